@@ -1,0 +1,2 @@
+//! The Leveret broker.
+fn main() {}

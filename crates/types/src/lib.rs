@@ -1,0 +1,20 @@
+//! The words that every other crate of Leveret uses: identifiers, limits, time, messages, tables, errors.
+//!
+//! Invariant: this crate depends on no other crate of Leveret.
+//! Invariant: this crate never reads a clock, a file or a socket. Time arrives as [`Now`].
+//! Invariant: every bound of the broker is a constant in [`limits`].
+
+pub mod error;
+pub mod id;
+pub mod limits;
+pub mod message;
+pub mod ranges;
+pub mod table;
+pub mod time;
+
+pub use error::{ProtocolError, ReplyCode, Scope};
+pub use id::{ChannelId, ConnectionId, ConsumerId, LogId, QueueId, ShardId};
+pub use message::{Message, MessageParts};
+pub use ranges::RangeSet;
+pub use table::{FieldTable, FieldValue};
+pub use time::Now;

@@ -1,0 +1,111 @@
+//! Every bound of the broker. Where RabbitMQ has the same bound, its value and its name are kept.
+//!
+//! A bound that an operator may change has its default here; the configuration holds the value in force.
+
+/// Bytes of a frame before login (RabbitMQ's `initial_frame_max`).
+pub const FRAME_BYTES_PREAUTH_MAX: u32 = 8_192;
+/// Bytes of a frame after login, header and end octet included (`frame_max`). Never unlimited.
+pub const FRAME_BYTES_MAX: u32 = 131_072;
+/// The least frame size that AMQP 0-9-1 lets a peer negotiate (`frame-min-size`).
+pub const FRAME_BYTES_MIN: u32 = 4_096;
+/// Bytes of a frame besides its payload: type, channel, size, end.
+pub const FRAME_OVERHEAD_BYTES: u32 = 8;
+/// Channels of one connection (`channel_max`).
+pub const CHANNELS_MAX: u16 = 2_047;
+/// Heartbeat interval that the broker proposes, in seconds (`heartbeat`).
+pub const HEARTBEAT_SECONDS: u16 = 60;
+/// Bytes of a short string.
+pub const SHORT_STRING_BYTES_MAX: usize = 255;
+/// Depth to which field tables may nest: rabbitmq-c refuses deeper ones.
+pub const TABLE_DEPTH_MAX: usize = 100;
+/// Entries of all tables and arrays in one field table, nested ones included.
+pub const TABLE_ENTRIES_MAX: usize = 4_096;
+/// Bytes of a message's body by default (`max_message_size`).
+pub const MESSAGE_BYTES_MAX: u64 = 16 * 1024 * 1024;
+/// Bytes of a message's body that no configuration may exceed.
+pub const MESSAGE_BYTES_HARD_MAX: u64 = 512 * 1024 * 1024;
+/// Milliseconds within which a client must have logged in (`handshake_timeout`).
+pub const HANDSHAKE_MS_MAX: u64 = 10_000;
+/// Milliseconds within which a TLS handshake must end (`ssl_handshake_timeout`).
+pub const TLS_HANDSHAKE_MS_MAX: u64 = 5_000;
+/// Milliseconds by which the answer to a failed login is delayed.
+pub const LOGIN_FAILURE_DELAY_MS: u64 = 3_000;
+/// Connections that have not logged in yet, in all and from one address.
+pub const CONNECTIONS_PREAUTH_MAX: usize = 1_024;
+/// See [`CONNECTIONS_PREAUTH_MAX`].
+pub const CONNECTIONS_PREAUTH_PER_IP_MAX: usize = 512;
+/// Connections of one node by default.
+pub const CONNECTIONS_MAX: usize = 65_536;
+/// Consumers of one channel by default (`consumer_max_per_channel`).
+pub const CONSUMERS_PER_CHANNEL_MAX: usize = 10_000;
+/// Queues of one node by default (`cluster_queue_limit`).
+pub const QUEUES_MAX: usize = 1_000_000;
+/// Exchanges of one node by default (`cluster_exchange_limit`).
+pub const EXCHANGES_MAX: usize = 100_000;
+/// Virtual hosts of one node by default (`vhost_max`).
+pub const VHOSTS_MAX: usize = 1_000;
+/// Tags of one user.
+pub const USER_TAGS_MAX: usize = 32;
+/// Milliseconds that a TTL or an expiry may have: ten years.
+pub const TTL_MS_MAX: u64 = 315_360_000_000;
+/// Milliseconds that a delayed message may wait (the delayed-message plugin's bound: 2^32 - 1).
+pub const DELAY_MS_MAX: u64 = u32::MAX as u64;
+/// Highest `x-max-priority`.
+pub const PRIORITY_MAX: u8 = 255;
+/// `#` words of one topic binding key.
+pub const TOPIC_HASHES_MAX: usize = 2;
+/// Exchanges that one publish may pass through on its way to queues.
+pub const ROUTE_EXCHANGES_MAX: usize = 10_000;
+/// Messages that one `x-recent-history` exchange keeps at most.
+pub const RECENT_HISTORY_MAX: usize = 10_000;
+/// Entries of a CC or BCC header.
+pub const CC_ENTRIES_MAX: usize = 1_024;
+/// Bytes of a regular expression that a user may give (permissions, policies, filters).
+pub const REGEX_BYTES_MAX: usize = 1_024;
+/// Default delivery limit of a quorum queue (`x-delivery-limit`).
+pub const DELIVERY_LIMIT: u32 = 20;
+/// Deliveries that one connection may have waiting to be written, in messages and in bytes; above it, its consumers wait.
+pub const OUTBOX_MESSAGES_MAX: usize = 4_096;
+/// See [`OUTBOX_MESSAGES_MAX`].
+pub const OUTBOX_BYTES_MAX: usize = 4 * 1024 * 1024;
+/// Messages of one uncommitted transaction, in messages and in bytes.
+pub const TRANSACTION_MESSAGES_MAX: usize = 100_000;
+/// See [`TRANSACTION_MESSAGES_MAX`].
+pub const TRANSACTION_BYTES_MAX: usize = 256 * 1024 * 1024;
+/// Bytes of one read from a client's socket.
+pub const SOCKET_READ_BYTES: usize = 128 * 1024;
+/// Bytes of a body of an HTTP request, and of one that carries definitions.
+pub const HTTP_BODY_BYTES_MAX: usize = 10_000_000;
+/// See [`HTTP_BODY_BYTES_MAX`].
+pub const HTTP_DEFINITIONS_BYTES_MAX: usize = 50_000_000;
+/// Items of one page of a list.
+pub const HTTP_PAGE_MAX: usize = 500;
+/// Characters of an HTTP `name` filter.
+pub const HTTP_FILTER_MAX: usize = 1_024;
+/// Depth of JSON that is read.
+pub const JSON_DEPTH_MAX: usize = 64;
+
+/// Bytes of one file of the write-ahead log by default.
+pub const WAL_FILE_BYTES: u64 = 64 * 1024 * 1024;
+/// Files of the write-ahead log that may wait for the segment writer before publishers are held back.
+pub const WAL_FILES_MAX: usize = 8;
+/// Bytes of one write of the write-ahead log.
+pub const WAL_BATCH_BYTES_MAX: usize = 4 * 1024 * 1024;
+/// Bytes of message bodies that are kept in memory for all queues together, by default.
+pub const CACHE_BYTES: usize = 16 * 1024 * 1024;
+/// Bytes of one chunk: the part of a WAL batch that one shard wrote. A larger message has a chunk of its own.
+pub const CHUNK_BYTES: usize = 256 * 1024;
+/// Bytes of one segment file; the last entry may exceed it.
+pub const SEGMENT_BYTES_MAX: u64 = 64 * 1024 * 1024;
+/// Bytes of one block of a segment: what is read from disk at once. A larger message has a block of its own.
+pub const SEGMENT_BLOCK_BYTES: usize = 128 * 1024;
+
+const _: () = assert!(FRAME_BYTES_MAX >= FRAME_BYTES_PREAUTH_MAX);
+const _: () = assert!(FRAME_BYTES_PREAUTH_MAX >= FRAME_BYTES_MIN);
+const _: () = assert!(MESSAGE_BYTES_MAX <= MESSAGE_BYTES_HARD_MAX);
+const _: () = assert!(CHUNK_BYTES <= WAL_BATCH_BYTES_MAX);
+const _: () = assert!(WAL_BATCH_BYTES_MAX as u64 <= WAL_FILE_BYTES);
+const _: () = assert!(
+    MESSAGE_BYTES_HARD_MAX < u32::MAX as u64,
+    "spans and lengths are 32 bits wide"
+);

@@ -1,0 +1,213 @@
+//! A message as it travels through the broker: one reference-counted slice of bytes and where its parts lie in it.
+
+use bytes::Bytes;
+
+/// Where a part lies in a message's bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Span {
+    /// First byte.
+    pub start: u32,
+    /// Number of bytes.
+    pub len: u32,
+}
+
+impl Span {
+    /// The bytes that this span names within `of`.
+    #[must_use]
+    pub fn of(self, of: &[u8]) -> &[u8] {
+        &of[self.start as usize..self.start as usize + self.len as usize]
+    }
+}
+
+/// A published message. Cloning it takes a reference, not a copy.
+///
+/// All parts lie in one buffer (the socket's read buffer, or a chunk of the write-ahead log), so that a message costs one
+/// reference count however many parts it has. `properties` are the validated wire bytes of the content header from the
+/// property flags on: they are handed on as they came, never decoded and encoded again.
+#[derive(Clone, Debug)]
+pub struct Message {
+    bytes: Bytes,
+    exchange: Span,
+    routing_key: Span,
+    properties: Span,
+    body: Span,
+    /// What the broker itself must know of the properties.
+    pub facts: Facts,
+}
+
+/// What the broker reads out of a message's properties once, when it arrives.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Facts {
+    /// `delivery-mode` 2.
+    pub persistent: bool,
+    /// `priority`, 0 where there is none.
+    pub priority: u8,
+    /// `expiration` in milliseconds.
+    pub expiration_ms: Option<u64>,
+    /// When the broker took it, milliseconds since the Unix epoch.
+    pub published_ms: u64,
+}
+
+/// The parts of a message as slices, to build one from.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct MessageParts<'a> {
+    /// Name of the exchange it was published to.
+    pub exchange: &'a [u8],
+    /// Routing key.
+    pub routing_key: &'a [u8],
+    /// Wire bytes of the content header from the property flags on.
+    pub properties: &'a [u8],
+    /// Body.
+    pub body: &'a [u8],
+}
+
+impl Message {
+    /// A message whose parts lie at the given places of `bytes`.
+    ///
+    /// # Panics
+    /// If a span reaches beyond `bytes`.
+    #[must_use]
+    pub fn from_spans(
+        bytes: Bytes,
+        exchange: Span,
+        routing_key: Span,
+        properties: Span,
+        body: Span,
+        facts: Facts,
+    ) -> Self {
+        for span in [exchange, routing_key, properties, body] {
+            assert!(span.start as usize + span.len as usize <= bytes.len());
+        }
+        Self {
+            bytes,
+            exchange,
+            routing_key,
+            properties,
+            body,
+            facts,
+        }
+    }
+
+    /// A message copied together from its parts.
+    #[must_use]
+    pub fn from_parts(parts: MessageParts<'_>, facts: Facts) -> Self {
+        let pieces = [
+            parts.exchange,
+            parts.routing_key,
+            parts.properties,
+            parts.body,
+        ];
+        let mut buffer = Vec::with_capacity(pieces.iter().map(|p| p.len()).sum());
+        let [exchange, routing_key, properties, body] = pieces.map(|piece| {
+            let start = buffer.len() as u32;
+            buffer.extend_from_slice(piece);
+            Span {
+                start,
+                len: piece.len() as u32,
+            }
+        });
+        Self {
+            bytes: Bytes::from(buffer),
+            exchange,
+            routing_key,
+            properties,
+            body,
+            facts,
+        }
+    }
+
+    /// Name of the exchange it was published to.
+    #[must_use]
+    pub fn exchange(&self) -> &[u8] {
+        self.exchange.of(&self.bytes)
+    }
+
+    /// Routing key it was published with.
+    #[must_use]
+    pub fn routing_key(&self) -> &[u8] {
+        self.routing_key.of(&self.bytes)
+    }
+
+    /// Wire bytes of the content header from the property flags on.
+    #[must_use]
+    pub fn properties(&self) -> &[u8] {
+        self.properties.of(&self.bytes)
+    }
+
+    /// The body.
+    #[must_use]
+    pub fn body(&self) -> &[u8] {
+        self.body.of(&self.bytes)
+    }
+
+    /// The body as a slice that shares the message's buffer.
+    #[must_use]
+    pub fn body_shared(&self) -> Bytes {
+        let start = self.body.start as usize;
+        self.bytes.slice(start..start + self.body.len as usize)
+    }
+
+    /// The parts as slices.
+    #[must_use]
+    pub fn parts(&self) -> MessageParts<'_> {
+        MessageParts {
+            exchange: self.exchange(),
+            routing_key: self.routing_key(),
+            properties: self.properties(),
+            body: self.body(),
+        }
+    }
+
+    /// What the message counts towards a queue's `x-max-length-bytes` and `message_bytes`: its body, as in RabbitMQ.
+    #[must_use]
+    pub const fn size(&self) -> u32 {
+        self.body.len
+    }
+
+    /// What the message holds in memory while something refers to it, at least: all its parts.
+    #[must_use]
+    pub const fn weight(&self) -> usize {
+        self.exchange.len as usize
+            + self.routing_key.len as usize
+            + self.properties.len as usize
+            + self.body.len as usize
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_come_out_as_they_went_in() {
+        let parts = MessageParts {
+            exchange: b"logs",
+            routing_key: b"a.b",
+            properties: &[0, 0],
+            body: b"hello",
+        };
+        let message = Message::from_parts(parts, Facts::default());
+        assert_eq!(message.exchange(), b"logs");
+        assert_eq!(message.routing_key(), b"a.b");
+        assert_eq!(message.properties(), [0, 0]);
+        assert_eq!(message.body(), b"hello");
+        assert_eq!(&message.body_shared()[..], b"hello");
+        assert_eq!(message.size(), 5);
+        assert_eq!(message.weight(), 14);
+    }
+
+    #[test]
+    #[should_panic(expected = "span.start")]
+    fn a_span_beyond_the_bytes_is_a_bug() {
+        let beyond = Span { start: 1, len: 1 };
+        let none = Span::default();
+        drop(Message::from_spans(
+            Bytes::from_static(b"x"),
+            none,
+            none,
+            none,
+            beyond,
+            Facts::default(),
+        ));
+    }
+}
