@@ -1,0 +1,249 @@
+//! What the session and the node say to each other.
+//!
+//! The session turns a client's frames into [`Request`]s and the node's answers into frames. It never routes, never looks a name
+//! up, never decides about permission: it knows the protocol's state and nothing else.
+//!
+//! A request is either *sent off* (publish, settle: the session goes on at once) or *asked* (everything with a reply: the session
+//! stops decoding this connection's input until [`crate::Connection::reply`] is called, which keeps the order that AMQP promises
+//! without a queue per channel).
+
+use leveret_types::{ChannelId, ConsumerId, FieldTable, Message, ProtocolError, QueueId};
+use std::ops::Range;
+
+/// What a connection wants of the node.
+#[derive(Debug)]
+pub enum Request {
+    /// Asked once the client has answered `connection.start` or `connection.secure`: [`Reply::Login`].
+    Login {
+        /// SASL mechanism, one of those that the settings offer.
+        mechanism: String,
+        /// SASL response, as it came.
+        response: Vec<u8>,
+    },
+    /// Asked at `connection.open`: [`Reply::Done`] or [`Reply::Failed`].
+    OpenVhost {
+        /// Name of the virtual host.
+        vhost: String,
+    },
+    /// Asked at `connection.update-secret`: [`Reply::Done`] or [`Reply::Failed`].
+    UpdateSecret {
+        /// The new secret.
+        secret: Vec<u8>,
+        /// Why the client renews it.
+        reason: String,
+    },
+    /// Asked at `channel.open`, for the limits on channels: [`Reply::Done`] or [`Reply::Failed`].
+    OpenChannel {
+        /// The channel.
+        channel: ChannelId,
+    },
+    /// Sent off when a channel has ended, for whatever reason: its consumers go, what it held unsettled returns.
+    /// Everything that the channel published before has been sent off before this.
+    ChannelClosed {
+        /// The channel.
+        channel: ChannelId,
+    },
+    /// Asked: a declaration, binding or deletion. [`Reply::Done`], [`Reply::Queue`], [`Reply::Count`] or [`Reply::Failed`].
+    Topology {
+        /// The channel.
+        channel: ChannelId,
+        /// What is wanted.
+        operation: Topology,
+    },
+    /// Asked at `basic.consume`: [`Reply::Consuming`] or [`Reply::Failed`].
+    Consume(Consume),
+    /// Asked at `basic.cancel`: [`Reply::Done`]. No delivery for this consumer may come after the reply.
+    Cancel {
+        /// The channel.
+        channel: ChannelId,
+        /// The consumer that [`Reply::Consuming`] named.
+        consumer: ConsumerId,
+    },
+    /// Asked at `basic.get`: [`Reply::Got`] or [`Reply::Failed`].
+    Get {
+        /// The channel.
+        channel: ChannelId,
+        /// Name of the queue; never empty (the session puts the last declared one in).
+        queue: String,
+        /// Whether the message leaves the queue at once.
+        no_ack: bool,
+    },
+    /// Sent off at `basic.qos` with `global`: what all consumers of the channel together may hold unsettled; 0 is no bound.
+    ChannelPrefetch {
+        /// The channel.
+        channel: ChannelId,
+        /// Messages.
+        limit: u16,
+    },
+    /// Sent off: a message to route. The node answers through [`crate::Connection::returned`], `accepted`, `confirm`, `rejected` or
+    /// `fail`.
+    Publish(Publish),
+    /// Sent off: what became of messages that the connection holds. Neighbouring ones are merged into one range.
+    Settle(Settle),
+    /// Asked at `tx.commit`, after the transaction's publishes and settles have been sent off: [`Reply::Done`] once they are durable,
+    /// or [`Reply::Failed`].
+    Commit {
+        /// The channel.
+        channel: ChannelId,
+    },
+}
+
+/// A message and what its publisher wants to hear of it.
+#[derive(Debug)]
+pub struct Publish {
+    /// The channel.
+    pub channel: ChannelId,
+    /// Its number in the channel's confirm sequence, from 1; 0 where the channel is not in confirm mode.
+    pub number: u64,
+    /// Return it if it reaches no queue.
+    pub mandatory: bool,
+    /// The message.
+    pub message: Message,
+}
+
+/// What became of a range of messages held by one consumer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Settle {
+    /// The channel.
+    pub channel: ChannelId,
+    /// Who holds them.
+    pub holder: ConsumerId,
+    /// The queue that they came from.
+    pub queue: QueueId,
+    /// The queue's lane.
+    pub lane: u8,
+    /// Positions in that lane.
+    pub range: Range<u64>,
+    /// What became of them.
+    pub outcome: SettleOutcome,
+}
+
+/// What a consumer says of a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SettleOutcome {
+    /// `basic.ack`.
+    Accept,
+    /// `basic.reject` with requeue: the attempt counts towards a delivery limit.
+    RequeueRejected,
+    /// `basic.nack` with requeue, or `basic.recover`: it does not.
+    Requeue,
+    /// `basic.reject` or `basic.nack` without requeue: dropped or dead-lettered.
+    Reject,
+}
+
+/// `basic.consume`.
+#[derive(Clone, Debug)]
+pub struct Consume {
+    /// The channel.
+    pub channel: ChannelId,
+    /// Name of the queue; never empty.
+    pub queue: String,
+    /// The consumer's tag, generated by the session where the client gave none.
+    pub tag: String,
+    /// Messages leave the queue as they are delivered.
+    pub no_ack: bool,
+    /// Refuse other consumers.
+    pub exclusive: bool,
+    /// How many messages it may hold unsettled; 0 is no bound.
+    pub prefetch: u16,
+    /// Arguments.
+    pub arguments: FieldTable,
+}
+
+/// Declarations, bindings and deletions. Names are as they came, but for a queue's: an empty one has been replaced by the last that
+/// the channel declared, except in `QueueDeclare`, where it asks for a generated name.
+#[derive(Clone, Debug)]
+#[allow(missing_docs)] // The fields are those of the AMQP methods of the same names.
+pub enum Topology {
+    ExchangeDeclare {
+        name: String,
+        kind: String,
+        passive: bool,
+        durable: bool,
+        auto_delete: bool,
+        internal: bool,
+        arguments: FieldTable,
+    },
+    ExchangeDelete { name: String, if_unused: bool },
+    ExchangeBind { destination: String, source: String, routing_key: Vec<u8>, arguments: FieldTable },
+    ExchangeUnbind { destination: String, source: String, routing_key: Vec<u8>, arguments: FieldTable },
+    QueueDeclare {
+        name: String,
+        passive: bool,
+        durable: bool,
+        exclusive: bool,
+        auto_delete: bool,
+        arguments: FieldTable,
+    },
+    QueueBind { queue: String, exchange: String, routing_key: Vec<u8>, arguments: FieldTable },
+    QueueUnbind { queue: String, exchange: String, routing_key: Vec<u8>, arguments: FieldTable },
+    QueuePurge { queue: String },
+    QueueDelete { queue: String, if_unused: bool, if_empty: bool },
+}
+
+/// The node's answer to what was asked.
+#[derive(Debug)]
+pub enum Reply {
+    /// Done; the method's `-ok` goes out if the client wants one.
+    Done,
+    /// The queue that `QueueDeclare` created or found.
+    Queue {
+        /// Its name, generated where none was given.
+        name: String,
+        /// Ready messages.
+        messages: u32,
+        /// Consumers.
+        consumers: u32,
+    },
+    /// How many messages a purge or a deletion took away.
+    Count(u32),
+    /// The consumer that `Consume` created.
+    Consuming {
+        /// Its id: deliveries name it.
+        consumer: ConsumerId,
+    },
+    /// The message that `Get` found, and how many are left; nothing if the queue was empty.
+    Got(Option<(Delivery, u32)>),
+    /// What became of a login.
+    Login(LoginOutcome),
+    /// It failed: the channel or the connection is closed with this.
+    Failed(ProtocolError),
+}
+
+/// What became of a login.
+#[derive(Debug)]
+pub enum LoginOutcome {
+    /// The client is who it says it is.
+    Accepted {
+        /// The user's name.
+        user: String,
+    },
+    /// The mechanism needs another round: `connection.secure`.
+    Challenge(Vec<u8>),
+    /// Refused. The answer goes out when the node says so: it has delayed this reply already.
+    Refused {
+        /// What the client is told, such as `Login was refused using authentication mechanism PLAIN. For details see the broker logfile.`
+        text: String,
+    },
+}
+
+/// A message on its way to a consumer.
+#[derive(Clone, Debug)]
+pub struct Delivery {
+    /// The consumer, or the holder that the node made for a `Get`.
+    pub consumer: ConsumerId,
+    /// The queue that it came from.
+    pub queue: QueueId,
+    /// The queue's lane.
+    pub lane: u8,
+    /// Position in the lane.
+    pub index: u64,
+    /// Whether it was delivered before.
+    pub redelivered: bool,
+    /// How often it came back before, where the queue counts that: sent as the header `x-delivery-count`.
+    pub delivery_count: Option<u32>,
+    /// The message.
+    pub message: Message,
+}
+
+// Shape of `Connection`: /tmp/brief/session-shape.md (whoever implements it deletes this line).
