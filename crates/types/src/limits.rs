@@ -54,6 +54,8 @@ pub const DELAY_MS_MAX: u64 = u32::MAX as u64;
 pub const PRIORITY_MAX: u8 = 255;
 /// `#` words of one topic binding key.
 pub const TOPIC_HASHES_MAX: usize = 2;
+/// Weight of one binding to an `x-consistent-hash` exchange.
+pub const HASH_WEIGHT_MAX: u32 = 1_000_000;
 /// Exchanges that one publish may pass through on its way to queues.
 pub const ROUTE_EXCHANGES_MAX: usize = 10_000;
 /// Messages that one `x-recent-history` exchange keeps at most.

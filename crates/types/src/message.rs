@@ -40,8 +40,8 @@ pub struct Message {
 pub struct Facts {
     /// `delivery-mode` 2.
     pub persistent: bool,
-    /// `priority`, 0 where there is none.
-    pub priority: u8,
+    /// `priority`; a classic queue takes none for 0, a quorum queue for 4.
+    pub priority: Option<u8>,
     /// `expiration` in milliseconds.
     pub expiration_ms: Option<u64>,
     /// When the broker took it, milliseconds since the Unix epoch.
