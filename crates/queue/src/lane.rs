@@ -1,0 +1,108 @@
+//! Lanes: one for each priority that the queue has seen.
+
+use crate::log::Meta;
+use crate::runs::RunMap;
+use leveret_types::RangeSet;
+
+/// The messages of one priority, apart from those that holders have.
+#[derive(Debug, Default)]
+pub(crate) struct Lane {
+    /// Waiting for a consumer.
+    pub(crate) ready: RangeSet,
+    /// On their way to the dead-letter exchange, with the bytes of each.
+    pub(crate) leaving: RunMap<u32>,
+    /// Set aside because they cannot be read.
+    pub(crate) damaged: RangeSet,
+    /// How often messages came back, counted. Those that never did are not in it.
+    pub(crate) returns: RunMap<u32>,
+    /// Bytes of what is ready.
+    pub(crate) ready_bytes: u64,
+    /// Index after the last message that was enqueued.
+    pub(crate) next_index: u64,
+    /// What was ready at the last pump is below this. What came since may go to a consumer at once however short its time to live.
+    pub(crate) fresh_from: u64,
+    /// What is below this and still here was delivered before: messages are handed out in order of index.
+    pub(crate) delivered_through: u64,
+    /// Whether a message with a time to live of its own may be here.
+    pub(crate) may_expire: bool,
+    /// The head that the log was last asked about, and what it said. `None` is that it is being read.
+    pub(crate) head: Option<(u64, Option<Meta>)>,
+}
+
+/// The lanes of a queue, by number.
+#[derive(Debug, Default)]
+pub(crate) struct Lanes {
+    list: Vec<Option<Box<Lane>>>,
+    /// The lanes with something ready, a bit for each.
+    occupied: [u64; 4],
+}
+
+impl Lanes {
+    pub(crate) fn get(&self, lane: u8) -> Option<&Lane> {
+        self.list.get(usize::from(lane))?.as_deref()
+    }
+
+    pub(crate) fn get_mut(&mut self, lane: u8) -> Option<&mut Lane> {
+        self.list.get_mut(usize::from(lane))?.as_deref_mut()
+    }
+
+    /// The lane, which a position that the queue holds proves to be there.
+    pub(crate) fn held(&mut self, lane: u8) -> &mut Lane {
+        match self.get_mut(lane) {
+            Some(found) => found,
+            None => panic!("a message is held in lane {lane}, which does not exist"),
+        }
+    }
+
+    /// The lane, made if it is new.
+    pub(crate) fn open(&mut self, lane: u8) -> &mut Lane {
+        let at = usize::from(lane);
+        if self.list.len() <= at {
+            self.list.resize_with(at + 1, || None);
+        }
+        self.list[at].get_or_insert_default()
+    }
+
+    /// The lanes that exist, ascending by number.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (u8, &Lane)> {
+        (0..=u8::MAX)
+            .zip(&self.list)
+            .filter_map(|(number, lane)| Some((number, lane.as_deref()?)))
+    }
+
+    /// The same, to be changed.
+    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = (u8, &mut Lane)> {
+        (0..=u8::MAX)
+            .zip(&mut self.list)
+            .filter_map(|(number, lane)| Some((number, lane.as_deref_mut()?)))
+    }
+
+    /// Notes that something is ready in the lane.
+    pub(crate) fn occupy(&mut self, lane: u8) {
+        self.occupied[usize::from(lane >> 6)] |= 1 << (lane & 63);
+    }
+
+    /// Notes that nothing is ready in the lane.
+    pub(crate) fn vacate(&mut self, lane: u8) {
+        self.occupied[usize::from(lane >> 6)] &= !(1 << (lane & 63));
+    }
+
+    /// The highest lane with something ready.
+    pub(crate) fn highest(&self) -> Option<u8> {
+        self.highest_through(u8::MAX)
+    }
+
+    /// The highest lane up to `through` with something ready.
+    pub(crate) fn highest_through(&self, through: u8) -> Option<u8> {
+        let mut mask = u64::MAX >> (63 - (through & 63));
+        for word in (0..=through >> 6).rev() {
+            let bits = self.occupied[usize::from(word)] & mask;
+            if bits != 0 {
+                // A lane number: at most 3 * 64 + 63.
+                return Some(word * 64 + (63 - bits.leading_zeros()) as u8);
+            }
+            mask = u64::MAX;
+        }
+        None
+    }
+}

@@ -1,0 +1,30 @@
+//! The queue machine: what is ready, who holds what, what goes to whom next, and what leaves.
+//!
+//! A [`Queue`] is shared by classic and quorum queues. It holds *positions*, not messages: a [`Position`] is an index in the log of
+//! one lane, and a lane is one priority. What waits is intervals of indexes, so that a waiting message costs no memory; what a
+//! holder has unsettled is intervals too. What the queue must know of a message (its size, its expiry) it asks the [`Log`] for when
+//! the message is at a lane's head.
+//!
+//! Calls that change the queue only note the change. [`Queue::pump`] then does what follows from it (deliver, expire, enforce the
+//! length limits), so that a batch of publishes and settles costs one pump. What the queue wants done comes out as [`Effect`]s.
+//!
+//! Invariant: every live message is in exactly one place: ready, held by one holder, leaving (being dead-lettered), or damaged.
+//! Invariant: a message leaves only with an [`Effect::Settled`] that names it, and only once.
+//! Invariant: within a lane, what is ready is handed out in order of index; what returns takes its old place.
+//! Invariant: this crate reads no clock, no file and no socket, and never sees a message's bytes.
+
+mod consumer;
+mod effect;
+mod lane;
+mod log;
+mod queue;
+mod runs;
+mod settings;
+mod state;
+
+pub use consumer::{AttachError, Consumer, ConsumerView};
+pub use effect::{Delivery, Effect, Got, Offer, Outcome, Reason};
+pub use log::{Log, Meta, Peek, Position};
+pub use queue::{Counters, Counts, Queue};
+pub use settings::{Overflow, QueueKind, Settings};
+pub use state::{LaneState, RecoveredLane, State, StateError};

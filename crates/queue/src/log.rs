@@ -1,0 +1,45 @@
+//! What the queue may ask of its surroundings.
+
+use leveret_types::ConsumerId;
+
+/// Where a message is: an index in the log of one lane. Ordered by lane, then by index.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Position {
+    /// The lane: the message's priority, as the queue reckons it ([`crate::Queue::lane_for`]).
+    pub lane: u8,
+    /// Index in the lane's log.
+    pub index: u64,
+}
+
+/// What the queue must know of a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Meta {
+    /// Bytes of the body: what length limits and statistics count.
+    pub bytes: u32,
+    /// When the broker took it, milliseconds since the Unix epoch.
+    pub published_ms: u64,
+    /// The message's own time to live in milliseconds, counted from `published_ms`.
+    pub expiration_ms: Option<u64>,
+}
+
+/// The log's answer to a look at one message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Peek {
+    /// It can be delivered at once.
+    Ready(Meta),
+    /// It is being read from disk; [`crate::Queue::resume`] will be called when it is there. The log reads on from it.
+    Pending,
+    /// It cannot be read, now or later.
+    Damaged,
+}
+
+/// What the queue may ask, synchronously, while it runs.
+pub trait Log {
+    /// Looks at a message. The queue asks for the heads of lanes, so in ascending order but for what returns.
+    fn peek(&mut self, position: Position) -> Peek;
+
+    /// Whether this consumer's channel and connection can take one more delivery of this many bytes now. With `true` the delivery
+    /// counts as taken, and the queue makes it. With `false` the queue leaves the consumer out until
+    /// [`crate::Queue::unblock`].
+    fn admit(&mut self, consumer: ConsumerId, bytes: u32) -> bool;
+}

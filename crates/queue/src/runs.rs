@@ -1,0 +1,165 @@
+//! A map from numbers to small values, held as intervals of equal value.
+
+use std::collections::VecDeque;
+use std::ops::Range;
+
+/// A map from `u64` to `V`, as disjoint ascending intervals; neighbours of equal value are one interval.
+///
+/// The queue keeps with it what it must know of messages in motion (their sizes, how often they came back): messages of one size
+/// that follow each other cost one interval. Adding at the back and taking from the front do not grow with the map.
+#[derive(Clone, Debug)]
+pub(crate) struct RunMap<V> {
+    runs: VecDeque<Run<V>>,
+    len: u64,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Run<V> {
+    start: u64,
+    end: u64,
+    value: V,
+}
+
+impl<V> Default for RunMap<V> {
+    fn default() -> Self {
+        Self {
+            runs: VecDeque::new(),
+            len: 0,
+        }
+    }
+}
+
+impl<V: Copy + Eq> RunMap<V> {
+    /// How many numbers have a value.
+    pub(crate) const fn len(&self) -> u64 {
+        self.len
+    }
+
+    pub(crate) const fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Index of the first interval that ends after `index`.
+    fn search(&self, index: u64) -> usize {
+        match self.runs.back() {
+            None => 0,
+            Some(last) if last.end <= index => self.runs.len(),
+            Some(last) if last.start <= index => self.runs.len() - 1,
+            _ if self.runs[0].end > index => 0,
+            _ => self.runs.partition_point(|r| r.end <= index),
+        }
+    }
+
+    /// The value at `index`.
+    pub(crate) fn get(&self, index: u64) -> Option<V> {
+        self.runs
+            .get(self.search(index))
+            .filter(|r| r.start <= index)
+            .map(|r| r.value)
+    }
+
+    /// The intervals, ascending.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (Range<u64>, V)> + '_ {
+        self.runs.iter().map(|r| (r.start..r.end, r.value))
+    }
+
+    /// The interval that covers `index`, cut to `end`, or the gap from there to the next one. `None` past the end.
+    fn piece_from(&self, index: u64, end: u64) -> Option<(Range<u64>, Option<V>)> {
+        (index < end).then(|| match self.runs.get(self.search(index)) {
+            Some(r) if r.start <= index => (index..r.end.min(end), Some(r.value)),
+            Some(r) => (index..r.start.min(end), None),
+            None => (index..end, None),
+        })
+    }
+
+    /// Gives every number of `range` a value; none of them may have one.
+    pub(crate) fn insert(&mut self, range: Range<u64>, value: V) {
+        assert!(range.start < range.end, "empty range {range:?}");
+        let at = self.search(range.start);
+        let free = self.runs.get(at).is_none_or(|next| next.start >= range.end);
+        assert!(free, "{range:?} overlaps an interval");
+        self.len += range.end - range.start;
+        let joins_next = self
+            .runs
+            .get(at)
+            .is_some_and(|r| r.start == range.end && r.value == value);
+        let last = at.checked_sub(1).and_then(|i| self.runs.get_mut(i));
+        match last.filter(|r| r.end == range.start && r.value == value) {
+            Some(last) if !joins_next => last.end = range.end,
+            Some(last) => {
+                let start = last.start;
+                self.runs[at].start = start;
+                self.runs.remove(at - 1);
+            }
+            None if joins_next => self.runs[at].start = range.start,
+            None => self.runs.insert(
+                at,
+                Run {
+                    start: range.start,
+                    end: range.end,
+                    value,
+                },
+            ),
+        }
+    }
+
+    /// Takes the numbers of `range` out, shows `taken` each interval of them, and says how many there were.
+    pub(crate) fn remove(
+        &mut self,
+        range: Range<u64>,
+        mut taken: impl FnMut(Range<u64>, V),
+    ) -> u64 {
+        let before = self.len;
+        let mut at = self.search(range.start);
+        while let Some(run) = self.runs.get_mut(at).filter(|r| r.start < range.end) {
+            let cut = run.start.max(range.start)..run.end.min(range.end);
+            let (head, tail) = (run.start < cut.start, cut.end < run.end);
+            let (end, value) = (run.end, run.value);
+            match (head, tail) {
+                (false, true) => run.start = cut.end,
+                (true, _) => run.end = cut.start,
+                (false, false) => {}
+            }
+            match (head, tail) {
+                (true, true) => self.runs.insert(
+                    at + 1,
+                    Run {
+                        start: cut.end,
+                        end,
+                        value,
+                    },
+                ),
+                (true, false) => at += 1,
+                (false, true) => {}
+                (false, false) => {
+                    self.runs.remove(at);
+                }
+            }
+            self.len -= cut.end - cut.start;
+            taken(cut.clone(), value);
+            if tail {
+                break;
+            }
+        }
+        before - self.len
+    }
+
+    /// Replaces the value of every number of `range` by what `change` makes of it, and shows each interval to `seen`.
+    pub(crate) fn update(
+        &mut self,
+        range: Range<u64>,
+        change: impl Fn(Option<V>) -> V,
+        mut seen: impl FnMut(Range<u64>, V),
+    ) {
+        let mut from = range.start;
+        while let Some((piece, old)) = self.piece_from(from, range.end) {
+            let new = change(old);
+            if old.is_some() {
+                self.remove(piece.clone(), |_, _| {});
+            }
+            self.insert(piece.clone(), new);
+            from = piece.end;
+            seen(piece, new);
+        }
+    }
+}

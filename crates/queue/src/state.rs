@@ -1,0 +1,159 @@
+//! What of a queue must survive a restart besides its messages: a small blob, kept by whoever keeps the messages.
+//!
+//! ```text
+//! version: u8 = 1 | lanes: u16 | lane*
+//! lane: number u8 | may_expire u8 | delivered_through u64 | returns u32 | (start u64, end u64, count u32)*
+//! ```
+//! All numbers are little-endian. Lanes ascend by number, returns by start, and neither overlap.
+
+use leveret_types::RangeSet;
+use std::ops::Range;
+
+const VERSION: u8 = 1;
+
+/// One lane as the storage engine recovered it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RecoveredLane {
+    /// The lane.
+    pub lane: u8,
+    /// Messages that have not left.
+    pub live: RangeSet,
+    /// Bytes of their bodies together.
+    pub bytes: u64,
+    /// Index that the lane's log gives to the next message.
+    pub next_index: u64,
+}
+
+/// What is saved of one lane.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LaneState {
+    /// The lane.
+    pub lane: u8,
+    /// Whether any message may have a time to live of its own. `true` is always right, and costs a look at the lane's head.
+    pub may_expire: bool,
+    /// What is below this index and still live was delivered before: it is flagged as redelivered.
+    pub delivered_through: u64,
+    /// How often messages came back, counted towards the delivery limit.
+    pub returns: Vec<(Range<u64>, u32)>,
+}
+
+/// What is saved of a queue. A lane that is not in it is taken at its worst: all of it delivered before, all of it able to expire.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct State {
+    /// The lanes, ascending by number.
+    pub lanes: Vec<LaneState>,
+}
+
+/// Why bytes are not a [`State`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum StateError {
+    /// Written by a version that this one does not know.
+    #[error("queue state of version {0}, and this is version {VERSION}")]
+    Version(u8),
+    /// The bytes end too early, go on too long, or say what cannot be.
+    #[error("queue state is damaged at byte {0}")]
+    Damaged(usize),
+}
+
+impl State {
+    /// The same state for a restart after a crash: messages may have been delivered and published since it was saved.
+    #[must_use]
+    pub fn stale(mut self) -> Self {
+        for lane in &mut self.lanes {
+            lane.delivered_through = u64::MAX;
+            lane.may_expire = true;
+        }
+        self
+    }
+
+    /// Appends the state's bytes to `out`.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        assert!(self.lanes.len() <= 256, "{} lanes", self.lanes.len());
+        out.push(VERSION);
+        out.extend_from_slice(&(self.lanes.len() as u16).to_le_bytes());
+        for lane in &self.lanes {
+            let returns = u32::try_from(lane.returns.len()).unwrap_or(u32::MAX);
+            out.push(lane.lane);
+            out.push(u8::from(lane.may_expire));
+            out.extend_from_slice(&lane.delivered_through.to_le_bytes());
+            out.extend_from_slice(&returns.to_le_bytes());
+            for (range, count) in lane.returns.iter().take(returns as usize) {
+                out.extend_from_slice(&range.start.to_le_bytes());
+                out.extend_from_slice(&range.end.to_le_bytes());
+                out.extend_from_slice(&count.to_le_bytes());
+            }
+        }
+    }
+
+    /// Reads a state from exactly these bytes.
+    pub fn decode(bytes: &[u8]) -> Result<Self, StateError> {
+        let mut reader = Reader { bytes, at: 0 };
+        let [version] = reader.take()?;
+        if version != VERSION {
+            return Err(StateError::Version(version));
+        }
+        let lanes = u16::from_le_bytes(reader.take()?);
+        let mut state = Self::default();
+        for _ in 0..lanes {
+            let lane = reader.lane()?;
+            if state
+                .lanes
+                .last()
+                .is_some_and(|last| last.lane >= lane.lane)
+            {
+                return Err(reader.damaged());
+            }
+            state.lanes.push(lane);
+        }
+        match reader.at == bytes.len() {
+            true => Ok(state),
+            false => Err(reader.damaged()),
+        }
+    }
+}
+
+struct Reader<'a> {
+    bytes: &'a [u8],
+    at: usize,
+}
+
+impl Reader<'_> {
+    fn damaged(&self) -> StateError {
+        StateError::Damaged(self.at)
+    }
+
+    fn take<const N: usize>(&mut self) -> Result<[u8; N], StateError> {
+        let rest = self.bytes.get(self.at..).unwrap_or_default();
+        let taken = *rest.first_chunk::<N>().ok_or(self.damaged())?;
+        self.at += N;
+        Ok(taken)
+    }
+
+    fn lane(&mut self) -> Result<LaneState, StateError> {
+        let [lane] = self.take()?;
+        let [may_expire] = self.take()?;
+        if may_expire > 1 {
+            return Err(self.damaged());
+        }
+        let delivered_through = u64::from_le_bytes(self.take()?);
+        let mut returns: Vec<(Range<u64>, u32)> = Vec::new();
+        for _ in 0..u32::from_le_bytes(self.take()?) {
+            let range = u64::from_le_bytes(self.take()?)..u64::from_le_bytes(self.take()?);
+            let count = u32::from_le_bytes(self.take()?);
+            let overlaps = returns
+                .last()
+                .is_some_and(|(last, _)| last.end > range.start);
+            if range.is_empty() || overlaps {
+                return Err(self.damaged());
+            }
+            returns.push((range, count));
+        }
+        Ok(LaneState {
+            lane,
+            may_expire: may_expire == 1,
+            delivered_through,
+            returns,
+        })
+    }
+}
