@@ -1,2 +1,3 @@
 //! The Leveret broker.
+mod config;
 fn main() {}

@@ -1,0 +1,750 @@
+//! From what was typed to what holds.
+
+use super::file::{FileConfig, Setting};
+use super::keys::{self, Key, Kind, Meaning};
+use super::{ConfigError, Loaded, value};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+
+/// What the configuration must know of the machine to choose by.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Machine {
+    /// Processor cores that the process may use.
+    pub cores: usize,
+    /// The machine's name.
+    pub host_name: String,
+}
+
+/// The configuration of a node: all of it, valid, with every choice made.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Config {
+    /// Name of this node, such as `leveret@host`.
+    pub node_name: String,
+    /// Name of the cluster that it is.
+    pub cluster_name: String,
+    /// Where things are kept.
+    pub folders: Folders,
+    /// What is listened on.
+    pub listeners: Listeners,
+    /// TLS of the AMQP listeners; none where no listener speaks it.
+    pub tls: Option<Tls>,
+    /// How clients log in.
+    pub login: Login,
+    /// What an empty node begins with.
+    pub first_boot: FirstBoot,
+    /// Bounds.
+    pub limits: Limits,
+    /// Memory above which publishers are held back.
+    pub memory_watermark: MemoryWatermark,
+    /// Memory of the machine in bytes where the operator says it; none to ask the kernel.
+    pub memory_total_bytes: Option<u64>,
+    /// Free disk below which publishers are held back.
+    pub disk_limit: DiskLimit,
+    /// The storage engine.
+    pub storage: Storage,
+    /// Threads.
+    pub threads: Threads,
+    /// Logs.
+    pub log: Log,
+    /// Whether `/metrics` shows each object.
+    pub metrics_per_object: bool,
+    /// Milliseconds within which a shutdown drains connections.
+    pub shutdown_timeout_ms: u64,
+}
+
+/// Where things are kept.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Folders {
+    /// The folder of all others, unless these are elsewhere; holds the node's identity and the command line's token.
+    pub root: PathBuf,
+    /// Metadata, snapshots, classic queues' segments.
+    pub data: PathBuf,
+    /// Quorum queues' segments.
+    pub segment: PathBuf,
+    /// The write-ahead log.
+    pub wal: PathBuf,
+    /// Log files.
+    pub logs: PathBuf,
+}
+
+/// What is listened on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Listeners {
+    /// Plain AMQP.
+    pub amqp: Vec<SocketAddr>,
+    /// AMQP with TLS.
+    pub amqps: Vec<SocketAddr>,
+    /// The HTTP API; none where it is off.
+    pub http: Option<SocketAddr>,
+    /// Metrics; none where they are off.
+    pub metrics: Option<SocketAddr>,
+    /// Connections that the kernel holds ready before they are accepted.
+    pub backlog: u32,
+    /// Whether clients' sockets have TCP_NODELAY.
+    pub nodelay: bool,
+}
+
+/// TLS of the AMQP listeners.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Tls {
+    /// PEM file of the server's certificate chain.
+    pub certificate: PathBuf,
+    /// PEM file of its private key.
+    pub key: PathBuf,
+    /// PEM file of the authorities of clients' certificates; none where these are not looked at.
+    pub client_authorities: Option<PathBuf>,
+    /// Whether a client must show a certificate.
+    pub client_certificate_required: bool,
+    /// Protocol versions spoken; never empty.
+    pub versions: Vec<TlsVersion>,
+}
+
+/// A version of TLS.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TlsVersion {
+    /// 1.2
+    V12,
+    /// 1.3
+    V13,
+}
+
+/// How clients log in.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Login {
+    /// Mechanisms offered on every listener, in the order in which they are offered. EXTERNAL only where TLS is.
+    pub mechanisms: Vec<Mechanism>,
+    /// User and password of ANONYMOUS logins; none where these are refused.
+    pub anonymous: Option<(String, String)>,
+    /// Users that may log in from this machine only.
+    pub loopback_users: Vec<String>,
+    /// How new passwords are hashed.
+    pub hashing: PasswordHashing,
+    /// What of a client's certificate is its user name.
+    pub certificate_name: CertificateName,
+}
+
+/// A SASL mechanism.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs)] // The names are the protocol's.
+pub enum Mechanism {
+    Plain,
+    AmqPlain,
+    External,
+    Anonymous,
+}
+
+/// How passwords are hashed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs)] // The names are the algorithms'.
+pub enum PasswordHashing {
+    Sha256,
+    Sha512,
+    Md5,
+    Argon2id,
+}
+
+/// What of a client's certificate is its user name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CertificateName {
+    /// The whole distinguished name, in RFC 4514's form.
+    DistinguishedName,
+    /// Its common name.
+    CommonName,
+    /// The alternative name of this type at this position.
+    AlternativeName(AlternativeName, usize),
+}
+
+/// A type of alternative name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs)] // The names are X.509's.
+pub enum AlternativeName {
+    Dns,
+    Ip,
+    Email,
+    Uri,
+}
+
+/// What an empty node begins with.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FirstBoot {
+    /// Name of the first user.
+    pub user: String,
+    /// Its password.
+    pub password: String,
+    /// Its tags.
+    pub tags: Vec<String>,
+    /// The first virtual host.
+    pub vhost: String,
+    /// The user's permissions in it: configure, write, read.
+    pub permissions: [String; 3],
+    /// Definitions to import at every boot: a JSON file, or a folder of them; none where there are none.
+    pub definitions: Option<PathBuf>,
+    /// Whether definitions that did not change since the last boot are left alone.
+    pub definitions_skip_if_unchanged: bool,
+    /// Type of queues declared without one.
+    pub queue_type: QueueType,
+}
+
+/// A type of queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs)] // The names are RabbitMQ's.
+pub enum QueueType {
+    Classic,
+    Quorum,
+    Stream,
+}
+
+/// Bounds that an operator may change.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Seconds between heartbeats that are proposed; 0 proposes none.
+    pub heartbeat_seconds: u16,
+    /// Bytes of a frame that are proposed.
+    pub frame_bytes_max: u32,
+    /// Bytes of a frame before login.
+    pub frame_bytes_preauth_max: u32,
+    /// Channels of one connection; 0 leaves it to the client.
+    pub channels_max: u16,
+    /// Consumers of one channel.
+    pub consumers_per_channel_max: usize,
+    /// Bytes of a message's body.
+    pub message_bytes_max: u64,
+    /// Milliseconds within which a delivery must be settled; 0: no bound.
+    pub consumer_timeout_ms: u64,
+    /// Milliseconds within which a client must have logged in.
+    pub handshake_timeout_ms: u64,
+    /// Milliseconds within which a TLS handshake must end.
+    pub tls_handshake_timeout_ms: u64,
+    /// How many of each thing the node admits.
+    pub admission: Admission,
+}
+
+/// How many of each thing the node admits.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Admission {
+    /// Connections.
+    pub connections: usize,
+    /// Virtual hosts.
+    pub vhosts: usize,
+    /// Queues.
+    pub queues: usize,
+    /// Exchanges.
+    pub exchanges: usize,
+}
+
+/// Memory above which publishers are held back.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum MemoryWatermark {
+    /// A part of the machine's memory, above 0 and up to 1.
+    Relative(f64),
+    /// Bytes.
+    Absolute(u64),
+}
+
+/// Free disk below which publishers are held back.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum DiskLimit {
+    /// A multiple of the machine's memory.
+    Relative(f64),
+    /// Bytes.
+    Absolute(u64),
+}
+
+/// The storage engine.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Storage {
+    /// Bytes of memory for message bodies.
+    pub cache_bytes: u64,
+    /// Bytes of one file of the write-ahead log.
+    pub wal_file_bytes: u64,
+    /// Files of it that may wait for the segment writer.
+    pub wal_files_max: usize,
+}
+
+/// Threads.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Threads {
+    /// Threads that serve client sockets; at least 1.
+    pub io: usize,
+    /// Parts into which queues are spread; at least 1.
+    pub shards: usize,
+}
+
+/// Logs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Log {
+    /// The console (standard error); none where it is off.
+    pub console: Option<LogSink>,
+    /// The log file and its path; none where there is none.
+    pub file: Option<(PathBuf, LogSink)>,
+}
+
+/// What a sink of the log takes, and how it writes it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LogSink {
+    /// Least level.
+    pub level: LogLevel,
+    /// Form of lines.
+    pub format: LogFormat,
+}
+
+/// How grave a line of the log is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[allow(missing_docs)] // The names are RabbitMQ's.
+pub enum LogLevel {
+    Debug,
+    Info,
+    Warning,
+    Error,
+}
+
+/// The form of a line of the log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LogFormat {
+    /// For people.
+    Plain,
+    /// One JSON object a line.
+    Json,
+}
+
+impl Config {
+    /// Judges what was typed. All errors are told, not just the first, in the order of the keys' names.
+    pub fn build(typed: &FileConfig, machine: &Machine) -> Result<Loaded, Vec<ConfigError>> {
+        let (mut errors, mut notices) = (Vec::new(), Vec::new());
+        for (name, setting) in typed.iter() {
+            match judge(name, setting) {
+                Ok(None) => {}
+                Ok(Some(notice)) => notices.push(notice),
+                Err(error) => errors.push(error),
+            }
+        }
+        if !errors.is_empty() {
+            return Err(errors);
+        }
+        // A value that only makes no sense beside another: one at a time is enough.
+        let config = Reader { typed }.config(machine).map_err(|e| vec![e])?;
+        Ok(Loaded { config, notices })
+    }
+}
+
+/// One setting by itself: in order, worth a notice, or an error.
+fn judge(name: &str, setting: &Setting) -> Result<Option<String>, ConfigError> {
+    let error = |what| Err(ConfigError::at(setting.source.clone(), what));
+    match keys::find(name) {
+        Some(Meaning::Key(key)) => match value::check(key.kind, &setting.text) {
+            Ok(()) => Ok(None),
+            Err(what) if key.kind == Kind::Secret => error(format!("\"{name}\" {what}")),
+            Err(what) => error(format!("\"{name}\" {what}, not \"{}\"", setting.text)),
+        },
+        Some(Meaning::Ignored(why)) => Ok(Some(format!(
+            "{}: \"{name}\" has no effect here: {why}",
+            setting.source
+        ))),
+        Some(Meaning::Refused(what)) => error(format!("\"{name}\" cannot be obeyed: {what}")),
+        None => {
+            let hint = keys::nearest(name).map(|k| format!("; did you mean \"{k}\"?"));
+            error(format!(
+                "unknown key \"{name}\"{}",
+                hint.unwrap_or_default()
+            ))
+        }
+    }
+}
+
+/// Reads typed values by name, or the key's default.
+///
+/// Invariant: every setting has passed [`judge`], and every default its kind (a test builds the empty configuration), so that
+/// a value which does not parse here is a bug and not an error.
+struct Reader<'a> {
+    typed: &'a FileConfig,
+}
+
+impl Reader<'_> {
+    /// The text of the key: typed, or its default; none where it has neither.
+    fn text(&self, name: &'static str) -> Option<&str> {
+        let typed = self.typed.get(name).map(|s| s.text.as_str());
+        typed.or_else(|| Some(self.key(name).default).filter(|d| !d.is_empty()))
+    }
+
+    fn key(&self, name: &'static str) -> &'static Key {
+        let found = keys::KEYS.iter().find(|k| k.name == name);
+        found.unwrap_or_else(|| panic!("no key {name} in the table"))
+    }
+
+    fn parsed<T>(&self, name: &'static str, parse: impl Fn(&str) -> Result<T, String>) -> T {
+        let text = self
+            .text(name)
+            .unwrap_or_else(|| panic!("{name} has no default"));
+        parse(text).unwrap_or_else(|error| panic!("{name} was judged valid and {error}"))
+    }
+
+    fn count(&self, name: &'static str) -> u64 {
+        self.parsed(name, |text| value::count(text, 0, u64::MAX))
+    }
+
+    fn size(&self, name: &'static str) -> u64 {
+        self.parsed(name, |text| value::bytes(text, 0, u64::MAX))
+    }
+
+    fn optional_size(&self, name: &'static str) -> Option<u64> {
+        self.text(name).map(|_| self.size(name))
+    }
+
+    fn flag(&self, name: &'static str) -> bool {
+        self.parsed(name, value::boolean)
+    }
+
+    fn words(&self, name: &'static str) -> String {
+        self.text(name).unwrap_or_default().to_owned()
+    }
+
+    /// `name` if it was typed, else `other`, which means the same.
+    fn either(&self, name: &'static str, other: &'static str) -> &'static str {
+        if self.typed.get(name).is_some() {
+            name
+        } else {
+            other
+        }
+    }
+
+    fn conflict(&self, name: &str, what: &str) -> ConfigError {
+        match self.typed.get(name) {
+            Some(setting) => ConfigError::at(setting.source.clone(), what),
+            None => ConfigError::whole(what),
+        }
+    }
+
+    fn config(&self, machine: &Machine) -> Result<Config, ConfigError> {
+        let folders = self.folders();
+        let listeners = self.listeners();
+        let tls = self.tls(&listeners)?;
+        let node_name = self
+            .text("node_name")
+            .map_or_else(|| format!("leveret@{}", machine.host_name), str::to_owned);
+        let choose = |typed: u64, automatic: usize| match typed {
+            0 => automatic,
+            n => usize::try_from(n).unwrap_or(automatic),
+        };
+        Ok(Config {
+            cluster_name: self.text("cluster_name").unwrap_or(&node_name).to_owned(),
+            node_name,
+            login: self.login(tls.is_some())?,
+            tls,
+            listeners,
+            first_boot: self.first_boot()?,
+            limits: self.limits()?,
+            memory_watermark: self.memory_watermark(),
+            memory_total_bytes: self.optional_size("total_memory_available_override_value"),
+            disk_limit: self.disk_limit(),
+            storage: Storage {
+                cache_bytes: self.size("cache_size"),
+                wal_file_bytes: self.size("wal.file_size"),
+                wal_files_max: narrow(self.count("wal.files_max")),
+            },
+            threads: Threads {
+                io: choose(self.count("io_threads"), machine.cores.clamp(1, 64)),
+                shards: choose(self.count("shards"), machine.cores.clamp(1, 64)),
+            },
+            log: self.log(&folders),
+            folders,
+            metrics_per_object: self.flag("prometheus.return_per_object_metrics"),
+            shutdown_timeout_ms: self.count("shutdown_timeout"),
+        })
+    }
+
+    fn folders(&self) -> Folders {
+        let root = PathBuf::from(self.words("data_dir"));
+        let folder = |name, default: &str| {
+            self.text(name)
+                .map_or_else(|| root.join(default), PathBuf::from)
+        };
+        Folders {
+            data: folder("folders.data", "data"),
+            segment: folder("folders.segment", "segment"),
+            wal: folder("folders.wal", "wal"),
+            logs: folder(self.either("log.dir", "folders.logs"), "logs"),
+            root,
+        }
+    }
+
+    fn listeners(&self) -> Listeners {
+        let family = |prefix: &'static str, default: &str| -> Vec<SocketAddr> {
+            let typed: Vec<_> = self
+                .typed
+                .below(prefix)
+                .map(|(_, s)| s.text.as_str())
+                .collect();
+            let off = self.typed.get(prefix).is_some();
+            let texts = match typed.is_empty() {
+                false => typed,
+                true if off || default.is_empty() => Vec::new(),
+                true => vec![default],
+            };
+            texts
+                .into_iter()
+                .map(|t| value::address(t).unwrap_or_else(|e| panic!("{prefix}: {t} {e}")))
+                .collect()
+        };
+        Listeners {
+            amqp: family("listeners.tcp", self.key("listeners.tcp.$name").default),
+            amqps: family("listeners.ssl", self.key("listeners.ssl.$name").default),
+            http: self.http_address("management.tcp.ip", "management.tcp.port"),
+            metrics: self.http_address("prometheus.tcp.ip", "prometheus.tcp.port"),
+            backlog: narrow(self.count("tcp_listen_options.backlog")),
+            nodelay: self.flag("tcp_listen_options.nodelay"),
+        }
+    }
+
+    fn http_address(&self, ip: &'static str, port: &'static str) -> Option<SocketAddr> {
+        let address = match (self.text(ip).is_some(), self.typed.get(port).is_some()) {
+            (true, _) => self.parsed(ip, value::ip),
+            (false, true) => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
+            (false, false) => IpAddr::V4(Ipv4Addr::LOCALHOST),
+        };
+        self.parsed(port, value::port)
+            .map(|port| SocketAddr::new(address, port))
+    }
+
+    fn tls(&self, listeners: &Listeners) -> Result<Option<Tls>, ConfigError> {
+        if listeners.amqps.is_empty() {
+            return Ok(None);
+        }
+        let needed = |name| {
+            let missing = || {
+                ConfigError::whole(format!(
+                    "a listener with TLS (listeners.ssl) needs \"{name}\""
+                ))
+            };
+            self.text(name).map(PathBuf::from).ok_or_else(missing)
+        };
+        let verify = self.words("ssl_options.verify") == "verify_peer";
+        let required = self.flag("ssl_options.fail_if_no_peer_cert");
+        if required && !verify {
+            let name = "ssl_options.fail_if_no_peer_cert";
+            return Err(self.conflict(
+                name,
+                "\"ssl_options.fail_if_no_peer_cert\" needs ssl_options.verify = \"verify_peer\"",
+            ));
+        }
+        let mut versions: Vec<_> = self
+            .typed
+            .below("ssl_options.versions")
+            .map(|(_, s)| match s.text.as_str() {
+                "tlsv1.2" => TlsVersion::V12,
+                _ => TlsVersion::V13,
+            })
+            .collect();
+        if versions.is_empty() {
+            versions = vec![TlsVersion::V12, TlsVersion::V13];
+        }
+        let client_authorities = match verify {
+            true => Some(needed("ssl_options.cacertfile")?),
+            false => None,
+        };
+        Ok(Some(Tls {
+            certificate: needed("ssl_options.certfile")?,
+            key: needed("ssl_options.keyfile")?,
+            client_authorities,
+            client_certificate_required: required,
+            versions,
+        }))
+    }
+
+    fn login(&self, tls: bool) -> Result<Login, ConfigError> {
+        let anonymous = Some(self.words("anonymous_login_user"))
+            .filter(|user| user != "none")
+            .map(|user| (user, self.words("anonymous_login_pass")));
+        let mut mechanisms = Vec::new();
+        for (_, setting) in self.typed.below("auth_mechanisms") {
+            mechanisms.push(match setting.text.as_str() {
+                "PLAIN" => Mechanism::Plain,
+                "AMQPLAIN" => Mechanism::AmqPlain,
+                "EXTERNAL" => Mechanism::External,
+                _ => Mechanism::Anonymous,
+            });
+        }
+        if mechanisms.is_empty() {
+            mechanisms = vec![Mechanism::Plain, Mechanism::AmqPlain];
+            mechanisms.extend(tls.then_some(Mechanism::External));
+            mechanisms.extend(anonymous.is_some().then_some(Mechanism::Anonymous));
+        }
+        if mechanisms.contains(&Mechanism::Anonymous) && anonymous.is_none() {
+            return Err(ConfigError::whole(
+                "the mechanism ANONYMOUS needs \"anonymous_login_user\"",
+            ));
+        }
+        let hashing = match self.words("password_hashing_module").as_str() {
+            "rabbit_password_hashing_sha512" => PasswordHashing::Sha512,
+            "rabbit_password_hashing_md5" => PasswordHashing::Md5,
+            "leveret_password_hashing_argon2id" => PasswordHashing::Argon2id,
+            _ => PasswordHashing::Sha256,
+        };
+        Ok(Login {
+            mechanisms,
+            anonymous,
+            loopback_users: self.loopback_users(),
+            hashing,
+            certificate_name: self.certificate_name(),
+        })
+    }
+
+    fn loopback_users(&self) -> Vec<String> {
+        let named: Vec<_> = self.typed.below("loopback_users").collect();
+        let open = self.typed.get("loopback_users").is_some()
+            || named
+                .iter()
+                .any(|(u, s)| *u == "guest" && value::boolean(&s.text) == Ok(false));
+        let mut users: Vec<String> = named
+            .iter()
+            .filter(|(_, s)| value::boolean(&s.text) == Ok(true))
+            .map(|(user, _)| (*user).to_owned())
+            .collect();
+        if !open && !users.iter().any(|u| u == "guest") {
+            users.push("guest".to_owned());
+        }
+        users
+    }
+
+    fn certificate_name(&self) -> CertificateName {
+        match self.words("ssl_cert_login_from").as_str() {
+            "common_name" => CertificateName::CommonName,
+            "subject_alternative_name" => {
+                let kind = match self.words("ssl_cert_login_san_type").as_str() {
+                    "ip" => AlternativeName::Ip,
+                    "email" => AlternativeName::Email,
+                    "uri" => AlternativeName::Uri,
+                    _ => AlternativeName::Dns,
+                };
+                CertificateName::AlternativeName(
+                    kind,
+                    narrow(self.count("ssl_cert_login_san_index")),
+                )
+            }
+            _ => CertificateName::DistinguishedName,
+        }
+    }
+
+    fn first_boot(&self) -> Result<FirstBoot, ConfigError> {
+        let mut tags: Vec<String> = self
+            .typed
+            .below("default_user_tags")
+            .filter(|(_, s)| value::boolean(&s.text) == Ok(true))
+            .map(|(tag, _)| tag.to_owned())
+            .collect();
+        if self.typed.below("default_user_tags").next().is_none() {
+            tags.push("administrator".to_owned());
+        }
+        for name in ["default_user", "default_vhost"] {
+            if self.words(name).is_empty() {
+                return Err(self.conflict(name, &format!("\"{name}\" must not be empty")));
+            }
+        }
+        let definitions = [
+            "load_definitions",
+            "definitions.local.path",
+            "management.load_definitions",
+        ]
+        .into_iter()
+        .find_map(|name| self.text(name));
+        let permission = |name| self.words(name);
+        Ok(FirstBoot {
+            user: self.words("default_user"),
+            password: self.words("default_pass"),
+            tags,
+            vhost: self.words("default_vhost"),
+            permissions: [
+                permission("default_permissions.configure"),
+                permission("default_permissions.write"),
+                permission("default_permissions.read"),
+            ],
+            definitions: definitions.map(PathBuf::from),
+            definitions_skip_if_unchanged: self.flag("definitions.skip_if_unchanged"),
+            queue_type: match self.words("default_queue_type").as_str() {
+                "quorum" => QueueType::Quorum,
+                "stream" => QueueType::Stream,
+                _ => QueueType::Classic,
+            },
+        })
+    }
+
+    fn limits(&self) -> Result<Limits, ConfigError> {
+        let frame_bytes_max = narrow(self.count("frame_max"));
+        let frame_bytes_preauth_max = narrow(self.count("initial_frame_max"));
+        if frame_bytes_preauth_max > frame_bytes_max {
+            return Err(self.conflict(
+                self.either("frame_max", "initial_frame_max"),
+                "\"frame_max\" must not be below \"initial_frame_max\"",
+            ));
+        }
+        Ok(Limits {
+            heartbeat_seconds: narrow(self.count("heartbeat")),
+            frame_bytes_max,
+            frame_bytes_preauth_max,
+            channels_max: narrow(
+                self.count(self.either("max_channels_per_connection", "channel_max")),
+            ),
+            consumers_per_channel_max: narrow(self.count("consumer_max_per_channel")),
+            message_bytes_max: self.size("max_message_size"),
+            consumer_timeout_ms: self.count("consumer_timeout"),
+            handshake_timeout_ms: self.count("handshake_timeout"),
+            tls_handshake_timeout_ms: self.count("ssl_handshake_timeout"),
+            admission: Admission {
+                connections: narrow(self.count(self.either("connection_max", "max_connections"))),
+                vhosts: narrow(self.count("vhost_max")),
+                queues: narrow(self.count("cluster_queue_limit")),
+                exchanges: narrow(self.count("cluster_exchange_limit")),
+            },
+        })
+    }
+
+    fn memory_watermark(&self) -> MemoryWatermark {
+        match self.optional_size("vm_memory_high_watermark.absolute") {
+            Some(bytes) => MemoryWatermark::Absolute(bytes),
+            None => {
+                let name = "vm_memory_high_watermark.relative";
+                MemoryWatermark::Relative(self.parsed(name, |t| value::fraction(t, 1.0)))
+            }
+        }
+    }
+
+    fn disk_limit(&self) -> DiskLimit {
+        let (absolute, relative) = ("disk_free_limit.absolute", "disk_free_limit.relative");
+        if self.typed.get(absolute).is_none() && self.typed.get(relative).is_some() {
+            return DiskLimit::Relative(self.parsed(relative, |t| value::fraction(t, 100.0)));
+        }
+        DiskLimit::Absolute(self.size(absolute))
+    }
+
+    fn log(&self, folders: &Folders) -> Log {
+        let sink = |level: &'static str, format: &'static str| {
+            let level = match self.words(level).as_str() {
+                "debug" => LogLevel::Debug,
+                "info" => LogLevel::Info,
+                "warning" => LogLevel::Warning,
+                "none" => return None,
+                _ => LogLevel::Error,
+            };
+            let format = match self.words(format).as_str() {
+                "json" => LogFormat::Json,
+                _ => LogFormat::Plain,
+            };
+            Some(LogSink { level, format })
+        };
+        let console = sink("log.console.level", "log.console.formatter");
+        let file = sink("log.file.level", "log.file.formatter");
+        let name = self.words("log.file");
+        Log {
+            console: console.filter(|_| self.flag("log.console")),
+            file: file
+                .filter(|_| name != "false")
+                .map(|sink| (folders.logs.join(name), sink)),
+        }
+    }
+}
+
+/// A count as a narrower number.
+///
+/// Invariant: the key's bounds lie within the narrower type.
+fn narrow<T: TryFrom<u64>>(count: u64) -> T {
+    T::try_from(count).unwrap_or_else(|_| panic!("{count} is beyond its key's bounds"))
+}

@@ -1,0 +1,311 @@
+//! The one table of configuration keys: name, type, default, meaning. Everything that knows keys reads it: the parser of
+//! files, the environment, the checks, `leveret config reference` and `docs/configuration.md`.
+
+/// What a key's value must look like.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Kind {
+    /// `true` or `false`; rabbitmq.conf's `on` and `off` too.
+    Bool,
+    /// A whole number between two bounds, both included.
+    Count(u64, u64),
+    /// A number of bytes between two bounds, with or without a unit: `500MB`, `64MiB`, `2GB`, `1024`.
+    Bytes(u64, u64),
+    /// A fraction above 0 and up to the bound.
+    Fraction(f64),
+    /// An address and port, `127.0.0.1:5672` or `[::1]:5672`; a bare port stands for every IPv4 interface.
+    Address,
+    /// A TCP port, or `none`.
+    Port,
+    /// An IP address.
+    Ip,
+    /// A file or folder.
+    Path,
+    /// Any text.
+    Text,
+    /// Any text, never shown.
+    Secret,
+    /// One of these words.
+    Choice(&'static [&'static str]),
+}
+
+/// A key that has an effect.
+#[derive(Clone, Copy, Debug)]
+pub struct Key {
+    /// Its name; a last part `$name` stands for any word.
+    pub name: &'static str,
+    /// What its value must look like.
+    pub kind: Kind,
+    /// Its value where nobody sets it, as one would type it; empty where there is none.
+    pub default: &'static str,
+    /// What it does, in one line.
+    pub doc: &'static str,
+}
+
+const fn key(name: &'static str, kind: Kind, default: &'static str, doc: &'static str) -> Key {
+    Key {
+        name,
+        kind,
+        default,
+        doc,
+    }
+}
+
+use Kind::{Address, Bool, Bytes, Choice, Count, Fraction, Ip, Path, Port, Secret, Text};
+
+const MIB: u64 = 1 << 20;
+const TIB: u64 = 1 << 40;
+const LEVELS: Kind = Choice(&["debug", "info", "warning", "error", "critical", "none"]);
+const FORMATS: Kind = Choice(&["plaintext", "json"]);
+const NONE: Kind = Choice(&["none"]);
+
+/// Every key that has an effect, by subject.
+#[rustfmt::skip]
+pub const KEYS: &[Key] = &[
+    // Leveret's own.
+    key("data_dir", Path, "./leveret-data", "Folder that holds everything the node keeps."),
+    key("folders.data", Path, "", "Folder of metadata, snapshots and classic queues' segments; `data` in `data_dir` where not given."),
+    key("folders.segment", Path, "", "Folder of quorum queues' segments; `segment` in `data_dir` where not given."),
+    key("folders.wal", Path, "", "Folder of the write-ahead log; `wal` in `data_dir` where not given. It gains most from a drive of its own."),
+    key("folders.logs", Path, "", "Folder of log files; `logs` in `data_dir` where not given."),
+    key("cache_size", Bytes(0, TIB), "16MiB", "Memory for message bodies, all queues together."),
+    key("wal.file_size", Bytes(4 * MIB, 4 << 30), "64MiB", "Size of one file of the write-ahead log."),
+    key("wal.files_max", Count(2, 1024), "8", "Files of the write-ahead log that may wait for the segment writer before publishers are held back."),
+    key("io_threads", Count(0, 256), "0", "Threads that serve client sockets; 0 chooses by the number of cores."),
+    key("shards", Count(0, 1024), "0", "Parts into which queues are spread; 0 chooses by the number of cores."),
+    key("shutdown_timeout", Count(0, 3_600_000), "10000", "Milliseconds within which a shutdown drains connections before it closes them."),
+    key("node_name", Text, "", "Name of this node as clients and tools see it; `leveret@` and the host's name where not given."),
+    // Listeners.
+    key("listeners.tcp", NONE, "", "`none`: no plain AMQP listener."),
+    key("listeners.tcp.$name", Address, "127.0.0.1:5672", "Address of an AMQP listener. A bare port listens on every interface, as in RabbitMQ."),
+    key("listeners.ssl", NONE, "", "`none`: no AMQP listener with TLS."),
+    key("listeners.ssl.$name", Address, "", "Address of an AMQP listener with TLS; needs `ssl_options.certfile` and `.keyfile`."),
+    key("handshake_timeout", Count(100, 3_600_000), "10000", "Milliseconds within which a client must have logged in."),
+    key("ssl_handshake_timeout", Count(100, 3_600_000), "5000", "Milliseconds within which a TLS handshake must end."),
+    key("tcp_listen_options.backlog", Count(1, 65_535), "1024", "Connections that the kernel holds ready before they are accepted."),
+    key("tcp_listen_options.nodelay", Bool, "true", "Sends small packets at once (TCP_NODELAY)."),
+    key("proxy_protocol", Choice(&["false"]), "false", "Only `false`: the PROXY protocol is not spoken."),
+    // TLS.
+    key("ssl_options.cacertfile", Path, "", "PEM file of the authorities that sign clients' certificates."),
+    key("ssl_options.certfile", Path, "", "PEM file of the server's certificate chain; read again when it changes."),
+    key("ssl_options.keyfile", Path, "", "PEM file of the server's private key; read again when it changes."),
+    key("ssl_options.verify", Choice(&["verify_none", "verify_peer"]), "verify_none", "`verify_peer`: a certificate that a client shows must be signed by `cacertfile`."),
+    key("ssl_options.fail_if_no_peer_cert", Bool, "false", "Refuses clients that show no certificate; needs `verify_peer`."),
+    key("ssl_options.versions.$name", Choice(&["tlsv1.2", "tlsv1.3"]), "", "Protocol versions that are spoken; both where none is given."),
+    key("ssl_options.crl_check", Choice(&["false"]), "false", "Only `false`: revocation lists are not read."),
+    key("ssl_cert_login_from", Choice(&["distinguished_name", "common_name", "subject_alternative_name"]), "distinguished_name", "What of a client's certificate is its user name (EXTERNAL)."),
+    key("ssl_cert_login_san_type", Choice(&["dns", "ip", "email", "uri"]), "dns", "Which alternative name is taken with `subject_alternative_name`."),
+    key("ssl_cert_login_san_index", Count(0, 63), "0", "Which of several alternative names is taken, from 0."),
+    // Login.
+    key("auth_mechanisms.$name", Choice(&["PLAIN", "AMQPLAIN", "EXTERNAL", "ANONYMOUS"]), "", "Login mechanisms that are offered; PLAIN and AMQPLAIN where none is given, and EXTERNAL with TLS."),
+    key("auth_backends.$name", Choice(&["internal", "rabbit_auth_backend_internal"]), "internal", "Where users come from: the node itself, and nowhere else."),
+    key("anonymous_login_user", Text, "none", "User of ANONYMOUS logins, or `none`."),
+    key("anonymous_login_pass", Secret, "guest", "Password of ANONYMOUS logins."),
+    key("loopback_users", NONE, "", "`none`: every user may log in from anywhere."),
+    key("loopback_users.$name", Bool, "", "Whether this user may log in from this machine only; `guest` where nothing is said."),
+    key("password_hashing_module", Choice(&["rabbit_password_hashing_sha256", "rabbit_password_hashing_sha512", "rabbit_password_hashing_md5", "leveret_password_hashing_argon2id"]), "rabbit_password_hashing_sha256", "How new passwords are hashed."),
+    // First boot.
+    key("default_user", Text, "guest", "User that an empty node creates."),
+    key("default_pass", Secret, "guest", "Password of `default_user`."),
+    key("default_user_tags.$name", Bool, "", "Tags of `default_user`; `administrator` where none is given."),
+    key("default_vhost", Text, "/", "Virtual host that an empty node creates."),
+    key("default_permissions.configure", Text, ".*", "What `default_user` may configure in `default_vhost`, a regular expression."),
+    key("default_permissions.read", Text, ".*", "What `default_user` may read."),
+    key("default_permissions.write", Text, ".*", "What `default_user` may write."),
+    key("default_queue_type", Choice(&["classic", "quorum", "stream"]), "classic", "Type of queues that are declared without one, where their virtual host names none."),
+    key("load_definitions", Path, "", "Definitions (JSON) to import at boot: a file or a folder."),
+    key("definitions.local.path", Path, "", "The same as `load_definitions`."),
+    key("definitions.import_backend", Choice(&["local_filesystem"]), "local_filesystem", "Where definitions are read from."),
+    key("definitions.skip_if_unchanged", Bool, "false", "Does not import definitions again that are as they were at the last boot."),
+    key("management.load_definitions", Path, "", "The same as `load_definitions`."),
+    key("cluster_name", Text, "", "Name of the cluster; the node's where not given."),
+    // Limits.
+    key("heartbeat", Count(0, 65_535), "60", "Seconds between heartbeats that the node proposes; 0 proposes none."),
+    key("frame_max", Count(4_096, 131_072), "131072", "Bytes of a frame that the node proposes."),
+    key("initial_frame_max", Count(4_096, 131_072), "8192", "Bytes of a frame before login."),
+    key("channel_max", Count(0, 65_535), "2047", "Channels of one connection; 0 leaves it to the client."),
+    key("max_channels_per_connection", Count(0, 65_535), "", "The same as `channel_max`."),
+    key("consumer_max_per_channel", Count(1, 1_000_000), "10000", "Consumers of one channel."),
+    key("max_connections", Count(0, 10_000_000), "65536", "Connections of this node."),
+    key("connection_max", Count(0, 10_000_000), "", "The same as `max_connections`."),
+    key("max_message_size", Bytes(1, 536_870_912), "16777216", "Bytes of a message's body."),
+    key("consumer_timeout", Count(0, 31_536_000_000), "0", "Milliseconds within which a consumer must settle a delivery; 0: no bound."),
+    key("vhost_max", Count(1, 1_000_000), "1000", "Virtual hosts of this node."),
+    key("cluster_queue_limit", Count(1, 100_000_000), "1000000", "Queues of this node."),
+    key("cluster_exchange_limit", Count(1, 100_000_000), "100000", "Exchanges of this node."),
+    // Resources.
+    key("vm_memory_high_watermark.relative", Fraction(1.0), "0.6", "Part of the machine's memory above which publishers are held back."),
+    key("vm_memory_high_watermark.absolute", Bytes(MIB, 1 << 50), "", "The same in bytes; goes before `relative`."),
+    key("total_memory_available_override_value", Bytes(MIB, 1 << 50), "", "Memory of the machine, where it cannot be told."),
+    key("disk_free_limit.absolute", Bytes(0, 1 << 50), "1GB", "Free space below which publishers are held back."),
+    key("disk_free_limit.relative", Fraction(100.0), "", "The same as a multiple of the machine's memory; `absolute` goes before it."),
+    // HTTP.
+    key("management.tcp.port", Port, "15672", "Port of the HTTP API; `none` turns it off."),
+    key("management.tcp.ip", Ip, "", "Address that the HTTP API listens on; every IPv4 interface where only the port is given, as in RabbitMQ, and 127.0.0.1 where neither is."),
+    key("prometheus.tcp.port", Port, "15692", "Port of the metrics; `none` turns them off."),
+    key("prometheus.tcp.ip", Ip, "", "Address that the metrics are served on, with the same rule."),
+    key("prometheus.return_per_object_metrics", Bool, "false", "`/metrics` answers with metrics of each object, as `/metrics/per-object` does."),
+    key("prometheus.authentication.enabled", Choice(&["false"]), "false", "Only `false`: bind metrics to an address that only the collector reaches."),
+    // Log.
+    key("log.console", Bool, "true", "Writes the log to standard error."),
+    key("log.console.level", LEVELS, "info", "Least level that the console shows."),
+    key("log.console.formatter", FORMATS, "plaintext", "Form of the lines on the console."),
+    key("log.file", Text, "false", "Name of the log file in `folders.logs`, or `false`."),
+    key("log.file.level", LEVELS, "info", "Least level that the log file takes."),
+    key("log.file.formatter", FORMATS, "plaintext", "Form of the lines in the log file."),
+    key("log.dir", Path, "", "The same as `folders.logs`."),
+];
+
+/// Keys of RabbitMQ that are accepted and change nothing, and why. A last part `*` stands for everything below.
+#[rustfmt::skip]
+pub const IGNORED: &[(&str, &str)] = &[
+    ("num_acceptors.*", "one thread accepts, and hands on at once"),
+    ("tcp_listen_options.*", "sockets tune themselves"),
+    ("socket_writer.*", "there is no writer process"),
+    ("ssl_options.depth", "the library bounds a chain's length"),
+    ("ssl_options.honor_cipher_order", "the server's order always holds"),
+    ("ssl_options.honor_ecc_order", "the server's order always holds"),
+    ("ssl_options.client_renegotiation", "renegotiation is never done"),
+    ("ssl_options.secure_renegotiate", "renegotiation is never done"),
+    ("ssl_options.reuse_sessions", "sessions are resumed by ticket"),
+    ("ssl_options.ciphers.*", "only ciphers without a known weakness are offered"),
+    ("vm_memory_high_watermark_paging_ratio", "waiting messages are on disk from the start"),
+    ("vm_memory_calculation_strategy", "resident memory is what counts"),
+    ("memory_monitor_interval", "memory is watched as it is used"),
+    ("cluster_partition_handling", "consensus decides; there is no mode to choose"),
+    ("cluster_partition_handling.*", "consensus decides; there is no mode to choose"),
+    ("cluster_keepalive_interval", "nodes watch each other by themselves"),
+    ("cluster_formation.*", "this node forms no cluster"),
+    ("cluster_tags.*", "this node forms no cluster"),
+    ("node_tags.*", "this node forms no cluster"),
+    ("net_ticktime", "there is no Erlang distribution"),
+    ("distribution.*", "there is no Erlang distribution"),
+    ("mirroring_sync_batch_size", "there are no mirrored queues"),
+    ("queue_master_locator", "leaders are spread by themselves"),
+    ("queue_leader_locator", "leaders are spread by themselves"),
+    ("classic_queue.default_version", "there is one storage"),
+    ("lazy_queue_explicit_gc_run_operation_threshold", "there is no garbage to collect"),
+    ("queue_index_embed_msgs_below", "there is one log for everything"),
+    ("msg_store_file_size_limit", "see `wal.file_size`"),
+    ("msg_store_credit_disc_bound.*", "flow control has no such knob"),
+    ("queue_index_max_journal_entries", "there is one log for everything"),
+    ("credit_flow_default_credit.*", "flow control has no such knob"),
+    ("quorum_queue.*", "these suit RabbitMQ's Raft library"),
+    ("quorum_commands_soft_limit", "these suit RabbitMQ's Raft library"),
+    ("raft.*", "these suit RabbitMQ's Raft library"),
+    ("metadata_store.*", "these suit RabbitMQ's Raft library"),
+    ("stream.*", "streams are not served yet"),
+    ("mnesia_table_loading_retry_timeout", "there is no Mnesia"),
+    ("mnesia_table_loading_retry_limit", "there is no Mnesia"),
+    ("collect_statistics", "figures are always exact"),
+    ("collect_statistics_interval", "figures are always exact"),
+    ("delegate_count", "there are no delegates"),
+    ("background_gc_enabled", "there is no garbage to collect"),
+    ("background_gc_target_interval", "there is no garbage to collect"),
+    ("hipe_compile", "there is no Erlang"),
+    ("reverse_dns_lookups", "names of clients are never looked up"),
+    ("deprecated_features.*", "what RabbitMQ retires stays working"),
+    ("queue_types.*", "all queue types are enabled"),
+    ("management.rates_mode", "figures are always exact"),
+    ("management.sample_retention_policies.*", "there is no statistics database"),
+    ("management.db_cache_multiplier", "there is no statistics database"),
+    ("management.delegate_count", "there is no statistics database"),
+    ("management.http_log_dir", "requests go to the log"),
+    ("management.disable_stats", "figures cost nothing while nobody asks"),
+    ("management.enable_queue_totals", "queue totals are always there"),
+    ("management.tcp.*", "the HTTP server tunes itself"),
+    ("management.login_session_timeout", "there is no login session"),
+    ("management.csp.*", "the policy is fixed"),
+    ("management.hsts.*", "the policy is fixed"),
+    ("management.cors.*", "no other origin may call the API"),
+    ("management_agent.*", "there is no statistics database"),
+    ("prometheus.tcp.*", "the HTTP server tunes itself"),
+    ("prometheus.path", "metrics are at /metrics"),
+    ("prometheus.filter_aggregated_queue_metrics_pattern", "aggregated metrics count every queue"),
+    ("log.*", "there are two sinks: console and file"),
+    ("product.*", "clients test for these"),
+    ("motd_file", "there is no message of the day"),
+    ("tracing.*", "`ctl trace_on` feeds amq.rabbitmq.trace"),
+    ("message_interceptors.*", "messages are handed on as they came"),
+    ("erlang.*", "there is no Erlang"),
+    ("max_log_file_size", "rotate log files with logrotate"),
+];
+
+/// Keys of RabbitMQ that a node must not take lightly and cannot obey, and what to do. A last part `*` stands for
+/// everything below.
+#[rustfmt::skip]
+pub const REFUSED: &[(&str, &str)] = &[
+    ("management.ssl.*", "the HTTP API has no TLS; put a proxy before it"),
+    ("prometheus.ssl.*", "metrics have no TLS; put a proxy before them"),
+    ("management.path_prefix", "the HTTP API is at /api; put a proxy before it"),
+    ("management.oauth_enabled", "OAuth 2 is not supported; remove it"),
+    ("ssl_options.password", "encrypted private keys are not read; decrypt the key file"),
+    ("auth_ldap.*", "LDAP is not supported; remove it"),
+    ("auth_http.*", "HTTP backends are not supported; remove it"),
+    ("auth_oauth2.*", "OAuth 2 is not supported; remove it"),
+    ("auth_cache.*", "there is no backend to cache; remove it"),
+    ("credential_validator.*", "passwords are not validated; remove it"),
+    ("default_users.*", "give further users in a definitions file (`load_definitions`)"),
+    ("default_limits.*", "give limits in a definitions file (`load_definitions`)"),
+    ("default_policies.*", "give policies in a definitions file (`load_definitions`)"),
+    ("runtime_parameters.*", "parameters have no limit of their own; remove it"),
+    ("definitions.https.*", "definitions are read from files; fetch them first"),
+    ("mqtt.*", "MQTT is not spoken; remove it"),
+    ("stomp.*", "STOMP is not spoken; remove it"),
+    ("web_mqtt.*", "MQTT is not spoken; remove it"),
+    ("web_stomp.*", "STOMP is not spoken; remove it"),
+    ("shovel.*", "there are no shovels; remove it"),
+    ("federation.*", "there is no federation; remove it"),
+    ("channel_max_per_node", "channels are bounded for each connection (`channel_max`)"),
+];
+
+/// What a name given by a user stands for.
+#[derive(Clone, Copy, Debug)]
+pub enum Meaning {
+    /// A key that has an effect.
+    Key(&'static Key),
+    /// A key that is accepted and changes nothing; why.
+    Ignored(&'static str),
+    /// A key that cannot be obeyed; what to do.
+    Refused(&'static str),
+}
+
+/// What `name` stands for; none if it is no key at all.
+#[must_use]
+pub fn find(name: &str) -> Option<Meaning> {
+    let exact = KEYS.iter().find(|k| k.name == name);
+    let family = || {
+        let (prefix, word) = name.rsplit_once('.')?;
+        KEYS.iter()
+            .find(|k| !word.is_empty() && k.name.strip_suffix(".$name") == Some(prefix))
+    };
+    if let Some(key) = exact.or_else(family) {
+        return Some(Meaning::Key(key));
+    }
+    let within = |table: &'static [(&str, &'static str)]| {
+        table
+            .iter()
+            .find(|(pattern, _)| match pattern.strip_suffix('*') {
+                Some(prefix) => name.len() > prefix.len() && name.starts_with(prefix),
+                None => *pattern == name,
+            })
+            .map(|(_, note)| *note)
+    };
+    within(REFUSED)
+        .map(Meaning::Refused)
+        .or_else(|| within(IGNORED).map(Meaning::Ignored))
+}
+
+/// The key that has an effect and is most like `name`; none if none is like it at all.
+#[must_use]
+pub fn nearest(name: &str) -> Option<String> {
+    let last = name.rsplit('.').next().unwrap_or(name);
+    let ignored = IGNORED.iter().chain(REFUSED).map(|(pattern, _)| *pattern);
+    let (distance, best) = KEYS
+        .iter()
+        .map(|k| k.name)
+        .chain(ignored.filter(|p| !p.ends_with('*')))
+        .map(|k| k.replace("$name", last))
+        .map(|k| (strsim::damerau_levenshtein(name, &k), k))
+        .min_by_key(|(distance, _)| *distance)?;
+    (distance <= 2 + name.len() / 4).then_some(best)
+}

@@ -1,0 +1,143 @@
+//! Configuration in two stages: [`FileConfig`] is what was typed, [`Config`] is what holds.
+//!
+//! Invariant: a [`Config`] is valid as a whole, and says everything: no value in it means "as elsewhere".
+//! Invariant: building a [`Config`] reads no file, no clock and no environment; what it must know of the machine is
+//! given as [`Machine`].
+
+pub mod build;
+pub mod file;
+pub mod keys;
+pub mod reference;
+pub mod value;
+
+#[cfg(test)]
+mod tests;
+
+pub use build::{
+    Admission, AlternativeName, CertificateName, Config, DiskLimit, FirstBoot, Folders, Limits,
+    Listeners, Log, LogFormat, LogLevel, LogSink, Login, Machine, Mechanism, MemoryWatermark,
+    PasswordHashing, QueueType, Storage, Threads, Tls, TlsVersion,
+};
+pub use file::{FileConfig, Source};
+
+use std::fmt;
+use std::path::Path;
+
+/// Something in the configuration that cannot stand: where, and what to do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ConfigError {
+    source: Option<Source>,
+    what: String,
+}
+
+impl ConfigError {
+    /// An error in what was typed at `source`.
+    pub fn at(source: Source, what: impl Into<String>) -> Self {
+        Self {
+            source: Some(source),
+            what: what.into(),
+        }
+    }
+
+    /// An error of the configuration as a whole.
+    pub fn whole(what: impl Into<String>) -> Self {
+        Self {
+            source: None,
+            what: what.into(),
+        }
+    }
+}
+
+impl fmt::Display for ConfigError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.source {
+            Some(source) => write!(f, "{source}: {}", self.what),
+            None => f.write_str(&self.what),
+        }
+    }
+}
+
+impl std::error::Error for ConfigError {}
+
+/// A configuration that holds, and what its author should know of it.
+#[derive(Clone, Debug)]
+pub struct Loaded {
+    /// The configuration.
+    pub config: Config,
+    /// Keys that are accepted and change nothing: one line each.
+    pub notices: Vec<String>,
+}
+
+/// Where the configuration file is, by option, then `LEVERET_CONFIG_FILE`, then `RABBITMQ_CONFIG_FILE`; none if nobody names one.
+#[must_use]
+pub fn file_named(option: Option<&Path>) -> Option<std::path::PathBuf> {
+    let variable = |name| {
+        std::env::var_os(name)
+            .filter(|v| !v.is_empty())
+            .map(Into::into)
+    };
+    option
+        .map(Into::into)
+        .or_else(|| variable("LEVERET_CONFIG_FILE"))
+        .or_else(|| variable("RABBITMQ_CONFIG_FILE"))
+}
+
+/// Reads `file` (a file, or a folder whose `.conf` and `.toml` files are read in the order of their names) and the environment.
+/// RabbitMQ's tools name a file without its ending: `/etc/rabbitmq/rabbitmq` finds `rabbitmq.conf`.
+pub fn read(file: Option<&Path>) -> Result<FileConfig, ConfigError> {
+    let mut typed = FileConfig::new();
+    if let Some(file) = file {
+        let with_ending = file.with_extension("conf");
+        let file = if !file.exists() && with_ending.exists() {
+            &with_ending
+        } else {
+            file
+        };
+        for part in parts_of(file)? {
+            let text = std::fs::read_to_string(&part).map_err(|error| {
+                ConfigError::whole(format!(
+                    "cannot read the configuration {}: {error}",
+                    part.display()
+                ))
+            })?;
+            typed.read_text(&part.display().to_string(), &text)?;
+        }
+    }
+    typed.read_environment(std::env::vars_os().filter_map(|(name, value)| {
+        // A variable that is no text is none of ours.
+        Some((name.into_string().ok()?, value.into_string().ok()?))
+    }))?;
+    Ok(typed)
+}
+
+fn parts_of(file: &Path) -> Result<Vec<std::path::PathBuf>, ConfigError> {
+    if !file.is_dir() {
+        return Ok(vec![file.to_owned()]);
+    }
+    let entries = std::fs::read_dir(file).map_err(|error| {
+        ConfigError::whole(format!(
+            "cannot read the folder {}: {error}",
+            file.display()
+        ))
+    })?;
+    let mut parts: Vec<_> = entries
+        .filter_map(|entry| Some(entry.ok()?.path()))
+        .filter(|path| path.extension().is_some_and(|e| e == "conf" || e == "toml"))
+        .collect();
+    parts.sort();
+    Ok(parts)
+}
+
+impl Machine {
+    /// This machine.
+    #[must_use]
+    pub fn here() -> Self {
+        let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+        let host_name = std::fs::read_to_string("/proc/sys/kernel/hostname")
+            .ok()
+            .map(|name| name.trim().to_owned())
+            .filter(|name| !name.is_empty())
+            .unwrap_or_else(|| "localhost".to_owned());
+        Self { cores, host_name }
+    }
+}

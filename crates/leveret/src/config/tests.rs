@@ -1,0 +1,401 @@
+//! What is typed, and what comes of it: each case is data.
+
+use super::*;
+
+fn machine() -> Machine {
+    Machine {
+        cores: 2,
+        host_name: "burrow".to_owned(),
+    }
+}
+
+fn load(file: &str, text: &str, environment: &[(&str, &str)]) -> Result<Loaded, Vec<String>> {
+    let mut typed = FileConfig::new();
+    let read = typed.read_text(file, text).and_then(|()| {
+        let variables = environment
+            .iter()
+            .map(|(k, v)| ((*k).to_owned(), (*v).to_owned()));
+        typed.read_environment(variables)
+    });
+    read.map_err(|e| vec![e.to_string()])?;
+    Config::build(&typed, &machine()).map_err(|all| all.iter().map(ToString::to_string).collect())
+}
+
+fn config(file: &str, text: &str) -> Config {
+    load(file, text, &[])
+        .unwrap_or_else(|errors| panic!("{text}: {errors:?}"))
+        .config
+}
+
+#[test]
+fn nothing_typed_is_a_node_on_loopback() {
+    let config = config("leveret.toml", "");
+    assert_eq!(config.node_name, "leveret@burrow");
+    assert_eq!(config.cluster_name, "leveret@burrow");
+    assert_eq!(config.listeners.amqp, ["127.0.0.1:5672".parse().unwrap()]);
+    assert_eq!(config.listeners.amqps, []);
+    assert_eq!(config.listeners.http, "127.0.0.1:15672".parse().ok());
+    assert_eq!(config.listeners.metrics, "127.0.0.1:15692".parse().ok());
+    assert_eq!(config.folders.wal, Path::new("./leveret-data/wal"));
+    assert_eq!(config.login.loopback_users, ["guest"]);
+    assert_eq!(
+        config.login.mechanisms,
+        [Mechanism::Plain, Mechanism::AmqPlain]
+    );
+    assert_eq!(config.first_boot.tags, ["administrator"]);
+    assert_eq!(config.memory_watermark, MemoryWatermark::Relative(0.6));
+    assert_eq!(config.disk_limit, DiskLimit::Absolute(1_000_000_000));
+    assert_eq!(config.threads, Threads { io: 2, shards: 2 });
+    assert_eq!(config.limits.consumer_timeout_ms, 0);
+    assert!(config.log.file.is_none());
+}
+
+#[test]
+fn defaults_agree_with_the_limits_of_the_core() {
+    use leveret_types::limits;
+    let limits = config("leveret.toml", "").limits;
+    assert_eq!(limits.frame_bytes_max, limits::FRAME_BYTES_MAX);
+    assert_eq!(
+        limits.frame_bytes_preauth_max,
+        limits::FRAME_BYTES_PREAUTH_MAX
+    );
+    assert_eq!(limits.channels_max, limits::CHANNELS_MAX);
+    assert_eq!(limits.heartbeat_seconds, limits::HEARTBEAT_SECONDS);
+    assert_eq!(limits.message_bytes_max, limits::MESSAGE_BYTES_MAX);
+    assert_eq!(limits.handshake_timeout_ms, limits::HANDSHAKE_MS_MAX);
+    assert_eq!(
+        limits.tls_handshake_timeout_ms,
+        limits::TLS_HANDSHAKE_MS_MAX
+    );
+    assert_eq!(
+        limits.consumers_per_channel_max,
+        limits::CONSUMERS_PER_CHANNEL_MAX
+    );
+    assert_eq!(limits.admission.connections, limits::CONNECTIONS_MAX);
+    assert_eq!(limits.admission.vhosts, limits::VHOSTS_MAX);
+    assert_eq!(limits.admission.queues, limits::QUEUES_MAX);
+    assert_eq!(limits.admission.exchanges, limits::EXCHANGES_MAX);
+    let storage = config("leveret.toml", "").storage;
+    assert_eq!(storage.wal_file_bytes, limits::WAL_FILE_BYTES);
+    assert_eq!(storage.wal_files_max, limits::WAL_FILES_MAX);
+    assert_eq!(storage.cache_bytes, limits::CACHE_BYTES as u64);
+}
+
+/// The same settings in both languages come to the same configuration.
+#[test]
+fn toml_and_rabbitmq_conf_say_the_same() {
+    let toml = r#"
+        listeners.tcp.default = 5672
+        listeners.ssl.1 = "0.0.0.0:5671"
+        loopback_users = ["bob"]
+        disk_free_limit.absolute = "2GB"
+        heartbeat = 30
+        default_user = "app"
+        default_pass = 'se"cret'
+        default_vhost = "orders"
+        management.tcp.port = 8080
+        auth_mechanisms = ["PLAIN", "EXTERNAL"]
+        max_connections = 5
+        "log.console" = true
+        "log.console.level" = "debug"
+        "log.file" = "leveret.log"
+        [ssl_options]
+        cacertfile = "/c/ca.pem"
+        certfile = "/c/cert.pem"
+        keyfile = "/c/key.pem"
+        verify = "verify_peer"
+        fail_if_no_peer_cert = true
+        versions = ["tlsv1.3"]
+        [vm_memory_high_watermark]
+        absolute = "512MiB"
+    "#;
+    let conf = r#"
+# a comment
+listeners.tcp.default = 5672
+listeners.ssl.1 = 0.0.0.0:5671
+
+loopback_users.bob = true
+disk_free_limit.absolute = 2GB   # of the drive
+heartbeat = 30
+default_user = app
+default_pass = 'se"cret'
+default_vhost = orders
+management.tcp.port = 8080
+auth_mechanisms.1 = PLAIN
+auth_mechanisms.2 = EXTERNAL
+max_connections = 5
+log.console = on
+log.console.level = debug
+log.file = leveret.log
+ssl_options.cacertfile = /c/ca.pem
+ssl_options.certfile = /c/cert.pem
+ssl_options.keyfile = /c/key.pem
+ssl_options.verify = verify_peer
+ssl_options.fail_if_no_peer_cert = true
+ssl_options.versions.1 = tlsv1.3
+vm_memory_high_watermark.absolute = 512MiB
+"#;
+    let config = config("leveret.toml", toml);
+    assert_eq!(config, self::config("rabbitmq.conf", conf));
+    assert_eq!(config.listeners.amqp, ["0.0.0.0:5672".parse().unwrap()]);
+    assert_eq!(config.listeners.http, "0.0.0.0:8080".parse().ok());
+    assert_eq!(config.login.loopback_users, ["bob", "guest"]);
+    assert_eq!(config.first_boot.password, "se\"cret");
+    assert_eq!(
+        config.memory_watermark,
+        MemoryWatermark::Absolute(512 << 20)
+    );
+    let tls = config.tls.expect("a TLS listener was typed");
+    assert_eq!(tls.versions, [TlsVersion::V13]);
+    assert!(tls.client_certificate_required);
+    let (file, sink) = config.log.file.expect("a log file was typed");
+    assert_eq!(file, Path::new("./leveret-data/logs/leveret.log"));
+    assert_eq!(sink.level, LogLevel::Info);
+}
+
+/// File in, exact error lines out.
+#[test]
+fn what_cannot_stand_is_named_with_its_place_and_its_cure() {
+    for (file, text, expected) in [
+        (
+            "leveret.toml",
+            "\nlisteners.tpc.default = 5672",
+            &[
+                "leveret.toml:2: unknown key \"listeners.tpc.default\"; did you mean \"listeners.tcp.default\"?",
+            ][..],
+        ),
+        (
+            "rabbitmq.conf",
+            "heartbeet = 10\nvm_memory_high_watermark.relativ = 0.4",
+            &[
+                "rabbitmq.conf:1: unknown key \"heartbeet\"; did you mean \"heartbeat\"?",
+                "rabbitmq.conf:2: unknown key \"vm_memory_high_watermark.relativ\"; did you mean \"vm_memory_high_watermark.relative\"?",
+            ],
+        ),
+        (
+            "leveret.toml",
+            "colour = 'grey'",
+            &["leveret.toml:1: unknown key \"colour\""],
+        ),
+        (
+            "leveret.toml",
+            "heartbeat = 65536",
+            &[
+                "leveret.toml:1: \"heartbeat\" must be a whole number from 0 to 65535, not \"65536\"",
+            ],
+        ),
+        (
+            "leveret.toml",
+            "frame_max = 131073",
+            &[
+                "leveret.toml:1: \"frame_max\" must be a whole number from 4096 to 131072, not \"131073\"",
+            ],
+        ),
+        (
+            "leveret.toml",
+            "disk_free_limit.absolute = '2 gigs'",
+            &[
+                "leveret.toml:1: \"disk_free_limit.absolute\" must be a size such as 500MB, 64MiB or 2GB, not \"2 gigs\"",
+            ],
+        ),
+        (
+            "leveret.toml",
+            "vm_memory_high_watermark.relative = 1.1",
+            &[
+                "leveret.toml:1: \"vm_memory_high_watermark.relative\" must be a number above 0, up to 1, not \"1.1\"",
+            ],
+        ),
+        (
+            "leveret.toml",
+            "listeners.tcp.default = 'localhost'",
+            &[
+                "leveret.toml:1: \"listeners.tcp.default\" must be an address and port such as 127.0.0.1:5672 or [::1]:5672, or a port, not \"localhost\"",
+            ],
+        ),
+        (
+            "leveret.toml",
+            "ssl_options.verify = 'yes'",
+            &[
+                "leveret.toml:1: \"ssl_options.verify\" must be one of verify_none, verify_peer, not \"yes\"",
+            ],
+        ),
+        (
+            "leveret.toml",
+            "listeners.ssl.default = 5671",
+            &["a listener with TLS (listeners.ssl) needs \"ssl_options.certfile\""],
+        ),
+        (
+            "leveret.toml",
+            "listeners.ssl.default = 5671\nssl_options.fail_if_no_peer_cert = true",
+            &[
+                "leveret.toml:2: \"ssl_options.fail_if_no_peer_cert\" needs ssl_options.verify = \"verify_peer\"",
+            ],
+        ),
+        (
+            "leveret.toml",
+            "frame_max = 4096",
+            &["leveret.toml:1: \"frame_max\" must not be below \"initial_frame_max\""],
+        ),
+        (
+            "rabbitmq.conf",
+            "auth_backends.1 = ldap",
+            &[
+                "rabbitmq.conf:1: \"auth_backends.1\" must be one of internal, rabbit_auth_backend_internal, not \"ldap\"",
+            ],
+        ),
+        (
+            "rabbitmq.conf",
+            "auth_ldap.servers.1 = ldap.example.org",
+            &[
+                "rabbitmq.conf:1: \"auth_ldap.servers.1\" cannot be obeyed: LDAP is not supported; remove it",
+            ],
+        ),
+        (
+            "rabbitmq.conf",
+            "proxy_protocol = true",
+            &["rabbitmq.conf:1: \"proxy_protocol\" must be \"false\", not \"true\""],
+        ),
+        (
+            "rabbitmq.conf",
+            "heartbeat",
+            &["rabbitmq.conf:1: this line is not of the form `key = value`"],
+        ),
+        (
+            "rabbitmq.conf",
+            "auth_mechanisms.1 = ANONYMOUS",
+            &["the mechanism ANONYMOUS needs \"anonymous_login_user\""],
+        ),
+        (
+            "leveret.toml",
+            "default_user = ''",
+            &["leveret.toml:1: \"default_user\" must not be empty"],
+        ),
+        (
+            "leveret.toml",
+            "heartbeat = 2026-01-01",
+            &["leveret.toml:1: \"heartbeat\" must not be a date or time"],
+        ),
+        (
+            "leveret.toml",
+            "auth_mechanisms = [['PLAIN']]",
+            &["leveret.toml:1: \"auth_mechanisms\" must be a list of plain values"],
+        ),
+    ] {
+        match load(file, text, &[]) {
+            Ok(_) => panic!("{text} was accepted"),
+            Err(errors) => assert_eq!(errors, expected, "{text}"),
+        }
+    }
+}
+
+#[test]
+fn broken_toml_is_named_with_its_line() {
+    let errors = load("leveret.toml", "heartbeat = 1\nheartbeat = 2", &[]).unwrap_err();
+    assert!(errors[0].starts_with("leveret.toml:2: "), "{errors:?}");
+    assert!(!errors[0].contains('\n'), "{errors:?}");
+}
+
+#[test]
+fn what_rabbitmqs_operator_writes_is_accepted_with_a_notice() {
+    let conf = "queue_master_locator = min-masters\n\
+                disk_free_limit.absolute = 2GB\n\
+                cluster_partition_handling = pause_minority\n\
+                cluster_formation.peer_discovery_backend = rabbit_peer_discovery_k8s\n\
+                cluster_formation.k8s.host = kubernetes.default\n\
+                cluster_name = rabbit\n\
+                auth_backends.1 = internal\n\
+                log.connection.level = error";
+    let loaded = load("rabbitmq.conf", conf, &[]).expect("an operator's file");
+    assert_eq!(
+        loaded.notices,
+        [
+            "rabbitmq.conf:5: \"cluster_formation.k8s.host\" has no effect here: this node forms no cluster",
+            "rabbitmq.conf:4: \"cluster_formation.peer_discovery_backend\" has no effect here: this node forms no cluster",
+            "rabbitmq.conf:3: \"cluster_partition_handling\" has no effect here: consensus decides; there is no mode to choose",
+            "rabbitmq.conf:8: \"log.connection.level\" has no effect here: there are two sinks: console and file",
+            "rabbitmq.conf:1: \"queue_master_locator\" has no effect here: leaders are spread by themselves",
+        ]
+    );
+    assert_eq!(loaded.config.cluster_name, "rabbit");
+    assert_eq!(loaded.config.disk_limit, DiskLimit::Absolute(2_000_000_000));
+}
+
+#[test]
+fn the_environment_goes_before_the_file() {
+    let environment = [
+        ("PATH", "/bin"),
+        ("RABBITMQ_DEFAULT_USER", "rabbit"),
+        ("RABBITMQ_DEFAULT_PASS", "carrot"),
+        ("RABBITMQ_NODE_PORT", "5699"),
+        ("RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS", "-foo"),
+        ("LEVERET_DEFAULT_USER", "hare"),
+        ("LEVERET_DISK_FREE_LIMIT_ABSOLUTE", "3GB"),
+        ("LEVERET_LISTENERS_SSL", "none"),
+        ("LEVERET_WAL_FILE_SIZE", "32MiB"),
+        ("LEVERET_LOOPBACK_USERS_GUEST", "false"),
+        ("LEVERET_SERVICE_HOST", "10.0.0.1"),
+        ("LEVERET_PORT_5672_TCP", "tcp://10.0.0.1:5672"),
+        ("LEVERET_CONFIG_FILE", "/etc/leveret.toml"),
+    ];
+    let file = "disk_free_limit.absolute = '1GB'\nlisteners.tcp.other = 7777\nheartbeat = 7";
+    let config = load("leveret.toml", file, &environment)
+        .expect("a good environment")
+        .config;
+    assert_eq!(config.first_boot.user, "hare");
+    assert_eq!(config.first_boot.password, "carrot");
+    assert_eq!(config.listeners.amqp, ["0.0.0.0:5699".parse().unwrap()]);
+    assert_eq!(config.disk_limit, DiskLimit::Absolute(3_000_000_000));
+    assert_eq!(config.storage.wal_file_bytes, 32 << 20);
+    assert_eq!(config.login.loopback_users, [""; 0]);
+    assert_eq!(config.limits.heartbeat_seconds, 7);
+}
+
+#[test]
+fn a_variable_that_is_no_key_refuses_to_start() {
+    let errors = load("x.toml", "", &[("LEVERET_HEARTBEET", "1")]).unwrap_err();
+    assert_eq!(
+        errors,
+        ["environment variable LEVERET_HEARTBEET: unknown key; did you mean LEVERET_HEARTBEAT?"]
+    );
+    let errors = load("x.toml", "", &[("LEVERET_HEARTBEAT", "x")]).unwrap_err();
+    assert_eq!(
+        errors,
+        [
+            "environment variable LEVERET_HEARTBEAT: \"heartbeat\" must be a whole number from 0 to 65535, not \"x\""
+        ]
+    );
+}
+
+#[test]
+fn a_secret_is_never_shown_in_the_reference_nor_an_error() {
+    let markdown = reference::markdown();
+    for key in keys::KEYS {
+        assert!(markdown.contains(&format!("| `{}` |", key.name)));
+    }
+    assert!(reference::text().contains("heartbeat = 60"));
+}
+
+/// Two keys whose variables have one name could not both be set.
+#[test]
+fn every_key_has_a_variable_of_its_own() {
+    let mut names: Vec<_> = keys::KEYS
+        .iter()
+        .map(|k| file::variable_of(k.name))
+        .collect();
+    let all = names.len();
+    names.sort();
+    names.dedup();
+    assert_eq!(names.len(), all);
+}
+
+#[test]
+fn options_that_turn_listeners_off() {
+    let config = config(
+        "rabbitmq.conf",
+        "listeners.tcp = none\nmanagement.tcp.port = none\nprometheus.tcp.port = none\nloopback_users = none",
+    );
+    assert_eq!(config.listeners.amqp, []);
+    assert_eq!(config.listeners.http, None);
+    assert_eq!(config.listeners.metrics, None);
+    assert_eq!(config.login.loopback_users, [""; 0]);
+}
