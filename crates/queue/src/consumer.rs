@@ -129,7 +129,7 @@ impl Holder {
 #[derive(Debug, Default)]
 pub(crate) struct Holders {
     map: HashMap<ConsumerId, Holder, foldhash::fast::FixedState>,
-    /// Highest priority first. A group stays, empty, until no consumer is attached.
+    /// Highest priority first. An empty group stays until a consumer leaves: most are empty for a moment only.
     ring: Vec<Group>,
     /// Consumers in the ring.
     able: usize,
@@ -193,9 +193,8 @@ impl Holders {
         };
         holder.consumer = None;
         self.attached -= 1;
-        if self.attached == 0 {
-            self.ring.clear();
-        }
+        // Priorities are the clients' choice: groups must not pile up.
+        self.ring.retain(|group| !group.turn.is_empty());
         true
     }
 

@@ -16,7 +16,7 @@ pub enum Effect {
         lane: u8,
         /// Indexes in the lane.
         range: Range<u64>,
-        /// Bytes of the messages together. Of the ranges of one lane that a purge takes, the last carries the bytes of all.
+        /// Bytes of the messages together. Of the ranges of one lane that a purge takes, the first carries the bytes of all.
         bytes: u64,
     },
     /// Publish these messages to the dead-letter exchange; then call [`crate::Queue::dead_lettered`]. Until then they are kept.

@@ -1,0 +1,144 @@
+//! How messages leave: purged, dropped, dead-lettered.
+
+use super::{NEVER_MS, Queue};
+use crate::effect::{Effect, Reason};
+use leveret_types::RangeSet;
+use std::ops::Range;
+
+impl Queue {
+    /// Takes away all that is ready, and says how many messages that were.
+    pub fn purge(&mut self, out: &mut Vec<Effect>) -> u64 {
+        let purged = self.ready;
+        for number in 0..=u8::MAX {
+            let Some(lane) = self
+                .lanes
+                .get_mut(number)
+                .filter(|lane| !lane.ready.is_empty())
+            else {
+                continue;
+            };
+            let ready = std::mem::take(&mut lane.ready);
+            let mut bytes = std::mem::take(&mut lane.ready_bytes);
+            for range in ready.iter() {
+                self.leave(number, range, std::mem::take(&mut bytes), out);
+            }
+            self.lanes.vacate(number);
+        }
+        self.ready = 0;
+        self.ready_bytes = 0;
+        self.head_expiry_ms = NEVER_MS;
+        self.counters.purged += purged;
+        self.flush(out);
+        purged
+    }
+
+    /// These messages are where the dead-letter exchange put them, or it has no place for them: they leave. Says how many of them
+    /// were on their way.
+    pub fn dead_lettered(&mut self, lane: u8, range: Range<u64>, out: &mut Vec<Effect>) -> u64 {
+        let Some(found) = self.lanes.get_mut(lane) else {
+            return 0;
+        };
+        let mut taken = std::mem::take(&mut self.taken);
+        let count = found
+            .leaving
+            .remove(range, |range, bytes| taken.push((range, bytes)));
+        for (range, bytes) in taken.drain(..) {
+            let bytes = u64::from(bytes) * (range.end - range.start);
+            self.leave(lane, range, bytes, out);
+        }
+        self.taken = taken;
+        self.flush(out);
+        count
+    }
+
+    /// Gives up all damaged messages: they leave. Says how many they were. An operator's command, never automatic.
+    pub fn discard_damaged(&mut self, out: &mut Vec<Effect>) -> u64 {
+        let mut count = 0;
+        for number in 0..=u8::MAX {
+            let Some(lane) = self.lanes.get_mut(number) else {
+                continue;
+            };
+            let damaged: RangeSet = std::mem::take(&mut lane.damaged);
+            count += damaged.len();
+            for range in damaged.iter() {
+                self.leave(number, range, 0, out);
+            }
+        }
+        self.flush(out);
+        count
+    }
+
+    /// Messages that are nowhere any more go: to the dead-letter exchange where there is one, else away.
+    pub(super) fn discard(
+        &mut self,
+        number: u8,
+        range: Range<u64>,
+        bytes: u32,
+        reason: Reason,
+        out: &mut Vec<Effect>,
+    ) {
+        if !self.settings.dead_letter {
+            let bytes = u64::from(bytes) * (range.end - range.start);
+            self.leave(number, range, bytes, out);
+            return;
+        }
+        self.lanes.held(number).leaving.insert(range.clone(), bytes);
+        match out.last_mut() {
+            Some(Effect::DeadLetter {
+                lane,
+                range: last,
+                reason: last_reason,
+            }) if *lane == number && last.end == range.start && *last_reason == reason => {
+                last.end = range.end;
+            }
+            _ => out.push(Effect::DeadLetter {
+                lane: number,
+                range,
+                reason,
+            }),
+        }
+    }
+
+    pub(super) fn leave(
+        &mut self,
+        number: u8,
+        range: Range<u64>,
+        bytes: u64,
+        out: &mut Vec<Effect>,
+    ) {
+        let lane = self.lanes.held(number);
+        if !lane.returns.is_empty() {
+            lane.returns.remove(range.clone(), |_, _| {});
+        }
+        match &mut self.settled {
+            Some((lane, last, sum)) if *lane == number && last.end == range.start => {
+                last.end = range.end;
+                *sum += bytes;
+            }
+            _ => {
+                self.flush(out);
+                self.settled = Some((number, range, bytes));
+            }
+        }
+    }
+
+    /// Tells what has left.
+    pub(super) fn flush(&mut self, out: &mut Vec<Effect>) {
+        let Some((number, left, sum)) = self.settled.take() else {
+            return;
+        };
+        match out.last_mut() {
+            Some(Effect::Settled { lane, range, bytes })
+                if *lane == number && range.end == left.start =>
+            {
+                range.end = left.end;
+                *bytes += sum;
+            }
+            _ => out.push(Effect::Settled {
+                lane: number,
+                range: left,
+                bytes: sum,
+            }),
+        }
+    }
+}

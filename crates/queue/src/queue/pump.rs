@@ -1,0 +1,237 @@
+//! What follows from what has been noted: deliveries, expiry, length limits.
+
+use super::{DELIVERY_TIME_MS, Queue};
+use crate::consumer::{Consumer, Held};
+use crate::effect::{Delivery, Effect, Reason};
+use crate::log::{Log, Meta, Peek, Position};
+use crate::settings::Overflow;
+use leveret_types::{ConsumerId, Now};
+
+impl Queue {
+    /// Does what follows from all calls since the last pump: delivers, expires, enforces the length limits.
+    pub fn pump(&mut self, now: Now, log: &mut impl Log, out: &mut Vec<Effect>) {
+        self.deliver(now, log, out);
+        self.expire_heads(now, log, out);
+        if self.enforce_limits(log, out) {
+            self.expire_heads(now, log, out);
+        }
+        for (_, lane) in self.lanes.iter_mut() {
+            lane.fresh_from = lane.next_index;
+        }
+        self.flush(out);
+        self.note_able(now);
+    }
+
+    /// A read for which [`Peek::Pending`] was answered has arrived. Pump afterwards.
+    pub fn resume(&mut self) {
+        for (_, lane) in self.lanes.iter_mut() {
+            lane.head = lane.head.filter(|(_, meta)| meta.is_some());
+        }
+    }
+
+    pub(super) fn deliver(&mut self, now: Now, log: &mut impl Log, out: &mut Vec<Effect>) {
+        while self.holders.any_able() {
+            let Some((position, meta)) = self.next_message(now, log, out) else {
+                break;
+            };
+            let Some(consumer) = self.next_consumer(meta.bytes, log) else {
+                break;
+            };
+            let no_ack = consumer.no_ack;
+            let delivery = self.take_next(consumer.id, position, &meta, no_ack, out);
+            let timeout_ms = consumer.timeout_ms.or(self.settings.consumer_timeout_ms);
+            let held = self.held(now, &meta, timeout_ms.filter(|_| !no_ack));
+            self.holders.serve_first(consumer.id, |holder| {
+                if !no_ack {
+                    holder.timeout_ms = timeout_ms;
+                    holder.hold(position.lane, position.index, held);
+                }
+            });
+            match no_ack {
+                true => self.counters.delivered_settled += 1,
+                false => self.counters.delivered += 1,
+            }
+            out.push(Effect::Deliver(delivery));
+        }
+    }
+
+    /// The message that is next, if it can be had now. What has expired before it goes.
+    pub(super) fn next_message(
+        &mut self,
+        now: Now,
+        log: &mut impl Log,
+        out: &mut Vec<Effect>,
+    ) -> Option<(Position, Meta)> {
+        while let Some(number) = self.lanes.highest() {
+            // What was ready to be sent a while ago may have to be read again: the log is asked for each delivery.
+            let lane = self.lanes.held(number);
+            lane.head = lane.head.filter(|(_, meta)| meta.is_none());
+            let Some((index, meta)) = self.head(number, log, out) else {
+                continue;
+            };
+            let meta = meta?;
+            // A message that arrived since the last pump is delivered even if it may not wait at all.
+            let fresh = index >= self.lanes.held(number).fresh_from;
+            if fresh || self.expiry_ms(&meta) > now.wall_ms {
+                return Some((
+                    Position {
+                        lane: number,
+                        index,
+                    },
+                    meta,
+                ));
+            }
+            self.discard_head(number, meta.bytes, Reason::Expired, out);
+        }
+        None
+    }
+
+    /// The first message of a lane, and what the log says of it: nothing while it is being read. Damaged ones are set aside.
+    pub(super) fn head(
+        &mut self,
+        number: u8,
+        log: &mut impl Log,
+        out: &mut Vec<Effect>,
+    ) -> Option<(u64, Option<Meta>)> {
+        loop {
+            let lane = self.lanes.held(number);
+            let index = lane.ready.first()?;
+            if let Some((known, meta)) = lane.head
+                && known == index
+            {
+                return Some((index, meta));
+            }
+            let position = Position {
+                lane: number,
+                index,
+            };
+            match log.peek(position) {
+                Peek::Ready(meta) => lane.head = Some((index, Some(meta))),
+                Peek::Pending => lane.head = Some((index, None)),
+                Peek::Damaged => {
+                    lane.damaged.insert(index);
+                    self.take_head(number, 0);
+                    out.push(Effect::Damaged { position });
+                }
+            }
+        }
+    }
+
+    /// The consumer whose turn it is and whose channel has room.
+    pub(super) fn next_consumer(&mut self, bytes: u32, log: &mut impl Log) -> Option<Consumer> {
+        while let Some(id) = self.holders.first() {
+            if log.admit(id, bytes) {
+                return self.holders.get(id)?.consumer;
+            }
+            self.holders.block_first(id);
+        }
+        None
+    }
+
+    /// Takes the head of a lane to hand it over.
+    pub(super) fn take_next(
+        &mut self,
+        holder: ConsumerId,
+        position: Position,
+        meta: &Meta,
+        no_ack: bool,
+        out: &mut Vec<Effect>,
+    ) -> Delivery {
+        let lane = self.lanes.held(position.lane);
+        let redelivered = position.index < lane.delivered_through;
+        let delivery_count = lane.returns.get(position.index);
+        lane.delivered_through = lane.delivered_through.max(position.index + 1);
+        let taken = self.take_head(position.lane, meta.bytes);
+        assert_eq!(
+            taken,
+            Some(position.index),
+            "the head of lane {} is another",
+            position.lane
+        );
+        self.counters.redelivered += u64::from(redelivered);
+        if no_ack {
+            self.leave(
+                position.lane,
+                position.index..position.index + 1,
+                u64::from(meta.bytes),
+                out,
+            );
+        } else {
+            self.unsettled += 1;
+            self.unsettled_bytes += u64::from(meta.bytes);
+        }
+        Delivery {
+            consumer: holder,
+            position,
+            bytes: meta.bytes,
+            redelivered,
+            delivery_count,
+            settled: no_ack,
+        }
+    }
+
+    /// What is kept of a message that is handed over now.
+    pub(super) fn held(&mut self, now: Now, meta: &Meta, timeout_ms: Option<u64>) -> Held {
+        let since_ms = timeout_ms.map_or(0, |timeout| {
+            let since = now.monotonic_ms.next_multiple_of(DELIVERY_TIME_MS).max(1);
+            self.timeout_at_ms = self.timeout_at_ms.min(since.saturating_add(timeout));
+            since
+        });
+        Held {
+            bytes: meta.bytes,
+            since_ms,
+        }
+    }
+
+    /// Takes the first message of a lane out of what is ready.
+    pub(super) fn take_head(&mut self, number: u8, bytes: u32) -> Option<u64> {
+        let lane = self.lanes.held(number);
+        let index = lane.ready.pop_first()?;
+        let mut freed = u64::from(bytes).min(lane.ready_bytes);
+        if lane.ready.is_empty() {
+            // The sizes of damaged messages are not known; they go with the last message of the lane.
+            freed = lane.ready_bytes;
+            self.lanes.vacate(number);
+        }
+        let lane = self.lanes.held(number);
+        lane.ready_bytes -= freed;
+        self.ready_bytes -= freed;
+        self.ready -= 1;
+        Some(index)
+    }
+
+    pub(super) fn discard_head(
+        &mut self,
+        number: u8,
+        bytes: u32,
+        reason: Reason,
+        out: &mut Vec<Effect>,
+    ) {
+        let Some(index) = self.take_head(number, bytes) else {
+            return;
+        };
+        match reason {
+            Reason::Expired => self.counters.expired += 1,
+            _ => self.counters.dropped += 1,
+        }
+        self.discard(number, index..index + 1, bytes, reason, out);
+    }
+
+    /// Drops messages until the length limits are kept, and says whether any went.
+    pub(super) fn enforce_limits(&mut self, log: &mut impl Log, out: &mut Vec<Effect>) -> bool {
+        let ready = self.ready;
+        while self.settings.overflow == Overflow::DropHead && self.would_exceed(0, 0) {
+            let Some(number) = self.lanes.highest() else {
+                break;
+            };
+            match self.head(number, log, out) {
+                Some((_, Some(meta))) => {
+                    self.discard_head(number, meta.bytes, Reason::MaxLength, out)
+                }
+                Some((_, None)) => break,
+                None => {}
+            }
+        }
+        self.ready < ready
+    }
+}

@@ -1,0 +1,142 @@
+//! Looking at a queue.
+
+use super::Queue;
+use crate::consumer::ConsumerView;
+use crate::log::Position;
+use crate::state::{LaneState, State};
+use leveret_types::{ConsumerId, Now};
+use std::ops::Range;
+
+/// What the queue has done since it was made or recovered.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// Messages enqueued.
+    pub enqueued: u64,
+    /// Deliveries to consumers, to be settled.
+    pub delivered: u64,
+    /// Deliveries to `no_ack` consumers.
+    pub delivered_settled: u64,
+    /// Messages that were got, to be settled.
+    pub got: u64,
+    /// Messages that were got with `no_ack`.
+    pub got_settled: u64,
+    /// Gets that found nothing.
+    pub got_empty: u64,
+    /// Deliveries and gets of messages that were delivered before.
+    pub redelivered: u64,
+    /// Messages accepted.
+    pub accepted: u64,
+    /// Messages that came back.
+    pub requeued: u64,
+    /// Messages rejected for good.
+    pub rejected: u64,
+    /// Messages expired.
+    pub expired: u64,
+    /// Messages pushed out by a length limit.
+    pub dropped: u64,
+    /// Messages that exceeded the delivery limit.
+    pub delivery_limited: u64,
+    /// Messages purged.
+    pub purged: u64,
+}
+
+/// How a queue stands.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Messages that wait for a consumer.
+    pub ready: u64,
+    /// Bytes of their bodies.
+    pub ready_bytes: u64,
+    /// Messages that somebody holds.
+    pub unsettled: u64,
+    /// Bytes of their bodies.
+    pub unsettled_bytes: u64,
+    /// Messages on their way to the dead-letter exchange.
+    pub leaving: u64,
+    /// Messages that cannot be read.
+    pub damaged: u64,
+    /// Attached consumers.
+    pub consumers: usize,
+    /// The single active consumer.
+    pub active: Option<ConsumerId>,
+    /// Milliseconds for which a consumer stood ready to take a message. Its growth over an interval, divided by the interval, is
+    /// RabbitMQ's consumer capacity.
+    pub able_ms: u64,
+}
+
+impl Queue {
+    /// How the queue stands.
+    #[must_use]
+    pub fn counts(&self, now: Now) -> Counts {
+        let able_now = self
+            .able_since_ms
+            .map_or(0, |since| now.monotonic_ms.saturating_sub(since));
+        Counts {
+            ready: self.ready,
+            ready_bytes: self.ready_bytes,
+            unsettled: self.unsettled,
+            unsettled_bytes: self.unsettled_bytes,
+            leaving: self.lanes.iter().map(|(_, lane)| lane.leaving.len()).sum(),
+            damaged: self.lanes.iter().map(|(_, lane)| lane.damaged.len()).sum(),
+            consumers: self.holders.attached(),
+            active: self.active,
+            able_ms: self.able_ms + able_now,
+        }
+    }
+
+    /// What the queue has done.
+    #[must_use]
+    pub const fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
+    /// The attached consumers, in no order.
+    pub fn consumers(&self) -> impl Iterator<Item = ConsumerView> {
+        self.holders.iter().filter_map(|(id, holder)| {
+            Some(ConsumerView {
+                consumer: holder.consumer?,
+                active: !self.settings.single_active || self.active == Some(id),
+                blocked: holder.blocked,
+                unsettled: holder.held_count,
+            })
+        })
+    }
+
+    /// The message that is next.
+    #[must_use]
+    pub fn next_position(&self) -> Option<Position> {
+        let lane = self.lanes.highest()?;
+        Some(Position {
+            lane,
+            index: self.lanes.get(lane)?.ready.first()?,
+        })
+    }
+
+    /// The ready messages of a lane from `index` on, as ranges: for looking at a queue without taking from it.
+    pub fn ready_from(&self, lane: u8, index: u64) -> impl Iterator<Item = Range<u64>> {
+        self.lanes
+            .get(lane)
+            .into_iter()
+            .flat_map(move |lane| lane.ready.within(index..u64::MAX))
+    }
+
+    /// How often a message that has not left came back, counted.
+    #[must_use]
+    pub fn delivery_count(&self, position: Position) -> Option<u32> {
+        self.lanes.get(position.lane)?.returns.get(position.index)
+    }
+
+    /// What must be saved besides the messages.
+    #[must_use]
+    pub fn state(&self) -> State {
+        let lanes = self.lanes.iter().map(|(number, lane)| LaneState {
+            lane: number,
+            may_expire: lane.may_expire,
+            delivered_through: lane.delivered_through,
+            returns: lane.returns.iter().collect(),
+        });
+        State {
+            lanes: lanes.collect(),
+        }
+    }
+}
