@@ -1,0 +1,65 @@
+//! Prints how long one lookup among 100,000 topic bindings takes, and the worst key that the limits allow.
+
+use leveret_routing::{Destination, Kind, Router, Scratch};
+use leveret_types::{FieldTable, QueueId};
+use std::hint::black_box;
+use std::time::{Duration, Instant};
+
+const BINDINGS: usize = 100_000;
+const QUEUES: usize = 1_000;
+const SAMPLES: usize = 200_000;
+
+fn main() {
+    let mut router = Router::new();
+    router.add_exchange("t", Kind::Topic, false, false, None);
+    for queue in 0..QUEUES {
+        router.add_queue(&format!("q{queue}"), QueueId(queue as u64));
+    }
+    let none = FieldTable::new();
+    let started = Instant::now();
+    for n in 0..BINDINGS {
+        // Four words; a tenth with `*`, a hundredth with `#`.
+        let key = match n {
+            n if n % 100 == 0 => format!("tenant{}.#.done", n / 100),
+            n if n % 10 == 0 => format!("tenant{}.*.order{}.created", n % 5_000, n / 50),
+            n => format!("tenant{}.eu.order{}.created", n % 5_000, n / 50),
+        };
+        let queue = format!("q{}", n % QUEUES);
+        let bound = router.bind("t", Destination::Queue(&queue), key.as_bytes(), &none);
+        assert_eq!(bound, Ok(true), "{key}");
+    }
+    println!("bind {BINDINGS}: {:?}", started.elapsed());
+
+    let keys: Vec<String> = (0..SAMPLES)
+        .map(|n| n.wrapping_mul(7_919) % BINDINGS)
+        .map(|n| format!("tenant{}.eu.order{}.created", n % 5_000, n / 50))
+        .collect();
+    let (mut scratch, mut out) = (Scratch::new(1), Vec::new());
+    let mut lookup = |key: &str| {
+        out.clear();
+        let started = Instant::now();
+        let routed = router.route(b"t", &[key.as_bytes()], &(), &mut scratch, &mut out);
+        let elapsed = started.elapsed();
+        assert_eq!(routed, Ok(()));
+        black_box(out.len());
+        elapsed
+    };
+    for key in keys.iter().take(1_000) {
+        lookup(key);
+    }
+    let mut times: Vec<Duration> = keys.iter().map(|key| lookup(key)).collect();
+    times.sort_unstable();
+    println!(
+        "lookup among {BINDINGS}: median {:?}, p99 {:?}",
+        times[times.len() / 2],
+        times[times.len() * 99 / 100]
+    );
+    let dots = ".".repeat(255);
+    println!("key of 255 dots: {:?}", lookup(&dots));
+
+    let started = Instant::now();
+    for queue in 0..QUEUES {
+        assert!(router.remove_queue(&format!("q{queue}")).is_some());
+    }
+    println!("unbind {BINDINGS}: {:?}", started.elapsed());
+}

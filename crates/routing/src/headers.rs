@@ -1,0 +1,211 @@
+//! The headers exchange's comparison of a binding's arguments with a message's headers.
+
+use crate::BindError;
+use leveret_types::{FieldTable, FieldValue};
+
+/// `x-match`: how many of the arguments must match, and whether those whose names begin with `x-` count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MatchMode {
+    /// All of them, leaving out names with `x-`. The mode where `x-match` is absent.
+    All,
+    /// At least one, leaving out names with `x-`.
+    Any,
+    /// All of them but `x-match` itself.
+    AllWithX,
+    /// At least one of them, `x-match` itself left out.
+    AnyWithX,
+}
+
+/// What a binding to a headers exchange asks of a message.
+#[derive(Clone, Debug)]
+pub struct HeadersMatcher {
+    mode: MatchMode,
+    wanted: Box<[(Box<str>, FieldValue)]>,
+}
+
+impl HeadersMatcher {
+    /// Reads a binding's arguments.
+    ///
+    /// # Errors
+    /// If `x-match` is no long string or names no mode.
+    pub fn parse(arguments: &FieldTable) -> Result<Self, BindError> {
+        let mode = match arguments.get("x-match") {
+            None => MatchMode::All,
+            Some(FieldValue::LongString(text)) => match text.as_slice() {
+                b"all" => MatchMode::All,
+                b"any" => MatchMode::Any,
+                b"all-with-x" => MatchMode::AllWithX,
+                b"any-with-x" => MatchMode::AnyWithX,
+                other => {
+                    return Err(BindError::MatchValue(
+                        String::from_utf8_lossy(other).into_owned(),
+                    ));
+                }
+            },
+            Some(other) => {
+                return Err(BindError::MatchType {
+                    type_name: other.type_name(),
+                    value: other.to_string(),
+                });
+            }
+        };
+        let with_x = matches!(mode, MatchMode::AllWithX | MatchMode::AnyWithX);
+        let wanted = arguments
+            .iter()
+            .filter(|(name, _)| *name != "x-match" && (with_x || !name.starts_with("x-")))
+            .map(|(name, value)| (name.into(), value.clone()))
+            .collect();
+        Ok(Self { mode, wanted })
+    }
+
+    /// Whether a message with these headers is meant. A binding without arguments to compare matches everything in the `all` modes
+    /// and nothing in the `any` modes.
+    #[must_use]
+    pub fn matches(&self, headers: Option<&FieldTable>) -> bool {
+        let mut wanted = self.wanted.iter();
+        let found = |(name, value): &(Box<str>, FieldValue)| {
+            headers
+                .and_then(|headers| headers.get(name))
+                .is_some_and(|header| value_matches(value, header))
+        };
+        match self.mode {
+            MatchMode::All | MatchMode::AllWithX => wanted.all(found),
+            MatchMode::Any | MatchMode::AnyWithX => wanted.any(found),
+        }
+    }
+}
+
+/// Whether a header has the value that a binding wants. A wanted value of type void asks for presence alone. Numbers are compared by
+/// value whatever their width, strings by their bytes; all else must be of the same type.
+fn value_matches(wanted: &FieldValue, header: &FieldValue) -> bool {
+    if matches!(wanted, FieldValue::Void) {
+        return true;
+    }
+    if let (Some(wanted), Some(header)) = (integer(wanted), integer(header)) {
+        return wanted == header;
+    }
+    if let (Some(wanted), Some(header)) = (float(wanted), float(header)) {
+        return wanted == header;
+    }
+    match (wanted, header) {
+        (
+            FieldValue::LongString(wanted) | FieldValue::Bytes(wanted),
+            FieldValue::LongString(header) | FieldValue::Bytes(header),
+        ) => wanted == header,
+        _ => wanted == header,
+    }
+}
+
+fn integer(value: &FieldValue) -> Option<i128> {
+    match value {
+        FieldValue::Timestamp(seconds) => Some(i128::from(*seconds)),
+        _ => value.as_integer().map(i128::from),
+    }
+}
+
+fn float(value: &FieldValue) -> Option<f64> {
+    match value {
+        FieldValue::F32(v) => Some(f64::from(*v)),
+        FieldValue::F64(v) => Some(*v),
+        _ => integer(value).map(|v| v as f64),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use leveret_types::FieldValue as V;
+    use std::slice::from_ref;
+
+    fn table(entries: &[(&str, V)]) -> FieldTable {
+        entries
+            .iter()
+            .map(|(k, v)| ((*k).to_owned(), v.clone()))
+            .collect()
+    }
+
+    fn check(arguments: &[(&str, V)], headers: &[(&str, V)], expected: bool) {
+        let matcher = HeadersMatcher::parse(&table(arguments)).expect("valid arguments");
+        assert_eq!(
+            matcher.matches(Some(&table(headers))),
+            expected,
+            "{arguments:?} against {headers:?}"
+        );
+    }
+
+    #[test]
+    fn the_four_modes() {
+        let mode = |name: &str| ("x-match", V::text(name));
+        let a = ("a", V::I32(1));
+        let b = ("b", V::text("two"));
+        let x = ("x-c", V::Bool(true));
+        check(&[], &[], true);
+        check(&[mode("any")], from_ref(&a), false);
+        check(&[mode("all")], from_ref(&a), true);
+        check(&[a.clone(), b.clone()], &[a.clone(), b.clone()], true);
+        check(&[a.clone(), b.clone()], from_ref(&a), false);
+        check(&[mode("any"), a.clone(), b.clone()], from_ref(&b), true);
+        check(&[mode("any"), a.clone(), b.clone()], from_ref(&x), false);
+        check(&[mode("all"), a.clone(), x.clone()], from_ref(&a), true);
+        check(&[mode("any"), x.clone()], from_ref(&x), false);
+        check(
+            &[mode("all-with-x"), a.clone(), x.clone()],
+            from_ref(&a),
+            false,
+        );
+        check(
+            &[mode("all-with-x"), a.clone(), x.clone()],
+            &[a.clone(), x.clone()],
+            true,
+        );
+        check(
+            &[mode("any-with-x"), a.clone(), x.clone()],
+            from_ref(&x),
+            true,
+        );
+        check(&[mode("any-with-x")], from_ref(&x), false);
+    }
+
+    #[test]
+    fn values_are_compared_by_class() {
+        let same: [(V, V); 8] = [
+            (V::I8(10), V::I64(10)),
+            (V::U32(10), V::I16(10)),
+            (V::I32(10), V::F64(10.0)),
+            (V::F32(0.5), V::F64(0.5)),
+            (V::Timestamp(7), V::I64(7)),
+            (V::text("s"), V::Bytes(b"s".to_vec())),
+            (V::Void, V::text("anything")),
+            (V::Void, V::Void),
+        ];
+        for (wanted, header) in same {
+            check(&[("h", wanted)], &[("h", header)], true);
+        }
+        let different: [(V, V); 7] = [
+            (V::I8(10), V::I64(11)),
+            (V::text("10"), V::I64(10)),
+            (V::I32(1), V::Bool(true)),
+            (V::text("s"), V::text("S")),
+            (V::text(""), V::Void),
+            (V::F64(f64::NAN), V::F64(f64::NAN)),
+            (V::I64(i64::MAX), V::I64(i64::MAX - 1)),
+        ];
+        for (wanted, header) in different {
+            check(&[("h", wanted)], &[("h", header)], false);
+        }
+    }
+
+    #[test]
+    fn a_wrong_mode_is_refused() {
+        let error = HeadersMatcher::parse(&table(&[("x-match", V::text("most"))])).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "Invalid x-match field value <<\"most\">>; expected all, any, all-with-x, or any-with-x"
+        );
+        let error = HeadersMatcher::parse(&table(&[("x-match", V::I32(1))])).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "Invalid x-match field type signedint (value 1); expected longstr"
+        );
+    }
+}

@@ -1,0 +1,1050 @@
+//! The exchanges and bindings of one virtual host, and the way of a message through them.
+
+use crate::hash;
+use crate::headers::HeadersMatcher;
+use crate::kind::{self, BindError, HashOn, Kind};
+use crate::targets::{Entries, Entry, Target};
+use crate::topic::{self, TopicScratch, Trie};
+use foldhash::fast::FixedState;
+use hashbrown::{HashMap, HashTable};
+use leveret_types::limits::{ROUTE_EXCHANGES_MAX, TOPIC_HASHES_MAX};
+use leveret_types::{FieldTable, FieldValue, QueueId};
+use std::hash::BuildHasher;
+use std::sync::Arc;
+
+/// What a router may want to know of a message besides its keys. Only headers exchanges and hashing exchanges ask, so that an
+/// implementation may decode at the first question.
+pub trait MessageProperties {
+    /// The `headers` property.
+    fn headers(&self) -> Option<&FieldTable>;
+    /// The `message-id` property.
+    fn message_id(&self) -> Option<&[u8]>;
+    /// The `correlation-id` property.
+    fn correlation_id(&self) -> Option<&[u8]>;
+    /// The `timestamp` property, in seconds since the Unix epoch.
+    fn timestamp(&self) -> Option<u64>;
+}
+
+/// A message without properties.
+impl MessageProperties for () {
+    fn headers(&self) -> Option<&FieldTable> {
+        None
+    }
+    fn message_id(&self) -> Option<&[u8]> {
+        None
+    }
+    fn correlation_id(&self) -> Option<&[u8]> {
+        None
+    }
+    fn timestamp(&self) -> Option<u64> {
+        None
+    }
+}
+
+/// A message with nothing but headers.
+impl MessageProperties for FieldTable {
+    fn headers(&self) -> Option<&FieldTable> {
+        Some(self)
+    }
+    fn message_id(&self) -> Option<&[u8]> {
+        None
+    }
+    fn correlation_id(&self) -> Option<&[u8]> {
+        None
+    }
+    fn timestamp(&self) -> Option<u64> {
+        None
+    }
+}
+
+/// Why a message cannot be routed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RouteError {
+    /// There is no exchange of that name.
+    #[error("no such exchange")]
+    NotFound,
+    /// The exchange is internal: only bindings lead to it, clients may not publish to it.
+    #[error("the exchange is internal")]
+    Internal,
+    /// The message's way passes more exchanges than [`ROUTE_EXCHANGES_MAX`].
+    #[error("too many exchanges on the way")]
+    TooLong,
+}
+
+/// What a binding leads to, by name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Destination<'a> {
+    /// A queue.
+    Queue(&'a str),
+    /// An exchange.
+    Exchange(&'a str),
+}
+
+impl<'a> Destination<'a> {
+    /// The name.
+    #[must_use]
+    pub const fn name(&self) -> &'a str {
+        match self {
+            Self::Queue(name) | Self::Exchange(name) => name,
+        }
+    }
+}
+
+/// A binding, as listings want it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Binding<'a> {
+    /// Name of the exchange that messages come from.
+    pub source: &'a str,
+    /// Where they go.
+    pub destination: Destination<'a>,
+    /// The binding key.
+    pub routing_key: &'a [u8],
+    /// Arguments, sorted by name.
+    pub arguments: &'a FieldTable,
+}
+
+/// An exchange, as the router knows it.
+#[derive(Clone, Copy, Debug)]
+pub struct Exchange<'a> {
+    /// Its name.
+    pub name: &'a str,
+    /// Its type.
+    pub kind: &'a Kind,
+    /// Whether clients may not publish to it.
+    pub internal: bool,
+    /// Whether it goes when the last binding from it goes.
+    pub auto_delete: bool,
+    /// Where messages go that match none of its bindings.
+    pub alternate: Option<&'a str>,
+    /// How many bindings lead away from it.
+    pub outgoing: usize,
+    /// How many bindings lead to it.
+    pub incoming: usize,
+}
+
+/// What an unbinding or a removal has taken away besides what was asked for.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Unbound {
+    /// How many bindings are gone.
+    pub bindings: usize,
+    /// Auto-delete exchanges that have lost their last binding from them. They are still there: whoever keeps the catalogue removes
+    /// them, which may name further ones.
+    pub idle_exchanges: Vec<Arc<str>>,
+}
+
+/// Buffers of [`Router::route`], kept by the caller and good for any number of routers.
+#[derive(Debug, Default)]
+pub struct Scratch {
+    epoch: u32,
+    queue_stamps: Vec<u32>,
+    exchange_stamps: Vec<u32>,
+    worklist: Vec<u32>,
+    topic: TopicScratch,
+    random: u64,
+}
+
+impl Scratch {
+    /// Buffers whose random exchanges draw from this seed.
+    #[must_use]
+    pub fn new(seed: u64) -> Self {
+        Self {
+            random: seed,
+            ..Self::default()
+        }
+    }
+
+    /// Forgets what was visited, in constant time but for once in 2^32 calls.
+    fn begin(&mut self, queues: usize, exchanges: usize) {
+        self.epoch = self.epoch.wrapping_add(1);
+        if self.epoch == 0 {
+            self.queue_stamps.fill(0);
+            self.exchange_stamps.fill(0);
+            self.epoch = 1;
+        }
+        if self.queue_stamps.len() < queues {
+            self.queue_stamps.resize(queues, 0);
+        }
+        if self.exchange_stamps.len() < exchanges {
+            self.exchange_stamps.resize(exchanges, 0);
+        }
+        self.worklist.clear();
+    }
+
+    fn visit(&mut self, target: Target) -> bool {
+        let stamp = match target {
+            Target::Queue(index) => &mut self.queue_stamps[index as usize],
+            Target::Exchange(index) => &mut self.exchange_stamps[index as usize],
+        };
+        let first = *stamp != self.epoch;
+        *stamp = self.epoch;
+        first
+    }
+}
+
+/// Indexes by type of exchange; those not named need none beyond the list of outgoing bindings.
+#[derive(Debug)]
+enum Index {
+    Direct(HashMap<Box<[u8]>, Entries, FixedState>),
+    Topic(Trie),
+    /// Bindings ordered by destination and key, so that the order does not depend on history.
+    Modulus(Vec<u32>),
+    None,
+}
+
+impl Index {
+    fn of(kind: &Kind) -> Self {
+        match kind.routes_as() {
+            Kind::Direct => Self::Direct(HashMap::default()),
+            Kind::Topic => Self::Topic(Trie::default()),
+            Kind::ModulusHash => Self::Modulus(Vec::new()),
+            _ => Self::None,
+        }
+    }
+}
+
+#[derive(Debug)]
+struct ExchangeEntry {
+    name: Arc<str>,
+    kind: Kind,
+    internal: bool,
+    auto_delete: bool,
+    alternate: Option<Box<str>>,
+    index: Index,
+    outgoing: Entries,
+    incoming: Vec<u32>,
+}
+
+#[derive(Debug)]
+struct QueueEntry {
+    name: Arc<str>,
+    id: QueueId,
+    incoming: Vec<u32>,
+}
+
+/// What a binding's exchange type computed from it once.
+#[derive(Debug)]
+enum Prepared {
+    Nothing,
+    Headers(Box<HeadersMatcher>),
+    Weight { candidate: u64, weight: u32 },
+}
+
+#[derive(Debug)]
+struct BindingEntry {
+    source: u32,
+    target: Target,
+    key: Box<[u8]>,
+    arguments: FieldTable,
+    prepared: Prepared,
+    /// Slot in the source's list of outgoing bindings.
+    outgoing_slot: u32,
+    /// Slot in the destination's list of incoming bindings.
+    incoming_slot: u32,
+    /// Node (topic) and slot (topic, direct) in the source's index.
+    index_node: u32,
+    index_slot: u32,
+}
+
+/// A vector whose freed places are used again.
+#[derive(Debug)]
+struct Slab<T> {
+    items: Vec<Option<T>>,
+    free: Vec<u32>,
+}
+
+impl<T> Slab<T> {
+    const fn new() -> Self {
+        Self {
+            items: Vec::new(),
+            free: Vec::new(),
+        }
+    }
+
+    fn insert(&mut self, item: T) -> u32 {
+        match self.free.pop() {
+            Some(index) => {
+                self.items[index as usize] = Some(item);
+                index
+            }
+            None => {
+                self.items.push(Some(item));
+                self.items.len() as u32 - 1
+            }
+        }
+    }
+
+    fn remove(&mut self, index: u32) -> T {
+        match self.items[index as usize].take() {
+            Some(item) => {
+                self.free.push(index);
+                item
+            }
+            None => panic!("no item at index {index}"),
+        }
+    }
+
+    fn get(&self, index: u32) -> &T {
+        match &self.items[index as usize] {
+            Some(item) => item,
+            None => panic!("no item at index {index}"),
+        }
+    }
+
+    fn get_mut(&mut self, index: u32) -> &mut T {
+        match &mut self.items[index as usize] {
+            Some(item) => item,
+            None => panic!("no item at index {index}"),
+        }
+    }
+
+    fn iter(&self) -> impl Iterator<Item = &T> {
+        self.items.iter().flatten()
+    }
+}
+
+/// The exchanges and bindings of one virtual host.
+#[derive(Debug)]
+pub struct Router {
+    exchanges: Slab<ExchangeEntry>,
+    queues: Slab<QueueEntry>,
+    bindings: Slab<BindingEntry>,
+    exchange_names: HashTable<u32>,
+    queue_names: HashTable<u32>,
+    binding_identities: HashTable<u32>,
+    binding_count: usize,
+    hasher: FixedState,
+}
+
+impl Default for Router {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Router {
+    /// A router with no exchange but the default one, whose name is empty and which needs no declaration.
+    #[must_use]
+    pub fn new() -> Self {
+        Self {
+            exchanges: Slab::new(),
+            queues: Slab::new(),
+            bindings: Slab::new(),
+            exchange_names: HashTable::new(),
+            queue_names: HashTable::new(),
+            binding_identities: HashTable::new(),
+            binding_count: 0,
+            hasher: FixedState::default(),
+        }
+    }
+
+    // --- what there is -------------------------------------------------------------------------------------------------------
+
+    fn find_exchange(&self, name: &[u8]) -> Option<u32> {
+        self.exchange_names
+            .find(self.hasher.hash_one(name), |&index| {
+                self.exchanges.get(index).name.as_bytes() == name
+            })
+            .copied()
+    }
+
+    fn find_queue(&self, name: &[u8]) -> Option<u32> {
+        self.queue_names
+            .find(self.hasher.hash_one(name), |&index| {
+                self.queues.get(index).name.as_bytes() == name
+            })
+            .copied()
+    }
+
+    fn find_target(&self, destination: Destination<'_>) -> Option<Target> {
+        match destination {
+            Destination::Queue(name) => self.find_queue(name.as_bytes()).map(Target::Queue),
+            Destination::Exchange(name) => {
+                self.find_exchange(name.as_bytes()).map(Target::Exchange)
+            }
+        }
+    }
+
+    /// The exchange of this name, the default one not included.
+    #[must_use]
+    pub fn exchange(&self, name: &str) -> Option<Exchange<'_>> {
+        self.find_exchange(name.as_bytes())
+            .map(|index| self.exchange_at(index))
+    }
+
+    fn exchange_at(&self, index: u32) -> Exchange<'_> {
+        let exchange = self.exchanges.get(index);
+        Exchange {
+            name: &exchange.name,
+            kind: &exchange.kind,
+            internal: exchange.internal,
+            auto_delete: exchange.auto_delete,
+            alternate: exchange.alternate.as_deref(),
+            outgoing: exchange.outgoing.as_slice().len(),
+            incoming: exchange.incoming.len(),
+        }
+    }
+
+    /// The id of the queue of this name.
+    #[must_use]
+    pub fn queue(&self, name: &[u8]) -> Option<QueueId> {
+        self.find_queue(name).map(|index| self.queues.get(index).id)
+    }
+
+    /// How many bindings there are, the default exchange's implicit ones not counted.
+    #[must_use]
+    pub const fn binding_count(&self) -> usize {
+        self.binding_count
+    }
+
+    /// All bindings, in no particular order, the default exchange's implicit ones left out.
+    pub fn bindings(&self) -> impl Iterator<Item = Binding<'_>> {
+        self.bindings.iter().map(|binding| self.describe(binding))
+    }
+
+    /// The bindings that lead away from an exchange.
+    pub fn bindings_from(&self, exchange: &str) -> impl Iterator<Item = Binding<'_>> {
+        let entries = match self.find_exchange(exchange.as_bytes()) {
+            Some(index) => self.exchanges.get(index).outgoing.as_slice(),
+            None => &[],
+        };
+        entries
+            .iter()
+            .map(|entry| self.describe(self.bindings.get(entry.binding)))
+    }
+
+    /// The bindings that lead to a queue or an exchange.
+    pub fn bindings_to(&self, destination: Destination<'_>) -> impl Iterator<Item = Binding<'_>> {
+        let incoming: &[u32] = match self.find_target(destination) {
+            Some(target) => self.incoming(target),
+            None => &[],
+        };
+        incoming
+            .iter()
+            .map(|&index| self.describe(self.bindings.get(index)))
+    }
+
+    /// Whether a binding exists.
+    #[must_use]
+    pub fn is_bound(
+        &self,
+        source: &str,
+        destination: Destination<'_>,
+        key: &[u8],
+        arguments: &FieldTable,
+    ) -> bool {
+        let (Some(source), Some(target)) = (
+            self.find_exchange(source.as_bytes()),
+            self.find_target(destination),
+        ) else {
+            return false;
+        };
+        self.find_binding(source, target, key, &sorted(arguments))
+            .is_some()
+    }
+
+    fn describe<'a>(&'a self, binding: &'a BindingEntry) -> Binding<'a> {
+        Binding {
+            source: &self.exchanges.get(binding.source).name,
+            destination: match binding.target {
+                Target::Queue(index) => Destination::Queue(&self.queues.get(index).name),
+                Target::Exchange(index) => Destination::Exchange(&self.exchanges.get(index).name),
+            },
+            routing_key: &binding.key,
+            arguments: &binding.arguments,
+        }
+    }
+
+    fn incoming(&self, target: Target) -> &[u32] {
+        match target {
+            Target::Queue(index) => &self.queues.get(index).incoming,
+            Target::Exchange(index) => &self.exchanges.get(index).incoming,
+        }
+    }
+
+    fn incoming_mut(&mut self, target: Target) -> &mut Vec<u32> {
+        match target {
+            Target::Queue(index) => &mut self.queues.get_mut(index).incoming,
+            Target::Exchange(index) => &mut self.exchanges.get_mut(index).incoming,
+        }
+    }
+
+    // --- changes -------------------------------------------------------------------------------------------------------------
+
+    /// Adds an exchange; false if there is one of that name, which is left as it is. The default exchange exists already.
+    pub fn add_exchange(
+        &mut self,
+        name: &str,
+        kind: Kind,
+        internal: bool,
+        auto_delete: bool,
+        alternate: Option<&str>,
+    ) -> bool {
+        if name.is_empty() || self.find_exchange(name.as_bytes()).is_some() {
+            return false;
+        }
+        let index = self.exchanges.insert(ExchangeEntry {
+            name: name.into(),
+            index: Index::of(&kind),
+            kind,
+            internal,
+            auto_delete,
+            alternate: alternate.map(Into::into),
+            outgoing: Entries::default(),
+            incoming: Vec::new(),
+        });
+        let (exchanges, hasher) = (&self.exchanges, &self.hasher);
+        self.exchange_names
+            .insert_unique(hasher.hash_one(name.as_bytes()), index, |&other| {
+                hasher.hash_one(exchanges.get(other).name.as_bytes())
+            });
+        true
+    }
+
+    /// Sets where messages go that match none of an exchange's bindings; false if there is no such exchange.
+    pub fn set_alternate(&mut self, exchange: &str, alternate: Option<&str>) -> bool {
+        match self.find_exchange(exchange.as_bytes()) {
+            Some(index) => {
+                self.exchanges.get_mut(index).alternate = alternate.map(Into::into);
+                true
+            }
+            None => false,
+        }
+    }
+
+    /// Adds a queue, which binds it to the default exchange by its name; false if there is one of that name.
+    pub fn add_queue(&mut self, name: &str, id: QueueId) -> bool {
+        if self.find_queue(name.as_bytes()).is_some() {
+            return false;
+        }
+        let index = self.queues.insert(QueueEntry {
+            name: name.into(),
+            id,
+            incoming: Vec::new(),
+        });
+        let (queues, hasher) = (&self.queues, &self.hasher);
+        self.queue_names
+            .insert_unique(hasher.hash_one(name.as_bytes()), index, |&other| {
+                hasher.hash_one(queues.get(other).name.as_bytes())
+            });
+        true
+    }
+
+    /// Removes an exchange with all its bindings; nothing if there is none of that name.
+    pub fn remove_exchange(&mut self, name: &str) -> Option<Unbound> {
+        let index = self.find_exchange(name.as_bytes())?;
+        let mut unbound = Unbound::default();
+        while let Some(entry) = self.exchanges.get(index).outgoing.as_slice().last() {
+            self.remove_binding(entry.binding);
+            unbound.bindings += 1;
+        }
+        self.remove_incoming(Target::Exchange(index), &mut unbound);
+        // A binding of the exchange to itself has been counted once, as an outgoing one; the exchange goes, so it is not idle.
+        unbound.idle_exchanges.retain(|idle| **idle != *name);
+        let found = self
+            .exchange_names
+            .find_entry(self.hasher.hash_one(name.as_bytes()), |&other| {
+                other == index
+            });
+        assert!(found.is_ok(), "exchange {name:?} has no name entry");
+        if let Ok(entry) = found {
+            entry.remove();
+        }
+        self.exchanges.remove(index);
+        Some(unbound)
+    }
+
+    /// Removes a queue with all its bindings; nothing if there is none of that name.
+    pub fn remove_queue(&mut self, name: &str) -> Option<Unbound> {
+        let index = self.find_queue(name.as_bytes())?;
+        let mut unbound = Unbound::default();
+        self.remove_incoming(Target::Queue(index), &mut unbound);
+        let found = self
+            .queue_names
+            .find_entry(self.hasher.hash_one(name.as_bytes()), |&other| {
+                other == index
+            });
+        assert!(found.is_ok(), "queue {name:?} has no name entry");
+        if let Ok(entry) = found {
+            entry.remove();
+        }
+        self.queues.remove(index);
+        Some(unbound)
+    }
+
+    fn remove_incoming(&mut self, target: Target, unbound: &mut Unbound) {
+        while let Some(&binding) = self.incoming(target).last() {
+            let source = self.bindings.get(binding).source;
+            self.remove_binding(binding);
+            unbound.bindings += 1;
+            self.note_if_idle(source, unbound);
+        }
+    }
+
+    fn note_if_idle(&self, exchange: u32, unbound: &mut Unbound) {
+        let exchange = self.exchanges.get(exchange);
+        if exchange.auto_delete && exchange.outgoing.is_empty() {
+            unbound.idle_exchanges.push(Arc::clone(&exchange.name));
+        }
+    }
+
+    /// Checks a binding and makes it; false if it exists. Its identity is source, destination, key and arguments.
+    ///
+    /// # Errors
+    /// If the source or the destination does not exist, or key or arguments do not fit the exchange's type.
+    pub fn bind(
+        &mut self,
+        source: &str,
+        destination: Destination<'_>,
+        key: &[u8],
+        arguments: &FieldTable,
+    ) -> Result<bool, BindError> {
+        let source = self
+            .find_exchange(source.as_bytes())
+            .ok_or(BindError::NoSource)?;
+        let target = self
+            .find_target(destination)
+            .ok_or(BindError::NoDestination)?;
+        let arguments = sorted(arguments);
+        let prepared = self.prepare(source, destination, key, &arguments)?;
+        if self.find_binding(source, target, key, &arguments).is_some() {
+            return Ok(false);
+        }
+        let index = self.bindings.insert(BindingEntry {
+            source,
+            target,
+            key: key.into(),
+            arguments,
+            prepared,
+            outgoing_slot: 0,
+            incoming_slot: 0,
+            index_node: 0,
+            index_slot: 0,
+        });
+        self.link_binding(index);
+        self.binding_count += 1;
+        Ok(true)
+    }
+
+    /// Checks a binding without making it.
+    ///
+    /// # Errors
+    /// As [`Self::bind`].
+    pub fn check_binding(
+        &self,
+        source: &str,
+        destination: Destination<'_>,
+        key: &[u8],
+        arguments: &FieldTable,
+    ) -> Result<(), BindError> {
+        let source = self
+            .find_exchange(source.as_bytes())
+            .ok_or(BindError::NoSource)?;
+        self.find_target(destination)
+            .ok_or(BindError::NoDestination)?;
+        self.prepare(source, destination, key, arguments).map(drop)
+    }
+
+    fn prepare(
+        &self,
+        source: u32,
+        destination: Destination<'_>,
+        key: &[u8],
+        arguments: &FieldTable,
+    ) -> Result<Prepared, BindError> {
+        match self.exchanges.get(source).kind.routes_as() {
+            Kind::Headers => HeadersMatcher::parse(arguments)
+                .map(Box::new)
+                .map(Prepared::Headers),
+            Kind::ConsistentHash(_) => Ok(Prepared::Weight {
+                candidate: hash::stable(destination.name().as_bytes())
+                    ^ u64::from(matches!(destination, Destination::Exchange(_))),
+                weight: kind::weight(key)?,
+            }),
+            Kind::Topic if topic::hashes(key) > TOPIC_HASHES_MAX => Err(BindError::TopicHashes),
+            Kind::LocalRandom if matches!(destination, Destination::Exchange(_)) => {
+                Err(BindError::LocalRandomDestination)
+            }
+            _ => Ok(Prepared::Nothing),
+        }
+    }
+
+    fn identity_hash(&self, source: u32, target: Target, key: &[u8], args: &FieldTable) -> u64 {
+        self.hasher.hash_one((source, target, key, args.len()))
+    }
+
+    fn find_binding(
+        &self,
+        source: u32,
+        target: Target,
+        key: &[u8],
+        arguments: &FieldTable,
+    ) -> Option<u32> {
+        self.binding_identities
+            .find(
+                self.identity_hash(source, target, key, arguments),
+                |&index| {
+                    let binding = self.bindings.get(index);
+                    binding.source == source
+                        && binding.target == target
+                        && *binding.key == *key
+                        && same_table(&binding.arguments, arguments)
+                },
+            )
+            .copied()
+    }
+
+    /// Enters a binding into every list and index.
+    fn link_binding(&mut self, index: u32) {
+        let binding = self.bindings.get(index);
+        let (source, target) = (binding.source, binding.target);
+        let identity = self.identity_hash(source, target, &binding.key, &binding.arguments);
+        let (bindings, hasher) = (&self.bindings, &self.hasher);
+        self.binding_identities
+            .insert_unique(identity, index, |&other| {
+                let b = bindings.get(other);
+                hasher.hash_one((b.source, b.target, &*b.key, b.arguments.len()))
+            });
+        let entry = Entry {
+            target,
+            binding: index,
+        };
+        let outgoing_slot = self.exchanges.get_mut(source).outgoing.push(entry);
+        let incoming = self.incoming_mut(target);
+        incoming.push(index);
+        let incoming_slot = incoming.len() as u32 - 1;
+        let (index_node, index_slot) = self.link_index(source, entry);
+        let binding = self.bindings.get_mut(index);
+        binding.outgoing_slot = outgoing_slot;
+        binding.incoming_slot = incoming_slot;
+        (binding.index_node, binding.index_slot) = (index_node, index_slot);
+    }
+
+    fn link_index(&mut self, source: u32, entry: Entry) -> (u32, u32) {
+        let key = &self.bindings.get(entry.binding).key;
+        match &mut self.exchanges.get_mut(source).index {
+            Index::Direct(keys) => (0, keys.entry_ref(&**key).or_default().push(entry)),
+            Index::Topic(trie) => trie.insert(key, entry),
+            Index::Modulus(_) => {
+                let order = |&other: &u32| {
+                    let (a, b) = (self.bindings.get(other), self.bindings.get(entry.binding));
+                    (self.describe(a).destination, &a.key)
+                        .cmp(&(self.describe(b).destination, &b.key))
+                };
+                let place = match &self.exchanges.get(source).index {
+                    Index::Modulus(ordered) => ordered
+                        .binary_search_by(order)
+                        .unwrap_or_else(|place| place),
+                    _ => 0,
+                };
+                if let Index::Modulus(ordered) = &mut self.exchanges.get_mut(source).index {
+                    ordered.insert(place, entry.binding);
+                }
+                (0, 0)
+            }
+            Index::None => (0, 0),
+        }
+    }
+
+    /// Removes a binding; nothing if there is none with this source, destination, key and arguments.
+    pub fn unbind(
+        &mut self,
+        source: &str,
+        destination: Destination<'_>,
+        key: &[u8],
+        arguments: &FieldTable,
+    ) -> Option<Unbound> {
+        let source = self.find_exchange(source.as_bytes())?;
+        let target = self.find_target(destination)?;
+        let binding = self.find_binding(source, target, key, &sorted(arguments))?;
+        self.remove_binding(binding);
+        let mut unbound = Unbound {
+            bindings: 1,
+            ..Unbound::default()
+        };
+        self.note_if_idle(source, &mut unbound);
+        Some(unbound)
+    }
+
+    /// Takes a binding out of every list and index.
+    fn remove_binding(&mut self, index: u32) {
+        let binding = self.bindings.remove(index);
+        let identity = self.identity_hash(
+            binding.source,
+            binding.target,
+            &binding.key,
+            &binding.arguments,
+        );
+        let found = self
+            .binding_identities
+            .find_entry(identity, |&other| other == index);
+        assert!(found.is_ok(), "binding {index} has no identity entry");
+        if let Ok(entry) = found {
+            entry.remove();
+        }
+        let exchange = self.exchanges.get_mut(binding.source);
+        if let Some(moved) = exchange.outgoing.remove(binding.outgoing_slot, index) {
+            self.bindings.get_mut(moved).outgoing_slot = binding.outgoing_slot;
+        }
+        let incoming = self.incoming_mut(binding.target);
+        incoming.swap_remove(binding.incoming_slot as usize);
+        if let Some(&moved) = incoming.get(binding.incoming_slot as usize) {
+            self.bindings.get_mut(moved).incoming_slot = binding.incoming_slot;
+        }
+        if let Some(moved) = self.unlink_index(index, &binding) {
+            self.bindings.get_mut(moved).index_slot = binding.index_slot;
+        }
+        self.binding_count -= 1;
+    }
+
+    /// Takes a binding out of its exchange's index; returns the binding that has moved into its slot, if any.
+    fn unlink_index(&mut self, index: u32, binding: &BindingEntry) -> Option<u32> {
+        match &mut self.exchanges.get_mut(binding.source).index {
+            Index::Direct(keys) => {
+                let entries = keys.get_mut(&*binding.key)?;
+                let moved = entries.remove(binding.index_slot, index);
+                if entries.is_empty() {
+                    keys.remove(&*binding.key);
+                }
+                moved
+            }
+            Index::Topic(trie) => trie.remove(binding.index_node, binding.index_slot, index),
+            Index::Modulus(ordered) => {
+                ordered.retain(|other| *other != index);
+                None
+            }
+            Index::None => None,
+        }
+    }
+
+    // --- routing -------------------------------------------------------------------------------------------------------------
+
+    /// Appends to `out` every queue that a message published to `exchange` with these keys goes to, each once. Several keys are what
+    /// `CC` and `BCC` headers give: the message goes wherever any of them leads.
+    ///
+    /// # Errors
+    /// If there is no such exchange, clients may not publish to it, or the way is too long. `out` may then hold a part.
+    pub fn route(
+        &self,
+        exchange: &[u8],
+        keys: &[&[u8]],
+        message: &dyn MessageProperties,
+        scratch: &mut Scratch,
+        out: &mut Vec<QueueId>,
+    ) -> Result<(), RouteError> {
+        scratch.begin(self.queues.items.len(), self.exchanges.items.len());
+        if exchange.is_empty() {
+            self.route_by_queue_name(keys, scratch, out);
+            return Ok(());
+        }
+        let first = self.find_exchange(exchange).ok_or(RouteError::NotFound)?;
+        if self.exchanges.get(first).internal {
+            return Err(RouteError::Internal);
+        }
+        scratch.visit(Target::Exchange(first));
+        scratch.worklist.push(first);
+        let mut passed = 0;
+        while let Some(index) = scratch.worklist.pop() {
+            passed += 1;
+            if passed > ROUTE_EXCHANGES_MAX {
+                return Err(RouteError::TooLong);
+            }
+            let exchange = self.exchanges.get(index);
+            if self.match_exchange(exchange, keys, message, scratch, out) {
+                continue;
+            }
+            match exchange.alternate.as_deref() {
+                None => {}
+                Some("") => self.route_by_queue_name(keys, scratch, out),
+                Some(name) => {
+                    if let Some(index) = self.find_exchange(name.as_bytes()) {
+                        self.reach(Target::Exchange(index), scratch, out);
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// What the default exchange does.
+    fn route_by_queue_name(&self, keys: &[&[u8]], scratch: &mut Scratch, out: &mut Vec<QueueId>) {
+        for key in keys {
+            if let Some(index) = self.find_queue(key) {
+                self.reach(Target::Queue(index), scratch, out);
+            }
+        }
+    }
+
+    fn reach(&self, target: Target, scratch: &mut Scratch, out: &mut Vec<QueueId>) {
+        if !scratch.visit(target) {
+            return;
+        }
+        match target {
+            Target::Queue(index) => out.push(self.queues.get(index).id),
+            Target::Exchange(index) => scratch.worklist.push(index),
+        }
+    }
+
+    fn reach_all(&self, entries: &[Entry], scratch: &mut Scratch, out: &mut Vec<QueueId>) -> bool {
+        for entry in entries {
+            self.reach(entry.target, scratch, out);
+        }
+        !entries.is_empty()
+    }
+
+    /// Follows the bindings of one exchange that match; false if none does.
+    fn match_exchange(
+        &self,
+        exchange: &ExchangeEntry,
+        keys: &[&[u8]],
+        message: &dyn MessageProperties,
+        scratch: &mut Scratch,
+        out: &mut Vec<QueueId>,
+    ) -> bool {
+        let outgoing = exchange.outgoing.as_slice();
+        match (&exchange.index, exchange.kind.routes_as()) {
+            (Index::Direct(table), _) => keys.iter().fold(false, |matched, key| {
+                let entries = table.get(*key).map_or(&[][..], Entries::as_slice);
+                self.reach_all(entries, scratch, out) || matched
+            }),
+            (Index::Topic(trie), _) => self.match_topic(trie, keys, scratch, out),
+            (Index::Modulus(ordered), _) => {
+                let key = hash::stable(keys.first().copied().unwrap_or_default());
+                match ordered.get(hash::below(key, ordered.len())) {
+                    Some(&binding) => {
+                        self.reach(self.bindings.get(binding).target, scratch, out);
+                        true
+                    }
+                    None => false,
+                }
+            }
+            (Index::None, Kind::Headers) => self.match_headers(outgoing, message, scratch, out),
+            (Index::None, Kind::ConsistentHash(on)) => {
+                let key = hash_key(on, keys, message);
+                self.match_heaviest(outgoing, key, scratch, out)
+            }
+            (Index::None, Kind::Random | Kind::LocalRandom) => {
+                let random = hash::next_random(&mut scratch.random);
+                match outgoing.get(hash::below(random, outgoing.len())) {
+                    Some(entry) => self.reach_all(&[*entry], scratch, out),
+                    None => false,
+                }
+            }
+            (Index::None, _) => self.reach_all(outgoing, scratch, out),
+        }
+    }
+
+    fn match_topic(
+        &self,
+        trie: &Trie,
+        keys: &[&[u8]],
+        scratch: &mut Scratch,
+        out: &mut Vec<QueueId>,
+    ) -> bool {
+        let mut matched = false;
+        // The trie's buffers leave the scratch for the lookup, so that what it finds can be visited meanwhile.
+        let mut topic = std::mem::take(&mut scratch.topic);
+        for key in keys {
+            trie.lookup(key, &mut topic, |entries| {
+                matched |= self.reach_all(entries, scratch, out);
+            });
+        }
+        scratch.topic = topic;
+        matched
+    }
+
+    fn match_headers(
+        &self,
+        outgoing: &[Entry],
+        message: &dyn MessageProperties,
+        scratch: &mut Scratch,
+        out: &mut Vec<QueueId>,
+    ) -> bool {
+        if outgoing.is_empty() {
+            return false;
+        }
+        let headers = message.headers();
+        let mut matched = false;
+        for entry in outgoing {
+            if let Prepared::Headers(matcher) = &self.bindings.get(entry.binding).prepared
+                && matcher.matches(headers)
+            {
+                matched = true;
+                self.reach(entry.target, scratch, out);
+            }
+        }
+        matched
+    }
+
+    fn match_heaviest(
+        &self,
+        outgoing: &[Entry],
+        key: u64,
+        scratch: &mut Scratch,
+        out: &mut Vec<QueueId>,
+    ) -> bool {
+        let score = |entry: &Entry| match self.bindings.get(entry.binding).prepared {
+            Prepared::Weight { candidate, weight } => {
+                hash::rendezvous_score(key, candidate, weight)
+            }
+            _ => f64::NEG_INFINITY,
+        };
+        let best = outgoing
+            .iter()
+            .max_by(|a, b| f64::total_cmp(&score(a), &score(b)));
+        match best {
+            Some(entry) => self.reach_all(&[*entry], scratch, out),
+            None => false,
+        }
+    }
+}
+
+/// The hash of what a consistent-hash exchange looks at; a message that lacks it has the hash of nothing.
+fn hash_key(on: &HashOn, keys: &[&[u8]], message: &dyn MessageProperties) -> u64 {
+    match on {
+        HashOn::RoutingKey => hash::stable(keys.first().copied().unwrap_or_default()),
+        HashOn::Header(name) => match message.headers().and_then(|headers| headers.get(name)) {
+            None => hash::stable(b""),
+            Some(FieldValue::LongString(bytes) | FieldValue::Bytes(bytes)) => hash::stable(bytes),
+            Some(value) => match value.as_integer() {
+                Some(integer) => hash::mix(integer as u64),
+                None => hash::stable(value.to_string().as_bytes()),
+            },
+        },
+        HashOn::MessageId => hash::stable(message.message_id().unwrap_or_default()),
+        HashOn::CorrelationId => hash::stable(message.correlation_id().unwrap_or_default()),
+        HashOn::Timestamp => message.timestamp().map_or(hash::stable(b""), hash::mix),
+    }
+}
+
+/// Arguments in the order of their names, the last of several of one name kept: the form in which they identify a binding.
+fn sorted(arguments: &FieldTable) -> FieldTable {
+    let mut entries: Vec<(String, FieldValue)> = Vec::with_capacity(arguments.len());
+    for (name, value) in arguments.iter() {
+        match entries.iter_mut().find(|(other, _)| other == name) {
+            Some(entry) => entry.1 = value.clone(),
+            None => entries.push((name.to_owned(), value.clone())),
+        }
+    }
+    entries.sort_by(|a, b| a.0.cmp(&b.0));
+    entries.into_iter().collect()
+}
+
+/// Whether two tables are the same, bit for bit: unlike with `==`, a NaN equals itself, so that its binding can be removed.
+fn same_table(a: &FieldTable, b: &FieldTable) -> bool {
+    a.len() == b.len()
+        && a.iter()
+            .zip(b.iter())
+            .all(|((name_a, a), (name_b, b))| name_a == name_b && same_value(a, b))
+}
+
+fn same_value(a: &FieldValue, b: &FieldValue) -> bool {
+    match (a, b) {
+        (FieldValue::F32(a), FieldValue::F32(b)) => a.to_bits() == b.to_bits(),
+        (FieldValue::F64(a), FieldValue::F64(b)) => a.to_bits() == b.to_bits(),
+        (FieldValue::Array(a), FieldValue::Array(b)) => {
+            a.len() == b.len() && a.iter().zip(b).all(|(a, b)| same_value(a, b))
+        }
+        (FieldValue::Table(a), FieldValue::Table(b)) => same_table(a, b),
+        _ => a == b,
+    }
+}

@@ -1,0 +1,167 @@
+//! Limits, incremental change, and agreement with the plain definitions on seeded random cases.
+
+use leveret_routing::{Destination, Kind, RouteError, Router, Scratch, fuzz};
+use leveret_types::limits::ROUTE_EXCHANGES_MAX;
+use leveret_types::{FieldTable, QueueId};
+
+struct Random(u64);
+impl Random {
+    fn below(&mut self, bound: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0 % bound
+    }
+}
+
+#[test]
+fn the_trie_agrees_with_the_definition() {
+    for seed in 1..3_000_u64 {
+        let mut random = Random(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15));
+        let words = ["a", "b", "*", "#", "", "ab"];
+        let mut text = String::new();
+        for line in 0..random.below(12) + 1 {
+            for word in 0..random.below(6) {
+                let choice = random.below(words.len() as u64) as usize;
+                text += if word == 0 { "" } else { "." };
+                // The key, which is the first line, has wildcards only as plain words.
+                text += if line == 0 && choice == 3 {
+                    "a"
+                } else {
+                    words[choice]
+                };
+            }
+            text.push('\n');
+        }
+        fuzz::topic(text.as_bytes());
+    }
+}
+
+#[test]
+fn the_headers_matcher_agrees_with_the_definition() {
+    for seed in 1..3_000_u64 {
+        let mut random = Random(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15));
+        let data: Vec<u8> = (0..random.below(20) + 1)
+            .map(|_| random.below(256) as u8)
+            .collect();
+        fuzz::headers(&data);
+    }
+}
+
+/// A chain of `length` fanout exchanges with a queue at its end.
+fn chain(length: usize) -> Router {
+    let mut router = Router::new();
+    router.add_queue("q", QueueId(1));
+    for index in 0..length {
+        router.add_exchange(&format!("x{index}"), Kind::Fanout, false, false, None);
+    }
+    let none = FieldTable::new();
+    for index in 1..length {
+        let (from, to) = (format!("x{}", index - 1), format!("x{index}"));
+        assert_eq!(
+            router.bind(&from, Destination::Exchange(&to), b"", &none),
+            Ok(true)
+        );
+    }
+    let last = format!("x{}", length - 1);
+    assert_eq!(
+        router.bind(&last, Destination::Queue("q"), b"", &none),
+        Ok(true)
+    );
+    router
+}
+
+#[test]
+fn the_way_of_a_message_is_bounded() {
+    let route = |router: &Router| {
+        let mut out = Vec::new();
+        let routed = router.route(b"x0", &[b"k"], &(), &mut Scratch::new(0), &mut out);
+        routed.map(|()| out)
+    };
+    assert_eq!(route(&chain(ROUTE_EXCHANGES_MAX)), Ok(vec![QueueId(1)]));
+    assert_eq!(
+        route(&chain(ROUTE_EXCHANGES_MAX + 1)),
+        Err(RouteError::TooLong)
+    );
+}
+
+/// The work of the worst keys is counted in steps, not in time, by making it large: backtracking over these would not end.
+#[test]
+fn keys_of_255_dots_end() {
+    let mut router = Router::new();
+    router.add_exchange("t", Kind::Topic, false, false, None);
+    let patterns = [
+        "#.*".to_owned() + &".*".repeat(100) + ".#",
+        "#.".to_owned() + &".".repeat(100) + ".#",
+        "#".to_owned() + &".*..".repeat(60) + ".x",
+        "*.#.".to_owned() + &"*.".repeat(100) + "#",
+        "#.x.#".to_owned(),
+    ];
+    for (index, pattern) in patterns.iter().enumerate() {
+        let name = format!("q{index}");
+        router.add_queue(&name, QueueId(index as u64));
+        let bound = router.bind(
+            "t",
+            Destination::Queue(&name),
+            pattern.as_bytes(),
+            &FieldTable::new(),
+        );
+        assert_eq!(bound, Ok(true));
+    }
+    let key = ".".repeat(255);
+    let (mut scratch, mut out) = (Scratch::new(0), Vec::new());
+    for _ in 0..50 {
+        out.clear();
+        let routed = router.route(b"t", &[key.as_bytes()], &(), &mut scratch, &mut out);
+        assert_eq!(routed, Ok(()));
+    }
+    out.sort();
+    assert_eq!(out, vec![QueueId(0), QueueId(1), QueueId(3)]);
+}
+
+/// 100,000 bindings come and go in every index without anything that grows with their square.
+#[test]
+fn binding_is_incremental() {
+    for kind in [Kind::Topic, Kind::Direct, Kind::Fanout, Kind::Headers] {
+        let mut router = Router::new();
+        router.add_exchange("x", kind.clone(), false, false, None);
+        let none = FieldTable::new();
+        let names: Vec<String> = (0..1_000).map(|n| format!("q{n}")).collect();
+        for (index, name) in names.iter().enumerate() {
+            router.add_queue(name, QueueId(index as u64));
+        }
+        for n in 0..100_000 {
+            let key = format!("tenant.{}.*.event{}", n % 5_000, n / 5_000);
+            let queue = Destination::Queue(&names[n % names.len()]);
+            assert_eq!(
+                router.bind("x", queue, key.as_bytes(), &none),
+                Ok(true),
+                "{key}"
+            );
+        }
+        assert_eq!(router.binding_count(), 100_000);
+        for name in &names[..999] {
+            assert_eq!(
+                router.remove_queue(name).map(|gone| gone.bindings),
+                Some(100)
+            );
+        }
+        assert_eq!(router.bindings_from("x").count(), 100);
+        assert_eq!(router.bindings_to(Destination::Queue("q999")).count(), 100);
+        let mut out = Vec::new();
+        let routed = router.route(
+            b"x",
+            &[b"tenant.999.any.event0", b"tenant.999.*.event0"],
+            &(),
+            &mut Scratch::new(0),
+            &mut out,
+        );
+        assert_eq!(routed, Ok(()));
+        assert_eq!(out, vec![QueueId(999)], "{kind:?}");
+        assert_eq!(
+            router.remove_exchange("x").map(|gone| gone.bindings),
+            Some(100)
+        );
+        assert_eq!(router.binding_count(), 0);
+    }
+}
