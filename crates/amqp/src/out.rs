@@ -1,0 +1,239 @@
+//! What waits to be written to a client: small things copied side by side, large bodies shared.
+
+use bytes::Bytes;
+use std::collections::VecDeque;
+use std::io::IoSlice;
+
+/// Bodies of at least this many octets are shared rather than copied: below it, a copy costs less than the bookkeeping and the
+/// longer vector of the write.
+pub const SHARED_BYTES_MIN: usize = 16 * 1024;
+
+/// Octets already written that may stay at the front of the buffer before the rest is moved up.
+const WRITTEN_BYTES_MAX: usize = 64 * 1024;
+
+/// A queue of bytes towards a socket.
+///
+/// All that is copied lies in one growing buffer, so that a frame costs no allocation; what is shared is remembered with the
+/// place in that buffer before which it belongs.
+#[derive(Debug, Default)]
+pub struct OutBuffer {
+    copied: Vec<u8>,
+    /// How much of `copied` is written.
+    written: usize,
+    shared: VecDeque<Insert>,
+    shared_bytes: usize,
+}
+
+#[derive(Debug)]
+struct Insert {
+    /// Goes before this index of `copied`.
+    at: usize,
+    /// What of it is not written.
+    bytes: Bytes,
+}
+
+impl OutBuffer {
+    /// An empty buffer, which holds no memory.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self {
+            copied: Vec::new(),
+            written: 0,
+            shared: VecDeque::new(),
+            shared_bytes: 0,
+        }
+    }
+
+    /// Octets that wait.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.copied.len() - self.written + self.shared_bytes
+    }
+
+    /// Whether nothing waits.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The end of the buffer, to append to. What is there must not be changed.
+    pub fn tail(&mut self) -> &mut Vec<u8> {
+        &mut self.copied
+    }
+
+    /// Appends bytes: a copy of small ones, a reference to large ones.
+    pub fn push(&mut self, bytes: Bytes) {
+        if bytes.len() < SHARED_BYTES_MIN {
+            self.copied.extend_from_slice(&bytes);
+            return;
+        }
+        self.shared_bytes += bytes.len();
+        let at = self.copied.len();
+        self.shared.push_back(Insert { at, bytes });
+    }
+
+    /// Fills `slices` with what is to be written next, and says how many are filled.
+    #[must_use]
+    pub fn slices<'a>(&'a self, slices: &mut [IoSlice<'a>]) -> usize {
+        let mut position = self.written;
+        let mut filled = 0;
+        let pieces = self.shared.iter().flat_map(|insert| {
+            let before = &self.copied[position..insert.at];
+            position = insert.at;
+            [before, &insert.bytes[..]]
+        });
+        for (slot, piece) in slices.iter_mut().zip(pieces.filter(|p| !p.is_empty())) {
+            *slot = IoSlice::new(piece);
+            filled += 1;
+        }
+        let after = self.shared.back().map_or(self.written, |last| last.at);
+        let rest = &self.copied[after..];
+        if filled < slices.len() && !rest.is_empty() {
+            slices[filled] = IoSlice::new(rest);
+            filled += 1;
+        }
+        filled
+    }
+
+    /// Forgets the first `count` octets: they are written.
+    ///
+    /// # Panics
+    /// If fewer wait.
+    pub fn advance(&mut self, mut count: usize) {
+        assert!(count <= self.len(), "{count} written of {}", self.len());
+        while count > 0 {
+            let until = self.shared.front().map_or(self.copied.len(), |i| i.at);
+            let copied = count.min(until - self.written);
+            self.written += copied;
+            count -= copied;
+            if self.written == until
+                && let Some(front) = self.shared.front_mut()
+            {
+                let shared = count.min(front.bytes.len());
+                bytes::Buf::advance(&mut front.bytes, shared);
+                self.shared_bytes -= shared;
+                count -= shared;
+                if front.bytes.is_empty() {
+                    self.shared.pop_front();
+                }
+            }
+        }
+        self.move_up();
+    }
+
+    /// Keeps the written part of `copied` from growing: moved only when it is the larger part, so that each octet moves once
+    /// at most.
+    fn move_up(&mut self) {
+        if self.written == self.copied.len() && self.shared.is_empty() {
+            self.copied.clear();
+            self.written = 0;
+        } else if self.written > WRITTEN_BYTES_MAX && self.written > self.copied.len() / 2 {
+            self.copied.drain(..self.written);
+            for insert in &mut self.shared {
+                insert.at -= self.written;
+            }
+            self.written = 0;
+        }
+    }
+
+    /// Gives memory back that nothing waits in: for a connection that has fallen silent.
+    pub fn shrink(&mut self) {
+        if self.is_empty() {
+            *self = Self::new();
+        }
+    }
+
+    /// All that waits, in one piece: for tests and tools.
+    #[must_use]
+    pub fn to_vec(&self) -> Vec<u8> {
+        let mut slices = vec![IoSlice::new(&[]); self.shared.len() * 2 + 1];
+        let filled = self.slices(&mut slices);
+        slices[..filled]
+            .iter()
+            .flat_map(|s| s.iter())
+            .copied()
+            .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fuzz::Random;
+
+    #[test]
+    fn a_body_is_shared_from_its_limit_on() {
+        for (length, shared) in [(SHARED_BYTES_MIN - 1, 0), (SHARED_BYTES_MIN, 1)] {
+            let mut out = OutBuffer::new();
+            out.push(Bytes::from(vec![7; length]));
+            assert_eq!(out.shared.len(), shared);
+            assert_eq!(out.len(), length);
+            assert_eq!(out.to_vec(), vec![7; length]);
+        }
+    }
+
+    #[test]
+    fn what_goes_in_comes_out_in_order_however_it_is_written() {
+        for seed in 1..200 {
+            let mut random = Random::new(seed);
+            let (mut out, mut expected, mut written) = (OutBuffer::new(), Vec::new(), Vec::new());
+            for _ in 0..60 {
+                let octet = random.below(256) as u8;
+                match random.below(4) {
+                    0 => {
+                        let count = SHARED_BYTES_MIN + random.below(3) as usize;
+                        out.push(Bytes::from(vec![octet; count]));
+                        expected.resize(expected.len() + count, octet);
+                    }
+                    1 => {
+                        let count = random.below(40_000) as usize;
+                        let copied = out.copied.len() + count;
+                        out.tail().resize(copied, octet);
+                        expected.resize(expected.len() + count, octet);
+                    }
+                    _ => {
+                        let mut slices = [IoSlice::new(&[]); 3];
+                        let filled = out.slices(&mut slices);
+                        let bytes: Vec<u8> = slices[..filled]
+                            .iter()
+                            .flat_map(|s| s.iter())
+                            .copied()
+                            .collect();
+                        assert_eq!(bytes.is_empty(), out.is_empty());
+                        let count = random.below(bytes.len() as u64 + 1) as usize;
+                        written.extend_from_slice(&bytes[..count]);
+                        out.advance(count);
+                    }
+                }
+                assert_eq!(out.len(), expected.len() - written.len());
+            }
+            written.extend(out.to_vec());
+            out.advance(out.len());
+            assert!(written == expected, "seed {seed}");
+            assert!(out.is_empty() && out.copied.is_empty());
+        }
+    }
+
+    #[test]
+    fn a_client_that_never_catches_up_does_not_make_the_buffer_grow() {
+        let mut out = OutBuffer::new();
+        out.tail().extend_from_slice(&[1; 1000]);
+        for _ in 0..10_000 {
+            out.tail().extend_from_slice(&[1; 1000]);
+            out.advance(1000);
+        }
+        assert_eq!(out.len(), 1000);
+        assert!(out.copied.len() <= 2 * (WRITTEN_BYTES_MAX + 1000));
+    }
+
+    #[test]
+    fn silence_gives_the_memory_back() {
+        let mut out = OutBuffer::new();
+        out.tail().extend_from_slice(&[1; 1000]);
+        out.shrink();
+        assert_eq!(out.len(), 1000);
+        out.advance(1000);
+        out.shrink();
+        assert_eq!(out.copied.capacity(), 0);
+    }
+}
