@@ -1,0 +1,492 @@
+//! Chunks: what one shard gathered for the next write, and the cache of the newest of them.
+
+use crate::bytes_io::Put;
+use crate::id::{ChunkSeq, Generation};
+use bytes::{Bytes, BytesMut};
+use leveret_types::LogId;
+use leveret_types::limits::CHUNK_BYTES;
+use smallvec::SmallVec;
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+/// Bodies back to back, shared without copies by the cache, the write-ahead log and whoever reads.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Bodies {
+    /// Adjacent pieces; a body lies within one of them.
+    parts: SmallVec<[Part; 1]>,
+    /// Where each body ends, counted from the first byte of the first piece.
+    ends: Arc<Vec<u32>>,
+}
+
+#[derive(Clone, Debug)]
+struct Part {
+    start: u32,
+    bytes: Bytes,
+}
+
+impl Bodies {
+    /// Bodies that lie in one buffer and end where `ends` says.
+    pub(crate) fn from_buffer(bytes: Bytes, ends: Vec<u32>) -> Self {
+        assert_eq!(ends.last().map_or(0, |end| *end as usize), bytes.len());
+        Self {
+            parts: SmallVec::from_buf([Part { start: 0, bytes }]),
+            ends: Arc::new(ends),
+        }
+    }
+
+    /// The body at `position`; it shares the buffer.
+    pub(crate) fn get(&self, position: usize) -> Bytes {
+        slice(&self.parts, &self.ends, position)
+    }
+
+    /// How many bodies.
+    pub(crate) fn count(&self) -> usize {
+        self.ends.len()
+    }
+
+    /// Bytes of all bodies.
+    pub(crate) fn bytes(&self) -> usize {
+        self.ends.last().map_or(0, |end| *end as usize)
+    }
+
+    /// The bodies in order.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &[u8]> {
+        let mut start = 0;
+        let mut parts = self.parts.iter().peekable();
+        self.ends.iter().map(move |end| {
+            while parts
+                .peek()
+                .is_some_and(|p| start >= p.start as usize + p.bytes.len())
+                && start < *end as usize
+            {
+                parts.next();
+            }
+            let body = parts.peek().map_or(&[][..], |p| {
+                let base = p.start as usize;
+                &p.bytes[start.min(base + p.bytes.len()) - base..*end as usize - base]
+            });
+            start = *end as usize;
+            body
+        })
+    }
+
+    /// The buffers in order, for a vectored write.
+    pub(crate) fn buffers(&self) -> impl Iterator<Item = &[u8]> {
+        self.parts.iter().map(|part| &part.bytes[..])
+    }
+}
+
+fn slice(parts: &[Part], ends: &[u32], position: usize) -> Bytes {
+    let end = ends[position] as usize;
+    let start = if position == 0 {
+        0
+    } else {
+        ends[position - 1] as usize
+    };
+    if start == end {
+        return Bytes::new();
+    }
+    let part = match parts {
+        [only] => only,
+        _ => &parts[parts.partition_point(|p| p.start as usize <= start) - 1],
+    };
+    let base = part.start as usize;
+    part.bytes.slice(start - base..end - base)
+}
+
+/// A chunk that gathers.
+#[derive(Debug)]
+pub(crate) struct Builder {
+    /// Sequence that the chunk will have.
+    pub(crate) seq: ChunkSeq,
+    /// Sequence of its first body.
+    pub(crate) first_body: u64,
+    buffer: BytesMut,
+    parts: SmallVec<[Part; 1]>,
+    parts_bytes: usize,
+    ends: Vec<u32>,
+    meta: Vec<u8>,
+    meta_ends: Vec<(LogId, u32)>,
+    /// Whether it holds more than settles: something that someone may be waiting for.
+    pub(crate) awaited: bool,
+}
+
+impl Builder {
+    pub(crate) fn new(seq: ChunkSeq, first_body: u64) -> Self {
+        Self {
+            seq,
+            first_body,
+            buffer: BytesMut::new(),
+            parts: SmallVec::new(),
+            parts_bytes: 0,
+            ends: Vec::new(),
+            meta: Vec::new(),
+            meta_ends: Vec::new(),
+            awaited: false,
+        }
+    }
+
+    /// Bytes gathered so far, of bodies and of records.
+    pub(crate) fn bytes(&self) -> usize {
+        self.parts_bytes + self.buffer.len() + self.meta.len()
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.ends.is_empty() && self.meta_ends.is_empty()
+    }
+
+    pub(crate) fn next_body(&self) -> u64 {
+        self.first_body + self.ends.len() as u64
+    }
+
+    /// Whether `len` more bytes of a body belong into the next chunk.
+    pub(crate) fn is_full_for(&self, len: usize) -> bool {
+        self.bytes() + len > CHUNK_BYTES && !self.is_empty()
+    }
+
+    /// Copies a body in, and says its sequence.
+    pub(crate) fn push(&mut self, pieces: &[&[u8]], len: usize) -> u64 {
+        if self.buffer.capacity() - self.buffer.len() < len {
+            self.freeze();
+            self.buffer = BytesMut::with_capacity(len.max(CHUNK_BYTES));
+        }
+        for piece in pieces {
+            self.buffer.extend_from_slice(piece);
+        }
+        let sequence = self.next_body();
+        self.ends
+            .push((self.parts_bytes + self.buffer.len()) as u32);
+        sequence
+    }
+
+    /// Adds a record about a log, and says where in the chunk's records it lies.
+    pub(crate) fn push_record(&mut self, log: LogId, record: crate::record::Record<'_>) -> u32 {
+        let at = self.meta.len() as u32;
+        record.encode(&mut self.meta);
+        self.meta_ends.push((log, self.meta.len() as u32));
+        at
+    }
+
+    /// Adds to the `u32` and the `u64` of the run at `at`.
+    pub(crate) fn extend_run(&mut self, at: u32, bytes: u64) {
+        let at = at as usize;
+        add_u32(&mut self.meta, at + crate::record::RUN_COUNT_AT, 1);
+        add_u64(&mut self.meta, at + crate::record::RUN_BYTES_AT, bytes);
+    }
+
+    /// Moves the end of the settle at `at`.
+    pub(crate) fn extend_settle(&mut self, at: u32, end: u64, bytes: u64) {
+        let at = at as usize;
+        let end_at = at + crate::record::SETTLE_END_AT;
+        self.meta[end_at..end_at + 8].copy_from_slice(&end.to_le_bytes());
+        add_u64(&mut self.meta, at + crate::record::SETTLE_BYTES_AT, bytes);
+    }
+
+    /// Makes what the buffer holds a shared piece; the rest of the buffer stays for what comes.
+    fn freeze(&mut self) {
+        if self.buffer.is_empty() {
+            return;
+        }
+        let bytes = self.buffer.split().freeze();
+        let start = self.parts_bytes as u32;
+        self.parts_bytes += bytes.len();
+        self.parts.push(Part { start, bytes });
+    }
+
+    /// The body with this sequence, if this chunk has it.
+    pub(crate) fn get(&mut self, sequence: u64) -> Option<Bytes> {
+        let position = usize::try_from(sequence.checked_sub(self.first_body)?).ok()?;
+        let end = *self.ends.get(position)? as usize;
+        if end > self.parts_bytes {
+            self.freeze();
+        }
+        Some(slice(&self.parts, &self.ends, position))
+    }
+
+    /// Ends the chunk and begins the next one, which goes on in the same buffer.
+    pub(crate) fn seal(&mut self, shard: u8) -> SealedChunk {
+        assert!(!self.is_empty(), "an empty chunk is never sealed");
+        self.freeze();
+        let next = Self {
+            ends: Vec::with_capacity(self.ends.len().min(1024)),
+            buffer: std::mem::take(&mut self.buffer),
+            ..Self::new(self.seq + 1, self.next_body())
+        };
+        let done = std::mem::replace(self, next);
+        SealedChunk {
+            shard,
+            seq: done.seq,
+            first_body: done.first_body,
+            bodies: Bodies {
+                parts: done.parts,
+                ends: Arc::new(done.ends),
+            },
+            meta: done.meta,
+            meta_ends: done.meta_ends,
+        }
+    }
+}
+
+fn add_u32(bytes: &mut [u8], at: usize, value: u32) {
+    let sum = crate::bytes_io::u32_at(bytes, at) + value;
+    bytes[at..at + 4].copy_from_slice(&sum.to_le_bytes());
+}
+
+fn add_u64(bytes: &mut [u8], at: usize, value: u64) {
+    let mut number = [0; 8];
+    number.copy_from_slice(&bytes[at..at + 8]);
+    let sum = u64::from_le_bytes(number) + value;
+    bytes[at..at + 8].copy_from_slice(&sum.to_le_bytes());
+}
+
+/// A chunk that will not change: what a shard hands to the write-ahead log. Its bodies are shared with the shard's cache.
+///
+/// The chunks of a shard must be written in the order of their sequence.
+#[derive(Debug)]
+pub struct SealedChunk {
+    pub(crate) shard: u8,
+    pub(crate) seq: ChunkSeq,
+    pub(crate) first_body: u64,
+    pub(crate) bodies: Bodies,
+    pub(crate) meta: Vec<u8>,
+    pub(crate) meta_ends: Vec<(LogId, u32)>,
+}
+
+impl SealedChunk {
+    /// The shard that it comes from.
+    #[must_use]
+    pub fn shard(&self) -> u8 {
+        self.shard
+    }
+
+    /// Its sequence within the shard.
+    #[must_use]
+    pub fn seq(&self) -> ChunkSeq {
+        self.seq
+    }
+
+    /// Bytes of its bodies and records.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        self.bodies.bytes() + self.meta.len()
+    }
+
+    /// The records with their logs, in order.
+    pub(crate) fn records(&self) -> impl Iterator<Item = (LogId, &[u8])> {
+        let mut start = 0;
+        self.meta_ends.iter().map(move |(log, end)| {
+            let record = &self.meta[start..*end as usize];
+            start = *end as usize;
+            (*log, record)
+        })
+    }
+}
+
+/// Where a chunk's bodies lie in the write-ahead log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// The file.
+    pub(crate) generation: Generation,
+    /// Offset of the table of lengths and checksums.
+    pub(crate) table_at: u32,
+    /// Checksum of that table.
+    pub(crate) table_crc: u32,
+    /// Offset of the first body.
+    pub(crate) bodies_at: u32,
+}
+
+/// A chunk with bodies, as a shard remembers it.
+#[derive(Debug)]
+pub(crate) struct Chunk {
+    pub(crate) seq: ChunkSeq,
+    pub(crate) first_body: u64,
+    pub(crate) count: u32,
+    pub(crate) bytes: u32,
+    /// Where in the write-ahead log, once written.
+    pub(crate) place: Option<Place>,
+    /// The bodies, while cached.
+    pub(crate) bodies: Option<Bodies>,
+    /// Volatile chunks only: which entries refer to its bodies. It says whether anybody still needs them.
+    pub(crate) entries: Vec<Entry>,
+}
+
+/// Entries of one log that refer to consecutive bodies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Entry {
+    pub(crate) log: LogId,
+    pub(crate) run: Run,
+}
+
+/// Consecutive entries of a log whose bodies are consecutive too.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Run {
+    pub(crate) first_index: u64,
+    pub(crate) first_body: u64,
+    pub(crate) count: u32,
+}
+
+impl Run {
+    pub(crate) fn end_index(&self) -> u64 {
+        self.first_index + u64::from(self.count)
+    }
+
+    pub(crate) fn end_body(&self) -> u64 {
+        self.first_body + u64::from(self.count)
+    }
+
+    /// Takes one more entry in if it follows on.
+    pub(crate) fn extend(&mut self, index: u64, body: u64) -> bool {
+        let follows = self.end_index() == index && self.end_body() == body && self.count < u32::MAX;
+        self.count += u32::from(follows);
+        follows
+    }
+}
+
+/// The sealed chunks of one class of bodies, oldest first.
+#[derive(Debug, Default)]
+pub(crate) struct Chunks {
+    chunks: VecDeque<Chunk>,
+    /// How many chunks were taken from the front ever: what makes positions stable.
+    popped: u64,
+    /// The first chunk that may be cached, as a stable position.
+    cached_from: u64,
+    /// Bytes of cached chunks.
+    pub(crate) cached_bytes: usize,
+}
+
+impl Chunks {
+    pub(crate) fn push(&mut self, chunk: Chunk) {
+        if chunk.bodies.is_some() {
+            self.cached_bytes += chunk.bytes as usize;
+        }
+        self.chunks.push_back(chunk);
+    }
+
+    pub(crate) fn iter(&self) -> impl DoubleEndedIterator<Item = &Chunk> + ExactSizeIterator {
+        self.chunks.iter()
+    }
+
+    pub(crate) fn first_body(&self) -> Option<u64> {
+        self.chunks.front().map(|c| c.first_body)
+    }
+
+    pub(crate) fn find(&self, body: u64) -> Option<&Chunk> {
+        let at = self.position(body)?;
+        Some(&self.chunks[at])
+    }
+
+    pub(crate) fn find_mut(&mut self, body: u64) -> Option<&mut Chunk> {
+        let at = self.position(body)?;
+        Some(&mut self.chunks[at])
+    }
+
+    fn position(&self, body: u64) -> Option<usize> {
+        let last = self.chunks.back()?;
+        let at = if last.first_body <= body {
+            self.chunks.len() - 1
+        } else {
+            self.chunks
+                .partition_point(|c| c.first_body <= body)
+                .checked_sub(1)?
+        };
+        let chunk = &self.chunks[at];
+        (body < chunk.first_body + u64::from(chunk.count)).then_some(at)
+    }
+
+    /// The chunk with this sequence.
+    pub(crate) fn find_seq(&mut self, seq: ChunkSeq) -> Option<&mut Chunk> {
+        let at = self.chunks.binary_search_by_key(&seq, |c| c.seq).ok()?;
+        Some(&mut self.chunks[at])
+    }
+
+    /// The oldest chunk whose bodies are in memory.
+    pub(crate) fn oldest_cached(&mut self) -> Option<&mut Chunk> {
+        loop {
+            let at = usize::try_from(self.cached_from - self.popped).ok()?;
+            match self.chunks.get(at) {
+                None => return None,
+                Some(chunk) if chunk.bodies.is_some() => return self.chunks.get_mut(at),
+                Some(_) => self.cached_from += 1,
+            }
+        }
+    }
+
+    /// Drops the bodies of the oldest cached chunk from memory.
+    pub(crate) fn evict_oldest(&mut self) {
+        if let Some(chunk) = self.oldest_cached() {
+            chunk.bodies = None;
+            let bytes = chunk.bytes as usize;
+            self.cached_from += 1;
+            self.cached_bytes -= bytes;
+        }
+    }
+
+    /// Forgets chunks from the front as long as `done` says so and they are not cached.
+    pub(crate) fn pop_while(&mut self, mut done: impl FnMut(&Chunk) -> bool) {
+        while let Some(front) = self.chunks.front() {
+            if front.bodies.is_some() || !done(front) {
+                break;
+            }
+            self.chunks.pop_front();
+            self.popped += 1;
+            self.cached_from = self.cached_from.max(self.popped);
+        }
+    }
+}
+
+/// Encodes the table of a chunk's bodies: length and checksum of each; gives the last checksum.
+pub(crate) fn encode_body_table(bodies: &Bodies, seed: u32, out: &mut Vec<u8>) -> u32 {
+    bodies.iter().fold(seed, |previous, body| {
+        let crc = crate::bytes_io::chain(previous, body);
+        out.put_u32(body.len() as u32);
+        out.put_u32(crc);
+        crc
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bodies_are_read_while_the_chunk_gathers_and_after() {
+        let mut builder = Builder::new(1, 10);
+        let bodies: Vec<Vec<u8>> = (0..50).map(|i| vec![i as u8; i * 7 % 40]).collect();
+        for (i, body) in bodies.iter().enumerate() {
+            let (head, tail) = body.split_at(body.len() / 2);
+            assert_eq!(builder.push(&[head, tail], body.len()), 10 + i as u64);
+            if i % 3 == 0 {
+                let back = i / 2;
+                assert_eq!(builder.get(10 + back as u64).unwrap(), bodies[back]);
+                assert_eq!(builder.get(10 + i as u64).unwrap(), *body);
+            }
+        }
+        assert_eq!(builder.get(9), None);
+        assert_eq!(builder.get(60), None);
+        let sealed = builder.seal(0);
+        assert_eq!((builder.seq, builder.first_body), (2, 60));
+        assert_eq!(sealed.bodies.count(), 50);
+        let all: Vec<&[u8]> = sealed.bodies.iter().collect();
+        assert_eq!(all, bodies);
+        for (i, body) in bodies.iter().enumerate() {
+            assert_eq!(sealed.bodies.get(i), *body);
+        }
+        assert_eq!(
+            sealed.bodies.buffers().flatten().count(),
+            sealed.bodies.bytes()
+        );
+    }
+
+    #[test]
+    fn a_chunk_takes_its_limit_and_not_a_byte_more() {
+        let mut builder = Builder::new(1, 0);
+        let half = vec![0; CHUNK_BYTES / 2];
+        builder.push(&[&half], half.len());
+        assert!(!builder.is_full_for(half.len()));
+        assert!(builder.is_full_for(half.len() + 1));
+        assert!(
+            !Builder::new(1, 0).is_full_for(CHUNK_BYTES * 2),
+            "a large body has a chunk of its own"
+        );
+    }
+}

@@ -1,0 +1,287 @@
+//! What the engine asks of a disk, and a disk in memory.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::{self, IoSlice};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// A file system, as far as the engine needs one. All calls are synchronous: who must not wait runs them on a thread of its own.
+///
+/// Only what [`DiskFile::sync_data`] and [`Disk::sync_dir`] have promised survives a power cut: bytes of a file need the former,
+/// names (created, renamed, deleted) the latter on their folder.
+pub trait Disk: Clone + Send + Sync + 'static {
+    /// An open file.
+    type File: DiskFile;
+    /// Keeps a lock file locked for as long as it lives.
+    type Lock: Send + 'static;
+
+    /// Creates a folder and those above it that are missing, durably.
+    fn create_dir_all(&self, dir: &Path) -> io::Result<()>;
+    /// Creates a file that must not exist, for reading and writing.
+    fn create_new(&self, path: &Path) -> io::Result<Self::File>;
+    /// Opens a file that exists, for reading and writing.
+    fn open(&self, path: &Path) -> io::Result<Self::File>;
+    /// Renames a file within a folder, replacing what has the new name.
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
+    /// Deletes a file.
+    fn delete(&self, path: &Path) -> io::Result<()>;
+    /// Names of the files in a folder, in no order.
+    fn list(&self, dir: &Path) -> io::Result<Vec<String>>;
+    /// Makes the names in a folder durable.
+    fn sync_dir(&self, dir: &Path) -> io::Result<()>;
+    /// Creates a lock file if need be and locks it against other processes; [`io::ErrorKind::WouldBlock`] when another has it.
+    fn lock(&self, path: &Path) -> io::Result<Self::Lock>;
+}
+
+/// An open file of a [`Disk`].
+pub trait DiskFile: Send + Sync + 'static {
+    /// Reads bytes from `offset` on; fewer than asked for only at the file's end.
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize>;
+    /// Writes all slices, one after the other, from `offset` on; grows the file where need be.
+    fn write_at(&self, slices: &[IoSlice<'_>], offset: u64) -> io::Result<()>;
+    /// Makes all bytes written so far durable, and the file's length with them.
+    fn sync_data(&self) -> io::Result<()>;
+    /// Length in bytes.
+    fn len(&self) -> io::Result<u64>;
+    /// Whether the file is empty.
+    fn is_empty(&self) -> io::Result<bool> {
+        Ok(self.len()? == 0)
+    }
+}
+
+/// Reads exactly `len` bytes; an early end of the file is an error of kind [`io::ErrorKind::UnexpectedEof`].
+pub(crate) fn read_exact(file: &impl DiskFile, offset: u64, len: usize) -> io::Result<Vec<u8>> {
+    let mut buffer = vec![0; len];
+    let read = file.read_at(&mut buffer, offset)?;
+    if read < len {
+        return Err(io::Error::new(
+            io::ErrorKind::UnexpectedEof,
+            format!("{read} of {len} bytes at offset {offset}"),
+        ));
+    }
+    Ok(buffer)
+}
+
+/// Reads a whole file.
+pub(crate) fn read_whole<D: Disk>(disk: &D, path: &Path) -> io::Result<Vec<u8>> {
+    let file = disk.open(path)?;
+    let len = file.len()?;
+    let len =
+        usize::try_from(len).map_err(|_| io::Error::other("file too long to be read whole"))?;
+    read_exact(&file, 0, len)
+}
+
+/// Counts of what a [`MemoryDisk`] was asked to do.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MemoryDiskCounts {
+    /// Bytes read.
+    pub read_bytes: u64,
+    /// Bytes written.
+    pub written_bytes: u64,
+    /// Calls of `sync_data`.
+    pub syncs: u64,
+}
+
+#[derive(Debug, Default)]
+struct MemoryDiskState {
+    files: BTreeMap<PathBuf, Arc<Mutex<Vec<u8>>>>,
+    locks: BTreeSet<PathBuf>,
+    counts: MemoryDiskCounts,
+    bytes_max: Option<u64>,
+}
+
+/// A disk in memory that neither fails nor forgets: for tests, examples and as the smallest model of a [`Disk`].
+///
+/// Clones share the files. Two stores on clones of one disk are two processes on one machine.
+#[derive(Clone, Debug, Default)]
+pub struct MemoryDisk(Arc<Mutex<MemoryDiskState>>);
+
+/// A file of a [`MemoryDisk`].
+#[derive(Clone, Debug)]
+pub struct MemoryFile {
+    disk: MemoryDisk,
+    bytes: Arc<Mutex<Vec<u8>>>,
+}
+
+/// A lock on a [`MemoryDisk`], released when dropped.
+#[derive(Debug)]
+pub struct MemoryLock {
+    disk: MemoryDisk,
+    path: PathBuf,
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl MemoryDisk {
+    /// An empty disk.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// What it was asked to do so far.
+    #[must_use]
+    pub fn counts(&self) -> MemoryDiskCounts {
+        locked(&self.0).counts
+    }
+
+    /// Sets how many bytes all files together may have; writes beyond fail with [`io::ErrorKind::StorageFull`].
+    pub fn set_bytes_max(&self, bytes_max: Option<u64>) {
+        locked(&self.0).bytes_max = bytes_max;
+    }
+
+    /// Bytes of all files together.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        let state = locked(&self.0);
+        state.files.values().map(|f| locked(f).len() as u64).sum()
+    }
+
+    /// A disk with a copy of every file as it is now, and no locks: what another machine would find.
+    #[must_use]
+    pub fn copy(&self) -> Self {
+        let state = locked(&self.0);
+        let files = state
+            .files
+            .iter()
+            .map(|(path, bytes)| (path.clone(), Arc::new(Mutex::new(locked(bytes).clone()))))
+            .collect();
+        Self(Arc::new(Mutex::new(MemoryDiskState {
+            files,
+            ..MemoryDiskState::default()
+        })))
+    }
+
+    /// Paths of all files, ascending.
+    #[must_use]
+    pub fn paths(&self) -> Vec<PathBuf> {
+        locked(&self.0).files.keys().cloned().collect()
+    }
+
+    /// Changes a file's bytes behind the engine's back; false if there is no such file.
+    pub fn tamper(&self, path: &Path, change: impl FnOnce(&mut Vec<u8>)) -> bool {
+        let file = locked(&self.0).files.get(path).cloned();
+        file.inspect(|bytes| change(&mut locked(bytes))).is_some()
+    }
+}
+
+fn missing(path: &Path) -> io::Error {
+    io::Error::new(
+        io::ErrorKind::NotFound,
+        format!("no file {}", path.display()),
+    )
+}
+
+impl Disk for MemoryDisk {
+    type File = MemoryFile;
+    type Lock = MemoryLock;
+
+    fn create_dir_all(&self, _: &Path) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn create_new(&self, path: &Path) -> io::Result<MemoryFile> {
+        let mut state = locked(&self.0);
+        if state.files.contains_key(path) {
+            return Err(io::ErrorKind::AlreadyExists.into());
+        }
+        let bytes = Arc::new(Mutex::new(Vec::new()));
+        state.files.insert(path.to_owned(), Arc::clone(&bytes));
+        let disk = self.clone();
+        Ok(MemoryFile { disk, bytes })
+    }
+
+    fn open(&self, path: &Path) -> io::Result<MemoryFile> {
+        let state = locked(&self.0);
+        let bytes = state.files.get(path).ok_or_else(|| missing(path))?;
+        Ok(MemoryFile {
+            disk: self.clone(),
+            bytes: Arc::clone(bytes),
+        })
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        let mut state = locked(&self.0);
+        let bytes = state.files.remove(from).ok_or_else(|| missing(from))?;
+        state.files.insert(to.to_owned(), bytes);
+        Ok(())
+    }
+
+    fn delete(&self, path: &Path) -> io::Result<()> {
+        let removed = locked(&self.0).files.remove(path);
+        removed.map(drop).ok_or_else(|| missing(path))
+    }
+
+    fn list(&self, dir: &Path) -> io::Result<Vec<String>> {
+        let state = locked(&self.0);
+        let names = state.files.keys().filter(|path| path.parent() == Some(dir));
+        Ok(names
+            .filter_map(|path| path.file_name()?.to_str().map(str::to_owned))
+            .collect())
+    }
+
+    fn sync_dir(&self, _: &Path) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn lock(&self, path: &Path) -> io::Result<MemoryLock> {
+        if !locked(&self.0).locks.insert(path.to_owned()) {
+            return Err(io::ErrorKind::WouldBlock.into());
+        }
+        Ok(MemoryLock {
+            disk: self.clone(),
+            path: path.to_owned(),
+        })
+    }
+}
+
+impl Drop for MemoryLock {
+    fn drop(&mut self) {
+        locked(&self.disk.0).locks.remove(&self.path);
+    }
+}
+
+impl DiskFile for MemoryFile {
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+        let bytes = locked(&self.bytes);
+        let start = usize::try_from(offset).map_or(bytes.len(), |o| o.min(bytes.len()));
+        let count = buffer.len().min(bytes.len() - start);
+        buffer[..count].copy_from_slice(&bytes[start..start + count]);
+        drop(bytes);
+        locked(&self.disk.0).counts.read_bytes += count as u64;
+        Ok(count)
+    }
+
+    fn write_at(&self, slices: &[IoSlice<'_>], offset: u64) -> io::Result<()> {
+        let start = usize::try_from(offset).map_err(|_| io::ErrorKind::FileTooLarge)?;
+        let count: usize = slices.iter().map(|s| s.len()).sum();
+        let (used, bytes_max) = (self.disk.bytes(), locked(&self.disk.0).bytes_max);
+        let mut bytes = locked(&self.bytes);
+        let grows = (start + count).saturating_sub(bytes.len()) as u64;
+        if grows > 0 && bytes_max.is_some_and(|max| used + grows > max) {
+            return Err(io::ErrorKind::StorageFull.into());
+        }
+        if bytes.len() < start + count {
+            bytes.resize(start + count, 0);
+        }
+        let mut at = start;
+        for slice in slices {
+            bytes[at..at + slice.len()].copy_from_slice(slice);
+            at += slice.len();
+        }
+        drop(bytes);
+        locked(&self.disk.0).counts.written_bytes += count as u64;
+        Ok(())
+    }
+
+    fn sync_data(&self) -> io::Result<()> {
+        locked(&self.disk.0).counts.syncs += 1;
+        Ok(())
+    }
+
+    fn len(&self) -> io::Result<u64> {
+        Ok(locked(&self.bytes).len() as u64)
+    }
+}

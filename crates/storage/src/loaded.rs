@@ -1,0 +1,260 @@
+//! What was read back from disk, for as long as its readers need it: a small bounded cache.
+
+use crate::chunk::{Bodies, Place};
+use crate::id::{ChunkSeq, FileId};
+use bytes::Bytes;
+use hashbrown::HashMap;
+use leveret_types::LogId;
+use smallvec::SmallVec;
+
+/// What is read from disk at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Key {
+    /// The bodies of a durable chunk.
+    Chunk(ChunkSeq),
+    /// A block of a segment file.
+    Block { file: FileId, offset: u32 },
+}
+
+/// Where it is read from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Source {
+    Wal {
+        place: Place,
+        seq: ChunkSeq,
+        count: u32,
+        bytes: u32,
+    },
+    Segment {
+        file: FileId,
+        offset: u32,
+        len: u32,
+    },
+}
+
+impl Source {
+    pub(crate) fn bytes(&self) -> usize {
+        match self {
+            Self::Wal { bytes, count, .. } => *bytes as usize + *count as usize * 4,
+            Self::Segment { len, .. } => *len as usize,
+        }
+    }
+}
+
+/// Something to be read from disk. Give it to a [`crate::Reader`] and the answer to the shard that asked.
+#[derive(Clone, Debug)]
+pub struct ReadRequest {
+    pub(crate) shard: u8,
+    pub(crate) key: Key,
+    pub(crate) source: Source,
+}
+
+impl ReadRequest {
+    /// The shard that asks.
+    #[must_use]
+    pub fn shard(&self) -> u8 {
+        self.shard
+    }
+
+    /// Bytes that will be read.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        self.source.bytes()
+    }
+}
+
+/// Where an entry lies in a block, and how far its index is from the block's first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Span {
+    pub(crate) delta: u32,
+    pub(crate) start: u32,
+    pub(crate) len: u32,
+    /// Whether its checksum was right.
+    pub(crate) sound: bool,
+}
+
+/// What was read, verified and indexed.
+#[derive(Clone, Debug)]
+pub(crate) enum Content {
+    /// A chunk's bodies, and the positions of those whose checksum was wrong.
+    Chunk { bodies: Bodies, damaged: Vec<u32> },
+    /// A block's entries.
+    Block {
+        bytes: Bytes,
+        log: LogId,
+        first_index: u64,
+        spans: Vec<Span>,
+    },
+}
+
+/// A [`ReadRequest`] carried out.
+#[derive(Debug)]
+pub struct Loaded {
+    pub(crate) shard: u8,
+    pub(crate) key: Key,
+    pub(crate) result: Result<Content, String>,
+}
+
+impl Loaded {
+    /// The shard that asked.
+    #[must_use]
+    pub fn shard(&self) -> u8 {
+        self.shard
+    }
+}
+
+#[derive(Debug)]
+pub(crate) struct Held {
+    pub(crate) content: Content,
+    bytes: usize,
+    stamp: u64,
+    /// Whether what follows it was asked for already.
+    pub(crate) went_ahead: bool,
+}
+
+/// Blocks and chunks read back, within a budget of bytes.
+#[derive(Debug)]
+pub(crate) struct LoadedCache {
+    budget: usize,
+    held: HashMap<Key, Held, foldhash::fast::FixedState>,
+    waiting: HashMap<Key, Waiting, foldhash::fast::FixedState>,
+    failed: HashMap<Key, String, foldhash::fast::FixedState>,
+    /// Logs that found the budget taken by reads under way.
+    starved: Vec<LogId>,
+    requests: Vec<ReadRequest>,
+    bytes: usize,
+    pending_bytes: usize,
+    clock: u64,
+}
+
+#[derive(Debug, Default)]
+struct Waiting {
+    bytes: usize,
+    logs: SmallVec<[LogId; 2]>,
+}
+
+impl LoadedCache {
+    pub(crate) fn new(budget: usize) -> Self {
+        Self {
+            budget,
+            held: HashMap::default(),
+            waiting: HashMap::default(),
+            failed: HashMap::default(),
+            starved: Vec::new(),
+            requests: Vec::new(),
+            bytes: 0,
+            pending_bytes: 0,
+            clock: 0,
+        }
+    }
+
+    pub(crate) fn get(&mut self, key: Key) -> Option<&mut Held> {
+        let held = self.held.get_mut(&key)?;
+        self.clock += 1;
+        held.stamp = self.clock;
+        Some(held)
+    }
+
+    pub(crate) fn failure(&self, key: Key) -> Option<&str> {
+        self.failed.get(&key).map(String::as_str)
+    }
+
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes + self.pending_bytes
+    }
+
+    /// Asks for something that `log` waits for.
+    pub(crate) fn demand(&mut self, shard: u8, log: LogId, key: Key, source: Source) {
+        if let Some(waiting) = self.waiting.get_mut(&key) {
+            if !waiting.logs.contains(&log) {
+                waiting.logs.push(log);
+            }
+            return;
+        }
+        let bytes = source.bytes();
+        if self.pending_bytes > 0 && self.pending_bytes + bytes > self.budget {
+            if !self.starved.contains(&log) {
+                self.starved.push(log);
+            }
+            return;
+        }
+        self.request(shard, key, source, SmallVec::from_slice(&[log]));
+    }
+
+    /// Asks for something that will be needed soon, if there is room.
+    pub(crate) fn ahead(&mut self, shard: u8, key: Key, source: Source) {
+        let there = self.held.contains_key(&key)
+            || self.waiting.contains_key(&key)
+            || self.failed.contains_key(&key);
+        if !there && self.pending_bytes + source.bytes() <= self.budget / 2 {
+            self.request(shard, key, source, SmallVec::new());
+        }
+    }
+
+    fn request(&mut self, shard: u8, key: Key, source: Source, logs: SmallVec<[LogId; 2]>) {
+        let bytes = source.bytes();
+        self.pending_bytes += bytes;
+        self.waiting.insert(key, Waiting { bytes, logs });
+        self.requests.push(ReadRequest { shard, key, source });
+    }
+
+    pub(crate) fn take_requests(&mut self) -> Vec<ReadRequest> {
+        std::mem::take(&mut self.requests)
+    }
+
+    /// Whether there is anything to read.
+    pub(crate) fn has_requests(&self) -> bool {
+        !self.requests.is_empty()
+    }
+
+    /// Takes in what was read. Gives the logs that can go on.
+    pub(crate) fn loaded(&mut self, key: Key, result: Result<Content, String>) -> Vec<LogId> {
+        let Some(waiting) = self.waiting.remove(&key) else {
+            return Vec::new();
+        };
+        self.pending_bytes -= waiting.bytes;
+        match result {
+            Ok(content) => self.hold(key, content, waiting.bytes),
+            Err(why) => {
+                self.failed.insert(key, why);
+            }
+        }
+        let mut logs = std::mem::take(&mut self.starved);
+        logs.extend(waiting.logs);
+        logs
+    }
+
+    fn hold(&mut self, key: Key, content: Content, bytes: usize) {
+        while self.bytes + bytes > self.budget {
+            let Some(oldest) = self
+                .held
+                .iter()
+                .min_by_key(|(_, h)| h.stamp)
+                .map(|(k, _)| *k)
+            else {
+                break;
+            };
+            self.forget(oldest);
+        }
+        self.clock += 1;
+        let stamp = self.clock;
+        self.bytes += bytes;
+        self.held.insert(
+            key,
+            Held {
+                content,
+                bytes,
+                stamp,
+                went_ahead: false,
+            },
+        );
+    }
+
+    /// Drops what nobody will read again.
+    pub(crate) fn forget(&mut self, key: Key) {
+        self.failed.remove(&key);
+        if let Some(held) = self.held.remove(&key) {
+            self.bytes -= held.bytes;
+        }
+    }
+}

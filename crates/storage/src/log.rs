@@ -1,0 +1,316 @@
+//! One log as a shard remembers it: which entries live, and where they are.
+
+use crate::chunk::Run;
+use crate::id::{ChunkSeq, FileId, LogKind};
+use leveret_types::{LogId, RangeSet};
+use std::collections::VecDeque;
+use std::ops::Range;
+
+/// A block of a segment file: the only thing that is kept in memory of up to 128 KiB of waiting messages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Block {
+    pub(crate) first_index: u64,
+    pub(crate) last_index: u64,
+    pub(crate) file: FileId,
+    pub(crate) offset: u32,
+    pub(crate) len: u32,
+    /// Entries that it was written with.
+    pub(crate) count: u32,
+    /// Of these, how many are not settled.
+    pub(crate) live: u32,
+}
+
+impl Block {
+    pub(crate) fn indexes(&self) -> Range<u64> {
+        self.first_index..self.last_index + 1
+    }
+
+    /// Bytes that `entries` of it take on average.
+    pub(crate) fn share(&self, entries: u32) -> u64 {
+        u64::from(self.len) * u64::from(entries) / u64::from(self.count.max(1))
+    }
+}
+
+/// What settles took from a block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Freed {
+    pub(crate) file: FileId,
+    pub(crate) entries: u32,
+    pub(crate) bytes: u64,
+}
+
+/// The entries of a log whose bodies are of one class. Within it, the order of indexes is the order of bodies, so that blocks never overlap.
+#[derive(Debug, Default)]
+pub(crate) struct Side {
+    /// Appended and not settled.
+    pub(crate) live: RangeSet,
+    pub(crate) live_bytes: u64,
+    /// Where the bodies are that no segment has, or that are cached although one has.
+    pub(crate) runs: VecDeque<Run>,
+    /// Where the others are, ascending.
+    pub(crate) blocks: VecDeque<Block>,
+    /// Sequence after that of the last body appended.
+    pub(crate) next_body: u64,
+}
+
+impl Side {
+    pub(crate) fn append(&mut self, index: u64, body: u64, bytes: u32) {
+        assert!(
+            body + 1 >= self.next_body,
+            "bodies are appended in their order: {body} after {}",
+            self.next_body
+        );
+        self.next_body = body + 1;
+        self.live.insert_range(index..index + 1);
+        self.live_bytes += u64::from(bytes);
+        if self
+            .runs
+            .back_mut()
+            .is_some_and(|run| run.extend(index, body))
+        {
+            return;
+        }
+        self.runs.push_back(Run {
+            first_index: index,
+            first_body: body,
+            count: 1,
+        });
+    }
+
+    /// Takes a range out of the live entries. Gives how many were live; what that frees in segments goes to `freed`.
+    pub(crate) fn settle(&mut self, range: Range<u64>, bytes: u64, freed: &mut Vec<Freed>) -> u64 {
+        if self.live.is_empty() {
+            return 0;
+        }
+        self.free_blocks(&range, freed);
+        let removed = self.live.remove_range(range);
+        self.live_bytes = self.live_bytes.saturating_sub(bytes);
+        self.prune();
+        removed
+    }
+
+    fn free_blocks(&mut self, range: &Range<u64>, freed: &mut Vec<Freed>) {
+        if self
+            .blocks
+            .back()
+            .is_none_or(|last| last.last_index < range.start)
+        {
+            return;
+        }
+        let mut at = self.blocks.partition_point(|b| b.last_index < range.start);
+        while let Some(block) = self
+            .blocks
+            .get_mut(at)
+            .filter(|b| b.first_index < range.end)
+        {
+            let both = range.start.max(block.first_index)..range.end.min(block.last_index + 1);
+            let entries = (self.live.count_within(both) as u32).min(block.live);
+            if entries > 0 {
+                block.live -= entries;
+                freed.push(Freed {
+                    file: block.file,
+                    entries,
+                    bytes: block.share(entries),
+                });
+            }
+            if block.live == 0 {
+                self.blocks.remove(at);
+            } else {
+                at += 1;
+            }
+        }
+    }
+
+    /// Forgets runs at the front with no live entry.
+    fn prune(&mut self) {
+        match self.live.first() {
+            None => {
+                self.runs.clear();
+                self.live_bytes = 0;
+                if self.runs.capacity() > 64 {
+                    self.runs = VecDeque::new();
+                }
+            }
+            Some(first) => {
+                while self
+                    .runs
+                    .front()
+                    .is_some_and(|run| run.end_index() <= first)
+                {
+                    self.runs.pop_front();
+                }
+            }
+        }
+    }
+
+    /// The body of an entry, as far as a run knows.
+    pub(crate) fn body(&self, index: u64) -> Option<u64> {
+        let run = match self.runs.front()? {
+            front if front.end_index() > index => front,
+            _ => {
+                let after = self.runs.partition_point(|run| run.first_index <= index);
+                self.runs.get(after.checked_sub(1)?)?
+            }
+        };
+        let offset = index.checked_sub(run.first_index)?;
+        (offset < u64::from(run.count)).then_some(run.first_body + offset)
+    }
+
+    /// Position of the block that can hold an entry.
+    pub(crate) fn block(&self, index: u64) -> Option<usize> {
+        let at = match self.blocks.front()? {
+            front if front.last_index >= index => 0,
+            _ => self
+                .blocks
+                .partition_point(|b| b.first_index <= index)
+                .checked_sub(1)?,
+        };
+        self.blocks[at].indexes().contains(&index).then_some(at)
+    }
+
+    /// Puts a block where its indexes belong; counts what of it lives.
+    pub(crate) fn insert_block(&mut self, mut block: Block) -> u32 {
+        block.live = (self.live.count_within(block.indexes()) as u32).min(block.count);
+        if block.live > 0 {
+            let at = self
+                .blocks
+                .partition_point(|b| b.first_index < block.first_index);
+            self.blocks.insert(at, block);
+        }
+        block.live
+    }
+
+    /// Forgets the runs of bodies before `body`.
+    pub(crate) fn drop_runs_before(&mut self, body: u64) {
+        while let Some(run) = self.runs.front_mut().filter(|run| run.first_body < body) {
+            if run.end_body() <= body {
+                self.runs.pop_front();
+                continue;
+            }
+            let cut = body - run.first_body;
+            run.first_index += cut;
+            run.first_body += cut;
+            run.count -= cut as u32;
+        }
+    }
+
+    /// Forgets all from `from` on, as if it had never been.
+    pub(crate) fn truncate(&mut self, from: u64, freed: &mut Vec<Freed>) {
+        let end = self.live.last().map_or(from, |last| last + 1).max(from);
+        let (total, cut) = (self.live.len(), self.live.count_within(from..end));
+        let bytes = share_of(self.live_bytes, cut, total);
+        self.settle(from..end, bytes, freed);
+        while let Some(run) = self.runs.back_mut().filter(|run| run.end_index() > from) {
+            if run.first_index >= from {
+                self.runs.pop_back();
+            } else {
+                run.count = (from - run.first_index) as u32;
+            }
+        }
+        if let Some(block) = self.blocks.back_mut() {
+            block.last_index = block.last_index.min(from.saturating_sub(1));
+        }
+    }
+
+    pub(crate) fn clear(&mut self, freed: &mut Vec<Freed>) {
+        freed.extend(self.blocks.iter().map(|block| Freed {
+            file: block.file,
+            entries: block.live,
+            bytes: block.share(block.live),
+        }));
+        *self = Self::default();
+    }
+}
+
+/// The part of `bytes` that falls to `part` of `total`.
+pub(crate) fn share_of(bytes: u64, part: u64, total: u64) -> u64 {
+    if total == 0 {
+        return 0;
+    }
+    (u128::from(bytes) * u128::from(part) / u128::from(total)) as u64
+}
+
+/// Where a record lies in the chunk that gathers, so that it can grow in place.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Spot {
+    pub(crate) seq: ChunkSeq,
+    pub(crate) at: u32,
+    /// What must come next for it to grow: an index, and for a run a body.
+    pub(crate) next_index: u64,
+    pub(crate) next_body: u64,
+}
+
+/// What is wrong with a log.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Damage {
+    /// Entries that live and cannot be read.
+    pub lost: RangeSet,
+    /// What was found, in words, one line each.
+    pub notes: Vec<String>,
+}
+
+/// Notes that are kept of one log's damage.
+const NOTES_MAX: usize = 16;
+
+impl Damage {
+    pub(crate) fn note(&mut self, note: String) {
+        if self.notes.len() < NOTES_MAX && !self.notes.contains(&note) {
+            self.notes.push(note);
+        }
+    }
+}
+
+/// Files before `before` hold nothing of a log at or above `from`: what they seem to hold was truncated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Cut {
+    pub(crate) before: FileId,
+    pub(crate) from: u64,
+}
+
+#[derive(Debug)]
+pub(crate) struct Log {
+    pub(crate) id: LogId,
+    pub(crate) kind: LogKind,
+    pub(crate) next_index: u64,
+    pub(crate) durable: Side,
+    pub(crate) volatile: Side,
+    pub(crate) state: Vec<u8>,
+    pub(crate) term_and_vote: Option<(u64, u64)>,
+    pub(crate) run_spot: Spot,
+    pub(crate) settle_spot: Spot,
+    pub(crate) damage: Option<Box<Damage>>,
+    pub(crate) cuts: Vec<Cut>,
+    /// Truncations while a flush or compaction was under way: which was the newest then, and from where.
+    pub(crate) truncations: Vec<(u64, u64)>,
+}
+
+impl Log {
+    pub(crate) fn new(id: LogId, kind: LogKind) -> Self {
+        Self {
+            id,
+            kind,
+            next_index: 0,
+            durable: Side::default(),
+            volatile: Side::default(),
+            state: Vec::new(),
+            term_and_vote: None,
+            run_spot: Spot::default(),
+            settle_spot: Spot::default(),
+            damage: None,
+            cuts: Vec::new(),
+            truncations: Vec::new(),
+        }
+    }
+
+    pub(crate) fn side(&mut self, volatile: bool) -> &mut Side {
+        if volatile {
+            &mut self.volatile
+        } else {
+            &mut self.durable
+        }
+    }
+
+    pub(crate) fn damage_mut(&mut self) -> &mut Damage {
+        self.damage.get_or_insert_default()
+    }
+}

@@ -1,0 +1,5 @@
+//! The write-ahead log.
+
+pub(crate) mod format;
+pub(crate) mod pool;
+pub(crate) mod writer;

@@ -1,0 +1,309 @@
+//! The bytes of a write-ahead log file, version 1. All numbers are little-endian.
+//!
+//! ```text
+//! file   = header (one sector) batch batch ...              a sector is 4,096 bytes
+//! header = "LVRTWAL\0" | version u16 | 0 u16 | crc u32 | salt u64 | generation u64 | zeros to the sector's end
+//! batch  = head | copy of the head of the batch before | data | zeros to the sector's end
+//!
+//! head   = magic u32 "LVWB" | crc u32 of the head from here on
+//!        | version u16 | chunks u16 | chain u32: crc of the head before
+//!        | generation u64 | offset u64 of this batch | batch sequence u64
+//!        | synced generation u64 | synced offset u64: what was durable when this batch was written
+//!        | head length u32 | copy length u32 | data length u64
+//!        then for each chunk:
+//!          shard u16 | 0 u16 | bodies u32 | records u32 | record bytes u32 | body bytes u64 | chunk sequence u64 | first body u64
+//!          for each body:   length u32 | crc u32
+//!          for each record: log u64 | length u32 | crc u32
+//! data   = for each chunk: its records, its bodies
+//! ```
+//!
+//! A body's checksum is chained to that of the body before it, and the first one's to salt, generation, shard and chunk sequence; records
+//! go on where the bodies end. So nothing that an earlier use of the file left behind is ever taken for new.
+//!
+//! The copy is what makes damage to a head survivable: lengths, logs and checksums are still known, and only what is really damaged
+//! is lost. It lies in the next batch, thus in another sector, however small the batch.
+
+use crate::bytes_io::{Put, Take, chain, seed};
+use crate::chunk::{SealedChunk, encode_body_table};
+use crate::id::{ChunkSeq, Generation};
+use leveret_types::LogId;
+use std::ops::Range;
+
+/// Batches begin at multiples of this: no batch ever shares a sector with one that is durable already.
+pub(crate) const SECTOR_BYTES: u64 = 4096;
+pub(crate) const VERSION: u16 = 1;
+pub(crate) const FILE_MAGIC: [u8; 8] = *b"LVRTWAL\0";
+pub(crate) const BATCH_MAGIC: u32 = u32::from_le_bytes(*b"LVWB");
+pub(crate) const HEAD_BYTES: usize = 72;
+pub(crate) const CHUNK_HEAD_BYTES: usize = 40;
+pub(crate) const BODY_ENTRY_BYTES: usize = 8;
+pub(crate) const RECORD_ENTRY_BYTES: usize = 16;
+
+/// A position in the write-ahead log.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Position {
+    /// The file.
+    pub generation: Generation,
+    /// Bytes from the file's start.
+    pub offset: u64,
+}
+
+/// The smallest multiple of a sector that is at least `bytes`.
+pub(crate) fn sectors(bytes: u64) -> u64 {
+    bytes.next_multiple_of(SECTOR_BYTES)
+}
+
+/// The first sector of a file.
+pub(crate) fn encode_file_header(salt: u64, generation: Generation) -> Vec<u8> {
+    let mut out = Vec::with_capacity(SECTOR_BYTES as usize);
+    out.extend_from_slice(&FILE_MAGIC);
+    out.put_u16(VERSION);
+    out.put_u16(0);
+    out.put_u32(seed(salt, &[u64::from(VERSION), generation]));
+    out.put_u64(salt);
+    out.put_u64(generation);
+    out.resize(SECTOR_BYTES as usize, 0);
+    out
+}
+
+/// What a file's first sector says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum FileHeader {
+    /// A file of this store.
+    Ours(Generation),
+    /// A file of a later version of Leveret.
+    Newer(u16),
+    /// Anything else: never used, of another store, or damaged.
+    Unknown,
+}
+
+pub(crate) fn decode_file_header(bytes: &[u8], salt: u64) -> FileHeader {
+    let fields = || {
+        let mut take = Take(bytes);
+        let magic = take.bytes(8)? == FILE_MAGIC;
+        let (version, _) = (take.u16()?, take.u16()?);
+        Some((magic, version, take.u32()?, take.u64()?, take.u64()?))
+    };
+    match fields() {
+        Some((true, version, _, found, _)) if version > VERSION && found == salt => {
+            FileHeader::Newer(version)
+        }
+        Some((true, version, crc, found, generation))
+            if found == salt && crc == seed(salt, &[u64::from(version), generation]) =>
+        {
+            FileHeader::Ours(generation)
+        }
+        _ => FileHeader::Unknown,
+    }
+}
+
+/// The fixed part of a batch's head.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Head {
+    pub(crate) crc: u32,
+    pub(crate) chunks: u16,
+    pub(crate) chain: u32,
+    pub(crate) generation: Generation,
+    pub(crate) offset: u64,
+    pub(crate) sequence: u64,
+    pub(crate) synced: Position,
+    pub(crate) head_len: u32,
+    pub(crate) copy_len: u32,
+    pub(crate) data_len: u64,
+}
+
+impl Head {
+    /// Where the batch's data begin.
+    pub(crate) fn data_at(&self) -> u64 {
+        self.offset + u64::from(self.head_len) + u64::from(self.copy_len)
+    }
+
+    /// Where the next batch begins.
+    pub(crate) fn end(&self) -> u64 {
+        self.offset + sectors(u64::from(self.head_len) + u64::from(self.copy_len) + self.data_len)
+    }
+}
+
+/// One chunk of a batch's head: what it holds and where in the file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ChunkHead {
+    pub(crate) shard: u16,
+    pub(crate) seq: ChunkSeq,
+    pub(crate) first_body: u64,
+    pub(crate) bodies: u32,
+    pub(crate) records: u32,
+    /// Where in the head the table of bodies lies; that of records follows.
+    pub(crate) table: Range<usize>,
+    /// Where in the batch's data the records lie.
+    pub(crate) record_data: Range<u64>,
+    /// Where in the batch's data the bodies lie.
+    pub(crate) body_data: Range<u64>,
+}
+
+/// Where a chunk's checksums start from.
+pub(crate) fn chunk_seed(salt: u64, generation: Generation, shard: u16, seq: ChunkSeq) -> u32 {
+    seed(salt, &[generation, u64::from(shard), seq])
+}
+
+/// What a batch says beside its chunks.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct BatchContext {
+    pub(crate) salt: u64,
+    pub(crate) chain: u32,
+    pub(crate) at: Position,
+    pub(crate) sequence: u64,
+    pub(crate) synced: Position,
+    pub(crate) copy_len: u32,
+}
+
+/// Encodes a batch's head into `out`. Gives for each chunk where its table of bodies lies in the head, and the table's checksum.
+pub(crate) fn encode_head(
+    context: BatchContext,
+    chunks: &[SealedChunk],
+    out: &mut Vec<u8>,
+) -> Vec<(Range<usize>, u32)> {
+    out.clear();
+    out.resize(HEAD_BYTES, 0);
+    let mut tables = Vec::with_capacity(chunks.len());
+    let mut data_len = 0;
+    for chunk in chunks {
+        let shard = u16::from(chunk.shard);
+        out.put_u16(shard);
+        out.put_u16(0);
+        out.put_u32(chunk.bodies.count() as u32);
+        out.put_u32(chunk.meta_ends.len() as u32);
+        out.put_u32(chunk.meta.len() as u32);
+        out.put_u64(chunk.bodies.bytes() as u64);
+        out.put_u64(chunk.seq);
+        out.put_u64(chunk.first_body);
+        let start = chunk_seed(context.salt, context.at.generation, shard, chunk.seq);
+        let table_at = out.len();
+        let mut previous = encode_body_table(&chunk.bodies, start, out);
+        let table = table_at..out.len();
+        tables.push((table.clone(), crc32c::crc32c(&out[table])));
+        for (log, record) in chunk.records() {
+            previous = chain(previous, record);
+            out.put_u64(log.0);
+            out.put_u32(record.len() as u32);
+            out.put_u32(previous);
+        }
+        data_len += chunk.bytes() as u64;
+    }
+    let mut fixed = Vec::with_capacity(HEAD_BYTES);
+    fixed.put_u32(BATCH_MAGIC);
+    fixed.put_u32(0);
+    fixed.put_u16(VERSION);
+    fixed.put_u16(chunks.len() as u16);
+    fixed.put_u32(context.chain);
+    fixed.put_u64(context.at.generation);
+    fixed.put_u64(context.at.offset);
+    fixed.put_u64(context.sequence);
+    fixed.put_u64(context.synced.generation);
+    fixed.put_u64(context.synced.offset);
+    fixed.put_u32(out.len() as u32);
+    fixed.put_u32(context.copy_len);
+    fixed.put_u64(data_len);
+    assert_eq!(fixed.len(), HEAD_BYTES);
+    out[..HEAD_BYTES].copy_from_slice(&fixed);
+    let crc = head_crc(context.salt, &out[8..]);
+    out[4..8].copy_from_slice(&crc.to_le_bytes());
+    tables
+}
+
+pub(crate) fn head_crc(salt: u64, after_crc: &[u8]) -> u32 {
+    crc32c::crc32c_append(seed(salt, &[]), after_crc)
+}
+
+/// The fixed part of a head, unverified but plausible: magic and version are right, and its lengths can be.
+pub(crate) fn peek_head(bytes: &[u8]) -> Option<Head> {
+    let mut take = Take(bytes.get(..HEAD_BYTES)?);
+    let (magic, crc, version) = (take.u32()?, take.u32()?, take.u16()?);
+    let head = Head {
+        crc,
+        chunks: take.u16()?,
+        chain: take.u32()?,
+        generation: take.u64()?,
+        offset: take.u64()?,
+        sequence: take.u64()?,
+        synced: Position {
+            generation: take.u64()?,
+            offset: take.u64()?,
+        },
+        head_len: take.u32()?,
+        copy_len: take.u32()?,
+        data_len: take.u64()?,
+    };
+    let plausible = magic == BATCH_MAGIC
+        && version == VERSION
+        && head.head_len as usize >= HEAD_BYTES
+        && head.data_len <= u64::from(u32::MAX);
+    plausible.then_some(head)
+}
+
+/// A head whose checksum is right, and its chunks. Total: any bytes may be given.
+pub(crate) fn decode_head(bytes: &[u8], salt: u64) -> Option<(Head, Vec<ChunkHead>)> {
+    let head = peek_head(bytes)?;
+    let bytes = bytes.get(..head.head_len as usize)?;
+    if head_crc(salt, &bytes[8..]) != head.crc {
+        return None;
+    }
+    let mut chunks = Vec::with_capacity(usize::from(head.chunks));
+    let (mut at, mut data_at) = (HEAD_BYTES, 0_u64);
+    for _ in 0..head.chunks {
+        let mut take = Take(bytes.get(at..)?);
+        let (shard, _) = (take.u16()?, take.u16()?);
+        let (bodies, records, record_bytes) = (take.u32()?, take.u32()?, take.u32()?);
+        let (body_bytes, seq, first_body) = (take.u64()?, take.u64()?, take.u64()?);
+        at += CHUNK_HEAD_BYTES;
+        let table = at..at + bodies as usize * BODY_ENTRY_BYTES;
+        at = table.end + records as usize * RECORD_ENTRY_BYTES;
+        bytes.get(..at)?;
+        let record_data = data_at..data_at + u64::from(record_bytes);
+        let body_data = record_data.end..record_data.end.checked_add(body_bytes)?;
+        data_at = body_data.end;
+        chunks.push(ChunkHead {
+            shard,
+            seq,
+            first_body,
+            bodies,
+            records,
+            table,
+            record_data,
+            body_data,
+        });
+    }
+    (at == bytes.len() && data_at == head.data_len).then_some((head, chunks))
+}
+
+/// A record of a chunk as its table describes it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct RecordEntry {
+    pub(crate) log: LogId,
+    pub(crate) len: u32,
+    pub(crate) crc: u32,
+}
+
+/// The table of a chunk's records within its batch's head.
+pub(crate) fn record_entries<'a>(
+    head: &'a [u8],
+    chunk: &ChunkHead,
+) -> impl Iterator<Item = RecordEntry> + 'a {
+    let start = chunk.table.end;
+    let table = &head[start..start + chunk.records as usize * RECORD_ENTRY_BYTES];
+    table.chunks_exact(RECORD_ENTRY_BYTES).map(|entry| {
+        let mut log = [0; 8];
+        log.copy_from_slice(&entry[..8]);
+        RecordEntry {
+            log: LogId(u64::from_le_bytes(log)),
+            len: crate::bytes_io::u32_at(entry, 8),
+            crc: crate::bytes_io::u32_at(entry, 12),
+        }
+    })
+}
+
+/// Lengths and checksums in a table of bodies.
+pub(crate) fn body_entries(table: &[u8]) -> impl ExactSizeIterator<Item = (u32, u32)> + '_ {
+    table
+        .chunks_exact(BODY_ENTRY_BYTES)
+        .map(|e| (crate::bytes_io::u32_at(e, 0), crate::bytes_io::u32_at(e, 4)))
+}

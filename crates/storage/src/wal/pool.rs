@@ -1,0 +1,123 @@
+//! Files written once with zeros, so that later writes change no metadata: a sync of such a file costs a third.
+
+use crate::disk::{Disk, DiskFile};
+use crate::error::Fatal;
+use std::io::{self, IoSlice};
+use std::path::{Path, PathBuf};
+
+/// Bytes of zeros written at once while a file is prepared.
+const PIECE_BYTES: usize = 1 << 20;
+
+/// A file that is ready to become a part of the write-ahead log.
+#[derive(Debug, PartialEq, Eq)]
+pub struct PreparedFile {
+    pub(crate) path: PathBuf,
+}
+
+/// Name of a prepared file.
+pub(crate) fn file_name(number: u64) -> String {
+    format!("{number:016x}.free")
+}
+
+/// The number in a prepared file's name.
+pub(crate) fn parse_file_name(name: &str) -> Option<u64> {
+    let digits = name.strip_suffix(".free").filter(|d| d.len() == 16)?;
+    u64::from_str_radix(digits, 16).ok()
+}
+
+/// Why no file could be prepared.
+#[derive(Debug, thiserror::Error)]
+pub enum PrepareError {
+    /// The disk is full; what was written is deleted again.
+    #[error("no space for another file of the write-ahead log")]
+    NoSpace,
+    /// End the process.
+    #[error(transparent)]
+    Fatal(#[from] Fatal),
+}
+
+/// Makes and recycles files for [`crate::WalWriter::supply`], on a thread that may wait.
+#[derive(Debug)]
+pub struct WalPool<D: Disk> {
+    disk: D,
+    folder: PathBuf,
+    file_bytes: u64,
+    next_number: u64,
+}
+
+impl<D: Disk> WalPool<D> {
+    pub(crate) fn new(disk: D, folder: &Path, file_bytes: u64, next_number: u64) -> Self {
+        Self {
+            disk,
+            folder: folder.to_owned(),
+            file_bytes,
+            next_number,
+        }
+    }
+
+    /// Writes a new file full of zeros.
+    ///
+    /// # Errors
+    /// [`PrepareError`].
+    pub fn prepare(&mut self) -> Result<PreparedFile, PrepareError> {
+        let path = self.next_path();
+        match self.write_zeros(&path) {
+            Ok(()) => Ok(PreparedFile { path }),
+            Err((_, error)) if is_full(&error) => {
+                // What remains of it is deleted at the next start if this fails too.
+                drop(self.disk.delete(&path));
+                Err(PrepareError::NoSpace)
+            }
+            Err((call, error)) => Err(Fatal::new(call, &path, error).into()),
+        }
+    }
+
+    fn write_zeros(&self, path: &Path) -> Result<(), (&'static str, io::Error)> {
+        let file = self.disk.create_new(path).map_err(|e| ("create", e))?;
+        let zeros = vec![0; PIECE_BYTES];
+        let mut at = 0;
+        while at < self.file_bytes {
+            let count = (self.file_bytes - at).min(PIECE_BYTES as u64) as usize;
+            let piece = [IoSlice::new(&zeros[..count])];
+            file.write_at(&piece, at).map_err(|e| ("write", e))?;
+            at += count as u64;
+        }
+        file.sync_data().map_err(|e| ("sync", e))?;
+        self.disk
+            .sync_dir(&self.folder)
+            .map_err(|e| ("sync of the folder", e))
+    }
+
+    /// Takes a file that the write-ahead log no longer needs back. `None` if it had outgrown its size and was deleted.
+    ///
+    /// # Errors
+    /// Any failure is [`Fatal`].
+    pub(crate) fn recycle(&mut self, path: &Path) -> Result<Option<PreparedFile>, Fatal> {
+        let fail = |error| Fatal::new("recycle", path, error);
+        let len = self
+            .disk
+            .open(path)
+            .and_then(|file| file.len())
+            .map_err(fail)?;
+        if len != self.file_bytes {
+            self.disk.delete(path).map_err(fail)?;
+            return Ok(None);
+        }
+        let to = self.next_path();
+        self.disk.rename(path, &to).map_err(fail)?;
+        Ok(Some(PreparedFile { path: to }))
+    }
+
+    fn next_path(&mut self) -> PathBuf {
+        self.next_number += 1;
+        self.folder.join(file_name(self.next_number))
+    }
+}
+
+/// Whether an error says that the disk is full.
+pub(crate) fn is_full(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded
+    )
+}

@@ -1,0 +1,299 @@
+//! The write-ahead log's writer: one vectored write and one fdatasync for all that gathered.
+
+use super::format::{
+    BatchContext, Position, SECTOR_BYTES, encode_file_header, encode_head, sectors,
+};
+use super::pool::PreparedFile;
+use crate::chunk::{Place, SealedChunk};
+use crate::disk::{Disk, DiskFile};
+use crate::error::{Fatal, WalError};
+use crate::id::{ChunkSeq, Generation};
+use leveret_types::limits::WAL_BATCH_BYTES_MAX;
+use std::io::{self, IoSlice};
+use std::path::{Path, PathBuf};
+
+/// Chunks of one batch at most: their number has sixteen bits.
+const BATCH_CHUNKS_MAX: usize = 4_096;
+
+/// What one write made durable.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct WalOutcome {
+    /// For each chunk written: its shard, its sequence, and where its bodies lie. Hand each shard its own through
+    /// [`crate::ShardLogs::on_durable`].
+    pub written: Vec<(u8, ChunkSeq, Place)>,
+    /// A file that is full now: the segment writer may begin with it.
+    pub rolled: Option<Generation>,
+    /// Bytes written, padding included.
+    pub bytes: u64,
+}
+
+/// Name of a file of the write-ahead log.
+pub(crate) fn file_name(generation: Generation) -> String {
+    format!("{generation:016x}.wal")
+}
+
+/// The generation in a file's name.
+pub(crate) fn parse_file_name(name: &str) -> Option<Generation> {
+    let digits = name.strip_suffix(".wal").filter(|d| d.len() == 16)?;
+    Generation::from_str_radix(digits, 16).ok()
+}
+
+struct Current<F> {
+    file: F,
+    generation: Generation,
+    /// Where the next batch begins; 0 while the file's header is unwritten.
+    offset: u64,
+}
+
+/// Writes chunks to the write-ahead log. Owned by one thread.
+///
+/// Whatever fails in writing or syncing is [`Fatal`]: the process must end, because nobody knows any more what is on the disk. The one
+/// exception is a full disk found before anything was written.
+pub struct WalWriter<D: Disk> {
+    disk: D,
+    folder: PathBuf,
+    salt: u64,
+    file_bytes: u64,
+    current: Option<Current<D::File>>,
+    next_generation: Generation,
+    sequence: u64,
+    chain: u32,
+    synced: Position,
+    /// Whether a batch was written that no later batch has called synced yet.
+    uncovered: bool,
+    head: Vec<u8>,
+    previous_head: Vec<u8>,
+    pool: Vec<PreparedFile>,
+}
+
+/// Where a writer goes on.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Resume {
+    pub(crate) next_generation: Generation,
+    pub(crate) sequence: u64,
+    pub(crate) chain: u32,
+    pub(crate) synced: Position,
+}
+
+impl<D: Disk> WalWriter<D> {
+    pub(crate) fn new(disk: D, folder: &Path, salt: u64, file_bytes: u64, resume: Resume) -> Self {
+        Self {
+            disk,
+            folder: folder.to_owned(),
+            salt,
+            file_bytes,
+            current: None,
+            next_generation: resume.next_generation,
+            sequence: resume.sequence,
+            chain: resume.chain,
+            synced: resume.synced,
+            uncovered: false,
+            head: Vec::new(),
+            previous_head: Vec::new(),
+            pool: Vec::new(),
+        }
+    }
+
+    /// The head of the last batch before a restart, to be copied into the next one.
+    pub(crate) fn set_previous_head(&mut self, head: Vec<u8>) {
+        self.previous_head = head;
+    }
+
+    /// How many prepared files wait to be used. With none, the next file grows as it is written, at three times the cost of a sync: keep
+    /// at least one, made by [`super::pool::prepare`] on another thread.
+    #[must_use]
+    pub fn prepared_files(&self) -> usize {
+        self.pool.len()
+    }
+
+    /// Takes a prepared file into the pool.
+    pub fn supply(&mut self, file: PreparedFile) {
+        self.pool.push(file);
+    }
+
+    /// The generation that is being written, or will be next.
+    #[must_use]
+    pub fn generation(&self) -> Generation {
+        self.current
+            .as_ref()
+            .map_or(self.next_generation, |c| c.generation)
+    }
+
+    /// Writes chunks from the front of `chunks` as one batch, makes them durable and takes them out. What exceeds
+    /// [`WAL_BATCH_BYTES_MAX`] stays for the next call.
+    ///
+    /// # Errors
+    /// [`WalError::NoSpace`]: nothing was written, `chunks` is as it was; call again when there is space. [`WalError::Fatal`]: end
+    /// the process.
+    pub fn write(&mut self, chunks: &mut Vec<SealedChunk>) -> Result<WalOutcome, WalError> {
+        let count = batch_len(chunks);
+        if count == 0 {
+            return Ok(WalOutcome::default());
+        }
+        let outcome = self.write_batch(&chunks[..count])?;
+        chunks.drain(..count);
+        Ok(outcome)
+    }
+
+    /// Writes an empty batch that says that the batches before it are durable, unless the last one said so already. To be called when nothing
+    /// has come for a few milliseconds: it turns damage to the last batch from "perhaps never finished" into "was durable, is damaged".
+    ///
+    /// # Errors
+    /// As [`Self::write`].
+    pub fn mark_idle(&mut self) -> Result<WalOutcome, WalError> {
+        if !self.uncovered {
+            return Ok(WalOutcome::default());
+        }
+        let outcome = self.write_batch(&[])?;
+        self.uncovered = false;
+        Ok(outcome)
+    }
+
+    /// Ends the current file, so that everything written so far can be flushed. Gives its generation, if anything was written to it.
+    pub fn roll(&mut self) -> Option<Generation> {
+        let ended = self.current.take_if(|c| c.offset > 0)?;
+        Some(ended.generation)
+    }
+
+    fn write_batch(&mut self, chunks: &[SealedChunk]) -> Result<WalOutcome, WalError> {
+        let table_bytes: usize = chunks.iter().map(table_bytes).sum();
+        let data_bytes: usize = chunks.iter().map(SealedChunk::bytes).sum();
+        let copy_len = self.previous_head.len();
+        let size = (super::format::HEAD_BYTES + table_bytes + data_bytes + copy_len) as u64;
+        let rolled = match &self.current {
+            Some(c) if c.offset > SECTOR_BYTES && c.offset + sectors(size) > self.file_bytes => {
+                self.roll()
+            }
+            _ => None,
+        };
+        let mut current = match self.current.take() {
+            Some(current) => current,
+            None => self.next_file()?,
+        };
+        let written = self.write_into(&mut current, chunks);
+        let (generation, offset) = (current.generation, current.offset);
+        self.current = Some(current);
+        let mut outcome = written?;
+        outcome.rolled = rolled;
+        self.synced = Position { generation, offset };
+        self.uncovered = true;
+        Ok(outcome)
+    }
+
+    fn write_into(
+        &mut self,
+        current: &mut Current<D::File>,
+        chunks: &[SealedChunk],
+    ) -> Result<WalOutcome, WalError> {
+        let fresh = current.offset == 0;
+        let at = if fresh { SECTOR_BYTES } else { current.offset };
+        let context = BatchContext {
+            salt: self.salt,
+            chain: self.chain,
+            at: Position {
+                generation: current.generation,
+                offset: at,
+            },
+            sequence: self.sequence,
+            synced: self.synced,
+            copy_len: self.previous_head.len() as u32,
+        };
+        let tables = encode_head(context, chunks, &mut self.head);
+        let header = fresh.then(|| encode_file_header(self.salt, current.generation));
+        let unpadded = self.head.len()
+            + self.previous_head.len()
+            + chunks.iter().map(SealedChunk::bytes).sum::<usize>();
+        let padding = [0; SECTOR_BYTES as usize];
+        let padded = sectors(unpadded as u64);
+
+        let mut slices = Vec::with_capacity(4 + chunks.len() * 2);
+        slices.extend(header.as_deref().map(IoSlice::new));
+        slices.push(IoSlice::new(&self.head));
+        slices.push(IoSlice::new(&self.previous_head));
+        for chunk in chunks {
+            slices.push(IoSlice::new(&chunk.meta));
+            slices.extend(chunk.bodies.buffers().map(IoSlice::new));
+        }
+        slices.push(IoSlice::new(
+            &padding[..(padded - unpadded as u64) as usize],
+        ));
+        slices.retain(|slice| !slice.is_empty());
+        let start = if fresh { 0 } else { at };
+        current
+            .file
+            .write_at(&slices, start)
+            .map_err(|e| self.failed("write", e))?;
+        current
+            .file
+            .sync_data()
+            .map_err(|e| Fatal::new("sync", &self.folder, e))?;
+
+        let mut data_at = at + (self.head.len() + self.previous_head.len()) as u64;
+        let mut written = Vec::with_capacity(chunks.len());
+        for (chunk, (table, table_crc)) in chunks.iter().zip(tables) {
+            let place = Place {
+                generation: current.generation,
+                table_at: (at + table.start as u64) as u32,
+                table_crc,
+                bodies_at: (data_at + chunk.meta.len() as u64) as u32,
+            };
+            written.push((chunk.shard, chunk.seq, place));
+            data_at += chunk.bytes() as u64;
+        }
+        current.offset = at + padded;
+        self.chain = crate::bytes_io::u32_at(&self.head, 4);
+        self.sequence += 1;
+        std::mem::swap(&mut self.head, &mut self.previous_head);
+        Ok(WalOutcome {
+            written,
+            rolled: None,
+            bytes: padded + if fresh { SECTOR_BYTES } else { 0 },
+        })
+    }
+
+    /// A full disk is no failure of the disk: the batch can be written again, at the same place, once there is space.
+    fn failed(&self, call: &'static str, error: io::Error) -> WalError {
+        match error.kind() {
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => WalError::NoSpace,
+            _ => Fatal::new(call, &self.folder, error).into(),
+        }
+    }
+
+    fn next_file(&mut self) -> Result<Current<D::File>, WalError> {
+        let generation = self.next_generation;
+        let path = self.folder.join(file_name(generation));
+        let file = match self.pool.pop() {
+            Some(prepared) => {
+                let opened = self.disk.rename(&prepared.path, &path);
+                opened.and_then(|()| self.disk.open(&path))
+            }
+            None => self.disk.create_new(&path),
+        };
+        let file = file.map_err(|e| self.failed("create", e))?;
+        let synced = self.disk.sync_dir(&self.folder);
+        synced.map_err(|e| Fatal::new("sync of the folder", &self.folder, e))?;
+        self.next_generation += 1;
+        Ok(Current {
+            file,
+            generation,
+            offset: 0,
+        })
+    }
+}
+
+fn table_bytes(chunk: &SealedChunk) -> usize {
+    use super::format::{BODY_ENTRY_BYTES, CHUNK_HEAD_BYTES, RECORD_ENTRY_BYTES};
+    CHUNK_HEAD_BYTES
+        + chunk.bodies.count() * BODY_ENTRY_BYTES
+        + chunk.meta_ends.len() * RECORD_ENTRY_BYTES
+}
+
+/// How many chunks from the front fit one batch; at least one.
+fn batch_len(chunks: &[SealedChunk]) -> usize {
+    let mut bytes = 0;
+    let fits = chunks.iter().take(BATCH_CHUNKS_MAX).take_while(|chunk| {
+        bytes += chunk.bytes();
+        bytes <= WAL_BATCH_BYTES_MAX
+    });
+    fits.count().max(1).min(chunks.len())
+}
