@@ -1,0 +1,451 @@
+//! A broker of its own for a suite or a measurement: fresh folder, free loopback ports, stopped by
+//! its process id. Leveret, or Debian's RabbitMQ as the peer that the suites are tried on first.
+
+use std::fs::{self, File};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+
+use crate::{run, tools};
+
+/// RabbitMQ takes several seconds to start on a busy machine; Leveret has no excuse, but recovery
+/// after a crash with a large WAL may take a moment.
+const START_DEADLINE: Duration = Duration::from_secs(120);
+/// How long a broker may take to drain after SIGTERM before it is killed.
+const STOP_DEADLINE: Duration = Duration::from_secs(30);
+/// Where Debian keeps RabbitMQ's own scripts. The ones in `/usr/sbin` change the user first.
+const RABBITMQ_BIN: &str = "/usr/lib/rabbitmq/bin";
+
+/// Which broker.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Kind {
+    /// The one of this workspace, in its release build.
+    Leveret,
+    /// Debian's `rabbitmq-server`.
+    RabbitMq,
+}
+
+impl Kind {
+    /// The name on the command line and in reports.
+    pub fn name(self) -> &'static str {
+        match self {
+            Kind::Leveret => "leveret",
+            Kind::RabbitMq => "rabbitmq",
+        }
+    }
+
+    /// The kind of that name.
+    pub fn parse(name: &str) -> Result<Kind> {
+        match name {
+            "leveret" => Ok(Kind::Leveret),
+            "rabbitmq" => Ok(Kind::RabbitMq),
+            other => bail!("a broker is `leveret` or `rabbitmq`, not `{other}`"),
+        }
+    }
+
+    /// Makes it ready to start: builds ours, installs the peer.
+    pub fn prepare(self) -> Result<()> {
+        match self {
+            Kind::Leveret => {
+                run::check(
+                    Command::new("cargo")
+                        .args(["build", "--release", "--quiet", "--package", "leveret"])
+                        .current_dir(run::root()),
+                )?;
+                Ok(())
+            }
+            Kind::RabbitMq => tools::ensure(tools::Tool::RabbitMq),
+        }
+    }
+}
+
+/// The release build of Leveret.
+pub fn leveret_binary() -> PathBuf {
+    run::target().join("release/leveret")
+}
+
+/// A running broker. Dropping it kills it.
+pub struct Broker {
+    /// Which one.
+    pub kind: Kind,
+    /// Where its data and logs lie.
+    pub folder: PathBuf,
+    /// AMQP.
+    pub amqp: SocketAddr,
+    /// Management over HTTP.
+    pub http: SocketAddr,
+    /// Leveret's metrics; RabbitMQ's Erlang distribution, which needs a port of its own.
+    pub metrics: SocketAddr,
+    /// RabbitMQ's port mapper daemon.
+    epmd: SocketAddr,
+    /// AMQP over TLS, if it was asked for.
+    pub tls: Option<SocketAddr>,
+    /// More lines for `rabbitmq.conf`, which both brokers read.
+    settings: String,
+    child: Option<Child>,
+}
+
+impl Broker {
+    /// Starts one with nothing in it. `settings` are further lines of its `rabbitmq.conf`.
+    pub fn start(kind: Kind, name: &str, settings: &[&str]) -> Result<Broker> {
+        let mut broker = Broker::plan(kind, name)?;
+        broker.settings = settings.iter().map(|line| format!("{line}\n")).collect();
+        broker.launch()?;
+        Ok(broker)
+    }
+
+    /// Starts one at the ports that clients dial when nothing is said; an error if they are taken.
+    pub fn start_at_standard_ports(kind: Kind, name: &str) -> Result<Broker> {
+        let mut broker = Broker::plan(kind, name)?;
+        broker.amqp.set_port(5672);
+        broker.http.set_port(15672);
+        for address in [broker.amqp, broker.http] {
+            TcpListener::bind(address).with_context(|| format!("this suite needs {address}"))?;
+        }
+        broker.launch()?;
+        Ok(broker)
+    }
+
+    /// Starts one that speaks TLS too, and wants a certificate from its clients.
+    pub fn start_with_tls(kind: Kind, name: &str, certificates: &Path) -> Result<Broker> {
+        let mut broker = Broker::plan(kind, name)?;
+        let tls = free_ports()?[0];
+        broker.tls = Some(tls);
+        let folder = certificates.display();
+        broker.settings = format!(
+            "listeners.ssl.1 = {tls}\n\
+             ssl_options.cacertfile = {folder}/ca_certificate.pem\n\
+             ssl_options.certfile = {folder}/server_certificate.pem\n\
+             ssl_options.keyfile = {folder}/server_key.pem\n\
+             ssl_options.verify = verify_peer\n\
+             ssl_options.fail_if_no_peer_cert = true\n"
+        );
+        broker.launch()?;
+        Ok(broker)
+    }
+
+    fn plan(kind: Kind, name: &str) -> Result<Broker> {
+        let folder = run::fresh_folder(&format!("brokers/{name}-{}", kind.name()))?;
+        let ports = free_ports()?;
+        Ok(Broker {
+            kind,
+            folder,
+            amqp: ports[0],
+            http: ports[1],
+            metrics: ports[2],
+            epmd: ports[3],
+            tls: None,
+            settings: String::new(),
+            child: None,
+        })
+    }
+
+    /// The process id: Leveret's own, or that of the shell that RabbitMQ's virtual machine runs under.
+    pub fn pid(&self) -> u32 {
+        self.child
+            .as_ref()
+            .expect("a started broker has a process")
+            .id()
+    }
+
+    /// The URL with the default user for the default virtual host.
+    pub fn url(&self) -> String {
+        format!("amqp://guest:guest@{}/", self.amqp)
+    }
+
+    /// Starts the process on the folder and ports that it has, and waits until it accepts.
+    pub fn launch(&mut self) -> Result<()> {
+        assert!(
+            self.child.is_none(),
+            "{} is running already",
+            self.kind.name()
+        );
+        let mut command = match self.kind {
+            Kind::Leveret => self.leveret_command()?,
+            Kind::RabbitMq => self.rabbitmq_command()?,
+        };
+        let log = File::options()
+            .create(true)
+            .append(true)
+            .open(self.log())
+            .with_context(|| format!("open {}", self.log().display()))?;
+        // A group of its own: an interrupt at the terminal is for this tool, which stops its brokers.
+        command
+            .process_group(0)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(log);
+        let mut child = command
+            .spawn()
+            .with_context(|| format!("start {command:?}"))?;
+        let output = child.stdout.take().expect("standard output is piped");
+        self.child = Some(child);
+        self.await_ready(output)
+    }
+
+    /// What the broker wrote to its standard error.
+    pub fn log(&self) -> PathBuf {
+        self.folder.join("stderr.log")
+    }
+
+    fn leveret_command(&self) -> Result<Command> {
+        let mut command = Command::new(leveret_binary());
+        command
+            .arg("serve")
+            .arg("--data-dir")
+            .arg(self.folder.join("data"));
+        command.arg("--amqp").arg(self.amqp.to_string());
+        command.arg("--http").arg(self.http.to_string());
+        command.arg("--metrics").arg(self.metrics.to_string());
+        if !self.settings.is_empty() {
+            let configuration = self.folder.join("rabbitmq.conf");
+            fs::write(&configuration, &self.settings)?;
+            command.arg("--config").arg(configuration);
+        }
+        Ok(command)
+    }
+
+    fn rabbitmq_command(&self) -> Result<Command> {
+        let configuration = format!(
+            "listeners.tcp.1 = {}\nmanagement.tcp.ip = 127.0.0.1\nmanagement.tcp.port = {}\n{}",
+            self.amqp,
+            self.http.port(),
+            self.settings
+        );
+        fs::write(self.folder.join("rabbitmq.conf"), configuration)?;
+        fs::write(
+            self.folder.join("enabled_plugins"),
+            "[rabbitmq_management,rabbitmq_consistent_hash_exchange,\
+             rabbitmq_recent_history_exchange,rabbitmq_random_exchange].\n",
+        )?;
+        Ok(self.rabbitmq_script("rabbitmq-server"))
+    }
+
+    /// One of RabbitMQ's scripts, told to work in this broker's folder.
+    fn rabbitmq_script(&self, script: &str) -> Command {
+        let mut command = Command::new(Path::new(RABBITMQ_BIN).join(script));
+        command
+            .env("HOME", &self.folder)
+            .env(
+                "RABBITMQ_NODENAME",
+                format!("peer{}@localhost", self.amqp.port()),
+            )
+            .env("RABBITMQ_NODE_PORT", self.amqp.port().to_string())
+            .env("RABBITMQ_DIST_PORT", self.metrics.port().to_string())
+            .env("RABBITMQ_MNESIA_BASE", self.folder.join("mnesia"))
+            .env("RABBITMQ_LOG_BASE", self.folder.join("log"))
+            .env("RABBITMQ_CONFIG_FILE", self.folder.join("rabbitmq.conf"))
+            .env(
+                "RABBITMQ_ENABLED_PLUGINS_FILE",
+                self.folder.join("enabled_plugins"),
+            )
+            .env("RABBITMQ_CONF_ENV_FILE", "/dev/null")
+            .env("RABBITMQ_PID_FILE", self.folder.join("pid"))
+            .env("ERL_EPMD_ADDRESS", "127.0.0.1")
+            .env("ERL_EPMD_PORT", self.epmd.port().to_string());
+        command
+    }
+
+    /// Reads the broker's output until it says that it accepts, then keeps draining it to a file.
+    fn await_ready(&mut self, output: impl Read + Send + 'static) -> Result<()> {
+        let word = match self.kind {
+            Kind::Leveret => "ready",
+            Kind::RabbitMq => "completed with",
+        };
+        let (sender, receiver) = std::sync::mpsc::channel();
+        let copy = File::options()
+            .create(true)
+            .append(true)
+            .open(self.folder.join("stdout.log"))?;
+        thread::spawn(move || {
+            let mut copy = copy;
+            for line in BufReader::new(output).lines() {
+                let Ok(line) = line else { return };
+                // The log is for people; a full disk must not stop the broker's output.
+                let _ = writeln!(copy, "{line}");
+                if line.contains(word) {
+                    let _ = sender.send(());
+                }
+            }
+        });
+        match receiver.recv_timeout(START_DEADLINE) {
+            Ok(()) => Ok(()),
+            Err(_) => {
+                let said = fs::read_to_string(self.log()).unwrap_or_default();
+                self.kill()?;
+                bail!(
+                    "{} did not become ready:\n{}",
+                    self.kind.name(),
+                    run::last_lines(&said, 15)
+                )
+            }
+        }
+    }
+
+    /// Asks it to drain and stop, and waits.
+    pub fn stop(&mut self) -> Result<()> {
+        let Some(mut child) = self.child.take() else {
+            return Ok(());
+        };
+        run::signal(child.id(), "TERM")?;
+        let ended = run::wait(&mut child, STOP_DEADLINE)?;
+        self.stop_helpers();
+        if ended.is_none() {
+            child.kill()?;
+            child.wait()?;
+            bail!(
+                "{} did not stop within {} s",
+                self.kind.name(),
+                STOP_DEADLINE.as_secs()
+            );
+        }
+        Ok(())
+    }
+
+    /// Ends it with SIGKILL: nothing that it holds in memory survives.
+    pub fn kill(&mut self) -> Result<()> {
+        let Some(mut child) = self.child.take() else {
+            return Ok(());
+        };
+        if self.kind == Kind::RabbitMq {
+            // The shell's child does the work; killing the shell alone would leave it running.
+            for pid in crate::procfs::descendants(child.id()) {
+                let _ = run::signal(pid, "KILL");
+            }
+        }
+        child.kill()?;
+        child.wait()?;
+        self.stop_helpers();
+        Ok(())
+    }
+
+    /// Whether the process still runs.
+    pub fn is_alive(&mut self) -> bool {
+        match self.child.as_mut() {
+            Some(child) => matches!(child.try_wait(), Ok(None)),
+            None => false,
+        }
+    }
+
+    fn stop_helpers(&self) {
+        if self.kind == Kind::RabbitMq {
+            let port = self.epmd.port().to_string();
+            let _ = run::output(Command::new("epmd").args(["-port", &port, "-kill"]));
+        }
+    }
+
+    /// Runs an operator's command, as `rabbitmqctl` would be run, and gives what it printed.
+    pub fn ctl(&self, arguments: &[&str]) -> Result<String> {
+        run::output(self.ctl_command().args(arguments))
+    }
+
+    /// `rabbitmqctl` for this broker, to be given its arguments.
+    pub fn ctl_command(&self) -> Command {
+        match self.kind {
+            Kind::Leveret => {
+                let mut command = Command::new(leveret_binary());
+                command
+                    .arg("ctl")
+                    .env("LEVERET_HTTP", self.http.to_string());
+                command.env("LEVERET_DATA_DIR", self.folder.join("data"));
+                command
+            }
+            Kind::RabbitMq => self.rabbitmq_script("rabbitmqctl"),
+        }
+    }
+}
+
+impl Drop for Broker {
+    fn drop(&mut self) {
+        // Nothing is left to report to while unwinding; the process must not outlive this tool.
+        let _ = self.kill();
+    }
+}
+
+/// Loopback addresses that were free a moment ago. All are held until all are chosen, so that none
+/// comes twice.
+fn free_ports() -> Result<[SocketAddr; 4]> {
+    let mut held = Vec::new();
+    let mut found = Vec::new();
+    for _ in 0..4 {
+        let listener = TcpListener::bind("127.0.0.1:0")?;
+        found.push(listener.local_addr()?);
+        held.push(listener);
+    }
+    Ok([found[0], found[1], found[2], found[3]])
+}
+
+/// Lets a test script, in whatever language, restart the broker or run operator commands: a line
+/// protocol on a loopback port. `restart`, `crash` (SIGKILL, then start), `alive`, `rss`, or
+/// `ctl ARG...` with tabs between the arguments; the answer is one line, `ok ...` or `error ...`,
+/// with line ends written as tabs.
+pub fn serve_control(broker: Arc<Mutex<Broker>>) -> Result<SocketAddr> {
+    let listener = TcpListener::bind("127.0.0.1:0")?;
+    let address = listener.local_addr()?;
+    thread::spawn(move || {
+        for stream in listener.incoming() {
+            let Ok(stream) = stream else { return };
+            let broker = Arc::clone(&broker);
+            thread::spawn(move || answer_control(stream, &broker));
+        }
+    });
+    Ok(address)
+}
+
+fn answer_control(stream: TcpStream, broker: &Mutex<Broker>) {
+    let Ok(copy) = stream.try_clone() else { return };
+    let mut stream = stream;
+    for line in BufReader::new(copy).lines() {
+        let Ok(line) = line else { return };
+        let mut broker = match broker.lock() {
+            Ok(broker) => broker,
+            Err(poisoned) => poisoned.into_inner(),
+        };
+        let answer = match control(&mut broker, &line) {
+            Ok(text) => format!("ok {text}"),
+            Err(error) => format!("error {error:#}"),
+        };
+        if writeln!(stream, "{}", answer.trim_end().replace('\n', "\t")).is_err() {
+            return;
+        }
+    }
+}
+
+fn control(broker: &mut Broker, line: &str) -> Result<String> {
+    let mut words = line.split('\t');
+    match words.next().unwrap_or_default() {
+        "restart" => {
+            broker.stop()?;
+            broker.launch()?;
+            Ok(String::new())
+        }
+        "crash" => {
+            broker.kill()?;
+            broker.launch()?;
+            Ok(String::new())
+        }
+        "alive" => Ok(broker.is_alive().to_string()),
+        "rss" => Ok(crate::procfs::usage(broker.pid())?.rss_bytes.to_string()),
+        "ctl" => broker.ctl(&words.collect::<Vec<_>>()),
+        other => bail!("no such control command: {other}"),
+    }
+}
+
+/// Waits until a TCP connection is accepted; gives how long that took.
+pub fn await_accept(address: SocketAddr, deadline: Duration) -> Result<Duration> {
+    let started = Instant::now();
+    while started.elapsed() < deadline {
+        if TcpStream::connect_timeout(&address, Duration::from_millis(200)).is_ok() {
+            return Ok(started.elapsed());
+        }
+        thread::sleep(Duration::from_micros(500));
+    }
+    bail!("{address} does not accept after {} s", deadline.as_secs())
+}

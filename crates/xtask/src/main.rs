@@ -1,0 +1,77 @@
+//! Leveret's own tool: everything that a contributor or CI runs, as one command, `cargo xtask`.
+//!
+//! - `cargo xtask ci` is the whole of CI: format, tidy, lints, crate graph, dependencies, tests.
+//! - `cargo xtask test` runs every suite, those of foreign clients included.
+//! - `cargo xtask crash` kills a loaded broker again and again and audits what it kept.
+//!
+//! Invariant: this tool never edits the working tree, but for `codegen` and `bench --write`.
+//! Invariant: what it fetches or writes on the way lies in the target folder.
+//! Invariant: it ends only processes that it started, by their id.
+//! Invariant: a suite that could not run is named as left out, never counted as passed.
+
+mod broker;
+mod certificates;
+mod ci;
+mod client;
+mod crash;
+mod graph;
+mod left_out;
+mod licences;
+mod numbers;
+mod procfs;
+mod run;
+mod suite;
+mod tidy;
+mod tools;
+
+use std::process::ExitCode;
+
+use anyhow::{Result, bail};
+
+const USAGE: &str = "\
+usage: cargo xtask COMMAND
+
+  ci                        everything that CI runs, in its order
+  test [SUITE...]           all suites, or those named; `test --list` names them
+       [--broker KIND]      run the interoperability suites against `leveret` (default) or
+                            Debian's `rabbitmq`, which shows whether a failure is the suite's
+  tidy                      house rules: lengths, banned words, invariants, dependency reasons
+  graph                     crate dependencies against the allowed arrows
+  licences                  licences and duplicate versions against deny.toml
+  crash [--rounds N]        kill -9 under load, with a ledger outside the process (default 25)
+        [--broker KIND] [--seed N]
+";
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    match dispatch(&arguments) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("xtask: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Runs one command; `false` means that it ran to its end and found something wrong.
+fn dispatch(arguments: &[String]) -> Result<bool> {
+    let (command, rest) = match arguments.split_first() {
+        Some((command, rest)) => (command.as_str(), rest),
+        None => ("help", arguments),
+    };
+    match command {
+        "ci" => ci::run(),
+        "test" => suite::run(rest),
+        "tidy" => tidy::run(),
+        "graph" => graph::run(),
+        "licences" => licences::run(),
+        "crash" => crash::run(rest),
+
+        "help" | "--help" | "-h" => {
+            print!("{USAGE}");
+            Ok(true)
+        }
+        other => bail!("there is no command `{other}`\n\n{USAGE}"),
+    }
+}

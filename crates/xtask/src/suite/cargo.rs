@@ -1,0 +1,104 @@
+//! The workspace's own tests.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+
+use super::{Bench, Report};
+use crate::run;
+
+/// Building everything from nothing is the larger part of this.
+const UNIT_DEADLINE: Duration = Duration::from_secs(1_800);
+
+/// All tests of the workspace.
+pub fn unit(bench: &Bench) -> Result<Report> {
+    let log = bench.log("cargo")?;
+    let mut command = Command::new("cargo");
+    command
+        .args(["test", "--workspace", "--no-fail-fast"])
+        .current_dir(run::root());
+    let success = run::logged(&mut command, &log, UNIT_DEADLINE)?;
+    report(success, &log)
+}
+
+/// Every fuzz target, once over each input of its corpus: the targets' tests do that.
+pub fn fuzz_corpus(bench: &Bench) -> Result<Report> {
+    let log = bench.log("cargo")?;
+    let mut command = Command::new("cargo");
+    command
+        .args(["test", "--workspace", "--no-fail-fast", "corpus"])
+        .current_dir(run::root());
+    let success = run::logged(&mut command, &log, UNIT_DEADLINE)?;
+    report(success, &log)
+}
+
+/// Reads what `cargo test` wrote.
+pub fn report(success: bool, log: &Path) -> Result<Report> {
+    let text = fs::read_to_string(log).with_context(|| format!("read {}", log.display()))?;
+    let mut report = parse(&text);
+    if !success && report.failed.is_empty() {
+        report
+            .failed
+            .push(format!("cargo test: see {}", log.display()));
+    }
+    Ok(report)
+}
+
+/// The tests by the lines `test NAME ... ok`, which may have the test's own output in between.
+fn parse(text: &str) -> Report {
+    let mut report = Report::default();
+    let mut binary = String::new();
+    for line in text.lines() {
+        if let Some(name) = line.trim_start().strip_prefix("Running ") {
+            binary = name
+                .split_whitespace()
+                .next()
+                .unwrap_or_default()
+                .to_owned();
+        } else if let Some(name) = line.trim_start().strip_prefix("Doc-tests ") {
+            binary = format!("{name} (documentation)");
+        } else if let Some(counts) = line.strip_prefix("test result: ") {
+            report.passed += count(counts, " passed");
+        } else if let Some(test) = line.strip_prefix("test ") {
+            if let Some((name, _)) = test.split_once(" ... FAILED") {
+                report.failed.push(format!("{binary}: {name}"));
+            } else if let Some((name, reason)) = test.split_once(" ... ignored") {
+                let reason = reason.trim_start_matches(", ").to_owned();
+                report.left_out.push((format!("{binary}: {name}"), reason));
+            }
+        }
+    }
+    report
+}
+
+fn count(counts: &str, what: &str) -> usize {
+    let before = counts.split(what).next().unwrap_or_default();
+    before
+        .rsplit(' ')
+        .next()
+        .and_then(|number| number.parse().ok())
+        .unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cargo_output_is_counted() {
+        let text = "     Running unittests src/lib.rs (target/debug/deps/x-1)\n\
+                    test a::b ... ok\ntest a::c ... FAILED\ntest a::d ... ignored, needs a disk\n\
+                    test result: FAILED. 1 passed; 1 failed; 1 ignored; 0 measured\n\
+                    test result: ok. 20 passed; 0 failed; 0 ignored\n";
+        let report = parse(text);
+        assert_eq!(report.passed, 21);
+        assert_eq!(report.failed, ["unittests: a::c"]);
+        assert_eq!(
+            report.left_out,
+            [("unittests: a::d".to_owned(), "needs a disk".to_owned())]
+        );
+    }
+}

@@ -1,0 +1,159 @@
+//! amqp091-go's own integration tests, as its module carries them.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use serde_json::Value;
+
+use super::{Bench, Report, controlled};
+use crate::broker::{Broker, Kind};
+use crate::run;
+
+const MODULE: &str = "github.com/rabbitmq/amqp091-go@v1.16.0";
+const DEADLINE: Duration = Duration::from_secs(600);
+
+/// Runs them. The suite drops connections through the management API at its standard port, and its
+/// examples dial the standard AMQP port, so that this broker listens there.
+pub fn run(bench: &Bench) -> Result<Report> {
+    let source = fetch(bench)?;
+    let broker = Broker::start_at_standard_ports(bench.kind, bench.name)?;
+    let url = broker.url();
+    let script = ctl_script(bench, &broker)?;
+    let (_broker, _control) = controlled(broker)?;
+    let log = bench.log("go")?;
+    let mut command = go(bench)?;
+    command.args([
+        "test",
+        "-json",
+        "-count=1",
+        "-tags",
+        "integration",
+        "-timeout",
+        "9m",
+    ]);
+    if !bench.left_out.is_empty() {
+        let names: Vec<&str> = bench.left_out.iter().map(|row| row.test.as_str()).collect();
+        command.arg("-skip").arg(format!("^({})$", names.join("|")));
+    }
+    command.arg(".").current_dir(&source).env("AMQP_URL", url);
+    command.env("RABBITMQ_RABBITMQCTL_PATH", script);
+    let success = run::logged(&mut command, &log, DEADLINE)?;
+    let mut report = bench.documented();
+    report.add(parse(&fs::read_to_string(&log)?));
+    if !success && report.failed.is_empty() {
+        report
+            .failed
+            .push(format!("go test: see {}", log.display()));
+    }
+    Ok(report)
+}
+
+/// The go command with its caches below the target folder.
+fn go(bench: &Bench) -> Result<Command> {
+    let folder = bench.folder()?;
+    let mut command = Command::new("go");
+    command
+        .env("GOMODCACHE", folder.join("modules"))
+        .env("GOCACHE", folder.join("cache"));
+    // Writable modules, so that the target folder can be removed like any other.
+    command
+        .env("GOFLAGS", "-modcacherw")
+        .env("GOTOOLCHAIN", "local");
+    Ok(command)
+}
+
+/// The module's source in a folder of its own.
+fn fetch(bench: &Bench) -> Result<PathBuf> {
+    let folder = bench.folder()?;
+    let mut command = go(bench)?;
+    command
+        .args(["mod", "download", "-json", MODULE])
+        .current_dir(&folder);
+    let answer: Value = serde_json::from_str(&run::output(&mut command)?)?;
+    let cached = answer["Dir"]
+        .as_str()
+        .context("go mod download names no folder")?;
+    let source = folder.join("source");
+    if source.exists() {
+        fs::remove_dir_all(&source)?;
+    }
+    run::copy_folder(Path::new(cached), &source)?;
+    Ok(source)
+}
+
+/// The suite runs `rabbitmqctl` by path; this one answers for the broker under test.
+fn ctl_script(bench: &Bench, broker: &Broker) -> Result<PathBuf> {
+    let path = bench.folder()?.join("rabbitmqctl");
+    let mut text = String::from("#!/bin/sh\n");
+    let command = broker.ctl_command();
+    for (name, value) in command.get_envs() {
+        let Some(value) = value else { continue };
+        text.push_str(&format!(
+            "export {}='{}'\n",
+            name.display(),
+            value.display()
+        ));
+    }
+    let mut words = vec![command.get_program().display().to_string()];
+    words.extend(command.get_args().map(|word| word.display().to_string()));
+    text.push_str(&format!("exec {} \"$@\"\n", words.join(" ")));
+    fs::write(&path, text)?;
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o755))?;
+    if bench.kind == Kind::Leveret && !Path::new(command.get_program()).exists() {
+        bail!("{} is not built", command.get_program().display());
+    }
+    Ok(path)
+}
+
+/// Counts whole tests; a failed part of one is named as well.
+fn parse(text: &str) -> Report {
+    let mut report = Report::default();
+    let mut skip_reason = String::new();
+    for line in text.lines() {
+        let Ok(event) = serde_json::from_str::<Value>(line) else {
+            continue;
+        };
+        let Some(test) = event["Test"].as_str() else {
+            continue;
+        };
+        match event["Action"].as_str() {
+            Some("pass") if !test.contains('/') => report.passed += 1,
+            Some("fail") => report.failed.push(test.to_owned()),
+            Some("skip") => report.left_out.push((test.to_owned(), skip_reason.clone())),
+            Some("output") => {
+                let output = event["Output"].as_str().unwrap_or_default();
+                if !output.trim_start().starts_with("---") && output.contains(".go:") {
+                    skip_reason = output.trim().to_owned();
+                }
+            }
+            _ => {}
+        }
+    }
+    report
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn go_events_are_counted() {
+        let text = r#"{"Action":"pass","Test":"TestA/part"}
+{"Action":"pass","Test":"TestA"}
+not json
+{"Action":"fail","Test":"TestB"}
+{"Action":"output","Test":"TestC","Output":"    x_test.go:4: wants more\n"}
+{"Action":"skip","Test":"TestC"}
+{"Action":"pass"}
+"#;
+        let report = parse(text);
+        assert_eq!(report.passed, 1);
+        assert_eq!(report.failed, ["TestB"]);
+        let skipped = ("TestC".to_owned(), "x_test.go:4: wants more".to_owned());
+        assert_eq!(report.left_out, [skipped]);
+    }
+}

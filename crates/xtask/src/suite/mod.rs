@@ -1,0 +1,353 @@
+//! `cargo xtask test`: every suite, each against a broker of its own, and one table at the end.
+
+mod cargo;
+mod go;
+mod java;
+mod node;
+mod python;
+mod rust;
+
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+use std::time::Instant;
+
+use anyhow::{Result, bail};
+
+use crate::broker::{self, Broker, Kind};
+use crate::left_out::LeftOut;
+use crate::tools::{self, Tool};
+use crate::{crash, left_out, run};
+
+/// What one suite found.
+#[derive(Debug, Default)]
+pub struct Report {
+    /// How many tests passed.
+    pub passed: usize,
+    /// The names of those that failed, with a few words where the suite gives some.
+    pub failed: Vec<String>,
+    /// The tests that did not run, with the reason.
+    pub left_out: Vec<(String, String)>,
+}
+
+impl Report {
+    /// Adds another report's counts to this one.
+    pub fn add(&mut self, other: Report) {
+        self.passed += other.passed;
+        self.failed.extend(other.failed);
+        self.left_out.extend(other.left_out);
+    }
+}
+
+/// What a suite is given.
+pub struct Bench {
+    /// Which broker it runs against.
+    pub kind: Kind,
+    /// The suite's name, which names its folders.
+    pub name: &'static str,
+    /// The tests that the documentation lists as left out.
+    pub left_out: Vec<LeftOut>,
+}
+
+impl Bench {
+    /// The folder for what the suite fetches and builds; kept between runs.
+    pub fn folder(&self) -> Result<PathBuf> {
+        run::target_folder(&format!("interop/{}", self.name))
+    }
+
+    /// Where the suite's output goes.
+    pub fn log(&self, part: &str) -> Result<PathBuf> {
+        Ok(run::target_folder("interop/logs")?.join(format!("{}-{part}.log", self.name)))
+    }
+
+    /// A fresh broker for this suite.
+    pub fn broker(&self, extra: &[&str]) -> Result<Broker> {
+        Broker::start(self.kind, self.name, extra)
+    }
+
+    /// The documented left-out tests as part of a report.
+    pub fn documented(&self) -> Report {
+        let rows = self
+            .left_out
+            .iter()
+            .map(|row| (row.test.clone(), row.reason.clone()));
+        Report {
+            left_out: rows.collect(),
+            ..Report::default()
+        }
+    }
+}
+
+/// One suite.
+struct Suite {
+    name: &'static str,
+    about: &'static str,
+    needs: &'static [Tool],
+    uses_broker: bool,
+    run: fn(&Bench) -> Result<Report>,
+}
+
+const SUITES: &[Suite] = &[
+    Suite {
+        name: "unit",
+        about: "all of the workspace's own tests: unit, data-driven, crash points, models",
+        needs: &[],
+        uses_broker: false,
+        run: cargo::unit,
+    },
+    Suite {
+        name: "fuzz-corpus",
+        about: "every fuzz target over its corpus",
+        needs: &[],
+        uses_broker: false,
+        run: cargo::fuzz_corpus,
+    },
+    Suite {
+        name: "behaviours",
+        about: "own table of behaviours with pika: errors, arguments, extensions, restarts",
+        needs: &[Tool::Python],
+        uses_broker: true,
+        run: python::behaviours,
+    },
+    Suite {
+        name: "bad-input",
+        about: "the bad-input catalogue over raw sockets",
+        needs: &[Tool::Python],
+        uses_broker: true,
+        run: python::bad_input,
+    },
+    Suite {
+        name: "aio-pika",
+        about: "own scripts with aio-pika: robust reconnection, RPC patterns",
+        needs: &[Tool::Python],
+        uses_broker: true,
+        run: python::aio_pika,
+    },
+    Suite {
+        name: "py-amqp",
+        about: "py-amqp's integration tests",
+        needs: &[Tool::Python],
+        uses_broker: true,
+        run: python::py_amqp,
+    },
+    Suite {
+        name: "kombu",
+        about: "kombu's integration tests",
+        needs: &[Tool::Python],
+        uses_broker: true,
+        run: python::kombu,
+    },
+    Suite {
+        name: "celery",
+        about: "Celery's integration tests, results by RPC",
+        needs: &[Tool::Python],
+        uses_broker: true,
+        run: python::celery,
+    },
+    Suite {
+        name: "go",
+        about: "amqp091-go's integration tests",
+        needs: &[Tool::Go],
+        uses_broker: true,
+        run: go::run,
+    },
+    Suite {
+        name: "lapin",
+        about: "lapin's integration tests",
+        needs: &[],
+        uses_broker: true,
+        run: rust::lapin,
+    },
+    Suite {
+        name: "node",
+        about: "own scripts with amqplib",
+        needs: &[Tool::Node],
+        uses_broker: true,
+        run: node::run,
+    },
+    Suite {
+        name: "java",
+        about: "own programs with the Java client and Spring's RabbitTemplate",
+        needs: &[Tool::Java],
+        uses_broker: true,
+        run: java::clients,
+    },
+    Suite {
+        name: "perftest",
+        about: "PerfTest in several shapes, for a few seconds each",
+        needs: &[Tool::Java],
+        uses_broker: true,
+        run: java::perftest_smoke,
+    },
+    Suite {
+        name: "crash",
+        about: "kill -9 under load, 25 rounds, audited from outside",
+        needs: &[],
+        uses_broker: true,
+        run: crash::suite,
+    },
+];
+
+struct Row {
+    name: &'static str,
+    report: Report,
+    seconds: f64,
+}
+
+/// The counts over all suites that ran.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Totals {
+    /// Tests that passed.
+    pub passed: usize,
+    /// Tests that failed.
+    pub failed: usize,
+    /// Tests that did not run.
+    pub left_out: usize,
+}
+
+/// Runs every suite against Leveret.
+pub fn run_all() -> Result<Totals> {
+    run_chosen(&SUITES.iter().collect::<Vec<_>>(), Kind::Leveret)
+}
+
+/// Runs the suites that the arguments name, or all of them. `false` if any test failed.
+pub fn run(arguments: &[String]) -> Result<bool> {
+    let mut kind = Kind::Leveret;
+    let mut names = Vec::new();
+    let mut words = arguments.iter();
+    while let Some(word) = words.next() {
+        match word.as_str() {
+            "--broker" => kind = Kind::parse(words.next().map_or("", String::as_str))?,
+            "--list" => {
+                for suite in SUITES {
+                    println!("{:<12} {}", suite.name, suite.about);
+                }
+                return Ok(true);
+            }
+            name if SUITES.iter().any(|suite| suite.name == name) => names.push(name.to_owned()),
+            other => bail!("there is no suite `{other}`; see `cargo xtask test --list`"),
+        }
+    }
+    let chosen = |suite: &&Suite| names.is_empty() || names.iter().any(|name| name == suite.name);
+    let chosen: Vec<&Suite> = SUITES.iter().filter(chosen).collect();
+    Ok(run_chosen(&chosen, kind)?.failed == 0)
+}
+
+fn run_chosen(chosen: &[&Suite], kind: Kind) -> Result<Totals> {
+    if chosen.iter().any(|suite| suite.uses_broker) {
+        kind.prepare()?;
+    }
+    let mut rows = Vec::new();
+    for (at, suite) in chosen.iter().enumerate() {
+        println!(
+            "[{}/{}] {}: {}",
+            at + 1,
+            chosen.len(),
+            suite.name,
+            suite.about
+        );
+        rows.push(run_one(suite, kind));
+    }
+    Ok(print_table(&rows))
+}
+
+fn run_one(suite: &Suite, kind: Kind) -> Row {
+    let started = Instant::now();
+    let missing = suite
+        .needs
+        .iter()
+        .find_map(|&tool| tools::ensure(tool).err());
+    let report = match missing {
+        Some(error) => Report {
+            left_out: vec![("the whole suite".to_owned(), format!("{error:#}"))],
+            ..Report::default()
+        },
+        None => run_bench(suite, kind).unwrap_or_else(|error| Report {
+            failed: vec![format!("the suite itself: {error:#}")],
+            ..Report::default()
+        }),
+    };
+    let seconds = started.elapsed().as_secs_f64();
+    let Report {
+        passed,
+        failed,
+        left_out,
+    } = &report;
+    println!(
+        "      {passed} passed, {} failed, {} left out",
+        failed.len(),
+        left_out.len()
+    );
+    for name in failed {
+        println!("      FAILED {name}");
+    }
+    Row {
+        name: suite.name,
+        report,
+        seconds,
+    }
+}
+
+fn run_bench(suite: &Suite, kind: Kind) -> Result<Report> {
+    let left_out = left_out::of_suite(suite.name)?;
+    let report = (suite.run)(&Bench {
+        kind,
+        name: suite.name,
+        left_out,
+    })?;
+    if report.passed == 0 && report.failed.is_empty() {
+        bail!("it ran no test at all");
+    }
+    Ok(report)
+}
+
+/// Prints the summary and gives the totals.
+fn print_table(rows: &[Row]) -> Totals {
+    println!();
+    for row in rows {
+        for name in &row.report.failed {
+            println!("FAILED   {}: {name}", row.name);
+        }
+    }
+    for row in rows {
+        for (test, reason) in &row.report.left_out {
+            println!("LEFT OUT {}: {test}: {reason}", row.name);
+        }
+    }
+    println!(
+        "\n{:<14}{:>8}{:>8}{:>10}{:>9}",
+        "suite", "passed", "failed", "left out", "seconds"
+    );
+    let mut totals = Totals::default();
+    for Row {
+        name,
+        report,
+        seconds,
+    } in rows
+    {
+        let (passed, failed) = (report.passed, report.failed.len());
+        let left_out = report.left_out.len();
+        println!("{name:<14}{passed:>8}{failed:>8}{left_out:>10}{seconds:>9.0}");
+        totals.passed += passed;
+        totals.failed += failed;
+        totals.left_out += left_out;
+    }
+    let seconds: f64 = rows.iter().map(|row| row.seconds).sum();
+    let Totals {
+        passed,
+        failed,
+        left_out,
+    } = totals;
+    println!(
+        "{:<14}{passed:>8}{failed:>8}{left_out:>10}{seconds:>9.0}",
+        "all"
+    );
+    println!("\n{passed} passed, {failed} failed, {left_out} skipped");
+    totals
+}
+
+/// A broker behind a lock with its control port, for suites that restart it.
+pub fn controlled(broker: Broker) -> Result<(Arc<Mutex<Broker>>, String)> {
+    let shared = Arc::new(Mutex::new(broker));
+    let control = broker::serve_control(Arc::clone(&shared))?;
+    Ok((shared, control.to_string()))
+}

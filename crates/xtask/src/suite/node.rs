@@ -1,0 +1,82 @@
+//! Own scripts with amqplib: its package carries no tests.
+
+use std::fs;
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::Result;
+
+use super::{Bench, Report};
+use crate::run;
+
+const DEADLINE: Duration = Duration::from_secs(120);
+
+/// Installs the client beside a copy of the scripts and runs Node's own test runner.
+pub fn run(bench: &Bench) -> Result<Report> {
+    let folder = bench.folder()?;
+    run::copy_folder(&run::root().join("tests/interop/node"), &folder)?;
+    let mut install = Command::new("npm");
+    install
+        .args(["install", "--no-audit", "--no-fund", "--silent"])
+        .current_dir(&folder);
+    run::output(install.env("npm_config_cache", folder.join("cache")))?;
+    let broker = bench.broker(&[])?;
+    let log = bench.log("tap")?;
+    let mut command = Command::new("node");
+    command
+        .args(["--test", "--test-reporter=tap"])
+        .current_dir(&folder);
+    command.env("AMQP_URL", broker.url());
+    let success = run::logged(&mut command, &log, DEADLINE)?;
+    let mut report = parse(&fs::read_to_string(&log)?);
+    if !success && report.failed.is_empty() {
+        report
+            .failed
+            .push(format!("node --test: see {}", log.display()));
+    }
+    Ok(report)
+}
+
+/// Reads TAP. A file that holds tests is a test too, and is not counted: its own line has the
+/// file's name.
+fn parse(text: &str) -> Report {
+    let mut report = Report::default();
+    for line in text.lines().map(str::trim_start) {
+        let failed = line.starts_with("not ok ");
+        if !failed && !line.starts_with("ok ") {
+            continue;
+        }
+        let name = line.split_once(" - ").map_or(line, |(_, name)| name);
+        if let Some((name, reason)) = name.split_once(" # SKIP") {
+            report
+                .left_out
+                .push((name.to_owned(), reason.trim().to_owned()));
+        } else if name.ends_with("js") {
+            continue;
+        } else if failed {
+            report.failed.push(name.to_owned());
+        } else {
+            report.passed += 1;
+        }
+    }
+    report
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tap_is_counted() {
+        let text = "TAP version 13\n# Subtest: x.test.mjs\n    ok 1 - confirms arrive\n\
+                    \x20   not ok 2 - returns come first\n    ok 3 - later # SKIP no reason\n\
+                    not ok 1 - /somewhere/x.test.mjs\n1..1\n";
+        let report = parse(text);
+        assert_eq!(report.passed, 1);
+        assert_eq!(report.failed, ["returns come first"]);
+        assert_eq!(
+            report.left_out,
+            [("later".to_owned(), "no reason".to_owned())]
+        );
+    }
+}

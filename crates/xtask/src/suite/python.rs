@@ -1,0 +1,265 @@
+//! The suites in Python: own tables of behaviours, and the integration tests of py-amqp, kombu and
+//! Celery from their source packages. All run under pytest in one virtual environment.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use serde_json::Value;
+
+use super::{Bench, Report, controlled};
+use crate::broker::Broker;
+use crate::run;
+
+/// What the environment holds. Versions are fixed: a suite that changes by itself proves nothing.
+const PACKAGES: &[&str] = &[
+    "aio-pika==10.2.1",
+    "amqp==5.4.2",
+    "celery==5.7.0",
+    "kombu==5.7.0",
+    "pika==1.3.2",
+    "pytest==9.1.1",
+    "pytest-rerunfailures==16.7",
+    "pytest-timeout==2.4.0",
+    // Celery's tests import these whatever backend they use.
+    "freezegun==1.5.5",
+    "pydantic>=2",
+    "pytest-subtests==0.15.0",
+    "redis>=5",
+    "sqlalchemy>=2",
+];
+
+const DEADLINE: Duration = Duration::from_secs(900);
+
+/// The table of behaviours with pika.
+pub fn behaviours(bench: &Bench) -> Result<Report> {
+    own(bench, "behaviours")
+}
+
+/// The bad-input catalogue with raw sockets.
+pub fn bad_input(bench: &Bench) -> Result<Report> {
+    own(bench, "bad_input")
+}
+
+/// Own scripts with aio-pika.
+pub fn aio_pika(bench: &Bench) -> Result<Report> {
+    own(bench, "aio_pika")
+}
+
+/// One of this repository's own folders or files of tests.
+fn own(bench: &Bench, part: &str) -> Result<Report> {
+    let tests = run::root().join("tests/interop/python");
+    let broker = bench.broker(&[])?;
+    let mut command = pytest(bench, &tests)?;
+    command.arg("--timeout=120").arg(format!("test_{part}"));
+    run_pytest(bench, &mut command, broker, &[])
+}
+
+/// py-amqp's integration tests, over TCP and over TLS.
+pub fn py_amqp(bench: &Bench) -> Result<Report> {
+    let source = source(bench, "amqp==5.4.2")?;
+    let certificates = source.join("t/certs");
+    crate::certificates::make(&certificates)?;
+    let broker = Broker::start_with_tls(bench.kind, bench.name, &certificates)?;
+    let mut command = pytest(bench, &source)?;
+    command.args(["--timeout=60", "t/integration"]);
+    run_pytest(bench, &mut command, broker, &[])
+}
+
+/// kombu's integration tests for AMQP.
+pub fn kombu(bench: &Bench) -> Result<Report> {
+    let source = source(bench, "kombu==5.7.0")?;
+    let mut command = pytest(bench, &source)?;
+    command.args(["--timeout=120", "t/integration/test_py_amqp.py"]);
+    run_pytest(bench, &mut command, bench.broker(&[])?, &[])
+}
+
+/// Celery's integration tests with results by RPC, so that the broker is all they need.
+pub fn celery(bench: &Bench) -> Result<Report> {
+    let source = source(bench, "celery==5.7.0")?;
+    let mut command = pytest(bench, &source)?;
+    command.args(["--timeout=120", "t/integration"]);
+    run_pytest(
+        bench,
+        &mut command,
+        bench.broker(&[])?,
+        &[("TEST_BACKEND", "rpc://")],
+    )
+}
+
+/// The virtual environment's interpreter.
+fn python() -> Result<PathBuf> {
+    let folder = run::target_folder("interop/python")?;
+    let interpreter = folder.join("venv/bin/python");
+    let stamp = folder.join("packages");
+    let wanted = PACKAGES.join("\n");
+    if fs::read_to_string(&stamp).is_ok_and(|installed| installed == wanted) {
+        return Ok(interpreter);
+    }
+    let venv = folder.join("venv");
+    run::output(
+        Command::new("python3")
+            .args(["-m", "venv", "--clear"])
+            .arg(&venv),
+    )?;
+    let mut pip = pip(&interpreter)?;
+    run::output(pip.arg("install").args(PACKAGES))?;
+    fs::write(&stamp, wanted)?;
+    Ok(interpreter)
+}
+
+fn pip(interpreter: &Path) -> Result<Command> {
+    let mut command = Command::new(interpreter);
+    command.args(["-m", "pip", "--quiet", "--disable-pip-version-check"]);
+    command.env("PIP_CACHE_DIR", run::target_folder("interop/python/cache")?);
+    Ok(command)
+}
+
+/// A source package, unpacked: wheels carry no tests.
+fn source(bench: &Bench, requirement: &str) -> Result<PathBuf> {
+    let interpreter = python()?;
+    let folder = bench.folder()?;
+    let (name, version) = requirement.split_once("==").context("a fixed version")?;
+    let archive = folder.join(format!("{name}-{version}.tar.gz"));
+    if !archive.exists() {
+        let mut download = pip(&interpreter)?;
+        download.args([
+            "download",
+            "--no-deps",
+            "--no-binary",
+            ":all:",
+            requirement,
+            "--dest",
+        ]);
+        run::output(download.arg(&folder))?;
+    }
+    let source = folder.join(format!("{name}-{version}"));
+    if source.exists() {
+        fs::remove_dir_all(&source)?;
+    }
+    run::output(
+        Command::new("tar")
+            .arg("xzf")
+            .arg(&archive)
+            .arg("-C")
+            .arg(&folder),
+    )?;
+    // The tests are to import the installed package, as a user would, not the folder beside them.
+    let package = source.join(name);
+    fs::rename(&package, source.join(format!("{name}-source")))?;
+    Ok(source)
+}
+
+/// pytest in a folder, with the plugin that reports to this tool.
+fn pytest(bench: &Bench, folder: &Path) -> Result<Command> {
+    let mut command = Command::new(python()?);
+    command.args([
+        "-m",
+        "pytest",
+        "-p",
+        "no:cacheprovider",
+        "-p",
+        "leveret_report",
+        "-v",
+    ]);
+    for row in &bench.left_out {
+        let flag = if row.test.contains("::") {
+            "--deselect"
+        } else {
+            "--ignore"
+        };
+        command.arg(format!("{flag}={}", row.test));
+    }
+    command.current_dir(folder);
+    command.env(
+        "PYTHONPATH",
+        run::root().join("tests/interop/python/plugin"),
+    );
+    command.env("PYTHONDONTWRITEBYTECODE", "1");
+    Ok(command)
+}
+
+/// Runs pytest with the broker's addresses in the environment, under the names that each suite reads.
+fn run_pytest(
+    bench: &Bench,
+    command: &mut Command,
+    broker: Broker,
+    extra: &[(&str, &str)],
+) -> Result<Report> {
+    let results = bench.folder()?.join("results.jsonl");
+    fs::write(&results, "")?;
+    let port = broker.amqp.port().to_string();
+    command
+        .env("LEVERET_REPORT", &results)
+        .env("AMQP_URL", broker.url())
+        .env("BROKER", bench.kind.name())
+        .env("HTTP_URL", format!("http://{}", broker.http))
+        .env("RABBITMQ_HOST", "127.0.0.1")
+        .env("RABBITMQ_5672_TCP", &port)
+        .env(
+            "RABBITMQ_5671_TCP",
+            broker.tls.map_or(0, |tls| tls.port()).to_string(),
+        )
+        .env(
+            "TEST_BROKER",
+            format!("pyamqp://guest:guest@127.0.0.1:{port}//"),
+        )
+        .envs(extra.iter().copied());
+    let (broker, control) = controlled(broker)?;
+    command.env("BROKER_CONTROL", control);
+    let log = bench.log("pytest")?;
+    let success = run::logged(command, &log, DEADLINE)?;
+    let mut report = bench.documented();
+    report.add(parse(&fs::read_to_string(&results)?));
+    if !success && report.failed.is_empty() {
+        report.failed.push(format!("pytest: see {}", log.display()));
+    }
+    let mut broker = broker
+        .lock()
+        .unwrap_or_else(std::sync::PoisonError::into_inner);
+    if !broker.is_alive() {
+        report
+            .failed
+            .push(format!("the broker died: see {}", broker.log().display()));
+    }
+    broker.stop()?;
+    Ok(report)
+}
+
+/// Reads the plugin's lines: one object a test, with its name, outcome and reason.
+fn parse(text: &str) -> Report {
+    let mut report = Report::default();
+    for line in text.lines() {
+        let Ok(result) = serde_json::from_str::<Value>(line) else {
+            continue;
+        };
+        let name = result["test"].as_str().unwrap_or_default().to_owned();
+        let reason = result["reason"].as_str().unwrap_or_default().to_owned();
+        match result["outcome"].as_str() {
+            Some("passed") => report.passed += 1,
+            Some("skipped") => report.left_out.push((name, reason)),
+            _ => report.failed.push(format!("{name}: {reason}")),
+        }
+    }
+    report
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn results_are_counted() {
+        let text = "{\"test\":\"a\",\"outcome\":\"passed\",\"reason\":\"\"}\n\
+                    {\"test\":\"b\",\"outcome\":\"failed\",\"reason\":\"404\"}\n\
+                    {\"test\":\"c\",\"outcome\":\"skipped\",\"reason\":\"no redis\"}\n";
+        let report = parse(text);
+        assert_eq!(
+            (report.passed, report.failed.len(), report.left_out.len()),
+            (1, 1, 1)
+        );
+        assert_eq!(report.failed, ["b: 404"]);
+    }
+}

@@ -1,0 +1,88 @@
+//! lapin's own integration tests, as its package carries them.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use serde_json::Value;
+
+use super::{Bench, Report, cargo};
+use crate::run;
+
+const VERSION: &str = "4.12.3";
+const DEADLINE: Duration = Duration::from_secs(900);
+
+/// Builds and runs them.
+pub fn lapin(bench: &Bench) -> Result<Report> {
+    let source = fetch(bench)?;
+    let mut build = lapin_test(bench, &source)?;
+    run::output(build.arg("--no-run"))?;
+    let broker = bench.broker(&[])?;
+    let log = bench.log("cargo")?;
+    let mut command = lapin_test(bench, &source)?;
+    command.args(["--no-fail-fast", "--", "--test-threads=1"]);
+    for row in &bench.left_out {
+        command.args(["--skip", &row.test]);
+    }
+    command.env(
+        "AMQP_ADDR",
+        format!("amqp://guest:guest@{}/%2f", broker.amqp),
+    );
+    let success = run::logged(&mut command, &log, DEADLINE)?;
+    let mut report = bench.documented();
+    report.add(cargo::report(success, &log)?);
+    Ok(report)
+}
+
+/// `cargo test` for lapin's integration tests. TLS is left out of the build: nothing there uses it.
+fn lapin_test(bench: &Bench, source: &Path) -> Result<Command> {
+    let mut command = Command::new("cargo");
+    command.args(["test", "--tests", "--quiet", "--no-default-features"]);
+    command
+        .args(["--features", "tokio,smol,default-runtime"])
+        .current_dir(source);
+    command.env("CARGO_TARGET_DIR", bench.folder()?.join("build"));
+    command.env("CARGO_TERM_QUIET", "false");
+    Ok(command)
+}
+
+/// The package's source in a folder of its own: cargo fetches it as a dependency of an empty crate.
+fn fetch(bench: &Bench) -> Result<PathBuf> {
+    let fetcher = bench.folder()?.join("fetch");
+    fs::create_dir_all(fetcher.join("src"))?;
+    fs::write(fetcher.join("src/lib.rs"), "")?;
+    fs::write(
+        fetcher.join("Cargo.toml"),
+        format!(
+            "[package]\nname = \"fetch\"\nversion = \"0.0.0\"\nedition = \"2024\"\n\
+             [dependencies]\nlapin = {{ version = \"={VERSION}\", default-features = false }}\n\
+             [workspace]\n"
+        ),
+    )?;
+    let mut metadata = Command::new("cargo");
+    metadata
+        .args(["metadata", "--format-version", "1", "--quiet"])
+        .current_dir(&fetcher);
+    let metadata: Value = serde_json::from_str(&run::output(&mut metadata)?)?;
+    let packages = metadata["packages"]
+        .as_array()
+        .context("cargo metadata lists no packages")?;
+    let lapin = packages.iter().find(|package| package["name"] == "lapin");
+    let manifest = lapin.and_then(|package| package["manifest_path"].as_str());
+    let cached = Path::new(manifest.context("cargo metadata does not name lapin")?);
+    let source = bench.folder()?.join("source");
+    if source.exists() {
+        fs::remove_dir_all(&source)?;
+    }
+    run::copy_folder(
+        cached.parent().context("a manifest lies in a folder")?,
+        &source,
+    )?;
+    // It lies below this workspace's root and must not be taken for a member.
+    let manifest = source.join("Cargo.toml");
+    let text = fs::read_to_string(&manifest)?;
+    fs::write(&manifest, text + "\n[workspace]\n")?;
+    Ok(source)
+}

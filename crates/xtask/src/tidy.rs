@@ -1,0 +1,275 @@
+//! The house rules that a compiler does not check.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+
+use crate::{graph, run};
+
+const LINE_CHARS_MAX: usize = 100;
+const FILE_LINES_MAX: usize = 1_100;
+const FUNCTION_LINES_MAX: usize = 80;
+
+/// Crates without a clock, a socket, a file, a thread or an environment.
+const CORE_CRATES: &[&str] = &[
+    "amqp",
+    "auth",
+    "metadata",
+    "node",
+    "queue",
+    "replication",
+    "routing",
+    "session",
+    "storage",
+    "stream",
+    "stream-protocol",
+    "types",
+];
+
+/// What no committed source may hold. Spelled in two parts, so that this file passes too.
+const BANNED: &[(&str, &str)] = &[
+    (concat!("db", "g!("), "left from debugging"),
+    (concat!("FIX", "ME"), "fix it instead"),
+    (concat!("TO", "DO"), "do it, or write an issue"),
+    (concat!("XX", "X"), "say what it is"),
+];
+
+/// What the core crates may not hold outside their tests.
+const BANNED_IN_CORE: &[(&str, &str)] = &[
+    (
+        concat!(".unw", "rap()"),
+        "input must not end the process: an error, or an assertion in words",
+    ),
+    (concat!("Instant::", "now"), "time arrives as `Now`"),
+    (concat!("SystemTime::", "now"), "time arrives as `Now`"),
+    (concat!("std::", "fs"), "files are the shell's"),
+    (concat!("std::", "net::Tcp"), "sockets are the shell's"),
+    (concat!("std::", "thread"), "threads are the shell's"),
+    (concat!("std::", "env"), "the environment is the shell's"),
+];
+
+/// Prints each place that breaks a rule; whether there was none.
+pub fn run() -> Result<bool> {
+    let root = run::root();
+    let mut wrong = Vec::new();
+    let mut sources = Vec::new();
+    collect(&root.join("crates"), "rs", &mut sources)?;
+    collect(&root.join("fuzz"), "rs", &mut sources)?;
+    for path in &sources {
+        let text = fs::read_to_string(path)?;
+        let name = path.strip_prefix(&root)?.display().to_string();
+        wrong.extend(source_faults(&name, &text));
+    }
+    wrong.extend(missing_invariants(&root)?);
+    wrong.extend(unexplained_dependencies(&root)?);
+    for line in &wrong {
+        println!("{line}");
+    }
+    Ok(wrong.is_empty())
+}
+
+fn collect(folder: &Path, extension: &str, found: &mut Vec<PathBuf>) -> Result<()> {
+    let Ok(entries) = fs::read_dir(folder) else {
+        return Ok(());
+    };
+    for entry in entries {
+        let path = entry?.path();
+        if path.is_dir() {
+            if path
+                .file_name()
+                .is_some_and(|name| name != "target" && name != "corpus")
+            {
+                collect(&path, extension, found)?;
+            }
+        } else if path.extension().is_some_and(|found| found == extension) {
+            found.push(path);
+        }
+    }
+    found.sort();
+    Ok(())
+}
+
+/// What is wrong with one source file.
+fn source_faults(name: &str, text: &str) -> Vec<String> {
+    let mut wrong = Vec::new();
+    let generated = text.lines().take(5).any(|line| line.contains("@generated"));
+    let is_test = name.contains("/tests/") || name.ends_with("tests.rs");
+    let crate_name = name.split('/').nth(1).unwrap_or_default();
+    let core = CORE_CRATES.contains(&crate_name) && !name.contains("/benches/");
+    let count = text.lines().count();
+    if count > FILE_LINES_MAX && !generated {
+        wrong.push(format!(
+            "{name}: {count} lines; a file much over 1,000 wants to be two"
+        ));
+    }
+    let mut in_tests = is_test;
+    for (at, line) in text.lines().enumerate() {
+        let place = format!("{name}:{}", at + 1);
+        // Tests stand at the end of a file.
+        in_tests |= line.trim_start().starts_with("#[cfg(test)]");
+        if line.chars().count() > LINE_CHARS_MAX && !generated {
+            wrong.push(format!("{place}: over {LINE_CHARS_MAX} characters"));
+        }
+        for (word, why) in BANNED {
+            if line.contains(word) {
+                wrong.push(format!("{place}: `{word}`: {why}"));
+            }
+        }
+        let comment = line.trim_start().starts_with("//");
+        for (word, why) in BANNED_IN_CORE {
+            if core && !in_tests && !comment && line.contains(word) {
+                wrong.push(format!("{place}: `{word}`: {why}"));
+            }
+        }
+    }
+    if !generated && !is_test {
+        wrong.extend(long_functions(name, text));
+    }
+    wrong
+}
+
+/// Functions that are too long, by the indentation that rustfmt gives: from `fn` to the brace below.
+fn long_functions(name: &str, text: &str) -> Vec<String> {
+    let mut wrong = Vec::new();
+    let mut open: Option<(usize, usize, String)> = None;
+    for (at, line) in text.lines().enumerate() {
+        let indent = line.len() - line.trim_start().len();
+        if let Some((start, depth, function)) = &open {
+            if line.trim_start().starts_with('}') && indent == *depth {
+                let length = at + 1 - start;
+                if length > FUNCTION_LINES_MAX {
+                    let place = format!("{name}:{}", start + 1);
+                    wrong.push(format!("{place}: `{function}` has {length} lines"));
+                }
+                open = None;
+            }
+        } else if let Some(function) = function_name(line)
+            && !line.trim_end().ends_with(['}', ';'])
+        {
+            open = Some((at, indent, function));
+        }
+    }
+    wrong
+}
+
+fn function_name(line: &str) -> Option<String> {
+    let (before, after) = line.split_once("fn ")?;
+    let qualifiers = ["pub", "const", "async", "unsafe", "extern", "\"C\""];
+    let plain = |word: &str| {
+        qualifiers.contains(&word) || word.starts_with("pub(") || word == "super)" || word == "in"
+    };
+    if !before.split_whitespace().all(plain) {
+        return None;
+    }
+    let name: String = after
+        .chars()
+        .take_while(|&char| char.is_alphanumeric() || char == '_')
+        .collect();
+    (!name.is_empty()).then_some(name)
+}
+
+/// Every crate says first what it never does.
+fn missing_invariants(root: &Path) -> Result<Vec<String>> {
+    let mut wrong = Vec::new();
+    for entry in fs::read_dir(root.join("crates"))? {
+        let folder = entry?.path();
+        let files = ["src/lib.rs", "src/main.rs"].map(|file| folder.join(file));
+        let mut texts = files
+            .iter()
+            .filter_map(|file| fs::read_to_string(file).ok());
+        if !texts.any(|text| text.contains("//! Invariant:")) {
+            wrong.push(format!("{}: says no `//! Invariant:`", folder.display()));
+        }
+    }
+    Ok(wrong)
+}
+
+/// Every direct dependency stands in docs/dependencies.md with its reason.
+fn unexplained_dependencies(root: &Path) -> Result<Vec<String>> {
+    let document = root.join("docs/dependencies.md");
+    let text =
+        fs::read_to_string(&document).with_context(|| format!("read {}", document.display()))?;
+    let explained: Vec<String> = text
+        .lines()
+        .filter_map(|line| line.trim().strip_prefix('|')?.split('|').next())
+        .flat_map(|cell| cell.split(','))
+        .map(|name| name.trim().trim_matches('`').to_owned())
+        .collect();
+    let metadata = graph::metadata(&["--no-deps"])?;
+    let mut wrong = Vec::new();
+    for package in metadata["packages"].as_array().into_iter().flatten() {
+        for dependency in package["dependencies"].as_array().into_iter().flatten() {
+            let name = dependency["name"].as_str().unwrap_or_default();
+            let user = package["name"].as_str().unwrap_or_default();
+            let ours = dependency["path"].is_string();
+            if !ours && !explained.iter().any(|explained| explained == name) {
+                wrong.push(format!(
+                    "{user}: `{name}` has no line in docs/dependencies.md"
+                ));
+            }
+        }
+    }
+    Ok(wrong)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn faults(name: &str, text: &str) -> usize {
+        source_faults(name, text).len()
+    }
+
+    #[test]
+    fn lines_and_files() {
+        assert_eq!(
+            faults("crates/x/src/lib.rs", &"é".repeat(LINE_CHARS_MAX)),
+            0
+        );
+        assert_eq!(
+            faults("crates/x/src/lib.rs", &"é".repeat(LINE_CHARS_MAX + 1)),
+            1
+        );
+        assert_eq!(
+            faults("crates/x/src/lib.rs", &"a\n".repeat(FILE_LINES_MAX)),
+            0
+        );
+        assert_eq!(
+            faults("crates/x/src/lib.rs", &"a\n".repeat(FILE_LINES_MAX + 1)),
+            1
+        );
+    }
+
+    #[test]
+    fn core_crates_have_no_clock_and_no_surprises() {
+        let call = concat!("x.unw", "rap();\n");
+        assert_eq!(faults("crates/queue/src/a.rs", call), 1);
+        assert_eq!(faults("crates/shell/src/a.rs", call), 0);
+        assert_eq!(faults("crates/queue/src/tests.rs", call), 0);
+        assert_eq!(
+            faults("crates/queue/src/a.rs", &format!("#[cfg(test)]\n{call}")),
+            0
+        );
+        assert_eq!(
+            faults(
+                "crates/queue/src/a.rs",
+                concat!("let t = Instant::", "now();")
+            ),
+            1
+        );
+    }
+
+    #[test]
+    fn long_functions_are_found() {
+        let function = |lines: usize| {
+            format!(
+                "    pub(crate) fn f(\n        a: u8,\n    ) {{\n{}    }}\n",
+                "        a;\n".repeat(lines)
+            )
+        };
+        let inner = FUNCTION_LINES_MAX - 4;
+        assert_eq!(faults("crates/x/src/a.rs", &function(inner)), 0);
+        assert_eq!(faults("crates/x/src/a.rs", &function(inner + 1)), 1);
+    }
+}

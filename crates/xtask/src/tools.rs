@@ -1,0 +1,115 @@
+//! Foreign toolchains: found if they are there, installed from Debian's packages where that is
+//! possible, named as missing otherwise.
+
+use std::process::{Command, Stdio};
+
+use anyhow::{Result, bail};
+
+/// A toolchain or server that a suite needs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Tool {
+    /// Python 3 with `venv`.
+    Python,
+    /// The Go toolchain.
+    Go,
+    /// Node.js with npm.
+    Node,
+    /// A Java development kit and Maven.
+    Java,
+    /// The peer broker.
+    RabbitMq,
+    /// The disk benchmark that the storage figures are compared with.
+    Fio,
+    /// A C compiler, which Go's race detector and some Python packages need.
+    Compiler,
+}
+
+impl Tool {
+    fn packages(self) -> &'static [&'static str] {
+        match self {
+            Tool::Python => &["python3", "python3-venv"],
+            Tool::Go => &["golang"],
+            Tool::Node => &["nodejs", "npm"],
+            Tool::Java => &["default-jdk-headless", "maven"],
+            Tool::RabbitMq => &["rabbitmq-server"],
+            Tool::Fio => &["fio"],
+            Tool::Compiler => &["gcc", "libc6-dev"],
+        }
+    }
+
+    /// A command that succeeds when the tool is usable.
+    fn probes(self) -> &'static [&'static [&'static str]] {
+        match self {
+            Tool::Python => &[&["python3", "-c", "import venv, ensurepip"]],
+            Tool::Go => &[&["go", "version"]],
+            Tool::Node => &[&["node", "--version"], &["npm", "--version"]],
+            Tool::Java => &[&["javac", "-version"], &["mvn", "--version"]],
+            Tool::RabbitMq => &[&["test", "-x", "/usr/lib/rabbitmq/bin/rabbitmq-server"]],
+            Tool::Fio => &[&["fio", "--version"]],
+            Tool::Compiler => &[&["cc", "--version"]],
+        }
+    }
+
+    fn usable(self) -> bool {
+        self.probes().iter().all(|probe| succeeds(probe))
+    }
+}
+
+/// Makes a tool usable, or says why it is not.
+pub fn ensure(tool: Tool) -> Result<()> {
+    if tool.usable() {
+        return Ok(());
+    }
+    let packages = tool.packages().join(" ");
+    if !succeeds(&["apt-get", "--version"]) {
+        bail!("{tool:?} is missing, and this machine has no apt-get to install {packages} with");
+    }
+    eprintln!("installing {packages}");
+    if tool == Tool::RabbitMq && !std::path::Path::new("/usr/sbin/policy-rc.d").exists() {
+        eprintln!("note: Debian's package starts the service; this tool uses its own ports");
+    }
+    if !install(tool.packages()) {
+        // The package lists may be old or not there at all.
+        let _ = apt(&["update"]);
+        if !install(tool.packages()) {
+            bail!("{tool:?} is missing, and apt-get could not install {packages}");
+        }
+    }
+    if !tool.usable() {
+        bail!("{tool:?} is installed ({packages}) and still does not run");
+    }
+    Ok(())
+}
+
+fn install(packages: &[&str]) -> bool {
+    let mut arguments = vec!["install", "--yes", "--no-install-recommends"];
+    arguments.extend_from_slice(packages);
+    apt(&arguments)
+}
+
+/// Runs apt-get, through sudo where this is not the superuser and sudo asks nothing.
+fn apt(arguments: &[&str]) -> bool {
+    let superuser = succeeds(&["test", "-w", "/var/lib/dpkg"]);
+    let mut command = if superuser {
+        Command::new("apt-get")
+    } else {
+        let mut command = Command::new("sudo");
+        command.args(["-n", "DEBIAN_FRONTEND=noninteractive", "apt-get"]);
+        command
+    };
+    command
+        .args(arguments)
+        .env("DEBIAN_FRONTEND", "noninteractive");
+    command.stdin(Stdio::null()).stdout(Stdio::null());
+    command.status().is_ok_and(|status| status.success())
+}
+
+fn succeeds(probe: &[&str]) -> bool {
+    let mut command = Command::new(probe[0]);
+    command
+        .args(&probe[1..])
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null());
+    command.status().is_ok_and(|status| status.success())
+}
