@@ -64,6 +64,12 @@ pub const RECENT_HISTORY_MAX: usize = 10_000;
 pub const CC_ENTRIES_MAX: usize = 1_024;
 /// Bytes of a regular expression that a user may give (permissions, policies, filters).
 pub const REGEX_BYTES_MAX: usize = 1_024;
+/// Bytes of memory that one such expression may take once compiled.
+pub const REGEX_PROGRAM_BYTES_MAX: usize = 1024 * 1024;
+/// Memory in KiB and passes over it that an imported argon2id hash may ask for: what one login costs.
+pub const ARGON2_MEMORY_KIB_MAX: u32 = 256 * 1024;
+/// See [`ARGON2_MEMORY_KIB_MAX`].
+pub const ARGON2_PASSES_MAX: u32 = 16;
 /// Default delivery limit of a quorum queue (`x-delivery-limit`).
 pub const DELIVERY_LIMIT: u32 = 20;
 /// Deliveries that one connection may have waiting to be written, in messages and in bytes; above it, its consumers wait.

@@ -1,0 +1,52 @@
+//! Who may do what: SASL mechanisms, password hashes, permissions.
+//!
+//! Everything here is a computation on values that the caller brings: the catalogue of users, the salt, the peer's address. Every
+//! entrance of the broker (AMQP, HTTP, command line) asks the same functions, so that no door is less well guarded than another.
+//!
+//! Invariant: this crate never reads a clock, a socket, a file or a source of randomness. Salts arrive as arguments.
+//! Invariant: hashes are compared in constant time, and an unknown user costs the same work as a wrong password.
+//! Invariant: a pattern is matched in time linear in the name, whatever the pattern; its size is bounded when it is compiled.
+//! Invariant: `ANONYMOUS` does not exist.
+
+pub mod password;
+pub mod pattern;
+pub mod permission;
+pub mod sasl;
+
+pub use password::{HashingAlgorithm, PasswordError, PasswordHash, verify_login};
+pub use pattern::{Pattern, PatternError};
+pub use permission::{Access, Action, Permission, Resource, TopicPermission, vhost_refused};
+pub use sasl::{Credentials, Mechanism, SaslError, login_refused_text};
+
+use std::net::IpAddr;
+
+/// Whether an address is this machine's own, as users bound to the loopback interface need: `127.0.0.0/8`, `::1`, and IPv4 loopback
+/// addresses mapped into IPv6.
+#[must_use]
+pub fn is_loopback(address: IpAddr) -> bool {
+    address.to_canonical().is_loopback()
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn loopback_addresses() {
+        let cases = [
+            ("127.0.0.1", true),
+            ("127.8.9.10", true),
+            ("::1", true),
+            ("::ffff:127.0.0.1", true),
+            ("::ffff:10.0.0.1", false),
+            ("10.0.0.1", false),
+            ("0.0.0.0", false),
+            ("::", false),
+            ("fe80::1", false),
+            // The deprecated "IPv4-compatible" form is no mapped address: nobody vouches for it.
+            ("::127.0.0.1", false),
+        ];
+        for (address, expected) in cases {
+            let parsed = address.parse().expect("an address");
+            assert_eq!(super::is_loopback(parsed), expected, "{address}");
+        }
+    }
+}

@@ -1,0 +1,347 @@
+//! Password hashes in RabbitMQ's format, so that definitions go both ways, and argon2id for who wants more.
+//!
+//! RabbitMQ's hashes are base64 of a 4-byte salt followed by the digest of salt and password. An argon2id hash is a PHC string.
+
+use argon2::password_hash::{PasswordHash as Phc, PasswordHasher, PasswordVerifier, SaltString};
+use argon2::{Algorithm, Argon2, Params, Version};
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD as BASE64;
+use leveret_types::limits::{ARGON2_MEMORY_KIB_MAX, ARGON2_PASSES_MAX};
+use serde::{Deserialize, Serialize};
+use sha2::Digest;
+use subtle::ConstantTimeEq;
+
+/// Bytes of the salt of RabbitMQ's format.
+pub const SALT_BYTES: usize = 4;
+/// Bytes of random salt that [`PasswordHash::new`] wants, whatever the algorithm.
+pub const SALT_BYTES_GIVEN: usize = 16;
+
+/// How a password is hashed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum HashingAlgorithm {
+    /// `rabbit_password_hashing_sha256`: RabbitMQ's default, and ours, so that definitions go both ways.
+    #[default]
+    #[serde(rename = "rabbit_password_hashing_sha256")]
+    Sha256,
+    /// `rabbit_password_hashing_sha512`.
+    #[serde(rename = "rabbit_password_hashing_sha512")]
+    Sha512,
+    /// `rabbit_password_hashing_md5`: verified, never made.
+    #[serde(rename = "rabbit_password_hashing_md5")]
+    Md5,
+    /// Slow on purpose; RabbitMQ cannot import it.
+    #[serde(rename = "argon2id")]
+    Argon2id,
+}
+
+impl HashingAlgorithm {
+    /// The name in definitions.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Sha256 => "rabbit_password_hashing_sha256",
+            Self::Sha512 => "rabbit_password_hashing_sha512",
+            Self::Md5 => "rabbit_password_hashing_md5",
+            Self::Argon2id => "argon2id",
+        }
+    }
+
+    /// The algorithm of this name.
+    #[must_use]
+    pub fn parse(name: &str) -> Option<Self> {
+        [Self::Sha256, Self::Sha512, Self::Md5, Self::Argon2id]
+            .into_iter()
+            .find(|algorithm| algorithm.name() == name)
+    }
+
+    /// Bytes of the digest that a salted hash of this algorithm ends with; none for argon2id, which says itself.
+    const fn digest_bytes(self) -> Option<usize> {
+        match self {
+            Self::Sha256 => Some(32),
+            Self::Sha512 => Some(64),
+            Self::Md5 => Some(16),
+            Self::Argon2id => None,
+        }
+    }
+}
+
+/// Why a text is no password hash, or none can be made.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PasswordError {
+    /// Not base64.
+    #[error("the password hash is not base64")]
+    NotBase64,
+    /// Not as long as salt and digest of its algorithm.
+    #[error("the password hash has {found} bytes, {} needs {needed}", algorithm.name())]
+    Length {
+        /// The algorithm that it is said to be of.
+        algorithm: HashingAlgorithm,
+        /// Bytes that it has.
+        found: usize,
+        /// Bytes that it should have.
+        needed: usize,
+    },
+    /// Not a PHC string of argon2id, or with parameters beyond the bounds.
+    #[error("the password hash is no argon2id PHC string within the bounds")]
+    NotArgon2id,
+    /// New hashes with MD5 are not made.
+    #[error("MD5 hashes are accepted but not made; choose another hashing algorithm")]
+    Md5,
+    /// The empty password: it would let everybody in.
+    #[error("passwords must not be empty")]
+    Empty,
+}
+
+/// A password's hash. [`PasswordHash::none`] is the hash that no password has.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PasswordHash {
+    /// How it was made.
+    pub algorithm: HashingAlgorithm,
+    /// Its text as in definitions; empty for a user without a password.
+    pub text: String,
+}
+
+impl PasswordHash {
+    /// The hash of a user that no password lets in.
+    #[must_use]
+    pub const fn none() -> Self {
+        Self {
+            algorithm: HashingAlgorithm::Sha256,
+            text: String::new(),
+        }
+    }
+
+    /// Hashes a password. Of the salt, RabbitMQ's algorithms use the first four bytes.
+    ///
+    /// # Errors
+    /// If the password is empty, or the algorithm is only for verification.
+    pub fn new(
+        algorithm: HashingAlgorithm,
+        password: &[u8],
+        salt: &[u8; SALT_BYTES_GIVEN],
+    ) -> Result<Self, PasswordError> {
+        if password.is_empty() {
+            return Err(PasswordError::Empty);
+        }
+        let text = match algorithm {
+            HashingAlgorithm::Md5 => return Err(PasswordError::Md5),
+            HashingAlgorithm::Argon2id => argon2_text(password, salt)?,
+            HashingAlgorithm::Sha256 | HashingAlgorithm::Sha512 => {
+                let mut bytes = salt[..SALT_BYTES].to_vec();
+                bytes.extend(digest(algorithm, &salt[..SALT_BYTES], password));
+                BASE64.encode(bytes)
+            }
+        };
+        Ok(Self { algorithm, text })
+    }
+
+    /// A hash from definitions, checked for its form. The empty text is the hash that no password has.
+    ///
+    /// # Errors
+    /// If it does not have the form of its algorithm.
+    pub fn parse(algorithm: HashingAlgorithm, text: &str) -> Result<Self, PasswordError> {
+        match algorithm.digest_bytes() {
+            _ if text.is_empty() => {}
+            None => {
+                parse_phc(text)?;
+            }
+            Some(digest) => {
+                let found = BASE64
+                    .decode(text)
+                    .map_err(|_| PasswordError::NotBase64)?
+                    .len();
+                let needed = SALT_BYTES + digest;
+                if found != needed {
+                    return Err(PasswordError::Length {
+                        algorithm,
+                        found,
+                        needed,
+                    });
+                }
+            }
+        }
+        Ok(Self {
+            algorithm,
+            text: text.to_owned(),
+        })
+    }
+
+    /// Whether this is the hash of `password`. The empty password is never right.
+    #[must_use]
+    pub fn verify(&self, password: &[u8]) -> bool {
+        let right = match self.algorithm {
+            HashingAlgorithm::Argon2id => parse_phc(&self.text)
+                .is_ok_and(|phc| Argon2::default().verify_password(password, &phc).is_ok()),
+            algorithm => match BASE64.decode(&self.text) {
+                Ok(bytes) if bytes.len() > SALT_BYTES => {
+                    let (salt, expected) = bytes.split_at(SALT_BYTES);
+                    digest(algorithm, salt, password).ct_eq(expected).into()
+                }
+                _ => false,
+            },
+        };
+        right && !password.is_empty() && !self.text.is_empty()
+    }
+}
+
+/// Whether `password` lets the user with this hash in. For a user who does not exist, `None` does the work of a check with
+/// `usual`, the algorithm of new users, and answers no: how long the answer takes does not tell who exists.
+#[must_use]
+pub fn verify_login(hash: Option<&PasswordHash>, password: &[u8], usual: HashingAlgorithm) -> bool {
+    match hash {
+        Some(hash) if !hash.text.is_empty() => hash.verify(password),
+        _ => {
+            match usual {
+                HashingAlgorithm::Argon2id => drop(argon2_text(password, &[0; SALT_BYTES_GIVEN])),
+                salted => drop(std::hint::black_box(digest(
+                    salted,
+                    &[0; SALT_BYTES],
+                    password,
+                ))),
+            }
+            false
+        }
+    }
+}
+
+fn digest(algorithm: HashingAlgorithm, salt: &[u8], password: &[u8]) -> Vec<u8> {
+    fn of<D: Digest>(salt: &[u8], password: &[u8]) -> Vec<u8> {
+        D::new()
+            .chain_update(salt)
+            .chain_update(password)
+            .finalize()
+            .to_vec()
+    }
+    match algorithm {
+        HashingAlgorithm::Sha512 => of::<sha2::Sha512>(salt, password),
+        HashingAlgorithm::Md5 => of::<md5::Md5>(salt, password),
+        HashingAlgorithm::Sha256 | HashingAlgorithm::Argon2id => of::<sha2::Sha256>(salt, password),
+    }
+}
+
+fn argon2_text(password: &[u8], salt: &[u8; SALT_BYTES_GIVEN]) -> Result<String, PasswordError> {
+    let salt = SaltString::encode_b64(salt).map_err(|_| PasswordError::NotArgon2id)?;
+    Argon2::new(Algorithm::Argon2id, Version::V0x13, Params::DEFAULT)
+        .hash_password(password, &salt)
+        .map(|phc| phc.to_string())
+        .map_err(|_| PasswordError::NotArgon2id)
+}
+
+/// Reads a PHC string. Its parameters decide what a login costs, so they have bounds.
+fn parse_phc(text: &str) -> Result<Phc<'_>, PasswordError> {
+    let phc = Phc::new(text).map_err(|_| PasswordError::NotArgon2id)?;
+    let params = Params::try_from(&phc).map_err(|_| PasswordError::NotArgon2id)?;
+    let bounded = params.m_cost() <= ARGON2_MEMORY_KIB_MAX && params.t_cost() <= ARGON2_PASSES_MAX;
+    if phc.algorithm != Algorithm::Argon2id.ident() || phc.hash.is_none() || !bounded {
+        return Err(PasswordError::NotArgon2id);
+    }
+    Ok(phc)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SALT: [u8; SALT_BYTES_GIVEN] = *b"\x90\x8D\xC6\x0Aabcdefghijkl";
+
+    #[test]
+    fn the_example_of_rabbitmqs_documentation() {
+        // "test12" with salt 908DC60A, from RabbitMQ's page on passwords.
+        let hash = PasswordHash::new(HashingAlgorithm::Sha256, b"test12", &SALT);
+        let text = "kI3GCqW5JLMJa4iX1lo7X4D6XbYqlLgxIs30+P6tENUV2POR";
+        assert_eq!(hash, PasswordHash::parse(HashingAlgorithm::Sha256, text));
+        assert!(hash.is_ok_and(|hash| hash.verify(b"test12") && !hash.verify(b"test13")));
+    }
+
+    #[test]
+    fn every_algorithm_verifies_its_own() {
+        for algorithm in [
+            HashingAlgorithm::Sha256,
+            HashingAlgorithm::Sha512,
+            HashingAlgorithm::Argon2id,
+        ] {
+            let hash = PasswordHash::new(algorithm, b"pass", &SALT).expect("a hash");
+            assert!(hash.verify(b"pass"), "{algorithm:?}");
+            assert!(!hash.verify(b"Pass"), "{algorithm:?}");
+            assert!(!hash.verify(b""), "{algorithm:?}");
+            assert_eq!(PasswordHash::parse(algorithm, &hash.text), Ok(hash.clone()));
+            assert_eq!(HashingAlgorithm::parse(algorithm.name()), Some(algorithm));
+        }
+    }
+
+    #[test]
+    fn md5_is_verified_but_not_made() {
+        let md5 = HashingAlgorithm::Md5;
+        assert_eq!(PasswordHash::new(md5, b"p", &SALT), Err(PasswordError::Md5));
+        let mut bytes = b"salt".to_vec();
+        bytes.extend(digest(md5, b"salt", b"secret"));
+        let hash = PasswordHash::parse(md5, &BASE64.encode(bytes)).expect("a hash");
+        assert!(hash.verify(b"secret"));
+        assert!(!hash.verify(b"Secret"));
+    }
+
+    #[test]
+    fn malformed_hashes_are_refused() {
+        let sha256 = HashingAlgorithm::Sha256;
+        let cases = [
+            (sha256, "!", PasswordError::NotBase64),
+            (
+                sha256,
+                "AAAA",
+                PasswordError::Length {
+                    algorithm: sha256,
+                    found: 3,
+                    needed: 36,
+                },
+            ),
+            (
+                HashingAlgorithm::Argon2id,
+                "$argon2id$",
+                PasswordError::NotArgon2id,
+            ),
+            (
+                HashingAlgorithm::Argon2id,
+                "$argon2i$v=19$m=8,t=1,p=1$YWJjZGVmZ2g$AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA",
+                PasswordError::NotArgon2id,
+            ),
+        ];
+        for (algorithm, text, error) in cases {
+            assert_eq!(PasswordHash::parse(algorithm, text), Err(error), "{text}");
+        }
+    }
+
+    #[test]
+    fn the_cost_of_an_imported_argon2id_hash_is_bounded() {
+        let check = |memory: u32, passes: u32, expected: bool| {
+            let text = format!(
+                "$argon2id$v=19$m={memory},t={passes},p=1$YWJjZGVmZ2g$\
+                 AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"
+            );
+            let parsed = PasswordHash::parse(HashingAlgorithm::Argon2id, &text);
+            assert_eq!(parsed.is_ok(), expected, "{text}");
+        };
+        check(ARGON2_MEMORY_KIB_MAX, ARGON2_PASSES_MAX, true);
+        check(ARGON2_MEMORY_KIB_MAX + 1, ARGON2_PASSES_MAX, false);
+        check(ARGON2_MEMORY_KIB_MAX, ARGON2_PASSES_MAX + 1, false);
+    }
+
+    #[test]
+    fn nobody_gets_in_without_a_password() {
+        let sha256 = HashingAlgorithm::Sha256;
+        assert_eq!(
+            PasswordHash::new(sha256, b"", &SALT),
+            Err(PasswordError::Empty)
+        );
+        assert!(!PasswordHash::none().verify(b""));
+        assert!(!PasswordHash::none().verify(b"x"));
+        assert_eq!(PasswordHash::parse(sha256, ""), Ok(PasswordHash::none()));
+        // A hash of the empty password, as an old export may hold it, opens nothing either.
+        let mut bytes = b"salt".to_vec();
+        bytes.extend(digest(sha256, b"salt", b""));
+        let empty = PasswordHash::parse(sha256, &BASE64.encode(bytes)).expect("a hash");
+        assert!(!verify_login(Some(&empty), b"", sha256));
+        assert!(!verify_login(None, b"x", sha256));
+        assert!(!verify_login(None, b"x", HashingAlgorithm::Argon2id));
+        assert!(!verify_login(Some(&PasswordHash::none()), b"", sha256));
+    }
+}

@@ -1,0 +1,227 @@
+//! Regular expressions that operators give: in permissions and policies.
+//!
+//! They were written for PCRE, which backtracks. Here they are matched in linear time, so lookaround and backreferences do not exist,
+//! with one exception that operators use all the time: a pattern that begins with `^(?!...)`, "all but these". That is two
+//! expressions, each linear: none of the first kind may match, the second must.
+
+use leveret_types::limits::{REGEX_BYTES_MAX, REGEX_PROGRAM_BYTES_MAX};
+use regex::{Regex, RegexBuilder};
+use std::fmt;
+
+/// Why a pattern is not accepted.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PatternError {
+    /// Longer than [`REGEX_BYTES_MAX`].
+    #[error("regular expression of {0} bytes, at most {REGEX_BYTES_MAX} are allowed")]
+    TooLong(usize),
+    /// Not a regular expression, or one that needs lookaround, backreferences or too much memory.
+    #[error("invalid regular expression '{pattern}': {reason}")]
+    Invalid {
+        /// The pattern.
+        pattern: String,
+        /// What is wrong with it, in one line.
+        reason: String,
+    },
+}
+
+/// A compiled pattern. It is not anchored: `a` matches every name with an `a` in it. The empty pattern matches only the empty name.
+#[derive(Clone)]
+pub struct Pattern {
+    text: Box<str>,
+    matcher: Matcher,
+}
+
+#[derive(Clone)]
+enum Matcher {
+    /// `.*` and its like: no need to run anything.
+    Everything,
+    /// The empty pattern, which RabbitMQ reads as `^$`.
+    Empty,
+    Regex(Regex),
+    /// `^(?!a)(?!b)c`: neither `^a` nor `^b` matches, but `^c` does.
+    AllBut {
+        none_of: Box<[Regex]>,
+        rest: Regex,
+    },
+}
+
+impl Pattern {
+    /// Compiles a pattern.
+    ///
+    /// # Errors
+    /// If it is too long or no regular expression that can be matched in linear time.
+    pub fn new(text: &str) -> Result<Self, PatternError> {
+        if text.len() > REGEX_BYTES_MAX {
+            return Err(PatternError::TooLong(text.len()));
+        }
+        let matcher = match text {
+            "" => Matcher::Empty,
+            ".*" | "^.*" | "^.*$" | ".*$" => Matcher::Everything,
+            _ => match split_lookaheads(text) {
+                Some((exceptions, rest)) => Matcher::AllBut {
+                    none_of: exceptions
+                        .iter()
+                        .map(|exception| compile(&format!("^(?:{exception})"), text))
+                        .collect::<Result<_, _>>()?,
+                    rest: compile(&format!("^(?:{rest})"), text)?,
+                },
+                None => Matcher::Regex(compile(text, text)?),
+            },
+        };
+        Ok(Self {
+            text: text.into(),
+            matcher,
+        })
+    }
+
+    /// The pattern as it was given.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.text
+    }
+
+    /// Whether the pattern is found in `name`.
+    #[must_use]
+    pub fn matches(&self, name: &str) -> bool {
+        match &self.matcher {
+            Matcher::Everything => true,
+            Matcher::Empty => name.is_empty(),
+            Matcher::Regex(regex) => regex.is_match(name),
+            Matcher::AllBut { none_of, rest } => {
+                none_of.iter().all(|regex| !regex.is_match(name)) && rest.is_match(name)
+            }
+        }
+    }
+}
+
+impl fmt::Debug for Pattern {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Pattern({:?})", self.text)
+    }
+}
+
+impl PartialEq for Pattern {
+    fn eq(&self, other: &Self) -> bool {
+        self.text == other.text
+    }
+}
+
+fn compile(expression: &str, shown: &str) -> Result<Regex, PatternError> {
+    RegexBuilder::new(expression)
+        .size_limit(REGEX_PROGRAM_BYTES_MAX)
+        .dfa_size_limit(REGEX_PROGRAM_BYTES_MAX)
+        .build()
+        .map_err(|error| PatternError::Invalid {
+            pattern: shown.to_owned(),
+            // The library draws a picture of several lines; the sentence is the last of them.
+            reason: error
+                .to_string()
+                .lines()
+                .last()
+                .unwrap_or_default()
+                .trim_start_matches("error: ")
+                .to_owned(),
+        })
+}
+
+/// Splits `^(?!a)(?!b)rest` into its exceptions and the rest. Nothing if the pattern does not begin like that, or if an alternative at
+/// the top level of the rest would change what the `^` covers.
+fn split_lookaheads(pattern: &str) -> Option<(Vec<&str>, &str)> {
+    let mut rest = pattern.strip_prefix('^')?;
+    let mut exceptions = Vec::new();
+    while let Some(body) = rest.strip_prefix("(?!") {
+        let end = scan(body, |depth, byte| depth == 0 && byte == b')')?;
+        exceptions.push(&body[..end]);
+        rest = &body[end + 1..];
+    }
+    let alternative = scan(rest, |depth, byte| depth == 0 && byte == b'|');
+    (!exceptions.is_empty() && alternative.is_none()).then_some((exceptions, rest))
+}
+
+/// The first place, outside of escapes and character classes, where `wanted` holds for the depth of parentheses and the byte.
+fn scan(text: &str, wanted: impl Fn(usize, u8) -> bool) -> Option<usize> {
+    let (mut depth, mut in_class, mut escaped) = (0_usize, false, false);
+    for (index, byte) in text.bytes().enumerate() {
+        if escaped {
+            escaped = false;
+            continue;
+        }
+        if !in_class && wanted(depth, byte) {
+            return Some(index);
+        }
+        match byte {
+            b'\\' => escaped = true,
+            b'[' => in_class = true,
+            b']' => in_class = false,
+            b'(' if !in_class => depth += 1,
+            b')' if !in_class => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(pattern: &str, matching: &[&str], others: &[&str]) {
+        let compiled = Pattern::new(pattern).expect("a pattern");
+        for name in matching {
+            assert!(compiled.matches(name), "{pattern} should match {name:?}");
+        }
+        for name in others {
+            assert!(
+                !compiled.matches(name),
+                "{pattern} should not match {name:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn patterns_are_searched_for() {
+        check("", &[""], &["a"]);
+        check(".*", &["", "a", "amq.direct"], &[]);
+        check("a", &["a", "bab"], &["b", ""]);
+        check("^amq\\.", &["amq.gen-1"], &["amqp", "x.amq."]);
+        check("^(a|b)$", &["a", "b"], &["ab"]);
+        check("^$", &[""], &["a"]);
+    }
+
+    #[test]
+    fn all_but_these() {
+        check("^(?!amq\\.).*", &["", "orders", "a.amq."], &["amq.gen-1"]);
+        check(
+            "^(?!amq\\.)(?!tmp)[a-z]+$",
+            &["orders"],
+            &["amq.x", "tmp1", "tmp", "Z"],
+        );
+        check("^(?!(a|b)\\)).+", &["a", "c)"], &["a)x", "b)"]);
+        check("^(?![)a]).*", &["b"], &[")", "a"]);
+        check("^(?!a|b)", &["", "c"], &["a", "bc"]);
+    }
+
+    #[test]
+    fn what_is_not_linear_is_refused() {
+        for pattern in [
+            "(?=a)b",
+            "x(?!a)b",
+            "(a)\\1",
+            "^(?!a)b|c",
+            "(",
+            "^(?!a",
+            "a{1000}{1000}",
+        ] {
+            let error = Pattern::new(pattern).expect_err(pattern);
+            assert!(error.to_string().contains(pattern), "{error}");
+            assert!(!error.to_string().contains('\n'), "{error}");
+        }
+    }
+
+    #[test]
+    fn length_is_bounded() {
+        assert!(Pattern::new(&"a".repeat(REGEX_BYTES_MAX)).is_ok());
+        let error = Pattern::new(&"a".repeat(REGEX_BYTES_MAX + 1));
+        assert_eq!(error, Err(PatternError::TooLong(REGEX_BYTES_MAX + 1)));
+    }
+}

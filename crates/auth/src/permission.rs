@@ -1,0 +1,407 @@
+//! Permissions: which resources of a virtual host a user may configure, write to and read from.
+
+use crate::pattern::{Pattern, PatternError};
+use leveret_types::{ProtocolError, ReplyCode};
+use std::fmt;
+use std::sync::Arc;
+
+/// What a user wants to do with a resource.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Action {
+    /// Declare or delete it.
+    Configure,
+    /// Publish to it, or bind it as a destination.
+    Write,
+    /// Consume or get from it, purge it, or bind it as a source.
+    Read,
+}
+
+impl fmt::Display for Action {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Configure => "configure",
+            Self::Write => "write",
+            Self::Read => "read",
+        })
+    }
+}
+
+/// A resource by name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Resource<'a> {
+    /// A queue.
+    Queue(&'a str),
+    /// An exchange; the default one has the empty name and is checked as `amq.default`.
+    Exchange(&'a str),
+}
+
+impl<'a> Resource<'a> {
+    /// The name that patterns are matched with.
+    #[must_use]
+    pub fn checked_name(&self) -> &'a str {
+        match self {
+            Self::Exchange("") => "amq.default",
+            Self::Queue(name) | Self::Exchange(name) => name,
+        }
+    }
+}
+
+impl fmt::Display for Resource<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let kind = match self {
+            Self::Queue(_) => "queue",
+            Self::Exchange(_) => "exchange",
+        };
+        write!(f, "{kind} '{}'", self.checked_name())
+    }
+}
+
+/// A user's permissions in one virtual host.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Permission {
+    /// What the user may declare and delete.
+    pub configure: Pattern,
+    /// What the user may write to.
+    pub write: Pattern,
+    /// What the user may read from.
+    pub read: Pattern,
+}
+
+impl Permission {
+    /// Compiles the three patterns.
+    ///
+    /// # Errors
+    /// If one of them is not acceptable.
+    pub fn new(configure: &str, write: &str, read: &str) -> Result<Self, PatternError> {
+        Ok(Self {
+            configure: Pattern::new(configure)?,
+            write: Pattern::new(write)?,
+            read: Pattern::new(read)?,
+        })
+    }
+
+    /// Whether the action is permitted on the resource.
+    #[must_use]
+    pub fn allows(&self, action: Action, resource: Resource<'_>) -> bool {
+        let pattern = match action {
+            Action::Configure => &self.configure,
+            Action::Write => &self.write,
+            Action::Read => &self.read,
+        };
+        pattern.matches(resource.checked_name())
+    }
+}
+
+/// A user's permissions on the routing keys of one topic exchange, with variables: `{username}`, `{vhost}`, `{client_id}`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TopicPermission {
+    write: Box<str>,
+    read: Box<str>,
+}
+
+impl TopicPermission {
+    /// Checks that the patterns compile whatever the variables are.
+    ///
+    /// # Errors
+    /// If one of them does not.
+    pub fn new(write: &str, read: &str) -> Result<Self, PatternError> {
+        for pattern in [write, read] {
+            Pattern::new(&expand(pattern, "user", "vhost", "client"))?;
+        }
+        Ok(Self {
+            write: write.into(),
+            read: read.into(),
+        })
+    }
+
+    /// The pattern for publishing, as it was given.
+    #[must_use]
+    pub fn write(&self) -> &str {
+        &self.write
+    }
+
+    /// The pattern for binding, as it was given.
+    #[must_use]
+    pub fn read(&self) -> &str {
+        &self.read
+    }
+}
+
+/// Puts the variables into a pattern. Their values are taken literally: a user cannot widen its permission by a name that is a pattern.
+fn expand(pattern: &str, user: &str, vhost: &str, client_id: &str) -> String {
+    let variables = [
+        ("{username}", user),
+        ("{vhost}", vhost),
+        ("{client_id}", client_id),
+    ];
+    let mut expanded = String::with_capacity(pattern.len());
+    let mut rest = pattern;
+    'text: while let Some(brace) = rest.find('{') {
+        expanded.push_str(&rest[..brace]);
+        rest = &rest[brace..];
+        for (name, value) in variables {
+            if let Some(after) = rest.strip_prefix(name) {
+                expanded.push_str(&regex::escape(value));
+                rest = after;
+                continue 'text;
+            }
+        }
+        expanded.push('{');
+        rest = &rest[1..];
+    }
+    expanded + rest
+}
+
+/// What one user may do in one virtual host, compiled: made once per connection, and again when the catalogue's generation changes.
+#[derive(Clone, Debug)]
+pub struct Access {
+    user: Arc<str>,
+    vhost: Arc<str>,
+    permission: Option<Arc<Permission>>,
+    topics: Vec<CompiledTopic>,
+}
+
+#[derive(Clone, Debug)]
+struct CompiledTopic {
+    exchange: Box<str>,
+    write: Option<Pattern>,
+    read: Option<Pattern>,
+}
+
+impl Access {
+    /// What `user` may do in `vhost`: nothing where there is no permission. Topic permissions are by exchange.
+    pub fn new<'a>(
+        user: &str,
+        vhost: &str,
+        permission: Option<Arc<Permission>>,
+        topics: impl IntoIterator<Item = (&'a str, &'a TopicPermission)>,
+        client_id: &str,
+    ) -> Self {
+        // A pattern that no longer compiles once its variables are in it (because it has become too long) permits nothing.
+        let compile = |text: &str| Pattern::new(&expand(text, user, vhost, client_id)).ok();
+        Self {
+            user: user.into(),
+            vhost: vhost.into(),
+            permission,
+            topics: topics
+                .into_iter()
+                .map(|(exchange, topic)| CompiledTopic {
+                    exchange: exchange.into(),
+                    write: compile(&topic.write),
+                    read: compile(&topic.read),
+                })
+                .collect(),
+        }
+    }
+
+    /// The user.
+    #[must_use]
+    pub fn user(&self) -> &str {
+        &self.user
+    }
+
+    /// The virtual host.
+    #[must_use]
+    pub fn vhost(&self) -> &str {
+        &self.vhost
+    }
+
+    /// Whether the user may open the virtual host at all, which any permission in it allows, even an empty one.
+    ///
+    /// # Errors
+    /// 530 NOT_ALLOWED, which closes the connection.
+    pub fn check_vhost(&self) -> Result<(), ProtocolError> {
+        match self.permission {
+            Some(_) => Ok(()),
+            None => Err(vhost_refused(&self.vhost, &self.user)),
+        }
+    }
+
+    /// Whether the user may do `action` on `resource`.
+    ///
+    /// # Errors
+    /// 403 ACCESS_REFUSED with RabbitMQ's text, which closes the channel.
+    pub fn check(&self, action: Action, resource: Resource<'_>) -> Result<(), ProtocolError> {
+        match &self.permission {
+            Some(permission) if permission.allows(action, resource) => Ok(()),
+            _ => Err(refused(format!(
+                "{action} access to {resource} in vhost '{}' refused for user '{}'",
+                self.vhost, self.user
+            ))),
+        }
+    }
+
+    /// Whether any action on the resource is permitted, which is what a passive declaration needs.
+    ///
+    /// # Errors
+    /// As [`Self::check`], for the action `configure`.
+    pub fn check_any(&self, resource: Resource<'_>) -> Result<(), ProtocolError> {
+        let permitted = [Action::Write, Action::Read]
+            .into_iter()
+            .any(|action| self.check(action, resource).is_ok());
+        if permitted {
+            Ok(())
+        } else {
+            self.check(Action::Configure, resource)
+        }
+    }
+
+    /// Whether topic permissions concern this exchange: if not, [`Self::check_topic`] need not be called for each message.
+    #[must_use]
+    pub fn restricts_topics_of(&self, exchange: &str) -> bool {
+        self.topics.iter().any(|topic| *topic.exchange == *exchange)
+    }
+
+    /// Whether the user may publish with (`Write`) or bind with (`Read`) this key at a topic exchange. Without a topic permission for
+    /// the exchange, every key is permitted. The caller asks for exchanges of type topic only.
+    ///
+    /// # Errors
+    /// 403 ACCESS_REFUSED with RabbitMQ's text, which closes the channel.
+    pub fn check_topic(
+        &self,
+        action: Action,
+        exchange: &str,
+        routing_key: &[u8],
+    ) -> Result<(), ProtocolError> {
+        let Some(topic) = self.topics.iter().find(|t| *t.exchange == *exchange) else {
+            return Ok(());
+        };
+        let key = String::from_utf8_lossy(routing_key);
+        let pattern = match action {
+            Action::Write => topic.write.as_ref(),
+            Action::Read => topic.read.as_ref(),
+            Action::Configure => None,
+        };
+        if pattern.is_some_and(|pattern| pattern.matches(&key)) {
+            return Ok(());
+        }
+        Err(refused(format!(
+            "{action} access to topic '{key}' in exchange '{exchange}' in vhost '{}' \
+             refused for user '{}'",
+            self.vhost, self.user
+        )))
+    }
+}
+
+fn refused(text: String) -> ProtocolError {
+    ProtocolError::channel(ReplyCode::AccessRefused, text)
+}
+
+/// The error of a user who may not open a virtual host: 530 NOT_ALLOWED, which closes the connection.
+#[must_use]
+pub fn vhost_refused(vhost: &str, user: &str) -> ProtocolError {
+    ProtocolError::connection(
+        ReplyCode::NotAllowed,
+        format!("access to vhost '{vhost}' refused for user '{user}'"),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn access(configure: &str, write: &str, read: &str) -> Access {
+        let permission = Permission::new(configure, write, read).expect("patterns");
+        Access::new("u", "/", Some(Arc::new(permission)), [], "")
+    }
+
+    fn text(result: Result<(), ProtocolError>) -> String {
+        match result {
+            Ok(()) => "ok".to_owned(),
+            Err(error) => format!("{} {}", error.code.code(), error.text),
+        }
+    }
+
+    #[test]
+    fn texts_are_rabbitmqs() {
+        let nothing = access("", "", "");
+        assert_eq!(text(nothing.check_vhost()), "ok");
+        assert_eq!(
+            text(nothing.check(Action::Configure, Resource::Queue("q"))),
+            "403 configure access to queue 'q' in vhost '/' refused for user 'u'"
+        );
+        assert_eq!(
+            text(nothing.check(Action::Write, Resource::Exchange(""))),
+            "403 write access to exchange 'amq.default' in vhost '/' refused for user 'u'"
+        );
+        assert_eq!(
+            text(nothing.check(Action::Read, Resource::Exchange("x"))),
+            "403 read access to exchange 'x' in vhost '/' refused for user 'u'"
+        );
+        let stranger = Access::new("u", "v", None, [], "");
+        assert_eq!(
+            text(stranger.check_vhost()),
+            "530 access to vhost 'v' refused for user 'u'"
+        );
+        assert!(stranger.check(Action::Read, Resource::Queue("q")).is_err());
+    }
+
+    #[test]
+    fn actions_are_told_apart() {
+        let some = access("^c", "^w", "^r");
+        for (action, name) in [
+            (Action::Configure, "c"),
+            (Action::Write, "w"),
+            (Action::Read, "r"),
+        ] {
+            for other in ["c", "w", "r"] {
+                let allowed = some.check(action, Resource::Queue(other)).is_ok();
+                assert_eq!(allowed, other == name, "{action} {other}");
+            }
+            assert!(some.check_any(Resource::Queue(name)).is_ok());
+        }
+        assert!(some.check_any(Resource::Queue("x")).is_err());
+        let default_only = access("", "^amq\\.default$", "");
+        assert!(
+            default_only
+                .check(Action::Write, Resource::Exchange(""))
+                .is_ok()
+        );
+        assert!(
+            default_only
+                .check(Action::Write, Resource::Queue(""))
+                .is_err()
+        );
+    }
+
+    #[test]
+    fn topic_permissions_expand_variables_literally() {
+        let topic = TopicPermission::new("^{username}\\.{vhost}\\.", "^{client_id}[.]x{2}$");
+        let topic = topic.expect("patterns");
+        let permission = Arc::new(Permission::new("", ".*", ".*").expect("patterns"));
+        let access = |user: &str| {
+            let topics = [("events", &topic)];
+            Access::new(user, "v", Some(Arc::clone(&permission)), topics, "c1")
+        };
+        let bob = access("bob");
+        assert!(bob.restricts_topics_of("events") && !bob.restricts_topics_of("other"));
+        assert_eq!(
+            text(bob.check_topic(Action::Write, "events", b"bob.v.created")),
+            "ok"
+        );
+        assert_eq!(
+            text(bob.check_topic(Action::Write, "other", b"anything")),
+            "ok"
+        );
+        assert_eq!(
+            text(bob.check_topic(Action::Read, "events", b"c1.xx")),
+            "ok"
+        );
+        assert_eq!(
+            text(bob.check_topic(Action::Write, "events", b"eve.v.created")),
+            "403 write access to topic 'eve.v.created' in exchange 'events' in vhost 'v' \
+             refused for user 'bob'"
+        );
+        assert!(
+            access(".*")
+                .check_topic(Action::Write, "events", b"bob.v.x")
+                .is_err()
+        );
+        assert!(
+            access("{vhost}")
+                .check_topic(Action::Write, "events", b"v.v.x")
+                .is_err()
+        );
+        assert!(TopicPermission::new("(", "").is_err());
+    }
+}
