@@ -153,6 +153,12 @@ impl Scratch {
         }
     }
 
+    /// Changes whenever something was drawn at random: a route that did not change it will be the same next time.
+    #[must_use]
+    pub const fn random_state(&self) -> u64 {
+        self.random
+    }
+
     /// Forgets what was visited, in constant time but for once in 2^32 calls.
     fn begin(&mut self, queues: usize, exchanges: usize) {
         self.epoch = self.epoch.wrapping_add(1);
@@ -831,15 +837,31 @@ impl Router {
         scratch: &mut Scratch,
         out: &mut Vec<QueueId>,
     ) -> Result<(), RouteError> {
+        let entry = self.find_exchange(exchange).map(|index| self.exchanges.get(index));
+        if entry.is_some_and(|entry| entry.internal) {
+            return Err(RouteError::Internal);
+        }
+        self.route_internal(exchange, keys, message, scratch, out)
+    }
+
+    /// As [`Self::route`], for a message that the broker itself publishes: to internal exchanges as well.
+    ///
+    /// # Errors
+    /// If there is no such exchange, or the way is too long. `out` may then hold a part.
+    pub fn route_internal(
+        &self,
+        exchange: &[u8],
+        keys: &[&[u8]],
+        message: &dyn MessageProperties,
+        scratch: &mut Scratch,
+        out: &mut Vec<QueueId>,
+    ) -> Result<(), RouteError> {
         scratch.begin(self.queues.items.len(), self.exchanges.items.len());
         if exchange.is_empty() {
             self.route_by_queue_name(keys, scratch, out);
             return Ok(());
         }
         let first = self.find_exchange(exchange).ok_or(RouteError::NotFound)?;
-        if self.exchanges.get(first).internal {
-            return Err(RouteError::Internal);
-        }
         scratch.visit(Target::Exchange(first));
         scratch.worklist.push(first);
         let mut passed = 0;
