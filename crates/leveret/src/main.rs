@@ -1,3 +1,5 @@
 //! The Leveret broker.
-mod config;
-fn main() {}
+
+fn main() -> std::process::ExitCode {
+    leveret::cli::main(std::env::args_os())
+}

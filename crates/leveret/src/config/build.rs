@@ -113,8 +113,6 @@ pub enum TlsVersion {
 pub struct Login {
     /// Mechanisms offered on every listener, in the order in which they are offered. EXTERNAL only where TLS is.
     pub mechanisms: Vec<Mechanism>,
-    /// User and password of ANONYMOUS logins; none where these are refused.
-    pub anonymous: Option<(String, String)>,
     /// Users that may log in from this machine only.
     pub loopback_users: Vec<String>,
     /// How new passwords are hashed.
@@ -130,7 +128,6 @@ pub enum Mechanism {
     Plain,
     AmqPlain,
     External,
-    Anonymous,
 }
 
 /// How passwords are hashed.
@@ -428,7 +425,7 @@ impl Reader<'_> {
         Ok(Config {
             cluster_name: self.text("cluster_name").unwrap_or(&node_name).to_owned(),
             node_name,
-            login: self.login(tls.is_some())?,
+            login: self.login(tls.is_some()),
             tls,
             listeners,
             first_boot: self.first_boot()?,
@@ -550,28 +547,18 @@ impl Reader<'_> {
         }))
     }
 
-    fn login(&self, tls: bool) -> Result<Login, ConfigError> {
-        let anonymous = Some(self.words("anonymous_login_user"))
-            .filter(|user| user != "none")
-            .map(|user| (user, self.words("anonymous_login_pass")));
-        let mut mechanisms = Vec::new();
-        for (_, setting) in self.typed.below("auth_mechanisms") {
-            mechanisms.push(match setting.text.as_str() {
+    fn login(&self, tls: bool) -> Login {
+        let named = self.typed.below("auth_mechanisms");
+        let mut mechanisms: Vec<_> = named
+            .map(|(_, setting)| match setting.text.as_str() {
                 "PLAIN" => Mechanism::Plain,
                 "AMQPLAIN" => Mechanism::AmqPlain,
-                "EXTERNAL" => Mechanism::External,
-                _ => Mechanism::Anonymous,
-            });
-        }
+                _ => Mechanism::External,
+            })
+            .collect();
         if mechanisms.is_empty() {
             mechanisms = vec![Mechanism::Plain, Mechanism::AmqPlain];
             mechanisms.extend(tls.then_some(Mechanism::External));
-            mechanisms.extend(anonymous.is_some().then_some(Mechanism::Anonymous));
-        }
-        if mechanisms.contains(&Mechanism::Anonymous) && anonymous.is_none() {
-            return Err(ConfigError::whole(
-                "the mechanism ANONYMOUS needs \"anonymous_login_user\"",
-            ));
         }
         let hashing = match self.words("password_hashing_module").as_str() {
             "rabbit_password_hashing_sha512" => PasswordHashing::Sha512,
@@ -579,13 +566,12 @@ impl Reader<'_> {
             "leveret_password_hashing_argon2id" => PasswordHashing::Argon2id,
             _ => PasswordHashing::Sha256,
         };
-        Ok(Login {
+        Login {
             mechanisms,
-            anonymous,
             loopback_users: self.loopback_users(),
             hashing,
             certificate_name: self.certificate_name(),
-        })
+        }
     }
 
     fn loopback_users(&self) -> Vec<String> {

@@ -262,8 +262,15 @@ fn what_cannot_stand_is_named_with_its_place_and_its_cure() {
         ),
         (
             "rabbitmq.conf",
+            "anonymous_login_user = guest",
+            &["rabbitmq.conf:1: \"anonymous_login_user\" must be \"none\", not \"guest\""],
+        ),
+        (
+            "rabbitmq.conf",
             "auth_mechanisms.1 = ANONYMOUS",
-            &["the mechanism ANONYMOUS needs \"anonymous_login_user\""],
+            &[
+                "rabbitmq.conf:1: \"auth_mechanisms.1\" must be one of PLAIN, AMQPLAIN, EXTERNAL, not \"ANONYMOUS\"",
+            ],
         ),
         (
             "leveret.toml",

@@ -1,0 +1,528 @@
+//! The command line: `leveret serve`, `status`, `list`, `import`, `export`, `config`, `ctl`.
+
+pub mod http;
+pub mod node_file;
+pub mod table;
+pub mod target;
+
+use crate::config::{self, Config, ConfigError, FileConfig, Machine, Source};
+use crate::{ctl, serve};
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use serde_json::Value;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Duration;
+use table::Rows;
+use target::{Address, CallError, Target};
+
+/// Names by which the binary is RabbitMQ's tool of that name.
+const RABBITMQ_TOOLS: &[&str] = &[
+    "rabbitmqctl",
+    "rabbitmq-diagnostics",
+    "rabbitmq-plugins",
+    "rabbitmq-queues",
+    "rabbitmq-upgrade",
+];
+
+#[derive(Parser)]
+#[command(
+    name = "leveret",
+    version,
+    about = "A message broker for RabbitMQ's clients, tools and operators",
+    args_conflicts_with_subcommands = true
+)]
+struct Cli {
+    #[command(subcommand)]
+    command: Option<Command>,
+    #[command(flatten)]
+    serve: ServeOptions,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Run a node (also without any command)
+    Serve(ServeOptions),
+    /// Show what the node is and how it is
+    Status(AskOptions),
+    /// List queues, connections, users...
+    List(ListOptions),
+    /// Take definitions (RabbitMQ's JSON) into the node
+    Import {
+        /// File of definitions
+        file: PathBuf,
+        #[command(flatten)]
+        ask: AskOptions,
+    },
+    /// Write the node's definitions as RabbitMQ's JSON
+    Export {
+        /// File to write; standard output where not given
+        file: Option<PathBuf>,
+        #[command(flatten)]
+        ask: AskOptions,
+    },
+    /// Check or explain the configuration
+    Config {
+        #[command(subcommand)]
+        command: ConfigCommand,
+    },
+    /// rabbitmqctl's commands: `leveret ctl help`
+    #[command(disable_help_flag = true)]
+    Ctl {
+        /// Command, arguments and options, as rabbitmqctl takes them
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        arguments: Vec<OsString>,
+    },
+}
+
+#[derive(Args)]
+struct ServeOptions {
+    /// Configuration: TOML, or rabbitmq.conf by its ending, or a folder of both
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Folder that holds everything the node keeps
+    #[arg(long, value_name = "FOLDER")]
+    data_dir: Option<PathBuf>,
+    /// Address of AMQP [default: 127.0.0.1:5672]
+    #[arg(long, value_name = "ADDR")]
+    amqp: Option<String>,
+    /// Address of the HTTP API, or `none` [default: 127.0.0.1:15672]
+    #[arg(long, value_name = "ADDR")]
+    http: Option<String>,
+    /// Address of the metrics, or `none` [default: 127.0.0.1:15692]
+    #[arg(long, value_name = "ADDR")]
+    metrics: Option<String>,
+}
+
+#[derive(Args)]
+struct AskOptions {
+    /// Data folder of the node, on this machine
+    #[arg(
+        long,
+        value_name = "FOLDER",
+        env = "LEVERET_DATA_DIR",
+        default_value = "./leveret-data"
+    )]
+    data_dir: PathBuf,
+    /// HTTP API of a node elsewhere, http://host:port
+    #[arg(long, value_name = "URL")]
+    url: Option<String>,
+    /// User at that node
+    #[arg(long, value_name = "NAME", default_value = "guest")]
+    user: String,
+    /// The user's password
+    #[arg(long, value_name = "WORD", default_value = "guest")]
+    password: String,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Args)]
+struct ListOptions {
+    /// What to list
+    what: Listed,
+    /// Of this virtual host only
+    #[arg(short = 'p', long, value_name = "NAME")]
+    vhost: Option<String>,
+    #[command(flatten)]
+    ask: AskOptions,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum Listed {
+    Queues,
+    Connections,
+    Channels,
+    Consumers,
+    Exchanges,
+    Bindings,
+    Users,
+    Permissions,
+    TopicPermissions,
+    Policies,
+    OperatorPolicies,
+    Parameters,
+    Vhosts,
+    VhostLimits,
+    UserLimits,
+}
+
+#[derive(Subcommand)]
+enum ConfigCommand {
+    /// Say whether a node would start with this configuration and environment
+    Check {
+        /// The file; that of the environment where not given
+        file: Option<PathBuf>,
+    },
+    /// Explain every key
+    Reference {
+        /// As Markdown
+        #[arg(long)]
+        markdown: bool,
+    },
+}
+
+/// Runs the command line.
+pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
+    let arguments: Vec<OsString> = arguments.into_iter().collect();
+    let called = arguments.first().map(Path::new).and_then(Path::file_name);
+    let called = called.and_then(|name| name.to_str()).unwrap_or_default();
+    if RABBITMQ_TOOLS.contains(&called) {
+        return ctl::main(arguments.into_iter().skip(1));
+    }
+    let cli = match Cli::try_parse_from(arguments) {
+        Ok(cli) => cli,
+        Err(error) => {
+            // Help and version are no errors; clap knows where each goes.
+            let code = if error.use_stderr() {
+                ctl::code::USAGE
+            } else {
+                0
+            };
+            let _ = error.print();
+            return ExitCode::from(code);
+        }
+    };
+    let result = match cli.command {
+        Some(Command::Ctl { arguments }) => return ctl::main(arguments),
+        Some(Command::Serve(options)) => serve_node(&options),
+        None => serve_node(&cli.serve),
+        Some(Command::Status(ask)) => status(&ask),
+        Some(Command::List(options)) => list(&options),
+        Some(Command::Import { file, ask }) => import(&file, &ask),
+        Some(Command::Export { file, ask }) => export(file.as_deref(), &ask),
+        Some(Command::Config { command }) => configuration(&command),
+    };
+    match result {
+        Ok(text) => {
+            print(&text);
+            ExitCode::SUCCESS
+        }
+        Err(text) => {
+            eprintln!("leveret: {text}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Writes to standard output; whoever closed it (`| head`) has seen enough.
+fn print(text: &str) {
+    use std::io::Write;
+    let _ = std::io::stdout().lock().write_all(text.as_bytes());
+}
+
+/// What was typed: the file, the environment, then the options.
+fn typed(options: &ServeOptions) -> Result<FileConfig, ConfigError> {
+    let mut typed = config::read(config::file_named(options.config.as_deref()).as_deref())?;
+    if let Some(folder) = &options.data_dir {
+        let folder = folder.display().to_string();
+        typed.set("data_dir", folder, Source::Flag("--data-dir"));
+    }
+    if let Some(address) = &options.amqp {
+        typed.forget("listeners.tcp");
+        typed.set("listeners.tcp.default", address, Source::Flag("--amqp"));
+    }
+    set_http(&mut typed, "management", "--http", options.http.as_deref());
+    set_http(
+        &mut typed,
+        "prometheus",
+        "--metrics",
+        options.metrics.as_deref(),
+    );
+    Ok(typed)
+}
+
+/// Sets the address and the port of an HTTP listener by one option.
+fn set_http(typed: &mut FileConfig, which: &str, flag: &'static str, address: Option<&str>) {
+    let Some(address) = address else { return };
+    // What is no address goes to the port's check, which says what would be one.
+    let (ip, port) = match config::value::address(address) {
+        Ok(address) => (Some(address.ip().to_string()), address.port().to_string()),
+        Err(_) => (None, address.to_owned()),
+    };
+    if let Some(ip) = ip {
+        typed.set(&format!("{which}.tcp.ip"), ip, Source::Flag(flag));
+    }
+    typed.set(&format!("{which}.tcp.port"), port, Source::Flag(flag));
+}
+
+fn serve_node(options: &ServeOptions) -> Result<String, String> {
+    let typed = typed(options).map_err(|error| error.to_string())?;
+    let loaded = Config::build(&typed, &Machine::here()).map_err(|errors| lines(&errors))?;
+    serve::run(loaded).map(|()| String::new())
+}
+
+fn lines(errors: &[ConfigError]) -> String {
+    let lines: Vec<_> = errors.iter().map(ToString::to_string).collect();
+    lines.join("\nleveret: ")
+}
+
+fn configuration(command: &ConfigCommand) -> Result<String, String> {
+    let file = match command {
+        ConfigCommand::Reference { markdown: true } => return Ok(config::reference::markdown()),
+        ConfigCommand::Reference { markdown: false } => return Ok(config::reference::text()),
+        ConfigCommand::Check { file } => config::file_named(file.as_deref()),
+    };
+    let typed = config::read(file.as_deref()).map_err(|error| error.to_string())?;
+    let loaded = Config::build(&typed, &Machine::here()).map_err(|errors| lines(&errors))?;
+    let mut text: String = loaded.notices.iter().map(|n| format!("{n}\n")).collect();
+    let name = file.map_or_else(
+        || "the environment".to_owned(),
+        |file| file.display().to_string(),
+    );
+    text.push_str(&format!("{name}: a node would start with it\n"));
+    Ok(text)
+}
+
+impl AskOptions {
+    fn target(&self) -> Result<Target, String> {
+        Target::find(&Address {
+            data_dir: self.data_dir.clone(),
+            url: self.url.clone(),
+            user: self.user.clone(),
+            password: self.password.clone(),
+            timeout: Duration::from_secs(60),
+        })
+        .map_err(|error| error.to_string())
+    }
+
+    fn get(&self, path: &str) -> Result<Value, String> {
+        self.target()?
+            .get(path)
+            .map_err(|error: CallError| error.to_string())
+    }
+}
+
+fn status(ask: &AskOptions) -> Result<String, String> {
+    let overview = ask.get("/api/overview")?;
+    let nodes = ask.get("/api/nodes")?;
+    let node = &nodes[0];
+    if ask.json {
+        let both = serde_json::json!({"overview": overview, "node": node});
+        return Ok(format!("{both:#}\n"));
+    }
+    let (objects, queues) = (&overview["object_totals"], &overview["queue_totals"]);
+    let count = |value: &Value| value.as_u64().unwrap_or(0);
+    let mib = |value: &Value| format!("{} MiB", count(value) >> 20);
+    let alarms: Vec<_> = [("mem_alarm", "memory"), ("disk_free_alarm", "disk")]
+        .into_iter()
+        .filter(|(field, _)| node[field] == true)
+        .map(|(_, name)| name)
+        .collect();
+    let listeners: Vec<_> = overview["listeners"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .map(|l| {
+            let show = |field: &str| table::show(&l[field]);
+            format!(
+                "{} {}:{}",
+                show("protocol"),
+                show("ip_address"),
+                show("port")
+            )
+        })
+        .collect();
+    let facts = [
+        ("node", table::show(&overview["node"])),
+        ("version", table::show(&overview["product_version"])),
+        ("up", format!("{} s", count(&node["uptime"]) / 1_000)),
+        ("listens on", listeners.join(", ")),
+        (
+            "alarms",
+            if alarms.is_empty() {
+                "none".to_owned()
+            } else {
+                alarms.join(", ")
+            },
+        ),
+        (
+            "memory",
+            format!("{} of {}", mib(&node["mem_used"]), mib(&node["mem_limit"])),
+        ),
+        (
+            "disk free",
+            format!(
+                "{} (limit {})",
+                mib(&node["disk_free"]),
+                mib(&node["disk_free_limit"])
+            ),
+        ),
+        ("connections", count(&objects["connections"]).to_string()),
+        ("channels", count(&objects["channels"]).to_string()),
+        ("queues", count(&objects["queues"]).to_string()),
+        ("consumers", count(&objects["consumers"]).to_string()),
+        (
+            "messages",
+            format!(
+                "{} ready, {} unacknowledged",
+                count(&queues["messages_ready"]),
+                count(&queues["messages_unacknowledged"])
+            ),
+        ),
+    ];
+    let fact = |(name, value): &(&str, String)| format!("{name:<12} {value}\n");
+    Ok(facts.iter().map(fact).collect())
+}
+
+/// Where the API has a list, and which of its fields are shown to people.
+fn listed(what: Listed) -> (&'static str, &'static [(&'static str, &'static str)]) {
+    match what {
+        Listed::Queues => (
+            "queues",
+            &[
+                ("vhost", "vhost"),
+                ("name", "name"),
+                ("type", "type"),
+                ("state", "state"),
+                ("ready", "messages_ready"),
+                ("unacknowledged", "messages_unacknowledged"),
+                ("consumers", "consumers"),
+                ("policy", "policy"),
+            ],
+        ),
+        Listed::Connections => (
+            "connections",
+            &[
+                ("name", "name"),
+                ("user", "user"),
+                ("vhost", "vhost"),
+                ("state", "state"),
+                ("channels", "channels"),
+                ("protocol", "protocol"),
+            ],
+        ),
+        Listed::Channels => (
+            "channels",
+            &[
+                ("name", "name"),
+                ("user", "user"),
+                ("vhost", "vhost"),
+                ("consumers", "consumer_count"),
+                ("unacknowledged", "messages_unacknowledged"),
+                ("unconfirmed", "messages_unconfirmed"),
+                ("prefetch", "prefetch_count"),
+            ],
+        ),
+        Listed::Consumers => (
+            "consumers",
+            &[
+                ("vhost", "queue.vhost"),
+                ("queue", "queue.name"),
+                ("tag", "consumer_tag"),
+                ("channel", "channel_details.name"),
+                ("ack", "ack_required"),
+                ("prefetch", "prefetch_count"),
+                ("active", "active"),
+            ],
+        ),
+        Listed::Exchanges => (
+            "exchanges",
+            &[
+                ("vhost", "vhost"),
+                ("name", "name"),
+                ("type", "type"),
+                ("durable", "durable"),
+                ("auto-delete", "auto_delete"),
+                ("internal", "internal"),
+                ("policy", "policy"),
+            ],
+        ),
+        Listed::Bindings => (
+            "bindings",
+            &[
+                ("vhost", "vhost"),
+                ("source", "source"),
+                ("to", "destination_type"),
+                ("destination", "destination"),
+                ("routing key", "routing_key"),
+                ("arguments", "arguments"),
+            ],
+        ),
+        Listed::Users => ("users", &[("name", "name"), ("tags", "tags")]),
+        Listed::Permissions => (
+            "permissions",
+            &[
+                ("vhost", "vhost"),
+                ("user", "user"),
+                ("configure", "configure"),
+                ("write", "write"),
+                ("read", "read"),
+            ],
+        ),
+        Listed::TopicPermissions => (
+            "topic-permissions",
+            &[
+                ("vhost", "vhost"),
+                ("user", "user"),
+                ("exchange", "exchange"),
+                ("write", "write"),
+                ("read", "read"),
+            ],
+        ),
+        Listed::Policies => ("policies", POLICY),
+        Listed::OperatorPolicies => ("operator-policies", POLICY),
+        Listed::Parameters => (
+            "parameters",
+            &[
+                ("vhost", "vhost"),
+                ("component", "component"),
+                ("name", "name"),
+                ("value", "value"),
+            ],
+        ),
+        Listed::Vhosts => (
+            "vhosts",
+            &[
+                ("name", "name"),
+                ("description", "description"),
+                ("tags", "tags"),
+                ("default queue type", "default_queue_type"),
+                ("tracing", "tracing"),
+            ],
+        ),
+        Listed::VhostLimits => ("vhost-limits", &[("vhost", "vhost"), ("limits", "value")]),
+        Listed::UserLimits => ("user-limits", &[("user", "user"), ("limits", "value")]),
+    }
+}
+
+const POLICY: &[(&str, &str)] = &[
+    ("vhost", "vhost"),
+    ("name", "name"),
+    ("pattern", "pattern"),
+    ("applies to", "apply-to"),
+    ("priority", "priority"),
+    ("definition", "definition"),
+];
+
+fn list(options: &ListOptions) -> Result<String, String> {
+    let (path, columns) = listed(options.what);
+    let mut found = options.ask.get(&format!("/api/{path}"))?;
+    if let (Some(vhost), Some(all)) = (&options.vhost, found.as_array_mut()) {
+        all.retain(|object| object["vhost"] == **vhost || object["queue"]["vhost"] == **vhost);
+    }
+    if options.ask.json {
+        return Ok(format!("{found:#}\n"));
+    }
+    let objects = found.as_array().map_or(&[][..], Vec::as_slice);
+    Ok(Rows::pick(objects, columns).aligned())
+}
+
+fn import(file: &Path, ask: &AskOptions) -> Result<String, String> {
+    let bytes = std::fs::read(file).map_err(|e| format!("cannot read {}: {e}", file.display()))?;
+    ask.target()?
+        .upload("/api/definitions", &bytes)
+        .map_err(|error| format!("cannot import {}: {error}", file.display()))?;
+    Ok(format!("{}: imported\n", file.display()))
+}
+
+fn export(file: Option<&Path>, ask: &AskOptions) -> Result<String, String> {
+    let definitions = format!("{:#}\n", ask.get("/api/definitions")?);
+    let Some(file) = file else {
+        return Ok(definitions);
+    };
+    std::fs::write(file, definitions)
+        .map_err(|e| format!("cannot write {}: {e}", file.display()))?;
+    Ok(format!("{}: written\n", file.display()))
+}

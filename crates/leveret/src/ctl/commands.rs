@@ -1,0 +1,172 @@
+//! The table of commands.
+
+use super::{Context, Failure, Output, code, lists, node, users};
+use std::ops::RangeInclusive;
+
+/// A command.
+pub struct Command {
+    /// Its name.
+    pub name: &'static str,
+    /// How it is used.
+    pub usage: &'static str,
+    /// How many positional arguments it takes.
+    pub arguments: RangeInclusive<usize>,
+    /// Whether it needs no node.
+    pub offline: bool,
+    /// What it does.
+    pub run: fn(&Context<'_>) -> Result<Output, Failure>,
+}
+
+const fn command(
+    name: &'static str,
+    usage: &'static str,
+    arguments: RangeInclusive<usize>,
+    run: fn(&Context<'_>) -> Result<Output, Failure>,
+) -> Command {
+    Command {
+        name,
+        usage,
+        arguments,
+        offline: false,
+        run,
+    }
+}
+
+const fn offline(mut command: Command) -> Command {
+    command.offline = true;
+    command
+}
+
+const MANY: usize = 64;
+
+/// Every command, by subject.
+#[rustfmt::skip]
+static COMMANDS: &[Command] = &[
+    // Users.
+    command("add_user", "add_user <username> [<password>] [--pre-hashed-password]", 1..=2, users::add_user),
+    command("authenticate_user", "authenticate_user <username> [<password>]", 1..=2, users::authenticate_user),
+    command("change_password", "change_password <username> [<password>]", 1..=2, users::change_password),
+    command("clear_password", "clear_password <username>", 1..=1, users::clear_password),
+    command("delete_user", "delete_user <username>", 1..=1, users::delete_user),
+    command("hash_password", "hash_password [<password>]", 0..=1, users::hash_password),
+    command("list_users", "list_users [--no-table-headers]", 0..=0, users::list_users),
+    command("set_user_tags", "set_user_tags <username> <tag> [...]", 1..=MANY, users::set_user_tags),
+    command("set_user_limits", "set_user_limits <username> <definition>", 2..=2, users::set_user_limits),
+    command("clear_user_limits", "clear_user_limits <username> <limit_type>|all", 2..=2, users::clear_user_limits),
+    command("list_user_limits", "list_user_limits [<username>|--global]", 0..=1, users::list_user_limits),
+    // Permissions.
+    command("set_permissions", "set_permissions [-p <vhost>] <username> <conf> <write> <read>", 4..=4, users::set_permissions),
+    command("clear_permissions", "clear_permissions [-p <vhost>] <username>", 1..=1, users::clear_permissions),
+    command("list_permissions", "list_permissions [-p <vhost>]", 0..=0, users::list_permissions),
+    command("list_user_permissions", "list_user_permissions <username>", 1..=1, users::list_user_permissions),
+    command("set_topic_permissions", "set_topic_permissions [-p <vhost>] <username> <exchange> <write> <read>", 4..=4, users::set_topic_permissions),
+    command("clear_topic_permissions", "clear_topic_permissions [-p <vhost>] <username> [<exchange>]", 1..=2, users::clear_topic_permissions),
+    command("list_topic_permissions", "list_topic_permissions [-p <vhost>]", 0..=0, users::list_topic_permissions),
+    command("list_user_topic_permissions", "list_user_topic_permissions <username>", 1..=1, users::list_user_topic_permissions),
+    // Virtual hosts.
+    command("add_vhost", "add_vhost <vhost> [--description <text>] [--tags <a,b>] [--default-queue-type <type>]", 1..=1, users::add_vhost),
+    command("delete_vhost", "delete_vhost <vhost>", 1..=1, users::delete_vhost),
+    command("update_vhost_metadata", "update_vhost_metadata <vhost> [--description <text>] [--tags <a,b>] [--default-queue-type <type>]", 1..=1, users::update_vhost),
+    command("list_vhosts", "list_vhosts [<column> ...]", 0..=MANY, lists::list_vhosts),
+    command("set_vhost_limits", "set_vhost_limits [-p <vhost>] <definition>", 1..=1, users::set_vhost_limits),
+    command("clear_vhost_limits", "clear_vhost_limits [-p <vhost>]", 0..=0, users::clear_vhost_limits),
+    command("list_vhost_limits", "list_vhost_limits [-p <vhost>|--global]", 0..=0, users::list_vhost_limits),
+    command("trace_on", "trace_on [-p <vhost>]", 0..=0, users::trace_on),
+    command("trace_off", "trace_off [-p <vhost>]", 0..=0, users::trace_off),
+    // Policies and parameters.
+    command("set_policy", "set_policy [-p <vhost>] [--priority <n>] [--apply-to <what>] <name> <pattern> <definition>", 3..=3, users::set_policy),
+    command("clear_policy", "clear_policy [-p <vhost>] <name>", 1..=1, users::clear_policy),
+    command("list_policies", "list_policies [-p <vhost>]", 0..=0, users::list_policies),
+    command("set_operator_policy", "set_operator_policy [-p <vhost>] [--priority <n>] [--apply-to <what>] <name> <pattern> <definition>", 3..=3, users::set_operator_policy),
+    command("clear_operator_policy", "clear_operator_policy [-p <vhost>] <name>", 1..=1, users::clear_operator_policy),
+    command("list_operator_policies", "list_operator_policies [-p <vhost>]", 0..=0, users::list_operator_policies),
+    command("set_parameter", "set_parameter [-p <vhost>] <component> <name> <value>", 3..=3, users::set_parameter),
+    command("clear_parameter", "clear_parameter [-p <vhost>] <component> <name>", 2..=2, users::clear_parameter),
+    command("list_parameters", "list_parameters [-p <vhost>]", 0..=0, users::list_parameters),
+    command("set_global_parameter", "set_global_parameter <name> <value>", 2..=2, users::set_global_parameter),
+    command("clear_global_parameter", "clear_global_parameter <name>", 1..=1, users::clear_global_parameter),
+    command("list_global_parameters", "list_global_parameters", 0..=0, users::list_global_parameters),
+    command("set_cluster_name", "set_cluster_name <name>", 1..=1, users::set_cluster_name),
+    // Lists.
+    command("list_queues", "list_queues [-p <vhost>] [<column> ...]", 0..=MANY, lists::list_queues),
+    command("list_exchanges", "list_exchanges [-p <vhost>] [<column> ...]", 0..=MANY, lists::list_exchanges),
+    command("list_bindings", "list_bindings [-p <vhost>] [<column> ...]", 0..=MANY, lists::list_bindings),
+    command("list_connections", "list_connections [<column> ...]", 0..=MANY, lists::list_connections),
+    command("list_channels", "list_channels [-p <vhost>] [<column> ...]", 0..=MANY, lists::list_channels),
+    command("list_consumers", "list_consumers [-p <vhost>] [<column> ...]", 0..=MANY, lists::list_consumers),
+    command("list_feature_flags", "list_feature_flags [<column> ...]", 0..=MANY, lists::list_feature_flags),
+    // Queues and connections.
+    command("purge_queue", "purge_queue [-p <vhost>] <queue>", 1..=1, node::purge_queue),
+    command("delete_queue", "delete_queue [-p <vhost>] <queue> [--if-empty] [--if-unused]", 1..=1, node::delete_queue),
+    command("close_connection", "close_connection <connection pid or name> <explanation>", 2..=2, node::close_connection),
+    command("close_all_connections", "close_all_connections [-p <vhost>] [--global] [--limit <n>] [--per-connection-delay <ms>] <explanation>", 1..=1, node::close_all_connections),
+    command("close_all_user_connections", "close_all_user_connections <username> <explanation>", 2..=2, node::close_all_user_connections),
+    command("import_definitions", "import_definitions [<file>]", 0..=1, node::import_definitions),
+    command("export_definitions", "export_definitions [<file>|-]", 0..=1, node::export_definitions),
+    // The node.
+    command("status", "status", 0..=0, node::status),
+    command("cluster_status", "cluster_status", 0..=0, node::cluster_status),
+    command("ping", "ping", 0..=0, node::ping),
+    command("await_startup", "await_startup", 0..=0, node::await_startup),
+    command("await_online_nodes", "await_online_nodes <count>", 1..=1, node::await_startup),
+    command("start_app", "start_app", 0..=0, node::start_app),
+    command("stop_app", "stop_app", 0..=0, node::stop_app),
+    command("stop", "stop", 0..=0, node::stop),
+    command("shutdown", "shutdown", 0..=0, node::stop),
+    command("set_vm_memory_high_watermark", "set_vm_memory_high_watermark <fraction> | absolute <size>", 1..=2, node::set_memory_watermark),
+    command("set_disk_free_limit", "set_disk_free_limit <size> | mem_relative <fraction>", 1..=2, node::set_disk_limit),
+    command("enable_feature_flag", "enable_feature_flag <name>|all", 1..=1, node::enable_feature_flag),
+    offline(command("version", "version", 0..=0, node::version)),
+    // Checks of rabbitmq-diagnostics.
+    command("check_running", "check_running", 0..=0, node::check_running),
+    command("check_local_alarms", "check_local_alarms", 0..=0, node::check_local_alarms),
+    command("check_alarms", "check_alarms", 0..=0, node::check_alarms),
+    command("check_virtual_hosts", "check_virtual_hosts", 0..=0, node::check_virtual_hosts),
+    command("check_port_connectivity", "check_port_connectivity", 0..=0, node::check_port_connectivity),
+    command("check_port_listener", "check_port_listener <port>", 1..=1, node::check_port_listener),
+    command("check_protocol_listener", "check_protocol_listener <protocol>", 1..=1, node::check_protocol_listener),
+    command("is_running", "is_running", 0..=0, node::is_running),
+    command("listeners", "listeners", 0..=0, node::listeners),
+    command("server_version", "server_version", 0..=0, node::server_version),
+    // rabbitmq-plugins: what a plugin of RabbitMQ gives is in the binary, or is not.
+    offline(command("enable", "enable <plugin> [...]", 1..=MANY, node::plugins)),
+    offline(command("disable", "disable <plugin> [...]", 1..=MANY, node::plugins)),
+    offline(command("set", "set <plugin> [...]", 0..=MANY, node::plugins)),
+];
+
+/// The command of this name, or the failure that names the nearest.
+pub fn find(name: &str) -> Result<&'static Command, Failure> {
+    if let Some(command) = COMMANDS.iter().find(|c| c.name == name) {
+        return Ok(command);
+    }
+    let near = COMMANDS
+        .iter()
+        .map(|c| (strsim::damerau_levenshtein(c.name, name), c.name))
+        .min()
+        .filter(|(distance, _)| *distance <= 1 + name.len() / 4);
+    let hint = near.map(|(_, near)| format!("\nDid you mean '{near}'?"));
+    Err(Failure {
+        code: code::USAGE,
+        text: format!(
+            "\nCommand '{name}' not found.{}",
+            hint.unwrap_or_else(|| "\nSee `help` for the commands.".to_owned())
+        ),
+    })
+}
+
+/// How to use one command, or which there are.
+pub fn help(name: Option<&str>) -> String {
+    match name.map(find) {
+        Some(Ok(command)) => format!("Usage\n\nrabbitmqctl {}\n", command.usage),
+        Some(Err(failure)) => format!("{}\n", failure.text),
+        None => {
+            let usages = COMMANDS.iter().map(|c| format!("    {}\n", c.usage));
+            let options = "Options: -p <vhost>, -q, -s, --formatter <table|pretty_table|json|csv>, --no-table-headers, \
+                           -t <seconds>, --data-dir <folder> or --url <http://host:port> --user <name> --password <word>";
+            format!(
+                "Usage\n\nrabbitmqctl [options] <command> [<arguments>]\n\n{options}\n\nCommands:\n\n{}",
+                usages.collect::<String>()
+            )
+        }
+    }
+}

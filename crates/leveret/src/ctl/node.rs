@@ -1,0 +1,583 @@
+//! The node itself: status, checks, alarms, definitions, closing connections, stopping.
+
+use super::{Context, Failure, Output, code};
+use crate::cli::http::segment;
+use crate::cli::table::{Rows, show};
+use crate::cli::target::CallError;
+use crate::config::value;
+use serde_json::{Value, json};
+use std::fmt::Write;
+use std::net::{SocketAddr, TcpStream};
+use std::time::{Duration, Instant};
+
+type Result<T> = std::result::Result<T, Failure>;
+
+fn queue_path(context: &Context<'_>) -> String {
+    let (vhost, name) = (segment(context.vhost()), segment(context.argument(0)));
+    format!("/api/queues/{vhost}/{name}")
+}
+
+fn or_no_queue<T>(context: &Context<'_>, result: std::result::Result<T, CallError>) -> Result<T> {
+    result.map_err(|error| match error {
+        CallError::Refused(404, _) => Failure::new(
+            code::DATA,
+            format!(
+                "Queue '{}' does not exist in vhost '{}'",
+                context.argument(0),
+                context.vhost()
+            ),
+        ),
+        other => other.into(),
+    })
+}
+
+pub fn purge_queue(context: &Context<'_>) -> Result<Output> {
+    context.banner(format!(
+        "Purging queue '{}' in vhost '{}' ...",
+        context.argument(0),
+        context.vhost()
+    ));
+    let path = format!("{}/contents", queue_path(context));
+    or_no_queue(context, context.target.call("DELETE", &path, None))?;
+    Ok(Output::Done)
+}
+
+pub fn delete_queue(context: &Context<'_>) -> Result<Output> {
+    context.banner(format!(
+        "Deleting queue '{}' on vhost '{}' ...",
+        context.argument(0),
+        context.vhost()
+    ));
+    let path = queue_path(context);
+    let queue = or_no_queue(context, context.target.get(&path))?;
+    let options = context.options;
+    let mut conditions = Vec::new();
+    conditions.extend(options.if_empty.then_some("if-empty=true"));
+    conditions.extend(options.if_unused.then_some("if-unused=true"));
+    let path = format!("{path}?{}", conditions.join("&"));
+    or_no_queue(context, context.target.call("DELETE", &path, None))?;
+    let ready = queue["messages"].as_u64().unwrap_or(0);
+    Ok(Output::Text(format!(
+        "Queue was successfully deleted with {ready} ready messages"
+    )))
+}
+
+fn close(context: &Context<'_>, name: &str, reason: &str) -> Result<()> {
+    let path = format!("/api/connections/{}", segment(name));
+    let answer = context
+        .target
+        .ask("DELETE", &path, &[("X-Reason", reason)], None)?;
+    // A connection that is gone by now is closed.
+    match answer.status {
+        204 | 404 => Ok(()),
+        status => Err(CallError::Refused(status, answer.reason()).into()),
+    }
+}
+
+pub fn close_connection(context: &Context<'_>) -> Result<Output> {
+    let (wanted, reason) = (context.argument(0), context.argument(1));
+    context.banner(format!("Closing connection {wanted}, reason: {reason}..."));
+    let all = context.target.get("/api/connections")?;
+    let found = all
+        .as_array()
+        .into_iter()
+        .flatten()
+        .find(|c| c["pid"] == wanted || c["name"] == wanted);
+    match found.and_then(|c| c["name"].as_str()) {
+        Some(name) => close(context, name, reason).map(|()| Output::Done),
+        None => Err(Failure::new(
+            code::DATA,
+            format!("there is no connection {wanted}; see list_connections pid name"),
+        )),
+    }
+}
+
+fn close_all(
+    context: &Context<'_>,
+    reason: &str,
+    wanted: impl Fn(&Value) -> bool,
+) -> Result<Output> {
+    let all = context.target.get("/api/connections")?;
+    let limit = match context.options.limit {
+        0 => usize::MAX,
+        limit => limit,
+    };
+    let names: Vec<_> = all
+        .as_array()
+        .into_iter()
+        .flatten()
+        .filter(|c| wanted(c))
+        .filter_map(|c| c["name"].as_str())
+        .take(limit)
+        .collect();
+    for name in &names {
+        close(context, name, reason)?;
+        std::thread::sleep(context.options.delay);
+    }
+    Ok(Output::Text(format!("Closed {} connections", names.len())))
+}
+
+pub fn close_all_connections(context: &Context<'_>) -> Result<Output> {
+    let (reason, vhost) = (context.argument(0), context.vhost());
+    if context.options.global {
+        context.banner(format!(
+            "Closing all connections to node (reason: {reason})..."
+        ));
+        return close_all(context, reason, |_| true);
+    }
+    context.banner(format!(
+        "Closing all connections in vhost {vhost} (reason: {reason})..."
+    ));
+    close_all(context, reason, |c| c["vhost"] == vhost)
+}
+
+pub fn close_all_user_connections(context: &Context<'_>) -> Result<Output> {
+    let (user, reason) = (context.argument(0), context.argument(1));
+    context.banner(format!(
+        "Closing connections of user {user}, reason: {reason}..."
+    ));
+    close_all(context, reason, |c| c["user"] == user)
+}
+
+pub fn import_definitions(context: &Context<'_>) -> Result<Output> {
+    let (bytes, from) = match context.arguments.first().filter(|file| *file != "-") {
+        Some(file) => {
+            let bytes = std::fs::read(file).map_err(|error| {
+                Failure::new(code::DATA, format!("cannot read {file}: {error}"))
+            })?;
+            (bytes, format!("a file at \"{file}\""))
+        }
+        None => {
+            let mut bytes = Vec::new();
+            let read = std::io::Read::read_to_end(&mut std::io::stdin(), &mut bytes);
+            read.map_err(|error| {
+                Failure::new(code::DATA, format!("cannot read standard input: {error}"))
+            })?;
+            (bytes, "standard input".to_owned())
+        }
+    };
+    context.banner(format!("Importing definitions in JSON from {from} ..."));
+    context.target.upload("/api/definitions", &bytes)?;
+    Ok(Output::Done)
+}
+
+pub fn export_definitions(context: &Context<'_>) -> Result<Output> {
+    let definitions = context.target.get("/api/definitions")?;
+    match context.arguments.first().filter(|file| *file != "-") {
+        Some(file) => {
+            context.banner(format!(
+                "Exporting definitions in JSON to a file at \"{file}\" ..."
+            ));
+            std::fs::write(file, format!("{definitions:#}\n")).map_err(|error| {
+                Failure::new(code::DATA, format!("cannot write {file}: {error}"))
+            })?;
+            Ok(Output::Done)
+        }
+        None => Ok(Output::Text(format!("{definitions:#}"))),
+    }
+}
+
+/// The node's own entry in the list of nodes.
+fn own_node(context: &Context<'_>) -> Result<Value> {
+    let nodes = context.target.get("/api/nodes")?;
+    Ok(nodes[0].clone())
+}
+
+pub fn status(context: &Context<'_>) -> Result<Output> {
+    let name = context.target.name()?;
+    context.banner(format!("Status of node {name} ..."));
+    let overview = context.target.get("/api/overview")?;
+    let node = own_node(context)?;
+    if context.options.formatter == super::options::Formatter::Json {
+        let pairs = json!({"overview": overview, "node": node});
+        return Ok(Output::Rows(Rows::pick(
+            &[pairs],
+            &[("overview", "overview"), ("node", "node")],
+        )));
+    }
+    let mut out = String::new();
+    let mut section = |title: &str, lines: Vec<(&str, String)>| {
+        let _ = writeln!(out, "{title}\n");
+        for (name, value) in lines {
+            let _ = writeln!(out, "{name}: {value}");
+        }
+        out.push('\n');
+    };
+    let shown = |value: &Value| show(value);
+    let uptime = node["uptime"].as_u64().unwrap_or(0) / 1_000;
+    section(
+        "Runtime",
+        vec![
+            ("OS PID", shown(&node["os_pid"])),
+            ("Uptime (seconds)", uptime.to_string()),
+            ("Product name", shown(&overview["product_name"])),
+            ("Product version", shown(&overview["product_version"])),
+            ("RabbitMQ version", shown(&overview["rabbitmq_version"])),
+            ("Node name", name),
+            ("Data directory", shown(&node["db_dir"])),
+        ],
+    );
+    section("Alarms", alarms_of(&node));
+    section(
+        "Memory",
+        vec![
+            ("Total memory used", bytes(&node["mem_used"])),
+            ("Memory high watermark setting", bytes(&node["mem_limit"])),
+        ],
+    );
+    section(
+        "Free Disk Space",
+        vec![
+            (
+                "Low free disk space watermark",
+                bytes(&node["disk_free_limit"]),
+            ),
+            ("Free disk space", bytes(&node["disk_free"])),
+        ],
+    );
+    section(
+        "File Descriptors",
+        vec![(
+            "Total",
+            format!(
+                "{}, limit: {}",
+                shown(&node["fd_used"]),
+                shown(&node["fd_total"])
+            ),
+        )],
+    );
+    let totals = &overview["object_totals"];
+    section(
+        "Totals",
+        vec![
+            ("Connection count", shown(&totals["connections"])),
+            ("Queue count", shown(&totals["queues"])),
+            ("Virtual host count", shown(&node["vhosts"])),
+        ],
+    );
+    let listeners = overview["listeners"]
+        .as_array()
+        .cloned()
+        .unwrap_or_default();
+    let listeners = listeners.iter().map(describe_listener);
+    section(
+        "Listeners",
+        listeners.map(|line| ("Interface", line)).collect(),
+    );
+    Ok(Output::Text(out))
+}
+
+fn bytes(value: &Value) -> String {
+    let bytes = value.as_u64().unwrap_or(0);
+    format!(
+        "{}.{:04} gb",
+        bytes / 1_000_000_000,
+        bytes % 1_000_000_000 / 100_000
+    )
+}
+
+fn describe_listener(listener: &Value) -> String {
+    format!(
+        "{}, port: {}, protocol: {}",
+        show(&listener["ip_address"]),
+        show(&listener["port"]),
+        show(&listener["protocol"])
+    )
+}
+
+fn alarms_of(node: &Value) -> Vec<(&'static str, String)> {
+    let alarm = |field: &str, text: &str| {
+        let set = node[field].as_bool() == Some(true);
+        set.then(|| ("Alarm", text.to_owned()))
+    };
+    let alarms: Vec<_> = [
+        alarm("mem_alarm", "Memory alarm on node"),
+        alarm("disk_free_alarm", "Free disk space alarm on node"),
+    ]
+    .into_iter()
+    .flatten()
+    .collect();
+    match alarms.is_empty() {
+        true => vec![("(none)", String::new())],
+        false => alarms,
+    }
+}
+
+pub fn cluster_status(context: &Context<'_>) -> Result<Output> {
+    let name = context.target.name()?;
+    context.banner(format!("Cluster status of node {name} ..."));
+    let overview = context.target.get("/api/overview")?;
+    let mut out = format!(
+        "Basics\n\nCluster name: {}\n\nDisk Nodes\n\n{name}\n\nRunning Nodes\n\n{name}\n\nListeners\n\n",
+        show(&overview["cluster_name"])
+    );
+    for listener in overview["listeners"].as_array().into_iter().flatten() {
+        let _ = writeln!(
+            out,
+            "Node: {name}, interface: {}",
+            describe_listener(listener)
+        );
+    }
+    Ok(Output::Text(out))
+}
+
+pub fn ping(context: &Context<'_>) -> Result<Output> {
+    let name = context.target.name()?;
+    context.banner(format!(
+        "Will ping {name}. This only checks if the OS process is running and answers. Timeout: {} ms.",
+        context.options.timeout.as_millis()
+    ));
+    context.target.get("/api/whoami")?;
+    Ok(Output::Text("Ping succeeded".to_owned()))
+}
+
+/// Waits until the node serves clients, as long as `-t` allows.
+pub fn await_startup(context: &Context<'_>) -> Result<Output> {
+    let deadline = Instant::now() + context.options.timeout;
+    let path = "/api/health/checks/ready-to-serve-clients";
+    loop {
+        match context.target.get(path) {
+            Ok(_) => return Ok(Output::Done),
+            Err(CallError::Refused(status, text)) if status != 503 => {
+                return Err(CallError::Refused(status, text).into());
+            }
+            Err(error) if Instant::now() >= deadline => {
+                let text = format!("the node is not ready to serve clients: {error}");
+                return Err(Failure::new(code::TEMPORARY, text));
+            }
+            Err(_) => std::thread::sleep(Duration::from_millis(100)),
+        }
+    }
+}
+
+fn application(context: &Context<'_>, running: bool) -> Result<Output> {
+    let body = json!({"serving": running});
+    context
+        .target
+        .call("PUT", "/api/leveret/serving", Some(&body))?;
+    Ok(Output::Done)
+}
+
+pub fn start_app(context: &Context<'_>) -> Result<Output> {
+    context.banner(format!("Starting node {} ...", context.target.name()?));
+    application(context, true)
+}
+
+pub fn stop_app(context: &Context<'_>) -> Result<Output> {
+    context.banner(format!(
+        "Stopping rabbit application on node {} ...",
+        context.target.name()?
+    ));
+    application(context, false)
+}
+
+pub fn stop(context: &Context<'_>) -> Result<Output> {
+    context.banner(format!(
+        "Stopping and halting node {} ...",
+        context.target.name()?
+    ));
+    context.target.call("POST", "/api/leveret/stop", None)?;
+    Ok(Output::Done)
+}
+
+pub fn set_memory_watermark(context: &Context<'_>) -> Result<Output> {
+    let name = context.target.name()?;
+    let bad = |what: String| Failure::new(code::DATA, format!("the memory watermark {what}"));
+    let body = match (context.argument(0), context.arguments.get(1)) {
+        ("absolute", Some(size)) => {
+            let size = value::bytes(size, 0, u64::MAX).map_err(bad)?;
+            context.banner(format!(
+                "Setting memory threshold on {name} to {size} bytes ..."
+            ));
+            json!({"absolute": size})
+        }
+        (fraction, None) => {
+            let fraction = fraction_argument(fraction, 1.0).map_err(bad)?;
+            context.banner(format!(
+                "Setting memory threshold on {name} to {fraction} ..."
+            ));
+            json!({"relative": fraction})
+        }
+        _ => return Err(Failure::usage("give a fraction, or: absolute <size>")),
+    };
+    let path = "/api/leveret/memory-watermark";
+    context.target.call("PUT", path, Some(&body))?;
+    Ok(Output::Done)
+}
+
+pub fn set_disk_limit(context: &Context<'_>) -> Result<Output> {
+    let name = context.target.name()?;
+    let bad = |what: String| Failure::new(code::DATA, format!("the disk limit {what}"));
+    let body = match (context.argument(0), context.arguments.get(1)) {
+        ("mem_relative", Some(fraction)) => {
+            let fraction = fraction_argument(fraction, 100.0).map_err(bad)?;
+            context.banner(format!(
+                "Setting disk free limit on {name} to {fraction} times the total RAM ..."
+            ));
+            json!({"relative": fraction})
+        }
+        (size, None) => {
+            let number = value::bytes(size, 0, u64::MAX).map_err(bad)?;
+            context.banner(format!(
+                "Setting disk free limit on {name} to {size} bytes ..."
+            ));
+            json!({"absolute": number})
+        }
+        _ => return Err(Failure::usage("give a size, or: mem_relative <fraction>")),
+    };
+    let path = "/api/leveret/disk-free-limit";
+    context.target.call("PUT", path, Some(&body))?;
+    Ok(Output::Done)
+}
+
+/// A fraction, or 0: that is how a test raises the memory alarm on purpose.
+fn fraction_argument(text: &str, most: f64) -> std::result::Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(0.0) => Ok(0.0),
+        _ => value::fraction(text, most),
+    }
+}
+
+pub fn enable_feature_flag(context: &Context<'_>) -> Result<Output> {
+    let name = context.argument(0);
+    context.banner(format!("Enabling feature flag \"{name}\" ..."));
+    // Every feature is there from the start: to enable all is to do nothing.
+    if name != "all" {
+        let path = format!("/api/feature-flags/{}/enable", segment(name));
+        context.target.call("PUT", &path, Some(&json!({})))?;
+    }
+    Ok(Output::Done)
+}
+
+pub fn version(_: &Context<'_>) -> Result<Output> {
+    Ok(Output::Text(env!("CARGO_PKG_VERSION").to_owned()))
+}
+
+pub fn server_version(context: &Context<'_>) -> Result<Output> {
+    context.banner(format!(
+        "Asking node {} for its RabbitMQ version...",
+        context.target.name()?
+    ));
+    let overview = context.target.get("/api/overview")?;
+    Ok(Output::Text(show(&overview["rabbitmq_version"])))
+}
+
+/// A health check of the API: its reason, if it fails, is the failure.
+fn check(context: &Context<'_>, banner: &str, path: &str, good: &str) -> Result<Output> {
+    let name = context.target.name()?;
+    context.banner(format!("{banner} on node {name} ..."));
+    match context.target.get(&format!("/api/health/checks/{path}")) {
+        Ok(_) => Ok(Output::Text(good.replace("{node}", &name))),
+        Err(CallError::Refused(503, reason)) => Err(Failure {
+            code: code::UNAVAILABLE,
+            text: format!("Error:\n{reason}"),
+        }),
+        Err(other) => Err(other.into()),
+    }
+}
+
+pub fn check_running(context: &Context<'_>) -> Result<Output> {
+    let good = "RabbitMQ on node {node} is fully booted and running";
+    let banner = "Checking if RabbitMQ is running";
+    check(context, banner, "ready-to-serve-clients", good)
+}
+
+pub fn check_local_alarms(context: &Context<'_>) -> Result<Output> {
+    let good = "Node {node} reported no local alarms";
+    check(
+        context,
+        "Asking for local resource alarms",
+        "local-alarms",
+        good,
+    )
+}
+
+pub fn check_alarms(context: &Context<'_>) -> Result<Output> {
+    let good = "Node {node} reported no alarms, local or clusterwide";
+    check(context, "Asking for resource alarms", "alarms", good)
+}
+
+pub fn check_virtual_hosts(context: &Context<'_>) -> Result<Output> {
+    let good = "Node {node} reported all vhosts as running";
+    check(
+        context,
+        "Checking if all vhosts are running",
+        "virtual-hosts",
+        good,
+    )
+}
+
+pub fn check_port_listener(context: &Context<'_>) -> Result<Output> {
+    let port = context.argument(0);
+    let good = format!("A listener for port {port} is running on node {{node}}.");
+    let banner = format!("Asking if there is a listener on port {port}");
+    let path = format!("port-listener/{}", segment(port));
+    check(context, &banner, &path, &good)
+}
+
+pub fn check_protocol_listener(context: &Context<'_>) -> Result<Output> {
+    let protocol = context.argument(0);
+    let good = format!("A listener for protocol '{protocol}' is running on node {{node}}.");
+    let banner = format!("Asking if there is a listener for protocol {protocol}");
+    let path = format!("protocol-listener/{}", segment(protocol));
+    check(context, &banner, &path, &good)
+}
+
+/// Connects to every listener that the node says it has.
+pub fn check_port_connectivity(context: &Context<'_>) -> Result<Output> {
+    let name = context.target.name()?;
+    context.banner(format!(
+        "Testing TCP connections to all active listeners on node {name} ..."
+    ));
+    let overview = context.target.get("/api/overview")?;
+    for listener in overview["listeners"].as_array().into_iter().flatten() {
+        let ip = listener["ip_address"]
+            .as_str()
+            .and_then(|ip| ip.parse().ok());
+        let port = listener["port"]
+            .as_u64()
+            .and_then(|p| u16::try_from(p).ok());
+        let Some(address) = ip.zip(port).map(|(ip, port)| SocketAddr::new(ip, port)) else {
+            continue;
+        };
+        let address = crate::cli::node_file::reachable(address);
+        if let Err(error) = TcpStream::connect_timeout(&address, context.options.timeout) {
+            let text = format!("connection to {address} of node {name} failed: {error}");
+            return Err(Failure::new(code::UNAVAILABLE, text));
+        }
+    }
+    Ok(Output::Text(format!(
+        "Successfully connected to all ports on node {name}."
+    )))
+}
+
+pub fn is_running(context: &Context<'_>) -> Result<Output> {
+    let path = "/api/health/checks/ready-to-serve-clients";
+    let name = context.target.name()?;
+    context.target.get(path)?;
+    Ok(Output::Text(format!(
+        "RabbitMQ on node {name} is fully booted and running"
+    )))
+}
+
+pub fn listeners(context: &Context<'_>) -> Result<Output> {
+    context.banner(format!(
+        "Asking node {} to report its protocol listeners ...",
+        context.target.name()?
+    ));
+    let overview = context.target.get("/api/overview")?;
+    let listeners = overview["listeners"]
+        .as_array()
+        .cloned()
+        .unwrap_or_default();
+    let lines: Vec<_> = listeners
+        .iter()
+        .map(|l| format!("Interface: {}", describe_listener(l)))
+        .collect();
+    Ok(Output::Text(lines.join("\n")))
+}
+
+pub fn plugins(context: &Context<'_>) -> Result<Output> {
+    context.banner("Plugins are part of the broker here: there is nothing to turn on or off.");
+    Ok(Output::Done)
+}

@@ -1,0 +1,244 @@
+//! The options of RabbitMQ's tools. They may stand anywhere among the arguments.
+
+use super::{Failure, Output};
+use crate::cli::target::Address;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// How a list is shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Formatter {
+    /// Tabs between values.
+    Table,
+    /// Boxes.
+    PrettyTable,
+    /// JSON.
+    Json,
+    /// Comma-separated values.
+    Csv,
+}
+
+/// The options that were given, with the defaults of those that were not.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Options {
+    /// `-p`, `--vhost`
+    pub vhost: String,
+    /// Whether `-p` was given: some lists are of every virtual host without it.
+    pub vhost_given: bool,
+    /// `-q`
+    pub quiet: bool,
+    /// `-s`: quiet, and no table headers either.
+    pub silent: bool,
+    /// `--no-table-headers`
+    pub headers: bool,
+    /// `--formatter`
+    pub formatter: Formatter,
+    /// `--help`
+    pub help: bool,
+    /// `--global`
+    pub global: bool,
+    /// `--if-empty`
+    pub if_empty: bool,
+    /// `--if-unused`
+    pub if_unused: bool,
+    /// `--pre-hashed-password`
+    pub pre_hashed: bool,
+    /// `--apply-to`
+    pub apply_to: String,
+    /// `--priority`
+    pub priority: i64,
+    /// `--description`
+    pub description: Option<String>,
+    /// `--tags`
+    pub tags: Option<String>,
+    /// `--default-queue-type`
+    pub default_queue_type: Option<String>,
+    /// `--limit`: how many at most; 0: all.
+    pub limit: usize,
+    /// `--per-connection-delay`, in milliseconds.
+    pub delay: Duration,
+    /// `-t`: how long the node may take.
+    pub timeout: Duration,
+    /// `--data-dir`
+    pub data_dir: PathBuf,
+    /// `--url`
+    pub url: Option<String>,
+    /// `--user`
+    pub user: String,
+    /// `--password`
+    pub password: String,
+}
+
+/// Milliseconds that a node may take where `-t` says nothing.
+const TIMEOUT: Duration = Duration::from_secs(60);
+/// The longest that `-t` and `--per-connection-delay` may be: a day.
+const TIMEOUT_MAX: Duration = Duration::from_secs(86_400);
+
+impl Options {
+    /// What holds when no option is given.
+    fn unset() -> Self {
+        let variable = |name, default: &str| std::env::var(name).unwrap_or(default.to_owned());
+        Self {
+            vhost: "/".to_owned(),
+            vhost_given: false,
+            quiet: false,
+            silent: false,
+            headers: true,
+            formatter: Formatter::Table,
+            help: false,
+            global: false,
+            if_empty: false,
+            if_unused: false,
+            pre_hashed: false,
+            apply_to: "all".to_owned(),
+            priority: 0,
+            description: None,
+            tags: None,
+            default_queue_type: None,
+            limit: 0,
+            delay: Duration::ZERO,
+            timeout: TIMEOUT,
+            data_dir: variable("LEVERET_DATA_DIR", "./leveret-data").into(),
+            url: None,
+            user: "guest".to_owned(),
+            password: "guest".to_owned(),
+        }
+    }
+}
+
+impl Options {
+    /// Whether only the result is wanted.
+    #[must_use]
+    pub fn is_quiet(&self) -> bool {
+        self.quiet || self.silent || matches!(self.formatter, Formatter::Json | Formatter::Csv)
+    }
+
+    /// Which node is meant.
+    #[must_use]
+    pub fn address(&self) -> Address {
+        Address {
+            data_dir: self.data_dir.clone(),
+            url: self.url.clone(),
+            user: self.user.clone(),
+            password: self.password.clone(),
+            timeout: self.timeout,
+        }
+    }
+
+    /// A result in the form that was asked for.
+    #[must_use]
+    pub fn render(&self, output: Output) -> String {
+        match (output, self.formatter) {
+            (Output::Done, _) => String::new(),
+            (Output::Text(text), Formatter::Json) => {
+                format!("{}\n", serde_json::json!({"result": "ok", "message": text}))
+            }
+            (Output::Text(text), _) => format!("{}\n", text.trim_end()),
+            (Output::Rows(rows), Formatter::Table) => rows.tabbed(self.headers && !self.silent),
+            (Output::Rows(rows), Formatter::PrettyTable) => rows.boxed(),
+            (Output::Rows(rows), Formatter::Json) => rows.json(),
+            (Output::Rows(rows), Formatter::Csv) => rows.csv(),
+        }
+    }
+
+    /// Takes an option without a value; false if it is none.
+    fn take_flag(&mut self, name: &str) -> bool {
+        match name {
+            "-q" | "--quiet" => self.quiet = true,
+            "-s" | "--silent" => self.silent = true,
+            "-h" | "--help" => self.help = true,
+            "--table-headers" => self.headers = true,
+            "--no-table-headers" => self.headers = false,
+            "--global" => self.global = true,
+            "-e" | "--if-empty" => self.if_empty = true,
+            "--if-unused" => self.if_unused = true,
+            "--pre-hashed-password" => self.pre_hashed = true,
+            // They choose among nodes, or among name forms, of which there is one.
+            "-l" | "--longnames" | "--online" | "--offline" | "--local" | "--dry-run" | "--all"
+            | "--no-silent" => {}
+            _ => return false,
+        }
+        true
+    }
+
+    /// Takes an option with its value; an error if it is none, or its value is not what it needs.
+    fn take_value(&mut self, name: &str, value: &str) -> Result<(), Failure> {
+        let bad = |what: &str| Failure::usage(format!("{name} needs {what}, not '{value}'"));
+        match name {
+            "-p" | "--vhost" => {
+                self.vhost = value.to_owned();
+                self.vhost_given = true;
+            }
+            "-t" | "--timeout" => self.timeout = timeout(value).ok_or_else(|| bad("seconds"))?,
+            "--formatter" => {
+                self.formatter = match value {
+                    "table" => Formatter::Table,
+                    "pretty_table" => Formatter::PrettyTable,
+                    "json" => Formatter::Json,
+                    "csv" => Formatter::Csv,
+                    _ => return Err(bad("one of table, pretty_table, json, csv")),
+                }
+            }
+            "--apply-to" => self.apply_to = value.to_owned(),
+            "--priority" => {
+                self.priority = value.parse().map_err(|_| bad("a whole number"))?;
+            }
+            "--description" => self.description = Some(value.to_owned()),
+            "--tags" => self.tags = Some(value.to_owned()),
+            "--default-queue-type" => self.default_queue_type = Some(value.to_owned()),
+            "--limit" => self.limit = value.parse().map_err(|_| bad("a whole number"))?,
+            "--per-connection-delay" => {
+                let delay = value.parse().ok().map(Duration::from_millis);
+                let delay = delay.filter(|d| *d <= TIMEOUT_MAX);
+                self.delay = delay.ok_or_else(|| bad("milliseconds"))?;
+            }
+            "--data-dir" => self.data_dir = value.into(),
+            "--url" => self.url = Some(value.to_owned()),
+            "--user" => self.user = value.to_owned(),
+            "--password" => self.password = value.to_owned(),
+            // The node is found by its data folder, and trusts who may read it: there is no name to resolve, no cookie.
+            "-n" | "--node" | "--erlang-cookie" | "--script-name" | "--printer" => {}
+            _ => return Err(unknown(name)),
+        }
+        Ok(())
+    }
+}
+
+fn unknown(name: &str) -> Failure {
+    Failure::usage(format!("Invalid options for this command:\n{name}"))
+}
+
+fn timeout(value: &str) -> Option<Duration> {
+    if value == "infinity" {
+        return Some(TIMEOUT_MAX);
+    }
+    let seconds: f64 = value.parse().ok()?;
+    let timeout = Duration::try_from_secs_f64(seconds).ok()?;
+    (Duration::from_millis(1)..=TIMEOUT_MAX)
+        .contains(&timeout)
+        .then_some(timeout)
+}
+
+/// Takes the options out of a command line; what remains is the command and its arguments.
+pub fn parse(words: &[String]) -> Result<(Options, Vec<String>), Failure> {
+    let mut options = Options::unset();
+    let mut rest = Vec::new();
+    let mut words = words.iter();
+    while let Some(word) = words.next() {
+        let is_option = word.len() > 1 && word.starts_with('-') && word.parse::<f64>().is_err();
+        if word == "--" {
+            rest.extend(words.by_ref().cloned());
+        } else if !is_option {
+            rest.push(word.clone());
+        } else if !options.take_flag(word) {
+            match word.split_once('=') {
+                Some((name, value)) if name.starts_with("--") => options.take_value(name, value)?,
+                _ => {
+                    let value = words.next().ok_or_else(|| unknown(word))?;
+                    options.take_value(word, value)?;
+                }
+            }
+        }
+    }
+    Ok((options, rest))
+}

@@ -1,0 +1,452 @@
+//! Command lines in, exact output and exit codes out, against an API whose answers are given.
+
+use super::*;
+use crate::cli::http::segment;
+use std::collections::HashMap;
+use std::io::{BufRead, BufReader, Read};
+use std::net::TcpListener;
+use std::sync::{Arc, Mutex};
+
+/// An HTTP server on loopback that answers from a table and remembers what it was asked.
+struct Api {
+    url: String,
+    asked: Arc<Mutex<Vec<String>>>,
+}
+
+/// `METHOD path` to status and body; what is not there is a 404.
+fn api(answers: &[(&str, u16, &str)]) -> Api {
+    let answers: HashMap<String, (u16, String)> = answers
+        .iter()
+        .map(|(request, status, body)| ((*request).to_owned(), (*status, (*body).to_owned())))
+        .collect();
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port on loopback");
+    let url = format!("http://{}", listener.local_addr().expect("bound"));
+    let asked = Arc::new(Mutex::new(Vec::new()));
+    let log = Arc::clone(&asked);
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream = stream.expect("a connection");
+            let mut reader = BufReader::new(stream.try_clone().expect("a socket"));
+            let mut line = String::new();
+            reader.read_line(&mut line).expect("a request line");
+            let request = line.trim_end().trim_end_matches(" HTTP/1.1").to_owned();
+            let mut length = 0;
+            loop {
+                let mut header = String::new();
+                reader.read_line(&mut header).expect("a header");
+                if header.trim().is_empty() {
+                    break;
+                }
+                if let Some(n) = header.strip_prefix("Content-Length: ") {
+                    length = n.trim().parse().expect("a length");
+                }
+            }
+            let mut body = vec![0; length];
+            reader.read_exact(&mut body).expect("a body");
+            let body = String::from_utf8(body).expect("text");
+            log.lock()
+                .expect("log")
+                .push(format!("{request} {body}").trim_end().to_owned());
+            let absent = (
+                404,
+                "{\"error\":\"Object Not Found\",\"reason\":\"Not Found\"}".to_owned(),
+            );
+            let (status, body) = answers.get(&request).unwrap_or(&absent);
+            let answer = format!(
+                "HTTP/1.1 {status} X\r\nContent-Length: {}\r\n\r\n{body}",
+                body.len()
+            );
+            stream.write_all(answer.as_bytes()).expect("an answer");
+        }
+    });
+    Api { url, asked }
+}
+
+/// Runs a command line, and returns its exit code, its output (or its error), and what the node was asked to change.
+fn run_on(answers: &[(&str, u16, &str)], line: &str) -> (u8, String, Vec<String>) {
+    let api = api(answers);
+    let mut words = vec!["--url".to_owned(), api.url.clone()];
+    words.extend(line.split('|').map(str::to_owned));
+    let mut out = String::new();
+    let result = run(&words, &mut |text| out.push_str(text));
+    let asked = api.asked.lock().expect("log").clone();
+    let changes = asked
+        .into_iter()
+        .filter(|a| !a.starts_with("GET "))
+        .collect();
+    match result {
+        Ok(()) => (0, out, changes),
+        Err(failure) => (failure.code, format!("{out}{}", failure.text), changes),
+    }
+}
+
+const QUEUES: (&str, u16, &str) = (
+    "GET /api/queues/%2F",
+    200,
+    r#"[{"name":"a","messages":3,"messages_ready":2,"arguments":{"x-max-length":5},"durable":true},{"name":"b c","messages":0}]"#,
+);
+const BOB: (&str, u16, &str) = (
+    "GET /api/users/bob",
+    200,
+    r#"{"name":"bob","tags":["monitoring"],"password_hash":"abc","hashing_algorithm":"rabbit_password_hashing_sha256"}"#,
+);
+const ROOT: (&str, u16, &str) = ("GET /api/vhosts/%2F", 200, r#"{"name":"/"}"#);
+
+#[test]
+fn lists_have_rabbitmqctls_forms() {
+    for (line, expected) in [
+        (
+            "list_queues",
+            "Timeout: 60.0 seconds ...\nListing queues for vhost / ...\nname\tmessages\na\t3\nb c\t0\n",
+        ),
+        ("-q|list_queues", "name\tmessages\na\t3\nb c\t0\n"),
+        ("list_queues|-s", "a\t3\nb c\t0\n"),
+        (
+            "list_queues|-q|--no-table-headers|name|messages_ready",
+            "a\t2\nb c\t\n",
+        ),
+        (
+            "-q|list_queues|-p|/|name|arguments",
+            "name\targuments\na\t[{\"x-max-length\",5}]\nb c\t\n",
+        ),
+        (
+            "list_queues|--formatter|json|name|messages",
+            "[\n{\"messages\":3,\"name\":\"a\"}\n,{\"messages\":0,\"name\":\"b c\"}\n]\n",
+        ),
+        (
+            "list_queues|--formatter=csv|name|messages",
+            "name,messages\na,3\nb c,0\n",
+        ),
+        (
+            "-q|list_queues|--formatter|pretty_table",
+            "┌──────┬──────────┐\n│ name │ messages │\n├──────┼──────────┤\n│ a    │ 3        │\n├──────┼──────────┤\n│ b c  │ 0        │\n└──────┴──────────┘\n",
+        ),
+    ] {
+        let (code, out, _) = run_on(&[QUEUES], line);
+        assert_eq!((code, out.as_str()), (0, expected), "{line}");
+    }
+}
+
+#[test]
+fn users_and_permissions() {
+    let put = |path: &'static str| (path, 204, "");
+    for (answers, line, code, expected, changes) in [
+        (
+            vec![put("PUT /api/users/eve")],
+            "add_user|eve|pw",
+            0,
+            "Adding user \"eve\" ...\nDone. Don't forget to grant the user permissions to some virtual hosts! See 'rabbitmqctl help set_permissions' to learn more.\n",
+            vec![r#"PUT /api/users/eve {"password":"pw","tags":""}"#],
+        ),
+        (
+            vec![BOB],
+            "-q|add_user|bob|pw",
+            code::SOFTWARE,
+            "Error:\nUser \"bob\" already exists",
+            vec![],
+        ),
+        (
+            vec![BOB, put("PUT /api/users/bob")],
+            "-q|change_password|bob|new",
+            0,
+            "",
+            vec![r#"PUT /api/users/bob {"password":"new","tags":["monitoring"]}"#],
+        ),
+        (
+            vec![BOB, put("PUT /api/users/bob")],
+            "-q|set_user_tags|bob|administrator|own",
+            0,
+            "",
+            vec![
+                r#"PUT /api/users/bob {"hashing_algorithm":"rabbit_password_hashing_sha256","password_hash":"abc","tags":["administrator","own"]}"#,
+            ],
+        ),
+        (
+            vec![],
+            "-q|change_password|eve|new",
+            code::NO_USER,
+            "Error:\nUser \"eve\" does not exist",
+            vec![],
+        ),
+        (
+            vec![],
+            "delete_user|eve",
+            code::NO_USER,
+            "Deleting user \"eve\" ...\nError:\nUser \"eve\" does not exist",
+            vec!["DELETE /api/users/eve"],
+        ),
+        (
+            vec![BOB, ROOT, put("PUT /api/permissions/%2F/bob")],
+            "set_permissions|bob|^c|.*|",
+            0,
+            "Setting permissions for user \"bob\" in vhost \"/\" ...\n",
+            vec![r#"PUT /api/permissions/%2F/bob {"configure":"^c","read":"","write":".*"}"#],
+        ),
+        (
+            vec![BOB],
+            "-q|-p|nowhere|set_permissions|bob|.*|.*|.*",
+            code::DATA,
+            "Virtual host 'nowhere' does not exist",
+            vec![],
+        ),
+        (
+            vec![(
+                "GET /api/users",
+                200,
+                r#"[{"name":"guest","tags":["administrator","x"]},{"name":"bob","tags":[]}]"#,
+            )],
+            "list_users",
+            0,
+            "Listing users ...\nuser\ttags\nguest\t[administrator, x]\nbob\t[]\n",
+            vec![],
+        ),
+        (
+            vec![("POST /api/leveret/authenticate", 200, r#"{"ok":false}"#)],
+            "-q|authenticate_user|bob|wrong",
+            code::DATA,
+            "Error: failed to authenticate user \"bob\"\nuser 'bob' - invalid credentials",
+            vec![r#"POST /api/leveret/authenticate {"password":"wrong","username":"bob"}"#],
+        ),
+        (
+            vec![ROOT, put("PUT /api/policies/%2F/ttl")],
+            "set_policy|ttl|^q|{\"message-ttl\":5}|--priority|3|--apply-to|queues",
+            0,
+            "Setting policy \"ttl\" for pattern \"^q\" to \"{\"message-ttl\":5}\" with priority \"3\" for vhost \"/\" ...\n",
+            vec![
+                r#"PUT /api/policies/%2F/ttl {"apply-to":"queues","definition":{"message-ttl":5},"pattern":"^q","priority":3}"#,
+            ],
+        ),
+        (
+            vec![ROOT],
+            "-q|set_policy|ttl|^q|{message-ttl}",
+            code::DATA,
+            "Error:\n\"{message-ttl}\" is not valid JSON (key must be a string at line 1 column 2)",
+            vec![],
+        ),
+        (
+            vec![ROOT],
+            "-q|clear_policy|ttl",
+            code::DATA,
+            "Error:\nParameter does not exist",
+            vec!["DELETE /api/policies/%2F/ttl"],
+        ),
+        (
+            vec![ROOT, put("PUT /api/vhost-limits/%2F/max-queues")],
+            "-q|set_vhost_limits|{\"max-queues\":7}",
+            0,
+            "",
+            vec![r#"PUT /api/vhost-limits/%2F/max-queues {"value":7}"#],
+        ),
+        (
+            vec![ROOT, put("PUT /api/vhosts/%2F")],
+            "trace_on",
+            0,
+            "Starting tracing for vhost \"/\" ...\nTrace enabled for vhost /\n",
+            vec![r#"PUT /api/vhosts/%2F {"tracing":true}"#],
+        ),
+    ] {
+        let (got_code, out, got_changes) = run_on(&answers, line);
+        assert_eq!((got_code, out.as_str()), (code, expected), "{line}");
+        assert_eq!(got_changes, changes, "{line}");
+    }
+}
+
+#[test]
+fn the_node_and_its_queues() {
+    let overview = ("GET /api/overview", 200, r#"{"node":"leveret@burrow"}"#);
+    let connections = (
+        "GET /api/connections",
+        200,
+        r#"[{"name":"1.2.3.4:5 -> 6.7.8.9:5672","pid":"<leveret@burrow.1.1.0>","vhost":"/","user":"bob"},{"name":"other","pid":"<leveret@burrow.1.2.0>","vhost":"v","user":"eve"}]"#,
+    );
+    let first = "DELETE /api/connections/1.2.3.4%3A5%20-%3E%206.7.8.9%3A5672";
+    for (answers, line, code, expected, changes) in [
+        (
+            vec![("DELETE /api/queues/%2F/q/contents", 204, "")],
+            "purge_queue|q",
+            0,
+            "Purging queue 'q' in vhost '/' ...\n",
+            vec!["DELETE /api/queues/%2F/q/contents"],
+        ),
+        (
+            vec![],
+            "-q|purge_queue|q",
+            code::DATA,
+            "Error:\nQueue 'q' does not exist in vhost '/'",
+            vec!["DELETE /api/queues/%2F/q/contents"],
+        ),
+        (
+            vec![
+                ("GET /api/queues/%2F/q", 200, r#"{"messages":4}"#),
+                ("DELETE /api/queues/%2F/q?if-empty=true", 204, ""),
+            ],
+            "-q|delete_queue|q|--if-empty",
+            0,
+            "Queue was successfully deleted with 4 ready messages\n",
+            vec!["DELETE /api/queues/%2F/q?if-empty=true"],
+        ),
+        (
+            vec![connections, (first, 204, "")],
+            "close_connection|<leveret@burrow.1.1.0>|maintenance",
+            0,
+            "Closing connection <leveret@burrow.1.1.0>, reason: maintenance...\n",
+            vec![first],
+        ),
+        (
+            vec![connections],
+            "-q|close_connection|<x>|maintenance",
+            code::DATA,
+            "Error:\nthere is no connection <x>; see list_connections pid name",
+            vec![],
+        ),
+        (
+            vec![connections, (first, 204, "")],
+            "close_all_connections|bye",
+            0,
+            "Closing all connections in vhost / (reason: bye)...\nClosed 1 connections\n",
+            vec![first],
+        ),
+        (
+            vec![connections],
+            "-q|list_connections|pid|user",
+            0,
+            "pid\tuser\n<leveret@burrow.1.1.0>\tbob\n<leveret@burrow.1.2.0>\teve\n",
+            vec![],
+        ),
+        (
+            vec![overview, ("PUT /api/leveret/memory-watermark", 204, "")],
+            "set_vm_memory_high_watermark|0.4",
+            0,
+            "Setting memory threshold on leveret@burrow to 0.4 ...\n",
+            vec![r#"PUT /api/leveret/memory-watermark {"relative":0.4}"#],
+        ),
+        (
+            vec![overview, ("PUT /api/leveret/memory-watermark", 204, "")],
+            "-q|set_vm_memory_high_watermark|absolute|2GB",
+            0,
+            "",
+            vec![r#"PUT /api/leveret/memory-watermark {"absolute":2000000000}"#],
+        ),
+        (
+            vec![overview],
+            "-q|set_vm_memory_high_watermark|1.5",
+            code::DATA,
+            "Error:\nthe memory watermark must be a number above 0, up to 1",
+            vec![],
+        ),
+        (
+            vec![overview, ("PUT /api/leveret/disk-free-limit", 204, "")],
+            "-q|set_disk_free_limit|50MB",
+            0,
+            "",
+            vec![r#"PUT /api/leveret/disk-free-limit {"absolute":50000000}"#],
+        ),
+        (
+            vec![overview, ("PUT /api/leveret/serving", 204, "")],
+            "stop_app",
+            0,
+            "Stopping rabbit application on node leveret@burrow ...\n",
+            vec![r#"PUT /api/leveret/serving {"serving":false}"#],
+        ),
+        (
+            vec![
+                overview,
+                (
+                    "GET /api/health/checks/local-alarms",
+                    503,
+                    r#"{"status":"failed","reason":"memory"}"#,
+                ),
+            ],
+            "-q|check_local_alarms",
+            code::UNAVAILABLE,
+            "Error:\nmemory",
+            vec![],
+        ),
+    ] {
+        let (got_code, out, got_changes) = run_on(&answers, line);
+        assert_eq!((got_code, out.as_str()), (code, expected), "{line}");
+        assert_eq!(got_changes, changes, "{line}");
+    }
+}
+
+#[test]
+fn wrong_use_is_told_with_64() {
+    for (line, expected) in [
+        (
+            "list_quees",
+            "\nCommand 'list_quees' not found.\nDid you mean 'list_queues'?",
+        ),
+        (
+            "frobnicate_everything",
+            "\nCommand 'frobnicate_everything' not found.\nSee `help` for the commands.",
+        ),
+        (
+            "list_queues|nme",
+            "Error (argument validation): Info key(s) nme are not supported",
+        ),
+        (
+            "list_queues|--frob|x",
+            "Error (argument validation): Invalid options for this command:\n--frob",
+        ),
+        (
+            "list_queues|--formatter|xml",
+            "Error (argument validation): --formatter needs one of table, pretty_table, json, csv, not 'xml'",
+        ),
+        (
+            "list_queues|-t|-5",
+            "Error (argument validation): -t needs seconds, not '-5'",
+        ),
+    ] {
+        let (code, out, _) = run_on(&[QUEUES], line);
+        assert_eq!((code, out.as_str()), (code::USAGE, expected), "{line}");
+    }
+    let (code, out, _) = run_on(&[], "delete_user");
+    assert_eq!(code, code::USAGE);
+    assert!(out.starts_with("Error (argument validation): not enough arguments."));
+    let (code, out, _) = run_on(&[], "delete_user|a|b");
+    assert_eq!(code, code::USAGE);
+    assert!(out.starts_with("Error (argument validation): too many arguments."));
+}
+
+#[test]
+fn a_node_that_is_not_there_is_69() {
+    let words = |words: &[&str]| words.iter().map(|w| (*w).to_owned()).collect::<Vec<_>>();
+    let silent = &mut |_: &str| {};
+    let line = words(&["list_queues", "--data-dir", "/nonexistent/leveret"]);
+    assert_eq!(run(&line, silent).unwrap_err().code, code::UNAVAILABLE);
+    // A port that was free a moment ago.
+    let free = TcpListener::bind("127.0.0.1:0").and_then(|l| l.local_addr());
+    let url = format!("http://{}", free.expect("a port on loopback"));
+    let failure = run(&words(&["ping", "--url", &url]), silent).unwrap_err();
+    assert_eq!(failure.code, code::UNAVAILABLE);
+    assert!(failure.text.contains("nodedown"), "{}", failure.text);
+}
+
+#[test]
+fn options_stand_anywhere_and_a_bare_dash_ends_them() {
+    let words = |line: &str| line.split(' ').map(str::to_owned).collect::<Vec<_>>();
+    let (options, rest) = options::parse(&words("-p v set_policy -- --name -x {}")).unwrap();
+    assert_eq!(options.vhost, "v");
+    assert_eq!(rest, ["set_policy", "--name", "-x", "{}"]);
+    let (options, rest) = options::parse(&words("list_queues -n rabbit@h -t 5 -s name")).unwrap();
+    assert_eq!(options.timeout.as_secs(), 5);
+    assert!(options.silent);
+    assert_eq!(rest, ["list_queues", "name"]);
+    assert_eq!(segment(&options.vhost), "%2F");
+}
+
+#[test]
+fn every_command_has_one_name_and_help() {
+    let help = commands::help(None);
+    for name in [
+        "add_user",
+        "list_queues",
+        "set_disk_free_limit",
+        "trace_off",
+    ] {
+        assert!(
+            help.contains(&format!("\n    {name} ")) || help.contains(&format!("\n    {name}\n"))
+        );
+        assert!(commands::help(Some(name)).starts_with("Usage\n\nrabbitmqctl "));
+    }
+}
