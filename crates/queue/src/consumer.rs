@@ -209,10 +209,10 @@ impl Holders {
         }
     }
 
-    /// Takes a holder away with what it holds.
-    pub(crate) fn remove(&mut self, id: ConsumerId) -> Option<Holder> {
-        self.cancel(id);
-        self.map.remove(&id)
+    /// Takes a holder away with what it holds, and says whether it was a consumer.
+    pub(crate) fn remove(&mut self, id: ConsumerId) -> Option<(Holder, bool)> {
+        let was_consumer = self.cancel(id);
+        Some((self.map.remove(&id)?, was_consumer))
     }
 
     /// Puts a consumer at the end of its group's turn, if it can take a message and is not there.

@@ -211,7 +211,7 @@ impl Queue {
 
     /// A message has been appended to the log. Indexes ascend within a lane.
     pub fn enqueue(&mut self, position: Position, meta: &Meta) {
-        let idle = self.ready == 0 && self.unsettled == 0;
+        let in_motion = self.ready > 0 || self.unsettled > 0;
         let lane = self.lanes.open(position.lane);
         assert!(
             position.index >= lane.next_index,
@@ -219,7 +219,9 @@ impl Queue {
             lane.next_index
         );
         lane.next_index = position.index + 1;
-        lane.may_expire = meta.expiration_ms.is_some() || (lane.may_expire && !idle);
+        // Once all is gone that may have a time to live, heads need not be looked at any more.
+        let others = in_motion || !lane.leaving.is_empty() || !lane.damaged.is_empty();
+        lane.may_expire = meta.expiration_ms.is_some() || (lane.may_expire && others);
         lane.ready.insert(position.index);
         lane.ready_bytes += u64::from(meta.bytes);
         self.lanes.occupy(position.lane);
@@ -265,7 +267,7 @@ impl Queue {
 
     /// A holder's channel is gone: what it holds returns, counted towards the delivery limit. Says how many messages that were.
     pub fn detach(&mut self, now: Now, holder: ConsumerId, out: &mut Vec<Effect>) -> u64 {
-        let Some(gone) = self.holders.remove(holder) else {
+        let Some((gone, was_consumer)) = self.holders.remove(holder) else {
             return 0;
         };
         for (lane, held) in &gone.held {
@@ -279,7 +281,7 @@ impl Queue {
                 );
             }
         }
-        if gone.consumer.is_some() {
+        if was_consumer {
             self.consumer_left(now, holder, out);
         }
         self.flush(out);

@@ -163,3 +163,105 @@ impl<V: Copy + Eq> RunMap<V> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeMap;
+
+    /// A xorshift generator: the test needs numbers, not quality.
+    struct Random(u64);
+    impl Random {
+        fn below(&mut self, bound: u64) -> u64 {
+            self.0 ^= self.0 << 13;
+            self.0 ^= self.0 >> 7;
+            self.0 ^= self.0 << 17;
+            (self.0 >> 11) % bound
+        }
+    }
+
+    fn check_form(map: &RunMap<u64>, model: &BTreeMap<u64, u64>) {
+        let runs: Vec<_> = map.iter().collect();
+        for pair in runs.windows(2) {
+            let ((left, value), (right, next)) = (&pair[0], &pair[1]);
+            assert!(left.end <= right.start, "out of order: {runs:?}");
+            let could_join = left.end == right.start && value == next;
+            assert!(!could_join, "not joined: {runs:?}");
+        }
+        let all: Vec<(u64, u64)> = runs
+            .into_iter()
+            .flat_map(|(r, v)| r.map(move |i| (i, v)))
+            .collect();
+        assert_eq!(all, model.iter().map(|(i, v)| (*i, *v)).collect::<Vec<_>>());
+        assert_eq!(map.len(), model.len() as u64);
+    }
+
+    #[test]
+    fn agrees_with_a_plain_map_under_random_operations() {
+        for seed in 1..200 {
+            let mut random = Random(0x9E37_79B9_7F4A_7C15_u64.wrapping_mul(seed));
+            let (mut map, mut model) = (RunMap::default(), BTreeMap::new());
+            for _ in 0..200 {
+                let start = random.below(48);
+                let range = start..start + 1 + random.below(8);
+                let value = random.below(3);
+                match random.below(3) {
+                    0 if model.range(range.clone()).next().is_none() => {
+                        map.insert(range.clone(), value);
+                        model.extend(range.map(|index| (index, value)));
+                    }
+                    1 => {
+                        let mut seen = Vec::new();
+                        let count = map.remove(range.clone(), |part, value| {
+                            seen.extend(part.map(|index| (index, value)));
+                        });
+                        let there: Vec<_> = model.range(range).map(|(i, v)| (*i, *v)).collect();
+                        assert_eq!(count, there.len() as u64);
+                        assert_eq!(seen, there);
+                        there
+                            .iter()
+                            .for_each(|(index, _)| assert!(model.remove(index).is_some()));
+                    }
+                    _ => {
+                        let mut seen = 0;
+                        map.update(
+                            range.clone(),
+                            |old| old.map_or(0, |v| v + 1),
+                            |part, _| {
+                                seen += part.end - part.start;
+                            },
+                        );
+                        assert_eq!(seen, range.end - range.start);
+                        for index in range {
+                            model.entry(index).and_modify(|v| *v += 1).or_insert(0);
+                        }
+                    }
+                }
+                check_form(&map, &model);
+                let probe = random.below(60);
+                assert_eq!(map.get(probe), model.get(&probe).copied());
+            }
+        }
+    }
+
+    #[test]
+    fn messages_of_one_size_in_order_are_one_interval() {
+        let mut map = RunMap::default();
+        for index in 0..1_000 {
+            map.insert(index..index + 1, 7_u32);
+        }
+        assert_eq!(map.runs.len(), 1);
+        for index in 0..1_000 {
+            assert_eq!(map.remove(index..index + 1, |_, _| {}), 1);
+        }
+        assert!(map.is_empty());
+    }
+
+    #[test]
+    #[should_panic(expected = "overlaps")]
+    fn a_number_has_one_value() {
+        let mut map = RunMap::default();
+        map.insert(3..6, 1_u32);
+        map.insert(5..7, 1_u32);
+    }
+}

@@ -225,11 +225,12 @@ impl Queue {
                 break;
             };
             match self.head(number, log, out) {
-                Some((_, Some(meta))) => {
-                    self.discard_head(number, meta.bytes, Reason::MaxLength, out)
+                // Looking may have set damaged messages aside: then the limit may be kept already.
+                Some((_, Some(meta))) if self.would_exceed(0, 0) => {
+                    self.discard_head(number, meta.bytes, Reason::MaxLength, out);
                 }
                 Some((_, None)) => break,
-                None => {}
+                Some(_) | None => {}
             }
         }
         self.ready < ready

@@ -1,0 +1,11 @@
+//! The queue machine, tried by scripts and against a model.
+
+mod basics;
+mod dispatch;
+mod expiry;
+mod limits;
+mod model;
+mod quorum;
+mod restart;
+mod script;
+mod world;

@@ -1,0 +1,148 @@
+//! What a queue is after a restart.
+
+use crate::script::{check, run};
+use leveret_queue::{LaneState, Queue, QueueKind, RecoveredLane, Settings, State, StateError};
+use leveret_types::Now;
+
+#[test]
+fn restarts() {
+    for (script, expected) in [
+        (
+            "publish a b; restart; show; consume c1",
+            "ready a b; c1<a; c1<b",
+        ),
+        (
+            "publish a b c; consume c1 prefetch=1; restart; show; consume c2",
+            "c1<a; ready a b c; c2<a*; c2<b; c2<c",
+        ),
+        (
+            "publish a b c; consume c1 prefetch=2; ack c1 b; restart; consume c2",
+            "c1<a; c1<b; gone b; c1<c; c2<a*; c2<c*",
+        ),
+        (
+            "publish a; consume c1; ack c1 a; restart; show; publish b; consume c2",
+            "c1<a; gone a; nothing; c2<b",
+        ),
+        // After a crash anything may have been delivered; what comes later was not.
+        (
+            "publish a b; restart crash; consume c1; publish c",
+            "c1<a*; c1<b*; c1<c",
+        ),
+        // What was on its way to the dead-letter exchange is still there.
+        (
+            "declare dlx; publish a; get g1; reject g1 a; restart; show; get g1",
+            "g1<a left=0; dlx(rejected) a; ready a; g1<a* left=0",
+        ),
+        (
+            "declare ttl=10; publish a; at 5; restart; deadline; at 10",
+            "at 10; gone a",
+        ),
+        (
+            "publish a:ttl=10; restart; deadline; at 10",
+            "at 10; gone a",
+        ),
+        ("publish a:ttl=10; restart crash; at 10", "gone a"),
+        (
+            "declare prio=3; publish a b:p=3 c; get g1; restart; consume c1",
+            "g1<b left=2; c1<b*; c1<a; c1<c",
+        ),
+        (
+            "declare max-length=3; publish a b c; restart; publish d; show",
+            "gone a; ready b c d",
+        ),
+        (
+            "declare max-bytes=8; publish a:size=4 b:size=4; restart; publish c:size=1; show",
+            "gone a; ready b c",
+        ),
+        (
+            "declare quorum limit=2; publish a b; get g1; return g1 a; restart; consume c1; return c1 a; restart; get g2; return g2 a; show",
+            "g1<a left=1; c1<a*1; c1<b; c1<a*2; g2<a*2 left=1; gone a; ready b",
+        ),
+        (
+            "declare expires=100; at 90; restart; at 189; at 190",
+            "queue-expired",
+        ),
+    ] {
+        check(script, expected);
+    }
+}
+
+#[test]
+fn a_lane_without_saved_state_is_taken_at_its_worst() {
+    let lane = RecoveredLane {
+        lane: 0,
+        live: std::iter::once(3..5).collect(),
+        bytes: 2,
+        next_index: 9,
+    };
+    let queue = Queue::recover(
+        QueueKind::Classic,
+        Settings::default(),
+        Now::both(0),
+        vec![lane],
+        &State::default(),
+    );
+    let state = queue.state();
+    assert_eq!(state.lanes[0].delivered_through, 9);
+    assert!(state.lanes[0].may_expire);
+}
+
+#[test]
+fn recovery_of_a_long_queue_looks_at_no_message() {
+    let (mut world, _) = run("publish a b c");
+    let before = world.log.peeks;
+    world.restart(true);
+    assert_eq!(world.log.peeks, before);
+}
+
+fn state() -> State {
+    let lane = |lane, returns| LaneState {
+        lane,
+        may_expire: lane == 0,
+        delivered_through: 7,
+        returns,
+    };
+    State {
+        lanes: vec![lane(0, vec![]), lane(200, vec![(1..3, 2), (5..6, 20)])],
+    }
+}
+
+/// The format does not change: what an older version wrote is read.
+#[test]
+fn the_saved_bytes_are_frozen() {
+    let mut bytes = Vec::new();
+    state().encode(&mut bytes);
+    let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+    let golden = "010200\
+        0001070000000000000000000000\
+        c800070000000000000002000000\
+        0100000000000000030000000000000002000000\
+        0500000000000000060000000000000014000000";
+    assert_eq!(hex, golden);
+    assert_eq!(State::decode(&bytes), Ok(state()));
+}
+
+#[test]
+fn damaged_bytes_are_refused() {
+    let mut bytes = Vec::new();
+    state().encode(&mut bytes);
+    for end in 0..bytes.len() {
+        assert!(
+            matches!(State::decode(&bytes[..end]), Err(StateError::Damaged(_))),
+            "cut at {end}"
+        );
+    }
+    for (at, value, expected) in [
+        (0, 2, StateError::Version(2)),
+        (4, 2, StateError::Damaged(5)),
+        (17, 0, StateError::Damaged(71)),
+        (31, 9, StateError::Damaged(51)),
+        (51, 2, StateError::Damaged(71)),
+    ] {
+        let mut changed = bytes.clone();
+        changed[at] = value;
+        assert_eq!(State::decode(&changed), Err(expected), "byte {at}");
+    }
+    bytes.push(0);
+    assert_eq!(State::decode(&bytes), Err(StateError::Damaged(71)));
+}

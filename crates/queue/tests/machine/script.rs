@@ -1,0 +1,412 @@
+//! The language of the tests: a script of statements, and the line of words that a queue answers with.
+//!
+//! Statements are separated by `;`. Messages have names; consumers and other holders are named `c1`, `g2`.
+//!
+//! ```text
+//! declare [quorum] [ttl=] [expires=] [max-length=] [max-bytes=] [overflow=drop|reject|dlx] [dlx] [prio=] [sac] [limit=] [timeout=]
+//! policy ...               the same words; what is not named is unset
+//! publish a b:p=3:ttl=100:size=10    one batch, then a pump
+//! consume c1 [prefetch=] [priority=] [exclusive] [no-ack] [timeout=]; cancel c1; detach c1; room c1=2; unblock c1
+//! ack c1 a b; nack c1 a; return c1 a; reject c1 a     nack does not count towards the delivery limit, return does
+//! get g1 [no-ack]; purge; dead-lettered a; touch; restart [crash]
+//! cold a b; warm; damage a; discard-damaged
+//! at 1000 (both clocks, and a tick); wall 1000 (that clock alone); show; counters; able; deadline; peeks
+//! ```
+//!
+//! Answers: `c1<a` delivered, with `*` redelivered, `*2` and a delivery count of 2, `<<` settled by being sent; `gone a b` one range
+//! that left; `dlx(expired) a`; `refused a`; `refused-dlx a`; `active c1`; `waits c1`; `late c1`; `damaged a`; `queue-expired`.
+
+use crate::world::{Place, World};
+use leveret_queue::{
+    AttachError, Consumer, Delivery, Effect, Got, Meta, Offer, Outcome, Overflow, Position,
+    QueueKind, Settings,
+};
+use leveret_types::{ConsumerId, Now};
+
+/// Runs a script and compares what the queue did.
+#[track_caller]
+pub fn check(script: &str, expected: &str) {
+    let (_, actual) = run(script);
+    assert_eq!(actual, expected, "\nscript: {script}");
+}
+
+/// Runs a script, and gives the world and what the queue did.
+pub fn run(script: &str) -> (World, String) {
+    let mut runner = Runner {
+        world: World::new(QueueKind::Classic, Settings::default()),
+        said: Vec::new(),
+    };
+    for statement in script
+        .split(';')
+        .map(str::trim)
+        .filter(|statement| !statement.is_empty())
+    {
+        let words: Vec<&str> = statement.split_whitespace().collect();
+        runner.statement(words[0], &words[1..]);
+        runner.tell();
+    }
+    (runner.world, runner.said.join("; "))
+}
+
+struct Runner {
+    world: World,
+    said: Vec<String>,
+}
+
+fn number(text: &str) -> u64 {
+    text.parse()
+        .unwrap_or_else(|_| panic!("{text} is no number"))
+}
+
+fn holder(name: &str) -> ConsumerId {
+    let digits = name.trim_start_matches(char::is_alphabetic);
+    ConsumerId(number(digits) * 2 + u64::from(name.starts_with('g')))
+}
+
+fn holder_name(id: ConsumerId) -> String {
+    format!("{}{}", if id.0 % 2 == 1 { 'g' } else { 'c' }, id.0 / 2)
+}
+
+fn settings(words: &[&str]) -> (QueueKind, Settings) {
+    let mut settings = Settings::default();
+    let mut kind = QueueKind::Classic;
+    for word in words {
+        let (key, value) = word.split_once('=').unwrap_or((word, ""));
+        match key {
+            "quorum" => kind = QueueKind::Quorum,
+            "ttl" => settings.ttl_ms = Some(number(value)),
+            "expires" => settings.expires_ms = Some(number(value)),
+            "max-length" => settings.length_max = Some(number(value)),
+            "max-bytes" => settings.length_bytes_max = Some(number(value)),
+            "overflow" => {
+                settings.overflow = match value {
+                    "drop" => Overflow::DropHead,
+                    "reject" => Overflow::RejectPublish,
+                    "dlx" => Overflow::RejectPublishDlx,
+                    other => panic!("overflow {other}"),
+                }
+            }
+            "dlx" => settings.dead_letter = true,
+            "prio" => settings.priority_max = number(value) as u8,
+            "sac" => settings.single_active = true,
+            "limit" => settings.delivery_limit = value.parse().ok(),
+            "timeout" => settings.consumer_timeout_ms = Some(number(value)),
+            other => panic!("setting {other}"),
+        }
+    }
+    (kind, settings)
+}
+
+impl Runner {
+    fn statement(&mut self, verb: &str, words: &[&str]) {
+        match verb {
+            "declare" => {
+                let (kind, settings) = settings(words);
+                self.world = World::new(kind, settings);
+            }
+            "policy" => {
+                let (_, settings) = settings(words);
+                self.world
+                    .call(|queue, now, _, _| queue.update_settings(now, settings));
+                self.world.pump();
+            }
+            "publish" => self.publish(words),
+            "consume" => self.consume(words),
+            "ack" => self.settle(words, Outcome::Accept),
+            "nack" => self.settle(words, Outcome::Requeue { count: false }),
+            "return" => self.settle(words, Outcome::Requeue { count: true }),
+            "reject" => self.settle(words, Outcome::Reject),
+            "cancel" => {
+                let known = self
+                    .world
+                    .call(|queue, now, _, out| queue.cancel(now, holder(words[0]), out));
+                self.note_if(!known, "unknown");
+                self.world.pump();
+            }
+            "detach" => {
+                self.world.detach(holder(words[0]));
+                self.world.pump();
+            }
+            "room" => {
+                let (name, room) = words[0].split_once('=').expect("room c1=2");
+                self.world
+                    .log
+                    .room
+                    .insert(holder(name), number(room) as u32);
+            }
+            "unblock" => {
+                self.world
+                    .call(|queue, now, _, _| queue.unblock(now, holder(words[0])));
+                self.world.pump();
+            }
+            "get" => self.get(words),
+            "purge" => {
+                let count = self.world.call(|queue, _, _, out| queue.purge(out));
+                self.tell();
+                self.said.push(format!("purged {count}"));
+            }
+            "touch" => self.world.call(|queue, now, _, _| queue.touch(now)),
+            "restart" => self.world.restart(words != ["crash"]),
+            "dead-lettered" => self.dead_lettered(words),
+            _ => self.surroundings(verb, words),
+        }
+    }
+
+    fn surroundings(&mut self, verb: &str, words: &[&str]) {
+        match verb {
+            "cold" => words.iter().for_each(|name| {
+                let position = self.position(name);
+                self.world.log.cold.insert(position);
+            }),
+            "warm" => {
+                self.world.log.cold.clear();
+                self.world.call(|queue, _, _, _| queue.resume());
+                self.world.pump();
+            }
+            "damage" => words.iter().for_each(|name| {
+                let position = self.position(name);
+                self.world.log.damaged.insert(position);
+            }),
+            "discard-damaged" => {
+                let count = self
+                    .world
+                    .call(|queue, _, _, out| queue.discard_damaged(out));
+                self.tell();
+                self.said.push(format!("discarded {count}"));
+            }
+            "at" => {
+                self.world.now = Now::both(number(words[0]));
+                self.world
+                    .call(|queue, now, log, out| queue.tick(now, log, out));
+            }
+            "wall" => self.world.now.wall_ms = number(words[0]),
+            "show" => self.show(),
+            "deadline" => {
+                let deadline = self.world.queue.next_deadline_ms(self.world.now);
+                self.said
+                    .push(deadline.map_or("never".to_owned(), |at| format!("at {at}")));
+            }
+            "able" => self.said.push(format!(
+                "able {}",
+                self.world.queue.counts(self.world.now).able_ms
+            )),
+            "peeks" => self.said.push(format!("peeks {}", self.world.log.peeks)),
+            "counters" => self.counters(),
+            other => panic!("statement {other}"),
+        }
+    }
+
+    fn note_if(&mut self, condition: bool, word: &str) {
+        if condition {
+            self.tell();
+            self.said.push(word.to_owned());
+        }
+    }
+
+    fn publish(&mut self, words: &[&str]) {
+        for word in words {
+            let mut parts = word.split(':');
+            let name = parts.next().unwrap_or_default();
+            let mut meta = Meta {
+                bytes: 1,
+                published_ms: self.world.now.wall_ms,
+                expiration_ms: None,
+            };
+            let mut priority = None;
+            for part in parts {
+                match part.split_once('=') {
+                    Some(("p", value)) => priority = Some(number(value) as u8),
+                    Some(("ttl", value)) => meta.expiration_ms = Some(number(value)),
+                    Some(("size", value)) => meta.bytes = number(value) as u32,
+                    _ => panic!("property {part}"),
+                }
+            }
+            match self.world.publish(name, priority, meta) {
+                Ok(_) | Err(Offer::Take) => {}
+                Err(Offer::Reject { dead_letter: false }) => {
+                    self.note_if(true, &format!("refused {name}"))
+                }
+                Err(Offer::Reject { dead_letter: true }) => {
+                    self.note_if(true, &format!("refused-dlx {name}"))
+                }
+            }
+        }
+        self.world.pump();
+    }
+
+    fn consume(&mut self, words: &[&str]) {
+        let mut consumer = Consumer {
+            id: holder(words[0]),
+            priority: 0,
+            exclusive: false,
+            no_ack: false,
+            prefetch: 0,
+            timeout_ms: None,
+        };
+        for word in &words[1..] {
+            match word.split_once('=').unwrap_or((word, "")) {
+                ("prefetch", value) => consumer.prefetch = number(value) as u32,
+                ("priority", value) => consumer.priority = value.parse().expect("a priority"),
+                ("exclusive", _) => consumer.exclusive = true,
+                ("no-ack", _) => consumer.no_ack = true,
+                ("timeout", value) => consumer.timeout_ms = Some(number(value)),
+                (other, _) => panic!("option {other}"),
+            }
+        }
+        match self.world.attach(consumer) {
+            Ok(()) => self.world.pump(),
+            Err(AttachError::ExclusiveTaken) => self.said.push("exclusive-taken".to_owned()),
+            Err(AttachError::ExclusiveOnSingleActive) => {
+                self.said.push("exclusive-on-sac".to_owned())
+            }
+            Err(other) => panic!("{other}"),
+        }
+    }
+
+    /// Settles runs of neighbouring messages with one call each, then pumps.
+    fn settle(&mut self, words: &[&str], outcome: Outcome) {
+        let positions: Vec<Position> = words[1..].iter().map(|name| self.position(name)).collect();
+        for run in positions.chunk_by(|a, b| a.lane == b.lane && a.index + 1 == b.index) {
+            let range = run[0].index..run[0].index + run.len() as u64;
+            let count = self
+                .world
+                .settle(holder(words[0]), run[0].lane, range, outcome);
+            self.note_if(count < run.len() as u64, &format!("settled {count}"));
+        }
+        self.world.pump();
+    }
+
+    fn dead_lettered(&mut self, words: &[&str]) {
+        for name in words {
+            let Position { lane, index } = self.position(name);
+            let count = self
+                .world
+                .call(|queue, _, _, out| queue.dead_lettered(lane, index..index + 1, out));
+            self.note_if(count == 0, "not-leaving");
+        }
+    }
+
+    fn get(&mut self, words: &[&str]) {
+        let got = self.world.get(holder(words[0]), words.contains(&"no-ack"));
+        let answer = match got {
+            Got::Message { delivery, ready } => {
+                format!("{} left={ready}", self.delivery(&delivery))
+            }
+            Got::Empty => "empty".to_owned(),
+            Got::Pending => "pending".to_owned(),
+        };
+        self.said.push(answer);
+    }
+
+    fn show(&mut self) {
+        let places = [
+            ("ready", Place::Ready),
+            ("leaving", Place::Leaving),
+            ("damaged", Place::Damaged),
+        ];
+        let mut all: Vec<String> = Vec::new();
+        let named = |which: &dyn Fn(Place) -> bool| {
+            let known = self.world.known.values().filter(|known| which(known.place));
+            known
+                .map(|known| format!(" {}", known.name))
+                .collect::<String>()
+        };
+        for (word, place) in places {
+            let names = named(&|at| at == place);
+            if !names.is_empty() {
+                all.push(format!("{word}{names}"));
+            }
+        }
+        let held = named(&|at| matches!(at, Place::Held(_)));
+        if !held.is_empty() {
+            all.insert(
+                usize::from(!all.is_empty() && all[0].starts_with("ready")),
+                format!("held{held}"),
+            );
+        }
+        self.said.push(if all.is_empty() {
+            "nothing".to_owned()
+        } else {
+            all.join(" | ")
+        });
+    }
+
+    fn counters(&mut self) {
+        let text = format!("{:?}", self.world.queue.counters());
+        let fields = text
+            .trim_start_matches("Counters { ")
+            .trim_end_matches(" }")
+            .split(", ");
+        let set: Vec<String> = fields
+            .filter(|f| !f.ends_with(": 0"))
+            .map(|f| f.replace(": ", "="))
+            .collect();
+        self.said.push(set.join(" "));
+    }
+
+    fn position(&self, name: &str) -> Position {
+        let found = self
+            .world
+            .known
+            .iter()
+            .chain(&self.world.gone)
+            .find(|(_, known)| known.name == name);
+        *found.unwrap_or_else(|| panic!("no message {name}")).0
+    }
+
+    fn name(&self, position: &Position) -> &str {
+        let known = self
+            .world
+            .known
+            .get(position)
+            .or(self.world.gone.get(position));
+        &known
+            .expect("an effect names a message that was published")
+            .name
+    }
+
+    fn names(&self, lane: u8, range: std::ops::Range<u64>) -> String {
+        range
+            .map(|index| format!(" {}", self.name(&Position { lane, index })))
+            .collect()
+    }
+
+    fn delivery(&self, delivery: &Delivery) -> String {
+        let name = self.name(&delivery.position);
+        let arrow = if delivery.settled { "<<" } else { "<" };
+        let flag = if delivery.redelivered { "*" } else { "" };
+        let count = delivery
+            .delivery_count
+            .map(|count| count.to_string())
+            .unwrap_or_default();
+        format!(
+            "{}{arrow}{name}{flag}{count}",
+            holder_name(delivery.consumer)
+        )
+    }
+
+    /// Says what the effects since the last time were.
+    fn tell(&mut self) {
+        for effect in std::mem::take(&mut self.world.effects) {
+            let text = match &effect {
+                Effect::Deliver(delivery) => self.delivery(delivery),
+                Effect::Settled { lane, range, .. } => {
+                    format!("gone{}", self.names(*lane, range.clone()))
+                }
+                Effect::DeadLetter {
+                    lane,
+                    range,
+                    reason,
+                } => {
+                    format!("dlx({}){}", reason.name(), self.names(*lane, range.clone()))
+                }
+                Effect::Activate { consumer } => format!("active {}", holder_name(*consumer)),
+                Effect::Deactivate { consumer } => format!("waits {}", holder_name(*consumer)),
+                Effect::TimedOut { holder } => format!("late {}", holder_name(*holder)),
+                Effect::Damaged { position } => format!("damaged {}", self.name(position)),
+                Effect::Expired => "queue-expired".to_owned(),
+            };
+            self.said.push(text);
+        }
+    }
+}

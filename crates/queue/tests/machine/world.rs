@@ -1,0 +1,357 @@
+//! A queue with a log that the test controls, and a ledger that knows where every message is.
+
+use leveret_queue::{
+    Consumer, ConsumerView, Delivery, Effect, Got, Log, Meta, Offer, Outcome, Peek, Position,
+    Queue, QueueKind, RecoveredLane, Settings, State,
+};
+use leveret_types::{ConsumerId, Now};
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
+
+/// Where a message is, as the effects tell it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    Ready,
+    Held(ConsumerId),
+    Leaving,
+    Damaged,
+}
+
+/// A message as the test knows it.
+#[derive(Clone, Debug)]
+pub struct Known {
+    pub name: String,
+    pub meta: Meta,
+    pub place: Place,
+    pub deliveries: u32,
+}
+
+/// The log: metas of all messages, and what is cold, damaged, or without room.
+#[derive(Debug, Default)]
+pub struct FakeLog {
+    pub metas: BTreeMap<Position, Meta>,
+    pub cold: BTreeSet<Position>,
+    pub damaged: BTreeSet<Position>,
+    /// Deliveries that a consumer's channel still has room for; no entry is no bound.
+    pub room: BTreeMap<ConsumerId, u32>,
+    pub peeks: u64,
+}
+
+impl Log for FakeLog {
+    fn peek(&mut self, position: Position) -> Peek {
+        self.peeks += 1;
+        match self.metas.get(&position) {
+            _ if self.damaged.contains(&position) => Peek::Damaged,
+            _ if self.cold.contains(&position) => Peek::Pending,
+            Some(meta) => Peek::Ready(*meta),
+            None => panic!("{position:?} was asked for and never published"),
+        }
+    }
+
+    fn admit(&mut self, consumer: ConsumerId, _bytes: u32) -> bool {
+        match self.room.get_mut(&consumer) {
+            None => true,
+            Some(0) => false,
+            Some(room) => {
+                *room -= 1;
+                true
+            }
+        }
+    }
+}
+
+/// The queue under test. Every call goes through here, and leaves the ledger and the queue in agreement.
+pub struct World {
+    pub queue: Queue,
+    pub log: FakeLog,
+    pub now: Now,
+    /// The messages that have not left.
+    pub known: BTreeMap<Position, Known>,
+    /// Those that have.
+    pub gone: BTreeMap<Position, Known>,
+    pub effects: Vec<Effect>,
+    next_index: BTreeMap<u8, u64>,
+    /// Bytes that effects said have left, and those of the messages that did.
+    left_bytes: (u64, u64),
+    any_damage: bool,
+}
+
+impl World {
+    pub fn new(kind: QueueKind, settings: Settings) -> Self {
+        let now = Now::both(0);
+        Self {
+            queue: Queue::new(kind, settings, now),
+            log: FakeLog::default(),
+            now,
+            known: BTreeMap::new(),
+            gone: BTreeMap::new(),
+            effects: Vec::new(),
+            next_index: BTreeMap::new(),
+            left_bytes: (0, 0),
+            any_damage: false,
+        }
+    }
+
+    /// Offers a message, and enqueues it if it is taken.
+    pub fn publish(
+        &mut self,
+        name: &str,
+        priority: Option<u8>,
+        meta: Meta,
+    ) -> Result<Position, Offer> {
+        let offer = self.call(|queue, now, log, out| queue.offer(now, meta.bytes, log, out));
+        if offer != Offer::Take {
+            return Err(offer);
+        }
+        let lane = self.queue.lane_for(priority);
+        let next = self.next_index.entry(lane).or_insert(0);
+        let position = Position { lane, index: *next };
+        *next += 1;
+        self.log.metas.insert(position, meta);
+        let known = Known {
+            name: name.to_owned(),
+            meta,
+            place: Place::Ready,
+            deliveries: 0,
+        };
+        self.known.insert(position, known);
+        self.queue.enqueue(position, &meta);
+        Ok(position)
+    }
+
+    pub fn pump(&mut self) {
+        self.call(|queue, now, log, out| queue.pump(now, log, out));
+    }
+
+    /// Does something with the queue, and follows its effects.
+    pub fn call<T>(
+        &mut self,
+        act: impl FnOnce(&mut Queue, Now, &mut FakeLog, &mut Vec<Effect>) -> T,
+    ) -> T {
+        let mut out = Vec::new();
+        let answer = act(&mut self.queue, self.now, &mut self.log, &mut out);
+        self.follow(out);
+        self.compare();
+        answer
+    }
+
+    pub fn attach(&mut self, consumer: Consumer) -> Result<(), leveret_queue::AttachError> {
+        self.call(|queue, now, _, out| queue.attach(now, consumer, out))
+    }
+
+    pub fn settle(
+        &mut self,
+        holder: ConsumerId,
+        lane: u8,
+        range: Range<u64>,
+        outcome: Outcome,
+    ) -> u64 {
+        if matches!(outcome, Outcome::Requeue { .. }) {
+            self.put_back(holder, |position| {
+                position.lane == lane && range.contains(&position.index)
+            });
+        }
+        self.call(|queue, now, _, out| queue.settle(now, holder, lane, range, outcome, out))
+    }
+
+    pub fn detach(&mut self, holder: ConsumerId) -> u64 {
+        self.put_back(holder, |_| true);
+        self.call(|queue, now, _, out| queue.detach(now, holder, out))
+    }
+
+    /// What returns is ready again, unless an effect of the same call says otherwise.
+    fn put_back(&mut self, holder: ConsumerId, which: impl Fn(&Position) -> bool) {
+        for (position, known) in &mut self.known {
+            if known.place == Place::Held(holder) && which(position) {
+                known.place = Place::Ready;
+            }
+        }
+    }
+
+    pub fn get(&mut self, holder: ConsumerId, no_ack: bool) -> Got {
+        let mut out = Vec::new();
+        let got = self
+            .queue
+            .get(self.now, holder, no_ack, &mut self.log, &mut out);
+        if let Got::Message { delivery, .. } = got {
+            // The answer comes before the effect that settles it.
+            let settles = |effect: &Effect| {
+                matches!(effect, Effect::Settled { lane, range, .. }
+                if *lane == delivery.position.lane && range.contains(&delivery.position.index))
+            };
+            let at = out.iter().position(settles).unwrap_or(out.len());
+            let later = out.split_off(at);
+            self.follow(out);
+            self.hand_over(&delivery);
+            self.follow(later);
+        } else {
+            self.follow(out);
+        }
+        self.compare();
+        got
+    }
+
+    /// The process ends and starts again.
+    pub fn restart(&mut self, clean: bool) {
+        let mut bytes = Vec::new();
+        self.queue.state().encode(&mut bytes);
+        let state = State::decode(&bytes).expect("the queue's own state");
+        let state = if clean { state } else { state.stale() };
+        let mut lanes: BTreeMap<u8, RecoveredLane> = BTreeMap::new();
+        for (lane, next_index) in &self.next_index {
+            let empty = RecoveredLane {
+                lane: *lane,
+                next_index: *next_index,
+                ..RecoveredLane::default()
+            };
+            lanes.insert(*lane, empty);
+        }
+        for (position, known) in &mut self.known {
+            let lane = lanes
+                .get_mut(&position.lane)
+                .expect("a lane for each message");
+            lane.live.insert(position.index);
+            lane.bytes += u64::from(known.meta.bytes);
+            known.place = Place::Ready;
+        }
+        let (kind, settings) = (self.queue.kind(), self.queue.settings().clone());
+        self.queue = Queue::recover(
+            kind,
+            settings,
+            self.now,
+            lanes.into_values().collect(),
+            &state,
+        );
+        self.pump();
+    }
+
+    /// Enters the effects of one call into the ledger.
+    fn follow(&mut self, effects: Vec<Effect>) {
+        for effect in effects {
+            self.effects.push(effect.clone());
+            match effect {
+                Effect::Deliver(delivery) => self.hand_over(&delivery),
+                Effect::Settled { lane, range, bytes } => {
+                    self.left_bytes.0 += bytes;
+                    for index in range {
+                        let position = Position { lane, index };
+                        let known = self.known.remove(&position);
+                        let known =
+                            known.unwrap_or_else(|| panic!("{position:?} leaves and is not there"));
+                        self.left_bytes.1 += u64::from(known.meta.bytes);
+                        self.gone.insert(position, known);
+                    }
+                }
+                Effect::DeadLetter { lane, range, .. } => {
+                    for index in range {
+                        let known = self.at(Position { lane, index });
+                        let was = known.place;
+                        assert!(
+                            matches!(was, Place::Ready | Place::Held(_)),
+                            "{} from {was:?}",
+                            known.name
+                        );
+                        known.place = Place::Leaving;
+                    }
+                }
+                Effect::Damaged { position } => {
+                    self.any_damage = true;
+                    assert_eq!(self.at(position).place, Place::Ready);
+                    self.at(position).place = Place::Damaged;
+                }
+                Effect::Activate { .. }
+                | Effect::Deactivate { .. }
+                | Effect::TimedOut { .. }
+                | Effect::Expired => {}
+            }
+        }
+    }
+
+    fn at(&mut self, position: Position) -> &mut Known {
+        self.known
+            .get_mut(&position)
+            .unwrap_or_else(|| panic!("{position:?} is not there"))
+    }
+
+    fn hand_over(&mut self, delivery: &Delivery) {
+        let known = self.at(delivery.position);
+        assert_eq!(known.place, Place::Ready, "{} was delivered", known.name);
+        assert_eq!(known.meta.bytes, delivery.bytes);
+        assert!(
+            known.deliveries == 0 || delivery.redelivered,
+            "{} came twice, unflagged",
+            known.name
+        );
+        known.place = Place::Held(delivery.consumer);
+        known.deliveries += 1;
+    }
+
+    /// The queue says of itself what the ledger says of it.
+    fn compare(&self) {
+        let counts = self.queue.counts(self.now);
+        let mut sums: [(u64, u64); 4] = [(0, 0); 4];
+        let mut held: BTreeMap<ConsumerId, u64> = BTreeMap::new();
+        for known in self.known.values() {
+            let place = match known.place {
+                Place::Ready => 0,
+                Place::Held(holder) => {
+                    *held.entry(holder).or_default() += 1;
+                    1
+                }
+                Place::Leaving => 2,
+                Place::Damaged => 3,
+            };
+            sums[place].0 += 1;
+            sums[place].1 += u64::from(known.meta.bytes);
+        }
+        let [
+            (ready, ready_bytes),
+            (unsettled, unsettled_bytes),
+            (leaving, _),
+            (damaged, _),
+        ] = sums;
+        let actual = [
+            counts.ready,
+            counts.unsettled,
+            counts.leaving,
+            counts.damaged,
+        ];
+        assert_eq!(
+            actual,
+            [ready, unsettled, leaving, damaged],
+            "ready, unsettled, leaving, damaged"
+        );
+        assert_eq!(counts.unsettled_bytes, unsettled_bytes, "bytes unsettled");
+        if !self.any_damage {
+            assert_eq!(counts.ready_bytes, ready_bytes, "bytes ready");
+            assert_eq!(self.left_bytes.0, self.left_bytes.1, "bytes that left");
+        }
+        let ledger = self
+            .known
+            .iter()
+            .filter(|(_, known)| known.place == Place::Ready);
+        let queue = (0..=u8::MAX).flat_map(|lane| {
+            let indexes = self.queue.ready_from(lane, 0).flatten();
+            indexes.map(move |index| Position { lane, index })
+        });
+        assert!(
+            queue.eq(ledger.map(|(position, _)| *position)),
+            "what is ready, in order"
+        );
+        for ConsumerView {
+            consumer,
+            unsettled,
+            ..
+        } in self.queue.consumers()
+        {
+            let held = held.get(&consumer.id).copied().unwrap_or_default();
+            assert_eq!(unsettled, held, "unsettled of {}", consumer.id);
+            let bound = u64::from(consumer.prefetch);
+            assert!(
+                bound == 0 || consumer.no_ack || unsettled <= bound,
+                "prefetch of {}",
+                consumer.id
+            );
+        }
+    }
+}
