@@ -15,7 +15,7 @@ pub mod sasl;
 
 pub use password::{HashingAlgorithm, PasswordError, PasswordHash, verify_login};
 pub use pattern::{Pattern, PatternError};
-pub use permission::{Access, Action, Permission, Resource, TopicPermission, vhost_refused};
+pub use permission::{Access, Permission, Resource, Rights, TopicPermission, vhost_refused};
 pub use sasl::{Credentials, Mechanism, SaslError, login_refused_text};
 
 use std::net::IpAddr;

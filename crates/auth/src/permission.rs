@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 /// What a user wants to do with a resource.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Action {
+pub enum Access {
     /// Declare or delete it.
     Configure,
     /// Publish to it, or bind it as a destination.
@@ -16,7 +16,7 @@ pub enum Action {
     Read,
 }
 
-impl fmt::Display for Action {
+impl fmt::Display for Access {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Configure => "configure",
@@ -82,11 +82,11 @@ impl Permission {
 
     /// Whether the action is permitted on the resource.
     #[must_use]
-    pub fn allows(&self, action: Action, resource: Resource<'_>) -> bool {
+    pub fn allows(&self, action: Access, resource: Resource<'_>) -> bool {
         let pattern = match action {
-            Action::Configure => &self.configure,
-            Action::Write => &self.write,
-            Action::Read => &self.read,
+            Access::Configure => &self.configure,
+            Access::Write => &self.write,
+            Access::Read => &self.read,
         };
         pattern.matches(resource.checked_name())
     }
@@ -154,7 +154,7 @@ fn expand(pattern: &str, user: &str, vhost: &str, client_id: &str) -> String {
 
 /// What one user may do in one virtual host, compiled: made once per connection, and again when the catalogue's generation changes.
 #[derive(Clone, Debug)]
-pub struct Access {
+pub struct Rights {
     user: Arc<str>,
     vhost: Arc<str>,
     permission: Option<Arc<Permission>>,
@@ -168,7 +168,7 @@ struct CompiledTopic {
     read: Option<Pattern>,
 }
 
-impl Access {
+impl Rights {
     /// What `user` may do in `vhost`: nothing where there is no permission. Topic permissions are by exchange.
     pub fn new<'a>(
         user: &str,
@@ -221,7 +221,7 @@ impl Access {
     ///
     /// # Errors
     /// 403 ACCESS_REFUSED with RabbitMQ's text, which closes the channel.
-    pub fn check(&self, action: Action, resource: Resource<'_>) -> Result<(), ProtocolError> {
+    pub fn check(&self, action: Access, resource: Resource<'_>) -> Result<(), ProtocolError> {
         match &self.permission {
             Some(permission) if permission.allows(action, resource) => Ok(()),
             _ => Err(refused(format!(
@@ -236,13 +236,13 @@ impl Access {
     /// # Errors
     /// As [`Self::check`], for the action `configure`.
     pub fn check_any(&self, resource: Resource<'_>) -> Result<(), ProtocolError> {
-        let permitted = [Action::Write, Action::Read]
+        let permitted = [Access::Write, Access::Read]
             .into_iter()
             .any(|action| self.check(action, resource).is_ok());
         if permitted {
             Ok(())
         } else {
-            self.check(Action::Configure, resource)
+            self.check(Access::Configure, resource)
         }
     }
 
@@ -259,7 +259,7 @@ impl Access {
     /// 403 ACCESS_REFUSED with RabbitMQ's text, which closes the channel.
     pub fn check_topic(
         &self,
-        action: Action,
+        action: Access,
         exchange: &str,
         routing_key: &[u8],
     ) -> Result<(), ProtocolError> {
@@ -268,9 +268,9 @@ impl Access {
         };
         let key = String::from_utf8_lossy(routing_key);
         let pattern = match action {
-            Action::Write => topic.write.as_ref(),
-            Action::Read => topic.read.as_ref(),
-            Action::Configure => None,
+            Access::Write => topic.write.as_ref(),
+            Access::Read => topic.read.as_ref(),
+            Access::Configure => None,
         };
         if pattern.is_some_and(|pattern| pattern.matches(&key)) {
             return Ok(());
@@ -300,9 +300,9 @@ pub fn vhost_refused(vhost: &str, user: &str) -> ProtocolError {
 mod tests {
     use super::*;
 
-    fn access(configure: &str, write: &str, read: &str) -> Access {
+    fn access(configure: &str, write: &str, read: &str) -> Rights {
         let permission = Permission::new(configure, write, read).expect("patterns");
-        Access::new("u", "/", Some(Arc::new(permission)), [], "")
+        Rights::new("u", "/", Some(Arc::new(permission)), [], "")
     }
 
     fn text(result: Result<(), ProtocolError>) -> String {
@@ -317,32 +317,32 @@ mod tests {
         let nothing = access("", "", "");
         assert_eq!(text(nothing.check_vhost()), "ok");
         assert_eq!(
-            text(nothing.check(Action::Configure, Resource::Queue("q"))),
+            text(nothing.check(Access::Configure, Resource::Queue("q"))),
             "403 configure access to queue 'q' in vhost '/' refused for user 'u'"
         );
         assert_eq!(
-            text(nothing.check(Action::Write, Resource::Exchange(""))),
+            text(nothing.check(Access::Write, Resource::Exchange(""))),
             "403 write access to exchange 'amq.default' in vhost '/' refused for user 'u'"
         );
         assert_eq!(
-            text(nothing.check(Action::Read, Resource::Exchange("x"))),
+            text(nothing.check(Access::Read, Resource::Exchange("x"))),
             "403 read access to exchange 'x' in vhost '/' refused for user 'u'"
         );
-        let stranger = Access::new("u", "v", None, [], "");
+        let stranger = Rights::new("u", "v", None, [], "");
         assert_eq!(
             text(stranger.check_vhost()),
             "530 access to vhost 'v' refused for user 'u'"
         );
-        assert!(stranger.check(Action::Read, Resource::Queue("q")).is_err());
+        assert!(stranger.check(Access::Read, Resource::Queue("q")).is_err());
     }
 
     #[test]
     fn actions_are_told_apart() {
         let some = access("^c", "^w", "^r");
         for (action, name) in [
-            (Action::Configure, "c"),
-            (Action::Write, "w"),
-            (Action::Read, "r"),
+            (Access::Configure, "c"),
+            (Access::Write, "w"),
+            (Access::Read, "r"),
         ] {
             for other in ["c", "w", "r"] {
                 let allowed = some.check(action, Resource::Queue(other)).is_ok();
@@ -354,12 +354,12 @@ mod tests {
         let default_only = access("", "^amq\\.default$", "");
         assert!(
             default_only
-                .check(Action::Write, Resource::Exchange(""))
+                .check(Access::Write, Resource::Exchange(""))
                 .is_ok()
         );
         assert!(
             default_only
-                .check(Action::Write, Resource::Queue(""))
+                .check(Access::Write, Resource::Queue(""))
                 .is_err()
         );
     }
@@ -371,35 +371,35 @@ mod tests {
         let permission = Arc::new(Permission::new("", ".*", ".*").expect("patterns"));
         let access = |user: &str| {
             let topics = [("events", &topic)];
-            Access::new(user, "v", Some(Arc::clone(&permission)), topics, "c1")
+            Rights::new(user, "v", Some(Arc::clone(&permission)), topics, "c1")
         };
         let bob = access("bob");
         assert!(bob.restricts_topics_of("events") && !bob.restricts_topics_of("other"));
         assert_eq!(
-            text(bob.check_topic(Action::Write, "events", b"bob.v.created")),
+            text(bob.check_topic(Access::Write, "events", b"bob.v.created")),
             "ok"
         );
         assert_eq!(
-            text(bob.check_topic(Action::Write, "other", b"anything")),
+            text(bob.check_topic(Access::Write, "other", b"anything")),
             "ok"
         );
         assert_eq!(
-            text(bob.check_topic(Action::Read, "events", b"c1.xx")),
+            text(bob.check_topic(Access::Read, "events", b"c1.xx")),
             "ok"
         );
         assert_eq!(
-            text(bob.check_topic(Action::Write, "events", b"eve.v.created")),
+            text(bob.check_topic(Access::Write, "events", b"eve.v.created")),
             "403 write access to topic 'eve.v.created' in exchange 'events' in vhost 'v' \
              refused for user 'bob'"
         );
         assert!(
             access(".*")
-                .check_topic(Action::Write, "events", b"bob.v.x")
+                .check_topic(Access::Write, "events", b"bob.v.x")
                 .is_err()
         );
         assert!(
             access("{vhost}")
-                .check_topic(Action::Write, "events", b"v.v.x")
+                .check_topic(Access::Write, "events", b"v.v.x")
                 .is_err()
         );
         assert!(TopicPermission::new("(", "").is_err());

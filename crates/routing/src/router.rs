@@ -159,6 +159,12 @@ impl Scratch {
         self.random
     }
 
+    /// The state that random exchanges draw from: it changes with every draw, so a caller can tell whether a route was one of several.
+    #[must_use]
+    pub const fn random_state(&self) -> u64 {
+        self.random
+    }
+
     /// Forgets what was visited, in constant time but for once in 2^32 calls.
     fn begin(&mut self, queues: usize, exchanges: usize) {
         self.epoch = self.epoch.wrapping_add(1);
@@ -837,7 +843,9 @@ impl Router {
         scratch: &mut Scratch,
         out: &mut Vec<QueueId>,
     ) -> Result<(), RouteError> {
-        let entry = self.find_exchange(exchange).map(|index| self.exchanges.get(index));
+        let entry = self
+            .find_exchange(exchange)
+            .map(|index| self.exchanges.get(index));
         if entry.is_some_and(|entry| entry.internal) {
             return Err(RouteError::Internal);
         }
