@@ -164,9 +164,22 @@ pub enum Topology {
         internal: bool,
         arguments: FieldTable,
     },
-    ExchangeDelete { name: String, if_unused: bool },
-    ExchangeBind { destination: String, source: String, routing_key: Vec<u8>, arguments: FieldTable },
-    ExchangeUnbind { destination: String, source: String, routing_key: Vec<u8>, arguments: FieldTable },
+    ExchangeDelete {
+        name: String,
+        if_unused: bool,
+    },
+    ExchangeBind {
+        destination: String,
+        source: String,
+        routing_key: Vec<u8>,
+        arguments: FieldTable,
+    },
+    ExchangeUnbind {
+        destination: String,
+        source: String,
+        routing_key: Vec<u8>,
+        arguments: FieldTable,
+    },
     QueueDeclare {
         name: String,
         passive: bool,
@@ -175,10 +188,26 @@ pub enum Topology {
         auto_delete: bool,
         arguments: FieldTable,
     },
-    QueueBind { queue: String, exchange: String, routing_key: Vec<u8>, arguments: FieldTable },
-    QueueUnbind { queue: String, exchange: String, routing_key: Vec<u8>, arguments: FieldTable },
-    QueuePurge { queue: String },
-    QueueDelete { queue: String, if_unused: bool, if_empty: bool },
+    QueueBind {
+        queue: String,
+        exchange: String,
+        routing_key: Vec<u8>,
+        arguments: FieldTable,
+    },
+    QueueUnbind {
+        queue: String,
+        exchange: String,
+        routing_key: Vec<u8>,
+        arguments: FieldTable,
+    },
+    QueuePurge {
+        queue: String,
+    },
+    QueueDelete {
+        queue: String,
+        if_unused: bool,
+        if_empty: bool,
+    },
 }
 
 /// The node's answer to what was asked.
@@ -245,5 +274,3 @@ pub struct Delivery {
     /// The message.
     pub message: Message,
 }
-
-// Shape of `Connection`: /tmp/brief/session-shape.md (whoever implements it deletes this line).

@@ -28,6 +28,11 @@ pub const MESSAGE_BYTES_HARD_MAX: u64 = 512 * 1024 * 1024;
 pub const HANDSHAKE_MS_MAX: u64 = 10_000;
 /// Milliseconds within which a TLS handshake must end (`ssl_handshake_timeout`).
 pub const TLS_HANDSHAKE_MS_MAX: u64 = 5_000;
+/// Milliseconds that the broker waits for the answer to its `connection.close`.
+pub const CLOSE_MS_MAX: u64 = 30_000;
+/// Milliseconds for which a client whose frames cannot be read is still read after `connection.close`: a socket that is dropped with
+/// unread input would take the answer back.
+pub const FRAME_ERROR_LINGER_MS: u64 = 1_000;
 /// Milliseconds by which the answer to a failed login is delayed.
 pub const LOGIN_FAILURE_DELAY_MS: u64 = 3_000;
 /// Connections that have not logged in yet, in all and from one address.

@@ -1,0 +1,126 @@
+//! One channel's memory.
+
+use crate::contract::{Publish, SettleOutcome};
+use crate::ledger::Ledger;
+use crate::publish::Assembly;
+use crate::unacked::{Held, Unacked};
+use leveret_types::{ChannelId, ConsumerId};
+use std::collections::BTreeMap;
+
+/// A channel from `channel.open` to the end of its closing.
+#[derive(Debug, Default)]
+pub(crate) struct Channel {
+    /// The broker has closed it and awaits `channel.close-ok`: nothing else is heard until then.
+    pub closing: bool,
+    /// The publish whose content is arriving.
+    pub assembly: Option<Box<Assembly>>,
+    /// What publishes are owed, and how they are grouped.
+    pub mode: Mode,
+    /// Deliveries that the client holds.
+    pub unacked: Unacked,
+    /// The last delivery tag given out.
+    pub last_tag: u64,
+    /// The consumers by their tags. An ordered map: the tags are the client's choice, and so would collisions be.
+    pub consumers: BTreeMap<Box<str>, ConsumerId>,
+    /// Consumer tags generated.
+    pub tags_generated: u64,
+    /// `basic.qos`: for consumers to come.
+    pub prefetch: u16,
+    /// `basic.qos` with `global` is in force.
+    pub prefetch_global: bool,
+    /// The queue that an empty name stands for; empty if none was declared.
+    pub last_queue: Box<str>,
+}
+
+/// How a channel publishes.
+#[derive(Debug, Default)]
+pub(crate) enum Mode {
+    /// Nobody hears of it.
+    #[default]
+    Plain,
+    /// `confirm.select`.
+    Confirm(Box<Ledger>),
+    /// `tx.select`.
+    Transaction(Box<Transaction>),
+}
+
+/// What waits for `tx.commit`.
+#[derive(Debug, Default)]
+pub(crate) struct Transaction {
+    /// Publishes in order.
+    pub publishes: Vec<Publish>,
+    /// Octets that they hold.
+    pub bytes: usize,
+    /// Settles in order.
+    pub settles: Vec<(Held, SettleOutcome)>,
+}
+
+impl Channel {
+    /// The next delivery's tag.
+    pub fn next_tag(&mut self) -> u64 {
+        self.last_tag += 1;
+        self.last_tag
+    }
+
+    /// The confirm ledger, in confirm mode.
+    pub fn ledger(&mut self) -> Option<&mut Ledger> {
+        match &mut self.mode {
+            Mode::Confirm(ledger) => Some(ledger),
+            _ => None,
+        }
+    }
+
+    /// Forgets all but that it is closing.
+    pub fn begin_closing(&mut self) {
+        *self = Self {
+            closing: true,
+            ..Self::default()
+        };
+    }
+
+    /// What listings show of it.
+    pub fn facts(&self, number: u16) -> ChannelFacts {
+        let (uncommitted, uncommitted_acks) = match &self.mode {
+            Mode::Transaction(tx) => (tx.publishes.len(), tx.settles.len()),
+            _ => (0, 0),
+        };
+        let unconfirmed = match &self.mode {
+            Mode::Confirm(ledger) => usize::try_from(ledger.unanswered()).unwrap_or(usize::MAX),
+            _ => 0,
+        };
+        ChannelFacts {
+            number: ChannelId(number),
+            consumers: self.consumers.len(),
+            prefetch: self.prefetch,
+            unacknowledged: self.unacked.len(),
+            unconfirmed,
+            uncommitted,
+            uncommitted_acks,
+            confirm: matches!(self.mode, Mode::Confirm(_)),
+            transactional: matches!(self.mode, Mode::Transaction(_)),
+        }
+    }
+}
+
+/// What listings show of a channel.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ChannelFacts {
+    /// Its number.
+    pub number: ChannelId,
+    /// Consumers.
+    pub consumers: usize,
+    /// `basic.qos` for consumers to come.
+    pub prefetch: u16,
+    /// Deliveries that the client has not settled.
+    pub unacknowledged: usize,
+    /// Publishes that the client has no answer to yet.
+    pub unconfirmed: usize,
+    /// Publishes of the open transaction.
+    pub uncommitted: usize,
+    /// Settles of the open transaction.
+    pub uncommitted_acks: usize,
+    /// Whether it is in confirm mode.
+    pub confirm: bool,
+    /// Whether it is transactional.
+    pub transactional: bool,
+}

@@ -1,0 +1,200 @@
+//! Channel 0: the handshake, and the end of a connection.
+
+use crate::connection::{Capabilities, Connection, End, Phase};
+use crate::contract::{LoginOutcome, Request};
+use crate::replies::Asked;
+use leveret_amqp::{Method, RawTable, RawValue, TableBuilder, connection};
+use leveret_types::{ProtocolError, ReplyCode, limits};
+
+impl Connection {
+    /// The protocol header was right: offers what there is.
+    pub(crate) fn start(&mut self) {
+        let settings = self.settings.clone();
+        let properties = TableBuilder::from(&settings.server_properties);
+        let start = connection::Start {
+            version_major: 0,
+            version_minor: 9,
+            server_properties: properties.as_table(),
+            mechanisms: settings.mechanisms.as_bytes(),
+            locales: b"en_US",
+        };
+        self.send(0, &start);
+        self.phase = Phase::Starting;
+    }
+
+    /// A method on channel 0.
+    pub(crate) fn connection_method(
+        &mut self,
+        method: Method<'_>,
+        requests: &mut Vec<Request>,
+    ) -> Result<(), ProtocolError> {
+        match (self.phase, method) {
+            (Phase::Starting, Method::ConnectionStartOk(start_ok)) => {
+                self.start_ok(&start_ok, requests)
+            }
+            (Phase::Securing, Method::ConnectionSecureOk(secure_ok)) => {
+                self.log_in(secure_ok.response, requests);
+                Ok(())
+            }
+            (Phase::Tuning, Method::ConnectionTuneOk(tune_ok)) => self.tune_ok(&tune_ok),
+            (Phase::Opening, Method::ConnectionOpen(open)) => {
+                let vhost = open.virtual_host.to_owned();
+                self.asked = Some(Asked::OpenVhost {
+                    vhost: vhost.clone(),
+                });
+                requests.push(Request::OpenVhost { vhost });
+                Ok(())
+            }
+            (Phase::Running, Method::ConnectionClose(_)) => {
+                self.flush();
+                self.close_channels(requests);
+                self.send(0, &connection::CloseOk {});
+                self.end_with(End::Client);
+                Ok(())
+            }
+            // A client that gives up during the handshake: RabbitMQ has an error for it, and the client no use for that.
+            (Phase::Securing | Phase::Tuning | Phase::Opening, Method::ConnectionClose(_)) => {
+                self.send(0, &connection::CloseOk {});
+                self.end_with(End::Client);
+                Ok(())
+            }
+            (Phase::Running, Method::ConnectionUpdateSecret(update)) => {
+                self.asked = Some(Asked::UpdateSecret);
+                requests.push(Request::UpdateSecret {
+                    secret: update.new_secret.to_vec(),
+                    reason: update.reason.to_owned(),
+                });
+                Ok(())
+            }
+            (phase, _) => {
+                let text = format!("unexpected method in connection state {}", phase.name());
+                Err(ProtocolError::connection(ReplyCode::ChannelError, text))
+            }
+        }
+    }
+
+    fn start_ok(
+        &mut self,
+        start_ok: &connection::StartOk<'_>,
+        requests: &mut Vec<Request>,
+    ) -> Result<(), ProtocolError> {
+        let mechanism = start_ok.mechanism;
+        if !self
+            .settings
+            .mechanisms
+            .split(' ')
+            .any(|offered| offered == mechanism)
+        {
+            let text = format!("unknown authentication mechanism '{mechanism}'");
+            return Err(ProtocolError::connection(ReplyCode::CommandInvalid, text));
+        }
+        self.mechanism = mechanism.to_owned();
+        self.capabilities = Capabilities::read(start_ok.client_properties);
+        self.client_properties = start_ok.client_properties.to_table();
+        self.log_in(start_ok.response, requests);
+        Ok(())
+    }
+
+    fn log_in(&mut self, response: &[u8], requests: &mut Vec<Request>) {
+        self.asked = Some(Asked::Login);
+        requests.push(Request::Login {
+            mechanism: self.mechanism.clone(),
+            response: response.to_vec(),
+        });
+    }
+
+    /// What became of a login.
+    pub(crate) fn logged_in(&mut self, outcome: LoginOutcome, requests: &mut Vec<Request>) {
+        match outcome {
+            LoginOutcome::Accepted { user } => {
+                self.user = user;
+                let tune = connection::Tune {
+                    channel_max: self.settings.channel_max,
+                    frame_max: self.settings.frame_max,
+                    heartbeat: self.settings.heartbeat_seconds,
+                };
+                self.send(0, &tune);
+                self.phase = Phase::Tuning;
+            }
+            LoginOutcome::Challenge(challenge) => {
+                self.send(
+                    0,
+                    &connection::Secure {
+                        challenge: &challenge,
+                    },
+                );
+                self.phase = Phase::Securing;
+            }
+            // An old client takes a close before the handshake is over for a broken broker: it expects to be dropped.
+            LoginOutcome::Refused { text } if !self.capabilities.authentication_failure_close => {
+                self.end_with(End::Login(text));
+            }
+            LoginOutcome::Refused { text } => {
+                let error = ProtocolError::connection(ReplyCode::AccessRefused, text);
+                self.fail_connection(error, requests);
+            }
+        }
+    }
+
+    fn tune_ok(&mut self, tune_ok: &connection::TuneOk) -> Result<(), ProtocolError> {
+        let (frame_max, channel_max) = (self.settings.frame_max, self.settings.channel_max);
+        negotiate(
+            "frame_max",
+            tune_ok.frame_max,
+            limits::FRAME_BYTES_MIN,
+            frame_max,
+        )?;
+        negotiate(
+            "channel_max",
+            tune_ok.channel_max.into(),
+            1,
+            channel_max.into(),
+        )?;
+        self.frame_max = tune_ok.frame_max;
+        self.channel_max = tune_ok.channel_max;
+        self.heartbeat_seconds = tune_ok.heartbeat;
+        self.phase = Phase::Opening;
+        Ok(())
+    }
+
+    /// The virtual host is open: the handshake is over.
+    pub(crate) fn opened(&mut self, vhost: String) {
+        self.vhost = vhost;
+        self.send(0, &connection::OpenOk {});
+        self.phase = Phase::Running;
+        self.until_ms = None;
+        let now_ms = self.now.monotonic_ms;
+        self.heard_ms = Some(now_ms);
+        self.speak_ms = now_ms + u64::from(self.heartbeat_seconds) * 1000 / 2;
+    }
+}
+
+/// Whether a value that the client chose lies within the bounds. The broker's are never "unlimited", which 0 would say.
+fn negotiate(name: &str, value: u32, min: u32, max: u32) -> Result<(), ProtocolError> {
+    let (relation, kind, bound) = match value {
+        0 => ("higher", "maximum", max),
+        _ if value < min => ("lower", "minimum", min),
+        _ if value > max => ("higher", "maximum", max),
+        _ => return Ok(()),
+    };
+    let detail = if value == 0 { " (no limit)" } else { "" };
+    let text = format!(
+        "negotiated {name} = {value}{detail} is {relation} than the {kind} allowed value ({bound})"
+    );
+    // RabbitMQ blames `connection.tune`.
+    Err(ProtocolError::connection(ReplyCode::NotAllowed, text).at(10, 30))
+}
+
+impl Capabilities {
+    fn read(client_properties: RawTable<'_>) -> Self {
+        let Some(RawValue::Table(table)) = client_properties.get(b"capabilities") else {
+            return Self::default();
+        };
+        let has = |name: &[u8]| table.get(name) == Some(RawValue::Bool(true));
+        Self {
+            authentication_failure_close: has(b"authentication_failure_close"),
+            connection_blocked: has(b"connection.blocked"),
+            consumer_cancel_notify: has(b"consumer_cancel_notify"),
+        }
+    }
+}

@@ -1,0 +1,191 @@
+use super::*;
+use leveret_amqp::fuzz::Random;
+use std::collections::BTreeMap;
+
+/// Runs a script of words over a new ledger and compares what it says.
+///
+/// `p3` three publishes, `a2@7` accepted waiting for position 7 of shard 0, `a2@1:7` of shard 1, `a2@7,1:4` of both, `a2` accepted
+/// waiting for nothing, `r2` rejected, `d7` shard 0 durable through 7, `d1:7` shard 1, `f` flush. Answers: `2` confirm, `2*` with
+/// multiple, `-2` and `-2*` rejections, one flush per group.
+fn check(script: &str, expected: &str) {
+    let mut ledger = Ledger::default();
+    let mut said = Vec::new();
+    let place = |text: &str| {
+        let (shard, position) = text.split_once(':').unwrap_or(("0", text));
+        (
+            ShardId(shard.parse().unwrap()),
+            position.parse::<u64>().unwrap(),
+        )
+    };
+    for word in script.split_whitespace() {
+        let (verb, rest) = word.split_at(1);
+        match verb {
+            "p" => {
+                for _ in 0..rest.parse::<u32>().unwrap() {
+                    ledger.issue();
+                }
+            }
+            "a" => {
+                let (number, waits) = rest.split_once('@').unwrap_or((rest, ""));
+                let waits = waits.split(',').filter(|w| !w.is_empty()).map(place);
+                let waits: Vec<_> = waits.collect();
+                ledger.accept(number.parse().unwrap(), &waits);
+            }
+            "r" => ledger.reject(rest.parse().unwrap()),
+            "d" => {
+                let (shard, through) = place(rest);
+                ledger.durable(shard, through);
+            }
+            "f" => {
+                let mut group = Vec::new();
+                ledger.flush(|a| {
+                    let sign = if a.confirmed { "" } else { "-" };
+                    let star = if a.multiple { "*" } else { "" };
+                    group.push(format!("{sign}{}{star}", a.number));
+                });
+                said.push(group.join(" "));
+            }
+            other => panic!("unknown word {other}"),
+        }
+    }
+    assert_eq!(said.join(" | "), expected, "{script}");
+}
+
+#[test]
+fn answers_are_merged_as_far_as_they_may_be() {
+    let cases = [
+        ("p1 a1 f", "1"),
+        ("p3 a1 a2 a3 f", "3*"),
+        ("p3 f a1 f a2 a3 f f", " | 1 | 3* | "),
+        ("p3 a1 a3 f a2 f", "1 3 | 2"),
+        ("p4 a2 a3 a4 f a1 f", "2 3 4 | 1"),
+        ("p5 a1 a2 a4 a5 f a3 f", "2* 4 5 | 3"),
+        // Rejections.
+        ("p1 r1 f", "-1"),
+        ("p3 r1 r2 r3 f", "-3*"),
+        ("p3 a1 r2 a3 f", "-2 3*"),
+        ("p3 r1 a2 a3 f", "-1 3*"),
+        ("p4 r1 r2 a3 r4 f", "-2* -4 3"),
+        ("p4 r2 r3 f a1 a4 f", "-2 -3 | 4*"),
+        // Nothing is confirmed before every log has it.
+        ("p1 a1@7 f d6 f d7 f", " |  | 1"),
+        ("p3 a1@7 a2@7 a3@7 d7 f", "3*"),
+        ("p3 a1@7 a2@8 a3@8 d7 f d8 f", "1 | 3*"),
+        ("p3 a1@8 a2@7 a3@8 d7 f d8 f", "2 | 3*"),
+        ("p2 a1@7,1:4 a2@7 d7 f d1:3 f d1:4 f", "2 |  | 1"),
+        ("p2 a1@1:7 a2@7 d7 f d1:9 f", "2 | 1"),
+        ("p2 a1@7 a2 f d7 f", "2 | 1"),
+        ("p3 a1@7 r2 a3@7 f d7 f", "-2 | 3*"),
+        // Said twice, or of what was never published: nothing happens.
+        ("p1 a1 a1 r1 f a1 r1 f", "1 | "),
+        ("a1 r2 f p2 a1 a2 f", " | 2*"),
+        ("p1 a1@7 a1 f d7 f", " | 1"),
+    ];
+    for (script, expected) in cases {
+        check(script, expected);
+    }
+}
+
+/// What a client makes of the answers.
+fn client_reads(unanswered: &mut BTreeMap<u64, ()>, answer: Answer) -> Vec<(u64, bool)> {
+    let first = if answer.multiple { 0 } else { answer.number };
+    let numbers: Vec<u64> = unanswered
+        .range(first..=answer.number)
+        .map(|(n, ())| *n)
+        .collect();
+    assert!(
+        numbers.contains(&answer.number),
+        "{answer:?} answers nothing that is open"
+    );
+    numbers
+        .into_iter()
+        .map(|number| {
+            unanswered.remove(&number);
+            (number, answer.confirmed)
+        })
+        .collect()
+}
+
+#[test]
+fn a_client_hears_the_truth_of_every_publish_once() {
+    for seed in 1..1000 {
+        let mut random = Random::new(seed);
+        let mut ledger = Ledger::default();
+        let (mut issued, mut truth) = (0, BTreeMap::new());
+        let (mut client, mut heard) = (BTreeMap::new(), BTreeMap::new());
+        let mut durable = [0_u64; 2];
+        let mut waits_of: BTreeMap<u64, Vec<(ShardId, u64)>> = BTreeMap::new();
+        for _ in 0..200 {
+            match random.below(10) {
+                0..4 => {
+                    issued = ledger.issue();
+                    client.insert(issued, ());
+                }
+                4..7 if issued > 0 => {
+                    // Mostly in order, as the node answers.
+                    let open = (1..=issued).find(|n| !truth.contains_key(n));
+                    let number = if random.below(4) == 0 {
+                        1 + random.below(issued)
+                    } else {
+                        open.unwrap_or(1)
+                    };
+                    let reject = random.below(6) == 0;
+                    let waits: Vec<_> = (0..random.below(3) as u16)
+                        .map(|shard| {
+                            (
+                                ShardId(shard),
+                                durable[usize::from(shard)] + random.below(3),
+                            )
+                        })
+                        .collect();
+                    if reject {
+                        ledger.reject(number);
+                    } else {
+                        ledger.accept(number, &waits);
+                    }
+                    truth.entry(number).or_insert_with(|| {
+                        waits_of.insert(number, waits);
+                        !reject
+                    });
+                }
+                7 => {
+                    let shard = random.below(2) as usize;
+                    durable[shard] += random.below(3);
+                    ledger.durable(ShardId(shard as u16), durable[shard]);
+                }
+                _ => ledger.flush(|answer| {
+                    for (number, confirmed) in client_reads(&mut client, answer) {
+                        assert_eq!(truth.get(&number), Some(&confirmed), "publish {number}");
+                        if confirmed {
+                            // A wait that was true when it was given is seen at the next report of its log.
+                            let early = waits_of[&number]
+                                .iter()
+                                .find(|w| durable[usize::from(w.0.0)] < w.1);
+                            assert_eq!(early, None, "publish {number} confirmed too early");
+                        }
+                        assert_eq!(heard.insert(number, confirmed), None);
+                    }
+                }),
+            }
+            assert_eq!(ledger.unanswered(), client.len() as u64);
+        }
+        durable = [u64::MAX; 2];
+        for shard in 0..2 {
+            ledger.durable(ShardId(shard), durable[usize::from(shard)]);
+        }
+        ledger.flush(|answer| heard.extend(client_reads(&mut client, answer)));
+        assert_eq!(heard, truth);
+        assert!(!ledger.is_ready() && !ledger.awaits_durability());
+    }
+}
+
+#[test]
+fn a_batch_costs_one_interval() {
+    let mut ledger = Ledger::default();
+    for number in 1..=10_000 {
+        assert_eq!(ledger.issue(), number);
+        ledger.accept(number, &[(ShardId(0), number / 1000)]);
+    }
+    assert_eq!(ledger.waiting.len(), 11);
+    assert_eq!(ledger.undecided.interval_count(), 0);
+}

@@ -1,0 +1,460 @@
+//! Publishes: from a method, a content header and a body to one message.
+//!
+//! Nearly all publishes arrive whole in one read of the socket and in three frames: then the message is a slice of what was
+//! read, and nothing is copied. The others are put together as their frames come, in memory that grows with what has arrived
+//! and never with what was announced.
+
+use crate::channel::Mode;
+use crate::connection::{Connection, Phase};
+use crate::contract::{Publish, Request};
+use crate::input::publish_error;
+use bytes::Bytes;
+use leveret_amqp::frame::{Frame, FrameKind, next_frame};
+use leveret_amqp::{ContentHeader, EncodeMethod, Properties, basic};
+use leveret_types::limits::{
+    MESSAGE_BYTES_HARD_MAX, TRANSACTION_BYTES_MAX, TRANSACTION_MESSAGES_MAX, TTL_MS_MAX,
+};
+use leveret_types::message::{Facts, Span};
+use leveret_types::{ChannelId, Message, ProtocolError, ReplyCode};
+
+/// Class of `basic`, the only one whose methods carry content.
+const CLASS: u16 = basic::CLASS;
+
+/// A publish whose content is arriving.
+#[derive(Debug)]
+pub(crate) struct Assembly {
+    mandatory: bool,
+    exchange: Span,
+    routing_key: Span,
+    /// Known once the header is here.
+    header: Option<Header>,
+    /// Exchange, routing key, properties and as much of the body as is here.
+    bytes: Vec<u8>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Header {
+    properties: Span,
+    body: Span,
+    facts: Facts,
+}
+
+impl Assembly {
+    fn new(publish: &basic::Publish<'_>) -> Self {
+        let mut bytes = Vec::new();
+        let exchange = append(&mut bytes, publish.exchange);
+        let routing_key = append(&mut bytes, publish.routing_key);
+        Self {
+            mandatory: publish.mandatory,
+            exchange,
+            routing_key,
+            header: None,
+            bytes,
+        }
+    }
+
+    /// Octets of the body that have yet to come.
+    fn missing(&self) -> usize {
+        let end = |header: Header| header.body.start as usize + header.body.len as usize;
+        self.header
+            .map_or(0, |header| end(header) - self.bytes.len())
+    }
+
+    /// Appends a part of the body. The memory grows by doubling, and not beyond what the body needs.
+    fn append_body(&mut self, part: &[u8]) {
+        let missing = self.missing();
+        assert!(part.len() <= missing, "{} octets of {missing}", part.len());
+        if self.bytes.capacity() - self.bytes.len() < part.len() {
+            self.bytes
+                .reserve_exact(missing.min(part.len().max(self.bytes.len())));
+        }
+        self.bytes.extend_from_slice(part);
+    }
+
+    /// The error for a frame that is not the one awaited.
+    pub(crate) fn unexpected(&self, header: &str, body: &str) -> ProtocolError {
+        let text = match self.header {
+            None => format!("expected {header} for class {CLASS}, got non {header} frame instead"),
+            Some(_) => format!("expected {body}, got non {body} frame instead"),
+        };
+        publish_error(ProtocolError::connection(ReplyCode::UnexpectedFrame, text))
+    }
+
+    pub(crate) fn expects_header(&self) -> Result<(), ProtocolError> {
+        match self.header {
+            None => Ok(()),
+            Some(_) => Err(self.unexpected("content header", "content body")),
+        }
+    }
+
+    pub(crate) fn expects_body(&self) -> Result<(), ProtocolError> {
+        match self.header {
+            Some(_) => Ok(()),
+            None => Err(self.unexpected("content header", "content body")),
+        }
+    }
+
+    fn into_message(self, header: Header) -> Message {
+        let bytes = Bytes::from(self.bytes);
+        let Header {
+            properties,
+            body,
+            facts,
+        } = header;
+        Message::from_spans(
+            bytes,
+            self.exchange,
+            self.routing_key,
+            properties,
+            body,
+            facts,
+        )
+    }
+}
+
+fn append(bytes: &mut Vec<u8>, piece: &[u8]) -> Span {
+    let start = bytes.len() as u32;
+    bytes.extend_from_slice(piece);
+    Span {
+        start,
+        len: piece.len() as u32,
+    }
+}
+
+impl Connection {
+    /// Takes the publish that lies whole and in order at the beginning of `input`, and says how long it is. Nothing, if there is
+    /// none, or if anything about it is out of the ordinary: then its frames are looked at one by one.
+    pub(crate) fn whole_publish(
+        &mut self,
+        input: &Bytes,
+        requests: &mut Vec<Request>,
+    ) -> Option<usize> {
+        let frame_max = self.frame_max;
+        let next = |at: usize, kind: FrameKind, channel: Option<u16>| -> Option<Frame<'_>> {
+            let frame = next_frame(&input[at..], frame_max).ok()??;
+            let fits = frame.kind == kind && channel.is_none_or(|c| c == frame.channel);
+            fits.then_some(frame)
+        };
+        let method = next(0, FrameKind::Method, None)?;
+        let fields = method.payload.strip_prefix(&[0, 60, 0, 40])?;
+        let publish = basic::Publish::decode(fields).ok()?;
+        if publish.immediate || self.phase != Phase::Running {
+            return None;
+        }
+        let number = method.channel;
+        self.open_channel(number).filter(|c| c.assembly.is_none())?;
+        let mut length = method.wire_len();
+        let frame = next(length, FrameKind::Header, Some(number))?;
+        length += frame.wire_len();
+        let header = ContentHeader::decode(frame.payload).ok()?;
+        let facts = self.checked_header(&header).ok()?;
+        let body = match header.body_size {
+            0 => &[],
+            size => {
+                let frame = next(length, FrameKind::Body, Some(number))?;
+                length += frame.wire_len();
+                (frame.payload.len() as u64 == size).then_some(frame.payload)?
+            }
+        };
+        // All parts are slices of `input`, the exchange's name the first of them.
+        let base = publish.exchange.as_ptr() as usize;
+        let span = |part: &[u8]| Span {
+            start: if part.is_empty() {
+                0
+            } else {
+                (part.as_ptr() as usize - base) as u32
+            },
+            len: part.len() as u32,
+        };
+        let start = base - input.as_ptr() as usize;
+        let message = Message::from_spans(
+            input.slice(start..length),
+            span(publish.exchange),
+            span(publish.routing_key),
+            span(header.properties),
+            span(body),
+            facts,
+        );
+        match self.publish(number, publish.mandatory, message, requests) {
+            Ok(()) => {}
+            Err(error) => self.now_failed(number, publish_error(error), requests),
+        }
+        Some(length)
+    }
+
+    /// `basic.publish`: its content must follow.
+    pub(crate) fn begin_publish(
+        &mut self,
+        number: u16,
+        publish: &basic::Publish<'_>,
+    ) -> Result<(), ProtocolError> {
+        if publish.immediate {
+            let text = "immediate=true";
+            return Err(ProtocolError::connection(ReplyCode::NotImplemented, text));
+        }
+        if let Some(channel) = self.open_channel(number) {
+            channel.assembly = Some(Box::new(Assembly::new(publish)));
+        }
+        Ok(())
+    }
+
+    /// The publish that is arriving on a channel.
+    pub(crate) fn assembly(&mut self, number: u16) -> Result<&mut Assembly, ProtocolError> {
+        let arriving = self
+            .channels
+            .get_mut(&number)
+            .and_then(|c| c.assembly.as_deref_mut());
+        arriving.ok_or_else(|| {
+            let text = "expected method frame, got non method frame instead";
+            ProtocolError::connection(ReplyCode::UnexpectedFrame, text)
+        })
+    }
+
+    /// A content header, where one is expected.
+    pub(crate) fn content_header(
+        &mut self,
+        number: u16,
+        header: ContentHeader<'_>,
+        requests: &mut Vec<Request>,
+    ) -> Result<(), ProtocolError> {
+        let facts = self.checked_header(&header).map_err(publish_error)?;
+        let assembly = self.assembly(number)?;
+        let properties = append(&mut assembly.bytes, header.properties);
+        let body = Span {
+            start: assembly.bytes.len() as u32,
+            len: header.body_size as u32,
+        };
+        assembly.header = Some(Header {
+            properties,
+            body,
+            facts,
+        });
+        self.finish_publish(number, requests)
+    }
+
+    /// A part of a body, where one is expected.
+    pub(crate) fn content_body(
+        &mut self,
+        number: u16,
+        part: &[u8],
+        requests: &mut Vec<Request>,
+    ) -> Result<(), ProtocolError> {
+        let assembly = self.assembly(number)?;
+        if part.len() > assembly.missing() {
+            let text = "content body frame exceeds remaining content size";
+            return Err(publish_error(ProtocolError::connection(
+                ReplyCode::FrameError,
+                text,
+            )));
+        }
+        assembly.append_body(part);
+        self.finish_publish(number, requests)
+    }
+
+    /// Sends the publish off if all of it is here.
+    fn finish_publish(
+        &mut self,
+        number: u16,
+        requests: &mut Vec<Request>,
+    ) -> Result<(), ProtocolError> {
+        let Some(channel) = self.open_channel(number) else {
+            return Ok(());
+        };
+        let Some(assembly) = channel.assembly.take_if(|a| a.missing() == 0) else {
+            return Ok(());
+        };
+        let header = assembly
+            .header
+            .expect("a body is awaited only behind its header");
+        let mandatory = assembly.mandatory;
+        let message = assembly.into_message(header);
+        self.publish(number, mandatory, message, requests)
+            .map_err(publish_error)
+    }
+
+    /// What the broker must know of a content header, if nothing is wrong with it.
+    fn checked_header(&self, header: &ContentHeader<'_>) -> Result<Facts, ProtocolError> {
+        let size = header.body_size;
+        if header.class != CLASS {
+            let text = format!(
+                "expected content header for class {CLASS}, got one for class {} instead",
+                header.class
+            );
+            return Err(ProtocolError::connection(ReplyCode::UnexpectedFrame, text));
+        }
+        if size > MESSAGE_BYTES_HARD_MAX {
+            let text = format!(
+                "content body size {size} exceeds maximum allowed size {MESSAGE_BYTES_HARD_MAX}"
+            );
+            return Err(ProtocolError::connection(ReplyCode::FrameError, text));
+        }
+        let max = self.settings.message_bytes_max;
+        if size > max {
+            // RabbitMQ waits for all of the body before it says so.
+            let text = if max == MESSAGE_BYTES_HARD_MAX {
+                format!("message size {size} is larger than max size {max}")
+            } else {
+                format!("message size {size} is larger than configured max size {max}")
+            };
+            return Err(ProtocolError::channel(ReplyCode::PreconditionFailed, text));
+        }
+        let properties = Properties::decode(header.properties)?;
+        Ok(Facts {
+            persistent: properties.delivery_mode == Some(2),
+            priority: properties.priority,
+            expiration_ms: properties.expiration.map(expiration_ms).transpose()?,
+            published_ms: self.now.wall_ms,
+            ..Facts::default()
+        })
+    }
+
+    /// A whole publish: off to the node, or into the transaction.
+    fn publish(
+        &mut self,
+        number: u16,
+        mandatory: bool,
+        message: Message,
+        requests: &mut Vec<Request>,
+    ) -> Result<(), ProtocolError> {
+        self.published = true;
+        let Some(channel) = self.open_channel(number) else {
+            return Ok(());
+        };
+        let mut publish = Publish {
+            channel: ChannelId(number),
+            number: 0,
+            mandatory,
+            message,
+        };
+        match &mut channel.mode {
+            Mode::Plain => {}
+            Mode::Confirm(ledger) => publish.number = ledger.issue(),
+            Mode::Transaction(tx) => {
+                tx.bytes += publish.message.weight();
+                if tx.publishes.len() == TRANSACTION_MESSAGES_MAX
+                    || tx.bytes > TRANSACTION_BYTES_MAX
+                {
+                    let text = format!(
+                        "a transaction may hold {TRANSACTION_MESSAGES_MAX} messages and \
+                         {TRANSACTION_BYTES_MAX} octets"
+                    );
+                    return Err(ProtocolError::channel(ReplyCode::PreconditionFailed, text));
+                }
+                // What waits for the commit must not keep the buffer that it was read into.
+                let parts = publish.message.parts();
+                publish.message = Message::from_parts(parts, publish.message.facts);
+                tx.publishes.push(publish);
+                return Ok(());
+            }
+        }
+        requests.push(Request::Publish(publish));
+        Ok(())
+    }
+}
+
+const _: () = assert!(<basic::Publish<'_> as EncodeMethod>::METHOD == 40);
+const _: () = assert!(CLASS == 60);
+
+/// Reads an expiration as RabbitMQ does: decimal text with an optional sign.
+fn expiration_ms(text: &[u8]) -> Result<u64, ProtocolError> {
+    let refuse = |why: String| {
+        let shown = String::from_utf8_lossy(text);
+        let text = format!("invalid expiration '{shown}': {why}");
+        ProtocolError::channel(ReplyCode::PreconditionFailed, text)
+    };
+    let digits_at = usize::from(matches!(text.first(), Some(b'+' | b'-')));
+    let digits = text[digits_at..]
+        .iter()
+        .take_while(|b| b.is_ascii_digit())
+        .count();
+    let (number, rest) = text.split_at(digits_at + digits);
+    if digits == 0 {
+        return Err(refuse("no_integer".to_owned()));
+    }
+    if !rest.is_empty() {
+        let rest = String::from_utf8_lossy(rest);
+        return Err(refuse(format!("{{leftover_string,\"{rest}\"}}")));
+    }
+    // Digits alone, with or without a sign: text, and if it is no number it is too large for one.
+    let number = String::from_utf8_lossy(number);
+    match number.parse::<i64>() {
+        Ok(value @ ..0) => Err(refuse(format!("{{value_negative,{value}}}"))),
+        Ok(value) if value.unsigned_abs() <= TTL_MS_MAX => Ok(value.unsigned_abs()),
+        _ => Err(refuse(format!("{{value_too_big,{number}}}"))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_expiration_is_a_decimal_number_of_milliseconds() {
+        let cases: &[(&str, Result<u64, &str>)] = &[
+            ("0", Ok(0)),
+            ("+60000", Ok(60_000)),
+            ("0007", Ok(7)),
+            ("134217728000", Ok(134_217_728_000)),
+            ("315360000000", Ok(TTL_MS_MAX)),
+            ("315360000001", Err("{value_too_big,315360000001}")),
+            (
+                "18446744073709551616",
+                Err("{value_too_big,18446744073709551616}"),
+            ),
+            ("-1", Err("{value_negative,-1}")),
+            ("-0", Ok(0)),
+            ("", Err("no_integer")),
+            ("-", Err("no_integer")),
+            ("abc", Err("no_integer")),
+            (" 1", Err("no_integer")),
+            ("1e9", Err("{leftover_string,\"e9\"}")),
+            ("1.5", Err("{leftover_string,\".5\"}")),
+        ];
+        for (text, expected) in cases {
+            let expected = expected.map_err(|why| {
+                let text = format!("invalid expiration '{text}': {why}");
+                ProtocolError::channel(ReplyCode::PreconditionFailed, text)
+            });
+            assert_eq!(expiration_ms(text.as_bytes()), expected);
+        }
+    }
+
+    #[test]
+    fn memory_follows_what_has_arrived() {
+        let publish = basic::Publish {
+            exchange: b"",
+            routing_key: b"q",
+            mandatory: false,
+            immediate: false,
+        };
+        let mut assembly = Assembly::new(&publish);
+        let body = Span {
+            start: 1,
+            len: 100_000_000,
+        };
+        let (properties, facts) = (Span::default(), Facts::default());
+        assembly.header = Some(Header {
+            properties,
+            body,
+            facts,
+        });
+        for _ in 0..100 {
+            assembly.append_body(&[0; 1000]);
+            assert!(assembly.bytes.capacity() <= 2 * assembly.bytes.len() + 1000);
+        }
+        let mut assembly = Assembly::new(&publish);
+        let body = Span {
+            start: 1,
+            len: 1500,
+        };
+        assembly.header = Some(Header {
+            properties,
+            body,
+            facts,
+        });
+        assembly.append_body(&[0; 1000]);
+        assembly.append_body(&[0; 500]);
+        assert_eq!(assembly.missing(), 0);
+        assert!(assembly.bytes.capacity() <= 1501);
+    }
+}

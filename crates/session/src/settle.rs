@@ -1,0 +1,125 @@
+//! What the client says of deliveries, and transactions, which delay it.
+
+use crate::channel::{Channel, Mode, Transaction};
+use crate::connection::Connection;
+use crate::contract::{Request, Settle, SettleOutcome};
+use crate::replies::Asked;
+use crate::unacked::Held;
+use leveret_amqp::tx;
+use leveret_types::{ChannelId, ProtocolError, ReplyCode};
+
+/// How many settles at the end of a batch are looked at for one that a new one continues: consumers whose deliveries alternate
+/// have a range each.
+const MERGE_WINDOW: usize = 8;
+
+type Result = std::result::Result<(), ProtocolError>;
+
+impl Connection {
+    /// `basic.ack`, `basic.nack`, `basic.reject`.
+    pub(crate) fn settle(
+        &mut self,
+        number: u16,
+        tag: u64,
+        multiple: bool,
+        outcome: SettleOutcome,
+        requests: &mut Vec<Request>,
+    ) -> Result {
+        let Some(Channel { unacked, mode, .. }) = self.open_channel(number) else {
+            return Ok(());
+        };
+        let channel = ChannelId(number);
+        let mut each = |held: Held| match mode {
+            Mode::Transaction(tx) => tx.settles.push((held, outcome)),
+            _ => push_settle(requests, held.settle(channel, outcome)),
+        };
+        let known = if multiple {
+            unacked.take_through(tag, each)
+        } else {
+            unacked.take(tag).map(&mut each).is_some()
+        };
+        if known {
+            return Ok(());
+        }
+        let text = format!("unknown delivery tag {tag}");
+        Err(ProtocolError::channel(ReplyCode::PreconditionFailed, text))
+    }
+
+    /// `basic.recover` and `basic.recover-async`: all that the client holds goes back. Not even a transaction delays that.
+    pub(crate) fn recover(
+        &mut self,
+        number: u16,
+        requeue: bool,
+        requests: &mut Vec<Request>,
+    ) -> Result {
+        if !requeue {
+            return Err(ProtocolError::connection(
+                ReplyCode::NotImplemented,
+                "requeue=false",
+            ));
+        }
+        if let Some(channel) = self.open_channel(number) {
+            let outcome = SettleOutcome::Requeue;
+            let settle =
+                |held: Held| push_settle(requests, held.settle(ChannelId(number), outcome));
+            let all = channel.unacked.take_through(0, settle);
+            assert!(all, "tag 0 stands for all deliveries");
+        }
+        Ok(())
+    }
+
+    /// `tx.commit`: sends off what has gathered.
+    pub(crate) fn commit(&mut self, number: u16, requests: &mut Vec<Request>) -> Result {
+        let Transaction {
+            publishes, settles, ..
+        } = self.take_transaction(number)?;
+        requests.extend(publishes.into_iter().map(Request::Publish));
+        let channel = ChannelId(number);
+        for (held, outcome) in settles {
+            push_settle(requests, held.settle(channel, outcome));
+        }
+        self.asked = Some(Asked::Commit { channel: number });
+        requests.push(Request::Commit { channel });
+        Ok(())
+    }
+
+    /// `tx.rollback`: forgets the publishes; the deliveries are the client's again.
+    pub(crate) fn roll_back(&mut self, number: u16) -> Result {
+        let Transaction { settles, .. } = self.take_transaction(number)?;
+        if let Some(channel) = self.open_channel(number) {
+            channel
+                .unacked
+                .put_back(settles.into_iter().map(|(held, _)| held));
+        }
+        self.send(number, &tx::RollbackOk {});
+        Ok(())
+    }
+
+    fn take_transaction(&mut self, number: u16) -> std::result::Result<Transaction, ProtocolError> {
+        match self.open_channel(number).map(|channel| &mut channel.mode) {
+            Some(Mode::Transaction(tx)) => Ok(std::mem::take(tx)),
+            _ => {
+                let text = "channel is not transactional";
+                Err(ProtocolError::channel(ReplyCode::PreconditionFailed, text))
+            }
+        }
+    }
+}
+
+/// Sends a settle off, as part of one just before it where they are neighbours.
+fn push_settle(requests: &mut Vec<Request>, settle: Settle) {
+    for before in requests.iter_mut().rev().take(MERGE_WINDOW) {
+        let Request::Settle(before) = before else {
+            break;
+        };
+        let same = before.holder == settle.holder
+            && before.queue == settle.queue
+            && before.lane == settle.lane
+            && before.channel == settle.channel
+            && before.outcome == settle.outcome;
+        if same && before.range.end == settle.range.start {
+            before.range.end = settle.range.end;
+            return;
+        }
+    }
+    requests.push(Request::Settle(settle));
+}

@@ -1,0 +1,235 @@
+//! The deliveries of one channel that the client has not settled, by delivery tag.
+
+use crate::contract::{Delivery, Settle, SettleOutcome};
+use leveret_types::{ChannelId, ConsumerId, QueueId};
+use std::collections::VecDeque;
+
+/// Holes that may be among the deliveries before they are closed up.
+const HOLES_MIN: usize = 64;
+
+/// A delivery that the client holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Held {
+    /// Its delivery tag.
+    pub tag: u64,
+    /// Who holds it for the queue.
+    pub holder: ConsumerId,
+    /// The queue.
+    pub queue: QueueId,
+    /// Position in the queue's lane.
+    pub index: u64,
+    /// The queue's lane.
+    pub lane: u8,
+    /// It was settled out of order: a hole until it comes to the front.
+    settled: bool,
+}
+
+impl Held {
+    /// What is held of a delivery.
+    pub const fn new(tag: u64, delivery: &Delivery) -> Self {
+        Self {
+            tag,
+            holder: delivery.consumer,
+            queue: delivery.queue,
+            index: delivery.index,
+            lane: delivery.lane,
+            settled: false,
+        }
+    }
+
+    /// What a settle of it says.
+    pub const fn settle(&self, channel: ChannelId, outcome: SettleOutcome) -> Settle {
+        Settle {
+            channel,
+            holder: self.holder,
+            queue: self.queue,
+            lane: self.lane,
+            range: self.index..self.index + 1,
+            outcome,
+        }
+    }
+}
+
+/// The deliveries in the order of their tags. Taking the oldest, or a run of the oldest, costs nothing but the taking; one from
+/// the middle leaves a hole, and holes are closed up when they outnumber the deliveries.
+#[derive(Debug, Default)]
+pub struct Unacked {
+    held: VecDeque<Held>,
+    holes: usize,
+}
+
+impl Unacked {
+    /// How many deliveries are held.
+    pub fn len(&self) -> usize {
+        self.held.len() - self.holes
+    }
+
+    /// Remembers a delivery, whose tag is higher than all before.
+    pub fn push(&mut self, held: Held) {
+        if let Some(last) = self.held.back() {
+            assert!(last.tag < held.tag, "tag {} after {}", held.tag, last.tag);
+        }
+        self.held.push_back(held);
+    }
+
+    /// Where the delivery of a tag is.
+    fn find(&self, tag: u64) -> Option<usize> {
+        let first = self.held.front()?.tag;
+        // Without deliveries that need no settling in between, and before holes are closed up, tags lie side by side.
+        let guess = usize::try_from(tag.checked_sub(first)?).ok()?;
+        let found = match self.held.get(guess) {
+            Some(held) if held.tag == tag => guess,
+            _ => self.held.binary_search_by_key(&tag, |held| held.tag).ok()?,
+        };
+        (!self.held[found].settled).then_some(found)
+    }
+
+    /// Takes the delivery of a tag; nothing if it is not held.
+    pub fn take(&mut self, tag: u64) -> Option<Held> {
+        let index = self.find(tag)?;
+        let held = self.held[index];
+        self.held[index].settled = true;
+        self.holes += 1;
+        self.close_up();
+        Some(held)
+    }
+
+    /// Takes all deliveries up to that of a tag, which must be held itself, and all deliveries for tag 0. Answers false if the tag
+    /// is not held.
+    pub fn take_through(&mut self, tag: u64, mut each: impl FnMut(Held)) -> bool {
+        let count = match (tag, self.find(tag)) {
+            (0, _) => self.held.len(),
+            (_, Some(index)) => index + 1,
+            (_, None) => return false,
+        };
+        for held in self.held.drain(..count) {
+            if held.settled {
+                self.holes -= 1;
+            } else {
+                each(held);
+            }
+        }
+        self.close_up();
+        true
+    }
+
+    /// Puts deliveries back that were taken in a transaction which did not happen.
+    pub fn put_back(&mut self, taken: impl IntoIterator<Item = Held>) {
+        self.held.retain(|held| !held.settled);
+        self.holes = 0;
+        self.held.extend(taken);
+        self.held
+            .make_contiguous()
+            .sort_unstable_by_key(|held| held.tag);
+    }
+
+    fn close_up(&mut self) {
+        while self.held.front().is_some_and(|held| held.settled) {
+            self.held.pop_front();
+            self.holes -= 1;
+        }
+        if self.holes > HOLES_MIN && self.holes > self.len() {
+            self.held.retain(|held| !held.settled);
+            self.holes = 0;
+        }
+        if self.held.is_empty() {
+            self.held.shrink_to(HOLES_MIN);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use leveret_amqp::fuzz::Random;
+    use std::collections::BTreeMap;
+
+    fn held(tag: u64) -> Held {
+        Held {
+            tag,
+            holder: ConsumerId(1),
+            queue: QueueId(1),
+            index: tag * 10,
+            lane: 0,
+            settled: false,
+        }
+    }
+
+    #[test]
+    fn agrees_with_a_map_under_random_operations() {
+        for seed in 1..500 {
+            let mut random = Random::new(seed);
+            let (mut unacked, mut model, mut next) = (Unacked::default(), BTreeMap::new(), 1);
+            let mut taken = Vec::new();
+            for _ in 0..600 {
+                let tag = random.below(next + 2);
+                match random.below(12) {
+                    0..6 => {
+                        next += if random.below(8) == 0 { 3 } else { 1 };
+                        unacked.push(held(next));
+                        model.insert(next, held(next));
+                    }
+                    6..9 => {
+                        let found = unacked.take(tag);
+                        assert_eq!(found, model.remove(&tag));
+                        taken.extend(found);
+                    }
+                    9 if tag > next / 2 || tag == 0 => {
+                        let known = tag == 0 || model.contains_key(&tag);
+                        let mut expected = Vec::new();
+                        if known {
+                            let through = if tag == 0 { u64::MAX } else { tag };
+                            model.retain(|t, h| {
+                                let goes = *t <= through;
+                                expected.extend(goes.then_some(*h));
+                                !goes
+                            });
+                        }
+                        let mut found = Vec::new();
+                        assert_eq!(unacked.take_through(tag, |h| found.push(h)), known);
+                        assert_eq!(found, expected);
+                        taken.extend(found);
+                    }
+                    10 => {
+                        model.extend(taken.iter().map(|h: &Held| (h.tag, *h)));
+                        unacked.put_back(taken.drain(..));
+                    }
+                    _ => {}
+                }
+                assert_eq!(unacked.len(), model.len());
+                let kept = unacked.held.len();
+                assert!(
+                    kept <= 2 * model.len() + HOLES_MIN + 1,
+                    "{kept} of {}",
+                    model.len()
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn one_delivery_that_is_never_settled_does_not_hold_those_behind_it() {
+        let mut unacked = Unacked::default();
+        unacked.push(held(1));
+        for tag in 2..100_000 {
+            unacked.push(held(tag));
+            assert_eq!(unacked.take(tag), Some(held(tag)));
+            assert!(unacked.held.len() <= HOLES_MIN + 3);
+        }
+        assert_eq!(unacked.take(1), Some(held(1)));
+        assert_eq!(unacked.take(1), None);
+    }
+
+    #[test]
+    fn the_first_tag_is_one_and_tag_zero_means_all() {
+        let mut unacked = Unacked::default();
+        assert!(unacked.take_through(0, |_| panic!("nothing is held")));
+        assert_eq!(unacked.take(0), None);
+        assert!(!unacked.take_through(1, |_| panic!("nothing is held")));
+        unacked.push(held(1));
+        assert!(!unacked.take_through(u64::MAX, |_| panic!("unknown tag")));
+        let mut count = 0;
+        assert!(unacked.take_through(0, |_| count += 1));
+        assert_eq!((count, unacked.len()), (1, 0));
+    }
+}
