@@ -14,13 +14,13 @@ pub mod fuzz;
 mod hash;
 mod headers;
 mod kind;
+mod route;
 mod router;
 mod targets;
 mod topic;
 
 pub use headers::{HeadersMatcher, MatchMode};
 pub use kind::{BindError, HashOn, Kind, KindError};
-pub use router::{
-    Binding, Destination, Exchange, MessageProperties, RouteError, Router, Scratch, Unbound,
-};
+pub use route::{MessageProperties, RouteError, Scratch};
+pub use router::{Binding, Destination, Exchange, Router, Unbound};
 pub use topic::topic_match;

@@ -1,75 +1,16 @@
-//! The exchanges and bindings of one virtual host, and the way of a message through them.
+//! The exchanges and bindings of one virtual host: what there is, and how it changes.
 
 use crate::hash;
 use crate::headers::HeadersMatcher;
-use crate::kind::{self, BindError, HashOn, Kind};
+use crate::kind::{self, BindError, Kind};
 use crate::targets::{Entries, Entry, Target};
-use crate::topic::{self, TopicScratch, Trie};
+use crate::topic::{self, Trie};
 use foldhash::fast::FixedState;
 use hashbrown::{HashMap, HashTable};
-use leveret_types::limits::{ROUTE_EXCHANGES_MAX, TOPIC_HASHES_MAX};
+use leveret_types::limits::TOPIC_HASHES_MAX;
 use leveret_types::{FieldTable, FieldValue, QueueId};
 use std::hash::BuildHasher;
 use std::sync::Arc;
-
-/// What a router may want to know of a message besides its keys. Only headers exchanges and hashing exchanges ask, so that an
-/// implementation may decode at the first question.
-pub trait MessageProperties {
-    /// The `headers` property.
-    fn headers(&self) -> Option<&FieldTable>;
-    /// The `message-id` property.
-    fn message_id(&self) -> Option<&[u8]>;
-    /// The `correlation-id` property.
-    fn correlation_id(&self) -> Option<&[u8]>;
-    /// The `timestamp` property, in seconds since the Unix epoch.
-    fn timestamp(&self) -> Option<u64>;
-}
-
-/// A message without properties.
-impl MessageProperties for () {
-    fn headers(&self) -> Option<&FieldTable> {
-        None
-    }
-    fn message_id(&self) -> Option<&[u8]> {
-        None
-    }
-    fn correlation_id(&self) -> Option<&[u8]> {
-        None
-    }
-    fn timestamp(&self) -> Option<u64> {
-        None
-    }
-}
-
-/// A message with nothing but headers.
-impl MessageProperties for FieldTable {
-    fn headers(&self) -> Option<&FieldTable> {
-        Some(self)
-    }
-    fn message_id(&self) -> Option<&[u8]> {
-        None
-    }
-    fn correlation_id(&self) -> Option<&[u8]> {
-        None
-    }
-    fn timestamp(&self) -> Option<u64> {
-        None
-    }
-}
-
-/// Why a message cannot be routed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum RouteError {
-    /// There is no exchange of that name.
-    #[error("no such exchange")]
-    NotFound,
-    /// The exchange is internal: only bindings lead to it, clients may not publish to it.
-    #[error("the exchange is internal")]
-    Internal,
-    /// The message's way passes more exchanges than [`ROUTE_EXCHANGES_MAX`].
-    #[error("too many exchanges on the way")]
-    TooLong,
-}
 
 /// What a binding leads to, by name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -132,70 +73,9 @@ pub struct Unbound {
     pub idle_exchanges: Vec<Arc<str>>,
 }
 
-/// Buffers of [`Router::route`], kept by the caller and good for any number of routers.
-#[derive(Debug, Default)]
-pub struct Scratch {
-    epoch: u32,
-    queue_stamps: Vec<u32>,
-    exchange_stamps: Vec<u32>,
-    worklist: Vec<u32>,
-    topic: TopicScratch,
-    random: u64,
-}
-
-impl Scratch {
-    /// Buffers whose random exchanges draw from this seed.
-    #[must_use]
-    pub fn new(seed: u64) -> Self {
-        Self {
-            random: seed,
-            ..Self::default()
-        }
-    }
-
-    /// Changes whenever something was drawn at random: a route that did not change it will be the same next time.
-    #[must_use]
-    pub const fn random_state(&self) -> u64 {
-        self.random
-    }
-
-    /// The state that random exchanges draw from: it changes with every draw, so a caller can tell whether a route was one of several.
-    #[must_use]
-    pub const fn random_state(&self) -> u64 {
-        self.random
-    }
-
-    /// Forgets what was visited, in constant time but for once in 2^32 calls.
-    fn begin(&mut self, queues: usize, exchanges: usize) {
-        self.epoch = self.epoch.wrapping_add(1);
-        if self.epoch == 0 {
-            self.queue_stamps.fill(0);
-            self.exchange_stamps.fill(0);
-            self.epoch = 1;
-        }
-        if self.queue_stamps.len() < queues {
-            self.queue_stamps.resize(queues, 0);
-        }
-        if self.exchange_stamps.len() < exchanges {
-            self.exchange_stamps.resize(exchanges, 0);
-        }
-        self.worklist.clear();
-    }
-
-    fn visit(&mut self, target: Target) -> bool {
-        let stamp = match target {
-            Target::Queue(index) => &mut self.queue_stamps[index as usize],
-            Target::Exchange(index) => &mut self.exchange_stamps[index as usize],
-        };
-        let first = *stamp != self.epoch;
-        *stamp = self.epoch;
-        first
-    }
-}
-
 /// Indexes by type of exchange; those not named need none beyond the list of outgoing bindings.
 #[derive(Debug)]
-enum Index {
+pub(crate) enum Index {
     Direct(HashMap<Box<[u8]>, Entries, FixedState>),
     Topic(Trie),
     /// Bindings ordered by destination and key, so that the order does not depend on history.
@@ -215,39 +95,39 @@ impl Index {
 }
 
 #[derive(Debug)]
-struct ExchangeEntry {
+pub(crate) struct ExchangeEntry {
     name: Arc<str>,
-    kind: Kind,
-    internal: bool,
+    pub(crate) kind: Kind,
+    pub(crate) internal: bool,
     auto_delete: bool,
-    alternate: Option<Box<str>>,
-    index: Index,
-    outgoing: Entries,
+    pub(crate) alternate: Option<Box<str>>,
+    pub(crate) index: Index,
+    pub(crate) outgoing: Entries,
     incoming: Vec<u32>,
 }
 
 #[derive(Debug)]
-struct QueueEntry {
+pub(crate) struct QueueEntry {
     name: Arc<str>,
-    id: QueueId,
+    pub(crate) id: QueueId,
     incoming: Vec<u32>,
 }
 
 /// What a binding's exchange type computed from it once.
 #[derive(Debug)]
-enum Prepared {
+pub(crate) enum Prepared {
     Nothing,
     Headers(Box<HeadersMatcher>),
     Weight { candidate: u64, weight: u32 },
 }
 
 #[derive(Debug)]
-struct BindingEntry {
+pub(crate) struct BindingEntry {
     source: u32,
-    target: Target,
+    pub(crate) target: Target,
     key: Box<[u8]>,
     arguments: FieldTable,
-    prepared: Prepared,
+    pub(crate) prepared: Prepared,
     /// Slot in the source's list of outgoing bindings.
     outgoing_slot: u32,
     /// Slot in the destination's list of incoming bindings.
@@ -259,8 +139,8 @@ struct BindingEntry {
 
 /// A vector whose freed places are used again.
 #[derive(Debug)]
-struct Slab<T> {
-    items: Vec<Option<T>>,
+pub(crate) struct Slab<T> {
+    pub(crate) items: Vec<Option<T>>,
     free: Vec<u32>,
 }
 
@@ -295,7 +175,7 @@ impl<T> Slab<T> {
         }
     }
 
-    fn get(&self, index: u32) -> &T {
+    pub(crate) fn get(&self, index: u32) -> &T {
         match &self.items[index as usize] {
             Some(item) => item,
             None => panic!("no item at index {index}"),
@@ -317,9 +197,9 @@ impl<T> Slab<T> {
 /// The exchanges and bindings of one virtual host.
 #[derive(Debug)]
 pub struct Router {
-    exchanges: Slab<ExchangeEntry>,
-    queues: Slab<QueueEntry>,
-    bindings: Slab<BindingEntry>,
+    pub(crate) exchanges: Slab<ExchangeEntry>,
+    pub(crate) queues: Slab<QueueEntry>,
+    pub(crate) bindings: Slab<BindingEntry>,
     exchange_names: HashTable<u32>,
     queue_names: HashTable<u32>,
     binding_identities: HashTable<u32>,
@@ -351,7 +231,7 @@ impl Router {
 
     // --- what there is -------------------------------------------------------------------------------------------------------
 
-    fn find_exchange(&self, name: &[u8]) -> Option<u32> {
+    pub(crate) fn find_exchange(&self, name: &[u8]) -> Option<u32> {
         self.exchange_names
             .find(self.hasher.hash_one(name), |&index| {
                 self.exchanges.get(index).name.as_bytes() == name
@@ -359,7 +239,7 @@ impl Router {
             .copied()
     }
 
-    fn find_queue(&self, name: &[u8]) -> Option<u32> {
+    pub(crate) fn find_queue(&self, name: &[u8]) -> Option<u32> {
         self.queue_names
             .find(self.hasher.hash_one(name), |&index| {
                 self.queues.get(index).name.as_bytes() == name
@@ -826,223 +706,6 @@ impl Router {
             }
             Index::None => None,
         }
-    }
-
-    // --- routing -------------------------------------------------------------------------------------------------------------
-
-    /// Appends to `out` every queue that a message published to `exchange` with these keys goes to, each once. Several keys are what
-    /// `CC` and `BCC` headers give: the message goes wherever any of them leads.
-    ///
-    /// # Errors
-    /// If there is no such exchange, clients may not publish to it, or the way is too long. `out` may then hold a part.
-    pub fn route(
-        &self,
-        exchange: &[u8],
-        keys: &[&[u8]],
-        message: &dyn MessageProperties,
-        scratch: &mut Scratch,
-        out: &mut Vec<QueueId>,
-    ) -> Result<(), RouteError> {
-        let entry = self
-            .find_exchange(exchange)
-            .map(|index| self.exchanges.get(index));
-        if entry.is_some_and(|entry| entry.internal) {
-            return Err(RouteError::Internal);
-        }
-        self.route_internal(exchange, keys, message, scratch, out)
-    }
-
-    /// As [`Self::route`], for a message that the broker itself publishes: to internal exchanges as well.
-    ///
-    /// # Errors
-    /// If there is no such exchange, or the way is too long. `out` may then hold a part.
-    pub fn route_internal(
-        &self,
-        exchange: &[u8],
-        keys: &[&[u8]],
-        message: &dyn MessageProperties,
-        scratch: &mut Scratch,
-        out: &mut Vec<QueueId>,
-    ) -> Result<(), RouteError> {
-        scratch.begin(self.queues.items.len(), self.exchanges.items.len());
-        if exchange.is_empty() {
-            self.route_by_queue_name(keys, scratch, out);
-            return Ok(());
-        }
-        let first = self.find_exchange(exchange).ok_or(RouteError::NotFound)?;
-        scratch.visit(Target::Exchange(first));
-        scratch.worklist.push(first);
-        let mut passed = 0;
-        while let Some(index) = scratch.worklist.pop() {
-            passed += 1;
-            if passed > ROUTE_EXCHANGES_MAX {
-                return Err(RouteError::TooLong);
-            }
-            let exchange = self.exchanges.get(index);
-            if self.match_exchange(exchange, keys, message, scratch, out) {
-                continue;
-            }
-            match exchange.alternate.as_deref() {
-                None => {}
-                Some("") => self.route_by_queue_name(keys, scratch, out),
-                Some(name) => {
-                    if let Some(index) = self.find_exchange(name.as_bytes()) {
-                        self.reach(Target::Exchange(index), scratch, out);
-                    }
-                }
-            }
-        }
-        Ok(())
-    }
-
-    /// What the default exchange does.
-    fn route_by_queue_name(&self, keys: &[&[u8]], scratch: &mut Scratch, out: &mut Vec<QueueId>) {
-        for key in keys {
-            if let Some(index) = self.find_queue(key) {
-                self.reach(Target::Queue(index), scratch, out);
-            }
-        }
-    }
-
-    fn reach(&self, target: Target, scratch: &mut Scratch, out: &mut Vec<QueueId>) {
-        if !scratch.visit(target) {
-            return;
-        }
-        match target {
-            Target::Queue(index) => out.push(self.queues.get(index).id),
-            Target::Exchange(index) => scratch.worklist.push(index),
-        }
-    }
-
-    fn reach_all(&self, entries: &[Entry], scratch: &mut Scratch, out: &mut Vec<QueueId>) -> bool {
-        for entry in entries {
-            self.reach(entry.target, scratch, out);
-        }
-        !entries.is_empty()
-    }
-
-    /// Follows the bindings of one exchange that match; false if none does.
-    fn match_exchange(
-        &self,
-        exchange: &ExchangeEntry,
-        keys: &[&[u8]],
-        message: &dyn MessageProperties,
-        scratch: &mut Scratch,
-        out: &mut Vec<QueueId>,
-    ) -> bool {
-        let outgoing = exchange.outgoing.as_slice();
-        match (&exchange.index, exchange.kind.routes_as()) {
-            (Index::Direct(table), _) => keys.iter().fold(false, |matched, key| {
-                let entries = table.get(*key).map_or(&[][..], Entries::as_slice);
-                self.reach_all(entries, scratch, out) || matched
-            }),
-            (Index::Topic(trie), _) => self.match_topic(trie, keys, scratch, out),
-            (Index::Modulus(ordered), _) => {
-                let key = hash::stable(keys.first().copied().unwrap_or_default());
-                match ordered.get(hash::below(key, ordered.len())) {
-                    Some(&binding) => {
-                        self.reach(self.bindings.get(binding).target, scratch, out);
-                        true
-                    }
-                    None => false,
-                }
-            }
-            (Index::None, Kind::Headers) => self.match_headers(outgoing, message, scratch, out),
-            (Index::None, Kind::ConsistentHash(on)) => {
-                let key = hash_key(on, keys, message);
-                self.match_heaviest(outgoing, key, scratch, out)
-            }
-            (Index::None, Kind::Random | Kind::LocalRandom) => {
-                let random = hash::next_random(&mut scratch.random);
-                match outgoing.get(hash::below(random, outgoing.len())) {
-                    Some(entry) => self.reach_all(&[*entry], scratch, out),
-                    None => false,
-                }
-            }
-            (Index::None, _) => self.reach_all(outgoing, scratch, out),
-        }
-    }
-
-    fn match_topic(
-        &self,
-        trie: &Trie,
-        keys: &[&[u8]],
-        scratch: &mut Scratch,
-        out: &mut Vec<QueueId>,
-    ) -> bool {
-        let mut matched = false;
-        // The trie's buffers leave the scratch for the lookup, so that what it finds can be visited meanwhile.
-        let mut topic = std::mem::take(&mut scratch.topic);
-        for key in keys {
-            trie.lookup(key, &mut topic, |entries| {
-                matched |= self.reach_all(entries, scratch, out);
-            });
-        }
-        scratch.topic = topic;
-        matched
-    }
-
-    fn match_headers(
-        &self,
-        outgoing: &[Entry],
-        message: &dyn MessageProperties,
-        scratch: &mut Scratch,
-        out: &mut Vec<QueueId>,
-    ) -> bool {
-        if outgoing.is_empty() {
-            return false;
-        }
-        let headers = message.headers();
-        let mut matched = false;
-        for entry in outgoing {
-            if let Prepared::Headers(matcher) = &self.bindings.get(entry.binding).prepared
-                && matcher.matches(headers)
-            {
-                matched = true;
-                self.reach(entry.target, scratch, out);
-            }
-        }
-        matched
-    }
-
-    fn match_heaviest(
-        &self,
-        outgoing: &[Entry],
-        key: u64,
-        scratch: &mut Scratch,
-        out: &mut Vec<QueueId>,
-    ) -> bool {
-        let score = |entry: &Entry| match self.bindings.get(entry.binding).prepared {
-            Prepared::Weight { candidate, weight } => {
-                hash::rendezvous_score(key, candidate, weight)
-            }
-            _ => f64::NEG_INFINITY,
-        };
-        let best = outgoing
-            .iter()
-            .max_by(|a, b| f64::total_cmp(&score(a), &score(b)));
-        match best {
-            Some(entry) => self.reach_all(&[*entry], scratch, out),
-            None => false,
-        }
-    }
-}
-
-/// The hash of what a consistent-hash exchange looks at; a message that lacks it has the hash of nothing.
-fn hash_key(on: &HashOn, keys: &[&[u8]], message: &dyn MessageProperties) -> u64 {
-    match on {
-        HashOn::RoutingKey => hash::stable(keys.first().copied().unwrap_or_default()),
-        HashOn::Header(name) => match message.headers().and_then(|headers| headers.get(name)) {
-            None => hash::stable(b""),
-            Some(FieldValue::LongString(bytes) | FieldValue::Bytes(bytes)) => hash::stable(bytes),
-            Some(value) => match value.as_integer() {
-                Some(integer) => hash::mix(integer as u64),
-                None => hash::stable(value.to_string().as_bytes()),
-            },
-        },
-        HashOn::MessageId => hash::stable(message.message_id().unwrap_or_default()),
-        HashOn::CorrelationId => hash::stable(message.correlation_id().unwrap_or_default()),
-        HashOn::Timestamp => message.timestamp().map_or(hash::stable(b""), hash::mix),
     }
 }
 

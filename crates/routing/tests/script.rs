@@ -256,6 +256,19 @@ fn alternate_exchanges() {
         "exchange d direct alternate:; publish d q; queue q; publish d q",
         "nowhere; q",
     );
+    let mut world = World {
+        router: Router::new(),
+        scratch: Scratch::new(1),
+        names: Vec::new(),
+    };
+    for line in ["exchange i fanout internal", "queue q", "bind i q -"] {
+        assert_eq!(world.run(line), None);
+    }
+    let mut out = Vec::new();
+    let own = world
+        .router
+        .route_internal(b"i", &[b"k"], &(), &mut world.scratch, &mut out);
+    assert_eq!((own, out), (Ok(()), vec![QueueId(0)]));
     check(
         "exchange d direct alternate:i; exchange i fanout internal; queue q; bind i q -; publish i k; publish d k",
         "internal; q",

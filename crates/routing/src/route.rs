@@ -1,0 +1,360 @@
+//! The way of a message through a router.
+
+use crate::hash;
+use crate::kind::{HashOn, Kind};
+use crate::router::{ExchangeEntry, Index, Prepared, Router};
+use crate::targets::{Entries, Entry, Target};
+use crate::topic::{TopicScratch, Trie};
+use leveret_types::limits::ROUTE_EXCHANGES_MAX;
+use leveret_types::{FieldTable, FieldValue, QueueId};
+
+/// What a router may want to know of a message besides its keys. Only headers exchanges and hashing exchanges ask, so that an
+/// implementation may decode at the first question.
+pub trait MessageProperties {
+    /// The `headers` property.
+    fn headers(&self) -> Option<&FieldTable>;
+    /// The `message-id` property.
+    fn message_id(&self) -> Option<&[u8]>;
+    /// The `correlation-id` property.
+    fn correlation_id(&self) -> Option<&[u8]>;
+    /// The `timestamp` property, in seconds since the Unix epoch.
+    fn timestamp(&self) -> Option<u64>;
+}
+
+/// A message without properties.
+impl MessageProperties for () {
+    fn headers(&self) -> Option<&FieldTable> {
+        None
+    }
+    fn message_id(&self) -> Option<&[u8]> {
+        None
+    }
+    fn correlation_id(&self) -> Option<&[u8]> {
+        None
+    }
+    fn timestamp(&self) -> Option<u64> {
+        None
+    }
+}
+
+/// A message with nothing but headers.
+impl MessageProperties for FieldTable {
+    fn headers(&self) -> Option<&FieldTable> {
+        Some(self)
+    }
+    fn message_id(&self) -> Option<&[u8]> {
+        None
+    }
+    fn correlation_id(&self) -> Option<&[u8]> {
+        None
+    }
+    fn timestamp(&self) -> Option<u64> {
+        None
+    }
+}
+
+/// Why a message cannot be routed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RouteError {
+    /// There is no exchange of that name.
+    #[error("no such exchange")]
+    NotFound,
+    /// The exchange is internal: only bindings lead to it, clients may not publish to it.
+    #[error("the exchange is internal")]
+    Internal,
+    /// The message's way passes more exchanges than [`ROUTE_EXCHANGES_MAX`].
+    #[error("too many exchanges on the way")]
+    TooLong,
+}
+
+/// Buffers of [`Router::route`], kept by the caller and good for any number of routers.
+#[derive(Debug, Default)]
+pub struct Scratch {
+    epoch: u32,
+    queue_stamps: Vec<u32>,
+    exchange_stamps: Vec<u32>,
+    worklist: Vec<u32>,
+    topic: TopicScratch,
+    random: u64,
+}
+
+impl Scratch {
+    /// Buffers whose random exchanges draw from this seed.
+    #[must_use]
+    pub fn new(seed: u64) -> Self {
+        Self {
+            random: seed,
+            ..Self::default()
+        }
+    }
+
+    /// Changes whenever something was drawn at random: a route that did not change it will be the same next time.
+    #[must_use]
+    pub const fn random_state(&self) -> u64 {
+        self.random
+    }
+
+    /// Forgets what was visited, in constant time but for once in 2^32 calls.
+    fn begin(&mut self, queues: usize, exchanges: usize) {
+        self.epoch = self.epoch.wrapping_add(1);
+        if self.epoch == 0 {
+            self.queue_stamps.fill(0);
+            self.exchange_stamps.fill(0);
+            self.epoch = 1;
+        }
+        if self.queue_stamps.len() < queues {
+            self.queue_stamps.resize(queues, 0);
+        }
+        if self.exchange_stamps.len() < exchanges {
+            self.exchange_stamps.resize(exchanges, 0);
+        }
+        self.worklist.clear();
+    }
+
+    fn visit(&mut self, target: Target) -> bool {
+        let stamp = match target {
+            Target::Queue(index) => &mut self.queue_stamps[index as usize],
+            Target::Exchange(index) => &mut self.exchange_stamps[index as usize],
+        };
+        let first = *stamp != self.epoch;
+        *stamp = self.epoch;
+        first
+    }
+}
+
+impl Router {
+    /// Appends to `out` every queue that a message published to `exchange` with these keys goes to, each once. Several keys are what
+    /// `CC` and `BCC` headers give: the message goes wherever any of them leads.
+    ///
+    /// # Errors
+    /// If there is no such exchange, clients may not publish to it, or the way is too long. `out` may then hold a part.
+    pub fn route(
+        &self,
+        exchange: &[u8],
+        keys: &[&[u8]],
+        message: &dyn MessageProperties,
+        scratch: &mut Scratch,
+        out: &mut Vec<QueueId>,
+    ) -> Result<(), RouteError> {
+        self.route_from(exchange, false, keys, message, scratch, out)
+    }
+
+    /// As [`Self::route`], for a message that the broker itself publishes: to internal exchanges as well.
+    ///
+    /// # Errors
+    /// If there is no such exchange, or the way is too long. `out` may then hold a part.
+    pub fn route_internal(
+        &self,
+        exchange: &[u8],
+        keys: &[&[u8]],
+        message: &dyn MessageProperties,
+        scratch: &mut Scratch,
+        out: &mut Vec<QueueId>,
+    ) -> Result<(), RouteError> {
+        self.route_from(exchange, true, keys, message, scratch, out)
+    }
+
+    fn route_from(
+        &self,
+        exchange: &[u8],
+        may_be_internal: bool,
+        keys: &[&[u8]],
+        message: &dyn MessageProperties,
+        scratch: &mut Scratch,
+        out: &mut Vec<QueueId>,
+    ) -> Result<(), RouteError> {
+        scratch.begin(self.queues.items.len(), self.exchanges.items.len());
+        if exchange.is_empty() {
+            self.route_by_queue_name(keys, scratch, out);
+            return Ok(());
+        }
+        let first = self.find_exchange(exchange).ok_or(RouteError::NotFound)?;
+        if self.exchanges.get(first).internal && !may_be_internal {
+            return Err(RouteError::Internal);
+        }
+        scratch.visit(Target::Exchange(first));
+        scratch.worklist.push(first);
+        self.walk(keys, message, scratch, out)
+    }
+
+    /// Follows the exchanges of the worklist, and those that they lead to.
+    fn walk(
+        &self,
+        keys: &[&[u8]],
+        message: &dyn MessageProperties,
+        scratch: &mut Scratch,
+        out: &mut Vec<QueueId>,
+    ) -> Result<(), RouteError> {
+        let mut passed = 0;
+        while let Some(index) = scratch.worklist.pop() {
+            passed += 1;
+            if passed > ROUTE_EXCHANGES_MAX {
+                return Err(RouteError::TooLong);
+            }
+            let exchange = self.exchanges.get(index);
+            if self.match_exchange(exchange, keys, message, scratch, out) {
+                continue;
+            }
+            match exchange.alternate.as_deref() {
+                None => {}
+                Some("") => self.route_by_queue_name(keys, scratch, out),
+                Some(name) => {
+                    if let Some(index) = self.find_exchange(name.as_bytes()) {
+                        self.reach(Target::Exchange(index), scratch, out);
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// What the default exchange does.
+    fn route_by_queue_name(&self, keys: &[&[u8]], scratch: &mut Scratch, out: &mut Vec<QueueId>) {
+        for key in keys {
+            if let Some(index) = self.find_queue(key) {
+                self.reach(Target::Queue(index), scratch, out);
+            }
+        }
+    }
+
+    fn reach(&self, target: Target, scratch: &mut Scratch, out: &mut Vec<QueueId>) {
+        if !scratch.visit(target) {
+            return;
+        }
+        match target {
+            Target::Queue(index) => out.push(self.queues.get(index).id),
+            Target::Exchange(index) => scratch.worklist.push(index),
+        }
+    }
+
+    fn reach_all(&self, entries: &[Entry], scratch: &mut Scratch, out: &mut Vec<QueueId>) -> bool {
+        for entry in entries {
+            self.reach(entry.target, scratch, out);
+        }
+        !entries.is_empty()
+    }
+
+    /// Follows the bindings of one exchange that match; false if none does.
+    fn match_exchange(
+        &self,
+        exchange: &ExchangeEntry,
+        keys: &[&[u8]],
+        message: &dyn MessageProperties,
+        scratch: &mut Scratch,
+        out: &mut Vec<QueueId>,
+    ) -> bool {
+        let outgoing = exchange.outgoing.as_slice();
+        match (&exchange.index, exchange.kind.routes_as()) {
+            (Index::Direct(table), _) => keys.iter().fold(false, |matched, key| {
+                let entries = table.get(*key).map_or(&[][..], Entries::as_slice);
+                self.reach_all(entries, scratch, out) || matched
+            }),
+            (Index::Topic(trie), _) => self.match_topic(trie, keys, scratch, out),
+            (Index::Modulus(ordered), _) => {
+                let key = hash::stable(keys.first().copied().unwrap_or_default());
+                match ordered.get(hash::below(key, ordered.len())) {
+                    Some(&binding) => {
+                        self.reach(self.bindings.get(binding).target, scratch, out);
+                        true
+                    }
+                    None => false,
+                }
+            }
+            (Index::None, Kind::Headers) => self.match_headers(outgoing, message, scratch, out),
+            (Index::None, Kind::ConsistentHash(on)) => {
+                let key = hash_key(on, keys, message);
+                self.match_heaviest(outgoing, key, scratch, out)
+            }
+            (Index::None, Kind::Random | Kind::LocalRandom) => {
+                let random = hash::next_random(&mut scratch.random);
+                match outgoing.get(hash::below(random, outgoing.len())) {
+                    Some(entry) => self.reach_all(&[*entry], scratch, out),
+                    None => false,
+                }
+            }
+            (Index::None, _) => self.reach_all(outgoing, scratch, out),
+        }
+    }
+
+    fn match_topic(
+        &self,
+        trie: &Trie,
+        keys: &[&[u8]],
+        scratch: &mut Scratch,
+        out: &mut Vec<QueueId>,
+    ) -> bool {
+        let mut matched = false;
+        // The trie's buffers leave the scratch for the lookup, so that what it finds can be visited meanwhile.
+        let mut topic = std::mem::take(&mut scratch.topic);
+        for key in keys {
+            trie.lookup(key, &mut topic, |entries| {
+                matched |= self.reach_all(entries, scratch, out);
+            });
+        }
+        scratch.topic = topic;
+        matched
+    }
+
+    fn match_headers(
+        &self,
+        outgoing: &[Entry],
+        message: &dyn MessageProperties,
+        scratch: &mut Scratch,
+        out: &mut Vec<QueueId>,
+    ) -> bool {
+        if outgoing.is_empty() {
+            return false;
+        }
+        let headers = message.headers();
+        let mut matched = false;
+        for entry in outgoing {
+            if let Prepared::Headers(matcher) = &self.bindings.get(entry.binding).prepared
+                && matcher.matches(headers)
+            {
+                matched = true;
+                self.reach(entry.target, scratch, out);
+            }
+        }
+        matched
+    }
+
+    fn match_heaviest(
+        &self,
+        outgoing: &[Entry],
+        key: u64,
+        scratch: &mut Scratch,
+        out: &mut Vec<QueueId>,
+    ) -> bool {
+        let score = |entry: &Entry| match self.bindings.get(entry.binding).prepared {
+            Prepared::Weight { candidate, weight } => {
+                hash::rendezvous_score(key, candidate, weight)
+            }
+            _ => f64::NEG_INFINITY,
+        };
+        let best = outgoing
+            .iter()
+            .max_by(|a, b| f64::total_cmp(&score(a), &score(b)));
+        match best {
+            Some(entry) => self.reach_all(&[*entry], scratch, out),
+            None => false,
+        }
+    }
+}
+
+/// The hash of what a consistent-hash exchange looks at; a message that lacks it has the hash of nothing.
+fn hash_key(on: &HashOn, keys: &[&[u8]], message: &dyn MessageProperties) -> u64 {
+    match on {
+        HashOn::RoutingKey => hash::stable(keys.first().copied().unwrap_or_default()),
+        HashOn::Header(name) => match message.headers().and_then(|headers| headers.get(name)) {
+            None => hash::stable(b""),
+            Some(FieldValue::LongString(bytes) | FieldValue::Bytes(bytes)) => hash::stable(bytes),
+            Some(value) => match value.as_integer() {
+                Some(integer) => hash::mix(integer as u64),
+                None => hash::stable(value.to_string().as_bytes()),
+            },
+        },
+        HashOn::MessageId => hash::stable(message.message_id().unwrap_or_default()),
+        HashOn::CorrelationId => hash::stable(message.correlation_id().unwrap_or_default()),
+        HashOn::Timestamp => message.timestamp().map_or(hash::stable(b""), hash::mix),
+    }
+}
