@@ -58,6 +58,7 @@ pub(crate) struct Held {
 /// Somebody who holds messages, or may.
 #[derive(Debug)]
 pub(crate) struct Holder {
+    pub(crate) id: ConsumerId,
     /// What it is attached as; `None` for who only gets, and after a cancel.
     pub(crate) consumer: Option<Consumer>,
     /// Consumers are activated in this order within a priority.
@@ -76,8 +77,9 @@ pub(crate) struct Holder {
 }
 
 impl Holder {
-    pub(crate) const fn new(consumer: Option<Consumer>, order: u64) -> Self {
+    const fn new(id: ConsumerId, consumer: Option<Consumer>, order: u64) -> Self {
         Self {
+            id,
             consumer,
             order,
             held: Vec::new(),
@@ -125,10 +127,15 @@ impl Holder {
     }
 }
 
+/// Where a holder is kept. Deliveries go by it; only what comes from outside is looked up by id.
+pub(crate) type Slot = usize;
+
 /// All holders, and the consumers among them that can take a message, by priority and turn.
 #[derive(Debug, Default)]
 pub(crate) struct Holders {
-    map: HashMap<ConsumerId, Holder, foldhash::fast::FixedState>,
+    slots: Vec<Option<Holder>>,
+    free: Vec<Slot>,
+    by_id: HashMap<ConsumerId, Slot, foldhash::fast::FixedState>,
     /// Highest priority first. An empty group stays until a consumer leaves: most are empty for a moment only.
     ring: Vec<Group>,
     /// Consumers in the ring.
@@ -141,20 +148,33 @@ pub(crate) struct Holders {
 #[derive(Debug)]
 struct Group {
     priority: i64,
-    turn: VecDeque<ConsumerId>,
+    turn: VecDeque<Slot>,
 }
 
 impl Holders {
-    pub(crate) fn get(&self, id: ConsumerId) -> Option<&Holder> {
-        self.map.get(&id)
+    pub(crate) fn find(&self, id: ConsumerId) -> Option<Slot> {
+        self.by_id.get(&id).copied()
     }
 
-    pub(crate) fn get_mut(&mut self, id: ConsumerId) -> Option<&mut Holder> {
-        self.map.get_mut(&id)
+    pub(crate) fn get(&self, slot: Slot) -> &Holder {
+        match &self.slots[slot] {
+            Some(holder) => holder,
+            None => panic!("slot {slot} is free"),
+        }
     }
 
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (ConsumerId, &Holder)> {
-        self.map.iter().map(|(id, holder)| (*id, holder))
+    pub(crate) fn get_mut(&mut self, slot: Slot) -> &mut Holder {
+        match &mut self.slots[slot] {
+            Some(holder) => holder,
+            None => panic!("slot {slot} is free"),
+        }
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (Slot, &Holder)> {
+        self.slots
+            .iter()
+            .enumerate()
+            .filter_map(|(slot, holder)| Some((slot, holder.as_ref()?)))
     }
 
     /// Attached consumers.
@@ -167,59 +187,66 @@ impl Holders {
         self.able > 0
     }
 
-    pub(crate) fn attach(&mut self, consumer: Consumer) {
+    fn add(&mut self, holder: Holder) -> Slot {
+        let id = holder.id;
+        let slot = self.free.pop().unwrap_or(self.slots.len());
+        if slot == self.slots.len() {
+            self.slots.push(None);
+        }
+        self.slots[slot] = Some(holder);
+        let before = self.by_id.insert(id, slot);
+        assert!(before.is_none(), "{id} is there already");
+        slot
+    }
+
+    pub(crate) fn attach(&mut self, consumer: Consumer) -> Slot {
         self.next_order += 1;
         self.attached += 1;
-        let before = self
-            .map
-            .insert(consumer.id, Holder::new(Some(consumer), self.next_order));
-        assert!(
-            before.is_none(),
-            "consumer {} is attached twice",
-            consumer.id
-        );
+        self.add(Holder::new(consumer.id, Some(consumer), self.next_order))
     }
 
     /// The holder of that id, made for a `get` if it is not there.
     pub(crate) fn getter(&mut self, id: ConsumerId) -> &mut Holder {
-        self.map.entry(id).or_insert_with(|| Holder::new(None, 0))
+        let slot = self
+            .find(id)
+            .unwrap_or_else(|| self.add(Holder::new(id, None, 0)));
+        self.get_mut(slot)
     }
 
     /// Makes a consumer a mere holder of what it has; false if it is no consumer.
-    pub(crate) fn cancel(&mut self, id: ConsumerId) -> bool {
-        self.leave_ring(id);
-        let Some(holder) = self.map.get_mut(&id).filter(|h| h.consumer.is_some()) else {
-            return false;
-        };
-        holder.consumer = None;
-        self.attached -= 1;
-        // Priorities are the clients' choice: groups must not pile up.
-        self.ring.retain(|group| !group.turn.is_empty());
-        true
+    pub(crate) fn cancel(&mut self, slot: Slot) -> bool {
+        self.leave_ring(slot);
+        let was_consumer = self.get_mut(slot).consumer.take().is_some();
+        if was_consumer {
+            self.attached -= 1;
+            // Priorities are the clients' choice: groups must not pile up.
+            self.ring.retain(|group| !group.turn.is_empty());
+        }
+        was_consumer
     }
 
     /// Takes a holder away if it is no consumer and holds nothing.
-    pub(crate) fn drop_if_done(&mut self, id: ConsumerId) {
-        if self
-            .map
-            .get(&id)
-            .is_some_and(|h| h.consumer.is_none() && h.held_count == 0)
-        {
-            self.map.remove(&id);
+    pub(crate) fn drop_if_done(&mut self, slot: Slot) {
+        let holder = self.get(slot);
+        if holder.consumer.is_none() && holder.held_count == 0 {
+            self.remove(slot);
         }
     }
 
     /// Takes a holder away with what it holds, and says whether it was a consumer.
-    pub(crate) fn remove(&mut self, id: ConsumerId) -> Option<(Holder, bool)> {
-        let was_consumer = self.cancel(id);
-        Some((self.map.remove(&id)?, was_consumer))
+    pub(crate) fn remove(&mut self, slot: Slot) -> (Holder, bool) {
+        let was_consumer = self.cancel(slot);
+        let Some(holder) = self.slots[slot].take() else {
+            panic!("slot {slot} is free")
+        };
+        self.by_id.remove(&holder.id);
+        self.free.push(slot);
+        (holder, was_consumer)
     }
 
     /// Puts a consumer at the end of its group's turn, if it can take a message and is not there.
-    pub(crate) fn enter_ring(&mut self, id: ConsumerId) {
-        let Some(holder) = self.map.get_mut(&id) else {
-            return;
-        };
+    pub(crate) fn enter_ring(&mut self, slot: Slot) {
+        let holder = self.get_mut(slot);
         let Some(consumer) = holder.consumer else {
             return;
         };
@@ -244,75 +271,69 @@ impl Holders {
                 },
             );
         }
-        self.ring[at].turn.push_back(id);
+        self.ring[at].turn.push_back(slot);
     }
 
     /// Takes a consumer out of the ring, if it is there.
-    pub(crate) fn leave_ring(&mut self, id: ConsumerId) {
-        let Some(holder) = self.map.get_mut(&id).filter(|h| h.queued) else {
+    pub(crate) fn leave_ring(&mut self, slot: Slot) {
+        let holder = self.get_mut(slot);
+        if !std::mem::take(&mut holder.queued) {
             return;
-        };
-        holder.queued = false;
+        }
         self.able -= 1;
         for group in &mut self.ring {
-            group.turn.retain(|queued| *queued != id);
+            group.turn.retain(|queued| *queued != slot);
         }
     }
 
     /// Whose turn it is.
-    pub(crate) fn first(&self) -> Option<ConsumerId> {
+    pub(crate) fn first(&self) -> Option<Slot> {
         self.ring
             .iter()
             .find_map(|group| group.turn.front().copied())
     }
 
     /// The first of the ring cannot take a message after all.
-    pub(crate) fn block_first(&mut self, id: ConsumerId) {
-        self.pop_first(id);
-        if let Some(holder) = self.map.get_mut(&id) {
-            holder.blocked = true;
-            holder.queued = false;
-            self.able -= 1;
+    pub(crate) fn block_first(&mut self, slot: Slot) {
+        self.turn_of(slot).pop_front();
+        self.able -= 1;
+        let holder = self.get_mut(slot);
+        holder.blocked = true;
+        holder.queued = false;
+    }
+
+    /// The first of the ring was given a message: the turn passes on.
+    pub(crate) fn first_served(&mut self, slot: Slot) {
+        let holder = self.get_mut(slot);
+        holder.queued = holder.has_credit();
+        let stays = holder.queued;
+        let turn = self.turn_of(slot);
+        match stays {
+            true if turn.len() == 1 => {}
+            true => turn.rotate_left(1),
+            false => {
+                turn.pop_front();
+                self.able -= 1;
+            }
         }
     }
 
-    /// The first of the ring gets a message: `hand_over` puts it into the holder's hands, and the turn passes on.
-    pub(crate) fn serve_first(&mut self, id: ConsumerId, hand_over: impl FnOnce(&mut Holder)) {
-        let group = self.pop_first(id);
-        let Some(holder) = self.map.get_mut(&id) else {
-            panic!("consumer {id} is in the ring and not attached")
-        };
-        hand_over(holder);
-        if holder.has_credit() {
-            self.ring[group].turn.push_back(id);
-        } else {
-            holder.queued = false;
-            self.able -= 1;
+    /// The turn that `slot` is the first of.
+    fn turn_of(&mut self, slot: Slot) -> &mut VecDeque<Slot> {
+        let first = self.ring.iter_mut().find(|group| !group.turn.is_empty());
+        match first.filter(|group| group.turn.front() == Some(&slot)) {
+            Some(group) => &mut group.turn,
+            None => panic!("it is not the turn of slot {slot}"),
         }
-    }
-
-    fn pop_first(&mut self, id: ConsumerId) -> usize {
-        let group = self
-            .ring
-            .iter()
-            .position(|group| !group.turn.is_empty())
-            .unwrap_or_default();
-        let first = self
-            .ring
-            .get_mut(group)
-            .and_then(|group| group.turn.pop_front());
-        assert_eq!(first, Some(id), "the first of the ring is another");
-        group
     }
 
     /// Who of the attached consumers comes first: by priority, then by when it was attached.
-    pub(crate) fn foremost(&self) -> Option<Consumer> {
+    pub(crate) fn foremost(&self) -> Option<(Slot, Consumer)> {
         let attached = self
-            .map
-            .values()
-            .filter_map(|h| Some((h.consumer?, h.order)));
+            .iter()
+            .filter_map(|(slot, h)| Some((slot, h.consumer?, h.order)));
         attached
-            .max_by_key(|(c, order)| (c.priority, std::cmp::Reverse(*order)))
-            .map(|(c, _)| c)
+            .max_by_key(|(_, consumer, order)| (consumer.priority, std::cmp::Reverse(*order)))
+            .map(|(slot, consumer, _)| (slot, consumer))
     }
 }

@@ -7,7 +7,7 @@ mod view;
 
 pub use view::{Counters, Counts};
 
-use crate::consumer::{AttachError, Consumer, Holders};
+use crate::consumer::{AttachError, Consumer, Holders, Slot};
 use crate::effect::{Effect, Got, Offer, Outcome, Reason};
 use crate::lane::Lanes;
 use crate::log::{Log, Meta, Position};
@@ -23,10 +23,10 @@ pub struct Queue {
     settings: Settings,
     lanes: Lanes,
     holders: Holders,
-    /// The exclusive consumer.
-    exclusive: Option<ConsumerId>,
+    /// Whether the one consumer is exclusive.
+    exclusive: bool,
     /// The single active consumer, where the queue has that rule.
-    active: Option<ConsumerId>,
+    active: Option<Slot>,
     /// The active consumer gets no more, so that one of higher priority can take over once it holds nothing.
     yielding: bool,
     ready: u64,
@@ -69,7 +69,7 @@ impl Queue {
             settings,
             lanes: Lanes::default(),
             holders: Holders::default(),
-            exclusive: None,
+            exclusive: false,
             active: None,
             yielding: false,
             ready: 0,
@@ -240,16 +240,16 @@ impl Queue {
         if consumer.exclusive && self.settings.single_active {
             return Err(AttachError::ExclusiveOnSingleActive);
         }
-        if self.exclusive.is_some() || (consumer.exclusive && self.holders.attached() > 0) {
+        if self.exclusive || (consumer.exclusive && self.holders.attached() > 0) {
             return Err(AttachError::ExclusiveTaken);
         }
-        self.exclusive = consumer.exclusive.then_some(consumer.id);
-        self.holders.attach(consumer);
+        self.exclusive = consumer.exclusive;
+        let slot = self.holders.attach(consumer);
         self.touch(now);
         if self.settings.single_active {
             self.elect(out);
         } else {
-            self.holders.enter_ring(consumer.id);
+            self.holders.enter_ring(slot);
         }
         self.note_able(now);
         Ok(())
@@ -257,19 +257,23 @@ impl Queue {
 
     /// Stops delivering to a consumer. It keeps what it holds, and may settle that. False if it is no consumer.
     pub fn cancel(&mut self, now: Now, consumer: ConsumerId, out: &mut Vec<Effect>) -> bool {
-        let cancelled = self.holders.cancel(consumer);
+        let Some(slot) = self.holders.find(consumer) else {
+            return false;
+        };
+        let cancelled = self.holders.cancel(slot);
         if cancelled {
-            self.consumer_left(now, consumer, out);
-            self.holders.drop_if_done(consumer);
+            self.consumer_left(now, slot, out);
+            self.holders.drop_if_done(slot);
         }
         cancelled
     }
 
     /// A holder's channel is gone: what it holds returns, counted towards the delivery limit. Says how many messages that were.
     pub fn detach(&mut self, now: Now, holder: ConsumerId, out: &mut Vec<Effect>) -> u64 {
-        let Some((gone, was_consumer)) = self.holders.remove(holder) else {
+        let Some(slot) = self.holders.find(holder) else {
             return 0;
         };
+        let (gone, was_consumer) = self.holders.remove(slot);
         for (lane, held) in &gone.held {
             for (range, held) in held.iter() {
                 self.release(
@@ -282,18 +286,17 @@ impl Queue {
             }
         }
         if was_consumer {
-            self.consumer_left(now, holder, out);
+            self.consumer_left(now, slot, out);
         }
         self.flush(out);
         gone.held_count
     }
 
-    fn consumer_left(&mut self, now: Now, consumer: ConsumerId, out: &mut Vec<Effect>) {
+    fn consumer_left(&mut self, now: Now, slot: Slot, out: &mut Vec<Effect>) {
         self.touch(now);
-        if self.exclusive == Some(consumer) {
-            self.exclusive = None;
-        }
-        if self.active == Some(consumer) {
+        // An exclusive consumer is the only one, so it is the one that left.
+        self.exclusive = false;
+        if self.active == Some(slot) {
             self.active = None;
             self.yielding = false;
         }
@@ -305,32 +308,30 @@ impl Queue {
 
     /// What [`Log::admit`] refused this consumer for is over.
     pub fn unblock(&mut self, now: Now, consumer: ConsumerId) {
-        if let Some(holder) = self.holders.get_mut(consumer) {
-            holder.blocked = false;
-            self.enter(consumer);
+        if let Some(slot) = self.holders.find(consumer) {
+            self.holders.get_mut(slot).blocked = false;
+            self.enter(slot);
             self.note_able(now);
         }
     }
 
     /// Lets a consumer take its turn, if the rule of the single active consumer allows.
-    fn enter(&mut self, consumer: ConsumerId) {
-        let allowed =
-            !self.settings.single_active || (self.active == Some(consumer) && !self.yielding);
+    fn enter(&mut self, slot: Slot) {
+        let allowed = !self.settings.single_active || (self.active == Some(slot) && !self.yielding);
         if allowed {
-            self.holders.enter_ring(consumer);
+            self.holders.enter_ring(slot);
         }
     }
 
     /// Chooses the single active consumer. A classic queue keeps the one that it has; a quorum queue gives way to a higher priority,
     /// as soon as the active one holds nothing.
     fn elect(&mut self, out: &mut Vec<Effect>) {
-        let Some(foremost) = self.holders.foremost() else {
+        let Some((first, foremost)) = self.holders.foremost() else {
             return;
         };
         if let Some(active) = self.active {
-            let Some(holder) = self.holders.get(active) else {
-                panic!("active consumer {active} is not attached")
-            };
+            let holder = self.holders.get(active);
+            let (id, holds) = (holder.id, holder.held_count > 0);
             let outranked = holder
                 .consumer
                 .is_some_and(|c| c.priority < foremost.priority);
@@ -339,16 +340,15 @@ impl Queue {
                 self.holders.enter_ring(active);
                 return;
             }
-            let holds = holder.held_count > 0;
             self.holders.leave_ring(active);
             if holds {
                 return;
             }
-            out.push(Effect::Deactivate { consumer: active });
+            out.push(Effect::Deactivate { consumer: id });
         }
-        self.active = Some(foremost.id);
+        self.active = Some(first);
         self.yielding = false;
-        self.holders.enter_ring(foremost.id);
+        self.holders.enter_ring(first);
         out.push(Effect::Activate {
             consumer: foremost.id,
         });
@@ -364,9 +364,10 @@ impl Queue {
         outcome: Outcome,
         out: &mut Vec<Effect>,
     ) -> u64 {
-        let Some(found) = self.holders.get_mut(holder) else {
+        let Some(slot) = self.holders.find(holder) else {
             return 0;
         };
+        let found = self.holders.get_mut(slot);
         let Some(held) = found.lane(lane) else {
             return 0;
         };
@@ -380,12 +381,12 @@ impl Queue {
         self.taken = taken;
         self.flush(out);
         if count > 0 {
-            self.enter(holder);
+            self.enter(slot);
             if holds_nothing {
-                self.holders.drop_if_done(holder);
-                if self.yielding && self.active == Some(holder) {
+                if self.yielding && self.active == Some(slot) {
                     self.elect(out);
                 }
+                self.holders.drop_if_done(slot);
             }
             self.note_able(now);
         }

@@ -75,6 +75,20 @@ impl<V: Copy + Eq> RunMap<V> {
     /// Gives every number of `range` a value; none of them may have one.
     pub(crate) fn insert(&mut self, range: Range<u64>, value: V) {
         assert!(range.start < range.end, "empty range {range:?}");
+        // At the back, where deliveries add: before any search.
+        if self.runs.back().is_none_or(|last| last.end <= range.start) {
+            self.len += range.end - range.start;
+            let last = self.runs.back_mut();
+            match last.filter(|last| last.end == range.start && last.value == value) {
+                Some(last) => last.end = range.end,
+                None => self.runs.push_back(Run {
+                    start: range.start,
+                    end: range.end,
+                    value,
+                }),
+            }
+            return;
+        }
         let at = self.search(range.start);
         let free = self.runs.get(at).is_none_or(|next| next.start >= range.end);
         assert!(free, "{range:?} overlaps an interval");
@@ -131,6 +145,9 @@ impl<V: Copy + Eq> RunMap<V> {
                 ),
                 (true, false) => at += 1,
                 (false, true) => {}
+                (false, false) if at == 0 => {
+                    self.runs.pop_front();
+                }
                 (false, false) => {
                     self.runs.remove(at);
                 }

@@ -118,13 +118,20 @@ impl RangeSet {
         if range.is_empty() {
             return 0;
         }
-        if let Some(last) = self.ranges.back_mut()
-            && last.end == range.start
-        {
-            let added = range.end - range.start;
-            last.end = range.end;
-            self.len += added;
-            return added;
+        // At the back, where queues add: before any search.
+        let added = range.end - range.start;
+        match self.ranges.back_mut() {
+            Some(last) if last.end == range.start => {
+                last.end = range.end;
+                self.len += added;
+                return added;
+            }
+            Some(last) if last.end > range.start => {}
+            _ => {
+                self.ranges.push_back(range);
+                self.len += added;
+                return added;
+            }
         }
         // The intervals [first, after) touch or overlap the new one and become part of it.
         let first = self.search(range.start.saturating_sub(1));

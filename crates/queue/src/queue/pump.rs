@@ -1,7 +1,7 @@
 //! What follows from what has been noted: deliveries, expiry, length limits.
 
 use super::{DELIVERY_TIME_MS, Queue};
-use crate::consumer::{Consumer, Held};
+use crate::consumer::{Consumer, Held, Slot};
 use crate::effect::{Delivery, Effect, Reason};
 use crate::log::{Log, Meta, Peek, Position};
 use crate::settings::Overflow;
@@ -34,23 +34,21 @@ impl Queue {
             let Some((position, meta)) = self.next_message(now, log, out) else {
                 break;
             };
-            let Some(consumer) = self.next_consumer(meta.bytes, log) else {
+            let Some((slot, consumer)) = self.next_consumer(meta.bytes, log) else {
                 break;
             };
-            let no_ack = consumer.no_ack;
-            let delivery = self.take_next(consumer.id, position, &meta, no_ack, out);
-            let timeout_ms = consumer.timeout_ms.or(self.settings.consumer_timeout_ms);
-            let held = self.held(now, &meta, timeout_ms.filter(|_| !no_ack));
-            self.holders.serve_first(consumer.id, |holder| {
-                if !no_ack {
-                    holder.timeout_ms = timeout_ms;
-                    holder.hold(position.lane, position.index, held);
-                }
-            });
-            match no_ack {
-                true => self.counters.delivered_settled += 1,
-                false => self.counters.delivered += 1,
+            let delivery = self.take_next(consumer.id, position, &meta, consumer.no_ack, out);
+            if consumer.no_ack {
+                self.counters.delivered_settled += 1;
+            } else {
+                self.counters.delivered += 1;
+                let timeout_ms = consumer.timeout_ms.or(self.settings.consumer_timeout_ms);
+                let held = self.held(now, &meta, timeout_ms);
+                let holder = self.holders.get_mut(slot);
+                holder.timeout_ms = timeout_ms;
+                holder.hold(position.lane, position.index, held);
             }
+            self.holders.first_served(slot);
             out.push(Effect::Deliver(delivery));
         }
     }
@@ -63,30 +61,36 @@ impl Queue {
         out: &mut Vec<Effect>,
     ) -> Option<(Position, Meta)> {
         while let Some(number) = self.lanes.highest() {
-            // What was ready to be sent a while ago may have to be read again: the log is asked for each delivery.
             let lane = self.lanes.held(number);
-            lane.head = lane.head.filter(|(_, meta)| meta.is_none());
-            let Some((index, meta)) = self.head(number, log, out) else {
-                continue;
-            };
-            let meta = meta?;
-            // A message that arrived since the last pump is delivered even if it may not wait at all.
-            let fresh = index >= self.lanes.held(number).fresh_from;
-            if fresh || self.expiry_ms(&meta) > now.wall_ms {
-                return Some((
-                    Position {
-                        lane: number,
-                        index,
-                    },
-                    meta,
-                ));
+            let index = lane.ready.first()?;
+            if lane.head == Some((index, None)) {
+                return None;
             }
-            self.discard_head(number, meta.bytes, Reason::Expired, out);
+            // A message that arrived since the last pump is delivered even if it may not wait at all.
+            let fresh = index >= lane.fresh_from;
+            // What could be sent a while ago may have to be read again: the log is asked for each delivery.
+            match self.look(number, index, log, out) {
+                Peek::Ready(meta) if fresh || self.expiry_ms(&meta) > now.wall_ms => {
+                    return Some((
+                        Position {
+                            lane: number,
+                            index,
+                        },
+                        meta,
+                    ));
+                }
+                Peek::Ready(meta) => self.discard_head(number, meta.bytes, Reason::Expired, out),
+                Peek::Pending => {
+                    self.lanes.held(number).head = Some((index, None));
+                    return None;
+                }
+                Peek::Damaged => {}
+            }
         }
         None
     }
 
-    /// The first message of a lane, and what the log says of it: nothing while it is being read. Damaged ones are set aside.
+    /// What is known of the first message of a lane; no meta while it is being read. Damaged ones are set aside.
     pub(super) fn head(
         &mut self,
         number: u8,
@@ -101,29 +105,34 @@ impl Queue {
             {
                 return Some((index, meta));
             }
-            let position = Position {
-                lane: number,
-                index,
-            };
-            match log.peek(position) {
-                Peek::Ready(meta) => lane.head = Some((index, Some(meta))),
-                Peek::Pending => lane.head = Some((index, None)),
-                Peek::Damaged => {
-                    lane.damaged.insert(index);
-                    self.take_head(number, 0);
-                    out.push(Effect::Damaged { position });
-                }
+            match self.look(number, index, log, out) {
+                Peek::Ready(meta) => self.lanes.held(number).head = Some((index, Some(meta))),
+                Peek::Pending => self.lanes.held(number).head = Some((index, None)),
+                Peek::Damaged => {}
             }
         }
     }
 
+    /// Asks the log for the first message of a lane, and sets it aside if it is damaged.
+    fn look(&mut self, lane: u8, index: u64, log: &mut impl Log, out: &mut Vec<Effect>) -> Peek {
+        let position = Position { lane, index };
+        let answer = log.peek(position);
+        if answer == Peek::Damaged {
+            self.take_head(lane, 0);
+            self.lanes.held(lane).damaged.insert(index);
+            out.push(Effect::Damaged { position });
+        }
+        answer
+    }
+
     /// The consumer whose turn it is and whose channel has room.
-    pub(super) fn next_consumer(&mut self, bytes: u32, log: &mut impl Log) -> Option<Consumer> {
-        while let Some(id) = self.holders.first() {
-            if log.admit(id, bytes) {
-                return self.holders.get(id)?.consumer;
+    fn next_consumer(&mut self, bytes: u32, log: &mut impl Log) -> Option<(Slot, Consumer)> {
+        while let Some(slot) = self.holders.first() {
+            let consumer = self.holders.get(slot).consumer?;
+            if log.admit(consumer.id, bytes) {
+                return Some((slot, consumer));
             }
-            self.holders.block_first(id);
+            self.holders.block_first(slot);
         }
         None
     }
@@ -188,15 +197,17 @@ impl Queue {
         let lane = self.lanes.held(number);
         let index = lane.ready.pop_first()?;
         let mut freed = u64::from(bytes).min(lane.ready_bytes);
-        if lane.ready.is_empty() {
+        let empty = lane.ready.is_empty();
+        if empty {
             // The sizes of damaged messages are not known; they go with the last message of the lane.
             freed = lane.ready_bytes;
-            self.lanes.vacate(number);
         }
-        let lane = self.lanes.held(number);
         lane.ready_bytes -= freed;
         self.ready_bytes -= freed;
         self.ready -= 1;
+        if empty {
+            self.lanes.vacate(number);
+        }
         Some(index)
     }
 

@@ -86,22 +86,20 @@ impl Queue {
     pub(super) fn time_out(&mut self, now: Now, out: &mut Vec<Effect>) {
         self.timeout_at_ms = NEVER_MS;
         let mut due = Vec::new();
-        for (id, holder) in self.holders.iter().filter(|(_, holder)| !holder.timed_out) {
+        for (slot, holder) in self.holders.iter().filter(|(_, holder)| !holder.timed_out) {
             let Some((timeout, oldest)) = holder.timeout_ms.zip(holder.oldest_ms()) else {
                 continue;
             };
             match oldest.saturating_add(timeout) {
-                at if at <= now.monotonic_ms => due.push(id),
+                at if at <= now.monotonic_ms => due.push(slot),
                 at => self.timeout_at_ms = self.timeout_at_ms.min(at),
             }
         }
-        due.sort_unstable();
-        for holder in due {
-            self.holders.leave_ring(holder);
-            if let Some(found) = self.holders.get_mut(holder) {
-                found.timed_out = true;
-            }
-            out.push(Effect::TimedOut { holder });
+        for slot in due {
+            self.holders.leave_ring(slot);
+            let holder = self.holders.get_mut(slot);
+            holder.timed_out = true;
+            out.push(Effect::TimedOut { holder: holder.id });
         }
     }
 

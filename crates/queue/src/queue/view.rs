@@ -79,7 +79,7 @@ impl Queue {
             leaving: self.lanes.iter().map(|(_, lane)| lane.leaving.len()).sum(),
             damaged: self.lanes.iter().map(|(_, lane)| lane.damaged.len()).sum(),
             consumers: self.holders.attached(),
-            active: self.active,
+            active: self.active.map(|slot| self.holders.get(slot).id),
             able_ms: self.able_ms + able_now,
         }
     }
@@ -92,10 +92,10 @@ impl Queue {
 
     /// The attached consumers, in no order.
     pub fn consumers(&self) -> impl Iterator<Item = ConsumerView> {
-        self.holders.iter().filter_map(|(id, holder)| {
+        self.holders.iter().filter_map(|(slot, holder)| {
             Some(ConsumerView {
                 consumer: holder.consumer?,
-                active: !self.settings.single_active || self.active == Some(id),
+                active: !self.settings.single_active || self.active == Some(slot),
                 blocked: holder.blocked,
                 unsettled: holder.held_count,
             })
