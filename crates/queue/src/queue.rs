@@ -378,7 +378,7 @@ impl Queue {
         for (range, bytes) in taken.drain(..) {
             self.release(lane, range, bytes, outcome, out);
         }
-        self.taken = taken;
+        self.keep(taken);
         self.flush(out);
         if count > 0 {
             self.enter(slot);

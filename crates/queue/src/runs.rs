@@ -3,6 +3,9 @@
 use std::collections::VecDeque;
 use std::ops::Range;
 
+/// Intervals for which an empty map keeps its memory.
+const CAPACITY_KEPT: usize = 64;
+
 /// A map from `u64` to `V`, as disjoint ascending intervals; neighbours of equal value are one interval.
 ///
 /// The queue keeps with it what it must know of messages in motion (their sizes, how often they came back): messages of one size
@@ -157,6 +160,9 @@ impl<V: Copy + Eq> RunMap<V> {
             if tail {
                 break;
             }
+        }
+        if self.runs.is_empty() && self.runs.capacity() > CAPACITY_KEPT {
+            self.runs = VecDeque::new();
         }
         before - self.len
     }

@@ -221,6 +221,14 @@ impl RangeSet {
         self.len = 0;
     }
 
+    /// Gives memory back if the set is empty and once held many intervals: to be called where a set has become empty, for a set
+    /// that is filled and emptied all the time keeps its memory.
+    pub fn trim(&mut self) {
+        if self.ranges.is_empty() && self.ranges.capacity() > 64 {
+            self.ranges = VecDeque::new();
+        }
+    }
+
     /// Gives back memory that the set no longer needs.
     pub fn shrink(&mut self) {
         self.ranges.shrink_to_fit();

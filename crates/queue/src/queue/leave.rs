@@ -5,6 +5,9 @@ use crate::effect::{Effect, Reason};
 use leveret_types::RangeSet;
 use std::ops::Range;
 
+/// Ranges for which the list of what a settle took keeps its memory.
+const TAKEN_KEPT: usize = 256;
+
 impl Queue {
     /// Takes away all that is ready, and says how many messages that were.
     pub fn purge(&mut self, out: &mut Vec<Effect>) -> u64 {
@@ -46,7 +49,7 @@ impl Queue {
             let bytes = u64::from(bytes) * (range.end - range.start);
             self.leave(lane, range, bytes, out);
         }
-        self.taken = taken;
+        self.keep(taken);
         self.flush(out);
         count
     }
@@ -119,6 +122,14 @@ impl Queue {
                 self.flush(out);
                 self.settled = Some((number, range, bytes));
             }
+        }
+    }
+
+    /// Keeps an emptied list of ranges for the next time, unless it is uncommonly large.
+    pub(super) fn keep(&mut self, taken: Vec<(Range<u64>, u32)>) {
+        assert!(taken.is_empty(), "{} ranges are left over", taken.len());
+        if taken.capacity() <= TAKEN_KEPT {
+            self.taken = taken;
         }
     }
 

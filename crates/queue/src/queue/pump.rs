@@ -201,6 +201,7 @@ impl Queue {
         if empty {
             // The sizes of damaged messages are not known; they go with the last message of the lane.
             freed = lane.ready_bytes;
+            lane.ready.trim();
         }
         lane.ready_bytes -= freed;
         self.ready_bytes -= freed;
