@@ -7,6 +7,7 @@ use leveret_types::LogId;
 use leveret_types::limits::CHUNK_BYTES;
 use smallvec::SmallVec;
 use std::collections::VecDeque;
+use std::ops::Range;
 use std::sync::Arc;
 
 /// Bodies back to back, shared without copies by the cache, the write-ahead log and whoever reads.
@@ -391,6 +392,19 @@ impl Chunks {
         };
         let chunk = &self.chunks[at];
         (body < chunk.first_body + u64::from(chunk.count)).then_some(at)
+    }
+
+    /// The parts of a range of bodies that are in chunks.
+    pub(crate) fn covered(&self, bodies: Range<u64>) -> impl Iterator<Item = Range<u64>> + '_ {
+        let first = self
+            .chunks
+            .partition_point(|c| c.first_body + u64::from(c.count) <= bodies.start);
+        let end = bodies.end;
+        self.chunks
+            .range(first..)
+            .map(|c| c.first_body..c.first_body + u64::from(c.count))
+            .take_while(move |c| c.start < end)
+            .map(move |c| c.start.max(bodies.start)..c.end.min(bodies.end))
     }
 
     /// The chunk with this sequence.

@@ -36,3 +36,83 @@ pub enum WalError {
     #[error(transparent)]
     Fatal(#[from] Fatal),
 }
+
+/// Why a store could not be opened. Nothing was changed.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum OpenError {
+    /// Another process uses the store.
+    #[error("{} is in use by another process", folder.display())]
+    Locked {
+        /// The folder that is locked.
+        folder: PathBuf,
+    },
+    /// A folder belongs to another store, or its drive is not mounted.
+    #[error(
+        "{} does not belong to the store in {}: is its drive mounted?",
+        folder.display(),
+        data.display()
+    )]
+    ForeignFolder {
+        /// The folder in question.
+        folder: PathBuf,
+        /// The folder that says which store this is.
+        data: PathBuf,
+    },
+    /// There are data, but nothing says whose.
+    #[error("{} has no identity, yet there is {}", data.display(), found.display())]
+    NoIdentity {
+        /// The folder that should hold the identity.
+        data: PathBuf,
+        /// A file that should not be there without one.
+        found: PathBuf,
+    },
+    /// Written by a later version of Leveret.
+    #[error("{} was written by a later version (format {version})", path.display())]
+    Newer {
+        /// The file.
+        path: PathBuf,
+        /// Its format version.
+        version: u16,
+    },
+    /// Something without which the store cannot be opened is damaged beyond its own redundancy.
+    #[error("{what} in {} is damaged", path.display())]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// What of it.
+        what: &'static str,
+    },
+    /// The disk refused something.
+    #[error("{}: {source}", path.display())]
+    Io {
+        /// The file or folder.
+        path: PathBuf,
+        /// What the disk said.
+        source: io::Error,
+    },
+    /// A write or sync failed while the store was made ready.
+    #[error(transparent)]
+    Fatal(#[from] Fatal),
+    /// The disk is full.
+    #[error("no space to make the store ready")]
+    NoSpace,
+}
+
+impl OpenError {
+    pub(crate) fn io(path: &Path, source: io::Error) -> Self {
+        Self::Io {
+            path: path.to_owned(),
+            source,
+        }
+    }
+}
+
+impl From<WalError> for OpenError {
+    fn from(error: WalError) -> Self {
+        match error {
+            WalError::NoSpace => Self::NoSpace,
+            WalError::Fatal(fatal) => Self::Fatal(fatal),
+        }
+    }
+}

@@ -16,22 +16,36 @@
 pub mod disk;
 
 mod bytes_io;
+mod checkpoint;
 mod chunk;
 mod error;
+mod flush;
+mod folders;
 mod id;
 mod loaded;
 mod log;
+mod reader;
 mod record;
+mod recover;
+mod segment;
 mod shard;
+mod store;
 mod wal;
 
+pub use checkpoint::{CheckpointError, CheckpointPart, CheckpointWriter, Released};
 pub use chunk::{Place, SealedChunk};
 pub use disk::{Disk, DiskFile, MemoryDisk, MemoryDiskCounts};
-pub use error::{Fatal, WalError};
+pub use error::{Fatal, OpenError, WalError};
+pub use flush::{CompactionPlan, FlushPlan};
+pub use folders::Folders;
 pub use id::{BodyId, ChunkSeq, Durability, FileId, Generation, LogKind, SHARDS_MAX};
 pub use loaded::{Loaded, ReadRequest};
 pub use log::Damage;
+pub use reader::Reader;
+pub use recover::{LogSummary, Options, Recovered, RecoveryReport, StoreLock, recover};
+pub use segment::writer::{Pace, SegmentError, SegmentWriter, Written};
 pub use shard::{LogStats, Read, ShardLogs, ShardStats, Urgency};
+pub use store::{Store, StoreError};
 pub use wal::format::Position;
 pub use wal::pool::{PrepareError, PreparedFile, WalPool};
 pub use wal::writer::{WalOutcome, WalWriter};

@@ -2,4 +2,5 @@
 
 pub(crate) mod format;
 pub(crate) mod pool;
+pub(crate) mod scan;
 pub(crate) mod writer;

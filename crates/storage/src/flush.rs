@@ -1,0 +1,495 @@
+//! What a shard asks of the segment writer, and what it makes of the answer: flushes, page-outs, compactions. No IO.
+
+use crate::chunk::{Bodies, Place};
+use crate::id::{ChunkSeq, FileId, Generation};
+use crate::loaded::Source;
+use crate::log::{Block, Log};
+use crate::segment::format::LogBlock;
+use crate::segment::writer::{Unreadable, Written};
+use crate::shard::{FileState, ShardLogs, live_parts};
+use hashbrown::HashSet;
+use leveret_types::LogId;
+use leveret_types::limits::SEGMENT_BYTES_MAX;
+use std::ops::Range;
+
+/// A chunk that a flush reads.
+#[derive(Clone, Debug)]
+pub(crate) struct PlanChunk {
+    pub(crate) seq: ChunkSeq,
+    pub(crate) first_body: u64,
+    pub(crate) count: u32,
+    pub(crate) bytes: u32,
+    pub(crate) place: Option<Place>,
+    pub(crate) bodies: Option<Bodies>,
+}
+
+impl PlanChunk {
+    /// Where to read it from when it is not cached.
+    pub(crate) fn source(&self) -> Source {
+        let Some(place) = self.place else {
+            panic!("chunk {} is neither cached nor written", self.seq);
+        };
+        Source::Wal {
+            place,
+            seq: self.seq,
+            count: self.count,
+            bytes: self.bytes,
+        }
+    }
+}
+
+/// Consecutive entries of one log with consecutive bodies in one chunk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Piece {
+    /// Position of the chunk in the plan.
+    pub(crate) chunk: u32,
+    /// Position of the first body in the chunk.
+    pub(crate) first_position: u32,
+    pub(crate) count: u32,
+    pub(crate) log: LogId,
+    pub(crate) first_index: u64,
+}
+
+impl Piece {
+    pub(crate) fn indexes(&self) -> Range<u64> {
+        self.first_index..self.first_index + u64::from(self.count)
+    }
+}
+
+/// What a shard wants to have in segments. Carry it out with [`crate::SegmentWriter::flush`] and give the result to
+/// [`ShardLogs::finish_flush`].
+#[derive(Debug)]
+pub struct FlushPlan {
+    pub(crate) shard: u8,
+    pub(crate) volatile: bool,
+    /// For a flush of the write-ahead log: the last file that it covers.
+    through: Generation,
+    /// Bodies before this one will be in segments.
+    end_body: u64,
+    epoch: u64,
+    pub(crate) chunks: Vec<PlanChunk>,
+    pub(crate) pieces: Vec<Piece>,
+}
+
+impl FlushPlan {
+    /// The shard whose plan it is.
+    #[must_use]
+    pub fn shard(&self) -> u8 {
+        self.shard
+    }
+
+    /// Entries that will be written.
+    #[must_use]
+    pub fn entries(&self) -> u64 {
+        self.pieces.iter().map(|p| u64::from(p.count)).sum()
+    }
+}
+
+/// A block that a compaction reads, and which of its entries it keeps.
+#[derive(Debug)]
+pub(crate) struct CompactionPiece {
+    pub(crate) log: LogId,
+    pub(crate) volatile: bool,
+    pub(crate) block: Block,
+    pub(crate) live: Vec<Range<u64>>,
+    /// Whether it follows right on the piece before: the two may share a block.
+    pub(crate) joins_previous: bool,
+}
+
+/// Segment files that are mostly dead, and what of them must be kept. Carry it out with [`crate::SegmentWriter::compact`] and give the
+/// result to [`ShardLogs::finish_compaction`].
+#[derive(Debug)]
+pub struct CompactionPlan {
+    pub(crate) shard: u8,
+    pub(crate) victims: HashSet<FileId, foldhash::fast::FixedState>,
+    pub(crate) pieces: Vec<CompactionPiece>,
+    epoch: u64,
+}
+
+impl CompactionPlan {
+    /// The shard whose plan it is.
+    #[must_use]
+    pub fn shard(&self) -> u8 {
+        self.shard
+    }
+
+    /// How many files it will make superfluous.
+    #[must_use]
+    pub fn victim_count(&self) -> usize {
+        self.victims.len()
+    }
+}
+
+impl ShardLogs {
+    /// Plans to bring what lives only in files of the write-ahead log through `through` into segments. These files must be full, and
+    /// durable as told through [`Self::on_durable`]. One flush at a time.
+    pub fn begin_flush(&mut self, through: Generation) -> FlushPlan {
+        let (chunks, end_body) = self.chunks_to_flush(through);
+        let mut pieces = Vec::new();
+        let start_body = self.flushed_body;
+        for id in &self.with_runs {
+            let Some(log) = self.logs.get(id) else {
+                continue;
+            };
+            for run in &log.durable.runs {
+                let bodies = run.first_body.max(start_body)..run.end_body().min(end_body);
+                if bodies.is_empty() {
+                    continue;
+                }
+                let index_of = |body: u64| run.first_index + (body - run.first_body);
+                let indexes = index_of(bodies.start)..index_of(bodies.end - 1) + 1;
+                for live in log.durable.live.within(indexes) {
+                    let body = run.first_body + (live.start - run.first_index);
+                    split(&chunks, *id, live, body, &mut pieces);
+                }
+            }
+        }
+        let (chunks, pieces) = only_used(chunks, pieces);
+        self.epoch += 1;
+        self.outstanding += 1;
+        FlushPlan {
+            shard: self.shard,
+            volatile: false,
+            through,
+            end_body,
+            epoch: self.epoch,
+            chunks,
+            pieces,
+        }
+    }
+
+    fn chunks_to_flush(&self, through: Generation) -> (Vec<PlanChunk>, u64) {
+        let covered = |c: &&crate::chunk::Chunk| c.place.is_some_and(|p| p.generation <= through);
+        let mut end_body = self.flushed_body;
+        let mut chunks = Vec::new();
+        for chunk in self.chunks.iter().take_while(covered) {
+            let end = chunk.first_body + u64::from(chunk.count);
+            if end > self.flushed_body {
+                end_body = end;
+                chunks.push(plan_chunk(chunk));
+            }
+        }
+        (chunks, end_body)
+    }
+
+    /// Plans to bring the oldest volatile bodies that live into a segment, so that the cache fits its budget again.
+    pub fn begin_page_out(&mut self) -> FlushPlan {
+        assert!(!self.paging, "one page-out at a time");
+        let mut chunks = Vec::new();
+        let mut pieces = Vec::new();
+        let mut end_body = self.volatile_chunks.first_body().unwrap_or(0);
+        let mut bytes = self.volatile_chunks.cached_bytes;
+        for chunk in self.volatile_chunks.iter() {
+            if bytes <= self.budget.cache_bytes / 4 {
+                break;
+            }
+            bytes -= chunk.bytes as usize;
+            end_body = chunk.first_body + u64::from(chunk.count);
+            chunks.push(plan_chunk(chunk));
+            for entry in &chunk.entries {
+                for live in live_parts(&self.logs, entry) {
+                    let body = entry.run.first_body + (live.start - entry.run.first_index);
+                    split(&chunks, entry.log, live, body, &mut pieces);
+                }
+            }
+        }
+        let (chunks, pieces) = only_used(chunks, pieces);
+        self.paging = true;
+        self.epoch += 1;
+        self.outstanding += 1;
+        FlushPlan {
+            shard: self.shard,
+            volatile: true,
+            through: 0,
+            end_body,
+            epoch: self.epoch,
+            chunks,
+            pieces,
+        }
+    }
+
+    /// Takes in that a flush or page-out is done.
+    pub fn finish_flush(&mut self, plan: &FlushPlan, written: Written) {
+        assert_eq!(plan.shard, self.shard, "a plan of another shard");
+        self.take_in_files(&written, plan.epoch);
+        self.take_in_unreadable(&written.unreadable);
+        if plan.volatile {
+            self.paging = false;
+            self.forget_paged_out(plan);
+        } else {
+            self.flushed_body = self.flushed_body.max(plan.end_body);
+            self.flushed_through = self.flushed_through.max(plan.through);
+            self.forget_chunks();
+            self.forget_flushed_runs();
+        }
+        self.end_work();
+        self.evict();
+    }
+
+    /// Takes in that a flush or page-out was not carried out: it will be planned again.
+    pub fn abandon_flush(&mut self, plan: &FlushPlan) {
+        self.paging &= !plan.volatile;
+        self.end_work();
+    }
+
+    fn end_work(&mut self) {
+        self.outstanding -= 1;
+        if self.outstanding == 0 {
+            for log in self.logs.values_mut() {
+                log.truncations.clear();
+            }
+        }
+    }
+
+    fn forget_flushed_runs(&mut self) {
+        let kept_from = self.chunks.first_body().unwrap_or(self.flushed_body);
+        let kept_from = kept_from.min(self.flushed_body);
+        let (logs, listed) = (&mut self.logs, &mut self.listed);
+        self.with_runs.retain(|id| {
+            let keep = logs.get_mut(id).is_some_and(|log| {
+                log.durable.drop_runs_before(kept_from);
+                !log.durable.runs.is_empty()
+            });
+            if !keep {
+                listed.remove(id);
+            }
+            keep
+        });
+    }
+
+    fn forget_paged_out(&mut self, plan: &FlushPlan) {
+        while self
+            .volatile_chunks
+            .first_body()
+            .is_some_and(|first| first < plan.end_body)
+        {
+            self.volatile_chunks.evict_oldest();
+            let end = plan.end_body;
+            self.volatile_chunks
+                .pop_while(|chunk| chunk.first_body < end);
+        }
+        let mut logs: Vec<LogId> = plan.pieces.iter().map(|p| p.log).collect();
+        logs.dedup();
+        for id in logs {
+            if let Some(log) = self.logs.get_mut(&id) {
+                log.volatile.drop_runs_before(plan.end_body);
+            }
+        }
+    }
+
+    /// Registers new files and their blocks.
+    fn take_in_files(&mut self, written: &Written, epoch: u64) {
+        for file in &written.files {
+            let mut state = FileState {
+                bytes: file.bytes,
+                ..FileState::default()
+            };
+            for LogBlock {
+                log,
+                volatile,
+                block,
+            } in &file.blocks
+            {
+                let Some(log) = self.logs.get_mut(log) else {
+                    continue;
+                };
+                let Some(block) = cut_block(log, *block, epoch) else {
+                    continue;
+                };
+                let live = log.side(*volatile).insert_block(block);
+                state.live += u64::from(live);
+                state.live_bytes += block.share(live);
+            }
+            self.files.insert(file.file, state);
+        }
+    }
+
+    fn take_in_unreadable(&mut self, unreadable: &[Unreadable]) {
+        for Unreadable { log, range, why } in unreadable {
+            let live = self
+                .logs
+                .get(log)
+                .map(|l| l.durable.live.count_within(range.clone()));
+            if live.is_some_and(|count| count > 0) {
+                let note = format!("entries {range:?} of log {log} cannot be read: {why}");
+                self.note_damage(*log, range.clone(), note);
+            }
+        }
+    }
+
+    /// Plans to merge what lives in mostly dead segment files, if it is worth it.
+    pub fn begin_compaction(&mut self) -> Option<CompactionPlan> {
+        let mut victims = HashSet::default();
+        let mut live_bytes = 0;
+        for (file, state) in &self.files {
+            let dead = state.live == 0 || state.compacting;
+            if dead || state.live_bytes * 2 >= state.bytes {
+                continue;
+            }
+            if live_bytes + state.live_bytes > SEGMENT_BYTES_MAX {
+                break;
+            }
+            live_bytes += state.live_bytes;
+            victims.insert(*file);
+        }
+        if victims.is_empty() {
+            return None;
+        }
+        let mut ids: Vec<LogId> = self.logs.keys().copied().collect();
+        ids.sort_unstable();
+        let mut pieces = Vec::new();
+        for id in ids {
+            for volatile in [false, true] {
+                if let Some(log) = self.logs.get_mut(&id) {
+                    compaction_pieces(log, volatile, &victims, &mut pieces);
+                }
+            }
+        }
+        for victim in &victims {
+            if let Some(state) = self.files.get_mut(victim) {
+                state.compacting = true;
+            }
+        }
+        self.epoch += 1;
+        self.outstanding += 1;
+        Some(CompactionPlan {
+            shard: self.shard,
+            victims,
+            pieces,
+            epoch: self.epoch,
+        })
+    }
+
+    /// Takes in that a compaction is done: the victims are dead now, and go with the next checkpoint.
+    pub fn finish_compaction(&mut self, plan: &CompactionPlan, written: Written) {
+        assert_eq!(plan.shard, self.shard, "a plan of another shard");
+        for piece in &plan.pieces {
+            if let Some(log) = self.logs.get_mut(&piece.log) {
+                let blocks = &mut log.side(piece.volatile).blocks;
+                blocks.retain(|block| !plan.victims.contains(&block.file));
+            }
+        }
+        for victim in &plan.victims {
+            if let Some(state) = self.files.get_mut(victim) {
+                (state.live, state.live_bytes) = (0, 0);
+            }
+        }
+        self.take_in_files(&written, plan.epoch);
+        self.take_in_unreadable(&written.unreadable);
+        self.end_work();
+    }
+
+    /// Takes in that a compaction was not carried out.
+    pub fn abandon_compaction(&mut self, plan: &CompactionPlan) {
+        for victim in &plan.victims {
+            if let Some(state) = self.files.get_mut(victim) {
+                state.compacting = false;
+            }
+        }
+        self.end_work();
+    }
+}
+
+fn plan_chunk(chunk: &crate::chunk::Chunk) -> PlanChunk {
+    PlanChunk {
+        seq: chunk.seq,
+        first_body: chunk.first_body,
+        count: chunk.count,
+        bytes: chunk.bytes,
+        place: chunk.place,
+        bodies: chunk.bodies.clone(),
+    }
+}
+
+/// Cuts entries with consecutive bodies where chunks end.
+fn split(
+    chunks: &[PlanChunk],
+    log: LogId,
+    indexes: Range<u64>,
+    first_body: u64,
+    pieces: &mut Vec<Piece>,
+) {
+    let (mut index, mut body) = (indexes.start, first_body);
+    while index < indexes.end {
+        let at = chunks.partition_point(|c| c.first_body <= body) - 1;
+        let chunk = &chunks[at];
+        let position = body - chunk.first_body;
+        assert!(
+            position < u64::from(chunk.count),
+            "body {body} is in no chunk of the plan"
+        );
+        let count = (u64::from(chunk.count) - position).min(indexes.end - index);
+        pieces.push(Piece {
+            chunk: at as u32,
+            first_position: position as u32,
+            count: count as u32,
+            log,
+            first_index: index,
+        });
+        index += count;
+        body += count;
+    }
+}
+
+/// Orders pieces as their chunks are read, and leaves out chunks that nobody needs.
+fn only_used(chunks: Vec<PlanChunk>, mut pieces: Vec<Piece>) -> (Vec<PlanChunk>, Vec<Piece>) {
+    pieces.sort_unstable_by_key(|p| (p.chunk, p.log, p.first_index));
+    let mut used: Vec<PlanChunk> = Vec::new();
+    let mut chunks = chunks.into_iter().enumerate();
+    let mut last = None;
+    for piece in &mut pieces {
+        if last != Some(piece.chunk) {
+            last = Some(piece.chunk);
+            used.extend(
+                chunks
+                    .find(|(at, _)| *at == piece.chunk as usize)
+                    .map(|(_, c)| c),
+            );
+        }
+        piece.chunk = used.len() as u32 - 1;
+    }
+    (used, pieces)
+}
+
+/// What is left of a block after the truncations since it was planned.
+fn cut_block(log: &mut Log, mut block: Block, epoch: u64) -> Option<Block> {
+    for (at, from) in log.truncations.clone() {
+        if at < epoch || from > block.last_index {
+            continue;
+        }
+        // A restart finds the block whole in its file: it must know of the cut.
+        log.cuts.push(crate::log::Cut {
+            before: block.file + 1,
+            from,
+        });
+        block.last_index = from
+            .checked_sub(1)
+            .filter(|last| *last >= block.first_index)?;
+    }
+    Some(block)
+}
+
+fn compaction_pieces(
+    log: &mut Log,
+    volatile: bool,
+    victims: &HashSet<FileId, foldhash::fast::FixedState>,
+    pieces: &mut Vec<CompactionPiece>,
+) {
+    let id = log.id;
+    let side = log.side(volatile);
+    let mut joins_previous = false;
+    for block in &side.blocks {
+        if !victims.contains(&block.file) {
+            joins_previous = false;
+            continue;
+        }
+        pieces.push(CompactionPiece {
+            log: id,
+            volatile,
+            block: *block,
+            live: side.live.within(block.indexes()).collect(),
+            joins_previous,
+        });
+        joins_previous = true;
+    }
+}

@@ -1,0 +1,266 @@
+//! The folders of a store, and the file in each that says whose they are.
+
+use crate::bytes_io::{Put, Take};
+use crate::disk::{Disk, DiskFile, read_whole};
+use crate::error::OpenError;
+use std::io::{self, IoSlice};
+use std::path::{Path, PathBuf};
+
+const MARK_NAME: &str = "leveret.store";
+const LOCK_NAME: &str = "leveret.lock";
+const MAGIC: [u8; 8] = *b"LVRTDATA";
+/// Version of the whole layout. A store of a later version is refused.
+pub(crate) const VERSION: u16 = 1;
+
+/// Where a store keeps what. Each may be on a drive of its own, and several may be the same.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Folders {
+    /// Identity and checkpoints.
+    pub data: PathBuf,
+    /// Segment files.
+    pub segment: PathBuf,
+    /// The write-ahead log.
+    pub wal: PathBuf,
+    /// Text logs. The store only creates it.
+    pub logs: PathBuf,
+}
+
+impl Folders {
+    /// The four as folders within one.
+    #[must_use]
+    pub fn within(folder: &Path) -> Self {
+        Self {
+            data: folder.join("data"),
+            segment: folder.join("segment"),
+            wal: folder.join("wal"),
+            logs: folder.join("logs"),
+        }
+    }
+
+    /// The folders that hold the store's files, each once.
+    fn distinct(&self) -> Vec<&Path> {
+        let mut folders: Vec<&Path> = Vec::with_capacity(3);
+        for folder in [&self.wal, &self.segment] {
+            if *folder != self.data && !folders.contains(&folder.as_path()) {
+                folders.push(folder);
+            }
+        }
+        folders.push(&self.data);
+        folders
+    }
+
+    /// Locks every folder against other processes.
+    pub(crate) fn lock<D: Disk>(&self, disk: &D) -> Result<Vec<D::Lock>, OpenError> {
+        let lock = |folder: &Path| {
+            let path = folder.join(LOCK_NAME);
+            disk.lock(&path).map_err(|error| match error.kind() {
+                io::ErrorKind::WouldBlock => OpenError::Locked {
+                    folder: folder.to_owned(),
+                },
+                _ => OpenError::io(&path, error),
+            })
+        };
+        self.distinct().into_iter().map(lock).collect()
+    }
+
+    pub(crate) fn create<D: Disk>(&self, disk: &D) -> Result<(), OpenError> {
+        let all = [&self.data, &self.segment, &self.wal, &self.logs];
+        all.into_iter()
+            .try_for_each(|f| disk.create_dir_all(f).map_err(|e| OpenError::io(f, e)))
+    }
+
+    /// Whose folders these are; `None` if they are nobody's yet.
+    pub(crate) fn identity<D: Disk>(&self, disk: &D) -> Result<Option<Identity>, OpenError> {
+        let found = read_mark(disk, &self.data)?;
+        let Some(identity) = found else {
+            return self.untouched(disk).map(|()| None);
+        };
+        for folder in self.distinct() {
+            if read_mark(disk, folder)? != Some(identity) {
+                return Err(OpenError::ForeignFolder {
+                    folder: folder.to_owned(),
+                    data: self.data.clone(),
+                });
+            }
+        }
+        Ok(Some(identity))
+    }
+
+    /// Without an identity there must be no data either.
+    fn untouched<D: Disk>(&self, disk: &D) -> Result<(), OpenError> {
+        for folder in self.distinct() {
+            let names = disk.list(folder).map_err(|e| OpenError::io(folder, e))?;
+            let ours = |name: &String| {
+                [".wal", ".seg", ".checkpoint"]
+                    .iter()
+                    .any(|suffix| name.ends_with(suffix))
+            };
+            if let Some(name) = names.into_iter().find(ours) {
+                return Err(OpenError::NoIdentity {
+                    data: self.data.clone(),
+                    found: folder.join(name),
+                });
+            }
+        }
+        Ok(())
+    }
+
+    /// Marks the folders as those of a new store; that of `data` last, so that the marks are complete when it is there.
+    pub(crate) fn mark<D: Disk>(&self, disk: &D, identity: Identity) -> Result<(), OpenError> {
+        for folder in self.distinct() {
+            let path = folder.join(MARK_NAME);
+            let temporary = folder.join(format!("{MARK_NAME}.tmp"));
+            write_mark(disk, folder, &temporary, &path, identity)
+                .map_err(|e| OpenError::io(&path, e))?;
+        }
+        Ok(())
+    }
+}
+
+fn write_mark<D: Disk>(
+    disk: &D,
+    folder: &Path,
+    temporary: &Path,
+    path: &Path,
+    identity: Identity,
+) -> io::Result<()> {
+    match disk.delete(temporary) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    let file = disk.create_new(temporary)?;
+    file.write_at(&[IoSlice::new(&identity.encode())], 0)?;
+    file.sync_data()?;
+    disk.rename(temporary, path)?;
+    disk.sync_dir(folder)
+}
+
+fn read_mark<D: Disk>(disk: &D, folder: &Path) -> Result<Option<Identity>, OpenError> {
+    let path = folder.join(MARK_NAME);
+    let bytes = match read_whole(disk, &path) {
+        Ok(bytes) => bytes,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(OpenError::io(&path, error)),
+    };
+    match Identity::decode(&bytes) {
+        Ok(identity) => Ok(Some(identity)),
+        Err(Some(version)) => Err(OpenError::Newer { path, version }),
+        Err(None) => Err(OpenError::Damaged {
+            path,
+            what: "the store's identity",
+        }),
+    }
+}
+
+/// Which store this is. Written once.
+///
+/// ```text
+/// "LVRTDATA" | version u16 | shards u16 | uuid 16 bytes | crc u32      and the same once more
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Identity {
+    pub(crate) uuid: [u8; 16],
+    pub(crate) shards: u16,
+}
+
+const IDENTITY_BYTES: usize = 32;
+
+impl Identity {
+    /// What makes checksums of this store differ from those of any other.
+    pub(crate) fn salt(&self) -> u64 {
+        let mut salt = [0; 8];
+        salt.copy_from_slice(&self.uuid[..8]);
+        u64::from_le_bytes(salt)
+    }
+
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        let mut out = Vec::with_capacity(IDENTITY_BYTES * 2);
+        out.extend_from_slice(&MAGIC);
+        out.put_u16(VERSION);
+        out.put_u16(self.shards);
+        out.extend_from_slice(&self.uuid);
+        let crc = crc32c::crc32c(&out);
+        out.put_u32(crc);
+        out.extend_from_within(..);
+        out
+    }
+
+    /// # Errors
+    /// The version if it is a later one; `None` if both copies are damaged.
+    pub(crate) fn decode(bytes: &[u8]) -> Result<Self, Option<u16>> {
+        let copies = bytes.chunks(IDENTITY_BYTES).map(Self::decode_copy);
+        copies.fold(Err(None), |best, copy| match best {
+            Ok(_) => best,
+            Err(_) => copy.ok_or(None).and_then(|copy| copy),
+        })
+    }
+
+    fn decode_copy(bytes: &[u8]) -> Option<Result<Self, Option<u16>>> {
+        let mut take = Take(bytes);
+        let (magic, version, shards) = (take.bytes(8)?, take.u16()?, take.u16()?);
+        let uuid: [u8; 16] = take.bytes(16)?.try_into().ok()?;
+        let sound = magic == MAGIC && take.u32()? == crc32c::crc32c(&bytes[..IDENTITY_BYTES - 4]);
+        sound.then_some(if version > VERSION {
+            Err(Some(version))
+        } else {
+            Ok(Self { uuid, shards })
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const IDENTITY: Identity = Identity {
+        uuid: *b"0123456789abcdef",
+        shards: 4,
+    };
+
+    #[test]
+    fn an_identity_survives_any_flipped_bit() {
+        let bytes = IDENTITY.encode();
+        for bit in 0..bytes.len() * 8 {
+            let mut damaged = bytes.clone();
+            damaged[bit / 8] ^= 1 << (bit % 8);
+            assert_eq!(Identity::decode(&damaged), Ok(IDENTITY), "bit {bit}");
+        }
+        assert_eq!(Identity::decode(&[0; 64]), Err(None));
+        assert_eq!(Identity::decode(&[]), Err(None));
+    }
+
+    #[test]
+    fn a_later_version_is_told_from_damage() {
+        let mut later = IDENTITY.encode()[..IDENTITY_BYTES].to_vec();
+        later[8] = 2;
+        let crc = crc32c::crc32c(&later[..IDENTITY_BYTES - 4]).to_le_bytes();
+        later[IDENTITY_BYTES - 4..].copy_from_slice(&crc);
+        assert_eq!(Identity::decode(&later), Err(Some(2)));
+    }
+
+    #[test]
+    fn shared_folders_are_locked_once() {
+        let folder = |name: &str| PathBuf::from(name);
+        let folders = |data, segment, wal| Folders {
+            data: folder(data),
+            segment: folder(segment),
+            wal: folder(wal),
+            logs: folder("l"),
+        };
+        for (folders, count) in [
+            (folders("a", "b", "c"), 3),
+            (folders("a", "a", "c"), 2),
+            (folders("a", "b", "a"), 2),
+            (folders("a", "b", "b"), 2),
+            (folders("a", "a", "a"), 1),
+        ] {
+            let distinct = folders.distinct();
+            assert_eq!(distinct.len(), count, "{folders:?}: {distinct:?}");
+            assert_eq!(
+                distinct.last(),
+                Some(&folders.data.as_path()),
+                "that of data last"
+            );
+        }
+    }
+}

@@ -1,0 +1,4 @@
+//! Segment files: where entries go that wait.
+
+pub(crate) mod format;
+pub(crate) mod writer;

@@ -1,0 +1,409 @@
+//! The bytes of a segment file, version 1. Written once from front to back, sealed with a footer, never changed. Little-endian.
+//!
+//! ```text
+//! file    = header | block block ... | footer
+//! header  = "LVRTSEG\0" | version u16 | 0 u16 | crc u32 | salt u64 | file u64                                  32 bytes
+//! block   = magic u32 "LVSB" | crc u32 of header and table from here on
+//!         | log u64 | first index u64 | last index u64 | class u8 (0 durable, 1 volatile) | 0 u8 u16
+//!         | entries u32 | payload length u32
+//!         then for each entry: index - first index u32 | length u32 | crc u32
+//!         then the payloads
+//! footer  = for each block: log u64 | first index u64 | last index u64 | offset u32 | length u32 | entries u32 | class u32   40 bytes
+//!         | blocks u32 | crc u32 of the footer | file u64 | "LVRTSEGF"                                         24 bytes
+//! ```
+//!
+//! An entry's checksum is chained to that of the entry before, the first one's to salt, file, log and offset: a block that lies in the wrong
+//! place is never taken for the right one.
+
+use crate::bytes_io::{Put, Take, chain, seed};
+use crate::id::FileId;
+use crate::loaded::Span;
+use crate::log::Block;
+use leveret_types::LogId;
+
+pub(crate) const VERSION: u16 = 1;
+pub(crate) const HEADER_BYTES: usize = 32;
+pub(crate) const BLOCK_HEADER_BYTES: usize = 44;
+pub(crate) const ENTRY_BYTES: usize = 12;
+pub(crate) const FOOTER_ENTRY_BYTES: usize = 40;
+pub(crate) const FOOTER_END_BYTES: usize = 24;
+const FILE_MAGIC: [u8; 8] = *b"LVRTSEG\0";
+const FOOTER_MAGIC: [u8; 8] = *b"LVRTSEGF";
+pub(crate) const BLOCK_MAGIC: u32 = u32::from_le_bytes(*b"LVSB");
+
+/// Name of a segment file.
+pub(crate) fn file_name(file: FileId) -> String {
+    format!("{file:016x}.seg")
+}
+
+/// The number in a segment file's name.
+pub(crate) fn parse_file_name(name: &str) -> Option<FileId> {
+    let digits = name.strip_suffix(".seg").filter(|d| d.len() == 16)?;
+    FileId::from_str_radix(digits, 16).ok()
+}
+
+pub(crate) fn encode_header(salt: u64, file: FileId) -> Vec<u8> {
+    let mut out = Vec::with_capacity(HEADER_BYTES);
+    out.extend_from_slice(&FILE_MAGIC);
+    out.put_u16(VERSION);
+    out.put_u16(0);
+    out.put_u32(seed(salt, &[u64::from(VERSION), file]));
+    out.put_u64(salt);
+    out.put_u64(file);
+    out
+}
+
+/// A block with the log and the class that it belongs to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct LogBlock {
+    pub(crate) log: LogId,
+    pub(crate) volatile: bool,
+    pub(crate) block: Block,
+}
+
+/// Entries of one log and class that gather to become a block.
+#[derive(Debug, Default)]
+pub(crate) struct BlockBuilder {
+    entries: Vec<(u64, u32)>,
+    payload: Vec<u8>,
+}
+
+impl BlockBuilder {
+    pub(crate) fn bytes(&self) -> usize {
+        self.payload.len() + self.entries.len() * ENTRY_BYTES + BLOCK_HEADER_BYTES
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// Whether an entry of this index can be in one block with the first one.
+    pub(crate) fn reaches(&self, index: u64) -> bool {
+        self.entries
+            .first()
+            .is_none_or(|(first, _)| index - first <= u64::from(u32::MAX))
+    }
+
+    pub(crate) fn push(&mut self, index: u64, payload: &[u8]) {
+        if let Some((last, _)) = self.entries.last() {
+            assert!(index > *last, "entry {index} after {last}");
+        }
+        self.entries.push((index, payload.len() as u32));
+        self.payload.extend_from_slice(payload);
+    }
+
+    /// The block's header and table, its payload, and what the index says of it.
+    pub(crate) fn encode(
+        &self,
+        salt: u64,
+        file: FileId,
+        (log, volatile): (LogId, bool),
+        offset: u32,
+    ) -> (Vec<u8>, &[u8], LogBlock) {
+        let first_index = self.entries[0].0;
+        let last_index = self.entries[self.entries.len() - 1].0;
+        let mut head = Vec::with_capacity(BLOCK_HEADER_BYTES + self.entries.len() * ENTRY_BYTES);
+        head.put_u32(BLOCK_MAGIC);
+        head.put_u32(0);
+        head.put_u64(log.0);
+        head.put_u64(first_index);
+        head.put_u64(last_index);
+        head.put_u8(u8::from(volatile));
+        head.put_u8(0);
+        head.put_u16(0);
+        head.put_u32(self.entries.len() as u32);
+        head.put_u32(self.payload.len() as u32);
+        assert_eq!(head.len(), BLOCK_HEADER_BYTES);
+        let mut previous = block_seed(salt, file, log, offset);
+        let mut start = 0;
+        for (index, len) in &self.entries {
+            let payload = &self.payload[start..start + *len as usize];
+            previous = chain(previous, payload);
+            head.put_u32((index - first_index) as u32);
+            head.put_u32(*len);
+            head.put_u32(previous);
+            start += *len as usize;
+        }
+        let crc = crc32c::crc32c_append(block_seed(salt, file, log, offset), &head[8..]);
+        head[4..8].copy_from_slice(&crc.to_le_bytes());
+        let block = Block {
+            first_index,
+            last_index,
+            file,
+            offset,
+            len: (head.len() + self.payload.len()) as u32,
+            count: self.entries.len() as u32,
+            live: 0,
+        };
+        (
+            head,
+            &self.payload,
+            LogBlock {
+                log,
+                volatile,
+                block,
+            },
+        )
+    }
+
+    pub(crate) fn clear(&mut self) {
+        self.entries.clear();
+        self.payload.clear();
+    }
+}
+
+fn block_seed(salt: u64, file: FileId, log: LogId, offset: u32) -> u32 {
+    seed(salt, &[file, log.0, u64::from(offset)])
+}
+
+/// A block's header, unverified.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct BlockHeader {
+    pub(crate) crc: u32,
+    pub(crate) log: LogId,
+    pub(crate) first_index: u64,
+    pub(crate) last_index: u64,
+    pub(crate) volatile: bool,
+    pub(crate) entries: u32,
+    pub(crate) payload: u32,
+}
+
+impl BlockHeader {
+    pub(crate) fn head_len(&self) -> u64 {
+        BLOCK_HEADER_BYTES as u64 + u64::from(self.entries) * ENTRY_BYTES as u64
+    }
+
+    pub(crate) fn len(&self) -> u64 {
+        self.head_len() + u64::from(self.payload)
+    }
+}
+
+pub(crate) fn peek_block(bytes: &[u8]) -> Option<BlockHeader> {
+    let mut take = Take(bytes);
+    let (magic, crc) = (take.u32()?, take.u32()?);
+    let (log, first_index, last_index) = (LogId(take.u64()?), take.u64()?, take.u64()?);
+    let (volatile, _, _) = (take.u8()? != 0, take.u8()?, take.u16()?);
+    let (entries, payload) = (take.u32()?, take.u32()?);
+    let sound =
+        magic == BLOCK_MAGIC && entries > 0 && last_index.checked_sub(first_index).is_some();
+    sound.then_some(BlockHeader {
+        crc,
+        log,
+        first_index,
+        last_index,
+        volatile,
+        entries,
+        payload,
+    })
+}
+
+/// A block's header if header and table are sound. Total: any bytes may be given.
+pub(crate) fn verify_block_head(
+    bytes: &[u8],
+    salt: u64,
+    file: FileId,
+    offset: u32,
+) -> Option<BlockHeader> {
+    let header = peek_block(bytes)?;
+    let head = bytes.get(..usize::try_from(header.head_len()).ok()?)?;
+    let crc = crc32c::crc32c_append(block_seed(salt, file, header.log, offset), &head[8..]);
+    (crc == header.crc).then_some(header)
+}
+
+/// A block's header and where its entries lie; each is marked with whether its checksum is right. Total: any bytes may be given.
+pub(crate) fn decode_block(
+    bytes: &[u8],
+    salt: u64,
+    file: FileId,
+    offset: u32,
+) -> Option<(BlockHeader, Vec<Span>)> {
+    let header = verify_block_head(bytes, salt, file, offset)?;
+    let head_len = header.head_len() as usize;
+    let mut spans = Vec::with_capacity(header.entries as usize);
+    let mut previous = block_seed(salt, file, header.log, offset);
+    let mut start = head_len;
+    for entry in bytes[BLOCK_HEADER_BYTES..head_len].chunks_exact(ENTRY_BYTES) {
+        let mut take = Take(entry);
+        let (delta, len, crc) = (take.u32()?, take.u32()?, take.u32()?);
+        let end = start.checked_add(len as usize)?;
+        let sound = bytes
+            .get(start..end)
+            .is_some_and(|payload| chain(previous, payload) == crc);
+        spans.push(Span {
+            delta,
+            start: start as u32,
+            len,
+            sound,
+        });
+        (previous, start) = (crc, end);
+    }
+    (start as u64 == header.len()).then_some((header, spans))
+}
+
+pub(crate) fn encode_footer(salt: u64, file: FileId, blocks: &[LogBlock]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(blocks.len() * FOOTER_ENTRY_BYTES + FOOTER_END_BYTES);
+    for LogBlock {
+        log,
+        volatile,
+        block,
+    } in blocks
+    {
+        out.put_u64(log.0);
+        out.put_u64(block.first_index);
+        out.put_u64(block.last_index);
+        out.put_u32(block.offset);
+        out.put_u32(block.len);
+        out.put_u32(block.count);
+        out.put_u32(u32::from(*volatile));
+    }
+    out.put_u32(blocks.len() as u32);
+    let crc = crc32c::crc32c_append(seed(salt, &[file]), &out);
+    out.put_u32(crc);
+    out.put_u64(file);
+    out.extend_from_slice(&FOOTER_MAGIC);
+    out
+}
+
+/// How many bytes a footer has, from its last bytes.
+pub(crate) fn footer_len(end: &[u8], file: FileId) -> Option<u64> {
+    let mut take = Take(end);
+    let (blocks, _, named) = (take.u32()?, take.u32()?, take.u64()?);
+    let sound = named == file && take.0 == FOOTER_MAGIC;
+    let len = u64::from(blocks) * FOOTER_ENTRY_BYTES as u64 + FOOTER_END_BYTES as u64;
+    sound.then_some(len)
+}
+
+/// The blocks that a footer lists. Total: any bytes may be given.
+pub(crate) fn decode_footer(bytes: &[u8], salt: u64, file: FileId) -> Option<Vec<LogBlock>> {
+    let entries = bytes.len().checked_sub(FOOTER_END_BYTES)?;
+    if footer_len(&bytes[entries..], file)? != bytes.len() as u64 {
+        return None;
+    }
+    let crc = crc32c::crc32c_append(seed(salt, &[file]), &bytes[..entries + 4]);
+    if crc != crate::bytes_io::u32_at(bytes, entries + 4) {
+        return None;
+    }
+    let blocks = bytes[..entries]
+        .chunks_exact(FOOTER_ENTRY_BYTES)
+        .map(|entry| {
+            let mut take = Take(entry);
+            let (log, first_index, last_index) = (LogId(take.u64()?), take.u64()?, take.u64()?);
+            let (offset, len, count) = (take.u32()?, take.u32()?, take.u32()?);
+            Some(LogBlock {
+                log,
+                volatile: take.u32()? != 0,
+                block: Block {
+                    first_index,
+                    last_index,
+                    file,
+                    offset,
+                    len,
+                    count,
+                    live: 0,
+                },
+            })
+        });
+    blocks.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sample() -> (Vec<u8>, LogBlock) {
+        let mut builder = BlockBuilder::default();
+        for (index, payload) in [(5, &b"one"[..]), (6, b""), (9, b"three")] {
+            builder.push(index, payload);
+        }
+        let (mut bytes, payload, block) = builder.encode(7, 3, (LogId(11), true), 32);
+        bytes.extend_from_slice(payload);
+        (bytes, block)
+    }
+
+    #[test]
+    fn a_block_is_read_as_it_was_written() {
+        let (
+            bytes,
+            LogBlock {
+                log,
+                volatile,
+                block,
+            },
+        ) = sample();
+        assert_eq!((log, volatile), (LogId(11), true));
+        assert_eq!(
+            (block.first_index, block.last_index, block.count),
+            (5, 9, 3)
+        );
+        assert_eq!(block.len as usize, bytes.len());
+        let (header, spans) = decode_block(&bytes, 7, 3, 32).unwrap();
+        assert_eq!(
+            (header.log, header.first_index, header.volatile),
+            (LogId(11), 5, true)
+        );
+        let entries: Vec<_> = spans
+            .iter()
+            .map(|s| {
+                (
+                    s.delta,
+                    s.sound,
+                    &bytes[s.start as usize..][..s.len as usize],
+                )
+            })
+            .collect();
+        assert_eq!(
+            entries,
+            [(0, true, &b"one"[..]), (1, true, b""), (4, true, b"three")]
+        );
+    }
+
+    #[test]
+    fn every_flipped_bit_of_a_block_is_noticed() {
+        let (bytes, _) = sample();
+        for bit in 0..bytes.len() * 8 {
+            let mut damaged = bytes.clone();
+            damaged[bit / 8] ^= 1 << (bit % 8);
+            let noticed = decode_block(&damaged, 7, 3, 32)
+                .is_none_or(|(_, spans)| spans.iter().any(|span| !span.sound));
+            assert!(noticed, "bit {bit}");
+        }
+    }
+
+    #[test]
+    fn a_block_in_a_wrong_place_is_no_block() {
+        let (bytes, _) = sample();
+        for (salt, file, offset) in [(8, 3, 32), (7, 4, 32), (7, 3, 33)] {
+            assert!(decode_block(&bytes, salt, file, offset).is_none());
+        }
+        for len in 0..bytes.len() {
+            let sound = decode_block(&bytes[..len], 7, 3, 32)
+                .is_some_and(|(_, spans)| spans.iter().all(|s| s.sound));
+            assert!(!sound, "cut to {len}");
+        }
+    }
+
+    #[test]
+    fn a_footer_is_read_as_it_was_written_and_every_flipped_bit_is_noticed() {
+        let (_, block) = sample();
+        let blocks = [
+            block,
+            LogBlock {
+                volatile: false,
+                ..block
+            },
+        ]
+        .map(|mut b| {
+            b.block.file = 3;
+            b
+        });
+        let bytes = encode_footer(7, 3, &blocks);
+        assert_eq!(decode_footer(&bytes, 7, 3).unwrap(), blocks);
+        for bit in 0..bytes.len() * 8 {
+            let mut damaged = bytes.clone();
+            damaged[bit / 8] ^= 1 << (bit % 8);
+            assert!(decode_footer(&damaged, 7, 3).is_none(), "bit {bit}");
+        }
+        assert!(decode_footer(&bytes, 7, 4).is_none());
+        assert!(decode_footer(&[], 7, 3).is_none());
+    }
+}

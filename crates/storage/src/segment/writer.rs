@@ -1,0 +1,422 @@
+//! Writes segment files: what a full file of the write-ahead log still holds, what overflows the cache, what a compaction keeps.
+
+use super::format::{
+    BlockBuilder, HEADER_BYTES, LogBlock, encode_footer, encode_header, file_name,
+};
+use crate::disk::{Disk, DiskFile};
+use crate::error::Fatal;
+use crate::flush::{CompactionPlan, FlushPlan};
+use crate::id::FileId;
+use crate::loaded::{Content, Key, ReadRequest, Source};
+use crate::reader::Reader;
+use crate::wal::pool::is_full;
+use hashbrown::HashMap;
+use leveret_types::LogId;
+use leveret_types::limits::{SEGMENT_BLOCK_BYTES, SEGMENT_BYTES_MAX};
+use std::io::{self, IoSlice};
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+
+/// Bytes of blocks that gather at once. With more logs than this has blocks, blocks get smaller than [`SEGMENT_BLOCK_BYTES`].
+const GATHERED_BYTES_MAX: usize = 8 * 1024 * 1024;
+/// Bytes written to a segment file between two syncs: so that no sync of the write-ahead log waits behind a whole file.
+const SYNC_BYTES: u64 = 4 * 1024 * 1024;
+
+/// A segment file that was written.
+#[derive(Clone, Debug)]
+pub(crate) struct WrittenFile {
+    pub(crate) file: FileId,
+    pub(crate) bytes: u64,
+    pub(crate) blocks: Vec<LogBlock>,
+}
+
+/// Entries that could not be copied because they cannot be read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Unreadable {
+    pub(crate) log: LogId,
+    pub(crate) range: Range<u64>,
+    pub(crate) why: String,
+}
+
+/// What a [`SegmentWriter`] wrote. Durable when this exists.
+#[derive(Debug)]
+pub struct Written {
+    pub(crate) files: Vec<WrittenFile>,
+    pub(crate) unreadable: Vec<Unreadable>,
+}
+
+impl Written {
+    /// Bytes of all files.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        self.files.iter().map(|f| f.bytes).sum()
+    }
+
+    /// How many files.
+    #[must_use]
+    pub fn file_count(&self) -> usize {
+        self.files.len()
+    }
+}
+
+/// Why nothing was written.
+#[derive(Debug, thiserror::Error)]
+pub enum SegmentError {
+    /// The disk is full. What was written is deleted again: the same plan can be tried again when there is space.
+    #[error("no space for a segment file")]
+    NoSpace,
+    /// End the process.
+    #[error(transparent)]
+    Fatal(#[from] Fatal),
+}
+
+/// Called with the number of bytes after each write, so that the caller can keep a gentle rate by waiting there.
+pub type Pace<'a> = &'a mut dyn FnMut(u64);
+
+/// Writes segment files. Owned by one thread.
+pub struct SegmentWriter<D: Disk> {
+    disk: D,
+    folder: PathBuf,
+    salt: u64,
+    next_file: FileId,
+    reader: Reader<D>,
+}
+
+impl<D: Disk> SegmentWriter<D> {
+    pub(crate) fn new(
+        disk: D,
+        folder: &Path,
+        salt: u64,
+        next_file: FileId,
+        reader: Reader<D>,
+    ) -> Self {
+        Self {
+            disk,
+            folder: folder.to_owned(),
+            salt,
+            next_file,
+            reader,
+        }
+    }
+
+    /// Number that the next file will have: what [`crate::CheckpointWriter::write`] asks for.
+    #[must_use]
+    pub fn next_file(&self) -> FileId {
+        self.next_file
+    }
+
+    /// Carries out a flush.
+    ///
+    /// # Errors
+    /// [`SegmentError`].
+    pub fn flush(&mut self, plan: &FlushPlan, pace: Pace<'_>) -> Result<Written, SegmentError> {
+        let mut output = Output::new(self, pace);
+        let result = output.flush(plan);
+        output.end(result)
+    }
+
+    /// Carries out a compaction.
+    ///
+    /// # Errors
+    /// [`SegmentError`].
+    pub fn compact(
+        &mut self,
+        plan: &CompactionPlan,
+        pace: Pace<'_>,
+    ) -> Result<Written, SegmentError> {
+        let mut output = Output::new(self, pace);
+        let result = output.compact(plan);
+        output.end(result)
+    }
+}
+
+struct OpenFile<F> {
+    file: F,
+    id: FileId,
+    offset: u64,
+    synced: u64,
+    blocks: Vec<LogBlock>,
+}
+
+struct Output<'a, D: Disk> {
+    writer: &'a mut SegmentWriter<D>,
+    pace: Pace<'a>,
+    open: Option<OpenFile<D::File>>,
+    created: Vec<PathBuf>,
+    gathering: HashMap<(LogId, bool), BlockBuilder, foldhash::fast::FixedState>,
+    gathered_bytes: usize,
+    written: Written,
+}
+
+type Failure = (&'static str, io::Error);
+
+impl<'a, D: Disk> Output<'a, D> {
+    fn new(writer: &'a mut SegmentWriter<D>, pace: Pace<'a>) -> Self {
+        Self {
+            writer,
+            pace,
+            open: None,
+            created: Vec::new(),
+            gathering: HashMap::default(),
+            gathered_bytes: 0,
+            written: Written {
+                files: Vec::new(),
+                unreadable: Vec::new(),
+            },
+        }
+    }
+
+    fn end(self, result: Result<(), Failure>) -> Result<Written, SegmentError> {
+        match result {
+            Ok(()) => Ok(self.written),
+            Err((_, error)) if is_full(&error) => {
+                for path in &self.created {
+                    // What remains is not in any checkpoint and is deleted at the next start.
+                    drop(self.writer.disk.delete(path));
+                }
+                Err(SegmentError::NoSpace)
+            }
+            Err((call, error)) => Err(Fatal::new(call, &self.writer.folder, error).into()),
+        }
+    }
+
+    fn flush(&mut self, plan: &FlushPlan) -> Result<(), Failure> {
+        let mut pieces = plan.pieces.iter().peekable();
+        for (at, chunk) in plan.chunks.iter().enumerate() {
+            let read;
+            let (bodies, damaged) = match (&chunk.bodies, chunk.source()) {
+                (Some(bodies), _) => (bodies, &[][..]),
+                (None, source) => {
+                    read = self.read(plan.shard, Key::Chunk(chunk.seq), source);
+                    match &read {
+                        Ok(Content::Chunk { bodies, damaged }) => (bodies, &damaged[..]),
+                        Ok(Content::Block { .. }) => unreachable!("a chunk was asked for"),
+                        Err(why) => {
+                            while let Some(p) = pieces.next_if(|p| p.chunk as usize == at) {
+                                self.unreadable(p.log, p.indexes(), why);
+                            }
+                            continue;
+                        }
+                    }
+                }
+            };
+            while let Some(piece) = pieces.next_if(|p| p.chunk as usize == at) {
+                for (position, index) in (piece.first_position..).zip(piece.indexes()) {
+                    if damaged.contains(&position) {
+                        let why = "its checksum in the write-ahead log is wrong";
+                        self.unreadable(piece.log, index..index + 1, why);
+                    } else {
+                        let body = bodies.get(position as usize);
+                        self.push((piece.log, plan.volatile), index, &body)?;
+                    }
+                }
+            }
+        }
+        self.finish()
+    }
+
+    fn compact(&mut self, plan: &CompactionPlan) -> Result<(), Failure> {
+        for piece in &plan.pieces {
+            let of = (piece.log, piece.volatile);
+            if !piece.joins_previous {
+                self.emit(of)?;
+            }
+            let block = &piece.block;
+            let key = Key::Block {
+                file: block.file,
+                offset: block.offset,
+            };
+            let source = Source::Segment {
+                file: block.file,
+                offset: block.offset,
+                len: block.len,
+            };
+            let content = match self.read(plan.shard, key, source) {
+                Ok(content) => content,
+                Err(why) => {
+                    for range in &piece.live {
+                        self.unreadable(piece.log, range.clone(), &why);
+                    }
+                    continue;
+                }
+            };
+            let Content::Block {
+                bytes,
+                first_index,
+                spans,
+                ..
+            } = content
+            else {
+                unreachable!("a block was asked for");
+            };
+            for index in piece.live.iter().cloned().flatten() {
+                let delta = index - first_index;
+                let found = spans.binary_search_by_key(&delta, |s| u64::from(s.delta));
+                match found.map(|at| spans[at]) {
+                    Ok(span) if span.sound => {
+                        let start = span.start as usize;
+                        self.push(of, index, &bytes[start..start + span.len as usize])?;
+                    }
+                    _ => {
+                        let why = "its checksum in the segment file is wrong";
+                        self.unreadable(piece.log, index..index + 1, why);
+                    }
+                }
+            }
+        }
+        self.finish()
+    }
+
+    fn read(&mut self, shard: u8, key: Key, source: Source) -> Result<Content, String> {
+        self.writer
+            .reader
+            .read(ReadRequest { shard, key, source })
+            .result
+    }
+
+    fn unreadable(&mut self, log: LogId, range: Range<u64>, why: &str) {
+        if let Some(last) = self.written.unreadable.last_mut()
+            && (last.log, last.range.end) == (log, range.start)
+            && last.why == why
+        {
+            last.range.end = range.end;
+            return;
+        }
+        self.written.unreadable.push(Unreadable {
+            log,
+            range,
+            why: why.to_owned(),
+        });
+    }
+
+    fn push(&mut self, of: (LogId, bool), index: u64, payload: &[u8]) -> Result<(), Failure> {
+        let builder = self.gathering.entry(of).or_default();
+        let full = builder.bytes() + payload.len() > SEGMENT_BLOCK_BYTES || !builder.reaches(index);
+        if full && !builder.is_empty() {
+            self.emit(of)?;
+        }
+        let builder = self.gathering.entry(of).or_default();
+        let before = if builder.is_empty() {
+            0
+        } else {
+            builder.bytes()
+        };
+        builder.push(index, payload);
+        self.gathered_bytes += builder.bytes() - before;
+        if self.gathered_bytes > GATHERED_BYTES_MAX {
+            self.emit_largest()?;
+        }
+        Ok(())
+    }
+
+    /// Writes the largest blocks until half of what gathers is gone.
+    fn emit_largest(&mut self) -> Result<(), Failure> {
+        let mut sizes: Vec<_> = self
+            .gathering
+            .iter()
+            .map(|(of, b)| (b.bytes(), *of))
+            .collect();
+        sizes.sort_unstable_by(|a, b| b.cmp(a));
+        for (_, of) in sizes {
+            if self.gathered_bytes <= GATHERED_BYTES_MAX / 2 {
+                break;
+            }
+            self.emit(of)?;
+            self.gathering.remove(&of);
+        }
+        Ok(())
+    }
+
+    /// Writes the block that gathers for a log, if there is one.
+    fn emit(&mut self, of: (LogId, bool)) -> Result<(), Failure> {
+        let Some(mut builder) = self.gathering.remove(&of).filter(|b| !b.is_empty()) else {
+            return Ok(());
+        };
+        self.gathered_bytes -= builder.bytes();
+        let mut open = match self.open.take() {
+            Some(open) if open.offset + builder.bytes() as u64 <= SEGMENT_BYTES_MAX => open,
+            Some(full) => {
+                self.close(full)?;
+                self.create()?
+            }
+            None => self.create()?,
+        };
+        let offset = open.offset as u32;
+        let (head, payload, block) = builder.encode(self.writer.salt, open.id, of, offset);
+        let slices = [IoSlice::new(&head), IoSlice::new(payload)];
+        let slices = if payload.is_empty() {
+            &slices[..1]
+        } else {
+            &slices[..]
+        };
+        open.file
+            .write_at(slices, open.offset)
+            .map_err(|e| ("write", e))?;
+        open.offset += u64::from(block.block.len);
+        open.blocks.push(block);
+        if open.offset - open.synced >= SYNC_BYTES {
+            open.file.sync_data().map_err(|e| ("sync", e))?;
+            open.synced = open.offset;
+        }
+        (self.pace)(u64::from(block.block.len));
+        self.open = Some(open);
+        builder.clear();
+        self.gathering.insert(of, builder);
+        Ok(())
+    }
+
+    fn create(&mut self) -> Result<OpenFile<D::File>, Failure> {
+        let id = self.writer.next_file;
+        self.writer.next_file += 1;
+        let path = self.writer.folder.join(file_name(id));
+        let file = self
+            .writer
+            .disk
+            .create_new(&path)
+            .map_err(|e| ("create", e))?;
+        self.created.push(path);
+        let header = encode_header(self.writer.salt, id);
+        file.write_at(&[IoSlice::new(&header)], 0)
+            .map_err(|e| ("write", e))?;
+        Ok(OpenFile {
+            file,
+            id,
+            offset: HEADER_BYTES as u64,
+            synced: 0,
+            blocks: Vec::new(),
+        })
+    }
+
+    fn close(&mut self, open: OpenFile<D::File>) -> Result<(), Failure> {
+        let footer = encode_footer(self.writer.salt, open.id, &open.blocks);
+        let slices = [IoSlice::new(&footer)];
+        open.file
+            .write_at(&slices, open.offset)
+            .map_err(|e| ("write", e))?;
+        open.file.sync_data().map_err(|e| ("sync", e))?;
+        let bytes = open.offset + footer.len() as u64;
+        self.written.files.push(WrittenFile {
+            file: open.id,
+            bytes,
+            blocks: open.blocks,
+        });
+        Ok(())
+    }
+
+    /// Writes what still gathers, log by log, and makes all of it durable.
+    fn finish(&mut self) -> Result<(), Failure> {
+        let mut rest: Vec<_> = self.gathering.keys().copied().collect();
+        rest.sort_unstable();
+        for of in rest {
+            self.emit(of)?;
+        }
+        if let Some(open) = self.open.take() {
+            self.close(open)?;
+        }
+        if !self.created.is_empty() {
+            let synced = self.writer.disk.sync_dir(&self.writer.folder);
+            synced.map_err(|e| ("sync of the folder", e))?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,376 @@
+//! Reads what is in the files of the write-ahead log, and tells a torn tail from damage.
+//!
+//! The files that count form a chain: the first batch of each says in which file, and where in it, all that was durable ended. Files that no chain
+//! leads to were begun by a start that did not get far, and hold nothing.
+
+use super::format::{
+    ChunkHead, FileHeader, Head, Position, SECTOR_BYTES, decode_file_header, decode_head, peek_head,
+};
+use super::writer::{file_name, parse_file_name};
+use crate::disk::{Disk, DiskFile, read_exact};
+use crate::error::OpenError;
+use crate::id::Generation;
+use std::collections::BTreeMap;
+use std::io;
+use std::ops::Range;
+use std::path::Path;
+
+/// Bytes read at once while looking for the next batch behind a damaged one.
+const SEARCH_BYTES: usize = 1 << 20;
+
+/// A batch whose head is known.
+#[derive(Clone, Debug)]
+pub(crate) struct Batch {
+    pub(crate) head: Head,
+    pub(crate) chunks: Vec<ChunkHead>,
+    /// The head's bytes.
+    pub(crate) bytes: Vec<u8>,
+    /// Whether the head was damaged and is known from its copy.
+    pub(crate) from_copy: bool,
+}
+
+impl Batch {
+    pub(crate) fn range(&self) -> Range<u64> {
+        self.head.offset..self.head.end()
+    }
+}
+
+/// What a file holds.
+#[derive(Debug, Default)]
+pub(crate) struct FileScan {
+    pub(crate) batches: Vec<Batch>,
+    /// Stretches between batches of which nothing is known.
+    pub(crate) gaps: Vec<Range<u64>>,
+    /// Whether the file's header is damaged although it holds batches.
+    pub(crate) header_damaged: bool,
+}
+
+impl FileScan {
+    /// Where the last batch ends.
+    fn end(&self) -> u64 {
+        self.batches.last().map_or(SECTOR_BYTES, |b| b.head.end())
+    }
+}
+
+/// The write-ahead log as found.
+#[derive(Debug, Default)]
+pub(crate) struct WalScan {
+    /// The files that count, ascending.
+    pub(crate) files: Vec<(Generation, FileScan)>,
+    /// Up to where everything is known to have been durable.
+    pub(crate) synced: Position,
+    /// The highest generation that any file has, of those that count or not.
+    pub(crate) newest: Generation,
+    /// Bytes of a last batch that was never finished.
+    pub(crate) torn_bytes: u64,
+    pub(crate) notes: Vec<String>,
+}
+
+struct Scanner<'a, F> {
+    file: &'a F,
+    generation: Generation,
+    salt: u64,
+}
+
+impl<F: DiskFile> Scanner<'_, F> {
+    fn scan(&self) -> io::Result<FileScan> {
+        let mut scan = FileScan::default();
+        let len = self.file.len()?;
+        let mut at = SECTOR_BYTES;
+        while at < len {
+            if let Some(batch) = self.batch(at)? {
+                at = batch.head.end();
+                scan.batches.push(batch);
+                continue;
+            }
+            let Some((found, copy)) = self.search(at + SECTOR_BYTES, len)? else {
+                break;
+            };
+            let copy = copy.filter(|c| c.head.offset >= at && c.head.end() <= found);
+            let known = copy.as_ref().map_or(found, |c| c.head.offset);
+            if known > at {
+                scan.gaps.push(at..known);
+            }
+            if let Some(copy) = copy {
+                if copy.head.end() < found {
+                    scan.gaps.push(copy.head.end()..found);
+                }
+                scan.batches.push(copy);
+            }
+            at = found;
+        }
+        Ok(scan)
+    }
+
+    /// The batch at `at`, if its head is sound.
+    fn batch(&self, at: u64) -> io::Result<Option<Batch>> {
+        let mut first = vec![0; SECTOR_BYTES as usize];
+        let read = self.file.read_at(&mut first, at)?;
+        first.truncate(read);
+        let Some(head) = peek_head(&first).filter(|h| self.belongs(h, at)) else {
+            return Ok(None);
+        };
+        let head_len = head.head_len as usize;
+        if head_len > first.len() {
+            if at + head_len as u64 > self.file.len()? {
+                return Ok(None);
+            }
+            first = read_exact(self.file, at, head_len)?;
+        }
+        first.truncate(head_len);
+        Ok(decode_head(&first, self.salt).map(|(head, chunks)| Batch {
+            head,
+            chunks,
+            bytes: first,
+            from_copy: false,
+        }))
+    }
+
+    fn belongs(&self, head: &Head, at: u64) -> bool {
+        head.generation == self.generation && head.offset == at
+    }
+
+    /// The next sound batch from `from` on, and the copy of a head that it carries.
+    fn search(&self, from: u64, len: u64) -> io::Result<Option<(u64, Option<Batch>)>> {
+        let mut buffer = vec![0; SEARCH_BYTES];
+        let mut at = from;
+        while at < len {
+            let read = self.file.read_at(&mut buffer, at)?;
+            for start in (0..read).step_by(SECTOR_BYTES as usize) {
+                let position = at + start as u64;
+                let plausible = peek_head(&buffer[start..read])
+                    .is_some_and(|head| self.belongs(&head, position));
+                if plausible && let Some(batch) = self.batch(position)? {
+                    return Ok(Some((position, self.copy(&batch)?)));
+                }
+            }
+            if read < SEARCH_BYTES {
+                break;
+            }
+            at += read as u64;
+        }
+        Ok(None)
+    }
+
+    /// The copy of the head before that a batch carries, if it is of this file.
+    fn copy(&self, batch: &Batch) -> io::Result<Option<Batch>> {
+        let copy = read_copy(self.file, batch, self.salt)?;
+        Ok(copy.filter(|c| c.head.generation == self.generation))
+    }
+}
+
+fn read_copy(file: &impl DiskFile, batch: &Batch, salt: u64) -> io::Result<Option<Batch>> {
+    let at = batch.head.offset + u64::from(batch.head.head_len);
+    let mut bytes = vec![0; batch.head.copy_len as usize];
+    let read = file.read_at(&mut bytes, at)?;
+    bytes.truncate(read);
+    Ok(decode_head(&bytes, salt).map(|(head, chunks)| Batch {
+        head,
+        chunks,
+        bytes,
+        from_copy: true,
+    }))
+}
+
+/// Reads the heads of all batches from file `from` on, and the data of the last batch to see whether it was finished.
+pub(crate) fn scan<D: Disk>(
+    disk: &D,
+    folder: &Path,
+    salt: u64,
+    from: Generation,
+) -> Result<WalScan, OpenError> {
+    let names = disk.list(folder).map_err(|e| OpenError::io(folder, e))?;
+    let mut generations: Vec<_> = names.iter().filter_map(|n| parse_file_name(n)).collect();
+    generations.sort_unstable();
+    let mut found = WalScan {
+        newest: generations.last().copied().unwrap_or(0),
+        ..WalScan::default()
+    };
+    let mut scans = BTreeMap::new();
+    for generation in generations.into_iter().filter(|g| *g >= from) {
+        let path = folder.join(file_name(generation));
+        let fail = |e| OpenError::io(&path, e);
+        let file = disk.open(&path).map_err(fail)?;
+        let mut header = vec![0; SECTOR_BYTES as usize];
+        let read = file.read_at(&mut header, 0).map_err(fail)?;
+        let header = decode_file_header(&header[..read], salt);
+        if let FileHeader::Newer(version) = header {
+            return Err(OpenError::Newer { path, version });
+        }
+        let scanner = Scanner {
+            file: &file,
+            generation,
+            salt,
+        };
+        let mut scan = scanner.scan().map_err(fail)?;
+        scan.header_damaged = header != FileHeader::Ours(generation) && !scan.batches.is_empty();
+        scans.insert(generation, (scan, file));
+    }
+    let synced = scans
+        .values()
+        .flat_map(|(s, _)| &s.batches)
+        .map(|b| b.head.synced);
+    found.synced = synced.max().unwrap_or_default();
+    cut_torn_tail(&mut scans, &mut found, salt).map_err(|e| OpenError::io(folder, e))?;
+    link(scans, &mut found, from, salt).map_err(|e| OpenError::io(folder, e))?;
+    Ok(found)
+}
+
+type Scans<F> = BTreeMap<Generation, (FileScan, F)>;
+
+/// Takes batches at the end away that are above the durable mark and not whole. More than one only if an earlier start found a tail that
+/// was in memory but never on the disk, and was cut short itself while writing it again.
+fn cut_torn_tail<F: DiskFile>(
+    scans: &mut Scans<F>,
+    found: &mut WalScan,
+    salt: u64,
+) -> io::Result<()> {
+    for (generation, (scan, file)) in scans.iter_mut().rev() {
+        while let Some(batch) = scan.batches.last() {
+            let start = Position {
+                generation: *generation,
+                offset: batch.head.offset,
+            };
+            if start < found.synced || is_whole(file, batch, salt)? {
+                return Ok(());
+            }
+            found.torn_bytes += batch.range().end - batch.range().start;
+            scan.batches.pop();
+        }
+    }
+    Ok(())
+}
+
+fn is_whole(file: &impl DiskFile, batch: &Batch, salt: u64) -> io::Result<bool> {
+    let mut data = vec![0; batch.head.data_len as usize];
+    let read = file.read_at(&mut data, batch.head.data_at())?;
+    if read < data.len() {
+        return Ok(false);
+    }
+    let mut whole = true;
+    for chunk in &batch.chunks {
+        verify(batch, chunk, &data, salt, |_, sound| whole &= sound);
+    }
+    Ok(whole)
+}
+
+/// A record or body of a chunk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Item<'a> {
+    /// The body at this position.
+    Body(u32),
+    /// A record about this log.
+    Record(leveret_types::LogId, &'a [u8]),
+}
+
+/// Goes through a chunk in a batch's data and says of each body and record whether its checksum is right.
+pub(crate) fn verify<'a>(
+    batch: &Batch,
+    chunk: &ChunkHead,
+    data: &'a [u8],
+    salt: u64,
+    mut each: impl FnMut(Item<'a>, bool),
+) {
+    let seed = super::format::chunk_seed(salt, batch.head.generation, chunk.shard, chunk.seq);
+    let mut previous = seed;
+    let mut at = chunk.body_data.start as usize;
+    let table = &batch.bytes[chunk.table.clone()];
+    for (position, (len, crc)) in super::format::body_entries(table).enumerate() {
+        let end = at + len as usize;
+        let body = data.get(at..end);
+        let sound = body.is_some_and(|b| crate::bytes_io::chain(previous, b) == crc);
+        each(Item::Body(position as u32), sound);
+        (at, previous) = (end, crc);
+    }
+    let mut at = chunk.record_data.start as usize;
+    for entry in super::format::record_entries(&batch.bytes, chunk) {
+        let end = at + entry.len as usize;
+        let record = data.get(at..end);
+        let sound = record.is_some_and(|r| crate::bytes_io::chain(previous, r) == entry.crc);
+        each(Item::Record(entry.log, record.unwrap_or_default()), sound);
+        (at, previous) = (end, entry.crc);
+    }
+}
+
+/// Follows the chain of files backwards from the newest that holds a batch.
+fn link<F: DiskFile>(
+    mut scans: Scans<F>,
+    found: &mut WalScan,
+    from: Generation,
+    salt: u64,
+) -> io::Result<()> {
+    let mut next: Option<Batch> = None;
+    let mut next_copy: Option<Batch> = None;
+    while let Some((generation, (mut scan, file))) = scans.pop_last() {
+        if let Some(next) = &next {
+            if generation != next.head.synced.generation {
+                continue;
+            }
+            end_at(
+                &mut scan,
+                next.head.synced.offset,
+                next_copy.take(),
+                generation,
+            );
+        } else if scan.batches.is_empty() {
+            continue;
+        }
+        let Some(first) = scan.batches.first().cloned() else {
+            // Its only batch was damaged or cut; what came before it is not known from here.
+            found.files.push((generation, scan));
+            continue;
+        };
+        next_copy = read_copy(&file, &first, salt)?;
+        let known_start = scan.gaps.first().is_none_or(|gap| gap.start > SECTOR_BYTES);
+        if !known_start {
+            let path = file_name(generation);
+            found
+                .notes
+                .push(format!("the beginning of {path} is damaged"));
+        }
+        next = known_start
+            .then_some(first)
+            .or(previous_file(&scans, generation));
+        found.files.push((generation, scan));
+    }
+    found.files.reverse();
+    if let Some(first) = &next
+        && first.head.synced.generation >= from
+        && found
+            .files
+            .first()
+            .is_some_and(|(g, _)| *g > first.head.synced.generation)
+        && first.head.synced.offset > SECTOR_BYTES
+    {
+        let missing = file_name(first.head.synced.generation);
+        found.notes.push(format!("{missing} is missing"));
+    }
+    Ok(())
+}
+
+/// Stands in for a first batch that is not known: the file before ends where its last batch does.
+fn previous_file<F>(scans: &Scans<F>, generation: Generation) -> Option<Batch> {
+    let (previous, (scan, _)) = scans.range(..generation).next_back()?;
+    let mut batch = scan.batches.last()?.clone();
+    batch.head.synced = Position {
+        generation: *previous,
+        offset: scan.end(),
+    };
+    Some(batch)
+}
+
+/// Brings a scan in line with where its successor says that the file ends.
+fn end_at(scan: &mut FileScan, end: u64, copy: Option<Batch>, generation: Generation) {
+    scan.batches.retain(|batch| batch.head.offset < end);
+    scan.gaps.retain(|gap| gap.start < end);
+    let known = scan.end();
+    if known >= end {
+        return;
+    }
+    let copy = copy.filter(|c| c.head.generation == generation && c.head.offset >= known);
+    let gap_end = copy.as_ref().map_or(end, |c| c.head.offset);
+    if gap_end > known {
+        scan.gaps.push(known..gap_end);
+    }
+    scan.batches.extend(copy);
+}
