@@ -16,6 +16,7 @@ mod channel;
 mod connection;
 pub mod contract;
 mod dispatch;
+pub mod fuzz;
 mod handshake;
 mod input;
 mod ledger;
