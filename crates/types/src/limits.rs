@@ -106,6 +106,8 @@ pub const WAL_FILES_MAX: usize = 8;
 pub const WAL_BATCH_BYTES_MAX: usize = 4 * 1024 * 1024;
 /// Bytes of message bodies that are kept in memory for all queues together, by default.
 pub const CACHE_BYTES: usize = 16 * 1024 * 1024;
+/// Bytes of chunks and blocks that are read back from disk at once, for all queues together, by default.
+pub const LOADED_BYTES: usize = 8 * 1024 * 1024;
 /// Bytes of one chunk: the part of a WAL batch that one shard wrote. A larger message has a chunk of its own.
 pub const CHUNK_BYTES: usize = 256 * 1024;
 /// Bytes of one segment file; the last entry may exceed it.
