@@ -51,6 +51,10 @@ fn messages_expire() {
             "declare prio=2 ttl=10; publish a b:p=1 c:p=2; at 10; show",
             "gone c; gone b; gone a; nothing",
         ),
+        (
+            "declare prio=255 ttl=10; publish a:p=66 b:p=63 c:p=255 d; at 10",
+            "gone c; gone a; gone b; gone d",
+        ),
         // At once or never.
         ("publish a:ttl=0; show", "gone a; nothing"),
         ("declare ttl=0; publish a b; show", "gone a b; nothing"),

@@ -235,6 +235,11 @@ impl World {
                     self.left_bytes.0 += bytes;
                     for index in range {
                         let position = Position { lane, index };
+                        assert_eq!(
+                            self.queue.delivery_count(position),
+                            None,
+                            "{position:?} left"
+                        );
                         let known = self.known.remove(&position);
                         let known =
                             known.unwrap_or_else(|| panic!("{position:?} leaves and is not there"));
