@@ -8,6 +8,39 @@
 //! Calls that change the queue only note the change. [`Queue::pump`] then does what follows from it (deliver, expire, enforce the
 //! length limits), so that a batch of publishes and settles costs one pump. What the queue wants done comes out as [`Effect`]s.
 //!
+//! ```
+//! use leveret_queue::{Consumer, Effect, Log, Meta, Outcome, Peek, Position, Queue, QueueKind, Settings};
+//! use leveret_types::{ConsumerId, Now};
+//!
+//! /// A log in which every message is at hand, and channels that always have room.
+//! struct Memory(Vec<Meta>);
+//! impl Log for Memory {
+//!     fn peek(&mut self, position: Position) -> Peek {
+//!         Peek::Ready(self.0[position.index as usize])
+//!     }
+//!     fn admit(&mut self, _: ConsumerId, _: u32) -> bool {
+//!         true
+//!     }
+//! }
+//!
+//! let (now, id) = (Now::both(0), ConsumerId(1));
+//! let mut log = Memory(Vec::new());
+//! let mut queue = Queue::new(QueueKind::Classic, Settings::default(), now);
+//! let mut effects = Vec::new();
+//! let consumer = Consumer { id, priority: 0, exclusive: false, no_ack: false, prefetch: 10, timeout_ms: None };
+//! queue.attach(now, consumer, &mut effects)?;
+//!
+//! let meta = Meta { bytes: 5, published_ms: 0, expiration_ms: None };
+//! log.0.push(meta);
+//! queue.enqueue(Position { lane: 0, index: 0 }, &meta);
+//! queue.pump(now, &mut log, &mut effects);
+//! assert!(matches!(effects[..], [Effect::Deliver(_)]));
+//!
+//! queue.settle(now, id, 0, 0..1, Outcome::Accept, &mut effects);
+//! assert_eq!(effects[1], Effect::Settled { lane: 0, range: 0..1, bytes: 5 });
+//! # Ok::<(), leveret_queue::AttachError>(())
+//! ```
+//!
 //! Invariant: every live message is in exactly one place: ready, held by one holder, leaving (being dead-lettered), or damaged.
 //! Invariant: a message leaves only with an [`Effect::Settled`] that names it, and only once.
 //! Invariant: within a lane, what is ready is handed out in order of index; what returns takes its old place.
