@@ -1,0 +1,381 @@
+//! The arguments of queues: which there are for each type, what they may be, and when two declarations mean the same.
+
+use crate::error::CatalogueError;
+use leveret_types::limits::{PRIORITY_MAX, TTL_MS_MAX};
+use leveret_types::{FieldTable, FieldValue};
+use serde::{Deserialize, Serialize};
+
+/// A type of queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum QueueKind {
+    /// `classic`: on one node.
+    Classic,
+    /// `quorum`: replicated.
+    Quorum,
+}
+
+impl QueueKind {
+    /// The name in `x-queue-type`.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Classic => "classic",
+            Self::Quorum => "quorum",
+        }
+    }
+
+    /// The type of this name.
+    #[must_use]
+    pub fn parse(name: &str) -> Option<Self> {
+        match name {
+            "classic" => Some(Self::Classic),
+            "quorum" => Some(Self::Quorum),
+            _ => None,
+        }
+    }
+
+    /// The name that RabbitMQ uses in error texts: that of its module.
+    #[must_use]
+    pub const fn module_name(self) -> &'static str {
+        match self {
+            Self::Classic => "rabbit_classic_queue",
+            Self::Quorum => "rabbit_quorum_queue",
+        }
+    }
+
+    /// The arguments that it knows. Others that a queue of another type knows are refused, all else is kept and ignored.
+    const fn arguments(self) -> &'static [&'static str] {
+        match self {
+            Self::Classic => &[
+                "x-expires",
+                "x-message-ttl",
+                "x-dead-letter-exchange",
+                "x-dead-letter-routing-key",
+                "x-max-length",
+                "x-max-length-bytes",
+                "x-max-priority",
+                "x-overflow",
+                "x-queue-mode",
+                "x-queue-version",
+                "x-single-active-consumer",
+                "x-queue-type",
+                "x-queue-master-locator",
+                "x-queue-leader-locator",
+                "x-consumer-timeout",
+            ],
+            Self::Quorum => &[
+                "x-queue-type",
+                "x-expires",
+                "x-message-ttl",
+                "x-dead-letter-exchange",
+                "x-dead-letter-routing-key",
+                "x-dead-letter-strategy",
+                "x-max-length",
+                "x-max-length-bytes",
+                "x-max-in-memory-length",
+                "x-max-in-memory-bytes",
+                "x-max-priority",
+                "x-overflow",
+                "x-single-active-consumer",
+                "x-delivery-limit",
+                "x-delayed-retry-type",
+                "x-delayed-retry-min",
+                "x-delayed-retry-max",
+                "x-consumer-timeout",
+                "x-consumer-disconnected-timeout",
+                "x-quorum-initial-group-size",
+                "x-initial-cluster-size",
+                "x-queue-leader-locator",
+                "x-member-placement-tag",
+            ],
+        }
+    }
+}
+
+/// Arguments of streams alone.
+const STREAM_ARGUMENTS: &[&str] = &[
+    "x-max-age",
+    "x-stream-max-segment-size-bytes",
+    "x-stream-filter-size-bytes",
+];
+
+/// The type that arguments ask for, classic where they do not.
+///
+/// # Errors
+/// If there is no such type.
+pub fn kind_of(resource: &str, arguments: &FieldTable) -> Result<QueueKind, CatalogueError> {
+    let Some(value) = arguments.get("x-queue-type") else {
+        return Ok(QueueKind::Classic);
+    };
+    let reason = match value.as_text() {
+        Some(name) => match QueueKind::parse(name) {
+            Some(kind) => return Ok(kind),
+            None => format!("\"unsupported queue type '{name}'\""),
+        },
+        None => unacceptable_type(value),
+    };
+    Err(invalid("x-queue-type", resource, reason))
+}
+
+/// Checks the arguments of a declaration.
+///
+/// # Errors
+/// The first that is not of the type or the value that it should be, or is for another type of queue.
+pub fn validate(
+    resource: &str,
+    kind: QueueKind,
+    arguments: &FieldTable,
+) -> Result<(), CatalogueError> {
+    for &name in kind.arguments() {
+        if let Some(value) = arguments.get(name) {
+            check_value(name, value, arguments)
+                .map_err(|reason| invalid(name, resource, reason))?;
+        }
+    }
+    let of_any_type = |name: &str| {
+        [QueueKind::Classic, QueueKind::Quorum]
+            .iter()
+            .any(|k| k.arguments().contains(&name))
+            || STREAM_ARGUMENTS.contains(&name)
+    };
+    for (name, _) in arguments.iter() {
+        if of_any_type(name) && !kind.arguments().contains(&name) {
+            return Err(CatalogueError::ArgumentOfOtherType {
+                argument: name.to_owned(),
+                resource: resource.to_owned(),
+                queue_type: kind.module_name(),
+            });
+        }
+    }
+    Ok(())
+}
+
+fn invalid(argument: &str, resource: &str, reason: String) -> CatalogueError {
+    CatalogueError::InvalidArgument {
+        argument: argument.to_owned(),
+        resource: resource.to_owned(),
+        reason,
+    }
+}
+
+fn check_value(name: &str, value: &FieldValue, arguments: &FieldTable) -> Result<(), String> {
+    match name {
+        "x-expires" => match integer(value)? {
+            0 => Err("{value_zero,0}".to_owned()),
+            ms => expiry(ms),
+        },
+        "x-message-ttl" => expiry(integer(value)?),
+        "x-dead-letter-exchange" | "x-member-placement-tag" => text(value).map(drop),
+        "x-dead-letter-routing-key" => {
+            text(value)?;
+            match arguments.get("x-dead-letter-exchange") {
+                Some(_) => Ok(()),
+                None => Err("routing_key_but_no_dlx_defined".to_owned()),
+            }
+        }
+        "x-dead-letter-strategy" => one_of(
+            value,
+            &["at-most-once", "at-least-once"],
+            "invalid_dlx_strategy",
+        ),
+        "x-overflow" => one_of(value, OVERFLOW_MODES, "invalid_overflow"),
+        "x-queue-mode" => one_of(
+            value,
+            &["default", "lazy"],
+            &format!("\"unsupported queue mode '{value}'\""),
+        ),
+        "x-queue-version" => match not_negative(value)? {
+            1 | 2 => Ok(()),
+            other => Err(format!("\"unsupported queue version '{other}'\"")),
+        },
+        "x-queue-leader-locator" => one_of(value, LEADER_LOCATORS, "invalid_queue_locator_arg"),
+        "x-delayed-retry-type" => one_of(value, DELAYED_RETRY_TYPES, "invalid_delayed_retry_type"),
+        "x-max-priority" => match not_negative(value)? {
+            priority if priority > i64::from(PRIORITY_MAX) => {
+                Err(format!("{{max_value_exceeded,{priority}}}"))
+            }
+            _ => Ok(()),
+        },
+        "x-single-active-consumer" => match value {
+            FieldValue::Bool(_) => Ok(()),
+            _ => Err(unacceptable_type(value)),
+        },
+        "x-quorum-initial-group-size" | "x-initial-cluster-size" => match not_negative(value)? {
+            0 => Err("{value_zero,0}".to_owned()),
+            _ => Ok(()),
+        },
+        "x-delivery-limit" => integer(value).map(drop),
+        "x-max-length"
+        | "x-max-length-bytes"
+        | "x-max-in-memory-length"
+        | "x-max-in-memory-bytes"
+        | "x-consumer-timeout"
+        | "x-consumer-disconnected-timeout"
+        | "x-delayed-retry-min"
+        | "x-delayed-retry-max" => not_negative(value).map(drop),
+        _ => Ok(()),
+    }
+}
+
+pub(crate) const OVERFLOW_MODES: &[&str] = &["drop-head", "reject-publish", "reject-publish-dlx"];
+pub(crate) const LEADER_LOCATORS: &[&str] =
+    &["client-local", "balanced", "random", "least-leaders"];
+pub(crate) const DELAYED_RETRY_TYPES: &[&str] = &["disabled", "all", "failed", "returned"];
+
+fn integer(value: &FieldValue) -> Result<i64, String> {
+    value
+        .as_integer()
+        .ok_or_else(|| format!("\"expected integer, got {}\"", value.type_name()))
+}
+
+fn not_negative(value: &FieldValue) -> Result<i64, String> {
+    match integer(value)? {
+        negative if negative < 0 => Err(format!("{{value_negative,{negative}}}")),
+        other => Ok(other),
+    }
+}
+
+fn expiry(ms: i64) -> Result<(), String> {
+    match u64::try_from(ms) {
+        Err(_) => Err(format!("{{value_negative,{ms}}}")),
+        Ok(ms) if ms > TTL_MS_MAX => Err(format!("{{value_too_big,{ms}}}")),
+        Ok(_) => Ok(()),
+    }
+}
+
+fn text(value: &FieldValue) -> Result<&str, String> {
+    value.as_text().ok_or_else(|| unacceptable_type(value))
+}
+
+fn one_of(value: &FieldValue, allowed: &[&str], otherwise: &str) -> Result<(), String> {
+    if allowed.contains(&text(value)?) {
+        Ok(())
+    } else {
+        Err(otherwise.to_owned())
+    }
+}
+
+fn unacceptable_type(value: &FieldValue) -> String {
+    format!("{{unacceptable_type,{}}}", value.type_name())
+}
+
+/// Checks that a declaration means what an existing queue is: those arguments are compared that the existing queue's type knows.
+/// `ignore_type` leaves `x-queue-type` out.
+///
+/// # Errors
+/// The first argument that differs.
+pub fn check_equivalence(
+    resource: &str,
+    kind: QueueKind,
+    current: &FieldTable,
+    received: &FieldTable,
+    ignore_type: bool,
+) -> Result<(), CatalogueError> {
+    let compared = kind
+        .arguments()
+        .iter()
+        .filter(|n| !(ignore_type && **n == "x-queue-type"));
+    compared
+        .copied()
+        .try_for_each(|name| check_argument(resource, name, current, received))
+}
+
+/// What a relaxed redeclaration of a quorum queue as a classic one still compares.
+pub(crate) const RELAXED_ARGUMENTS: &[&str] = &[
+    "x-dead-letter-exchange",
+    "x-dead-letter-routing-key",
+    "x-expires",
+    "x-max-length",
+    "x-max-length-bytes",
+    "x-single-active-consumer",
+    "x-message-ttl",
+];
+
+/// Checks that one argument is the same in two tables. All integer types are one class, and both float types are one.
+///
+/// # Errors
+/// If it is not.
+pub fn check_argument(
+    resource: &str,
+    name: &str,
+    current: &FieldTable,
+    received: &FieldTable,
+) -> Result<(), CatalogueError> {
+    let (current, received) = (current.get(name), received.get(name));
+    let (shown_received, shown_current) = match (current, received) {
+        (None, None) => return Ok(()),
+        (Some(current), Some(received)) => {
+            if same_value(current, received) {
+                return Ok(());
+            }
+            (quoted(received), quoted(current))
+        }
+        // A queue without a type is a classic one.
+        (Some(value), None) | (None, Some(value))
+            if name == "x-queue-type" && value.as_text() == Some("classic") =>
+        {
+            return Ok(());
+        }
+        (current, received) => (with_type(received), with_type(current)),
+    };
+    Err(CatalogueError::Inequivalent {
+        argument: name.to_owned(),
+        resource: resource.to_owned(),
+        received: shown_received,
+        current: shown_current,
+    })
+}
+
+fn same_value(a: &FieldValue, b: &FieldValue) -> bool {
+    match (a, b) {
+        (FieldValue::F32(a), FieldValue::F64(b)) | (FieldValue::F64(b), FieldValue::F32(a)) => {
+            f64::from(*a).to_bits() == b.to_bits()
+        }
+        _ => match (a.as_integer(), b.as_integer()) {
+            (Some(a), Some(b)) => a == b,
+            _ => a == b,
+        },
+    }
+}
+
+/// A value as Erlang prints it: a float always has a fraction.
+fn shown(value: &FieldValue) -> String {
+    match value {
+        FieldValue::F32(v) => format!("{v:?}"),
+        FieldValue::F64(v) => format!("{v:?}"),
+        _ => value.to_string(),
+    }
+}
+
+fn quoted(value: &FieldValue) -> String {
+    format!("'{}'", shown(value))
+}
+
+fn with_type(value: Option<&FieldValue>) -> String {
+    match value {
+        None => "none".to_owned(),
+        Some(value) => format!(
+            "the value '{}' of type '{}'",
+            shown(value),
+            value.type_name()
+        ),
+    }
+}
+
+/// Checks that a property is the same in a declaration and in what exists.
+pub(crate) fn check_property(
+    resource: &str,
+    name: &str,
+    current: &str,
+    received: &str,
+) -> Result<(), CatalogueError> {
+    if current == received {
+        return Ok(());
+    }
+    Err(CatalogueError::Inequivalent {
+        argument: name.to_owned(),
+        resource: resource.to_owned(),
+        received: format!("'{received}'"),
+        current: format!("'{current}'"),
+    })
+}

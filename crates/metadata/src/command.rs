@@ -1,0 +1,350 @@
+//! Commands: everything that can be done to the catalogue, and their bytes in the log.
+//!
+//! ```text
+//! byte 0    version of the format, 1
+//! byte 1..  the command in CBOR: a map from its name to a map of its fields by name; absent fields have their defaults
+//! ```
+
+use crate::error::CatalogueError;
+use crate::table;
+use leveret_auth::PasswordHash;
+use leveret_types::{FieldTable, FieldValue, QueueId};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+/// Version of the bytes of commands and snapshots.
+pub const FORMAT_VERSION: u8 = 1;
+
+/// What a binding leads to.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Endpoint {
+    /// The queue of this name.
+    Queue(String),
+    /// The exchange of this name.
+    Exchange(String),
+}
+
+impl Endpoint {
+    pub(crate) fn as_destination(&self) -> leveret_routing::Destination<'_> {
+        match self {
+            Self::Queue(name) => leveret_routing::Destination::Queue(name),
+            Self::Exchange(name) => leveret_routing::Destination::Exchange(name),
+        }
+    }
+}
+
+/// A change of the catalogue. Names are as clients give them, but for carriage returns and line feeds, which are taken out.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum Command {
+    /// Creates a virtual host with its predeclared exchanges, or changes what is given of it.
+    VhostPut {
+        /// Its name.
+        vhost: String,
+        /// Description; `None` leaves it as it is.
+        description: Option<String>,
+        /// Tags; `None` leaves them as they are.
+        tags: Option<Vec<String>>,
+        /// Type of queues declared without one: `classic` or `quorum`, empty for none; `None` leaves it as it is.
+        default_queue_type: Option<String>,
+        /// Whether deletion is refused; `None` leaves it as it is.
+        protected: Option<bool>,
+        /// Whether messages are copied to `amq.rabbitmq.trace`; `None` leaves it as it is.
+        tracing: Option<bool>,
+    },
+    /// Deletes a virtual host with all that is in it.
+    VhostDelete {
+        /// Its name.
+        vhost: String,
+    },
+    /// Creates a user or changes what is given of it.
+    UserPut {
+        /// Its name.
+        user: String,
+        /// The hash of its password; `None` leaves it as it is, and a new user without one.
+        password: Option<PasswordHash>,
+        /// Tags; `None` leaves them as they are.
+        tags: Option<Vec<String>>,
+    },
+    /// Deletes a user with its permissions.
+    UserDelete {
+        /// Its name.
+        user: String,
+    },
+    /// Sets what a user may do in a virtual host.
+    PermissionSet {
+        /// The virtual host.
+        vhost: String,
+        /// The user.
+        user: String,
+        /// Pattern of what it may declare and delete.
+        configure: String,
+        /// Pattern of what it may write to.
+        write: String,
+        /// Pattern of what it may read from.
+        read: String,
+    },
+    /// Takes a user's permissions in a virtual host away.
+    PermissionClear {
+        /// The virtual host.
+        vhost: String,
+        /// The user.
+        user: String,
+    },
+    /// Sets which routing keys a user may use at a topic exchange.
+    TopicPermissionSet {
+        /// The virtual host.
+        vhost: String,
+        /// The user.
+        user: String,
+        /// The exchange.
+        exchange: String,
+        /// Pattern of keys for publishing.
+        write: String,
+        /// Pattern of keys for binding.
+        read: String,
+    },
+    /// Takes a user's topic permissions in a virtual host away.
+    TopicPermissionClear {
+        /// The virtual host.
+        vhost: String,
+        /// The user.
+        user: String,
+        /// The exchange; all of them where there is none.
+        exchange: Option<String>,
+    },
+    /// Sets a limit of a virtual host: `max-connections` or `max-queues`; a negative value is no limit.
+    VhostLimitSet {
+        /// The virtual host.
+        vhost: String,
+        /// The limit's name.
+        limit: String,
+        /// Its value.
+        value: i64,
+    },
+    /// Takes a limit of a virtual host away.
+    VhostLimitClear {
+        /// The virtual host.
+        vhost: String,
+        /// The limit's name; all of them where there is none.
+        limit: Option<String>,
+    },
+    /// Sets a limit of a user: `max-connections` or `max-channels`; a negative value is no limit.
+    UserLimitSet {
+        /// The user.
+        user: String,
+        /// The limit's name.
+        limit: String,
+        /// Its value.
+        value: i64,
+    },
+    /// Takes a limit of a user away.
+    UserLimitClear {
+        /// The user.
+        user: String,
+        /// The limit's name; all of them where there is none.
+        limit: Option<String>,
+    },
+    /// Creates or replaces a policy.
+    PolicySet {
+        /// The virtual host.
+        vhost: String,
+        /// The policy's name.
+        name: String,
+        /// Whether it is an operator policy.
+        operator: bool,
+        /// Pattern of the names that it applies to.
+        pattern: String,
+        /// `all`, `queues`, `classic_queues`, `quorum_queues`, `streams` or `exchanges`.
+        apply_to: String,
+        /// Of several that match, the one with the highest priority applies.
+        priority: i64,
+        /// Keys and values.
+        #[serde(with = "table::exact")]
+        definition: FieldTable,
+    },
+    /// Deletes a policy.
+    PolicyClear {
+        /// The virtual host.
+        vhost: String,
+        /// The policy's name.
+        name: String,
+        /// Whether it is an operator policy.
+        operator: bool,
+    },
+    /// Sets a runtime parameter, which the catalogue keeps for whoever reads it.
+    ParameterSet {
+        /// The virtual host.
+        vhost: String,
+        /// The component that reads it, such as `shovel`.
+        component: String,
+        /// The parameter's name.
+        name: String,
+        /// Its value.
+        #[serde(with = "table::exact_value")]
+        value: FieldValue,
+    },
+    /// Deletes a runtime parameter.
+    ParameterClear {
+        /// The virtual host.
+        vhost: String,
+        /// The component.
+        component: String,
+        /// The parameter's name.
+        name: String,
+    },
+    /// Sets a global parameter.
+    GlobalParameterSet {
+        /// Its name.
+        name: String,
+        /// Its value.
+        #[serde(with = "table::exact_value")]
+        value: FieldValue,
+    },
+    /// Deletes a global parameter.
+    GlobalParameterClear {
+        /// Its name.
+        name: String,
+    },
+    /// Declares an exchange: creates it, or checks that it is as described.
+    ExchangeDeclare {
+        /// The virtual host.
+        vhost: String,
+        /// Its name.
+        name: String,
+        /// Its type.
+        kind: String,
+        /// Whether it survives a restart.
+        durable: bool,
+        /// Whether it goes when the last binding from it goes.
+        auto_delete: bool,
+        /// Whether clients may not publish to it.
+        internal: bool,
+        /// Arguments.
+        #[serde(with = "table::exact")]
+        arguments: FieldTable,
+    },
+    /// Deletes an exchange; one that does not exist is deleted already.
+    ExchangeDelete {
+        /// The virtual host.
+        vhost: String,
+        /// Its name.
+        name: String,
+        /// Refuse if bindings lead away from it.
+        if_unused: bool,
+    },
+    /// Declares a queue: creates it, or checks that it is as described.
+    QueueDeclare {
+        /// The virtual host.
+        vhost: String,
+        /// Its name; empty for one that is made of `random`.
+        name: String,
+        /// Whether it survives a restart.
+        durable: bool,
+        /// The id of the connection that it belongs to, where it is exclusive.
+        exclusive: Option<u64>,
+        /// Whether it goes with its last consumer.
+        auto_delete: bool,
+        /// Arguments.
+        #[serde(with = "table::exact")]
+        arguments: FieldTable,
+        /// Unguessable bytes for a generated name.
+        random: [u8; 16],
+        /// How many shards new queues are spread over, from 1 to 256.
+        shards: u16,
+        /// The id of a queue that existed already when this was written: in logs and snapshots.
+        id: Option<u64>,
+    },
+    /// Deletes a queue; one that does not exist is deleted already. Whether it is unused or empty, the caller has asked the queue.
+    QueueDelete {
+        /// The virtual host.
+        vhost: String,
+        /// Its name.
+        name: String,
+        /// The id of the connection that wants it, refused if the queue is another's; `None` for the broker itself.
+        connection: Option<u64>,
+        /// Only this incarnation of the queue: another one of its name is left alone.
+        id: Option<u64>,
+    },
+    /// Binds a queue or an exchange to an exchange.
+    Bind {
+        /// The virtual host.
+        vhost: String,
+        /// Name of the exchange that messages come from.
+        source: String,
+        /// Where they go.
+        destination: Endpoint,
+        /// Binding key.
+        #[serde(with = "table::bytes")]
+        routing_key: Vec<u8>,
+        /// Arguments.
+        #[serde(with = "table::exact")]
+        arguments: FieldTable,
+    },
+    /// Removes a binding; one that does not exist is removed already.
+    Unbind {
+        /// The virtual host.
+        vhost: String,
+        /// Name of the exchange that messages come from.
+        source: String,
+        /// Where they go.
+        destination: Endpoint,
+        /// Binding key.
+        #[serde(with = "table::bytes")]
+        routing_key: Vec<u8>,
+        /// Arguments.
+        #[serde(with = "table::exact")]
+        arguments: FieldTable,
+    },
+}
+
+impl Command {
+    /// A deletion of one incarnation of a queue by the broker itself.
+    #[must_use]
+    pub fn queue_delete(vhost: &str, name: &str, id: QueueId) -> Self {
+        Self::QueueDelete {
+            vhost: vhost.to_owned(),
+            name: name.to_owned(),
+            connection: None,
+            id: Some(id.0),
+        }
+    }
+
+    /// The bytes of the command.
+    #[must_use]
+    pub fn encode(&self) -> Vec<u8> {
+        encode(self)
+    }
+
+    /// The command that these bytes are.
+    ///
+    /// # Errors
+    /// If they are of another version, or damaged.
+    pub fn decode(bytes: &[u8]) -> Result<Self, CatalogueError> {
+        decode("command", bytes)
+    }
+}
+
+/// A value behind the version of the format.
+pub(crate) fn encode<T: Serialize>(value: &T) -> Vec<u8> {
+    let mut bytes = vec![FORMAT_VERSION];
+    if let Err(error) = ciborium::into_writer(value, &mut bytes) {
+        // Writing to memory cannot fail, and every type here has a form in CBOR.
+        panic!("a value without a form in CBOR: {error}");
+    }
+    bytes
+}
+
+/// The inverse of [`encode`].
+pub(crate) fn decode<T: DeserializeOwned>(
+    what: &'static str,
+    bytes: &[u8],
+) -> Result<T, CatalogueError> {
+    let unreadable = |reason: String| CatalogueError::Unreadable { what, reason };
+    match bytes.split_first() {
+        Some((&FORMAT_VERSION, rest)) => {
+            ciborium::from_reader(rest).map_err(|error| unreadable(error.to_string()))
+        }
+        Some((version, _)) => Err(unreadable(format!("format version {version}"))),
+        None => Err(unreadable("no bytes".to_owned())),
+    }
+}

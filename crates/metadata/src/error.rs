@@ -1,0 +1,165 @@
+//! What can be wrong with a command, in RabbitMQ's words where it has the same case.
+
+use leveret_auth::{PasswordError, PatternError};
+use leveret_routing::{BindError, KindError};
+use leveret_types::limits::{SHORT_STRING_BYTES_MAX, USER_TAGS_MAX};
+use leveret_types::{ProtocolError, ReplyCode};
+
+/// Why a command was refused. Nothing has changed then.
+///
+/// A `resource` is written as RabbitMQ writes it: `queue 'q' in vhost '/'`.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+#[allow(missing_docs)] // The texts say what each case is.
+pub enum CatalogueError {
+    #[error("vhost {0} not found")]
+    NoVhost(String),
+    #[error("no such user '{0}'")]
+    NoUser(String),
+    #[error("no {resource}")]
+    NotFound { resource: String },
+    #[error(
+        "inequivalent arg '{argument}' for {resource}: received {received} but current is {current}"
+    )]
+    Inequivalent {
+        argument: String,
+        resource: String,
+        received: String,
+        current: String,
+    },
+    #[error("invalid arg '{argument}' for {resource}: {reason}")]
+    InvalidArgument {
+        argument: String,
+        resource: String,
+        reason: String,
+    },
+    #[error("invalid arg '{argument}' for {resource} of queue type {queue_type}")]
+    ArgumentOfOtherType {
+        argument: String,
+        resource: String,
+        queue_type: &'static str,
+    },
+    #[error("invalid property '{property}' for {resource}")]
+    InvalidProperty {
+        property: &'static str,
+        resource: String,
+    },
+    #[error("invalid type '{type_name}' for arg '{argument}' in {resource}")]
+    InvalidArgumentType {
+        type_name: &'static str,
+        argument: &'static str,
+        resource: String,
+    },
+    #[error("Cannot declare a server-named queue for type {queue_type}")]
+    ServerNamed { queue_type: &'static str },
+    #[error(
+        "cannot obtain exclusive access to locked {resource}. It could be originally declared on another connection or \
+         the exclusive property value does not match that of the original declaration."
+    )]
+    Locked { resource: String },
+    #[error("{kind} name '{name}' contains reserved prefix 'amq.*'")]
+    Reserved { kind: &'static str, name: String },
+    #[error("operation not permitted on the default exchange")]
+    DefaultExchange,
+    #[error("deletion of system {resource} not allowed")]
+    SystemExchange { resource: String },
+    #[error("{resource} in use")]
+    InUse { resource: String },
+    #[error(transparent)]
+    Kind(#[from] KindError),
+    #[error(transparent)]
+    Binding(#[from] BindError),
+    #[error("cannot declare queue '{queue}': queue limit in vhost '{vhost}' ({limit}) is reached")]
+    QueueLimitOfVhost {
+        queue: String,
+        vhost: String,
+        limit: i64,
+    },
+    #[error("cannot declare queue '{queue}': queue limit in cluster ({limit}) is reached")]
+    QueueLimit { queue: String, limit: usize },
+    #[error("cannot declare {resource}: exchange limit of {limit} is reached")]
+    ExchangeLimit { resource: String, limit: usize },
+    #[error("cannot create vhost '{vhost}': vhost limit of {limit} is reached")]
+    VhostLimit { vhost: String, limit: usize },
+    #[error(
+        "access to vhost '{vhost}' refused for user '{user}': connection limit ({limit}) is reached"
+    )]
+    ConnectionLimitOfVhost {
+        vhost: String,
+        user: String,
+        limit: i64,
+    },
+    #[error("connection refused for user '{user}': user connection limit ({limit}) is reached")]
+    ConnectionLimitOfUser { user: String, limit: i64 },
+    #[error(
+        "number of channels opened for user '{user}' has reached the maximum allowed user limit of ({limit})"
+    )]
+    ChannelLimitOfUser { user: String, limit: i64 },
+    #[error("Cannot delete virtual host '{0}': it is protected from deletion")]
+    ProtectedVhost(String),
+    #[error("Validation failed\n\n{0}\n")]
+    Validation(String),
+    #[error("unrecognised limit '{0}'")]
+    UnknownLimit(String),
+    #[error("invalid queue type '{0}'; known are classic and quorum")]
+    QueueType(String),
+    #[error(
+        "invalid name: {0} bytes, at most {SHORT_STRING_BYTES_MAX} are allowed, and none is too few"
+    )]
+    NameLength(usize),
+    #[error("{0} tags, at most {USER_TAGS_MAX} are allowed")]
+    TooManyTags(usize),
+    #[error(transparent)]
+    Pattern(#[from] PatternError),
+    #[error(transparent)]
+    Password(#[from] PasswordError),
+    #[error("{item}: {error}")]
+    Definition {
+        item: String,
+        error: Box<CatalogueError>,
+    },
+    #[error("invalid definitions: {0}")]
+    Definitions(String),
+    #[error("unreadable {what}: {reason}")]
+    Unreadable { what: &'static str, reason: String },
+}
+
+impl CatalogueError {
+    /// The reply code that a client sees.
+    #[must_use]
+    pub fn code(&self) -> ReplyCode {
+        match self {
+            Self::NotFound { .. } | Self::NoUser(_) => ReplyCode::NotFound,
+            Self::NoVhost(_)
+            | Self::ConnectionLimitOfVhost { .. }
+            | Self::ConnectionLimitOfUser { .. }
+            | Self::ChannelLimitOfUser { .. } => ReplyCode::NotAllowed,
+            Self::Locked { .. } => ReplyCode::ResourceLocked,
+            Self::Reserved { .. } | Self::DefaultExchange | Self::SystemExchange { .. } => {
+                ReplyCode::AccessRefused
+            }
+            Self::Definition { error, .. } => error.code(),
+            _ => ReplyCode::PreconditionFailed,
+        }
+    }
+
+    /// Whether the command named something that does not exist.
+    #[must_use]
+    pub fn is_not_found(&self) -> bool {
+        match self {
+            Self::NotFound { .. } | Self::NoUser(_) | Self::NoVhost(_) => true,
+            Self::Definition { error, .. } => error.is_not_found(),
+            _ => false,
+        }
+    }
+}
+
+impl From<CatalogueError> for ProtocolError {
+    /// Limits of connections and missing virtual hosts close the connection, all else the channel.
+    fn from(error: CatalogueError) -> Self {
+        match error.code() {
+            ReplyCode::NotAllowed => Self::connection(ReplyCode::NotAllowed, error.to_string()),
+            code => Self::channel(code, error.to_string()),
+        }
+    }
+}

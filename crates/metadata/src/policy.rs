@@ -1,0 +1,480 @@
+//! Policies: keys and values for many queues and exchanges at once, by name, and what comes of them with a queue's own arguments.
+
+use crate::arguments::{DELAYED_RETRY_TYPES, LEADER_LOCATORS, OVERFLOW_MODES, QueueKind};
+use crate::error::CatalogueError;
+use leveret_auth::Pattern;
+use leveret_types::limits::{DELIVERY_LIMIT, TTL_MS_MAX};
+use leveret_types::{FieldTable, FieldValue};
+use std::sync::Arc;
+
+/// What a policy applies to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ApplyTo {
+    /// `all`: queues and exchanges.
+    All,
+    /// `queues` of any type.
+    Queues,
+    /// `classic_queues`.
+    ClassicQueues,
+    /// `quorum_queues`.
+    QuorumQueues,
+    /// `streams`.
+    Streams,
+    /// `exchanges`.
+    Exchanges,
+}
+
+impl ApplyTo {
+    const ALL: [Self; 6] = [
+        Self::All,
+        Self::Queues,
+        Self::ClassicQueues,
+        Self::QuorumQueues,
+        Self::Streams,
+        Self::Exchanges,
+    ];
+
+    /// The name in definitions.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::All => "all",
+            Self::Queues => "queues",
+            Self::ClassicQueues => "classic_queues",
+            Self::QuorumQueues => "quorum_queues",
+            Self::Streams => "streams",
+            Self::Exchanges => "exchanges",
+        }
+    }
+
+    fn includes_queue(self, kind: QueueKind) -> bool {
+        match self {
+            Self::All | Self::Queues => true,
+            Self::ClassicQueues => kind == QueueKind::Classic,
+            Self::QuorumQueues => kind == QueueKind::Quorum,
+            Self::Streams | Self::Exchanges => false,
+        }
+    }
+}
+
+/// A policy or an operator policy.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Policy {
+    /// Its name.
+    pub name: Arc<str>,
+    /// The names that it applies to.
+    pub pattern: Pattern,
+    /// What it applies to.
+    pub apply_to: ApplyTo,
+    /// Of several that match, the one with the highest priority applies; of equal ones, the first by name.
+    pub priority: i64,
+    /// Keys and values.
+    pub definition: FieldTable,
+}
+
+impl Policy {
+    /// Checks a policy.
+    ///
+    /// # Errors
+    /// With RabbitMQ's text, if a key is not known or a value is not right for it, or the pattern does not compile.
+    pub fn new(
+        name: &str,
+        operator: bool,
+        pattern: &str,
+        apply_to: &str,
+        priority: i64,
+        definition: &FieldTable,
+    ) -> Result<Self, CatalogueError> {
+        let apply_to = ApplyTo::ALL
+            .into_iter()
+            .find(|candidate| candidate.name() == apply_to)
+            .ok_or_else(|| {
+                CatalogueError::Validation(format!(
+                    "apply-to should be one of all, queues, classic_queues, quorum_queues, streams, exchanges \
+                     but got {apply_to}"
+                ))
+            })?;
+        validate_definition(definition, operator).map_err(CatalogueError::Validation)?;
+        Ok(Self {
+            name: name.into(),
+            pattern: Pattern::new(pattern)?,
+            apply_to,
+            priority,
+            definition: definition.clone(),
+        })
+    }
+
+    fn applies_to_queue(&self, name: &str, kind: QueueKind) -> bool {
+        self.apply_to.includes_queue(kind)
+            && !self
+                .definition
+                .iter()
+                .any(|(key, _)| unsupported_keys(kind).contains(&key))
+            && self.pattern.matches(name)
+    }
+
+    fn applies_to_exchange(&self, name: &str) -> bool {
+        matches!(self.apply_to, ApplyTo::All | ApplyTo::Exchanges) && self.pattern.matches(name)
+    }
+}
+
+/// A policy with one of these keys does not apply to queues of this type at all, as in RabbitMQ.
+const fn unsupported_keys(kind: QueueKind) -> &'static [&'static str] {
+    match kind {
+        QueueKind::Classic => &[
+            "max-age",
+            "stream-max-segment-size-bytes",
+            "stream-filter-size-bytes",
+            "initial-cluster-size",
+            "target-group-size",
+            "delivery-limit",
+            "dead-letter-strategy",
+            "max-in-memory-length",
+            "max-in-memory-bytes",
+            "delayed-retry-type",
+            "delayed-retry-min",
+            "delayed-retry-max",
+            "consumer-disconnected-timeout",
+        ],
+        QueueKind::Quorum => &[
+            "max-age",
+            "stream-max-segment-size-bytes",
+            "stream-filter-size-bytes",
+            "queue-mode",
+            "queue-version",
+            "queue-master-locator",
+            "ha-mode",
+            "ha-params",
+            "ha-sync-mode",
+            "ha-sync-batch-size",
+            "ha-promote-on-shutdown",
+            "ha-promote-on-failure",
+        ],
+    }
+}
+
+/// The policy that applies to a queue.
+pub(crate) fn for_queue<'a>(
+    policies: impl Iterator<Item = &'a Policy>,
+    name: &str,
+    kind: QueueKind,
+) -> Option<&'a Policy> {
+    highest(policies.filter(|policy| policy.applies_to_queue(name, kind)))
+}
+
+/// The policy that applies to an exchange.
+pub(crate) fn for_exchange<'a>(
+    policies: impl Iterator<Item = &'a Policy>,
+    name: &str,
+) -> Option<&'a Policy> {
+    highest(policies.filter(|policy| policy.applies_to_exchange(name)))
+}
+
+/// The first of the highest priority.
+fn highest<'a>(policies: impl Iterator<Item = &'a Policy>) -> Option<&'a Policy> {
+    policies.reduce(|best, other| {
+        if other.priority > best.priority {
+            other
+        } else {
+            best
+        }
+    })
+}
+
+// --- validation --------------------------------------------------------------------------------------------------------------------
+
+/// Keys that operator policies may have.
+const OPERATOR_KEYS: &[&str] = &[
+    "expires",
+    "message-ttl",
+    "max-length",
+    "max-length-bytes",
+    "max-in-memory-length",
+    "max-in-memory-bytes",
+    "delivery-limit",
+    "queue-version",
+    "overflow",
+];
+
+fn validate_definition(definition: &FieldTable, operator: bool) -> Result<(), String> {
+    if definition.is_empty() {
+        return Err("no policy provided".to_owned());
+    }
+    let mut unknown = Vec::new();
+    for (key, value) in definition.iter() {
+        let checked = if operator && !OPERATOR_KEYS.contains(&key) {
+            None
+        } else {
+            check(key, value)
+        };
+        match checked {
+            None => unknown.push(format!("{{<<\"{key}\">>,{}}}", erlang(value))),
+            Some(true) => {}
+            Some(false) => return Err(format!("{} is not a valid {}", erlang(value), noun(key))),
+        }
+    }
+    if !unknown.is_empty() {
+        return Err(format!(
+            "[{}] are not recognised policy settings",
+            unknown.join(",")
+        ));
+    }
+    validate_mirroring(definition)
+}
+
+/// Whether a value is right for its key; nothing if there is no such key.
+fn check(key: &str, value: &FieldValue) -> Option<bool> {
+    let integer = value.as_integer();
+    let at_least = |least: i64| integer.is_some_and(|v| v >= least);
+    let expiry = |least: u64| {
+        integer
+            .and_then(|v| u64::try_from(v).ok())
+            .is_some_and(|v| (least..=TTL_MS_MAX).contains(&v))
+    };
+    let one_of = |allowed: &[&str]| value.as_text().is_some_and(|text| allowed.contains(&text));
+    Some(match key {
+        "alternate-exchange"
+        | "dead-letter-exchange"
+        | "dead-letter-routing-key"
+        | "federation-upstream"
+        | "federation-upstream-set" => value.as_text().is_some(),
+        "message-ttl" => expiry(0),
+        "expires" => expiry(1),
+        "max-length"
+        | "max-length-bytes"
+        | "max-in-memory-length"
+        | "max-in-memory-bytes"
+        | "consumer-timeout"
+        | "consumer-disconnected-timeout"
+        | "initial-cluster-size"
+        | "target-group-size"
+        | "stream-max-segment-size-bytes"
+        | "delayed-retry-min"
+        | "delayed-retry-max" => at_least(0),
+        "stream-filter-size-bytes" => integer.is_some_and(|v| (16..=255).contains(&v)),
+        "delivery-limit" => integer.is_some(),
+        "overflow" => one_of(OVERFLOW_MODES),
+        "dead-letter-strategy" => one_of(&["at-most-once", "at-least-once"]),
+        "delayed-retry-type" => one_of(DELAYED_RETRY_TYPES),
+        "queue-mode" => one_of(&["default", "lazy"]),
+        "queue-version" => integer.is_some_and(|v| v == 1 || v == 2),
+        "queue-leader-locator" => one_of(LEADER_LOCATORS),
+        "queue-master-locator" => one_of(&["client-local", "min-masters", "random"]),
+        "max-age" => value.as_text().is_some_and(is_max_age),
+        "ha-mode" => one_of(&["all", "exactly", "nodes"]),
+        "ha-params" => at_least(1) || matches!(value, FieldValue::Array(_)),
+        "ha-sync-mode" => one_of(&["manual", "automatic"]),
+        "ha-sync-batch-size" => at_least(1),
+        "ha-promote-on-shutdown" | "ha-promote-on-failure" => one_of(&["always", "when-synced"]),
+        _ => return None,
+    })
+}
+
+/// A number and a unit: `7D`.
+fn is_max_age(text: &str) -> bool {
+    let digits = text.trim_end_matches(|c: char| !c.is_ascii_digit());
+    let number: Option<u64> = digits.parse().ok();
+    number.is_some_and(|v| v > 0) && ["Y", "M", "D", "h", "m", "s"].contains(&&text[digits.len()..])
+}
+
+/// What RabbitMQ calls a value of this key in its error texts.
+fn noun(key: &str) -> &str {
+    match key {
+        "alternate-exchange" => "alternate exchange name",
+        "dead-letter-exchange" => "dead letter exchange name",
+        "dead-letter-routing-key" => "dead letter routing key",
+        "dead-letter-strategy" => "dead letter strategy",
+        "message-ttl" => "message TTL",
+        "expires" => "queue expiry",
+        "max-length" => "maximum length",
+        "max-length-bytes" => "maximum length in bytes",
+        "max-in-memory-length" | "max-in-memory-bytes" => "maximum memory in bytes",
+        "overflow" => "overflow value",
+        "delivery-limit" => "delivery limit",
+        "max-age" => "max age",
+        "queue-mode" => "queue-mode value",
+        "queue-version" => "queue version",
+        "queue-leader-locator" => "queue leader locator value",
+        "queue-master-locator" => "queue master locator",
+        "initial-cluster-size" => "cluster size",
+        "target-group-size" => "target group size",
+        "stream-max-segment-size-bytes" => "segment size",
+        "stream-filter-size-bytes" => "filter size",
+        "consumer-timeout" => "consumer timeout",
+        "ha-mode" => "ha-mode value",
+        other => other,
+    }
+}
+
+/// The rules between the keys of classic mirroring.
+fn validate_mirroring(definition: &FieldTable) -> Result<(), String> {
+    let params = definition.get("ha-params");
+    match definition.get("ha-mode").and_then(FieldValue::as_text) {
+        None if definition.iter().any(|(key, _)| key.starts_with("ha-")) => Err(
+            "ha-mode must be specified to specify ha-params, ha-sync-mode or ha-promote-on-shutdown"
+                .to_owned(),
+        ),
+        Some("all") if params.is_some() => {
+            Err("ha-mode=\"all\" does not take parameters".to_owned())
+        }
+        Some("exactly") if params.is_none_or(|v| v.as_integer().is_none()) => {
+            Err("ha-mode=\"exactly\" takes an integer".to_owned())
+        }
+        Some("nodes") => match params {
+            Some(FieldValue::Array(nodes)) if nodes.is_empty() => {
+                Err("ha-mode=\"nodes\" list must be non-empty".to_owned())
+            }
+            Some(FieldValue::Array(nodes)) if nodes.iter().all(|n| n.as_text().is_some()) => Ok(()),
+            _ => Err("ha-mode=\"nodes\" takes a list of strings".to_owned()),
+        },
+        _ => Ok(()),
+    }
+}
+
+fn erlang(value: &FieldValue) -> String {
+    match value {
+        FieldValue::LongString(_) | FieldValue::Bytes(_) => format!("<<\"{value}\">>"),
+        FieldValue::Array(items) => {
+            format!(
+                "[{}]",
+                items.iter().map(erlang).collect::<Vec<_>>().join(",")
+            )
+        }
+        FieldValue::F64(v) => format!("{v:?}"),
+        _ => value.to_string(),
+    }
+}
+
+// --- what is in force --------------------------------------------------------------------------------------------------------------
+
+/// What happens to a publish to a full queue.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Overflow {
+    /// The oldest messages go.
+    #[default]
+    DropHead,
+    /// The publish is refused.
+    RejectPublish,
+    /// The publish is refused and the message dead-lettered.
+    RejectPublishDlx,
+}
+
+/// A queue's settings in force: its arguments, its policy and its operator policy in one. Times are milliseconds.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct QueueSettings {
+    /// `message-ttl`: how long a message may wait.
+    pub ttl_ms: Option<u64>,
+    /// `expires`: how long the queue lives without use.
+    pub expires_ms: Option<u64>,
+    /// `max-length`: ready messages.
+    pub length_max: Option<u64>,
+    /// `max-length-bytes`: bytes of the bodies of ready messages.
+    pub length_bytes_max: Option<u64>,
+    /// `overflow`.
+    pub overflow: Overflow,
+    /// `dead-letter-exchange`; the default exchange has the empty name.
+    pub dead_letter_exchange: Option<Box<str>>,
+    /// `dead-letter-routing-key`; without it a message keeps its own.
+    pub dead_letter_routing_key: Option<Box<str>>,
+    /// `dead-letter-strategy` is `at-least-once`.
+    pub dead_letter_at_least_once: bool,
+    /// `x-max-priority` of a classic queue, 0 where it has none.
+    pub priority_max: u8,
+    /// `x-single-active-consumer`.
+    pub single_active: bool,
+    /// `delivery-limit` of a quorum queue: how often a message may come back. `None` is no limit.
+    pub delivery_limit: Option<u32>,
+    /// `consumer-timeout`: how long a delivery may stay unsettled. `None` is for ever.
+    pub consumer_timeout_ms: Option<u64>,
+}
+
+/// The definitions of a policy and an operator policy merged: of limits the lower, else the operator's.
+#[must_use]
+pub fn merge(policy: Option<&Policy>, operator: Option<&Policy>) -> FieldTable {
+    let mut merged = policy
+        .map(|policy| policy.definition.clone())
+        .unwrap_or_default();
+    for (key, value) in operator.iter().flat_map(|policy| policy.definition.iter()) {
+        let lower = match (merged.get(key), LOWER_WINS.contains(&key)) {
+            (Some(user), true) => lower_limit(key, user, value),
+            _ => value.clone(),
+        };
+        merged.set(key, lower);
+    }
+    merged
+}
+
+/// Keys of limits: of two values the lower one is in force.
+const LOWER_WINS: &[&str] = &[
+    "expires",
+    "message-ttl",
+    "max-length",
+    "max-length-bytes",
+    "max-in-memory-length",
+    "max-in-memory-bytes",
+    "delivery-limit",
+];
+
+/// The lower of two limits; a negative delivery limit is no limit, so any other is lower.
+fn lower_limit(key: &str, a: &FieldValue, b: &FieldValue) -> FieldValue {
+    let rank = |value: &FieldValue| match value.as_integer() {
+        Some(v) if v < 0 && key == "delivery-limit" => i64::MAX,
+        Some(v) => v,
+        None => i64::MAX,
+    };
+    if rank(b) < rank(a) {
+        b.clone()
+    } else {
+        a.clone()
+    }
+}
+
+/// What is in force for a queue with these arguments under this merged definition. Of limits the lower wins, of all else the argument.
+#[must_use]
+pub fn resolve(kind: QueueKind, arguments: &FieldTable, policy: &FieldTable) -> QueueSettings {
+    let find = |key: &str| -> Option<FieldValue> {
+        match (arguments.get(&format!("x-{key}")), policy.get(key)) {
+            (Some(argument), Some(policy)) if LOWER_WINS.contains(&key) => {
+                Some(lower_limit(key, argument, policy))
+            }
+            (Some(value), _) | (None, Some(value)) => Some(value.clone()),
+            (None, None) => None,
+        }
+    };
+    let number = |key: &str| find(key)?.as_integer().and_then(|v| u64::try_from(v).ok());
+    let text = |key: &str| find(key).and_then(|value| value.as_text().map(Box::from));
+    let overflow = match text("overflow").as_deref() {
+        Some("reject-publish") => Overflow::RejectPublish,
+        // Quorum queues do not know this mode; RabbitMQ warns and drops from the head.
+        Some("reject-publish-dlx") if kind == QueueKind::Classic => Overflow::RejectPublishDlx,
+        _ => Overflow::DropHead,
+    };
+    let delivery_limit = match (kind, find("delivery-limit").and_then(|v| v.as_integer())) {
+        (QueueKind::Classic, _) => None,
+        (QueueKind::Quorum, None) => Some(DELIVERY_LIMIT),
+        (QueueKind::Quorum, Some(limit)) => u32::try_from(limit).ok(),
+    };
+    let priority_max = match kind {
+        QueueKind::Classic => number("max-priority").and_then(|v| u8::try_from(v).ok()),
+        QueueKind::Quorum => None,
+    };
+    QueueSettings {
+        ttl_ms: number("message-ttl"),
+        expires_ms: number("expires"),
+        length_max: number("max-length"),
+        length_bytes_max: number("max-length-bytes"),
+        overflow,
+        dead_letter_exchange: text("dead-letter-exchange"),
+        dead_letter_routing_key: text("dead-letter-routing-key"),
+        dead_letter_at_least_once: kind == QueueKind::Quorum
+            && overflow == Overflow::RejectPublish
+            && text("dead-letter-strategy").as_deref() == Some("at-least-once"),
+        priority_max: priority_max.unwrap_or(0),
+        single_active: arguments
+            .get("x-single-active-consumer")
+            .and_then(FieldValue::as_bool)
+            .unwrap_or(false),
+        delivery_limit,
+        consumer_timeout_ms: number("consumer-timeout"),
+    }
+}

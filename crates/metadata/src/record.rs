@@ -1,0 +1,358 @@
+//! What the catalogue keeps of each thing.
+
+use crate::arguments::QueueKind;
+use crate::command::Command;
+use crate::policy::{Policy, QueueSettings};
+use leveret_auth::{PasswordHash, Permission, TopicPermission};
+use leveret_routing::Router;
+use leveret_types::{ConnectionId, FieldTable, FieldValue, QueueId};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// A queue.
+#[derive(Clone, Debug, PartialEq)]
+pub struct QueueRecord {
+    pub(crate) id: QueueId,
+    pub(crate) vhost: Arc<str>,
+    pub(crate) name: Arc<str>,
+    pub(crate) kind: QueueKind,
+    pub(crate) durable: bool,
+    pub(crate) auto_delete: bool,
+    pub(crate) exclusive: Option<ConnectionId>,
+    pub(crate) arguments: FieldTable,
+    pub(crate) policy: Option<Arc<str>>,
+    pub(crate) operator_policy: Option<Arc<str>>,
+    pub(crate) settings: QueueSettings,
+}
+
+impl QueueRecord {
+    /// Its id: the lowest eight bits are its shard.
+    #[must_use]
+    pub const fn id(&self) -> QueueId {
+        self.id
+    }
+    /// Its virtual host.
+    #[must_use]
+    pub fn vhost(&self) -> &str {
+        &self.vhost
+    }
+    /// Its name.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+    /// Its type.
+    #[must_use]
+    pub const fn kind(&self) -> QueueKind {
+        self.kind
+    }
+    /// Whether it was declared durable.
+    #[must_use]
+    pub const fn durable(&self) -> bool {
+        self.durable
+    }
+    /// Whether it survives a restart: durable, and not bound to a connection.
+    #[must_use]
+    pub const fn survives_restart(&self) -> bool {
+        self.durable && self.exclusive.is_none()
+    }
+    /// Whether it goes with its last consumer.
+    #[must_use]
+    pub const fn auto_delete(&self) -> bool {
+        self.auto_delete
+    }
+    /// The connection that it belongs to, if it is exclusive.
+    #[must_use]
+    pub const fn exclusive(&self) -> Option<ConnectionId> {
+        self.exclusive
+    }
+    /// Its arguments as declared, with the type where a default gave it one.
+    #[must_use]
+    pub const fn arguments(&self) -> &FieldTable {
+        &self.arguments
+    }
+    /// Name of the policy that applies to it.
+    #[must_use]
+    pub fn policy(&self) -> Option<&str> {
+        self.policy.as_deref()
+    }
+    /// Name of the operator policy that applies to it.
+    #[must_use]
+    pub fn operator_policy(&self) -> Option<&str> {
+        self.operator_policy.as_deref()
+    }
+    /// What is in force for it.
+    #[must_use]
+    pub const fn settings(&self) -> &QueueSettings {
+        &self.settings
+    }
+    /// The command that deletes this incarnation of it, in the broker's own name.
+    #[must_use]
+    pub fn deletion(&self) -> Command {
+        Command::queue_delete(&self.vhost, &self.name, self.id)
+    }
+    /// The queue as error texts name it.
+    #[must_use]
+    pub fn resource(&self) -> String {
+        resource("queue", &self.name, &self.vhost)
+    }
+}
+
+/// A thing of a virtual host as error texts name it: `queue 'q' in vhost '/'`.
+pub(crate) fn resource(kind: &str, name: &str, vhost: &str) -> String {
+    format!("{kind} '{name}' in vhost '{vhost}'")
+}
+
+/// An exchange. What routing needs of it lies in the router.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ExchangeRecord {
+    pub(crate) name: Arc<str>,
+    pub(crate) kind: Box<str>,
+    pub(crate) durable: bool,
+    pub(crate) auto_delete: bool,
+    pub(crate) internal: bool,
+    pub(crate) arguments: FieldTable,
+    pub(crate) policy: Option<Arc<str>>,
+}
+
+impl ExchangeRecord {
+    /// Its name.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+    /// Name of its type, as declared.
+    #[must_use]
+    pub fn kind(&self) -> &str {
+        &self.kind
+    }
+    /// Whether it survives a restart.
+    #[must_use]
+    pub const fn durable(&self) -> bool {
+        self.durable
+    }
+    /// Whether it goes when the last binding from it goes.
+    #[must_use]
+    pub const fn auto_delete(&self) -> bool {
+        self.auto_delete
+    }
+    /// Whether clients may not publish to it.
+    #[must_use]
+    pub const fn internal(&self) -> bool {
+        self.internal
+    }
+    /// Its arguments as declared.
+    #[must_use]
+    pub const fn arguments(&self) -> &FieldTable {
+        &self.arguments
+    }
+    /// Name of the policy that applies to it.
+    #[must_use]
+    pub fn policy(&self) -> Option<&str> {
+        self.policy.as_deref()
+    }
+}
+
+/// A virtual host.
+#[derive(Debug)]
+pub struct Vhost {
+    pub(crate) name: Arc<str>,
+    pub(crate) description: String,
+    pub(crate) tags: Vec<String>,
+    pub(crate) default_queue_type: Option<QueueKind>,
+    pub(crate) protected: bool,
+    pub(crate) tracing: bool,
+    /// `max-connections` and `max-queues`.
+    pub(crate) limits: BTreeMap<String, i64>,
+    pub(crate) router: Router,
+    pub(crate) exchanges: BTreeMap<Arc<str>, ExchangeRecord>,
+    pub(crate) queues: BTreeMap<Arc<str>, QueueId>,
+    pub(crate) policies: BTreeMap<String, Policy>,
+    pub(crate) operator_policies: BTreeMap<String, Policy>,
+    /// By component and name.
+    pub(crate) parameters: BTreeMap<(String, String), FieldValue>,
+}
+
+impl Vhost {
+    pub(crate) fn new(name: &str) -> Self {
+        Self {
+            name: name.into(),
+            description: String::new(),
+            tags: Vec::new(),
+            default_queue_type: None,
+            protected: false,
+            tracing: false,
+            limits: BTreeMap::new(),
+            router: Router::new(),
+            exchanges: BTreeMap::new(),
+            queues: BTreeMap::new(),
+            policies: BTreeMap::new(),
+            operator_policies: BTreeMap::new(),
+            parameters: BTreeMap::new(),
+        }
+    }
+
+    /// Its name.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+    /// Its description.
+    #[must_use]
+    pub fn description(&self) -> &str {
+        &self.description
+    }
+    /// Its tags.
+    #[must_use]
+    pub fn tags(&self) -> &[String] {
+        &self.tags
+    }
+    /// Type of durable queues that are declared without one.
+    #[must_use]
+    pub const fn default_queue_type(&self) -> Option<QueueKind> {
+        self.default_queue_type
+    }
+    /// Whether its deletion is refused.
+    #[must_use]
+    pub const fn protected(&self) -> bool {
+        self.protected
+    }
+    /// Whether messages are copied to `amq.rabbitmq.trace`.
+    #[must_use]
+    pub const fn tracing(&self) -> bool {
+        self.tracing
+    }
+    /// A limit (`max-connections`, `max-queues`), where one is set and not negative.
+    #[must_use]
+    pub fn limit(&self, name: &str) -> Option<i64> {
+        self.limits.get(name).copied().filter(|limit| *limit >= 0)
+    }
+    /// All limits as set.
+    pub fn limits(&self) -> impl Iterator<Item = (&str, i64)> {
+        self.limits
+            .iter()
+            .map(|(name, value)| (name.as_str(), *value))
+    }
+    /// Its exchanges and bindings, to route by. Listings find bindings there, too.
+    #[must_use]
+    pub const fn router(&self) -> &Router {
+        &self.router
+    }
+    /// An exchange; the default one has no record.
+    #[must_use]
+    pub fn exchange(&self, name: &str) -> Option<&ExchangeRecord> {
+        self.exchanges.get(name)
+    }
+    /// Its exchanges by name, the default one left out.
+    pub fn exchanges(&self) -> impl ExactSizeIterator<Item = &ExchangeRecord> {
+        self.exchanges.values()
+    }
+    /// The id of a queue.
+    #[must_use]
+    pub fn queue_id(&self, name: &str) -> Option<QueueId> {
+        self.queues.get(name).copied()
+    }
+    /// Its queues by name.
+    pub fn queue_ids(&self) -> impl ExactSizeIterator<Item = QueueId> {
+        self.queues.values().copied()
+    }
+    /// Its policies by name.
+    pub fn policies(&self) -> impl ExactSizeIterator<Item = &Policy> {
+        self.policies.values()
+    }
+    /// Its operator policies by name.
+    pub fn operator_policies(&self) -> impl ExactSizeIterator<Item = &Policy> {
+        self.operator_policies.values()
+    }
+    /// Its runtime parameters as (component, name, value), policies and limits left out.
+    pub fn parameters(&self) -> impl Iterator<Item = (&str, &str, &FieldValue)> {
+        self.parameters
+            .iter()
+            .map(|((component, name), value)| (&**component, &**name, value))
+    }
+    /// The merged definition of the policies that apply to an exchange, and the policy's name.
+    pub(crate) fn exchange_policy(&self, name: &str) -> (Option<Arc<str>>, FieldTable) {
+        let policy = crate::policy::for_exchange(self.policies.values(), name);
+        let operator = crate::policy::for_exchange(self.operator_policies.values(), name);
+        (
+            policy.map(|p| Arc::clone(&p.name)),
+            crate::policy::merge(policy, operator),
+        )
+    }
+}
+
+/// A user.
+#[derive(Clone, Debug)]
+pub struct User {
+    pub(crate) name: Arc<str>,
+    pub(crate) password: PasswordHash,
+    pub(crate) tags: Vec<String>,
+    /// `max-connections` and `max-channels`.
+    pub(crate) limits: BTreeMap<String, i64>,
+    /// By virtual host.
+    pub(crate) permissions: BTreeMap<String, Arc<Permission>>,
+    /// By virtual host and exchange.
+    pub(crate) topic_permissions: BTreeMap<(String, String), TopicPermission>,
+}
+
+impl User {
+    pub(crate) fn new(name: &str) -> Self {
+        Self {
+            name: name.into(),
+            password: PasswordHash::none(),
+            tags: Vec::new(),
+            limits: BTreeMap::new(),
+            permissions: BTreeMap::new(),
+            topic_permissions: BTreeMap::new(),
+        }
+    }
+
+    /// Its name.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+    /// The hash of its password.
+    #[must_use]
+    pub const fn password(&self) -> &PasswordHash {
+        &self.password
+    }
+    /// Its tags: `administrator`, `monitoring`, `policymaker`, `management`, `impersonator`, `protected`, and free ones.
+    #[must_use]
+    pub fn tags(&self) -> &[String] {
+        &self.tags
+    }
+    /// Whether it has a tag.
+    #[must_use]
+    pub fn has_tag(&self, tag: &str) -> bool {
+        self.tags.iter().any(|own| own == tag)
+    }
+    /// A limit (`max-connections`, `max-channels`), where one is set and not negative.
+    #[must_use]
+    pub fn limit(&self, name: &str) -> Option<i64> {
+        self.limits.get(name).copied().filter(|limit| *limit >= 0)
+    }
+    /// All limits as set.
+    pub fn limits(&self) -> impl Iterator<Item = (&str, i64)> {
+        self.limits
+            .iter()
+            .map(|(name, value)| (name.as_str(), *value))
+    }
+    /// Its permissions in a virtual host.
+    #[must_use]
+    pub fn permission(&self, vhost: &str) -> Option<&Arc<Permission>> {
+        self.permissions.get(vhost)
+    }
+    /// Its permissions by virtual host.
+    pub fn permissions(&self) -> impl ExactSizeIterator<Item = (&str, &Permission)> {
+        self.permissions
+            .iter()
+            .map(|(vhost, permission)| (vhost.as_str(), &**permission))
+    }
+    /// Its topic permissions as (virtual host, exchange, patterns).
+    pub fn topic_permissions(&self) -> impl Iterator<Item = (&str, &str, &TopicPermission)> {
+        self.topic_permissions
+            .iter()
+            .map(|((vhost, exchange), topic)| (&**vhost, &**exchange, topic))
+    }
+}

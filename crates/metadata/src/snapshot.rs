@@ -1,0 +1,191 @@
+//! Snapshots: the part of the catalogue that survives a restart, as the commands that make it.
+
+use crate::catalogue::{Catalogue, Config};
+use crate::command::{Command, Endpoint, decode, encode};
+use crate::error::CatalogueError;
+use crate::record::{User, Vhost};
+use crate::topology::queue_command;
+use leveret_routing::Destination;
+use serde::{Deserialize, Serialize};
+
+/// A snapshot: the commands, and the counter that they alone would not restore (the last queues may have been deleted).
+#[derive(Debug, Serialize, Deserialize)]
+struct Snapshot {
+    next_queue: u64,
+    commands: Vec<Command>,
+}
+
+impl Catalogue {
+    /// The bytes of what survives a restart. Two catalogues with the same durable content have the same bytes.
+    #[must_use]
+    pub fn snapshot(&self) -> Vec<u8> {
+        encode(&Snapshot {
+            next_queue: self.next_queue,
+            commands: self.durable_commands(),
+        })
+    }
+
+    /// The catalogue that a snapshot holds.
+    ///
+    /// # Errors
+    /// If the bytes are of another version, or damaged.
+    pub fn restore(config: Config, bytes: &[u8]) -> Result<Self, CatalogueError> {
+        let snapshot: Snapshot = decode("snapshot", bytes)?;
+        let mut catalogue = Self::new(config);
+        for command in &snapshot.commands {
+            catalogue.replay(command)?;
+        }
+        catalogue.next_queue = catalogue.next_queue.max(snapshot.next_queue);
+        Ok(catalogue)
+    }
+
+    /// A copy of all that is declared, in which a change can be tried.
+    pub(crate) fn trial(&self) -> Result<Self, CatalogueError> {
+        let mut copy = Self::new(self.config.clone());
+        for command in self.commands(|_| true) {
+            copy.replay(&command)?;
+        }
+        Ok(copy)
+    }
+
+    /// The commands that make, from nothing, what survives a restart.
+    #[must_use]
+    pub fn durable_commands(&self) -> Vec<Command> {
+        self.commands(|command| self.is_durable(command))
+    }
+
+    /// The commands that make what there is, of its topology as far as `wanted`.
+    fn commands(&self, wanted: impl Fn(&Command) -> bool) -> Vec<Command> {
+        let mut commands = Vec::new();
+        for (name, value) in &self.global_parameters {
+            commands.push(Command::GlobalParameterSet {
+                name: name.clone(),
+                value: value.clone(),
+            });
+        }
+        for vhost in self.vhosts.values() {
+            vhost_commands(vhost, &mut commands);
+        }
+        for user in self.users.values() {
+            user_commands(user, &mut commands);
+        }
+        for vhost in self.vhosts.values() {
+            self.topology_commands(vhost, &wanted, &mut commands);
+        }
+        commands
+    }
+
+    fn topology_commands(
+        &self,
+        vhost: &Vhost,
+        wanted: &impl Fn(&Command) -> bool,
+        commands: &mut Vec<Command>,
+    ) {
+        let declared = vhost
+            .exchanges
+            .values()
+            .filter(|exchange| !exchange.name.starts_with("amq."));
+        let exchanges = declared.map(|exchange| Command::ExchangeDeclare {
+            vhost: vhost.name.to_string(),
+            name: exchange.name.to_string(),
+            kind: exchange.kind.to_string(),
+            durable: exchange.durable,
+            auto_delete: exchange.auto_delete,
+            internal: exchange.internal,
+            arguments: exchange.arguments.clone(),
+        });
+        commands.extend(exchanges.filter(wanted));
+        let queues = vhost.queues.values().filter_map(|id| self.queues.get(id));
+        commands.extend(queues.map(queue_command).filter(wanted));
+        let bindings = vhost.router.bindings().map(|binding| Command::Bind {
+            vhost: vhost.name.to_string(),
+            source: binding.source.to_owned(),
+            destination: match binding.destination {
+                Destination::Queue(name) => Endpoint::Queue(name.to_owned()),
+                Destination::Exchange(name) => Endpoint::Exchange(name.to_owned()),
+            },
+            routing_key: binding.routing_key.to_vec(),
+            arguments: binding.arguments.clone(),
+        });
+        let mut bindings: Vec<Command> = bindings.filter(wanted).collect();
+        bindings.sort_by_cached_key(Command::encode);
+        commands.append(&mut bindings);
+    }
+}
+
+fn vhost_commands(vhost: &Vhost, commands: &mut Vec<Command>) {
+    let name = || vhost.name.to_string();
+    commands.push(Command::VhostPut {
+        vhost: name(),
+        description: Some(vhost.description.clone()),
+        tags: Some(vhost.tags.clone()),
+        default_queue_type: vhost.default_queue_type.map(|kind| kind.name().to_owned()),
+        protected: Some(vhost.protected),
+        tracing: Some(vhost.tracing),
+    });
+    for (limit, value) in &vhost.limits {
+        commands.push(Command::VhostLimitSet {
+            vhost: name(),
+            limit: limit.clone(),
+            value: *value,
+        });
+    }
+    for ((component, parameter), value) in &vhost.parameters {
+        commands.push(Command::ParameterSet {
+            vhost: name(),
+            component: component.clone(),
+            name: parameter.clone(),
+            value: value.clone(),
+        });
+    }
+    let user_policies = vhost.policies.values().map(|policy| (policy, false));
+    let operator_policies = vhost
+        .operator_policies
+        .values()
+        .map(|policy| (policy, true));
+    for (policy, operator) in user_policies.chain(operator_policies) {
+        commands.push(Command::PolicySet {
+            vhost: name(),
+            name: policy.name.to_string(),
+            operator,
+            pattern: policy.pattern.as_str().to_owned(),
+            apply_to: policy.apply_to.name().to_owned(),
+            priority: policy.priority,
+            definition: policy.definition.clone(),
+        });
+    }
+}
+
+fn user_commands(user: &User, commands: &mut Vec<Command>) {
+    let name = || user.name.to_string();
+    commands.push(Command::UserPut {
+        user: name(),
+        password: Some(user.password.clone()),
+        tags: Some(user.tags.clone()),
+    });
+    for (limit, value) in &user.limits {
+        commands.push(Command::UserLimitSet {
+            user: name(),
+            limit: limit.clone(),
+            value: *value,
+        });
+    }
+    for (vhost, permission) in &user.permissions {
+        commands.push(Command::PermissionSet {
+            vhost: vhost.clone(),
+            user: name(),
+            configure: permission.configure.as_str().to_owned(),
+            write: permission.write.as_str().to_owned(),
+            read: permission.read.as_str().to_owned(),
+        });
+    }
+    for ((vhost, exchange), topic) in &user.topic_permissions {
+        commands.push(Command::TopicPermissionSet {
+            vhost: vhost.clone(),
+            user: name(),
+            exchange: exchange.clone(),
+            write: topic.write().to_owned(),
+            read: topic.read().to_owned(),
+        });
+    }
+}
