@@ -335,6 +335,11 @@ impl Run {
         self.first_body + u64::from(self.count)
     }
 
+    /// What leads from an index to its body.
+    pub(crate) fn shift(&self) -> u64 {
+        self.first_body.wrapping_sub(self.first_index)
+    }
+
     /// Takes one more entry in if it follows on.
     pub(crate) fn extend(&mut self, index: u64, body: u64) -> bool {
         let follows = self.end_index() == index && self.end_body() == body && self.count < u32::MAX;

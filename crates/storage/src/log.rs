@@ -200,15 +200,20 @@ impl Side {
         let (total, cut) = (self.live.len(), self.live.count_within(from..end));
         let bytes = share_of(self.live_bytes, cut, total);
         self.settle(from..end, bytes, freed);
+        self.truncate_runs(from);
+        if let Some(block) = self.blocks.back_mut() {
+            block.last_index = block.last_index.min(from.saturating_sub(1));
+        }
+    }
+
+    /// Forgets where entries from `from` on are, whether they live or not.
+    pub(crate) fn truncate_runs(&mut self, from: u64) {
         while let Some(run) = self.runs.back_mut().filter(|run| run.end_index() > from) {
             if run.first_index >= from {
                 self.runs.pop_back();
             } else {
                 run.count = (from - run.first_index) as u32;
             }
-        }
-        if let Some(block) = self.blocks.back_mut() {
-            block.last_index = block.last_index.min(from.saturating_sub(1));
         }
     }
 

@@ -483,8 +483,9 @@ impl ShardReplay {
                 add_run(&mut log.durable, run, self.logs.flushed_body);
             }
             Record::Truncate { from } => {
-                log.durable.truncate(from, &mut Vec::new());
+                log.durable.truncate_runs(from);
                 if new {
+                    log.durable.truncate(from, &mut Vec::new());
                     log.next_index = from;
                     log.cuts.push(Cut {
                         before: self.cut_before,

@@ -283,6 +283,11 @@ impl ShardLogs {
         let Some(log) = self.logs.get_mut(&id) else {
             return 0;
         };
+        // What is recorded must not reach entries that are appended later: their run may be recorded before.
+        let range = range.start..range.end.min(log.next_index);
+        if range.is_empty() {
+            return 0;
+        }
         let freed = &mut self.freed;
         let (removed, volatile, durable_bytes) = if log.volatile.live.is_empty() {
             (log.durable.settle(range.clone(), bytes, freed), 0, bytes)
@@ -825,15 +830,27 @@ impl ShardLogs {
     }
 }
 
-/// The parts of an entry's run whose entries live.
+/// The parts of an entry's run whose entries live, and still have these bodies: after a truncation others may have their indexes.
 pub(crate) fn live_parts<'a>(
     logs: &'a HashMap<LogId, Box<Log>, foldhash::fast::FixedState>,
     entry: &Entry,
 ) -> impl Iterator<Item = Range<u64>> + 'a {
-    let range = entry.run.first_index..entry.run.end_index();
-    let log = logs.get(&entry.log);
-    log.into_iter()
-        .flat_map(move |log| log.volatile.live.within(range.clone()))
+    let run = entry.run;
+    let side = logs.get(&entry.log).map(|log| &log.volatile);
+    side.into_iter().flat_map(move |side| {
+        let first = side
+            .runs
+            .partition_point(|r| r.end_index() <= run.first_index);
+        let same = side
+            .runs
+            .range(first..)
+            .take_while(move |r| r.first_index < run.end_index());
+        let same = same.filter(move |r| r.shift() == run.shift());
+        same.flat_map(move |r| {
+            let start = r.first_index.max(run.first_index);
+            side.live.within(start..r.end_index().min(run.end_index()))
+        })
+    })
 }
 
 fn wal_source(chunk: &Chunk) -> Option<Source> {

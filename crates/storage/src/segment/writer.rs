@@ -184,10 +184,10 @@ impl<'a, D: Disk> Output<'a, D> {
         let mut pieces = plan.pieces.iter().peekable();
         for (at, chunk) in plan.chunks.iter().enumerate() {
             let read;
-            let (bodies, damaged) = match (&chunk.bodies, chunk.source()) {
-                (Some(bodies), _) => (bodies, &[][..]),
-                (None, source) => {
-                    read = self.read(plan.shard, Key::Chunk(chunk.seq), source);
+            let (bodies, damaged) = match &chunk.bodies {
+                Some(bodies) => (bodies, &[][..]),
+                None => {
+                    read = self.read(plan.shard, Key::Chunk(chunk.seq), chunk.source());
                     match &read {
                         Ok(Content::Chunk { bodies, damaged }) => (bodies, &damaged[..]),
                         Ok(Content::Block { .. }) => unreachable!("a chunk was asked for"),
