@@ -1,1 +1,50 @@
-//! The node.
+//! The broker put together without IO: connections, queue shards, and what they do to each other.
+//!
+//! A [`Connection`] turns a client's bytes into work for [`shard::Shard`]s and the catalogue; shards turn work into deliveries and
+//! entries of the write-ahead log. Both are plain structs: whoever drives them ([`env::Env`]) owns the sockets, the threads and the
+//! clock.
+//!
+//! Invariant: nothing here reads a clock, a socket or a file, or starts a thread. Time is an argument.
+//! Invariant: a confirm is told only once the shard's part of the write-ahead log is durable through what it confirms.
+//! Invariant: a message that leaves a queue for a dead-letter exchange is in its new queues' log before it is settled in the old one's.
+
+pub mod catalogue;
+pub mod certificate;
+pub mod deferred;
+pub mod delayed;
+pub mod env;
+pub mod history;
+pub mod link;
+pub mod properties;
+pub mod registry;
+pub mod reply_to;
+pub mod shard;
+pub mod stored;
+
+mod connection;
+mod counters;
+mod dead_letter;
+mod firehose;
+
+pub use connection::{ChannelFacts, Connection, ConnectionFacts, ConsumerFacts, Peer};
+pub use counters::{CounterValues, NodeCounters};
+pub use env::{Alarms, ConnectionEvent, Env, Executed, Ticket};
+
+use std::sync::Arc;
+
+/// Settings of a node that its actors must know.
+#[derive(Debug)]
+pub struct NodeSettings {
+    /// What sessions negotiate.
+    pub session: Arc<leveret_session::Settings>,
+    /// Shards of the node.
+    pub shard_count: u16,
+    /// The node's name in listings.
+    pub node_name: String,
+    /// How passwords of new users are hashed.
+    pub hashing: leveret_auth::HashingAlgorithm,
+    /// Which part of a client's certificate is its user's name.
+    pub certificate_name: certificate::NameFrom,
+    /// By how much the answer to a failed login is delayed, in milliseconds.
+    pub login_failure_delay_ms: u64,
+}

@@ -1,1 +1,34 @@
-//! The shell.
+//! The shell: sockets, TLS, threads, the clock, the disks. It carries out what the node decides.
+//!
+//! - [`io_thread`]: a few threads, each with the sockets of its connections.
+//! - [`broker`]: the shards behind their locks, and the way of their effects to where they go.
+//! - [`wal_thread`], [`segment_thread`], [`read_threads`]: the storage engine's work that may wait for a disk.
+//! - [`housekeeping`]: what happens by the clock.
+//! - [`node`]: all of it started, and ended in order.
+//!
+//! Invariant: no thread waits for a disk or a socket while it holds a shard or the catalogue.
+//! Invariant: a failed write or sync ends the process with one line.
+
+pub mod broker;
+pub mod disk;
+pub mod housekeeping;
+pub mod io_thread;
+pub mod listener;
+pub mod node;
+pub mod tls;
+
+mod buffers;
+mod inbox;
+mod moderation;
+mod read_threads;
+mod segment_thread;
+mod signal;
+mod transport;
+mod wal_thread;
+
+/// Ends the process with one line that says why. For what leaves nobody able to say what is on the disk, or who could go on.
+pub fn fatal(what: &str) -> ! {
+    tracing::error!("{what}; the process ends");
+    eprintln!("leveret: {what}; the process ends");
+    std::process::exit(1);
+}

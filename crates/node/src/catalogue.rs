@@ -1,0 +1,228 @@
+//! The catalogue in the node: its changes in the log, and what they mean for the shards.
+//!
+//! The catalogue's commands are entries of one log on shard 0, like messages. A snapshot is that log's state; it makes the commands
+//! before it superfluous.
+
+use crate::env::{ConnectionEvent, Env, Executed};
+use crate::shard::{Bodies, CATALOGUE_LOG, QueueSpec, Shard, queue_of, shard_of};
+use leveret_metadata::{
+    Catalogue, CatalogueError, Change, Command, Config, Endpoint, QueueKind, QueueRecord,
+};
+use leveret_storage::{Durability, LogKind, LogSummary, Read, ShardLogs};
+use leveret_types::{Now, ProtocolError, QueueId, ReplyCode, ShardId};
+use std::collections::HashMap;
+
+/// The shard whose log has the catalogue's commands.
+pub const SHARD: ShardId = ShardId(0);
+/// Commands in the log that are worth a snapshot.
+const SNAPSHOT_COMMANDS: u64 = 64;
+
+/// Changes the catalogue, writes the change down, and lets the shards follow. The catalogue is borrowed for writing throughout, so
+/// that nobody sees a queue that no shard has.
+///
+/// # Errors
+/// What is wrong with the command; nothing has changed then.
+pub fn execute<E: Env>(
+    catalogue: &mut Catalogue,
+    now: Now,
+    command: &Command,
+    env: &E,
+) -> Result<Executed, CatalogueError> {
+    let outcome = catalogue.apply(command)?;
+    let ticket = (!outcome.log.is_empty()).then(|| {
+        env.with_shard(now, SHARD, |shard| {
+            for command in &outcome.log {
+                let bytes = command.encode();
+                let body = shard.logs.body(Durability::Durable, &[&bytes]);
+                shard.logs.append(CATALOGUE_LOG, body, bytes.len() as u32);
+            }
+            shard.urgent_ticket()
+        })
+    });
+    for change in &outcome.changes {
+        follow(catalogue, change, now, env);
+    }
+    Ok(Executed { outcome, ticket })
+}
+
+/// Lets the rest of the node follow a change.
+fn follow<E: Env>(catalogue: &Catalogue, change: &Change, now: Now, env: &E) {
+    use crate::counters::add;
+    match change {
+        Change::QueueCreated(id) => {
+            if let Some(record) = catalogue.queue(*id) {
+                add(&env.counters().queues_created, 1);
+                env.with_shard(now, shard_of(*id), |shard| {
+                    shard.add_queue(now, *id, spec(record), Vec::new());
+                });
+            }
+        }
+        Change::QueueChanged(id) => {
+            if let Some(record) = catalogue.queue(*id) {
+                env.with_shard(now, shard_of(*id), |shard| {
+                    shard.update_queue(now, *id, spec(record));
+                });
+            }
+        }
+        Change::QueueDeleted(record) => {
+            add(&env.counters().queues_deleted, 1);
+            env.with_shard(now, shard_of(record.id()), |shard| {
+                shard.remove_queue(now, record.id());
+            });
+        }
+        Change::ExchangeDeleted { vhost, exchange } => env.history().forget(vhost, exchange),
+        Change::Bound { vhost, source, destination: Endpoint::Queue(queue) } => {
+            let bound = catalogue.vhost(vhost).and_then(|vhost| vhost.queue_id(queue));
+            if let Some(queue) = bound {
+                recall(vhost, source, queue, now, env);
+            }
+        }
+        Change::VhostDeleted(name) => {
+            env.registry().for_each_of_vhost(name, |connection| {
+                let error = forced(format!("vhost '{name}' is deleted"));
+                env.post(connection, ConnectionEvent::Close(error));
+            });
+        }
+        Change::UserDeleted(name) => {
+            env.registry().for_each_of_user(name, |connection| {
+                let error = forced(format!("user '{name}' is deleted"));
+                env.post(connection, ConnectionEvent::Close(error));
+            });
+        }
+        Change::ExchangeCreated { .. }
+        | Change::Bound { .. }
+        | Change::Unbound { .. }
+        | Change::VhostCreated(_)
+        | Change::VhostChanged(_)
+        | Change::UserChanged(_) => {}
+    }
+}
+
+fn forced(text: String) -> ProtocolError {
+    ProtocolError::connection(ReplyCode::ConnectionForced, text)
+}
+
+/// Sends what an `x-recent-history` exchange remembers to a queue that was bound to it just now.
+fn recall<E: Env>(vhost: &str, source: &str, queue: QueueId, now: Now, env: &E) {
+    let messages = env.history().recall(vhost, source);
+    if messages.is_empty() {
+        return;
+    }
+    env.with_shard(now, shard_of(queue), |shard| {
+        for message in &messages {
+            shard.publish(now, queue, message, &mut Bodies::default());
+        }
+    });
+}
+
+/// What the catalogue says of a queue, in the shard's words.
+#[must_use]
+pub fn spec(record: &QueueRecord) -> QueueSpec {
+    let settings = record.settings();
+    QueueSpec {
+        kind: match record.kind() {
+            QueueKind::Classic => leveret_queue::QueueKind::Classic,
+            QueueKind::Quorum => leveret_queue::QueueKind::Quorum,
+        },
+        durable: record.survives_restart(),
+        auto_delete: record.auto_delete(),
+        settings: leveret_queue::Settings {
+            ttl_ms: settings.ttl_ms,
+            expires_ms: settings.expires_ms,
+            length_max: settings.length_max,
+            length_bytes_max: settings.length_bytes_max,
+            overflow: match settings.overflow {
+                leveret_metadata::Overflow::DropHead => leveret_queue::Overflow::DropHead,
+                leveret_metadata::Overflow::RejectPublish => leveret_queue::Overflow::RejectPublish,
+                leveret_metadata::Overflow::RejectPublishDlx => {
+                    leveret_queue::Overflow::RejectPublishDlx
+                }
+            },
+            dead_letter: settings.dead_letter_exchange.is_some(),
+            priority_max: settings.priority_max,
+            single_active: settings.single_active,
+            delivery_limit: settings.delivery_limit,
+            consumer_timeout_ms: settings.consumer_timeout_ms,
+        },
+    }
+}
+
+/// Reads the catalogue out of its log. `load` carries out the reads from disk that the log asks for.
+///
+/// # Errors
+/// If the snapshot or a command makes no sense: the store is of another version, or damaged.
+pub fn recover(
+    logs: &mut ShardLogs,
+    config: Config,
+    mut load: impl FnMut(&mut ShardLogs),
+) -> Result<Catalogue, CatalogueError> {
+    if !logs.has_log(CATALOGUE_LOG) {
+        logs.create_log(CATALOGUE_LOG, LogKind::Durable);
+        return Ok(Catalogue::new(config));
+    }
+    let mut catalogue = match logs.state(CATALOGUE_LOG) {
+        [] => Catalogue::new(config),
+        snapshot => Catalogue::restore(config, snapshot)?,
+    };
+    let live = logs.live(CATALOGUE_LOG);
+    for index in live.iter().flatten() {
+        let bytes = loop {
+            match logs.read(CATALOGUE_LOG, index) {
+                Read::Ready(bytes) => break bytes,
+                Read::Pending => load(logs),
+                Read::Gone => return Err(unreadable(format!("entry {index} is missing"))),
+                Read::Damaged(why) => return Err(unreadable(format!("entry {index}: {why}"))),
+            }
+        };
+        catalogue.replay(&Command::decode(&bytes)?)?;
+    }
+    Ok(catalogue)
+}
+
+fn unreadable(reason: String) -> CatalogueError {
+    CatalogueError::Unreadable { what: "log of the catalogue", reason }
+}
+
+/// Gives the shards their queues after a restart: those of the catalogue, with the logs that the store found. Logs without a queue are
+/// what a crash left of a deletion, or of a declaration that was not durable yet.
+pub fn place_queues(
+    catalogue: &Catalogue,
+    shards: &mut [Shard],
+    found: &[LogSummary],
+    now: Now,
+) {
+    let mut lanes: HashMap<QueueId, Vec<u8>> = HashMap::new();
+    for summary in found.iter().filter(|s| s.log.0 > u64::from(u8::MAX)) {
+        let (queue, lane) = queue_of(summary.log);
+        if catalogue.queue(queue).is_some() {
+            lanes.entry(queue).or_default().push(lane);
+        } else if let Some(shard) = shards.get_mut(usize::from(summary.shard)) {
+            shard.logs.delete_log(summary.log);
+        }
+    }
+    for record in catalogue.queues(None) {
+        let mut lanes = lanes.remove(&record.id()).unwrap_or_default();
+        lanes.sort_unstable();
+        if let Some(shard) = shards.get_mut(usize::from(shard_of(record.id()).0)) {
+            shard.add_queue(now, record.id(), spec(record), lanes);
+        }
+    }
+    for shard in shards {
+        shard.finish(now);
+    }
+}
+
+/// Writes a snapshot of the catalogue into its log if enough commands have come since the last one. Nothing may be borrowed.
+pub fn snapshot<E: Env>(env: &E) {
+    // Read-locked until the snapshot is in the log: no command comes between.
+    let catalogue = env.catalogue();
+    let mut shard = env.shard(SHARD);
+    let Some(stats) = shard.logs.log_stats(CATALOGUE_LOG) else { return };
+    if stats.entries < SNAPSHOT_COMMANDS {
+        return;
+    }
+    let bytes = catalogue.snapshot();
+    shard.logs.set_state(CATALOGUE_LOG, &bytes);
+    shard.logs.settle(CATALOGUE_LOG, 0..stats.next_index, stats.bytes);
+}
+

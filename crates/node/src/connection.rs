@@ -1,0 +1,526 @@
+//! A client's connection: the session, and what its requests do to the node.
+//!
+//! Invariant: what a client asked for is answered in the order in which it asked.
+//! Invariant: nothing is borrowed from the environment between two calls.
+
+mod consume;
+mod login;
+mod publish;
+mod topology;
+
+pub(crate) use publish::enqueue;
+
+use crate::env::{ConnectionEvent, Env, Ticket};
+use crate::link::Link;
+use crate::shard::{Shard, shard_of};
+use bytes::Bytes;
+use hashbrown::HashMap;
+use leveret_amqp::OutBuffer;
+use leveret_session::contract::{Reply, Request};
+use leveret_session::{Connection as Session, State as SessionState};
+use leveret_types::{
+    ChannelId, ConnectionId, ConsumerId, FieldTable, Now, ProtocolError, QueueId, ReplyCode,
+    ShardId,
+};
+use smallvec::SmallVec;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+type FixedMap<K, V> = HashMap<K, V, foldhash::fast::FixedState>;
+
+/// Requests that a connection keeps room for when it has nothing to do.
+const REQUESTS_KEPT: usize = 8;
+
+/// Who is at the other end.
+#[derive(Clone, Debug)]
+pub struct Peer {
+    /// The client's address.
+    pub remote: SocketAddr,
+    /// The address that it connected to.
+    pub local: SocketAddr,
+    /// Whether the connection is encrypted.
+    pub tls: bool,
+}
+
+/// What is known of a connection, for listings.
+#[derive(Clone, Debug)]
+pub struct ConnectionFacts {
+    /// The connection.
+    pub id: ConnectionId,
+    /// `client address -> broker address`, its name in listings.
+    pub name: String,
+    /// Who is at the other end.
+    pub peer: Peer,
+    /// Who logged in; empty before.
+    pub user: String,
+    /// The virtual host; empty before it is opened.
+    pub vhost: String,
+    /// What the client says of itself.
+    pub client_properties: FieldTable,
+    /// `starting`, `running`, `blocked`, `blocking` or `closing`.
+    pub state: &'static str,
+    /// Negotiated frame size in bytes.
+    pub frame_max: u32,
+    /// Negotiated number of channels.
+    pub channel_max: u16,
+    /// Negotiated heartbeat in seconds.
+    pub heartbeat_seconds: u16,
+    /// When it was accepted, milliseconds since the Unix epoch.
+    pub connected_at_ms: u64,
+    /// Bytes read from it.
+    pub received_bytes: u64,
+    /// Bytes written to it.
+    pub sent_bytes: u64,
+    /// TLS version and cipher suite.
+    pub tls: Option<(String, String)>,
+    /// SASL mechanism.
+    pub mechanism: String,
+    /// Its channels.
+    pub channels: Vec<ChannelFacts>,
+    /// Its consumers.
+    pub consumers: Vec<ConsumerFacts>,
+}
+
+/// What is known of a channel, for listings.
+#[derive(Clone, Debug)]
+pub struct ChannelFacts {
+    /// Its number.
+    pub number: ChannelId,
+    /// Consumers.
+    pub consumers: usize,
+    /// `basic.qos` for new consumers.
+    pub prefetch: u16,
+    /// `basic.qos` with `global`.
+    pub global_prefetch: u16,
+    /// Deliveries that the client has not settled.
+    pub unacknowledged: usize,
+    /// Publishes that the client has no answer to yet.
+    pub unconfirmed: usize,
+    /// Messages of the open transaction.
+    pub uncommitted: usize,
+    /// Settles of the open transaction.
+    pub uncommitted_acks: usize,
+    /// Whether it is in confirm mode.
+    pub confirm: bool,
+    /// Whether it is transactional.
+    pub transactional: bool,
+}
+
+/// What is known of a consumer, for listings.
+#[derive(Clone, Debug)]
+pub struct ConsumerFacts {
+    /// Its channel.
+    pub channel: ChannelId,
+    /// Its tag.
+    pub tag: String,
+    /// Its queue.
+    pub queue: QueueId,
+    /// Whether it settles.
+    pub ack_required: bool,
+    /// Whether it is the only one allowed.
+    pub exclusive: bool,
+    /// How many messages it may hold.
+    pub prefetch: u16,
+    /// Its arguments.
+    pub arguments: FieldTable,
+}
+
+/// A client's connection.
+pub struct Connection {
+    id: ConnectionId,
+    name: String,
+    peer: Peer,
+    connected_at_ms: u64,
+    certificate: Option<Vec<u8>>,
+    secured: bool,
+    tls_facts: Option<(String, String)>,
+    session: Session,
+    requests: Vec<Request>,
+    login: login::Login,
+    link: Arc<Link>,
+    consumers: FixedMap<ConsumerId, consume::Subscription>,
+    channels: FixedMap<ChannelId, consume::Channel>,
+    publisher: publish::Publisher,
+    /// The answer to what was asked, held until what it tells of is durable.
+    held: Option<(SmallVec<[Ticket; 1]>, Reply)>,
+    /// The answer to a failed login, held for a while.
+    delayed: Option<(u64, Reply)>,
+    /// Deliveries encoded since the socket last took everything.
+    encoded_messages: usize,
+    encoded_bytes: usize,
+    /// Publishes that wait for the log, so that the confirm ledger must hear of it.
+    awaiting: bool,
+    blocked: bool,
+    has_exclusive: bool,
+    received_bytes: u64,
+    sent_bytes: u64,
+    output_before: usize,
+}
+
+/// What a batch of requests has borrowed of the environment: the catalogue for the whole batch, one shard at a time.
+pub(crate) struct Run<'e, E: Env> {
+    pub(crate) env: &'e E,
+    pub(crate) now: Now,
+    catalogue: Option<E::CatalogueGuard<'e>>,
+    shard: Option<(ShardId, E::ShardGuard<'e>)>,
+}
+
+impl<'e, E: Env> Run<'e, E> {
+    pub(crate) fn new(env: &'e E, now: Now) -> Self {
+        Self { env, now, catalogue: None, shard: None }
+    }
+
+    /// The catalogue, and nothing of a shard: shards come after it.
+    pub(crate) fn catalogue(&mut self) -> &leveret_metadata::Catalogue {
+        if self.catalogue.is_none() {
+            self.release_shard();
+            self.catalogue = Some(self.env.catalogue());
+        }
+        self.catalogue.as_ref().expect("borrowed above")
+    }
+
+    /// A shard; the one borrowed before is let go if it is another.
+    pub(crate) fn shard(&mut self, id: ShardId) -> &mut Shard {
+        if self.shard.as_ref().is_some_and(|(held, _)| *held != id) {
+            self.release_shard();
+        }
+        let env = self.env;
+        &mut self.shard.get_or_insert_with(|| (id, env.shard(id))).1
+    }
+
+    fn release_shard(&mut self) {
+        if let Some((_, mut shard)) = self.shard.take() {
+            shard.finish(self.now);
+        }
+    }
+
+    /// Lets everything go.
+    pub(crate) fn release(&mut self) {
+        self.release_shard();
+        self.catalogue = None;
+    }
+}
+
+impl<E: Env> Drop for Run<'_, E> {
+    fn drop(&mut self) {
+        self.release();
+    }
+}
+
+impl Connection {
+    /// A connection that has just been accepted.
+    pub fn new<E: Env>(id: ConnectionId, peer: Peer, now: Now, env: &E) -> Self {
+        let name = format!("{} -> {}", peer.remote, peer.local);
+        tracing::debug!(connection = %name, "accepted");
+        Self {
+            id,
+            name,
+            peer,
+            connected_at_ms: now.wall_ms,
+            certificate: None,
+            secured: false,
+            tls_facts: None,
+            session: Session::new(Arc::clone(&env.settings().session), now),
+            requests: Vec::new(),
+            login: login::Login::default(),
+            link: Arc::default(),
+            consumers: FixedMap::default(),
+            channels: FixedMap::default(),
+            publisher: publish::Publisher::default(),
+            held: None,
+            delayed: None,
+            encoded_messages: 0,
+            encoded_bytes: 0,
+            awaiting: false,
+            blocked: false,
+            has_exclusive: false,
+            received_bytes: 0,
+            sent_bytes: 0,
+            output_before: 0,
+        }
+    }
+
+    /// Its name in logs and listings.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Whether [`Self::secure`] has been called.
+    pub fn secured(&self) -> bool {
+        self.secured || !self.peer.tls
+    }
+
+    /// The TLS handshake is over; this is what it showed of the client.
+    pub fn secure(&mut self, certificate: Option<Vec<u8>>, facts: Option<(String, String)>) {
+        self.secured = true;
+        self.certificate = certificate;
+        self.tls_facts = facts;
+    }
+
+    /// Takes in what the socket had; answers how many requests that made.
+    pub fn receive<E: Env>(&mut self, now: Now, bytes: Bytes, env: &E) -> usize {
+        self.received_bytes += bytes.len() as u64;
+        self.session.receive(now, bytes, &mut self.requests);
+        self.process(now, env)
+    }
+
+    /// Takes in what was posted from elsewhere.
+    pub fn event<E: Env>(&mut self, now: Now, event: ConnectionEvent, env: &E) {
+        match event {
+            ConnectionEvent::Deliver(delivery) => self.deliver(&delivery),
+            ConnectionEvent::Reply(reply) => self.reply(now, reply),
+            ConnectionEvent::CancelConsumer(consumer) => {
+                if self.consumers.remove(&consumer).is_some() {
+                    self.session.consumer_cancelled(consumer);
+                }
+            }
+            ConnectionEvent::TimedOut(consumer) => {
+                if let Some(channel) = self.channel_of(consumer) {
+                    let error = crate::deferred::timeout_error(channel);
+                    self.session.fail(now, channel, error, &mut self.requests);
+                }
+            }
+            ConnectionEvent::Close(error) => self.session.close(error),
+        }
+        self.process(now, env);
+    }
+
+    /// The write-ahead log has become durable further.
+    pub fn durable<E: Env>(&mut self, now: Now, env: &E) {
+        for shard in 0..env.settings().shard_count {
+            let shard = ShardId(shard);
+            self.session.durable(shard, env.durable(shard));
+        }
+        self.awaiting = self.session.awaits_durability();
+        if let Some((tickets, _)) = &mut self.held {
+            tickets.retain(|ticket| env.durable(ticket.shard) < ticket.chunk);
+            if tickets.is_empty()
+                && let Some((_, reply)) = self.held.take()
+            {
+                self.reply(now, reply);
+                self.process(now, env);
+            }
+        }
+    }
+
+    /// Whether [`Self::durable`] is to be called when the write-ahead log goes on.
+    pub fn awaiting(&self) -> bool {
+        self.awaiting || self.held.is_some()
+    }
+
+    /// Its time has come: see [`Self::deadline`].
+    pub fn tick<E: Env>(&mut self, now: Now, env: &E) {
+        if let Some((at, _)) = &self.delayed
+            && *at <= now.monotonic_ms
+            && let Some((_, reply)) = self.delayed.take()
+        {
+            self.reply(now, reply);
+        }
+        self.session.tick(now, &mut self.requests);
+        self.process(now, env);
+    }
+
+    /// When [`Self::tick`] is to be called at the latest, in monotonic milliseconds.
+    pub fn deadline(&self) -> Option<u64> {
+        let delayed = self.delayed.as_ref().map(|(at, _)| *at);
+        [delayed, self.session.deadline()].into_iter().flatten().min()
+    }
+
+    /// Whether the socket is to be read.
+    pub fn reading(&self) -> bool {
+        !self.session.suspended() && !(self.blocked && self.session.published_yet())
+    }
+
+    /// Whether it has published anything: only then is it held back with the publishers.
+    pub fn publishes(&self) -> bool {
+        self.session.published_yet()
+    }
+
+    /// Merges what has gathered into frames: before the output is written.
+    pub fn flush(&mut self) {
+        self.session.flush();
+        self.output_before = self.session.output().len();
+    }
+
+    /// What is to be written to the socket.
+    pub fn output(&mut self) -> &mut OutBuffer {
+        self.session.output()
+    }
+
+    /// The socket has taken what it can: queues may deliver more.
+    pub fn written<E: Env>(&mut self, now: Now, env: &E) {
+        let left = self.session.output().len();
+        self.sent_bytes += self.output_before.saturating_sub(left) as u64;
+        self.output_before = left;
+        if left > 0 || self.encoded_messages == 0 {
+            return;
+        }
+        let messages = std::mem::take(&mut self.encoded_messages);
+        let bytes = std::mem::take(&mut self.encoded_bytes);
+        if self.link.give(messages, bytes) {
+            self.unblock_consumers(now, None, env);
+        }
+    }
+
+    /// Whether the connection is over, but for what is still to be written.
+    pub fn closed(&self) -> bool {
+        self.session.state() == SessionState::Closed
+    }
+
+    /// The alarms have changed: a publisher is held back, or let go on.
+    pub fn alarms_changed<E: Env>(&mut self, env: &E) {
+        let reason = env.alarms().reason();
+        if reason.is_some() != self.blocked {
+            self.blocked = reason.is_some();
+        }
+        if self.session.published_yet() {
+            self.session.blocked(reason);
+        }
+    }
+
+    /// The node is going down.
+    pub fn shut_down(&mut self) {
+        self.session.close(ProtocolError::connection(
+            ReplyCode::ConnectionForced,
+            "broker forced connection closure with reason 'shutdown'",
+        ));
+    }
+
+    /// The socket is gone: everything that the connection had is given back.
+    pub fn teardown<E: Env>(&mut self, now: Now, env: &E) {
+        self.session.teardown(&mut self.requests);
+        self.process(now, env);
+        self.delete_exclusive_queues(now, env);
+        self.log_out(env);
+        tracing::debug!(connection = %self.name, "closed");
+    }
+
+    /// Facts for listings.
+    pub fn facts(&self) -> ConnectionFacts {
+        let session = &self.session;
+        ConnectionFacts {
+            id: self.id,
+            name: self.name.clone(),
+            peer: self.peer.clone(),
+            user: self.login.user_name().to_owned(),
+            vhost: self.login.vhost_name().to_owned(),
+            client_properties: session.client_properties().clone(),
+            state: match session.state() {
+                SessionState::Opening => "starting",
+                SessionState::Open if self.blocked && session.published_yet() => "blocked",
+                SessionState::Open if self.blocked => "blocking",
+                SessionState::Open => "running",
+                SessionState::Closing | SessionState::Closed => "closing",
+            },
+            frame_max: session.frame_max(),
+            channel_max: session.channel_max(),
+            heartbeat_seconds: session.heartbeat_seconds(),
+            connected_at_ms: self.connected_at_ms,
+            received_bytes: self.received_bytes,
+            sent_bytes: self.sent_bytes,
+            tls: self.tls_facts.clone(),
+            mechanism: self.login.mechanism().to_owned(),
+            channels: self.channel_facts(),
+            consumers: self.consumer_facts(),
+        }
+    }
+
+    /// Carries out requests until none are left or one waits for its answer.
+    fn process<E: Env>(&mut self, now: Now, env: &E) -> usize {
+        let mut count = 0;
+        while !self.requests.is_empty() {
+            let mut requests = std::mem::take(&mut self.requests);
+            count += requests.len();
+            let mut run = Run::new(env, now);
+            for request in requests.drain(..) {
+                self.request(request, &mut run);
+            }
+            drop(run);
+            if self.requests.is_empty() {
+                requests.shrink_to(REQUESTS_KEPT);
+                self.requests = requests;
+            }
+        }
+        count
+    }
+
+    fn request<E: Env>(&mut self, request: Request, run: &mut Run<'_, E>) {
+        match request {
+            Request::Publish(publish) => self.publish(publish, run),
+            Request::Settle(settle) => self.settle(&settle, run),
+            Request::ChannelPrefetch { channel, limit } => {
+                self.limit_channel(channel, limit, run);
+            }
+            Request::ChannelClosed { channel } => self.close_channel(channel, run),
+            Request::Login { mechanism, response } => {
+                run.release();
+                self.log_in(&mechanism, &response, run.now, run.env);
+            }
+            Request::OpenVhost { vhost } => {
+                run.release();
+                self.open_vhost(&vhost, run.now, run.env);
+            }
+            Request::UpdateSecret { secret, reason } => {
+                run.release();
+                self.update_secret(&secret, &reason, run.now, run.env);
+            }
+            Request::OpenChannel { channel } => {
+                run.release();
+                self.open_channel(channel, run.now, run.env);
+            }
+            Request::Topology { channel, operation } => {
+                run.release();
+                self.topology(channel, operation, run.now, run.env);
+            }
+            Request::Consume(consume) => {
+                run.release();
+                self.consume(consume, run.now, run.env);
+            }
+            Request::Cancel { channel, consumer } => {
+                run.release();
+                self.cancel(channel, consumer, run.now, run.env);
+            }
+            Request::Get { channel, queue, no_ack } => {
+                run.release();
+                self.get(channel, &queue, no_ack, run.now, run.env);
+            }
+            Request::Commit { .. } => {
+                run.release();
+                self.commit(run.now, run.env);
+            }
+        }
+    }
+
+    /// Answers what the session asked; what it goes on to want is in `self.requests`.
+    fn reply(&mut self, now: Now, reply: Reply) {
+        if self.session.suspended() {
+            self.session.reply(now, reply, &mut self.requests);
+        }
+    }
+
+    fn fail(&mut self, now: Now, error: ProtocolError) {
+        self.reply(now, Reply::Failed(error));
+    }
+
+    /// Answers once everything that the answer tells of is durable.
+    fn reply_when_durable<E: Env>(
+        &mut self,
+        now: Now,
+        tickets: impl IntoIterator<Item = Ticket>,
+        reply: Reply,
+        env: &E,
+    ) {
+        let mut waiting: SmallVec<[Ticket; 1]> = tickets.into_iter().collect();
+        waiting.retain(|ticket| env.durable(ticket.shard) < ticket.chunk);
+        if waiting.is_empty() {
+            self.reply(now, reply);
+        } else {
+            self.held = Some((waiting, reply));
+        }
+    }
+}
+
+/// The shard of a queue: queues carry it in their ids.
+fn home(queue: QueueId) -> ShardId {
+    shard_of(queue)
+}

@@ -1,0 +1,347 @@
+//! Consumers, deliveries, settles and gets.
+
+use super::{ChannelFacts, Connection, ConsumerFacts, Run, home};
+use crate::env::{ConnectionEvent, Env};
+use crate::link::{ConsumerLink, Limiter};
+use crate::reply_to;
+use leveret_auth::Access;
+use leveret_queue::{AttachError, Consumer, Outcome};
+use leveret_session::contract::{Consume, Delivery, Reply, Settle, SettleOutcome};
+use leveret_types::{
+    ChannelId, ConsumerId, FieldTable, Now, ProtocolError, QueueId, ReplyCode,
+};
+use std::sync::Arc;
+
+/// A consumer of this connection.
+#[derive(Debug)]
+pub(super) struct Subscription {
+    channel: ChannelId,
+    tag: String,
+    /// The queue; nothing for direct reply-to.
+    queue: Option<QueueId>,
+    no_ack: bool,
+    exclusive: bool,
+    prefetch: u16,
+    arguments: FieldTable,
+}
+
+/// What the node keeps of a channel.
+#[derive(Debug, Default)]
+pub(super) struct Channel {
+    /// The bound of `basic.qos` with `global`.
+    limiter: Arc<Limiter>,
+    /// Queues that hold messages for this channel, with the holder of each: cancelled consumers, and one for all gets of a queue.
+    holders: Vec<(ConsumerId, QueueId)>,
+    getters: Vec<(ConsumerId, QueueId)>,
+}
+
+impl Connection {
+    pub(super) fn consume<E: Env>(&mut self, consume: Consume, now: Now, env: &E) {
+        if consume.queue == reply_to::PSEUDO_QUEUE {
+            return self.consume_replies(consume, now, env);
+        }
+        let queue = match self.readable_queue(&consume.queue, env) {
+            Ok(queue) => queue,
+            Err(error) => return self.fail(now, error),
+        };
+        let arguments = match ConsumerArguments::read(&consume.arguments) {
+            Ok(arguments) => arguments,
+            Err(error) => return self.fail(now, error),
+        };
+        let limiter = (!consume.no_ack)
+            .then(|| Arc::clone(&self.channels.entry(consume.channel).or_default().limiter));
+        let id = env.consumer_id();
+        let consumer = Consumer {
+            id,
+            priority: arguments.priority,
+            exclusive: consume.exclusive,
+            no_ack: consume.no_ack,
+            prefetch: u32::from(consume.prefetch),
+            timeout_ms: arguments.timeout_ms,
+        };
+        let link = ConsumerLink { link: Arc::clone(&self.link), limiter };
+        // The answer goes through the inbox, where deliveries come after it.
+        let attached = env.with_shard(now, home(queue), |shard| {
+            shard.attach(now, queue, consumer, self.id, link).inspect(|()| {
+                let reply = ConnectionEvent::Reply(Reply::Consuming { consumer: id });
+                shard.effects.posts.push((self.id, reply));
+            })
+        });
+        match attached {
+            Ok(()) => {
+                let subscription = Subscription {
+                    channel: consume.channel,
+                    tag: consume.tag,
+                    queue: Some(queue),
+                    no_ack: consume.no_ack,
+                    exclusive: consume.exclusive,
+                    prefetch: consume.prefetch,
+                    arguments: consume.arguments,
+                };
+                self.consumers.insert(id, subscription);
+            }
+            Err(error) => {
+                let error = self.attach_error(error, &consume.queue);
+                self.fail(now, error);
+            }
+        }
+    }
+
+    fn attach_error(&self, error: Option<AttachError>, queue: &str) -> ProtocolError {
+        let vhost = self.login.vhost_name();
+        match error {
+            None => ProtocolError::channel(
+                ReplyCode::NotFound,
+                format!("no queue '{queue}' in vhost '{vhost}'"),
+            ),
+            Some(_) => ProtocolError::channel(
+                ReplyCode::AccessRefused,
+                format!("queue '{queue}' in vhost '{vhost}' in exclusive use"),
+            ),
+        }
+    }
+
+    fn consume_replies<E: Env>(&mut self, consume: Consume, now: Now, env: &E) {
+        if !consume.no_ack {
+            return self.fail(
+                now,
+                ProtocolError::channel(
+                    ReplyCode::PreconditionFailed,
+                    "reply consumer cannot acknowledge",
+                ),
+            );
+        }
+        let taken =
+            self.consumers.values().any(|s| s.queue.is_none() && s.channel == consume.channel);
+        if taken {
+            return self.fail(
+                now,
+                ProtocolError::channel(
+                    ReplyCode::PreconditionFailed,
+                    "reply consumer already set",
+                ),
+            );
+        }
+        let id = env.consumer_id();
+        self.publisher.set_reply_token(
+            consume.channel,
+            env.replies().register(self.id, id, env.random()),
+        );
+        self.consumers.insert(
+            id,
+            Subscription {
+                channel: consume.channel,
+                tag: consume.tag,
+                queue: None,
+                no_ack: true,
+                exclusive: false,
+                prefetch: 0,
+                arguments: consume.arguments,
+            },
+        );
+        self.reply(now, Reply::Consuming { consumer: id });
+    }
+
+    pub(super) fn deliver(&mut self, delivery: &Delivery) {
+        self.encoded_messages += 1;
+        self.encoded_bytes += delivery.message.size() as usize;
+        // A consumer that is gone has been detached, and with that the message went back.
+        self.session.deliver(delivery);
+    }
+
+    pub(super) fn settle<E: Env>(&mut self, settle: &Settle, run: &mut Run<'_, E>) {
+        let outcome = match settle.outcome {
+            SettleOutcome::Accept => Outcome::Accept,
+            SettleOutcome::RequeueRejected => Outcome::Requeue { count: true },
+            SettleOutcome::Requeue => Outcome::Requeue { count: false },
+            SettleOutcome::Reject => Outcome::Reject,
+        };
+        let now = run.now;
+        let count = run.shard(home(settle.queue)).settle(
+            now,
+            settle.queue,
+            settle.holder,
+            settle.lane,
+            settle.range.clone(),
+            outcome,
+        );
+        let Some(channel) = self.channels.get(&settle.channel) else { return };
+        // What was got was never counted.
+        let got = channel.getters.iter().any(|(holder, _)| *holder == settle.holder);
+        if !got && channel.limiter.give(u32::try_from(count).unwrap_or(u32::MAX)) {
+            run.release();
+            self.unblock_consumers(now, Some(settle.channel), run.env);
+        }
+    }
+
+    /// Lets consumers go on whose link or channel has credit again.
+    pub(super) fn unblock_consumers<E: Env>(
+        &self,
+        now: Now,
+        channel: Option<ChannelId>,
+        env: &E,
+    ) {
+        for (id, subscription) in &self.consumers {
+            if let Some(queue) = subscription.queue
+                && channel.is_none_or(|channel| channel == subscription.channel)
+            {
+                env.with_shard(now, home(queue), |shard| shard.unblock(now, queue, *id));
+            }
+        }
+    }
+
+    pub(super) fn limit_channel<E: Env>(
+        &mut self,
+        channel: ChannelId,
+        limit: u16,
+        run: &mut Run<'_, E>,
+    ) {
+        let state = self.channels.entry(channel).or_default();
+        state.limiter.set_limit(u32::from(limit));
+        run.release();
+        self.unblock_consumers(run.now, Some(channel), run.env);
+    }
+
+    pub(super) fn cancel<E: Env>(
+        &mut self,
+        channel: ChannelId,
+        consumer: ConsumerId,
+        now: Now,
+        env: &E,
+    ) {
+        let Some(subscription) = self.consumers.remove(&consumer) else {
+            return self.reply(now, Reply::Done);
+        };
+        let Some(queue) = subscription.queue else {
+            self.publisher.clear_reply_token(channel, env.replies());
+            return self.reply(now, Reply::Done);
+        };
+        if !subscription.no_ack {
+            self.channels.entry(channel).or_default().holders.push((consumer, queue));
+        }
+        // The answer goes through the inbox, behind the deliveries that are there already.
+        env.with_shard(now, home(queue), |shard| {
+            shard.cancel(now, queue, consumer);
+            shard.effects.posts.push((self.id, ConnectionEvent::Reply(Reply::Done)));
+        });
+    }
+
+    pub(super) fn get<E: Env>(
+        &mut self,
+        channel: ChannelId,
+        name: &str,
+        no_ack: bool,
+        now: Now,
+        env: &E,
+    ) {
+        let queue = match self.readable_queue(name, env) {
+            Ok(queue) => queue,
+            Err(error) => return self.fail(now, error),
+        };
+        let state = self.channels.entry(channel).or_default();
+        let known = state.getters.iter().find(|(_, of)| *of == queue).map(|(holder, _)| *holder);
+        let holder = known.unwrap_or_else(|| {
+            let holder = env.consumer_id();
+            state.getters.push((holder, queue));
+            holder
+        });
+        let outcome = env.with_shard(now, home(queue), |shard| {
+            shard.get(now, queue, holder, self.id, no_ack)
+        });
+        if let Some(reply) = outcome.reply() {
+            self.reply(now, reply);
+        }
+    }
+
+    pub(super) fn close_channel<E: Env>(&mut self, channel: ChannelId, run: &mut Run<'_, E>) {
+        let gone: Vec<_> = self
+            .consumers
+            .extract_if(|_, subscription| subscription.channel == channel)
+            .collect();
+        let consumers = gone.iter().filter_map(|(id, s)| Some((*id, s.queue?)));
+        let state = self.channels.remove(&channel).unwrap_or_default();
+        let holders = state.holders.into_iter().chain(state.getters);
+        let now = run.now;
+        for (holder, queue) in consumers.chain(holders) {
+            run.shard(home(queue)).detach(now, queue, holder);
+        }
+        self.publisher.clear_reply_token(channel, run.env.replies());
+        self.channel_counted_out(run.env);
+    }
+
+    pub(super) fn channel_of(&self, consumer: ConsumerId) -> Option<ChannelId> {
+        self.consumers.get(&consumer).map(|subscription| subscription.channel)
+    }
+
+    /// The queue of that name, if this user may read it and no other connection has it for itself.
+    fn readable_queue<E: Env>(&mut self, name: &str, env: &E) -> Result<QueueId, ProtocolError> {
+        let catalogue = env.catalogue();
+        let queue = self.usable_queue(&catalogue, name)?;
+        self.login.permit_queue(&catalogue, name, Access::Read)?;
+        Ok(queue)
+    }
+
+    pub(super) fn consumer_facts(&self) -> Vec<ConsumerFacts> {
+        let facts = self.consumers.values().filter_map(|subscription| {
+            Some(ConsumerFacts {
+                channel: subscription.channel,
+                tag: subscription.tag.clone(),
+                queue: subscription.queue?,
+                ack_required: !subscription.no_ack,
+                exclusive: subscription.exclusive,
+                prefetch: subscription.prefetch,
+                arguments: subscription.arguments.clone(),
+            })
+        });
+        facts.collect()
+    }
+
+    pub(super) fn channel_facts(&self) -> Vec<ChannelFacts> {
+        let limits = |channel: ChannelId| {
+            u16::try_from(self.channels.get(&channel)?.limiter.limit()).ok()
+        };
+        let facts = self.session.channels().map(|channel| ChannelFacts {
+            number: channel.number,
+            consumers: channel.consumers,
+            prefetch: channel.prefetch,
+            global_prefetch: limits(channel.number).unwrap_or(0),
+            unacknowledged: channel.unacknowledged,
+            unconfirmed: channel.unconfirmed,
+            uncommitted: channel.uncommitted,
+            uncommitted_acks: channel.uncommitted_acks,
+            confirm: channel.confirm,
+            transactional: channel.transactional,
+        });
+        facts.collect()
+    }
+}
+
+/// What a consumer's arguments say.
+struct ConsumerArguments {
+    priority: i64,
+    timeout_ms: Option<u64>,
+}
+
+impl ConsumerArguments {
+    fn read(arguments: &FieldTable) -> Result<Self, ProtocolError> {
+        let refuse = |text: String| ProtocolError::channel(ReplyCode::PreconditionFailed, text);
+        let integer = |name: &str| match arguments.get(name) {
+            None => Ok(None),
+            Some(value) => value.as_integer().map(Some).ok_or_else(|| {
+                refuse(format!(
+                    "invalid arg '{name}' for consumer: unacceptable type {}",
+                    value.type_name()
+                ))
+            }),
+        };
+        let priority = integer("x-priority")?.unwrap_or(0);
+        let timeout_ms = integer("x-consumer-timeout")?
+            .map(|value| {
+                u64::try_from(value).map_err(|_| {
+                    refuse(format!("invalid arg 'x-consumer-timeout' for consumer: {value}"))
+                })
+            })
+            .transpose()?;
+        Ok(Self { priority, timeout_ms })
+    }
+}

@@ -1,0 +1,350 @@
+//! Publishing: from a message to the queues that it goes to.
+
+use super::{Connection, FixedMap, Run, home};
+use crate::counters::add;
+use crate::env::{ConnectionEvent, Env, Ticket};
+use crate::properties::{LazyProperties, copies, has, with_reply_to, without_blind_copies};
+use crate::reply_to::{self, Replies, Token};
+use crate::shard::{Bodies, Enqueued};
+use leveret_amqp::{Properties, Property};
+use leveret_routing::{Kind, RouteError, Scratch};
+use leveret_session::contract::{Delivery, Publish, Reply};
+use leveret_types::{
+    ChannelId, Message, Now, ProtocolError, QueueId, ReplyCode, ShardId,
+};
+use smallvec::SmallVec;
+use std::hash::BuildHasher;
+
+/// Routes that a publishing connection remembers.
+const ROUTES_KEPT: usize = 64;
+
+/// Queues of one publish, where they are few.
+type Targets = SmallVec<[QueueId; 4]>;
+
+/// What a connection keeps for publishing.
+#[derive(Default)]
+pub(super) struct Publisher {
+    scratch: Scratch,
+    queues: Vec<QueueId>,
+    routes: Vec<Option<Route>>,
+    generation: u64,
+    hasher: foldhash::fast::FixedState,
+    reply_tokens: FixedMap<ChannelId, Token>,
+}
+
+/// Where messages of one exchange and routing key go, as long as the catalogue does not change.
+struct Route {
+    hash: u64,
+    exchange: Box<[u8]>,
+    routing_key: Box<[u8]>,
+    targets: Targets,
+}
+
+/// What became of a publish at its queues.
+#[derive(Default)]
+pub(crate) struct Outcome {
+    rejected: bool,
+    waits: SmallVec<[(ShardId, u64); 2]>,
+}
+
+impl Publisher {
+    pub(super) fn set_reply_token(&mut self, channel: ChannelId, token: Token) {
+        self.reply_tokens.insert(channel, token);
+    }
+
+    pub(super) fn clear_reply_token(&mut self, channel: ChannelId, replies: &Replies) {
+        if let Some(token) = self.reply_tokens.remove(&channel) {
+            replies.forget(&token);
+        }
+    }
+
+    fn route_hash(&self, message: &Message) -> u64 {
+        self.hasher.hash_one((message.exchange(), message.routing_key()))
+    }
+
+    fn known_route(&self, hash: u64, message: &Message) -> Option<&Targets> {
+        let route = self.routes.get(hash as usize % ROUTES_KEPT)?.as_ref()?;
+        let same = route.hash == hash
+            && *route.exchange == *message.exchange()
+            && *route.routing_key == *message.routing_key();
+        same.then_some(&route.targets)
+    }
+
+    fn remember_route(&mut self, hash: u64, message: &Message) {
+        if self.routes.is_empty() {
+            self.routes.resize_with(ROUTES_KEPT, || None);
+        }
+        self.routes[hash as usize % ROUTES_KEPT] = Some(Route {
+            hash,
+            exchange: message.exchange().into(),
+            routing_key: message.routing_key().into(),
+            targets: Targets::from_slice(&self.queues),
+        });
+    }
+}
+
+impl Connection {
+    pub(super) fn publish<E: Env>(&mut self, mut publish: Publish, run: &mut Run<'_, E>) {
+        let counters = run.env.counters();
+        add(&counters.messages_received, 1);
+        if let Err(error) = self.prepare(&mut publish) {
+            return self.session.fail(run.now, publish.channel, error, &mut self.requests);
+        }
+        if publish.message.routing_key().starts_with(reply_to::PREFIX)
+            && publish.message.exchange().is_empty()
+        {
+            return self.publish_reply(&publish, run);
+        }
+        let targets = match self.targets(&publish.message, run) {
+            Ok(Routed::To(targets)) => targets,
+            Ok(Routed::Delayed) => return self.answer_delayed(&publish, run),
+            Err(error) => {
+                return self.session.fail(run.now, publish.channel, error, &mut self.requests);
+            }
+        };
+        if targets.is_empty() {
+            if publish.mandatory {
+                add(&counters.messages_unroutable_returned, 1);
+                self.session.returned(
+                    publish.channel,
+                    &publish.message,
+                    ReplyCode::NoRoute,
+                    "NO_ROUTE",
+                );
+            } else {
+                add(&counters.messages_unroutable_dropped, 1);
+            }
+            if publish.number != 0 {
+                add(&counters.messages_confirmed, 1);
+                self.session.accepted(publish.channel, publish.number, &[]);
+            }
+            return;
+        }
+        if has(publish.message.properties(), Property::Headers)
+            && let Some(visible) = without_blind_copies(&publish.message)
+        {
+            publish.message = visible;
+        }
+        add(&counters.messages_routed, 1);
+        let outcome = enqueue(&publish.message, &targets, run);
+        self.answer(&publish, &outcome, run.env);
+    }
+
+    /// Checks and rewrites what in the properties concerns the broker. Most messages have nothing of that.
+    fn prepare(&mut self, publish: &mut Publish) -> Result<(), ProtocolError> {
+        let bytes = publish.message.properties();
+        if !has(bytes, Property::UserId) && !has(bytes, Property::ReplyTo) {
+            return Ok(());
+        }
+        let properties = Properties::trusted(bytes);
+        if let Some(user) = properties.user_id {
+            self.login.check_user_id(user)?;
+        }
+        if properties.reply_to == Some(reply_to::PSEUDO_QUEUE.as_bytes()) {
+            let token = self.publisher.reply_tokens.get(&publish.channel).ok_or_else(|| {
+                ProtocolError::channel(
+                    ReplyCode::PreconditionFailed,
+                    "fast reply consumer does not exist",
+                )
+            })?;
+            publish.message = with_reply_to(&publish.message, token.name());
+        }
+        Ok(())
+    }
+
+    /// The queues that a message goes to.
+    fn targets<E: Env>(
+        &mut self,
+        message: &Message,
+        run: &mut Run<'_, E>,
+    ) -> Result<Routed, ProtocolError> {
+        let now = run.now;
+        let env = run.env;
+        let catalogue = run.catalogue();
+        let publisher = &mut self.publisher;
+        if publisher.generation != catalogue.generation() {
+            publisher.generation = catalogue.generation();
+            publisher.routes.clear();
+        }
+        let hash = publisher.route_hash(message);
+        let may_copy = has(message.properties(), Property::Headers);
+        if !may_copy && let Some(targets) = publisher.known_route(hash, message) {
+            return Ok(Routed::To(targets.clone()));
+        }
+        let exchange = name(message.exchange())?;
+        self.login.permit_publish(catalogue, exchange, message.routing_key())?;
+        let vhost = self.login.vhost(catalogue)?;
+        let router = vhost.router();
+        let lazy = LazyProperties::new(message.properties());
+        let copies = if may_copy { copies(message.properties())? } else { SmallVec::new() };
+        let mut keys: SmallVec<[&[u8]; 4]> = SmallVec::new();
+        keys.push(message.routing_key());
+        keys.extend(copies.iter().copied());
+        let facts = router.exchange(exchange);
+        if let Some(facts) = &facts {
+            match facts.kind {
+                Kind::Delayed(_) if !facts.internal => {
+                    if let Some(delay_ms) = crate::delayed::delay_of(message.properties()) {
+                        let (vhost, due) = (vhost.name().to_owned(), now.wall_ms + delay_ms);
+                        crate::delayed::hold_back(run, &vhost, message, due);
+                        return Ok(Routed::Delayed);
+                    }
+                }
+                Kind::RecentHistory { length } if !facts.internal => {
+                    env.history().remember(vhost.name(), exchange, *length, message);
+                }
+                _ => {}
+            }
+        }
+        publisher.queues.clear();
+        let random_before = publisher.scratch.random_state();
+        router
+            .route(
+                message.exchange(),
+                &keys,
+                &lazy,
+                &mut publisher.scratch,
+                &mut publisher.queues,
+            )
+            .map_err(|error| route_error(error, exchange, vhost.name()))?;
+        let plain = !lazy.asked()
+            && copies.is_empty()
+            && publisher.scratch.random_state() == random_before
+            && facts.is_none_or(|facts| {
+                !matches!(facts.kind, Kind::RecentHistory { .. } | Kind::Delayed(_))
+            })
+            && !vhost.tracing();
+        if vhost.tracing() {
+            env.defer(crate::firehose::published(
+                vhost.name(),
+                message,
+                self.login.user_name(),
+                &self.name,
+                publisher.queues.len(),
+            ));
+        }
+        let targets = Targets::from_slice(&publisher.queues);
+        if plain && !may_copy {
+            publisher.remember_route(hash, message);
+        }
+        Ok(Routed::To(targets))
+    }
+
+    fn answer<E: Env>(&mut self, publish: &Publish, outcome: &Outcome, env: &E) {
+        if publish.number == 0 {
+            return;
+        }
+        if outcome.rejected {
+            self.session.rejected(publish.channel, publish.number);
+        } else {
+            self.session.accepted(publish.channel, publish.number, &outcome.waits);
+            self.awaiting |= !outcome.waits.is_empty();
+        }
+        add(&env.counters().messages_confirmed, 1);
+    }
+
+    /// A delayed message is durable with the shard that keeps it back.
+    fn answer_delayed<E: Env>(&mut self, publish: &Publish, run: &mut Run<'_, E>) {
+        let mut outcome = Outcome::default();
+        if publish.message.facts.persistent {
+            let ticket = run.shard(crate::delayed::SHARD).ticket();
+            outcome.waits.push((ticket.shard, ticket.chunk));
+        }
+        self.answer(publish, &outcome, run.env);
+    }
+
+    fn publish_reply<E: Env>(&mut self, publish: &Publish, run: &mut Run<'_, E>) {
+        let message = &publish.message;
+        match run.env.replies().find(message.routing_key()) {
+            Some((connection, consumer)) => {
+                let delivery = Delivery {
+                    consumer,
+                    queue: QueueId(0),
+                    lane: 0,
+                    index: 0,
+                    redelivered: false,
+                    delivery_count: None,
+                    message: message.clone(),
+                };
+                run.release();
+                run.env.post(connection, ConnectionEvent::Deliver(delivery));
+            }
+            None if publish.mandatory => self.session.returned(
+                publish.channel,
+                message,
+                ReplyCode::NoRoute,
+                "NO_ROUTE",
+            ),
+            None => {}
+        }
+        if publish.number != 0 {
+            self.session.accepted(publish.channel, publish.number, &[]);
+        }
+    }
+
+    /// `tx.commit`: everything has been sent off; the answer waits until all that the shards have gathered is durable.
+    pub(super) fn commit<E: Env>(&mut self, now: Now, env: &E) {
+        let shards = (0..env.settings().shard_count).map(ShardId);
+        let tickets: SmallVec<[Ticket; 2]> =
+            shards.map(|id| env.with_shard(now, id, |shard| shard.urgent_ticket())).collect();
+        self.reply_when_durable(now, tickets, Reply::Done, env);
+    }
+}
+
+/// Where a message goes.
+enum Routed {
+    To(Targets),
+    /// Kept back for later.
+    Delayed,
+}
+
+/// Puts a message into queues.
+pub(crate) fn enqueue<E: Env>(message: &Message, targets: &[QueueId], run: &mut Run<'_, E>) -> Outcome {
+    let mut outcome = Outcome::default();
+    let mut bodies: SmallVec<[(ShardId, Bodies); 2]> = SmallVec::new();
+    let now = run.now;
+    for queue in targets {
+        let id = home(*queue);
+        let shard = run.shard(id);
+        let at = bodies.iter().position(|(of, _)| *of == id).unwrap_or_else(|| {
+            bodies.push((id, Bodies::default()));
+            bodies.len() - 1
+        });
+        match shard.publish(now, *queue, message, &mut bodies[at].1) {
+            Enqueued::Durable => {
+                let chunk = shard.ticket().chunk;
+                match outcome.waits.iter_mut().find(|(of, _)| *of == id) {
+                    Some(wait) => wait.1 = chunk,
+                    None => outcome.waits.push((id, chunk)),
+                }
+            }
+            Enqueued::Volatile | Enqueued::Gone => {}
+            Enqueued::Rejected => outcome.rejected = true,
+        }
+    }
+    outcome
+}
+
+fn name(bytes: &[u8]) -> Result<&str, ProtocolError> {
+    std::str::from_utf8(bytes).map_err(|_| {
+        ProtocolError::connection(ReplyCode::SyntaxError, "exchange name is not UTF-8")
+    })
+}
+
+fn route_error(error: RouteError, exchange: &str, vhost: &str) -> ProtocolError {
+    match error {
+        RouteError::NotFound => ProtocolError::channel(
+            ReplyCode::NotFound,
+            format!("no exchange '{exchange}' in vhost '{vhost}'"),
+        ),
+        RouteError::Internal => ProtocolError::channel(
+            ReplyCode::AccessRefused,
+            format!("cannot publish to internal exchange '{exchange}' in vhost '{vhost}'"),
+        ),
+        RouteError::TooLong => ProtocolError::channel(
+            ReplyCode::ResourceError,
+            format!("a message to exchange '{exchange}' passes too many exchanges"),
+        ),
+    }
+    .at(60, 40)
+}

@@ -1,0 +1,88 @@
+//! Counters of the whole node.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+macro_rules! counters {
+    ($($(#[$doc:meta])* $name:ident,)*) => {
+        /// Counters that only grow, written by any thread.
+        #[derive(Debug, Default)]
+        pub struct NodeCounters {
+            $($(#[$doc])* pub $name: AtomicU64,)*
+        }
+
+        /// The counters at one moment.
+        #[derive(Clone, Copy, Debug, Default)]
+        pub struct CounterValues {
+            $($(#[$doc])* pub $name: u64,)*
+        }
+
+        impl NodeCounters {
+            /// The values now; each is exact, and they may be a moment apart.
+            #[must_use]
+            pub fn values(&self) -> CounterValues {
+                CounterValues { $($name: self.$name.load(Ordering::Relaxed),)* }
+            }
+        }
+    };
+}
+
+counters! {
+    /// Messages received from publishers.
+    messages_received,
+    /// Messages received on channels in confirm mode.
+    messages_received_confirm,
+    /// Confirms and negative confirms sent.
+    messages_confirmed,
+    /// Messages put into at least one queue.
+    messages_routed,
+    /// Messages that reached no queue and were dropped.
+    messages_unroutable_dropped,
+    /// Messages that reached no queue and were returned.
+    messages_unroutable_returned,
+    /// Deliveries sent, gets included.
+    messages_delivered,
+    /// Messages that went to a dead-letter exchange, by reason.
+    messages_dead_lettered_expired,
+    /// See above.
+    messages_dead_lettered_rejected,
+    /// See above.
+    messages_dead_lettered_maxlen,
+    /// See above.
+    messages_dead_lettered_delivery_limit,
+    /// Connections accepted.
+    connections_opened,
+    /// Connections that ended.
+    connections_closed,
+    /// Channels opened.
+    channels_opened,
+    /// Channels closed.
+    channels_closed,
+    /// Queues declared anew.
+    queues_declared,
+    /// Queues created.
+    queues_created,
+    /// Queues deleted.
+    queues_deleted,
+    /// Logins that succeeded.
+    logins_succeeded,
+    /// Logins that failed.
+    logins_failed,
+}
+
+/// Adds to a counter.
+pub(crate) fn add(counter: &AtomicU64, count: u64) {
+    counter.fetch_add(count, Ordering::Relaxed);
+}
+
+impl NodeCounters {
+    pub(crate) fn dead_lettered(&self, reason: leveret_queue::Reason) {
+        use leveret_queue::Reason;
+        let counter = match reason {
+            Reason::Expired => &self.messages_dead_lettered_expired,
+            Reason::Rejected => &self.messages_dead_lettered_rejected,
+            Reason::MaxLength => &self.messages_dead_lettered_maxlen,
+            Reason::DeliveryLimit => &self.messages_dead_lettered_delivery_limit,
+        };
+        add(counter, 1);
+    }
+}

@@ -1,0 +1,151 @@
+//! Work that shards hand over because it needs the catalogue, or another shard.
+
+use crate::connection::{Run, enqueue};
+use crate::dead_letter::Dead;
+use crate::env::{ConnectionEvent, Env};
+use crate::properties::{LazyProperties, copies, without_blind_copies};
+use crate::shard::{DeadLetter, Deferred, shard_of};
+use crate::{delayed, firehose};
+use leveret_metadata::QueueRecord;
+use leveret_routing::Scratch;
+use leveret_types::{Message, Now, ProtocolError, QueueId, ReplyCode};
+
+/// Carries out work in the order in which it was handed over. Nothing may be borrowed.
+pub fn run<E: Env>(work: Vec<Deferred>, scratch: &mut Scratch, now: Now, env: &E) {
+    let mut run = Run::new(env, now);
+    for item in work {
+        match item {
+            Deferred::DeadLetter(dead) => dead_letter(&dead, scratch, &mut run),
+            Deferred::Publish { vhost, message, delayed } => {
+                publish(&vhost, &message, delayed, scratch, &mut run);
+            }
+            Deferred::DeleteQueue { queue, if_unused } => {
+                run.release();
+                delete_queue(queue, if_unused, now, env);
+            }
+            Deferred::TimedOut { connection, consumer } => {
+                run.release();
+                time_out(connection, consumer, env);
+            }
+        }
+    }
+}
+
+fn dead_letter<E: Env>(dead: &DeadLetter, scratch: &mut Scratch, run: &mut Run<'_, E>) {
+    let now = run.now;
+    run.env.counters().dead_lettered(dead.reason);
+    let mut message = None;
+    let mut targets = Vec::new();
+    let catalogue = run.catalogue();
+    if let Some(queue) = catalogue.queue(dead.queue)
+        && let Some(letter) = catalogue.dead_letter_of(queue)
+    {
+        let corpse = Dead::new(
+            &dead.message,
+            queue.name(),
+            dead.reason,
+            letter.exchange,
+            letter.routing_key,
+            now,
+        );
+        route(catalogue, queue.vhost(), &corpse.message, scratch, &mut targets);
+        targets.retain(|target| {
+            catalogue.queue(*target).is_some_and(|queue| !corpse.is_cycle(queue.name()))
+        });
+        message = Some(corpse.message);
+    }
+    if let Some(message) = message {
+        enqueue(&message, &targets, run);
+    }
+    // In the log behind the message's new places: a crash between the two leaves it in both, never in neither.
+    if let Some((lane, index)) = dead.position {
+        run.shard(shard_of(dead.queue)).dead_lettered(dead.queue, lane, index..index + 1);
+    }
+}
+
+fn publish<E: Env>(
+    vhost: &str,
+    message: &Message,
+    delayed: Option<u64>,
+    scratch: &mut Scratch,
+    run: &mut Run<'_, E>,
+) {
+    let mut targets = Vec::new();
+    let catalogue = run.catalogue();
+    route(catalogue, vhost, message, scratch, &mut targets);
+    let Some(index) = delayed else {
+        enqueue(message, &targets, run);
+        return;
+    };
+    let released = delayed::released(message);
+    let visible = without_blind_copies(&released).unwrap_or(released);
+    enqueue(&visible, &targets, run);
+    run.shard(delayed::SHARD).delayed_released(index, message.size());
+}
+
+/// The queues that a message of the broker's own goes to: no permission is asked, and an exchange that is gone takes nothing.
+fn route(
+    catalogue: &leveret_metadata::Catalogue,
+    vhost: &str,
+    message: &Message,
+    scratch: &mut Scratch,
+    targets: &mut Vec<QueueId>,
+) {
+    let Some(vhost) = catalogue.vhost(vhost) else { return };
+    let mut keys = vec![message.routing_key()];
+    if message.exchange() != firehose::EXCHANGE.as_bytes()
+        && let Ok(further) = copies(message.properties())
+    {
+        keys.extend(further);
+    }
+    let lazy = LazyProperties::new(message.properties());
+    if let Err(error) =
+        vhost.router().route_internal(message.exchange(), &keys, &lazy, scratch, targets)
+    {
+        targets.clear();
+        tracing::debug!(
+            %error,
+            exchange = %String::from_utf8_lossy(message.exchange()),
+            "a message of the broker's own goes nowhere",
+        );
+    }
+}
+
+fn delete_queue<E: Env>(queue: QueueId, if_unused: bool, now: Now, env: &E) {
+    if if_unused {
+        let counts = env.with_shard(now, shard_of(queue), |shard| shard.counts(now, queue));
+        if counts.is_none_or(|counts| counts.consumers > 0) {
+            return;
+        }
+    }
+    let command = {
+        let catalogue = env.catalogue();
+        catalogue.queue(queue).map(QueueRecord::deletion)
+    };
+    if let Some(command) = command
+        && let Err(error) = env.execute(now, &command)
+    {
+        tracing::warn!(%error, "cannot delete a queue whose time is over");
+    }
+}
+
+fn time_out<E: Env>(
+    connection: leveret_types::ConnectionId,
+    consumer: leveret_types::ConsumerId,
+    env: &E,
+) {
+    env.post(connection, ConnectionEvent::TimedOut(consumer));
+}
+
+/// What a channel is told whose consumer has kept a delivery for too long.
+#[must_use]
+pub(crate) fn timeout_error(channel: leveret_types::ChannelId) -> ProtocolError {
+    ProtocolError::channel(
+        ReplyCode::PreconditionFailed,
+        format!(
+            "delivery acknowledgement on channel {channel} timed out. \
+             This timeout value can be configured, see consumers doc guide to learn more"
+        ),
+    )
+}
+

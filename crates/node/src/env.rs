@@ -1,0 +1,125 @@
+//! What an actor may reach while it runs: the seam between the node and whoever drives it.
+//!
+//! Actors run *in place*: whoever has work for a shard borrows the shard, does the work, and lets it go. In the broker a borrow takes
+//! a lock that is held for a batch; in a simulator it is a plain borrow. What the work wants done elsewhere comes out as closed
+//! lists of effects, and the environment carries it there when the shard is let go.
+
+use crate::shard::{Shard, ShardEffects};
+use leveret_metadata::{Catalogue, CatalogueError, Command, Outcome};
+use leveret_session::contract::{Delivery, Reply};
+use leveret_types::{ConnectionId, ConsumerId, Now, ProtocolError, ShardId};
+use std::ops::{Deref, DerefMut};
+
+/// A place in the write-ahead log: what a confirm waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ticket {
+    /// Whose part of the log.
+    pub shard: ShardId,
+    /// Durable once that shard's part is durable through this chunk.
+    pub chunk: u64,
+}
+
+/// What is posted to a connection from elsewhere.
+#[derive(Debug)]
+pub enum ConnectionEvent {
+    /// A message for one of its consumers.
+    Deliver(Delivery),
+    /// The answer to what it asked. It goes through the connection's inbox so that deliveries keep their place before or after it.
+    Reply(Reply),
+    /// One of its consumers is gone with its queue.
+    CancelConsumer(ConsumerId),
+    /// One of its consumers has kept a delivery for too long.
+    TimedOut(ConsumerId),
+    /// The connection is to be closed with this error.
+    Close(ProtocolError),
+}
+
+/// What holds back publishers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Alarms {
+    /// The process uses more memory than the high watermark.
+    pub memory: bool,
+    /// A drive has less space than the limit.
+    pub disk: bool,
+}
+
+impl Alarms {
+    /// The reason that publishers are told, in RabbitMQ's words; nothing if there is no alarm.
+    #[must_use]
+    pub const fn reason(self) -> Option<&'static str> {
+        match (self.memory, self.disk) {
+            (false, false) => None,
+            (true, false) => Some("low on memory"),
+            (false, true) => Some("low on disk"),
+            (true, true) => Some("low on memory & disk"),
+        }
+    }
+}
+
+/// What a change of the catalogue answered, and when it is durable.
+#[derive(Debug)]
+pub struct Executed {
+    /// What changed.
+    pub outcome: Outcome,
+    /// When the change is durable; nothing if it need not be.
+    pub ticket: Option<Ticket>,
+}
+
+/// The environment of an actor.
+pub trait Env {
+    /// A borrowed shard. Letting it go carries its effects out.
+    type ShardGuard<'a>: DerefMut<Target = Shard>
+    where
+        Self: 'a;
+    /// The catalogue, borrowed to be read.
+    type CatalogueGuard<'a>: Deref<Target = Catalogue>
+    where
+        Self: 'a;
+
+    /// Borrows a shard. Shards are borrowed one at a time, and after the catalogue if both are needed.
+    fn shard(&self, shard: ShardId) -> Self::ShardGuard<'_>;
+    /// Borrows the catalogue to read it.
+    fn catalogue(&self) -> Self::CatalogueGuard<'_>;
+    /// Changes the catalogue, and carries out at the shards what follows from the change. Nothing may be borrowed.
+    ///
+    /// # Errors
+    /// What is wrong with the command; nothing has changed then.
+    fn execute(&self, now: Now, command: &Command) -> Result<Executed, CatalogueError>;
+    /// Through which chunk a shard's part of the write-ahead log is durable.
+    fn durable(&self, shard: ShardId) -> u64;
+    /// Whether publishers are to wait because the write-ahead log is behind.
+    fn log_congested(&self) -> bool;
+    /// Posts to a connection.
+    fn post(&self, connection: ConnectionId, event: ConnectionEvent);
+    /// Hands over work that needs the catalogue or several shards, for whoever next has nothing borrowed.
+    fn defer(&self, work: crate::shard::Deferred);
+    /// The alarms in force.
+    fn alarms(&self) -> Alarms;
+    /// A consumer id that was never used before.
+    fn consumer_id(&self) -> ConsumerId;
+    /// Unguessable bytes.
+    fn random(&self) -> [u8; 16];
+    /// Settings of the node.
+    fn settings(&self) -> &crate::NodeSettings;
+    /// Counters of the node.
+    fn counters(&self) -> &crate::NodeCounters;
+    /// Who is logged in where.
+    fn registry(&self) -> &crate::registry::Registry;
+    /// The node's registry of direct reply-to consumers.
+    fn replies(&self) -> &crate::reply_to::Replies;
+    /// What `x-recent-history` exchanges remember.
+    fn history(&self) -> &crate::history::History;
+
+    /// Runs `work` on a shard and lets it go.
+    fn with_shard<R>(&self, now: Now, shard: ShardId, work: impl FnOnce(&mut Shard) -> R) -> R {
+        let mut guard = self.shard(shard);
+        let result = work(&mut guard);
+        guard.finish(now);
+        result
+    }
+}
+
+/// Moves a shard's effects out: what an environment does when a shard is let go.
+pub fn take_effects(shard: &mut Shard) -> ShardEffects {
+    std::mem::take(&mut shard.effects)
+}

@@ -1,0 +1,143 @@
+//! The credit between queues and a connection: how much may be on its way to one client.
+
+use leveret_types::limits::{OUTBOX_BYTES_MAX, OUTBOX_MESSAGES_MAX};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
+
+/// Shared by a connection and the shards that deliver to it. Shards take, the connection gives back once the socket has taken the
+/// bytes. Counts may be seen a moment late by the other side, which delays a delivery or lets one more through; nothing else.
+#[derive(Debug, Default)]
+pub struct Link {
+    messages: AtomicUsize,
+    bytes: AtomicUsize,
+    congested: AtomicBool,
+}
+
+impl Link {
+    /// Takes credit for one delivery; false, and remembered as congested, if there is none left.
+    pub fn take(&self, bytes: usize) -> bool {
+        if self.messages.load(Ordering::Relaxed) >= OUTBOX_MESSAGES_MAX
+            || self.bytes.load(Ordering::Relaxed) >= OUTBOX_BYTES_MAX
+        {
+            self.congested.store(true, Ordering::SeqCst);
+            // The connection may have given everything back between the look and the mark: then nobody would clear it.
+            let drained = self.messages.load(Ordering::SeqCst) == 0;
+            if !drained {
+                return false;
+            }
+            self.congested.store(false, Ordering::SeqCst);
+        }
+        self.messages.fetch_add(1, Ordering::Relaxed);
+        self.bytes.fetch_add(bytes, Ordering::Relaxed);
+        true
+    }
+
+    /// Gives credit back; true if queues wait for it, who must then be told.
+    pub fn give(&self, messages: usize, bytes: usize) -> bool {
+        self.bytes.fetch_sub(bytes, Ordering::SeqCst);
+        let before = self.messages.fetch_sub(messages, Ordering::SeqCst);
+        let left = before.saturating_sub(messages);
+        left <= OUTBOX_MESSAGES_MAX / 2 && self.congested.swap(false, Ordering::SeqCst)
+    }
+}
+
+/// What all consumers of one channel together may hold unsettled (`basic.qos` with `global`).
+#[derive(Debug, Default)]
+pub struct Limiter {
+    limit: AtomicU32,
+    held: AtomicU32,
+    refused: AtomicBool,
+}
+
+impl Limiter {
+    /// Sets the bound; 0 is none.
+    pub fn set_limit(&self, limit: u32) {
+        self.limit.store(limit, Ordering::SeqCst);
+    }
+
+    /// The bound; 0 is none.
+    pub fn limit(&self) -> u32 {
+        self.limit.load(Ordering::Relaxed)
+    }
+
+    /// Takes one; false if the bound is reached.
+    pub fn take(&self) -> bool {
+        if self.try_take() {
+            return true;
+        }
+        self.refused.store(true, Ordering::SeqCst);
+        // Something may have been given back between the look and the mark: then nobody would look at the mark.
+        self.try_take()
+    }
+
+    fn try_take(&self) -> bool {
+        let limit = self.limit.load(Ordering::SeqCst);
+        self.held
+            .fetch_update(Ordering::SeqCst, Ordering::SeqCst, |held| {
+                (limit == 0 || held < limit).then_some(held + 1)
+            })
+            .is_ok()
+    }
+
+    /// Gives some back; true if a consumer was refused since the last time, and may go on now.
+    pub fn give(&self, count: u32) -> bool {
+        let _ = self.held.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |held| {
+            Some(held.saturating_sub(count))
+        });
+        self.refused.swap(false, Ordering::SeqCst)
+    }
+}
+
+/// Where the deliveries for a consumer go, and what they may use.
+#[derive(Clone, Debug)]
+pub struct ConsumerLink {
+    /// The credit of its connection.
+    pub link: Arc<Link>,
+    /// The bound of its channel, for consumers that settle.
+    pub limiter: Option<Arc<Limiter>>,
+}
+
+impl ConsumerLink {
+    /// Takes credit for one delivery of this weight.
+    #[must_use]
+    pub fn admit(&self, bytes: usize) -> bool {
+        if self.limiter.as_ref().is_some_and(|limiter| !limiter.take()) {
+            return false;
+        }
+        let admitted = self.link.take(bytes);
+        if !admitted && let Some(limiter) = &self.limiter {
+            limiter.give(1);
+        }
+        admitted
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_link_takes_its_bound_and_no_more_and_says_when_to_go_on() {
+        let link = Link::default();
+        for _ in 0..OUTBOX_MESSAGES_MAX {
+            assert!(link.take(1));
+        }
+        assert!(!link.take(1));
+        assert!(!link.give(1, 1), "not before half of it is free");
+        assert!(link.give(OUTBOX_MESSAGES_MAX / 2, OUTBOX_MESSAGES_MAX / 2));
+        assert!(!link.give(1, 1), "told once");
+        assert!(link.take(1));
+    }
+
+    #[test]
+    fn a_limiter_holds_its_bound_over_all_consumers() {
+        let limiter = Limiter::default();
+        limiter.set_limit(2);
+        assert!(limiter.take() && limiter.take());
+        assert!(!limiter.take());
+        assert!(limiter.give(1));
+        assert!(limiter.take());
+        limiter.set_limit(0);
+        assert!(limiter.take(), "0 is no bound");
+    }
+}

@@ -1,0 +1,561 @@
+//! A shard: some of the node's queues, and the part of the storage engine that keeps their messages.
+//!
+//! A shard is borrowed, given work, and told to [`Shard::finish`]; only then do its queues deliver, expire and drop, once for the
+//! whole batch. What is to happen elsewhere is in [`Shard::effects`].
+
+mod actor;
+
+use crate::delayed::{self, Delayed};
+use crate::env::{ConnectionEvent, Ticket};
+use crate::link::ConsumerLink;
+use crate::stored;
+use actor::Actor;
+pub use actor::{QueueFacts, QueueSpec};
+use hashbrown::HashMap;
+use leveret_queue::{AttachError, Consumer, Counts, Got, Offer, Outcome};
+use leveret_session::contract::Delivery;
+use leveret_storage::{BodyId, Durability, SealedChunk, ShardLogs, Urgency};
+use leveret_types::{ConnectionId, ConsumerId, LogId, Message, Now, QueueId, ShardId};
+use std::collections::BTreeSet;
+use std::ops::Range;
+
+/// The shard that a queue lives on: part of its id.
+#[must_use]
+pub const fn shard_of(queue: QueueId) -> ShardId {
+    ShardId((queue.0 & 0xFF) as u16)
+}
+
+/// The log of one lane of a queue.
+#[must_use]
+pub const fn log_of(queue: QueueId, lane: u8) -> LogId {
+    LogId(queue.0 << 8 | lane as u64)
+}
+
+/// The queue and the lane that a log belongs to.
+#[must_use]
+pub const fn queue_of(log: LogId) -> (QueueId, u8) {
+    (QueueId(log.0 >> 8), (log.0 & 0xFF) as u8)
+}
+
+/// The log of the catalogue's commands, on shard 0. No queue has it: their ids start at 1.
+pub const CATALOGUE_LOG: LogId = LogId(0);
+
+/// What is to happen outside the shard.
+#[derive(Debug, Default)]
+pub struct ShardEffects {
+    /// For connections, in order.
+    pub posts: Vec<(ConnectionId, ConnectionEvent)>,
+    /// For whoever let the shard go: work that needs the catalogue or another shard.
+    pub deferred: Vec<Deferred>,
+}
+
+/// Work that a shard cannot do itself.
+#[derive(Debug)]
+pub enum Deferred {
+    /// Publish a message to the queue's dead-letter exchange, then settle it where it came from.
+    DeadLetter(DeadLetter),
+    /// Delete a queue whose lease is over, or whose last consumer has gone.
+    DeleteQueue {
+        /// The queue.
+        queue: QueueId,
+        /// Only if it still has no consumers.
+        if_unused: bool,
+    },
+    /// Route a message of the broker's own, or one whose delay is over, and settle it where it was kept.
+    Publish {
+        /// Virtual host.
+        vhost: String,
+        /// The message: its exchange and routing key say where it goes.
+        message: Message,
+        /// Its index in the log of delayed messages.
+        delayed: Option<u64>,
+    },
+    /// Close the channel of a consumer that has kept a delivery for too long.
+    TimedOut {
+        /// Its connection.
+        connection: ConnectionId,
+        /// The consumer.
+        consumer: ConsumerId,
+    },
+}
+
+/// A message that is dead-lettered.
+#[derive(Debug)]
+pub struct DeadLetter {
+    /// Where it was.
+    pub queue: QueueId,
+    /// Its lane and index there; nothing if the queue refused it and never had it.
+    pub position: Option<(u8, u64)>,
+    /// The message.
+    pub message: Message,
+    /// Why.
+    pub reason: leveret_queue::Reason,
+}
+
+/// What became of a message at a queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Enqueued {
+    /// It is in the queue; durable with the chunk that now gathers, if at all.
+    Durable,
+    /// It is in the queue, and would not survive a restart.
+    Volatile,
+    /// The queue refused it (`reject-publish`).
+    Rejected,
+    /// There is no such queue any more.
+    Gone,
+}
+
+/// The bodies that a message has in the log so far: one for all the queues it goes to.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Bodies {
+    durable: Option<BodyId>,
+    volatile: Option<BodyId>,
+}
+
+/// A shard.
+pub struct Shard {
+    id: ShardId,
+    /// The storage engine's part.
+    pub logs: ShardLogs,
+    queues: HashMap<QueueId, Actor, foldhash::fast::FixedState>,
+    /// Queues that something happened to since the last [`Self::finish`].
+    dirty: Vec<QueueId>,
+    /// When queues want to be looked at next.
+    deadlines: BTreeSet<(u64, QueueId)>,
+    /// What is to happen outside.
+    pub effects: ShardEffects,
+    delayed: Delayed,
+    urgent: bool,
+    next_deadline_ms: u64,
+    scratch: Vec<leveret_queue::Effect>,
+}
+
+impl Shard {
+    /// A shard without queues over its part of the storage engine.
+    #[must_use]
+    pub fn new(id: ShardId, logs: ShardLogs) -> Self {
+        Self {
+            id,
+            delayed: Delayed::recover(&logs),
+            logs,
+            queues: HashMap::default(),
+            dirty: Vec::new(),
+            deadlines: BTreeSet::new(),
+            effects: ShardEffects::default(),
+            urgent: false,
+            next_deadline_ms: u64::MAX,
+            scratch: Vec::new(),
+        }
+    }
+
+    /// The place in the write-ahead log of everything done so far.
+    #[must_use]
+    pub fn ticket(&self) -> Ticket {
+        Ticket { shard: self.id, chunk: self.logs.position() }
+    }
+
+    /// As [`Self::ticket`], and what has gathered goes to the log at once, even if it is nothing but settles.
+    pub fn urgent_ticket(&mut self) -> Ticket {
+        self.urgent = true;
+        self.ticket()
+    }
+
+    /// Whether what has gathered is to be written at once.
+    #[must_use]
+    pub fn wants_write(&self) -> bool {
+        match self.logs.urgency() {
+            Urgency::Awaited => true,
+            Urgency::Lazy => self.urgent,
+            Urgency::Nothing => false,
+        }
+    }
+
+    /// Hands what has gathered to the write-ahead log.
+    pub fn seal(&mut self, out: &mut Vec<SealedChunk>) {
+        self.urgent = false;
+        self.logs.seal(out);
+    }
+
+    /// Adds a queue: a new one, or one that was there before a restart, with the lanes whose logs the engine still has.
+    pub fn add_queue(&mut self, now: Now, id: QueueId, spec: QueueSpec, lanes: Vec<u8>) {
+        assert_eq!(shard_of(id), self.id, "queue {id} belongs to another shard");
+        let actor = Actor::new(now, id, spec, lanes, &self.logs);
+        let before = self.queues.insert(id, actor);
+        assert!(before.is_none(), "queue {id} is there already");
+        self.mark(id);
+    }
+
+    /// Changes what policies and arguments make of a queue.
+    pub fn update_queue(&mut self, now: Now, id: QueueId, spec: QueueSpec) {
+        if let Some(actor) = self.queues.get_mut(&id) {
+            actor.update(now, spec);
+            self.mark(id);
+        }
+    }
+
+    /// Takes a queue away with its messages: its consumers are told. Answers how many messages were ready.
+    pub fn remove_queue(&mut self, now: Now, id: QueueId) -> Option<Counts> {
+        let actor = self.queues.remove(&id)?;
+        self.deadlines.remove(&(actor.deadline_ms, id));
+        for (consumer, attached) in &actor.consumers {
+            self.effects
+                .posts
+                .push((attached.connection, ConnectionEvent::CancelConsumer(*consumer)));
+        }
+        for lane in &actor.lanes {
+            self.logs.delete_log(log_of(id, *lane));
+        }
+        Some(actor.queue.counts(now))
+    }
+
+    /// Puts a message into a queue.
+    pub fn publish(
+        &mut self,
+        now: Now,
+        queue: QueueId,
+        message: &Message,
+        bodies: &mut Bodies,
+    ) -> Enqueued {
+        let Some(actor) = self.queues.get_mut(&queue) else { return Enqueued::Gone };
+        let offer = actor.offer(now, message.size(), &mut self.logs, &mut self.scratch);
+        if !self.scratch.is_empty() {
+            self.carry_out(queue);
+        }
+        let Some(actor) = self.queues.get_mut(&queue) else { return Enqueued::Gone };
+        match offer {
+            Offer::Take => {}
+            Offer::Reject { dead_letter } => {
+                if dead_letter {
+                    self.effects.deferred.push(Deferred::DeadLetter(DeadLetter {
+                        queue,
+                        position: None,
+                        message: message.clone(),
+                        reason: leveret_queue::Reason::MaxLength,
+                    }));
+                }
+                return Enqueued::Rejected;
+            }
+        }
+        let durable = actor.durable && message.facts.persistent;
+        let body = body_of(&mut self.logs, message, durable, bodies);
+        actor.enqueue(&mut self.logs, body, message);
+        if !actor.dirty {
+            actor.dirty = true;
+            self.dirty.push(queue);
+        }
+        if durable { Enqueued::Durable } else { Enqueued::Volatile }
+    }
+
+    /// Takes note of what became of messages that a consumer held. Answers how many of them it really held.
+    pub fn settle(
+        &mut self,
+        now: Now,
+        queue: QueueId,
+        holder: ConsumerId,
+        lane: u8,
+        range: Range<u64>,
+        outcome: Outcome,
+    ) -> u64 {
+        let Some(actor) = self.queues.get_mut(&queue) else { return 0 };
+        let count = actor.queue.settle(now, holder, lane, range, outcome, &mut self.scratch);
+        self.mark(queue);
+        self.carry_out(queue);
+        count
+    }
+
+    /// Attaches a consumer.
+    ///
+    /// # Errors
+    /// If the queue is in exclusive use, or gone.
+    pub fn attach(
+        &mut self,
+        now: Now,
+        queue: QueueId,
+        consumer: Consumer,
+        connection: ConnectionId,
+        link: ConsumerLink,
+    ) -> Result<(), Option<AttachError>> {
+        let actor = self.queues.get_mut(&queue).ok_or(None)?;
+        actor.attach(now, consumer, connection, link, &mut self.scratch)?;
+        self.mark(queue);
+        self.carry_out(queue);
+        Ok(())
+    }
+
+    /// Stops deliveries to a consumer; what it holds stays with it.
+    pub fn cancel(&mut self, now: Now, queue: QueueId, consumer: ConsumerId) {
+        let Some(actor) = self.queues.get_mut(&queue) else { return };
+        actor.cancel(now, consumer, &mut self.scratch);
+        self.mark(queue);
+        self.carry_out(queue);
+        self.delete_if_unused(queue);
+    }
+
+    /// Takes a holder away; what it holds returns to the queue.
+    pub fn detach(&mut self, now: Now, queue: QueueId, holder: ConsumerId) {
+        let Some(actor) = self.queues.get_mut(&queue) else { return };
+        actor.detach(now, holder, &mut self.scratch);
+        self.mark(queue);
+        self.carry_out(queue);
+        self.delete_if_unused(queue);
+    }
+
+    /// A consumer's link or channel has credit again.
+    pub fn unblock(&mut self, now: Now, queue: QueueId, consumer: ConsumerId) {
+        if let Some(actor) = self.queues.get_mut(&queue) {
+            actor.queue.unblock(now, consumer);
+            self.mark(queue);
+        }
+    }
+
+    /// Gets one message. `Err` if it is being read from disk: the connection is answered when it is there.
+    pub fn get(
+        &mut self,
+        now: Now,
+        queue: QueueId,
+        holder: ConsumerId,
+        connection: ConnectionId,
+        no_ack: bool,
+    ) -> GetOutcome {
+        // What this batch has published so far must be seen, and what has expired must not.
+        self.pump(now, queue);
+        let Some(actor) = self.queues.get_mut(&queue) else { return GetOutcome::Gone };
+        let got = actor.get(now, &mut self.logs, holder, no_ack, &mut self.scratch);
+        let outcome = match got {
+            Got::Empty => GetOutcome::Empty,
+            Got::Pending => {
+                actor.waiting_gets.push(actor::WaitingGet { connection, holder, no_ack });
+                GetOutcome::Pending
+            }
+            Got::Message { delivery, ready } => match actor.delivery(&mut self.logs, &delivery) {
+                Some(delivery) => GetOutcome::Message(delivery, ready),
+                None => GetOutcome::Empty,
+            },
+        };
+        self.mark(queue);
+        self.carry_out(queue);
+        outcome
+    }
+
+    /// Drops all ready messages; answers how many.
+    pub fn purge(&mut self, now: Now, queue: QueueId) -> u64 {
+        self.pump(now, queue);
+        let Some(actor) = self.queues.get_mut(&queue) else { return 0 };
+        let count = actor.queue.purge(&mut self.scratch);
+        self.mark(queue);
+        self.carry_out(queue);
+        count
+    }
+
+    /// Keeps a queue's lease alive: it was declared again.
+    pub fn touch(&mut self, now: Now, queue: QueueId) {
+        if let Some(actor) = self.queues.get_mut(&queue) {
+            actor.queue.touch(now);
+            self.mark(queue);
+        }
+    }
+
+    /// A message that was dead-lettered is where it was to go (or nowhere): it leaves.
+    pub fn dead_lettered(&mut self, queue: QueueId, lane: u8, range: Range<u64>) {
+        if let Some(actor) = self.queues.get_mut(&queue) {
+            actor.queue.dead_lettered(lane, range, &mut self.scratch);
+            self.carry_out(queue);
+        }
+    }
+
+    /// Messages that were read from disk have come for these logs.
+    pub fn loaded(&mut self, now: Now, logs: impl IntoIterator<Item = LogId>) {
+        for log in logs {
+            if log == delayed::LOG {
+                self.delayed.release(now, &mut self.logs, &mut self.effects.deferred);
+                continue;
+            }
+            let (queue, _) = queue_of(log);
+            let Some(actor) = self.queues.get_mut(&queue) else { continue };
+            actor.queue.resume();
+            actor.retry_dead_letters(&mut self.logs, &mut self.effects);
+            for waiting in std::mem::take(&mut actor.waiting_gets) {
+                let outcome =
+                    self.get(now, queue, waiting.holder, waiting.connection, waiting.no_ack);
+                if let Some(reply) = outcome.reply() {
+                    self.effects
+                        .posts
+                        .push((waiting.connection, ConnectionEvent::Reply(reply)));
+                }
+            }
+            self.mark(queue);
+        }
+    }
+
+    /// The delayed messages that this shard keeps, with the logs that they lie in.
+    pub(crate) fn delayed(&mut self) -> (&mut ShardLogs, &mut Delayed) {
+        (&mut self.logs, &mut self.delayed)
+    }
+
+    /// How many delayed messages are kept back.
+    #[must_use]
+    pub fn delayed_count(&self) -> u64 {
+        self.delayed.len()
+    }
+
+    /// A delayed message has reached its queues: it leaves where it was kept.
+    pub fn delayed_released(&mut self, index: u64, bytes: u32) {
+        self.logs.settle(delayed::LOG, index..index + 1, u64::from(bytes));
+    }
+
+    /// Looks at the queues whose time has come, and lets go delayed messages that are due.
+    pub fn tick(&mut self, now: Now) {
+        self.delayed.release(now, &mut self.logs, &mut self.effects.deferred);
+        while let Some(&(at, queue)) = self.deadlines.first() {
+            if at > now.monotonic_ms {
+                break;
+            }
+            self.deadlines.remove(&(at, queue));
+            if let Some(actor) = self.queues.get_mut(&queue) {
+                actor.deadline_ms = 0;
+                self.mark(queue);
+            }
+        }
+        self.finish(now);
+    }
+
+    /// When [`Self::tick`] is to be called next, in monotonic milliseconds; `u64::MAX` is never.
+    #[must_use]
+    pub const fn next_deadline_ms(&self) -> u64 {
+        self.next_deadline_ms
+    }
+
+    fn deadline(&self, now: Now) -> Option<u64> {
+        let queues = self.deadlines.first().map(|(at, _)| *at);
+        let delayed = self.delayed.next_due_ms();
+        let delayed =
+            delayed.map(|due| now.monotonic_ms + due.saturating_sub(now.wall_ms).min(1_000));
+        [queues, delayed].into_iter().flatten().min()
+    }
+
+    /// Lets every queue that something happened to deliver, expire and drop.
+    pub fn finish(&mut self, now: Now) {
+        while let Some(queue) = self.dirty.pop() {
+            self.pump(now, queue);
+        }
+        self.next_deadline_ms = self.deadline(now).unwrap_or(u64::MAX);
+    }
+
+    /// Facts about one queue.
+    #[must_use]
+    pub fn facts(&self, now: Now, queue: QueueId) -> Option<QueueFacts> {
+        self.queues.get(&queue).map(|actor| actor.facts(now))
+    }
+
+    /// Counts of one queue: what a declaration answers.
+    #[must_use]
+    pub fn counts(&self, now: Now, queue: QueueId) -> Option<Counts> {
+        self.queues.get(&queue).map(|actor| actor.queue.counts(now))
+    }
+
+    /// Facts about all queues.
+    pub fn all_facts(&self, now: Now) -> impl Iterator<Item = QueueFacts> + '_ {
+        self.queues.values().map(move |actor| actor.facts(now))
+    }
+
+    /// Writes down what of the queues must survive besides their messages: before a checkpoint and at shutdown.
+    pub fn save_states(&mut self, clean: bool) {
+        for actor in self.queues.values_mut() {
+            actor.save_state(&mut self.logs, clean);
+        }
+    }
+
+    fn mark(&mut self, queue: QueueId) {
+        if let Some(actor) = self.queues.get_mut(&queue)
+            && !actor.dirty
+        {
+            actor.dirty = true;
+            self.dirty.push(queue);
+        }
+    }
+
+    fn pump(&mut self, now: Now, queue: QueueId) {
+        let Some(actor) = self.queues.get_mut(&queue) else { return };
+        actor.dirty = false;
+        actor.pump(now, &mut self.logs, &mut self.scratch);
+        self.carry_out(queue);
+        let Some(actor) = self.queues.get_mut(&queue) else { return };
+        actor.forget_fresh();
+        let deadline = actor.queue.next_deadline_ms(now).unwrap_or(0);
+        if deadline != actor.deadline_ms {
+            self.deadlines.remove(&(actor.deadline_ms, queue));
+            actor.deadline_ms = deadline;
+            if deadline != 0 {
+                self.deadlines.insert((deadline, queue));
+            }
+        }
+    }
+
+    /// Carries out what a queue wants done.
+    fn carry_out(&mut self, queue: QueueId) {
+        let Some(actor) = self.queues.get_mut(&queue) else { return self.scratch.clear() };
+        for effect in self.scratch.drain(..) {
+            actor.carry_out(effect, &mut self.logs, &mut self.effects);
+        }
+    }
+
+    fn delete_if_unused(&mut self, queue: QueueId) {
+        if self.queues.get(&queue).is_some_and(Actor::is_to_be_deleted) {
+            self.effects.deferred.push(Deferred::DeleteQueue { queue, if_unused: true });
+        }
+    }
+}
+
+/// What a `get` found.
+#[derive(Debug)]
+pub enum GetOutcome {
+    /// A message, and how many are left.
+    Message(Delivery, u64),
+    /// Nothing.
+    Empty,
+    /// It is being read from disk.
+    Pending,
+    /// There is no such queue any more.
+    Gone,
+}
+
+impl GetOutcome {
+    /// The reply to the session; nothing while the message is being read.
+    #[must_use]
+    pub fn reply(self) -> Option<leveret_session::contract::Reply> {
+        use leveret_session::contract::Reply;
+        match self {
+            Self::Message(delivery, ready) => {
+                Some(Reply::Got(Some((delivery, u32::try_from(ready).unwrap_or(u32::MAX)))))
+            }
+            Self::Empty | Self::Gone => Some(Reply::Got(None)),
+            Self::Pending => None,
+        }
+    }
+}
+
+/// The body of `message` in the log, written once for all the queues that the message goes to.
+fn body_of(
+    logs: &mut ShardLogs,
+    message: &Message,
+    durable: bool,
+    bodies: &mut Bodies,
+) -> BodyId {
+    let known = if durable { bodies.durable } else { bodies.durable.or(bodies.volatile) };
+    if let Some(body) = known {
+        return body;
+    }
+    let header = stored::header(message);
+    let parts = message.parts();
+    let pieces =
+        [&header[..], parts.exchange, parts.routing_key, parts.properties, parts.body];
+    if durable {
+        let body = logs.body(Durability::Durable, &pieces);
+        bodies.durable = Some(body);
+        body
+    } else {
+        let body = logs.body(Durability::Volatile, &pieces);
+        bodies.volatile = Some(body);
+        body
+    }
+}

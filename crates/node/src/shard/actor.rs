@@ -1,0 +1,419 @@
+//! One queue of a shard: the queue machine, its logs, and where its consumers are.
+
+use super::{DeadLetter, Deferred, ShardEffects, log_of};
+use crate::env::ConnectionEvent;
+use crate::link::ConsumerLink;
+use crate::stored;
+use hashbrown::HashMap;
+use leveret_queue::{
+    AttachError, Consumer, ConsumerView, Counters, Counts, Effect, Got, Log, Meta, Offer, Peek,
+    Position, Queue, QueueKind, Reason, RecoveredLane, Settings, State,
+};
+use leveret_session::contract::Delivery;
+use leveret_storage::{BodyId, LogKind, Read, ShardLogs};
+use leveret_types::{ConnectionId, ConsumerId, Message, Now, QueueId};
+use std::collections::VecDeque;
+use std::ops::Range;
+
+/// Messages of one batch that are kept at hand until the queue has had a look at them.
+const FRESH_MAX: usize = 4_096;
+
+/// What the catalogue says of a queue.
+#[derive(Clone, Debug)]
+pub struct QueueSpec {
+    /// Classic or quorum.
+    pub kind: QueueKind,
+    /// Whether persistent messages survive a restart.
+    pub durable: bool,
+    /// Whether the queue goes with its last consumer.
+    pub auto_delete: bool,
+    /// Arguments and policies, resolved.
+    pub settings: Settings,
+}
+
+/// How a queue stands.
+#[derive(Clone, Debug)]
+pub struct QueueFacts {
+    /// The queue.
+    pub id: QueueId,
+    /// Messages and consumers.
+    pub counts: Counts,
+    /// What it has done.
+    pub counters: Counters,
+    /// Its consumers, with their connections.
+    pub consumers: Vec<(ConsumerView, ConnectionId)>,
+    /// When the message at the head was published, milliseconds since the Unix epoch, where it is in memory.
+    pub head_published_ms: Option<u64>,
+}
+
+/// A consumer's place in the world.
+#[derive(Debug)]
+pub(super) struct Attached {
+    pub(super) connection: ConnectionId,
+    link: ConsumerLink,
+}
+
+/// A `basic.get` that waits for a message to be read from disk.
+#[derive(Debug)]
+pub(super) struct WaitingGet {
+    pub(super) connection: ConnectionId,
+    pub(super) holder: ConsumerId,
+    pub(super) no_ack: bool,
+}
+
+/// One queue.
+pub(super) struct Actor {
+    id: QueueId,
+    pub(super) queue: Queue,
+    pub(super) durable: bool,
+    auto_delete: bool,
+    had_consumer: bool,
+    /// Lanes that have a log.
+    pub(super) lanes: Vec<u8>,
+    pub(super) consumers: HashMap<ConsumerId, Attached, foldhash::fast::FixedState>,
+    /// Messages enqueued since the last pump, so that they are delivered from the socket's buffer and not looked up in the log.
+    fresh: VecDeque<(Position, Message)>,
+    /// Dead-lettered messages that are being read from disk.
+    dead: Vec<(u8, Range<u64>, Reason)>,
+    pub(super) waiting_gets: Vec<WaitingGet>,
+    pub(super) dirty: bool,
+    pub(super) deadline_ms: u64,
+    saved: State,
+}
+
+/// What the queue machine sees of its surroundings.
+struct LogView<'a> {
+    queue: QueueId,
+    logs: &'a mut ShardLogs,
+    fresh: &'a VecDeque<(Position, Message)>,
+    consumers: &'a HashMap<ConsumerId, Attached, foldhash::fast::FixedState>,
+}
+
+impl Log for LogView<'_> {
+    fn peek(&mut self, position: Position) -> Peek {
+        if let Some(message) = find_fresh(self.fresh, position) {
+            return Peek::Ready(meta_of(message));
+        }
+        match self.logs.read(log_of(self.queue, position.lane), position.index) {
+            Read::Ready(bytes) => match stored::facts(&bytes) {
+                Some((facts, size)) => Peek::Ready(Meta {
+                    bytes: size,
+                    published_ms: facts.published_ms,
+                    expiration_ms: facts.expiration_ms,
+                }),
+                None => Peek::Damaged,
+            },
+            Read::Pending => Peek::Pending,
+            Read::Gone | Read::Damaged(_) => Peek::Damaged,
+        }
+    }
+
+    fn admit(&mut self, consumer: ConsumerId, bytes: u32) -> bool {
+        self.consumers.get(&consumer).is_some_and(|c| c.link.admit(bytes as usize))
+    }
+}
+
+fn meta_of(message: &Message) -> Meta {
+    Meta {
+        bytes: message.size(),
+        published_ms: message.facts.published_ms,
+        expiration_ms: message.facts.expiration_ms,
+    }
+}
+
+/// Fresh messages are in the order of their enqueueing, so within a lane by index. With one lane, the place follows from the first.
+fn find_fresh(fresh: &VecDeque<(Position, Message)>, position: Position) -> Option<&Message> {
+    let (first, _) = fresh.front()?;
+    if first.lane == position.lane {
+        let guess = position.index.checked_sub(first.index)?;
+        if let Some((at, message)) = fresh.get(usize::try_from(guess).ok()?)
+            && *at == position
+        {
+            return Some(message);
+        }
+    }
+    fresh.iter().find(|(at, _)| *at == position).map(|(_, message)| message)
+}
+
+impl Actor {
+    pub(super) fn new(
+        now: Now,
+        id: QueueId,
+        spec: QueueSpec,
+        lanes: Vec<u8>,
+        logs: &ShardLogs,
+    ) -> Self {
+        let recovered: Vec<RecoveredLane> = lanes
+            .iter()
+            .filter_map(|lane| {
+                let log = log_of(id, *lane);
+                let stats = logs.log_stats(log)?;
+                Some(RecoveredLane {
+                    lane: *lane,
+                    live: logs.live(log),
+                    bytes: stats.bytes,
+                    next_index: stats.next_index,
+                })
+            })
+            .collect();
+        let state = lanes.first().map_or_else(State::default, |lane| {
+            match logs.state(log_of(id, *lane)) {
+                [] => State::default(),
+                bytes => State::decode(bytes).unwrap_or_else(|error| {
+                    tracing::error!(queue = %id, %error, "delivery counts are lost");
+                    State::default()
+                }),
+            }
+        });
+        let queue = if recovered.is_empty() {
+            Queue::new(spec.kind, spec.settings, now)
+        } else {
+            Queue::recover(spec.kind, spec.settings, now, recovered, &state)
+        };
+        Self {
+            id,
+            queue,
+            durable: spec.durable,
+            auto_delete: spec.auto_delete,
+            had_consumer: false,
+            lanes,
+            consumers: HashMap::default(),
+            fresh: VecDeque::new(),
+            dead: Vec::new(),
+            waiting_gets: Vec::new(),
+            dirty: false,
+            deadline_ms: 0,
+            saved: state,
+        }
+    }
+
+    pub(super) fn update(&mut self, now: Now, spec: QueueSpec) {
+        self.queue.update_settings(now, spec.settings);
+    }
+
+    fn view<'a>(
+        id: QueueId,
+        fresh: &'a VecDeque<(Position, Message)>,
+        consumers: &'a HashMap<ConsumerId, Attached, foldhash::fast::FixedState>,
+        logs: &'a mut ShardLogs,
+    ) -> LogView<'a> {
+        LogView { queue: id, logs, fresh, consumers }
+    }
+
+    pub(super) fn offer(
+        &mut self,
+        now: Now,
+        bytes: u32,
+        logs: &mut ShardLogs,
+        out: &mut Vec<Effect>,
+    ) -> Offer {
+        let mut view = Self::view(self.id, &self.fresh, &self.consumers, logs);
+        self.queue.offer(now, bytes, &mut view, out)
+    }
+
+    pub(super) fn enqueue(&mut self, logs: &mut ShardLogs, body: BodyId, message: &Message) {
+        let lane = self.queue.lane_for(message.facts.priority);
+        let log = log_of(self.id, lane);
+        if !self.lanes.contains(&lane) {
+            let kind = if self.durable { LogKind::Durable } else { LogKind::Volatile };
+            logs.create_log(log, kind);
+            self.lanes.push(lane);
+        }
+        let index = logs.append(log, body, message.size());
+        let position = Position { lane, index };
+        self.queue.enqueue(position, &meta_of(message));
+        if self.fresh.len() < FRESH_MAX {
+            self.fresh.push_back((position, message.clone()));
+        }
+    }
+
+    pub(super) fn forget_fresh(&mut self) {
+        self.fresh.clear();
+        if self.fresh.capacity() > 64 && self.consumers.is_empty() {
+            self.fresh.shrink_to_fit();
+        }
+    }
+
+    pub(super) fn pump(&mut self, now: Now, logs: &mut ShardLogs, out: &mut Vec<Effect>) {
+        let mut view = Self::view(self.id, &self.fresh, &self.consumers, logs);
+        self.queue.tick(now, &mut view, out);
+    }
+
+    pub(super) fn get(
+        &mut self,
+        now: Now,
+        logs: &mut ShardLogs,
+        holder: ConsumerId,
+        no_ack: bool,
+        out: &mut Vec<Effect>,
+    ) -> Got {
+        let mut view = Self::view(self.id, &self.fresh, &self.consumers, logs);
+        self.queue.get(now, holder, no_ack, &mut view, out)
+    }
+
+    pub(super) fn attach(
+        &mut self,
+        now: Now,
+        consumer: Consumer,
+        connection: ConnectionId,
+        link: ConsumerLink,
+        out: &mut Vec<Effect>,
+    ) -> Result<(), AttachError> {
+        self.queue.attach(now, consumer, out)?;
+        self.had_consumer = true;
+        self.consumers.insert(consumer.id, Attached { connection, link });
+        Ok(())
+    }
+
+    pub(super) fn cancel(&mut self, now: Now, consumer: ConsumerId, out: &mut Vec<Effect>) {
+        self.queue.cancel(now, consumer, out);
+        self.consumers.remove(&consumer);
+    }
+
+    pub(super) fn detach(&mut self, now: Now, holder: ConsumerId, out: &mut Vec<Effect>) {
+        self.queue.detach(now, holder, out);
+        self.consumers.remove(&holder);
+        self.waiting_gets.retain(|waiting| waiting.holder != holder);
+    }
+
+    /// Whether it is an auto-delete queue that had consumers and has none any more.
+    pub(super) fn is_to_be_deleted(&self) -> bool {
+        self.auto_delete && self.had_consumer && self.consumers.is_empty()
+    }
+
+    fn message(&mut self, logs: &mut ShardLogs, position: Position) -> Option<Message> {
+        if let Some(message) = find_fresh(&self.fresh, position) {
+            return Some(message.clone());
+        }
+        match logs.read(log_of(self.id, position.lane), position.index) {
+            Read::Ready(bytes) => stored::decode(bytes),
+            Read::Pending | Read::Gone | Read::Damaged(_) => None,
+        }
+    }
+
+    /// The message of a delivery. The queue delivers only what [`Log::peek`] has just found, so that it is there.
+    pub(super) fn delivery(
+        &mut self,
+        logs: &mut ShardLogs,
+        delivery: &leveret_queue::Delivery,
+    ) -> Option<Delivery> {
+        let message = self.message(logs, delivery.position)?;
+        Some(Delivery {
+            consumer: delivery.consumer,
+            queue: self.id,
+            lane: delivery.position.lane,
+            index: delivery.position.index,
+            redelivered: delivery.redelivered,
+            delivery_count: delivery.delivery_count,
+            message,
+        })
+    }
+
+    pub(super) fn carry_out(
+        &mut self,
+        effect: Effect,
+        logs: &mut ShardLogs,
+        effects: &mut ShardEffects,
+    ) {
+        match effect {
+            Effect::Deliver(delivery) => {
+                let Some(connection) =
+                    self.consumers.get(&delivery.consumer).map(|attached| attached.connection)
+                else {
+                    return;
+                };
+                let Some(delivery) = self.delivery(logs, &delivery) else {
+                    tracing::error!(queue = %self.id, "a message that was there cannot be read");
+                    return;
+                };
+                effects.posts.push((connection, ConnectionEvent::Deliver(delivery)));
+            }
+            Effect::Settled { lane, range, bytes } => {
+                logs.settle(log_of(self.id, lane), range, bytes);
+            }
+            Effect::DeadLetter { lane, range, reason } => {
+                self.dead_letter(lane, range, reason, logs, effects);
+            }
+            Effect::TimedOut { holder } => {
+                if let Some(attached) = self.consumers.get(&holder) {
+                    effects.deferred.push(Deferred::TimedOut {
+                        connection: attached.connection,
+                        consumer: holder,
+                    });
+                }
+            }
+            Effect::Damaged { position } => tracing::error!(
+                queue = %self.id,
+                lane = position.lane,
+                index = position.index,
+                "a message cannot be read; it is set aside, see `leveret storage verify`",
+            ),
+            Effect::Expired => {
+                effects
+                    .deferred
+                    .push(Deferred::DeleteQueue { queue: self.id, if_unused: true });
+            }
+            Effect::Activate { .. } | Effect::Deactivate { .. } => {}
+        }
+    }
+
+    /// Hands messages over to be dead-lettered; those that are on disk only once they have been read.
+    fn dead_letter(
+        &mut self,
+        lane: u8,
+        range: Range<u64>,
+        reason: Reason,
+        logs: &mut ShardLogs,
+        effects: &mut ShardEffects,
+    ) {
+        for index in range.clone() {
+            let position = Position { lane, index };
+            let Some(message) = self.message(logs, position) else {
+                self.dead.push((lane, index..range.end, reason));
+                return;
+            };
+            effects.deferred.push(Deferred::DeadLetter(DeadLetter {
+                queue: self.id,
+                position: Some((lane, index)),
+                message,
+                reason,
+            }));
+        }
+    }
+
+    pub(super) fn retry_dead_letters(
+        &mut self,
+        logs: &mut ShardLogs,
+        effects: &mut ShardEffects,
+    ) {
+        for (lane, range, reason) in std::mem::take(&mut self.dead) {
+            self.dead_letter(lane, range, reason, logs, effects);
+        }
+    }
+
+    pub(super) fn facts(&self, now: Now) -> QueueFacts {
+        let consumers = self.queue.consumers().filter_map(|view| {
+            let connection = self.consumers.get(&view.consumer.id)?.connection;
+            Some((view, connection))
+        });
+        QueueFacts {
+            id: self.id,
+            counts: self.queue.counts(now),
+            counters: *self.queue.counters(),
+            consumers: consumers.collect(),
+            head_published_ms: None,
+        }
+    }
+
+    /// Writes down what must survive besides the messages, if it has changed.
+    pub(super) fn save_state(&mut self, logs: &mut ShardLogs, clean: bool) {
+        let Some(lane) = self.lanes.first().filter(|_| self.durable) else { return };
+        let state = if clean { self.queue.state() } else { self.queue.state().stale() };
+        if state != self.saved {
+            let mut bytes = Vec::new();
+            state.encode(&mut bytes);
+            logs.set_state(log_of(self.id, *lane), &bytes);
+            self.saved = state;
+        }
+    }
+}

@@ -1,0 +1,130 @@
+//! A message as the storage engine keeps it: the layout of a body that a queue's log refers to.
+//!
+//! ```text
+//! offset  0  u8   layout version (1)
+//!         1  u8   flags: 1 persistent, 2 has an expiration, 4 has a priority, 8 dead-lettered
+//!         2  u8   priority
+//!         3  u8   length of the exchange's name
+//!         4  u32  length of the properties
+//!         8  u64  when the broker took it, ms since the Unix epoch
+//!        16  u64  expiration in ms (0 without the flag)
+//!        24  u8   length of the routing key
+//!        25  exchange, routing key, properties, body
+//! ```
+//! Integers are little-endian. The engine's checksum covers all of it.
+
+use bytes::Bytes;
+use leveret_types::Message;
+use leveret_types::message::{Facts, Span};
+
+/// Bytes before the exchange's name.
+pub const HEADER_BYTES: usize = 25;
+const VERSION: u8 = 1;
+const FLAG_PERSISTENT: u8 = 1;
+const FLAG_EXPIRATION: u8 = 2;
+const FLAG_PRIORITY: u8 = 4;
+const FLAG_DEAD_LETTERED: u8 = 8;
+
+/// The header of `message`: what goes before its exchange, routing key, properties and body.
+#[must_use]
+pub fn header(message: &Message) -> [u8; HEADER_BYTES] {
+    let parts = message.parts();
+    let facts = message.facts;
+    let mut header = [0; HEADER_BYTES];
+    header[0] = VERSION;
+    header[1] = if facts.persistent { FLAG_PERSISTENT } else { 0 }
+        | if facts.expiration_ms.is_some() { FLAG_EXPIRATION } else { 0 }
+        | if facts.priority.is_some() { FLAG_PRIORITY } else { 0 }
+        | if facts.dead_lettered { FLAG_DEAD_LETTERED } else { 0 };
+    header[2] = facts.priority.unwrap_or(0);
+    header[3] = u8::try_from(parts.exchange.len()).expect("a short string");
+    header[4..8].copy_from_slice(&(parts.properties.len() as u32).to_le_bytes());
+    header[8..16].copy_from_slice(&facts.published_ms.to_le_bytes());
+    header[16..24].copy_from_slice(&facts.expiration_ms.unwrap_or(0).to_le_bytes());
+    header[24] = u8::try_from(parts.routing_key.len()).expect("a short string");
+    header
+}
+
+/// What the broker reads of a message without its parts; nothing if the bytes are not of this layout.
+#[must_use]
+pub fn facts(bytes: &[u8]) -> Option<(Facts, u32)> {
+    let header = bytes.first_chunk::<HEADER_BYTES>()?;
+    let integer = |at: usize| {
+        u64::from_le_bytes(header[at..at + 8].try_into().expect("eight bytes of an array"))
+    };
+    if header[0] != VERSION {
+        return None;
+    }
+    let facts = Facts {
+        persistent: header[1] & FLAG_PERSISTENT != 0,
+        priority: (header[1] & FLAG_PRIORITY != 0).then_some(header[2]),
+        expiration_ms: (header[1] & FLAG_EXPIRATION != 0).then(|| integer(16)),
+        published_ms: integer(8),
+        dead_lettered: header[1] & FLAG_DEAD_LETTERED != 0,
+    };
+    let before = HEADER_BYTES
+        + usize::from(header[3])
+        + usize::from(header[24])
+        + u32::from_le_bytes([header[4], header[5], header[6], header[7]]) as usize;
+    let body = bytes.len().checked_sub(before)?;
+    Some((facts, u32::try_from(body).ok()?))
+}
+
+/// The message in these bytes, sharing them; nothing if they are not of this layout.
+#[must_use]
+pub fn decode(bytes: Bytes) -> Option<Message> {
+    let (facts, body_len) = facts(&bytes)?;
+    let mut start = HEADER_BYTES as u32;
+    let mut span = |len: u32| {
+        let span = Span { start, len };
+        start += len;
+        span
+    };
+    let exchange = span(u32::from(bytes[3]));
+    let routing_key = span(u32::from(bytes[24]));
+    let properties = span(u32::from_le_bytes([bytes[4], bytes[5], bytes[6], bytes[7]]));
+    let body = span(body_len);
+    Some(Message::from_spans(bytes, exchange, routing_key, properties, body, facts))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use leveret_types::MessageParts;
+
+    fn encode(message: &Message) -> Vec<u8> {
+        let parts = message.parts();
+        let header = header(message);
+        [&header[..], parts.exchange, parts.routing_key, parts.properties, parts.body].concat()
+    }
+
+    #[test]
+    fn a_message_comes_back_as_it_was() {
+        for expiration_ms in [None, Some(0), Some(u64::MAX)] {
+            let parts = MessageParts {
+                exchange: &[b'x'; 255],
+                routing_key: b"key",
+                properties: &[0x10, 0, 2],
+                body: b"body",
+            };
+            let facts =
+                Facts { persistent: true, priority: Some(9), expiration_ms, published_ms: 1 << 40, dead_lettered: true };
+            let message = Message::from_parts(parts, facts);
+            let again = decode(Bytes::from(encode(&message))).expect("of this layout");
+            assert_eq!(again.facts, facts);
+            assert_eq!(again.exchange(), parts.exchange);
+            assert_eq!(again.routing_key(), parts.routing_key);
+            assert_eq!(again.properties(), parts.properties);
+            assert_eq!(again.body(), parts.body);
+        }
+    }
+
+    #[test]
+    fn every_cut_of_a_message_is_refused_or_shorter_in_its_body_alone() {
+        let parts = MessageParts { exchange: b"e", routing_key: b"k", properties: &[0, 0], body: b"" };
+        let bytes = encode(&Message::from_parts(parts, Facts::default()));
+        for end in 0..bytes.len() {
+            assert!(decode(Bytes::copy_from_slice(&bytes[..end])).is_none(), "cut at {end}");
+        }
+    }
+}

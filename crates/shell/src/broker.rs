@@ -1,0 +1,444 @@
+//! The node in the hands of threads: the shards behind their locks, the inboxes, and what carries the shards' effects out.
+
+use crate::inbox::Inbox;
+use crate::io_thread::ThreadEvent;
+use crate::signal::Signal;
+use leveret_metadata::{Catalogue, CatalogueError, Command};
+use leveret_node::registry::Registry;
+use leveret_node::reply_to::Replies;
+use leveret_node::shard::{Deferred, Shard};
+use leveret_node::{
+    Alarms, ConnectionEvent, Env, Executed, NodeCounters, NodeSettings, history::History,
+};
+use leveret_routing::Scratch;
+use leveret_storage::{ReadRequest, Urgency};
+use leveret_types::{ConnectionId, ConsumerId, Now, ShardId};
+use parking_lot::{Mutex, MutexGuard, RwLock, RwLockReadGuard};
+use std::ops::{Deref, DerefMut};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
+use std::sync::mpsc::Sender;
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+/// Bytes that may wait for the write-ahead log before publishers' sockets are left unread.
+const LOG_BACKLOG_BYTES_MAX: usize = 32 * 1024 * 1024;
+
+/// A lock in a cache line of its own, so that threads at different shards do not disturb each other.
+#[repr(align(128))]
+struct ShardCell {
+    shard: Mutex<Shard>,
+    /// Through which chunk the shard's part of the write-ahead log is durable.
+    durable: AtomicU64,
+    /// Bytes that the shard has gathered and the write-ahead log has not taken.
+    backlog_bytes: AtomicUsize,
+    /// When the shard wants to be looked at, monotonic; `u64::MAX` is never.
+    deadline_ms: AtomicU64,
+}
+
+/// What an IO thread and the write-ahead log's thread tell each other.
+#[derive(Default)]
+struct DurableNews {
+    wanted: AtomicBool,
+    come: AtomicBool,
+}
+
+/// The node, shared by all threads.
+pub struct Broker {
+    started: Instant,
+    started_wall_ms: u64,
+    settings: NodeSettings,
+    counters: NodeCounters,
+    catalogue: RwLock<Catalogue>,
+    shards: Box<[ShardCell]>,
+    inboxes: Box<[Inbox<ThreadEvent>]>,
+    news: Box<[DurableNews]>,
+    /// Grows whenever something became durable.
+    durable_epoch: AtomicU64,
+    /// Wakes the write-ahead log's thread.
+    pub(crate) wal: Signal,
+    /// Wakes the housekeeping thread.
+    pub(crate) housekeeping: Signal,
+    /// Wakes the segment writer's thread.
+    pub(crate) segments: Signal,
+    reads: Sender<ReadRequest>,
+    deferred: Mutex<Vec<Deferred>>,
+    deferred_waiting: AtomicBool,
+    deferred_runner: Mutex<Scratch>,
+    alarms: AtomicU8,
+    segments_behind: AtomicBool,
+    next_consumer: AtomicU64,
+    connections: AtomicUsize,
+    registry: Registry,
+    replies: Replies,
+    history: History,
+}
+
+const ALARM_MEMORY: u8 = 1;
+const ALARM_DISK: u8 = 2;
+
+impl Broker {
+    /// A node over these shards and this catalogue.
+    pub(crate) fn new(
+        settings: NodeSettings,
+        catalogue: Catalogue,
+        shards: Vec<Shard>,
+        inboxes: Vec<Inbox<ThreadEvent>>,
+        reads: Sender<ReadRequest>,
+    ) -> Self {
+        assert_eq!(shards.len(), usize::from(settings.shard_count));
+        let cells = shards.into_iter().map(|shard| ShardCell {
+            durable: AtomicU64::new(shard.logs.durable_through()),
+            shard: Mutex::new(shard),
+            backlog_bytes: AtomicUsize::new(0),
+            deadline_ms: AtomicU64::new(u64::MAX),
+        });
+        Self {
+            started: Instant::now(),
+            started_wall_ms: wall_ms(),
+            settings,
+            counters: NodeCounters::default(),
+            catalogue: RwLock::new(catalogue),
+            shards: cells.collect(),
+            news: inboxes.iter().map(|_| DurableNews::default()).collect(),
+            inboxes: inboxes.into(),
+            durable_epoch: AtomicU64::new(0),
+            wal: Signal::default(),
+            housekeeping: Signal::default(),
+            segments: Signal::default(),
+            reads,
+            deferred: Mutex::new(Vec::new()),
+            deferred_waiting: AtomicBool::new(false),
+            deferred_runner: Mutex::new(Scratch::new(wall_ms())),
+            alarms: AtomicU8::new(0),
+            segments_behind: AtomicBool::new(false),
+            next_consumer: AtomicU64::new(1),
+            connections: AtomicUsize::new(0),
+            registry: Registry::default(),
+            replies: Replies::default(),
+            history: History::default(),
+        }
+    }
+
+    /// The time, on both clocks.
+    pub fn now(&self) -> Now {
+        Now { monotonic_ms: self.started.elapsed().as_millis() as u64, wall_ms: wall_ms() }
+    }
+
+    /// When the node started, milliseconds since the Unix epoch.
+    pub fn started_wall_ms(&self) -> u64 {
+        self.started_wall_ms
+    }
+
+    /// How many IO threads there are.
+    pub fn thread_count(&self) -> usize {
+        self.inboxes.len()
+    }
+
+    /// How many shards there are.
+    pub fn shard_ids(&self) -> impl Iterator<Item = ShardId> + use<> {
+        (0..self.settings.shard_count).map(ShardId)
+    }
+
+    /// Connections that are open.
+    pub fn connection_count(&self) -> usize {
+        self.connections.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn connection_opened(&self) {
+        self.connections.fetch_add(1, Ordering::Relaxed);
+        self.counters.connections_opened.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn connection_closed(&self) {
+        self.connections.fetch_sub(1, Ordering::Relaxed);
+        self.counters.connections_closed.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn inbox(&self, thread: usize) -> &Inbox<ThreadEvent> {
+        &self.inboxes[thread]
+    }
+
+    /// Posts an event to every IO thread.
+    pub fn broadcast(&self, mut event: impl FnMut() -> ThreadEvent) {
+        for inbox in &self.inboxes {
+            inbox.post([event()]);
+            inbox.ring();
+        }
+    }
+
+    /// Moves to the thread at hand the news that something became durable.
+    pub(crate) fn durable_news(&self, thread: usize) -> bool {
+        self.news[thread].come.swap(false, Ordering::AcqRel)
+    }
+
+    /// Whether such news wait.
+    pub(crate) fn durable_pending(&self, thread: usize) -> bool {
+        self.news[thread].come.load(Ordering::Acquire)
+    }
+
+    /// A number that grows whenever something became durable.
+    pub(crate) fn durable_epoch(&self) -> u64 {
+        self.durable_epoch.load(Ordering::SeqCst)
+    }
+
+    /// The thread wants to hear when something becomes durable. `epoch` is from before it looked how far that is: if it has grown
+    /// since, the news are there already.
+    pub(crate) fn await_durable(&self, thread: usize, epoch: u64) {
+        let news = &self.news[thread];
+        news.wanted.store(true, Ordering::SeqCst);
+        if self.durable_epoch.load(Ordering::SeqCst) != epoch {
+            news.come.store(true, Ordering::Release);
+        }
+    }
+
+    /// A shard's part of the write-ahead log is durable through this chunk.
+    pub(crate) fn set_durable(&self, shard: ShardId, chunk: u64) {
+        self.shards[usize::from(shard.0)].durable.store(chunk, Ordering::Release);
+    }
+
+    /// Wakes the threads that wait for the write-ahead log.
+    pub(crate) fn tell_durable(&self) {
+        self.durable_epoch.fetch_add(1, Ordering::SeqCst);
+        for (news, inbox) in self.news.iter().zip(&self.inboxes) {
+            if news.wanted.swap(false, Ordering::SeqCst) {
+                news.come.store(true, Ordering::Release);
+                inbox.ring();
+            }
+        }
+    }
+
+    /// A shard's lock alone, without the effects being carried out: for the threads of the storage engine.
+    pub(crate) fn lock_shard(&self, shard: ShardId) -> MutexGuard<'_, Shard> {
+        self.shards[usize::from(shard.0)].shard.lock()
+    }
+
+    /// What a shard had gathered has been taken by the write-ahead log.
+    pub(crate) fn backlog_taken(&self, shard: ShardId) {
+        self.shards[usize::from(shard.0)].backlog_bytes.store(0, Ordering::Relaxed);
+    }
+
+    /// When the first shard wants to be looked at, monotonic.
+    pub(crate) fn shard_deadline_ms(&self) -> u64 {
+        self.shards
+            .iter()
+            .map(|cell| cell.deadline_ms.load(Ordering::Relaxed))
+            .min()
+            .unwrap_or(u64::MAX)
+    }
+
+    /// Lets every shard do what is due.
+    pub(crate) fn tick_shards(&self, now: Now) {
+        for (index, cell) in self.shards.iter().enumerate() {
+            if cell.deadline_ms.load(Ordering::Relaxed) <= now.monotonic_ms {
+                self.shard(ShardId(index as u16)).tick(now);
+            }
+        }
+        self.run_deferred(now);
+    }
+
+    /// Carries out what shards have handed over. One thread at a time does it, so that its order is kept; another that comes
+    /// meanwhile leaves its work to that one.
+    pub(crate) fn run_deferred(&self, now: Now) {
+        while self.deferred_waiting.load(Ordering::Acquire) {
+            let Some(mut scratch) = self.deferred_runner.try_lock() else { return };
+            self.deferred_waiting.store(false, Ordering::Release);
+            let work = std::mem::take(&mut *self.deferred.lock());
+            leveret_node::deferred::run(work, &mut scratch, now, self);
+        }
+    }
+
+    /// Sets the alarms, and tells the IO threads if they have changed.
+    pub(crate) fn set_alarms(&self, alarms: Alarms) {
+        let bits = if alarms.memory { ALARM_MEMORY } else { 0 }
+            | if alarms.disk { ALARM_DISK } else { 0 };
+        if self.alarms.swap(bits, Ordering::AcqRel) != bits {
+            match alarms.reason() {
+                Some(reason) => {
+                    tracing::warn!("alarm: {reason}; publishers are blocked until it clears");
+                }
+                None => tracing::info!("alarms cleared; publishers go on"),
+            }
+            self.broadcast(|| ThreadEvent::AlarmsChanged);
+        }
+    }
+
+    /// Whether the segment writer is so far behind that publishers must wait.
+    pub(crate) fn set_segments_behind(&self, behind: bool) {
+        self.segments_behind.store(behind, Ordering::Relaxed);
+        if !behind {
+            self.tell_durable();
+        }
+    }
+
+    fn lower_deadline(&self, cell: &ShardCell, deadline: u64) {
+        let before = cell.deadline_ms.swap(deadline, Ordering::Relaxed);
+        if deadline < before {
+            self.housekeeping.notify();
+        }
+    }
+}
+
+/// The moment at which a node begins: its monotonic clock starts at 0.
+pub(crate) fn first_moment() -> Now {
+    Now { monotonic_ms: 0, wall_ms: wall_ms() }
+}
+
+/// A locked shard. Letting it go carries its effects out.
+pub struct ShardGuard<'a> {
+    broker: &'a Broker,
+    cell: &'a ShardCell,
+    guard: Option<MutexGuard<'a, Shard>>,
+}
+
+impl Deref for ShardGuard<'_> {
+    type Target = Shard;
+
+    fn deref(&self) -> &Shard {
+        self.guard.as_ref().expect("locked until dropped")
+    }
+}
+
+impl DerefMut for ShardGuard<'_> {
+    fn deref_mut(&mut self) -> &mut Shard {
+        self.guard.as_mut().expect("locked until dropped")
+    }
+}
+
+impl Drop for ShardGuard<'_> {
+    fn drop(&mut self) {
+        let Some(mut shard) = self.guard.take() else { return };
+        let broker = self.broker;
+        // Posted under the shard's lock: deliveries of one queue reach a connection in the order in which the queue made them.
+        let rung = post(broker, &mut shard.effects.posts);
+        if !shard.effects.deferred.is_empty() {
+            broker.deferred.lock().append(&mut shard.effects.deferred);
+            broker.deferred_waiting.store(true, Ordering::Release);
+        }
+        if shard.logs.has_reads() {
+            for request in shard.logs.take_reads() {
+                // The readers end only with the process.
+                let _ = broker.reads.send(request);
+            }
+        }
+        let wants_write = shard.wants_write();
+        let lazy = !wants_write && shard.logs.urgency() == Urgency::Lazy;
+        let page_out = shard.logs.wants_page_out();
+        self.cell.backlog_bytes.store(shard.logs.gathered_bytes(), Ordering::Relaxed);
+        broker.lower_deadline(self.cell, shard.next_deadline_ms());
+        drop(shard);
+        if wants_write {
+            broker.wal.notify();
+        } else if lazy {
+            broker.wal.notify_lazily();
+        }
+        if page_out {
+            broker.segments.notify();
+        }
+        let mut rung = rung;
+        while rung != 0 {
+            let thread = rung.trailing_zeros() as usize;
+            rung &= rung - 1;
+            broker.inboxes[thread].ring();
+        }
+    }
+}
+
+/// Posts events to the inboxes of their connections' threads; answers which threads, as bits.
+fn post(broker: &Broker, posts: &mut Vec<(ConnectionId, ConnectionEvent)>) -> u64 {
+    let mut threads = 0;
+    let mut posts = posts.drain(..).peekable();
+    while let Some((first, event)) = posts.next() {
+        let thread = thread_of(first);
+        threads |= 1 << thread;
+        let more = std::iter::from_fn(|| posts.next_if(|(next, _)| thread_of(*next) == thread));
+        let run = std::iter::once((first, event)).chain(more);
+        broker.inboxes[thread].post(run.map(|(id, event)| ThreadEvent::Connection(id, event)));
+    }
+    threads
+}
+
+/// The IO thread of a connection: part of its id.
+fn thread_of(connection: ConnectionId) -> usize {
+    (connection.0 & 0xFF) as usize
+}
+
+fn wall_ms() -> u64 {
+    // A clock before 1970 counts as 1970: messages then look old, and nothing else depends on it.
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64)
+}
+
+impl Env for Broker {
+    type ShardGuard<'a> = ShardGuard<'a>;
+    type CatalogueGuard<'a> = RwLockReadGuard<'a, Catalogue>;
+
+    fn shard(&self, shard: ShardId) -> ShardGuard<'_> {
+        let cell = &self.shards[usize::from(shard.0)];
+        ShardGuard { broker: self, cell, guard: Some(cell.shard.lock()) }
+    }
+
+    fn catalogue(&self) -> RwLockReadGuard<'_, Catalogue> {
+        self.catalogue.read()
+    }
+
+    fn execute(&self, now: Now, command: &Command) -> Result<Executed, CatalogueError> {
+        leveret_node::catalogue::execute(&mut self.catalogue.write(), now, command, self)
+    }
+
+    fn durable(&self, shard: ShardId) -> u64 {
+        self.shards[usize::from(shard.0)].durable.load(Ordering::Acquire)
+    }
+
+    fn log_congested(&self) -> bool {
+        let backlog: usize =
+            self.shards.iter().map(|cell| cell.backlog_bytes.load(Ordering::Relaxed)).sum();
+        backlog > LOG_BACKLOG_BYTES_MAX || self.segments_behind.load(Ordering::Relaxed)
+    }
+
+    fn post(&self, connection: ConnectionId, event: ConnectionEvent) {
+        if let Some(inbox) = self.inboxes.get(thread_of(connection)) {
+            inbox.post([ThreadEvent::Connection(connection, event)]);
+            inbox.ring();
+        }
+    }
+
+    fn defer(&self, work: Deferred) {
+        self.deferred.lock().push(work);
+        self.deferred_waiting.store(true, Ordering::Release);
+    }
+
+    fn alarms(&self) -> Alarms {
+        let bits = self.alarms.load(Ordering::Acquire);
+        Alarms { memory: bits & ALARM_MEMORY != 0, disk: bits & ALARM_DISK != 0 }
+    }
+
+    fn consumer_id(&self) -> ConsumerId {
+        ConsumerId(self.next_consumer.fetch_add(1, Ordering::Relaxed))
+    }
+
+    fn random(&self) -> [u8; 16] {
+        let mut bytes = [0; 16];
+        if let Err(error) = getrandom::fill(&mut bytes) {
+            crate::fatal(&format!("the system gives no random bytes: {error}"));
+        }
+        bytes
+    }
+
+    fn settings(&self) -> &NodeSettings {
+        &self.settings
+    }
+
+    fn counters(&self) -> &NodeCounters {
+        &self.counters
+    }
+
+    fn registry(&self) -> &Registry {
+        &self.registry
+    }
+
+    fn replies(&self) -> &Replies {
+        &self.replies
+    }
+
+    fn history(&self) -> &History {
+        &self.history
+    }
+}

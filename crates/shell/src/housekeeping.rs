@@ -1,0 +1,95 @@
+//! What happens by the clock: expiries, delays, and the alarms for memory and disk.
+
+use crate::broker::Broker;
+use crate::signal::Woken;
+use leveret_node::Alarms;
+use parking_lot::RwLock;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// How often memory and disks are looked at.
+const LOOK_EVERY: Duration = Duration::from_millis(500);
+
+/// The watermarks in force; operators change them while the node runs.
+#[derive(Clone, Copy, Debug)]
+pub struct Watermarks {
+    /// Resident bytes above which publishers are blocked.
+    pub memory_bytes: u64,
+    /// Free bytes of a drive below which publishers are blocked.
+    pub disk_free_bytes: u64,
+}
+
+/// What the last look found.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Resources {
+    /// Resident bytes of the process.
+    pub memory_bytes: u64,
+    /// Free bytes of the fullest of the node's drives.
+    pub disk_free_bytes: u64,
+}
+
+/// Watches over memory and disks.
+pub struct Housekeeping {
+    /// The watermarks in force.
+    pub watermarks: RwLock<Watermarks>,
+    /// What the last look found.
+    pub resources: RwLock<Resources>,
+    folders: Vec<PathBuf>,
+}
+
+impl Housekeeping {
+    /// Housekeeping of a node that keeps its data in these folders.
+    pub fn new(watermarks: Watermarks, folders: Vec<PathBuf>) -> Self {
+        Self {
+            watermarks: RwLock::new(watermarks),
+            resources: RwLock::default(),
+            folders,
+        }
+    }
+
+    /// Runs until it is told to stop.
+    pub fn run(&self, broker: &Broker) {
+        let mut looked: Option<Instant> = None;
+        loop {
+            if looked.is_none_or(|at| at.elapsed() >= LOOK_EVERY) {
+                looked = Some(Instant::now());
+                self.look(broker);
+            }
+            let now = broker.now();
+            broker.tick_shards(now);
+            let due = broker.shard_deadline_ms().saturating_sub(broker.now().monotonic_ms);
+            let rest = looked.map_or(Duration::ZERO, |at| LOOK_EVERY.saturating_sub(at.elapsed()));
+            let wait = Duration::from_millis(due).min(rest).max(Duration::from_millis(1));
+            if broker.housekeeping.wait(wait, wait) == Woken::Stop {
+                return;
+            }
+        }
+    }
+
+    /// Looks at memory and disks, and sets the alarms.
+    pub fn look(&self, broker: &Broker) {
+        let resources = Resources {
+            memory_bytes: resident_bytes().unwrap_or(0),
+            disk_free_bytes: self.folders.iter().filter_map(|f| free_bytes(f)).min().unwrap_or(u64::MAX),
+        };
+        *self.resources.write() = resources;
+        let watermarks = *self.watermarks.read();
+        broker.set_alarms(Alarms {
+            memory: resources.memory_bytes > watermarks.memory_bytes,
+            disk: resources.disk_free_bytes < watermarks.disk_free_bytes,
+        });
+    }
+}
+
+/// Resident bytes of this process.
+fn resident_bytes() -> Option<u64> {
+    let statm = std::fs::read_to_string("/proc/self/statm").ok()?;
+    let pages: u64 = statm.split_ascii_whitespace().nth(1)?.parse().ok()?;
+    Some(pages * rustix::param::page_size() as u64)
+}
+
+/// Bytes that are free on the drive of a folder.
+fn free_bytes(folder: &Path) -> Option<u64> {
+    let stats = rustix::fs::statvfs(folder).ok()?;
+    Some(stats.f_bavail * stats.f_frsize)
+}

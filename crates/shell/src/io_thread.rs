@@ -1,0 +1,532 @@
+//! An IO thread: the sockets of its connections, and the loop that serves them.
+//!
+//! One turn of the loop reads every socket that has something, hands it to the connections, takes in what other threads have posted,
+//! and writes what has gathered: one read, one write and at most one wake-up of another thread for all that a turn brings.
+
+use crate::broker::Broker;
+use crate::buffers::ReadBuffers;
+use crate::listener::{Listener, Origin};
+use crate::moderation::Moderation;
+use crate::transport::Transport;
+use leveret_node::{Connection, ConnectionEvent, ConnectionFacts, Env, Peer};
+use leveret_types::limits::{CONNECTIONS_MAX, SOCKET_READ_BYTES};
+use leveret_types::{ConnectionId, Now};
+use mio::net::TcpStream;
+use mio::{Events, Interest, Poll, Token};
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::io::{self, IoSlice};
+use std::sync::Arc;
+use std::sync::mpsc::SyncSender;
+use std::time::Duration;
+
+/// The token of the thread's bell.
+pub const TOKEN_BELL: Token = Token(usize::MAX);
+/// Tokens of listeners start here; below are connections' slots.
+const TOKEN_LISTENER: usize = usize::MAX / 2;
+/// Events that one poll returns at most.
+const EVENTS_MAX: usize = 1_024;
+/// How often a turn goes back to the inbox before it writes: what connections tell each other in place.
+const INBOX_ROUNDS_MAX: usize = 8;
+/// Slices of one vectored write.
+const SLICES_MAX: usize = 64;
+/// Bytes that may wait to be written to one socket before its input is left unread.
+const OUTPUT_BYTES_MAX: usize = 8 * 1024 * 1024;
+/// How long a connection may take nothing of what it is sent before it is dropped.
+const WRITE_STALL_MS_MAX: u64 = 120_000;
+
+/// What is posted to an IO thread.
+pub enum ThreadEvent {
+    /// For one of its connections.
+    Connection(ConnectionId, ConnectionEvent),
+    /// A new connection.
+    Accepted(TcpStream, Origin),
+    /// Somebody asks for facts about the connections.
+    List(SyncSender<Vec<ConnectionFacts>>),
+    /// The alarms have changed: connections are to be blocked or let go on.
+    AlarmsChanged,
+    /// Take no new connections, close those that are open, then end.
+    Drain,
+    /// End now.
+    Stop,
+}
+
+struct Slot {
+    id: ConnectionId,
+    transport: Transport,
+    actor: Connection,
+    /// The socket may hold bytes that have not been read.
+    unread: bool,
+    /// In the list of connections to be read in this turn.
+    queued: bool,
+    /// In the list of connections that something happened to in this turn.
+    touched: bool,
+    /// In the list of connections that wait for the write-ahead log.
+    awaiting: bool,
+    /// The socket took less than it was given.
+    write_blocked: bool,
+    /// When the socket last took something while output waited.
+    write_progress_ms: u64,
+    /// The deadline that stands in the heap, so that it is not entered twice.
+    deadline_ms: u64,
+    broken: bool,
+}
+
+/// One IO thread.
+pub struct IoThread {
+    index: usize,
+    broker: Arc<Broker>,
+    poll: Poll,
+    listeners: Vec<Listener>,
+    slots: Vec<Option<Slot>>,
+    free: Vec<usize>,
+    open: usize,
+    ready: Vec<usize>,
+    touched: Vec<usize>,
+    awaiting: Vec<usize>,
+    deadlines: BinaryHeap<Reverse<(u64, usize)>>,
+    inbox: Vec<ThreadEvent>,
+    buffers: ReadBuffers,
+    moderation: Moderation,
+    next_thread: usize,
+    next_connection: u64,
+    draining: bool,
+    stopped: bool,
+}
+
+impl IoThread {
+    /// A thread that serves what is posted to inbox `index` of the broker, and accepts on `listeners`.
+    ///
+    /// # Errors
+    /// If a listener cannot be registered with the poll.
+    pub fn new(
+        index: usize,
+        broker: Arc<Broker>,
+        poll: Poll,
+        mut listeners: Vec<Listener>,
+    ) -> io::Result<Self> {
+        for (number, listener) in listeners.iter_mut().enumerate() {
+            let token = Token(TOKEN_LISTENER + number);
+            poll.registry().register(listener.socket(), token, Interest::READABLE)?;
+        }
+        Ok(Self {
+            index,
+            broker,
+            poll,
+            listeners,
+            slots: Vec::new(),
+            free: Vec::new(),
+            open: 0,
+            ready: Vec::new(),
+            touched: Vec::new(),
+            awaiting: Vec::new(),
+            deadlines: BinaryHeap::new(),
+            inbox: Vec::new(),
+            buffers: ReadBuffers::default(),
+            moderation: Moderation::default(),
+            next_thread: 0,
+            next_connection: 0,
+            draining: false,
+            stopped: false,
+        })
+    }
+
+    /// Serves until it is told to stop.
+    pub fn run(mut self) {
+        let mut events = Events::with_capacity(EVENTS_MAX);
+        while !self.stopped && !(self.draining && self.open == 0) {
+            self.wait(&mut events);
+            let now = self.broker.now();
+            let work = self.turn(now, &events);
+            self.moderation.turn(work);
+        }
+    }
+
+    /// Sleeps until there is something to do.
+    fn wait(&mut self, events: &mut Events) {
+        if !self.ready.is_empty() {
+            self.poll_events(events, Some(Duration::ZERO));
+            return;
+        }
+        if let Some(pause) = self.moderation.pause() {
+            std::thread::sleep(pause);
+        }
+        let inbox = self.broker.inbox(self.index);
+        if !inbox.park(|| self.broker.durable_pending(self.index)) {
+            self.poll_events(events, Some(Duration::ZERO));
+            return;
+        }
+        let timeout = self.deadlines.peek().map(|Reverse((at, _))| {
+            Duration::from_millis(at.saturating_sub(self.broker.now().monotonic_ms).max(1))
+        });
+        if self.open == 0 {
+            self.buffers.clear();
+        }
+        self.poll_events(events, timeout);
+        self.broker.inbox(self.index).unpark();
+    }
+
+    fn poll_events(&mut self, events: &mut Events, timeout: Option<Duration>) {
+        if let Err(error) = self.poll.poll(events, timeout)
+            && error.kind() != io::ErrorKind::Interrupted
+        {
+            crate::fatal(&format!("cannot wait for sockets: {error}"));
+        }
+    }
+
+    /// One turn; answers how much it found to do.
+    fn turn(&mut self, now: Now, events: &Events) -> usize {
+        for event in events {
+            match event.token() {
+                TOKEN_BELL => {}
+                Token(number) if number >= TOKEN_LISTENER => self.accept(number - TOKEN_LISTENER),
+                Token(slot) => self.socket_event(slot, event.is_readable(), event.is_writable()),
+            }
+        }
+        let epoch = self.broker.durable_epoch();
+        let mut work = 0;
+        for slot in std::mem::take(&mut self.ready) {
+            work += self.read(now, slot);
+        }
+        for _ in 0..INBOX_ROUNDS_MAX {
+            self.tell_durable(now);
+            if !self.take_inbox(now) {
+                break;
+            }
+        }
+        self.broker.run_deferred(now);
+        self.run_deadlines(now);
+        self.finish_touched(now, epoch);
+        work
+    }
+
+    fn accept(&mut self, listener: usize) {
+        while let Some((socket, origin)) = self.listeners[listener].accept() {
+            if self.draining {
+                continue;
+            }
+            let threads = self.broker.thread_count();
+            let target = self.next_thread % threads;
+            self.next_thread += 1;
+            if target == self.index {
+                self.open(socket, origin);
+            } else {
+                let inbox = self.broker.inbox(target);
+                inbox.post([ThreadEvent::Accepted(socket, origin)]);
+                inbox.ring();
+            }
+        }
+    }
+
+    fn open(&mut self, socket: TcpStream, origin: Origin) {
+        let now = self.broker.now();
+        if self.free.is_empty() && self.slots.len() < CONNECTIONS_MAX {
+            self.free.push(self.slots.len());
+            self.slots.push(None);
+        }
+        let Some(slot) = self.free.pop() else {
+            tracing::warn!(remote = %origin.remote, "connection refused: the node has {CONNECTIONS_MAX}");
+            return;
+        };
+        self.next_connection += 1;
+        let id = ConnectionId(
+            self.next_connection << 24 | (slot as u64) << 8 | self.index as u64,
+        );
+        let peer = Peer { remote: origin.remote, local: origin.local, tls: origin.tls.is_some() };
+        let mut transport = match origin.transport(socket) {
+            Ok(transport) => transport,
+            Err(error) => {
+                tracing::warn!(%error, remote = %origin.remote, "cannot start TLS");
+                self.free.push(slot);
+                return;
+            }
+        };
+        let interest = Interest::READABLE | Interest::WRITABLE;
+        if let Err(error) =
+            self.poll.registry().register(transport.socket(), Token(slot), interest)
+        {
+            tracing::warn!(%error, remote = %origin.remote, "cannot watch a new connection");
+            self.free.push(slot);
+            return;
+        }
+        let actor = Connection::new(id, peer, now, &*self.broker);
+        let state = Slot {
+            id,
+            transport,
+            actor,
+            unread: true,
+            queued: false,
+            touched: false,
+            awaiting: false,
+            write_blocked: false,
+            write_progress_ms: now.monotonic_ms,
+            deadline_ms: 0,
+            broken: false,
+        };
+        self.slots[slot] = Some(state);
+        self.open += 1;
+        self.broker.connection_opened();
+        self.queue_read(slot);
+        self.touch(slot);
+    }
+
+    fn socket_event(&mut self, slot: usize, readable: bool, writable: bool) {
+        let Some(Some(state)) = self.slots.get_mut(slot) else { return };
+        if writable && (state.write_blocked || state.transport.wants_write()) {
+            state.write_blocked = false;
+            self.touch(slot);
+        }
+        if readable {
+            let Some(Some(state)) = self.slots.get_mut(slot) else { return };
+            state.unread = true;
+            self.queue_read(slot);
+        }
+    }
+
+    fn queue_read(&mut self, slot: usize) {
+        if let Some(state) = &mut self.slots[slot]
+            && !state.queued
+        {
+            state.queued = true;
+            self.ready.push(slot);
+        }
+    }
+
+    fn touch(&mut self, slot: usize) {
+        if let Some(state) = &mut self.slots[slot]
+            && !state.touched
+        {
+            state.touched = true;
+            self.touched.push(slot);
+        }
+    }
+
+    /// Reads a socket once and hands what it had to the connection; answers how many requests that made.
+    fn read(&mut self, now: Now, slot: usize) -> usize {
+        let Some(state) = &mut self.slots[slot] else { return 0 };
+        state.queued = false;
+        if !state.unread || state.broken {
+            return 0;
+        }
+        let output_full = state.actor.output().len() > OUTPUT_BYTES_MAX;
+        if !state.actor.reading() || output_full {
+            // Read on when the connection says so: `finish` looks.
+            return 0;
+        }
+        let mut buffer = self.buffers.take();
+        buffer.resize(SOCKET_READ_BYTES, 0);
+        let mut requests = 0;
+        match state.transport.read(&mut buffer) {
+            Ok(0) => {
+                self.buffers.give_back(buffer);
+                state.broken = true;
+            }
+            Ok(count) => {
+                buffer.truncate(count);
+                // A read that did not fill the buffer has emptied the socket: the next edge tells of more. TLS may hold on to
+                // records that it has read already, so it is asked until it has none.
+                state.unread =
+                    count == SOCKET_READ_BYTES || matches!(state.transport, Transport::Tls(_));
+                let bytes = self.buffers.split(buffer);
+                if !state.actor.secured() && state.transport.established() {
+                    state.actor.secure(
+                        state.transport.peer_certificate().map(<[u8]>::to_vec),
+                        state.transport.tls_facts(),
+                    );
+                }
+                requests = state.actor.receive(now, bytes, &*self.broker);
+            }
+            Err(error) => {
+                self.buffers.give_back(buffer);
+                if error.kind() == io::ErrorKind::WouldBlock {
+                    state.unread = false;
+                } else {
+                    tracing::debug!(%error, connection = %state.actor.name(), "connection lost");
+                    state.broken = true;
+                }
+            }
+        }
+        self.touch(slot);
+        requests
+    }
+
+    /// Takes in what other threads, and this one's connections, have posted; false if there was nothing.
+    fn take_inbox(&mut self, now: Now) -> bool {
+        let mut events = std::mem::take(&mut self.inbox);
+        self.broker.inbox(self.index).drain(&mut events);
+        let any = !events.is_empty();
+        for event in events.drain(..) {
+            self.handle(now, event);
+        }
+        self.inbox = events;
+        any
+    }
+
+    fn handle(&mut self, now: Now, event: ThreadEvent) {
+        match event {
+            ThreadEvent::Connection(id, event) => {
+                let slot = (id.0 >> 8 & 0xFFFF) as usize;
+                match self.slots.get_mut(slot) {
+                    Some(Some(state)) if state.id == id => {
+                        state.actor.event(now, event, &*self.broker);
+                        self.touch(slot);
+                    }
+                    // The connection is gone; its consumers have been detached, and with that all it held has returned.
+                    _ => {}
+                }
+            }
+            ThreadEvent::Accepted(socket, origin) => self.open(socket, origin),
+            ThreadEvent::List(answer) => {
+                let facts = self.slots.iter().flatten().map(|s| s.actor.facts()).collect();
+                // Whoever asked may have given up.
+                let _ = answer.try_send(facts);
+            }
+            ThreadEvent::AlarmsChanged => {
+                for slot in 0..self.slots.len() {
+                    if let Some(state) = &mut self.slots[slot] {
+                        state.actor.alarms_changed(&*self.broker);
+                        self.touch(slot);
+                    }
+                }
+            }
+            ThreadEvent::Drain => {
+                self.draining = true;
+                self.listeners.clear();
+                for slot in 0..self.slots.len() {
+                    if let Some(state) = &mut self.slots[slot] {
+                        state.actor.shut_down();
+                        self.touch(slot);
+                    }
+                }
+            }
+            ThreadEvent::Stop => self.stopped = true,
+        }
+    }
+
+    /// Tells the connections that wait for the write-ahead log how far it is durable.
+    fn tell_durable(&mut self, now: Now) {
+        if self.awaiting.is_empty() || !self.broker.durable_news(self.index) {
+            return;
+        }
+        for slot in std::mem::take(&mut self.awaiting) {
+            if let Some(state) = &mut self.slots[slot] {
+                state.awaiting = false;
+                state.actor.durable(now, &*self.broker);
+                self.touch(slot);
+            }
+        }
+    }
+
+    fn run_deadlines(&mut self, now: Now) {
+        while let Some(&Reverse((at, slot))) = self.deadlines.peek() {
+            if at > now.monotonic_ms {
+                return;
+            }
+            self.deadlines.pop();
+            if let Some(state) = &mut self.slots[slot]
+                && state.deadline_ms == at
+            {
+                state.deadline_ms = 0;
+                state.actor.tick(now, &*self.broker);
+                let stalled = state.write_blocked
+                    && now.monotonic_ms - state.write_progress_ms > WRITE_STALL_MS_MAX;
+                state.broken |= stalled;
+                self.touch(slot);
+            }
+        }
+    }
+
+    /// Writes what the connections have gathered, and sees to it that each is heard of again when it needs to be.
+    fn finish_touched(&mut self, now: Now, epoch: u64) {
+        let mut touched = std::mem::take(&mut self.touched);
+        for slot in touched.drain(..) {
+            self.finish(now, slot, epoch);
+        }
+        if self.touched.is_empty() {
+            self.touched = touched;
+        }
+    }
+
+    fn finish(&mut self, now: Now, slot: usize, epoch: u64) {
+        let Some(state) = &mut self.slots[slot] else { return };
+        state.touched = false;
+        if !state.broken && !state.write_blocked {
+            write_output(state, now);
+            state.actor.written(now, &*self.broker);
+        }
+        if state.broken || (state.actor.closed() && state.actor.output().len() == 0) {
+            self.close(now, slot);
+            return;
+        }
+        // A publisher ahead of the write-ahead log is read on when that has gone on.
+        let ahead = state.unread && state.actor.publishes() && self.broker.log_congested();
+        if (ahead || state.actor.awaiting()) && !state.awaiting {
+            state.awaiting = true;
+            self.awaiting.push(slot);
+            self.broker.await_durable(self.index, epoch);
+        }
+        let deadline = match (state.actor.deadline(), state.write_blocked) {
+            (Some(at), false) => Some(at),
+            (at, true) => Some(at.unwrap_or(u64::MAX).min(now.monotonic_ms + 10_000)),
+            (None, false) => None,
+        };
+        if let Some(at) = deadline
+            && (state.deadline_ms == 0 || at < state.deadline_ms)
+        {
+            state.deadline_ms = at.max(1);
+            self.deadlines.push(Reverse((state.deadline_ms, slot)));
+        }
+        let output_fits = state.actor.output().len() <= OUTPUT_BYTES_MAX;
+        if state.unread && !ahead && state.actor.reading() && output_fits {
+            self.queue_read(slot);
+        }
+    }
+
+    fn close(&mut self, now: Now, slot: usize) {
+        let Some(mut state) = self.slots[slot].take() else { return };
+        state.actor.teardown(now, &*self.broker);
+        // A socket that is gone already cannot be deregistered, and need not be.
+        let _ = self.poll.registry().deregister(state.transport.socket());
+        self.free.push(slot);
+        self.open -= 1;
+        self.broker.connection_closed();
+        // What the connection held went back to queues, which may have delivered it to others here.
+        self.broker.run_deferred(now);
+    }
+}
+
+fn write_output(state: &mut Slot, now: Now) {
+    state.actor.flush();
+    loop {
+        let mut slices = [IoSlice::new(&[]); SLICES_MAX];
+        let count = state.actor.output().slices(&mut slices);
+        if count == 0 {
+            break;
+        }
+        match state.transport.write(&slices[..count]) {
+            Ok(0) => {
+                state.broken = true;
+                return;
+            }
+            Ok(written) => {
+                state.actor.output().advance(written);
+                state.write_progress_ms = now.monotonic_ms;
+            }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                state.write_blocked = true;
+                return;
+            }
+            Err(error) => {
+                tracing::debug!(%error, connection = %state.actor.name(), "connection lost");
+                state.broken = true;
+                return;
+            }
+        }
+    }
+    state.write_progress_ms = now.monotonic_ms;
+    match state.transport.flush() {
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => state.write_blocked = true,
+        Err(_) => state.broken = true,
+        Ok(()) => {}
+    }
+}

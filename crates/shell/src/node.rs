@@ -1,0 +1,360 @@
+//! A node from start to end: the store opened, the threads started, and all of it ended in order.
+
+use crate::broker::Broker;
+use crate::disk::RealDisk;
+use crate::housekeeping::{Housekeeping, Watermarks};
+use crate::inbox::Inbox;
+use crate::io_thread::{IoThread, TOKEN_BELL, ThreadEvent};
+use crate::listener::{Listener, TlsSettings};
+use crate::segment_thread::SegmentThread;
+use crate::tls::{TlsError, TlsFiles};
+use crate::wal_thread::WalThread;
+use crate::read_threads;
+use leveret_metadata::{CatalogueError, Command};
+use leveret_node::shard::Shard;
+use leveret_node::{ConnectionFacts, Env, NodeSettings};
+use leveret_storage::{
+    Folders, OpenError, Options, Recovered, RecoveryReport, StoreLock, WalWriter, recover,
+};
+use leveret_types::{ConnectionId, ProtocolError, ShardId};
+use mio::{Poll, Waker};
+use parking_lot::{Mutex, RwLock};
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::mpsc::{channel, sync_channel};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// How a node is started. Everything is decided: there are no defaults here.
+pub struct NodeConfig {
+    /// Where it keeps what.
+    pub folders: Folders,
+    /// Addresses for AMQP.
+    pub amqp: Vec<SocketAddr>,
+    /// Addresses for AMQP over TLS.
+    pub amqps: Vec<SocketAddr>,
+    /// Certificates, where there are such addresses.
+    pub tls: Option<TlsFiles>,
+    /// IO threads, at least 1.
+    pub io_threads: usize,
+    /// Shards of a new node; a node that has data keeps its number.
+    pub shards: u16,
+    /// Bytes of message bodies in memory.
+    pub cache_bytes: usize,
+    /// Bytes of a file of the write-ahead log.
+    pub wal_file_bytes: u64,
+    /// When publishers are blocked.
+    pub watermarks: Watermarks,
+    /// How long connections may take to close at shutdown.
+    pub drain: Duration,
+    /// What the catalogue accepts.
+    pub catalogue: leveret_metadata::Config,
+    /// What a new node begins with.
+    pub first_boot: Vec<Command>,
+    /// Settings for the actors; `shard_count` is set from the store.
+    pub settings: NodeSettings,
+}
+
+/// Why a node does not start. One line says what and where.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum StartError {
+    /// The store cannot be opened.
+    #[error(transparent)]
+    Store(#[from] OpenError),
+    /// An address cannot be listened on.
+    #[error("cannot listen on {address}: {source}; is something else there, such as another broker?")]
+    Listen {
+        /// The address.
+        address: SocketAddr,
+        /// Why not.
+        source: io::Error,
+    },
+    /// The certificates cannot be used.
+    #[error(transparent)]
+    Tls(#[from] TlsError),
+    /// The catalogue in the store makes no sense.
+    #[error("the catalogue cannot be read: {0}")]
+    Catalogue(#[from] CatalogueError),
+    /// The system refuses what every process needs.
+    #[error("cannot start: {0}")]
+    System(#[from] io::Error),
+}
+
+/// A node that runs.
+pub struct Node {
+    /// The shared state: what the management interface works on.
+    pub broker: Arc<Broker>,
+    /// Memory, disks, and their watermarks.
+    pub housekeeping: Arc<Housekeeping>,
+    /// What opening the store found.
+    pub report: RecoveryReport,
+    /// The store's identity.
+    pub uuid: [u8; 16],
+    /// Where AMQP is served, and whether with TLS.
+    pub listening: Vec<(SocketAddr, bool)>,
+    tls: Option<(TlsFiles, TlsSettings)>,
+    io_threads: Vec<JoinHandle<()>>,
+    wal_thread: JoinHandle<WalWriter<RealDisk>>,
+    segment_thread: JoinHandle<SegmentThread<RealDisk>>,
+    housekeeping_thread: JoinHandle<()>,
+    drain: Duration,
+    _lock: StoreLock<RealDisk>,
+}
+
+impl Node {
+    /// Starts a node. When it returns, connections are accepted.
+    ///
+    /// # Errors
+    /// Why it does not start; nothing of it runs then.
+    pub fn start(config: NodeConfig, disk: RealDisk) -> Result<Self, StartError> {
+        let (listeners, tls) = listen(&config)?;
+        let listening = listeners.iter().map(|l| (l.local(), l.is_tls())).collect();
+        let mut uuid = [0; 16];
+        getrandom::fill(&mut uuid).map_err(io::Error::other)?;
+        let options = Options {
+            uuid,
+            shards: config.shards,
+            cache_bytes: config.cache_bytes,
+            loaded_bytes: config.cache_bytes,
+            wal_file_bytes: config.wal_file_bytes,
+            ..Options::default()
+        };
+        let recovered = recover(&disk, &config.folders, &options)?;
+        Self::run(config, recovered, listeners, listening, tls)
+    }
+
+    fn run(
+        config: NodeConfig,
+        mut recovered: Recovered<RealDisk>,
+        listeners: Vec<Listener>,
+        listening: Vec<(SocketAddr, bool)>,
+        tls: Option<(TlsFiles, TlsSettings)>,
+    ) -> Result<Self, StartError> {
+        let mut settings = config.settings;
+        settings.shard_count = u16::try_from(recovered.shards.len()).unwrap_or(u16::MAX);
+        let catalogue = {
+            let reader = &mut recovered.reader;
+            leveret_node::catalogue::recover(&mut recovered.shards[0], config.catalogue, |shard| {
+                for request in shard.take_reads() {
+                    let loaded = reader.read(request);
+                    shard.loaded(loaded);
+                }
+            })?
+        };
+        let mut shards: Vec<Shard> = recovered
+            .shards
+            .into_iter()
+            .enumerate()
+            .map(|(index, logs)| Shard::new(ShardId(index as u16), logs))
+            .collect();
+
+        let (polls, inboxes) = inboxes(config.io_threads)?;
+        let (reads, read_requests) = channel();
+        let now = crate::broker::first_moment();
+        leveret_node::catalogue::place_queues(&catalogue, &mut shards, &recovered.logs, now);
+        let broker = Arc::new(Broker::new(settings, catalogue, shards, inboxes, reads));
+
+        let (rolled, rolled_files) = channel();
+        let (prepared, prepared_files) = channel();
+        let first_files = recovered.wal.prepared_files();
+        if let Some(through) = recovered.flush_through {
+            // The receiver is alive: it is moved to its thread below.
+            let _ = rolled.send(through);
+            broker.segments.notify();
+        }
+        let wal = WalThread::new(Arc::clone(&broker), recovered.wal, rolled, prepared_files);
+        let segment = SegmentThread::new(
+            Arc::clone(&broker),
+            recovered.segment,
+            recovered.checkpoint,
+            recovered.pool,
+            rolled_files,
+            prepared,
+            first_files,
+        );
+        let wal_thread = spawn("wal", move || wal.run())?;
+        let segment_thread = spawn("segments", move || segment.run())?;
+        let read_requests = Arc::new(Mutex::new(read_requests));
+        for number in 0..read_threads::READERS {
+            let (broker, reader) = (Arc::clone(&broker), recovered.reader.another());
+            let requests = Arc::clone(&read_requests);
+            spawn(&format!("reader-{number}"), move || {
+                read_threads::run(&broker, reader, &requests);
+            })?;
+        }
+        let folders = &config.folders;
+        let watched = vec![folders.data.clone(), folders.segment.clone(), folders.wal.clone()];
+        let housekeeping = Arc::new(Housekeeping::new(config.watermarks, watched));
+        let housekeeping_thread = {
+            let (housekeeping, broker) = (Arc::clone(&housekeeping), Arc::clone(&broker));
+            spawn("housekeeping", move || housekeeping.run(&broker))?
+        };
+        first_boot(&broker, &config.first_boot)?;
+        let io_threads = start_io(&broker, polls, listeners)?;
+        Ok(Self {
+            broker,
+            housekeeping,
+            report: recovered.report,
+            uuid: recovered.uuid,
+            listening,
+            tls,
+            io_threads,
+            wal_thread,
+            segment_thread,
+            housekeeping_thread,
+            drain: config.drain,
+            _lock: recovered.lock,
+        })
+    }
+
+    /// Reads the certificates again: new connections get the new ones.
+    ///
+    /// # Errors
+    /// What is wrong with the files; the old certificates stay in use.
+    pub fn reload_certificates(&self) -> Result<(), TlsError> {
+        if let Some((files, settings)) = &self.tls {
+            let loaded = files.load()?;
+            *settings.write() = loaded;
+            tracing::info!("certificates loaded again");
+        }
+        Ok(())
+    }
+
+    /// Ends the node in order: no new connections, those that are open are told and given time, everything is brought to disk.
+    pub fn shut_down(self) {
+        tracing::info!("shutting down");
+        self.broker.broadcast(|| ThreadEvent::Drain);
+        let deadline = Instant::now() + self.drain;
+        while self.broker.connection_count() > 0 && Instant::now() < deadline {
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        self.broker.broadcast(|| ThreadEvent::Stop);
+        for thread in self.io_threads {
+            join(thread);
+        }
+        self.broker.housekeeping.stop();
+        join(self.housekeeping_thread);
+        for shard in self.broker.shard_ids() {
+            self.broker.shard(shard).save_states(true);
+        }
+        leveret_node::catalogue::snapshot(&*self.broker);
+        self.broker.wal.stop();
+        let Some(mut wal) = join(self.wal_thread) else { return };
+        let last = wal.roll();
+        self.broker.segments.stop();
+        if let Some(segment) = join(self.segment_thread) {
+            segment.finish(last);
+        }
+        tracing::info!("everything is on disk");
+    }
+}
+
+/// Facts about all connections, asked of their threads; a thread that does not answer within a second is left out.
+pub fn connections(broker: &Broker) -> Vec<ConnectionFacts> {
+    let (answer, answers) = sync_channel(broker.thread_count());
+    broker.broadcast(|| ThreadEvent::List(answer.clone()));
+    drop(answer);
+    let deadline = Instant::now() + Duration::from_secs(1);
+    let mut facts = Vec::new();
+    for _ in 0..broker.thread_count() {
+        let left = deadline.saturating_duration_since(Instant::now());
+        match answers.recv_timeout(left) {
+            Ok(some) => facts.extend(some),
+            Err(_) => break,
+        }
+    }
+    facts
+}
+
+/// Closes a connection as an operator.
+pub fn close_connection(broker: &Broker, connection: ConnectionId, error: ProtocolError) {
+    broker.post(connection, leveret_node::ConnectionEvent::Close(error));
+}
+
+type Listening = (Vec<Listener>, Option<(TlsFiles, TlsSettings)>);
+
+fn listen(config: &NodeConfig) -> Result<Listening, StartError> {
+    let tls = match &config.tls {
+        Some(files) => Some((files.clone(), Arc::new(RwLock::new(files.load()?)))),
+        None => None,
+    };
+    let bind = |address: &SocketAddr, tls: Option<TlsSettings>| {
+        Listener::bind(*address, tls)
+            .map_err(|source| StartError::Listen { address: *address, source })
+    };
+    let mut listeners = Vec::new();
+    for address in &config.amqp {
+        listeners.push(bind(address, None)?);
+    }
+    for address in &config.amqps {
+        let settings = tls.as_ref().map(|(_, settings)| Arc::clone(settings));
+        if settings.is_none() {
+            return Err(TlsError::Settings(format!(
+                "{address} is to speak TLS, but ssl_options.certfile and keyfile are not set"
+            ))
+            .into());
+        }
+        listeners.push(bind(address, settings)?);
+    }
+    Ok((listeners, tls))
+}
+
+type Inboxes = (Vec<Poll>, Vec<Inbox<ThreadEvent>>);
+
+fn inboxes(threads: usize) -> io::Result<Inboxes> {
+    let mut polls = Vec::new();
+    let mut inboxes = Vec::new();
+    for _ in 0..threads {
+        let poll = Poll::new()?;
+        inboxes.push(Inbox::new(Waker::new(poll.registry(), TOKEN_BELL)?));
+        polls.push(poll);
+    }
+    Ok((polls, inboxes))
+}
+
+fn start_io(
+    broker: &Arc<Broker>,
+    polls: Vec<Poll>,
+    listeners: Vec<Listener>,
+) -> io::Result<Vec<JoinHandle<()>>> {
+    let mut listeners = Some(listeners);
+    let mut threads = Vec::new();
+    for (index, poll) in polls.into_iter().enumerate() {
+        let own = listeners.take().unwrap_or_default();
+        let thread = IoThread::new(index, Arc::clone(broker), poll, own)?;
+        threads.push(spawn(&format!("io-{index}"), move || thread.run())?);
+    }
+    Ok(threads)
+}
+
+/// What a new node begins with, durable before anyone can connect.
+fn first_boot(broker: &Broker, commands: &[Command]) -> Result<(), StartError> {
+    if broker.catalogue().vhosts().next().is_some() {
+        return Ok(());
+    }
+    let now = broker.now();
+    let mut last = None;
+    for command in commands {
+        last = broker.execute(now, command)?.ticket.or(last);
+    }
+    if let Some(ticket) = last {
+        while broker.durable(ticket.shard) < ticket.chunk {
+            std::thread::sleep(Duration::from_micros(200));
+        }
+    }
+    Ok(())
+}
+
+fn spawn<T: Send + 'static>(
+    name: &str,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> io::Result<JoinHandle<T>> {
+    std::thread::Builder::new().name(format!("leveret-{name}")).spawn(work)
+}
+
+fn join<T>(thread: JoinHandle<T>) -> Option<T> {
+    // A thread that panicked has ended the process already where panics abort; elsewhere it has been reported.
+    thread.join().ok()
+}

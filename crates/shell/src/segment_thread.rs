@@ -1,0 +1,240 @@
+//! The segment writer's thread: what still lives in a full file of the write-ahead log goes to segments, and the file is used again.
+
+use crate::broker::Broker;
+use crate::signal::Woken;
+use leveret_node::Env;
+use leveret_storage::{
+    CheckpointError, CheckpointWriter, Disk, Fatal, FlushPlan, Generation, PrepareError,
+    PreparedFile, SegmentError, SegmentWriter, WalPool, Written,
+};
+use leveret_types::limits::WAL_FILES_MAX;
+use leveret_types::ShardId;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender};
+use std::time::Duration;
+
+/// How often mostly dead segments are looked for when nothing else happens.
+const COMPACT_EVERY: Duration = Duration::from_secs(2);
+/// Bytes of dead segment files that are worth a checkpoint of their own.
+const DEAD_BYTES_MIN: u64 = 16 * 1024 * 1024;
+/// How long to wait before a full disk is tried again.
+const SPACE_RETRY: Duration = Duration::from_millis(500);
+/// How long to wait between looks at how far the log is durable.
+const DURABLE_POLL: Duration = Duration::from_millis(1);
+/// Files of the log that are kept ready.
+const READY_FILES: usize = 2;
+
+/// The segment writer's thread.
+pub struct SegmentThread<D: Disk> {
+    broker: Arc<Broker>,
+    writer: SegmentWriter<D>,
+    checkpoints: CheckpointWriter<D>,
+    pool: WalPool<D>,
+    rolled: Receiver<Generation>,
+    prepared: Sender<PreparedFile>,
+    /// Files handed to the log and not rolled since: it has these, less the one that it writes.
+    ready: usize,
+    /// The last full file, and the last one that a checkpoint has let go.
+    full: Option<Generation>,
+    done: Generation,
+}
+
+impl<D: Disk> SegmentThread<D> {
+    /// The thread of these writers. `ready` files are with the log already.
+    pub fn new(
+        broker: Arc<Broker>,
+        writer: SegmentWriter<D>,
+        checkpoints: CheckpointWriter<D>,
+        pool: WalPool<D>,
+        rolled: Receiver<Generation>,
+        prepared: Sender<PreparedFile>,
+        ready: usize,
+    ) -> Self {
+        Self { broker, writer, checkpoints, pool, rolled, prepared, ready, full: None, done: 0 }
+    }
+
+    /// Works until it is told to stop; gives itself back, for the last flush of an orderly end.
+    pub fn run(mut self) -> Self {
+        self.keep_ready();
+        loop {
+            let woken = self.broker.segments.wait(COMPACT_EVERY, COMPACT_EVERY);
+            if woken == Woken::Stop {
+                return self;
+            }
+            self.flush_rolled();
+            self.page_out();
+            self.compact();
+            self.keep_ready();
+        }
+    }
+
+    /// Brings everything into segments and writes a checkpoint, so that the next start has no log to read. The log's thread has
+    /// ended by now, and `last` is its last file.
+    pub fn finish(mut self, last: Option<Generation>) {
+        while let Ok(generation) = self.rolled.try_recv() {
+            self.full = Some(generation);
+        }
+        self.full = last.or(self.full);
+        if let Some(through) = self.full {
+            self.flush(through);
+        }
+        self.write_checkpoint();
+    }
+
+    fn flush_rolled(&mut self) {
+        while let Ok(generation) = self.rolled.try_recv() {
+            self.full = Some(generation);
+            self.ready = self.ready.saturating_sub(1);
+            let behind = generation.saturating_sub(self.done) > WAL_FILES_MAX as u64;
+            if self.done != 0 && behind {
+                self.broker.set_segments_behind(true);
+            }
+        }
+        let Some(through) = self.full.filter(|full| *full > self.done) else { return };
+        self.keep_ready();
+        if self.flush(through) && self.checkpoint() {
+            self.done = through;
+            self.broker.set_segments_behind(false);
+        }
+    }
+
+    /// Brings what lives in the log's files through this one into segments; false if there is no space.
+    fn flush(&mut self, through: Generation) -> bool {
+        for shard in self.broker.shard_ids() {
+            let plan = self.broker.lock_shard(shard).logs.begin_flush(through);
+            if !self.carry_out(shard, &plan) {
+                return false;
+            }
+        }
+        true
+    }
+
+    fn page_out(&mut self) {
+        for shard in self.broker.shard_ids() {
+            let plan = {
+                let mut shard = self.broker.lock_shard(shard);
+                shard.logs.wants_page_out().then(|| shard.logs.begin_page_out())
+            };
+            if let Some(plan) = plan {
+                self.carry_out(shard, &plan);
+            }
+        }
+    }
+
+    fn carry_out(&mut self, shard: ShardId, plan: &FlushPlan) -> bool {
+        let written = self.writer.flush(plan, &mut pace);
+        match self.or_no_space(written) {
+            Some(written) => {
+                self.broker.lock_shard(shard).logs.finish_flush(plan, written);
+                true
+            }
+            None => {
+                self.broker.lock_shard(shard).logs.abandon_flush(plan);
+                false
+            }
+        }
+    }
+
+    fn compact(&mut self) {
+        let mut wanted = false;
+        for shard in self.broker.shard_ids() {
+            let plan = self.broker.lock_shard(shard).logs.begin_compaction();
+            if let Some(plan) = plan {
+                let written = self.writer.compact(&plan, &mut pace);
+                match self.or_no_space(written) {
+                    Some(written) => {
+                        let mut shard = self.broker.lock_shard(shard);
+                        shard.logs.finish_compaction(&plan, written);
+                    }
+                    None => self.broker.lock_shard(shard).logs.abandon_compaction(&plan),
+                }
+            }
+            wanted |= self.broker.lock_shard(shard).logs.wants_checkpoint(DEAD_BYTES_MIN);
+        }
+        if wanted {
+            self.checkpoint();
+        }
+    }
+
+    /// Writes a checkpoint of what is and has been; false if there is no space.
+    fn checkpoint(&mut self) -> bool {
+        leveret_node::catalogue::snapshot(&*self.broker);
+        for shard in self.broker.shard_ids() {
+            self.broker.lock_shard(shard).save_states(false);
+        }
+        self.write_checkpoint()
+    }
+
+    fn write_checkpoint(&mut self) -> bool {
+        let shards = self.broker.shard_ids();
+        let parts: Vec<_> =
+            shards.map(|shard| self.broker.lock_shard(shard).logs.checkpoint_part()).collect();
+        self.await_durable(parts.iter().map(|part| (ShardId(u16::from(part.shard())), part.after())));
+        let next_file = self.writer.next_file();
+        let released = match self.checkpoints.write(&parts, next_file, &mut self.pool, self.ready) {
+            Ok(released) => released,
+            Err(CheckpointError::NoSpace) => {
+                std::thread::sleep(SPACE_RETRY);
+                return false;
+            }
+            Err(CheckpointError::Fatal(error)) => crate::fatal(&error.to_string()),
+        };
+        for part in &parts {
+            let shard = ShardId(u16::from(part.shard()));
+            self.broker.lock_shard(shard).logs.finish_checkpoint(part);
+        }
+        for file in released.recycled {
+            self.supply(file);
+        }
+        true
+    }
+
+    /// Waits until the log is durable as far as a checkpoint must find it.
+    fn await_durable(&self, wanted: impl Iterator<Item = (ShardId, u64)>) {
+        for (shard, chunk) in wanted {
+            while self.broker.durable(shard) < chunk && !self.broker.wal.stopped() {
+                self.broker.wal.notify();
+                std::thread::sleep(DURABLE_POLL);
+            }
+        }
+    }
+
+    /// Keeps files ready for the log, so that it never writes to one that grows.
+    fn keep_ready(&mut self) {
+        while self.ready < READY_FILES {
+            match self.pool.prepare() {
+                Ok(file) => self.supply(file),
+                Err(PrepareError::NoSpace) => return,
+                Err(PrepareError::Fatal(error)) => crate::fatal(&error.to_string()),
+            }
+        }
+        if let Err(error) = self.checkpoints.keep_reserve() {
+            crate::fatal(&error.to_string());
+        }
+    }
+
+    fn supply(&mut self, file: PreparedFile) {
+        self.ready += 1;
+        // At an orderly end the log's thread has gone before this one; the file stays where it is, for the next start.
+        let _ = self.prepared.send(file);
+    }
+
+    fn or_no_space(&self, written: Result<Written, SegmentError>) -> Option<Written> {
+        match written {
+            Ok(written) => Some(written),
+            Err(SegmentError::NoSpace) => {
+                self.broker.housekeeping.notify();
+                std::thread::sleep(SPACE_RETRY);
+                None
+            }
+            Err(SegmentError::Fatal(error)) => crate::fatal(&Fatal::to_string(&error)),
+        }
+    }
+}
+
+/// Bytes a second that the segment writer writes at most, so that the log's own writes do not wait behind it.
+const BYTES_PER_SECOND: u64 = 400 * 1024 * 1024;
+
+fn pace(bytes: u64) {
+    std::thread::sleep(Duration::from_micros(bytes * 1_000_000 / BYTES_PER_SECOND));
+}

@@ -1,0 +1,126 @@
+//! The write-ahead log's thread: one write and one fdatasync for all that gathered during the last ones.
+
+use crate::broker::Broker;
+use crate::signal::Woken;
+use leveret_storage::{Disk, Generation, SealedChunk, WalError, WalOutcome, WalWriter};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender};
+use std::time::Duration;
+
+/// How long settles, for which nobody waits, may gather.
+const GATHER: Duration = Duration::from_millis(5);
+/// After how long without work the log notes that all of it is durable.
+const IDLE: Duration = Duration::from_millis(10);
+/// Sleeping without end, in practice.
+const FOREVER: Duration = Duration::from_secs(3_600);
+/// How long to wait before a full disk is tried again.
+const SPACE_RETRY: Duration = Duration::from_millis(200);
+
+/// The write-ahead log's thread.
+pub struct WalThread<D: Disk> {
+    broker: Arc<Broker>,
+    writer: WalWriter<D>,
+    chunks: Vec<SealedChunk>,
+    /// Files that are full, for the segment writer.
+    rolled: Sender<Generation>,
+    /// Files that are ready to be written to, from the segment writer.
+    prepared: Receiver<leveret_storage::PreparedFile>,
+    out_of_space: bool,
+}
+
+impl<D: Disk> WalThread<D> {
+    /// The thread of this writer.
+    pub fn new(
+        broker: Arc<Broker>,
+        writer: WalWriter<D>,
+        rolled: Sender<Generation>,
+        prepared: Receiver<leveret_storage::PreparedFile>,
+    ) -> Self {
+        Self { broker, writer, chunks: Vec::new(), rolled, prepared, out_of_space: false }
+    }
+
+    /// Writes until it is told to stop, and then all that is left; gives the writer back.
+    pub fn run(mut self) -> WalWriter<D> {
+        let mut idle = FOREVER;
+        loop {
+            match self.broker.wal.wait(idle, GATHER) {
+                Woken::Now | Woken::Lazily => {
+                    self.write_all();
+                    idle = IDLE;
+                }
+                Woken::TimedOut => {
+                    self.mark_idle();
+                    idle = FOREVER;
+                }
+                Woken::Stop => {
+                    self.write_all();
+                    return self.writer;
+                }
+            }
+        }
+    }
+
+    /// Takes what the shards have gathered and writes it, as one batch unless it is very large.
+    fn write_all(&mut self) {
+        for shard in self.broker.shard_ids() {
+            self.broker.lock_shard(shard).seal(&mut self.chunks);
+            self.broker.backlog_taken(shard);
+        }
+        while !self.chunks.is_empty() {
+            self.writer_supply();
+            match self.writer.write(&mut self.chunks) {
+                Ok(outcome) => self.written(&outcome),
+                Err(WalError::NoSpace) => self.wait_for_space(),
+                Err(WalError::Fatal(error)) => crate::fatal(&error.to_string()),
+            }
+        }
+    }
+
+    fn writer_supply(&mut self) {
+        while let Ok(file) = self.prepared.try_recv() {
+            self.writer.supply(file);
+        }
+    }
+
+    fn written(&mut self, outcome: &WalOutcome) {
+        if self.out_of_space {
+            self.out_of_space = false;
+            tracing::info!("there is space for the write-ahead log again");
+        }
+        for shard in self.broker.shard_ids() {
+            let part = || outcome.written.iter().filter(move |(of, ..)| u16::from(*of) == shard.0);
+            let Some((_, through, _)) = part().next_back() else { continue };
+            let written = part().map(|(_, chunk, place)| (*chunk, *place));
+            self.broker.lock_shard(shard).logs.on_durable(written);
+            self.broker.set_durable(shard, *through);
+        }
+        self.broker.tell_durable();
+        self.rolled(outcome.rolled);
+    }
+
+    fn rolled(&self, generation: Option<Generation>) {
+        if let Some(generation) = generation {
+            // The segment writer outlives this thread.
+            let _ = self.rolled.send(generation);
+            self.broker.segments.notify();
+        }
+    }
+
+    fn mark_idle(&mut self) {
+        match self.writer.mark_idle() {
+            Ok(outcome) => self.rolled(outcome.rolled),
+            Err(WalError::NoSpace) => {}
+            Err(WalError::Fatal(error)) => crate::fatal(&error.to_string()),
+        }
+    }
+
+    /// The disk is full: publishers have been blocked by now, and what they wait for stays here until there is space.
+    fn wait_for_space(&mut self) {
+        if !self.out_of_space {
+            self.out_of_space = true;
+            tracing::error!("no space for the write-ahead log; confirms wait until there is some");
+        }
+        self.broker.housekeeping.notify();
+        std::thread::sleep(SPACE_RETRY);
+    }
+}
