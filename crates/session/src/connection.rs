@@ -278,6 +278,12 @@ impl Connection {
         open.map(|(number, channel)| channel.facts(*number))
     }
 
+    /// Whether a channel is open: what was sent off on it before it was closed for an error need not be carried out.
+    #[must_use]
+    pub fn is_open(&self, channel: ChannelId) -> bool {
+        self.channels.get(&channel.0).is_some_and(|c| !c.closing)
+    }
+
     /// Appends a method frame.
     pub(crate) fn send(&mut self, channel: u16, method: &impl EncodeMethod) {
         self.spoke = true;

@@ -1,0 +1,129 @@
+//! Heartbeats and patience. Conversations begin at 1,000 ms.
+
+use crate::harness::{OPEN, check};
+
+#[test]
+fn a_handshake_has_ten_seconds() {
+    check(
+        "
+        deadline => Some(11000)
+        tick 10999 =>
+        header => 0<start
+        state => Opening
+        tick 11000 =>
+        state => Closed
+        end => the client did not open a virtual host in time
+        ",
+    );
+    // One octet a second is no progress.
+    check(
+        "
+        time 9000 =>
+        raw 41 =>
+        deadline => Some(11000)
+        tick 11000 =>
+        state => Closed
+        ",
+    );
+    check(&format!(
+        "{OPEN}\n deadline => None\n tick 100000 =>\n state => Open"
+    ));
+}
+
+fn with_heartbeat(seconds: u16) -> String {
+    OPEN.replace("tune-ok 16 8192 0", &format!("tune-ok 16 8192 {seconds}"))
+}
+
+#[test]
+fn a_client_is_dropped_after_two_heartbeats_of_silence() {
+    check(&format!(
+        "{}
+        time 5000 =>
+        heartbeat =>
+        tick 24999 =>
+        state => Open
+        tick 25000 => !closed 1
+        state => Closed
+        end => missed heartbeats from the client
+        ",
+        with_heartbeat(10)
+    ));
+    // Whatever the client says shows that it lives.
+    check(&format!(
+        "{}
+        time 20000 =>
+        1:declare q => ?1:declare 'q'; 1<declare-ok q 3 2
+        tick 39999 =>
+        state => Open
+        tick 40000 => !closed 1
+        ",
+        with_heartbeat(10)
+    ));
+}
+
+#[test]
+fn heartbeats_go_out_at_half_the_interval_when_nothing_else_does() {
+    check(&format!(
+        "{}
+        deadline => Some(6000)
+        tick 5999 =>
+        tick 6000 =>
+        deadline => Some(11000)
+        tick 11000 => 0<heartbeat
+        heartbeat =>
+        tick 16000 => 0<heartbeat
+        1:declare q => ?1:declare 'q'; 1<declare-ok q 3 2
+        tick 21000 =>
+        tick 26000 => 0<heartbeat
+        ",
+        with_heartbeat(10)
+    ));
+}
+
+#[test]
+fn no_heartbeats_where_none_were_agreed() {
+    check(&format!(
+        "{OPEN}\n deadline => None\n tick 1000000 =>\n state => Open"
+    ));
+}
+
+#[test]
+fn a_client_that_is_not_read_cannot_miss_heartbeats() {
+    check(&format!(
+        "{}
+        1:publish x k body => !1:publish #0 x/k body
+        blocked memory => 0<blocked memory
+        blocked memory =>
+        tick 100000 =>
+        state => Open
+        unblocked => 0<unblocked
+        unblocked =>
+        deadline => Some(100000)
+        tick 100001 =>
+        tick 120000 =>
+        state => Open
+        tick 120001 => !closed 1
+        ",
+        with_heartbeat(10)
+    ));
+    // The same while the node owes an answer.
+    check(&format!(
+        "{}
+        hold =>
+        1:declare q => ?1:declare 'q'
+        tick 100000 =>
+        state => Open
+        answer => 1<declare-ok q 3 2
+        tick 100001 =>
+        state => Open
+        tick 120001 => !closed 1
+        ",
+        with_heartbeat(10)
+    ));
+}
+
+#[test]
+fn blocking_is_told_to_those_who_understand_it() {
+    let unable = OPEN.replace(" close notify blocked", "");
+    check(&format!("{unable}\n blocked memory =>\n unblocked =>"));
+}
