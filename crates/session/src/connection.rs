@@ -638,6 +638,17 @@ impl Connection {
         self.end = Some(end);
     }
 
+    /// Gives memory back that nothing is in: for a connection that has fallen silent.
+    pub fn shrink(&mut self) {
+        self.out.shrink();
+        self.partial.shrink_to_fit();
+        self.confirming.shrink_to_fit();
+        self.awaiting.shrink_to_fit();
+        for channel in self.channels.values_mut() {
+            channel.unacked.shrink();
+        }
+    }
+
     /// Whether the client is expected to be heard.
     const fn listening(&self) -> bool {
         self.asked.is_none() && !(self.blocked && self.published)
@@ -712,6 +723,7 @@ impl Connection {
         if self.speak_ms <= now_ms {
             // What still waits to be written will be heartbeat enough.
             if !self.spoke && self.out.is_empty() {
+                self.shrink();
                 self.out.tail().extend_from_slice(&encode::HEARTBEAT);
             }
             self.spoke = false;

@@ -20,6 +20,14 @@ use leveret_types::{ChannelId, Message, ProtocolError, ReplyCode};
 /// Class of `basic`, the only one whose methods carry content.
 const CLASS: u16 = basic::CLASS;
 
+/// Class id and method id of `basic.publish` on the wire.
+const PUBLISH_IDS: [u8; 4] = [
+    0,
+    CLASS as u8,
+    0,
+    <basic::Publish<'_> as EncodeMethod>::METHOD as u8,
+];
+
 /// A publish whose content is arriving.
 #[derive(Debug)]
 pub(crate) struct Assembly {
@@ -129,6 +137,10 @@ impl Connection {
         input: &Bytes,
         requests: &mut Vec<Request>,
     ) -> Option<usize> {
+        // Most of what is no publish is seen not to be one here.
+        if input.get(..1)? != [FrameKind::Method as u8] || input.get(7..11)? != PUBLISH_IDS {
+            return None;
+        }
         let frame_max = self.frame_max;
         let next = |at: usize, kind: FrameKind, channel: Option<u16>| -> Option<Frame<'_>> {
             let frame = next_frame(&input[at..], frame_max).ok()??;
@@ -136,7 +148,7 @@ impl Connection {
             fits.then_some(frame)
         };
         let method = next(0, FrameKind::Method, None)?;
-        let fields = method.payload.strip_prefix(&[0, 60, 0, 40])?;
+        let fields = method.payload.strip_prefix(&PUBLISH_IDS)?;
         let publish = basic::Publish::decode(fields).ok()?;
         if publish.immediate || self.phase != Phase::Running {
             return None;
@@ -351,9 +363,6 @@ impl Connection {
         Ok(())
     }
 }
-
-const _: () = assert!(<basic::Publish<'_> as EncodeMethod>::METHOD == 40);
-const _: () = assert!(CLASS == 60);
 
 /// Reads an expiration as RabbitMQ does: decimal text with an optional sign.
 fn expiration_ms(text: &[u8]) -> Result<u64, ProtocolError> {

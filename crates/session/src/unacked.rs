@@ -123,6 +123,11 @@ impl Unacked {
             .sort_unstable_by_key(|held| held.tag);
     }
 
+    /// Gives memory back that nothing is held in.
+    pub fn shrink(&mut self) {
+        self.held.shrink_to_fit();
+    }
+
     fn close_up(&mut self) {
         while self.held.front().is_some_and(|held| held.settled) {
             self.held.pop_front();
@@ -131,9 +136,6 @@ impl Unacked {
         if self.holes > HOLES_MIN && self.holes > self.len() {
             self.held.retain(|held| !held.settled);
             self.holes = 0;
-        }
-        if self.held.is_empty() {
-            self.held.shrink_to(HOLES_MIN);
         }
     }
 }
