@@ -288,7 +288,9 @@ impl SealedChunk {
 pub struct Place {
     /// The file.
     pub(crate) generation: Generation,
-    /// Offset of the table of lengths and checksums.
+    /// The file that holds the table of lengths and checksums: the next one where the head was damaged and its copy stands in.
+    pub(crate) table_generation: Generation,
+    /// Offset of that table.
     pub(crate) table_at: u32,
     /// Checksum of that table.
     pub(crate) table_crc: u32,

@@ -109,7 +109,8 @@ impl<D: Disk> Reader<D> {
     ) -> Result<Content, String> {
         let name = Name::Wal(place.generation);
         let table_len = count as usize * BODY_ENTRY_BYTES;
-        let table = self.bytes(name, u64::from(place.table_at), table_len)?;
+        let table_name = Name::Wal(place.table_generation);
+        let table = self.bytes(table_name, u64::from(place.table_at), table_len)?;
         if crc32c::crc32c(&table) != place.table_crc {
             // A file that was recycled meanwhile ends here too; the shard knows which it is.
             return Err(format!(

@@ -422,7 +422,8 @@ impl ShardReplay {
         }
         let place = Place {
             generation: batch.head.generation,
-            table_at: (batch.head.offset + chunk.table.start as u64) as u32,
+            table_generation: batch.head_at.generation,
+            table_at: (batch.head_at.offset + chunk.table.start as u64) as u32,
             table_crc: crc32c::crc32c(&batch.bytes[chunk.table.clone()]),
             bodies_at: (batch.head.data_at() + chunk.body_data.start) as u32,
         };

@@ -85,13 +85,14 @@ pub(crate) fn decode_file_header(bytes: &[u8], salt: u64) -> FileHeader {
         Some((magic, version, take.u32()?, take.u64()?, take.u64()?))
     };
     match fields() {
-        Some((true, version, _, found, _)) if version > VERSION && found == salt => {
-            FileHeader::Newer(version)
-        }
         Some((true, version, crc, found, generation))
             if found == salt && crc == seed(salt, &[u64::from(version), generation]) =>
         {
-            FileHeader::Ours(generation)
+            if version > VERSION {
+                FileHeader::Newer(version)
+            } else {
+                FileHeader::Ours(generation)
+            }
         }
         _ => FileHeader::Unknown,
     }

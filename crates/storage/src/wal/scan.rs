@@ -25,6 +25,8 @@ pub(crate) struct Batch {
     pub(crate) chunks: Vec<ChunkHead>,
     /// The head's bytes.
     pub(crate) bytes: Vec<u8>,
+    /// Where the head's bytes were read.
+    pub(crate) head_at: Position,
     /// Whether the head was damaged and is known from its copy.
     pub(crate) from_copy: bool,
 }
@@ -122,6 +124,10 @@ impl<F: DiskFile> Scanner<'_, F> {
             head,
             chunks,
             bytes: first,
+            head_at: Position {
+                generation: self.generation,
+                offset: at,
+            },
             from_copy: false,
         }))
     }
@@ -168,6 +174,10 @@ fn read_copy(file: &impl DiskFile, batch: &Batch, salt: u64) -> io::Result<Optio
         head,
         chunks,
         bytes,
+        head_at: Position {
+            generation: batch.head.generation,
+            offset: at,
+        },
         from_copy: true,
     }))
 }

@@ -233,6 +233,7 @@ impl<D: Disk> WalWriter<D> {
         for (chunk, (table, table_crc)) in chunks.iter().zip(tables) {
             let place = Place {
                 generation: current.generation,
+                table_generation: current.generation,
                 table_at: (at + table.start as u64) as u32,
                 table_crc,
                 bodies_at: (data_at + chunk.meta.len() as u64) as u32,

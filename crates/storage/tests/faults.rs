@@ -1,0 +1,685 @@
+//! What the store makes of damaged, torn, stale, missing and full disks; and what it must not read, keep or hold in memory.
+
+use leveret_storage::{
+    Disk, Durability, Folders, LogKind, MemoryDisk, OpenError, Options, Read, RecoveryReport,
+    Store, StoreError,
+};
+use leveret_types::LogId;
+use std::path::{Path, PathBuf};
+
+const A: LogId = LogId(1);
+const B: LogId = LogId(2);
+
+struct World {
+    disk: MemoryDisk,
+    folders: Folders,
+    options: Options,
+}
+
+impl World {
+    fn new() -> Self {
+        Self {
+            disk: MemoryDisk::new(),
+            folders: Folders::within(Path::new("/store")),
+            options: Options {
+                uuid: *b"an uuid for test",
+                wal_file_bytes: 1 << 20,
+                cache_bytes: 1 << 20,
+                ..Options::default()
+            },
+        }
+    }
+
+    fn open(&self) -> (Store<MemoryDisk>, RecoveryReport) {
+        Store::open(&self.disk, &self.folders, &self.options).unwrap_or_else(|e| panic!("{e}"))
+    }
+
+    /// The same on a copy of the disk, changed at will.
+    fn on_copy(&self, change: impl FnOnce(&MemoryDisk)) -> Self {
+        let disk = self.disk.copy();
+        change(&disk);
+        Self {
+            disk,
+            folders: self.folders.clone(),
+            options: self.options.clone(),
+        }
+    }
+
+    fn files(&self, suffix: &str) -> Vec<PathBuf> {
+        let mut paths = self.disk.paths();
+        paths.retain(|path| path.to_string_lossy().ends_with(suffix));
+        paths
+    }
+
+    fn only_file(&self, suffix: &str) -> PathBuf {
+        let files = self.files(suffix);
+        assert_eq!(files.len(), 1, "{files:?}");
+        files[0].clone()
+    }
+}
+
+fn append(store: &mut Store<MemoryDisk>, log: LogId, payload: &[u8]) -> u64 {
+    let shard = &mut store.shards[0];
+    if !shard.has_log(log) {
+        shard.create_log(log, LogKind::Durable);
+    }
+    let body = shard.body(Durability::Durable, &[payload]);
+    shard.append(log, body, payload.len() as u32)
+}
+
+fn payload(n: u64, len: usize) -> Vec<u8> {
+    (0..len).map(|i| (n as usize * 31 + i) as u8).collect()
+}
+
+/// A store that was killed after three batches: A's, B's, and a mark that both are durable.
+fn three_batches() -> World {
+    let world = World::new();
+    let (mut store, _) = world.open();
+    for (log, n) in [(A, 1), (B, 2)] {
+        append(&mut store, log, &payload(n, 100));
+        append(&mut store, log, &payload(n + 10, 100));
+        store.sync().unwrap();
+    }
+    store.mark_idle().unwrap();
+    world
+}
+
+/// What is left of a log's two entries: whether each is as it was; `None` where the log is said to be damaged.
+fn state(store: &mut Store<MemoryDisk>, log: LogId, n: u64) -> Option<[bool; 2]> {
+    if store.shards[0].damage(log).is_some() {
+        return None;
+    }
+    let expected = [(0, payload(n, 100)), (1, payload(n + 10, 100))];
+    Some(
+        expected.map(|(index, payload)| match store.read(log, index) {
+            Read::Ready(bytes) => {
+                assert_eq!(bytes, payload, "nothing is ever served that was not stored");
+                true
+            }
+            Read::Gone => false,
+            other => panic!("{other:?}"),
+        }),
+    )
+}
+
+#[test]
+fn every_flipped_bit_below_the_mark_is_harmless_or_quarantines_only_the_log_that_it_hit() {
+    let world = three_batches();
+    let wal = world.only_file(".wal");
+    let mut quarantined = [0, 0];
+    // Three sectors: the file's header, A's batch, B's batch.
+    for bit in 0..3 * 4096 * 8_usize {
+        // Padding and the insides of bodies are all alike: every seventh bit of them is enough.
+        let within = (bit / 8) % 4096;
+        if within > 500 && bit % 7 != 0 {
+            continue;
+        }
+        let flipped = world.on_copy(|disk| {
+            assert!(disk.tamper(&wal, |bytes| bytes[bit / 8] ^= 1 << (bit % 8)));
+        });
+        let (mut store, report) = flipped.open();
+        assert_eq!(
+            report.torn_bytes, 0,
+            "bit {bit}: nothing below the mark is cut"
+        );
+        let (a, b) = (state(&mut store, A, 1), state(&mut store, B, 2));
+        for (n, (log, state)) in [(A, a), (B, b)].into_iter().enumerate() {
+            match state {
+                None => quarantined[n] += 1,
+                Some(state) => assert_eq!(state, [true; 2], "bit {bit}, log {log}: silent loss"),
+            }
+        }
+        let hit = bit / 8 / 4096;
+        assert!(a.is_some() || hit == 1, "bit {bit} quarantined A");
+        assert!(b.is_some() || hit == 2, "bit {bit} quarantined B");
+    }
+    assert!(
+        quarantined[0] > 1000 && quarantined[1] > 1000,
+        "{quarantined:?}"
+    );
+}
+
+#[test]
+fn a_lost_sector_below_the_mark_costs_what_was_in_it_and_is_repaired_by_command_only() {
+    let world = three_batches();
+    let wal = world.only_file(".wal");
+    let rotten = world.on_copy(|disk| {
+        assert!(disk.tamper(&wal, |bytes| bytes[4096..8192].fill(0xEE)));
+    });
+    let (mut store, _) = rotten.open();
+    // The head is known from its copy in B's batch, so it is known that only A was hit.
+    assert_eq!(state(&mut store, B, 2), Some([true; 2]));
+    let damage = store.shards[0].damage(A).expect("A is quarantined").clone();
+    assert!(
+        damage.notes.iter().any(|n| n.contains("log 1")),
+        "{damage:?}"
+    );
+    drop(store);
+    // A restart finds it quarantined still, also after the write-ahead log has gone.
+    let (mut store, _) = rotten.open();
+    store.roll();
+    store.flush().unwrap();
+    store.close().unwrap();
+    let (mut store, report) = rotten.open();
+    assert!(report.clean);
+    assert!(store.shards[0].damage(A).is_some());
+    store.shards[0].accept_loss(A);
+    append(&mut store, A, b"after");
+    store.sync().unwrap();
+    drop(store);
+    let (mut store, _) = rotten.open();
+    assert_eq!(store.shards[0].damage(A), None);
+    assert_eq!(store.read(A, 0), Read::Ready("after".into()));
+    assert_eq!(state(&mut store, B, 2), Some([true; 2]));
+}
+
+#[test]
+fn a_damaged_body_is_known_by_its_entry() {
+    let world = World::new();
+    let (mut store, _) = world.open();
+    for n in 0..3 {
+        append(&mut store, A, &payload(n, 5000));
+        append(&mut store, B, &payload(n, 5000));
+    }
+    store.sync().unwrap();
+    store.mark_idle().unwrap();
+    drop(store);
+    let wal = world.only_file(".wal");
+    let body = payload(1, 5000);
+    let mut at = Vec::new();
+    world.disk.tamper(&wal, |bytes| {
+        at = (0..bytes.len() - 5000)
+            .filter(|i| bytes[*i..].starts_with(&body))
+            .collect();
+        bytes[at[0] + 2500] ^= 1;
+    });
+    assert_eq!(at.len(), 2, "one body of each log");
+    let (mut store, report) = world.open();
+    assert_eq!(report.torn_bytes, 0);
+    let damage = store.shards[0].damage(A).expect("A is damaged").clone();
+    assert_eq!(damage.lost.iter().collect::<Vec<_>>(), [1..2]);
+    assert_eq!(store.shards[0].damage(B), None);
+    assert!(matches!(store.read(A, 1), Read::Damaged(_)));
+    assert_eq!(store.read(A, 2), Read::Ready(payload(2, 5000).into()));
+    // A flush keeps what can be read, and remembers what cannot.
+    store.roll();
+    store.flush().unwrap();
+    assert!(matches!(store.read(A, 1), Read::Damaged(_)));
+    store.close().unwrap();
+    let (mut store, _) = world.open();
+    let damage = store.shards[0].damage(A).expect("A is damaged").clone();
+    assert_eq!(damage.lost.iter().collect::<Vec<_>>(), [1..2]);
+    assert_eq!(store.shards[0].accept_loss(A), 1);
+    assert_eq!(store.read(A, 1), Read::Gone);
+    assert_eq!(store.read(A, 2), Read::Ready(payload(2, 5000).into()));
+    assert_eq!(store.shards[0].damage(A), None);
+}
+
+#[test]
+fn a_last_batch_that_was_never_finished_is_cut_wherever_it_was_torn() {
+    let world = World::new();
+    let (mut store, _) = world.open();
+    append(&mut store, A, &payload(1, 100));
+    append(&mut store, A, &payload(11, 100));
+    store.sync().unwrap();
+    let before = world.disk.copy();
+    append(&mut store, B, &payload(2, 30_000));
+    store.sync().unwrap();
+    drop(store);
+    let wal = world.only_file(".wal");
+    let mut full = Vec::new();
+    world.disk.tamper(&wal, |bytes| full = bytes.clone());
+    let mut written = 0;
+    before.tamper(&wal, |bytes| written = bytes.len());
+    for sector in written / 4096..full.len() / 4096 {
+        for garbage in [0x00, 0xA5] {
+            let torn = world.on_copy(|disk| {
+                let sector = sector * 4096..(sector + 1) * 4096;
+                disk.tamper(&wal, |bytes| bytes[sector].fill(garbage));
+            });
+            let (mut store, report) = torn.open();
+            assert_eq!(state(&mut store, A, 1), Some([true; 2]));
+            let head = sector == written / 4096;
+            assert!(report.torn_bytes > 0 || head, "sector {sector}: {report:?}");
+            assert_eq!(store.read(B, 0), Read::Gone);
+            assert_eq!(store.shards[0].damage(B), None);
+            // What was cut stays cut when later batches call all before them durable.
+            append(&mut store, A, b"later");
+            store.sync().unwrap();
+            store.mark_idle().unwrap();
+            drop(store);
+            let (mut store, report) = torn.open();
+            assert_eq!(report.torn_bytes, 0);
+            assert_eq!(store.read(A, 2), Read::Ready("later".into()));
+            assert_eq!(store.shards[0].damage(A), None);
+            assert_eq!(store.read(B, 0), Read::Gone);
+        }
+    }
+}
+
+#[test]
+fn a_tail_that_nothing_proves_durable_is_written_again() {
+    let world = World::new();
+    let (mut store, _) = world.open();
+    append(&mut store, A, &payload(1, 100));
+    append(&mut store, A, &payload(11, 100));
+    store.sync().unwrap();
+    drop(store);
+    let old = world.only_file(".wal");
+    for _ in 0..3 {
+        // Each start dies right after it has opened.
+        let (mut store, report) = world.open();
+        assert!(report.rewritten_bytes > 0);
+        assert_eq!(state(&mut store, A, 1), Some([true; 2]));
+    }
+    // The first file may vanish in a power cut: it was never known to be durable.
+    world.disk.tamper(&old, |bytes| bytes.fill(0));
+    let (mut store, _) = world.open();
+    assert_eq!(state(&mut store, A, 1), Some([true; 2]));
+}
+
+#[test]
+fn what_an_earlier_use_of_a_file_left_behind_is_never_taken_for_new() {
+    let mut world = World::new();
+    world.options.wal_pool_files = 3;
+    world.options.wal_file_bytes = 65_536;
+    let (mut store, _) = world.open();
+    for n in 0..20 {
+        append(&mut store, A, &payload(n, 3000));
+        store.sync().unwrap();
+    }
+    store.prepare(1).unwrap();
+    let recycled_before = world.files(".free");
+    store.flush().unwrap();
+    store.shards[0].settle(A, 0..20, 60_000);
+    store.roll();
+    store.flush().unwrap();
+    assert!(!recycled_before.is_empty());
+    // The file in use is one that was used before: its old batches follow right on the new one.
+    append(&mut store, A, b"new");
+    store.sync().unwrap();
+    drop(store);
+    let wal = world.only_file(".wal");
+    world.disk.tamper(&wal, |bytes| {
+        assert_eq!(
+            &bytes[4096 * 3..4096 * 3 + 4],
+            b"LVWB",
+            "an old batch follows"
+        );
+    });
+    let (mut store, report) = world.open();
+    // The settle, which the last checkpoint waited for, and the new entry.
+    assert_eq!(report.batches, 2, "{report:?}");
+    assert_eq!(report.torn_bytes, 0);
+    assert_eq!(store.shards[0].damage(A), None);
+    assert_eq!(store.shards[0].live(A).iter().collect::<Vec<_>>(), [20..21]);
+    assert_eq!(store.read(A, 20), Read::Ready("new".into()));
+}
+
+#[test]
+fn damaged_segments_quarantine_their_log_and_no_other() {
+    let world = World::new();
+    let (mut store, _) = world.open();
+    for n in 0..40 {
+        append(&mut store, A, &payload(n, 10_000));
+    }
+    append(&mut store, B, b"of B");
+    store.sync().unwrap();
+    store.close().unwrap();
+    let segment = world.only_file(".seg");
+    let body = payload(20, 10_000);
+    world.disk.tamper(&segment, |bytes| {
+        let at = (0..bytes.len())
+            .find(|i| bytes[*i..].starts_with(&body))
+            .unwrap();
+        bytes[at + 5] ^= 4;
+    });
+    let (mut store, _) = world.open();
+    for n in 0..40 {
+        match store.read(A, n) {
+            Read::Ready(bytes) => assert!(n != 20 && bytes == payload(n, 10_000), "{n}"),
+            Read::Damaged(why) => assert!(n == 20 && why.contains("checksum"), "{n}: {why}"),
+            other => panic!("{n}: {other:?}"),
+        }
+    }
+    assert!(store.shards[0].damage(A).is_some());
+    assert_eq!(store.read(B, 0), Read::Ready("of B".into()));
+    assert_eq!(store.shards[0].damage(B), None);
+}
+
+#[test]
+fn a_segment_index_is_rebuilt_and_a_missing_segment_is_reported() {
+    let world = World::new();
+    let (mut store, _) = world.open();
+    for n in 0..40 {
+        append(&mut store, A, &payload(n, 10_000));
+    }
+    store.close().unwrap();
+    let segment = world.only_file(".seg");
+    let world2 = world.on_copy(|disk| {
+        disk.tamper(&segment, |bytes| {
+            let last = bytes.len() - 30;
+            bytes[last] ^= 1;
+        });
+    });
+    let (mut store, report) = world2.open();
+    assert!(
+        report.notes.iter().any(|n| n.contains("rebuilt")),
+        "{report:?}"
+    );
+    for n in 0..40 {
+        assert_eq!(store.read(A, n), Read::Ready(payload(n, 10_000).into()));
+    }
+    let world3 = world.on_copy(|disk| disk.delete(&segment).unwrap());
+    let (store, report) = world3.open();
+    assert!(!report.notes.is_empty());
+    let damage = store.shards[0].damage(A).expect("A is damaged");
+    assert_eq!(damage.lost.len(), 40);
+}
+
+#[test]
+fn a_checkpoint_survives_damage_to_either_copy_and_a_store_without_one_is_refused() {
+    let world = World::new();
+    let (mut store, _) = world.open();
+    append(&mut store, A, &payload(1, 100));
+    append(&mut store, A, &payload(11, 100));
+    store.close().unwrap();
+    let checkpoint = world.only_file(".checkpoint");
+    let mut len = 0;
+    world.disk.tamper(&checkpoint, |bytes| len = bytes.len());
+    for at in (0..len).step_by(3) {
+        let flipped = world.on_copy(|disk| {
+            disk.tamper(&checkpoint, |bytes| bytes[at] ^= 0x10);
+        });
+        let (mut store, report) = flipped.open();
+        assert!(
+            report.notes.iter().any(|n| n.contains("copies")),
+            "byte {at}"
+        );
+        assert_eq!(state(&mut store, A, 1), Some([true; 2]), "byte {at}");
+    }
+    let both = world.on_copy(|disk| {
+        disk.tamper(&checkpoint, |bytes| {
+            bytes[20] ^= 1;
+            bytes[len / 2 + 20] ^= 1;
+        });
+    });
+    let opened = Store::open(&both.disk, &both.folders, &both.options);
+    assert!(matches!(opened.err(), Some(OpenError::Damaged { .. })));
+}
+
+#[test]
+fn a_store_has_one_owner_and_its_folders_belong_together() {
+    let world = World::new();
+    let (store, _) = world.open();
+    let second = Store::open(&world.disk, &world.folders, &world.options);
+    assert!(matches!(second.err(), Some(OpenError::Locked { .. })));
+    drop(store);
+    drop(world.open());
+    let unmounted = Folders {
+        wal: PathBuf::from("/elsewhere"),
+        ..world.folders.clone()
+    };
+    let opened = Store::open(&world.disk, &unmounted, &world.options);
+    assert!(matches!(
+        opened.err(),
+        Some(OpenError::ForeignFolder { .. })
+    ));
+    let (mut store, _) = world.open();
+    append(&mut store, A, b"something");
+    store.sync().unwrap();
+    drop(store);
+    let no_identity = world.on_copy(|disk| {
+        disk.delete(&world.folders.data.join("leveret.store"))
+            .unwrap();
+    });
+    let opened = Store::open(&no_identity.disk, &world.folders, &world.options);
+    assert!(matches!(opened.err(), Some(OpenError::NoIdentity { .. })));
+}
+
+#[test]
+fn a_start_reads_no_message_that_waits_in_segments() {
+    let mut world = World::new();
+    world.options.wal_file_bytes = 4 << 20;
+    let (mut store, _) = world.open();
+    for n in 0..3000 {
+        append(&mut store, A, &payload(n, 10_000));
+        if n % 100 == 0 {
+            store.sync().unwrap();
+            store.flush().unwrap();
+        }
+    }
+    store.close().unwrap();
+    let before = world.disk.counts().read_bytes;
+    let (mut store, report) = world.open();
+    let read = world.disk.counts().read_bytes - before;
+    assert!(report.clean);
+    assert!(read < 50_000, "{read} bytes were read of 30 MB");
+    assert_eq!(store.shards[0].log_stats(A).unwrap().entries, 3000);
+    assert_eq!(
+        store.read(A, 2999),
+        Read::Ready(payload(2999, 10_000).into())
+    );
+}
+
+#[test]
+fn many_small_logs_share_files() {
+    let mut world = World::new();
+    world.options.wal_file_bytes = 64 << 20;
+    let (mut store, _) = world.open();
+    for log in 0..10_000 {
+        append(&mut store, LogId(log), &payload(log, 100));
+        append(&mut store, LogId(log), &payload(log + 1, 100));
+    }
+    store.close().unwrap();
+    assert!(world.disk.paths().len() < 15, "{:?}", world.disk.paths());
+    let (mut store, _) = world.open();
+    for log in (0..10_000).step_by(97) {
+        assert_eq!(
+            store.read(LogId(log), 0),
+            Read::Ready(payload(log, 100).into())
+        );
+        assert_eq!(
+            store.read(LogId(log), 1),
+            Read::Ready(payload(log + 1, 100).into())
+        );
+    }
+}
+
+#[test]
+fn one_unsettled_message_does_not_hold_what_was_around_it() {
+    let mut world = World::new();
+    world.options.wal_file_bytes = 8 << 20;
+    let (mut store, _) = world.open();
+    for n in 0..4000 {
+        append(&mut store, A, &payload(n, 20_000));
+        if n % 50 == 0 {
+            store.sync().unwrap();
+            store.flush().unwrap();
+        }
+    }
+    store.sync().unwrap();
+    store.roll();
+    store.flush().unwrap();
+    let full = world.disk.bytes();
+    assert!(full > 80_000_000, "{full}");
+    // In each file one message stays.
+    for start in (0..4000).step_by(400) {
+        store.shards[0].settle(A, start + 1..start + 400, 399 * 20_000);
+    }
+    assert!(store.compact().unwrap());
+    while store.compact().unwrap() {}
+    let left: u64 = store.shards[0].stats().segment_bytes;
+    assert!(left < 1_000_000, "{left} bytes of segments");
+    for start in (0..4000).step_by(400) {
+        assert_eq!(
+            store.read(A, start),
+            Read::Ready(payload(start, 20_000).into())
+        );
+        assert_eq!(store.read(A, start + 1), Read::Gone);
+    }
+    drop(store);
+    let (mut store, _) = world.open();
+    for start in (0..4000).step_by(400) {
+        assert_eq!(
+            store.read(A, start),
+            Read::Ready(payload(start, 20_000).into())
+        );
+    }
+}
+
+#[test]
+fn entries_settled_before_the_flush_never_reach_a_segment() {
+    let world = World::new();
+    let (mut store, _) = world.open();
+    for n in 0..500 {
+        let index = append(&mut store, A, &payload(n, 5_000));
+        store.sync().unwrap();
+        store.shards[0].settle(A, index..index + 1, 5_000);
+        store.flush().unwrap();
+    }
+    store.close().unwrap();
+    assert_eq!(world.files(".seg"), Vec::<PathBuf>::new());
+}
+
+#[test]
+fn a_volatile_backlog_goes_to_disk_and_not_to_the_log_and_dies_with_the_process() {
+    let world = World::new();
+    let (mut store, _) = world.open();
+    store.shards[0].create_log(A, LogKind::Volatile);
+    let mut most = 0;
+    for n in 0..2000 {
+        let body = store.shards[0].body(Durability::Volatile, &[&payload(n, 5_000)]);
+        store.shards[0].append(A, body, 5_000);
+        store.page_out().unwrap();
+        most = most.max(store.shards[0].stats().cached_bytes);
+    }
+    assert!(most < 2 << 20, "{most} bytes in memory of 10 MB");
+    assert_eq!(world.files(".wal"), Vec::<PathBuf>::new());
+    for n in 0..2000 {
+        assert_eq!(store.read(A, n), Read::Ready(payload(n, 5_000).into()));
+        store.shards[0].settle(A, n..n + 1, 5_000);
+    }
+    store.checkpoint().unwrap();
+    assert_eq!(world.files(".seg"), Vec::<PathBuf>::new());
+    drop(store);
+    let (store, _) = world.open();
+    assert!(!store.shards[0].has_log(A));
+}
+
+#[test]
+fn volatile_bodies_that_are_settled_in_time_cost_no_io() {
+    let world = World::new();
+    let (mut store, _) = world.open();
+    store.shards[0].create_log(A, LogKind::Volatile);
+    let before = world.disk.counts().written_bytes;
+    for n in 0..5000 {
+        let body = store.shards[0].body(Durability::Volatile, &[&payload(n, 5_000)]);
+        let index = store.shards[0].append(A, body, 5_000);
+        store.shards[0].settle(A, index..index + 1, 5_000);
+        store.page_out().unwrap();
+        store.sync().unwrap();
+    }
+    assert_eq!(world.disk.counts().written_bytes, before);
+    assert!(store.shards[0].stats().cached_bytes < 2 << 20);
+}
+
+#[test]
+fn a_full_disk_takes_nothing_and_loses_nothing_and_goes_on_when_there_is_space() {
+    let mut world = World::new();
+    world.options.wal_file_bytes = 256 << 10;
+    let (mut store, _) = world.open();
+    let mut confirmed = 0;
+    world.disk.set_bytes_max(Some(2 << 20));
+    let mut refused = 0;
+    for n in 0..400 {
+        append(&mut store, A, &payload(n, 10_000));
+        match store.sync().and_then(|()| store.flush()) {
+            Ok(()) => confirmed = n + 1,
+            Err(error) => {
+                assert!(error.is_no_space(), "{error}");
+                refused += 1;
+                break;
+            }
+        }
+    }
+    assert!(refused > 0 && confirmed > 50, "{confirmed}");
+    for n in 0..confirmed {
+        assert_eq!(store.read(A, n), Read::Ready(payload(n, 10_000).into()));
+    }
+    world.disk.set_bytes_max(None);
+    store.sync().unwrap();
+    store.flush().unwrap();
+    for n in 0..=confirmed {
+        assert_eq!(store.read(A, n), Read::Ready(payload(n, 10_000).into()));
+    }
+    drop(store);
+    let (mut store, _) = world.open();
+    for n in 0..=confirmed {
+        assert_eq!(store.read(A, n), Read::Ready(payload(n, 10_000).into()));
+    }
+}
+
+#[test]
+fn a_failed_open_says_what_failed() {
+    let error = StoreError::from(leveret_storage::WalError::NoSpace);
+    assert_eq!(error.to_string(), "no space for the write-ahead log");
+}
+
+#[test]
+fn a_body_that_exceeds_every_limit_of_size_is_stored_all_the_same() {
+    let world = World::new();
+    let (mut store, _) = world.open();
+    let large = payload(1, 9 << 20);
+    append(&mut store, A, &large);
+    append(&mut store, A, b"small");
+    store.sync().unwrap();
+    assert_eq!(store.read(A, 0), Read::Ready(large.clone().into()));
+    drop(store);
+    let (mut store, _) = world.open();
+    assert_eq!(store.read(A, 0), Read::Ready(large.clone().into()));
+    store.close().unwrap();
+    let (mut store, _) = world.open();
+    assert_eq!(store.read(A, 0), Read::Ready(large.into()));
+    assert_eq!(store.read(A, 1), Read::Ready("small".into()));
+}
+
+#[test]
+fn terms_votes_and_truncations_are_found_again() {
+    let world = World::new();
+    let (mut store, _) = world.open();
+    for n in 0..10 {
+        append(&mut store, A, &payload(n, 100));
+    }
+    store.shards[0].set_term_and_vote(A, 7, 3);
+    store.sync().unwrap();
+    store.roll();
+    store.flush().unwrap();
+    store.shards[0].truncate(A, 6);
+    for n in 100..103 {
+        append(&mut store, A, &payload(n, 100));
+    }
+    store.sync().unwrap();
+    let check = |store: &mut Store<MemoryDisk>| {
+        assert_eq!(store.shards[0].term_and_vote(A), Some((7, 3)));
+        for (index, n) in (0..6)
+            .chain([])
+            .map(|n| (n, n))
+            .chain((6..9).map(|i| (i, i + 94)))
+        {
+            assert_eq!(
+                store.read(A, index),
+                Read::Ready(payload(n, 100).into()),
+                "{index}"
+            );
+        }
+        assert_eq!(store.read(A, 9), Read::Gone);
+    };
+    check(&mut store);
+    drop(store);
+    let (mut store, _) = world.open();
+    check(&mut store);
+    store.close().unwrap();
+    let (mut store, _) = world.open();
+    check(&mut store);
+}
