@@ -1,0 +1,502 @@
+//! What the HTTP API needs of a node, as a trait of plain values: the shell implements it, a test fakes it.
+//!
+//! Every call may block for as long as the node needs (a write waits for the disk), and is made from a thread that may be
+//! blocked. All counters count from the node's start and never go back; rates are this crate's affair.
+
+use leveret_types::{ConnectionId, FieldTable, ProtocolError, QueueId};
+use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
+
+/// On whose behalf something is done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Actor<'a> {
+    /// The operator at this machine, by the command line's token: may do everything.
+    Operator,
+    /// A user: permissions hold.
+    User(&'a str),
+}
+
+/// A login by name and password.
+#[derive(Clone, Copy, Debug)]
+pub struct Login<'a> {
+    /// Name of the user.
+    pub user: &'a str,
+    /// The password.
+    pub password: &'a str,
+    /// Where it comes from: some users may log in from this machine only.
+    pub from: IpAddr,
+}
+
+/// What the node is, and how it is.
+#[derive(Clone, Debug, Default)]
+pub struct NodeStats {
+    /// Its name, such as `leveret@host`.
+    pub name: String,
+    /// The cluster's name.
+    pub cluster_name: String,
+    /// The cluster's identity: text that never changes, a UUID.
+    pub cluster_id: String,
+    /// Its process.
+    pub os_pid: u32,
+    /// Milliseconds since its start.
+    pub uptime_ms: u64,
+    /// Processor cores that it may use.
+    pub cores: usize,
+    /// Resident memory in bytes.
+    pub memory_used_bytes: u64,
+    /// Memory in bytes above which publishers are held back.
+    pub memory_limit_bytes: u64,
+    /// Memory of the machine in bytes.
+    pub memory_total_bytes: u64,
+    /// Whether publishers are held back for memory.
+    pub memory_alarm: bool,
+    /// Free space in bytes where the data is.
+    pub disk_free_bytes: u64,
+    /// Free space in bytes below which publishers are held back.
+    pub disk_limit_bytes: u64,
+    /// Whether publishers are held back for the disk.
+    pub disk_alarm: bool,
+    /// File descriptors in use.
+    pub fds_used: u64,
+    /// File descriptors that the process may use.
+    pub fds_max: u64,
+    /// Clients' sockets among them.
+    pub sockets_used: u64,
+    /// Processor time used by the process, in milliseconds.
+    pub cpu_ms: u64,
+    /// Where the node keeps its data.
+    pub data_dir: PathBuf,
+    /// Where it writes logs; empty where only to the console.
+    pub log_files: Vec<PathBuf>,
+    /// What it listens on.
+    pub listeners: Vec<Listener>,
+    /// Whether it takes clients: false before it is ready, after `stop_app`, while it stops.
+    pub serving: bool,
+    /// What it did to its disk.
+    pub io: IoStats,
+    /// Connections that it admits; 0: no bound.
+    pub connections_max: u64,
+    /// Expiry of the certificates that are in use, in seconds since the Unix epoch, each with its file.
+    pub certificates: Vec<(PathBuf, u64)>,
+}
+
+/// One listener.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Listener {
+    /// RabbitMQ's word: `amqp`, `amqp/ssl`, `http`, `http/prometheus`.
+    pub protocol: &'static str,
+    /// Where.
+    pub address: SocketAddr,
+}
+
+/// What a node did to its disk.
+#[derive(Clone, Copy, Debug, Default)]
+#[allow(missing_docs)] // Each is a count, or what its name says.
+pub struct IoStats {
+    pub reads: u64,
+    pub read_bytes: u64,
+    pub read_us: u64,
+    pub writes: u64,
+    pub write_bytes: u64,
+    pub write_us: u64,
+    pub syncs: u64,
+    pub sync_us: u64,
+}
+
+/// What happened to messages: of a queue, a channel, or the whole node.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MessageCounters {
+    /// Published to the queue, by the channel, or to the node.
+    pub published: u64,
+    /// Published by a channel in confirm mode.
+    pub published_confirm: u64,
+    /// Confirmed to their publishers.
+    pub confirmed: u64,
+    /// Reached a queue; a message that reached two counts once.
+    pub routed: u64,
+    /// Reached no queue and were sent back.
+    pub returned: u64,
+    /// Reached no queue and were dropped.
+    pub dropped: u64,
+    /// Delivered to consumers that settle.
+    pub delivered: u64,
+    /// Delivered to consumers that do not.
+    pub delivered_auto_ack: u64,
+    /// Got by `basic.get`, to be settled.
+    pub got: u64,
+    /// Got by `basic.get`, settled at once.
+    pub got_auto_ack: u64,
+    /// `basic.get` on an empty queue.
+    pub got_empty: u64,
+    /// Delivered or got again.
+    pub redelivered: u64,
+    /// Accepted by consumers.
+    pub acknowledged: u64,
+}
+
+/// Counters of the whole node.
+#[derive(Clone, Debug, Default)]
+#[allow(missing_docs)] // Each counts what its name says since the node's start.
+pub struct BrokerStats {
+    /// By type of the queue that they passed: classic first, then quorum.
+    pub messages: Vec<(&'static str, MessageCounters)>,
+    /// Dead-lettered messages, by type of their queue and by reason (`expired`, `rejected`, `maxlen`, `delivery_limit`).
+    pub dead_lettered: Vec<(&'static str, &'static str, u64)>,
+    pub connections_opened: u64,
+    pub connections_closed: u64,
+    pub channels_opened: u64,
+    pub channels_closed: u64,
+    pub queues_declared: u64,
+    pub queues_created: u64,
+    pub queues_deleted: u64,
+    pub logins_succeeded: u64,
+    pub logins_failed: u64,
+    /// Open connections.
+    pub connections: u64,
+    /// Open channels.
+    pub channels: u64,
+    /// Consumers.
+    pub consumers: u64,
+    /// Channels that have published.
+    pub publishers: u64,
+}
+
+impl BrokerStats {
+    /// The counters of all types together.
+    #[must_use]
+    pub fn all_messages(&self) -> MessageCounters {
+        let mut sum = MessageCounters::default();
+        for (_, c) in &self.messages {
+            sum.published += c.published;
+            sum.published_confirm += c.published_confirm;
+            sum.confirmed += c.confirmed;
+            sum.routed += c.routed;
+            sum.returned += c.returned;
+            sum.dropped += c.dropped;
+            sum.delivered += c.delivered;
+            sum.delivered_auto_ack += c.delivered_auto_ack;
+            sum.got += c.got;
+            sum.got_auto_ack += c.got_auto_ack;
+            sum.got_empty += c.got_empty;
+            sum.redelivered += c.redelivered;
+            sum.acknowledged += c.acknowledged;
+        }
+        sum
+    }
+}
+
+/// A queue, as its shard knows it. What was declared is in the catalogue, under the same id.
+#[derive(Clone, Debug, Default)]
+pub struct QueueStats {
+    /// Which queue.
+    pub id: QueueId,
+    /// Messages that wait.
+    pub ready: u64,
+    /// Messages that were delivered and are not settled.
+    pub unacknowledged: u64,
+    /// Bytes of the bodies of messages that wait.
+    pub ready_bytes: u64,
+    /// Bytes of the bodies of unsettled messages.
+    pub unacknowledged_bytes: u64,
+    /// Messages whose body is in memory.
+    pub in_memory: u64,
+    /// Bytes of these bodies.
+    pub in_memory_bytes: u64,
+    /// Persistent messages.
+    pub persistent: u64,
+    /// Bytes of their bodies.
+    pub persistent_bytes: u64,
+    /// Memory that the queue itself takes, in bytes.
+    pub memory_bytes: u64,
+    /// Consumers.
+    pub consumers: u64,
+    /// Part of the time in which the queue could deliver at once, 0 to 1.
+    pub consumer_capacity: f64,
+    /// The `timestamp` property of the first message that waits, in seconds since the Unix epoch.
+    pub head_timestamp: Option<u64>,
+    /// Since when it has been idle, in milliseconds since the Unix epoch; none where it is not.
+    pub idle_since_ms: Option<u64>,
+    /// Tag of the exclusive consumer.
+    pub exclusive_consumer_tag: Option<String>,
+    /// Tag of the consumer that is served, with single active consumer.
+    pub single_active_consumer_tag: Option<String>,
+    /// The connection that owns it, where it is exclusive.
+    pub owner: Option<ConnectionId>,
+    /// Whether a part of its messages cannot be read any more: it is quarantined.
+    pub damaged: bool,
+    /// What happened to its messages.
+    pub messages: MessageCounters,
+}
+
+/// A connection.
+#[derive(Clone, Debug, Default)]
+pub struct ConnectionStats {
+    /// Which connection.
+    pub id: ConnectionId,
+    /// Its name: `peer:port -> host:port`.
+    pub name: String,
+    /// The name that the client gave it (`connection_name`).
+    pub user_provided_name: Option<String>,
+    /// User.
+    pub user: String,
+    /// Virtual host.
+    pub vhost: String,
+    /// Our end.
+    pub local: Option<SocketAddr>,
+    /// Their end.
+    pub peer: Option<SocketAddr>,
+    /// TLS, where it is spoken: version, cipher, subject of the peer's certificate.
+    pub tls: Option<(String, String, String)>,
+    /// SASL mechanism.
+    pub mechanism: String,
+    /// `running`, `blocked` (an alarm), `blocking`, `flow`, `closing`...
+    pub state: &'static str,
+    /// Open channels.
+    pub channels: u64,
+    /// Channels that it may open.
+    pub channels_max: u16,
+    /// Bytes of a frame.
+    pub frame_bytes_max: u32,
+    /// Heartbeat in seconds.
+    pub heartbeat_seconds: u16,
+    /// What the client says of itself.
+    pub client_properties: FieldTable,
+    /// When it logged in, milliseconds since the Unix epoch.
+    pub connected_at_ms: u64,
+    /// Bytes received.
+    pub received_bytes: u64,
+    /// Reads from the socket.
+    pub received_packets: u64,
+    /// Bytes sent.
+    pub sent_bytes: u64,
+    /// Writes to the socket.
+    pub sent_packets: u64,
+    /// Bytes that wait to be sent.
+    pub pending_bytes: u64,
+}
+
+/// A channel.
+#[derive(Clone, Debug, Default)]
+pub struct ChannelStats {
+    /// Its connection.
+    pub connection: ConnectionId,
+    /// Its number.
+    pub number: u16,
+    /// Consumers.
+    pub consumers: u64,
+    /// Deliveries that are not settled.
+    pub unacknowledged: u64,
+    /// Publishes that are not confirmed.
+    pub unconfirmed: u64,
+    /// Publishes of an open transaction.
+    pub uncommitted: u64,
+    /// Settles of an open transaction.
+    pub uncommitted_settles: u64,
+    /// Prefetch that new consumers get.
+    pub prefetch: u16,
+    /// Prefetch of the whole channel.
+    pub global_prefetch: u16,
+    /// Whether it is in confirm mode.
+    pub confirm: bool,
+    /// Whether it is transactional.
+    pub transactional: bool,
+    /// `running`, `flow`, `idle`...
+    pub state: &'static str,
+    /// Since when it has been idle, in milliseconds since the Unix epoch; none where it is not.
+    pub idle_since_ms: Option<u64>,
+    /// What happened to its messages.
+    pub messages: MessageCounters,
+}
+
+/// A consumer.
+#[derive(Clone, Debug, Default)]
+pub struct ConsumerStats {
+    /// Its connection.
+    pub connection: ConnectionId,
+    /// Its channel.
+    pub channel: u16,
+    /// Its queue.
+    pub queue: QueueId,
+    /// Its tag.
+    pub tag: String,
+    /// Whether it settles.
+    pub ack_required: bool,
+    /// Whether it is exclusive.
+    pub exclusive: bool,
+    /// How many messages it may hold.
+    pub prefetch: u16,
+    /// Whether messages go to it: false for one that waits with single active consumer.
+    pub active: bool,
+    /// Arguments.
+    pub arguments: FieldTable,
+}
+
+/// A change to what is declared, as the AMQP method of the same name makes it. Permissions of the actor are the node's affair.
+#[derive(Clone, Debug, PartialEq)]
+#[allow(missing_docs)] // The fields are those of the AMQP methods of the same names.
+pub enum Topology {
+    DeclareExchange {
+        name: String,
+        kind: String,
+        durable: bool,
+        auto_delete: bool,
+        internal: bool,
+        arguments: FieldTable,
+    },
+    DeleteExchange {
+        name: String,
+        if_unused: bool,
+    },
+    DeclareQueue {
+        name: String,
+        durable: bool,
+        exclusive: bool,
+        auto_delete: bool,
+        arguments: FieldTable,
+    },
+    DeleteQueue {
+        name: String,
+        if_unused: bool,
+        if_empty: bool,
+    },
+    PurgeQueue {
+        name: String,
+    },
+    Bind(Binding),
+    Unbind(Binding),
+}
+
+/// A binding, in the words of AMQP.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Binding {
+    /// The exchange that messages come from.
+    pub source: String,
+    /// What they go to.
+    pub destination: String,
+    /// Whether that is a queue (and not an exchange).
+    pub to_queue: bool,
+    /// Routing key.
+    pub routing_key: String,
+    /// Arguments.
+    pub arguments: FieldTable,
+}
+
+/// What became of a change to what is declared.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Changed {
+    /// Whether something was created that was not there.
+    pub created: bool,
+    /// How many messages went, of a purge or a deletion.
+    pub messages: u64,
+}
+
+/// A message to publish.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Publish {
+    /// Exchange.
+    pub exchange: String,
+    /// Routing key.
+    pub routing_key: String,
+    /// Properties by RabbitMQ's names (`content_type`, `headers`, `delivery_mode`...).
+    pub properties: FieldTable,
+    /// Body.
+    pub payload: Vec<u8>,
+}
+
+/// How messages are to be got from a queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Get {
+    /// How many at most.
+    pub count: u32,
+    /// What becomes of them.
+    pub then: AfterGet,
+}
+
+/// What becomes of a message that was got.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AfterGet {
+    /// It is accepted: it is gone.
+    Accept,
+    /// It is requeued as a consumer's `nack` would, marked redelivered.
+    Requeue,
+    /// It is rejected: dropped or dead-lettered.
+    Reject,
+}
+
+/// A message that was got.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Got {
+    /// The exchange it was published to.
+    pub exchange: String,
+    /// Its routing key.
+    pub routing_key: String,
+    /// Whether it was delivered before.
+    pub redelivered: bool,
+    /// Messages that wait behind it.
+    pub remaining: u64,
+    /// Properties by RabbitMQ's names.
+    pub properties: FieldTable,
+    /// Body.
+    pub payload: Vec<u8>,
+}
+
+/// A level of memory or of disk.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Level {
+    /// A part (or a multiple) of the machine's memory.
+    Relative(f64),
+    /// Bytes.
+    Absolute(u64),
+}
+
+/// The part of a node that has nothing to do with the catalogue.
+pub trait Running: Send + Sync + 'static {
+    /// Whether this user may log in: password, loopback, throttling. Counts and delays failures as a login by AMQP does.
+    fn authenticate(&self, login: Login<'_>) -> bool;
+    /// What the node is and how it is.
+    fn node_stats(&self) -> NodeStats;
+    /// Counters of the whole node.
+    fn broker_stats(&self) -> BrokerStats;
+    /// All queues, in no order.
+    fn queues(&self) -> Vec<QueueStats>;
+    /// One queue; none where it is gone.
+    fn queue(&self, queue: QueueId) -> Option<QueueStats>;
+    /// All connections that have logged in, in no order.
+    fn connections(&self) -> Vec<ConnectionStats>;
+    /// All channels, in no order.
+    fn channels(&self) -> Vec<ChannelStats>;
+    /// All consumers, in no order.
+    fn consumers(&self) -> Vec<ConsumerStats>;
+    /// Closes a connection with 320 and this reason; false where it is gone.
+    fn close_connection(&self, connection: ConnectionId, reason: &str) -> bool;
+    /// Changes what is declared; durable when it returns.
+    fn change(
+        &self,
+        actor: Actor<'_>,
+        vhost: &str,
+        change: Topology,
+    ) -> Result<Changed, ProtocolError>;
+    /// Publishes, and says whether the message reached a queue; durable when it returns.
+    fn publish(
+        &self,
+        actor: Actor<'_>,
+        vhost: &str,
+        message: Publish,
+    ) -> Result<bool, ProtocolError>;
+    /// Gets messages from a queue.
+    fn get(
+        &self,
+        actor: Actor<'_>,
+        vhost: &str,
+        queue: &str,
+        get: Get,
+    ) -> Result<Vec<Got>, ProtocolError>;
+    /// Sets the memory above which publishers are held back, until the next start.
+    fn set_memory_watermark(&self, level: Level);
+    /// Sets the free space below which publishers are held back, until the next start.
+    fn set_disk_limit(&self, level: Level);
+    /// Takes clients, or closes all connections and takes none.
+    fn set_serving(&self, serving: bool);
+    /// Begins to stop the node; returns at once.
+    fn stop(&self);
+}

@@ -1,0 +1,139 @@
+//! What all requests share: the node, the token, the rates.
+
+use crate::access::{Who, permit};
+use crate::api::{Login, Running};
+use crate::directory::{Counts, Directory};
+use crate::overview::{MESSAGE_FIELDS, Subject};
+use crate::rates::Rates;
+use crate::reply::ApiError;
+use crate::route::Found;
+use base64::Engine;
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
+
+/// A node, whole.
+pub trait Node: Running + Directory {}
+impl<T: Running + Directory> Node for T {}
+
+/// What all requests share.
+pub struct App {
+    node: Arc<dyn Node>,
+    /// The command line's token; none where it may not come in this way.
+    token: Option<String>,
+    /// Whether `/metrics` shows each object.
+    pub(crate) per_object: bool,
+    messages: Mutex<Rates<Subject, MESSAGE_FIELDS>>,
+    depths: Mutex<Rates<Subject, 3>>,
+    /// Bytes received and sent, by connection.
+    traffic: Mutex<Rates<u64, 2>>,
+}
+
+impl App {
+    /// An application on this node.
+    #[must_use]
+    pub fn new(node: Arc<dyn Node>, token: Option<String>, per_object: bool) -> Self {
+        Self {
+            node,
+            token,
+            per_object,
+            messages: Mutex::default(),
+            depths: Mutex::default(),
+            traffic: Mutex::default(),
+        }
+    }
+
+    /// The node.
+    #[must_use]
+    pub fn node(&self) -> &dyn Node {
+        self.node.as_ref()
+    }
+
+    /// How many of each thing there are.
+    #[must_use]
+    pub fn counts(&self) -> Counts {
+        self.node.counts()
+    }
+
+    pub(crate) fn message_rates(
+        &self,
+        subject: Subject,
+        counters: [u64; MESSAGE_FIELDS],
+        now: Instant,
+    ) -> [f64; MESSAGE_FIELDS] {
+        // Rates are guesses about the past: a writer that panicked left none that harm.
+        let mut rates = self.messages.lock().unwrap_or_else(PoisonError::into_inner);
+        rates.of(subject, counters, now)
+    }
+
+    pub(crate) fn depth_rates(&self, subject: Subject, depths: [u64; 3], now: Instant) -> [f64; 3] {
+        let mut rates = self.depths.lock().unwrap_or_else(PoisonError::into_inner);
+        rates.of(subject, depths, now)
+    }
+
+    pub(crate) fn traffic_rates(&self, connection: u64, bytes: [u64; 2], now: Instant) -> [f64; 2] {
+        let mut rates = self.traffic.lock().unwrap_or_else(PoisonError::into_inner);
+        rates.of(connection, bytes, now)
+    }
+
+    /// Who sends this `Authorization` header.
+    pub fn identify(&self, authorization: Option<&str>, from: IpAddr) -> Result<Who, ApiError> {
+        let failed = || ApiError::NotAuthorised("Login failed".to_owned());
+        let Some(header) = authorization else {
+            return Ok(Who::Nobody);
+        };
+        let (scheme, credentials) = header.split_once(' ').ok_or_else(failed)?;
+        if scheme.eq_ignore_ascii_case("bearer") {
+            let token = self.token.as_deref().ok_or_else(failed)?;
+            return match same(token.as_bytes(), credentials.trim().as_bytes()) {
+                true => Ok(Who::Operator),
+                false => Err(failed()),
+            };
+        }
+        if !scheme.eq_ignore_ascii_case("basic") {
+            return Err(failed());
+        }
+        let engine = base64::engine::general_purpose::STANDARD;
+        let bytes = engine.decode(credentials.trim()).map_err(|_| failed())?;
+        let text = String::from_utf8(bytes).map_err(|_| failed())?;
+        let (user, password) = text.split_once(':').ok_or_else(failed)?;
+        let login = Login {
+            user,
+            password,
+            from,
+        };
+        if !self.node.authenticate(login) {
+            return Err(failed());
+        }
+        let user = self.node.user(user).ok_or_else(failed)?;
+        Ok(Who::User {
+            name: user.name,
+            tags: user.tags,
+        })
+    }
+
+    /// Whether `who` may use the route that was found; a virtual host that is not there is told only to who may know.
+    pub fn admit(&self, who: &Who, found: &Found) -> Result<(), ApiError> {
+        let is_member = match (&found.vhost, who) {
+            (None, _) | (_, Who::Operator) => true,
+            (Some(vhost), who) => self.node.permission(who.name(), vhost).is_some(),
+        };
+        permit(found.method.access, who, is_member)?;
+        match &found.vhost {
+            Some(vhost) if self.node.vhost(vhost).is_none() => Err(ApiError::NotFound),
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether `who` may see what is in this virtual host.
+    #[must_use]
+    pub fn sees(&self, who: &Who, vhost: &str) -> bool {
+        who.is_monitor() || self.node.permission(who.name(), vhost).is_some()
+    }
+}
+
+/// Compares in a time that does not depend on where two texts differ.
+fn same(a: &[u8], b: &[u8]) -> bool {
+    let differ = |(a, b): (&u8, &u8)| a ^ b;
+    a.len() == b.len() && a.iter().zip(b).map(differ).fold(0, |all, d| all | d) == 0
+}

@@ -1,0 +1,297 @@
+//! What the HTTP API reads and writes of the catalogue (virtual hosts, users, policies, exchanges, queues, bindings), as a trait of
+//! plain values.
+
+use crate::api::Binding;
+use leveret_types::{FieldTable, FieldValue, QueueId};
+use serde_json::Value;
+
+/// How many of each thing there are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[allow(missing_docs)] // Each is what its name says.
+pub struct Counts {
+    pub vhosts: u64,
+    pub exchanges: u64,
+    pub queues: u64,
+    pub bindings: u64,
+}
+
+/// A virtual host.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Vhost {
+    /// Name.
+    pub name: String,
+    /// What its owner says of it.
+    pub description: String,
+    /// Tags.
+    pub tags: Vec<String>,
+    /// Type of queues declared without one; none where the node's holds.
+    pub default_queue_type: Option<String>,
+    /// Whether its messages go to `amq.rabbitmq.trace`.
+    pub tracing: bool,
+    /// Whether it must not be deleted.
+    pub protected: bool,
+    /// Limits by RabbitMQ's names (`max-connections`, `max-queues`).
+    pub limits: Vec<(String, i64)>,
+}
+
+/// A user.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct User {
+    /// Name.
+    pub name: String,
+    /// Tags.
+    pub tags: Vec<String>,
+    /// Salted hash in RabbitMQ's form; empty: the user has no password and cannot log in with one.
+    pub password_hash: String,
+    /// RabbitMQ's name of the algorithm.
+    pub hashing_algorithm: String,
+    /// Limits by RabbitMQ's names (`max-connections`, `max-channels`).
+    pub limits: Vec<(String, i64)>,
+}
+
+/// What a user may do in a virtual host.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[allow(missing_docs)] // Patterns, by what they permit.
+pub struct Permission {
+    pub user: String,
+    pub vhost: String,
+    pub configure: String,
+    pub write: String,
+    pub read: String,
+}
+
+/// What a user may do with the routing keys of a topic exchange.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[allow(missing_docs)] // Patterns, by what they permit.
+pub struct TopicPermission {
+    pub user: String,
+    pub vhost: String,
+    pub exchange: String,
+    pub write: String,
+    pub read: String,
+}
+
+/// A policy, a user's or an operator's.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Policy {
+    /// Virtual host.
+    pub vhost: String,
+    /// Name.
+    pub name: String,
+    /// Regular expression of the names it applies to.
+    pub pattern: String,
+    /// `all`, `queues`, `exchanges`, `classic_queues`, `quorum_queues`, `streams`.
+    pub apply_to: String,
+    /// Of several that fit, the highest holds.
+    pub priority: i64,
+    /// Keys and values.
+    pub definition: FieldTable,
+}
+
+/// A runtime parameter.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Parameter {
+    /// What it belongs to; empty for a global one.
+    pub component: String,
+    /// Virtual host; empty for a global one.
+    pub vhost: String,
+    /// Name.
+    pub name: String,
+    /// Value.
+    pub value: FieldValue,
+}
+
+/// An exchange.
+#[derive(Clone, Debug, Default, PartialEq)]
+#[allow(missing_docs)] // As declared.
+pub struct Exchange {
+    pub vhost: String,
+    pub name: String,
+    pub kind: String,
+    pub durable: bool,
+    pub auto_delete: bool,
+    pub internal: bool,
+    pub arguments: FieldTable,
+    /// Name of the policy that holds.
+    pub policy: Option<String>,
+    /// Who declared it, where that is known.
+    pub declared_by: String,
+}
+
+/// A queue.
+#[derive(Clone, Debug, Default, PartialEq)]
+#[allow(missing_docs)] // As declared.
+pub struct Queue {
+    pub id: QueueId,
+    pub vhost: String,
+    pub name: String,
+    /// `classic`, `quorum`, `stream`.
+    pub kind: String,
+    pub durable: bool,
+    pub auto_delete: bool,
+    pub exclusive: bool,
+    pub arguments: FieldTable,
+    /// Name of the policy that holds.
+    pub policy: Option<String>,
+    /// Name of the operator's policy that holds.
+    pub operator_policy: Option<String>,
+    /// What both come to.
+    pub effective_policy: FieldTable,
+}
+
+/// Which bindings are meant. An exchange's bindings to queues from the default exchange are among them, as in RabbitMQ.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs)] // Names of virtual host and object.
+pub enum BindingScope<'a> {
+    All,
+    Vhost(&'a str),
+    Source { vhost: &'a str, exchange: &'a str },
+    ToQueue { vhost: &'a str, queue: &'a str },
+    ToExchange { vhost: &'a str, exchange: &'a str },
+}
+
+/// How a user's password is given.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Secret {
+    /// In the clear: the node hashes it.
+    Password(String),
+    /// Hashed already, by this algorithm (the node's own where none is named); an empty hash forbids logins by password.
+    Hash {
+        /// Salted hash in RabbitMQ's form.
+        hash: String,
+        /// RabbitMQ's name of the algorithm.
+        algorithm: Option<String>,
+    },
+    /// As it is.
+    Keep,
+}
+
+/// A change to the catalogue, but for what AMQP declares.
+#[derive(Clone, Debug, PartialEq)]
+#[allow(missing_docs)] // The fields are those of the things above.
+pub enum Alteration {
+    /// Creates or changes: what is none stays as it is.
+    PutVhost {
+        name: String,
+        description: Option<String>,
+        tags: Option<Vec<String>>,
+        default_queue_type: Option<String>,
+        tracing: Option<bool>,
+    },
+    ProtectVhost {
+        name: String,
+        protected: bool,
+    },
+    DeleteVhost {
+        name: String,
+    },
+    PutUser {
+        name: String,
+        tags: Vec<String>,
+        secret: Secret,
+    },
+    DeleteUser {
+        name: String,
+    },
+    PutPermission(Permission),
+    DeletePermission {
+        user: String,
+        vhost: String,
+    },
+    PutTopicPermission(TopicPermission),
+    /// On one exchange, or on all.
+    DeleteTopicPermission {
+        user: String,
+        vhost: String,
+        exchange: Option<String>,
+    },
+    PutPolicy {
+        operator: bool,
+        policy: Policy,
+    },
+    DeletePolicy {
+        operator: bool,
+        vhost: String,
+        name: String,
+    },
+    /// A value below 0, or none, takes the limit away.
+    SetVhostLimit {
+        vhost: String,
+        name: String,
+        value: Option<i64>,
+    },
+    /// The same of a user.
+    SetUserLimit {
+        user: String,
+        name: String,
+        value: Option<i64>,
+    },
+    PutParameter(Parameter),
+    DeleteParameter {
+        component: String,
+        vhost: String,
+        name: String,
+    },
+    SetClusterName {
+        name: String,
+    },
+}
+
+/// Why a change to the catalogue was refused.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum AlterError {
+    /// What is to be changed or deleted, or what the change refers to, is not there.
+    #[error("{0}")]
+    NotFound(String),
+    /// The change says what cannot be: a broken pattern, an unknown key, a limit reached.
+    #[error("{0}")]
+    Invalid(String),
+    /// The node could not make it durable.
+    #[error("{0}")]
+    Failed(String),
+}
+
+/// The part of a node that is its catalogue. Reads see a state as of some moment; a change is durable when it returns.
+pub trait Directory: Send + Sync + 'static {
+    /// How many there are.
+    fn counts(&self) -> Counts;
+    /// All virtual hosts.
+    fn vhosts(&self) -> Vec<Vhost>;
+    /// One virtual host.
+    fn vhost(&self, name: &str) -> Option<Vhost>;
+    /// All users.
+    fn users(&self) -> Vec<User>;
+    /// One user.
+    fn user(&self, name: &str) -> Option<User>;
+    /// All permissions.
+    fn permissions(&self) -> Vec<Permission>;
+    /// What a user may do in a virtual host; none where it may do nothing.
+    fn permission(&self, user: &str, vhost: &str) -> Option<Permission>;
+    /// All topic permissions.
+    fn topic_permissions(&self) -> Vec<TopicPermission>;
+    /// All policies, users' or operators'.
+    fn policies(&self, operator: bool) -> Vec<Policy>;
+    /// All parameters of virtual hosts, but for policies and limits.
+    fn parameters(&self) -> Vec<Parameter>;
+    /// All global parameters.
+    fn global_parameters(&self) -> Vec<Parameter>;
+    /// Exchanges, of one virtual host or all.
+    fn exchanges(&self, vhost: Option<&str>) -> Vec<Exchange>;
+    /// One exchange; the default one has the empty name.
+    fn exchange(&self, vhost: &str, name: &str) -> Option<Exchange>;
+    /// Queues, of one virtual host or all.
+    fn declared_queues(&self, vhost: Option<&str>) -> Vec<Queue>;
+    /// One queue.
+    fn declared_queue(&self, vhost: &str, name: &str) -> Option<Queue>;
+    /// Bindings, each with its virtual host.
+    fn bindings(&self, scope: BindingScope<'_>) -> Vec<(String, Binding)>;
+    /// Changes the catalogue. `by` is the user (or operator) who does it.
+    fn alter(&self, by: &str, alteration: Alteration) -> Result<(), AlterError>;
+    /// A password's hash, as the node would store it.
+    fn hash_password(&self, password: &str) -> String;
+    /// RabbitMQ's definitions, of the node or of one virtual host.
+    fn export(&self, vhost: Option<&str>) -> Value;
+    /// Takes definitions in, all or nothing.
+    fn import(&self, by: &str, vhost: Option<&str>, definitions: &Value) -> Result<(), AlterError>;
+}

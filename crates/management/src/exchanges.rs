@@ -1,0 +1,298 @@
+//! Exchanges and bindings.
+
+use crate::api::{Binding, Topology};
+use crate::directory::{BindingScope, Exchange};
+use crate::input::{json_of, percent_encode};
+use crate::page;
+use crate::queues::{changed, exchange_name};
+use crate::reply::{ApiError, Reply};
+use crate::route::Call;
+use leveret_types::FieldTable;
+use serde_json::{Value, json};
+
+type Answer = Result<Reply, ApiError>;
+
+fn exchange_json(exchange: &Exchange) -> Value {
+    json!({
+        "name": exchange.name,
+        "vhost": exchange.vhost,
+        "type": exchange.kind,
+        "durable": exchange.durable,
+        "auto_delete": exchange.auto_delete,
+        "internal": exchange.internal,
+        "arguments": json_of(&exchange.arguments),
+        "policy": exchange.policy,
+        "user_who_performed_action": exchange.declared_by,
+    })
+}
+
+fn list(call: &Call<'_>, vhost: Option<&str>) -> Answer {
+    let mut all = call.app.node().exchanges(vhost);
+    if vhost.is_none() && !call.who.is_monitor() {
+        all.retain(|exchange| call.app.sees(call.who, &exchange.vhost));
+    }
+    all.sort_by(|a, b| (&a.vhost, &a.name).cmp(&(&b.vhost, &b.name)));
+    let items = all.iter().map(exchange_json).collect();
+    page::list(items, &call.query).map(Reply::Json)
+}
+
+/// `GET /api/exchanges`
+pub fn all(call: &Call<'_>) -> Answer {
+    list(call, None)
+}
+
+/// `GET /api/exchanges/{vhost}`
+pub fn of_vhost(call: &Call<'_>) -> Answer {
+    list(call, Some(call.param(0)))
+}
+
+fn declared(call: &Call<'_>) -> Result<Exchange, ApiError> {
+    let (vhost, name) = (call.param(0), exchange_name(call.param(1)));
+    let exchange = call.app.node().exchange(vhost, name);
+    exchange.ok_or(ApiError::NotFound)
+}
+
+/// `GET /api/exchanges/{vhost}/{name}`
+pub fn one(call: &Call<'_>) -> Answer {
+    let json = exchange_json(&declared(call)?);
+    Ok(Reply::Json(page::one(json, &call.query)))
+}
+
+/// `PUT /api/exchanges/{vhost}/{name}`
+pub fn put(call: &Call<'_>) -> Answer {
+    let body = call.body()?;
+    let change = Topology::DeclareExchange {
+        name: exchange_name(call.param(1)).to_owned(),
+        kind: body.text_or("type", "direct")?.to_owned(),
+        durable: body.flag_or("durable", true)?,
+        auto_delete: body.flag_or("auto_delete", false)?,
+        internal: body.flag_or("internal", false)?,
+        arguments: body.table("arguments")?,
+    };
+    changed(call, change)
+}
+
+/// `DELETE /api/exchanges/{vhost}/{name}`
+pub fn delete(call: &Call<'_>) -> Answer {
+    let exchange = declared(call)?;
+    let if_unused = call.query.flag("if-unused");
+    let change = Topology::DeleteExchange {
+        name: exchange.name,
+        if_unused,
+    };
+    changed(call, change).map(|_| Reply::Done)
+}
+
+/// The name of a binding among those of one source and destination: the routing key, and what its arguments come to. `~` stands for
+/// an empty key without arguments.
+#[must_use]
+pub fn properties_key(binding: &Binding) -> String {
+    let key = percent_encode(&binding.routing_key);
+    match (key.is_empty(), binding.arguments.is_empty()) {
+        (true, true) => "~".to_owned(),
+        (false, true) => key,
+        (_, false) => format!("{key}~{:016x}", hash(&binding.arguments)),
+    }
+}
+
+/// FNV-1a of the arguments as JSON, whose keys are in order: the same arguments have the same hash at every start.
+fn hash(arguments: &FieldTable) -> u64 {
+    let fold = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+    let text = json_of(arguments).to_string();
+    text.bytes().fold(0xcbf2_9ce4_8422_2325, fold)
+}
+
+fn binding_json(vhost: &str, binding: &Binding) -> Value {
+    json!({
+        "source": binding.source,
+        "vhost": vhost,
+        "destination": binding.destination,
+        "destination_type": if binding.to_queue { "queue" } else { "exchange" },
+        "routing_key": binding.routing_key,
+        "arguments": json_of(&binding.arguments),
+        "properties_key": properties_key(binding),
+    })
+}
+
+fn bindings_in(call: &Call<'_>, scope: BindingScope<'_>) -> Answer {
+    let mut found = call.app.node().bindings(scope);
+    if scope == BindingScope::All && !call.who.is_monitor() {
+        found.retain(|(vhost, _)| call.app.sees(call.who, vhost));
+    }
+    let items = found
+        .iter()
+        .map(|(vhost, b)| binding_json(vhost, b))
+        .collect();
+    page::list(items, &call.query).map(Reply::Json)
+}
+
+/// `GET /api/bindings`
+pub fn bindings(call: &Call<'_>) -> Answer {
+    bindings_in(call, BindingScope::All)
+}
+
+/// `GET /api/bindings/{vhost}`
+pub fn bindings_of_vhost(call: &Call<'_>) -> Answer {
+    bindings_in(call, BindingScope::Vhost(call.param(0)))
+}
+
+/// `GET /api/queues/{vhost}/{name}/bindings`
+pub fn bindings_of_queue(call: &Call<'_>) -> Answer {
+    let (vhost, queue) = (call.param(0), call.param(1));
+    call.app
+        .node()
+        .declared_queue(vhost, queue)
+        .ok_or(ApiError::NotFound)?;
+    bindings_in(call, BindingScope::ToQueue { vhost, queue })
+}
+
+/// `GET /api/exchanges/{vhost}/{name}/bindings/source`
+pub fn bindings_from(call: &Call<'_>) -> Answer {
+    let exchange = declared(call)?;
+    let scope = BindingScope::Source {
+        vhost: call.param(0),
+        exchange: &exchange.name,
+    };
+    bindings_in(call, scope)
+}
+
+/// `GET /api/exchanges/{vhost}/{name}/bindings/destination`
+pub fn bindings_to(call: &Call<'_>) -> Answer {
+    let exchange = declared(call)?;
+    let scope = BindingScope::ToExchange {
+        vhost: call.param(0),
+        exchange: &exchange.name,
+    };
+    bindings_in(call, scope)
+}
+
+/// The bindings between the two ends that the path names; both must be there.
+fn between(call: &Call<'_>, to_queue: bool) -> Result<Vec<Binding>, ApiError> {
+    let node = call.app.node();
+    let (vhost, source, destination) = (call.param(0), exchange_name(call.param(1)), call.param(2));
+    node.exchange(vhost, source).ok_or(ApiError::NotFound)?;
+    let is_there = match to_queue {
+        true => node.declared_queue(vhost, destination).is_some(),
+        false => node.exchange(vhost, destination).is_some(),
+    };
+    if !is_there {
+        return Err(ApiError::NotFound);
+    }
+    let scope = match to_queue {
+        true => BindingScope::ToQueue {
+            vhost,
+            queue: destination,
+        },
+        false => BindingScope::ToExchange {
+            vhost,
+            exchange: destination,
+        },
+    };
+    let found = node.bindings(scope).into_iter().map(|(_, binding)| binding);
+    Ok(found.filter(|b| b.source == source).collect())
+}
+
+fn list_between(call: &Call<'_>, to_queue: bool) -> Answer {
+    let found = between(call, to_queue)?;
+    let items = found
+        .iter()
+        .map(|b| binding_json(call.param(0), b))
+        .collect();
+    page::list(items, &call.query).map(Reply::Json)
+}
+
+fn bind(call: &Call<'_>, to_queue: bool) -> Answer {
+    between(call, to_queue)?;
+    let body = call.body()?;
+    let binding = Binding {
+        source: exchange_name(call.param(1)).to_owned(),
+        destination: call.param(2).to_owned(),
+        to_queue,
+        routing_key: body.text_or("routing_key", "")?.to_owned(),
+        arguments: body.table("arguments")?,
+    };
+    // As RabbitMQ has it: relative to the path of the request, which has no slash at its end.
+    let place = format!(
+        "{}/{}",
+        percent_encode(call.param(2)),
+        percent_encode(&properties_key(&binding))
+    );
+    changed(call, Topology::Bind(binding))?;
+    Ok(Reply::Created(Some(place)))
+}
+
+fn named(call: &Call<'_>, to_queue: bool) -> Result<Binding, ApiError> {
+    let found = between(call, to_queue)?.into_iter();
+    let mut named = found.filter(|b| properties_key(b) == call.param(3));
+    named.next().ok_or(ApiError::NotFound)
+}
+
+fn unbind(call: &Call<'_>, to_queue: bool) -> Answer {
+    let binding = named(call, to_queue)?;
+    changed(call, Topology::Unbind(binding)).map(|_| Reply::Done)
+}
+
+/// `GET /api/bindings/{vhost}/e/{exchange}/q/{queue}`
+pub fn list_to_queue(call: &Call<'_>) -> Answer {
+    list_between(call, true)
+}
+
+/// `POST /api/bindings/{vhost}/e/{exchange}/q/{queue}`
+pub fn bind_queue(call: &Call<'_>) -> Answer {
+    bind(call, true)
+}
+
+/// `GET /api/bindings/{vhost}/e/{exchange}/q/{queue}/{properties}`
+pub fn one_to_queue(call: &Call<'_>) -> Answer {
+    named(call, true).map(|b| Reply::Json(binding_json(call.param(0), &b)))
+}
+
+/// `DELETE /api/bindings/{vhost}/e/{exchange}/q/{queue}/{properties}`
+pub fn unbind_queue(call: &Call<'_>) -> Answer {
+    unbind(call, true)
+}
+
+/// `GET /api/bindings/{vhost}/e/{exchange}/e/{exchange}`
+pub fn list_to_exchange(call: &Call<'_>) -> Answer {
+    list_between(call, false)
+}
+
+/// `POST /api/bindings/{vhost}/e/{exchange}/e/{exchange}`
+pub fn bind_exchange(call: &Call<'_>) -> Answer {
+    bind(call, false)
+}
+
+/// `GET /api/bindings/{vhost}/e/{exchange}/e/{exchange}/{properties}`
+pub fn one_to_exchange(call: &Call<'_>) -> Answer {
+    named(call, false).map(|b| Reply::Json(binding_json(call.param(0), &b)))
+}
+
+/// `DELETE /api/bindings/{vhost}/e/{exchange}/e/{exchange}/{properties}`
+pub fn unbind_exchange(call: &Call<'_>) -> Answer {
+    unbind(call, false)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use leveret_types::FieldValue;
+
+    #[test]
+    fn bindings_are_named_by_key_and_arguments() {
+        let named = |key: &str, arguments: FieldTable| {
+            properties_key(&Binding {
+                source: "x".to_owned(),
+                destination: "q".to_owned(),
+                to_queue: true,
+                routing_key: key.to_owned(),
+                arguments,
+            })
+        };
+        assert_eq!(named("", FieldTable::new()), "~");
+        assert_eq!(named("a.b", FieldTable::new()), "a.b");
+        assert_eq!(named("~/", FieldTable::new()), "%7E%2F");
+        let one = named("", [("x-match", FieldValue::text("all"))].into());
+        let other = named("", [("x-match", FieldValue::text("any"))].into());
+        assert!(one.starts_with('~') && one != other && one.len() == 17);
+    }
+}

@@ -1,0 +1,209 @@
+//! Health checks, and the node's own controls.
+
+use crate::api::{Level, Login};
+use crate::input::Body;
+use crate::reply::{ApiError, Reply, merge};
+use crate::route::Call;
+use serde_json::{Value, json};
+use std::net::{IpAddr, Ipv4Addr};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+type Answer = Result<Reply, ApiError>;
+
+fn well() -> Answer {
+    Ok(Reply::Json(json!({"status": "ok"})))
+}
+
+fn unwell(reason: impl Into<String>, details: Value) -> Answer {
+    let mut json = json!({"status": "failed", "reason": reason.into()});
+    merge(&mut json, details);
+    Ok(Reply::Unwell(json))
+}
+
+/// `GET /api/health/checks/alarms` and `/local-alarms`
+pub fn alarms(call: &Call<'_>) -> Answer {
+    let node = call.app.node().node_stats();
+    let alarm =
+        |set: bool, resource: &str| set.then(|| json!({"node": node.name, "resource": resource}));
+    let alarms: Vec<_> = [
+        alarm(node.memory_alarm, "memory"),
+        alarm(node.disk_alarm, "disk"),
+    ]
+    .into_iter()
+    .flatten()
+    .collect();
+    if alarms.is_empty() {
+        return well();
+    }
+    let resources: Vec<_> = alarms
+        .iter()
+        .filter_map(|a| a["resource"].as_str())
+        .collect();
+    let reason = format!("resource alarm in effect: {}", resources.join(", "));
+    unwell(reason, json!({"alarms": alarms}))
+}
+
+/// Checks of what is so by construction: one node, and its metadata is read before it takes clients.
+pub fn ready(call: &Call<'_>) -> Answer {
+    if call.app.node().node_stats().serving {
+        return well();
+    }
+    unwell(
+        "the node does not take clients: it starts, stops, or was told `stop_app`",
+        json!({}),
+    )
+}
+
+/// A check that one node passes by being there.
+pub fn passed(_: &Call<'_>) -> Answer {
+    well()
+}
+
+/// `GET /api/health/checks/port-listener/{port}`
+pub fn port_listener(call: &Call<'_>) -> Answer {
+    let port: u16 = call
+        .param(0)
+        .parse()
+        .map_err(|_| ApiError::BadRequest("Invalid port".to_owned()))?;
+    let node = call.app.node().node_stats();
+    if node.listeners.iter().any(|l| l.address.port() == port) {
+        return Ok(Reply::Json(json!({"status": "ok", "port": port})));
+    }
+    let ports: Vec<_> = node.listeners.iter().map(|l| l.address.port()).collect();
+    unwell(
+        "No active listener",
+        json!({"missing": port, "ports": ports}),
+    )
+}
+
+/// `GET /api/health/checks/protocol-listener/{protocols}`: one that is listened for is enough.
+pub fn protocol_listener(call: &Call<'_>) -> Answer {
+    let node = call.app.node().node_stats();
+    let wanted: Vec<&str> = call.param(0).split(',').map(str::trim).collect();
+    let spoken = |wanted: &&str| {
+        let wanted = match *wanted {
+            "amqp091" | "amqp" => "amqp",
+            "amqps" | "amqp/ssl" => "amqp/ssl",
+            other => other,
+        };
+        node.listeners.iter().any(|l| l.protocol == wanted)
+    };
+    if wanted.iter().any(spoken) {
+        return well();
+    }
+    let protocols: Vec<_> = node.listeners.iter().map(|l| l.protocol).collect();
+    unwell(
+        "No active listener",
+        json!({"missing": wanted, "protocols": protocols}),
+    )
+}
+
+/// `GET /api/health/checks/certificate-expiration/{within}/{unit}`
+pub fn certificates(call: &Call<'_>) -> Answer {
+    let bad = || ApiError::BadRequest("Invalid expiration unit or number".to_owned());
+    let within: u64 = call.param(0).parse().map_err(|_| bad())?;
+    let seconds = match call.param(1) {
+        "days" => 86_400,
+        "weeks" => 7 * 86_400,
+        "months" => 30 * 86_400,
+        "years" => 365 * 86_400,
+        _ => return Err(bad()),
+    };
+    let within = within.checked_mul(seconds).ok_or_else(bad)?;
+    let now = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .map_or(0, |d| d.as_secs());
+    let node = call.app.node().node_stats();
+    let expiring: Vec<_> = node
+        .certificates
+        .iter()
+        .filter(|(_, expiry)| *expiry <= now.saturating_add(within))
+        .map(|(file, expiry)| json!({"certificate": file.display().to_string(), "expires": expiry}))
+        .collect();
+    if expiring.is_empty() {
+        return well();
+    }
+    unwell("Certificates expiring", json!({"expired": expiring}))
+}
+
+/// `GET /api/health/checks/below-node-connection-limit`
+pub fn below_connection_limit(call: &Call<'_>) -> Answer {
+    let limit = call.app.node().node_stats().connections_max;
+    let open = call.app.node().broker_stats().connections;
+    if limit == 0 || open < limit {
+        return well();
+    }
+    let details = json!({"current": open, "limit": limit});
+    unwell("node connection limit is reached", details)
+}
+
+/// `GET /api/aliveness-test/{vhost}` and `/api/healthchecks/node`: kept for those who still call them.
+pub fn aliveness(_: &Call<'_>) -> Answer {
+    well()
+}
+
+/// What a cluster would have to do and one node has done: start a virtual host, spread leaders.
+pub fn nothing_to_do(_: &Call<'_>) -> Answer {
+    Ok(Reply::Done)
+}
+
+/// `PUT /api/leveret/memory-watermark`: `{"relative": 0.4}` or `{"absolute": bytes}`
+pub fn memory_watermark(call: &Call<'_>) -> Answer {
+    call.app
+        .node()
+        .set_memory_watermark(level(&call.body()?, 1.0)?);
+    Ok(Reply::Done)
+}
+
+/// `PUT /api/leveret/disk-free-limit`: `{"relative": 1.5}` or `{"absolute": bytes}`
+pub fn disk_free_limit(call: &Call<'_>) -> Answer {
+    call.app.node().set_disk_limit(level(&call.body()?, 100.0)?);
+    Ok(Reply::Done)
+}
+
+fn level(body: &Body, most: f64) -> Result<Level, ApiError> {
+    let bad = |text: String| Err(ApiError::BadRequest(text));
+    match (body.get("relative"), body.get("absolute")) {
+        (Some(part), None) => match part.as_f64() {
+            Some(part) if (0.0..=most).contains(&part) => Ok(Level::Relative(part)),
+            _ => bad(format!("\"relative\" must be from 0 to {most}")),
+        },
+        (None, Some(bytes)) => match bytes.as_u64() {
+            Some(bytes) => Ok(Level::Absolute(bytes)),
+            None => bad("\"absolute\" must be a number of bytes".to_owned()),
+        },
+        _ => bad("give \"relative\" or \"absolute\"".to_owned()),
+    }
+}
+
+/// `PUT /api/leveret/serving`: `{"serving": false}`
+pub fn serving(call: &Call<'_>) -> Answer {
+    call.body()?.required("serving")?;
+    let serving = call.body()?.flag_or("serving", true)?;
+    call.app.node().set_serving(serving);
+    Ok(Reply::Done)
+}
+
+/// `POST /api/leveret/stop`
+pub fn stop(call: &Call<'_>) -> Answer {
+    call.app.node().stop();
+    Ok(Reply::Done)
+}
+
+/// `POST /api/leveret/authenticate`: whether a name and password are good, as if their user came from this machine.
+pub fn authenticate(call: &Call<'_>) -> Answer {
+    let body = call.body()?;
+    let login = Login {
+        user: body.text("username")?,
+        password: body.text("password")?,
+        from: IpAddr::V4(Ipv4Addr::LOCALHOST),
+    };
+    let ok = call.app.node().authenticate(login);
+    Ok(Reply::Json(json!({"ok": ok})))
+}
+
+/// `GET /api/auth/hash_password/{password}`
+pub fn hash_password(call: &Call<'_>) -> Answer {
+    let hash = call.app.node().hash_password(call.param(0));
+    Ok(Reply::Json(json!({"ok": hash})))
+}

@@ -1,0 +1,34 @@
+//! The HTTP API and the Prometheus metrics of a node, under RabbitMQ's names.
+//!
+//! The node is behind two traits of plain values, [`Running`] and [`Directory`]; what is here turns them into JSON and text, decides
+//! who may ask for what, and serves it.
+//!
+//! Invariant: every route names what it asks of its user in one table ([`routes`]), and one function judges it ([`access::permit`]).
+//! Invariant: nothing is measured, sampled or kept while nobody asks.
+//! Invariant: names and texts of clients reach JSON, labels and headers only through an encoder.
+
+pub mod access;
+pub mod api;
+mod app;
+mod catalogue;
+mod connections;
+pub mod directory;
+mod exchanges;
+mod health;
+pub mod input;
+pub mod metrics;
+mod overview;
+mod page;
+mod queues;
+mod rates;
+mod reply;
+mod route;
+pub mod routes;
+mod server;
+
+pub use api::Running;
+pub use app::{App, Node};
+pub use directory::Directory;
+pub use overview::{RABBITMQ_VERSION, VERSION};
+pub use reply::{ApiError, Reply};
+pub use server::Server;

@@ -1,0 +1,368 @@
+//! `/api/overview`, `/api/nodes`, and other answers about the node as a whole.
+
+use crate::api::{Listener, MessageCounters, NodeStats};
+use crate::app::App;
+use crate::reply::{ApiError, Reply, merge};
+use crate::route::Call;
+use serde_json::{Map, Value, json};
+use std::time::Instant;
+
+/// The version of RabbitMQ whose behaviour clients may count on: they test for it.
+pub const RABBITMQ_VERSION: &str = "4.2.0";
+/// Leveret's own version.
+pub const VERSION: &str = env!("CARGO_PKG_VERSION");
+
+type Answer = Result<Reply, ApiError>;
+
+/// The fields of `message_stats`, by counter.
+fn fields(c: &MessageCounters) -> [(&'static str, u64); 12] {
+    [
+        ("publish", c.published),
+        ("confirm", c.confirmed),
+        ("return_unroutable", c.returned),
+        ("drop_unroutable", c.dropped),
+        ("deliver", c.delivered),
+        ("deliver_no_ack", c.delivered_auto_ack),
+        ("get", c.got),
+        ("get_no_ack", c.got_auto_ack),
+        ("get_empty", c.got_empty),
+        ("redeliver", c.redelivered),
+        ("ack", c.acknowledged),
+        (
+            "deliver_get",
+            c.delivered + c.delivered_auto_ack + c.got + c.got_auto_ack,
+        ),
+    ]
+}
+
+/// Whose rates are meant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Subject {
+    /// The node.
+    Node,
+    /// A queue by id.
+    Queue(u64),
+    /// A channel by its connection and number.
+    Channel(u64, u16),
+}
+
+/// How many counters [`fields`] has.
+pub const MESSAGE_FIELDS: usize = 12;
+
+/// `message_stats`: each counter, and its rate.
+pub fn message_stats(app: &App, subject: Subject, counters: &MessageCounters) -> Value {
+    let fields = fields(counters);
+    let rates = app.message_rates(subject, fields.map(|(_, count)| count), Instant::now());
+    let mut out = Map::new();
+    for ((name, count), rate) in fields.into_iter().zip(rates) {
+        out.insert(name.to_owned(), count.into());
+        out.insert(format!("{name}_details"), json!({"rate": rate}));
+    }
+    Value::Object(out)
+}
+
+/// `messages`, `messages_ready` and `messages_unacknowledged` with the rates at which they change.
+pub fn depths(app: &App, subject: Subject, ready: u64, unacknowledged: u64) -> Value {
+    let depths = [
+        ("messages", ready + unacknowledged),
+        ("messages_ready", ready),
+        ("messages_unacknowledged", unacknowledged),
+    ];
+    let rates = app.depth_rates(subject, depths.map(|(_, depth)| depth), Instant::now());
+    let mut out = Map::new();
+    for ((name, depth), rate) in depths.into_iter().zip(rates) {
+        out.insert(name.to_owned(), depth.into());
+        out.insert(format!("{name}_details"), json!({"rate": rate}));
+    }
+    Value::Object(out)
+}
+
+fn listener_json(node: &str, listener: &Listener) -> Value {
+    json!({
+        "node": node,
+        "protocol": listener.protocol,
+        "ip_address": listener.address.ip().to_string(),
+        "port": listener.address.port(),
+        "socket_opts": {},
+    })
+}
+
+/// `GET /api/overview`
+pub fn overview(call: &Call<'_>) -> Answer {
+    let app = call.app;
+    let (node, broker) = (app.node().node_stats(), app.node().broker_stats());
+    let (mut ready, mut unacknowledged) = (0, 0);
+    for queue in app.node().queues() {
+        ready += queue.ready;
+        unacknowledged += queue.unacknowledged;
+    }
+    let counts = app.counts();
+    let mut overview = json!({
+        "management_version": RABBITMQ_VERSION,
+        "rates_mode": "basic",
+        "sample_retention_policies": {"global": [], "basic": [], "detailed": []},
+        "exchange_types": exchange_types(),
+        "product_name": "Leveret",
+        "product_version": VERSION,
+        "rabbitmq_version": RABBITMQ_VERSION,
+        "cluster_name": node.cluster_name,
+        "cluster_tags": [],
+        "node_tags": [],
+        "erlang_version": "0",
+        "erlang_full_version": "none: written in Rust",
+        "default_queue_type": "classic",
+        "release_series_support_status": "supported",
+        "disable_stats": false,
+        "enable_queue_totals": true,
+        "is_op_policy_updating_enabled": true,
+        "node": node.name,
+        "statistics_db_event_queue": 0,
+        "message_stats": message_stats(app, Subject::Node, &broker.all_messages()),
+        "queue_totals": depths(app, Subject::Node, ready, unacknowledged),
+        "object_totals": {
+            "channels": broker.channels,
+            "connections": broker.connections,
+            "consumers": broker.consumers,
+            "exchanges": counts.exchanges,
+            "queues": counts.queues,
+        },
+        "churn_rates": {
+            "connection_created": broker.connections_opened,
+            "connection_closed": broker.connections_closed,
+            "channel_created": broker.channels_opened,
+            "channel_closed": broker.channels_closed,
+            "queue_declared": broker.queues_declared,
+            "queue_created": broker.queues_created,
+            "queue_deleted": broker.queues_deleted,
+        },
+        "contexts": [],
+    });
+    if call.who.is_monitor() {
+        let listeners = node.listeners.iter().map(|l| listener_json(&node.name, l));
+        overview["listeners"] = listeners.collect();
+        overview["contexts"] = contexts(&node);
+    } else {
+        overview["listeners"] = json!([]);
+    }
+    Ok(Reply::Json(crate::page::one(overview, &call.query)))
+}
+
+fn contexts(node: &NodeStats) -> Value {
+    let http = node
+        .listeners
+        .iter()
+        .filter(|l| l.protocol.starts_with("http"));
+    http.map(|l| {
+        json!({
+            "node": node.name,
+            "description": if l.protocol == "http" { "RabbitMQ Management" } else { "RabbitMQ Prometheus" },
+            "path": "/",
+            "ip": l.address.ip().to_string(),
+            "port": l.address.port().to_string(),
+        })
+    })
+    .collect()
+}
+
+fn exchange_types() -> Value {
+    let kinds = [
+        "direct",
+        "fanout",
+        "topic",
+        "headers",
+        "x-consistent-hash",
+        "x-modulus-hash",
+        "x-random",
+        "x-local-random",
+        "x-recent-history",
+        "x-delayed-message",
+    ];
+    kinds
+        .iter()
+        .map(|kind| json!({"name": kind, "description": "", "enabled": true}))
+        .collect()
+}
+
+fn node_json(app: &App, node: &NodeStats) -> Value {
+    let mut json = json!({
+        "name": node.name,
+        "type": "disc",
+        "running": true,
+        "being_drained": !node.serving,
+        "os_pid": node.os_pid.to_string(),
+        "uptime": node.uptime_ms,
+        "processors": node.cores,
+        "run_queue": 0,
+        "fd_used": node.fds_used,
+        "fd_total": node.fds_max,
+        "sockets_used": node.sockets_used,
+        "sockets_total": node.fds_max,
+        "proc_used": 0,
+        "proc_total": 0,
+        "mem_used": node.memory_used_bytes,
+        "mem_limit": node.memory_limit_bytes,
+        "mem_alarm": node.memory_alarm,
+        "mem_calculation_strategy": "rss",
+        "disk_free": node.disk_free_bytes,
+        "disk_free_limit": node.disk_limit_bytes,
+        "disk_free_alarm": node.disk_alarm,
+    });
+    merge(&mut json, node_details(app, node));
+    json
+}
+
+fn node_details(app: &App, node: &NodeStats) -> Value {
+    let logs: Vec<_> = node
+        .log_files
+        .iter()
+        .map(|f| f.display().to_string())
+        .collect();
+    let applications = json!([{"name": "leveret", "description": "Leveret", "version": VERSION}]);
+    json!({
+        "io_read_count": node.io.reads,
+        "io_read_bytes": node.io.read_bytes,
+        "io_write_count": node.io.writes,
+        "io_write_bytes": node.io.write_bytes,
+        "io_sync_count": node.io.syncs,
+        "io_sync_avg_time": mean_ms(node.io.sync_us, node.io.syncs),
+        "io_write_avg_time": mean_ms(node.io.write_us, node.io.writes),
+        "io_read_avg_time": mean_ms(node.io.read_us, node.io.reads),
+        "db_dir": node.data_dir.display().to_string(),
+        "log_files": logs,
+        "config_files": [],
+        "enabled_plugins": ["rabbitmq_management", "rabbitmq_prometheus"],
+        "auth_mechanisms": [
+            {"name": "PLAIN", "description": "SASL PLAIN authentication mechanism", "enabled": true},
+            {"name": "AMQPLAIN", "description": "QPid AMQPLAIN mechanism", "enabled": true},
+        ],
+        "exchange_types": exchange_types(),
+        "applications": applications,
+        "contexts": contexts(node),
+        "partitions": [],
+        "cluster_links": [],
+        "net_ticktime": 0,
+        "rates_mode": "basic",
+        "vhosts": app.counts().vhosts,
+    })
+}
+
+fn mean_ms(us: u64, count: u64) -> f64 {
+    if count == 0 {
+        return 0.0;
+    }
+    us as f64 / count as f64 / 1_000.0
+}
+
+/// `GET /api/nodes`
+pub fn nodes(call: &Call<'_>) -> Answer {
+    let node = node_json(call.app, &call.app.node().node_stats());
+    let all = crate::page::list(vec![node], &call.query)?;
+    Ok(Reply::Json(all))
+}
+
+/// `GET /api/nodes/{name}`
+pub fn node(call: &Call<'_>) -> Answer {
+    let node = call.app.node().node_stats();
+    if node.name != call.param(0) {
+        return Err(ApiError::NotFound);
+    }
+    let json = node_json(call.app, &node);
+    Ok(Reply::Json(crate::page::one(json, &call.query)))
+}
+
+/// `GET /api/nodes/{name}/memory`
+pub fn node_memory(call: &Call<'_>) -> Answer {
+    let node = call.app.node().node_stats();
+    if node.name != call.param(0) {
+        return Err(ApiError::NotFound);
+    }
+    let used = node.memory_used_bytes;
+    Ok(Reply::Json(json!({
+        "memory": {"strategy": "rss", "total": {"rss": used, "allocated": used, "erlang": 0}}
+    })))
+}
+
+/// `GET /api/version`
+pub fn version(_: &Call<'_>) -> Answer {
+    Ok(Reply::Json(json!(RABBITMQ_VERSION)))
+}
+
+/// `GET /api/extensions`
+pub fn extensions(_: &Call<'_>) -> Answer {
+    Ok(Reply::Json(json!([])))
+}
+
+/// `GET /api/cluster-name`
+pub fn cluster_name(call: &Call<'_>) -> Answer {
+    let name = call.app.node().node_stats().cluster_name;
+    Ok(Reply::Json(json!({"name": name})))
+}
+
+/// `GET /api/whoami`
+pub fn whoami(call: &Call<'_>) -> Answer {
+    let tags: Vec<&str> = match call.who {
+        crate::access::Who::User { tags, .. } => tags.iter().map(String::as_str).collect(),
+        _ => vec!["administrator"],
+    };
+    let json = json!({"name": call.who.name(), "tags": tags, "is_internal_user": true});
+    Ok(Reply::Json(json))
+}
+
+/// `GET /api/auth`
+pub fn auth(_: &Call<'_>) -> Answer {
+    Ok(Reply::Json(json!({"oauth_enabled": false})))
+}
+
+/// `GET /api/auth/attempts/{node}`
+pub fn auth_attempts(call: &Call<'_>) -> Answer {
+    let broker = call.app.node().broker_stats();
+    Ok(Reply::Json(json!([{
+        "remote_address": "",
+        "username": "",
+        "protocol": "all",
+        "auth_attempts": broker.logins_succeeded + broker.logins_failed,
+        "auth_attempts_failed": broker.logins_failed,
+        "auth_attempts_succeeded": broker.logins_succeeded,
+    }])))
+}
+
+/// Features that clients test for: all of them are there from the start.
+const FEATURE_FLAGS: [&str; 8] = [
+    "classic_mirrored_queue_version",
+    "classic_queue_type_delivery_support",
+    "direct_exchange_routing_v2",
+    "implicit_default_bindings",
+    "quorum_queue",
+    "stream_queue",
+    "user_limits",
+    "virtual_host_metadata",
+];
+
+/// `GET /api/feature-flags`
+pub fn feature_flags(_: &Call<'_>) -> Answer {
+    let flag = |name: &&str| {
+        json!({
+            "name": name,
+            "desc": "",
+            "doc_url": "",
+            "state": "enabled",
+            "stability": "required",
+            "provided_by": "leveret",
+        })
+    };
+    Ok(Reply::Json(FEATURE_FLAGS.iter().map(flag).collect()))
+}
+
+/// `PUT /api/feature-flags/{name}/enable`
+pub fn enable_feature_flag(call: &Call<'_>) -> Answer {
+    if FEATURE_FLAGS.contains(&call.param(0)) {
+        return Ok(Reply::Done);
+    }
+    let text = format!("there is no feature flag '{}'", call.param(0));
+    Err(ApiError::BadRequest(text))
+}
+
+/// `GET /api/deprecated-features`
+pub fn deprecated_features(_: &Call<'_>) -> Answer {
+    Ok(Reply::Json(json!([])))
+}

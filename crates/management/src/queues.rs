@@ -1,0 +1,317 @@
+//! Queues: lists, declarations, contents.
+
+use crate::api::{AfterGet, Get, Got, Publish, QueueStats, Topology};
+use crate::app::App;
+use crate::directory::Queue;
+use crate::input::json_of;
+use crate::overview::{Subject, depths, message_stats};
+use crate::page;
+use crate::reply::{ApiError, Reply, merge};
+use crate::route::Call;
+use base64::Engine;
+use leveret_types::QueueId;
+use leveret_types::limits::HTTP_BODY_BYTES_MAX;
+use serde_json::{Value, json};
+use std::collections::HashMap;
+
+type Answer = Result<Reply, ApiError>;
+
+/// Messages that one request may get.
+const GET_MAX: i64 = 10_000;
+/// Bytes of payload that one answer carries.
+const GET_BYTES_MAX: usize = HTTP_BODY_BYTES_MAX;
+
+/// A queue as RabbitMQ's API shows it.
+pub fn queue_json(app: &App, node: &str, queue: &Queue, stats: Option<&QueueStats>) -> Value {
+    let mut json = json!({
+        "name": queue.name,
+        "vhost": queue.vhost,
+        "type": queue.kind,
+        "durable": queue.durable,
+        "auto_delete": queue.auto_delete,
+        "exclusive": queue.exclusive,
+        "arguments": json_of(&queue.arguments),
+        "node": node,
+        "policy": queue.policy,
+        "operator_policy": queue.operator_policy,
+        "effective_policy_definition": json_of(&queue.effective_policy),
+    });
+    if queue.kind == "quorum" {
+        json["leader"] = node.into();
+        json["members"] = json!([node]);
+        json["online"] = json!([node]);
+    }
+    let Some(stats) = stats else {
+        json["state"] = "down".into();
+        return json;
+    };
+    let subject = Subject::Queue(stats.id.0);
+    merge(
+        &mut json,
+        depths(app, subject, stats.ready, stats.unacknowledged),
+    );
+    merge(
+        &mut json,
+        json!({
+            "state": if stats.damaged { "crashed" } else { "running" },
+            "message_stats": message_stats(app, subject, &stats.messages),
+            "message_bytes": stats.ready_bytes + stats.unacknowledged_bytes,
+            "message_bytes_ready": stats.ready_bytes,
+            "message_bytes_unacknowledged": stats.unacknowledged_bytes,
+            "message_bytes_ram": stats.in_memory_bytes,
+            "message_bytes_persistent": stats.persistent_bytes,
+            "messages_ram": stats.in_memory,
+            "messages_ready_ram": stats.in_memory.min(stats.ready),
+            "messages_unacknowledged_ram": stats.in_memory.saturating_sub(stats.ready),
+            "messages_persistent": stats.persistent,
+            "memory": stats.memory_bytes,
+            "consumers": stats.consumers,
+            "consumer_capacity": stats.consumer_capacity,
+            "consumer_utilisation": stats.consumer_capacity,
+            "head_message_timestamp": stats.head_timestamp,
+            "exclusive_consumer_tag": stats.exclusive_consumer_tag,
+            "single_active_consumer_tag": stats.single_active_consumer_tag,
+            "storage_version": 2,
+            "reductions": 0,
+            "reductions_details": {"rate": 0.0},
+        }),
+    );
+    if let Some(since) = stats.idle_since_ms {
+        json["idle_since"] = rfc3339(since).into();
+    }
+    if let Some(owner) = stats.owner {
+        let owner = app.node().connections().into_iter().find(|c| c.id == owner);
+        json["owner_pid_details"] = owner.map_or(Value::Null, |c| json!({"name": c.name}));
+    }
+    json
+}
+
+/// A moment in RFC 3339's form, in milliseconds.
+#[must_use]
+pub fn rfc3339(ms: u64) -> String {
+    let (days, rest) = (ms / 86_400_000, ms % 86_400_000);
+    // Days to a date in the Gregorian calendar, by Howard Hinnant's method: years begin in March, eras are 400 years.
+    let days = days + 719_468;
+    let (era, day_of_era) = (days / 146_097, days % 146_097);
+    let year_of_era =
+        (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let month_from_march = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * month_from_march + 2) / 5 + 1;
+    let month = if month_from_march < 10 {
+        month_from_march + 3
+    } else {
+        month_from_march - 9
+    };
+    let year = year_of_era + era * 400 + u64::from(month <= 2);
+    let (seconds, millis) = (rest / 1_000, rest % 1_000);
+    let (hours, minutes, seconds) = (seconds / 3_600, seconds / 60 % 60, seconds % 60);
+    format!("{year:04}-{month:02}-{day:02}T{hours:02}:{minutes:02}:{seconds:02}.{millis:03}+00:00")
+}
+
+fn list(call: &Call<'_>, vhost: Option<&str>) -> Answer {
+    let app = call.app;
+    let stats: HashMap<QueueId, QueueStats> =
+        app.node().queues().into_iter().map(|s| (s.id, s)).collect();
+    let node = app.node().node_stats().name;
+    let mut declared = app.node().declared_queues(vhost);
+    if vhost.is_none() && !call.who.is_monitor() {
+        declared.retain(|queue| app.sees(call.who, &queue.vhost));
+    }
+    declared.sort_by(|a, b| (&a.vhost, &a.name).cmp(&(&b.vhost, &b.name)));
+    let items = declared
+        .iter()
+        .map(|queue| queue_json(app, &node, queue, stats.get(&queue.id)))
+        .collect();
+    page::list(items, &call.query).map(Reply::Json)
+}
+
+/// `GET /api/queues`
+pub fn all(call: &Call<'_>) -> Answer {
+    list(call, None)
+}
+
+/// `GET /api/queues/{vhost}`
+pub fn of_vhost(call: &Call<'_>) -> Answer {
+    list(call, Some(call.param(0)))
+}
+
+fn declared(call: &Call<'_>) -> Result<Queue, ApiError> {
+    let queue = call.app.node().declared_queue(call.param(0), call.param(1));
+    queue.ok_or(ApiError::NotFound)
+}
+
+/// `GET /api/queues/{vhost}/{name}`
+pub fn one(call: &Call<'_>) -> Answer {
+    let app = call.app;
+    let queue = declared(call)?;
+    let stats = app.node().queue(queue.id);
+    let node = app.node().node_stats().name;
+    let mut json = queue_json(app, &node, &queue, stats.as_ref());
+    json["consumer_details"] = crate::connections::consumers_of(app, queue.id);
+    json["incoming"] = json!([]);
+    json["deliveries"] = json!([]);
+    Ok(Reply::Json(page::one(json, &call.query)))
+}
+
+/// `PUT /api/queues/{vhost}/{name}`
+pub fn put(call: &Call<'_>) -> Answer {
+    let body = call.body()?;
+    let change = Topology::DeclareQueue {
+        name: call.param(1).to_owned(),
+        durable: body.flag_or("durable", true)?,
+        exclusive: body.flag_or("exclusive", false)?,
+        auto_delete: body.flag_or("auto_delete", false)?,
+        arguments: body.table("arguments")?,
+    };
+    changed(call, change)
+}
+
+/// Makes a change that creates something, or finds it as it is wanted.
+pub fn changed(call: &Call<'_>, change: Topology) -> Answer {
+    let actor = call.who.actor();
+    let changed = call.app.node().change(actor, call.param(0), change)?;
+    Ok(match changed.created {
+        true => Reply::Created(None),
+        false => Reply::Done,
+    })
+}
+
+/// `DELETE /api/queues/{vhost}/{name}`
+pub fn delete(call: &Call<'_>) -> Answer {
+    declared(call)?;
+    let change = Topology::DeleteQueue {
+        name: call.param(1).to_owned(),
+        if_unused: call.query.flag("if-unused"),
+        if_empty: call.query.flag("if-empty"),
+    };
+    changed(call, change).map(|_| Reply::Done)
+}
+
+/// `DELETE /api/queues/{vhost}/{name}/contents`
+pub fn purge(call: &Call<'_>) -> Answer {
+    declared(call)?;
+    let name = call.param(1).to_owned();
+    changed(call, Topology::PurgeQueue { name }).map(|_| Reply::Done)
+}
+
+/// `POST /api/queues/{vhost}/{name}/actions`: what they did to mirrors is never to be done here.
+pub fn actions(call: &Call<'_>) -> Answer {
+    declared(call)?;
+    match call.body()?.text("action")? {
+        "sync" | "cancel_sync" => Ok(Reply::Done),
+        other => Err(ApiError::BadRequest(format!("unknown action \"{other}\""))),
+    }
+}
+
+/// `POST /api/queues/{vhost}/{name}/get`
+pub fn get(call: &Call<'_>) -> Answer {
+    declared(call)?;
+    let body = call.body()?;
+    let count = body.integer_or("count", 1)?;
+    if !(1..=GET_MAX).contains(&count) {
+        let text = format!("count must be from 1 to {GET_MAX}");
+        return Err(ApiError::BadRequest(text));
+    }
+    let then = match body.text("ackmode")? {
+        "ack_requeue_true" | "reject_requeue_true" => AfterGet::Requeue,
+        "ack_requeue_false" => AfterGet::Accept,
+        "reject_requeue_false" => AfterGet::Reject,
+        other => {
+            return Err(ApiError::BadRequest(format!("unknown ackmode \"{other}\"")));
+        }
+    };
+    let is_base64 = match body.text_or("encoding", "auto")? {
+        "auto" => false,
+        "base64" => true,
+        other => {
+            return Err(ApiError::BadRequest(format!(
+                "unknown encoding \"{other}\""
+            )));
+        }
+    };
+    let truncate = match body.get("truncate") {
+        Some(_) => usize::try_from(body.integer_or("truncate", 0)?).unwrap_or(0),
+        None => usize::MAX,
+    };
+    let get = Get {
+        count: u32::try_from(count).unwrap_or(1),
+        then,
+    };
+    let (vhost, name) = (call.param(0), call.param(1));
+    let got = call.app.node().get(call.who.actor(), vhost, name, get)?;
+    let mut left = GET_BYTES_MAX;
+    let items = got
+        .iter()
+        .map(|m| got_json(m, is_base64, truncate, &mut left));
+    Ok(Reply::Json(items.collect()))
+}
+
+fn got_json(got: &Got, is_base64: bool, truncate: usize, left: &mut usize) -> Value {
+    let shown = &got.payload[..got.payload.len().min(truncate).min(*left)];
+    *left -= shown.len();
+    let text = std::str::from_utf8(shown).ok().filter(|_| !is_base64);
+    let (encoding, payload) = match text {
+        Some(text) => ("string", text.to_owned()),
+        None => {
+            let engine = base64::engine::general_purpose::STANDARD;
+            ("base64", engine.encode(shown))
+        }
+    };
+    json!({
+        "exchange": got.exchange,
+        "routing_key": got.routing_key,
+        "redelivered": got.redelivered,
+        "message_count": got.remaining,
+        "properties": json_of(&got.properties),
+        "payload": payload,
+        "payload_bytes": got.payload.len(),
+        "payload_encoding": encoding,
+    })
+}
+
+/// `POST /api/exchanges/{vhost}/{name}/publish`
+pub fn publish(call: &Call<'_>) -> Answer {
+    let body = call.body()?;
+    let text = body.text("payload")?;
+    let payload = match body.text_or("payload_encoding", "string")? {
+        "string" => text.as_bytes().to_vec(),
+        "base64" => base64::engine::general_purpose::STANDARD
+            .decode(text)
+            .map_err(|_| ApiError::BadRequest("the payload is not valid base64".to_owned()))?,
+        other => {
+            let text = format!("unknown payload_encoding \"{other}\"");
+            return Err(ApiError::BadRequest(text));
+        }
+    };
+    let message = Publish {
+        exchange: exchange_name(call.param(1)).to_owned(),
+        routing_key: body.text("routing_key")?.to_owned(),
+        properties: body.table("properties")?,
+        payload,
+    };
+    let actor = call.who.actor();
+    let routed = call.app.node().publish(actor, call.param(0), message)?;
+    Ok(Reply::Json(json!({"routed": routed})))
+}
+
+/// The default exchange cannot stand in a path by its own name, which is empty.
+#[must_use]
+pub fn exchange_name(param: &str) -> &str {
+    if param == "amq.default" { "" } else { param }
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn moments_are_written_as_dates() {
+        for (ms, expected) in [
+            (0, "1970-01-01T00:00:00.000+00:00"),
+            (951_782_400_000, "2000-02-29T00:00:00.000+00:00"),
+            (1_709_210_096_789, "2024-02-29T12:34:56.789+00:00"),
+            (4_102_444_799_999, "2099-12-31T23:59:59.999+00:00"),
+        ] {
+            assert_eq!(super::rfc3339(ms), expected);
+        }
+    }
+}

@@ -1,0 +1,110 @@
+//! Finding a route: patterns of path segments, and the methods that each has.
+
+use crate::access::Access;
+use crate::access::Who;
+use crate::app::App;
+use crate::input::{Body, Query, percent_decode};
+use crate::reply::{ApiError, Reply};
+
+/// A request, as a handler sees it: it has been let in, and its body is whole.
+pub struct Call<'a> {
+    /// The application.
+    pub app: &'a App,
+    /// Who asks.
+    pub who: &'a Who,
+    /// What stands in the path where the pattern has `{}`.
+    pub params: Vec<String>,
+    /// The query.
+    pub query: Query,
+    /// The body's bytes.
+    pub bytes: &'a [u8],
+    /// The header `X-Reason`.
+    pub reason: Option<String>,
+}
+
+impl Call<'_> {
+    /// Parameter `index` of the path.
+    #[must_use]
+    pub fn param(&self, index: usize) -> &str {
+        &self.params[index]
+    }
+
+    /// The body as a JSON object.
+    pub fn body(&self) -> Result<Body, ApiError> {
+        Body::parse(self.bytes)
+    }
+}
+
+/// What answers a request.
+pub type Handler = fn(&Call<'_>) -> Result<Reply, ApiError>;
+
+/// A method of a resource.
+pub struct Method {
+    /// `GET`, `PUT`...
+    pub name: &'static str,
+    /// What it asks of whoever uses it.
+    pub access: Access,
+    /// What answers.
+    pub handler: Handler,
+}
+
+/// A resource.
+pub struct Route {
+    /// Its path: segments, `{}` where any may stand; `{vhost}` is a virtual host that must exist.
+    pub path: &'static str,
+    /// Its methods.
+    pub methods: &'static [Method],
+}
+
+/// A route that fits a request.
+pub struct Found {
+    /// The method.
+    pub method: &'static Method,
+    /// What stands where the pattern has `{}`.
+    pub params: Vec<String>,
+    /// The virtual host among them.
+    pub vhost: Option<String>,
+}
+
+/// The route of a request.
+pub fn find(routes: &'static [Route], method: &str, path: &str) -> Result<Found, ApiError> {
+    let path = path.strip_suffix('/').unwrap_or(path);
+    let segments: Vec<&str> = path.split('/').skip(1).collect();
+    let route = routes
+        .iter()
+        .find(|route| fits(route.path, &segments))
+        .ok_or(ApiError::NotFound)?;
+    // HEAD is GET without its body, which the server leaves out.
+    let wanted = if method == "HEAD" { "GET" } else { method };
+    let Some(method) = route.methods.iter().find(|m| m.name == wanted) else {
+        let names: Vec<_> = route.methods.iter().map(|m| m.name).collect();
+        return Err(ApiError::MethodNotAllowed(names.join(", ")));
+    };
+    let (mut params, mut vhost) = (Vec::new(), None);
+    for (pattern, segment) in route.path.split('/').skip(1).zip(&segments) {
+        if pattern.starts_with('{') {
+            let text = percent_decode(segment).ok_or_else(|| {
+                ApiError::BadRequest("the path is not percent-encoded UTF-8".to_owned())
+            })?;
+            if pattern == "{vhost}" {
+                vhost = Some(text.clone());
+            }
+            params.push(text);
+        }
+    }
+    Ok(Found {
+        method,
+        params,
+        vhost,
+    })
+}
+
+fn fits(pattern: &str, segments: &[&str]) -> bool {
+    let mut parts = pattern.split('/').skip(1);
+    let fit = segments.iter().all(|segment| match parts.next() {
+        Some(part) if part.starts_with('{') => !segment.is_empty(),
+        Some(part) => part == *segment,
+        None => false,
+    });
+    fit && parts.next().is_none()
+}

@@ -1,0 +1,149 @@
+//! The table of routes: every resource, its methods, what each asks of whoever uses it.
+
+use crate::access::Access::{
+    self, Administrator, Anyone, Management, Member, Monitoring, Policymaker, Visible,
+};
+use crate::route::{Handler, Method, Route};
+use crate::{catalogue, connections, exchanges, health, overview, queues};
+
+const fn method(name: &'static str, access: Access, handler: Handler) -> Method {
+    Method {
+        name,
+        access,
+        handler,
+    }
+}
+
+/// One route: `"path" => METHOD(Access, handler), ...`.
+macro_rules! routes {
+    ($($path:literal => $($name:ident($access:ident, $handler:expr)),+;)*) => {
+        &[$(Route {
+            path: $path,
+            methods: &[$(method(stringify!($name), $access, $handler)),+],
+        }),*]
+    };
+}
+
+/// Every route. A path that two patterns fit belongs to the first.
+#[rustfmt::skip]
+pub static ROUTES: &[Route] = routes! {
+    "/api/overview" => GET(Management, overview::overview);
+    "/api/version" => GET(Management, overview::version);
+    "/api/whoami" => GET(Management, overview::whoami);
+    "/api/auth" => GET(Anyone, overview::auth);
+    "/api/auth/attempts/{}" => GET(Monitoring, overview::auth_attempts);
+    "/api/auth/hash_password/{}" => GET(Administrator, health::hash_password);
+    "/api/extensions" => GET(Management, overview::extensions);
+    "/api/feature-flags" => GET(Management, overview::feature_flags);
+    "/api/feature-flags/{}/enable" => PUT(Administrator, overview::enable_feature_flag);
+    "/api/deprecated-features" => GET(Management, overview::deprecated_features);
+    "/api/deprecated-features/used" => GET(Management, overview::deprecated_features);
+    "/api/cluster-name" => GET(Management, overview::cluster_name), PUT(Administrator, catalogue::put_cluster_name);
+    "/api/nodes" => GET(Monitoring, overview::nodes);
+    "/api/nodes/{}" => GET(Monitoring, overview::node);
+    "/api/nodes/{}/memory" => GET(Monitoring, overview::node_memory);
+
+    "/api/connections" => GET(Management, connections::connections);
+    "/api/connections/username/{}" => GET(Management, connections::connections_of_user), DELETE(Management, connections::close_of_user);
+    "/api/connections/{}" => GET(Management, connections::connection), DELETE(Management, connections::close_one);
+    "/api/connections/{}/channels" => GET(Management, connections::channels_of_connection);
+    "/api/channels" => GET(Management, connections::channels);
+    "/api/channels/{}" => GET(Management, connections::channel);
+    "/api/consumers" => GET(Management, connections::consumers);
+    "/api/consumers/{vhost}" => GET(Visible, connections::consumers_of_vhost);
+
+    "/api/queues" => GET(Management, queues::all);
+    "/api/queues/detailed" => GET(Management, queues::all);
+    "/api/queues/{vhost}" => GET(Visible, queues::of_vhost);
+    "/api/queues/{vhost}/{}" => GET(Visible, queues::one), PUT(Member, queues::put), DELETE(Member, queues::delete);
+    "/api/queues/{vhost}/{}/bindings" => GET(Visible, exchanges::bindings_of_queue);
+    "/api/queues/{vhost}/{}/contents" => DELETE(Member, queues::purge);
+    "/api/queues/{vhost}/{}/get" => POST(Member, queues::get);
+    "/api/queues/{vhost}/{}/actions" => POST(Administrator, queues::actions);
+
+    "/api/exchanges" => GET(Management, exchanges::all);
+    "/api/exchanges/{vhost}" => GET(Visible, exchanges::of_vhost);
+    "/api/exchanges/{vhost}/{}" => GET(Visible, exchanges::one), PUT(Member, exchanges::put), DELETE(Member, exchanges::delete);
+    "/api/exchanges/{vhost}/{}/publish" => POST(Member, queues::publish);
+    "/api/exchanges/{vhost}/{}/bindings/source" => GET(Visible, exchanges::bindings_from);
+    "/api/exchanges/{vhost}/{}/bindings/destination" => GET(Visible, exchanges::bindings_to);
+
+    "/api/bindings" => GET(Management, exchanges::bindings);
+    "/api/bindings/{vhost}" => GET(Visible, exchanges::bindings_of_vhost);
+    "/api/bindings/{vhost}/e/{}/q/{}" => GET(Visible, exchanges::list_to_queue), POST(Member, exchanges::bind_queue);
+    "/api/bindings/{vhost}/e/{}/q/{}/{}" => GET(Visible, exchanges::one_to_queue), DELETE(Member, exchanges::unbind_queue);
+    "/api/bindings/{vhost}/e/{}/e/{}" => GET(Visible, exchanges::list_to_exchange), POST(Member, exchanges::bind_exchange);
+    "/api/bindings/{vhost}/e/{}/e/{}/{}" => GET(Visible, exchanges::one_to_exchange), DELETE(Member, exchanges::unbind_exchange);
+
+    "/api/vhosts" => GET(Management, catalogue::vhosts);
+    "/api/vhosts/{}" => GET(Management, catalogue::vhost), PUT(Administrator, catalogue::put_vhost), DELETE(Administrator, catalogue::delete_vhost);
+    "/api/vhosts/{vhost}/permissions" => GET(Administrator, catalogue::permissions_of_vhost);
+    "/api/vhosts/{vhost}/topic-permissions" => GET(Administrator, catalogue::topic_permissions_of_vhost);
+    "/api/vhosts/{vhost}/connections" => GET(Visible, connections::connections_of_vhost);
+    "/api/vhosts/{vhost}/channels" => GET(Visible, connections::channels_of_vhost);
+    "/api/vhosts/{vhost}/deletion/protection" => POST(Administrator, catalogue::protect_vhost), DELETE(Administrator, catalogue::unprotect_vhost);
+    "/api/vhosts/{vhost}/start/{}" => POST(Administrator, health::nothing_to_do);
+
+    "/api/users" => GET(Administrator, catalogue::users);
+    "/api/users/without-permissions" => GET(Administrator, catalogue::users_without_permissions);
+    "/api/users/bulk-delete" => POST(Administrator, catalogue::delete_users);
+    "/api/users/{}" => GET(Administrator, catalogue::user), PUT(Administrator, catalogue::put_user), DELETE(Administrator, catalogue::delete_user);
+    "/api/users/{}/permissions" => GET(Administrator, catalogue::permissions_of_user);
+    "/api/users/{}/topic-permissions" => GET(Administrator, catalogue::topic_permissions_of_user);
+    "/api/permissions" => GET(Administrator, catalogue::permissions);
+    "/api/permissions/{vhost}/{}" => GET(Administrator, catalogue::permission), PUT(Administrator, catalogue::put_permission), DELETE(Administrator, catalogue::delete_permission);
+    "/api/topic-permissions" => GET(Administrator, catalogue::topic_permissions);
+    "/api/topic-permissions/{vhost}/{}" => GET(Administrator, catalogue::topic_permission), PUT(Administrator, catalogue::put_topic_permission), DELETE(Administrator, catalogue::delete_topic_permission);
+    "/api/topic-permissions/{vhost}/{}/{}" => DELETE(Administrator, catalogue::delete_topic_permission);
+    "/api/vhost-limits" => GET(Management, catalogue::vhost_limits);
+    "/api/vhost-limits/{vhost}" => GET(Visible, catalogue::limits_of_vhost);
+    "/api/vhost-limits/{vhost}/{}" => PUT(Administrator, catalogue::put_vhost_limit), DELETE(Administrator, catalogue::delete_vhost_limit);
+    "/api/user-limits" => GET(Administrator, catalogue::user_limits);
+    "/api/user-limits/{}" => GET(Administrator, catalogue::limits_of_user);
+    "/api/user-limits/{}/{}" => PUT(Administrator, catalogue::put_user_limit), DELETE(Administrator, catalogue::delete_user_limit);
+
+    "/api/policies" => GET(Management, catalogue::policies);
+    "/api/policies/{vhost}" => GET(Visible, catalogue::policies_of_vhost);
+    "/api/policies/{vhost}/{}" => GET(Visible, catalogue::policy), PUT(Policymaker, catalogue::put_policy), DELETE(Policymaker, catalogue::delete_policy);
+    "/api/operator-policies" => GET(Management, catalogue::operator_policies);
+    "/api/operator-policies/{vhost}" => GET(Visible, catalogue::operator_policies_of_vhost);
+    "/api/operator-policies/{vhost}/{}" => GET(Visible, catalogue::operator_policy), PUT(Administrator, catalogue::put_operator_policy), DELETE(Administrator, catalogue::delete_operator_policy);
+    "/api/parameters" => GET(Policymaker, catalogue::parameters);
+    "/api/parameters/{}" => GET(Policymaker, catalogue::parameters_of_component);
+    "/api/parameters/{}/{vhost}" => GET(Policymaker, catalogue::parameters_of_vhost);
+    "/api/parameters/{}/{vhost}/{}" => GET(Policymaker, catalogue::parameter), PUT(Policymaker, catalogue::put_parameter), DELETE(Policymaker, catalogue::delete_parameter);
+    "/api/global-parameters" => GET(Policymaker, catalogue::global_parameters);
+    "/api/global-parameters/{}" => GET(Policymaker, catalogue::global_parameter), PUT(Administrator, catalogue::put_global_parameter), DELETE(Administrator, catalogue::delete_global_parameter);
+    "/api/definitions" => GET(Administrator, catalogue::export), POST(Administrator, catalogue::import), PUT(Administrator, catalogue::import);
+    "/api/definitions/{vhost}" => GET(Administrator, catalogue::export_vhost), POST(Administrator, catalogue::import_vhost), PUT(Administrator, catalogue::import_vhost);
+    "/api/all-configuration" => GET(Administrator, catalogue::export), POST(Administrator, catalogue::import);
+
+    "/api/health/checks/alarms" => GET(Management, health::alarms);
+    "/api/health/checks/local-alarms" => GET(Management, health::alarms);
+    "/api/health/checks/metadata-store/initialized" => GET(Management, health::passed);
+    "/api/health/checks/metadata-store/initialized/with-data" => GET(Management, health::passed);
+    "/api/health/checks/certificate-expiration/{}/{}" => GET(Management, health::certificates);
+    "/api/health/checks/port-listener/{}" => GET(Management, health::port_listener);
+    "/api/health/checks/protocol-listener/{}" => GET(Management, health::protocol_listener);
+    "/api/health/checks/virtual-hosts" => GET(Management, health::ready);
+    "/api/health/checks/quorum-queues-without-elected-leaders/all-vhosts" => GET(Management, health::ready);
+    "/api/health/checks/quorum-queues-without-elected-leaders/all-vhosts/pattern/{}" => GET(Management, health::ready);
+    "/api/health/checks/quorum-queues-without-elected-leaders/vhost/{vhost}" => GET(Management, health::ready);
+    "/api/health/checks/quorum-queues-without-elected-leaders/vhost/{vhost}/pattern/{}" => GET(Management, health::ready);
+    "/api/health/checks/node-is-mirror-sync-critical" => GET(Management, health::passed);
+    "/api/health/checks/node-is-quorum-critical" => GET(Management, health::passed);
+    "/api/health/checks/is-in-service" => GET(Management, health::ready);
+    "/api/health/checks/below-node-connection-limit" => GET(Management, health::below_connection_limit);
+    "/api/health/checks/ready-to-serve-clients" => GET(Management, health::ready);
+    "/api/health/checks/reached-target-cluster-size" => GET(Management, health::passed);
+    "/api/aliveness-test/{vhost}" => GET(Visible, health::aliveness);
+    "/api/healthchecks/node" => GET(Management, health::aliveness);
+    "/api/healthchecks/node/{}" => GET(Management, health::aliveness);
+
+    "/api/rebalance/queues" => POST(Administrator, health::nothing_to_do);
+    "/api/leveret/authenticate" => POST(Administrator, health::authenticate);
+    "/api/leveret/memory-watermark" => PUT(Administrator, health::memory_watermark);
+    "/api/leveret/disk-free-limit" => PUT(Administrator, health::disk_free_limit);
+    "/api/leveret/serving" => PUT(Administrator, health::serving);
+    "/api/leveret/stop" => POST(Administrator, health::stop);
+};
