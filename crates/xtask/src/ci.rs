@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use anyhow::Result;
 
-use crate::{graph, licences, run, suite, tidy};
+use crate::{codegen, graph, licences, run, suite, tidy};
 
 /// One step before the tests.
 type Step = (&'static str, fn() -> Result<bool>);
@@ -15,6 +15,7 @@ const STEPS: &[Step] = &[
     ("tidy", tidy::run),
     ("crate graph", graph::run),
     ("licences and duplicates", licences::run),
+    ("generated code", codegen_is_fresh),
     ("clippy", || {
         cargo(&[
             "clippy",
@@ -74,4 +75,9 @@ fn documentation() -> Result<bool> {
         .args(["doc", "--workspace", "--no-deps", "--quiet"])
         .env("RUSTDOCFLAGS", "-Dwarnings");
     Ok(command.current_dir(run::root()).status()?.success())
+}
+
+fn codegen_is_fresh() -> Result<bool> {
+    codegen::run(true)?;
+    Ok(true)
 }

@@ -13,6 +13,7 @@ mod broker;
 mod certificates;
 mod ci;
 mod client;
+mod codegen;
 mod crash;
 mod graph;
 mod left_out;
@@ -36,6 +37,7 @@ usage: cargo xtask COMMAND
        [--broker KIND]      run the interoperability suites against `leveret` (default) or
                             Debian's `rabbitmq`, which shows whether a failure is the suite's
   tidy                      house rules: lengths, banned words, invariants, dependency reasons
+  codegen [--check]         writes the generated sources, or says whether they are stale
   graph                     crate dependencies against the allowed arrows
   licences                  licences and duplicate versions against deny.toml
   crash [--rounds N]        kill -9 under load, with a ledger outside the process (default 25)
@@ -66,6 +68,7 @@ fn dispatch(arguments: &[String]) -> Result<bool> {
         "tidy" => tidy::run(),
         "graph" => graph::run(),
         "licences" => licences::run(),
+        "codegen" => codegen::run(rest.iter().any(|word| word == "--check")).map(|()| true),
         "crash" => crash::run(rest),
 
         "help" | "--help" | "-h" => {

@@ -53,7 +53,7 @@ fn own(bench: &Bench, part: &str) -> Result<Report> {
     let tests = run::root().join("tests/interop/python");
     let broker = bench.broker(&[])?;
     let mut command = pytest(bench, &tests)?;
-    command.arg("--timeout=120").arg(format!("test_{part}"));
+    command.arg("--timeout=30").arg(format!("test_{part}"));
     run_pytest(bench, &mut command, broker, &[])
 }
 
