@@ -1,5 +1,6 @@
 //! The name in a client's certificate, for the mechanism `EXTERNAL`.
 
+use std::net::IpAddr;
 use x509_parser::prelude::{FromDer, GeneralName, X509Certificate};
 
 /// Which part of a certificate is the user's name (`ssl_cert_login_from`).
@@ -10,8 +11,18 @@ pub enum NameFrom {
     DistinguishedName,
     /// The subject's common name.
     CommonName,
-    /// The first alternative name that is a DNS name or an e-mail address.
-    AlternativeName,
+    /// The alternative name of this type at this position, counted from 0.
+    AlternativeName(AlternativeName, usize),
+}
+
+/// A type of alternative name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs)] // The names are X.509's.
+pub enum AlternativeName {
+    Dns,
+    Ip,
+    Email,
+    Uri,
 }
 
 /// The name in a certificate that the TLS library has verified; nothing if it has none of that kind.
@@ -39,14 +50,28 @@ pub fn user_name(der: &[u8], from: NameFrom) -> Option<String> {
             let name = certificate.subject().iter_common_name().next()?;
             name.as_str().ok().map(str::to_owned)
         }
-        NameFrom::AlternativeName => {
+        NameFrom::AlternativeName(kind, position) => {
             let names = certificate.subject_alternative_name().ok()??;
-            names.value.general_names.iter().find_map(|name| match name {
-                GeneralName::DNSName(name) | GeneralName::RFC822Name(name) => {
-                    Some((*name).to_owned())
-                }
-                _ => None,
-            })
+            names
+                .value
+                .general_names
+                .iter()
+                .filter_map(|name| alternative_name(name, kind))
+                .nth(position)
         }
+    }
+}
+
+fn alternative_name(name: &GeneralName<'_>, kind: AlternativeName) -> Option<String> {
+    match (name, kind) {
+        (GeneralName::DNSName(text), AlternativeName::Dns)
+        | (GeneralName::RFC822Name(text), AlternativeName::Email)
+        | (GeneralName::URI(text), AlternativeName::Uri) => Some((*text).to_owned()),
+        (GeneralName::IPAddress(bytes), AlternativeName::Ip) => {
+            let v4 = <[u8; 4]>::try_from(*bytes).ok().map(IpAddr::from);
+            let v6 = <[u8; 16]>::try_from(*bytes).ok().map(IpAddr::from);
+            v4.or(v6).map(|address| address.to_string())
+        }
+        _ => None,
     }
 }

@@ -46,6 +46,8 @@ pub struct Facts {
     pub expiration_ms: Option<u64>,
     /// When the broker took it, milliseconds since the Unix epoch.
     pub published_ms: u64,
+    /// Whether the broker has dead-lettered it: then its `x-death` header is the broker's own record, and not a client's claim.
+    pub dead_lettered: bool,
 }
 
 /// The parts of a message as slices, to build one from.

@@ -563,7 +563,7 @@ impl Reader<'_> {
         let hashing = match self.words("password_hashing_module").as_str() {
             "rabbit_password_hashing_sha512" => PasswordHashing::Sha512,
             "rabbit_password_hashing_md5" => PasswordHashing::Md5,
-            "leveret_password_hashing_argon2id" => PasswordHashing::Argon2id,
+            "argon2id" => PasswordHashing::Argon2id,
             _ => PasswordHashing::Sha256,
         };
         Login {

@@ -101,7 +101,7 @@ pub const KEYS: &[Key] = &[
     key("anonymous_login_user", NONE, "none", "Only `none`: nobody logs in without saying who they are."),
     key("loopback_users", NONE, "", "`none`: every user may log in from anywhere."),
     key("loopback_users.$name", Bool, "", "Whether this user may log in from this machine only; `guest` where nothing is said."),
-    key("password_hashing_module", Choice(&["rabbit_password_hashing_sha256", "rabbit_password_hashing_sha512", "rabbit_password_hashing_md5", "leveret_password_hashing_argon2id"]), "rabbit_password_hashing_sha256", "How new passwords are hashed."),
+    key("password_hashing_module", Choice(&["rabbit_password_hashing_sha256", "rabbit_password_hashing_sha512", "rabbit_password_hashing_md5", "argon2id"]), "rabbit_password_hashing_sha256", "How new passwords are hashed."),
     // First boot.
     key("default_user", Text, "guest", "User that an empty node creates."),
     key("default_pass", Secret, "guest", "Password of `default_user`."),

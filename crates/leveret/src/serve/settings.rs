@@ -1,0 +1,194 @@
+//! From the configuration, as an operator sees it, to what the parts of a node need.
+
+use crate::config::{
+    AlternativeName, CertificateName, Config, DiskLimit, Mechanism, MemoryWatermark,
+    PasswordHashing, QueueType, TlsVersion,
+};
+use leveret_auth::{HashingAlgorithm, PasswordHash};
+use leveret_metadata::{Catalogue, Command, QueueKind};
+use leveret_node::NodeSettings;
+use leveret_node::certificate::NameFrom;
+use leveret_session::Settings as SessionSettings;
+use leveret_shell::housekeeping::Watermarks;
+use leveret_shell::node::NodeConfig;
+use leveret_shell::tls::TlsFiles;
+use leveret_types::{FieldTable, FieldValue, limits};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// The version of RabbitMQ whose behaviour clients find here: they test it before they use what came with it.
+const RABBITMQ_VERSION: &str = "4.3.5";
+
+/// What the shell starts a node with.
+pub fn node_config(config: &Config) -> Result<NodeConfig, String> {
+    let folders = &config.folders;
+    Ok(NodeConfig {
+        folders: leveret_storage::Folders {
+            data: folders.data.clone(),
+            segment: folders.segment.clone(),
+            wal: folders.wal.clone(),
+            logs: folders.logs.clone(),
+        },
+        amqp: config.listeners.amqp.clone(),
+        amqps: config.listeners.amqps.clone(),
+        tls: config.tls.as_ref().map(|tls| TlsFiles {
+            certificate: tls.certificate.clone(),
+            key: tls.key.clone(),
+            authorities: tls.client_authorities.clone(),
+            verify_peer: tls.client_authorities.is_some(),
+            require_peer_certificate: tls.client_certificate_required,
+            versions: tls.versions.iter().map(|version| tls_version(*version)).collect(),
+        }),
+        io_threads: config.threads.io,
+        shards: u16::try_from(config.threads.shards).unwrap_or(u16::MAX),
+        cache_bytes: usize::try_from(config.storage.cache_bytes).unwrap_or(usize::MAX),
+        wal_file_bytes: config.storage.wal_file_bytes,
+        watermarks: watermarks(config),
+        drain: Duration::from_millis(config.shutdown_timeout_ms),
+        catalogue: leveret_metadata::Config {
+            queues_max: config.limits.admission.queues,
+            exchanges_max: config.limits.admission.exchanges,
+            vhosts_max: config.limits.admission.vhosts,
+            default_queue_type: match config.first_boot.queue_type {
+                QueueType::Classic | QueueType::Stream => None,
+                QueueType::Quorum => Some(QueueKind::Quorum),
+            },
+            relaxed_redeclaration: false,
+            loopback_users: config.login.loopback_users.clone(),
+            hashing: hashing(config.login.hashing),
+        },
+        first_boot: first_boot(config)?,
+        settings: NodeSettings {
+            session: Arc::new(session_settings(config)),
+            shard_count: 0,
+            node_name: config.node_name.clone(),
+            hashing: hashing(config.login.hashing),
+            certificate_name: certificate_name(config.login.certificate_name),
+            login_failure_delay_ms: limits::LOGIN_FAILURE_DELAY_MS,
+        },
+    })
+}
+
+fn tls_version(version: TlsVersion) -> String {
+    match version {
+        TlsVersion::V12 => "tlsv1.2".to_owned(),
+        TlsVersion::V13 => "tlsv1.3".to_owned(),
+    }
+}
+
+fn hashing(hashing: PasswordHashing) -> HashingAlgorithm {
+    match hashing {
+        PasswordHashing::Sha256 => HashingAlgorithm::Sha256,
+        PasswordHashing::Sha512 => HashingAlgorithm::Sha512,
+        PasswordHashing::Md5 => HashingAlgorithm::Md5,
+        PasswordHashing::Argon2id => HashingAlgorithm::Argon2id,
+    }
+}
+
+fn certificate_name(name: CertificateName) -> NameFrom {
+    match name {
+        CertificateName::DistinguishedName => NameFrom::DistinguishedName,
+        CertificateName::CommonName => NameFrom::CommonName,
+        CertificateName::AlternativeName(kind, position) => NameFrom::AlternativeName(
+            match kind {
+                AlternativeName::Dns => leveret_node::certificate::AlternativeName::Dns,
+                AlternativeName::Ip => leveret_node::certificate::AlternativeName::Ip,
+                AlternativeName::Email => leveret_node::certificate::AlternativeName::Email,
+                AlternativeName::Uri => leveret_node::certificate::AlternativeName::Uri,
+            },
+            position,
+        ),
+    }
+}
+
+/// Bytes above and below which publishers are held back.
+pub fn watermarks(config: &Config) -> Watermarks {
+    let total = config.memory_total_bytes.unwrap_or_else(machine_memory_bytes);
+    Watermarks {
+        memory_bytes: match config.memory_watermark {
+            MemoryWatermark::Relative(part) => (total as f64 * part) as u64,
+            MemoryWatermark::Absolute(bytes) => bytes,
+        },
+        disk_free_bytes: match config.disk_limit {
+            DiskLimit::Relative(part) => (total as f64 * part) as u64,
+            DiskLimit::Absolute(bytes) => bytes,
+        },
+    }
+}
+
+/// Memory of the machine, or of the control group that the process is in, where that has less.
+pub fn machine_memory_bytes() -> u64 {
+    let of_machine = std::fs::read_to_string("/proc/meminfo").ok().and_then(|text| {
+        let line = text.lines().find(|line| line.starts_with("MemTotal:"))?;
+        let kilobytes: u64 = line.split_ascii_whitespace().nth(1)?.parse().ok()?;
+        Some(kilobytes * 1024)
+    });
+    let of_group = std::fs::read_to_string("/sys/fs/cgroup/memory.max")
+        .ok()
+        .and_then(|text| text.trim().parse::<u64>().ok());
+    let known = [of_machine, of_group].into_iter().flatten().min();
+    // Without either file the kernel is none that this runs on; a small machine is the safe guess.
+    known.unwrap_or(1 << 30)
+}
+
+fn session_settings(config: &Config) -> SessionSettings {
+    let mechanisms: Vec<&str> = config
+        .login
+        .mechanisms
+        .iter()
+        .map(|mechanism| match mechanism {
+            Mechanism::Plain => "PLAIN",
+            Mechanism::AmqPlain => "AMQPLAIN",
+            Mechanism::External => "EXTERNAL",
+        })
+        .collect();
+    SessionSettings {
+        frame_max: config.limits.frame_bytes_max,
+        channel_max: match config.limits.channels_max {
+            0 => limits::CHANNELS_MAX,
+            channels => channels,
+        },
+        heartbeat_seconds: config.limits.heartbeat_seconds,
+        message_bytes_max: config.limits.message_bytes_max,
+        consumers_per_channel_max: config.limits.consumers_per_channel_max,
+        mechanisms: mechanisms.join(" "),
+        server_properties: server_properties(config),
+        handshake_ms_max: config.limits.handshake_timeout_ms,
+    }
+}
+
+fn server_properties(config: &Config) -> FieldTable {
+    FieldTable::from([
+        ("capabilities", leveret_session::settings::capabilities()),
+        ("cluster_name", FieldValue::text(&config.cluster_name)),
+        ("copyright", FieldValue::text("Copyright (c) the Leveret authors")),
+        ("information", FieldValue::text("Licensed under the Apache License 2.0")),
+        ("platform", FieldValue::text(concat!("Leveret ", env!("CARGO_PKG_VERSION")))),
+        ("product", FieldValue::text("RabbitMQ")),
+        ("version", FieldValue::text(RABBITMQ_VERSION)),
+    ])
+}
+
+/// What a node without data begins with: its first virtual host, and its first user.
+fn first_boot(config: &Config) -> Result<Vec<Command>, String> {
+    let first = &config.first_boot;
+    let mut salt = [0; 16];
+    getrandom::fill(&mut salt).map_err(|error| format!("no random bytes: {error}"))?;
+    let password =
+        PasswordHash::new(hashing(config.login.hashing), first.password.as_bytes(), &salt)
+            .map_err(|error| format!("default_pass: {error}"))?;
+    let mut commands = Catalogue::defaults(&first.user, password, &first.vhost);
+    for command in &mut commands {
+        match command {
+            Command::UserPut { tags, .. } => *tags = Some(first.tags.clone()),
+            Command::PermissionSet { configure, write, read, .. } => {
+                [configure, write, read]
+                    .into_iter()
+                    .zip(&first.permissions)
+                    .for_each(|(pattern, given)| pattern.clone_from(given));
+            }
+            _ => {}
+        }
+    }
+    Ok(commands)
+}
