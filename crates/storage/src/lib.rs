@@ -14,6 +14,7 @@
 //! Invariant: every byte read from disk is covered by a checksum that names the place where it belongs.
 
 pub mod disk;
+pub mod inspect;
 
 mod bytes_io;
 mod checkpoint;

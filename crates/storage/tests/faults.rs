@@ -683,3 +683,61 @@ fn terms_votes_and_truncations_are_found_again() {
     let (mut store, _) = world.open();
     check(&mut store);
 }
+
+#[test]
+fn inspection_says_what_is_there_and_repair_accepts_what_verification_found() {
+    use leveret_storage::inspect;
+    let world = World::new();
+    let (mut store, _) = world.open();
+    for n in 0..40 {
+        append(&mut store, A, &payload(n, 10_000));
+    }
+    append(&mut store, B, b"of B");
+    store.sync().unwrap();
+    assert!(
+        inspect::inspect(&world.disk, &world.folders).is_err(),
+        "the store is open"
+    );
+    store.close().unwrap();
+    let segment = world.only_file(".seg");
+    let body = payload(20, 10_000);
+    world.disk.tamper(&segment, |bytes| {
+        let at = (0..bytes.len())
+            .find(|i| bytes[*i..].starts_with(&body))
+            .unwrap();
+        bytes[at + 5] ^= 4;
+    });
+    let files = world.disk.paths();
+    let seen = inspect::inspect(&world.disk, &world.folders).unwrap();
+    assert_eq!(
+        seen.logs.iter().map(|l| l.entries).collect::<Vec<_>>(),
+        [40, 1]
+    );
+    assert_eq!(seen.damaged().count(), 0, "an inspection reads no entries");
+    let seen = inspect::verify(&world.disk, &world.folders).unwrap();
+    assert_eq!(seen.verified_entries, 40);
+    let text = seen.to_string();
+    for part in [
+        "closed in order",
+        "log 1: 40 entries in 1 intervals, 400000 bytes, 40 in segments, next index 40",
+        "DAMAGED: 1 entries cannot be read",
+        "entry 20 of log 1 cannot be read: its checksum is wrong",
+        "1 logs are quarantined",
+    ] {
+        assert!(text.contains(part), "{part:?} is not in:\n{text}");
+    }
+    assert_eq!(world.disk.paths(), files, "looking changes nothing");
+    assert_eq!(
+        inspect::repair(&world.disk, &world.folders, &[B]).unwrap(),
+        []
+    );
+    let repairs = inspect::repair(&world.disk, &world.folders, &[A]).unwrap();
+    assert_eq!(
+        repairs.iter().map(|r| (r.log, r.lost)).collect::<Vec<_>>(),
+        [(A, 1)]
+    );
+    let seen = inspect::verify(&world.disk, &world.folders).unwrap();
+    assert_eq!((seen.damaged().count(), seen.verified_entries), (0, 40));
+    let nowhere = Folders::within(Path::new("/nowhere"));
+    assert!(inspect::inspect(&world.disk, &nowhere).is_err());
+}

@@ -1,0 +1,329 @@
+//! What is on disk, in words: behind `leveret storage inspect`, `verify` and `repair`.
+
+use crate::disk::Disk;
+use crate::error::OpenError;
+use crate::folders::Folders;
+use crate::id::Generation;
+use crate::loaded::{Content, Key, ReadRequest, Source};
+use crate::log::{Damage, Log};
+use crate::reader::Reader;
+use crate::recover::{Options, RecoveryReport, load, summaries};
+use crate::shard::ShardLogs;
+use crate::store::{Store, StoreError};
+use leveret_types::LogId;
+use std::fmt;
+
+/// A log as it is on disk.
+#[derive(Clone, Debug)]
+pub struct LogInspection {
+    /// The log.
+    pub log: LogId,
+    /// The shard that holds it.
+    pub shard: u8,
+    /// Entries appended and not settled.
+    pub entries: u64,
+    /// Intervals of indexes that these are.
+    pub intervals: usize,
+    /// What they count for.
+    pub bytes: u64,
+    /// Index that the next entry will have.
+    pub next_index: u64,
+    /// Of the entries, how many lie in segment files; the others are in the write-ahead log alone.
+    pub segment_entries: u64,
+    /// What is wrong with it, if anything is.
+    pub damage: Option<Damage>,
+}
+
+/// A store as it is on disk.
+#[derive(Clone, Debug)]
+pub struct Inspection {
+    /// The store's identity.
+    pub uuid: [u8; 16],
+    /// Shards.
+    pub shards: u16,
+    /// What a start would find and do.
+    pub report: RecoveryReport,
+    /// The logs, ascending.
+    pub logs: Vec<LogInspection>,
+    /// Bytes of segment files.
+    pub segment_bytes: u64,
+    /// Of these, bytes of entries that live.
+    pub segment_live_bytes: u64,
+    /// Entries whose payload was read and found sound; only [`verify`] reads them.
+    pub verified_entries: u64,
+}
+
+impl Inspection {
+    /// The logs of which something cannot be read.
+    pub fn damaged(&self) -> impl Iterator<Item = &LogInspection> {
+        self.logs.iter().filter(|log| log.damage.is_some())
+    }
+}
+
+/// Why a store could not be inspected.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum InspectError {
+    /// It cannot be opened.
+    #[error(transparent)]
+    Open(#[from] OpenError),
+    /// There is none.
+    #[error("there is no store in {0}")]
+    NoStore(String),
+    /// A write failed while it was repaired.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+/// Says what a store holds, from its indexes alone. Changes nothing.
+///
+/// # Errors
+/// [`InspectError`], also when a process has the store open.
+pub fn inspect<D: Disk>(disk: &D, folders: &Folders) -> Result<Inspection, InspectError> {
+    look(disk, folders, false)
+}
+
+/// As [`inspect`], and reads every entry that lives. Changes nothing.
+///
+/// # Errors
+/// [`InspectError`], also when a process has the store open.
+pub fn verify<D: Disk>(disk: &D, folders: &Folders) -> Result<Inspection, InspectError> {
+    look(disk, folders, true)
+}
+
+fn look<D: Disk>(disk: &D, folders: &Folders, read: bool) -> Result<Inspection, InspectError> {
+    let missing = || InspectError::NoStore(folders.data.display().to_string());
+    let _locks = folders.lock(disk)?;
+    let identity = folders.identity(disk)?.ok_or_else(missing)?;
+    let mut found = load(disk, folders, identity, &Options::default())?;
+    let mut verified_entries = 0;
+    if read {
+        let (wal, segment) = (folders.wal.clone(), folders.segment.clone());
+        let mut reader = Reader::new(disk.clone(), wal, segment, identity.salt());
+        for shard in &mut found.shards {
+            verified_entries += verify_shard(shard, &mut reader);
+        }
+    }
+    let mut logs: Vec<_> = found.shards.iter().flat_map(inspect_logs).collect();
+    logs.sort_unstable_by_key(|log| log.log);
+    let stats = found.shards.iter().map(ShardLogs::stats);
+    let (segment_bytes, segment_live_bytes) = stats.fold((0, 0), |(all, live), stats| {
+        (all + stats.segment_bytes, live + stats.segment_live_bytes)
+    });
+    Ok(Inspection {
+        uuid: identity.uuid,
+        shards: identity.shards,
+        report: found.report,
+        logs,
+        segment_bytes,
+        segment_live_bytes,
+        verified_entries,
+    })
+}
+
+fn inspect_logs(shard: &ShardLogs) -> Vec<LogInspection> {
+    let summaries = summaries(std::slice::from_ref(shard));
+    let inspections = summaries.into_iter().map(|summary| LogInspection {
+        log: summary.log,
+        shard: summary.shard,
+        entries: summary.live.len(),
+        intervals: summary.live.interval_count(),
+        bytes: summary.bytes,
+        next_index: summary.next_index,
+        segment_entries: shard
+            .log_stats(summary.log)
+            .map_or(0, |stats| stats.segment_entries),
+        damage: summary.damage,
+    });
+    inspections.collect()
+}
+
+/// Reads every chunk and block that holds a live entry, once, and notes what cannot be read. Gives how many entries can.
+fn verify_shard<D: Disk>(shard: &mut ShardLogs, reader: &mut Reader<D>) -> u64 {
+    let plan = shard.begin_flush(Generation::MAX);
+    let mut unreadable: Vec<(LogId, u64, String)> = Vec::new();
+    let mut sound = 0;
+    let mut pieces = plan.pieces.iter().peekable();
+    for (at, chunk) in plan.chunks.iter().enumerate() {
+        let request = ReadRequest {
+            shard: plan.shard,
+            key: Key::Chunk(chunk.seq),
+            source: chunk.source(),
+        };
+        let result = reader.read(request).result;
+        while let Some(piece) = pieces.next_if(|p| p.chunk as usize == at) {
+            for (position, index) in (piece.first_position..).zip(piece.indexes()) {
+                match &result {
+                    Ok(Content::Chunk { damaged, .. }) if !damaged.contains(&position) => {
+                        sound += 1;
+                    }
+                    Ok(_) => unreadable.push((piece.log, index, "its checksum is wrong".into())),
+                    Err(why) => unreadable.push((piece.log, index, why.clone())),
+                }
+            }
+        }
+    }
+    shard.abandon_flush(&plan);
+    for log in shard.logs.values() {
+        sound += verify_blocks(log, plan.shard, reader, &mut unreadable);
+    }
+    for (log, index, why) in unreadable {
+        let note = format!("entry {index} of log {log} cannot be read: {why}");
+        shard.note_damage(log, index..index + 1, note);
+    }
+    sound
+}
+
+fn verify_blocks<D: Disk>(
+    log: &Log,
+    shard: u8,
+    reader: &mut Reader<D>,
+    unreadable: &mut Vec<(LogId, u64, String)>,
+) -> u64 {
+    let mut sound = 0;
+    for block in &log.durable.blocks {
+        let (file, offset, len) = (block.file, block.offset, block.len);
+        let request = ReadRequest {
+            shard,
+            key: Key::Block { file, offset },
+            source: Source::Segment { file, offset, len },
+        };
+        let result = reader.read(request).result;
+        for index in log.durable.live.within(block.indexes()).flatten() {
+            let entry = match &result {
+                Ok(Content::Block {
+                    first_index, spans, ..
+                }) => {
+                    let delta = index - first_index;
+                    let at = spans.binary_search_by_key(&delta, |s| u64::from(s.delta));
+                    at.map_err(|_| "it is not in its block").and_then(|at| {
+                        if spans[at].sound {
+                            Ok(())
+                        } else {
+                            Err("its checksum is wrong")
+                        }
+                    })
+                }
+                Ok(Content::Chunk { .. }) => unreachable!("a block was asked for"),
+                Err(why) => Err(why.as_str()),
+            };
+            match entry {
+                Ok(()) => sound += 1,
+                Err(why) => unreadable.push((log.id, index, why.to_owned())),
+            }
+        }
+    }
+    sound
+}
+
+/// What a repair gave up.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Repair {
+    /// The log.
+    pub log: LogId,
+    /// Entries that are lost.
+    pub lost: u64,
+    /// What was wrong.
+    pub damage: Damage,
+}
+
+/// Accepts the loss of all that is damaged, in the logs named or, with none named, in all: these entries count as settled from now on.
+/// This cannot be undone: copy the folders first.
+///
+/// # Errors
+/// [`InspectError`].
+pub fn repair<D: Disk>(
+    disk: &D,
+    folders: &Folders,
+    logs: &[LogId],
+) -> Result<Vec<Repair>, InspectError> {
+    let inspection = verify(disk, folders)?;
+    let chosen = |log: LogId| logs.is_empty() || logs.contains(&log);
+    let damaged: Vec<_> = inspection.damaged().filter(|log| chosen(log.log)).collect();
+    let (mut store, _) = Store::open(disk, folders, &Options::default())?;
+    let mut repairs = Vec::new();
+    for log in damaged {
+        let Some(damage) = log.damage.clone() else {
+            continue;
+        };
+        let shard = &mut store.shards[usize::from(log.shard)];
+        for range in damage.lost.iter() {
+            shard.note_damage(log.log, range, "found by verification".into());
+        }
+        let lost = shard.accept_loss(log.log);
+        repairs.push(Repair {
+            log: log.log,
+            lost,
+            damage,
+        });
+    }
+    store.close()?;
+    Ok(repairs)
+}
+
+impl fmt::Display for Inspection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let uuid: String = self.uuid.iter().map(|byte| format!("{byte:02x}")).collect();
+        let report = &self.report;
+        writeln!(
+            f,
+            "store {uuid}, {} shards, checkpoint {}",
+            self.shards, report.checkpoint
+        )?;
+        if report.clean {
+            writeln!(
+                f,
+                "closed in order: a start reads nothing from the write-ahead log"
+            )?;
+        } else {
+            writeln!(
+                f,
+                "not closed in order: a start replays {} batches ({} bytes) in {} files",
+                report.batches, report.wal_bytes, report.wal_files
+            )?;
+        }
+        if report.torn_bytes > 0 {
+            let bytes = report.torn_bytes;
+            writeln!(
+                f,
+                "{bytes} bytes at the end were never finished: a start cuts them off"
+            )?;
+        }
+        writeln!(
+            f,
+            "{} segment files, {} bytes, {} of them live",
+            report.segment_files, self.segment_bytes, self.segment_live_bytes
+        )?;
+        for note in &report.notes {
+            writeln!(f, "note: {note}")?;
+        }
+        for log in &self.logs {
+            writeln!(
+                f,
+                "log {}: {} entries in {} intervals, {} bytes, {} in segments, next index {}",
+                log.log, log.entries, log.intervals, log.bytes, log.segment_entries, log.next_index
+            )?;
+            if let Some(damage) = &log.damage {
+                writeln!(f, "  DAMAGED: {} entries cannot be read", damage.lost.len())?;
+                for note in &damage.notes {
+                    writeln!(f, "  {note}")?;
+                }
+            }
+        }
+        let damaged = self.damaged().count();
+        if damaged > 0 {
+            writeln!(
+                f,
+                "{damaged} logs are quarantined; `leveret storage repair` accepts the loss"
+            )?;
+        }
+        if self.verified_entries > 0 {
+            writeln!(
+                f,
+                "{} entries were read and are sound",
+                self.verified_entries
+            )?;
+        }
+        Ok(())
+    }
+}
