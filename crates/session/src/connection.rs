@@ -8,7 +8,10 @@ use crate::unacked::Held;
 use bytes::Bytes;
 use leveret_amqp::encode::{self, BodySource, Content};
 use leveret_amqp::preamble::Guess;
-use leveret_amqp::{EncodeMethod, OutBuffer, Properties, TableBuilder, basic, channel, connection};
+use leveret_amqp::{
+    EncodeMethod, OutBuffer, Properties, RawTable, RawValue, TableBuilder, basic, channel,
+    connection,
+};
 use leveret_types::{
     ChannelId, ConsumerId, FieldTable, FieldValue, Message, Now, ProtocolError, ReplyCode, Scope,
     ShardId, limits,
@@ -136,7 +139,8 @@ pub struct Connection {
     pub(crate) frame_max: u32,
     pub(crate) channel_max: u16,
     pub(crate) heartbeat_seconds: u16,
-    pub(crate) client_properties: FieldTable,
+    /// What the client says of itself, as it came: checked, and decoded when somebody asks, for it may come from anybody.
+    pub(crate) client_properties: Box<[u8]>,
     pub(crate) capabilities: Capabilities,
     pub(crate) mechanism: String,
     pub(crate) user: String,
@@ -175,7 +179,7 @@ impl Connection {
             frame_max: limits::FRAME_BYTES_PREAUTH_MAX,
             channel_max: 0,
             heartbeat_seconds: 0,
-            client_properties: FieldTable::new(),
+            client_properties: Box::default(),
             capabilities: Capabilities::default(),
             mechanism: String::new(),
             user: String::new(),
@@ -230,16 +234,23 @@ impl Connection {
         !self.awaiting.is_empty()
     }
 
+    fn raw_client_properties(&self) -> RawTable<'_> {
+        RawTable::trusted(&self.client_properties)
+    }
+
     /// What the client says of itself.
     #[must_use]
-    pub const fn client_properties(&self) -> &FieldTable {
-        &self.client_properties
+    pub fn client_properties(&self) -> FieldTable {
+        self.raw_client_properties().to_table()
     }
 
     /// The name that the client gives the connection (`connection_name`).
     #[must_use]
     pub fn client_name(&self) -> Option<&str> {
-        self.client_properties.get("connection_name")?.as_text()
+        match self.raw_client_properties().get(b"connection_name")? {
+            RawValue::LongString(name) => std::str::from_utf8(name).ok(),
+            _ => None,
+        }
     }
 
     /// The user; empty before login.

@@ -90,7 +90,7 @@ impl Connection {
         }
         self.mechanism = mechanism.to_owned();
         self.capabilities = Capabilities::read(start_ok.client_properties);
-        self.client_properties = start_ok.client_properties.to_table();
+        self.client_properties = start_ok.client_properties.as_bytes().into();
         self.log_in(start_ok.response, requests);
         Ok(())
     }

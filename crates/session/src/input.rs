@@ -35,7 +35,12 @@ impl Connection {
                 _ => self.read_partial(&mut input, requests),
             }
         }
-        self.input = input;
+        // Even an empty slice would keep the socket's whole read buffer.
+        self.input = if input.is_empty() {
+            Bytes::new()
+        } else {
+            input
+        };
         if self.phase == Phase::Closed {
             self.close_channels(requests);
         }

@@ -396,6 +396,9 @@ fn expiration_ms(text: &[u8]) -> Result<u64, ProtocolError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::channel::Transaction;
+    use crate::{Settings, fuzz};
+    use leveret_types::MessageParts;
 
     #[test]
     fn an_expiration_is_a_decimal_number_of_milliseconds() {
@@ -426,6 +429,48 @@ mod tests {
             });
             assert_eq!(expiration_ms(text.as_bytes()), expected);
         }
+    }
+
+    #[test]
+    fn a_transaction_holds_so_much_and_no_more() {
+        let parts = MessageParts {
+            properties: &[0, 0],
+            body: b"body",
+            ..MessageParts::default()
+        };
+        let message = Message::from_parts(parts, Facts::default());
+        let with = |messages: usize, bytes: usize| {
+            let mut connection = fuzz::open_connection(Settings::default());
+            let publish = Publish {
+                channel: ChannelId(1),
+                number: 0,
+                mandatory: false,
+                message: message.clone(),
+            };
+            let mut publishes = Vec::new();
+            publishes.resize_with(messages, || Publish {
+                message: publish.message.clone(),
+                ..publish
+            });
+            let tx = Transaction {
+                publishes,
+                bytes,
+                settles: Vec::new(),
+            };
+            connection.channels.get_mut(&1).unwrap().mode = Mode::Transaction(Box::new(tx));
+            let mut requests = Vec::new();
+            let result = connection.publish(1, false, message.clone(), &mut requests);
+            assert!(requests.is_empty());
+            result.map_err(|error| error.code)
+        };
+        let refused = Err(ReplyCode::PreconditionFailed);
+        assert_eq!(with(TRANSACTION_MESSAGES_MAX - 1, 0), Ok(()));
+        assert_eq!(with(TRANSACTION_MESSAGES_MAX, 0), refused);
+        assert_eq!(with(0, TRANSACTION_BYTES_MAX - message.weight()), Ok(()));
+        assert_eq!(
+            with(0, TRANSACTION_BYTES_MAX - message.weight() + 1),
+            refused
+        );
     }
 
     #[test]

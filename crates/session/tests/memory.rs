@@ -1,36 +1,50 @@
-//! The paths that every message takes allocate nothing for it: publish, confirm, deliver and settle.
+//! What sessions cost: the paths that every message takes allocate nothing for it, an idle connection is small, and a stranger
+//! has no more memory than it may.
 
 use bytes::Bytes;
 use leveret_amqp::encode;
 use leveret_amqp::frame::FrameKind;
-use leveret_amqp::{ContentHeader, RawTable, basic, confirm};
+use leveret_amqp::{ContentHeader, PROTOCOL_HEADER, RawTable, basic, confirm, connection};
 use leveret_session::contract::{Delivery, Request};
 use leveret_session::{Connection, Settings, fuzz};
 use leveret_types::{ChannelId, Now, ShardId};
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
+use std::sync::Arc;
 
 thread_local! {
     static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
+    static LIVE_BYTES: Cell<usize> = const { Cell::new(0) };
 }
 
-/// The system's allocator, with a count for each thread.
+/// The system's allocator, with counts for each thread.
 struct Counting;
+
+fn grown(by: usize) {
+    ALLOCATIONS.set(ALLOCATIONS.get() + 1);
+    LIVE_BYTES.set(LIVE_BYTES.get().wrapping_add(by));
+}
+
+fn shrunk(by: usize) {
+    LIVE_BYTES.set(LIVE_BYTES.get().wrapping_sub(by));
+}
 
 // An allocator is an unsafe trait; this one only counts and hands on.
 #[allow(unsafe_code)]
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        ALLOCATIONS.set(ALLOCATIONS.get() + 1);
+        grown(layout.size());
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        shrunk(layout.size());
         unsafe { System.dealloc(pointer, layout) }
     }
 
     unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        ALLOCATIONS.set(ALLOCATIONS.get() + 1);
+        grown(size);
+        shrunk(layout.size());
         unsafe { System.realloc(pointer, layout, size) }
     }
 }
@@ -53,7 +67,10 @@ struct Bench {
 
 impl Bench {
     fn new() -> Self {
-        let mut connection = fuzz::open_connection(Settings::default());
+        Self::over(fuzz::open_connection(Settings::default()))
+    }
+
+    fn over(mut connection: Connection) -> Self {
         let mut setup = Vec::new();
         encode::method(&mut setup, 1, &confirm::Select { nowait: true });
         let consume = basic::Consume {
@@ -223,11 +240,60 @@ fn delivering_and_settling_allocate_nothing() {
     }
 }
 
+/// Bytes that `make` has allocated and what it returns still holds.
+fn held<T>(make: impl FnOnce() -> T) -> (usize, T) {
+    let before = LIVE_BYTES.get();
+    let made = make();
+    (LIVE_BYTES.get().wrapping_sub(before), made)
+}
+
 #[test]
 fn an_idle_connection_is_small() {
-    assert!(
-        size_of::<Connection>() <= 1024,
-        "{} octets",
-        size_of::<Connection>()
-    );
+    let settings = Settings::default();
+    let (bytes, _) = held(|| {
+        let mut connection = Box::new(fuzz::open_connection(settings));
+        let mut burst = Bench::over(*connection);
+        burst.publish();
+        let acks = burst.acks(true);
+        burst.deliver(&acks);
+        connection = Box::new(burst.connection);
+        connection.shrink();
+        connection
+    });
+    assert!(bytes <= 4_096, "{bytes} octets");
+}
+
+#[test]
+fn a_stranger_has_no_more_than_64_kib() {
+    let server = Arc::new(Settings::default());
+    // As many entries as fit into a frame: decoded, they would be thirty times as large.
+    let mut properties = [0, b'V'].repeat(3_900);
+    properties.extend(b"\x0Fconnection_nameS\0\0\0\x02me");
+    let start_ok = connection::StartOk {
+        client_properties: RawTable::validate(&properties).unwrap(),
+        mechanism: "PLAIN",
+        response: &[0; 256],
+        locale: "",
+    };
+    let mut stream = PROTOCOL_HEADER.to_vec();
+    encode::method(&mut stream, 0, &start_ok);
+    // And the beginning of a frame that never ends.
+    stream.extend([1, 0, 0, 0, 0, 0x20, 0]);
+    stream.resize(stream.len() + 8_000, 0);
+    let (bytes, (session, requests)) = held(|| {
+        let mut session = Box::new(Connection::new(server, NOW));
+        let mut requests = Vec::new();
+        for octet in &stream {
+            session.receive(NOW, Bytes::copy_from_slice(&[*octet]), &mut requests);
+            if session.suspended() {
+                let answer = fuzz::oblige(requests.last().unwrap()).unwrap();
+                session.reply(NOW, answer, &mut requests);
+            }
+        }
+        (session, requests)
+    });
+    assert!(matches!(requests[..], [Request::Login { .. }]));
+    assert_eq!(session.client_properties().len(), 3_901);
+    assert_eq!(session.client_name(), Some("me"));
+    assert!(bytes <= 65_536, "{bytes} octets");
 }
