@@ -23,6 +23,9 @@ const STOP_DEADLINE: Duration = Duration::from_secs(30);
 /// Where Debian keeps RabbitMQ's own scripts. The ones in `/usr/sbin` change the user first.
 const RABBITMQ_BIN: &str = "/usr/lib/rabbitmq/bin";
 
+/// Names a binary to test in place of a fresh build.
+const BINARY_VARIABLE: &str = "LEVERET_BINARY";
+
 /// Which broker.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kind {
@@ -53,6 +56,8 @@ impl Kind {
     /// Makes it ready to start: builds ours, installs the peer.
     pub fn prepare(self) -> Result<()> {
         match self {
+            // A binary that was given is taken as it is.
+            Kind::Leveret if std::env::var_os(BINARY_VARIABLE).is_some() => Ok(()),
             Kind::Leveret => {
                 run::check(
                     Command::new("cargo")
@@ -66,9 +71,12 @@ impl Kind {
     }
 }
 
-/// The release build of Leveret.
+/// The release build of Leveret, or the binary that the environment names.
 pub fn leveret_binary() -> PathBuf {
-    run::target().join("release/leveret")
+    match std::env::var_os(BINARY_VARIABLE) {
+        Some(path) => PathBuf::from(path),
+        None => run::target().join("release/leveret"),
+    }
 }
 
 /// A running broker. Dropping it kills it.
@@ -131,7 +139,8 @@ impl Broker {
         Ok(broker)
     }
 
-    fn plan(kind: Kind, name: &str) -> Result<Broker> {
+    /// Chooses folder and ports; `launch` starts it.
+    pub fn plan(kind: Kind, name: &str) -> Result<Broker> {
         let folder = run::fresh_folder(&format!("brokers/{name}-{}", kind.name()))?;
         let ports = free_ports()?;
         Ok(Broker {

@@ -147,6 +147,26 @@ impl Client {
         Ok(())
     }
 
+    /// Sets it again and waits for the answer among deliveries, which are dropped.
+    pub fn qos_answered(&mut self, count: u16) -> Result<()> {
+        let mut arguments = vec![0; 4];
+        arguments.extend_from_slice(&count.to_be_bytes());
+        arguments.push(0);
+        self.method(1, (60, 10), &arguments);
+        self.flush()?;
+        loop {
+            match self.next(ANSWER_DEADLINE)? {
+                Some(Event::Answer {
+                    class: 60,
+                    method: 11,
+                    ..
+                }) => return Ok(()),
+                Some(_) => {}
+                None => bail!("no answer within {} s", ANSWER_DEADLINE.as_secs()),
+            }
+        }
+    }
+
     /// Starts a consumer. Deliveries may come before its answer, which is left to `next`.
     pub fn consume(&mut self, queue: &str, no_ack: bool) -> Result<()> {
         let mut arguments = vec![0, 0];

@@ -16,7 +16,8 @@ pub fn run(check: bool) -> Result<()> {
     let amqp = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../amqp");
     let spec = amqp.join("spec/methods.txt");
     let target = amqp.join("src/generated.rs");
-    let text = std::fs::read_to_string(&spec).with_context(|| format!("reading {}", spec.display()))?;
+    let text =
+        std::fs::read_to_string(&spec).with_context(|| format!("reading {}", spec.display()))?;
     let code = rustfmt(&generate(&parse(&text)?))?;
     if check {
         return compare(&code, &target);
@@ -25,8 +26,13 @@ pub fn run(check: bool) -> Result<()> {
 }
 
 fn compare(code: &str, target: &Path) -> Result<()> {
-    let there = std::fs::read_to_string(target).with_context(|| format!("reading {}", target.display()))?;
-    ensure!(there == code, "{} is stale: run `cargo xtask codegen`", target.display());
+    let there =
+        std::fs::read_to_string(target).with_context(|| format!("reading {}", target.display()))?;
+    ensure!(
+        there == code,
+        "{} is stale: run `cargo xtask codegen`",
+        target.display()
+    );
     Ok(())
 }
 
@@ -43,7 +49,10 @@ fn rustfmt(code: &str) -> Result<String> {
     input.write_all(code.as_bytes())?;
     drop(input);
     let output = child.wait_with_output()?;
-    ensure!(output.status.success(), "rustfmt refuses the generated code");
+    ensure!(
+        output.status.success(),
+        "rustfmt refuses the generated code"
+    );
     Ok(String::from_utf8(output.stdout)?)
 }
 
@@ -91,8 +100,13 @@ impl Method {
     }
 
     fn lifetime(&self) -> &'static str {
-        let borrows = |f: &Field| matches!(f.kind, Type::ShortString | Type::LongString | Type::Table);
-        if self.visible().any(borrows) { "<'a>" } else { "" }
+        let borrows =
+            |f: &Field| matches!(f.kind, Type::ShortString | Type::LongString | Type::Table);
+        if self.visible().any(borrows) {
+            "<'a>"
+        } else {
+            ""
+        }
     }
 
     /// The Rust type of a field. RabbitMQ checks short strings for UTF-8 but in the methods that carry content, where it would
@@ -129,7 +143,9 @@ fn parse(text: &str) -> Result<Vec<Method>> {
     let lines = text.lines().enumerate();
     let lines = lines.filter(|(_, line)| !line.trim().is_empty() && !line.starts_with('#'));
     lines
-        .map(|(number, line)| parse_method(line).with_context(|| format!("methods.txt:{}", number + 1)))
+        .map(|(number, line)| {
+            parse_method(line).with_context(|| format!("methods.txt:{}", number + 1))
+        })
         .collect()
 }
 
@@ -139,7 +155,10 @@ fn parse_method(line: &str) -> Result<Method> {
     let (name, ids, sender) = (word()?, word()?, word()?);
     let (class, name) = name.split_once('.').context("a name is class.method")?;
     let (class_id, id) = ids.split_once('.').context("ids are class.method")?;
-    ensure!(["client", "server", "both"].contains(&sender), "unknown sender {sender}");
+    ensure!(
+        ["client", "server", "both"].contains(&sender),
+        "unknown sender {sender}"
+    );
     let content = words.next_if_eq(&"content").is_some();
     Ok(Method {
         class: class.to_owned(),
@@ -170,7 +189,11 @@ fn parse_field(word: &str) -> Result<Field> {
         name => name.replace('-', "_"),
     };
     let reserved = name.starts_with("reserved");
-    Ok(Field { name, kind, reserved })
+    Ok(Field {
+        name,
+        kind,
+        reserved,
+    })
 }
 
 fn camel(name: &str) -> String {
@@ -207,14 +230,24 @@ use crate::wire::Reader;
 
 fn generate_class(out: &mut String, class: &str, methods: &[&Method]) {
     let id = methods[0].class_id;
-    let _ = writeln!(out, "/// Class `{class}`.\npub mod {class} {{\nuse crate::error::DecodeError;");
+    let _ = writeln!(
+        out,
+        "/// Class `{class}`.\npub mod {class} {{\nuse crate::error::DecodeError;"
+    );
     let _ = writeln!(out, "use crate::method::EncodeMethod;");
-    if methods.iter().any(|m| m.fields.iter().any(|f| f.kind == Type::Table)) {
+    if methods
+        .iter()
+        .any(|m| m.fields.iter().any(|f| f.kind == Type::Table))
+    {
         let _ = writeln!(out, "use crate::table::RawTable;");
     }
     let strings = |f: &Field| matches!(f.kind, Type::ShortString | Type::LongString | Type::Table);
     let writes = methods.iter().any(|m| m.fields.iter().any(strings));
-    let _ = writeln!(out, "use crate::wire::{};\n", if writes { "{self, Reader}" } else { "Reader" });
+    let _ = writeln!(
+        out,
+        "use crate::wire::{};\n",
+        if writes { "{self, Reader}" } else { "Reader" }
+    );
     let _ = writeln!(out, "/// The class's id.\npub const CLASS: u16 = {id};\n");
     for method in methods {
         generate_method(out, method);
@@ -225,24 +258,48 @@ fn generate_class(out: &mut String, class: &str, methods: &[&Method]) {
 fn generate_method(out: &mut String, method: &Method) {
     let (name, life) = (camel(&method.name), method.lifetime());
     let _ = writeln!(out, "/// `{}.{}`.", method.class, method.name);
-    let _ = writeln!(out, "#[derive(Clone, Copy, Debug, PartialEq)]\npub struct {name}{life} {{");
+    let _ = writeln!(
+        out,
+        "#[derive(Clone, Copy, Debug, PartialEq)]\npub struct {name}{life} {{"
+    );
     for field in method.visible() {
         let _ = writeln!(out, "pub {}: {},", field.name, method.rust_type(field.kind));
     }
     let _ = writeln!(out, "}}\n");
-    let (generics, anonymous) = if life.is_empty() { ("", "") } else { ("<'a>", "<'_>") };
+    let (generics, anonymous) = if life.is_empty() {
+        ("", "")
+    } else {
+        ("<'a>", "<'_>")
+    };
     let input = if life.is_empty() { "&[u8]" } else { "&'a [u8]" };
     let _ = writeln!(out, "impl{generics} {name}{life} {{");
-    let _ = writeln!(out, "/// Reads the fields: all that follows the ids in the frame.");
-    let _ = writeln!(out, "///\n/// # Errors\n/// If the bytes are not exactly these fields.");
-    let _ = writeln!(out, "pub fn decode(fields: {input}) -> Result<Self, DecodeError> {{");
+    let _ = writeln!(
+        out,
+        "/// Reads the fields: all that follows the ids in the frame."
+    );
+    let _ = writeln!(
+        out,
+        "///\n/// # Errors\n/// If the bytes are not exactly these fields."
+    );
+    let _ = writeln!(
+        out,
+        "pub fn decode(fields: {input}) -> Result<Self, DecodeError> {{"
+    );
     let mutable = if method.fields.is_empty() { "" } else { "mut " };
     let _ = writeln!(out, "let {mutable}reader = Reader::new(fields);");
     generate_reads(out, method);
     let names: Vec<&str> = method.visible().map(|f| f.name.as_str()).collect();
-    let _ = writeln!(out, "reader.finish()?;\nOk(Self {{ {} }})\n}}\n}}\n", names.join(", "));
+    let _ = writeln!(
+        out,
+        "reader.finish()?;\nOk(Self {{ {} }})\n}}\n}}\n",
+        names.join(", ")
+    );
     let _ = writeln!(out, "impl EncodeMethod for {name}{anonymous} {{");
-    let _ = writeln!(out, "const CLASS: u16 = CLASS;\nconst METHOD: u16 = {};", method.id);
+    let _ = writeln!(
+        out,
+        "const CLASS: u16 = CLASS;\nconst METHOD: u16 = {};",
+        method.id
+    );
     let unused = if method.fields.is_empty() { "_" } else { "" };
     let _ = writeln!(out, "fn encode_fields(&self, {unused}out: &mut Vec<u8>) {{");
     generate_writes(out, method);
@@ -252,20 +309,35 @@ fn generate_method(out: &mut String, method: &Method) {
 /// Runs of bits, each of at most eight, and the other fields one by one.
 fn runs(fields: &[Field]) -> Vec<&[Field]> {
     let bits = |a: &Field, b: &Field| a.kind == Type::Bit && b.kind == Type::Bit;
-    fields.chunk_by(bits).flat_map(|run| run.chunks(8)).collect()
+    fields
+        .chunk_by(bits)
+        .flat_map(|run| run.chunks(8))
+        .collect()
 }
 
 fn generate_reads(out: &mut String, method: &Method) {
     for run in runs(&method.fields) {
         let read = method.read(run[0].kind);
         if run[0].kind != Type::Bit {
-            let name = if run[0].reserved { String::new() } else { format!("let {} = ", run[0].name) };
-            let read = if run[0].reserved && read == "short_text" { "short_string" } else { read };
+            let name = if run[0].reserved {
+                String::new()
+            } else {
+                format!("let {} = ", run[0].name)
+            };
+            let read = if run[0].reserved && read == "short_text" {
+                "short_string"
+            } else {
+                read
+            };
             let _ = writeln!(out, "{name}reader.{read}()?;");
             continue;
         }
         let all_reserved = run.iter().all(|f| f.reserved);
-        let _ = writeln!(out, "{}reader.octet()?;", if all_reserved { "" } else { "let bits = " });
+        let _ = writeln!(
+            out,
+            "{}reader.octet()?;",
+            if all_reserved { "" } else { "let bits = " }
+        );
         for (index, field) in run.iter().enumerate().filter(|(_, f)| !f.reserved) {
             let _ = writeln!(out, "let {} = bits & {} != 0;", field.name, 1 << index);
         }
@@ -275,13 +347,25 @@ fn generate_reads(out: &mut String, method: &Method) {
 fn generate_writes(out: &mut String, method: &Method) {
     for run in runs(&method.fields) {
         let field = &run[0];
-        let value = |zero: &str| if field.reserved { zero.to_owned() } else { format!("self.{}", field.name) };
+        let value = |zero: &str| {
+            if field.reserved {
+                zero.to_owned()
+            } else {
+                format!("self.{}", field.name)
+            }
+        };
         let line = match field.kind {
             Type::Bit => {
                 let bit = |(i, f): (usize, &Field)| format!("u8::from(self.{}) << {i}", f.name);
                 let bits = run.iter().enumerate().filter(|(_, f)| !f.reserved).map(bit);
-                let bits: Vec<String> = bits.map(|b| b.trim_end_matches(" << 0").to_owned()).collect();
-                let bits = if bits.is_empty() { "0".to_owned() } else { bits.join(" | ") };
+                let bits: Vec<String> = bits
+                    .map(|b| b.trim_end_matches(" << 0").to_owned())
+                    .collect();
+                let bits = if bits.is_empty() {
+                    "0".to_owned()
+                } else {
+                    bits.join(" | ")
+                };
                 format!("out.push({bits});")
             }
             Type::Octet => format!("out.push({});", value("0")),
@@ -294,30 +378,67 @@ fn generate_writes(out: &mut String, method: &Method) {
             }
             Type::ShortString => format!("wire::put_short_string(out, {}.as_bytes());", value("")),
             Type::LongString => format!("wire::put_long_string(out, {});", value("b\"\"")),
-            Type::Table => format!("wire::put_long_string(out, {}.as_bytes());", value("RawTable::EMPTY")),
+            Type::Table => format!(
+                "wire::put_long_string(out, {}.as_bytes());",
+                value("RawTable::EMPTY")
+            ),
         };
         let _ = writeln!(out, "{line}");
     }
 }
 
 fn generate_enum(out: &mut String, methods: &[Method]) {
-    let _ = writeln!(out, "/// Any method.\n#[derive(Clone, Copy, Debug, PartialEq)]\npub enum Method<'a> {{");
+    let _ = writeln!(
+        out,
+        "/// Any method.\n#[derive(Clone, Copy, Debug, PartialEq)]\npub enum Method<'a> {{"
+    );
     for method in methods {
-        let _ = writeln!(out, "{}({}{}),", method.variant(), method.path(), method.lifetime());
+        let _ = writeln!(
+            out,
+            "{}({}{}),",
+            method.variant(),
+            method.path(),
+            method.lifetime()
+        );
     }
     let _ = writeln!(out, "}}\n\nimpl<'a> Method<'a> {{");
-    let _ = writeln!(out, "/// Reads a method frame's payload.\n///\n/// # Errors");
-    let _ = writeln!(out, "/// If there is no such method, or the bytes are not exactly its fields.");
-    let _ = writeln!(out, "pub fn decode(payload: &'a [u8]) -> Result<Self, DecodeError> {{");
+    let _ = writeln!(
+        out,
+        "/// Reads a method frame's payload.\n///\n/// # Errors"
+    );
+    let _ = writeln!(
+        out,
+        "/// If there is no such method, or the bytes are not exactly its fields."
+    );
+    let _ = writeln!(
+        out,
+        "pub fn decode(payload: &'a [u8]) -> Result<Self, DecodeError> {{"
+    );
     let _ = writeln!(out, "let mut reader = Reader::new(payload);");
-    let _ = writeln!(out, "let (class, method) = (reader.short()?, reader.short()?);");
-    let _ = writeln!(out, "let fields = reader.rest();\nOk(match (class, method) {{");
+    let _ = writeln!(
+        out,
+        "let (class, method) = (reader.short()?, reader.short()?);"
+    );
+    let _ = writeln!(
+        out,
+        "let fields = reader.rest();\nOk(match (class, method) {{"
+    );
     for method in methods {
         let (variant, path) = (method.variant(), method.path());
-        let _ = writeln!(out, "({}, {}) => Self::{variant}({path}::decode(fields)?),", method.class_id, method.id);
+        let _ = writeln!(
+            out,
+            "({}, {}) => Self::{variant}({path}::decode(fields)?),",
+            method.class_id, method.id
+        );
     }
-    let _ = writeln!(out, "_ => return Err(DecodeError::UnknownMethod {{ class, method }}),\n}})\n}}\n");
-    let _ = writeln!(out, "/// Appends a method frame's payload: ids and fields.\npub fn encode(&self, out: &mut Vec<u8>) {{");
+    let _ = writeln!(
+        out,
+        "_ => return Err(DecodeError::UnknownMethod {{ class, method }}),\n}})\n}}\n"
+    );
+    let _ = writeln!(
+        out,
+        "/// Appends a method frame's payload: ids and fields.\npub fn encode(&self, out: &mut Vec<u8>) {{"
+    );
     let _ = writeln!(out, "match self {{");
     for method in methods {
         let _ = writeln!(out, "Self::{}(m) => m.encode(out),", method.variant());
@@ -328,23 +449,55 @@ fn generate_enum(out: &mut String, methods: &[Method]) {
 }
 
 fn generate_facts(out: &mut String, methods: &[Method]) {
-    let _ = writeln!(out, "/// Class id and method id.\n#[must_use]\npub const fn ids(&self) -> (u16, u16) {{\nmatch self {{");
+    let _ = writeln!(
+        out,
+        "/// Class id and method id.\n#[must_use]\npub const fn ids(&self) -> (u16, u16) {{\nmatch self {{"
+    );
     for method in methods {
-        let _ = writeln!(out, "Self::{}(_) => ({}, {}),", method.variant(), method.class_id, method.id);
+        let _ = writeln!(
+            out,
+            "Self::{}(_) => ({}, {}),",
+            method.variant(),
+            method.class_id,
+            method.id
+        );
     }
     let _ = writeln!(out, "}}\n}}\n");
-    let _ = writeln!(out, "/// The name, as `class.method`.\n#[must_use]\npub const fn name(&self) -> &'static str {{\nmatch self {{");
+    let _ = writeln!(
+        out,
+        "/// The name, as `class.method`.\n#[must_use]\npub const fn name(&self) -> &'static str {{\nmatch self {{"
+    );
     for method in methods {
-        let _ = writeln!(out, "Self::{}(_) => \"{}.{}\",", method.variant(), method.class, method.name);
+        let _ = writeln!(
+            out,
+            "Self::{}(_) => \"{}.{}\",",
+            method.variant(),
+            method.class,
+            method.name
+        );
     }
     let _ = writeln!(out, "}}\n}}\n");
-    let _ = writeln!(out, "/// Who may send it.\n#[must_use]\npub const fn sender(&self) -> Sender {{\nmatch self {{");
+    let _ = writeln!(
+        out,
+        "/// Who may send it.\n#[must_use]\npub const fn sender(&self) -> Sender {{\nmatch self {{"
+    );
     for sender in ["client", "server", "both"] {
-        let of: Vec<String> = methods.iter().filter(|m| m.sender == sender).map(|m| format!("Self::{}(_)", m.variant())).collect();
+        let of: Vec<String> = methods
+            .iter()
+            .filter(|m| m.sender == sender)
+            .map(|m| format!("Self::{}(_)", m.variant()))
+            .collect();
         let _ = writeln!(out, "{} => Sender::{},", of.join(" | "), camel(sender));
     }
     let _ = writeln!(out, "}}\n}}\n");
-    let content: Vec<String> = methods.iter().filter(|m| m.content).map(|m| format!("Self::{}(_)", m.variant())).collect();
-    let _ = writeln!(out, "/// Whether a content header and a body follow it.\n#[must_use]\npub const fn has_content(&self) -> bool {{");
+    let content: Vec<String> = methods
+        .iter()
+        .filter(|m| m.content)
+        .map(|m| format!("Self::{}(_)", m.variant()))
+        .collect();
+    let _ = writeln!(
+        out,
+        "/// Whether a content header and a body follow it.\n#[must_use]\npub const fn has_content(&self) -> bool {{"
+    );
     let _ = writeln!(out, "matches!(self, {})\n}}", content.join(" | "));
 }

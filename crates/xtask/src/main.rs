@@ -2,6 +2,7 @@
 //!
 //! - `cargo xtask ci` is the whole of CI: format, tidy, lints, crate graph, dependencies, tests.
 //! - `cargo xtask test` runs every suite, those of foreign clients included.
+//! - `cargo xtask bench` measures the broker, beside a peer where there is one.
 //! - `cargo xtask crash` kills a loaded broker again and again and audits what it kept.
 //!
 //! Invariant: this tool never edits the working tree, but for `codegen` and `bench --write`.
@@ -9,6 +10,7 @@
 //! Invariant: it ends only processes that it started, by their id.
 //! Invariant: a suite that could not run is named as left out, never counted as passed.
 
+mod bench;
 mod broker;
 mod certificates;
 mod ci;
@@ -42,6 +44,10 @@ usage: cargo xtask COMMAND
   licences                  licences and duplicate versions against deny.toml
   crash [--rounds N]        kill -9 under load, with a ledger outside the process (default 25)
         [--broker KIND] [--seed N]
+  bench amqp                PerfTest on RabbitMQ and on this: rate, latency, CPU, memory
+  bench storage             the WAL beside fio; memory, start, drain, write amplification
+  bench idle | start        what idle queues and connections cost; how fast it starts
+        [--fast] [--write] [--only KIND]
 ";
 
 fn main() -> ExitCode {
@@ -71,6 +77,7 @@ fn dispatch(arguments: &[String]) -> Result<bool> {
         "codegen" => codegen::run(rest.iter().any(|word| word == "--check")).map(|()| true),
         "crash" => crash::run(rest),
 
+        "bench" => bench::run(rest),
         "help" | "--help" | "-h" => {
             print!("{USAGE}");
             Ok(true)

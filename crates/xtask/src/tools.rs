@@ -20,8 +20,6 @@ pub enum Tool {
     RabbitMq,
     /// The disk benchmark that the storage figures are compared with.
     Fio,
-    /// A C compiler, which Go's race detector and some Python packages need.
-    Compiler,
 }
 
 impl Tool {
@@ -33,7 +31,6 @@ impl Tool {
             Tool::Java => &["default-jdk-headless", "maven"],
             Tool::RabbitMq => &["rabbitmq-server"],
             Tool::Fio => &["fio"],
-            Tool::Compiler => &["gcc", "libc6-dev"],
         }
     }
 
@@ -46,7 +43,6 @@ impl Tool {
             Tool::Java => &[&["javac", "-version"], &["mvn", "--version"]],
             Tool::RabbitMq => &[&["test", "-x", "/usr/lib/rabbitmq/bin/rabbitmq-server"]],
             Tool::Fio => &[&["fio", "--version"]],
-            Tool::Compiler => &[&["cc", "--version"]],
         }
     }
 

@@ -7,6 +7,8 @@ mod node;
 mod python;
 mod rust;
 
+pub use java::{perftest, perftest_classpath};
+
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::Instant;

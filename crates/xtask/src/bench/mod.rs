@@ -1,0 +1,124 @@
+//! `cargo xtask bench`: figures measured on this machine, in this run, beside a peer where there is one.
+
+mod amqp;
+mod idle;
+mod load;
+mod storage;
+
+use std::fs;
+
+use anyhow::{Context, Result, bail};
+use serde_json::Value;
+
+use crate::broker::Kind;
+use crate::run;
+
+/// What the command line asks for.
+pub struct Options {
+    /// Shorter runs and smaller sizes: to see that it works, not to quote.
+    pub fast: bool,
+    /// Also put the report into docs/performance.md.
+    write: bool,
+    /// One broker alone.
+    only: Option<Kind>,
+}
+
+impl Options {
+    /// The brokers to measure.
+    pub fn kinds(&self) -> Vec<Kind> {
+        match self.only {
+            Some(kind) => vec![kind],
+            None => vec![Kind::RabbitMq, Kind::Leveret],
+        }
+    }
+}
+
+/// A finished measurement.
+pub struct Measured {
+    /// The figures for people, in Markdown.
+    pub text: String,
+    /// The same for programs.
+    pub json: Value,
+}
+
+/// Runs one benchmark.
+pub fn run(arguments: &[String]) -> Result<bool> {
+    let (name, rest) = arguments
+        .split_first()
+        .context("bench amqp, storage, idle or start")?;
+    let mut options = Options {
+        fast: false,
+        write: false,
+        only: None,
+    };
+    let mut words = rest.iter();
+    while let Some(word) = words.next() {
+        match word.as_str() {
+            "--fast" => options.fast = true,
+            "--write" => options.write = true,
+            "--only" => options.only = Some(Kind::parse(words.next().map_or("", String::as_str))?),
+            other => bail!("bench knows --fast, --write and --only KIND, not `{other}`"),
+        }
+    }
+    for kind in options.kinds() {
+        kind.prepare()?;
+    }
+    raise_file_limit();
+    let measured = match name.as_str() {
+        "amqp" => amqp::run(&options)?,
+        "idle" => idle::run(&options)?,
+        "start" => idle::start(&options)?,
+        "storage" => storage::run(&options)?,
+        other => bail!("there is no benchmark `{other}`: amqp, storage, idle, start"),
+    };
+    println!("\n{}", measured.text);
+    let json = run::target_folder("bench")?.join(format!("{name}.json"));
+    fs::write(&json, serde_json::to_string_pretty(&measured.json)? + "\n")?;
+    println!("also in {}", json.display());
+    if options.write {
+        write_section(name, &measured.text)?;
+    }
+    Ok(true)
+}
+
+/// Ten thousand connections need as many descriptors, here and in the broker that inherits the limit.
+/// Where it cannot be raised, the benchmark that needs it says what it could not open.
+fn raise_file_limit() {
+    let me = std::process::id().to_string();
+    let mut command = std::process::Command::new("prlimit");
+    let _ = run::output(command.args(["--pid", &me, "--nofile=65536:65536"]));
+}
+
+/// Puts a report between its two marks in docs/performance.md, in place of the one before.
+fn write_section(name: &str, text: &str) -> Result<()> {
+    let path = run::root().join("docs/performance.md");
+    let document = fs::read_to_string(&path).unwrap_or_else(|_| "# Performance\n".to_owned());
+    fs::write(&path, with_section(&document, name, text))?;
+    Ok(())
+}
+
+fn with_section(document: &str, name: &str, text: &str) -> String {
+    let (open, close) = (
+        format!("<!-- bench {name} -->\n"),
+        format!("<!-- end {name} -->\n"),
+    );
+    let section = format!("{open}{text}\n{close}");
+    match (document.split_once(&open), document.split_once(&close)) {
+        (Some((before, _)), Some((_, after))) => format!("{before}{section}{after}"),
+        _ => format!("{}\n\n{section}", document.trim_end()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_section_replaces_the_one_before() {
+        let first = with_section("# P\n", "amqp", "one\n");
+        let second = with_section(&first, "idle", "two\n");
+        let third = with_section(&second, "amqp", "three\n");
+        assert!(third.contains("three") && third.contains("two") && !third.contains("one"));
+        assert_eq!(third.matches("bench amqp").count(), 1);
+    }
+}

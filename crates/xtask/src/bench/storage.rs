@@ -1,0 +1,336 @@
+//! The storage engine's figures: the WAL beside fio on the same folder, and what waiting messages
+//! cost in memory, at the start, in CPU and in bytes written.
+
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+use serde_json::{Value, json};
+
+use super::{Measured, Options, idle, load};
+use crate::broker::{Broker, Kind};
+use crate::client::Client;
+use crate::numbers::table;
+use crate::{procfs, run, tools};
+
+const QUEUE: &str = "waiting";
+const BODY_BYTES: usize = 1_000;
+
+/// Runs all scenarios; every row carries its own limit or ratio.
+pub fn run(options: &Options) -> Result<Measured> {
+    tools::ensure(tools::Tool::Fio)?;
+    let mut report = Report::default();
+    wal_beside_fio(options, &mut report)?;
+    waiting_messages(options, &mut report)?;
+    write_amplification(options, &mut report)?;
+    fanout_backlog(options, &mut report)?;
+    let head = ["figure", "measured", "aim"];
+    Ok(Measured {
+        text: table(&head, &report.rows),
+        json: json!(report.records),
+    })
+}
+
+#[derive(Default)]
+struct Report {
+    rows: Vec<Vec<String>>,
+    records: Vec<Value>,
+}
+
+impl Report {
+    fn add(&mut self, figure: &str, measured: String, aim: &str) {
+        println!("{figure}: {measured}");
+        self.records
+            .push(json!({ "figure": figure, "measured": measured, "aim": aim }));
+        self.rows
+            .push(vec![figure.to_owned(), measured, aim.to_owned()]);
+    }
+}
+
+/// The storage crate's own driver writes records from sixteen writers; fio then writes blocks of the
+/// size that its batches had, with fdatasync after each, into a pre-written file on the same folder.
+fn wal_beside_fio(options: &Options, report: &mut Report) -> Result<()> {
+    let seconds = if options.fast { 2 } else { 8 };
+    let folder = run::fresh_folder("bench/wal")?;
+    for record_bytes in [1_000, 64_000] {
+        let mut driver = Command::new("cargo");
+        driver.args([
+            "run",
+            "--release",
+            "--quiet",
+            "--package",
+            "leveret-storage",
+        ]);
+        driver
+            .args(["--example", "wal_rate", "--"])
+            .arg(folder.join("ours"));
+        driver
+            .args([record_bytes.to_string(), seconds.to_string()])
+            .current_dir(run::root());
+        let answer = run::output(&mut driver).context("the storage crate's example `wal_rate`")?;
+        let ours: Value = serde_json::from_str(answer.lines().last().unwrap_or_default())?;
+        let figure = |name: &str| {
+            ours[name]
+                .as_f64()
+                .with_context(|| format!("wal_rate: {name}"))
+        };
+        let rate = figure("bytes")? / figure("seconds")?;
+        let batch_bytes = figure("bytes")? / figure("writes")?;
+        // Whole sectors, as the batches were.
+        let block_bytes = ((batch_bytes / 512.0).ceil() as u64 * 512).max(512);
+        let fio = fio_rate(&folder, block_bytes, seconds)?;
+        report.add(
+            &format!("WAL, records of {record_bytes} B, 16 writers"),
+            format!(
+                "{:.0} MB/s; fio with the same {block_bytes} B writes {:.0} MB/s; {:.0} %",
+                rate / 1e6,
+                fio / 1e6,
+                rate / fio * 100.0
+            ),
+            ">= 80 % of fio",
+        );
+    }
+    Ok(())
+}
+
+/// fio's sequential writes of one size with fdatasync after each, into a file written before.
+fn fio_rate(folder: &std::path::Path, block_bytes: u64, seconds: u64) -> Result<f64> {
+    let file = folder.join("fio");
+    let common = |rw: &str| {
+        let mut command = Command::new("fio");
+        command.args([
+            "--name=wal",
+            "--size=256m",
+            "--output-format=json",
+            "--ioengine=psync",
+        ]);
+        command
+            .arg(format!("--filename={}", file.display()))
+            .arg(format!("--rw={rw}"));
+        command
+    };
+    run::output(common("write").args(["--bs=1m", "--end_fsync=1"]))?;
+    let mut measured = common("write");
+    measured
+        .arg(format!("--bs={block_bytes}"))
+        .args(["--fdatasync=1", "--overwrite=1"]);
+    measured.args(["--time_based", &format!("--runtime={seconds}")]);
+    let answer: Value = serde_json::from_str(&run::output(&mut measured)?)?;
+    answer["jobs"][0]["write"]["bw_bytes"]
+        .as_f64()
+        .context("fio reports no bandwidth")
+}
+
+/// Memory, start and CPU per message with many messages waiting.
+fn waiting_messages(options: &Options, report: &mut Report) -> Result<()> {
+    let (few, many) = if options.fast {
+        (50_000, 200_000)
+    } else {
+        (500_000, 5_000_000)
+    };
+    let mut broker = Broker::start(Kind::Leveret, "storage", &[])?;
+    let mut client = Client::connect(broker.amqp)?;
+    client.declare(QUEUE, true)?;
+    broker.stop()?;
+    let empty_start_ms = idle::timed_launch(&mut broker)?;
+    let kept_up = cpu_of_kept_up(&broker, few)?;
+    load::fill(broker.amqp, "", QUEUE, BODY_BYTES, few)?;
+    let rss_few = settled_rss(&broker)?;
+    report.add(
+        &format!("resident with {few} x 1 kB waiting"),
+        format!("{:.1} MB", rss_few / 1e6),
+        "< 40 MB",
+    );
+    load::fill(broker.amqp, "", QUEUE, BODY_BYTES, many - few)?;
+    let rss_many = settled_rss(&broker)?;
+    report.add(
+        &format!("resident with {many} x 1 kB waiting"),
+        format!(
+            "{:.1} MB, {:+.0} %",
+            rss_many / 1e6,
+            (rss_many / rss_few - 1.0) * 100.0
+        ),
+        "within 10 %",
+    );
+    broker.stop()?;
+    let full_start_ms = idle::timed_launch(&mut broker)?;
+    report.add(
+        &format!("start with {many} waiting"),
+        format!("{full_start_ms:.0} ms; empty {empty_start_ms:.0} ms"),
+        "< 150 ms more",
+    );
+    broker.kill()?;
+    let crashed_start_ms = idle::timed_launch(&mut broker)?;
+    report.add(
+        &format!("start with {many} waiting, after kill -9"),
+        format!("{crashed_start_ms:.0} ms"),
+        "bounded by the WAL",
+    );
+    let before = procfs::usage(broker.pid())?.cpu_s;
+    let started = Instant::now();
+    load::drain(broker.amqp, QUEUE, many)?;
+    let rate = many as f64 / started.elapsed().as_secs_f64();
+    let drained = (procfs::usage(broker.pid())?.cpu_s - before) / many as f64 * 1e6;
+    report.add(
+        &format!("draining {many}"),
+        format!(
+            "{rate:.0}/s, {drained:.2} CPU s a million; consuming alone without waiting {kept_up:.2}; \
+             {:.2}x",
+            drained / kept_up
+        ),
+        "<= 1.3x",
+    );
+    broker.stop()
+}
+
+/// CPU seconds per million messages for their consumption when they do not wait: what both sides
+/// together cost, less what publishing alone costs.
+fn cpu_of_kept_up(broker: &Broker, count: u64) -> Result<f64> {
+    let cpu = || Ok::<f64, anyhow::Error>(procfs::usage(broker.pid())?.cpu_s);
+    let address = broker.amqp;
+    Client::connect(address)?.declare("kept-up", true)?;
+    let start = cpu()?;
+    thread::scope(|scope| {
+        let consuming = scope.spawn(move || load::drain(address, "kept-up", count));
+        load::fill(address, "", "kept-up", BODY_BYTES, count)?;
+        consuming.join().expect("a consumer does not panic")
+    })?;
+    let both = cpu()? - start;
+    let start = cpu()?;
+    // Routed to nobody's loss: the same queue, emptied afterwards.
+    load::fill(address, "", "kept-up", BODY_BYTES, count)?;
+    let publishing = cpu()? - start;
+    load::drain(address, "kept-up", count)?;
+    Ok(((both - publishing) / count as f64 * 1e6).max(f64::MIN_POSITIVE))
+}
+
+/// Resident memory after the segment writer had time to catch up.
+fn settled_rss(broker: &Broker) -> Result<f64> {
+    thread::sleep(Duration::from_secs(3));
+    Ok(procfs::usage(broker.pid())?.rss_bytes as f64)
+}
+
+/// Bytes that reach the disk for each byte of message.
+fn write_amplification(options: &Options, report: &mut Report) -> Result<()> {
+    let count = if options.fast { 100_000 } else { 1_000_000 };
+    for (name, consuming, aim) in [
+        ("consumers keeping up", true, "<= 1.15"),
+        ("a growing backlog", false, "<= 2.2"),
+    ] {
+        let mut broker = Broker::start(Kind::Leveret, "storage", &[])?;
+        let address = broker.amqp;
+        Client::connect(address)?.declare(QUEUE, true)?;
+        let before = procfs::usage(broker.pid())?.written_bytes;
+        thread::scope(|scope| {
+            let consumer =
+                consuming.then(|| scope.spawn(move || load::drain(address, QUEUE, count)));
+            load::fill(address, "", QUEUE, BODY_BYTES, count)?;
+            match consumer {
+                Some(consumer) => consumer.join().expect("a consumer does not panic"),
+                None => Ok(()),
+            }
+        })?;
+        thread::sleep(Duration::from_secs(5));
+        let written = procfs::usage(broker.pid())?.written_bytes - before;
+        let amplification = written as f64 / (count as f64 * BODY_BYTES as f64);
+        let figure = format!("write amplification with {name}");
+        report.add(&figure, format!("{amplification:.2}"), aim);
+        broker.stop()?;
+    }
+    Ok(())
+}
+
+/// Three queues of one fan-out, consumers that stop and come back: the backlog must clear and memory
+/// must flatten.
+fn fanout_backlog(options: &Options, report: &mut Report) -> Result<()> {
+    let divisor = if options.fast { 20 } else { 1 };
+    let warm = Duration::from_secs(120 / divisor);
+    let backlog = 500_000 / divisor;
+    // In a hurry the rates rise as the sizes fall, or the backlog would not fit into the time.
+    let rate = if options.fast { 3_000.0 } else { 600.0 };
+    let consumers: u64 = 20;
+    let delay = Duration::from_secs_f64(3.0 * consumers as f64 / (6.0 * rate));
+    let mut broker = Broker::start(Kind::Leveret, "storage", &[])?;
+    let address = broker.amqp;
+    let mut client = Client::connect(address)?;
+    for queue in 0..3 {
+        client.declare(&format!("fan-{queue}"), true)?;
+        client.bind(&format!("fan-{queue}"), "amq.fanout", "")?;
+    }
+    let publishing = AtomicBool::new(true);
+    let consuming = AtomicBool::new(true);
+    let published = AtomicU64::new(0);
+    let outcome = thread::scope(|scope| -> Result<(f64, f64, f64)> {
+        let publisher = scope.spawn(|| {
+            load::steady(address, "amq.fanout", 200, rate, |sent| {
+                published.store(sent, Ordering::Relaxed);
+                publishing.load(Ordering::Relaxed)
+            })
+        });
+        let start_consumers = || {
+            (0..3 * consumers)
+                .map(|number| {
+                    let consuming = &consuming;
+                    scope.spawn(move || {
+                        let queue = format!("fan-{}", number % 3);
+                        let on = || consuming.load(Ordering::Relaxed);
+                        load::slow_consumer(address, &queue, delay, on)
+                    })
+                })
+                .collect::<Vec<_>>()
+        };
+        let first = start_consumers();
+        thread::sleep(warm);
+        consuming.store(false, Ordering::Relaxed);
+        for consumer in first {
+            consumer.join().expect("a consumer does not panic")?;
+        }
+        let mut half = 0.0;
+        loop {
+            let waiting = total_ready(&mut client)?;
+            if half == 0.0 && waiting >= backlog / 2 {
+                half = procfs::usage(broker.pid())?.rss_bytes as f64;
+            }
+            if waiting >= backlog {
+                break;
+            }
+            thread::sleep(Duration::from_millis(200));
+        }
+        let full = procfs::usage(broker.pid())?.rss_bytes as f64;
+        consuming.store(true, Ordering::Relaxed);
+        let resumed = Instant::now();
+        let second = start_consumers();
+        while total_ready(&mut client)? > 100 {
+            thread::sleep(Duration::from_millis(200));
+        }
+        let cleared_s = resumed.elapsed().as_secs_f64();
+        publishing.store(false, Ordering::Relaxed);
+        consuming.store(false, Ordering::Relaxed);
+        publisher.join().expect("a publisher does not panic")?;
+        for consumer in second {
+            consumer.join().expect("a consumer does not panic")?;
+        }
+        Ok((half, full, cleared_s))
+    })?;
+    let (half, full, cleared_s) = outcome;
+    report.add(
+        &format!("fanout-backlog of {backlog}"),
+        format!(
+            "cleared in {cleared_s:.0} s; resident {:.1} MB at half, {:.1} MB at full",
+            half / 1e6,
+            full / 1e6
+        ),
+        "clears; memory flattens",
+    );
+    broker.stop()
+}
+
+fn total_ready(client: &mut Client) -> Result<u64> {
+    let mut total = 0;
+    for queue in 0..3 {
+        total += u64::from(client.ready_count(&format!("fan-{queue}"))?);
+    }
+    Ok(total)
+}
