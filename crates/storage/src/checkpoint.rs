@@ -78,9 +78,11 @@ impl ShardLogs {
         dead.sum::<u64>() >= bytes_min.max(1)
     }
 
-    /// Says what lives now. The chunk that gathers is part of it: seal it, and wait for [`CheckpointPart::after`].
+    /// Says what lives now. The chunk that gathers is part of it and ends here: what comes later is not told, and must not be taken for
+    /// told. Wait for [`CheckpointPart::after`].
     #[must_use]
-    pub fn checkpoint_part(&self) -> CheckpointPart {
+    pub fn checkpoint_part(&mut self) -> CheckpointPart {
+        self.end_chunk();
         let mut bytes = Vec::with_capacity(64 + self.logs.len() * 64);
         bytes.put_u16(u16::from(self.shard));
         bytes.put_u64(self.position());

@@ -410,10 +410,15 @@ impl ShardLogs {
 
     /// Ends the chunk that gathers and gives all that the write-ahead log does not have yet, in the order in which it must be written.
     pub fn seal(&mut self, out: &mut Vec<SealedChunk>) {
+        self.end_chunk();
+        out.append(&mut self.sealed);
+    }
+
+    /// Ends the chunk that gathers, if there is anything in it.
+    pub(crate) fn end_chunk(&mut self) {
         if !self.builder.is_empty() {
             self.seal_durable();
         }
-        out.append(&mut self.sealed);
     }
 
     /// The chunk that gathers. What was appended so far is durable when [`Self::durable_through`] has reached it.

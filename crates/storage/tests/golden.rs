@@ -1,0 +1,173 @@
+//! Freezes the formats: what this version writes is byte for byte what `golden/v1` holds, and what that holds is read.
+//!
+//! A change here is a change of format: it needs a new version number, a new folder, and code that reads the old one.
+//! `LEVERET_GOLDEN=write cargo test -p leveret-storage --test golden` writes the folder anew.
+
+use leveret_storage::{
+    Disk, DiskFile, Durability, Folders, LogKind, MemoryDisk, Options, Read, Store,
+};
+use leveret_types::LogId;
+use std::io::IoSlice;
+use std::path::{Path, PathBuf};
+
+fn golden() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("golden/v1")
+}
+
+fn folders() -> Folders {
+    Folders::within(Path::new("/store"))
+}
+
+fn options() -> Options {
+    Options {
+        uuid: *b"golden uuid v1..",
+        shards: 2,
+        ..Options::default()
+    }
+}
+
+/// A store that was killed with something of everything on its disk.
+fn scene() -> MemoryDisk {
+    let disk = MemoryDisk::new();
+    let (mut store, _) = Store::open(&disk, &folders(), &options()).unwrap();
+    let [even, odd] = &mut store.shards[..] else {
+        panic!("two shards");
+    };
+    even.create_log(LogId(2), LogKind::Durable);
+    even.create_log(LogId(4), LogKind::Durable);
+    odd.create_log(LogId(1), LogKind::Durable);
+    for n in 0..5_u8 {
+        let body = even.body(Durability::Durable, &[b"even ", &[b'0' + n]]);
+        even.append(LogId(2), body, 6);
+        even.append(LogId(4), body, 6);
+        let body = odd.body(Durability::Durable, &[b"odd ", &[b'0' + n]]);
+        odd.append(LogId(1), body, 5);
+    }
+    even.settle(LogId(2), 1..3, 12);
+    even.set_state(LogId(2), b"state of 2");
+    odd.set_term_and_vote(LogId(1), 9, 4);
+    store.sync().unwrap();
+    store.roll();
+    store.flush().unwrap();
+    let [even, odd] = &mut store.shards[..] else {
+        panic!("two shards");
+    };
+    odd.truncate(LogId(1), 3);
+    let body = odd.body(Durability::Durable, &[b"odd again"]);
+    odd.append(LogId(1), body, 9);
+    even.settle(LogId(4), 0..1, 6);
+    store.sync().unwrap();
+    let even = &mut store.shards[0];
+    even.delete_log(LogId(4));
+    even.create_log(LogId(6), LogKind::Durable);
+    let body = even.body(Durability::Durable, &[b""]);
+    even.append(LogId(6), body, 0);
+    store.sync().unwrap();
+    store.mark_idle().unwrap();
+    disk
+}
+
+fn check_scene(disk: &MemoryDisk) {
+    let (mut store, report) = Store::open(disk, &folders(), &options()).unwrap();
+    assert_eq!(report.notes, Vec::<String>::new());
+    let ready = |text: &'static str| Read::Ready(text.into());
+    let expected = [
+        (
+            2,
+            vec![
+                ready("even 0"),
+                Read::Gone,
+                Read::Gone,
+                ready("even 3"),
+                ready("even 4"),
+            ],
+        ),
+        (4, vec![Read::Gone; 5]),
+        (6, vec![ready("")]),
+        (
+            1,
+            vec![
+                ready("odd 0"),
+                ready("odd 1"),
+                ready("odd 2"),
+                ready("odd again"),
+                Read::Gone,
+            ],
+        ),
+    ];
+    for (log, entries) in expected {
+        for (index, entry) in entries.into_iter().enumerate() {
+            assert_eq!(
+                store.read(LogId(log), index as u64),
+                entry,
+                "entry {index} of log {log}"
+            );
+        }
+    }
+    assert_eq!(store.shards[0].state(LogId(2)), b"state of 2");
+    assert_eq!(store.shards[1].term_and_vote(LogId(1)), Some((9, 4)));
+    assert!(!store.shards[0].has_log(LogId(4)));
+}
+
+/// The files that have a format, with their bytes.
+fn files(disk: &MemoryDisk) -> Vec<(String, Vec<u8>)> {
+    let suffixes = [".wal", ".seg", ".checkpoint", "data/leveret.store"];
+    let mut paths = disk.paths();
+    paths.retain(|path| suffixes.iter().any(|s| path.to_string_lossy().ends_with(s)));
+    let read = |path: PathBuf| {
+        let mut bytes = Vec::new();
+        disk.tamper(&path, |b| bytes.clone_from(b));
+        (
+            path.file_name().unwrap().to_str().unwrap().to_owned(),
+            bytes,
+        )
+    };
+    paths.into_iter().map(read).collect()
+}
+
+#[test]
+fn what_is_written_is_what_the_golden_files_hold() {
+    let files = files(&scene());
+    assert_eq!(
+        files.len(),
+        5,
+        "identity, checkpoint, two segments, a log file"
+    );
+    if std::env::var_os("LEVERET_GOLDEN").is_some() {
+        std::fs::create_dir_all(golden()).unwrap();
+        for (name, bytes) in &files {
+            std::fs::write(golden().join(name), bytes).unwrap();
+        }
+    }
+    for (name, bytes) in files {
+        let frozen = std::fs::read(golden().join(&name)).unwrap();
+        assert!(bytes == frozen, "the format of {name} has changed");
+    }
+}
+
+#[test]
+fn what_the_golden_files_hold_is_read() {
+    let disk = MemoryDisk::new();
+    let folders = folders();
+    for entry in std::fs::read_dir(golden()).unwrap() {
+        let path = entry.unwrap().path();
+        let name = path.file_name().unwrap().to_str().unwrap();
+        let to = match path.extension().and_then(|e| e.to_str()) {
+            Some("wal") => vec![&folders.wal],
+            Some("seg") => vec![&folders.segment],
+            Some("checkpoint") => vec![&folders.data],
+            _ => vec![&folders.data, &folders.segment, &folders.wal],
+        };
+        let bytes = std::fs::read(&path).unwrap();
+        for folder in to {
+            let file = disk.create_new(&folder.join(name)).unwrap();
+            file.write_at(&[IoSlice::new(&bytes)], 0).unwrap();
+        }
+    }
+    check_scene(&disk);
+}
+
+#[test]
+fn the_scene_is_what_it_says() {
+    check_scene(&scene());
+}
