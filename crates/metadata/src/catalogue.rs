@@ -401,6 +401,13 @@ impl Catalogue {
         }
     }
 
+    /// Type of durable queues that are declared without one in a virtual host.
+    #[must_use]
+    pub fn default_queue_kind(&self, vhost: &str) -> Option<QueueKind> {
+        let of_vhost = self.vhost(vhost).and_then(Vhost::default_queue_type);
+        of_vhost.or(self.config.default_queue_type)
+    }
+
     /// Where a queue's dead messages go; nothing if they go nowhere.
     #[must_use]
     pub fn dead_letter_of<'a>(&self, queue: &'a QueueRecord) -> Option<DeadLetterTarget<'a>> {

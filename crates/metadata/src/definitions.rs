@@ -2,6 +2,7 @@
 //!
 //! The field names are RabbitMQ's. Unknown fields are left unread, so that exports of any version from 3.x on can be imported.
 
+use crate::arguments::QueueKind;
 use crate::catalogue::Catalogue;
 use crate::command::{Command, Endpoint};
 use crate::error::CatalogueError;
@@ -775,7 +776,11 @@ impl Import<'_> {
         let item = format!("queue '{}' in vhost '{vhost}'", queue.name);
         let mut arguments = queue.arguments.as_table().cloned().unwrap_or_default();
         // The type beside the arguments keeps a queue what it was, whatever the default is here.
-        if let Some(kind) = &queue.kind
+        let default = self
+            .trial
+            .default_queue_kind(&vhost)
+            .unwrap_or(QueueKind::Classic);
+        if let Some(kind) = queue.kind.as_deref().filter(|kind| *kind != default.name())
             && arguments.get("x-queue-type").is_none()
         {
             arguments.set("x-queue-type", FieldValue::text(kind));

@@ -359,7 +359,7 @@ impl Catalogue {
                 ..Outcome::default()
             });
         }
-        let arguments = self.with_default_type(vhost, wanted);
+        let arguments = self.with_default_type(wanted);
         let kind = arguments::kind_of(&resource, &arguments)?;
         if generated && kind != QueueKind::Classic {
             return Err(CatalogueError::ServerNamed {
@@ -378,12 +378,8 @@ impl Catalogue {
     }
 
     /// The arguments of a new queue: where they do not name a type, and the queue may be of the default type, that is put in.
-    fn with_default_type<'a>(
-        &self,
-        vhost: &Vhost,
-        wanted: &QueueWanted<'a>,
-    ) -> Cow<'a, FieldTable> {
-        let default = vhost.default_queue_type.or(self.config.default_queue_type);
+    fn with_default_type<'a>(&self, wanted: &QueueWanted<'a>) -> Cow<'a, FieldTable> {
+        let default = self.default_queue_kind(wanted.vhost);
         let fits = wanted.durable
             && wanted.exclusive.is_none()
             && !wanted.auto_delete
@@ -448,10 +444,7 @@ impl Catalogue {
         property("durable", current.durable, wanted.durable)?;
         property("auto_delete", current.auto_delete, wanted.auto_delete)?;
         // A declaration that leaves the type to the default is content with what the default was when the queue was created.
-        let vhost_default = self
-            .vhost(&current.vhost)
-            .and_then(|vhost| vhost.default_queue_type);
-        let default = vhost_default.or(self.config.default_queue_type);
+        let default = self.default_queue_kind(&current.vhost);
         let ignore_type = received_type.is_none()
             && (current.kind == QueueKind::Classic || default == Some(current.kind));
         arguments::check_equivalence(

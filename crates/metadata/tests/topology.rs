@@ -221,8 +221,7 @@ fn arguments_have_types_and_values() {
     for (arguments, reason) in cases {
         let bad = arguments
             .split([' ', '='])
-            .filter(|w| w.starts_with("x-"))
-            .last()
+            .rfind(|w| w.starts_with("x-"))
             .expect("one");
         let expected = format!("406 invalid arg '{bad}' for queue 'q' in vhost '/': {reason}");
         check(&format!("queue q durable {arguments}"), &expected);

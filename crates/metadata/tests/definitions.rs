@@ -1,0 +1,334 @@
+//! Definitions: import of what RabbitMQ exports, and export and import again.
+
+mod world;
+
+use leveret_auth::HashingAlgorithm;
+use leveret_metadata::{Catalogue, Config, Definitions};
+use world::World;
+
+/// Written after the exports of RabbitMQ 3.8 to 4.1 as its documentation and its management plugin show them.
+const EXPORT: &str = include_str!("definitions/rabbitmq.json");
+
+fn read(json: &str) -> Definitions {
+    serde_json::from_str(json).expect("definitions")
+}
+
+fn import(
+    world: &mut World,
+    definitions: &Definitions,
+    vhost: Option<&str>,
+) -> Result<usize, String> {
+    let mut salt = || [7; 16];
+    let commands = definitions
+        .to_commands(&world.catalogue, vhost, 2, &mut salt)
+        .map_err(|error| error.to_string())?;
+    for command in &commands {
+        let answer = world.apply(command);
+        assert!(answer == "ok" || answer == "new", "{command:?}: {answer}");
+    }
+    world.verify();
+    Ok(commands.len())
+}
+
+fn imported(json: &str) -> Result<World, String> {
+    let mut world = World::new(Config::default());
+    import(&mut world, &read(json), None).map(|_| world)
+}
+
+#[test]
+fn an_export_of_rabbitmq() {
+    let world = imported(EXPORT).expect("an import");
+    let catalogue = &world.catalogue;
+    let guest = catalogue.user("guest").expect("guest");
+    assert_eq!(guest.tags(), ["administrator"]);
+    assert!(guest.password().verify(b"test12"));
+    let old = catalogue.user("old").expect("old");
+    assert_eq!(
+        (old.tags(), old.password().algorithm),
+        (
+            &["monitoring".to_owned(), "management".to_owned()][..],
+            HashingAlgorithm::Md5
+        )
+    );
+    assert_eq!(
+        catalogue
+            .user("limited")
+            .expect("limited")
+            .limit("max-connections"),
+        Some(5)
+    );
+    assert!(old.password().verify(b"secret"));
+    assert!(
+        !catalogue
+            .user("certificate")
+            .expect("certificate")
+            .password()
+            .verify(b"")
+    );
+
+    let shop = catalogue.vhost("shop").expect("shop");
+    assert_eq!(
+        (shop.description(), shop.limit("max-queues")),
+        ("Orders and stock", Some(500))
+    );
+    assert!(shop.default_queue_type().is_some());
+    let orders = catalogue.queue_by_name("shop", "orders").expect("orders");
+    assert_eq!(orders.kind().name(), "quorum");
+    assert_eq!(
+        (orders.policy(), orders.operator_policy()),
+        (Some("dlx"), Some("caps"))
+    );
+    let settings = orders.settings();
+    assert_eq!(settings.dead_letter_exchange.as_deref(), Some("dead"));
+    assert_eq!(
+        (settings.length_max, settings.ttl_ms),
+        (Some(100_000), Some(134_217_728_000))
+    );
+    let tasks = catalogue.queue_by_name("/", "celery").expect("celery");
+    assert_eq!(
+        (tasks.kind().name(), tasks.settings().priority_max),
+        ("classic", 10)
+    );
+    assert_eq!(
+        catalogue
+            .queue_by_name("/", "mirrored")
+            .expect("mirrored")
+            .policy(),
+        Some("ha-all")
+    );
+    assert!(
+        shop.exchange("by-hash")
+            .is_some_and(|x| x.kind() == "x-consistent-hash")
+    );
+    assert_eq!(shop.router().bindings_from("events").count(), 2);
+    assert!(
+        catalogue
+            .rights("limited", "shop", "")
+            .check_topic(leveret_auth::Access::Write, "events", b"limited.x")
+            .is_ok()
+    );
+    assert!(
+        catalogue
+            .global_parameters()
+            .any(|(name, _)| name == "cluster_name")
+    );
+    assert!(
+        shop.parameters()
+            .any(|(component, name, _)| (component, name) == ("shovel", "move"))
+    );
+}
+
+#[test]
+fn an_export_is_the_import_of_itself() {
+    let world = imported(EXPORT).expect("an import");
+    let exported = world.catalogue.export(None);
+    let json = serde_json::to_string(&exported).expect("JSON");
+    let again = imported(&json).expect("an import");
+    assert_eq!(again.catalogue.export(None), exported);
+    assert_eq!(read(&json), exported);
+    let predeclared = exported
+        .exchanges
+        .iter()
+        .filter(|x| x.name.starts_with("amq."));
+    assert_eq!(predeclared.count(), 0);
+}
+
+#[test]
+fn what_does_not_survive_a_restart_is_not_exported() {
+    let mut world = World::new(Config::default());
+    for line in [
+        "queue d durable",
+        "queue t",
+        "queue e durable exclusive=1",
+        "exchange x fanout durable",
+        "exchange y fanout",
+        "bind x d k",
+        "bind x t k",
+        "bind y d k",
+        "bind amq.direct d k",
+    ] {
+        assert_eq!(world.run(line).as_deref(), Some("new"), "{line}");
+    }
+    let exported = world.catalogue.export(None);
+    let names = |items: Vec<&str>| items.join(" ");
+    assert_eq!(
+        names(exported.queues.iter().map(|q| &*q.name).collect()),
+        "d"
+    );
+    assert_eq!(
+        names(exported.exchanges.iter().map(|x| &*x.name).collect()),
+        "x"
+    );
+    assert_eq!(
+        names(exported.bindings.iter().map(|b| &*b.source).collect()),
+        "amq.direct x"
+    );
+}
+
+#[test]
+fn one_virtual_host_into_another() {
+    let world = imported(EXPORT).expect("an import");
+    let shop = world.catalogue.export(Some("shop"));
+    assert!(shop.users.is_empty() && shop.vhosts.is_empty());
+    assert_eq!(
+        shop.rabbitmq_definition_format.as_deref(),
+        Some("single_virtual_host")
+    );
+    let json = serde_json::to_value(&shop).expect("JSON");
+    assert!(json["queues"][0].get("vhost").is_none());
+    let mut other = World::new(Config::default());
+    other.run("vhost copy");
+    assert!(import(&mut other, &shop, Some("copy")).is_ok());
+    assert_eq!(other.catalogue.export(Some("copy")).queues, shop.queues);
+    assert_eq!(other.catalogue.export(Some("copy")).bindings, shop.bindings);
+    assert_eq!(
+        import(&mut other, &shop, None),
+        Err("invalid definitions: items name no virtual host: import them into one".to_owned())
+    );
+}
+
+#[test]
+fn what_exists_is_left_as_it_is() {
+    let mut world = World::new(Config::default());
+    world.run("queue q durable x-message-ttl=5");
+    world.run("queue t");
+    world.run("exchange x fanout");
+    let json = r#"{"queues":[{"name":"q","vhost":"/","durable":true,"arguments":{"x-message-ttl":6}},
+                             {"name":"t","vhost":"/","durable":true}],
+                   "exchanges":[{"name":"x","vhost":"/","type":"direct","durable":true}],
+                   "bindings":[{"source":"x","vhost":"/","destination":"t","destination_type":"queue","routing_key":"k","arguments":{}},
+                               {"source":"","vhost":"/","destination":"t","destination_type":"queue","routing_key":"t","arguments":{}}]}"#;
+    assert_eq!(import(&mut world, &read(json), None), Ok(1));
+    assert_eq!(
+        world
+            .catalogue
+            .queue_by_name("/", "q")
+            .expect("q")
+            .settings()
+            .ttl_ms,
+        Some(5)
+    );
+    assert_eq!(
+        import(&mut world, &read(json), None),
+        Ok(1),
+        "an import is idempotent"
+    );
+    assert_eq!(
+        world
+            .catalogue
+            .vhost("/")
+            .expect("it")
+            .router()
+            .binding_count(),
+        1
+    );
+}
+
+#[test]
+fn an_import_is_all_or_nothing_and_names_the_item() {
+    for (json, expected) in [
+        (
+            r#"{"vhosts":[{"name":"v"}],"queues":[{"name":"q","vhost":"v","durable":true,"arguments":{"x-message-ttl":-1}}]}"#,
+            "queue 'q' in vhost 'v': invalid arg 'x-message-ttl' for queue 'q' in vhost 'v': {value_negative,-1}",
+        ),
+        (
+            r#"{"queues":[{"name":"s","vhost":"/","durable":true,"type":"stream"}]}"#,
+            "queue 's' in vhost '/': invalid arg 'x-queue-type' for queue 's' in vhost '/': \"unsupported queue type 'stream'\"",
+        ),
+        (
+            r#"{"queues":[{"name":"q","vhost":"none","durable":true}]}"#,
+            "queue 'q' in vhost 'none': vhost none not found",
+        ),
+        (
+            r#"{"users":[{"name":"u","password_hash":"AAAA","hashing_algorithm":"rabbit_password_hashing_sha256","tags":[]}]}"#,
+            "user 'u': the password hash has 3 bytes, rabbit_password_hashing_sha256 needs 36",
+        ),
+        (
+            r#"{"users":[{"name":"u","password_hash":"AAAA","hashing_algorithm":"rot13","tags":""}]}"#,
+            "user 'u': invalid definitions: unknown hashing algorithm 'rot13'",
+        ),
+        (
+            r#"{"users":[{"name":"u","password":"","tags":[]}]}"#,
+            "user 'u': passwords must not be empty",
+        ),
+        (
+            r#"{"permissions":[{"user":"nobody","vhost":"/","configure":"","write":"","read":""}]}"#,
+            "permission of user 'nobody' in vhost '/': no such user 'nobody'",
+        ),
+        (
+            r#"{"policies":[{"vhost":"/","name":"p","pattern":"(","definition":{"max-length":1}}]}"#,
+            "policy 'p' in vhost '/': invalid regular expression '(': unclosed group",
+        ),
+        (
+            r#"{"bindings":[{"source":"x","vhost":"/","destination":"q","destination_type":"queue","routing_key":"","arguments":{}}]}"#,
+            "binding from 'x' to queue 'q' in vhost '/': no exchange 'x' in vhost '/'",
+        ),
+        (
+            r#"{"exchanges":[{"name":"x","vhost":"/","type":"moon","durable":true}]}"#,
+            "exchange 'x' in vhost '/': unknown exchange type 'moon'",
+        ),
+        (
+            r#"{"users":[{"name":"u","limits":{"max-moons":1},"tags":[]}]}"#,
+            "user 'u': unrecognised limit 'max-moons'",
+        ),
+    ] {
+        let mut world = World::new(Config::default());
+        let before = world.catalogue.snapshot();
+        assert_eq!(
+            import(&mut world, &read(json), None),
+            Err(expected.to_owned())
+        );
+        assert_eq!(world.catalogue.snapshot(), before);
+    }
+}
+
+#[test]
+fn passwords_in_clear_text_are_hashed_and_not_exported() {
+    let world = imported(r#"{"users":[{"name":"u","password":"secret","tags":"management"}]}"#);
+    let world = world.expect("an import");
+    assert!(
+        world
+            .catalogue
+            .user("u")
+            .expect("u")
+            .password()
+            .verify(b"secret")
+    );
+    let json = serde_json::to_string(&world.catalogue.export(None)).expect("JSON");
+    assert!(!json.contains("secret"));
+}
+
+#[test]
+fn arguments_keep_their_kind_through_json() {
+    let json = r#"{"queues":[{"name":"q","vhost":"/","durable":true,
+        "arguments":{"a":1,"b":-1.5,"c":true,"d":"text","e":[1,"two",{"f":null}],"g":{"h":9007199254740993}}}]}"#;
+    let world = imported(json).expect("an import");
+    let exported = serde_json::to_value(world.catalogue.export(None)).expect("JSON");
+    let wanted: serde_json::Value = serde_json::from_str(json).expect("JSON");
+    assert_eq!(
+        exported["queues"][0]["arguments"],
+        wanted["queues"][0]["arguments"]
+    );
+    assert!(
+        serde_json::from_str::<Definitions>(
+            r#"{"global_parameters":[{"name":"n","value":18446744073709551615}]}"#
+        )
+        .is_err()
+    );
+}
+
+#[test]
+fn a_damaged_snapshot_is_refused() {
+    let snapshot = imported(EXPORT).expect("an import").catalogue.snapshot();
+    let restore = |bytes: &[u8]| Catalogue::restore(Config::default(), bytes).map(|_| ());
+    assert_eq!(restore(&snapshot), Ok(()));
+    assert!(restore(&[]).is_err());
+    assert!(restore(&snapshot[..snapshot.len() / 2]).is_err());
+    let mut later = snapshot;
+    later[0] = 2;
+    let text = restore(&later).map_err(|error| error.to_string());
+    assert_eq!(
+        text,
+        Err("unreadable snapshot: format version 2".to_owned())
+    );
+}
