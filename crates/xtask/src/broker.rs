@@ -24,7 +24,7 @@ const STOP_DEADLINE: Duration = Duration::from_secs(30);
 const RABBITMQ_BIN: &str = "/usr/lib/rabbitmq/bin";
 
 /// Names a binary to test in place of a fresh build.
-const BINARY_VARIABLE: &str = "LEVERET_BINARY";
+const BINARY_VARIABLE: &str = "XTASK_BINARY";
 
 /// Which broker.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -362,8 +362,8 @@ impl Broker {
                 let mut command = Command::new(leveret_binary());
                 command
                     .arg("ctl")
-                    .env("LEVERET_HTTP", self.http.to_string());
-                command.env("LEVERET_DATA_DIR", self.folder.join("data"));
+                    .arg("--data-dir")
+                    .arg(self.folder.join("data"));
                 command
             }
             Kind::RabbitMq => self.rabbitmq_script("rabbitmqctl"),

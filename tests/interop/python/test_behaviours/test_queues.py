@@ -254,7 +254,8 @@ def test_expiration_is_removed_and_remembered(channel, declare):
     assert death["reason"] == "expired"
 
 
-def test_deaths_are_merged_by_queue_and_reason(channel, declare):
+def test_deaths_that_a_client_republishes_count_anew(channel, declare):
+    """RabbitMQ 4 no longer counts on from a header that a client sent; 3.10 did."""
     dead = declare()
     queue = declare(dead_letter_exchange="", dead_letter_routing_key=dead)
     send(channel, queue, "x")
@@ -263,7 +264,8 @@ def test_deaths_are_merged_by_queue_and_reason(channel, declare):
         channel.basic_reject(method.delivery_tag, requeue=False)
         _, properties, body = interop.get(channel, dead)
         (death,) = properties.headers["x-death"]
-        assert (death["count"], death["queue"], death["reason"]) == (count, queue, "rejected")
+        assert death["count"] == (count if interop.ON_RABBITMQ else 1)
+        assert (death["queue"], death["reason"]) == (queue, "rejected")
         channel.basic_publish("", queue, body, pika.BasicProperties(headers=properties.headers))
 
 
