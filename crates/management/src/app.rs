@@ -120,7 +120,9 @@ impl App {
         };
         permit(found.method.access, who, is_member)?;
         match &found.vhost {
-            Some(vhost) if self.node.vhost(vhost).is_none() => Err(ApiError::NotFound),
+            Some(vhost) if found.vhost_must_exist && self.node.vhost(vhost).is_none() => {
+                Err(ApiError::NotFound)
+            }
             _ => Ok(()),
         }
     }

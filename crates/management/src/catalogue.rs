@@ -114,10 +114,6 @@ pub fn vhosts(call: &Call<'_>) -> Answer {
 /// `GET /api/vhosts/{vhost}`
 pub fn vhost(call: &Call<'_>) -> Answer {
     let vhost = call.app.node().vhost(call.param(0));
-    if !call.app.sees(call.who, call.param(0)) {
-        let text = "User not authorised to access virtual host".to_owned();
-        return Err(ApiError::NotAuthorised(text));
-    }
     found(vhost, |vhost| vhost_json(call.app, vhost))
 }
 

@@ -1,6 +1,6 @@
 //! The HTTP API and the Prometheus metrics of a node, under RabbitMQ's names.
 //!
-//! The node is behind two traits of plain values, [`Running`] and [`Directory`]; what is here turns them into JSON and text, decides
+//! The node is behind two traits of plain values, [`Running`] and [`Directory`] (the second comes with a catalogue: [`Keeper`]); what is here turns them into JSON and text, decides
 //! who may ask for what, and serves it.
 //!
 //! Invariant: every route names what it asks of its user in one table ([`routes`]), and one function judges it ([`access::permit`]).
@@ -16,6 +16,7 @@ pub mod directory;
 mod exchanges;
 mod health;
 pub mod input;
+pub mod keeper;
 pub mod metrics;
 mod overview;
 mod page;
@@ -29,6 +30,7 @@ mod server;
 pub use api::Running;
 pub use app::{App, Node};
 pub use directory::Directory;
+pub use keeper::Keeper;
 pub use overview::{RABBITMQ_VERSION, VERSION};
 pub use reply::{ApiError, Reply};
 pub use server::Server;

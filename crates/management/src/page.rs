@@ -191,7 +191,7 @@ mod tests {
             ("name=3", "q3"),
             ("name=q[0-2]", ""),
             ("name=q[0-2]&use_regex=true", "q0 q1 q2"),
-            ("sort=messages", "q0 q3 q1 q4 q2 q5"),
+            ("sort=messages", "q0 q3 q2 q5 q1 q4"),
             ("sort=a.b&sort_reverse=true", "q5 q4 q3 q2 q1 q0"),
             ("page=2&page_size=4", "q4 q5"),
             ("page=1&page_size=2&name=q&sort=messages", "q0 q3"),

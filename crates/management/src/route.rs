@@ -50,7 +50,7 @@ pub struct Method {
 
 /// A resource.
 pub struct Route {
-    /// Its path: segments, `{}` where any may stand; `{vhost}` is a virtual host that must exist.
+    /// Its path: segments, `{}` where any may stand; `{vhost}` is a virtual host that must exist, `{vhost?}` one that need not.
     pub path: &'static str,
     /// Its methods.
     pub methods: &'static [Method],
@@ -64,6 +64,8 @@ pub struct Found {
     pub params: Vec<String>,
     /// The virtual host among them.
     pub vhost: Option<String>,
+    /// Whether a virtual host that is not there is told before the handler is asked.
+    pub vhost_must_exist: bool,
 }
 
 /// The route of a request.
@@ -86,7 +88,7 @@ pub fn find(routes: &'static [Route], method: &str, path: &str) -> Result<Found,
             let text = percent_decode(segment).ok_or_else(|| {
                 ApiError::BadRequest("the path is not percent-encoded UTF-8".to_owned())
             })?;
-            if pattern == "{vhost}" {
+            if matches!(pattern, "{vhost}" | "{vhost?}") {
                 vhost = Some(text.clone());
             }
             params.push(text);
@@ -96,6 +98,7 @@ pub fn find(routes: &'static [Route], method: &str, path: &str) -> Result<Found,
         method,
         params,
         vhost,
+        vhost_must_exist: route.path.contains("{vhost}"),
     })
 }
 

@@ -76,7 +76,7 @@ pub static ROUTES: &[Route] = routes! {
     "/api/bindings/{vhost}/e/{}/e/{}/{}" => GET(Visible, exchanges::one_to_exchange), DELETE(Member, exchanges::unbind_exchange);
 
     "/api/vhosts" => GET(Management, catalogue::vhosts);
-    "/api/vhosts/{}" => GET(Management, catalogue::vhost), PUT(Administrator, catalogue::put_vhost), DELETE(Administrator, catalogue::delete_vhost);
+    "/api/vhosts/{vhost?}" => GET(Visible, catalogue::vhost), PUT(Administrator, catalogue::put_vhost), DELETE(Administrator, catalogue::delete_vhost);
     "/api/vhosts/{vhost}/permissions" => GET(Administrator, catalogue::permissions_of_vhost);
     "/api/vhosts/{vhost}/topic-permissions" => GET(Administrator, catalogue::topic_permissions_of_vhost);
     "/api/vhosts/{vhost}/connections" => GET(Visible, connections::connections_of_vhost);

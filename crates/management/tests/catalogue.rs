@@ -1,0 +1,422 @@
+//! The API on a real catalogue: what is put comes back, what is refused has its reason.
+
+mod fake;
+
+use fake::Fake;
+use fake::client::{Answer, basic, exchange};
+use leveret_auth::password::SALT_BYTES_GIVEN;
+use leveret_management::api::*;
+use leveret_management::keeper::{ExecuteError, Keeper, MakeCommands};
+use leveret_management::{App, Running, Server};
+use leveret_metadata::{Catalogue, Command, Config};
+use leveret_types::{ConnectionId, ProtocolError, QueueId};
+use serde_json::{Value, json};
+use std::sync::{Arc, RwLock};
+
+/// A node that runs as the fake does and keeps a real catalogue.
+struct Kept {
+    running: Fake,
+    catalogue: RwLock<Catalogue>,
+}
+
+impl Keeper for Kept {
+    fn with_catalogue(&self, read: &mut dyn FnMut(&Catalogue)) {
+        read(&self.catalogue.read().expect("catalogue"));
+    }
+
+    fn execute(&self, _: &str, make: MakeCommands<'_>) -> Result<(), ExecuteError> {
+        let mut catalogue = self.catalogue.write().expect("catalogue");
+        for command in make(&catalogue)? {
+            catalogue.apply(&command)?;
+        }
+        Ok(())
+    }
+
+    fn salt(&self) -> [u8; SALT_BYTES_GIVEN] {
+        [7; SALT_BYTES_GIVEN]
+    }
+
+    fn shards(&self) -> u16 {
+        2
+    }
+}
+
+impl Running for Kept {
+    fn authenticate(&self, login: Login<'_>) -> bool {
+        let catalogue = self.catalogue.read().expect("catalogue");
+        let found = catalogue.login(login.user, login.password.as_bytes(), Some(login.from));
+        found.is_ok()
+    }
+    fn change(
+        &self,
+        _: Actor<'_>,
+        vhost: &str,
+        change: Topology,
+    ) -> Result<Changed, ProtocolError> {
+        let vhost = vhost.to_owned();
+        let command = match change {
+            Topology::DeclareQueue {
+                name,
+                durable,
+                auto_delete,
+                arguments,
+                ..
+            } => Command::QueueDeclare {
+                vhost,
+                name,
+                durable,
+                exclusive: None,
+                auto_delete,
+                arguments,
+                random: [0; 16],
+                shards: 2,
+                id: None,
+            },
+            Topology::Bind(b) => Command::Bind {
+                vhost,
+                source: b.source,
+                destination: leveret_metadata::Endpoint::Queue(b.destination),
+                routing_key: b.routing_key.into_bytes(),
+                arguments: b.arguments,
+            },
+            Topology::Unbind(b) => Command::Unbind {
+                vhost,
+                source: b.source,
+                destination: leveret_metadata::Endpoint::Queue(b.destination),
+                routing_key: b.routing_key.into_bytes(),
+                arguments: b.arguments,
+            },
+            other => panic!("not needed here: {other:?}"),
+        };
+        let outcome = self.catalogue.write().expect("catalogue").apply(&command)?;
+        Ok(Changed {
+            created: outcome.created,
+            messages: 0,
+        })
+    }
+    fn node_stats(&self) -> NodeStats {
+        self.running.node_stats()
+    }
+    fn broker_stats(&self) -> BrokerStats {
+        self.running.broker_stats()
+    }
+    fn queues(&self) -> Vec<QueueStats> {
+        Vec::new()
+    }
+    fn queue(&self, _: QueueId) -> Option<QueueStats> {
+        None
+    }
+    fn connections(&self) -> Vec<ConnectionStats> {
+        Vec::new()
+    }
+    fn channels(&self) -> Vec<ChannelStats> {
+        Vec::new()
+    }
+    fn consumers(&self) -> Vec<ConsumerStats> {
+        Vec::new()
+    }
+    fn close_connection(&self, connection: ConnectionId, reason: &str) -> bool {
+        self.running.close_connection(connection, reason)
+    }
+    fn publish(
+        &self,
+        actor: Actor<'_>,
+        vhost: &str,
+        message: Publish,
+    ) -> Result<bool, ProtocolError> {
+        self.running.publish(actor, vhost, message)
+    }
+    fn get(
+        &self,
+        actor: Actor<'_>,
+        vhost: &str,
+        queue: &str,
+        get: Get,
+    ) -> Result<Vec<Got>, ProtocolError> {
+        self.running.get(actor, vhost, queue, get)
+    }
+    fn set_memory_watermark(&self, level: Level) {
+        self.running.set_memory_watermark(level);
+    }
+    fn set_disk_limit(&self, level: Level) {
+        self.running.set_disk_limit(level);
+    }
+    fn set_serving(&self, serving: bool) {
+        self.running.set_serving(serving);
+    }
+    fn stop(&self) {
+        self.running.stop();
+    }
+}
+
+fn start() -> Server {
+    let mut catalogue = Catalogue::new(Config::default());
+    let hash =
+        leveret_auth::PasswordHash::new(Default::default(), b"guest", &[1; SALT_BYTES_GIVEN]);
+    for command in Catalogue::defaults("guest", hash.expect("a password"), "/") {
+        catalogue.apply(&command).expect("a default");
+    }
+    let node = Kept {
+        running: Fake::default(),
+        catalogue: RwLock::new(catalogue),
+    };
+    let app = App::new(Arc::new(node), None, false);
+    Server::start(app, "127.0.0.1:0".parse().ok(), None).expect("a port on loopback")
+}
+
+fn send(server: &Server, user: &str, method: &str, path: &str, body: &str) -> Answer {
+    let request = format!(
+        "{method} {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\nAuthorization: {}\r\nContent-Length: {}\r\n\r\n{body}",
+        basic(user, user),
+        body.len()
+    );
+    exchange(server.http_address().expect("http"), request.as_bytes())
+}
+
+fn get(server: &Server, path: &str) -> Value {
+    let answer = send(server, "guest", "GET", path, "");
+    assert_eq!(answer.status, 200, "{path}: {answer:?}");
+    answer.json()
+}
+
+/// Each line: method, path, body, expected status. Some user's whole setup, in order, then what comes back.
+#[test]
+fn a_setup_by_http_comes_back_as_it_went() {
+    let server = start();
+    for (method, path, body, status) in [
+        (
+            "PUT",
+            "/api/vhosts/orders",
+            r#"{"description":"d","tags":"a,b"}"#,
+            201,
+        ),
+        ("PUT", "/api/vhosts/orders", r#"{"tracing":true}"#, 204),
+        (
+            "PUT",
+            "/api/users/bob",
+            r#"{"password":"bob","tags":["management"]}"#,
+            201,
+        ),
+        (
+            "PUT",
+            "/api/permissions/orders/bob",
+            r#"{"configure":"^a","write":".*","read":".*"}"#,
+            201,
+        ),
+        (
+            "PUT",
+            "/api/permissions/orders/nobody",
+            r#"{"configure":"","write":"","read":""}"#,
+            400,
+        ),
+        (
+            "PUT",
+            "/api/permissions/nowhere/bob",
+            r#"{"configure":"","write":"","read":""}"#,
+            404,
+        ),
+        (
+            "PUT",
+            "/api/permissions/orders/bob",
+            r#"{"configure":"(","write":"","read":""}"#,
+            400,
+        ),
+        (
+            "PUT",
+            "/api/vhost-limits/orders/max-queues",
+            r#"{"value":3}"#,
+            204,
+        ),
+        (
+            "PUT",
+            "/api/vhost-limits/orders/max-nothing",
+            r#"{"value":3}"#,
+            400,
+        ),
+        (
+            "PUT",
+            "/api/user-limits/bob/max-channels",
+            r#"{"value":4}"#,
+            204,
+        ),
+        (
+            "PUT",
+            "/api/policies/orders/ttl",
+            r#"{"pattern":"^q","definition":{"message-ttl":9},"apply-to":"queues"}"#,
+            201,
+        ),
+        (
+            "PUT",
+            "/api/policies/orders/ttl",
+            r#"{"pattern":"^q","definition":{"message-ttl":5},"apply-to":"queues"}"#,
+            204,
+        ),
+        (
+            "PUT",
+            "/api/policies/orders/bad",
+            r#"{"pattern":"^q","definition":{"no-such-key":5}}"#,
+            400,
+        ),
+        (
+            "PUT",
+            "/api/operator-policies/orders/op",
+            r#"{"pattern":".*","definition":{"max-length":7}}"#,
+            201,
+        ),
+        (
+            "PUT",
+            "/api/queues/orders/q",
+            r#"{"arguments":{"x-max-length":9}}"#,
+            201,
+        ),
+        (
+            "PUT",
+            "/api/queues/orders/q",
+            r#"{"arguments":{"x-max-length":9}}"#,
+            204,
+        ),
+        (
+            "PUT",
+            "/api/queues/orders/q",
+            r#"{"arguments":{"x-max-length":10}}"#,
+            400,
+        ),
+        (
+            "POST",
+            "/api/bindings/orders/e/amq.topic/q/q",
+            r#"{"routing_key":"a.#","arguments":{"k":"v"}}"#,
+            201,
+        ),
+        (
+            "PUT",
+            "/api/global-parameters/custom",
+            r#"{"value":{"a":[1,2]}}"#,
+            201,
+        ),
+        ("POST", "/api/vhosts/orders/deletion/protection", "", 204),
+    ] {
+        let answer = send(&server, "guest", method, path, body);
+        assert_eq!(answer.status, status, "{method} {path}: {answer:?}");
+    }
+    let vhost = get(&server, "/api/vhosts/orders");
+    assert_eq!(
+        (&vhost["description"], &vhost["tags"]),
+        (&json!("d"), &json!(["a", "b"]))
+    );
+    assert_eq!(
+        (&vhost["tracing"], &vhost["protected_from_deletion"]),
+        (&json!(true), &json!(true))
+    );
+    assert!(send(&server, "guest", "DELETE", "/api/vhosts/orders", "").status >= 400);
+    let queue = get(&server, "/api/queues/orders/q");
+    assert_eq!(queue["policy"], "ttl");
+    assert_eq!(queue["operator_policy"], "op");
+    assert_eq!(
+        queue["effective_policy_definition"],
+        json!({"message-ttl": 5, "max-length": 7})
+    );
+    let bindings = get(&server, "/api/queues/orders/q/bindings");
+    assert_eq!(bindings[0]["source"], "");
+    assert_eq!(bindings[1]["source"], "amq.topic");
+    assert_eq!(bindings[1]["arguments"], json!({"k": "v"}));
+    let properties = bindings[1]["properties_key"].as_str().expect("a key");
+    let path = format!(
+        "/api/bindings/orders/e/amq.topic/q/q/{}",
+        properties.replace('%', "%25")
+    );
+    assert_eq!(
+        send(&server, "guest", "DELETE", &path, "").status,
+        204,
+        "{path}"
+    );
+    assert_eq!(
+        get(&server, "/api/queues/orders/q/bindings")
+            .as_array()
+            .map(Vec::len),
+        Some(1)
+    );
+    assert_eq!(
+        get(&server, "/api/vhost-limits")[0],
+        json!({"vhost": "orders", "value": {"max-queues": 3}})
+    );
+    assert_eq!(
+        get(&server, "/api/users/bob")["limits"],
+        json!({"max-channels": 4})
+    );
+    assert_eq!(
+        get(&server, "/api/global-parameters/custom")["value"],
+        json!({"a": [1, 2]})
+    );
+    let names: Vec<_> = get(&server, "/api/exchanges/orders")
+        .as_array()
+        .expect("a list")
+        .iter()
+        .map(|x| x["name"].clone())
+        .collect();
+    assert!(names.contains(&json!("")) && names.contains(&json!("amq.topic")));
+    // Bob sees his own virtual host and no other.
+    let seen = send(&server, "bob", "GET", "/api/vhosts", "").json();
+    assert_eq!(seen.as_array().map(Vec::len), Some(1));
+    assert_eq!(
+        send(&server, "bob", "GET", "/api/queues/%2F", "").status,
+        401
+    );
+    assert_eq!(send(&server, "bob", "GET", "/api/users", "").status, 401);
+}
+
+#[test]
+fn definitions_move_from_one_node_to_another() {
+    let (from, to) = (start(), start());
+    for (method, path, body) in [
+        ("PUT", "/api/vhosts/v", ""),
+        (
+            "PUT",
+            "/api/users/bob",
+            r#"{"password":"bob","tags":"administrator"}"#,
+        ),
+        (
+            "PUT",
+            "/api/permissions/v/bob",
+            r#"{"configure":".*","write":".*","read":".*"}"#,
+        ),
+        (
+            "PUT",
+            "/api/policies/v/p",
+            r#"{"pattern":"a","definition":{"expires":9}}"#,
+        ),
+        ("PUT", "/api/queues/v/q", "{}"),
+        (
+            "POST",
+            "/api/bindings/v/e/amq.direct/q/q",
+            r#"{"routing_key":"k"}"#,
+        ),
+    ] {
+        let answer = send(&from, "guest", method, path, body);
+        assert_eq!(answer.status, 201, "{method} {path}: {answer:?}");
+    }
+    let definitions = get(&from, "/api/definitions");
+    assert_eq!(definitions["product_name"], "Leveret");
+    let answer = send(
+        &to,
+        "guest",
+        "POST",
+        "/api/definitions",
+        &definitions.to_string(),
+    );
+    assert_eq!(answer.status, 204, "{answer:?}");
+    assert_eq!(get(&to, "/api/definitions"), definitions);
+    // The password came along, as a hash.
+    assert_eq!(
+        send(&to, "bob", "GET", "/api/queues/v/q/bindings", "").json()[1]["routing_key"],
+        "k"
+    );
+    // Half of these definitions could hold, and none of it does.
+    let half = json!({"vhosts": [{"name": "new"}], "users": [], "policies": [
+        {"vhost": "new", "name": "p", "pattern": "(", "definition": {"expires": 1}, "apply-to": "all"}
+    ]});
+    let answer = send(&to, "guest", "POST", "/api/definitions", &half.to_string());
+    assert_eq!(answer.status, 400, "{answer:?}");
+    assert_eq!(send(&to, "guest", "GET", "/api/vhosts/new", "").status, 404);
+    let answer = send(&to, "guest", "POST", "/api/definitions", r#"{"users":7}"#);
+    assert_eq!(answer.status, 400, "{answer:?}");
+}

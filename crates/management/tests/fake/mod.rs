@@ -1,0 +1,396 @@
+//! A node at the trait seam: a few tables in memory, and a record of what was asked.
+
+pub mod client;
+
+use leveret_management::api::*;
+use leveret_management::directory::*;
+use leveret_types::{ConnectionId, FieldTable, FieldValue, ProtocolError, QueueId, ReplyCode};
+use serde_json::{Value, json};
+use std::sync::Mutex;
+
+/// The node. What it is asked to change stands in `asked`, one line each.
+#[derive(Default)]
+pub struct Fake {
+    pub asked: Mutex<Vec<String>>,
+    pub alarm: Mutex<bool>,
+    pub counters: Mutex<MessageCounters>,
+}
+
+impl Fake {
+    fn ask(&self, line: String) {
+        self.asked.lock().unwrap().push(line);
+    }
+}
+
+/// Each user's password is its name, and its tag too.
+pub const USERS: [&str; 5] = [
+    "administrator",
+    "monitoring",
+    "policymaker",
+    "management",
+    "nobody",
+];
+
+fn user(name: &str) -> User {
+    User {
+        name: name.to_owned(),
+        tags: vec![name.to_owned()],
+        password_hash: "hash".to_owned(),
+        hashing_algorithm: "rabbit_password_hashing_sha256".to_owned(),
+        limits: vec![("max-channels".to_owned(), 7)],
+    }
+}
+
+fn queue(id: u64, vhost: &str, name: &str) -> Queue {
+    Queue {
+        id: QueueId(id),
+        vhost: vhost.to_owned(),
+        name: name.to_owned(),
+        kind: "classic".to_owned(),
+        durable: true,
+        arguments: [("x-max-length", FieldValue::I32(5))].into(),
+        policy: Some("ttl".to_owned()),
+        ..Queue::default()
+    }
+}
+
+fn exchange(vhost: &str, name: &str) -> Exchange {
+    Exchange {
+        vhost: vhost.to_owned(),
+        name: name.to_owned(),
+        kind: "topic".to_owned(),
+        durable: true,
+        ..Exchange::default()
+    }
+}
+
+impl Running for Fake {
+    fn authenticate(&self, login: Login<'_>) -> bool {
+        USERS.contains(&login.user) && login.user == login.password
+    }
+
+    fn node_stats(&self) -> NodeStats {
+        NodeStats {
+            name: "leveret@burrow".to_owned(),
+            cluster_name: "hares".to_owned(),
+            cluster_id: "id-1".to_owned(),
+            memory_alarm: *self.alarm.lock().unwrap(),
+            fds_max: 1_024,
+            listeners: vec![Listener {
+                protocol: "amqp",
+                address: "127.0.0.1:5672".parse().unwrap(),
+            }],
+            serving: true,
+            certificates: vec![("/c.pem".into(), 0)],
+            ..NodeStats::default()
+        }
+    }
+
+    fn broker_stats(&self) -> BrokerStats {
+        BrokerStats {
+            messages: vec![
+                ("classic", *self.counters.lock().unwrap()),
+                ("quorum", MessageCounters::default()),
+            ],
+            dead_lettered: vec![("classic", "expired", 3)],
+            connections: 2,
+            ..BrokerStats::default()
+        }
+    }
+
+    fn queues(&self) -> Vec<QueueStats> {
+        [(1, 4), (2, 0), (3, 9)]
+            .into_iter()
+            .map(|(id, ready)| QueueStats {
+                id: QueueId(id),
+                ready,
+                unacknowledged: 1,
+                messages: *self.counters.lock().unwrap(),
+                ..QueueStats::default()
+            })
+            .collect()
+    }
+
+    fn queue(&self, queue: QueueId) -> Option<QueueStats> {
+        self.queues().into_iter().find(|q| q.id == queue)
+    }
+
+    fn connections(&self) -> Vec<ConnectionStats> {
+        [(1, "management", "/"), (2, "administrator", "other")]
+            .into_iter()
+            .map(|(id, user, vhost)| ConnectionStats {
+                id: ConnectionId(id),
+                name: format!("127.0.0.1:{id} -> 127.0.0.1:5672"),
+                user: user.to_owned(),
+                vhost: vhost.to_owned(),
+                state: "running",
+                client_properties: [("product", FieldValue::text("<script>"))].into(),
+                ..ConnectionStats::default()
+            })
+            .collect()
+    }
+
+    fn channels(&self) -> Vec<ChannelStats> {
+        vec![ChannelStats {
+            connection: ConnectionId(1),
+            number: 1,
+            unacknowledged: 3,
+            ..ChannelStats::default()
+        }]
+    }
+
+    fn consumers(&self) -> Vec<ConsumerStats> {
+        vec![ConsumerStats {
+            connection: ConnectionId(1),
+            channel: 1,
+            queue: QueueId(1),
+            tag: "ctag".to_owned(),
+            active: true,
+            ..ConsumerStats::default()
+        }]
+    }
+
+    fn close_connection(&self, connection: ConnectionId, reason: &str) -> bool {
+        self.ask(format!("close {connection} {reason}"));
+        true
+    }
+
+    fn change(
+        &self,
+        actor: Actor<'_>,
+        vhost: &str,
+        change: Topology,
+    ) -> Result<Changed, ProtocolError> {
+        self.ask(format!("{actor:?} {vhost} {change:?}"));
+        match change {
+            Topology::DeclareQueue { name, .. } if name == "refused" => {
+                Err(ProtocolError::channel(
+                    ReplyCode::AccessRefused,
+                    "configure access to queue 'refused' in vhost '/' refused for user 'x'",
+                ))
+            }
+            Topology::DeclareQueue { name, .. } if name == "other" => Err(ProtocolError::channel(
+                ReplyCode::PreconditionFailed,
+                "inequivalent arg 'durable' for queue 'other'",
+            )),
+            Topology::DeclareQueue { name, .. } => Ok(Changed {
+                created: name == "new",
+                messages: 0,
+            }),
+            _ => Ok(Changed {
+                created: true,
+                messages: 0,
+            }),
+        }
+    }
+
+    fn publish(&self, _: Actor<'_>, vhost: &str, message: Publish) -> Result<bool, ProtocolError> {
+        self.ask(format!("{vhost} {message:?}"));
+        Ok(message.routing_key == "q")
+    }
+
+    fn get(&self, _: Actor<'_>, _: &str, queue: &str, get: Get) -> Result<Vec<Got>, ProtocolError> {
+        self.ask(format!("get {queue} {get:?}"));
+        let got = |payload: &[u8]| Got {
+            exchange: "x".to_owned(),
+            routing_key: "k".to_owned(),
+            redelivered: false,
+            remaining: 3,
+            properties: [("delivery_mode", FieldValue::U8(2))].into(),
+            payload: payload.to_vec(),
+        };
+        Ok(vec![got(b"text"), got(&[0xFF, 0x00])])
+    }
+
+    fn set_memory_watermark(&self, level: Level) {
+        self.ask(format!("memory {level:?}"));
+    }
+
+    fn set_disk_limit(&self, level: Level) {
+        self.ask(format!("disk {level:?}"));
+    }
+
+    fn set_serving(&self, serving: bool) {
+        self.ask(format!("serving {serving}"));
+    }
+
+    fn stop(&self) {
+        self.ask("stop".to_owned());
+    }
+}
+
+impl Directory for Fake {
+    fn counts(&self) -> Counts {
+        Counts {
+            vhosts: 2,
+            exchanges: 2,
+            queues: 3,
+            bindings: 2,
+        }
+    }
+
+    fn vhosts(&self) -> Vec<Vhost> {
+        ["/", "other"]
+            .map(|name| Vhost {
+                name: name.to_owned(),
+                limits: vec![("max-queues".to_owned(), 9)],
+                ..Vhost::default()
+            })
+            .into()
+    }
+
+    fn vhost(&self, name: &str) -> Option<Vhost> {
+        self.vhosts().into_iter().find(|v| v.name == name)
+    }
+
+    fn users(&self) -> Vec<User> {
+        USERS.iter().map(|name| user(name)).collect()
+    }
+
+    fn user(&self, name: &str) -> Option<User> {
+        self.users().into_iter().find(|u| u.name == name)
+    }
+
+    /// Every user has permissions in `/`, nobody in `other`.
+    fn permissions(&self) -> Vec<Permission> {
+        USERS
+            .iter()
+            .filter_map(|name| self.permission(name, "/"))
+            .collect()
+    }
+
+    fn permission(&self, user: &str, vhost: &str) -> Option<Permission> {
+        (USERS.contains(&user) && vhost == "/").then(|| Permission {
+            user: user.to_owned(),
+            vhost: vhost.to_owned(),
+            configure: ".*".to_owned(),
+            write: ".*".to_owned(),
+            read: String::new(),
+        })
+    }
+
+    fn topic_permissions(&self) -> Vec<TopicPermission> {
+        Vec::new()
+    }
+
+    fn policies(&self, operator: bool) -> Vec<Policy> {
+        vec![Policy {
+            vhost: "/".to_owned(),
+            name: if operator { "op" } else { "ttl" }.to_owned(),
+            pattern: "^q".to_owned(),
+            apply_to: "queues".to_owned(),
+            priority: 1,
+            definition: [("message-ttl", FieldValue::I64(5))].into(),
+        }]
+    }
+
+    fn parameters(&self) -> Vec<Parameter> {
+        Vec::new()
+    }
+
+    fn global_parameters(&self) -> Vec<Parameter> {
+        vec![Parameter {
+            component: String::new(),
+            vhost: String::new(),
+            name: "cluster_name".to_owned(),
+            value: FieldValue::text("hares"),
+        }]
+    }
+
+    fn exchanges(&self, vhost: Option<&str>) -> Vec<Exchange> {
+        let all = [
+            exchange("/", ""),
+            exchange("/", "x"),
+            exchange("/", "y"),
+            exchange("other", "x"),
+        ];
+        all.into_iter()
+            .filter(|x| vhost.is_none_or(|v| v == x.vhost))
+            .collect()
+    }
+
+    fn exchange(&self, vhost: &str, name: &str) -> Option<Exchange> {
+        self.exchanges(Some(vhost))
+            .into_iter()
+            .find(|x| x.name == name)
+    }
+
+    fn declared_queues(&self, vhost: Option<&str>) -> Vec<Queue> {
+        let all = [
+            queue(1, "/", "q"),
+            queue(2, "/", "a/b"),
+            queue(3, "other", "q"),
+        ];
+        all.into_iter()
+            .filter(|q| vhost.is_none_or(|v| v == q.vhost))
+            .collect()
+    }
+
+    fn declared_queue(&self, vhost: &str, name: &str) -> Option<Queue> {
+        self.declared_queues(Some(vhost))
+            .into_iter()
+            .find(|q| q.name == name)
+    }
+
+    fn bindings(&self, scope: BindingScope<'_>) -> Vec<(String, Binding)> {
+        let bind = |to: &str, to_queue, key: &str| {
+            let binding = Binding {
+                source: "x".to_owned(),
+                destination: to.to_owned(),
+                to_queue,
+                routing_key: key.to_owned(),
+                arguments: FieldTable::new(),
+            };
+            ("/".to_owned(), binding)
+        };
+        let all = vec![
+            bind("q", true, "a.*"),
+            bind("q", true, ""),
+            bind("y", false, "#"),
+        ];
+        let keep = |(vhost, b): &(String, Binding)| match scope {
+            BindingScope::All => true,
+            BindingScope::Vhost(v) => v == vhost,
+            BindingScope::Source { vhost: v, exchange } => v == vhost && b.source == exchange,
+            BindingScope::ToQueue { vhost: v, queue } => {
+                v == vhost && b.to_queue && b.destination == queue
+            }
+            BindingScope::ToExchange { vhost: v, exchange } => {
+                v == vhost && !b.to_queue && b.destination == exchange
+            }
+        };
+        all.into_iter().filter(keep).collect()
+    }
+
+    fn alter(&self, by: &str, alteration: Alteration) -> Result<(), AlterError> {
+        match &alteration {
+            Alteration::DeleteUser { name } | Alteration::DeleteVhost { name }
+                if name == "none" =>
+            {
+                return Err(AlterError::NotFound("none".to_owned()));
+            }
+            Alteration::PutPolicy { policy, .. } if policy.pattern == "(" => {
+                return Err(AlterError::Invalid("the pattern is broken".to_owned()));
+            }
+            _ => {}
+        }
+        self.ask(format!("{by}: {alteration:?}"));
+        Ok(())
+    }
+
+    fn hash_password(&self, password: &str) -> String {
+        format!("hash of {password}")
+    }
+
+    fn export(&self, vhost: Option<&str>) -> Value {
+        json!({"vhosts": [{"name": vhost.unwrap_or("/")}]})
+    }
+
+    fn import(&self, by: &str, vhost: Option<&str>, definitions: &Value) -> Result<(), AlterError> {
+        self.ask(format!("{by}: import into {vhost:?}: {definitions}"));
+        match definitions["vhosts"].is_array() {
+            true => Ok(()),
+            false => Err(AlterError::Invalid("vhosts must be a list".to_owned())),
+        }
+    }
+}

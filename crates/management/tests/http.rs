@@ -1,0 +1,753 @@
+//! The API over real HTTP on loopback, on a node faked at the trait seam.
+
+mod fake;
+
+use fake::client::{Answer, basic, exchange};
+use fake::{Fake, USERS};
+use leveret_management::access::Access;
+use leveret_management::routes::ROUTES;
+use leveret_management::{App, Server};
+use leveret_types::limits::{HTTP_BODY_BYTES_MAX, JSON_DEPTH_MAX};
+use serde_json::{Value, json};
+use std::net::TcpStream;
+use std::sync::Arc;
+
+struct Api {
+    node: Arc<Fake>,
+    server: Server,
+}
+
+fn start() -> Api {
+    let node = Arc::new(Fake::default());
+    let any = "127.0.0.1:0".parse().ok();
+    let app = App::new(Arc::clone(&node) as _, Some("token".to_owned()), false);
+    let server = Server::start(app, any, any).expect("ports on loopback");
+    Api { node, server }
+}
+
+impl Api {
+    fn send(&self, authorization: &str, method: &str, path: &str, body: &str) -> Answer {
+        let request = format!(
+            "{method} {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\nAuthorization: {authorization}\r\nContent-Length: {}\r\n\r\n{body}",
+            body.len()
+        );
+        exchange(
+            self.server.http_address().expect("http"),
+            request.as_bytes(),
+        )
+    }
+
+    fn by(&self, user: &str, method: &str, path: &str, body: &str) -> Answer {
+        self.send(&basic(user, user), method, path, body)
+    }
+
+    fn admin(&self, method: &str, path: &str, body: &str) -> Answer {
+        self.by("administrator", method, path, body)
+    }
+
+    fn get(&self, path: &str) -> Value {
+        let answer = self.admin("GET", path, "");
+        assert_eq!(answer.status, 200, "{path}: {answer:?}");
+        answer.json()
+    }
+
+    fn asked(&self) -> Vec<String> {
+        std::mem::take(&mut *self.node.asked.lock().expect("log"))
+    }
+
+    fn metrics(&self, path: &str) -> Answer {
+        let request = format!("GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+        exchange(
+            self.server.metrics_address().expect("metrics"),
+            request.as_bytes(),
+        )
+    }
+}
+
+#[test]
+fn the_overview_has_what_exporters_and_clients_read() {
+    let api = start();
+    let overview = api.get("/api/overview");
+    for (path, expected) in [
+        ("/rabbitmq_version", json!("4.2.0")),
+        ("/product_name", json!("Leveret")),
+        ("/cluster_name", json!("hares")),
+        ("/node", json!("leveret@burrow")),
+        ("/object_totals/queues", json!(3)),
+        ("/object_totals/connections", json!(2)),
+        ("/queue_totals/messages", json!(16)),
+        ("/queue_totals/messages_ready", json!(13)),
+        ("/queue_totals/messages_unacknowledged", json!(3)),
+        ("/message_stats/publish", json!(0)),
+        ("/message_stats/publish_details/rate", json!(0.0)),
+        ("/listeners/0/protocol", json!("amqp")),
+        ("/listeners/0/port", json!(5672)),
+    ] {
+        assert_eq!(overview.pointer(path), Some(&expected), "{path}");
+    }
+    assert_eq!(api.get("/api/nodes")[0]["fd_total"], 1024);
+    assert_eq!(api.get("/api/nodes/leveret%40burrow")["running"], true);
+    assert_eq!(api.admin("GET", "/api/nodes/other", "").status, 404);
+    let flags = api.get("/api/feature-flags");
+    let stream = flags
+        .as_array()
+        .expect("a list")
+        .iter()
+        .find(|f| f["name"] == "stream_queue");
+    assert_eq!(stream.expect("NServiceBus asks for it")["state"], "enabled");
+    assert_eq!(api.get("/api/whoami")["name"], "administrator");
+}
+
+#[test]
+fn queues_are_listed_paged_and_shown() {
+    let api = start();
+    let names = |v: &Value| -> Vec<String> {
+        let items = v.as_array().expect("a list").iter();
+        items
+            .map(|q| format!("{} {}", q["vhost"], q["name"]).replace('"', ""))
+            .collect()
+    };
+    assert_eq!(names(&api.get("/api/queues")), ["/ a/b", "/ q", "other q"]);
+    assert_eq!(names(&api.get("/api/queues/%2F")), ["/ a/b", "/ q"]);
+    let page = api.get(
+        "/api/queues?page=1&page_size=1&name=%5Eq&use_regex=true&sort=messages&sort_reverse=true",
+    );
+    assert_eq!(page["filtered_count"], 2);
+    assert_eq!(page["page_count"], 2);
+    assert_eq!(names(&page["items"]), ["other q"]);
+    let queue = api.get("/api/queues/%2F/q");
+    for (path, expected) in [
+        ("/messages", json!(5)),
+        ("/messages_ready", json!(4)),
+        ("/messages_unacknowledged", json!(1)),
+        ("/message_stats/deliver_get_details/rate", json!(0.0)),
+        ("/arguments/x-max-length", json!(5)),
+        ("/policy", json!("ttl")),
+        ("/type", json!("classic")),
+        ("/state", json!("running")),
+        ("/consumer_details/0/consumer_tag", json!("ctag")),
+    ] {
+        assert_eq!(queue.pointer(path), Some(&expected), "{path}");
+    }
+    assert_eq!(
+        api.get("/api/queues/%2F/a%2Fb?columns=name,messages"),
+        json!({"name": "a/b", "messages": 1})
+    );
+    assert_eq!(api.admin("GET", "/api/queues/%2F/none", "").status, 404);
+    assert_eq!(api.admin("GET", "/api/queues/nowhere/q", "").status, 404);
+    // A user sees the virtual hosts that it has permissions in; a monitor sees all.
+    let seen = api.by("management", "GET", "/api/queues", "").json();
+    assert_eq!(names(&seen), ["/ a/b", "/ q"]);
+    assert_eq!(
+        names(&api.by("monitoring", "GET", "/api/queues", "").json()).len(),
+        3
+    );
+}
+
+#[test]
+fn declarations_reach_the_node_as_their_user() {
+    let api = start();
+    for (method, path, body, status, asked) in [
+        (
+            "PUT",
+            "/api/queues/%2F/new",
+            r#"{"durable":"false","arguments":{"x-expires":9}}"#,
+            201,
+            r#"User("management") / DeclareQueue { name: "new", durable: false, exclusive: false, auto_delete: false, arguments: FieldTable([("x-expires", I64(9))]) }"#,
+        ),
+        (
+            "PUT",
+            "/api/queues/%2F/q",
+            "",
+            204,
+            r#"User("management") / DeclareQueue { name: "q", durable: true, exclusive: false, auto_delete: false, arguments: FieldTable([]) }"#,
+        ),
+        (
+            "DELETE",
+            "/api/queues/%2F/q?if-empty=true",
+            "",
+            204,
+            r#"User("management") / DeleteQueue { name: "q", if_unused: false, if_empty: true }"#,
+        ),
+        (
+            "DELETE",
+            "/api/queues/%2F/q/contents",
+            "",
+            204,
+            r#"User("management") / PurgeQueue { name: "q" }"#,
+        ),
+        (
+            "PUT",
+            "/api/exchanges/%2F/z",
+            r#"{"type":"fanout","internal":true}"#,
+            201,
+            r#"User("management") / DeclareExchange { name: "z", kind: "fanout", durable: true, auto_delete: false, internal: true, arguments: FieldTable([]) }"#,
+        ),
+        (
+            "DELETE",
+            "/api/exchanges/%2F/x?if-unused=true",
+            "",
+            204,
+            r#"User("management") / DeleteExchange { name: "x", if_unused: true }"#,
+        ),
+        (
+            "POST",
+            "/api/bindings/%2F/e/x/q/q",
+            r#"{"routing_key":"k"}"#,
+            201,
+            r#"User("management") / Bind(Binding { source: "x", destination: "q", to_queue: true, routing_key: "k", arguments: FieldTable([]) })"#,
+        ),
+        (
+            "DELETE",
+            "/api/bindings/%2F/e/x/q/q/~",
+            "",
+            204,
+            r#"User("management") / Unbind(Binding { source: "x", destination: "q", to_queue: true, routing_key: "", arguments: FieldTable([]) })"#,
+        ),
+        (
+            "DELETE",
+            "/api/bindings/%2F/e/x/e/y/%2523",
+            "",
+            204,
+            "User(\"management\") / Unbind(Binding { source: \"x\", destination: \"y\", to_queue: false, routing_key: \"#\", arguments: FieldTable([]) })",
+        ),
+    ] {
+        let answer = api.by("management", method, path, body);
+        assert_eq!(answer.status, status, "{method} {path}: {answer:?}");
+        assert_eq!(api.asked(), [asked], "{method} {path}");
+    }
+    let bound = api.by(
+        "management",
+        "POST",
+        "/api/bindings/%2F/e/x/q/q",
+        r#"{"routing_key":"a/b"}"#,
+    );
+    assert!(bound.head.contains("location: q/a%252fb"), "{}", bound.head);
+}
+
+#[test]
+fn what_the_node_refuses_has_rabbitmqs_form() {
+    let api = start();
+    for (method, path, body, status, error, reason) in [
+        (
+            "PUT",
+            "/api/queues/%2F/refused",
+            "",
+            401,
+            "not_authorised",
+            "ACCESS_REFUSED - configure access to queue 'refused' in vhost '/' refused for user 'x'",
+        ),
+        (
+            "PUT",
+            "/api/queues/%2F/other",
+            "",
+            400,
+            "bad_request",
+            "406 PRECONDITION_FAILED - inequivalent arg 'durable' for queue 'other'",
+        ),
+        (
+            "PUT",
+            "/api/queues/%2F/new",
+            "{",
+            400,
+            "bad_request",
+            "this is not valid JSON: EOF while parsing an object at line 1 column 1",
+        ),
+        (
+            "PUT",
+            "/api/queues/%2F/new",
+            r#"{"durable":7}"#,
+            400,
+            "bad_request",
+            "the field \"durable\" must be true or false",
+        ),
+        (
+            "DELETE",
+            "/api/users/none",
+            "",
+            404,
+            "Object Not Found",
+            "Not Found",
+        ),
+        (
+            "PUT",
+            "/api/policies/%2F/p",
+            r#"{"pattern":"(","definition":{"expires":1}}"#,
+            400,
+            "bad_request",
+            "the pattern is broken",
+        ),
+        (
+            "PUT",
+            "/api/policies/%2F/p",
+            r#"{"pattern":"a"}"#,
+            400,
+            "bad_request",
+            "the field \"definition\" is missing",
+        ),
+        (
+            "POST",
+            "/api/definitions",
+            "[]",
+            400,
+            "bad_request",
+            "definitions are a JSON object",
+        ),
+        (
+            "GET",
+            "/api/nothing",
+            "",
+            404,
+            "Object Not Found",
+            "Not Found",
+        ),
+        (
+            "GET",
+            "/api/queues/%FF",
+            "",
+            400,
+            "bad_request",
+            "the path is not percent-encoded UTF-8",
+        ),
+        (
+            "POST",
+            "/api/overview",
+            "",
+            405,
+            "Method Not Allowed",
+            "this resource has: GET",
+        ),
+        (
+            "POST",
+            "/api/queues/%2F/q/get",
+            r#"{"count":0,"ackmode":"ack_requeue_true"}"#,
+            400,
+            "bad_request",
+            "count must be from 1 to 10000",
+        ),
+        (
+            "GET",
+            "/api/queues?page=1&page_size=501",
+            "",
+            400,
+            "bad_request",
+            "page_size must be from 1 to 500",
+        ),
+    ] {
+        let answer = api.admin(method, path, body);
+        assert_eq!(answer.status, status, "{method} {path}: {answer:?}");
+        assert_eq!(
+            answer.json(),
+            json!({"error": error, "reason": reason}),
+            "{method} {path}"
+        );
+    }
+    assert!(
+        api.admin("PATCH", "/api/users/x", "")
+            .head
+            .contains("allow: get, put, delete")
+    );
+}
+
+#[test]
+fn messages_are_got_and_published() {
+    let api = start();
+    let body = r#"{"count":2,"ackmode":"ack_requeue_false","encoding":"auto","truncate":3}"#;
+    let got = api.admin("POST", "/api/queues/%2F/q/get", body).json();
+    assert_eq!(got[0]["payload"], "tex");
+    assert_eq!(got[0]["payload_bytes"], 4);
+    assert_eq!(got[0]["properties"]["delivery_mode"], 2);
+    assert_eq!(got[1]["payload_encoding"], "base64");
+    assert_eq!(got[1]["payload"], "/wA=");
+    assert_eq!(api.asked(), ["get q Get { count: 2, then: Accept }"]);
+    let body = r#"{"properties":{"headers":{"a":1}},"routing_key":"q","payload":"aGk=","payload_encoding":"base64"}"#;
+    let published = api.admin("POST", "/api/exchanges/%2F/amq.default/publish", body);
+    assert_eq!(published.json(), json!({"routed": true}));
+    assert_eq!(
+        api.asked(),
+        [
+            r#"/ Publish { exchange: "", routing_key: "q", properties: FieldTable([("headers", Table(FieldTable([("a", I64(1))])))]), payload: [104, 105] }"#
+        ]
+    );
+}
+
+#[test]
+fn the_catalogue_is_changed_in_the_users_name() {
+    let api = start();
+    for (method, path, body, status, asked) in [
+        (
+            "PUT",
+            "/api/users/eve",
+            r#"{"password":"pw","tags":"management, own"}"#,
+            201,
+            r#"administrator: PutUser { name: "eve", tags: ["management", "own"], secret: Password("pw") }"#,
+        ),
+        (
+            "PUT",
+            "/api/users/nobody",
+            r#"{"tags":["x"]}"#,
+            204,
+            r#"administrator: PutUser { name: "nobody", tags: ["x"], secret: Keep }"#,
+        ),
+        (
+            "PUT",
+            "/api/vhosts/new",
+            r#"{"tags":"a,b","tracing":true}"#,
+            201,
+            r#"administrator: PutVhost { name: "new", description: None, tags: Some(["a", "b"]), default_queue_type: None, tracing: Some(true) }"#,
+        ),
+        (
+            "PUT",
+            "/api/permissions/%2F/nobody",
+            r#"{"configure":"a","write":"b","read":"c"}"#,
+            204,
+            r#"administrator: PutPermission(Permission { user: "nobody", vhost: "/", configure: "a", write: "b", read: "c" })"#,
+        ),
+        (
+            "PUT",
+            "/api/vhost-limits/%2F/max-queues",
+            r#"{"value":"12"}"#,
+            204,
+            r#"administrator: SetVhostLimit { vhost: "/", name: "max-queues", value: Some(12) }"#,
+        ),
+        (
+            "DELETE",
+            "/api/user-limits/nobody/max-channels",
+            "",
+            204,
+            r#"administrator: SetUserLimit { user: "nobody", name: "max-channels", value: None }"#,
+        ),
+        (
+            "PUT",
+            "/api/operator-policies/%2F/new",
+            r#"{"pattern":"^q","definition":{"max-length":1},"priority":2}"#,
+            201,
+            r#"administrator: PutPolicy { operator: true, policy: Policy { vhost: "/", name: "new", pattern: "^q", apply_to: "queues", priority: 2, definition: FieldTable([("max-length", I64(1))]) } }"#,
+        ),
+        (
+            "DELETE",
+            "/api/topic-permissions/%2F/nobody/x",
+            "",
+            204,
+            r#"administrator: DeleteTopicPermission { user: "nobody", vhost: "/", exchange: Some("x") }"#,
+        ),
+        (
+            "POST",
+            "/api/definitions/other",
+            r#"{"vhosts":[]}"#,
+            204,
+            r#"administrator: import into Some("other"): {"vhosts":[]}"#,
+        ),
+        (
+            "PUT",
+            "/api/leveret/memory-watermark",
+            r#"{"relative":0.0}"#,
+            204,
+            "memory Relative(0.0)",
+        ),
+        (
+            "PUT",
+            "/api/leveret/disk-free-limit",
+            r#"{"absolute":5}"#,
+            204,
+            "disk Absolute(5)",
+        ),
+        (
+            "PUT",
+            "/api/leveret/serving",
+            r#"{"serving":false}"#,
+            204,
+            "serving false",
+        ),
+    ] {
+        let answer = api.admin(method, path, body);
+        assert_eq!(answer.status, status, "{method} {path}: {answer:?}");
+        assert_eq!(api.asked(), [asked], "{method} {path}");
+    }
+    let definitions = api.get("/api/definitions");
+    assert_eq!(definitions["rabbitmq_version"], "4.2.0");
+    assert_eq!(definitions["vhosts"][0]["name"], "/");
+    assert_eq!(api.get("/api/users/nobody")["limits"]["max-channels"], 7);
+    assert_eq!(
+        api.get("/api/policies/%2F/ttl")["definition"],
+        json!({"message-ttl": 5})
+    );
+    assert_eq!(
+        api.get("/api/global-parameters/cluster_name")["value"],
+        "hares"
+    );
+}
+
+#[test]
+fn connections_are_seen_and_closed_by_their_own_user_or_an_administrator() {
+    let api = start();
+    assert_eq!(
+        api.get("/api/connections").as_array().map(Vec::len),
+        Some(2)
+    );
+    let own = api.by("management", "GET", "/api/connections", "").json();
+    assert_eq!(own.as_array().map(Vec::len), Some(1));
+    assert_eq!(own[0]["client_properties"]["product"], "<script>");
+    let foreign = "/api/connections/127.0.0.1%3A2%20-%3E%20127.0.0.1%3A5672";
+    let own = "/api/connections/127.0.0.1%3A1%20-%3E%20127.0.0.1%3A5672";
+    assert_eq!(api.by("management", "GET", foreign, "").status, 404);
+    assert_eq!(api.by("monitoring", "DELETE", foreign, "").status, 401);
+    assert_eq!(api.by("management", "DELETE", own, "").status, 204);
+    assert_eq!(api.admin("DELETE", foreign, "").status, 204);
+    assert_eq!(
+        api.asked(),
+        [
+            "close 1 Closed via management plugin",
+            "close 2 Closed via management plugin"
+        ]
+    );
+    let request = format!(
+        "DELETE {own} HTTP/1.1\r\nHost: x\r\nConnection: close\r\nAuthorization: {}\r\nX-Reason: spring cleaning\r\n\r\n",
+        basic("administrator", "administrator")
+    );
+    exchange(api.server.http_address().expect("http"), request.as_bytes());
+    assert_eq!(api.asked(), ["close 1 spring cleaning"]);
+    let channels = api.get("/api/channels");
+    assert_eq!(channels[0]["name"], "127.0.0.1:1 -> 127.0.0.1:5672 (1)");
+    assert_eq!(channels[0]["pid"], "<leveret@burrow.1.1.0>");
+    assert_eq!(
+        api.get("/api/consumers/%2F")[0]["queue"],
+        json!({"name": "q", "vhost": "/"})
+    );
+}
+
+#[test]
+fn health_checks_answer_200_or_503() {
+    let api = start();
+    for (path, status) in [
+        ("alarms", 200),
+        ("local-alarms", 200),
+        ("port-listener/5672", 200),
+        ("port-listener/1", 503),
+        ("port-listener/x", 400),
+        ("protocol-listener/amqp091", 200),
+        ("protocol-listener/mqtt,amqp", 200),
+        ("protocol-listener/mqtt", 503),
+        ("virtual-hosts", 200),
+        ("node-is-quorum-critical", 200),
+        ("is-in-service", 200),
+        ("below-node-connection-limit", 200),
+        ("ready-to-serve-clients", 200),
+        ("certificate-expiration/1/weeks", 503),
+        ("certificate-expiration/1/fortnights", 400),
+        ("certificate-expiration/99999999999999999999/weeks", 400),
+    ] {
+        let answer = api.admin("GET", &format!("/api/health/checks/{path}"), "");
+        assert_eq!(answer.status, status, "{path}: {answer:?}");
+    }
+    *api.node.alarm.lock().expect("alarm") = true;
+    let answer = api.admin("GET", "/api/health/checks/local-alarms", "");
+    assert_eq!(answer.status, 503);
+    assert_eq!(answer.json()["status"], "failed");
+    assert_eq!(answer.json()["alarms"][0]["resource"], "memory");
+    assert_eq!(api.get("/api/aliveness-test/%2F"), json!({"status": "ok"}));
+}
+
+/// Every route and method, by every kind of user, in a virtual host of its own and in another: let in or not, as the table says.
+#[test]
+fn the_authorization_matrix_of_all_routes() {
+    let api = start();
+    let let_in = |access: Access, tag: &str, member: bool| match access {
+        Access::Anyone => true,
+        _ if tag == "nobody" => false,
+        Access::Management => true,
+        Access::Visible => member || matches!(tag, "administrator" | "monitoring"),
+        Access::Member => member || tag == "administrator",
+        Access::Policymaker => tag == "administrator" || (member && tag == "policymaker"),
+        Access::Monitoring => matches!(tag, "administrator" | "monitoring"),
+        Access::Administrator => tag == "administrator",
+    };
+    let mut tried = 0;
+    for route in ROUTES {
+        for method in route.methods {
+            for user in USERS {
+                for vhost in ["%2F", "other"] {
+                    let path = route
+                        .path
+                        .replace("{vhost}", vhost)
+                        .replace("{vhost?}", vhost)
+                        .replace("{}", "nothing-of-this-name");
+                    let has_vhost = route.path.contains("{vhost");
+                    let member = !has_vhost || vhost == "%2F";
+                    let answer = api.by(user, method.name, &path, "{}");
+                    let expected = let_in(method.access, user, member);
+                    let refused = answer.status == 401;
+                    assert_eq!(
+                        !refused, expected,
+                        "{user}: {} {path}: {answer:?}",
+                        method.name
+                    );
+                    assert!(answer.status < 500 || answer.status == 503, "{answer:?}");
+                    tried += 1;
+                }
+            }
+        }
+    }
+    assert!(tried > 1_000, "{tried}");
+}
+
+#[test]
+fn logins() {
+    let api = start();
+    let path = "/api/overview";
+    assert_eq!(
+        api.send(&basic("administrator", "administrator"), "GET", path, "")
+            .status,
+        200
+    );
+    assert_eq!(api.send("Bearer token", "GET", path, "").status, 200);
+    assert_eq!(api.send("bearer token", "HEAD", path, "").status, 200);
+    for refused in [
+        basic("administrator", "wrong"),
+        basic("eve", "eve"),
+        "Bearer toke".to_owned(),
+        "Bearer tokenx".to_owned(),
+        "Bearer ".to_owned(),
+        "Basic !!!".to_owned(),
+        "Basic YQ==".to_owned(),
+        "Digest x".to_owned(),
+        String::new(),
+    ] {
+        let answer = api.send(&refused, "GET", path, "");
+        assert_eq!(answer.status, 401, "{refused}");
+        assert!(
+            answer.head.contains("www-authenticate: basic realm="),
+            "{refused}"
+        );
+    }
+    let bare = exchange(
+        api.server.http_address().expect("http"),
+        b"GET /api/whoami HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n",
+    );
+    assert_eq!(
+        bare.json(),
+        json!({"error": "not_authorised", "reason": "Login failed"})
+    );
+}
+
+#[test]
+fn bodies_and_heads_are_bounded() {
+    let api = start();
+    let address = api.server.http_address().expect("http");
+    let admin = basic("administrator", "administrator");
+    let announce = |path: &str, length: usize| {
+        let head = format!(
+            "PUT {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\nAuthorization: {admin}\r\nContent-Length: {length}\r\n\r\n"
+        );
+        exchange(address, head.as_bytes()).status
+    };
+    // Refused by its announced length, before a byte of it is read.
+    assert_eq!(announce("/api/vhosts/v", HTTP_BODY_BYTES_MAX + 1), 413);
+    let body = |size: usize| format!("{{\"description\":\"{}\"}}", "a".repeat(size - 18));
+    assert_eq!(
+        api.admin("PUT", "/api/vhosts/v", &body(HTTP_BODY_BYTES_MAX))
+            .status,
+        201
+    );
+    let chunk = "a".repeat(1 << 20);
+    let mut request = format!(
+        "PUT /api/vhosts/v HTTP/1.1\r\nHost: x\r\nConnection: close\r\nAuthorization: {admin}\r\nTransfer-Encoding: chunked\r\n\r\n"
+    );
+    for _ in 0..10 {
+        request.push_str(&format!("{:x}\r\n{chunk}\r\n", chunk.len()));
+    }
+    request.push_str("0\r\n\r\n");
+    assert_eq!(exchange(address, request.as_bytes()).status, 413);
+    let deep = format!(
+        "{{\"tags\":{}{}}}",
+        "[".repeat(JSON_DEPTH_MAX),
+        "]".repeat(JSON_DEPTH_MAX)
+    );
+    let answer = api.admin("PUT", "/api/vhosts/v", &deep);
+    assert_eq!(answer.status, 400);
+    assert!(answer.body.contains("nested deeper"), "{answer:?}");
+    let many = format!(
+        "GET /api/auth HTTP/1.1\r\nHost: x\r\n{}\r\n",
+        "A: b\r\n".repeat(1_000)
+    );
+    assert_eq!(exchange(address, many.as_bytes()).status, 431);
+    let long = format!(
+        "GET /api/auth HTTP/1.1\r\nHost: x\r\nA: {}\r\n\r\n",
+        "b".repeat(10 << 20)
+    );
+    assert!(matches!(exchange(address, long.as_bytes()).status, 431 | 0));
+    // Both lengths at once is an attempt to smuggle.
+    let both = format!(
+        "PUT /api/vhosts/v HTTP/1.1\r\nHost: x\r\nConnection: close\r\nAuthorization: {admin}\r\nContent-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"
+    );
+    let both = exchange(address, both.as_bytes());
+    assert!(
+        both.status == 400 || both.head.contains("connection: close"),
+        "{both:?}"
+    );
+}
+
+#[test]
+fn metrics_have_rabbitmqs_names() {
+    let api = start();
+    api.node.counters.lock().expect("counters").published = 7;
+    let page = api.metrics("/metrics");
+    assert_eq!(page.status, 200);
+    assert!(
+        page.head
+            .contains("content-type: text/plain; version=0.0.4")
+    );
+    for line in [
+        "rabbitmq_identity_info{rabbitmq_node=\"leveret@burrow\",rabbitmq_cluster=\"hares\",rabbitmq_cluster_permanent_id=\"id-1\"} 1",
+        "rabbitmq_queue_messages_ready 13",
+        "rabbitmq_queue_messages_unacked 3",
+        "rabbitmq_queues 3",
+        "rabbitmq_connections 2",
+        "rabbitmq_global_messages_received_total{protocol=\"amqp091\"} 7",
+        "rabbitmq_global_messages_acknowledged_total{protocol=\"amqp091\",queue_type=\"rabbit_quorum_queue\"} 0",
+        "rabbitmq_global_messages_dead_lettered_expired_total{queue_type=\"rabbit_classic_queue\",dead_letter_strategy=\"at_most_once\"} 3",
+        "rabbitmq_alarms_memory_used_watermark 0",
+        "rabbitmq_process_max_fds 1024",
+        "rabbitmq_channel_messages_unacked 3",
+        "# TYPE rabbitmq_queue_messages_ready gauge",
+    ] {
+        assert!(
+            page.body.lines().any(|l| l == line),
+            "{line} is not in\n{}",
+            page.body
+        );
+    }
+    // The format forbids a second TYPE line of one metric.
+    let mut types: Vec<_> = page
+        .body
+        .lines()
+        .filter(|l| l.starts_with("# TYPE"))
+        .collect();
+    let all = types.len();
+    types.sort_unstable();
+    types.dedup();
+    assert_eq!(types.len(), all);
+    let each = api.metrics("/metrics/per-object").body;
+    assert!(each.contains("rabbitmq_queue_messages_ready{vhost=\"other\",queue=\"q\"} 9"));
+    assert!(
+        each.contains(
+            "rabbitmq_connection_channels{connection=\"127.0.0.1:1 -> 127.0.0.1:5672\"} 0"
+        )
+    );
+    let detailed = api
+        .metrics("/metrics/detailed?family=queue_coarse_metrics&vhost=%2F&queue=q")
+        .body;
+    assert!(detailed.contains("rabbitmq_detailed_queue_messages_ready{vhost=\"/\",queue=\"q\"} 4"));
+    assert!(!detailed.contains("other") && !detailed.contains("queue_consumers"));
+    assert_eq!(api.metrics("/api/overview").status, 404);
+    assert_eq!(api.metrics("/").status, 404);
+}
+
+#[test]
+fn a_server_that_is_dropped_frees_its_port() {
+    let api = start();
+    let address = api.server.http_address().expect("http");
+    drop(api);
+    assert!(TcpStream::connect(address).is_err());
+    std::net::TcpListener::bind(address).expect("the port is free");
+}
