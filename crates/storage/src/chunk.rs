@@ -95,6 +95,37 @@ fn slice(parts: &[Part], ends: &[u32], position: usize) -> Bytes {
     part.bytes.slice(start - base..end - base)
 }
 
+/// Buffers that chunks have left, to be used again: a fresh one costs a page fault for every 4 KiB.
+#[derive(Debug, Default)]
+pub(crate) struct Spare(Vec<BytesMut>);
+
+/// Buffers that a shard keeps for reuse.
+const SPARE_MAX: usize = 4;
+
+impl Spare {
+    fn buffer(&mut self, len: usize) -> BytesMut {
+        if len > CHUNK_BYTES {
+            return BytesMut::with_capacity(len);
+        }
+        let mut buffer = self.0.pop().unwrap_or_default();
+        buffer.clear();
+        buffer.reserve(CHUNK_BYTES);
+        buffer
+    }
+
+    /// Keeps the buffers of a chunk that is no longer cached, unless someone still reads from them.
+    pub(crate) fn reclaim(&mut self, bodies: Option<Bodies>) {
+        for part in bodies.into_iter().flat_map(|bodies| bodies.parts) {
+            if self.0.len() < SPARE_MAX
+                && let Ok(buffer) = part.bytes.try_into_mut()
+                && buffer.capacity() <= CHUNK_BYTES
+            {
+                self.0.push(buffer);
+            }
+        }
+    }
+}
+
 /// A chunk that gathers.
 #[derive(Debug)]
 pub(crate) struct Builder {
@@ -146,10 +177,10 @@ impl Builder {
     }
 
     /// Copies a body in, and says its sequence.
-    pub(crate) fn push(&mut self, pieces: &[&[u8]], len: usize) -> u64 {
+    pub(crate) fn push(&mut self, pieces: &[&[u8]], len: usize, spare: &mut Spare) -> u64 {
         if self.buffer.capacity() - self.buffer.len() < len {
             self.freeze();
-            self.buffer = BytesMut::with_capacity(len.max(CHUNK_BYTES));
+            self.buffer = spare.buffer(len);
         }
         for piece in pieces {
             self.buffer.extend_from_slice(piece);
@@ -432,14 +463,13 @@ impl Chunks {
         }
     }
 
-    /// Drops the bodies of the oldest cached chunk from memory.
-    pub(crate) fn evict_oldest(&mut self) {
-        if let Some(chunk) = self.oldest_cached() {
-            chunk.bodies = None;
-            let bytes = chunk.bytes as usize;
-            self.cached_from += 1;
-            self.cached_bytes -= bytes;
-        }
+    /// Takes the bodies of the oldest cached chunk out of memory.
+    pub(crate) fn evict_oldest(&mut self) -> Option<Bodies> {
+        let chunk = self.oldest_cached()?;
+        let (bodies, bytes) = (chunk.bodies.take(), chunk.bytes as usize);
+        self.cached_from += 1;
+        self.cached_bytes -= bytes;
+        bodies
     }
 
     /// Forgets chunks from the front as long as `done` says so and they are not cached.
@@ -475,7 +505,8 @@ mod tests {
         let bodies: Vec<Vec<u8>> = (0..50).map(|i| vec![i as u8; i * 7 % 40]).collect();
         for (i, body) in bodies.iter().enumerate() {
             let (head, tail) = body.split_at(body.len() / 2);
-            assert_eq!(builder.push(&[head, tail], body.len()), 10 + i as u64);
+            let sequence = builder.push(&[head, tail], body.len(), &mut Spare::default());
+            assert_eq!(sequence, 10 + i as u64);
             if i % 3 == 0 {
                 let back = i / 2;
                 assert_eq!(builder.get(10 + back as u64).unwrap(), bodies[back]);
@@ -499,10 +530,35 @@ mod tests {
     }
 
     #[test]
+    fn a_buffer_is_used_again_when_nobody_reads_from_it() {
+        let mut spare = Spare::default();
+        let mut builder = Builder::new(1, 0);
+        builder.push(&[&[1; 1000]], 1000, &mut spare);
+        let first = builder.seal(0);
+        builder.push(&[&[2; 1000]], 1000, &mut spare);
+        let second = builder.seal(0);
+        let (reader, address) = (first.bodies.get(0), first.bodies.get(0).as_ptr());
+        drop(builder);
+        spare.reclaim(Some(first.bodies));
+        spare.reclaim(Some(second.bodies.clone()));
+        assert!(spare.0.is_empty(), "someone reads");
+        drop(reader);
+        spare.reclaim(Some(second.bodies));
+        assert_eq!(spare.0.len(), 1);
+        let buffer = spare.buffer(1000);
+        assert_eq!(
+            buffer.as_ptr(),
+            address,
+            "the whole buffer, not only its end"
+        );
+        assert!(buffer.capacity() >= CHUNK_BYTES);
+    }
+
+    #[test]
     fn a_chunk_takes_its_limit_and_not_a_byte_more() {
         let mut builder = Builder::new(1, 0);
         let half = vec![0; CHUNK_BYTES / 2];
-        builder.push(&[&half], half.len());
+        builder.push(&[&half], half.len(), &mut Spare::default());
         assert!(!builder.is_full_for(half.len()));
         assert!(builder.is_full_for(half.len() + 1));
         assert!(

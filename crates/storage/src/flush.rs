@@ -235,8 +235,10 @@ impl ShardLogs {
     fn end_work(&mut self) {
         self.outstanding -= 1;
         if self.outstanding == 0 {
-            for log in self.logs.values_mut() {
-                log.truncations.clear();
+            for id in std::mem::take(&mut self.truncated) {
+                if let Some(log) = self.logs.get_mut(&id) {
+                    log.truncations.clear();
+                }
             }
         }
     }
@@ -263,7 +265,8 @@ impl ShardLogs {
             .first_body()
             .is_some_and(|first| first < plan.end_body)
         {
-            self.volatile_chunks.evict_oldest();
+            let bodies = self.volatile_chunks.evict_oldest();
+            self.spare.reclaim(bodies);
             let end = plan.end_body;
             self.volatile_chunks
                 .pop_while(|chunk| chunk.first_body < end);

@@ -188,11 +188,8 @@ impl Identity {
     /// # Errors
     /// The version if it is a later one; `None` if both copies are damaged.
     pub(crate) fn decode(bytes: &[u8]) -> Result<Self, Option<u16>> {
-        let copies = bytes.chunks(IDENTITY_BYTES).map(Self::decode_copy);
-        copies.fold(Err(None), |best, copy| match best {
-            Ok(_) => best,
-            Err(_) => copy.ok_or(None).and_then(|copy| copy),
-        })
+        let mut copies = bytes.chunks(IDENTITY_BYTES).filter_map(Self::decode_copy);
+        copies.next().unwrap_or(Err(None))
     }
 
     fn decode_copy(bytes: &[u8]) -> Option<Result<Self, Option<u16>>> {

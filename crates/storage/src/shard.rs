@@ -1,6 +1,6 @@
 //! The logs of one shard: what gathers, what lives, where it is. No IO.
 
-use crate::chunk::{Builder, Chunk, Chunks, Entry, Place, Run, SealedChunk};
+use crate::chunk::{Builder, Chunk, Chunks, Entry, Place, Run, SealedChunk, Spare};
 use crate::id::{BodyId, ChunkSeq, Durability, FileId, Generation, LogKind};
 use crate::loaded::{Content, Key, Loaded, LoadedCache, ReadRequest, Source};
 use crate::log::{Cut, Damage, Freed, Log, Side, Spot, share_of};
@@ -100,6 +100,7 @@ pub struct ShardLogs {
     sealed: Vec<SealedChunk>,
     pub(crate) chunks: Chunks,
     pub(crate) volatile_chunks: Chunks,
+    pub(crate) spare: Spare,
     pub(crate) budget: Budget,
     pub(crate) loaded: LoadedCache,
     pub(crate) files: BTreeMap<FileId, FileState>,
@@ -114,6 +115,8 @@ pub struct ShardLogs {
     /// Number of the last flush or compaction, and how many are under way.
     pub(crate) epoch: u64,
     pub(crate) outstanding: u32,
+    /// Logs that were truncated while these were under way.
+    pub(crate) truncated: Vec<LogId>,
     pub(crate) paging: bool,
     pub(crate) freed: Vec<Freed>,
 }
@@ -129,6 +132,7 @@ impl ShardLogs {
             sealed: Vec::new(),
             chunks: Chunks::default(),
             volatile_chunks: Chunks::default(),
+            spare: Spare::default(),
             budget,
             loaded: LoadedCache::new(budget.loaded_bytes),
             files: BTreeMap::new(),
@@ -139,6 +143,7 @@ impl ShardLogs {
             listed: hashbrown::HashSet::default(),
             epoch: 0,
             outstanding: 0,
+            truncated: Vec::new(),
             paging: false,
             freed: Vec::new(),
         }
@@ -196,13 +201,21 @@ impl ShardLogs {
                 if self.builder.is_full_for(len) {
                     self.seal_durable();
                 }
-                BodyId::new(self.shard, false, self.builder.push(pieces, len))
+                BodyId::new(
+                    self.shard,
+                    false,
+                    self.builder.push(pieces, len, &mut self.spare),
+                )
             }
             Durability::Volatile => {
                 if self.volatile_builder.is_full_for(len) {
                     self.seal_volatile();
                 }
-                BodyId::new(self.shard, true, self.volatile_builder.push(pieces, len))
+                BodyId::new(
+                    self.shard,
+                    true,
+                    self.volatile_builder.push(pieces, len, &mut self.spare),
+                )
             }
         }
     }
@@ -373,6 +386,7 @@ impl ShardLogs {
         log.cuts.push(Cut { before, from });
         if self.outstanding > 0 {
             log.truncations.push((self.epoch, from));
+            self.truncated.push(id);
         }
         if log.kind == LogKind::Durable {
             self.record(id, Record::Truncate { from }, true);
@@ -489,11 +503,9 @@ impl ShardLogs {
         while self.chunks.cached_bytes + self.volatile_chunks.cached_bytes > self.budget.cache_bytes
         {
             let volatile_first = self.volatile_chunks.cached_bytes > self.chunks.cached_bytes;
-            let done = if volatile_first {
-                self.evict_volatile() || self.evict_durable()
-            } else {
-                self.evict_durable() || self.evict_volatile()
-            };
+            let done = (volatile_first && self.evict_volatile())
+                || self.evict_durable()
+                || self.evict_volatile();
             if !done {
                 break;
             }
@@ -507,7 +519,8 @@ impl ShardLogs {
             .oldest_cached()
             .is_some_and(|c| c.place.is_some());
         if written {
-            self.chunks.evict_oldest();
+            let bodies = self.chunks.evict_oldest();
+            self.spare.reclaim(bodies);
         }
         written
     }
@@ -522,7 +535,8 @@ impl ShardLogs {
                 .all(|entry| live_parts(logs, entry).next().is_none())
         });
         if dead {
-            self.volatile_chunks.evict_oldest();
+            let bodies = self.volatile_chunks.evict_oldest();
+            self.spare.reclaim(bodies);
             self.volatile_chunks.pop_while(|_| true);
         }
         dead

@@ -229,7 +229,11 @@ impl<D: Disk> Store<D> {
     /// # Errors
     /// [`StoreError`].
     pub fn checkpoint(&mut self) -> Result<(), StoreError> {
-        let parts: Vec<_> = self.shards.iter_mut().map(ShardLogs::checkpoint_part).collect();
+        let parts: Vec<_> = self
+            .shards
+            .iter_mut()
+            .map(ShardLogs::checkpoint_part)
+            .collect();
         self.sync()?;
         for (shard, part) in self.shards.iter().zip(&parts) {
             assert!(

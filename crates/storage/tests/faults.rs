@@ -197,7 +197,10 @@ fn a_damaged_body_is_known_by_its_entry() {
     let (mut store, report) = world.open();
     assert_eq!(report.torn_bytes, 0);
     let damage = store.shards[0].damage(A).expect("A is damaged").clone();
-    assert_eq!(damage.lost.iter().collect::<Vec<_>>(), [1..2]);
+    assert_eq!(
+        (damage.lost.first_range(), damage.lost.len()),
+        (Some(1..2), 1)
+    );
     assert_eq!(store.shards[0].damage(B), None);
     assert!(matches!(store.read(A, 1), Read::Damaged(_)));
     assert_eq!(store.read(A, 2), Read::Ready(payload(2, 5000).into()));
@@ -208,7 +211,10 @@ fn a_damaged_body_is_known_by_its_entry() {
     store.close().unwrap();
     let (mut store, _) = world.open();
     let damage = store.shards[0].damage(A).expect("A is damaged").clone();
-    assert_eq!(damage.lost.iter().collect::<Vec<_>>(), [1..2]);
+    assert_eq!(
+        (damage.lost.first_range(), damage.lost.len()),
+        (Some(1..2), 1)
+    );
     assert_eq!(store.shards[0].accept_loss(A), 1);
     assert_eq!(store.read(A, 1), Read::Gone);
     assert_eq!(store.read(A, 2), Read::Ready(payload(2, 5000).into()));
@@ -312,7 +318,8 @@ fn what_an_earlier_use_of_a_file_left_behind_is_never_taken_for_new() {
     assert_eq!(report.batches, 2, "{report:?}");
     assert_eq!(report.torn_bytes, 0);
     assert_eq!(store.shards[0].damage(A), None);
-    assert_eq!(store.shards[0].live(A).iter().collect::<Vec<_>>(), [20..21]);
+    let live = store.shards[0].live(A);
+    assert_eq!((live.first_range(), live.len()), (Some(20..21), 1));
     assert_eq!(store.read(A, 20), Read::Ready("new".into()));
 }
 
