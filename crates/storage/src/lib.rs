@@ -4,7 +4,7 @@
 //! is written once, to the write-ahead log; what waits goes to segment files and costs no memory there; what must not survive the process
 //! is not written at all unless it overflows the cache. See `docs/adr/0002-storage.md` for the decisions behind it.
 //!
-//! The parts are plain structs that whoever embeds the store runs on threads of their own choice:
+//! [`Store`] runs all of it in one thread. Its parts are plain structs that whoever embeds the store runs on threads of their own choice:
 //! - [`ShardLogs`], one per shard: bodies, logs, what lives. No IO.
 //! - [`WalWriter`]: takes [`SealedChunk`]s of all shards; one write and one sync for all.
 //!
