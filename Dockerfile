@@ -1,0 +1,18 @@
+# A node in a container: docker build -t leveret . && docker run -p 5672:5672 -p 15672:15672 -v leveret:/data leveret
+FROM rust:1.95-bookworm AS build
+WORKDIR /src
+COPY . .
+RUN cargo build --release --locked --package leveret
+
+FROM debian:bookworm-slim
+RUN useradd --system --home-dir /data --shell /usr/sbin/nologin leveret \
+    && install --directory --owner=leveret --group=leveret --mode=0750 /data
+COPY --from=build /src/target/release/leveret /usr/local/bin/leveret
+# Operators' scripts call it by this name.
+RUN ln -s leveret /usr/local/bin/rabbitmqctl
+USER leveret
+VOLUME /data
+EXPOSE 5672 15672 15692
+# Drains on SIGTERM, which is what a stop sends.
+ENTRYPOINT ["leveret"]
+CMD ["serve", "--data-dir", "/data", "--amqp", "0.0.0.0:5672", "--http", "0.0.0.0:15672", "--metrics", "0.0.0.0:15692"]
