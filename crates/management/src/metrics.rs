@@ -699,6 +699,8 @@ fn connections_by_id(app: &App) -> HashMap<ConnectionId, ConnectionStats> {
     all.into_iter().map(|c| (c.id, c)).collect()
 }
 
+type ChannelValue = fn(&ChannelStats) -> u64;
+
 fn channel_metrics(page: &mut Page, app: &App, per_object: bool) {
     let channels = app.node().channels();
     let series: Vec<(String, ChannelStats)> = match per_object {
@@ -728,7 +730,7 @@ fn channel_metrics(page: &mut Page, app: &App, per_object: bool) {
             vec![(String::new(), sum)]
         }
     };
-    let metrics: [(&str, &str, fn(&ChannelStats) -> u64); 5] = [
+    let metrics: [(&str, &str, ChannelValue); 5] = [
         ("channel_consumers", "Consumers on a channel", |c| {
             c.consumers
         }),
@@ -800,6 +802,8 @@ fn channel_metrics(page: &mut Page, app: &App, per_object: bool) {
     }
 }
 
+type ConnectionValue = fn(&ConnectionStats) -> u64;
+
 fn connection_metrics(page: &mut Page, app: &App, per_object: bool) {
     let connections = app.node().connections();
     let series: Vec<(String, ConnectionStats)> = match per_object {
@@ -820,7 +824,7 @@ fn connection_metrics(page: &mut Page, app: &App, per_object: bool) {
             vec![(String::new(), sum)]
         }
     };
-    let metrics: [(&str, Kind, &str, fn(&ConnectionStats) -> u64); 6] = [
+    let metrics: [(&str, Kind, &str, ConnectionValue); 6] = [
         (
             "connection_incoming_bytes_total",
             Counter,

@@ -65,8 +65,10 @@ fn whole(query: &Query, name: &str, default: usize) -> Result<usize, ApiError> {
     }
 }
 
+type Filter = Box<dyn Fn(&str) -> bool>;
+
 /// A filter of names: text that they contain, or a regular expression.
-fn filter(name: &str, is_regex: bool) -> Result<Box<dyn Fn(&str) -> bool>, ApiError> {
+fn filter(name: &str, is_regex: bool) -> Result<Filter, ApiError> {
     if !is_regex {
         let name = name.to_owned();
         return Ok(Box::new(move |candidate| candidate.contains(&name)));

@@ -176,6 +176,8 @@ fn send(server: &Server, user: &str, method: &str, path: &str, body: &str) -> An
 fn get(server: &Server, path: &str) -> Value {
     let answer = send(server, "guest", "GET", path, "");
     assert_eq!(answer.status, 200, "{path}: {answer:?}");
+    let kind = "content-type: application/json";
+    assert!(answer.head.contains(kind), "{path}: {answer:?}");
     answer.json()
 }
 
