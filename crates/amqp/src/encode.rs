@@ -2,10 +2,10 @@
 
 use crate::content::ContentHeader;
 use crate::frame::{FRAME_END, FRAME_HEAD_BYTES, FrameKind};
-use crate::generated::basic;
 use crate::method::EncodeMethod;
-use crate::out::OutBuffer;
+use crate::out::{OutBuffer, SHARED_BYTES_MIN};
 use bytes::Bytes;
+use leveret_types::Message;
 use leveret_types::limits::FRAME_OVERHEAD_BYTES;
 
 /// A heartbeat.
@@ -32,64 +32,35 @@ pub fn method(out: &mut Vec<u8>, channel: u16, method: &impl EncodeMethod) {
     frame(out, FrameKind::Method, channel, |out| method.encode(out));
 }
 
-/// A content header's properties and the body behind it, as a message holds them.
-#[derive(Clone, Debug)]
-pub struct Content<'a> {
-    /// Flags and properties.
-    pub properties: &'a [u8],
-    /// The body, as a slice that may be kept until it is written.
-    pub body: BodySource<'a>,
-}
-
-/// Where a body comes from. Sharing one costs an atomic increment, so it is asked for only when the body is large.
+/// What follows a method that carries content.
 #[derive(Clone, Copy, Debug)]
-pub enum BodySource<'a> {
-    /// A message's.
-    Message(&'a leveret_types::Message),
-    /// Any other: copied or, if it is large, referred to.
-    Bytes(&'a Bytes),
-}
-
-impl BodySource<'_> {
-    fn bytes(&self) -> &[u8] {
-        match self {
-            Self::Message(message) => message.body(),
-            Self::Bytes(bytes) => bytes,
-        }
-    }
-
-    fn shared(&self) -> Bytes {
-        match self {
-            Self::Message(message) => message.body_shared(),
-            Self::Bytes(bytes) => Bytes::clone(bytes),
-        }
-    }
+pub struct Content<'a> {
+    /// Flags and properties: the message's, or others in their place.
+    pub properties: &'a [u8],
+    /// The message whose body it is. A large body is not copied but shared until it is written.
+    pub message: &'a Message,
 }
 
 impl<'a> Content<'a> {
     /// A message's content as it came.
     #[must_use]
-    pub fn of(message: &'a leveret_types::Message) -> Self {
+    pub fn of(message: &'a Message) -> Self {
+        let properties = message.properties();
         Self {
-            properties: message.properties(),
-            body: BodySource::Message(message),
+            properties,
+            message,
         }
     }
 }
 
-/// Appends a `basic.deliver` with its content.
-pub fn delivery(
-    out: &mut OutBuffer,
-    channel: u16,
-    deliver: &basic::Deliver<'_>,
-    content: &Content<'_>,
-    frame_max: u32,
-) {
-    with_content(out, channel, deliver, content, frame_max);
-}
+/// Octets of a method with its content besides properties and body, as they usually are: memory is asked for once.
+const HEADS_BYTES: usize = 128;
 
 /// Appends a method with its content: header, and a body in frames of at most `frame_max` octets. A body without octets has no
 /// body frame.
+///
+/// The header is one frame in any case: properties that came in a frame larger than this client's go out in one as well, as there
+/// is no other way to send them.
 pub fn with_content<M: EncodeMethod>(
     out: &mut OutBuffer,
     channel: u16,
@@ -97,8 +68,11 @@ pub fn with_content<M: EncodeMethod>(
     content: &Content<'_>,
     frame_max: u32,
 ) {
-    let body = content.body.bytes();
+    let body = content.message.body();
+    let is_shared = body.len() >= SHARED_BYTES_MIN;
+    let copied = if is_shared { 0 } else { body.len() };
     let tail = out.tail();
+    tail.reserve(HEADS_BYTES + content.properties.len() + copied);
     method(tail, channel, content_method);
     frame(tail, FrameKind::Header, channel, |out| {
         let header = ContentHeader {
@@ -109,15 +83,18 @@ pub fn with_content<M: EncodeMethod>(
         header.encode(out);
     });
     let payload_max = (frame_max - FRAME_OVERHEAD_BYTES) as usize;
-    if body.len() < crate::out::SHARED_BYTES_MIN {
-        for part in body.chunks(payload_max) {
-            frame(out.tail(), FrameKind::Body, channel, |out| {
-                out.extend_from_slice(part);
-            });
-        }
+    if is_shared {
+        share_body(out, channel, content.message.body_shared(), payload_max);
         return;
     }
-    let mut rest = content.body.shared();
+    for part in body.chunks(payload_max) {
+        frame(out.tail(), FrameKind::Body, channel, |out| {
+            out.extend_from_slice(part);
+        });
+    }
+}
+
+fn share_body(out: &mut OutBuffer, channel: u16, mut rest: Bytes, payload_max: usize) {
     while !rest.is_empty() {
         let part = rest.split_to(payload_max.min(rest.len()));
         let tail = out.tail();
@@ -133,10 +110,9 @@ pub fn with_content<M: EncodeMethod>(
 mod tests {
     use super::*;
     use crate::frame::{Frame, next_frame};
-    use crate::generated::{Method, channel};
-    use crate::out::SHARED_BYTES_MIN;
+    use crate::generated::{Method, basic, channel};
+    use leveret_types::MessageParts;
     use leveret_types::message::Facts;
-    use leveret_types::{Message, MessageParts};
 
     fn frames(mut bytes: &[u8], frame_max: u32) -> Vec<Frame<'_>> {
         let mut frames = Vec::new();
@@ -166,7 +142,7 @@ mod tests {
             routing_key: b"k",
         };
         let mut out = OutBuffer::new();
-        delivery(&mut out, 9, &deliver, &Content::of(&message), frame_max);
+        with_content(&mut out, 9, &deliver, &Content::of(&message), frame_max);
         let bytes = out.to_vec();
         let frames = frames(&bytes, frame_max);
         assert!(frames.iter().all(|f| f.channel == 9));

@@ -6,7 +6,7 @@ use crate::replies::Asked;
 use crate::settings::Settings;
 use crate::unacked::Held;
 use bytes::Bytes;
-use leveret_amqp::encode::{self, BodySource, Content};
+use leveret_amqp::encode::{self, Content};
 use leveret_amqp::preamble::Guess;
 use leveret_amqp::{
     EncodeMethod, OutBuffer, Properties, RawTable, RawValue, TableBuilder, basic, channel,
@@ -454,7 +454,7 @@ impl Connection {
         };
         self.spoke = true;
         with_delivery_content(delivery, |content| {
-            encode::delivery(
+            encode::with_content(
                 &mut self.out,
                 consumer.channel,
                 &method,
@@ -756,6 +756,6 @@ fn with_delivery_content(delivery: &Delivery, send: impl FnOnce(&Content<'_>)) {
     properties.headers = Some(headers.as_table());
     send(&Content {
         properties: &properties.to_bytes(),
-        body: BodySource::Message(&delivery.message),
+        message: &delivery.message,
     });
 }
