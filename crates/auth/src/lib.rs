@@ -1,11 +1,15 @@
 //! Who may do what: SASL mechanisms, password hashes, permissions.
 //!
-//! Everything here is a computation on values that the caller brings: the catalogue of users, the salt, the peer's address. Every
-//! entrance of the broker (AMQP, HTTP, command line) asks the same functions, so that no door is less well guarded than another.
+//! Everything here is a computation on values that the caller brings: the catalogue of users, the
+//! salt, the peer's address. Every entrance of the broker (AMQP, HTTP, command line) asks the same
+//! functions, so that no door is less well guarded than another.
 //!
-//! Invariant: this crate never reads a clock, a socket, a file or a source of randomness. Salts arrive as arguments.
-//! Invariant: hashes are compared in constant time, and an unknown user costs the same work as a wrong password.
-//! Invariant: a pattern is matched in time linear in the name, whatever the pattern; its size is bounded when it is compiled.
+//! Invariant: this crate never reads a clock, a socket, a file or a source of randomness. Salts
+//! arrive as arguments.
+//! Invariant: hashes are compared in constant time, and an unknown user costs the same work as a
+//! wrong password.
+//! Invariant: a pattern is matched in time linear in the name, whatever the pattern; its size is
+//! bounded when it is compiled.
 //! Invariant: `ANONYMOUS` does not exist.
 
 pub mod password;
@@ -20,8 +24,8 @@ pub use sasl::{Credentials, Mechanism, SaslError, login_refused_text};
 
 use std::net::IpAddr;
 
-/// Whether an address is this machine's own, as users bound to the loopback interface need: `127.0.0.0/8`, `::1`, and IPv4 loopback
-/// addresses mapped into IPv6.
+/// Whether an address is this machine's own, as users bound to the loopback interface need:
+/// `127.0.0.0/8`, `::1`, and IPv4 loopback addresses mapped into IPv6.
 #[must_use]
 pub fn is_loopback(address: IpAddr) -> bool {
     address.to_canonical().is_loopback()

@@ -1,6 +1,8 @@
-//! Password hashes in RabbitMQ's format, so that definitions go both ways, and argon2id for who wants more.
+//! Password hashes in RabbitMQ's format, so that definitions go both ways, and argon2id for who
+//! wants more.
 //!
-//! RabbitMQ's hashes are base64 of a 4-byte salt followed by the digest of salt and password. An argon2id hash is a PHC string.
+//! RabbitMQ's hashes are base64 of a 4-byte salt followed by the digest of salt and password. An
+//! argon2id hash is a PHC string.
 
 use argon2::password_hash::{PasswordHash as Phc, PasswordHasher, PasswordVerifier, SaltString};
 use argon2::{Algorithm, Argon2, Params, Version};
@@ -19,7 +21,8 @@ pub const SALT_BYTES_GIVEN: usize = 16;
 /// How a password is hashed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum HashingAlgorithm {
-    /// `rabbit_password_hashing_sha256`: RabbitMQ's default, and ours, so that definitions go both ways.
+    /// `rabbit_password_hashing_sha256`: RabbitMQ's default, and ours, so that definitions go both
+    /// ways.
     #[default]
     #[serde(rename = "rabbit_password_hashing_sha256")]
     Sha256,
@@ -54,7 +57,8 @@ impl HashingAlgorithm {
             .find(|algorithm| algorithm.name() == name)
     }
 
-    /// Bytes of the digest that a salted hash of this algorithm ends with; none for argon2id, which says itself.
+    /// Bytes of the digest that a salted hash of this algorithm ends with; none for argon2id, which
+    /// says itself.
     const fn digest_bytes(self) -> Option<usize> {
         match self {
             Self::Sha256 => Some(32),
@@ -135,7 +139,8 @@ impl PasswordHash {
         Ok(Self { algorithm, text })
     }
 
-    /// A hash from definitions, checked for its form. The empty text is the hash that no password has.
+    /// A hash from definitions, checked for its form. The empty text is the hash that no password
+    /// has.
     ///
     /// # Errors
     /// If it does not have the form of its algorithm.
@@ -184,8 +189,9 @@ impl PasswordHash {
     }
 }
 
-/// Whether `password` lets the user with this hash in. For a user who does not exist, `None` does the work of a check with
-/// `usual`, the algorithm of new users, and answers no: how long the answer takes does not tell who exists.
+/// Whether `password` lets the user with this hash in. For a user who does not exist, `None` does
+/// the work of a check with `usual`, the algorithm of new users, and answers no: how long the
+/// answer takes does not tell who exists.
 #[must_use]
 pub fn verify_login(hash: Option<&PasswordHash>, password: &[u8], usual: HashingAlgorithm) -> bool {
     match hash {

@@ -1,8 +1,9 @@
 //! Regular expressions that operators give: in permissions and policies.
 //!
-//! They were written for PCRE, which backtracks. Here they are matched in linear time, so lookaround and backreferences do not exist,
-//! with one exception that operators use all the time: a pattern that begins with `^(?!...)`, "all but these". That is two
-//! expressions, each linear: none of the first kind may match, the second must.
+//! They were written for PCRE, which backtracks. Here they are matched in linear time, so
+//! lookaround and backreferences do not exist, with one exception that operators use all the time:
+//! a pattern that begins with `^(?!...)`, "all but these". That is two expressions, each linear:
+//! none of the first kind may match, the second must.
 
 use leveret_types::limits::{REGEX_BYTES_MAX, REGEX_PROGRAM_BYTES_MAX};
 use regex::{Regex, RegexBuilder};
@@ -24,7 +25,8 @@ pub enum PatternError {
     },
 }
 
-/// A compiled pattern. It is not anchored: `a` matches every name with an `a` in it. The empty pattern matches only the empty name.
+/// A compiled pattern. It is not anchored: `a` matches every name with an `a` in it. The empty
+/// pattern matches only the empty name.
 #[derive(Clone)]
 pub struct Pattern {
     text: Box<str>,
@@ -124,8 +126,8 @@ fn compile(expression: &str, shown: &str) -> Result<Regex, PatternError> {
         })
 }
 
-/// Splits `^(?!a)(?!b)rest` into its exceptions and the rest. Nothing if the pattern does not begin like that, or if an alternative at
-/// the top level of the rest would change what the `^` covers.
+/// Splits `^(?!a)(?!b)rest` into its exceptions and the rest. Nothing if the pattern does not begin
+/// like that, or if an alternative at the top level of the rest would change what the `^` covers.
 fn split_lookaheads(pattern: &str) -> Option<(Vec<&str>, &str)> {
     let mut rest = pattern.strip_prefix('^')?;
     let mut exceptions = Vec::new();
@@ -138,7 +140,8 @@ fn split_lookaheads(pattern: &str) -> Option<(Vec<&str>, &str)> {
     (!exceptions.is_empty() && alternative.is_none()).then_some((exceptions, rest))
 }
 
-/// The first place, outside of escapes and character classes, where `wanted` holds for the depth of parentheses and the byte.
+/// The first place, outside of escapes and character classes, where `wanted` holds for the depth of
+/// parentheses and the byte.
 fn scan(text: &str, wanted: impl Fn(usize, u8) -> bool) -> Option<usize> {
     let (mut depth, mut in_class, mut escaped) = (0_usize, false, false);
     for (index, byte) in text.bytes().enumerate() {

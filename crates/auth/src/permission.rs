@@ -92,7 +92,8 @@ impl Permission {
     }
 }
 
-/// A user's permissions on the routing keys of one topic exchange, with variables: `{username}`, `{vhost}`, `{client_id}`.
+/// A user's permissions on the routing keys of one topic exchange, with variables: `{username}`,
+/// `{vhost}`, `{client_id}`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TopicPermission {
     write: Box<str>,
@@ -127,7 +128,8 @@ impl TopicPermission {
     }
 }
 
-/// Puts the variables into a pattern. Their values are taken literally: a user cannot widen its permission by a name that is a pattern.
+/// Puts the variables into a pattern. Their values are taken literally: a user cannot widen its
+/// permission by a name that is a pattern.
 fn expand(pattern: &str, user: &str, vhost: &str, client_id: &str) -> String {
     let variables = [
         ("{username}", user),
@@ -152,7 +154,8 @@ fn expand(pattern: &str, user: &str, vhost: &str, client_id: &str) -> String {
     expanded + rest
 }
 
-/// What one user may do in one virtual host, compiled: made once per connection, and again when the catalogue's generation changes.
+/// What one user may do in one virtual host, compiled: made once per connection, and again when the
+/// catalogue's generation changes.
 #[derive(Clone, Debug)]
 pub struct Rights {
     user: Arc<str>,
@@ -169,7 +172,8 @@ struct CompiledTopic {
 }
 
 impl Rights {
-    /// What `user` may do in `vhost`: nothing where there is no permission. Topic permissions are by exchange.
+    /// What `user` may do in `vhost`: nothing where there is no permission. Topic permissions are
+    /// by exchange.
     pub fn new<'a>(
         user: &str,
         vhost: &str,
@@ -177,7 +181,8 @@ impl Rights {
         topics: impl IntoIterator<Item = (&'a str, &'a TopicPermission)>,
         client_id: &str,
     ) -> Self {
-        // A pattern that no longer compiles once its variables are in it (because it has become too long) permits nothing.
+        // A pattern that no longer compiles once its variables are in it (because it has become too
+        // long) permits nothing.
         let compile = |text: &str| Pattern::new(&expand(text, user, vhost, client_id)).ok();
         Self {
             user: user.into(),
@@ -206,7 +211,8 @@ impl Rights {
         &self.vhost
     }
 
-    /// Whether the user may open the virtual host at all, which any permission in it allows, even an empty one.
+    /// Whether the user may open the virtual host at all, which any permission in it allows, even
+    /// an empty one.
     ///
     /// # Errors
     /// 530 NOT_ALLOWED, which closes the connection.
@@ -246,14 +252,16 @@ impl Rights {
         }
     }
 
-    /// Whether topic permissions concern this exchange: if not, [`Self::check_topic`] need not be called for each message.
+    /// Whether topic permissions concern this exchange: if not, [`Self::check_topic`] need not be
+    /// called for each message.
     #[must_use]
     pub fn restricts_topics_of(&self, exchange: &str) -> bool {
         self.topics.iter().any(|topic| *topic.exchange == *exchange)
     }
 
-    /// Whether the user may publish with (`Write`) or bind with (`Read`) this key at a topic exchange. Without a topic permission for
-    /// the exchange, every key is permitted. The caller asks for exchanges of type topic only.
+    /// Whether the user may publish with (`Write`) or bind with (`Read`) this key at a topic
+    /// exchange. Without a topic permission for the exchange, every key is permitted. The caller
+    /// asks for exchanges of type topic only.
     ///
     /// # Errors
     /// 403 ACCESS_REFUSED with RabbitMQ's text, which closes the channel.
@@ -287,7 +295,8 @@ fn refused(text: String) -> ProtocolError {
     ProtocolError::channel(ReplyCode::AccessRefused, text)
 }
 
-/// The error of a user who may not open a virtual host: 530 NOT_ALLOWED, which closes the connection.
+/// The error of a user who may not open a virtual host: 530 NOT_ALLOWED, which closes the
+/// connection.
 #[must_use]
 pub fn vhost_refused(vhost: &str, user: &str) -> ProtocolError {
     ProtocolError::connection(

@@ -74,7 +74,8 @@ pub enum SaslError {
 }
 
 impl From<SaslError> for ProtocolError {
-    /// A response that cannot be read closes the connection with 502; a missing certificate is a refused login.
+    /// A response that cannot be read closes the connection with 502; a missing certificate is a
+    /// refused login.
     fn from(error: SaslError) -> Self {
         match error {
             SaslError::NoCertificate => Self::connection(
@@ -122,7 +123,8 @@ pub fn plain(response: &[u8]) -> Result<Credentials, SaslError> {
     })
 }
 
-/// Reads an `AMQPLAIN` response, which `amqp` has decoded (on the wire it is a table without its length).
+/// Reads an `AMQPLAIN` response, which `amqp` has decoded (on the wire it is a table without its
+/// length).
 ///
 /// # Errors
 /// If a field is missing or of another type.
@@ -138,7 +140,8 @@ pub fn amqplain(response: &FieldTable) -> Result<Credentials, SaslError> {
     }
 }
 
-/// The user whom the peer's certificate names; the shell has verified the certificate and read the name out of it.
+/// The user whom the peer's certificate names; the shell has verified the certificate and read the
+/// name out of it.
 ///
 /// # Errors
 /// If there is no certificate, or it has no name.

@@ -1,4 +1,5 @@
-//! Commands about users and virtual hosts, and what belongs to them: permissions, limits, policies, parameters.
+//! Commands about users and virtual hosts, and what belongs to them: permissions, limits, policies,
+//! parameters.
 
 use crate::arguments::QueueKind;
 use crate::catalogue::{Catalogue, Change, Outcome};

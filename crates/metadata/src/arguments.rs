@@ -1,4 +1,5 @@
-//! The arguments of queues: which there are for each type, what they may be, and when two declarations mean the same.
+//! The arguments of queues: which there are for each type, what they may be, and when two
+//! declarations mean the same.
 
 use crate::error::CatalogueError;
 use leveret_types::limits::{PRIORITY_MAX, TTL_MS_MAX};
@@ -43,7 +44,8 @@ impl QueueKind {
         }
     }
 
-    /// The arguments that it knows. Others that a queue of another type knows are refused, all else is kept and ignored.
+    /// The arguments that it knows. Others that a queue of another type knows are refused, all else
+    /// is kept and ignored.
     const fn arguments(self) -> &'static [&'static str] {
         match self {
             Self::Classic => &[
@@ -119,8 +121,8 @@ pub fn kind_of(resource: &str, arguments: &FieldTable) -> Result<QueueKind, Cata
 
 /// Checks the arguments of a declaration.
 ///
-/// # Errors
-/// The first that is not of the type or the value that it should be, or is for another type of queue.
+/// # Errors The first that is not of the type or the value that it should be, or is for another
+/// type of queue.
 pub fn validate(
     resource: &str,
     kind: QueueKind,
@@ -259,8 +261,8 @@ fn unacceptable_type(value: &FieldValue) -> String {
     format!("{{unacceptable_type,{}}}", value.type_name())
 }
 
-/// Checks that a declaration means what an existing queue is: those arguments are compared that the existing queue's type knows.
-/// `ignore_type` leaves `x-queue-type` out.
+/// Checks that a declaration means what an existing queue is: those arguments are compared that the
+/// existing queue's type knows. `ignore_type` leaves `x-queue-type` out.
 ///
 /// # Errors
 /// The first argument that differs.
@@ -291,7 +293,8 @@ pub(crate) const RELAXED_ARGUMENTS: &[&str] = &[
     "x-message-ttl",
 ];
 
-/// Checks that one argument is the same in two tables. All integer types are one class, and both float types are one.
+/// Checks that one argument is the same in two tables. All integer types are one class, and both
+/// float types are one.
 ///
 /// # Errors
 /// If it is not.

@@ -13,8 +13,8 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-/// What the operator's configuration says to the catalogue. It decides which commands are accepted, never what an accepted one does:
-/// that is written into the command that goes to the log.
+/// What the operator's configuration says to the catalogue. It decides which commands are accepted,
+/// never what an accepted one does: that is written into the command that goes to the log.
 #[derive(Clone, Debug)]
 pub struct Config {
     /// Queues of all virtual hosts together (`cluster_queue_limit`).
@@ -23,7 +23,8 @@ pub struct Config {
     pub exchanges_max: usize,
     /// Virtual hosts (`vhost_max`).
     pub vhosts_max: usize,
-    /// Type of queues declared without one, where their virtual host does not say (`default_queue_type`).
+    /// Type of queues declared without one, where their virtual host does not say
+    /// (`default_queue_type`).
     pub default_queue_type: Option<QueueKind>,
     /// A declaration of a classic queue may match an existing quorum queue
     /// (`quorum_queue.property_equivalence.relaxed_checks_on_redeclaration`).
@@ -104,7 +105,8 @@ pub enum Change {
     VhostCreated(Arc<str>),
     /// Description, tags, default type, protection, tracing or limits of a virtual host changed.
     VhostChanged(Arc<str>),
-    /// A virtual host is gone: its connections are closed. Its queues and exchanges have been named before.
+    /// A virtual host is gone: its connections are closed. Its queues and exchanges have been named
+    /// before.
     VhostDeleted(Arc<str>),
     /// Password, tags, limits or permissions of a user changed.
     UserChanged(Arc<str>),
@@ -121,8 +123,9 @@ pub struct Outcome {
     pub created: bool,
     /// What the node has to carry out, in this order.
     pub changes: Vec<Change>,
-    /// What must be in the log before the change counts as durable, in this order: nothing if it need not survive a restart or nothing
-    /// has changed. It is not always the command itself: defaults are written out, and a deletion that follows has its own entry.
+    /// What must be in the log before the change counts as durable, in this order: nothing if it
+    /// need not survive a restart or nothing has changed. It is not always the command itself:
+    /// defaults are written out, and a deletion that follows has its own entry.
     pub log: Vec<Command>,
 }
 
@@ -144,7 +147,8 @@ pub struct Catalogue {
     pub(crate) global_parameters: BTreeMap<String, FieldValue>,
     pub(crate) queues: HashMap<QueueId, QueueRecord, FixedState>,
     pub(crate) exchange_count: usize,
-    /// Numbers of the next queue that survives a restart, and of the next one that does not. The first is in snapshots.
+    /// Numbers of the next queue that survives a restart, and of the next one that does not. The
+    /// first is in snapshots.
     pub(crate) next_queue: u64,
     pub(crate) next_transient_queue: u64,
     generation: u64,
@@ -170,7 +174,8 @@ impl Catalogue {
         }
     }
 
-    /// What a new node starts with: virtual host `/`, and an administrator who may do everything in it.
+    /// What a new node starts with: virtual host `/`, and an administrator who may do everything in
+    /// it.
     #[must_use]
     pub fn defaults(user: &str, password: PasswordHash, vhost: &str) -> Vec<Command> {
         let everything = || ".*".to_owned();
@@ -210,8 +215,8 @@ impl Catalogue {
         Ok(outcome)
     }
 
-    /// Carries out a command from the log or a snapshot: bounds that may have been lowered since do not count, and what followed from it
-    /// is not derived again but comes from the log as well.
+    /// Carries out a command from the log or a snapshot: bounds that may have been lowered since do
+    /// not count, and what followed from it is not derived again but comes from the log as well.
     ///
     /// # Errors
     /// If it does not fit what was replayed before.
@@ -292,8 +297,8 @@ impl Catalogue {
         }
     }
 
-    /// A number that grows whenever something changed that routing, permissions or settings depend on: what was derived under another
-    /// generation may be wrong.
+    /// A number that grows whenever something changed that routing, permissions or settings depend
+    /// on: what was derived under another generation may be wrong.
     #[must_use]
     pub const fn generation(&self) -> u64 {
         self.generation
@@ -305,7 +310,7 @@ impl Catalogue {
         &self.config
     }
 
-    // --- lookups -------------------------------------------------------------------------------------------------------------
+    // --- lookups -------------------------------------------------------------------------------
 
     /// A virtual host.
     #[must_use]
@@ -450,8 +455,8 @@ impl Catalogue {
 
     /// Lets a user in by password. `peer` is nothing for entrances that are this machine's own.
     ///
-    /// With argon2id this takes a while: callers that hold a lock on the catalogue clone the hash and use
-    /// [`leveret_auth::verify_login`] outside of it.
+    /// With argon2id this takes a while: callers that hold a lock on the catalogue clone the hash
+    /// and use [`leveret_auth::verify_login`] outside of it.
     ///
     /// # Errors
     /// Why not, for the log.
@@ -483,10 +488,12 @@ impl Catalogue {
         Ok(())
     }
 
-    /// Whether a user may open one more connection to a virtual host, given how many there are of each.
+    /// Whether a user may open one more connection to a virtual host, given how many there are of
+    /// each.
     ///
     /// # Errors
-    /// 530 NOT_ALLOWED with the limit that is reached, or because the virtual host does not exist or is not open to the user.
+    /// 530 NOT_ALLOWED with the limit that is reached, or because the virtual host does not exist
+    /// or is not open to the user.
     pub fn check_open(
         &self,
         user: &str,

@@ -34,7 +34,8 @@ impl Endpoint {
     }
 }
 
-/// A change of the catalogue. Names are as clients give them, but for carriage returns and line feeds, which are taken out.
+/// A change of the catalogue. Names are as clients give them, but for carriage returns and line
+/// feeds, which are taken out.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Command {
     /// Creates a virtual host with its predeclared exchanges, or changes what is given of it.
@@ -45,7 +46,8 @@ pub enum Command {
         description: Option<String>,
         /// Tags; `None` leaves them as they are.
         tags: Option<Vec<String>>,
-        /// Type of queues declared without one: `classic` or `quorum`, empty for none; `None` leaves it as it is.
+        /// Type of queues declared without one: `classic` or `quorum`, empty for none; `None`
+        /// leaves it as it is.
         default_queue_type: Option<String>,
         /// Whether deletion is refused; `None` leaves it as it is.
         protected: Option<bool>,
@@ -113,7 +115,8 @@ pub enum Command {
         /// The exchange; all of them where there is none.
         exchange: Option<String>,
     },
-    /// Sets a limit of a virtual host: `max-connections` or `max-queues`; a negative value is no limit.
+    /// Sets a limit of a virtual host: `max-connections` or `max-queues`; a negative value is no
+    /// limit.
     VhostLimitSet {
         /// The virtual host.
         vhost: String,
@@ -255,13 +258,15 @@ pub enum Command {
         /// The id of a queue that existed already when this was written: in logs and snapshots.
         id: Option<u64>,
     },
-    /// Deletes a queue; one that does not exist is deleted already. Whether it is unused or empty, the caller has asked the queue.
+    /// Deletes a queue; one that does not exist is deleted already. Whether it is unused or empty,
+    /// the caller has asked the queue.
     QueueDelete {
         /// The virtual host.
         vhost: String,
         /// Its name.
         name: String,
-        /// The id of the connection that wants it, refused if the queue is another's; `None` for the broker itself.
+        /// The id of the connection that wants it, refused if the queue is another's; `None` for
+        /// the broker itself.
         connection: Option<u64>,
         /// Only this incarnation of the queue: another one of its name is left alone.
         id: Option<u64>,

@@ -1,6 +1,8 @@
-//! Definitions: the catalogue as RabbitMQ's JSON has it, so that brokers can be moved with an export and an import.
+//! Definitions: the catalogue as RabbitMQ's JSON has it, so that brokers can be moved with an
+//! export and an import.
 //!
-//! The field names are RabbitMQ's. Unknown fields are left unread, so that exports of any version from 3.x on can be imported.
+//! The field names are RabbitMQ's. Unknown fields are left unread, so that exports of any version
+//! from 3.x on can be imported.
 
 use crate::arguments::QueueKind;
 use crate::catalogue::Catalogue;
@@ -240,11 +242,11 @@ pub struct BindingDefinition {
     pub arguments: Json,
 }
 
-// --- export ------------------------------------------------------------------------------------------------------------------------
+// --- export ------------------------------------------------------------------------------------
 
 impl Catalogue {
-    /// What survives a restart, of the whole broker or of one virtual host, whose items then do not name it. The fields about the
-    /// product are left to the caller.
+    /// What survives a restart, of the whole broker or of one virtual host, whose items then do not
+    /// name it. The fields about the product are left to the caller.
     #[must_use]
     pub fn export(&self, vhost: Option<&str>) -> Definitions {
         let mut definitions = Definitions::default();
@@ -452,14 +454,16 @@ fn export_user(user: &User, definitions: &mut Definitions) {
         }));
 }
 
-// --- import ------------------------------------------------------------------------------------------------------------------------
+// --- import ------------------------------------------------------------------------------------
 
 impl Definitions {
-    /// The commands that import these definitions into `catalogue`, each of which it will accept in this order. Queues, exchanges and
-    /// bindings that exist are left as they are, all else is replaced.
+    /// The commands that import these definitions into `catalogue`, each of which it will accept in
+    /// this order. Queues, exchanges and bindings that exist are left as they are, all else is
+    /// replaced.
     ///
-    /// `vhost` is where items go that name none: an import into one virtual host. `salt` gives unguessable bytes for passwords in clear
-    /// text; `shards` is how many shards queues are spread over.
+    /// `vhost` is where items go that name none: an import into one virtual host. `salt` gives
+    /// unguessable bytes for passwords in clear text; `shards` is how many shards queues are spread
+    /// over.
     ///
     /// # Errors
     /// The first item that is not right, by name. Nothing has changed then.

@@ -53,7 +53,8 @@ pub enum CatalogueError {
     #[error("Cannot declare a server-named queue for type {queue_type}")]
     ServerNamed { queue_type: &'static str },
     #[error(
-        "cannot obtain exclusive access to locked {resource}. It could be originally declared on another connection or \
+        "cannot obtain exclusive access to locked {resource}. It could be originally declared on \
+            another connection or \
          the exclusive property value does not match that of the original declaration."
     )]
     Locked { resource: String },
@@ -92,7 +93,8 @@ pub enum CatalogueError {
     #[error("connection refused for user '{user}': user connection limit ({limit}) is reached")]
     ConnectionLimitOfUser { user: String, limit: i64 },
     #[error(
-        "number of channels opened for user '{user}' has reached the maximum allowed user limit of ({limit})"
+        "number of channels opened for user '{user}' has reached the maximum allowed user limit \
+            of ({limit})"
     )]
     ChannelLimitOfUser { user: String, limit: i64 },
     #[error("Cannot delete virtual host '{0}': it is protected from deletion")]

@@ -1,16 +1,19 @@
-//! The catalogue: everything that is declared. Virtual hosts, users, permissions, limits, policies, parameters, exchanges, queues and
-//! bindings, kept by a machine that commands change.
+//! The catalogue: everything that is declared. Virtual hosts, users, permissions, limits, policies,
+//! parameters, exchanges, queues and bindings, kept by a machine that commands change.
 //!
-//! A [`Command`] goes in, an [`Outcome`] comes out: what the node has to carry out, and what must be in the log. A node that replays its
-//! log has the same catalogue, with the same queue ids, as before.
+//! A [`Command`] goes in, an [`Outcome`] comes out: what the node has to carry out, and what must
+//! be in the log. A node that replays its log has the same catalogue, with the same queue ids, as
+//! before.
 //!
-//! Invariant: this crate never reads a clock, a file, a socket or a source of randomness; names of server-named queues are made of bytes
-//! that the command brings.
+//! Invariant: this crate never reads a clock, a file, a socket or a source of randomness; names of
+//! server-named queues are made of bytes that the command brings.
 //! Invariant: a command that is refused has changed nothing.
-//! Invariant: [`Outcome::log`] replayed after the snapshot before it gives the durable part of the catalogue, whatever happened to things
-//! that do not survive a restart: nothing in the log is derived from them.
+//! Invariant: [`Outcome::log`] replayed after the snapshot before it gives the durable part of the
+//! catalogue, whatever happened to things that do not survive a restart: nothing in the log is
+//! derived from them.
 //! Invariant: the id of a queue is never given to another one.
-//! Invariant: [`Vhost::router`] holds the exchanges and queues of the virtual host, no more and no less.
+//! Invariant: [`Vhost::router`] holds the exchanges and queues of the virtual host, no more and no
+//! less.
 
 mod accounts;
 mod arguments;

@@ -1,4 +1,5 @@
-//! Policies: keys and values for many queues and exchanges at once, by name, and what comes of them with a queue's own arguments.
+//! Policies: keys and values for many queues and exchanges at once, by name, and what comes of them
+//! with a queue's own arguments.
 
 use crate::arguments::{DELAYED_RETRY_TYPES, LEADER_LOCATORS, OVERFLOW_MODES, QueueKind};
 use crate::error::CatalogueError;
@@ -66,7 +67,8 @@ pub struct Policy {
     pub pattern: Pattern,
     /// What it applies to.
     pub apply_to: ApplyTo,
-    /// Of several that match, the one with the highest priority applies; of equal ones, the first by name.
+    /// Of several that match, the one with the highest priority applies; of equal ones, the first
+    /// by name.
     pub priority: i64,
     /// Keys and values.
     pub definition: FieldTable,
@@ -75,8 +77,8 @@ pub struct Policy {
 impl Policy {
     /// Checks a policy.
     ///
-    /// # Errors
-    /// With RabbitMQ's text, if a key is not known or a value is not right for it, or the pattern does not compile.
+    /// # Errors With RabbitMQ's text, if a key is not known or a value is not right for it, or the
+    /// pattern does not compile.
     pub fn new(
         name: &str,
         operator: bool,
@@ -90,7 +92,8 @@ impl Policy {
             .find(|candidate| candidate.name() == apply_to)
             .ok_or_else(|| {
                 CatalogueError::Validation(format!(
-                    "apply-to should be one of all, queues, classic_queues, quorum_queues, streams, exchanges \
+                    "apply-to should be one of all, queues, classic_queues, quorum_queues, \
+                        streams, exchanges \
                      but got {apply_to}"
                 ))
             })?;
@@ -181,7 +184,7 @@ fn highest<'a>(policies: impl Iterator<Item = &'a Policy>) -> Option<&'a Policy>
     })
 }
 
-// --- validation --------------------------------------------------------------------------------------------------------------------
+// --- validation --------------------------------------------------------------------------------
 
 /// Keys that operator policies may have.
 const OPERATOR_KEYS: &[&str] = &[
@@ -345,7 +348,7 @@ fn erlang(value: &FieldValue) -> String {
     }
 }
 
-// --- what is in force --------------------------------------------------------------------------------------------------------------
+// --- what is in force --------------------------------------------------------------------------
 
 /// What happens to a publish to a full queue.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -359,7 +362,8 @@ pub enum Overflow {
     RejectPublishDlx,
 }
 
-/// A queue's settings in force: its arguments, its policy and its operator policy in one. Times are milliseconds.
+/// A queue's settings in force: its arguments, its policy and its operator policy in one. Times are
+/// milliseconds.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct QueueSettings {
     /// `message-ttl`: how long a message may wait.
@@ -388,7 +392,8 @@ pub struct QueueSettings {
     pub consumer_timeout_ms: Option<u64>,
 }
 
-/// The definitions of a policy and an operator policy merged: of limits the lower, else the operator's.
+/// The definitions of a policy and an operator policy merged: of limits the lower, else the
+/// operator's.
 #[must_use]
 pub fn merge(policy: Option<&Policy>, operator: Option<&Policy>) -> FieldTable {
     let mut merged = policy
@@ -429,7 +434,8 @@ fn lower_limit(key: &str, a: &FieldValue, b: &FieldValue) -> FieldValue {
     }
 }
 
-/// What is in force for a queue with these arguments under this merged definition. Of limits the lower wins, of all else the argument.
+/// What is in force for a queue with these arguments under this merged definition. Of limits the
+/// lower wins, of all else the argument.
 #[must_use]
 pub fn resolve(kind: QueueKind, arguments: &FieldTable, policy: &FieldTable) -> QueueSettings {
     let find = |key: &str| -> Option<FieldValue> {

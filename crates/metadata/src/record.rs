@@ -317,7 +317,8 @@ impl User {
     pub const fn password(&self) -> &PasswordHash {
         &self.password
     }
-    /// Its tags: `administrator`, `monitoring`, `policymaker`, `management`, `impersonator`, `protected`, and free ones.
+    /// Its tags: `administrator`, `monitoring`, `policymaker`, `management`, `impersonator`,
+    /// `protected`, and free ones.
     #[must_use]
     pub fn tags(&self) -> &[String] {
         &self.tags

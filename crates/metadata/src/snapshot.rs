@@ -8,7 +8,8 @@ use crate::topology::queue_command;
 use leveret_routing::Destination;
 use serde::{Deserialize, Serialize};
 
-/// A snapshot: the commands, and the counter that they alone would not restore (the last queues may have been deleted).
+/// A snapshot: the commands, and the counter that they alone would not restore (the last queues may
+/// have been deleted).
 #[derive(Debug, Serialize, Deserialize)]
 struct Snapshot {
     next_queue: u64,
@@ -16,7 +17,8 @@ struct Snapshot {
 }
 
 impl Catalogue {
-    /// The bytes of what survives a restart. Two catalogues with the same durable content have the same bytes.
+    /// The bytes of what survives a restart. Two catalogues with the same durable content have the
+    /// same bytes.
     #[must_use]
     pub fn snapshot(&self) -> Vec<u8> {
         encode(&Snapshot {

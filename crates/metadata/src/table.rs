@@ -1,4 +1,5 @@
-//! Field tables in serde's terms: exactly, for commands and snapshots, and as JSON has them, for definitions.
+//! Field tables in serde's terms: exactly, for commands and snapshots, and as JSON has them, for
+//! definitions.
 
 use leveret_types::{FieldTable, FieldValue};
 use serde::de::{Error as _, MapAccess, SeqAccess, Visitor};
@@ -82,7 +83,8 @@ pub(crate) mod bytes {
     }
 }
 
-/// A value with its type. The names are the wire tags of AMQP 0-9-1: they are part of the format of commands.
+/// A value with its type. The names are the wire tags of AMQP 0-9-1: they are part of the format of
+/// commands.
 #[derive(Serialize, Deserialize)]
 enum Exact {
     #[serde(rename = "t")]

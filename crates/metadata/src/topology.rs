@@ -14,8 +14,9 @@ use leveret_types::{ConnectionId, FieldTable, FieldValue, QueueId};
 use std::borrow::Cow;
 use std::sync::Arc;
 
-/// Marks the ids of queues that do not survive a restart: they are counted apart, because their declarations are not in the log and
-/// replaying it must give the same ids to the others. A log's id is a queue's id times 256, so the highest byte stays free.
+/// Marks the ids of queues that do not survive a restart: they are counted apart, because their
+/// declarations are not in the log and replaying it must give the same ids to the others. A log's
+/// id is a queue's id times 256, so the highest byte stays free.
 const TRANSIENT_ID: u64 = 1 << 54;
 /// Bits of a queue's id that are its shard.
 const SHARD_BITS: u32 = 8;
@@ -174,7 +175,7 @@ impl Catalogue {
             .ok_or_else(|| CatalogueError::NoVhost(name.to_owned()))
     }
 
-    // --- exchanges -------------------------------------------------------------------------------------------------------------
+    // --- exchanges -----------------------------------------------------------------------------
 
     fn declare_exchange(&mut self, wanted: &ExchangeWanted<'_>) -> Result<Outcome, CatalogueError> {
         let kind = Kind::parse(wanted.kind, wanted.arguments)?;
@@ -342,7 +343,7 @@ impl Catalogue {
             .try_for_each(|name| self.remove_exchange(vhost, name, outcome))
     }
 
-    // --- queues ----------------------------------------------------------------------------------------------------------------
+    // --- queues --------------------------------------------------------------------------------
 
     fn declare_queue(&mut self, wanted: &QueueWanted<'_>) -> Result<Outcome, CatalogueError> {
         let vhost = self.vhost_or_error(wanted.vhost)?;
@@ -377,7 +378,8 @@ impl Catalogue {
         self.insert_queue(wanted, &name, kind, arguments)
     }
 
-    /// The arguments of a new queue: where they do not name a type, and the queue may be of the default type, that is put in.
+    /// The arguments of a new queue: where they do not name a type, and the queue may be of the
+    /// default type, that is put in.
     fn with_default_type<'a>(&self, wanted: &QueueWanted<'a>) -> Cow<'a, FieldTable> {
         let default = self.default_queue_kind(wanted.vhost);
         let fits = wanted.durable
@@ -443,7 +445,8 @@ impl Catalogue {
         };
         property("durable", current.durable, wanted.durable)?;
         property("auto_delete", current.auto_delete, wanted.auto_delete)?;
-        // A declaration that leaves the type to the default is content with what the default was when the queue was created.
+        // A declaration that leaves the type to the default is content with what the default was
+        // when the queue was created.
         let default = self.default_queue_kind(&current.vhost);
         let ignore_type = received_type.is_none()
             && (current.kind == QueueKind::Classic || default == Some(current.kind));
@@ -561,7 +564,8 @@ impl Catalogue {
         unbound
     }
 
-    /// Sees which policies apply to every queue and exchange of a virtual host now, and names what changed.
+    /// Sees which policies apply to every queue and exchange of a virtual host now, and names what
+    /// changed.
     pub(crate) fn refresh_policies(
         &mut self,
         name: &str,
@@ -593,7 +597,7 @@ impl Catalogue {
         Ok(())
     }
 
-    // --- bindings --------------------------------------------------------------------------------------------------------------
+    // --- bindings ------------------------------------------------------------------------------
 
     fn bind(&mut self, wanted: &BindingWanted<'_>) -> Result<Outcome, CatalogueError> {
         let destination_is_default =
@@ -683,7 +687,7 @@ impl Catalogue {
     }
 }
 
-// --- helpers -----------------------------------------------------------------------------------------------------------------------
+// --- helpers -----------------------------------------------------------------------------------
 
 fn stripped(endpoint: &Endpoint) -> Endpoint {
     match endpoint {
@@ -816,7 +820,8 @@ fn exchange_command(wanted: &ExchangeWanted<'_>) -> Command {
     }
 }
 
-/// The declaration of a queue that exists: with its generated name, its default type and its id written out.
+/// The declaration of a queue that exists: with its generated name, its default type and its id
+/// written out.
 pub(crate) fn queue_command(record: &QueueRecord) -> Command {
     Command::QueueDeclare {
         vhost: record.vhost.to_string(),

@@ -269,7 +269,8 @@ fn limits_of_connections_and_channels() {
     assert_eq!(
         text(world.catalogue.check_channel("u", 4)),
         Err(
-            "530 number of channels opened for user 'u' has reached the maximum allowed user limit of (4)"
+            "530 number of channels opened for user 'u' has reached the maximum allowed user \
+                limit of (4)"
                 .to_owned()
         )
     );

@@ -6,7 +6,8 @@ use leveret_auth::HashingAlgorithm;
 use leveret_metadata::{Catalogue, Config, Definitions};
 use world::World;
 
-/// Written after the exports of RabbitMQ 3.8 to 4.1 as its documentation and its management plugin show them.
+/// Written after the exports of RabbitMQ 3.8 to 4.1 as its documentation and its management plugin
+/// show them.
 const EXPORT: &str = include_str!("definitions/rabbitmq.json");
 
 fn read(json: &str) -> Definitions {
@@ -229,11 +230,13 @@ fn an_import_is_all_or_nothing_and_names_the_item() {
     for (json, expected) in [
         (
             r#"{"vhosts":[{"name":"v"}],"queues":[{"name":"q","vhost":"v","durable":true,"arguments":{"x-message-ttl":-1}}]}"#,
-            "queue 'q' in vhost 'v': invalid arg 'x-message-ttl' for queue 'q' in vhost 'v': {value_negative,-1}",
+            "queue 'q' in vhost 'v': invalid arg 'x-message-ttl' for queue 'q' in vhost 'v': \
+                {value_negative,-1}",
         ),
         (
             r#"{"queues":[{"name":"s","vhost":"/","durable":true,"type":"stream"}]}"#,
-            "queue 's' in vhost '/': invalid arg 'x-queue-type' for queue 's' in vhost '/': \"unsupported queue type 'stream'\"",
+            "queue 's' in vhost '/': invalid arg 'x-queue-type' for queue 's' in vhost '/': \
+                \"unsupported queue type 'stream'\"",
         ),
         (
             r#"{"queues":[{"name":"q","vhost":"none","durable":true}]}"#,

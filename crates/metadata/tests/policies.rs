@@ -119,11 +119,13 @@ fn every_key_is_checked() {
         ),
         (
             "ha-sync-mode=automatic",
-            "ha-mode must be specified to specify ha-params, ha-sync-mode or ha-promote-on-shutdown",
+            "ha-mode must be specified to specify ha-params, ha-sync-mode or \
+                ha-promote-on-shutdown",
         ),
         (
             "apply-to=moons max-length=1",
-            "apply-to should be one of all, queues, classic_queues, quorum_queues, streams, exchanges but got moons",
+            "apply-to should be one of all, queues, classic_queues, quorum_queues, streams, \
+                exchanges but got moons",
         ),
     ] {
         refused(definition, text);
@@ -138,13 +140,16 @@ fn every_key_is_accepted() {
         "message-ttl=0 expires=1 max-length=0 max-length-bytes=0",
         "alternate-exchange=a dead-letter-exchange=b dead-letter-routing-key=c",
         "dead-letter-strategy=at-least-once overflow=reject-publish delivery-limit=-1",
-        "max-in-memory-length=1 max-in-memory-bytes=1 consumer-timeout=1 consumer-disconnected-timeout=1",
-        "queue-mode=lazy queue-version=1 queue-leader-locator=balanced queue-master-locator=min-masters",
+        "max-in-memory-length=1 max-in-memory-bytes=1 consumer-timeout=1 \
+            consumer-disconnected-timeout=1",
+        "queue-mode=lazy queue-version=1 queue-leader-locator=balanced \
+            queue-master-locator=min-masters",
         "initial-cluster-size=3 target-group-size=5 max-age=7D",
         "stream-max-segment-size-bytes=500000000 stream-filter-size-bytes=255",
         "delayed-retry-type=all delayed-retry-min=1 delayed-retry-max=2",
         "federation-upstream=u federation-upstream-set=all",
-        "ha-mode=all ha-sync-mode=automatic ha-sync-batch-size=10 ha-promote-on-shutdown=always ha-promote-on-failure=when-synced",
+        "ha-mode=all ha-sync-mode=automatic ha-sync-batch-size=10 ha-promote-on-shutdown=always \
+            ha-promote-on-failure=when-synced",
         "ha-mode=exactly ha-params=2",
         "ha-mode=nodes ha-params=[rabbit@a,rabbit@b]",
     ] {
@@ -181,7 +186,8 @@ fn operators_have_fewer_keys() {
             .run("operator-policy p dead-letter-exchange=x")
             .as_deref(),
         Some(
-            "406 Validation failed\n\n[{<<\"dead-letter-exchange\">>,<<\"x\">>}] are not recognised policy settings\n"
+            "406 Validation failed\n\n[{<<\"dead-letter-exchange\">>,<<\"x\">>}] are not \
+                recognised policy settings\n"
         )
     );
 }
@@ -261,7 +267,8 @@ fn the_highest_priority_applies() {
     );
     assert_eq!(
         policy(
-            "policy a ha-mode=all priority=9; policy b max-length=2; queue q durable x-queue-type=quorum"
+            "policy a ha-mode=all priority=9; policy b max-length=2; queue q durable \
+                x-queue-type=quorum"
         ),
         applies("b")
     );
@@ -270,7 +277,8 @@ fn the_highest_priority_applies() {
 #[test]
 fn limits_take_the_lowest_and_all_else_the_argument() {
     let (_, operator, merged) = settings(
-        "policy p max-length=10 message-ttl=100 dead-letter-exchange=from-policy overflow=reject-publish;
+        "policy p max-length=10 message-ttl=100 dead-letter-exchange=from-policy \
+            overflow=reject-publish;
          operator-policy o max-length=5 message-ttl=1000 expires=7;
          queue q x-max-length=8 x-message-ttl=50 x-dead-letter-exchange=from-argument x-dead-letter-routing-key=k x-max-priority=4 x-single-active-consumer=true",
     );
@@ -321,7 +329,8 @@ fn delivery_limits() {
 
 #[test]
 fn quorum_queues_reject_or_drop() {
-    let quorum = "queue q durable x-queue-type=quorum x-dead-letter-exchange=d x-dead-letter-strategy=at-least-once";
+    let quorum = "queue q durable x-queue-type=quorum x-dead-letter-exchange=d \
+        x-dead-letter-strategy=at-least-once";
     let of = |overflow: &str| settings(&format!("{quorum} x-overflow={overflow}")).2;
     assert_eq!(of("reject-publish-dlx").overflow, Overflow::DropHead);
     assert!(!of("drop-head").dead_letter_at_least_once);
@@ -362,7 +371,9 @@ fn changes_are_named_once_for_each_queue_that_they_concern() {
 #[test]
 fn alternate_exchanges_by_policy() {
     check(
-        "exchange x direct durable; exchange y direct alternate-exchange=own; policy p alternate-exchange=other; alternate x; alternate y; delete-policy p; alternate x; alternate y",
+        "exchange x direct durable; exchange y direct alternate-exchange=own; policy p \
+            alternate-exchange=other; alternate x; alternate y; delete-policy p; alternate x; \
+            alternate y",
         "Some(\"other\")\n Some(\"own\")\n ok\n None\n Some(\"own\")",
     );
     check(
@@ -370,7 +381,8 @@ fn alternate_exchanges_by_policy() {
         "None",
     );
     check(
-        "policy p alternate-exchange=other apply-to=exchanges pattern=^x$; exchange x direct; alternate x; alternate amq.direct",
+        "policy p alternate-exchange=other apply-to=exchanges pattern=^x$; exchange x direct; \
+            alternate x; alternate amq.direct",
         "Some(\"other\")\n None",
     );
 }

@@ -1,4 +1,5 @@
-//! Exchanges, queues and bindings: what is accepted, what is refused with which words, and what goes with what.
+//! Exchanges, queues and bindings: what is accepted, what is refused with which words, and what
+//! goes with what.
 
 mod world;
 
@@ -52,27 +53,32 @@ fn inequivalent_queues() {
         (
             "x-message-ttl=1",
             "",
-            "'x-message-ttl' for queue 'q' in vhost '/': received none but current is the value '1' of type 'signedint'",
+            "'x-message-ttl' for queue 'q' in vhost '/': received none but current is the value \
+                '1' of type 'signedint'",
         ),
         (
             "",
             "x-message-ttl=1l",
-            "'x-message-ttl' for queue 'q' in vhost '/': received the value '1' of type 'long' but current is none",
+            "'x-message-ttl' for queue 'q' in vhost '/': received the value '1' of type 'long' \
+                but current is none",
         ),
         (
             "x-overflow=drop-head",
             "x-overflow=reject-publish",
-            "'x-overflow' for queue 'q' in vhost '/': received 'reject-publish' but current is 'drop-head'",
+            "'x-overflow' for queue 'q' in vhost '/': received 'reject-publish' but current is \
+                'drop-head'",
         ),
         (
             "x-single-active-consumer=true",
             "x-single-active-consumer=false",
-            "'x-single-active-consumer' for queue 'q' in vhost '/': received 'false' but current is 'true'",
+            "'x-single-active-consumer' for queue 'q' in vhost '/': received 'false' but current \
+                is 'true'",
         ),
         (
             "durable",
             "durable x-queue-type=quorum",
-            "'x-queue-type' for queue 'q' in vhost '/': received the value 'quorum' of type 'longstr' but current is none",
+            "'x-queue-type' for queue 'q' in vhost '/': received the value 'quorum' of type \
+                'longstr' but current is none",
         ),
         (
             "durable x-queue-type=quorum",
@@ -82,7 +88,8 @@ fn inequivalent_queues() {
         (
             "durable x-queue-type=quorum",
             "durable",
-            "'x-queue-type' for queue 'q' in vhost '/': received none but current is the value 'quorum' of type 'longstr'",
+            "'x-queue-type' for queue 'q' in vhost '/': received none but current is the value \
+                'quorum' of type 'longstr'",
         ),
     ];
     for (first, second, expected) in cases {
@@ -109,7 +116,8 @@ fn equivalent_queues() {
 
 #[test]
 fn exclusive_queues_are_locked_for_others() {
-    let locked = "405 cannot obtain exclusive access to locked queue 'q' in vhost '/'. It could be originally declared on another \
+    let locked = "405 cannot obtain exclusive access to locked queue 'q' in vhost '/'. It could \
+        be originally declared on another \
                   connection or the exclusive property value does not match that of the original declaration.";
     for other in [
         "queue q exclusive=2",
@@ -376,7 +384,8 @@ fn inequivalent_exchanges() {
         (
             "direct alternate-exchange=a",
             "direct",
-            "'alternate-exchange' for exchange 'x' in vhost '/': received none but current is the value 'a' of type 'longstr'",
+            "'alternate-exchange' for exchange 'x' in vhost '/': received none but current is the \
+                value 'a' of type 'longstr'",
         ),
         (
             "direct alternate-exchange=a",
@@ -413,7 +422,8 @@ fn deletion() {
         "403 deletion of system exchange 'amq.fanout' in vhost '/' not allowed",
     );
     check(
-        "exchange x fanout; queue q; bind x q k; delete-exchange x if-unused; delete-exchange x; exchanges; bindings",
+        "exchange x fanout; queue q; bind x q k; delete-exchange x if-unused; delete-exchange x; \
+            exchanges; bindings",
         "406 exchange 'x' in vhost '/' in use\n ok\n none\n 0",
     );
     check(
@@ -442,12 +452,14 @@ fn bindings() {
         "404 no exchange 'y' in vhost '/'",
     );
     check(
-        "exchange x fanout; queue q; bind x q k; bind x q k; bindings; unbind x q k; unbind x q k; bindings",
+        "exchange x fanout; queue q; bind x q k; bind x q k; bindings; unbind x q k; unbind x q \
+            k; bindings",
         "new\n ok\n 1\n ok\n ok\n 0",
     );
     check(
         "queue q; bind amq.match q k x-match=most",
-        "406 Invalid x-match field value <<\"most\">>; expected all, any, all-with-x, or any-with-x",
+        "406 Invalid x-match field value <<\"most\">>; expected all, any, all-with-x, or \
+            any-with-x",
     );
     check(
         "exchange h x-consistent-hash; queue q; bind h q k",
@@ -476,14 +488,16 @@ fn auto_delete_exchanges_go_with_their_last_binding() {
         by_unbind.changed(),
         "exchange x created, queue created, x bound, x unbound, exchange x deleted"
     );
-    // The binding is not durable, so neither it nor its end is in the log; the exchange is, and its end must be.
+    // The binding is not durable, so neither it nor its end is in the log; the exchange is, and its
+    // end must be.
     let mut by_queue = world("exchange x fanout durable auto; queue q; bind x q k; delete-queue q");
     assert_eq!(
         by_queue.changed(),
         "exchange x created, queue created, x bound, queue q deleted, exchange x deleted"
     );
     let mut chain = world(
-        "exchange a fanout durable auto; exchange b fanout durable auto; queue q durable; bind a @b k; bind b q k; delete-queue q",
+        "exchange a fanout durable auto; exchange b fanout durable auto; queue q durable; bind a \
+            @b k; bind b q k; delete-queue q",
     );
     assert!(
         chain
@@ -492,12 +506,13 @@ fn auto_delete_exchanges_go_with_their_last_binding() {
     );
 }
 
-/// A durable binding goes while one that is not durable keeps the exchange alive: a replay, which does not see the second one, must not
-/// take the exchange for idle.
+/// A durable binding goes while one that is not durable keeps the exchange alive: a replay, which
+/// does not see the second one, must not take the exchange for idle.
 #[test]
 fn the_log_does_not_derive_deletions() {
     check(
-        "exchange x fanout durable auto; queue d durable; queue t; bind x d k; bind x t k; unbind x d k; bind x d l; exchanges",
+        "exchange x fanout durable auto; queue d durable; queue t; bind x d k; bind x t k; unbind \
+            x d k; bind x d l; exchanges",
         "x",
     );
 }
@@ -544,7 +559,8 @@ fn limits_of_queues_and_exchanges() {
     check_with(
         two(),
         "exchange a direct; exchange b direct; exchange c direct; exchange a direct",
-        "new\n new\n 406 cannot declare exchange 'c' in vhost '/': exchange limit of 8 is reached\n ok",
+        "new\n new\n 406 cannot declare exchange 'c' in vhost '/': exchange limit of 8 is \
+            reached\n ok",
     );
     check_with(
         two(),
@@ -552,7 +568,8 @@ fn limits_of_queues_and_exchanges() {
         "406 cannot create vhost 'v': vhost limit of 1 is reached",
     );
     check(
-        "limit max-queues 1; queue a; queue b; queue a; limit max-queues -1; queue b; limit max-queues 0; queue c; unlimit; queue c",
+        "limit max-queues 1; queue a; queue b; queue a; limit max-queues -1; queue b; limit \
+            max-queues 0; queue c; unlimit; queue c",
         "new
          406 cannot declare queue 'b': queue limit in vhost '/' (1) is reached
          ok\n ok\n new\n ok
@@ -588,11 +605,13 @@ fn default_queue_types() {
     assert_eq!(world.run("queue c durable").as_deref(), Some("ok"));
     world.verify();
     check(
-        "vhost / default=quorum; queue q durable; queue q durable; queue q durable x-queue-type=quorum",
+        "vhost / default=quorum; queue q durable; queue q durable; queue q durable \
+            x-queue-type=quorum",
         "new\n ok\n ok",
     );
     check(
-        "vhost / default=quorum; vhost / default=; queue q durable; queue q durable x-queue-type=classic",
+        "vhost / default=quorum; vhost / default=; queue q durable; queue q durable \
+            x-queue-type=classic",
         "new\n ok",
     );
     check(
@@ -609,7 +628,9 @@ fn relaxed_redeclaration() {
     };
     check_with(
         relaxed(),
-        "queue q durable x-queue-type=quorum; queue q x-queue-type=classic; queue q x-queue-type=classic x-message-ttl=1",
-        "new\n ok\n 406 inequivalent arg 'x-message-ttl' for queue 'q' in vhost '/': received the value '1' of type 'signedint' but current is none",
+        "queue q durable x-queue-type=quorum; queue q x-queue-type=classic; queue q \
+            x-queue-type=classic x-message-ttl=1",
+        "new\n ok\n 406 inequivalent arg 'x-message-ttl' for queue 'q' in vhost '/': received the \
+            value '1' of type 'signedint' but current is none",
     );
 }

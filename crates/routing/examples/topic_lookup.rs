@@ -1,4 +1,5 @@
-//! Prints how long one lookup among 100,000 topic bindings takes, and the worst key that the limits allow.
+//! Prints how long one lookup among 100,000 topic bindings takes, and the worst key that the limits
+//! allow.
 
 use leveret_routing::{Destination, Kind, Router, Scratch};
 use leveret_types::{FieldTable, QueueId};

@@ -1,11 +1,12 @@
-//! Entry points for fuzzing: each reads a case out of arbitrary bytes and checks the tables against the plain definition.
+//! Entry points for fuzzing: each reads a case out of arbitrary bytes and checks the tables against
+//! the plain definition.
 
 use crate::{Destination, HeadersMatcher, Kind, Router, Scratch, topic_match};
 use leveret_types::limits::TOPIC_HASHES_MAX;
 use leveret_types::{FieldTable, FieldValue, QueueId};
 
-/// Lines of bytes: the first is a routing key, the others are topic patterns. Checks that the trie finds exactly the patterns that
-/// match, and still does after every second one is gone.
+/// Lines of bytes: the first is a routing key, the others are topic patterns. Checks that the trie
+/// finds exactly the patterns that match, and still does after every second one is gone.
 ///
 /// # Panics
 /// If the trie and the definition disagree.
@@ -44,8 +45,8 @@ pub fn topic(data: &[u8]) {
     check(&router, &|index| index % 2 == 1);
 }
 
-/// Bytes: a mode, then pairs of a name (of few) and a value (of few), alternately for the binding and the message. Checks the matcher
-/// against the definition of each mode.
+/// Bytes: a mode, then pairs of a name (of few) and a value (of few), alternately for the binding
+/// and the message. Checks the matcher against the definition of each mode.
 ///
 /// # Panics
 /// If the matcher and the definition disagree.

@@ -1,5 +1,5 @@
-//! Hashes that decide where a message goes. They must give the same answer on every node and after every restart, so they are
-//! fixed here rather than taken from a library that may change its mind.
+//! Hashes that decide where a message goes. They must give the same answer on every node and after
+//! every restart, so they are fixed here rather than taken from a library that may change its mind.
 
 /// FNV-1a over the bytes, with a finalizer that spreads it over all 64 bits.
 pub(crate) fn stable(bytes: &[u8]) -> u64 {
@@ -27,8 +27,9 @@ pub(crate) fn below(random: u64, bound: usize) -> usize {
     ((u128::from(random) * bound as u128) >> 64) as usize
 }
 
-/// The score of one candidate in weighted rendezvous hashing: the highest one wins, each with probability in proportion to its weight,
-/// and adding or removing a candidate moves only the keys that it gains or loses.
+/// The score of one candidate in weighted rendezvous hashing: the highest one wins, each with
+/// probability in proportion to its weight, and adding or removing a candidate moves only the keys
+/// that it gains or loses.
 pub(crate) fn rendezvous_score(key_hash: u64, candidate_hash: u64, weight: u32) -> f64 {
     let mixed = mix(key_hash ^ candidate_hash.rotate_left(32));
     // 53 random bits as a number in (0, 1): never 0, whose logarithm has no value.

@@ -3,7 +3,8 @@
 use crate::BindError;
 use leveret_types::{FieldTable, FieldValue};
 
-/// `x-match`: how many of the arguments must match, and whether those whose names begin with `x-` count.
+/// `x-match`: how many of the arguments must match, and whether those whose names begin with `x-`
+/// count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MatchMode {
     /// All of them, leaving out names with `x-`. The mode where `x-match` is absent.
@@ -58,8 +59,8 @@ impl HeadersMatcher {
         Ok(Self { mode, wanted })
     }
 
-    /// Whether a message with these headers is meant. A binding without arguments to compare matches everything in the `all` modes
-    /// and nothing in the `any` modes.
+    /// Whether a message with these headers is meant. A binding without arguments to compare
+    /// matches everything in the `all` modes and nothing in the `any` modes.
     #[must_use]
     pub fn matches(&self, headers: Option<&FieldTable>) -> bool {
         let mut wanted = self.wanted.iter();
@@ -75,8 +76,9 @@ impl HeadersMatcher {
     }
 }
 
-/// Whether a header has the value that a binding wants. A wanted value of type void asks for presence alone. Numbers are compared by
-/// value whatever their width, strings by their bytes; all else must be of the same type.
+/// Whether a header has the value that a binding wants. A wanted value of type void asks for
+/// presence alone. Numbers are compared by value whatever their width, strings by their bytes; all
+/// else must be of the same type.
 fn value_matches(wanted: &FieldValue, header: &FieldValue) -> bool {
     if matches!(wanted, FieldValue::Void) {
         return true;

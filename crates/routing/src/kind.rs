@@ -1,4 +1,5 @@
-//! The types of exchange, with what their arguments settle, and what a binding to each must look like.
+//! The types of exchange, with what their arguments settle, and what a binding to each must look
+//! like.
 
 use leveret_types::limits::{HASH_WEIGHT_MAX, RECENT_HISTORY_MAX, TOPIC_HASHES_MAX};
 use leveret_types::{FieldTable, FieldValue};

@@ -1,14 +1,21 @@
-//! Which queues a message goes to: exchanges, bindings, and the tables that answer that question fast.
+//! Which queues a message goes to: exchanges, bindings, and the tables that answer that question
+//! fast.
 //!
-//! A [`Router`] holds the exchanges and bindings of one virtual host. It knows nothing of durability, permissions or policies:
-//! that is the catalogue's affair, which keeps the router in step and asks it what exists.
+//! A [`Router`] holds the exchanges and bindings of one virtual host. It knows nothing of
+//! durability, permissions or policies: that is the catalogue's affair, which keeps the router in
+//! step and asks it what exists.
 //!
-//! Invariant: routing reads the router and writes only the caller's [`Scratch`] and output; once those are warm it allocates nothing.
-//! Invariant: a queue appears at most once in the output of one call, however many bindings, exchanges and keys lead to it.
+//! Invariant: routing reads the router and writes only the caller's [`Scratch`] and output; once
+//! those are warm it allocates nothing.
+//! Invariant: a queue appears at most once in the output of one call, however many bindings,
+//! exchanges and keys lead to it.
 //! Invariant: cycles of bindings end: an exchange is visited at most once per call.
-//! Invariant: the work of one topic lookup is bounded by the words of the key times the nodes that its prefixes reach.
-//! Invariant: where a hashing exchange sends a key depends on the set of its bindings alone, not on the order in which they were made.
-//! Invariant: this crate never reads a clock or a source of randomness; random exchanges draw from the state in [`Scratch`].
+//! Invariant: the work of one topic lookup is bounded by the words of the key times the nodes that
+//! its prefixes reach.
+//! Invariant: where a hashing exchange sends a key depends on the set of its bindings alone, not on
+//! the order in which they were made.
+//! Invariant: this crate never reads a clock or a source of randomness; random exchanges draw from
+//! the state in [`Scratch`].
 
 pub mod fuzz;
 mod hash;

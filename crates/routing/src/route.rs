@@ -8,8 +8,8 @@ use crate::topic::{TopicScratch, Trie};
 use leveret_types::limits::ROUTE_EXCHANGES_MAX;
 use leveret_types::{FieldTable, FieldValue, QueueId};
 
-/// What a router may want to know of a message besides its keys. Only headers exchanges and hashing exchanges ask, so that an
-/// implementation may decode at the first question.
+/// What a router may want to know of a message besides its keys. Only headers exchanges and hashing
+/// exchanges ask, so that an implementation may decode at the first question.
 pub trait MessageProperties {
     /// The `headers` property.
     fn headers(&self) -> Option<&FieldTable>;
@@ -88,7 +88,8 @@ impl Scratch {
         }
     }
 
-    /// Changes whenever something was drawn at random: a route that did not change it will be the same next time.
+    /// Changes whenever something was drawn at random: a route that did not change it will be the
+    /// same next time.
     #[must_use]
     pub const fn random_state(&self) -> u64 {
         self.random
@@ -123,11 +124,12 @@ impl Scratch {
 }
 
 impl Router {
-    /// Appends to `out` every queue that a message published to `exchange` with these keys goes to, each once. Several keys are what
-    /// `CC` and `BCC` headers give: the message goes wherever any of them leads.
+    /// Appends to `out` every queue that a message published to `exchange` with these keys goes to,
+    /// each once. Several keys are what `CC` and `BCC` headers give: the message goes wherever any
+    /// of them leads.
     ///
-    /// # Errors
-    /// If there is no such exchange, clients may not publish to it, or the way is too long. `out` may then hold a part.
+    /// # Errors If there is no such exchange, clients may not publish to it, or the way is too
+    /// long. `out` may then hold a part.
     pub fn route(
         &self,
         exchange: &[u8],
@@ -139,7 +141,8 @@ impl Router {
         self.route_from(exchange, false, keys, message, scratch, out)
     }
 
-    /// As [`Self::route`], for a message that the broker itself publishes: to internal exchanges as well.
+    /// As [`Self::route`], for a message that the broker itself publishes: to internal exchanges as
+    /// well.
     ///
     /// # Errors
     /// If there is no such exchange, or the way is too long. `out` may then hold a part.
@@ -284,7 +287,8 @@ impl Router {
         out: &mut Vec<QueueId>,
     ) -> bool {
         let mut matched = false;
-        // The trie's buffers leave the scratch for the lookup, so that what it finds can be visited meanwhile.
+        // The trie's buffers leave the scratch for the lookup, so that what it finds can be visited
+        // meanwhile.
         let mut topic = std::mem::take(&mut scratch.topic);
         for key in keys {
             trie.lookup(key, &mut topic, |entries| {
@@ -341,7 +345,8 @@ impl Router {
     }
 }
 
-/// The hash of what a consistent-hash exchange looks at; a message that lacks it has the hash of nothing.
+/// The hash of what a consistent-hash exchange looks at; a message that lacks it has the hash of
+/// nothing.
 fn hash_key(on: &HashOn, keys: &[&[u8]], message: &dyn MessageProperties) -> u64 {
     match on {
         HashOn::RoutingKey => hash::stable(keys.first().copied().unwrap_or_default()),

@@ -68,8 +68,8 @@ pub struct Exchange<'a> {
 pub struct Unbound {
     /// How many bindings are gone.
     pub bindings: usize,
-    /// Auto-delete exchanges that have lost their last binding from them. They are still there: whoever keeps the catalogue removes
-    /// them, which may name further ones.
+    /// Auto-delete exchanges that have lost their last binding from them. They are still there:
+    /// whoever keeps the catalogue removes them, which may name further ones.
     pub idle_exchanges: Vec<Arc<str>>,
 }
 
@@ -214,7 +214,8 @@ impl Default for Router {
 }
 
 impl Router {
-    /// A router with no exchange but the default one, whose name is empty and which needs no declaration.
+    /// A router with no exchange but the default one, whose name is empty and which needs no
+    /// declaration.
     #[must_use]
     pub fn new() -> Self {
         Self {
@@ -229,7 +230,7 @@ impl Router {
         }
     }
 
-    // --- what there is -------------------------------------------------------------------------------------------------------
+    // --- what there is -------------------------------------------------------------------------
 
     pub(crate) fn find_exchange(&self, name: &[u8]) -> Option<u32> {
         self.exchange_names
@@ -360,9 +361,10 @@ impl Router {
         }
     }
 
-    // --- changes -------------------------------------------------------------------------------------------------------------
+    // --- changes -------------------------------------------------------------------------------
 
-    /// Adds an exchange; false if there is one of that name, which is left as it is. The default exchange exists already.
+    /// Adds an exchange; false if there is one of that name, which is left as it is. The default
+    /// exchange exists already.
     pub fn add_exchange(
         &mut self,
         name: &str,
@@ -392,7 +394,8 @@ impl Router {
         true
     }
 
-    /// Sets where messages go that match none of an exchange's bindings; false if there is no such exchange.
+    /// Sets where messages go that match none of an exchange's bindings; false if there is no such
+    /// exchange.
     pub fn set_alternate(&mut self, exchange: &str, alternate: Option<&str>) -> bool {
         match self.find_exchange(exchange.as_bytes()) {
             Some(index) => {
@@ -403,7 +406,8 @@ impl Router {
         }
     }
 
-    /// Adds a queue, which binds it to the default exchange by its name; false if there is one of that name.
+    /// Adds a queue, which binds it to the default exchange by its name; false if there is one of
+    /// that name.
     pub fn add_queue(&mut self, name: &str, id: QueueId) -> bool {
         if self.find_queue(name.as_bytes()).is_some() {
             return false;
@@ -430,7 +434,8 @@ impl Router {
             unbound.bindings += 1;
         }
         self.remove_incoming(Target::Exchange(index), &mut unbound);
-        // A binding of the exchange to itself has been counted once, as an outgoing one; the exchange goes, so it is not idle.
+        // A binding of the exchange to itself has been counted once, as an outgoing one; the
+        // exchange goes, so it is not idle.
         unbound.idle_exchanges.retain(|idle| **idle != *name);
         let found = self
             .exchange_names
@@ -479,10 +484,11 @@ impl Router {
         }
     }
 
-    /// Checks a binding and makes it; false if it exists. Its identity is source, destination, key and arguments.
+    /// Checks a binding and makes it; false if it exists. Its identity is source, destination, key
+    /// and arguments.
     ///
-    /// # Errors
-    /// If the source or the destination does not exist, or key or arguments do not fit the exchange's type.
+    /// # Errors If the source or the destination does not exist, or key or arguments do not fit the
+    /// exchange's type.
     pub fn bind(
         &mut self,
         source: &str,
@@ -637,7 +643,8 @@ impl Router {
         }
     }
 
-    /// Removes a binding; nothing if there is none with this source, destination, key and arguments.
+    /// Removes a binding; nothing if there is none with this source, destination, key and
+    /// arguments.
     pub fn unbind(
         &mut self,
         source: &str,
@@ -688,7 +695,8 @@ impl Router {
         self.binding_count -= 1;
     }
 
-    /// Takes a binding out of its exchange's index; returns the binding that has moved into its slot, if any.
+    /// Takes a binding out of its exchange's index; returns the binding that has moved into its
+    /// slot, if any.
     fn unlink_index(&mut self, index: u32, binding: &BindingEntry) -> Option<u32> {
         match &mut self.exchanges.get_mut(binding.source).index {
             Index::Direct(keys) => {
@@ -709,7 +717,8 @@ impl Router {
     }
 }
 
-/// Arguments in the order of their names, the last of several of one name kept: the form in which they identify a binding.
+/// Arguments in the order of their names, the last of several of one name kept: the form in which
+/// they identify a binding.
 fn sorted(arguments: &FieldTable) -> FieldTable {
     let mut entries: Vec<(String, FieldValue)> = Vec::with_capacity(arguments.len());
     for (name, value) in arguments.iter() {
@@ -722,7 +731,8 @@ fn sorted(arguments: &FieldTable) -> FieldTable {
     entries.into_iter().collect()
 }
 
-/// Whether two tables are the same, bit for bit: unlike with `==`, a NaN equals itself, so that its binding can be removed.
+/// Whether two tables are the same, bit for bit: unlike with `==`, a NaN equals itself, so that its
+/// binding can be removed.
 fn same_table(a: &FieldTable, b: &FieldTable) -> bool {
     a.len() == b.len()
         && a.iter()

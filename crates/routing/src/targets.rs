@@ -17,7 +17,8 @@ pub(crate) struct Entry {
     pub binding: u32,
 }
 
-/// Entries in no particular order. Each binding remembers its slot, so that taking one out does not search.
+/// Entries in no particular order. Each binding remembers its slot, so that taking one out does not
+/// search.
 #[derive(Debug, Default)]
 pub(crate) struct Entries(SmallVec<[Entry; 1]>);
 
@@ -28,7 +29,8 @@ impl Entries {
         self.0.len() as u32 - 1
     }
 
-    /// Takes the entry in `slot` out. If another entry has taken its slot, returns that entry's binding.
+    /// Takes the entry in `slot` out. If another entry has taken its slot, returns that entry's
+    /// binding.
     pub fn remove(&mut self, slot: u32, binding: u32) -> Option<u32> {
         let removed = self.0.swap_remove(slot as usize);
         assert_eq!(

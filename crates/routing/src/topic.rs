@@ -1,11 +1,13 @@
 //! The topic exchange's table: a trie over words, walked as a set of active nodes.
 //!
-//! All children that are reached by a literal word live in one hash table keyed by (parent, word), so that a step costs one probe and a
-//! node costs no map of its own. `*` and `#` children are fields of their parent.
+//! All children that are reached by a literal word live in one hash table keyed by (parent, word),
+//! so that a step costs one probe and a node costs no map of its own. `*` and `#` children are
+//! fields of their parent.
 //!
-//! A lookup goes through the key's words and keeps the set of nodes reached so far. A node without a `#` above it can only be reached
-//! at one depth and needs no check; one below a `#` carries a stamp, so that it is in the set once per word. The work is therefore
-//! bounded by words times reachable nodes: backtracking, which is exponential in the number of `#`, does not occur.
+//! A lookup goes through the key's words and keeps the set of nodes reached so far. A node without
+//! a `#` above it can only be reached at one depth and needs no check; one below a `#` carries a
+//! stamp, so that it is in the set once per word. The work is therefore bounded by words times
+//! reachable nodes: backtracking, which is exponential in the number of `#`, does not occur.
 
 use crate::targets::{Entries, Entry};
 use foldhash::fast::FixedState;
@@ -175,8 +177,8 @@ impl Trie {
         child
     }
 
-    /// Takes the binding in `slot` of `node` out, and the nodes that nothing needs any more. Returns the binding that has moved into
-    /// the slot, if any.
+    /// Takes the binding in `slot` of `node` out, and the nodes that nothing needs any more.
+    /// Returns the binding that has moved into the slot, if any.
     pub fn remove(&mut self, node: u32, slot: u32, binding: u32) -> Option<u32> {
         let moved = self.nodes[node as usize].entries.remove(slot, binding);
         let mut unused = node;
@@ -207,7 +209,8 @@ impl Trie {
         parent
     }
 
-    /// Calls `found` with the entries of every node that the key reaches. A node is reached once, so an entry is found once.
+    /// Calls `found` with the entries of every node that the key reaches. A node is reached once,
+    /// so an entry is found once.
     pub fn lookup(&self, key: &[u8], scratch: &mut TopicScratch, mut found: impl FnMut(&[Entry])) {
         if scratch.stamps.len() < self.nodes.len() {
             scratch.stamps.resize(self.nodes.len(), 0);
@@ -267,11 +270,12 @@ impl Trie {
     }
 }
 
-/// Whether a topic pattern matches a routing key: the definition, in so many words, for permissions, tools and tests. `*` is exactly
-/// one word, `#` any number of words, none included.
+/// Whether a topic pattern matches a routing key: the definition, in so many words, for
+/// permissions, tools and tests. `*` is exactly one word, `#` any number of words, none included.
 #[must_use]
 pub fn topic_match(pattern: &[u8], key: &[u8]) -> bool {
-    // One row of the classic table: reached[i] says whether the pattern so far matches the first i words of the key.
+    // One row of the classic table: reached[i] says whether the pattern so far matches the first i
+    // words of the key.
     let key: Vec<&[u8]> = words(key).collect();
     let mut reached = vec![false; key.len() + 1];
     reached[0] = true;

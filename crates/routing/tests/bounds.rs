@@ -85,7 +85,8 @@ fn the_way_of_a_message_is_bounded() {
     );
 }
 
-/// The work of the worst keys is counted in steps, not in time, by making it large: backtracking over these would not end.
+/// The work of the worst keys is counted in steps, not in time, by making it large: backtracking
+/// over these would not end.
 #[test]
 fn keys_of_255_dots_end() {
     let mut router = Router::new();

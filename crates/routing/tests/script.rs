@@ -1,9 +1,11 @@
-//! Scripts against a router: each line is a command, and each `publish` line appends where the message went to the answer.
+//! Scripts against a router: each line is a command, and each `publish` line appends where the
+//! message went to the answer.
 
 use leveret_routing::{Destination, Kind, RouteError, Router, Scratch, Unbound};
 use leveret_types::{FieldTable, FieldValue, QueueId};
 
-/// `k=v` words as a table: `void`, `true`, `false` and integers are of those types, all else is text.
+/// `k=v` words as a table: `void`, `true`, `false` and integers are of those types, all else is
+/// text.
 fn table(words: &[&str]) -> FieldTable {
     words
         .iter()
@@ -227,7 +229,8 @@ fn headers() {
     check(
         "exchange h headers; queue a b; bind h a - k=v n=1; bind h b - x-match=any k=v n=1
          publish h - k=v n=1; publish h - k=v; publish h - n=1; publish h -; bind h a - x-match=most",
-        "a b; b; b; nowhere; Invalid x-match field value <<\"most\">>; expected all, any, all-with-x, or any-with-x",
+        "a b; b; b; nowhere; Invalid x-match field value <<\"most\">>; expected all, any, \
+            all-with-x, or any-with-x",
     );
 }
 
@@ -270,7 +273,8 @@ fn alternate_exchanges() {
         .route_internal(b"i", &[b"k"], &(), &mut world.scratch, &mut out);
     assert_eq!((own, out), (Ok(()), vec![QueueId(0)]));
     check(
-        "exchange d direct alternate:i; exchange i fanout internal; queue q; bind i q -; publish i k; publish d k",
+        "exchange d direct alternate:i; exchange i fanout internal; queue q; bind i q -; publish \
+            i k; publish d k",
         "internal; q",
     );
 }
@@ -326,7 +330,8 @@ fn hashing_exchanges_choose_one_queue_and_stay_with_it() {
 #[test]
 fn consistent_hash_arguments() {
     check(
-        "exchange h x-consistent-hash hash-header=id; queue a b c; bind h a 1; bind h b 1; bind h c 0
+        "exchange h x-consistent-hash hash-header=id; queue a b c; bind h a 1; bind h b 1; bind h \
+            c 0
          bind h c x; bind h c -3; bind h c 1000001; bind h c 1000000; count",
         "The binding key must be greater than 0; The binding key must be an integer: <<\"x\">>; \
          The binding key must be greater than 0; The binding key must not be greater than 1000000; 3",
@@ -396,7 +401,8 @@ fn random_exchanges_choose_one_of_all() {
 #[test]
 fn delayed_and_recent_history() {
     check(
-        "exchange d x-delayed-message x-delayed-type=topic; queue q; bind d q a.*; publish d a.b; publish d b",
+        "exchange d x-delayed-message x-delayed-type=topic; queue q; bind d q a.*; publish d a.b; \
+            publish d b",
         "q; nowhere",
     );
     check(

@@ -1,7 +1,8 @@
-//! Scripts against a catalogue. Each line is a command; its answer is `ok`, `new`, what a query found, or the error as a client sees it.
+//! Scripts against a catalogue. Each line is a command; its answer is `ok`, `new`, what a query
+//! found, or the error as a client sees it.
 //!
-//! Every script ends with the proof that the log says it all: replayed from nothing it gives the same durable content, and so does the
-//! snapshot.
+//! Every script ends with the proof that the log says it all: replayed from nothing it gives the
+//! same durable content, and so does the snapshot.
 
 use leveret_metadata::{Catalogue, Change, Command, Config, Endpoint};
 use leveret_types::{ConnectionId, FieldTable, FieldValue, ProtocolError};
@@ -12,7 +13,8 @@ pub struct World {
     pub changes: Vec<Change>,
 }
 
-/// `12` is a signed int, `12l` a long, `1.5` a double; `true` and `false` are booleans, `[a,b]` is an array, all else is text.
+/// `12` is a signed int, `12l` a long, `1.5` a double; `true` and `false` are booleans, `[a,b]` is
+/// an array, all else is text.
 fn value(text: &str) -> FieldValue {
     if let Some(items) = text.strip_prefix('[').and_then(|t| t.strip_suffix(']')) {
         return FieldValue::Array(
@@ -398,7 +400,8 @@ fn topology(verb: &str, words: &[&str], vhost: String) -> Command {
     }
 }
 
-/// Runs a script and compares the answer of its last line, or of every line where the expected text has several.
+/// Runs a script and compares the answer of its last line, or of every line where the expected text
+/// has several.
 pub fn check_with(config: Config, script: &str, expected: &str) {
     let mut world = World::new(config);
     let answers: Vec<String> = script
