@@ -2,9 +2,11 @@
 //!
 //! ```text
 //! byte 0    version of the format, 1
-//! byte 1..  the command in CBOR: its name, with a map of its fields by name. A reader skips fields that it does not know, and takes an
-//!           optional field that is missing for absent: so fields can be added, as optional ones, without another version.
+//! byte 1..  the command in CBOR: its name, with a map of its fields by name
 //! ```
+//!
+//! A reader skips fields that it does not know, and takes an optional field that is missing for
+//! absent: so fields can be added, as optional ones, without another version.
 
 use crate::error::CatalogueError;
 use crate::table;

@@ -194,11 +194,14 @@ fn what_exists_is_left_as_it_is() {
     world.run("queue q durable x-message-ttl=5");
     world.run("queue t");
     world.run("exchange x fanout");
-    let json = r#"{"queues":[{"name":"q","vhost":"/","durable":true,"arguments":{"x-message-ttl":6}},
+    let json = r#"{"queues":[{"name":"q","vhost":"/","durable":true,
+        "arguments":{"x-message-ttl":6}},
                              {"name":"t","vhost":"/","durable":true}],
                    "exchanges":[{"name":"x","vhost":"/","type":"direct","durable":true}],
-                   "bindings":[{"source":"x","vhost":"/","destination":"t","destination_type":"queue","routing_key":"k","arguments":{}},
-                               {"source":"","vhost":"/","destination":"t","destination_type":"queue","routing_key":"t","arguments":{}}]}"#;
+                   "bindings":[{"source":"x","vhost":"/","destination":"t",
+                       "destination_type":"queue","routing_key":"k","arguments":{}},
+                               {"source":"","vhost":"/","destination":"t",
+                                   "destination_type":"queue","routing_key":"t","arguments":{}}]}"#;
     assert_eq!(import(&mut world, &read(json), None), Ok(1));
     assert_eq!(
         world
@@ -229,7 +232,8 @@ fn what_exists_is_left_as_it_is() {
 fn an_import_is_all_or_nothing_and_names_the_item() {
     for (json, expected) in [
         (
-            r#"{"vhosts":[{"name":"v"}],"queues":[{"name":"q","vhost":"v","durable":true,"arguments":{"x-message-ttl":-1}}]}"#,
+            r#"{"vhosts":[{"name":"v"}],"queues":[{"name":"q","vhost":"v","durable":true,
+                "arguments":{"x-message-ttl":-1}}]}"#,
             "queue 'q' in vhost 'v': invalid arg 'x-message-ttl' for queue 'q' in vhost 'v': \
                 {value_negative,-1}",
         ),
@@ -243,11 +247,13 @@ fn an_import_is_all_or_nothing_and_names_the_item() {
             "queue 'q' in vhost 'none': vhost none not found",
         ),
         (
-            r#"{"users":[{"name":"u","password_hash":"AAAA","hashing_algorithm":"rabbit_password_hashing_sha256","tags":[]}]}"#,
+            r#"{"users":[{"name":"u","password_hash":"AAAA",
+                "hashing_algorithm":"rabbit_password_hashing_sha256","tags":[]}]}"#,
             "user 'u': the password hash has 3 bytes, rabbit_password_hashing_sha256 needs 36",
         ),
         (
-            r#"{"users":[{"name":"u","password_hash":"AAAA","hashing_algorithm":"rot13","tags":""}]}"#,
+            r#"{"users":[{"name":"u","password_hash":"AAAA","hashing_algorithm":"rot13",
+                "tags":""}]}"#,
             "user 'u': invalid definitions: unknown hashing algorithm 'rot13'",
         ),
         (
@@ -255,15 +261,18 @@ fn an_import_is_all_or_nothing_and_names_the_item() {
             "user 'u': passwords must not be empty",
         ),
         (
-            r#"{"permissions":[{"user":"nobody","vhost":"/","configure":"","write":"","read":""}]}"#,
+            r#"{"permissions":[{"user":"nobody","vhost":"/","configure":"","write":"",
+                "read":""}]}"#,
             "permission of user 'nobody' in vhost '/': no such user 'nobody'",
         ),
         (
-            r#"{"policies":[{"vhost":"/","name":"p","pattern":"(","definition":{"max-length":1}}]}"#,
+            r#"{"policies":[{"vhost":"/","name":"p","pattern":"(",
+                "definition":{"max-length":1}}]}"#,
             "policy 'p' in vhost '/': invalid regular expression '(': unclosed group",
         ),
         (
-            r#"{"bindings":[{"source":"x","vhost":"/","destination":"q","destination_type":"queue","routing_key":"","arguments":{}}]}"#,
+            r#"{"bindings":[{"source":"x","vhost":"/","destination":"q",
+                "destination_type":"queue","routing_key":"","arguments":{}}]}"#,
             "binding from 'x' to queue 'q' in vhost '/': no exchange 'x' in vhost '/'",
         ),
         (
@@ -304,7 +313,8 @@ fn passwords_in_clear_text_are_hashed_and_not_exported() {
 #[test]
 fn arguments_keep_their_kind_through_json() {
     let json = r#"{"queues":[{"name":"q","vhost":"/","durable":true,
-        "arguments":{"a":1,"b":-1.5,"c":true,"d":"text","e":[1,"two",{"f":null}],"g":{"h":9007199254740993}}}]}"#;
+        "arguments":{"a":1,"b":-1.5,"c":true,"d":"text","e":[1,"two",{"f":null}],
+            "g":{"h":9007199254740993}}}]}"#;
     let world = imported(json).expect("an import");
     let exported = serde_json::to_value(world.catalogue.export(None)).expect("JSON");
     let wanted: serde_json::Value = serde_json::from_str(json).expect("JSON");

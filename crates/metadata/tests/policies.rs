@@ -280,7 +280,8 @@ fn limits_take_the_lowest_and_all_else_the_argument() {
         "policy p max-length=10 message-ttl=100 dead-letter-exchange=from-policy \
             overflow=reject-publish;
          operator-policy o max-length=5 message-ttl=1000 expires=7;
-         queue q x-max-length=8 x-message-ttl=50 x-dead-letter-exchange=from-argument x-dead-letter-routing-key=k x-max-priority=4 x-single-active-consumer=true",
+         queue q x-max-length=8 x-message-ttl=50 x-dead-letter-exchange=from-argument
+         x-dead-letter-routing-key=k x-max-priority=4 x-single-active-consumer=true",
     );
     assert_eq!(operator.as_deref(), Some("o"));
     let expected = QueueSettings {

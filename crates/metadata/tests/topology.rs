@@ -118,7 +118,8 @@ fn equivalent_queues() {
 fn exclusive_queues_are_locked_for_others() {
     let locked = "405 cannot obtain exclusive access to locked queue 'q' in vhost '/'. It could \
         be originally declared on another \
-                  connection or the exclusive property value does not match that of the original declaration.";
+                  connection or the exclusive property value does not match that of the original \
+                  declaration.";
     for other in [
         "queue q exclusive=2",
         "queue q",

@@ -195,7 +195,8 @@ fn identity_of_a_binding() {
     );
     check(
         "exchange d direct; queue a; bind d a k x=1 y=2; bind d a k y=2 x=1; bind d a k x=1; count
-         publish d k; unbind d a k x=1; publish d k; unbind d a k; unbind d a k y=2 x=1; publish d k; count",
+         publish d k; unbind d a k x=1; publish d k; unbind d a k; unbind d a k y=2 x=1
+         publish d k; count",
         "again; 2; a; gone 1; a; none; gone 1; nowhere; 0",
     );
     check(
@@ -209,7 +210,8 @@ fn topic() {
     check(
         "exchange t topic; queue a b c d
          bind t a stock.*.nyse; bind t b stock.#; bind t c #; bind t d -
-         publish t stock.ibm.nyse; publish t stock; publish t -; publish t bond; publish t stock.ibm",
+         publish t stock.ibm.nyse; publish t stock; publish t -; publish t bond
+         publish t stock.ibm",
         "a b c; b c; c d; c; b c",
     );
     check(
@@ -228,7 +230,8 @@ fn topic() {
 fn headers() {
     check(
         "exchange h headers; queue a b; bind h a - k=v n=1; bind h b - x-match=any k=v n=1
-         publish h - k=v n=1; publish h - k=v; publish h - n=1; publish h -; bind h a - x-match=most",
+         publish h - k=v n=1; publish h - k=v; publish h - n=1; publish h -
+         bind h a - x-match=most",
         "a b; b; b; nowhere; Invalid x-match field value <<\"most\">>; expected all, any, \
             all-with-x, or any-with-x",
     );
@@ -334,7 +337,8 @@ fn consistent_hash_arguments() {
             c 0
          bind h c x; bind h c -3; bind h c 1000001; bind h c 1000000; count",
         "The binding key must be greater than 0; The binding key must be an integer: <<\"x\">>; \
-         The binding key must be greater than 0; The binding key must not be greater than 1000000; 3",
+         The binding key must be greater than 0; The binding key must not be greater than 1000000; \
+         3",
     );
     check(
         "exchange h x-consistent-hash hash-header=a hash-property=timestamp",
