@@ -73,6 +73,9 @@ pub(super) struct Actor {
     pub(super) consumers: HashMap<ConsumerId, Attached, foldhash::fast::FixedState>,
     /// Messages enqueued since the last pump, so that they are delivered from the socket's buffer and not looked up in the log.
     fresh: VecDeque<(Position, Message)>,
+    /// Messages that the queue looked at since the last pump, for the deliveries that follow: what the log has read from disk it
+    /// keeps only as long as it has room.
+    peeked: VecDeque<(Position, Message)>,
     /// Dead-lettered messages that are being read from disk.
     dead: Vec<(u8, Range<u64>, Reason)>,
     pub(super) waiting_gets: Vec<WaitingGet>,
@@ -86,6 +89,7 @@ struct LogView<'a> {
     queue: QueueId,
     logs: &'a mut ShardLogs,
     fresh: &'a VecDeque<(Position, Message)>,
+    peeked: &'a mut VecDeque<(Position, Message)>,
     consumers: &'a HashMap<ConsumerId, Attached, foldhash::fast::FixedState>,
 }
 
@@ -94,13 +98,18 @@ impl Log for LogView<'_> {
         if let Some(message) = find_fresh(self.fresh, position) {
             return Peek::Ready(meta_of(message));
         }
+        if let Some((last, message)) = self.peeked.back()
+            && *last == position
+        {
+            return Peek::Ready(meta_of(message));
+        }
         match self.logs.read(log_of(self.queue, position.lane), position.index) {
-            Read::Ready(bytes) => match stored::facts(&bytes) {
-                Some((facts, size)) => Peek::Ready(Meta {
-                    bytes: size,
-                    published_ms: facts.published_ms,
-                    expiration_ms: facts.expiration_ms,
-                }),
+            Read::Ready(bytes) => match stored::decode(bytes) {
+                Some(message) => {
+                    let meta = meta_of(&message);
+                    self.peeked.push_back((position, message));
+                    Peek::Ready(meta)
+                }
                 None => Peek::Damaged,
             },
             Read::Pending => Peek::Pending,
@@ -179,6 +188,7 @@ impl Actor {
             lanes,
             consumers: HashMap::default(),
             fresh: VecDeque::new(),
+            peeked: VecDeque::new(),
             dead: Vec::new(),
             waiting_gets: Vec::new(),
             dirty: false,
@@ -191,15 +201,6 @@ impl Actor {
         self.queue.update_settings(now, spec.settings);
     }
 
-    fn view<'a>(
-        id: QueueId,
-        fresh: &'a VecDeque<(Position, Message)>,
-        consumers: &'a HashMap<ConsumerId, Attached, foldhash::fast::FixedState>,
-        logs: &'a mut ShardLogs,
-    ) -> LogView<'a> {
-        LogView { queue: id, logs, fresh, consumers }
-    }
-
     pub(super) fn offer(
         &mut self,
         now: Now,
@@ -207,7 +208,13 @@ impl Actor {
         logs: &mut ShardLogs,
         out: &mut Vec<Effect>,
     ) -> Offer {
-        let mut view = Self::view(self.id, &self.fresh, &self.consumers, logs);
+        let mut view = LogView {
+            queue: self.id,
+            logs,
+            fresh: &self.fresh,
+            peeked: &mut self.peeked,
+            consumers: &self.consumers,
+        };
         self.queue.offer(now, bytes, &mut view, out)
     }
 
@@ -229,13 +236,21 @@ impl Actor {
 
     pub(super) fn forget_fresh(&mut self) {
         self.fresh.clear();
+        self.peeked.clear();
         if self.fresh.capacity() > 64 && self.consumers.is_empty() {
             self.fresh.shrink_to_fit();
+            self.peeked.shrink_to_fit();
         }
     }
 
     pub(super) fn pump(&mut self, now: Now, logs: &mut ShardLogs, out: &mut Vec<Effect>) {
-        let mut view = Self::view(self.id, &self.fresh, &self.consumers, logs);
+        let mut view = LogView {
+            queue: self.id,
+            logs,
+            fresh: &self.fresh,
+            peeked: &mut self.peeked,
+            consumers: &self.consumers,
+        };
         self.queue.tick(now, &mut view, out);
     }
 
@@ -247,7 +262,13 @@ impl Actor {
         no_ack: bool,
         out: &mut Vec<Effect>,
     ) -> Got {
-        let mut view = Self::view(self.id, &self.fresh, &self.consumers, logs);
+        let mut view = LogView {
+            queue: self.id,
+            logs,
+            fresh: &self.fresh,
+            peeked: &mut self.peeked,
+            consumers: &self.consumers,
+        };
         self.queue.get(now, holder, no_ack, &mut view, out)
     }
 
@@ -284,6 +305,16 @@ impl Actor {
     fn message(&mut self, logs: &mut ShardLogs, position: Position) -> Option<Message> {
         if let Some(message) = find_fresh(&self.fresh, position) {
             return Some(message.clone());
+        }
+        // Deliveries follow in the order of the looks.
+        while let Some((at, message)) = self.peeked.front() {
+            if *at == position {
+                return Some(message.clone());
+            }
+            if self.peeked.iter().all(|(other, _)| *other != position) {
+                break;
+            }
+            self.peeked.pop_front();
         }
         match logs.read(log_of(self.id, position.lane), position.index) {
             Read::Ready(bytes) => stored::decode(bytes),
