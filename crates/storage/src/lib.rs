@@ -22,6 +22,8 @@ mod chunk;
 mod error;
 mod flush;
 mod folders;
+#[doc(hidden)]
+pub mod fuzz;
 mod id;
 mod loaded;
 mod log;

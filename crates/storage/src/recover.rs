@@ -788,6 +788,11 @@ fn make_ready<D: Disk>(
     let file_bytes = options.wal_file_bytes;
     let mut wal = WalWriter::new(disk.clone(), &folders.wal, salt, file_bytes, found.resume);
     wal.set_previous_head(std::mem::take(&mut found.previous_head));
+    // Before the tail is written again: with a full disk, the prepared files are the space that there is.
+    let (next_number, prepared) = pooled_files(disk, folders, file_bytes)?;
+    for file in prepared {
+        wal.supply(file);
+    }
     while !found.tail.is_empty() {
         // The tail may be in the page cache and nowhere else, and marked as clean there: only writing it again, elsewhere, is sure.
         let outcome = wal.write(&mut found.tail)?;
@@ -798,10 +803,6 @@ fn make_ready<D: Disk>(
     }
     let rewritten = wal.roll();
     found.report.deleted_files = delete_leftovers(disk, folders, &found.listed)?;
-    let (next_number, prepared) = pooled_files(disk, folders, file_bytes)?;
-    for file in prepared {
-        wal.supply(file);
-    }
     let reader = Reader::new(
         disk.clone(),
         folders.wal.clone(),

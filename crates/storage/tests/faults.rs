@@ -748,3 +748,19 @@ fn inspection_says_what_is_there_and_repair_accepts_what_verification_found() {
     let nowhere = Folders::within(Path::new("/nowhere"));
     assert!(inspect::inspect(&world.disk, &nowhere).is_err());
 }
+
+#[test]
+fn a_store_opens_on_a_full_disk_as_long_as_a_prepared_file_is_there() {
+    let mut world = World::new();
+    world.options.wal_pool_files = 2;
+    let (mut store, _) = world.open();
+    store.prepare(2).unwrap();
+    append(&mut store, A, &payload(1, 100));
+    append(&mut store, A, &payload(11, 100));
+    store.sync().unwrap();
+    drop(store);
+    world.disk.set_bytes_max(Some(0));
+    let (mut store, report) = world.open();
+    assert!(report.rewritten_bytes > 0);
+    assert_eq!(state(&mut store, A, 1), Some([true; 2]));
+}
