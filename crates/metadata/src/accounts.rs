@@ -58,6 +58,15 @@ impl Catalogue {
                     Some(Change::VhostChanged(Arc::clone(&record.name))),
                 ))
             }
+            other => unreachable!("{other:?} is not about virtual hosts"),
+        }
+    }
+
+    pub(crate) fn apply_to_parameters(
+        &mut self,
+        command: &Command,
+    ) -> Result<Outcome, CatalogueError> {
+        match command {
             Command::PolicySet {
                 vhost,
                 name,
@@ -126,7 +135,7 @@ impl Catalogue {
                     resource: format!("global parameter '{name}'"),
                 }),
             },
-            other => unreachable!("{other:?} is not about virtual hosts"),
+            other => unreachable!("{other:?} is not about parameters"),
         }
     }
 
@@ -255,6 +264,25 @@ impl Catalogue {
                 Some(record) => Ok(done(command, Some(Change::UserDeleted(record.name)))),
                 None => Err(CatalogueError::NoUser(user.clone())),
             },
+            Command::UserLimitSet { user, limit, value } => {
+                let record = self.user_mut(user)?;
+                set_limit(&mut record.limits, USER_LIMITS, limit, *value)?;
+                Ok(user_changed(record, command))
+            }
+            Command::UserLimitClear { user, limit } => {
+                let record = self.user_mut(user)?;
+                clear_limit(&mut record.limits, limit.as_deref());
+                Ok(user_changed(record, command))
+            }
+            other => unreachable!("{other:?} is not about users"),
+        }
+    }
+
+    pub(crate) fn apply_to_permissions(
+        &mut self,
+        command: &Command,
+    ) -> Result<Outcome, CatalogueError> {
+        match command {
             Command::PermissionSet {
                 vhost,
                 user,
@@ -306,17 +334,7 @@ impl Catalogue {
                     .retain(|(of, name), _| !goes(of, name));
                 Ok(user_changed(record, command))
             }
-            Command::UserLimitSet { user, limit, value } => {
-                let record = self.user_mut(user)?;
-                set_limit(&mut record.limits, USER_LIMITS, limit, *value)?;
-                Ok(user_changed(record, command))
-            }
-            Command::UserLimitClear { user, limit } => {
-                let record = self.user_mut(user)?;
-                clear_limit(&mut record.limits, limit.as_deref());
-                Ok(user_changed(record, command))
-            }
-            other => unreachable!("{other:?} is not about users"),
+            other => unreachable!("{other:?} is not about permissions"),
         }
     }
 

@@ -232,27 +232,26 @@ impl Catalogue {
             Command::VhostPut { .. }
             | Command::VhostDelete { .. }
             | Command::VhostLimitSet { .. }
-            | Command::VhostLimitClear { .. }
-            | Command::PolicySet { .. }
+            | Command::VhostLimitClear { .. } => self.apply_to_vhost(command),
+            Command::PolicySet { .. }
             | Command::PolicyClear { .. }
             | Command::ParameterSet { .. }
             | Command::ParameterClear { .. }
             | Command::GlobalParameterSet { .. }
-            | Command::GlobalParameterClear { .. } => self.apply_to_vhost(command),
+            | Command::GlobalParameterClear { .. } => self.apply_to_parameters(command),
             Command::UserPut { .. }
             | Command::UserDelete { .. }
-            | Command::PermissionSet { .. }
-            | Command::PermissionClear { .. }
-            | Command::TopicPermissionSet { .. }
-            | Command::TopicPermissionClear { .. }
             | Command::UserLimitSet { .. }
             | Command::UserLimitClear { .. } => self.apply_to_user(command),
+            Command::PermissionSet { .. }
+            | Command::PermissionClear { .. }
+            | Command::TopicPermissionSet { .. }
+            | Command::TopicPermissionClear { .. } => self.apply_to_permissions(command),
             Command::ExchangeDeclare { .. }
             | Command::ExchangeDelete { .. }
             | Command::QueueDeclare { .. }
-            | Command::QueueDelete { .. }
-            | Command::Bind { .. }
-            | Command::Unbind { .. } => self.apply_to_topology(command),
+            | Command::QueueDelete { .. } => self.apply_to_topology(command),
+            Command::Bind { .. } | Command::Unbind { .. } => self.apply_to_bindings(command),
         }
     }
 

@@ -128,6 +128,15 @@ impl Catalogue {
                 connection.map(ConnectionId),
                 id.map(QueueId),
             ),
+            other => unreachable!("{other:?} is not about exchanges or queues"),
+        }
+    }
+
+    pub(crate) fn apply_to_bindings(
+        &mut self,
+        command: &Command,
+    ) -> Result<Outcome, CatalogueError> {
+        match command {
             Command::Bind {
                 vhost,
                 source,
@@ -160,7 +169,7 @@ impl Catalogue {
                     arguments,
                 })
             }
-            other => unreachable!("{other:?} is not about topology"),
+            other => unreachable!("{other:?} is not about bindings"),
         }
     }
 
