@@ -1,7 +1,7 @@
 //! Content headers and message properties.
 //!
 //! ```text
-//! class u16, weight u16 (0), body size u64, flags u16, then those properties whose flags are set, in this order:
+//! class u16, weight u16 (0), body size u64, flags u16, then the properties whose flags are set:
 //!
 //! bit 15 content-type     short string     bit 8 expiration  short string
 //!     14 content-encoding short string         7 message-id  short string
@@ -82,7 +82,8 @@ pub enum Property {
 /// Flags that no property has.
 const UNKNOWN_FLAGS: u16 = 0b11;
 
-/// The properties of a message. To change some, decode, assign and encode: what is not changed is copied as it came.
+/// The properties of a message. To change some, decode, assign and encode: what is not changed is
+/// copied as it came.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Properties<'a> {
     /// MIME type.
@@ -116,16 +117,19 @@ pub struct Properties<'a> {
 }
 
 impl<'a> Properties<'a> {
-    /// Reads and checks the properties of a message that arrives: `bytes` are all from the flags to the end of the header.
+    /// Reads and checks the properties of a message that arrives: `bytes` are all from the flags to
+    /// the end of the header.
     ///
     /// # Errors
-    /// If a flag has no property, if the bytes are not exactly those properties, or if the headers are no valid table.
+    /// If a flag has no property, if the bytes are not exactly those properties, or if the headers
+    /// are no valid table.
     pub fn decode(bytes: &'a [u8]) -> Result<Self, DecodeError> {
         Self::read(bytes, Reader::table)
     }
 
-    /// Reads properties that were checked when they arrived, without checking the headers again. Of bytes that were never
-    /// checked it finds none, or headers that do not make sense: see [`RawTable::trusted`].
+    /// Reads properties that were checked when they arrived, without checking the headers again. Of
+    /// bytes that were never checked it finds none, or headers that do not make sense: see
+    /// [`RawTable::trusted`].
     #[must_use]
     pub fn trusted(bytes: &'a [u8]) -> Self {
         let headers = |reader: &mut Reader<'a>| reader.long_string().map(RawTable::trusted);

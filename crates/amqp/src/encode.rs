@@ -53,14 +53,15 @@ impl<'a> Content<'a> {
     }
 }
 
-/// Octets of a method with its content besides properties and body, as they usually are: memory is asked for once.
+/// Octets of a method with its content besides properties and body, as they usually are: memory is
+/// asked for once.
 const HEADS_BYTES: usize = 128;
 
-/// Appends a method with its content: header, and a body in frames of at most `frame_max` octets. A body without octets has no
-/// body frame.
+/// Appends a method with its content: header, and a body in frames of at most `frame_max` octets. A
+/// body without octets has no body frame.
 ///
-/// The header is one frame in any case: properties that came in a frame larger than this client's go out in one as well, as there
-/// is no other way to send them.
+/// The header is one frame in any case: properties that came in a frame larger than this client's
+/// go out in one as well, as there is no other way to send them.
 pub fn with_content<M: EncodeMethod>(
     out: &mut OutBuffer,
     channel: u16,

@@ -45,7 +45,8 @@ pub enum DecodeError {
 }
 
 impl DecodeError {
-    /// The reply code that fits: the frame cannot be read, it holds what may not be, or the method does not exist.
+    /// The reply code that fits: the frame cannot be read, it holds what may not be, or the method
+    /// does not exist.
     #[must_use]
     pub const fn code(self) -> ReplyCode {
         match self {
@@ -63,11 +64,15 @@ impl From<DecodeError> for ProtocolError {
     }
 }
 
-/// What is wrong with a frame. After it nothing of the connection's input can be trusted. Its display has RabbitMQ's shape.
+/// What is wrong with a frame. After it nothing of the connection's input can be trusted. Its
+/// display has RabbitMQ's shape.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum FrameError {
     /// The frame claims to be larger than was negotiated; known at its seventh octet.
-    #[error("type {kind}, all octets = <<>>: {{frame_too_large,{size},{}}}", frame_max - FRAME_OVERHEAD_BYTES)]
+    #[error(
+        "type {kind}, all octets = <<>>: {{frame_too_large,{size},{}}}",
+        frame_max - FRAME_OVERHEAD_BYTES
+    )]
     TooLarge {
         /// The frame's type.
         kind: u8,

@@ -43,11 +43,11 @@ impl Frame<'_> {
 
 /// The frame at the beginning of `input`, or nothing if more of it must arrive first.
 ///
-/// The work does not depend on how much has arrived. A size beyond what was agreed is an error as soon as it can be seen, so that
-/// nobody waits for, or keeps, what will be refused.
+/// The work does not depend on how much has arrived. A size beyond what was agreed is an error as
+/// soon as it can be seen, so that nobody waits for, or keeps, what will be refused.
 ///
-/// A payload may be as large as `frame_max`, though by the specification the eight octets around it count too: quite a few
-/// clients get that wrong, and RabbitMQ lets them.
+/// A payload may be as large as `frame_max`, though by the specification the eight octets around it
+/// count too: quite a few clients get that wrong, and RabbitMQ lets them.
 ///
 /// # Errors
 /// [`FrameError`] if what is there is not the beginning of a frame.
@@ -93,8 +93,9 @@ fn frame_kind(octet: u8) -> Result<FrameKind, FrameError> {
     }
 }
 
-/// How many octets must have arrived, from the beginning of `input`, for [`next_frame`] to find more than it finds now: what a
-/// buffer for the frame must hold. Only of use where [`next_frame`] found that more must arrive.
+/// How many octets must have arrived, from the beginning of `input`, for [`next_frame`] to find
+/// more than it finds now: what a buffer for the frame must hold. Only of use where [`next_frame`]
+/// found that more must arrive.
 #[must_use]
 pub fn bytes_wanted(input: &[u8]) -> usize {
     match input {

@@ -1,5 +1,5 @@
-//! What fuzzing drives: functions that take any bytes and panic if the crate breaks a promise. The unit tests run them over
-//! seeded input, a fuzzer over what it finds.
+//! What fuzzing drives: functions that take any bytes and panic if the crate breaks a promise. The
+//! unit tests run them over seeded input, a fuzzer over what it finds.
 
 use crate::content::{ContentHeader, Properties};
 use crate::error::FrameError;
@@ -11,7 +11,8 @@ use leveret_types::{FieldTable, FieldValue};
 /// A frame found, or the error at which the search ended, by where it began.
 type Found = (usize, Result<(u8, u16, usize), FrameError>);
 
-/// Frames are the same however the bytes are split: `input` gives the sizes of the pieces first, then the bytes.
+/// Frames are the same however the bytes are split: `input` gives the sizes of the pieces first,
+/// then the bytes.
 ///
 /// # Panics
 /// If they are not.
@@ -23,7 +24,8 @@ pub fn frame_stream(input: &[u8]) {
     assert_eq!(whole, frames_of(stream, sizes), "in pieces of {sizes:?}");
 }
 
-/// The frames of a stream that arrives in pieces of one octet more than `sizes` says in turn; at once if it says nothing.
+/// The frames of a stream that arrives in pieces of one octet more than `sizes` says in turn; at
+/// once if it says nothing.
 fn frames_of(stream: &[u8], sizes: &[u8]) -> Vec<Found> {
     let mut found = Vec::new();
     let (mut start, mut arrived) = (0, 0);
@@ -70,7 +72,8 @@ pub fn method_decode(payload: &[u8]) {
     assert!(again.len() <= payload.len() + 1024);
 }
 
-/// A table that is accepted can be visited, made a value, and written; what that gives is accepted too and is the same value.
+/// A table that is accepted can be visited, made a value, and written; what that gives is accepted
+/// too and is the same value.
 ///
 /// # Panics
 /// If not.
@@ -86,7 +89,8 @@ pub fn table(entries: &[u8]) {
     assert_eq!(copy.as_table(), raw);
     let written = TableBuilder::from(&value);
     let again = RawTable::validate(written.as_table().as_bytes());
-    // A name that is no text may grow beyond 255 octets when its wrong ones are replaced, and is then cut.
+    // A name that is no text may grow beyond 255 octets when its wrong ones are replaced, and is
+    // then cut.
     let again = again.expect("a table that was accepted is accepted again");
     assert_eq!(again.iter().count(), value.len());
     let bytes = decoded_bytes(raw);

@@ -1,6 +1,6 @@
 //! The methods of AMQP 0-9-1: their structures, how they are read and how they are written.
 //!
-//! Generated from `spec/methods.txt` by `cargo xtask codegen`. Do not edit.
+//! @generated from `spec/methods.txt` by `cargo xtask codegen`. Do not edit.
 
 // Methods and fields bear the specification's own names, and it is their description.
 #![allow(missing_docs)]

@@ -1,7 +1,9 @@
-//! AMQP 0-9-1 on the wire: frames, methods, field tables and content headers, from bytes to values and back.
+//! AMQP 0-9-1 on the wire: frames, methods, field tables and content headers, from bytes to values
+//! and back.
 //!
-//! What is read borrows from the bytes it was read from. Field tables and message properties stay bytes, checked once when
-//! they arrive and visited when somebody asks; what passes through the broker is never decoded and encoded again.
+//! What is read borrows from the bytes it was read from. Field tables and message properties stay
+//! bytes, checked once when they arrive and visited when somebody asks; what passes through the
+//! broker is never decoded and encoded again.
 //!
 //! A frame on the wire:
 //!
@@ -19,7 +21,8 @@
 //! ```
 //!
 //! Invariant: this crate holds no state; what it does depends on its arguments alone.
-//! Invariant: no input makes it panic, recurse by the input's depth, or allocate more than a small multiple of the input's size.
+//! Invariant: no input makes it panic, recurse by the input's depth, or allocate more than a small
+//! multiple of the input's size.
 //! Invariant: a limit on what may be read is checked before anything is read that it limits.
 
 pub mod content;

@@ -4,8 +4,8 @@ use bytes::Bytes;
 use std::collections::VecDeque;
 use std::io::IoSlice;
 
-/// Bodies of at least this many octets are shared rather than copied: below it, a copy costs less than the bookkeeping and the
-/// longer vector of the write.
+/// Bodies of at least this many octets are shared rather than copied: below it, a copy costs less
+/// than the bookkeeping and the longer vector of the write.
 pub const SHARED_BYTES_MIN: usize = 16 * 1024;
 
 /// Octets already written that may stay at the front of the buffer before the rest is moved up.
@@ -13,8 +13,8 @@ const WRITTEN_BYTES_MAX: usize = 64 * 1024;
 
 /// A queue of bytes towards a socket.
 ///
-/// All that is copied lies in one growing buffer, so that a frame costs no allocation; what is shared is remembered with the
-/// place in that buffer before which it belongs.
+/// All that is copied lies in one growing buffer, so that a frame costs no allocation; what is
+/// shared is remembered with the place in that buffer before which it belongs.
 #[derive(Debug, Default)]
 pub struct OutBuffer {
     copied: Vec<u8>,
@@ -121,8 +121,8 @@ impl OutBuffer {
         self.move_up();
     }
 
-    /// Keeps the written part of `copied` from growing: moved only when it is the larger part, so that each octet moves once
-    /// at most.
+    /// Keeps the written part of `copied` from growing: moved only when it is the larger part, so
+    /// that each octet moves once at most.
     fn move_up(&mut self) {
         if self.written == self.copied.len() && self.shared.is_empty() {
             self.copied.clear();

@@ -53,8 +53,8 @@ const HTTP_METHODS: [&[u8]; 7] = [
     b"PRI * ",
 ];
 
-/// Looks at the beginning of a connection. Decides as soon as it can: a client that will never send eight octets gets its
-/// answer at the first one that is wrong.
+/// Looks at the beginning of a connection. Decides as soon as it can: a client that will never send
+/// eight octets gets its answer at the first one that is wrong.
 #[must_use]
 pub fn read_preamble(input: &[u8]) -> Preamble {
     match input {

@@ -5,8 +5,9 @@
 //! array   size u32, items: type u8, value
 //! ```
 //!
-//! The types are those of RabbitMQ's dialect: `t` bool, `b` i8, `B` u8, `s` i16, `u` u16, `I` i32, `i` u32, `l` and `L` i64,
-//! `f` f32, `d` f64, `D` decimal, `S` long string, `x` bytes, `T` timestamp, `A` array, `F` table, `V` nothing.
+//! The types are those of RabbitMQ's dialect: `t` bool, `b` i8, `B` u8, `s` i16, `u` u16, `I` i32,
+//! `i` u32, `l` and `L` i64, `f` f32, `d` f64, `D` decimal, `S` long string, `x` bytes, `T`
+//! timestamp, `A` array, `F` table, `V` nothing.
 
 use crate::error::DecodeError;
 use crate::wire::{self, Reader};
@@ -62,11 +63,12 @@ impl<'a> RawTable<'a> {
 
     /// Checks a table's entries, and those of all tables and arrays within.
     ///
-    /// The table itself is the first of [`TABLE_DEPTH_MAX`] levels, and its entries count with those within towards
-    /// [`TABLE_ENTRIES_MAX`].
+    /// The table itself is the first of [`TABLE_DEPTH_MAX`] levels, and its entries count with
+    /// those within towards [`TABLE_ENTRIES_MAX`].
     ///
     /// # Errors
-    /// If anything reaches beyond what encloses it, is of a type that does not exist, or exceeds a limit.
+    /// If anything reaches beyond what encloses it, is of a type that does not exist, or exceeds a
+    /// limit.
     pub fn validate(entries: &'a [u8]) -> Result<Self, DecodeError> {
         Validation::new(entries).run()?;
         Ok(Self(entries))
@@ -74,8 +76,8 @@ impl<'a> RawTable<'a> {
 
     /// A table whose entries were checked before, such as those of a stored message.
     ///
-    /// Of bytes that were not, a visit ends at the first thing that makes no sense; but [`Self::to_table`] follows them as deep
-    /// as they go.
+    /// Of bytes that were not, a visit ends at the first thing that makes no sense; but
+    /// [`Self::to_table`] follows them as deep as they go.
     #[must_use]
     pub const fn trusted(entries: &'a [u8]) -> Self {
         Self(entries)
@@ -377,7 +379,8 @@ impl<'a> Validation<'a> {
     }
 }
 
-/// A table that is being put together from entries of another one and new ones, without decoding what is only copied.
+/// A table that is being put together from entries of another one and new ones, without decoding
+/// what is only copied.
 #[derive(Clone, Debug, Default)]
 pub struct TableBuilder {
     entries: Vec<u8>,

@@ -114,7 +114,8 @@ fn no_other_type_exists() {
 
 #[test]
 fn an_inner_table_may_not_reach_beyond_its_own_end() {
-    // The inner table says it has two octets; its only entry needs four, which the outer table would have.
+    // The inner table says it has two octets; its only entry needs four, which the outer table
+    // would have.
     let entries = b"\x01aF\x00\x00\x00\x02\x01bt\x01";
     let refused = RawTable::validate(entries);
     assert_eq!(refused, Err(DecodeError::TableTruncated));

@@ -129,7 +129,8 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Appends a short string. What is longer than 255 octets is cut: names and texts are bounded where they come into being.
+/// Appends a short string. What is longer than 255 octets is cut: names and texts are bounded where
+/// they come into being.
 pub fn put_short_string(out: &mut Vec<u8>, string: &[u8]) {
     let length = string.len().min(SHORT_STRING_BYTES_MAX);
     out.push(length as u8);

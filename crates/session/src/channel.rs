@@ -20,7 +20,8 @@ pub(crate) struct Channel {
     pub unacked: Unacked,
     /// The last delivery tag given out.
     pub last_tag: u64,
-    /// The consumers by their tags. An ordered map: the tags are the client's choice, and so would collisions be.
+    /// The consumers by their tags. An ordered map: the tags are the client's choice, and so would
+    /// collisions be.
     pub consumers: BTreeMap<Box<str>, ConsumerId>,
     /// Consumer tags generated.
     pub tags_generated: u64,

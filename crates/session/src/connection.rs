@@ -49,8 +49,8 @@ pub(crate) enum Phase {
     Opening,
     /// Open.
     Running,
-    /// Has sent `connection.close` and awaits its answer. What the client says otherwise is ignored; after a frame that
-    /// could not be read nothing it says can be understood.
+    /// Has sent `connection.close` and awaits its answer. What the client says otherwise is
+    /// ignored; after a frame that could not be read nothing it says can be understood.
     Closing { deaf: bool },
     /// Over.
     Closed,
@@ -139,7 +139,8 @@ pub struct Connection {
     pub(crate) frame_max: u32,
     pub(crate) channel_max: u16,
     pub(crate) heartbeat_seconds: u16,
-    /// What the client says of itself, as it came: checked, and decoded when somebody asks, for it may come from anybody.
+    /// What the client says of itself, as it came: checked, and decoded when somebody asks, for it
+    /// may come from anybody.
     pub(crate) client_properties: Box<[u8]>,
     pub(crate) capabilities: Capabilities,
     pub(crate) mechanism: String,
@@ -149,13 +150,15 @@ pub struct Connection {
     blocked: bool,
     /// The latest moment that was told.
     pub(crate) now: Now,
-    /// When the client was last heard, in monotonic milliseconds; nothing if that begins to count with the next moment told.
+    /// When the client was last heard, in monotonic milliseconds; nothing if that begins to count
+    /// with the next moment told.
     pub(crate) heard_ms: Option<u64>,
     /// When to see whether a heartbeat is to be sent.
     pub(crate) speak_ms: u64,
     /// Whether something was said since that was last seen to.
     spoke: bool,
-    /// When the phase must be over: the handshake, or the closing; nothing if that begins to count with the next moment told.
+    /// When the phase must be over: the handshake, or the closing; nothing if that begins to count
+    /// with the next moment told.
     pub(crate) until_ms: Option<u64>,
 }
 
@@ -289,7 +292,8 @@ impl Connection {
         open.map(|(number, channel)| channel.facts(*number))
     }
 
-    /// Whether a channel is open: what was sent off on it before it was closed for an error need not be carried out.
+    /// Whether a channel is open: what was sent off on it before it was closed for an error need
+    /// not be carried out.
     #[must_use]
     pub fn is_open(&self, channel: ChannelId) -> bool {
         self.channels.get(&channel.0).is_some_and(|c| !c.closing)
@@ -326,8 +330,9 @@ impl Connection {
         self.send_content(channel.0, &method, &Content::of(message));
     }
 
-    /// A publish is in its queues. It is confirmed once each shard's log is durable through the position given; at once if none
-    /// is given. The positions must not be durable yet, or [`Self::durable`] must be called after this.
+    /// A publish is in its queues. It is confirmed once each shard's log is durable through the
+    /// position given; at once if none is given. The positions must not be durable yet, or
+    /// [`Self::durable`] must be called after this.
     pub fn accepted(&mut self, channel: ChannelId, number: u64, waits: &[(ShardId, u64)]) {
         let Some(ledger) = self.open_channel(channel.0).and_then(Channel::ledger) else {
             return;
@@ -376,7 +381,8 @@ impl Connection {
         });
     }
 
-    /// Gives the client the answers to its publishes that are ready: before each write to the socket.
+    /// Gives the client the answers to its publishes that are ready: before each write to the
+    /// socket.
     pub fn flush(&mut self) {
         let mut confirming = std::mem::take(&mut self.confirming);
         for channel in confirming.drain(..) {
@@ -423,8 +429,8 @@ impl Connection {
         });
     }
 
-    /// Sends a message to its consumer and remembers that the client holds it. False if the consumer is gone: the message is
-    /// the queue's again.
+    /// Sends a message to its consumer and remembers that the client holds it. False if the
+    /// consumer is gone: the message is the queue's again.
     pub fn deliver(&mut self, delivery: &Delivery) -> bool {
         let Self {
             consumers,
@@ -493,7 +499,8 @@ impl Connection {
         });
     }
 
-    /// A consumer has ended without the client's doing: its queue was deleted, or is led elsewhere now.
+    /// A consumer has ended without the client's doing: its queue was deleted, or is led elsewhere
+    /// now.
     pub fn consumer_cancelled(&mut self, consumer: ConsumerId) {
         let Some(consumer) = self.consumers.remove(&consumer) else {
             return;
@@ -513,7 +520,8 @@ impl Connection {
         }
     }
 
-    /// Publishers are held back for this reason, or let go on. A client that can be told is told, once.
+    /// Publishers are held back for this reason, or let go on. A client that can be told is told,
+    /// once.
     pub fn blocked(&mut self, reason: Option<&str>) {
         if self.blocked == reason.is_some() {
             return;
@@ -530,7 +538,8 @@ impl Connection {
         }
     }
 
-    /// Something that was sent off has failed: closes the channel, or the connection, as the error says.
+    /// Something that was sent off has failed: closes the channel, or the connection, as the error
+    /// says.
     pub fn fail(
         &mut self,
         now: Now,

@@ -1,11 +1,13 @@
 //! What the session and the node say to each other.
 //!
-//! The session turns a client's frames into [`Request`]s and the node's answers into frames. It never routes, never looks a name
-//! up, never decides about permission: it knows the protocol's state and nothing else.
+//! The session turns a client's frames into [`Request`]s and the node's answers into frames. It
+//! never routes, never looks a name up, never decides about permission: it knows the protocol's
+//! state and nothing else.
 //!
-//! A request is either *sent off* (publish, settle: the session goes on at once) or *asked* (everything with a reply: the session
-//! stops decoding this connection's input until [`crate::Connection::reply`] is called, which keeps the order that AMQP promises
-//! without a queue per channel).
+//! A request is either *sent off* (publish, settle: the session goes on at once) or *asked*
+//! (everything with a reply: the session stops decoding this connection's input until
+//! [`crate::Connection::reply`] is called, which keeps the order that AMQP promises without a queue
+//! per channel).
 
 use leveret_types::{ChannelId, ConsumerId, FieldTable, Message, ProtocolError, QueueId};
 use std::ops::Range;
@@ -13,7 +15,8 @@ use std::ops::Range;
 /// What a connection wants of the node.
 #[derive(Debug)]
 pub enum Request {
-    /// Asked once the client has answered `connection.start` or `connection.secure`: [`Reply::Login`].
+    /// Asked once the client has answered `connection.start` or `connection.secure`:
+    /// [`Reply::Login`].
     Login {
         /// SASL mechanism, one of those that the settings offer.
         mechanism: String,
@@ -37,13 +40,15 @@ pub enum Request {
         /// The channel.
         channel: ChannelId,
     },
-    /// Sent off when a channel has ended, for whatever reason: its consumers go, what it held unsettled returns.
-    /// Everything that the channel published before has been sent off before this.
+    /// Sent off when a channel has ended, for whatever reason: its consumers go, what it held
+    /// unsettled returns. Everything that the channel published before has been sent off before
+    /// this.
     ChannelClosed {
         /// The channel.
         channel: ChannelId,
     },
-    /// Asked: a declaration, binding or deletion. [`Reply::Done`], [`Reply::Queue`], [`Reply::Count`] or [`Reply::Failed`].
+    /// Asked: a declaration, binding or deletion. [`Reply::Done`], [`Reply::Queue`],
+    /// [`Reply::Count`] or [`Reply::Failed`].
     Topology {
         /// The channel.
         channel: ChannelId,
@@ -52,7 +57,8 @@ pub enum Request {
     },
     /// Asked at `basic.consume`: [`Reply::Consuming`] or [`Reply::Failed`].
     Consume(Consume),
-    /// Asked at `basic.cancel`: [`Reply::Done`]. No delivery for this consumer may come after the reply.
+    /// Asked at `basic.cancel`: [`Reply::Done`]. No delivery for this consumer may come after the
+    /// reply.
     Cancel {
         /// The channel.
         channel: ChannelId,
@@ -68,20 +74,22 @@ pub enum Request {
         /// Whether the message leaves the queue at once.
         no_ack: bool,
     },
-    /// Sent off at `basic.qos` with `global`: what all consumers of the channel together may hold unsettled; 0 is no bound.
+    /// Sent off at `basic.qos` with `global`: what all consumers of the channel together may hold
+    /// unsettled; 0 is no bound.
     ChannelPrefetch {
         /// The channel.
         channel: ChannelId,
         /// Messages.
         limit: u16,
     },
-    /// Sent off: a message to route. The node answers through [`crate::Connection::returned`], `accepted`, `confirm`, `rejected` or
-    /// `fail`.
+    /// Sent off: a message to route. The node answers through [`crate::Connection::returned`],
+    /// `accepted`, `confirm`, `rejected` or `fail`.
     Publish(Publish),
-    /// Sent off: what became of messages that the connection holds. Neighbouring ones are merged into one range.
+    /// Sent off: what became of messages that the connection holds. Neighbouring ones are merged
+    /// into one range.
     Settle(Settle),
-    /// Asked at `tx.commit`, after the transaction's publishes and settles have been sent off: [`Reply::Done`] once they are durable,
-    /// or [`Reply::Failed`].
+    /// Asked at `tx.commit`, after the transaction's publishes and settles have been sent off:
+    /// [`Reply::Done`] once they are durable, or [`Reply::Failed`].
     Commit {
         /// The channel.
         channel: ChannelId,
@@ -93,7 +101,8 @@ pub enum Request {
 pub struct Publish {
     /// The channel.
     pub channel: ChannelId,
-    /// Its number in the channel's confirm sequence, from 1; 0 where the channel is not in confirm mode.
+    /// Its number in the channel's confirm sequence, from 1; 0 where the channel is not in confirm
+    /// mode.
     pub number: u64,
     /// Return it if it reaches no queue.
     pub mandatory: bool,
@@ -150,8 +159,9 @@ pub struct Consume {
     pub arguments: FieldTable,
 }
 
-/// Declarations, bindings and deletions. Names are as they came, but for a queue's: an empty one has been replaced by the last that
-/// the channel declared, except in `QueueDeclare`, where it asks for a generated name.
+/// Declarations, bindings and deletions. Names are as they came, but for a queue's: an empty one
+/// has been replaced by the last that the channel declared, except in `QueueDeclare`, where it asks
+/// for a generated name.
 #[derive(Clone, Debug)]
 #[allow(missing_docs)] // The fields are those of the AMQP methods of the same names.
 pub enum Topology {
@@ -251,7 +261,8 @@ pub enum LoginOutcome {
     Challenge(Vec<u8>),
     /// Refused. The answer goes out when the node says so: it has delayed this reply already.
     Refused {
-        /// What the client is told, such as `Login was refused using authentication mechanism PLAIN. For details see the broker logfile.`
+        /// What the client is told, such as `Login was refused using authentication mechanism
+        /// PLAIN. For details see the broker logfile.`
         text: String,
     },
 }
@@ -269,7 +280,8 @@ pub struct Delivery {
     pub index: u64,
     /// Whether it was delivered before.
     pub redelivered: bool,
-    /// How often it came back before, where the queue counts that: sent as the header `x-delivery-count`.
+    /// How often it came back before, where the queue counts that: sent as the header
+    /// `x-delivery-count`.
     pub delivery_count: Option<u32>,
     /// The message.
     pub message: Message,

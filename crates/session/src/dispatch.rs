@@ -240,7 +240,8 @@ impl Connection {
         Ok(last.to_owned())
     }
 
-    /// The key that a binding means: with no queue and no key given, it is the name of the last queue declared.
+    /// The key that a binding means: with no queue and no key given, it is the name of the last
+    /// queue declared.
     fn binding_key(
         &self,
         number: u16,
@@ -414,8 +415,9 @@ impl Connection {
     }
 }
 
-/// A consumer tag that the channel does not know. Others must not guess anything from it, and nobody relies on it but the client
-/// that is told: moment, channel and count make it differ from those of other channels well enough.
+/// A consumer tag that the channel does not know. Others must not guess anything from it, and
+/// nobody relies on it but the client that is told: moment, channel and count make it differ from
+/// those of other channels well enough.
 fn generate_tag(channel: &mut Channel, wall_ms: u64, number: u16) -> String {
     loop {
         channel.tags_generated += 1;

@@ -1,5 +1,5 @@
-//! What fuzzing drives: functions that take any bytes and panic if a session breaks a promise; and the pieces that they share
-//! with the tests: a node that agrees to everything.
+//! What fuzzing drives: functions that take any bytes and panic if a session breaks a promise; and
+//! the pieces that they share with the tests: a node that agrees to everything.
 
 use crate::contract::{Consume, Delivery, LoginOutcome, Reply, Request, Settle, Topology};
 use crate::{Connection, Settings, State};
@@ -58,7 +58,8 @@ fn oblige_topology(operation: &Topology) -> Reply {
     }
 }
 
-/// The id that [`oblige`] gives a consumer: the same for the same tag, different for the few that a test has.
+/// The id that [`oblige`] gives a consumer: the same for the same tag, different for the few that a
+/// test has.
 #[must_use]
 pub fn consumer_of(channel: ChannelId, tag: &str) -> ConsumerId {
     let hash = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01B3);
@@ -86,7 +87,8 @@ pub fn delivery(consumer: ConsumerId, index: u64) -> Delivery {
     }
 }
 
-/// A connection that has logged in over an obliging node, with nothing to be written, and channel 1 open.
+/// A connection that has logged in over an obliging node, with nothing to be written, and channel 1
+/// open.
 #[must_use]
 pub fn open_connection(settings: Settings) -> Connection {
     let now = Now::both(1_000);
@@ -122,7 +124,8 @@ pub fn handshake() -> Vec<u8> {
     out
 }
 
-/// Gives a connection bytes, and over an obliging node all answers that it asks for; what it sent off is returned.
+/// Gives a connection bytes, and over an obliging node all answers that it asks for; what it sent
+/// off is returned.
 pub fn drive(connection: &mut Connection, now: Now, bytes: Bytes) -> Vec<Request> {
     let (mut requests, mut done) = (Vec::new(), Vec::new());
     connection.receive(now, bytes, &mut requests);
@@ -135,11 +138,12 @@ pub fn drive(connection: &mut Connection, now: Now, bytes: Bytes) -> Vec<Request
     done
 }
 
-/// Any bytes at all behind a handshake, or as one: the session answers with frames that a broker may send, in an order that
-/// makes sense, the same however the bytes are split, and remembers no more than has arrived.
+/// Any bytes at all behind a handshake, or as one: the session answers with frames that a broker
+/// may send, in an order that makes sense, the same however the bytes are split, and remembers no
+/// more than has arrived.
 ///
-/// The first octet chooses whether the rest comes behind a handshake and whether it is taken for frames or for the script of
-/// [`frames`]; the second seeds the splits.
+/// The first octet chooses whether the rest comes behind a handshake and whether it is taken for
+/// frames or for the script of [`frames`]; the second seeds the splits.
 ///
 /// # Panics
 /// If not.
@@ -166,7 +170,8 @@ pub fn session(input: &[u8]) {
     );
 }
 
-/// What a session says to a stream, what it asks of the node, and whether it is over; each checked as far as it can be.
+/// What a session says to a stream, what it asks of the node, and whether it is over; each checked
+/// as far as it can be.
 fn transcript(stream: &[u8], mut splits: Option<Random>) -> (Vec<u8>, Vec<String>, State) {
     let now = Now::both(1_000);
     let mut connection = Connection::new(Arc::new(Settings::default()), now);
@@ -187,7 +192,8 @@ fn transcript(stream: &[u8], mut splits: Option<Random>) -> (Vec<u8>, Vec<String
     (written, asked, state)
 }
 
-/// A request in words that do not depend on how the input was split. Settles do: they merge within a read.
+/// A request in words that do not depend on how the input was split. Settles do: they merge within
+/// a read.
 fn in_words(request: &Request) -> Option<String> {
     match request {
         Request::Settle(_) => None,
@@ -267,7 +273,8 @@ fn check_answers(written: &[u8]) {
     }
 }
 
-/// Frames that a client may send, or almost: each two octets of `script` are a kind and an argument.
+/// Frames that a client may send, or almost: each two octets of `script` are a kind and an
+/// argument.
 #[must_use]
 pub fn frames(script: &[u8]) -> Vec<u8> {
     let mut out = Vec::new();
@@ -412,7 +419,8 @@ fn header(out: &mut Vec<u8>, number: u16, body_size: u64) {
     });
 }
 
-/// Deliveries, settles, transactions and confirms of one channel, against a model that is a plain map.
+/// Deliveries, settles, transactions and confirms of one channel, against a model that is a plain
+/// map.
 ///
 /// # Panics
 /// If session and model do not agree.
@@ -440,7 +448,8 @@ struct Model {
     /// What the transaction has settled, to be undone, and how many publishes it holds.
     settled: Vec<(u64, u64)>,
     published: usize,
-    /// Publishes without an answer, and those of them that the node accepted, with what they wait for.
+    /// Publishes without an answer, and those of them that the node accepted, with what they wait
+    /// for.
     unanswered: BTreeMap<u64, Option<u64>>,
     issued: u64,
     durable: u64,

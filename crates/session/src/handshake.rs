@@ -52,7 +52,8 @@ impl Connection {
                 self.end_with(End::Client);
                 Ok(())
             }
-            // A client that gives up during the handshake: RabbitMQ has an error for it, and the client no use for that.
+            // A client that gives up during the handshake: RabbitMQ has an error for it, and the
+            // client no use for that.
             (Phase::Securing | Phase::Tuning | Phase::Opening, Method::ConnectionClose(_)) => {
                 self.send(0, &connection::CloseOk {});
                 self.end_with(End::Client);
@@ -125,7 +126,8 @@ impl Connection {
                 );
                 self.phase = Phase::Securing;
             }
-            // An old client takes a close before the handshake is over for a broken broker: it expects to be dropped.
+            // An old client takes a close before the handshake is over for a broken broker: it
+            // expects to be dropped.
             LoginOutcome::Refused { text } if !self.capabilities.authentication_failure_close => {
                 self.end_with(End::Login(text));
             }
@@ -169,7 +171,8 @@ impl Connection {
     }
 }
 
-/// Whether a value that the client chose lies within the bounds. The broker's are never "unlimited", which 0 would say.
+/// Whether a value that the client chose lies within the bounds. The broker's are never
+/// "unlimited", which 0 would say.
 fn negotiate(name: &str, value: u32, min: u32, max: u32) -> Result<(), ProtocolError> {
     let (relation, kind, bound) = match value {
         0 => ("higher", "maximum", max),

@@ -9,8 +9,8 @@ use leveret_amqp::{ContentHeader, FrameError, Method, PROTOCOL_HEADER, Preamble,
 use leveret_types::{Now, ProtocolError, ReplyCode};
 
 impl Connection {
-    /// Takes in what the socket had. What the client asks for is appended to `requests`; the last of them may ask for an
-    /// answer, and then the rest of the input waits until [`Self::reply`].
+    /// Takes in what the socket had. What the client asks for is appended to `requests`; the last
+    /// of them may ask for an answer, and then the rest of the input waits until [`Self::reply`].
     pub fn receive(&mut self, now: Now, bytes: Bytes, requests: &mut Vec<Request>) {
         self.now = now;
         if !bytes.is_empty() {
@@ -90,8 +90,8 @@ impl Connection {
         }
     }
 
-    /// Completes the frame that has begun to arrive. Only what belongs to it is copied, so that the frames behind it can be read
-    /// where they are.
+    /// Completes the frame that has begun to arrive. Only what belongs to it is copied, so that the
+    /// frames behind it can be read where they are.
     fn read_partial(&mut self, input: &mut Bytes, requests: &mut Vec<Request>) {
         let wanted = bytes_wanted(&self.partial);
         let taken = wanted.saturating_sub(self.partial.len()).min(input.len());
@@ -210,7 +210,8 @@ impl Connection {
         self.content_body(number, payload, requests)
     }
 
-    /// The broker has closed the connection: only the client's answer, or its own closing, still counts.
+    /// The broker has closed the connection: only the client's answer, or its own closing, still
+    /// counts.
     fn frame_while_closing(&mut self, frame: Frame<'_>) {
         if frame.channel != 0 || frame.kind != FrameKind::Method {
             return;

@@ -1,16 +1,19 @@
-//! The confirm ledger of one channel: which publishes await which answer, and how few frames can say so.
+//! The confirm ledger of one channel: which publishes await which answer, and how few frames can
+//! say so.
 //!
-//! A publish is in exactly one of four places. It is *undecided* until the node has put it into queues or refused it; then it
-//! *waits* for shards' logs to become durable as far as it was written; then its answer is *ready* to be confirmed or to be
-//! rejected; and at the next flush it is answered and forgotten. Neighbours in the same place are one interval, so that a
-//! batch costs what one message costs.
+//! A publish is in exactly one of four places. It is *undecided* until the node has put it into
+//! queues or refused it; then it *waits* for shards' logs to become durable as far as it was
+//! written; then its answer is *ready* to be confirmed or to be rejected; and at the next flush it
+//! is answered and forgotten. Neighbours in the same place are one interval, so that a batch costs
+//! what one message costs.
 
 use leveret_types::{RangeSet, ShardId};
 use smallvec::SmallVec;
 use std::collections::VecDeque;
 use std::ops::Range;
 
-/// How far shards' logs must be durable before a publish is confirmed. Two: most messages reach queues of one shard.
+/// How far shards' logs must be durable before a publish is confirmed. Two: most messages reach
+/// queues of one shard.
 type Waits = SmallVec<[(ShardId, u64); 2]>;
 
 /// Publishes that wait for the same things.
@@ -51,7 +54,8 @@ impl Ledger {
         self.issued
     }
 
-    /// The node has put the publish into queues: it is owed a confirm when all of `waits` have come true.
+    /// The node has put the publish into queues: it is owed a confirm when all of `waits` have come
+    /// true.
     pub fn accept(&mut self, number: u64, waits: &[(ShardId, u64)]) {
         if !self.undecided.remove(number) {
             return;
@@ -111,8 +115,9 @@ impl Ledger {
 
     /// Gives all answers that are ready, in as few frames as say it.
     ///
-    /// `multiple` speaks of everything without an answer up to a number, so it may only be used below the first publish of
-    /// which something else is, or will be, true. Rejections go first: then what is left below is confirmed.
+    /// `multiple` speaks of everything without an answer up to a number, so it may only be used
+    /// below the first publish of which something else is, or will be, true. Rejections go first:
+    /// then what is left below is confirmed.
     pub fn flush(&mut self, mut answer: impl FnMut(Answer)) {
         let decided = self.first_open();
         let until = decided.min(self.confirmed.first().unwrap_or(u64::MAX));

@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 
 /// Runs a script of words over a new ledger and compares what it says.
 ///
-/// `p3` three publishes, `a2@7` accepted waiting for position 7 of shard 0, `a2@1:7` of shard 1, `a2@7,1:4` of both, `a2` accepted
-/// waiting for nothing, `r2` rejected, `d7` shard 0 durable through 7, `d1:7` shard 1, `f` flush. Answers: `2` confirm, `2*` with
-/// multiple, `-2` and `-2*` rejections, one flush per group.
+/// `p3` three publishes, `a2@7` accepted waiting for position 7 of shard 0, `a2@1:7` of shard 1,
+/// `a2@7,1:4` of both, `a2` accepted waiting for nothing, `r2` rejected, `d7` shard 0 durable
+/// through 7, `d1:7` shard 1, `f` flush. Answers: `2` confirm, `2*` with multiple, `-2` and `-2*`
+/// rejections, one flush per group.
 fn check(script: &str, expected: &str) {
     let mut ledger = Ledger::default();
     let mut said = Vec::new();
@@ -157,7 +158,8 @@ fn a_client_hears_the_truth_of_every_publish_once() {
                     for (number, confirmed) in client_reads(&mut client, answer) {
                         assert_eq!(truth.get(&number), Some(&confirmed), "publish {number}");
                         if confirmed {
-                            // A wait that was true when it was given is seen at the next report of its log.
+                            // A wait that was true when it was given is seen at the next report of
+                            // its log.
                             let early = waits_of[&number]
                                 .iter()
                                 .find(|w| durable[usize::from(w.0.0)] < w.1);

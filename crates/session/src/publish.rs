@@ -1,8 +1,8 @@
 //! Publishes: from a method, a content header and a body to one message.
 //!
-//! Nearly all publishes arrive whole in one read of the socket and in three frames: then the message is a slice of what was
-//! read, and nothing is copied. The others are put together as their frames come, in memory that grows with what has arrived
-//! and never with what was announced.
+//! Nearly all publishes arrive whole in one read of the socket and in three frames: then the
+//! message is a slice of what was read, and nothing is copied. The others are put together as their
+//! frames come, in memory that grows with what has arrived and never with what was announced.
 
 use crate::channel::Mode;
 use crate::connection::{Connection, Phase};
@@ -68,7 +68,8 @@ impl Assembly {
             .map_or(0, |header| end(header) - self.bytes.len())
     }
 
-    /// Appends a part of the body. The memory grows by doubling, and not beyond what the body needs.
+    /// Appends a part of the body. The memory grows by doubling, and not beyond what the body
+    /// needs.
     fn append_body(&mut self, part: &[u8]) {
         let missing = self.missing();
         assert!(part.len() <= missing, "{} octets of {missing}", part.len());
@@ -130,8 +131,9 @@ fn append(bytes: &mut Vec<u8>, piece: &[u8]) -> Span {
 }
 
 impl Connection {
-    /// Takes the publish that lies whole and in order at the beginning of `input`, and says how long it is. Nothing, if there is
-    /// none, or if anything about it is out of the ordinary: then its frames are looked at one by one.
+    /// Takes the publish that lies whole and in order at the beginning of `input`, and says how
+    /// long it is. Nothing, if there is none, or if anything about it is out of the ordinary: then
+    /// its frames are looked at one by one.
     pub(crate) fn whole_publish(
         &mut self,
         input: &Bytes,

@@ -117,7 +117,8 @@ impl Asked {
         }
     }
 
-    /// Whether the answer still has somebody to go to: since it was asked, its channel or the connection may have been closed.
+    /// Whether the answer still has somebody to go to: since it was asked, its channel or the
+    /// connection may have been closed.
     fn is_alive(&self, connection: &Connection) -> bool {
         let channel = self.channel();
         let open = || {

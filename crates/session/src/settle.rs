@@ -8,8 +8,8 @@ use crate::unacked::Held;
 use leveret_amqp::tx;
 use leveret_types::{ChannelId, ProtocolError, ReplyCode};
 
-/// How many settles at the end of a batch are looked at for one that a new one continues: consumers whose deliveries alternate
-/// have a range each.
+/// How many settles at the end of a batch are looked at for one that a new one continues: consumers
+/// whose deliveries alternate have a range each.
 const MERGE_WINDOW: usize = 8;
 
 type Result = std::result::Result<(), ProtocolError>;
@@ -44,7 +44,8 @@ impl Connection {
         Err(ProtocolError::channel(ReplyCode::PreconditionFailed, text))
     }
 
-    /// `basic.recover` and `basic.recover-async`: all that the client holds goes back. Not even a transaction delays that.
+    /// `basic.recover` and `basic.recover-async`: all that the client holds goes back. Not even a
+    /// transaction delays that.
     pub(crate) fn recover(
         &mut self,
         number: u16,

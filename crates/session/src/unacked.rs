@@ -50,8 +50,9 @@ impl Held {
     }
 }
 
-/// The deliveries in the order of their tags. Taking the oldest, or a run of the oldest, costs nothing but the taking; one from
-/// the middle leaves a hole, and holes are closed up when they outnumber the deliveries.
+/// The deliveries in the order of their tags. Taking the oldest, or a run of the oldest, costs
+/// nothing but the taking; one from the middle leaves a hole, and holes are closed up when they
+/// outnumber the deliveries.
 #[derive(Debug, Default)]
 pub struct Unacked {
     held: VecDeque<Held>,
@@ -75,7 +76,8 @@ impl Unacked {
     /// Where the delivery of a tag is.
     fn find(&self, tag: u64) -> Option<usize> {
         let first = self.held.front()?.tag;
-        // Without deliveries that need no settling in between, and before holes are closed up, tags lie side by side.
+        // Without deliveries that need no settling in between, and before holes are closed up, tags
+        // lie side by side.
         let guess = usize::try_from(tag.checked_sub(first)?).ok()?;
         let found = match self.held.get(guess) {
             Some(held) if held.tag == tag => guess,
@@ -94,8 +96,8 @@ impl Unacked {
         Some(held)
     }
 
-    /// Takes all deliveries up to that of a tag, which must be held itself, and all deliveries for tag 0. Answers false if the tag
-    /// is not held.
+    /// Takes all deliveries up to that of a tag, which must be held itself, and all deliveries for
+    /// tag 0. Answers false if the tag is not held.
     pub fn take_through(&mut self, tag: u64, mut each: impl FnMut(Held)) -> bool {
         let count = match (tag, self.find(tag)) {
             (0, _) => self.held.len(),

@@ -1,5 +1,5 @@
-//! What sessions cost: the paths that every message takes allocate nothing for it, an idle connection is small, and a stranger
-//! has no more memory than it may.
+//! What sessions cost: the paths that every message takes allocate nothing for it, an idle
+//! connection is small, and a stranger has no more memory than it may.
 
 use bytes::Bytes;
 use leveret_amqp::encode;

@@ -1,6 +1,8 @@
-//! Turns the table of AMQP methods, `crates/amqp/spec/methods.txt`, into `crates/amqp/src/generated.rs`.
+//! Turns the table of AMQP methods, `crates/amqp/spec/methods.txt`, into
+//! `crates/amqp/src/generated.rs`.
 //!
-//! The result is committed: a reader finds it without running anything, and `check` finds it when it is stale.
+//! The result is committed: a reader finds it without running anything, and `check` finds it when
+//! it is stale.
 
 use anyhow::{Context, Result, bail, ensure};
 use std::fmt::Write as _;
@@ -11,7 +13,8 @@ use std::process::{Command, Stdio};
 /// Writes the generated file, or with `check` only says whether it is what would be written.
 ///
 /// # Errors
-/// If the table cannot be read or has a mistake, if `rustfmt` fails, or with `check` if the file differs.
+/// If the table cannot be read or has a mistake, if `rustfmt` fails, or with `check` if the file
+/// differs.
 pub fn run(check: bool) -> Result<()> {
     let amqp = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../amqp");
     let spec = amqp.join("spec/methods.txt");
@@ -109,8 +112,8 @@ impl Method {
         }
     }
 
-    /// The Rust type of a field. RabbitMQ checks short strings for UTF-8 but in the methods that carry content, where it would
-    /// cost something for every message; so do we.
+    /// The Rust type of a field. RabbitMQ checks short strings for UTF-8 but in the methods that
+    /// carry content, where it would cost something for every message; so do we.
     fn rust_type(&self, kind: Type) -> &'static str {
         match kind {
             Type::Bit => "bool",
@@ -217,7 +220,7 @@ fn generate(methods: &[Method]) -> String {
 const HEAD: &str = "\
 //! The methods of AMQP 0-9-1: their structures, how they are read and how they are written.
 //!
-//! Generated from `spec/methods.txt` by `cargo xtask codegen`. Do not edit.
+//! @generated from `spec/methods.txt` by `cargo xtask codegen`. Do not edit.
 
 // Methods and fields bear the specification's own names, and it is their description.
 #![allow(missing_docs)]
@@ -437,7 +440,8 @@ fn generate_enum(out: &mut String, methods: &[Method]) {
     );
     let _ = writeln!(
         out,
-        "/// Appends a method frame's payload: ids and fields.\npub fn encode(&self, out: &mut Vec<u8>) {{"
+        "/// Appends a method frame's payload: ids and fields.\n\
+         pub fn encode(&self, out: &mut Vec<u8>) {{"
     );
     let _ = writeln!(out, "match self {{");
     for method in methods {
@@ -451,7 +455,8 @@ fn generate_enum(out: &mut String, methods: &[Method]) {
 fn generate_facts(out: &mut String, methods: &[Method]) {
     let _ = writeln!(
         out,
-        "/// Class id and method id.\n#[must_use]\npub const fn ids(&self) -> (u16, u16) {{\nmatch self {{"
+        "/// Class id and method id.\n#[must_use]\n\
+         pub const fn ids(&self) -> (u16, u16) {{\nmatch self {{"
     );
     for method in methods {
         let _ = writeln!(
@@ -465,7 +470,8 @@ fn generate_facts(out: &mut String, methods: &[Method]) {
     let _ = writeln!(out, "}}\n}}\n");
     let _ = writeln!(
         out,
-        "/// The name, as `class.method`.\n#[must_use]\npub const fn name(&self) -> &'static str {{\nmatch self {{"
+        "/// The name, as `class.method`.\n#[must_use]\n\
+         pub const fn name(&self) -> &'static str {{\nmatch self {{"
     );
     for method in methods {
         let _ = writeln!(
@@ -497,7 +503,8 @@ fn generate_facts(out: &mut String, methods: &[Method]) {
         .collect();
     let _ = writeln!(
         out,
-        "/// Whether a content header and a body follow it.\n#[must_use]\npub const fn has_content(&self) -> bool {{"
+        "/// Whether a content header and a body follow it.\n#[must_use]\n\
+         pub const fn has_content(&self) -> bool {{"
     );
     let _ = writeln!(out, "matches!(self, {})\n}}", content.join(" | "));
 }

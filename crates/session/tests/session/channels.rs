@@ -206,11 +206,13 @@ fn what_the_node_refuses_closes_what_it_says_and_names_the_method() {
         "
         fail channel no queue 'q' in vhost '/' =>
         1:declare q passive nowait \
-            => ?1:declare 'q' passive; !closed 1; 1<close 404 NOT_FOUND - no queue 'q' in vhost '/' (50,10)
+            => ?1:declare 'q' passive; !closed 1; \
+            1<close 404 NOT_FOUND - no queue 'q' in vhost '/' (50,10)
         1:close-ok =>
         1:open => ?channel 1; 1<open-ok
         fail channel no queue =>
-        1:consume q c => ?1:consume q c prefetch=0; !closed 1; 1<close 404 NOT_FOUND - no queue (60,20)
+        1:consume q c => ?1:consume q c prefetch=0; !closed 1; \
+            1<close 404 NOT_FOUND - no queue (60,20)
         1:close-ok =>
         1:open => ?channel 1; 1<open-ok
         fail connection deprecated =>

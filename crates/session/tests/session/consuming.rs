@@ -106,7 +106,8 @@ fn deliveries_are_settled_alone_and_together() {
             "!1:requeue 10-12; !1:requeue 20; 1<recover-ok",
         ),
         ("1:recover-async requeue", "!1:requeue 10-12; !1:requeue 20"),
-        // Neighbours that are settled one by one are merged in one batch, in whatever order holes are left.
+        // Neighbours that are settled one by one are merged in one batch, in whatever order holes
+        // are left.
         ("pipelined 1:ack 1 + 1:ack 2 + 1:ack 3", "!1:accept 10-12"),
         (
             "pipelined 1:ack 2 + 1:ack 4 + 1:ack 3",
@@ -133,7 +134,8 @@ fn a_tag_is_settled_once() {
             "deliver 1 c 10 => true; 1<deliver c 1 x/k body
             deliver 1 c 11 => true; 1<deliver c 2 x/k body
             1:ack 1 => !1:accept 10
-            {said} => !closed 1; 1<close 406 PRECONDITION_FAILED - unknown delivery tag {tag} ({ids})
+            {said} => !closed 1; \
+                1<close 406 PRECONDITION_FAILED - unknown delivery tag {tag} ({ids})
             deliver 1 c 12 => false
             "
         ));

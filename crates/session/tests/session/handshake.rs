@@ -107,7 +107,8 @@ fn a_mechanism_that_is_not_offered_is_no_mechanism() {
     check(
         "
         header => 0<start
-        start-ok EXTERNAL => 0<close 503 COMMAND_INVALID - unknown authentication mechanism 'EXTERNAL' (10,11)
+        start-ok EXTERNAL => \
+            0<close 503 COMMAND_INVALID - unknown authentication mechanism 'EXTERNAL' (10,11)
         ",
     );
     // A part of the list is not an item of it.

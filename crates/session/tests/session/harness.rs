@@ -1,9 +1,10 @@
 //! Runs conversations.
 //!
-//! A line is `what happens => what comes of it`. What happens is a client's method (`1:ack 3 multiple`: on channel 1), something
-//! of the node's (`deliver 1 c 10`), or time (`tick 5000`). What comes of it are requests, with `?` where they ask and `!` where
-//! they are sent off, and frames to the client, with their channel and `<`. The node agrees to everything at once, unless told
-//! to `fail` the next request, to `hold` its answer or to have a message for `get`.
+//! A line is `what happens => what comes of it`. What happens is a client's method (`1:ack 3
+//! multiple`: on channel 1), something of the node's (`deliver 1 c 10`), or time (`tick 5000`).
+//! What comes of it are requests, with `?` where they ask and `!` where they are sent off, and
+//! frames to the client, with their channel and `<`. The node agrees to everything at once, unless
+//! told to `fail` the next request, to `hold` its answer or to have a message for `get`.
 
 use bytes::Bytes;
 use leveret_amqp::encode;

@@ -1,4 +1,5 @@
-//! A session's behaviour as data: each case is a conversation, line by line what is said and what comes of it.
+//! A session's behaviour as data: each case is a conversation, line by line what is said and what
+//! comes of it.
 //!
 //! Every conversation is held twice, with each line's bytes in one piece and octet by octet.
 

@@ -100,7 +100,8 @@ fn a_content_header_says_what_follows() {
     ] {
         check_open(&format!(
             "1:publish-method x k =>
-            1:content 4 properties={properties} => !closed 1; 0<close 502 SYNTAX_ERROR - {text} (60,40)"
+            1:content 4 properties={properties} => !closed 1; \
+                0<close 502 SYNTAX_ERROR - {text} (60,40)"
         ));
     }
 }
@@ -164,7 +165,8 @@ fn an_expiration_must_be_a_number() {
     ] {
         let text = format!("invalid expiration '{value}': {why} (60,40)");
         check_open(&format!(
-            "1:publish x k body expiration={value} => !closed 1; 1<close 406 PRECONDITION_FAILED - {text}"
+            "1:publish x k body expiration={value} => !closed 1; \
+                1<close 406 PRECONDITION_FAILED - {text}"
         ));
     }
 }
@@ -172,7 +174,8 @@ fn an_expiration_must_be_a_number() {
 #[test]
 fn immediate_is_not_there() {
     check_open(
-        "1:publish x k body immediate => !closed 1; 0<close 540 NOT_IMPLEMENTED - immediate=true (60,40)",
+        "1:publish x k body immediate => !closed 1; \
+            0<close 540 NOT_IMPLEMENTED - immediate=true (60,40)",
     );
 }
 

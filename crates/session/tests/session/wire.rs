@@ -70,7 +70,8 @@ fn content_is_not_for_channel_0() {
     check_open(&format!(
         "0:body a => !closed 1; 0<close 505 UNEXPECTED_FRAME - {text}"
     ));
-    let text = "type 3, first 16 octets = <<97,98,99,100,101,102,103,104,105,106,107,108,109,110,111,112>> (0,0)";
+    let octets = "97,98,99,100,101,102,103,104,105,106,107,108,109,110,111,112";
+    let text = format!("type 3, first 16 octets = <<{octets}>> (0,0)");
     check_open(&format!(
         "0:body abcdefghijklmnopq => !closed 1; 0<close 505 UNEXPECTED_FRAME - {text}"
     ));
