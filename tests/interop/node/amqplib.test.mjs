@@ -4,7 +4,7 @@ import assert from 'node:assert/strict'
 import { randomUUID } from 'node:crypto'
 import { after, before, test } from 'node:test'
 import amqplib from 'amqplib'
-import callbackApi from 'amqplib/callback_api.js'
+import callbackApi from 'amqplib/callback_api'
 
 const url = process.env.AMQP_URL
 let connection

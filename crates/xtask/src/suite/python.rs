@@ -24,6 +24,7 @@ const PACKAGES: &[&str] = &[
     "pytest-rerunfailures==16.7",
     "pytest-timeout==2.4.0",
     // Celery's tests import these whatever backend they use.
+    "django>=5,<6",
     "freezegun==1.5.5",
     "pydantic>=2",
     "pytest-subtests==0.15.0",

@@ -39,7 +39,7 @@ async def test_confirms_of_many_publishes_at_once():
             for _ in range(500)
         ]
         await asyncio.gather(*publishes)
-        assert (await channel.declare_queue(queue.name, passive=True)).declaration_result.message_count == 500
+        assert (await queue.declare()).message_count == 500
 
 
 async def test_unroutable_raises():
