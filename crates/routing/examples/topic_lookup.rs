@@ -55,12 +55,36 @@ fn main() {
         times[times.len() / 2],
         times[times.len() * 99 / 100]
     );
-    let dots = ".".repeat(255);
-    println!("key of 255 dots: {:?}", lookup(&dots));
-
     let started = Instant::now();
     for queue in 0..QUEUES {
         assert!(router.remove_queue(&format!("q{queue}")).is_some());
     }
     println!("unbind {BINDINGS}: {:?}", started.elapsed());
+    worst_key();
+}
+
+/// The longest key against patterns whose wildcards can take its words in any way.
+fn worst_key() {
+    let mut router = Router::new();
+    router.add_exchange("t", Kind::Topic, false, false, None);
+    let patterns = [
+        "#.*".to_owned() + &".*".repeat(123) + ".#",
+        "#.".to_owned() + &".".repeat(250) + ".#",
+        "#".to_owned() + &".*.".repeat(80) + ".#",
+    ];
+    for (index, pattern) in patterns.iter().enumerate() {
+        let queue = format!("q{index}");
+        router.add_queue(&queue, QueueId(index as u64));
+        let to = Destination::Queue(&queue);
+        let bound = router.bind("t", to, pattern.as_bytes(), &FieldTable::new());
+        assert_eq!(bound, Ok(true), "{pattern}");
+    }
+    let (key, mut scratch, mut out) = (".".repeat(255), Scratch::new(1), Vec::new());
+    let started = Instant::now();
+    let routed = router.route(b"t", &[key.as_bytes()], &(), &mut scratch, &mut out);
+    println!(
+        "key of 255 dots, patterns of 250 wildcards: {:?}",
+        started.elapsed()
+    );
+    assert_eq!((routed, out.len()), (Ok(()), 3));
 }

@@ -12,6 +12,7 @@
 use crate::targets::{Entries, Entry};
 use foldhash::fast::FixedState;
 use hashbrown::HashTable;
+use smallvec::SmallVec;
 use std::hash::BuildHasher;
 
 const NONE: u32 = u32::MAX;
@@ -19,7 +20,9 @@ const ROOT: u32 = 0;
 
 #[derive(Debug)]
 enum Word {
-    Literal(Box<[u8]>),
+    /// In place where it is short, as most are: a lookup then touches the node and nothing behind
+    /// it.
+    Literal(SmallVec<[u8; 16]>),
     Star,
     Hash,
 }
@@ -88,7 +91,7 @@ pub(crate) struct Trie {
 impl Default for Trie {
     fn default() -> Self {
         Self {
-            nodes: vec![Node::new(NONE, Word::Literal(Box::default()), false)],
+            nodes: vec![Node::new(NONE, Word::Literal(SmallVec::new()), false)],
             free: Vec::new(),
             literals: HashTable::new(),
             hasher: FixedState::default(),
@@ -145,7 +148,7 @@ impl Trie {
         let word_of_node = match word {
             b"*" => Word::Star,
             b"#" => Word::Hash,
-            _ => Word::Literal(word.into()),
+            _ => Word::Literal(SmallVec::from_slice(word)),
         };
         let node = Node::new(parent, word_of_node, below_hash);
         let child = match self.free.pop() {
@@ -168,7 +171,7 @@ impl Trie {
                 self.literals.insert_unique(hash, child, |&other| {
                     let other = &nodes[other as usize];
                     match &other.word {
-                        Word::Literal(word) => hasher.hash_one((other.parent, &**word)),
+                        Word::Literal(word) => hasher.hash_one((other.parent, word.as_slice())),
                         other => unreachable!("{other:?} in the table of literal words"),
                     }
                 });
