@@ -272,108 +272,36 @@ mod tests {
         }
     }
 
+    /// Wire bytes, and what they set.
+    type Case = (&'static [u8], fn(&mut Properties<'static>));
+
+    const TEXT: Option<&[u8]> = Some(b"v");
+
+    const CASES: [Case; 15] = [
+        (b"\x00\x00", |_| {}),
+        (b"\x80\x00\x01v", |p| p.content_type = TEXT),
+        (b"\x40\x00\x01v", |p| p.content_encoding = TEXT),
+        (b"\x20\x00\0\0\0\0", |p| p.headers = Some(RawTable::EMPTY)),
+        (b"\x10\x00\x02", |p| p.delivery_mode = Some(2)),
+        (b"\x08\x00\xFF", |p| p.priority = Some(255)),
+        (b"\x04\x00\x01v", |p| p.correlation_id = TEXT),
+        (b"\x02\x00\x01v", |p| p.reply_to = TEXT),
+        (b"\x01\x00\x01v", |p| p.expiration = TEXT),
+        (b"\x00\x80\x01v", |p| p.message_id = TEXT),
+        (b"\x00\x40\0\0\0\0\0\0\0\x07", |p| p.timestamp = Some(7)),
+        (b"\x00\x20\x01v", |p| p.kind = TEXT),
+        (b"\x00\x10\x01v", |p| p.user_id = TEXT),
+        (b"\x00\x08\x01v", |p| p.app_id = TEXT),
+        (b"\x00\x04\x01v", |p| p.cluster_id = TEXT),
+    ];
+
     #[test]
     fn each_flag_stands_for_its_own_property() {
-        let none = Properties::default();
-        let text = Some(&b"v"[..]);
-        let cases: &[(&[u8], Properties<'_>)] = &[
-            (b"\x00\x00", none),
-            (
-                b"\x80\x00\x01v",
-                Properties {
-                    content_type: text,
-                    ..none
-                },
-            ),
-            (
-                b"\x40\x00\x01v",
-                Properties {
-                    content_encoding: text,
-                    ..none
-                },
-            ),
-            (
-                b"\x20\x00\0\0\0\0",
-                Properties {
-                    headers: Some(RawTable::EMPTY),
-                    ..none
-                },
-            ),
-            (
-                b"\x10\x00\x02",
-                Properties {
-                    delivery_mode: Some(2),
-                    ..none
-                },
-            ),
-            (
-                b"\x08\x00\xFF",
-                Properties {
-                    priority: Some(255),
-                    ..none
-                },
-            ),
-            (
-                b"\x04\x00\x01v",
-                Properties {
-                    correlation_id: text,
-                    ..none
-                },
-            ),
-            (
-                b"\x02\x00\x01v",
-                Properties {
-                    reply_to: text,
-                    ..none
-                },
-            ),
-            (
-                b"\x01\x00\x01v",
-                Properties {
-                    expiration: text,
-                    ..none
-                },
-            ),
-            (
-                b"\x00\x80\x01v",
-                Properties {
-                    message_id: text,
-                    ..none
-                },
-            ),
-            (
-                b"\x00\x40\0\0\0\0\0\0\0\x07",
-                Properties {
-                    timestamp: Some(7),
-                    ..none
-                },
-            ),
-            (b"\x00\x20\x01v", Properties { kind: text, ..none }),
-            (
-                b"\x00\x10\x01v",
-                Properties {
-                    user_id: text,
-                    ..none
-                },
-            ),
-            (
-                b"\x00\x08\x01v",
-                Properties {
-                    app_id: text,
-                    ..none
-                },
-            ),
-            (
-                b"\x00\x04\x01v",
-                Properties {
-                    cluster_id: text,
-                    ..none
-                },
-            ),
-        ];
-        for (bytes, properties) in cases {
-            assert_eq!(Properties::decode(bytes).as_ref(), Ok(properties));
-            assert_eq!(&properties.to_bytes(), bytes);
+        for (bytes, set) in CASES {
+            let mut properties = Properties::default();
+            set(&mut properties);
+            assert_eq!(Properties::decode(bytes), Ok(properties));
+            assert_eq!(properties.to_bytes(), bytes);
         }
         for flags in [1, 2, 3] {
             let bytes = [0, flags, 0, 0];

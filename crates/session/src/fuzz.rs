@@ -286,100 +286,10 @@ pub fn frames(script: &[u8]) -> Vec<u8> {
 
 fn frame(out: &mut Vec<u8>, kind: u8, argument: u8) {
     let number = 1 + u16::from(argument >> 6);
-    let tag = u64::from(argument & 7);
-    let (multiple, requeue) = (argument & 8 == 8, argument & 16 == 16);
-    let names = ["", "a", "b", "amq.rabbitmq.reply-to"];
-    let name = names[usize::from(argument & 3)];
-    let mut method = |m: &dyn Fn(&mut Vec<u8>)| encode::frame(out, FrameKind::Method, number, m);
     match kind % 24 {
-        0 => method(&|out| channel::Open {}.encode(out)),
-        1 => method(&|out| channel::CloseOk {}.encode(out)),
-        2 => method(&|out| {
-            let reply_text = "bye";
-            let (reply_code, class_id, method_id) = (200, 0, 0);
-            channel::Close {
-                reply_code,
-                reply_text,
-                class_id,
-                method_id,
-            }
-            .encode(out);
-        }),
-        3 => method(&|out| confirm::Select { nowait: multiple }.encode(out)),
-        4 => method(&|out| tx::Select {}.encode(out)),
-        5 => method(&|out| tx::Commit {}.encode(out)),
-        6 => method(&|out| tx::Rollback {}.encode(out)),
-        7 => method(&|out| {
-            basic::Ack {
-                delivery_tag: tag,
-                multiple,
-            }
-            .encode(out)
-        }),
-        8 => method(&|out| {
-            basic::Nack {
-                delivery_tag: tag,
-                multiple,
-                requeue,
-            }
-            .encode(out)
-        }),
-        9 => method(&|out| basic::Recover { requeue }.encode(out)),
-        10 => method(&|out| {
-            let global = multiple;
-            let (prefetch_size, prefetch_count) = (u32::from(requeue), u16::from(argument));
-            basic::Qos {
-                prefetch_size,
-                prefetch_count,
-                global,
-            }
-            .encode(out);
-        }),
-        11 => method(&|out| {
-            let consume = basic::Consume {
-                queue: name,
-                consumer_tag: name,
-                no_local: false,
-                no_ack: multiple,
-                exclusive: requeue,
-                nowait: argument & 32 == 32,
-                arguments: RawTable::EMPTY,
-            };
-            consume.encode(out);
-        }),
-        12 => method(&|out| {
-            basic::Cancel {
-                consumer_tag: name,
-                nowait: multiple,
-            }
-            .encode(out)
-        }),
-        13 => method(&|out| {
-            basic::Get {
-                queue: name,
-                no_ack: multiple,
-            }
-            .encode(out)
-        }),
-        14 => method(&|out| {
-            let declare = queue::Declare {
-                queue: name,
-                passive: multiple,
-                durable: requeue,
-                exclusive: false,
-                auto_delete: false,
-                nowait: argument & 32 == 32,
-                arguments: RawTable::EMPTY,
-            };
-            declare.encode(out);
-        }),
-        15 => method(&|out| {
-            queue::Purge {
-                queue: name,
-                nowait: multiple,
-            }
-            .encode(out)
-        }),
+        kind @ 0..7 => channel_frame(out, number, kind, argument),
+        kind @ 7..11 => settle_frame(out, number, kind, argument),
+        kind @ 11..16 => asking_frame(out, number, kind, argument),
         16 => header(out, number, u64::from(argument & 15)),
         17 => encode::frame(out, FrameKind::Body, number, |out| {
             out.resize(out.len() + usize::from(argument & 15), 0);
@@ -389,9 +299,9 @@ fn frame(out: &mut Vec<u8>, kind: u8, argument: u8) {
         // Whole publishes are most of what there is.
         _ => {
             let publish = basic::Publish {
-                exchange: name.as_bytes(),
+                exchange: name(argument).as_bytes(),
                 routing_key: b"k",
-                mandatory: multiple,
+                mandatory: argument & 8 == 8,
                 immediate: argument == 255,
             };
             encode::method(out, number, &publish);
@@ -399,10 +309,110 @@ fn frame(out: &mut Vec<u8>, kind: u8, argument: u8) {
             header(out, number, size as u64);
             for part in vec![7; size].chunks(20) {
                 encode::frame(out, FrameKind::Body, number, |out| {
-                    out.extend_from_slice(part)
+                    out.extend_from_slice(part);
                 });
             }
         }
+    }
+}
+
+const fn name(argument: u8) -> &'static str {
+    ["", "a", "b", "amq.rabbitmq.reply-to"][(argument & 3) as usize]
+}
+
+fn channel_frame(out: &mut Vec<u8>, number: u16, kind: u8, argument: u8) {
+    let nowait = argument & 8 == 8;
+    match kind {
+        0 => encode::method(out, number, &channel::Open {}),
+        1 => encode::method(out, number, &channel::CloseOk {}),
+        2 => {
+            let close = channel::Close {
+                reply_code: 200,
+                reply_text: "bye",
+                class_id: 0,
+                method_id: 0,
+            };
+            encode::method(out, number, &close);
+        }
+        3 => encode::method(out, number, &confirm::Select { nowait }),
+        4 => encode::method(out, number, &tx::Select {}),
+        5 => encode::method(out, number, &tx::Commit {}),
+        _ => encode::method(out, number, &tx::Rollback {}),
+    }
+}
+
+fn settle_frame(out: &mut Vec<u8>, number: u16, kind: u8, argument: u8) {
+    let delivery_tag = u64::from(argument & 7);
+    let (multiple, requeue) = (argument & 8 == 8, argument & 16 == 16);
+    match kind {
+        7 => {
+            let ack = basic::Ack {
+                delivery_tag,
+                multiple,
+            };
+            encode::method(out, number, &ack);
+        }
+        8 => {
+            let nack = basic::Nack {
+                delivery_tag,
+                multiple,
+                requeue,
+            };
+            encode::method(out, number, &nack);
+        }
+        9 => encode::method(out, number, &basic::Recover { requeue }),
+        _ => {
+            let qos = basic::Qos {
+                prefetch_size: u32::from(requeue),
+                prefetch_count: u16::from(argument),
+                global: multiple,
+            };
+            encode::method(out, number, &qos);
+        }
+    }
+}
+
+/// The methods that the node answers.
+fn asking_frame(out: &mut Vec<u8>, number: u16, kind: u8, argument: u8) {
+    let queue = name(argument);
+    let (no_ack, flag) = (argument & 8 == 8, argument & 16 == 16);
+    let nowait = argument & 32 == 32;
+    let arguments = RawTable::EMPTY;
+    match kind {
+        11 => {
+            let consume = basic::Consume {
+                queue,
+                consumer_tag: queue,
+                no_local: false,
+                no_ack,
+                exclusive: flag,
+                nowait,
+                arguments,
+            };
+            encode::method(out, number, &consume);
+        }
+        12 => {
+            let consumer_tag = queue;
+            let cancel = basic::Cancel {
+                consumer_tag,
+                nowait,
+            };
+            encode::method(out, number, &cancel);
+        }
+        13 => encode::method(out, number, &basic::Get { queue, no_ack }),
+        14 => {
+            let declare = queue::Declare {
+                queue,
+                passive: no_ack,
+                durable: flag,
+                exclusive: false,
+                auto_delete: false,
+                nowait,
+                arguments,
+            };
+            encode::method(out, number, &declare);
+        }
+        _ => encode::method(out, number, &queue::Purge { queue, nowait }),
     }
 }
 
