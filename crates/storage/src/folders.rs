@@ -63,6 +63,13 @@ impl Folders {
         self.distinct().into_iter().map(lock).collect()
     }
 
+    /// Makes the names in all folders durable. An earlier process may have been killed between a rename and its sync: what is seen
+    /// then is not yet safe to build upon.
+    pub(crate) fn sync<D: Disk>(&self, disk: &D) -> Result<(), OpenError> {
+        let mut folders = self.distinct().into_iter();
+        folders.try_for_each(|f| disk.sync_dir(f).map_err(|e| OpenError::io(f, e)))
+    }
+
     pub(crate) fn create<D: Disk>(&self, disk: &D) -> Result<(), OpenError> {
         let all = [&self.data, &self.segment, &self.wal, &self.logs];
         all.into_iter()

@@ -151,7 +151,10 @@ pub fn recover<D: Disk>(
         _locks: folders.lock(disk)?,
     };
     let (identity, created) = match folders.identity(disk)? {
-        Some(identity) => (identity, false),
+        Some(identity) => {
+            folders.sync(disk)?;
+            (identity, false)
+        }
         None => {
             let identity = Identity {
                 uuid: options.uuid,
