@@ -1,0 +1,186 @@
+//! The command line on the real HTTP API: the columns that it asks for are fields that the API has.
+
+#[path = "../../management/tests/fake/mod.rs"]
+mod fake;
+
+use fake::Fake;
+use leveret::cli::node_file::{self, NodeFile};
+use leveret::ctl;
+use leveret_management::{App, Server};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+struct Node {
+    fake: Arc<Fake>,
+    root: PathBuf,
+    _server: Server,
+}
+
+/// A node on a data folder of its own, found there as the command line finds any.
+fn start(name: &str) -> Node {
+    let root = std::env::temp_dir().join(format!("leveret-ctl-{name}-{}", std::process::id()));
+    std::fs::create_dir_all(&root).expect("a folder");
+    let fake = Arc::new(Fake::default());
+    let token = node_file::write_token(&root, [5; 32]).expect("a token");
+    let app = App::new(Arc::clone(&fake) as _, Some(token), false);
+    let server = Server::start(app, "127.0.0.1:0".parse().ok(), None).expect("a port");
+    let file = NodeFile {
+        name: "leveret@burrow".to_owned(),
+        pid: std::process::id(),
+        amqp: Vec::new(),
+        http: server.http_address(),
+        metrics: None,
+    };
+    file.write(&root).expect("a node file");
+    Node {
+        fake,
+        root,
+        _server: server,
+    }
+}
+
+impl Node {
+    fn ctl(&self, line: &str) -> (u8, String) {
+        let mut words = vec!["--data-dir".to_owned(), self.root.display().to_string()];
+        words.extend(line.split('|').map(str::to_owned));
+        let mut out = String::new();
+        match ctl::run(&words, &mut |text| out.push_str(text)) {
+            Ok(()) => (0, out),
+            Err(failure) => (failure.code, failure.text),
+        }
+    }
+
+    fn asked(&self) -> Vec<String> {
+        std::mem::take(&mut *self.fake.asked.lock().expect("log"))
+    }
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.root);
+    }
+}
+
+#[test]
+fn lists_show_what_the_node_has() {
+    let node = start("lists");
+    for (line, expected) in [
+        (
+            "-q|list_queues|name|messages|messages_ready|policy|type|state|arguments",
+            "name\tmessages\tmessages_ready\tpolicy\ttype\tstate\targuments\n\
+             a/b\t1\t0\tttl\tclassic\trunning\t[{\"x-max-length\",5}]\n\
+             q\t5\t4\tttl\tclassic\trunning\t[{\"x-max-length\",5}]\n",
+        ),
+        ("-s|list_queues|-p|other|name|consumers|memory", "q\t0\t0\n"),
+        (
+            "-s|list_exchanges|name|type|durable|internal",
+            "\ttopic\ttrue\tfalse\nx\ttopic\ttrue\tfalse\ny\ttopic\ttrue\tfalse\n",
+        ),
+        (
+            "-s|list_bindings",
+            "x\texchange\tq\tqueue\ta.*\t[]\nx\texchange\tq\tqueue\t\t[]\nx\texchange\ty\texchange\t#\t[]\n",
+        ),
+        (
+            "-s|list_connections|pid|user|state|vhost|channels",
+            "<leveret@burrow.1.0.0>\tmanagement\trunning\t/\t0\n<leveret@burrow.2.0.0>\tadministrator\trunning\tother\t0\n",
+        ),
+        (
+            "-s|list_channels|pid|number|user|messages_unacknowledged|confirm",
+            "<leveret@burrow.1.1.0>\t1\tmanagement\t3\tfalse\n",
+        ),
+        (
+            "-s|list_consumers",
+            "q\t<leveret@burrow.1.1.0>\tctag\tfalse\t0\ttrue\t[]\n",
+        ),
+        ("-s|list_vhosts|name|tracing", "/\tfalse\nother\tfalse\n"),
+        (
+            "-s|list_permissions|-p|/",
+            "administrator\t.*\t.*\t\nmonitoring\t.*\t.*\t\npolicymaker\t.*\t.*\t\nmanagement\t.*\t.*\t\nnobody\t.*\t.*\t\n",
+        ),
+        ("-s|list_user_permissions|nobody", "/\t.*\t.*\t\n"),
+        (
+            "-s|list_policies",
+            "/\tttl\t^q\tqueues\t{\"message-ttl\":5}\t1\n",
+        ),
+        (
+            "-s|list_operator_policies",
+            "/\top\t^q\tqueues\t{\"message-ttl\":5}\t1\n",
+        ),
+        ("-s|list_vhost_limits|-p|/", "{\"max-queues\":9}\n"),
+        (
+            "-s|list_vhost_limits",
+            "/\t{\"max-queues\":9}\nother\t{\"max-queues\":9}\n",
+        ),
+        ("-s|list_user_limits|nobody", "{\"max-channels\":7}\n"),
+        ("-s|list_global_parameters", "cluster_name\t\"hares\"\n"),
+        ("-q|ping", "Ping succeeded\n"),
+        ("-q|await_startup", ""),
+        ("-q|server_version", "4.2.0\n"),
+        ("-q|hash_password|pw", "hash of pw\n"),
+        ("-q|authenticate_user|nobody|nobody", "Success\n"),
+        (
+            "-q|check_port_listener|5672",
+            "A listener for port 5672 is running on node leveret@burrow.\n",
+        ),
+    ] {
+        assert_eq!(node.ctl(line), (0, expected.to_owned()), "{line}");
+    }
+    let (code, status) = node.ctl("status");
+    assert_eq!(code, 0);
+    for part in [
+        "Status of node leveret@burrow ...",
+        "Product name: Leveret",
+        "Connection count: 2",
+        "Queue count: 3",
+        "Interface: 127.0.0.1, port: 5672, protocol: amqp",
+    ] {
+        assert!(status.contains(part), "{part} is not in\n{status}");
+    }
+    assert_eq!(node.asked(), [""; 0]);
+}
+
+#[test]
+fn changes_reach_the_node() {
+    let node = start("changes");
+    for (line, asked) in [
+        (
+            "set_user_tags|nobody|a|b",
+            r#"(operator): PutUser { name: "nobody", tags: ["a", "b"], secret: Hash { hash: "hash", algorithm: Some("rabbit_password_hashing_sha256") } }"#,
+        ),
+        (
+            "clear_password|nobody",
+            r#"(operator): PutUser { name: "nobody", tags: ["nobody"], secret: Hash { hash: "", algorithm: None } }"#,
+        ),
+        (
+            "set_permissions|-p|other|nobody|a|b|c",
+            r#"(operator): PutPermission(Permission { user: "nobody", vhost: "other", configure: "a", write: "b", read: "c" })"#,
+        ),
+        (
+            "trace_on|-p|other",
+            r#"(operator): PutVhost { name: "other", description: None, tags: None, default_queue_type: None, tracing: Some(true) }"#,
+        ),
+        (
+            "purge_queue|a/b",
+            r#"Operator / PurgeQueue { name: "a/b" }"#,
+        ),
+        (
+            "close_connection|<leveret@burrow.2.0.0>|spring cleaning",
+            "close 2 spring cleaning",
+        ),
+        ("set_vm_memory_high_watermark|0", "memory Relative(0.0)"),
+        ("set_disk_free_limit|mem_relative|1.5", "disk Relative(1.5)"),
+        ("stop_app", "serving false"),
+        ("start_app", "serving true"),
+        ("stop", "stop"),
+    ] {
+        let (code, text) = node.ctl(line);
+        assert_eq!(code, 0, "{line}: {text}");
+        assert_eq!(node.asked(), [asked], "{line}");
+    }
+    *node.fake.alarm.lock().expect("alarm") = true;
+    let (code, text) = node.ctl("check_local_alarms");
+    assert_eq!(
+        (code, text.as_str()),
+        (69, "Error:\nresource alarm in effect: memory")
+    );
+}
