@@ -1,16 +1,22 @@
 //! Boot: from a configuration to a running node, and to its end.
 
+mod admin;
 mod log;
+mod messages;
+mod process;
 mod settings;
 
 use crate::cli::node_file::{self, NodeFile};
 use crate::config::{Config, Loaded};
+use admin::Admin;
+use leveret_management::{App, Server};
 use leveret_shell::disk::RealDisk;
 use leveret_shell::node::Node;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use std::io::Write;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Instant;
 
 /// Runs a node until it is told to stop. The error is one line for the operator.
@@ -27,7 +33,8 @@ pub fn run(loaded: Loaded) -> Result<(), String> {
     let node = Node::start(settings::node_config(&config)?, RealDisk::new())
         .map_err(|error| error.to_string())?;
     report(&node);
-    announce(&config, &node, begun)?;
+    let management = start_management(&config, &node)?;
+    announce(&config, &node, &management, begun)?;
     for signal in signals.forever() {
         match signal {
             SIGHUP => {
@@ -40,8 +47,28 @@ pub fn run(loaded: Loaded) -> Result<(), String> {
     }
     notify_supervisor("STOPPING=1");
     node_file::remove(&config.folders.root);
+    drop(management);
     node.shut_down();
     Ok(())
+}
+
+/// Starts the HTTP API and the metrics.
+fn start_management(config: &Config, node: &Node) -> Result<Server, String> {
+    let root = &config.folders.root;
+    let mut random = [0; 32];
+    getrandom::fill(&mut random).map_err(|error| format!("no random bytes: {error}"))?;
+    let token = node_file::write_token(root, random)
+        .map_err(|error| format!("cannot write to {}: {error}", root.display()))?;
+    let listeners = &config.listeners;
+    let admin = Admin {
+        broker: Arc::clone(&node.broker),
+        housekeeping: Arc::clone(&node.housekeeping),
+        uuid: node.uuid,
+        config: config.clone(),
+        listeners: admin::listeners(&node.listening, listeners.http, listeners.metrics),
+    };
+    let app = App::new(Arc::new(admin), Some(token), config.metrics_per_object);
+    Server::start(app, listeners.http, listeners.metrics).map_err(|error| error.to_string())
 }
 
 /// What opening the store found, in the log: one line, and one for each thing that is wrong.
@@ -61,7 +88,12 @@ fn report(node: &Node) {
 }
 
 /// Says where the node is and what to try, and leaves the files that the command line looks for.
-fn announce(config: &Config, node: &Node, begun: Instant) -> Result<(), String> {
+fn announce(
+    config: &Config,
+    node: &Node,
+    management: &Server,
+    begun: Instant,
+) -> Result<(), String> {
     let root = &config.folders.root;
     let failed = |error| format!("cannot write to {}: {error}", root.display());
     let amqp: Vec<SocketAddr> = node.listening.iter().map(|(address, _)| *address).collect();
@@ -69,8 +101,8 @@ fn announce(config: &Config, node: &Node, begun: Instant) -> Result<(), String> 
         name: config.node_name.clone(),
         pid: std::process::id(),
         amqp: amqp.clone(),
-        http: None,
-        metrics: None,
+        http: management.http_address(),
+        metrics: management.metrics_address(),
     };
     file.write(root).map_err(failed)?;
     let elapsed = begun.elapsed().as_millis();
@@ -81,6 +113,11 @@ fn announce(config: &Config, node: &Node, begun: Instant) -> Result<(), String> 
     };
     for (address, tls) in &node.listening {
         say(format!("  {:8} {address}", if *tls { "amqps" } else { "amqp" }));
+    }
+    for (name, address) in [("http", management.http_address()), ("metrics", management.metrics_address())] {
+        if let Some(address) = address {
+            say(format!("  {name:8} http://{address}/"));
+        }
     }
     say(format!("  {:8} {}", "data", root.display()));
     say(format!("leveret {} ready after {elapsed} ms", env!("CARGO_PKG_VERSION")));

@@ -39,4 +39,4 @@ pub use error::CatalogueError;
 pub use policy::{ApplyTo, Overflow, Policy, QueueSettings, merge as merge_policies};
 pub use record::{ExchangeRecord, QueueRecord, User, Vhost};
 pub use table::Json;
-pub use topology::strip_cr_lf;
+pub use topology::{generated_name, strip_cr_lf};

@@ -21,6 +21,12 @@ const TRANSIENT_ID: u64 = 1 << 54;
 /// Bits of a queue's id that are its shard.
 const SHARD_BITS: u32 = 8;
 
+/// The name that a queue declared without one gets from these unguessable bytes: `amq.gen-` and 22 characters.
+#[must_use]
+pub fn generated_name(random: [u8; 16]) -> String {
+    format!("amq.gen-{}", URL_SAFE_NO_PAD.encode(random))
+}
+
 /// A name as the broker takes it: without carriage returns and line feeds.
 #[must_use]
 pub fn strip_cr_lf(name: &str) -> Cow<'_, str> {
@@ -358,7 +364,7 @@ impl Catalogue {
         let vhost = self.vhost_or_error(wanted.vhost)?;
         let generated = wanted.name.is_empty();
         let name = match generated {
-            true => format!("amq.gen-{}", URL_SAFE_NO_PAD.encode(wanted.random)),
+            true => generated_name(*wanted.random),
             false => wanted.name.to_owned(),
         };
         let resource = resource("queue", &name, wanted.vhost);

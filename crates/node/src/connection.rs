@@ -9,6 +9,7 @@ mod publish;
 mod topology;
 
 pub(crate) use publish::enqueue;
+pub use topology::{Answer, Caller};
 
 use crate::env::{ConnectionEvent, Env, Ticket};
 use crate::link::Link;
@@ -79,6 +80,8 @@ pub struct ConnectionFacts {
     pub channels: Vec<ChannelFacts>,
     /// Its consumers.
     pub consumers: Vec<ConsumerFacts>,
+    /// Whether it has published anything.
+    pub publishes: bool,
 }
 
 /// What is known of a channel, for listings.
@@ -109,6 +112,8 @@ pub struct ChannelFacts {
 /// What is known of a consumer, for listings.
 #[derive(Clone, Debug)]
 pub struct ConsumerFacts {
+    /// The consumer.
+    pub id: ConsumerId,
     /// Its channel.
     pub channel: ChannelId,
     /// Its tag.
@@ -422,6 +427,7 @@ impl Connection {
             mechanism: self.login.mechanism().to_owned(),
             channels: self.channel_facts(),
             consumers: self.consumer_facts(),
+            publishes: session.published_yet(),
         }
     }
 
@@ -468,9 +474,9 @@ impl Connection {
                 run.release();
                 self.open_channel(channel, run.now, run.env);
             }
-            Request::Topology { channel, operation } => {
+            Request::Topology { operation, .. } => {
                 run.release();
-                self.topology(channel, operation, run.now, run.env);
+                self.topology(operation, run.now, run.env);
             }
             Request::Consume(consume) => {
                 run.release();

@@ -15,6 +15,7 @@ pub mod delayed;
 pub mod env;
 pub mod history;
 pub mod link;
+pub mod operator;
 pub mod properties;
 pub mod registry;
 pub mod reply_to;
@@ -26,7 +27,7 @@ mod counters;
 mod dead_letter;
 mod firehose;
 
-pub use connection::{ChannelFacts, Connection, ConnectionFacts, ConsumerFacts, Peer};
+pub use connection::{Answer, Caller, ChannelFacts, Connection, ConnectionFacts, ConsumerFacts, Peer};
 pub use counters::{CounterValues, NodeCounters};
 pub use env::{Alarms, ConnectionEvent, Env, Executed, Ticket};
 

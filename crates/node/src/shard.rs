@@ -308,13 +308,14 @@ impl Shard {
         }
     }
 
-    /// Gets one message. `Err` if it is being read from disk: the connection is answered when it is there.
+    /// Gets one message. If it is being read from disk, `connection` is answered when it is there; without a connection, the caller
+    /// asks again.
     pub fn get(
         &mut self,
         now: Now,
         queue: QueueId,
         holder: ConsumerId,
-        connection: ConnectionId,
+        connection: Option<ConnectionId>,
         no_ack: bool,
     ) -> GetOutcome {
         // What this batch has published so far must be seen, and what has expired must not.
@@ -324,7 +325,9 @@ impl Shard {
         let outcome = match got {
             Got::Empty => GetOutcome::Empty,
             Got::Pending => {
-                actor.waiting_gets.push(actor::WaitingGet { connection, holder, no_ack });
+                if let Some(connection) = connection {
+                    actor.waiting_gets.push(actor::WaitingGet { connection, holder, no_ack });
+                }
                 GetOutcome::Pending
             }
             Got::Message { delivery, ready } => match actor.delivery(&mut self.logs, &delivery) {
@@ -376,7 +379,7 @@ impl Shard {
             actor.retry_dead_letters(&mut self.logs, &mut self.effects);
             for waiting in std::mem::take(&mut actor.waiting_gets) {
                 let outcome =
-                    self.get(now, queue, waiting.holder, waiting.connection, waiting.no_ack);
+                    self.get(now, queue, waiting.holder, Some(waiting.connection), waiting.no_ack);
                 if let Some(reply) = outcome.reply() {
                     self.effects
                         .posts

@@ -8,7 +8,7 @@ use leveret_node::registry::Registry;
 use leveret_node::reply_to::Replies;
 use leveret_node::shard::{Deferred, Shard};
 use leveret_node::{
-    Alarms, ConnectionEvent, Env, Executed, NodeCounters, NodeSettings, history::History,
+    Alarms, ConnectionEvent, Env, Executed, NodeCounters, NodeSettings, Ticket, history::History,
 };
 use leveret_routing::Scratch;
 use leveret_storage::{ReadRequest, Urgency};
@@ -67,6 +67,7 @@ pub struct Broker {
     segments_behind: AtomicBool,
     next_consumer: AtomicU64,
     connections: AtomicUsize,
+    serving: AtomicBool,
     registry: Registry,
     replies: Replies,
     history: History,
@@ -112,6 +113,7 @@ impl Broker {
             segments_behind: AtomicBool::new(false),
             next_consumer: AtomicU64::new(1),
             connections: AtomicUsize::new(0),
+            serving: AtomicBool::new(true),
             registry: Registry::default(),
             replies: Replies::default(),
             history: History::default(),
@@ -243,6 +245,44 @@ impl Broker {
             self.deferred_waiting.store(false, Ordering::Release);
             let work = std::mem::take(&mut *self.deferred.lock());
             leveret_node::deferred::run(work, &mut scratch, now, self);
+        }
+    }
+
+    /// Carries out what shards have handed over: for threads that have changed something and hold nothing.
+    pub fn run_deferred_work(&self) {
+        self.run_deferred(self.now());
+    }
+
+    /// Makes commands from the catalogue as it is, and carries them out with nothing else between. Answers what to wait for, and
+    /// how it ended: those before a refused one hold.
+    pub fn execute_all(
+        &self,
+        now: Now,
+        make: &mut dyn FnMut(&Catalogue) -> Result<Vec<Command>, CatalogueError>,
+    ) -> (Vec<Ticket>, Result<(), CatalogueError>) {
+        let mut catalogue = self.catalogue.write();
+        let mut tickets = Vec::new();
+        let result = make(&catalogue).and_then(|commands| {
+            commands.iter().try_for_each(|command| {
+                let executed =
+                    leveret_node::catalogue::execute(&mut catalogue, now, command, self)?;
+                tickets.extend(executed.ticket);
+                Ok(())
+            })
+        });
+        (tickets, result)
+    }
+
+    /// Whether clients are taken.
+    pub fn serving(&self) -> bool {
+        self.serving.load(Ordering::Acquire)
+    }
+
+    /// Takes clients, or closes all connections and takes none.
+    pub fn set_serving(&self, serving: bool) {
+        self.serving.store(serving, Ordering::Release);
+        if !serving {
+            self.broadcast(|| ThreadEvent::CloseAll);
         }
     }
 

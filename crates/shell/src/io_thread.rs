@@ -45,6 +45,8 @@ pub enum ThreadEvent {
     List(SyncSender<Vec<ConnectionFacts>>),
     /// The alarms have changed: connections are to be blocked or let go on.
     AlarmsChanged,
+    /// Close the connections that are open.
+    CloseAll,
     /// Take no new connections, close those that are open, then end.
     Drain,
     /// End now.
@@ -69,6 +71,7 @@ struct Slot {
     write_progress_ms: u64,
     /// The deadline that stands in the heap, so that it is not entered twice.
     deadline_ms: u64,
+    torn_down: bool,
     broken: bool,
 }
 
@@ -202,7 +205,7 @@ impl IoThread {
 
     fn accept(&mut self, listener: usize) {
         while let Some((socket, origin)) = self.listeners[listener].accept() {
-            if self.draining {
+            if self.draining || !self.broker.serving() {
                 continue;
             }
             let threads = self.broker.thread_count();
@@ -261,6 +264,7 @@ impl IoThread {
             write_blocked: false,
             write_progress_ms: now.monotonic_ms,
             deadline_ms: 0,
+            torn_down: false,
             broken: false,
         };
         self.slots[slot] = Some(state);
@@ -389,17 +393,22 @@ impl IoThread {
                     }
                 }
             }
+            ThreadEvent::CloseAll => self.close_all(),
             ThreadEvent::Drain => {
                 self.draining = true;
                 self.listeners.clear();
-                for slot in 0..self.slots.len() {
-                    if let Some(state) = &mut self.slots[slot] {
-                        state.actor.shut_down();
-                        self.touch(slot);
-                    }
-                }
+                self.close_all();
             }
             ThreadEvent::Stop => self.stopped = true,
+        }
+    }
+
+    fn close_all(&mut self) {
+        for slot in 0..self.slots.len() {
+            if let Some(state) = &mut self.slots[slot] {
+                state.actor.shut_down();
+                self.touch(slot);
+            }
         }
     }
 
@@ -450,6 +459,13 @@ impl IoThread {
     fn finish(&mut self, now: Now, slot: usize, epoch: u64) {
         let Some(state) = &mut self.slots[slot] else { return };
         state.touched = false;
+        if state.actor.closed() && !state.torn_down {
+            // What was the connection's alone is gone before the client hears that the connection is closed.
+            state.torn_down = true;
+            state.actor.teardown(now, &*self.broker);
+            self.broker.run_deferred(now);
+        }
+        let Some(state) = &mut self.slots[slot] else { return };
         if !state.broken && !state.write_blocked {
             write_output(state, now);
             state.actor.written(now, &*self.broker);
@@ -484,7 +500,9 @@ impl IoThread {
 
     fn close(&mut self, now: Now, slot: usize) {
         let Some(mut state) = self.slots[slot].take() else { return };
-        state.actor.teardown(now, &*self.broker);
+        if !state.torn_down {
+            state.actor.teardown(now, &*self.broker);
+        }
         // A socket that is gone already cannot be deregistered, and need not be.
         let _ = self.poll.registry().deregister(state.transport.socket());
         self.free.push(slot);

@@ -18,7 +18,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("queue", &["types"]),
     ("stream", &["types"]),
     ("auth", &["types"]),
-    ("metadata", &["routing", "types"]),
+    ("metadata", &["auth", "routing", "types"]),
     ("replication", &["storage", "types"]),
     ("session", &["amqp", "auth", "types"]),
     (

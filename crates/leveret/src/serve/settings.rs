@@ -102,8 +102,8 @@ fn certificate_name(name: CertificateName) -> NameFrom {
 }
 
 /// Bytes above and below which publishers are held back.
-pub fn watermarks(config: &Config) -> Watermarks {
-    let total = config.memory_total_bytes.unwrap_or_else(machine_memory_bytes);
+fn watermarks(config: &Config) -> Watermarks {
+    let total = total_memory_bytes(config);
     Watermarks {
         memory_bytes: match config.memory_watermark {
             MemoryWatermark::Relative(part) => (total as f64 * part) as u64,
@@ -116,8 +116,13 @@ pub fn watermarks(config: &Config) -> Watermarks {
     }
 }
 
+/// Memory that watermarks are relative to.
+pub fn total_memory_bytes(config: &Config) -> u64 {
+    config.memory_total_bytes.unwrap_or_else(machine_memory_bytes)
+}
+
 /// Memory of the machine, or of the control group that the process is in, where that has less.
-pub fn machine_memory_bytes() -> u64 {
+fn machine_memory_bytes() -> u64 {
     let of_machine = std::fs::read_to_string("/proc/meminfo").ok().and_then(|text| {
         let line = text.lines().find(|line| line.starts_with("MemTotal:"))?;
         let kilobytes: u64 = line.split_ascii_whitespace().nth(1)?.parse().ok()?;

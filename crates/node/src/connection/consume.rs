@@ -246,7 +246,7 @@ impl Connection {
             holder
         });
         let outcome = env.with_shard(now, home(queue), |shard| {
-            shard.get(now, queue, holder, self.id, no_ack)
+            shard.get(now, queue, holder, Some(self.id), no_ack)
         });
         if let Some(reply) = outcome.reply() {
             self.reply(now, reply);
@@ -282,8 +282,9 @@ impl Connection {
     }
 
     pub(super) fn consumer_facts(&self) -> Vec<ConsumerFacts> {
-        let facts = self.consumers.values().filter_map(|subscription| {
+        let facts = self.consumers.iter().filter_map(|(id, subscription)| {
             Some(ConsumerFacts {
+                id: *id,
                 channel: subscription.channel,
                 tag: subscription.tag.clone(),
                 queue: subscription.queue?,

@@ -68,15 +68,6 @@ impl Login {
         self.rights(catalogue).check(access, Resource::Queue(queue))
     }
 
-    pub(super) fn permit_exchange(
-        &mut self,
-        catalogue: &Catalogue,
-        exchange: &str,
-        access: Access,
-    ) -> Result<(), ProtocolError> {
-        self.rights(catalogue).check(access, Resource::Exchange(exchange))
-    }
-
     pub(super) fn permit_publish(
         &mut self,
         catalogue: &Catalogue,

@@ -44,7 +44,7 @@ struct Route {
 #[derive(Default)]
 pub(crate) struct Outcome {
     rejected: bool,
-    waits: SmallVec<[(ShardId, u64); 2]>,
+    pub(crate) waits: SmallVec<[(ShardId, u64); 2]>,
 }
 
 impl Publisher {
@@ -85,8 +85,15 @@ impl Publisher {
 
 impl Connection {
     pub(super) fn publish<E: Env>(&mut self, mut publish: Publish, run: &mut Run<'_, E>) {
+        // What a client sent behind a publish that closed the channel never happened.
+        if !self.session.is_open(publish.channel) {
+            return;
+        }
         let counters = run.env.counters();
         add(&counters.messages_received, 1);
+        if publish.number != 0 {
+            add(&counters.messages_received_confirm, 1);
+        }
         if let Err(error) = self.prepare(&mut publish) {
             return self.session.fail(run.now, publish.channel, error, &mut self.requests);
         }

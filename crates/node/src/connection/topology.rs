@@ -1,166 +1,48 @@
-//! Declarations, bindings and deletions.
+//! Declarations, bindings and deletions: of a client, or of an operator who comes in through the management interface.
 
 use super::{Connection, home};
 use crate::counters::add;
-use crate::env::Env;
-use leveret_auth::{Access, Resource};
+use crate::env::{Env, Ticket};
+use leveret_auth::{Access, Resource, Rights};
 use leveret_metadata::{Catalogue, Command, Endpoint};
+use leveret_routing::Kind;
 use leveret_session::contract::{Reply, Topology};
-use leveret_types::{ChannelId, FieldTable, Now, ProtocolError, QueueId, ReplyCode};
+use leveret_types::{ConnectionId, FieldTable, Now, ProtocolError, QueueId, ReplyCode};
+
+/// On whose behalf something is done.
+#[derive(Clone, Debug)]
+pub struct Caller {
+    /// The connection, which may use exclusive queues of its own.
+    pub connection: ConnectionId,
+    /// The virtual host.
+    pub vhost: String,
+    /// What may be done; everything for an operator.
+    pub rights: Option<Rights>,
+}
+
+/// An answer, and when what it tells of is durable.
+pub type Answer = (Reply, Option<Ticket>);
 
 impl Connection {
-    pub(super) fn topology<E: Env>(
-        &mut self,
-        channel: ChannelId,
-        operation: Topology,
-        now: Now,
-        env: &E,
-    ) {
-        let blame = ids(&operation);
-        tracing::trace!(connection = %self.name, %channel, ?operation, "topology");
-        if let Err(error) = self.carry_out(operation, now, env) {
-            let error = if error.class == 0 { error.at(blame.0, blame.1) } else { error };
-            self.fail(now, error);
+    pub(super) fn topology<E: Env>(&mut self, operation: Topology, now: Now, env: &E) {
+        let exclusive = matches!(&operation, Topology::QueueDeclare { exclusive: true, .. });
+        let caller = self.caller(env);
+        match caller.topology(operation, now, env) {
+            Ok((reply, ticket)) => {
+                self.has_exclusive |= exclusive;
+                self.reply_when_durable(now, ticket, reply, env);
+            }
+            Err(error) => self.fail(now, error),
         }
     }
 
-    fn carry_out<E: Env>(
-        &mut self,
-        operation: Topology,
-        now: Now,
-        env: &E,
-    ) -> Result<(), ProtocolError> {
-        match operation {
-            Topology::ExchangeDeclare { name, passive: true, .. } => {
-                self.exchange_exists(&name, now, env)
-            }
-            Topology::ExchangeDeclare {
-                name, kind, durable, auto_delete, internal, arguments, ..
-            } => {
-                let name = stripped(&name);
-                self.may(env, Access::Configure, Resource::Exchange(&name))?;
-                if let Some(alternate) = text_argument(&arguments, "alternate-exchange") {
-                    self.may(env, Access::Read, Resource::Exchange(&name))?;
-                    self.may(env, Access::Write, Resource::Exchange(alternate))?;
-                }
-                let vhost = self.login.vhost_name().to_owned();
-                let command = Command::ExchangeDeclare {
-                    vhost, name, kind, durable, auto_delete, internal, arguments,
-                };
-                self.execute(&command, Reply::Done, now, env)
-            }
-            Topology::ExchangeDelete { name, if_unused } => {
-                let name = stripped(&name);
-                self.may(env, Access::Configure, Resource::Exchange(&name))?;
-                let vhost = self.login.vhost_name().to_owned();
-                self.execute(&Command::ExchangeDelete { vhost, name, if_unused }, Reply::Done, now, env)
-            }
-            Topology::ExchangeBind { destination, source, routing_key, arguments } => self.bind(
-                Endpoint::Exchange(destination), source, routing_key, arguments, true, now, env,
-            ),
-            Topology::ExchangeUnbind { destination, source, routing_key, arguments } => self.bind(
-                Endpoint::Exchange(destination), source, routing_key, arguments, false, now, env,
-            ),
-            Topology::QueueBind { queue, exchange, routing_key, arguments } => self.bind(
-                Endpoint::Queue(queue), exchange, routing_key, arguments, true, now, env,
-            ),
-            Topology::QueueUnbind { queue, exchange, routing_key, arguments } => self.bind(
-                Endpoint::Queue(queue), exchange, routing_key, arguments, false, now, env,
-            ),
-            Topology::QueueDeclare { name, passive: true, .. } => {
-                self.queue_exists(&stripped(&name), now, env)
-            }
-            Topology::QueueDeclare { name, durable, exclusive, auto_delete, arguments, .. } => {
-                self.declare_queue(&stripped(&name), durable, exclusive, auto_delete, arguments, now, env)
-            }
-            Topology::QueuePurge { queue } => self.purge_queue(&queue, now, env),
-            Topology::QueueDelete { queue, if_unused, if_empty } => {
-                self.delete_queue(&queue, if_unused, if_empty, now, env)
-            }
+    /// This connection as a caller.
+    fn caller<E: Env>(&mut self, env: &E) -> Caller {
+        Caller {
+            connection: self.id,
+            vhost: self.login.vhost_name().to_owned(),
+            rights: Some(self.login.rights(&env.catalogue()).clone()),
         }
-    }
-
-    fn may<E: Env>(
-        &mut self,
-        env: &E,
-        access: Access,
-        resource: Resource<'_>,
-    ) -> Result<(), ProtocolError> {
-        self.login.rights(&env.catalogue()).check(access, resource)
-    }
-
-    /// Changes the catalogue and answers once the change is durable.
-    fn execute<E: Env>(
-        &mut self,
-        command: &Command,
-        reply: Reply,
-        now: Now,
-        env: &E,
-    ) -> Result<(), ProtocolError> {
-        let executed = env.execute(now, command)?;
-        self.reply_when_durable(now, executed.ticket, reply, env);
-        Ok(())
-    }
-
-    fn exchange_exists<E: Env>(
-        &mut self,
-        name: &str,
-        now: Now,
-        env: &E,
-    ) -> Result<(), ProtocolError> {
-        let found = {
-            let catalogue = env.catalogue();
-            self.login.rights(&catalogue).check_any(Resource::Exchange(name))?;
-            catalogue.check_exchange(self.login.vhost_name(), name)
-        };
-        found?;
-        self.reply(now, Reply::Done);
-        Ok(())
-    }
-
-    fn not_found(&self, what: &str, name: &str) -> ProtocolError {
-        ProtocolError::channel(
-            ReplyCode::NotFound,
-            format!("no {what} '{name}' in vhost '{}'", self.login.vhost_name()),
-        )
-    }
-
-    #[allow(clippy::too_many_arguments)] // The fields of the four methods, and where to carry them out.
-    fn bind<E: Env>(
-        &mut self,
-        destination: Endpoint,
-        source: String,
-        routing_key: Vec<u8>,
-        arguments: FieldTable,
-        bind: bool,
-        now: Now,
-        env: &E,
-    ) -> Result<(), ProtocolError> {
-        {
-            let catalogue = env.catalogue();
-            match &destination {
-                Endpoint::Queue(queue) => {
-                    if bind {
-                        self.usable_queue(&catalogue, queue)?;
-                    }
-                    self.login.permit_queue(&catalogue, queue, Access::Write)?;
-                }
-                Endpoint::Exchange(exchange) => {
-                    self.login.permit_exchange(&catalogue, exchange, Access::Write)?;
-                }
-            }
-            self.login.permit_exchange(&catalogue, &source, Access::Read)?;
-            if self.login.is_topic(&catalogue, &source) {
-                self.login.rights(&catalogue).check_topic(Access::Read, &source, &routing_key)?;
-            }
-        }
-        let vhost = self.login.vhost_name().to_owned();
-        let command = if bind {
-            Command::Bind { vhost, source, destination, routing_key, arguments }
-        } else {
-            Command::Unbind { vhost, source, destination, routing_key, arguments }
-        };
-        self.execute(&command, Reply::Done, now, env)
     }
 
     /// The queue of that name, if no other connection has it for itself.
@@ -170,147 +52,6 @@ impl Connection {
         name: &str,
     ) -> Result<QueueId, ProtocolError> {
         Ok(catalogue.usable_queue(self.login.vhost_name(), name, self.id)?.id())
-    }
-
-    fn queue_exists<E: Env>(
-        &mut self,
-        name: &str,
-        now: Now,
-        env: &E,
-    ) -> Result<(), ProtocolError> {
-        let queue = {
-            let catalogue = env.catalogue();
-            self.login.rights(&catalogue).check_any(Resource::Queue(name))?;
-            self.usable_queue(&catalogue, name)?
-        };
-        self.reply_with_counts(queue, name.to_owned(), None, now, env);
-        Ok(())
-    }
-
-    fn reply_with_counts<E: Env>(
-        &mut self,
-        queue: QueueId,
-        name: String,
-        ticket: Option<crate::env::Ticket>,
-        now: Now,
-        env: &E,
-    ) {
-        let counts = env
-            .with_shard(now, home(queue), |shard| {
-                shard.finish(now);
-                shard.counts(now, queue)
-            })
-            .unwrap_or_default();
-        let reply = Reply::Queue {
-            name,
-            messages: u32::try_from(counts.ready).unwrap_or(u32::MAX),
-            consumers: u32::try_from(counts.consumers).unwrap_or(u32::MAX),
-        };
-        self.reply_when_durable(now, ticket, reply, env);
-    }
-
-    #[allow(clippy::too_many_arguments)] // The fields of the method, and where to carry it out.
-    fn declare_queue<E: Env>(
-        &mut self,
-        name: &str,
-        durable: bool,
-        exclusive: bool,
-        auto_delete: bool,
-        arguments: FieldTable,
-        now: Now,
-        env: &E,
-    ) -> Result<(), ProtocolError> {
-        if !name.is_empty() {
-            self.may(env, Access::Configure, Resource::Queue(name))?;
-        }
-        if let Some(exchange) = text_argument(&arguments, "x-dead-letter-exchange") {
-            self.may(env, Access::Read, Resource::Queue(name))?;
-            self.may(env, Access::Write, Resource::Exchange(exchange))?;
-        }
-        let random = env.random();
-        let command = Command::QueueDeclare {
-            vhost: self.login.vhost_name().to_owned(),
-            name: name.to_owned(),
-            durable,
-            exclusive: exclusive.then_some(self.id.0),
-            auto_delete,
-            arguments,
-            random,
-            shards: env.settings().shard_count,
-            id: None,
-        };
-        let executed = env.execute(now, &command)?;
-        self.has_exclusive |= exclusive;
-        add(&env.counters().queues_declared, 1);
-        let Some(queue) = executed.outcome.queue else { return Err(self.not_found("queue", name)) };
-        let name = match env.catalogue().queue(queue) {
-            Some(record) => record.name().to_owned(),
-            None => return Err(self.not_found("queue", name)),
-        };
-        env.with_shard(now, home(queue), |shard| shard.touch(now, queue));
-        self.reply_with_counts(queue, name, executed.ticket, now, env);
-        Ok(())
-    }
-
-    fn purge_queue<E: Env>(
-        &mut self,
-        name: &str,
-        now: Now,
-        env: &E,
-    ) -> Result<(), ProtocolError> {
-        let queue = {
-            let catalogue = env.catalogue();
-            let queue = self.usable_queue(&catalogue, name)?;
-            self.login.permit_queue(&catalogue, name, Access::Read)?;
-            queue
-        };
-        let count = env.with_shard(now, home(queue), |shard| shard.purge(now, queue));
-        self.reply(now, Reply::Count(u32::try_from(count).unwrap_or(u32::MAX)));
-        Ok(())
-    }
-
-    fn delete_queue<E: Env>(
-        &mut self,
-        name: &str,
-        if_unused: bool,
-        if_empty: bool,
-        now: Now,
-        env: &E,
-    ) -> Result<(), ProtocolError> {
-        self.may(env, Access::Configure, Resource::Queue(name))?;
-        let vhost = self.login.vhost_name().to_owned();
-        let queue = match env.catalogue().usable_queue(&vhost, name, self.id) {
-            Ok(record) => record.id(),
-            Err(error) if error.is_not_found() => {
-                self.reply(now, Reply::Count(0));
-                return Ok(());
-            }
-            Err(error) => return Err(error.into()),
-        };
-        let counts = env
-            .with_shard(now, home(queue), |shard| {
-                shard.finish(now);
-                shard.counts(now, queue)
-            })
-            .unwrap_or_default();
-        let refuse = |why: &str| {
-            let text = format!("queue '{name}' in vhost '{vhost}' {why}");
-            Err(ProtocolError::channel(ReplyCode::PreconditionFailed, text))
-        };
-        if if_unused && counts.consumers > 0 {
-            return refuse("in use");
-        }
-        if if_empty && counts.ready > 0 {
-            return refuse("not empty");
-        }
-        let command = Command::QueueDelete {
-            vhost,
-            name: name.to_owned(),
-            connection: Some(self.id.0),
-            id: Some(queue.0),
-        };
-        let count = u32::try_from(counts.ready).unwrap_or(u32::MAX);
-        self.execute(&command, Reply::Count(count), now, env)
     }
 
     /// Queues that only this connection could use go with it.
@@ -328,6 +69,270 @@ impl Connection {
             }
         }
     }
+}
+
+impl Caller {
+    /// Carries a declaration, binding or deletion out. Nothing may be borrowed.
+    ///
+    /// # Errors
+    /// What the caller is told, with the class and method to blame.
+    pub fn topology<E: Env>(
+        &self,
+        operation: Topology,
+        now: Now,
+        env: &E,
+    ) -> Result<Answer, ProtocolError> {
+        let (class, method) = ids(&operation);
+        self.carry_out(operation, now, env).map_err(|error| match error.class {
+            0 => error.at(class, method),
+            _ => error,
+        })
+    }
+
+    fn carry_out<E: Env>(
+        &self,
+        operation: Topology,
+        now: Now,
+        env: &E,
+    ) -> Result<Answer, ProtocolError> {
+        let vhost = self.vhost.clone();
+        match operation {
+            Topology::ExchangeDeclare { name, passive: true, .. } => {
+                self.may_any(Resource::Exchange(&name))?;
+                env.catalogue().check_exchange(&vhost, &stripped(&name))?;
+                Ok((Reply::Done, None))
+            }
+            Topology::ExchangeDeclare {
+                name, kind, durable, auto_delete, internal, arguments, ..
+            } => {
+                let name = stripped(&name);
+                self.may(Access::Configure, Resource::Exchange(&name))?;
+                if let Some(alternate) = text_argument(&arguments, "alternate-exchange") {
+                    self.may(Access::Read, Resource::Exchange(&name))?;
+                    self.may(Access::Write, Resource::Exchange(alternate))?;
+                }
+                execute(
+                    &Command::ExchangeDeclare {
+                        vhost, name, kind, durable, auto_delete, internal, arguments,
+                    },
+                    now,
+                    env,
+                )
+            }
+            Topology::ExchangeDelete { name, if_unused } => {
+                let name = stripped(&name);
+                self.may(Access::Configure, Resource::Exchange(&name))?;
+                execute(&Command::ExchangeDelete { vhost, name, if_unused }, now, env)
+            }
+            Topology::ExchangeBind { destination, source, routing_key, arguments } => {
+                let destination = Endpoint::Exchange(destination);
+                self.may_bind(&destination, &source, &routing_key, env)?;
+                execute(&Command::Bind { vhost, source, destination, routing_key, arguments }, now, env)
+            }
+            Topology::ExchangeUnbind { destination, source, routing_key, arguments } => {
+                let destination = Endpoint::Exchange(destination);
+                self.may_bind(&destination, &source, &routing_key, env)?;
+                execute(&Command::Unbind { vhost, source, destination, routing_key, arguments }, now, env)
+            }
+            Topology::QueueBind { queue, exchange: source, routing_key, arguments } => {
+                self.usable_queue(&queue, env)?;
+                let destination = Endpoint::Queue(queue);
+                self.may_bind(&destination, &source, &routing_key, env)?;
+                execute(&Command::Bind { vhost, source, destination, routing_key, arguments }, now, env)
+            }
+            Topology::QueueUnbind { queue, exchange: source, routing_key, arguments } => {
+                let destination = Endpoint::Queue(queue);
+                self.may_bind(&destination, &source, &routing_key, env)?;
+                execute(&Command::Unbind { vhost, source, destination, routing_key, arguments }, now, env)
+            }
+            Topology::QueueDeclare { name, passive: true, .. } => {
+                self.queue_exists(&stripped(&name), now, env)
+            }
+            Topology::QueueDeclare { name, durable, exclusive, auto_delete, arguments, .. } => {
+                let command = Command::QueueDeclare {
+                    vhost,
+                    name: stripped(&name),
+                    durable,
+                    exclusive: exclusive.then_some(self.connection.0),
+                    auto_delete,
+                    arguments,
+                    random: env.random(),
+                    shards: env.settings().shard_count,
+                    id: None,
+                };
+                self.declare_queue(&command, now, env)
+            }
+            Topology::QueuePurge { queue } => {
+                let id = self.usable_queue(&queue, env)?;
+                self.may(Access::Read, Resource::Queue(&queue))?;
+                let count = env.with_shard(now, home(id), |shard| shard.purge(now, id));
+                Ok((Reply::Count(clamped(count)), None))
+            }
+            Topology::QueueDelete { queue, if_unused, if_empty } => {
+                self.delete_queue(&queue, if_unused, if_empty, now, env)
+            }
+        }
+    }
+
+    fn may(&self, access: Access, resource: Resource<'_>) -> Result<(), ProtocolError> {
+        self.rights.as_ref().map_or(Ok(()), |rights| rights.check(access, resource))
+    }
+
+    fn may_any(&self, resource: Resource<'_>) -> Result<(), ProtocolError> {
+        self.rights.as_ref().map_or(Ok(()), |rights| rights.check_any(resource))
+    }
+
+    fn may_bind<E: Env>(
+        &self,
+        destination: &Endpoint,
+        source: &str,
+        routing_key: &[u8],
+        env: &E,
+    ) -> Result<(), ProtocolError> {
+        let Some(rights) = &self.rights else { return Ok(()) };
+        rights.check(
+            Access::Write,
+            match destination {
+                Endpoint::Queue(queue) => Resource::Queue(queue),
+                Endpoint::Exchange(exchange) => Resource::Exchange(exchange),
+            },
+        )?;
+        rights.check(Access::Read, Resource::Exchange(source))?;
+        let catalogue = env.catalogue();
+        let router = catalogue.vhost(&self.vhost).map(leveret_metadata::Vhost::router);
+        let exchange = router.and_then(|router| router.exchange(source));
+        if exchange.is_some_and(|exchange| matches!(exchange.kind, Kind::Topic)) {
+            rights.check_topic(Access::Read, source, routing_key)?;
+        }
+        Ok(())
+    }
+
+    /// The queue of that name, if no other connection has it for itself.
+    pub(crate) fn usable_queue<E: Env>(
+        &self,
+        name: &str,
+        env: &E,
+    ) -> Result<QueueId, ProtocolError> {
+        Ok(env.catalogue().usable_queue(&self.vhost, name, self.connection)?.id())
+    }
+
+    fn queue_exists<E: Env>(
+        &self,
+        name: &str,
+        now: Now,
+        env: &E,
+    ) -> Result<Answer, ProtocolError> {
+        if env.replies().find(name.as_bytes()).is_some() {
+            // Somebody waits for replies under this name: what a client that is about to reply wants to know.
+            return Ok((Reply::Queue { name: name.to_owned(), messages: 0, consumers: 1 }, None));
+        }
+        self.may_any(Resource::Queue(name))?;
+        let queue = self.usable_queue(name, env)?;
+        Ok((counted(queue, name.to_owned(), now, env), None))
+    }
+
+    fn declare_queue<E: Env>(
+        &self,
+        command: &Command,
+        now: Now,
+        env: &E,
+    ) -> Result<Answer, ProtocolError> {
+        let Command::QueueDeclare { name, arguments, random, .. } = command else {
+            unreachable!("a declaration of a queue");
+        };
+        let generated = leveret_metadata::generated_name(*random);
+        let named = if name.is_empty() { &generated } else { name };
+        self.may(Access::Configure, Resource::Queue(named))?;
+        if let Some(exchange) = text_argument(arguments, "x-dead-letter-exchange") {
+            self.may(Access::Read, Resource::Queue(named))?;
+            self.may(Access::Write, Resource::Exchange(exchange))?;
+        }
+        let executed = env.execute(now, command)?;
+        add(&env.counters().queues_declared, 1);
+        let gone = || ProtocolError::channel(ReplyCode::NotFound, "the queue is gone already");
+        let queue = executed.outcome.queue.ok_or_else(gone)?;
+        let (name, classic) = {
+            let catalogue = env.catalogue();
+            let record = catalogue.queue(queue).ok_or_else(gone)?;
+            let classic = record.kind() == leveret_metadata::QueueKind::Classic;
+            (record.name().to_owned(), classic)
+        };
+        if classic {
+            env.with_shard(now, home(queue), |shard| shard.touch(now, queue));
+        }
+        Ok((counted(queue, name, now, env), executed.ticket))
+    }
+
+    fn delete_queue<E: Env>(
+        &self,
+        name: &str,
+        if_unused: bool,
+        if_empty: bool,
+        now: Now,
+        env: &E,
+    ) -> Result<Answer, ProtocolError> {
+        self.may(Access::Configure, Resource::Queue(name))?;
+        let found = {
+            let catalogue = env.catalogue();
+            catalogue
+                .usable_queue(&self.vhost, name, self.connection)
+                .map(leveret_metadata::QueueRecord::id)
+        };
+        let queue = match found {
+            Ok(queue) => queue,
+            Err(error) if error.is_not_found() => return Ok((Reply::Count(0), None)),
+            Err(error) => return Err(error.into()),
+        };
+        let counts = env
+            .with_shard(now, home(queue), |shard| {
+                shard.finish(now);
+                shard.counts(now, queue)
+            })
+            .unwrap_or_default();
+        let refuse = |why: &str| {
+            let text = format!("queue '{name}' in vhost '{}' {why}", self.vhost);
+            Err(ProtocolError::channel(ReplyCode::PreconditionFailed, text))
+        };
+        if if_unused && counts.consumers > 0 {
+            return refuse("in use");
+        }
+        if if_empty && counts.ready > 0 {
+            return refuse("not empty");
+        }
+        let command = Command::QueueDelete {
+            vhost: self.vhost.clone(),
+            name: name.to_owned(),
+            connection: Some(self.connection.0),
+            id: Some(queue.0),
+        };
+        let executed = env.execute(now, &command)?;
+        Ok((Reply::Count(clamped(counts.ready)), executed.ticket))
+    }
+}
+
+/// Changes the catalogue.
+fn execute<E: Env>(command: &Command, now: Now, env: &E) -> Result<Answer, ProtocolError> {
+    let executed = env.execute(now, command)?;
+    Ok((Reply::Done, executed.ticket))
+}
+
+/// The answer to a declaration.
+fn counted<E: Env>(queue: QueueId, name: String, now: Now, env: &E) -> Reply {
+    let counts = env
+        .with_shard(now, home(queue), |shard| {
+            shard.finish(now);
+            shard.counts(now, queue)
+        })
+        .unwrap_or_default();
+    Reply::Queue {
+        name,
+        messages: clamped(counts.ready),
+        consumers: clamped(counts.consumers as u64),
+    }
+}
+
+fn clamped(count: u64) -> u32 {
+    u32::try_from(count).unwrap_or(u32::MAX)
 }
 
 fn text_argument<'a>(arguments: &'a FieldTable, name: &str) -> Option<&'a str> {

@@ -42,8 +42,8 @@ pub struct QueueFacts {
     pub counters: Counters,
     /// Its consumers, with their connections.
     pub consumers: Vec<(ConsumerView, ConnectionId)>,
-    /// When the message at the head was published, milliseconds since the Unix epoch, where it is in memory.
-    pub head_published_ms: Option<u64>,
+    /// Whether its persistent messages survive a restart.
+    pub durable: bool,
 }
 
 /// A consumer's place in the world.
@@ -432,7 +432,7 @@ impl Actor {
             counts: self.queue.counts(now),
             counters: *self.queue.counters(),
             consumers: consumers.collect(),
-            head_published_ms: None,
+            durable: self.durable,
         }
     }
 

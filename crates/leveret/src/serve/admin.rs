@@ -1,0 +1,528 @@
+//! The node as the management interface sees it.
+
+use super::messages;
+use crate::config::Config;
+use leveret_auth::password::SALT_BYTES_GIVEN;
+use leveret_auth::{is_loopback, verify_login};
+use leveret_management::api::{
+    Actor, AfterGet, BrokerStats, Changed, ChannelStats, ConnectionStats, ConsumerStats, Get, Got,
+    Level, Listener, Login, MessageCounters, NodeStats, Publish, QueueStats, Topology,
+};
+use leveret_management::keeper::{ExecuteError, Keeper, MakeCommands};
+use leveret_management::Running;
+use leveret_metadata::Catalogue;
+use leveret_node::shard::{QueueFacts, shard_of};
+use leveret_node::{Caller, ConnectionFacts, Env, Ticket, operator};
+use leveret_queue::Outcome;
+use leveret_session::contract::{Reply, Topology as Operation};
+use leveret_shell::broker::Broker;
+use leveret_shell::housekeeping::{Housekeeping, Watermarks};
+use leveret_shell::node::{close_connection, connections};
+use leveret_types::{ConnectionId, ProtocolError, QueueId, ReplyCode};
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// How long an operator's command waits for the log before it is said to have failed.
+const DURABLE_WAIT: Duration = Duration::from_secs(30);
+/// How long a message may take to be read from disk.
+const READ_WAIT: Duration = Duration::from_secs(10);
+const POLL: Duration = Duration::from_micros(300);
+
+/// A connection id that no client has: operators' declarations belong to nobody.
+const NOBODY: ConnectionId = ConnectionId(0);
+
+/// A running node.
+pub struct Admin {
+    /// The node.
+    pub broker: Arc<Broker>,
+    /// Its memory and disks.
+    pub housekeeping: Arc<Housekeeping>,
+    /// Identity of its store.
+    pub uuid: [u8; 16],
+    /// Its configuration.
+    pub config: Config,
+    /// What it listens on.
+    pub listeners: Vec<Listener>,
+}
+
+impl Admin {
+    fn wait(&self, tickets: impl IntoIterator<Item = Ticket>) -> Result<(), ProtocolError> {
+        let deadline = Instant::now() + DURABLE_WAIT;
+        for ticket in tickets {
+            while self.broker.durable(ticket.shard) < ticket.chunk {
+                if Instant::now() > deadline {
+                    return Err(ProtocolError::channel(
+                        ReplyCode::ResourceError,
+                        "the write-ahead log has not taken the change; is the disk full?",
+                    ));
+                }
+                std::thread::sleep(POLL);
+            }
+        }
+        Ok(())
+    }
+
+    fn caller(&self, actor: Actor<'_>, vhost: &str) -> Caller {
+        let rights = match actor {
+            Actor::Operator => None,
+            Actor::User(user) => Some(self.broker.catalogue().rights(user, vhost, "")),
+        };
+        Caller { connection: NOBODY, vhost: vhost.to_owned(), rights }
+    }
+
+    fn queue_facts(&self) -> Vec<QueueFacts> {
+        let now = self.broker.now();
+        let shards = self.broker.shard_ids();
+        shards.flat_map(|id| self.broker.shard(id).all_facts(now).collect::<Vec<_>>()).collect()
+    }
+
+    fn stats_of(&self, facts: &QueueFacts, connections: &[ConnectionFacts]) -> QueueStats {
+        let (counts, counters) = (&facts.counts, &facts.counters);
+        let tag = |consumer: leveret_types::ConsumerId| {
+            connections
+                .iter()
+                .flat_map(|connection| &connection.consumers)
+                .find(|known| known.id == consumer)
+                .map(|known| known.tag.clone())
+        };
+        let exclusive = facts.consumers.iter().find(|(view, _)| view.consumer.exclusive);
+        let age_ms = self.broker.now().monotonic_ms.max(1);
+        QueueStats {
+            id: facts.id,
+            ready: counts.ready,
+            unacknowledged: counts.unsettled,
+            ready_bytes: counts.ready_bytes,
+            unacknowledged_bytes: counts.unsettled_bytes,
+            persistent: if facts.durable { counts.ready + counts.unsettled } else { 0 },
+            persistent_bytes: if facts.durable {
+                counts.ready_bytes + counts.unsettled_bytes
+            } else {
+                0
+            },
+            consumers: counts.consumers as u64,
+            consumer_capacity: (counts.able_ms as f64 / age_ms as f64).min(1.0),
+            exclusive_consumer_tag: exclusive.and_then(|(view, _)| tag(view.consumer.id)),
+            single_active_consumer_tag: counts.active.and_then(tag),
+            owner: self.broker.catalogue().queue(facts.id).and_then(|queue| queue.exclusive()),
+            damaged: counts.damaged > 0,
+            messages: MessageCounters {
+                published: counters.enqueued,
+                delivered: counters.delivered,
+                delivered_auto_ack: counters.delivered_settled,
+                got: counters.got,
+                got_auto_ack: counters.got_settled,
+                got_empty: counters.got_empty,
+                redelivered: counters.redelivered,
+                acknowledged: counters.accepted,
+                ..MessageCounters::default()
+            },
+            ..QueueStats::default()
+        }
+    }
+
+    fn watermark(&self, level: Level) -> u64 {
+        let total = super::settings::total_memory_bytes(&self.config);
+        match level {
+            Level::Relative(part) => (total as f64 * part) as u64,
+            Level::Absolute(bytes) => bytes,
+        }
+    }
+
+    fn change_watermarks(&self, change: impl FnOnce(&mut Watermarks)) {
+        change(&mut self.housekeeping.watermarks.write());
+        self.housekeeping.look(&self.broker);
+    }
+}
+
+impl Keeper for Admin {
+    fn with_catalogue(&self, read: &mut dyn FnMut(&Catalogue)) {
+        read(&self.broker.catalogue());
+    }
+
+    fn execute(&self, by: &str, make: MakeCommands<'_>) -> Result<(), ExecuteError> {
+        let now = self.broker.now();
+        let (tickets, result) = self.broker.execute_all(now, make);
+        self.broker.run_deferred_work();
+        self.wait(tickets).map_err(|error| ExecuteError::Failed(error.text.into_owned()))?;
+        tracing::info!(by, refused = result.is_err(), "catalogue changed by the management API");
+        result.map_err(ExecuteError::from)
+    }
+
+    fn salt(&self) -> [u8; SALT_BYTES_GIVEN] {
+        self.broker.random()
+    }
+
+    fn shards(&self) -> u16 {
+        self.broker.settings().shard_count
+    }
+}
+
+impl Running for Admin {
+    fn authenticate(&self, login: Login<'_>) -> bool {
+        let hash = {
+            let catalogue = self.broker.catalogue();
+            catalogue.user(login.user).map(|user| user.password().clone())
+        };
+        let hashing = self.broker.settings().hashing;
+        let right = verify_login(hash.as_ref(), login.password.as_bytes(), hashing);
+        let loopback = self
+            .broker
+            .catalogue()
+            .check_loopback(login.user, Some(login.from))
+            .is_ok();
+        if right && !loopback {
+            tracing::warn!(
+                user = login.user,
+                from = %login.from,
+                local = is_loopback(login.from),
+                "login refused: this user may only come from this host",
+            );
+        }
+        right && loopback
+    }
+
+    fn node_stats(&self) -> NodeStats {
+        let resources = *self.housekeeping.resources.read();
+        let watermarks = *self.housekeeping.watermarks.read();
+        let alarms = self.broker.alarms();
+        let process = super::process::usage();
+        NodeStats {
+            name: self.config.node_name.clone(),
+            cluster_name: self.config.cluster_name.clone(),
+            cluster_id: super::process::uuid_text(self.uuid),
+            os_pid: std::process::id(),
+            uptime_ms: self.broker.now().monotonic_ms,
+            cores: std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
+            memory_used_bytes: resources.memory_bytes,
+            memory_limit_bytes: watermarks.memory_bytes,
+            memory_total_bytes: super::settings::total_memory_bytes(&self.config),
+            memory_alarm: alarms.memory,
+            disk_free_bytes: resources.disk_free_bytes,
+            disk_limit_bytes: watermarks.disk_free_bytes,
+            disk_alarm: alarms.disk,
+            fds_used: process.fds_used,
+            fds_max: process.fds_max,
+            sockets_used: self.broker.connection_count() as u64,
+            cpu_ms: process.cpu_ms,
+            data_dir: self.config.folders.root.clone(),
+            log_files: self.config.log.file.iter().map(|(path, _)| path.clone()).collect::<Vec<PathBuf>>(),
+            listeners: self.listeners.clone(),
+            serving: self.broker.serving(),
+            connections_max: self.config.limits.admission.connections as u64,
+            ..NodeStats::default()
+        }
+    }
+
+    fn broker_stats(&self) -> BrokerStats {
+        let counters = self.broker.counters().values();
+        let connections = connections(&self.broker);
+        let mut classic = MessageCounters {
+            published: counters.messages_received,
+            published_confirm: counters.messages_received_confirm,
+            confirmed: counters.messages_confirmed,
+            routed: counters.messages_routed,
+            returned: counters.messages_unroutable_returned,
+            dropped: counters.messages_unroutable_dropped,
+            ..MessageCounters::default()
+        };
+        for facts in self.queue_facts() {
+            classic.delivered += facts.counters.delivered;
+            classic.delivered_auto_ack += facts.counters.delivered_settled;
+            classic.got += facts.counters.got;
+            classic.got_auto_ack += facts.counters.got_settled;
+            classic.got_empty += facts.counters.got_empty;
+            classic.redelivered += facts.counters.redelivered;
+            classic.acknowledged += facts.counters.accepted;
+        }
+        let kind = "rabbit_classic_queue";
+        BrokerStats {
+            messages: vec![(kind, classic)],
+            dead_lettered: vec![
+                (kind, "expired", counters.messages_dead_lettered_expired),
+                (kind, "rejected", counters.messages_dead_lettered_rejected),
+                (kind, "maxlen", counters.messages_dead_lettered_maxlen),
+                (kind, "delivery_limit", counters.messages_dead_lettered_delivery_limit),
+            ],
+            connections_opened: counters.connections_opened,
+            connections_closed: counters.connections_closed,
+            channels_opened: counters.channels_opened,
+            channels_closed: counters.channels_closed,
+            queues_declared: counters.queues_declared,
+            queues_created: counters.queues_created,
+            queues_deleted: counters.queues_deleted,
+            logins_succeeded: counters.logins_succeeded,
+            logins_failed: counters.logins_failed,
+            connections: connections.len() as u64,
+            channels: connections.iter().map(|c| c.channels.len() as u64).sum(),
+            consumers: connections.iter().map(|c| c.consumers.len() as u64).sum(),
+            publishers: connections.iter().filter(|c| c.publishes).count() as u64,
+        }
+    }
+
+    fn queues(&self) -> Vec<QueueStats> {
+        let connections = connections(&self.broker);
+        self.queue_facts().iter().map(|facts| self.stats_of(facts, &connections)).collect()
+    }
+
+    fn queue(&self, queue: QueueId) -> Option<QueueStats> {
+        let now = self.broker.now();
+        let facts = self.broker.shard(shard_of(queue)).facts(now, queue)?;
+        Some(self.stats_of(&facts, &connections(&self.broker)))
+    }
+
+    fn connections(&self) -> Vec<ConnectionStats> {
+        let known = connections(&self.broker);
+        known.into_iter().filter(|c| !c.vhost.is_empty()).map(connection_stats).collect()
+    }
+
+    fn channels(&self) -> Vec<ChannelStats> {
+        let known = connections(&self.broker);
+        known.iter().flat_map(|connection| channel_stats(connection)).collect()
+    }
+
+    fn consumers(&self) -> Vec<ConsumerStats> {
+        let facts = self.queue_facts();
+        let active = |consumer| {
+            let mut views = facts.iter().flat_map(|facts| &facts.consumers);
+            views.find(|(view, _)| view.consumer.id == consumer).is_none_or(|(view, _)| view.active)
+        };
+        let known = connections(&self.broker);
+        let consumers = known.iter().flat_map(|connection| {
+            connection.consumers.iter().map(|consumer| ConsumerStats {
+                connection: connection.id,
+                channel: consumer.channel.0,
+                queue: consumer.queue,
+                tag: consumer.tag.clone(),
+                ack_required: consumer.ack_required,
+                exclusive: consumer.exclusive,
+                prefetch: consumer.prefetch,
+                active: active(consumer.id),
+                arguments: consumer.arguments.clone(),
+            })
+        });
+        consumers.collect()
+    }
+
+    fn close_connection(&self, connection: ConnectionId, reason: &str) -> bool {
+        let known = connections(&self.broker).iter().any(|c| c.id == connection);
+        let text = format!("CONNECTION_FORCED - {reason}").replacen("CONNECTION_FORCED - ", "", 1);
+        close_connection(
+            &self.broker,
+            connection,
+            ProtocolError::connection(ReplyCode::ConnectionForced, text),
+        );
+        known
+    }
+
+    fn change(
+        &self,
+        actor: Actor<'_>,
+        vhost: &str,
+        change: Topology,
+    ) -> Result<Changed, ProtocolError> {
+        let now = self.broker.now();
+        let caller = self.caller(actor, vhost);
+        let existed = self.exists(vhost, &change);
+        let (reply, ticket) = caller.topology(operation(change), now, &*self.broker)?;
+        self.broker.run_deferred_work();
+        self.wait(ticket)?;
+        Ok(Changed {
+            created: !existed,
+            messages: match reply {
+                Reply::Count(count) => u64::from(count),
+                _ => 0,
+            },
+        })
+    }
+
+    fn publish(
+        &self,
+        actor: Actor<'_>,
+        vhost: &str,
+        message: Publish,
+    ) -> Result<bool, ProtocolError> {
+        let now = self.broker.now();
+        let message = messages::from_operator(&message, now)?;
+        let (routed, tickets) =
+            self.caller(actor, vhost).publish(&message, now, &*self.broker)?;
+        self.broker.run_deferred_work();
+        self.wait(tickets)?;
+        Ok(routed)
+    }
+
+    fn get(
+        &self,
+        actor: Actor<'_>,
+        vhost: &str,
+        queue: &str,
+        get: Get,
+    ) -> Result<Vec<Got>, ProtocolError> {
+        let queue = self.caller(actor, vhost).readable_queue(queue, &*self.broker)?;
+        let holder = self.broker.consumer_id();
+        let mut taken = Vec::new();
+        let deadline = Instant::now() + READ_WAIT;
+        while taken.len() < get.count as usize {
+            match operator::get(queue, holder, self.broker.now(), &*self.broker) {
+                Ok(Some(found)) => taken.push(found),
+                Ok(None) => break,
+                Err(operator::Pending) if Instant::now() > deadline => break,
+                Err(operator::Pending) => std::thread::sleep(POLL),
+            }
+        }
+        let outcome = match get.then {
+            AfterGet::Accept => Outcome::Accept,
+            AfterGet::Requeue => Outcome::Requeue { count: false },
+            AfterGet::Reject => Outcome::Reject,
+        };
+        for (delivery, _) in &taken {
+            operator::settle(delivery, outcome, self.broker.now(), &*self.broker);
+        }
+        self.broker.run_deferred_work();
+        Ok(taken.iter().map(|(delivery, left)| messages::to_operator(delivery, *left)).collect())
+    }
+
+    fn set_memory_watermark(&self, level: Level) {
+        let bytes = self.watermark(level);
+        self.change_watermarks(|watermarks| watermarks.memory_bytes = bytes);
+    }
+
+    fn set_disk_limit(&self, level: Level) {
+        let bytes = self.watermark(level);
+        self.change_watermarks(|watermarks| watermarks.disk_free_bytes = bytes);
+    }
+
+    fn set_serving(&self, serving: bool) {
+        self.broker.set_serving(serving);
+    }
+
+    fn stop(&self) {
+        // The way that every supervisor takes: one path to the end.
+        if let Err(error) = signal_hook::low_level::raise(signal_hook::consts::SIGTERM) {
+            tracing::error!(%error, "cannot stop");
+        }
+    }
+}
+
+impl Admin {
+    /// Whether what a declaration would create is there already.
+    fn exists(&self, vhost: &str, change: &Topology) -> bool {
+        let catalogue = self.broker.catalogue();
+        let Some(vhost) = catalogue.vhost(vhost) else { return false };
+        match change {
+            Topology::DeclareExchange { name, .. } => vhost.exchange(name).is_some(),
+            Topology::DeclareQueue { name, .. } => vhost.queue_id(name).is_some(),
+            _ => true,
+        }
+    }
+}
+
+fn operation(change: Topology) -> Operation {
+    match change {
+        Topology::DeclareExchange { name, kind, durable, auto_delete, internal, arguments } => {
+            Operation::ExchangeDeclare {
+                name,
+                kind,
+                passive: false,
+                durable,
+                auto_delete,
+                internal,
+                arguments,
+            }
+        }
+        Topology::DeleteExchange { name, if_unused } => {
+            Operation::ExchangeDelete { name, if_unused }
+        }
+        Topology::DeclareQueue { name, durable, exclusive, auto_delete, arguments } => {
+            Operation::QueueDeclare {
+                name,
+                passive: false,
+                durable,
+                exclusive,
+                auto_delete,
+                arguments,
+            }
+        }
+        Topology::DeleteQueue { name, if_unused, if_empty } => {
+            Operation::QueueDelete { queue: name, if_unused, if_empty }
+        }
+        Topology::PurgeQueue { name } => Operation::QueuePurge { queue: name },
+        Topology::Bind(binding) => bound(binding, true),
+        Topology::Unbind(binding) => bound(binding, false),
+    }
+}
+
+fn bound(binding: leveret_management::api::Binding, bind: bool) -> Operation {
+    let leveret_management::api::Binding { source, destination, to_queue, routing_key, arguments } =
+        binding;
+    let routing_key = routing_key.into_bytes();
+    match (to_queue, bind) {
+        (true, true) => Operation::QueueBind {
+            queue: destination, exchange: source, routing_key, arguments,
+        },
+        (true, false) => Operation::QueueUnbind {
+            queue: destination, exchange: source, routing_key, arguments,
+        },
+        (false, true) => Operation::ExchangeBind { destination, source, routing_key, arguments },
+        (false, false) => Operation::ExchangeUnbind { destination, source, routing_key, arguments },
+    }
+}
+
+fn connection_stats(facts: ConnectionFacts) -> ConnectionStats {
+    let name = facts.client_properties.get("connection_name");
+    ConnectionStats {
+        id: facts.id,
+        user_provided_name: name.and_then(|name| name.as_text()).map(str::to_owned),
+        name: facts.name,
+        user: facts.user,
+        vhost: facts.vhost,
+        local: Some(facts.peer.local),
+        peer: Some(facts.peer.remote),
+        tls: facts.tls.map(|(version, suite)| (version, suite, String::new())),
+        mechanism: facts.mechanism,
+        state: facts.state,
+        channels: facts.channels.len() as u64,
+        channels_max: facts.channel_max,
+        frame_bytes_max: facts.frame_max,
+        heartbeat_seconds: facts.heartbeat_seconds,
+        client_properties: facts.client_properties,
+        connected_at_ms: facts.connected_at_ms,
+        received_bytes: facts.received_bytes,
+        sent_bytes: facts.sent_bytes,
+        ..ConnectionStats::default()
+    }
+}
+
+fn channel_stats(connection: &ConnectionFacts) -> impl Iterator<Item = ChannelStats> + '_ {
+    connection.channels.iter().map(|channel| ChannelStats {
+        connection: connection.id,
+        number: channel.number.0,
+        consumers: channel.consumers as u64,
+        unacknowledged: channel.unacknowledged as u64,
+        unconfirmed: channel.unconfirmed as u64,
+        uncommitted: channel.uncommitted as u64,
+        uncommitted_settles: channel.uncommitted_acks as u64,
+        prefetch: channel.prefetch,
+        global_prefetch: channel.global_prefetch,
+        confirm: channel.confirm,
+        transactional: channel.transactional,
+        state: "running",
+        ..ChannelStats::default()
+    })
+}
+
+/// What the node listens on, in RabbitMQ's words.
+pub fn listeners(
+    amqp: &[(SocketAddr, bool)],
+    http: Option<SocketAddr>,
+    metrics: Option<SocketAddr>,
+) -> Vec<Listener> {
+    let amqp = amqp.iter().map(|(address, tls)| Listener {
+        protocol: if *tls { "amqp/ssl" } else { "amqp" },
+        address: *address,
+    });
+    let http = http.map(|address| Listener { protocol: "http", address });
+    let metrics = metrics.map(|address| Listener { protocol: "http/prometheus", address });
+    amqp.chain(http).chain(metrics).collect()
+}

@@ -1,0 +1,114 @@
+//! What operators do to messages through the management interface: publish one, look at some.
+
+use crate::connection::{Caller, Run, enqueue};
+use crate::env::{Env, Ticket};
+use crate::properties::{LazyProperties, copies, without_blind_copies};
+use crate::shard::{GetOutcome, shard_of};
+use leveret_auth::{Access, Resource};
+use leveret_queue::Outcome;
+use leveret_routing::{RouteError, Scratch};
+use leveret_session::contract::Delivery;
+use leveret_types::{ConsumerId, Message, Now, ProtocolError, QueueId, ReplyCode, ShardId};
+
+impl Caller {
+    /// Publishes a message; answers whether it reached a queue, and when that is durable. Nothing may be borrowed.
+    ///
+    /// # Errors
+    /// If there is no such exchange, or the caller may not publish to it.
+    pub fn publish<E: Env>(
+        &self,
+        message: &Message,
+        now: Now,
+        env: &E,
+    ) -> Result<(bool, Vec<Ticket>), ProtocolError> {
+        let exchange = String::from_utf8_lossy(message.exchange()).into_owned();
+        if let Some(rights) = &self.rights {
+            rights.check(Access::Write, Resource::Exchange(&exchange))?;
+            rights.check_topic(Access::Write, &exchange, message.routing_key())?;
+        }
+        let mut run = Run::new(env, now);
+        let mut queues = Vec::new();
+        let catalogue = run.catalogue();
+        let not_found = || {
+            ProtocolError::channel(
+                ReplyCode::NotFound,
+                format!("no exchange '{exchange}' in vhost '{}'", self.vhost),
+            )
+        };
+        let vhost = catalogue.vhost(&self.vhost).ok_or_else(not_found)?;
+        let mut keys = vec![message.routing_key()];
+        keys.extend(copies(message.properties())?);
+        let lazy = LazyProperties::new(message.properties());
+        let routed = vhost.router().route(
+            message.exchange(),
+            &keys,
+            &lazy,
+            &mut Scratch::new(now.wall_ms),
+            &mut queues,
+        );
+        match routed {
+            Ok(()) => {}
+            Err(RouteError::NotFound) => return Err(not_found()),
+            Err(error) => {
+                return Err(ProtocolError::channel(ReplyCode::AccessRefused, error.to_string()));
+            }
+        }
+        let visible = without_blind_copies(message);
+        let outcome = enqueue(visible.as_ref().unwrap_or(message), &queues, &mut run);
+        let tickets = outcome
+            .waits
+            .iter()
+            .map(|(shard, chunk)| Ticket { shard: *shard, chunk: *chunk })
+            .collect();
+        Ok((!queues.is_empty(), tickets))
+    }
+
+    /// The queue of that name, if the caller may read it.
+    ///
+    /// # Errors
+    /// If there is none, it is another connection's, or the caller may not read it.
+    pub fn readable_queue<E: Env>(&self, name: &str, env: &E) -> Result<QueueId, ProtocolError> {
+        let queue = self.usable_queue(name, env)?;
+        if let Some(rights) = &self.rights {
+            rights.check(Access::Read, Resource::Queue(name))?;
+        }
+        Ok(queue)
+    }
+}
+
+/// Takes one message out of a queue for `holder`, with how many are left behind it. `Err` while it is being read from disk: ask again.
+///
+/// # Errors
+/// See above.
+pub fn get<E: Env>(
+    queue: QueueId,
+    holder: ConsumerId,
+    now: Now,
+    env: &E,
+) -> Result<Option<(Delivery, u64)>, Pending> {
+    let outcome =
+        env.with_shard(now, shard_of(queue), |shard| shard.get(now, queue, holder, None, false));
+    match outcome {
+        GetOutcome::Message(delivery, left) => Ok(Some((delivery, left))),
+        GetOutcome::Empty | GetOutcome::Gone => Ok(None),
+        GetOutcome::Pending => Err(Pending),
+    }
+}
+
+/// A message is being read from disk.
+#[derive(Clone, Copy, Debug)]
+pub struct Pending;
+
+/// Says what becomes of a message that [`get`] has given.
+pub fn settle<E: Env>(delivery: &Delivery, outcome: Outcome, now: Now, env: &E) {
+    let range = delivery.index..delivery.index + 1;
+    env.with_shard(now, shard_of(delivery.queue), |shard| {
+        shard.settle(now, delivery.queue, delivery.consumer, delivery.lane, range, outcome);
+    });
+}
+
+/// The places of everything done so far, on all shards: what an operator's command waits for.
+pub fn tickets<E: Env>(now: Now, env: &E) -> Vec<Ticket> {
+    let shards = (0..env.settings().shard_count).map(ShardId);
+    shards.map(|id| env.with_shard(now, id, |shard| shard.urgent_ticket())).collect()
+}
