@@ -129,7 +129,8 @@ test('a missing exchange closes the channel with 404', async () => {
 
 test('an inequivalent declaration closes the channel with 406', async () => {
   const channel = await connection.createChannel()
-  const { queue } = await channel.assertQueue('', { exclusive: true })
+  const queue = unique('q')
+  await channel.assertQueue(queue, { exclusive: true })
   const error = errorOf(channel)
   await assert.rejects(channel.assertQueue(queue, { exclusive: true, messageTtl: 5 }))
   assert.equal((await error).code, 406)

@@ -24,6 +24,7 @@ const PACKAGES: &[&str] = &[
     "pytest-rerunfailures==16.7",
     "pytest-timeout==2.4.0",
     // Celery's tests import these whatever backend they use.
+    "cryptography>=44",
     "django>=5,<6",
     "freezegun==1.5.5",
     "pydantic>=2",
@@ -65,7 +66,7 @@ pub fn py_amqp(bench: &Bench) -> Result<Report> {
     crate::certificates::make(&certificates)?;
     let broker = Broker::start_with_tls(bench.kind, bench.name, &certificates)?;
     let mut command = pytest(bench, &source)?;
-    command.args(["--timeout=60", "t/integration"]);
+    command.args(["--timeout=60", "-p", "no:rerunfailures", "t/integration"]);
     run_pytest(bench, &mut command, broker, &[])
 }
 
