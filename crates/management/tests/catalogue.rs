@@ -1,9 +1,10 @@
 //! The API on a real catalogue: what is put comes back, what is refused has its reason.
 
+mod client;
 mod fake;
 
+use client::{Answer, basic, exchange};
 use fake::Fake;
-use fake::client::{Answer, basic, exchange};
 use leveret_auth::password::SALT_BYTES_GIVEN;
 use leveret_management::api::*;
 use leveret_management::keeper::{ExecuteError, Keeper, MakeCommands};

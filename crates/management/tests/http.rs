@@ -1,8 +1,9 @@
 //! The API over real HTTP on loopback, on a node faked at the trait seam.
 
+mod client;
 mod fake;
 
-use fake::client::{Answer, basic, exchange};
+use client::{Answer, basic, exchange};
 use fake::{Fake, USERS};
 use leveret_management::access::Access;
 use leveret_management::routes::ROUTES;

@@ -1,7 +1,5 @@
 //! A node at the trait seam: a few tables in memory, and a record of what was asked.
 
-pub mod client;
-
 use leveret_management::api::*;
 use leveret_management::directory::*;
 use leveret_types::{ConnectionId, FieldTable, FieldValue, ProtocolError, QueueId, ReplyCode};
