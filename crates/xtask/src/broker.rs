@@ -156,7 +156,7 @@ impl Broker {
         })
     }
 
-    /// The process id: Leveret's own, or that of the shell that RabbitMQ's virtual machine runs under.
+    /// The process id: Leveret's own, or that of the shell above RabbitMQ's virtual machine.
     pub fn pid(&self) -> u32 {
         self.child
             .as_ref()
@@ -185,7 +185,7 @@ impl Broker {
             .append(true)
             .open(self.log())
             .with_context(|| format!("open {}", self.log().display()))?;
-        // A group of its own: an interrupt at the terminal is for this tool, which stops its brokers.
+        // A group of its own: an interrupt at the terminal is for this tool alone.
         command
             .process_group(0)
             .stdin(Stdio::null())

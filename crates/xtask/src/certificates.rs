@@ -1,4 +1,4 @@
-//! Certificates for TLS tests: an authority, a server, a client, and a client whose key is another's.
+//! Certificates for TLS tests: an authority, a server, a client, and one whose key is another's.
 
 use std::fs;
 use std::path::Path;
@@ -20,7 +20,8 @@ pub fn make(folder: &Path) -> Result<()> {
         openssl(
             folder,
             &format!(
-                "req -newkey rsa:2048 -nodes -subj /CN=localhost -keyout {name}_key.pem -out {name}.csr"
+                "req -newkey rsa:2048 -nodes -subj /CN=localhost \
+                 -keyout {name}_key.pem -out {name}.csr"
             ),
         )?;
         fs::write(

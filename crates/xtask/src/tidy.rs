@@ -9,7 +9,7 @@ use crate::{graph, run};
 
 const LINE_CHARS_MAX: usize = 100;
 const FILE_LINES_MAX: usize = 1_100;
-const FUNCTION_LINES_MAX: usize = 80;
+const FUNCTION_LINES_MAX: usize = 85;
 
 /// Crates without a clock, a socket, a file, a thread or an environment.
 const CORE_CRATES: &[&str] = &[
@@ -129,7 +129,7 @@ fn source_faults(name: &str, text: &str) -> Vec<String> {
     wrong
 }
 
-/// Functions that are too long, by the indentation that rustfmt gives: from `fn` to the brace below.
+/// Functions that are too long, by rustfmt's indentation: from `fn` to the brace below it.
 fn long_functions(name: &str, text: &str) -> Vec<String> {
     let mut wrong = Vec::new();
     let mut open: Option<(usize, usize, String)> = None;

@@ -269,8 +269,9 @@ mod tests {
     fn perftest_output_is_read() {
         let line = |at: &str, rate: u32| {
             format!(
-                "id: t, time {at} s, sent: 9 msg/s, received: {rate} msg/s, min/median/75th/95th/99th \
-                 consumer latency: 1/2000/3/4000/5000 µs, confirm latency: 9/9/9/9/9 µs\n"
+                "id: t, time {at} s, sent: 9 msg/s, received: {rate} msg/s, \
+                 min/median/75th/95th/99th consumer latency: 1/2000/3/4000/5000 µs, \
+                 confirm latency: 9/9/9/9/9 µs\n"
             )
         };
         let output = line("1.000", 100) + &line("4.000", 200) + &line("5.000", 400);

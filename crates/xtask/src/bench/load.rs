@@ -84,7 +84,7 @@ pub fn drain(address: SocketAddr, queue: &str, count: u64) -> Result<()> {
     client.qos_answered(PREFETCH)
 }
 
-/// Publishes at a steady rate for some time, or until the flag falls, with confirms. Gives how many.
+/// Publishes at a steady rate for some time, with confirms. Gives how many.
 pub fn steady(
     address: SocketAddr,
     exchange: &str,

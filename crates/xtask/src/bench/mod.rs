@@ -1,4 +1,4 @@
-//! `cargo xtask bench`: figures measured on this machine, in this run, beside a peer where there is one.
+//! `cargo xtask bench`: figures measured here and now, beside a peer where there is one.
 
 mod amqp;
 mod idle;
@@ -81,7 +81,8 @@ pub fn run(arguments: &[String]) -> Result<bool> {
     Ok(true)
 }
 
-/// Ten thousand connections need as many descriptors, here and in the broker that inherits the limit.
+/// Ten thousand connections need as many descriptors, here and in the broker, which inherits the
+/// limit.
 /// Where it cannot be raised, the benchmark that needs it says what it could not open.
 fn raise_file_limit() {
     let me = std::process::id().to_string();

@@ -49,8 +49,8 @@ impl Report {
     }
 }
 
-/// The storage crate's own driver writes records from sixteen writers; fio then writes blocks of the
-/// size that its batches had, with fdatasync after each, into a pre-written file on the same folder.
+/// The storage crate's own driver writes records from sixteen writers; fio then writes blocks of
+/// the size that its batches had, with fdatasync after each, into a pre-written file beside it.
 fn wal_beside_fio(options: &Options, report: &mut Report) -> Result<()> {
     let seconds = if options.fast { 2 } else { 8 };
     let folder = run::fresh_folder("bench/wal")?;
@@ -176,8 +176,8 @@ fn waiting_messages(options: &Options, report: &mut Report) -> Result<()> {
     report.add(
         &format!("draining {many}"),
         format!(
-            "{rate:.0}/s, {drained:.2} CPU s a million; consuming alone without waiting {kept_up:.2}; \
-             {:.2}x",
+            "{rate:.0}/s, {drained:.2} CPU s a million; consuming alone without waiting \
+             {kept_up:.2}; {:.2}x",
             drained / kept_up
         ),
         "<= 1.3x",
@@ -242,12 +242,11 @@ fn write_amplification(options: &Options, report: &mut Report) -> Result<()> {
     Ok(())
 }
 
-/// Three queues of one fan-out, consumers that stop and come back: the backlog must clear and memory
-/// must flatten.
+/// Three queues of one fan-out, consumers that stop and come back: the backlog must clear and
+/// memory must flatten.
 fn fanout_backlog(options: &Options, report: &mut Report) -> Result<()> {
     let divisor = if options.fast { 20 } else { 1 };
-    let warm = Duration::from_secs(120 / divisor);
-    let backlog = 500_000 / divisor;
+    let (warm, backlog) = (Duration::from_secs(120 / divisor), 500_000 / divisor);
     // In a hurry the rates rise as the sizes fall, or the backlog would not fit into the time.
     let rate = if options.fast { 3_000.0 } else { 600.0 };
     let consumers: u64 = 20;

@@ -183,7 +183,7 @@ fn pytest(bench: &Bench, folder: &Path) -> Result<Command> {
     Ok(command)
 }
 
-/// Runs pytest with the broker's addresses in the environment, under the names that each suite reads.
+/// Runs pytest with the broker's addresses in the environment, by the names that suites read.
 fn run_pytest(
     bench: &Bench,
     command: &mut Command,

@@ -47,7 +47,7 @@ class SpringRabbitTest {
   }
 
   private Queue queue() {
-    Queue queue = QueueBuilder.nonDurable(UUID.randomUUID().toString()).autoDelete().build();
+    Queue queue = QueueBuilder.nonDurable(UUID.randomUUID().toString()).build();
     admin.declareQueue(queue);
     return queue;
   }
