@@ -418,7 +418,11 @@ impl DiskFile for SimFile {
     }
 
     fn write_at(&self, slices: &[IoSlice<'_>], offset: u64) -> io::Result<()> {
-        let bytes: Vec<u8> = slices.iter().flat_map(|s| s.iter().copied()).collect();
+        let bytes = slices
+            .iter()
+            .map(|slice| &slice[..])
+            .collect::<Vec<_>>()
+            .concat();
         let mut state = match self.enter(Call::Write) {
             Ok(state) => state,
             Err(error) => {

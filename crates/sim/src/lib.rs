@@ -8,6 +8,7 @@
 pub mod check;
 pub mod disk;
 pub mod explore;
+pub mod faults;
 pub mod file_system;
 pub mod model;
 pub mod world;

@@ -1,5 +1,10 @@
 //! Entrances for fuzzing: each takes any bytes, and must neither panic nor allocate much more than it was given.
 
+pub mod flipped;
+mod stale;
+
+pub use stale::revive_stale;
+
 use crate::folders::Identity;
 use crate::record::Record;
 use crate::segment::format::{decode_block, decode_footer, peek_block};

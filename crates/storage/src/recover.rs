@@ -754,7 +754,7 @@ impl Replay {
 }
 
 /// A chunk of the tail, to be written again.
-fn sealed(batch: &Batch, chunk: &ChunkHead, data: &Bytes) -> SealedChunk {
+pub(crate) fn sealed(batch: &Batch, chunk: &ChunkHead, data: &Bytes) -> SealedChunk {
     let span = |r: &Range<u64>| r.start as usize..r.end as usize;
     let mut end = 0;
     let table = &batch.bytes[chunk.table.clone()];

@@ -264,10 +264,13 @@ impl<D: Disk> WalWriter<D> {
         let generation = self.next_generation;
         let path = self.folder.join(file_name(generation));
         let file = match self.pool.pop() {
-            Some(prepared) => {
-                let opened = self.disk.rename(&prepared.path, &path);
-                opened.and_then(|()| self.disk.open(&path))
-            }
+            Some(prepared) => match self.disk.rename(&prepared.path, &path) {
+                Ok(()) => self.disk.open(&path),
+                Err(error) => {
+                    self.pool.push(prepared);
+                    Err(error)
+                }
+            },
             None => self.disk.create_new(&path),
         };
         let file = file.map_err(|e| self.failed("create", e))?;
