@@ -13,6 +13,7 @@ def _reason(report):
 
 def pytest_configure(config):
     config.addinivalue_line("markers", "env: which broker a foreign suite wants")
+    config.addinivalue_line("markers", "celery: settings of Celery's own plugin")
 
 
 def pytest_runtest_logreport(report):
