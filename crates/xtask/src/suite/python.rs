@@ -21,6 +21,7 @@ const PACKAGES: &[&str] = &[
     "kombu==5.7.0",
     "pika==1.3.2",
     "pytest==9.1.1",
+    "pytest-celery==1.3.0",
     "pytest-rerunfailures==16.7",
     "pytest-timeout==2.4.0",
     // Celery's tests import these whatever backend they use.
