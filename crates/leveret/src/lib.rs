@@ -1,7 +1,8 @@
 //! The `leveret` binary: configuration, command line, boot.
 //!
 //! Invariant: `main.rs` holds no decision; everything it does is [`cli::main`].
-//! Invariant: the command line changes and asks a node only through the node's HTTP API, as any tool may.
+//! Invariant: the command line changes and asks a node only through the node's HTTP API, as any
+//! tool may.
 
 pub mod cli;
 pub mod config;

@@ -112,15 +112,24 @@ fn announce(
         let _ = writeln!(out, "{line}");
     };
     for (address, tls) in &node.listening {
-        say(format!("  {:8} {address}", if *tls { "amqps" } else { "amqp" }));
+        say(format!(
+            "  {:8} {address}",
+            if *tls { "amqps" } else { "amqp" }
+        ));
     }
-    for (name, address) in [("http", management.http_address()), ("metrics", management.metrics_address())] {
+    for (name, address) in [
+        ("http", management.http_address()),
+        ("metrics", management.metrics_address()),
+    ] {
         if let Some(address) = address {
             say(format!("  {name:8} http://{address}/"));
         }
     }
     say(format!("  {:8} {}", "data", root.display()));
-    say(format!("leveret {} ready after {elapsed} ms", env!("CARGO_PKG_VERSION")));
+    say(format!(
+        "leveret {} ready after {elapsed} ms",
+        env!("CARGO_PKG_VERSION")
+    ));
     say("try: leveret status, leveret list queues, or any RabbitMQ client".to_owned());
     drop(say);
     // The same.
@@ -133,15 +142,16 @@ fn announce(
 fn notify_supervisor(state: &str) {
     use std::os::linux::net::SocketAddrExt;
     use std::os::unix::net::{SocketAddr, UnixDatagram};
-    let Some(path) = std::env::var_os("NOTIFY_SOCKET") else { return };
+    let Some(path) = std::env::var_os("NOTIFY_SOCKET") else {
+        return;
+    };
     let bytes = path.as_encoded_bytes();
     let address = match bytes.strip_prefix(b"@") {
         Some(name) => SocketAddr::from_abstract_name(name),
         None => SocketAddr::from_pathname(&path),
     };
-    let sent = address.and_then(|address| {
-        UnixDatagram::unbound()?.send_to_addr(state.as_bytes(), &address)
-    });
+    let sent = address
+        .and_then(|address| UnixDatagram::unbound()?.send_to_addr(state.as_bytes(), &address));
     if let Err(error) = sent {
         tracing::warn!(%error, "cannot tell the supervisor");
     }

@@ -26,7 +26,8 @@ pub enum Access {
     Anyone,
     /// A tag that lets its user into the API at all.
     Management,
-    /// The same, and some permission in the virtual host; those who may see everything may see this too.
+    /// The same, and some permission in the virtual host; those who may see everything may see this
+    /// too.
     Visible,
     /// The same, and some permission in the virtual host, whoever it is but an administrator.
     Member,
@@ -79,8 +80,8 @@ impl Who {
     }
 }
 
-/// Whether `who` may use a resource that asks for `access`; `is_member` says whether it has some permission in the virtual host
-/// that the resource is of (true where it is of none).
+/// Whether `who` may use a resource that asks for `access`; `is_member` says whether it has some
+/// permission in the virtual host that the resource is of (true where it is of none).
 pub fn permit(access: Access, who: &Who, is_member: bool) -> Result<(), ApiError> {
     const IN: &[&str] = &["administrator", "monitoring", "policymaker", "management"];
     let refused = |text: &str| Err(ApiError::NotAuthorised(text.to_owned()));
@@ -111,7 +112,8 @@ pub fn permit(access: Access, who: &Who, is_member: bool) -> Result<(), ApiError
 mod tests {
     use super::*;
 
-    /// Rows: who. Columns: whether a member of the virtual host or not; letters: which levels are open.
+    /// Rows: who. Columns: whether a member of the virtual host or not; letters: which levels are
+    /// open.
     #[test]
     fn every_level_against_every_tag() {
         const LEVELS: [(Access, char); 7] = [

@@ -1,7 +1,9 @@
-//! What the HTTP API needs of a node, as a trait of plain values: the shell implements it, a test fakes it.
+//! What the HTTP API needs of a node, as a trait of plain values: the shell implements it, a test
+//! fakes it.
 //!
-//! Every call may block for as long as the node needs (a write waits for the disk), and is made from a thread that may be
-//! blocked. All counters count from the node's start and never go back; rates are this crate's affair.
+//! Every call may block for as long as the node needs (a write waits for the disk), and is made
+//! from a thread that may be blocked. All counters count from the node's start and never go back;
+//! rates are this crate's affair.
 
 use leveret_types::{ConnectionId, FieldTable, ProtocolError, QueueId};
 use std::net::{IpAddr, SocketAddr};
@@ -76,7 +78,8 @@ pub struct NodeStats {
     pub io: IoStats,
     /// Connections that it admits; 0: no bound.
     pub connections_max: u64,
-    /// Expiry of the certificates that are in use, in seconds since the Unix epoch, each with its file.
+    /// Expiry of the certificates that are in use, in seconds since the Unix epoch, each with its
+    /// file.
     pub certificates: Vec<(PathBuf, u64)>,
 }
 
@@ -140,7 +143,8 @@ pub struct MessageCounters {
 pub struct BrokerStats {
     /// By type of the queue that they passed: classic first, then quorum.
     pub messages: Vec<(&'static str, MessageCounters)>,
-    /// Dead-lettered messages, by type of their queue and by reason (`expired`, `rejected`, `maxlen`, `delivery_limit`).
+    /// Dead-lettered messages, by type of their queue and by reason (`expired`, `rejected`,
+    /// `maxlen`, `delivery_limit`).
     pub dead_lettered: Vec<(&'static str, &'static str, u64)>,
     pub connections_opened: u64,
     pub connections_closed: u64,
@@ -331,7 +335,8 @@ pub struct ConsumerStats {
     pub arguments: FieldTable,
 }
 
-/// A change to what is declared, as the AMQP method of the same name makes it. Permissions of the actor are the node's affair.
+/// A change to what is declared, as the AMQP method of the same name makes it. Permissions of the
+/// actor are the node's affair.
 #[derive(Clone, Debug, PartialEq)]
 #[allow(missing_docs)] // The fields are those of the AMQP methods of the same names.
 pub enum Topology {
@@ -451,7 +456,8 @@ pub enum Level {
 
 /// The part of a node that has nothing to do with the catalogue.
 pub trait Running: Send + Sync + 'static {
-    /// Whether this user may log in: password, loopback, throttling. Counts and delays failures as a login by AMQP does.
+    /// Whether this user may log in: password, loopback, throttling. Counts and delays failures as
+    /// a login by AMQP does.
     fn authenticate(&self, login: Login<'_>) -> bool;
     /// What the node is and how it is.
     fn node_stats(&self) -> NodeStats;

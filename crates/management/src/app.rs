@@ -112,7 +112,8 @@ impl App {
         })
     }
 
-    /// Whether `who` may use the route that was found; a virtual host that is not there is told only to who may know.
+    /// Whether `who` may use the route that was found; a virtual host that is not there is told
+    /// only to who may know.
     pub fn admit(&self, who: &Who, found: &Found) -> Result<(), ApiError> {
         let is_member = match (&found.vhost, who) {
             (None, _) | (_, Who::Operator) => true,

@@ -16,7 +16,8 @@ use std::time::Instant;
 
 type Answer = Result<Reply, ApiError>;
 
-/// What stands for an Erlang process id: text without a space, that scripts hand back to `close_connection`.
+/// What stands for an Erlang process id: text without a space, that scripts hand back to
+/// `close_connection`.
 fn pid(node: &str, connection: ConnectionId, channel: u16) -> String {
     format!("<{node}.{connection}.{channel}.0>")
 }

@@ -1,5 +1,5 @@
-//! What the HTTP API reads and writes of the catalogue (virtual hosts, users, policies, exchanges, queues, bindings), as a trait of
-//! plain values.
+//! What the HTTP API reads and writes of the catalogue (virtual hosts, users, policies, exchanges,
+//! queues, bindings), as a trait of plain values.
 
 use crate::api::Binding;
 use leveret_types::{FieldTable, FieldValue, QueueId};
@@ -139,7 +139,8 @@ pub struct Queue {
     pub effective_policy: FieldTable,
 }
 
-/// Which bindings are meant. An exchange's bindings to queues from the default exchange are among them, as in RabbitMQ.
+/// Which bindings are meant. An exchange's bindings to queues from the default exchange are among
+/// them, as in RabbitMQ.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs)] // Names of virtual host and object.
 pub enum BindingScope<'a> {
@@ -155,7 +156,8 @@ pub enum BindingScope<'a> {
 pub enum Secret {
     /// In the clear: the node hashes it.
     Password(String),
-    /// Hashed already, by this algorithm (the node's own where none is named); an empty hash forbids logins by password.
+    /// Hashed already, by this algorithm (the node's own where none is named); an empty hash
+    /// forbids logins by password.
     Hash {
         /// Salted hash in RabbitMQ's form.
         hash: String,
@@ -252,7 +254,8 @@ pub enum AlterError {
     Failed(String),
 }
 
-/// The part of a node that is its catalogue. Reads see a state as of some moment; a change is durable when it returns.
+/// The part of a node that is its catalogue. Reads see a state as of some moment; a change is
+/// durable when it returns.
 pub trait Directory: Send + Sync + 'static {
     /// How many there are.
     fn counts(&self) -> Counts;

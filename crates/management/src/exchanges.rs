@@ -83,8 +83,8 @@ pub fn delete(call: &Call<'_>) -> Answer {
     changed(call, change).map(|_| Reply::Done)
 }
 
-/// The name of a binding among those of one source and destination: the routing key, and what its arguments come to. `~` stands for
-/// an empty key without arguments.
+/// The name of a binding among those of one source and destination: the routing key, and what its
+/// arguments come to. `~` stands for an empty key without arguments.
 #[must_use]
 pub fn properties_key(binding: &Binding) -> String {
     let key = percent_encode(&binding.routing_key);
@@ -95,7 +95,8 @@ pub fn properties_key(binding: &Binding) -> String {
     }
 }
 
-/// FNV-1a of the arguments as JSON, whose keys are in order: the same arguments have the same hash at every start.
+/// FNV-1a of the arguments as JSON, whose keys are in order: the same arguments have the same hash
+/// at every start.
 fn hash(arguments: &FieldTable) -> u64 {
     let fold = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
     let text = json_of(arguments).to_string();

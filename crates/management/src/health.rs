@@ -43,7 +43,8 @@ pub fn alarms(call: &Call<'_>) -> Answer {
     unwell(reason, json!({"alarms": alarms}))
 }
 
-/// Checks of what is so by construction: one node, and its metadata is read before it takes clients.
+/// Checks of what is so by construction: one node, and its metadata is read before it takes
+/// clients.
 pub fn ready(call: &Call<'_>) -> Answer {
     if call.app.node().node_stats().serving {
         return well();
@@ -137,7 +138,8 @@ pub fn below_connection_limit(call: &Call<'_>) -> Answer {
     unwell("node connection limit is reached", details)
 }
 
-/// `GET /api/aliveness-test/{vhost}` and `/api/healthchecks/node`: kept for those who still call them.
+/// `GET /api/aliveness-test/{vhost}` and `/api/healthchecks/node`: kept for those who still call
+/// them.
 pub fn aliveness(_: &Call<'_>) -> Answer {
     well()
 }
@@ -190,7 +192,8 @@ pub fn stop(call: &Call<'_>) -> Answer {
     Ok(Reply::Done)
 }
 
-/// `POST /api/leveret/authenticate`: whether a name and password are good, as if their user came from this machine.
+/// `POST /api/leveret/authenticate`: whether a name and password are good, as if their user came
+/// from this machine.
 pub fn authenticate(call: &Call<'_>) -> Answer {
     let body = call.body()?;
     let login = Login {

@@ -1,4 +1,5 @@
-//! What clients send: JSON bodies, query strings, percent-encoded paths. Bounded and judged before it is used.
+//! What clients send: JSON bodies, query strings, percent-encoded paths. Bounded and judged before
+//! it is used.
 
 use crate::reply::ApiError;
 use leveret_types::limits::{HTTP_FILTER_MAX, JSON_DEPTH_MAX};
@@ -70,7 +71,8 @@ impl Body {
         }
     }
 
-    /// An object as a field table; an absent one, and an empty list (as PHP's and Erlang's clients write it), are empty.
+    /// An object as a field table; an absent one, and an empty list (as PHP's and Erlang's clients
+    /// write it), are empty.
     pub fn table(&self, name: &str) -> Result<FieldTable, ApiError> {
         match self.get(name) {
             None => Ok(FieldTable::new()),
@@ -213,7 +215,8 @@ impl Query {
     }
 }
 
-/// The bytes that a percent-encoded text stands for, as UTF-8; none where they are not, or an escape is broken.
+/// The bytes that a percent-encoded text stands for, as UTF-8; none where they are not, or an
+/// escape is broken.
 #[must_use]
 pub fn percent_decode(text: &str) -> Option<String> {
     let bytes = text.as_bytes();

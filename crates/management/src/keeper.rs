@@ -1,4 +1,5 @@
-//! [`Directory`] on the catalogue: what a node must offer so that the API can read and change what it keeps.
+//! [`Directory`] on the catalogue: what a node must offer so that the API can read and change what
+//! it keeps.
 
 use crate::api::{self, Running};
 use crate::directory::{
@@ -46,7 +47,8 @@ pub type MakeCommands<'a> = &'a mut dyn FnMut(&Catalogue) -> Result<Vec<Command>
 pub trait Keeper: Running {
     /// Reads the catalogue, as of one moment.
     fn with_catalogue(&self, read: &mut dyn FnMut(&Catalogue));
-    /// Makes commands, and carries them out in order with nothing else between; durable when it returns. `by` is who wants it.
+    /// Makes commands, and carries them out in order with nothing else between; durable when it
+    /// returns. `by` is who wants it.
     fn execute(&self, by: &str, make: MakeCommands<'_>) -> Result<(), ExecuteError>;
     /// Unguessable bytes.
     fn salt(&self) -> [u8; SALT_BYTES_GIVEN];
@@ -349,7 +351,8 @@ fn queue_of(catalogue: &Catalogue, queue: &QueueRecord) -> Queue {
     }
 }
 
-/// A binding of the router in plain values. A key that is not UTF-8 is shown with replacement characters.
+/// A binding of the router in plain values. A key that is not UTF-8 is shown with replacement
+/// characters.
 fn binding_of(vhost: &str, binding: leveret_routing::Binding<'_>) -> (String, api::Binding) {
     let plain = api::Binding {
         source: binding.source.to_owned(),

@@ -1,9 +1,11 @@
 //! The HTTP API and the Prometheus metrics of a node, under RabbitMQ's names.
 //!
-//! The node is behind two traits of plain values, [`Running`] and [`Directory`] (the second comes with a catalogue: [`Keeper`]); what is here turns them into JSON and text, decides
-//! who may ask for what, and serves it.
+//! The node is behind two traits of plain values, [`Running`] and [`Directory`] (the second comes
+//! with a catalogue: [`Keeper`]); what is here turns them into JSON and text, decides who may ask
+//! for what, and serves it.
 //!
-//! Invariant: every route names what it asks of its user in one table ([`routes`]), and one function judges it ([`access::permit`]).
+//! Invariant: every route names what it asks of its user in one table ([`routes`]), and one
+//! function judges it ([`access::permit`]).
 //! Invariant: nothing is measured, sampled or kept while nobody asks.
 //! Invariant: names and texts of clients reach JSON, labels and headers only through an encoder.
 

@@ -1,7 +1,8 @@
 //! Prometheus metrics in the text format, under the names of RabbitMQ's plugin.
 //!
-//! `/metrics` sums over objects, so that its size does not grow with the number of queues. `/metrics/per-object` shows each queue,
-//! channel and connection. `/metrics/detailed` shows the families that the query names, with the prefix `rabbitmq_detailed_`.
+//! `/metrics` sums over objects, so that its size does not grow with the number of queues.
+//! `/metrics/per-object` shows each queue, channel and connection. `/metrics/detailed` shows the
+//! families that the query names, with the prefix `rabbitmq_detailed_`.
 
 use crate::api::{
     BrokerStats, ChannelStats, ConnectionStats, MessageCounters, NodeStats, QueueStats,

@@ -90,7 +90,8 @@ pub fn queue_json(app: &App, node: &str, queue: &Queue, stats: Option<&QueueStat
 #[must_use]
 pub fn rfc3339(ms: u64) -> String {
     let (days, rest) = (ms / 86_400_000, ms % 86_400_000);
-    // Days to a date in the Gregorian calendar, by Howard Hinnant's method: years begin in March, eras are 400 years.
+    // Days to a date in the Gregorian calendar, by Howard Hinnant's method: years begin in March,
+    // eras are 400 years.
     let days = days + 719_468;
     let (era, day_of_era) = (days / 146_097, days % 146_097);
     let year_of_era =

@@ -1,7 +1,8 @@
 //! Rates without a statistics database: what a counter grew by between two questions.
 //!
-//! Nothing is measured while nobody asks. The first answer about an object says 0; a later one says the mean since the answer
-//! before it, and keeps saying so until [`WINDOW`] has passed, so that many who ask do not shorten each other's window.
+//! Nothing is measured while nobody asks. The first answer about an object says 0; a later one says
+//! the mean since the answer before it, and keeps saying so until [`WINDOW`] has passed, so that
+//! many who ask do not shorten each other's window.
 
 use std::collections::HashMap;
 use std::hash::Hash;

@@ -10,7 +10,8 @@ pub enum Reply {
     Json(Value),
     /// 200 with text of this type.
     Text(&'static str, String),
-    /// 201: created; where it is now, relative to the request, if that is not the request's own path.
+    /// 201: created; where it is now, relative to the request, if that is not the request's own
+    /// path.
     Created(Option<String>),
     /// 204: done.
     Done,

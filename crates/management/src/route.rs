@@ -50,7 +50,8 @@ pub struct Method {
 
 /// A resource.
 pub struct Route {
-    /// Its path: segments, `{}` where any may stand; `{vhost}` is a virtual host that must exist, `{vhost?}` one that need not.
+    /// Its path: segments, `{}` where any may stand; `{vhost}` is a virtual host that must exist,
+    /// `{vhost?}` one that need not.
     pub path: &'static str,
     /// Its methods.
     pub methods: &'static [Method],

@@ -1,4 +1,5 @@
-//! The HTTP server: one thread that waits for sockets, a few that do the work, and a bound on everything.
+//! The HTTP server: one thread that waits for sockets, a few that do the work, and a bound on
+//! everything.
 //!
 //! Invariant: no handler runs on the thread that waits for sockets.
 
@@ -30,7 +31,8 @@ const WORKERS: usize = 8;
 const HEAD_BYTES_MAX: usize = 64 * 1024;
 /// Within this a request's headers must have come.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
-/// Within this a body must have come, and a second more for each [`BODY_BYTES_PER_SECOND`] of its bound.
+/// Within this a body must have come, and a second more for each [`BODY_BYTES_PER_SECOND`] of its
+/// bound.
 const BODY_TIMEOUT: Duration = Duration::from_secs(10);
 /// The slowest body that is waited for.
 const BODY_BYTES_PER_SECOND: u64 = 1_024;
@@ -179,7 +181,8 @@ async fn answer(
     respond(result)
 }
 
-/// Runs blocking work on a worker; a panic there ends the process in a release build, and is a failure in a test.
+/// Runs blocking work on a worker; a panic there ends the process in a release build, and is a
+/// failure in a test.
 async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, ApiError> + Send + 'static,
 ) -> Result<T, ApiError> {

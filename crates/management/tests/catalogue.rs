@@ -182,7 +182,8 @@ fn get(server: &Server, path: &str) -> Value {
     answer.json()
 }
 
-/// Each line: method, path, body, expected status. Some user's whole setup, in order, then what comes back.
+/// Each line: method, path, body, expected status. Some user's whole setup, in order, then what
+/// comes back.
 #[test]
 fn a_setup_by_http_comes_back_as_it_went() {
     let server = start();

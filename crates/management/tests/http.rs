@@ -549,7 +549,8 @@ fn health_checks_answer_200_or_503() {
     assert_eq!(api.get("/api/aliveness-test/%2F"), json!({"status": "ok"}));
 }
 
-/// Every route and method, by every kind of user, in a virtual host of its own and in another: let in or not, as the table says.
+/// Every route and method, by every kind of user, in a virtual host of its own and in another: let
+/// in or not, as the table says.
 #[test]
 fn the_authorization_matrix_of_all_routes() {
     let api = start();

@@ -128,6 +128,17 @@ pub fn validate(
     kind: QueueKind,
     arguments: &FieldTable,
 ) -> Result<(), CatalogueError> {
+    // RabbitMQ looks at this one first, and has another text for it.
+    let dead_letter_exchange = "x-dead-letter-exchange";
+    if let Some(value) = arguments.get(dead_letter_exchange)
+        && value.as_text().is_none()
+    {
+        return Err(CatalogueError::InvalidArgumentType {
+            type_name: value.type_name(),
+            argument: dead_letter_exchange,
+            resource: resource.to_owned(),
+        });
+    }
     for &name in kind.arguments() {
         if let Some(value) = arguments.get(name) {
             check_value(name, value, arguments)
@@ -240,7 +251,7 @@ fn not_negative(value: &FieldValue) -> Result<i64, String> {
 fn expiry(ms: i64) -> Result<(), String> {
     match u64::try_from(ms) {
         Err(_) => Err(format!("{{value_negative,{ms}}}")),
-        Ok(ms) if ms > TTL_MS_MAX => Err(format!("{{value_too_big,{ms}}}")),
+        Ok(ms) if ms > TTL_MS_MAX => Err(format!("{{value_too_large,{ms}}}")),
         Ok(_) => Ok(()),
     }
 }

@@ -21,7 +21,8 @@ const TRANSIENT_ID: u64 = 1 << 54;
 /// Bits of a queue's id that are its shard.
 const SHARD_BITS: u32 = 8;
 
-/// The name that a queue declared without one gets from these unguessable bytes: `amq.gen-` and 22 characters.
+/// The name that a queue declared without one gets from these unguessable bytes: `amq.gen-` and 22
+/// characters.
 #[must_use]
 pub fn generated_name(random: [u8; 16]) -> String {
     format!("amq.gen-{}", URL_SAFE_NO_PAD.encode(random))

@@ -160,7 +160,7 @@ fn arguments_have_types_and_values() {
         ("x-message-ttl=-1".into(), "{value_negative,-1}"),
         (
             format!("x-message-ttl={}l", ten_years + 1),
-            "{value_too_big,315360000001}",
+            "{value_too_large,315360000001}",
         ),
         (
             "x-message-ttl=soon".into(),

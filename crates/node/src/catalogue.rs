@@ -1,7 +1,7 @@
 //! The catalogue in the node: its changes in the log, and what they mean for the shards.
 //!
-//! The catalogue's commands are entries of one log on shard 0, like messages. A snapshot is that log's state; it makes the commands
-//! before it superfluous.
+//! The catalogue's commands are entries of one log on shard 0, like messages. A snapshot is that
+//! log's state; it makes the commands before it superfluous.
 
 use crate::env::{ConnectionEvent, Env, Executed};
 use crate::shard::{Bodies, CATALOGUE_LOG, QueueSpec, Shard, queue_of, shard_of};
@@ -17,8 +17,8 @@ pub const SHARD: ShardId = ShardId(0);
 /// Commands in the log that are worth a snapshot.
 const SNAPSHOT_COMMANDS: u64 = 64;
 
-/// Changes the catalogue, writes the change down, and lets the shards follow. The catalogue is borrowed for writing throughout, so
-/// that nobody sees a queue that no shard has.
+/// Changes the catalogue, writes the change down, and lets the shards follow. The catalogue is
+/// borrowed for writing throughout, so that nobody sees a queue that no shard has.
 ///
 /// # Errors
 /// What is wrong with the command; nothing has changed then.
@@ -71,8 +71,14 @@ fn follow<E: Env>(catalogue: &Catalogue, change: &Change, now: Now, env: &E) {
             });
         }
         Change::ExchangeDeleted { vhost, exchange } => env.history().forget(vhost, exchange),
-        Change::Bound { vhost, source, destination: Endpoint::Queue(queue) } => {
-            let bound = catalogue.vhost(vhost).and_then(|vhost| vhost.queue_id(queue));
+        Change::Bound {
+            vhost,
+            source,
+            destination: Endpoint::Queue(queue),
+        } => {
+            let bound = catalogue
+                .vhost(vhost)
+                .and_then(|vhost| vhost.queue_id(queue));
             if let Some(queue) = bound {
                 recall(vhost, source, queue, now, env);
             }
@@ -147,7 +153,8 @@ pub fn spec(record: &QueueRecord) -> QueueSpec {
     }
 }
 
-/// Reads the catalogue out of its log. `load` carries out the reads from disk that the log asks for.
+/// Reads the catalogue out of its log. `load` carries out the reads from disk that the log asks
+/// for.
 ///
 /// # Errors
 /// If the snapshot or a command makes no sense: the store is of another version, or damaged.
@@ -180,17 +187,16 @@ pub fn recover(
 }
 
 fn unreadable(reason: String) -> CatalogueError {
-    CatalogueError::Unreadable { what: "log of the catalogue", reason }
+    CatalogueError::Unreadable {
+        what: "log of the catalogue",
+        reason,
+    }
 }
 
-/// Gives the shards their queues after a restart: those of the catalogue, with the logs that the store found. Logs without a queue are
-/// what a crash left of a deletion, or of a declaration that was not durable yet.
-pub fn place_queues(
-    catalogue: &Catalogue,
-    shards: &mut [Shard],
-    found: &[LogSummary],
-    now: Now,
-) {
+/// Gives the shards their queues after a restart: those of the catalogue, with the logs that the
+/// store found. Logs without a queue are what a crash left of a deletion, or of a declaration that
+/// was not durable yet.
+pub fn place_queues(catalogue: &Catalogue, shards: &mut [Shard], found: &[LogSummary], now: Now) {
     let mut lanes: HashMap<QueueId, Vec<u8>> = HashMap::new();
     for summary in found.iter().filter(|s| s.log.0 > u64::from(u8::MAX)) {
         let (queue, lane) = queue_of(summary.log);
@@ -212,17 +218,21 @@ pub fn place_queues(
     }
 }
 
-/// Writes a snapshot of the catalogue into its log if enough commands have come since the last one. Nothing may be borrowed.
+/// Writes a snapshot of the catalogue into its log if enough commands have come since the last one.
+/// Nothing may be borrowed.
 pub fn snapshot<E: Env>(env: &E) {
     // Read-locked until the snapshot is in the log: no command comes between.
     let catalogue = env.catalogue();
     let mut shard = env.shard(SHARD);
-    let Some(stats) = shard.logs.log_stats(CATALOGUE_LOG) else { return };
+    let Some(stats) = shard.logs.log_stats(CATALOGUE_LOG) else {
+        return;
+    };
     if stats.entries < SNAPSHOT_COMMANDS {
         return;
     }
     let bytes = catalogue.snapshot();
     shard.logs.set_state(CATALOGUE_LOG, &bytes);
-    shard.logs.settle(CATALOGUE_LOG, 0..stats.next_index, stats.bytes);
+    shard
+        .logs
+        .settle(CATALOGUE_LOG, 0..stats.next_index, stats.bytes);
 }
-

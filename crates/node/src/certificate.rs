@@ -25,13 +25,15 @@ pub enum AlternativeName {
     Uri,
 }
 
-/// The name in a certificate that the TLS library has verified; nothing if it has none of that kind.
+/// The name in a certificate that the TLS library has verified; nothing if it has none of that
+/// kind.
 #[must_use]
 pub fn user_name(der: &[u8], from: NameFrom) -> Option<String> {
     let (_, certificate) = X509Certificate::from_der(der).ok()?;
     match from {
         NameFrom::DistinguishedName => {
-            // RFC 4514 writes the last element first, which is what RabbitMQ's users have in their databases.
+            // RFC 4514 writes the last element first, which is what RabbitMQ's users have in their
+            // databases.
             let mut elements: Vec<String> = certificate
                 .subject()
                 .iter_attributes()

@@ -162,7 +162,8 @@ pub struct Connection {
     output_before: usize,
 }
 
-/// What a batch of requests has borrowed of the environment: the catalogue for the whole batch, one shard at a time.
+/// What a batch of requests has borrowed of the environment: the catalogue for the whole batch, one
+/// shard at a time.
 pub(crate) struct Run<'e, E: Env> {
     pub(crate) env: &'e E,
     pub(crate) now: Now,
@@ -172,7 +173,12 @@ pub(crate) struct Run<'e, E: Env> {
 
 impl<'e, E: Env> Run<'e, E> {
     pub(crate) fn new(env: &'e E, now: Now) -> Self {
-        Self { env, now, catalogue: None, shard: None }
+        Self {
+            env,
+            now,
+            catalogue: None,
+            shard: None,
+        }
     }
 
     /// The catalogue, and nothing of a shard: shards come after it.
@@ -328,7 +334,10 @@ impl Connection {
     /// When [`Self::tick`] is to be called at the latest, in monotonic milliseconds.
     pub fn deadline(&self) -> Option<u64> {
         let delayed = self.delayed.as_ref().map(|(at, _)| *at);
-        [delayed, self.session.deadline()].into_iter().flatten().min()
+        [delayed, self.session.deadline()]
+            .into_iter()
+            .flatten()
+            .min()
     }
 
     /// Whether the socket is to be read.
@@ -458,7 +467,10 @@ impl Connection {
                 self.limit_channel(channel, limit, run);
             }
             Request::ChannelClosed { channel } => self.close_channel(channel, run),
-            Request::Login { mechanism, response } => {
+            Request::Login {
+                mechanism,
+                response,
+            } => {
                 run.release();
                 self.log_in(&mechanism, &response, run.now, run.env);
             }
@@ -486,7 +498,11 @@ impl Connection {
                 run.release();
                 self.cancel(channel, consumer, run.now, run.env);
             }
-            Request::Get { channel, queue, no_ack } => {
+            Request::Get {
+                channel,
+                queue,
+                no_ack,
+            } => {
                 run.release();
                 self.get(channel, &queue, no_ack, run.now, run.env);
             }

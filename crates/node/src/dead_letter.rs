@@ -1,4 +1,5 @@
-//! Dead-lettering: what a message carries with it of where it died, and whether it goes round in circles.
+//! Dead-lettering: what a message carries with it of where it died, and whether it goes round in
+//! circles.
 
 use leveret_amqp::{Properties, TableBuilder};
 use leveret_queue::Reason;
@@ -40,17 +41,42 @@ impl Dead {
         let mut deaths = recorded_deaths(message, headers.to_table());
         let first = deaths.is_empty();
         let keys = original_keys(message, &headers.to_table());
-        count_death(&mut deaths, message, queue, reason, &keys, properties.expiration, now);
+        count_death(
+            &mut deaths,
+            message,
+            queue,
+            reason,
+            &keys,
+            properties.expiration,
+            now,
+        );
 
         let dropped: &[&str] = match (message.facts.dead_lettered, routing_key) {
             // A client's claim to an earlier death is not believed.
             (false, None) => &HEADERS,
-            (false, Some(_)) => &["CC", "x-death", "x-first-death-queue", "x-first-death-reason",
-                "x-first-death-exchange", "x-last-death-queue", "x-last-death-reason",
-                "x-last-death-exchange"],
-            (true, None) => &["x-death", "x-last-death-queue", "x-last-death-reason", "x-last-death-exchange"],
-            (true, Some(_)) => &["CC", "x-death", "x-last-death-queue", "x-last-death-reason",
-                "x-last-death-exchange"],
+            (false, Some(_)) => &[
+                "CC",
+                "x-death",
+                "x-first-death-queue",
+                "x-first-death-reason",
+                "x-first-death-exchange",
+                "x-last-death-queue",
+                "x-last-death-reason",
+                "x-last-death-exchange",
+            ],
+            (true, None) => &[
+                "x-death",
+                "x-last-death-queue",
+                "x-last-death-reason",
+                "x-last-death-exchange",
+            ],
+            (true, Some(_)) => &[
+                "CC",
+                "x-death",
+                "x-last-death-queue",
+                "x-last-death-reason",
+                "x-last-death-exchange",
+            ],
         };
         let mut table = TableBuilder::copy_of(headers, dropped);
         let list = deaths.iter().cloned().map(FieldValue::Table).collect();
@@ -80,21 +106,30 @@ impl Dead {
             dead_lettered: true,
             ..message.facts
         };
-        Self { message: Message::from_parts(parts, facts), deaths }
+        Self {
+            message: Message::from_parts(parts, facts),
+            deaths,
+        }
     }
 
-    /// Whether putting the message into `queue` would close a circle of expiries and overflows, which nothing would ever end. A
-    /// rejection on the way means that somebody has a hand in it.
+    /// Whether putting the message into `queue` would close a circle of expiries and overflows,
+    /// which nothing would ever end. A rejection on the way means that somebody has a hand in it.
     #[must_use]
     pub fn is_cycle(&self, queue: &str) -> bool {
         let queue = FieldValue::text(queue);
         let rejected = FieldValue::text(Reason::Rejected.name());
-        // The newest death is of the queue that the message has just left; the circle reaches back to the earlier one here.
-        let Some(end) = self.deaths.iter().position(|death| death.get("queue") == Some(&queue))
+        // The newest death is of the queue that the message has just left; the circle reaches back
+        // to the earlier one here.
+        let Some(end) = self
+            .deaths
+            .iter()
+            .position(|death| death.get("queue") == Some(&queue))
         else {
             return false;
         };
-        !self.deaths[..=end].iter().any(|death| death.get("reason") == Some(&rejected))
+        !self.deaths[..=end]
+            .iter()
+            .any(|death| death.get("reason") == Some(&rejected))
     }
 }
 
@@ -103,7 +138,9 @@ fn recorded_deaths(message: &Message, headers: FieldTable) -> Vec<FieldTable> {
     if !message.facts.dead_lettered {
         return Vec::new();
     }
-    let Some(FieldValue::Array(list)) = headers.get("x-death") else { return Vec::new() };
+    let Some(FieldValue::Array(list)) = headers.get("x-death") else {
+        return Vec::new();
+    };
     list.iter()
         .filter_map(|death| match death {
             FieldValue::Table(table) => Some(table.clone()),
@@ -137,7 +174,10 @@ fn count_death(
     });
     if let Some(at) = known {
         let mut death = deaths.remove(at);
-        let count = death.get("count").and_then(FieldValue::as_integer).unwrap_or(0);
+        let count = death
+            .get("count")
+            .and_then(FieldValue::as_integer)
+            .unwrap_or(0);
         death.set("count", FieldValue::I64(count.saturating_add(1)));
         deaths.insert(0, death);
         return;
@@ -147,11 +187,17 @@ fn count_death(
         ("reason", reason_text),
         ("queue", queue),
         ("time", FieldValue::Timestamp(now.wall_ms / 1_000)),
-        ("exchange", FieldValue::LongString(message.exchange().to_vec())),
+        (
+            "exchange",
+            FieldValue::LongString(message.exchange().to_vec()),
+        ),
         ("routing-keys", keys.clone()),
     ]);
     if let Some(expiration) = expiration {
-        death.set("original-expiration", FieldValue::LongString(expiration.to_vec()));
+        death.set(
+            "original-expiration",
+            FieldValue::LongString(expiration.to_vec()),
+        );
     }
     deaths.insert(0, death);
 }
@@ -177,7 +223,10 @@ mod tests {
     }
 
     fn headers(message: &Message) -> FieldTable {
-        Properties::decode(message.properties()).expect("valid").headers().to_table()
+        Properties::decode(message.properties())
+            .expect("valid")
+            .headers()
+            .to_table()
     }
 
     fn die(message: &Message, queue: &str, reason: Reason) -> Dead {
@@ -194,15 +243,24 @@ mod tests {
             ("queue", FieldValue::text("q")),
             ("time", FieldValue::Timestamp(5)),
             ("exchange", FieldValue::text("orders")),
-            ("routing-keys", FieldValue::Array(vec![FieldValue::text("new")])),
+            (
+                "routing-keys",
+                FieldValue::Array(vec![FieldValue::text("new")]),
+            ),
             ("original-expiration", FieldValue::text("60")),
         ]);
         assert_eq!(
             table.get("x-death"),
             Some(&FieldValue::Array(vec![FieldValue::Table(expected)]))
         );
-        assert_eq!(table.get("x-first-death-queue"), Some(&FieldValue::text("q")));
-        assert_eq!(table.get("x-last-death-exchange"), Some(&FieldValue::text("orders")));
+        assert_eq!(
+            table.get("x-first-death-queue"),
+            Some(&FieldValue::text("q"))
+        );
+        assert_eq!(
+            table.get("x-last-death-exchange"),
+            Some(&FieldValue::text("orders"))
+        );
         assert_eq!(Properties::trusted(dead.properties()).expiration, None);
         assert_eq!(dead.exchange(), b"dlx");
         assert_eq!(dead.routing_key(), b"new");
@@ -214,7 +272,9 @@ mod tests {
         let two = die(&one, "b", Reason::Rejected).message;
         let three = die(&two, "a", Reason::Expired).message;
         let table = headers(&three);
-        let Some(FieldValue::Array(deaths)) = table.get("x-death") else { panic!("no x-death") };
+        let Some(FieldValue::Array(deaths)) = table.get("x-death") else {
+            panic!("no x-death")
+        };
         let told: Vec<_> = deaths
             .iter()
             .map(|death| match death {
@@ -229,23 +289,42 @@ mod tests {
                 (Some(FieldValue::text("b")), Some(FieldValue::I64(1))),
             ]
         );
-        assert_eq!(table.get("x-first-death-reason"), Some(&FieldValue::text("expired")));
-        assert_eq!(table.get("x-last-death-queue"), Some(&FieldValue::text("a")));
-        assert_eq!(table.iter().filter(|(name, _)| *name == "x-last-death-queue").count(), 1);
+        assert_eq!(
+            table.get("x-first-death-reason"),
+            Some(&FieldValue::text("expired"))
+        );
+        assert_eq!(
+            table.get("x-last-death-queue"),
+            Some(&FieldValue::text("a"))
+        );
+        assert_eq!(
+            table
+                .iter()
+                .filter(|(name, _)| *name == "x-last-death-queue")
+                .count(),
+            1
+        );
     }
 
     #[test]
     fn a_death_that_a_client_claims_is_not_believed() {
         let mut forged = TableBuilder::new();
-        forged.push("x-death", &FieldValue::Array(vec![FieldValue::Table(FieldTable::from([
-            ("queue", FieldValue::text("q")),
-            ("reason", FieldValue::text("expired")),
-            ("count", FieldValue::I64(99)),
-        ]))]));
+        forged.push(
+            "x-death",
+            &FieldValue::Array(vec![FieldValue::Table(FieldTable::from([
+                ("queue", FieldValue::text("q")),
+                ("reason", FieldValue::text("expired")),
+                ("count", FieldValue::I64(99)),
+            ]))]),
+        );
         let dead = die(&message(Some(&forged), None), "q", Reason::Expired);
         let table = headers(&dead.message);
-        let Some(FieldValue::Array(deaths)) = table.get("x-death") else { panic!("no x-death") };
-        let FieldValue::Table(death) = &deaths[0] else { panic!("not a table") };
+        let Some(FieldValue::Array(deaths)) = table.get("x-death") else {
+            panic!("no x-death")
+        };
+        let FieldValue::Table(death) = &deaths[0] else {
+            panic!("not a table")
+        };
         assert_eq!(death.get("count"), Some(&FieldValue::I64(1)));
         assert_eq!(deaths.len(), 1);
     }

@@ -16,14 +16,21 @@ pub fn run<E: Env>(work: Vec<Deferred>, scratch: &mut Scratch, now: Now, env: &E
     for item in work {
         match item {
             Deferred::DeadLetter(dead) => dead_letter(&dead, scratch, &mut run),
-            Deferred::Publish { vhost, message, delayed } => {
+            Deferred::Publish {
+                vhost,
+                message,
+                delayed,
+            } => {
                 publish(&vhost, &message, delayed, scratch, &mut run);
             }
             Deferred::DeleteQueue { queue, if_unused } => {
                 run.release();
                 delete_queue(queue, if_unused, now, env);
             }
-            Deferred::TimedOut { connection, consumer } => {
+            Deferred::TimedOut {
+                connection,
+                consumer,
+            } => {
                 run.release();
                 time_out(connection, consumer, env);
             }
@@ -48,18 +55,28 @@ fn dead_letter<E: Env>(dead: &DeadLetter, scratch: &mut Scratch, run: &mut Run<'
             letter.routing_key,
             now,
         );
-        route(catalogue, queue.vhost(), &corpse.message, scratch, &mut targets);
+        route(
+            catalogue,
+            queue.vhost(),
+            &corpse.message,
+            scratch,
+            &mut targets,
+        );
         targets.retain(|target| {
-            catalogue.queue(*target).is_some_and(|queue| !corpse.is_cycle(queue.name()))
+            catalogue
+                .queue(*target)
+                .is_some_and(|queue| !corpse.is_cycle(queue.name()))
         });
         message = Some(corpse.message);
     }
     if let Some(message) = message {
         enqueue(&message, &targets, run);
     }
-    // In the log behind the message's new places: a crash between the two leaves it in both, never in neither.
+    // In the log behind the message's new places: a crash between the two leaves it in both, never
+    // in neither.
     if let Some((lane, index)) = dead.position {
-        run.shard(shard_of(dead.queue)).dead_lettered(dead.queue, lane, index..index + 1);
+        run.shard(shard_of(dead.queue))
+            .dead_lettered(dead.queue, lane, index..index + 1);
     }
 }
 
@@ -80,10 +97,12 @@ fn publish<E: Env>(
     let released = delayed::released(message);
     let visible = without_blind_copies(&released).unwrap_or(released);
     enqueue(&visible, &targets, run);
-    run.shard(delayed::SHARD).delayed_released(index, message.size());
+    run.shard(delayed::SHARD)
+        .delayed_released(index, message.size());
 }
 
-/// The queues that a message of the broker's own goes to: no permission is asked, and an exchange that is gone takes nothing.
+/// The queues that a message of the broker's own goes to: no permission is asked, and an exchange
+/// that is gone takes nothing.
 fn route(
     catalogue: &leveret_metadata::Catalogue,
     vhost: &str,
@@ -91,7 +110,9 @@ fn route(
     scratch: &mut Scratch,
     targets: &mut Vec<QueueId>,
 ) {
-    let Some(vhost) = catalogue.vhost(vhost) else { return };
+    let Some(vhost) = catalogue.vhost(vhost) else {
+        return;
+    };
     let mut keys = vec![message.routing_key()];
     if message.exchange() != firehose::EXCHANGE.as_bytes()
         && let Ok(further) = copies(message.properties())
@@ -100,7 +121,9 @@ fn route(
     }
     let lazy = LazyProperties::new(message.properties());
     if let Err(error) =
-        vhost.router().route_internal(message.exchange(), &keys, &lazy, scratch, targets)
+        vhost
+            .router()
+            .route_internal(message.exchange(), &keys, &lazy, scratch, targets)
     {
         targets.clear();
         tracing::debug!(
@@ -148,4 +171,3 @@ pub(crate) fn timeout_error(channel: leveret_types::ChannelId) -> ProtocolError 
         ),
     )
 }
-

@@ -1,8 +1,9 @@
 //! Delayed messages: what was published to an `x-delayed-message` exchange and is not due yet.
 //!
-//! They lie in one log of the storage engine, in the order in which they came, so that they survive a restart like any message.
-//! What is kept in memory is when each is due: 24 bytes a message. After a restart that is read out of the messages themselves, a
-//! part at a time, while the node serves already.
+//! They lie in one log of the storage engine, in the order in which they came, so that they survive
+//! a restart like any message. What is kept in memory is when each is due: 24 bytes a message.
+//! After a restart that is read out of the messages themselves, a part at a time, while the node
+//! serves already.
 
 use crate::connection::Run;
 use crate::env::Env;
@@ -12,7 +13,7 @@ use bytes::Bytes;
 use leveret_amqp::{Properties, Property, RawValue};
 use leveret_storage::{Durability, LogKind, Read, ShardLogs};
 use leveret_types::limits::DELAY_MS_MAX;
-use leveret_types::{LogId, Message, Now, RangeSet, ShardId};
+use leveret_types::{FieldValue, LogId, Message, Now, RangeSet, ShardId};
 use std::collections::BTreeMap;
 
 /// The shard that keeps delayed messages.
@@ -44,7 +45,10 @@ pub fn delay_of(properties: &[u8]) -> Option<u64> {
         RawValue::F64(value) => value as i64,
         other => other.as_integer()?,
     };
-    u64::try_from(delay).ok().filter(|delay| *delay > 0).map(|delay| delay.min(DELAY_MS_MAX))
+    u64::try_from(delay)
+        .ok()
+        .filter(|delay| *delay > 0)
+        .map(|delay| delay.min(DELAY_MS_MAX))
 }
 
 /// Keeps a message back until `due_ms`.
@@ -59,8 +63,16 @@ impl Delayed {
     #[must_use]
     pub fn recover(logs: &ShardLogs) -> Self {
         let created = logs.has_log(LOG);
-        let unread = if created { logs.live(LOG) } else { RangeSet::new() };
-        Self { due: BTreeMap::new(), unread, created }
+        let unread = if created {
+            logs.live(LOG)
+        } else {
+            RangeSet::new()
+        };
+        Self {
+            due: BTreeMap::new(),
+            unread,
+            created,
+        }
     }
 
     /// How many messages are kept back.
@@ -143,7 +155,9 @@ impl Delayed {
 
     fn scan(&mut self, logs: &mut ShardLogs) {
         for _ in 0..SCAN_MESSAGES {
-            let Some(index) = self.unread.first() else { return };
+            let Some(index) = self.unread.first() else {
+                return;
+            };
             match logs.read(LOG, index) {
                 Read::Pending => return,
                 Read::Ready(bytes) => {
@@ -161,7 +175,9 @@ impl Delayed {
 fn decode(bytes: &Bytes) -> Option<(u64, String, Message)> {
     let due = u64::from_le_bytes(*bytes.first_chunk::<8>()?);
     let len = u32::from_le_bytes(*bytes.get(8..)?.first_chunk::<4>()?) as usize;
-    let vhost = std::str::from_utf8(bytes.get(12..12_usize.checked_add(len)?)?).ok()?.to_owned();
+    let vhost = std::str::from_utf8(bytes.get(12..12_usize.checked_add(len)?)?)
+        .ok()?
+        .to_owned();
     let message = stored::decode(bytes.slice(12 + len..))?;
     Some((due, vhost, message))
 }
@@ -171,11 +187,42 @@ fn decode(bytes: &Bytes) -> Option<(u64, String, Message)> {
 pub fn released(message: &Message) -> Message {
     let mut properties = Properties::trusted(message.properties());
     let Some(headers) = properties.headers else { return message.clone() };
-    let Some(delay) = headers.get(b"x-delay").and_then(RawValue::as_integer) else {
-        return message.clone();
-    };
+    let Some(over) = headers.get(b"x-delay").and_then(negated) else { return message.clone() };
     let mut table = leveret_amqp::TableBuilder::copy_of(headers, &["x-delay"]);
-    table.push("x-delay", &leveret_types::FieldValue::I64(delay.saturating_neg()));
+    table.push("x-delay", &over);
     properties.headers = Some(table.as_table());
     crate::properties::with_properties(message, &properties)
+}
+
+/// A delay, negated in its own type. What type that is clients test; only those that have no sign become one that has.
+fn negated(delay: RawValue<'_>) -> Option<FieldValue> {
+    Some(match delay {
+        RawValue::I8(delay) => FieldValue::I8(delay.saturating_neg()),
+        RawValue::I16(delay) => FieldValue::I16(delay.saturating_neg()),
+        RawValue::I32(delay) => FieldValue::I32(delay.saturating_neg()),
+        RawValue::F32(delay) => FieldValue::F32(-delay),
+        RawValue::F64(delay) => FieldValue::F64(-delay),
+        other => FieldValue::I64(other.as_integer()?.saturating_neg()),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_delay_that_is_over_is_negated_in_the_type_that_was_sent() {
+        let cases = [
+            (RawValue::I8(5), Some(FieldValue::I8(-5))),
+            (RawValue::I16(500), Some(FieldValue::I16(-500))),
+            (RawValue::I32(70_000), Some(FieldValue::I32(-70_000))),
+            (RawValue::I64(1 << 40), Some(FieldValue::I64(-(1 << 40)))),
+            (RawValue::F64(1.5), Some(FieldValue::F64(-1.5))),
+            (RawValue::U16(500), Some(FieldValue::I64(-500))),
+            (RawValue::LongString(b"500"), None),
+        ];
+        for (sent, seen) in cases {
+            assert_eq!(negated(sent), seen, "{sent:?}");
+        }
+    }
 }

@@ -1,8 +1,9 @@
 //! What an actor may reach while it runs: the seam between the node and whoever drives it.
 //!
-//! Actors run *in place*: whoever has work for a shard borrows the shard, does the work, and lets it go. In the broker a borrow takes
-//! a lock that is held for a batch; in a simulator it is a plain borrow. What the work wants done elsewhere comes out as closed
-//! lists of effects, and the environment carries it there when the shard is let go.
+//! Actors run *in place*: whoever has work for a shard borrows the shard, does the work, and lets
+//! it go. In the broker a borrow takes a lock that is held for a batch; in a simulator it is a
+//! plain borrow. What the work wants done elsewhere comes out as closed lists of effects, and the
+//! environment carries it there when the shard is let go.
 
 use crate::shard::{Shard, ShardEffects};
 use leveret_metadata::{Catalogue, CatalogueError, Command, Outcome};
@@ -24,7 +25,8 @@ pub struct Ticket {
 pub enum ConnectionEvent {
     /// A message for one of its consumers.
     Deliver(Delivery),
-    /// The answer to what it asked. It goes through the connection's inbox so that deliveries keep their place before or after it.
+    /// The answer to what it asked. It goes through the connection's inbox so that deliveries keep
+    /// their place before or after it.
     Reply(Reply),
     /// One of its consumers is gone with its queue.
     CancelConsumer(ConsumerId),
@@ -76,11 +78,13 @@ pub trait Env {
     where
         Self: 'a;
 
-    /// Borrows a shard. Shards are borrowed one at a time, and after the catalogue if both are needed.
+    /// Borrows a shard. Shards are borrowed one at a time, and after the catalogue if both are
+    /// needed.
     fn shard(&self, shard: ShardId) -> Self::ShardGuard<'_>;
     /// Borrows the catalogue to read it.
     fn catalogue(&self) -> Self::CatalogueGuard<'_>;
-    /// Changes the catalogue, and carries out at the shards what follows from the change. Nothing may be borrowed.
+    /// Changes the catalogue, and carries out at the shards what follows from the change. Nothing
+    /// may be borrowed.
     ///
     /// # Errors
     /// What is wrong with the command; nothing has changed then.
@@ -91,7 +95,8 @@ pub trait Env {
     fn log_congested(&self) -> bool;
     /// Posts to a connection.
     fn post(&self, connection: ConnectionId, event: ConnectionEvent);
-    /// Hands over work that needs the catalogue or several shards, for whoever next has nothing borrowed.
+    /// Hands over work that needs the catalogue or several shards, for whoever next has nothing
+    /// borrowed.
     fn defer(&self, work: crate::shard::Deferred);
     /// The alarms in force.
     fn alarms(&self) -> Alarms;

@@ -10,7 +10,13 @@ pub const EXCHANGE: &str = "amq.rabbitmq.trace";
 
 /// The copy of a message that was published.
 #[must_use]
-pub fn published(vhost: &str, message: &Message, user: &str, connection: &str, routed_to: usize) -> Deferred {
+pub fn published(
+    vhost: &str,
+    message: &Message,
+    user: &str,
+    connection: &str,
+    routed_to: usize,
+) -> Deferred {
     let exchange = String::from_utf8_lossy(message.exchange());
     let key = format!("publish.{exchange}");
     let facts = [("routed_queues_count", FieldValue::I64(routed_to as i64))];
@@ -42,7 +48,10 @@ fn copy(
 ) -> Deferred {
     let mut headers = TableBuilder::new();
     headers
-        .push("exchange_name", &FieldValue::LongString(message.exchange().to_vec()))
+        .push(
+            "exchange_name",
+            &FieldValue::LongString(message.exchange().to_vec()),
+        )
         .push(
             "routing_keys",
             &FieldValue::Array(vec![FieldValue::LongString(message.routing_key().to_vec())]),
@@ -55,7 +64,10 @@ fn copy(
     for (name, value) in facts {
         headers.push(name, value);
     }
-    let properties = Properties { headers: Some(headers.as_table()), ..Properties::default() };
+    let properties = Properties {
+        headers: Some(headers.as_table()),
+        ..Properties::default()
+    };
     let bytes = properties.to_bytes();
     let mut end = key.len().min(255);
     while !key.is_char_boundary(end) {
@@ -67,7 +79,10 @@ fn copy(
         properties: &bytes,
         body: message.body(),
     };
-    let facts = Facts { published_ms: message.facts.published_ms, ..Facts::default() };
+    let facts = Facts {
+        published_ms: message.facts.published_ms,
+        ..Facts::default()
+    };
     Deferred::Publish {
         vhost: vhost.to_owned(),
         message: Message::from_parts(parts, facts),

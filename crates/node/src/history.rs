@@ -1,23 +1,29 @@
 //! What `x-recent-history` exchanges remember, for queues that are bound later.
 
+use crate::properties::has;
+use leveret_amqp::{Properties, Property, RawValue};
 use leveret_types::Message;
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 type Exchanges = HashMap<(String, String), VecDeque<Message>>;
 
-/// The last messages of each such exchange, by virtual host and name. In memory: a restart forgets them.
+/// The last messages of each such exchange, by virtual host and name. In memory: a restart forgets
+/// them.
 #[derive(Debug, Default)]
 pub struct History {
     exchanges: Mutex<Exchanges>,
 }
 
 impl History {
-    /// Remembers a message, and forgets the oldest beyond `length`. The message is copied: history must not pin read buffers.
+    /// Remembers a message, and forgets the oldest beyond `length`. The message is copied: history
+    /// must not pin read buffers.
     pub fn remember(&self, vhost: &str, exchange: &str, length: usize, message: &Message) {
         let copy = Message::from_parts(message.parts(), message.facts);
         let mut exchanges = self.lock();
-        let history = exchanges.entry((vhost.to_owned(), exchange.to_owned())).or_default();
+        let history = exchanges
+            .entry((vhost.to_owned(), exchange.to_owned()))
+            .or_default();
         history.push_back(copy);
         while history.len() > length {
             history.pop_front();
@@ -29,7 +35,9 @@ impl History {
     pub fn recall(&self, vhost: &str, exchange: &str) -> Vec<Message> {
         let exchanges = self.lock();
         let history = exchanges.get(&(vhost.to_owned(), exchange.to_owned()));
-        history.map(|messages| messages.iter().cloned().collect()).unwrap_or_default()
+        history
+            .map(|messages| messages.iter().cloned().collect())
+            .unwrap_or_default()
     }
 
     /// The exchange is gone.
@@ -38,6 +46,58 @@ impl History {
     }
 
     fn lock(&self) -> MutexGuard<'_, Exchanges> {
-        self.exchanges.lock().unwrap_or_else(PoisonError::into_inner)
+        self.exchanges
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Whether a message says that it is not to be remembered.
+fn is_kept_out(message: &Message) -> bool {
+    if !has(message.properties(), Property::Headers) {
+        return false;
+    }
+    let headers = Properties::trusted(message.properties()).headers;
+    headers.and_then(|headers| headers.get(b"x-recent-history-no-store"))
+        == Some(RawValue::Bool(true))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use leveret_amqp::TableBuilder;
+    use leveret_types::message::Facts;
+    use leveret_types::{FieldValue, MessageParts};
+
+    fn message(body: &str, no_store: Option<bool>) -> Message {
+        let mut headers = TableBuilder::new();
+        if let Some(no_store) = no_store {
+            headers.push("x-recent-history-no-store", &FieldValue::Bool(no_store));
+        }
+        let properties = Properties { headers: Some(headers.as_table()), ..Properties::default() };
+        let properties = properties.to_bytes();
+        let parts = MessageParts {
+            exchange: b"recent",
+            routing_key: b"",
+            properties: &properties,
+            body: body.as_bytes(),
+        };
+        Message::from_parts(parts, Facts::default())
+    }
+
+    #[test]
+    fn history_keeps_the_newest_and_nothing_that_asks_to_be_kept_out() {
+        let history = History::default();
+        for (body, no_store) in
+            [("a", None), ("b", Some(false)), ("out", Some(true)), ("c", None), ("out", Some(true))]
+        {
+            history.remember("/", "recent", 2, &message(body, no_store));
+        }
+        let bodies: Vec<_> =
+            history.recall("/", "recent").iter().map(|m| m.body().to_vec()).collect();
+        assert_eq!(bodies, [b"b", b"c"]);
+        assert!(history.recall("/", "other").is_empty());
+        history.forget("/", "recent");
+        assert!(history.recall("/", "recent").is_empty());
     }
 }

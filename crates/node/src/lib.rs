@@ -1,12 +1,15 @@
 //! The broker put together without IO: connections, queue shards, and what they do to each other.
 //!
-//! A [`Connection`] turns a client's bytes into work for [`shard::Shard`]s and the catalogue; shards turn work into deliveries and
-//! entries of the write-ahead log. Both are plain structs: whoever drives them ([`env::Env`]) owns the sockets, the threads and the
-//! clock.
+//! A [`Connection`] turns a client's bytes into work for [`shard::Shard`]s and the catalogue;
+//! shards turn work into deliveries and entries of the write-ahead log. Both are plain structs:
+//! whoever drives them ([`env::Env`]) owns the sockets, the threads and the clock.
 //!
-//! Invariant: nothing here reads a clock, a socket or a file, or starts a thread. Time is an argument.
-//! Invariant: a confirm is told only once the shard's part of the write-ahead log is durable through what it confirms.
-//! Invariant: a message that leaves a queue for a dead-letter exchange is in its new queues' log before it is settled in the old one's.
+//! Invariant: nothing here reads a clock, a socket or a file, or starts a thread. Time is an
+//! argument.
+//! Invariant: a confirm is told only once the shard's part of the write-ahead log is durable
+//! through what it confirms.
+//! Invariant: a message that leaves a queue for a dead-letter exchange is in its new queues' log
+//! before it is settled in the old one's.
 
 pub mod catalogue;
 pub mod certificate;
@@ -27,7 +30,9 @@ mod counters;
 mod dead_letter;
 mod firehose;
 
-pub use connection::{Answer, Caller, ChannelFacts, Connection, ConnectionFacts, ConsumerFacts, Peer};
+pub use connection::{
+    Answer, Caller, ChannelFacts, Connection, ConnectionFacts, ConsumerFacts, Peer,
+};
 pub use counters::{CounterValues, NodeCounters};
 pub use env::{Alarms, ConnectionEvent, Env, Executed, Ticket};
 

@@ -4,8 +4,9 @@ use leveret_types::limits::{OUTBOX_BYTES_MAX, OUTBOX_MESSAGES_MAX};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 
-/// Shared by a connection and the shards that deliver to it. Shards take, the connection gives back once the socket has taken the
-/// bytes. Counts may be seen a moment late by the other side, which delays a delivery or lets one more through; nothing else.
+/// Shared by a connection and the shards that deliver to it. Shards take, the connection gives back
+/// once the socket has taken the bytes. Counts may be seen a moment late by the other side, which
+/// delays a delivery or lets one more through; nothing else.
 #[derive(Debug, Default)]
 pub struct Link {
     messages: AtomicUsize,
@@ -20,7 +21,8 @@ impl Link {
             || self.bytes.load(Ordering::Relaxed) >= OUTBOX_BYTES_MAX
         {
             self.congested.store(true, Ordering::SeqCst);
-            // The connection may have given everything back between the look and the mark: then nobody would clear it.
+            // The connection may have given everything back between the look and the mark: then
+            // nobody would clear it.
             let drained = self.messages.load(Ordering::SeqCst) == 0;
             if !drained {
                 return false;
@@ -66,7 +68,8 @@ impl Limiter {
             return true;
         }
         self.refused.store(true, Ordering::SeqCst);
-        // Something may have been given back between the look and the mark: then nobody would look at the mark.
+        // Something may have been given back between the look and the mark: then nobody would look
+        // at the mark.
         self.try_take()
     }
 
@@ -81,9 +84,11 @@ impl Limiter {
 
     /// Gives some back; true if a consumer was refused since the last time, and may go on now.
     pub fn give(&self, count: u32) -> bool {
-        let _ = self.held.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |held| {
-            Some(held.saturating_sub(count))
-        });
+        let _ = self
+            .held
+            .fetch_update(Ordering::SeqCst, Ordering::SeqCst, |held| {
+                Some(held.saturating_sub(count))
+            });
         self.refused.swap(false, Ordering::SeqCst)
     }
 }

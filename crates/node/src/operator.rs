@@ -11,7 +11,8 @@ use leveret_session::contract::Delivery;
 use leveret_types::{ConsumerId, Message, Now, ProtocolError, QueueId, ReplyCode, ShardId};
 
 impl Caller {
-    /// Publishes a message; answers whether it reached a queue, and when that is durable. Nothing may be borrowed.
+    /// Publishes a message; answers whether it reached a queue, and when that is durable. Nothing
+    /// may be borrowed.
     ///
     /// # Errors
     /// If there is no such exchange, or the caller may not publish to it.
@@ -50,7 +51,10 @@ impl Caller {
             Ok(()) => {}
             Err(RouteError::NotFound) => return Err(not_found()),
             Err(error) => {
-                return Err(ProtocolError::channel(ReplyCode::AccessRefused, error.to_string()));
+                return Err(ProtocolError::channel(
+                    ReplyCode::AccessRefused,
+                    error.to_string(),
+                ));
             }
         }
         let visible = without_blind_copies(message);
@@ -58,7 +62,10 @@ impl Caller {
         let tickets = outcome
             .waits
             .iter()
-            .map(|(shard, chunk)| Ticket { shard: *shard, chunk: *chunk })
+            .map(|(shard, chunk)| Ticket {
+                shard: *shard,
+                chunk: *chunk,
+            })
             .collect();
         Ok((!queues.is_empty(), tickets))
     }
@@ -76,7 +83,8 @@ impl Caller {
     }
 }
 
-/// Takes one message out of a queue for `holder`, with how many are left behind it. `Err` while it is being read from disk: ask again.
+/// Takes one message out of a queue for `holder`, with how many are left behind it. `Err` while it
+/// is being read from disk: ask again.
 ///
 /// # Errors
 /// See above.
@@ -86,8 +94,9 @@ pub fn get<E: Env>(
     now: Now,
     env: &E,
 ) -> Result<Option<(Delivery, u64)>, Pending> {
-    let outcome =
-        env.with_shard(now, shard_of(queue), |shard| shard.get(now, queue, holder, None, false));
+    let outcome = env.with_shard(now, shard_of(queue), |shard| {
+        shard.get(now, queue, holder, None, false)
+    });
     match outcome {
         GetOutcome::Message(delivery, left) => Ok(Some((delivery, left))),
         GetOutcome::Empty | GetOutcome::Gone => Ok(None),
@@ -103,12 +112,21 @@ pub struct Pending;
 pub fn settle<E: Env>(delivery: &Delivery, outcome: Outcome, now: Now, env: &E) {
     let range = delivery.index..delivery.index + 1;
     env.with_shard(now, shard_of(delivery.queue), |shard| {
-        shard.settle(now, delivery.queue, delivery.consumer, delivery.lane, range, outcome);
+        shard.settle(
+            now,
+            delivery.queue,
+            delivery.consumer,
+            delivery.lane,
+            range,
+            outcome,
+        );
     });
 }
 
 /// The places of everything done so far, on all shards: what an operator's command waits for.
 pub fn tickets<E: Env>(now: Now, env: &E) -> Vec<Ticket> {
     let shards = (0..env.settings().shard_count).map(ShardId);
-    shards.map(|id| env.with_shard(now, id, |shard| shard.urgent_ticket())).collect()
+    shards
+        .map(|id| env.with_shard(now, id, |shard| shard.urgent_ticket()))
+        .collect()
 }

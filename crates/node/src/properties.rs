@@ -66,13 +66,16 @@ impl MessageProperties for LazyProperties<'_> {
     }
 }
 
-/// The further routing keys that a sender-selected distribution asks for: the `CC` and `BCC` headers.
+/// The further routing keys that a sender-selected distribution asks for: the `CC` and `BCC`
+/// headers.
 ///
 /// # Errors
 /// If such a header is not an array of strings, or longer than allowed: a channel error.
 pub fn copies(properties: &[u8]) -> Result<SmallVec<[&[u8]; 4]>, ProtocolError> {
     let mut keys = SmallVec::new();
-    let Some(headers) = Properties::trusted(properties).headers else { return Ok(keys) };
+    let Some(headers) = Properties::trusted(properties).headers else {
+        return Ok(keys);
+    };
     for name in ["CC", "BCC"] {
         append_keys(headers, name, &mut keys)?;
     }
@@ -84,24 +87,29 @@ fn append_keys<'a>(
     name: &str,
     keys: &mut SmallVec<[&'a [u8]; 4]>,
 ) -> Result<(), ProtocolError> {
-    let refuse = |text: String| {
-        Err(ProtocolError::channel(ReplyCode::PreconditionFailed, text).at(60, 40))
-    };
+    let refuse =
+        |text: String| Err(ProtocolError::channel(ReplyCode::PreconditionFailed, text).at(60, 40));
     let value = match headers.get(name.as_bytes()) {
         None => return Ok(()),
         Some(RawValue::Array(items)) => items,
         Some(other) => {
             let kind = other.to_value().type_name();
-            return refuse(format!("unsupported type '{kind}' of header '{name}', not an array"));
+            return refuse(format!(
+                "unsupported type '{kind}' of header '{name}', not an array"
+            ));
         }
     };
     for item in value.iter() {
         let RawValue::LongString(key) = item else {
-            return refuse(format!("header '{name}' holds something that is not a string"));
+            return refuse(format!(
+                "header '{name}' holds something that is not a string"
+            ));
         };
         keys.push(key);
         if keys.len() > CC_ENTRIES_MAX {
-            return refuse(format!("more than {CC_ENTRIES_MAX} keys in the CC and BCC headers"));
+            return refuse(format!(
+                "more than {CC_ENTRIES_MAX} keys in the CC and BCC headers"
+            ));
         }
     }
     Ok(())
@@ -111,7 +119,13 @@ fn append_keys<'a>(
 #[must_use]
 pub fn with_properties(message: &Message, properties: &Properties<'_>) -> Message {
     let bytes = properties.to_bytes();
-    Message::from_parts(MessageParts { properties: &bytes, ..message.parts() }, message.facts)
+    Message::from_parts(
+        MessageParts {
+            properties: &bytes,
+            ..message.parts()
+        },
+        message.facts,
+    )
 }
 
 /// A copy of `message` that asks for replies under another name.

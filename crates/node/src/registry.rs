@@ -18,8 +18,8 @@ struct Counts {
 }
 
 impl Registry {
-    /// A connection of this user opens this virtual host, unless `check` refuses it, given the connections that the virtual host
-    /// and the user have already.
+    /// A connection of this user opens this virtual host, unless `check` refuses it, given the
+    /// connections that the virtual host and the user have already.
     ///
     /// # Errors
     /// What `check` says.
@@ -32,10 +32,21 @@ impl Registry {
     ) -> Result<(), ProtocolError> {
         let mut counts = self.lock();
         let of_user = counts.connections_of_user.get(user).map_or(0, HashSet::len);
-        let of_vhost = counts.connections_of_vhost.get(vhost).map_or(0, HashSet::len);
+        let of_vhost = counts
+            .connections_of_vhost
+            .get(vhost)
+            .map_or(0, HashSet::len);
         check(of_vhost, of_user)?;
-        counts.connections_of_user.entry(user.to_owned()).or_default().insert(connection);
-        counts.connections_of_vhost.entry(vhost.to_owned()).or_default().insert(connection);
+        counts
+            .connections_of_user
+            .entry(user.to_owned())
+            .or_default()
+            .insert(connection);
+        counts
+            .connections_of_vhost
+            .entry(vhost.to_owned())
+            .or_default()
+            .insert(connection);
         Ok(())
     }
 
@@ -46,7 +57,8 @@ impl Registry {
         remove(&mut counts.connections_of_vhost, vhost, connection);
     }
 
-    /// A channel of this user opens, unless `check` refuses it, given the channels that the user has already.
+    /// A channel of this user opens, unless `check` refuses it, given the channels that the user
+    /// has already.
     ///
     /// # Errors
     /// What `check` says.
@@ -113,7 +125,10 @@ mod tests {
         if count < limit {
             Ok(())
         } else {
-            Err(ProtocolError::connection(leveret_types::ReplyCode::NotAllowed, "limit"))
+            Err(ProtocolError::connection(
+                leveret_types::ReplyCode::NotAllowed,
+                "limit",
+            ))
         }
     }
 
@@ -124,7 +139,9 @@ mod tests {
         let mut open = |user| {
             next += 1;
             let check = |of_vhost, of_user| below(3, of_vhost).and_then(|()| below(2, of_user));
-            registry.open_connection(ConnectionId(next), user, "/", check).is_ok()
+            registry
+                .open_connection(ConnectionId(next), user, "/", check)
+                .is_ok()
         };
         assert!(open("a") && open("a"));
         assert!(!open("a"), "the user's limit");

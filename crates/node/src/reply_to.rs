@@ -9,10 +9,12 @@ pub const PSEUDO_QUEUE: &str = "amq.rabbitmq.reply-to";
 /// What a name begins with that leads to one consumer of it.
 pub const PREFIX: &[u8] = b"amq.rabbitmq.reply-to.";
 
-/// Who waits for replies under which name. A name holds 128 random bits, so that only who was given it can reply.
+/// Who waits for replies under which name. A name holds 128 random bits, so that only who was given
+/// it can reply.
 #[derive(Debug, Default)]
 pub struct Replies {
-    // Locked for the time of one look: registering and replying are rare beside publishing to queues.
+    // Locked for the time of one look: registering and replying are rare beside publishing to
+    // queues.
     consumers: Mutex<HashMap<[u8; 16], (ConnectionId, ConsumerId), foldhash::fast::RandomState>>,
 }
 
@@ -44,7 +46,10 @@ impl Replies {
         for byte in random {
             name.extend_from_slice(format!("{byte:02x}").as_bytes());
         }
-        Token { bytes: random, name: name.into() }
+        Token {
+            bytes: random,
+            name: name.into(),
+        }
     }
 
     /// The consumer is gone.
@@ -72,7 +77,9 @@ impl Replies {
         '_,
         HashMap<[u8; 16], (ConnectionId, ConsumerId), foldhash::fast::RandomState>,
     > {
-        self.consumers.lock().unwrap_or_else(PoisonError::into_inner)
+        self.consumers
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -1,7 +1,8 @@
-//! A shard: some of the node's queues, and the part of the storage engine that keeps their messages.
+//! A shard: some of the node's queues, and the part of the storage engine that keeps their
+//! messages.
 //!
-//! A shard is borrowed, given work, and told to [`Shard::finish`]; only then do its queues deliver, expire and drop, once for the
-//! whole batch. What is to happen elsewhere is in [`Shard::effects`].
+//! A shard is borrowed, given work, and told to [`Shard::finish`]; only then do its queues deliver,
+//! expire and drop, once for the whole batch. What is to happen elsewhere is in [`Shard::effects`].
 
 mod actor;
 
@@ -61,7 +62,8 @@ pub enum Deferred {
         /// Only if it still has no consumers.
         if_unused: bool,
     },
-    /// Route a message of the broker's own, or one whose delay is over, and settle it where it was kept.
+    /// Route a message of the broker's own, or one whose delay is over, and settle it where it was
+    /// kept.
     Publish {
         /// Virtual host.
         vhost: String,
@@ -151,10 +153,14 @@ impl Shard {
     /// The place in the write-ahead log of everything done so far.
     #[must_use]
     pub fn ticket(&self) -> Ticket {
-        Ticket { shard: self.id, chunk: self.logs.position() }
+        Ticket {
+            shard: self.id,
+            chunk: self.logs.position(),
+        }
     }
 
-    /// As [`Self::ticket`], and what has gathered goes to the log at once, even if it is nothing but settles.
+    /// As [`Self::ticket`], and what has gathered goes to the log at once, even if it is nothing
+    /// but settles.
     pub fn urgent_ticket(&mut self) -> Ticket {
         self.urgent = true;
         self.ticket()
@@ -176,7 +182,8 @@ impl Shard {
         self.logs.seal(out);
     }
 
-    /// Adds a queue: a new one, or one that was there before a restart, with the lanes whose logs the engine still has.
+    /// Adds a queue: a new one, or one that was there before a restart, with the lanes whose logs
+    /// the engine still has.
     pub fn add_queue(&mut self, now: Now, id: QueueId, spec: QueueSpec, lanes: Vec<u8>) {
         assert_eq!(shard_of(id), self.id, "queue {id} belongs to another shard");
         let actor = Actor::new(now, id, spec, lanes, &self.logs);
@@ -193,14 +200,16 @@ impl Shard {
         }
     }
 
-    /// Takes a queue away with its messages: its consumers are told. Answers how many messages were ready.
+    /// Takes a queue away with its messages: its consumers are told. Answers how many messages were
+    /// ready.
     pub fn remove_queue(&mut self, now: Now, id: QueueId) -> Option<Counts> {
         let actor = self.queues.remove(&id)?;
         self.deadlines.remove(&(actor.deadline_ms, id));
         for (consumer, attached) in &actor.consumers {
-            self.effects
-                .posts
-                .push((attached.connection, ConnectionEvent::CancelConsumer(*consumer)));
+            self.effects.posts.push((
+                attached.connection,
+                ConnectionEvent::CancelConsumer(*consumer),
+            ));
         }
         for lane in &actor.lanes {
             self.logs.delete_log(log_of(id, *lane));
@@ -216,12 +225,16 @@ impl Shard {
         message: &Message,
         bodies: &mut Bodies,
     ) -> Enqueued {
-        let Some(actor) = self.queues.get_mut(&queue) else { return Enqueued::Gone };
+        let Some(actor) = self.queues.get_mut(&queue) else {
+            return Enqueued::Gone;
+        };
         let offer = actor.offer(now, message.size(), &mut self.logs, &mut self.scratch);
         if !self.scratch.is_empty() {
             self.carry_out(queue);
         }
-        let Some(actor) = self.queues.get_mut(&queue) else { return Enqueued::Gone };
+        let Some(actor) = self.queues.get_mut(&queue) else {
+            return Enqueued::Gone;
+        };
         match offer {
             Offer::Take => {}
             Offer::Reject { dead_letter } => {
@@ -243,10 +256,15 @@ impl Shard {
             actor.dirty = true;
             self.dirty.push(queue);
         }
-        if durable { Enqueued::Durable } else { Enqueued::Volatile }
+        if durable {
+            Enqueued::Durable
+        } else {
+            Enqueued::Volatile
+        }
     }
 
-    /// Takes note of what became of messages that a consumer held. Answers how many of them it really held.
+    /// Takes note of what became of messages that a consumer held. Answers how many of them it
+    /// really held.
     pub fn settle(
         &mut self,
         now: Now,
@@ -256,8 +274,12 @@ impl Shard {
         range: Range<u64>,
         outcome: Outcome,
     ) -> u64 {
-        let Some(actor) = self.queues.get_mut(&queue) else { return 0 };
-        let count = actor.queue.settle(now, holder, lane, range, outcome, &mut self.scratch);
+        let Some(actor) = self.queues.get_mut(&queue) else {
+            return 0;
+        };
+        let count = actor
+            .queue
+            .settle(now, holder, lane, range, outcome, &mut self.scratch);
         self.mark(queue);
         self.carry_out(queue);
         count
@@ -284,7 +306,9 @@ impl Shard {
 
     /// Stops deliveries to a consumer; what it holds stays with it.
     pub fn cancel(&mut self, now: Now, queue: QueueId, consumer: ConsumerId) {
-        let Some(actor) = self.queues.get_mut(&queue) else { return };
+        let Some(actor) = self.queues.get_mut(&queue) else {
+            return;
+        };
         actor.cancel(now, consumer, &mut self.scratch);
         self.mark(queue);
         self.carry_out(queue);
@@ -293,7 +317,9 @@ impl Shard {
 
     /// Takes a holder away; what it holds returns to the queue.
     pub fn detach(&mut self, now: Now, queue: QueueId, holder: ConsumerId) {
-        let Some(actor) = self.queues.get_mut(&queue) else { return };
+        let Some(actor) = self.queues.get_mut(&queue) else {
+            return;
+        };
         actor.detach(now, holder, &mut self.scratch);
         self.mark(queue);
         self.carry_out(queue);
@@ -308,8 +334,8 @@ impl Shard {
         }
     }
 
-    /// Gets one message. If it is being read from disk, `connection` is answered when it is there; without a connection, the caller
-    /// asks again.
+    /// Gets one message. If it is being read from disk, `connection` is answered when it is there;
+    /// without a connection, the caller asks again.
     pub fn get(
         &mut self,
         now: Now,
@@ -320,13 +346,19 @@ impl Shard {
     ) -> GetOutcome {
         // What this batch has published so far must be seen, and what has expired must not.
         self.pump(now, queue);
-        let Some(actor) = self.queues.get_mut(&queue) else { return GetOutcome::Gone };
+        let Some(actor) = self.queues.get_mut(&queue) else {
+            return GetOutcome::Gone;
+        };
         let got = actor.get(now, &mut self.logs, holder, no_ack, &mut self.scratch);
         let outcome = match got {
             Got::Empty => GetOutcome::Empty,
             Got::Pending => {
                 if let Some(connection) = connection {
-                    actor.waiting_gets.push(actor::WaitingGet { connection, holder, no_ack });
+                    actor.waiting_gets.push(actor::WaitingGet {
+                        connection,
+                        holder,
+                        no_ack,
+                    });
                 }
                 GetOutcome::Pending
             }
@@ -343,7 +375,9 @@ impl Shard {
     /// Drops all ready messages; answers how many.
     pub fn purge(&mut self, now: Now, queue: QueueId) -> u64 {
         self.pump(now, queue);
-        let Some(actor) = self.queues.get_mut(&queue) else { return 0 };
+        let Some(actor) = self.queues.get_mut(&queue) else {
+            return 0;
+        };
         let count = actor.queue.purge(&mut self.scratch);
         self.mark(queue);
         self.carry_out(queue);
@@ -370,16 +404,24 @@ impl Shard {
     pub fn loaded(&mut self, now: Now, logs: impl IntoIterator<Item = LogId>) {
         for log in logs {
             if log == delayed::LOG {
-                self.delayed.release(now, &mut self.logs, &mut self.effects.deferred);
+                self.delayed
+                    .release(now, &mut self.logs, &mut self.effects.deferred);
                 continue;
             }
             let (queue, _) = queue_of(log);
-            let Some(actor) = self.queues.get_mut(&queue) else { continue };
+            let Some(actor) = self.queues.get_mut(&queue) else {
+                continue;
+            };
             actor.queue.resume();
             actor.retry_dead_letters(&mut self.logs, &mut self.effects);
             for waiting in std::mem::take(&mut actor.waiting_gets) {
-                let outcome =
-                    self.get(now, queue, waiting.holder, Some(waiting.connection), waiting.no_ack);
+                let outcome = self.get(
+                    now,
+                    queue,
+                    waiting.holder,
+                    Some(waiting.connection),
+                    waiting.no_ack,
+                );
                 if let Some(reply) = outcome.reply() {
                     self.effects
                         .posts
@@ -403,12 +445,14 @@ impl Shard {
 
     /// A delayed message has reached its queues: it leaves where it was kept.
     pub fn delayed_released(&mut self, index: u64, bytes: u32) {
-        self.logs.settle(delayed::LOG, index..index + 1, u64::from(bytes));
+        self.logs
+            .settle(delayed::LOG, index..index + 1, u64::from(bytes));
     }
 
     /// Looks at the queues whose time has come, and lets go delayed messages that are due.
     pub fn tick(&mut self, now: Now) {
-        self.delayed.release(now, &mut self.logs, &mut self.effects.deferred);
+        self.delayed
+            .release(now, &mut self.logs, &mut self.effects.deferred);
         while let Some(&(at, queue)) = self.deadlines.first() {
             if at > now.monotonic_ms {
                 break;
@@ -461,7 +505,8 @@ impl Shard {
         self.queues.values().map(move |actor| actor.facts(now))
     }
 
-    /// Writes down what of the queues must survive besides their messages: before a checkpoint and at shutdown.
+    /// Writes down what of the queues must survive besides their messages: before a checkpoint and
+    /// at shutdown.
     pub fn save_states(&mut self, clean: bool) {
         for actor in self.queues.values_mut() {
             actor.save_state(&mut self.logs, clean);
@@ -478,11 +523,15 @@ impl Shard {
     }
 
     fn pump(&mut self, now: Now, queue: QueueId) {
-        let Some(actor) = self.queues.get_mut(&queue) else { return };
+        let Some(actor) = self.queues.get_mut(&queue) else {
+            return;
+        };
         actor.dirty = false;
         actor.pump(now, &mut self.logs, &mut self.scratch);
         self.carry_out(queue);
-        let Some(actor) = self.queues.get_mut(&queue) else { return };
+        let Some(actor) = self.queues.get_mut(&queue) else {
+            return;
+        };
         actor.forget_fresh();
         let deadline = actor.queue.next_deadline_ms(now).unwrap_or(0);
         if deadline != actor.deadline_ms {
@@ -496,7 +545,9 @@ impl Shard {
 
     /// Carries out what a queue wants done.
     fn carry_out(&mut self, queue: QueueId) {
-        let Some(actor) = self.queues.get_mut(&queue) else { return self.scratch.clear() };
+        let Some(actor) = self.queues.get_mut(&queue) else {
+            return self.scratch.clear();
+        };
         for effect in self.scratch.drain(..) {
             actor.carry_out(effect, &mut self.logs, &mut self.effects);
         }
@@ -504,7 +555,10 @@ impl Shard {
 
     fn delete_if_unused(&mut self, queue: QueueId) {
         if self.queues.get(&queue).is_some_and(Actor::is_to_be_deleted) {
-            self.effects.deferred.push(Deferred::DeleteQueue { queue, if_unused: true });
+            self.effects.deferred.push(Deferred::DeleteQueue {
+                queue,
+                if_unused: true,
+            });
         }
     }
 }
@@ -528,9 +582,10 @@ impl GetOutcome {
     pub fn reply(self) -> Option<leveret_session::contract::Reply> {
         use leveret_session::contract::Reply;
         match self {
-            Self::Message(delivery, ready) => {
-                Some(Reply::Got(Some((delivery, u32::try_from(ready).unwrap_or(u32::MAX)))))
-            }
+            Self::Message(delivery, ready) => Some(Reply::Got(Some((
+                delivery,
+                u32::try_from(ready).unwrap_or(u32::MAX),
+            )))),
             Self::Empty | Self::Gone => Some(Reply::Got(None)),
             Self::Pending => None,
         }
@@ -538,20 +593,24 @@ impl GetOutcome {
 }
 
 /// The body of `message` in the log, written once for all the queues that the message goes to.
-fn body_of(
-    logs: &mut ShardLogs,
-    message: &Message,
-    durable: bool,
-    bodies: &mut Bodies,
-) -> BodyId {
-    let known = if durable { bodies.durable } else { bodies.durable.or(bodies.volatile) };
+fn body_of(logs: &mut ShardLogs, message: &Message, durable: bool, bodies: &mut Bodies) -> BodyId {
+    let known = if durable {
+        bodies.durable
+    } else {
+        bodies.durable.or(bodies.volatile)
+    };
     if let Some(body) = known {
         return body;
     }
     let header = stored::header(message);
     let parts = message.parts();
-    let pieces =
-        [&header[..], parts.exchange, parts.routing_key, parts.properties, parts.body];
+    let pieces = [
+        &header[..],
+        parts.exchange,
+        parts.routing_key,
+        parts.properties,
+        parts.body,
+    ];
     if durable {
         let body = logs.body(Durability::Durable, &pieces);
         bodies.durable = Some(body);

@@ -33,9 +33,21 @@ pub fn header(message: &Message) -> [u8; HEADER_BYTES] {
     let mut header = [0; HEADER_BYTES];
     header[0] = VERSION;
     header[1] = if facts.persistent { FLAG_PERSISTENT } else { 0 }
-        | if facts.expiration_ms.is_some() { FLAG_EXPIRATION } else { 0 }
-        | if facts.priority.is_some() { FLAG_PRIORITY } else { 0 }
-        | if facts.dead_lettered { FLAG_DEAD_LETTERED } else { 0 };
+        | if facts.expiration_ms.is_some() {
+            FLAG_EXPIRATION
+        } else {
+            0
+        }
+        | if facts.priority.is_some() {
+            FLAG_PRIORITY
+        } else {
+            0
+        }
+        | if facts.dead_lettered {
+            FLAG_DEAD_LETTERED
+        } else {
+            0
+        };
     header[2] = facts.priority.unwrap_or(0);
     header[3] = u8::try_from(parts.exchange.len()).expect("a short string");
     header[4..8].copy_from_slice(&(parts.properties.len() as u32).to_le_bytes());
@@ -45,12 +57,17 @@ pub fn header(message: &Message) -> [u8; HEADER_BYTES] {
     header
 }
 
-/// What the broker reads of a message without its parts; nothing if the bytes are not of this layout.
+/// What the broker reads of a message without its parts; nothing if the bytes are not of this
+/// layout.
 #[must_use]
 pub fn facts(bytes: &[u8]) -> Option<(Facts, u32)> {
     let header = bytes.first_chunk::<HEADER_BYTES>()?;
     let integer = |at: usize| {
-        u64::from_le_bytes(header[at..at + 8].try_into().expect("eight bytes of an array"))
+        u64::from_le_bytes(
+            header[at..at + 8]
+                .try_into()
+                .expect("eight bytes of an array"),
+        )
     };
     if header[0] != VERSION {
         return None;
@@ -84,7 +101,14 @@ pub fn decode(bytes: Bytes) -> Option<Message> {
     let routing_key = span(u32::from(bytes[24]));
     let properties = span(u32::from_le_bytes([bytes[4], bytes[5], bytes[6], bytes[7]]));
     let body = span(body_len);
-    Some(Message::from_spans(bytes, exchange, routing_key, properties, body, facts))
+    Some(Message::from_spans(
+        bytes,
+        exchange,
+        routing_key,
+        properties,
+        body,
+        facts,
+    ))
 }
 
 #[cfg(test)]
@@ -95,7 +119,14 @@ mod tests {
     fn encode(message: &Message) -> Vec<u8> {
         let parts = message.parts();
         let header = header(message);
-        [&header[..], parts.exchange, parts.routing_key, parts.properties, parts.body].concat()
+        [
+            &header[..],
+            parts.exchange,
+            parts.routing_key,
+            parts.properties,
+            parts.body,
+        ]
+        .concat()
     }
 
     #[test]
@@ -107,8 +138,13 @@ mod tests {
                 properties: &[0x10, 0, 2],
                 body: b"body",
             };
-            let facts =
-                Facts { persistent: true, priority: Some(9), expiration_ms, published_ms: 1 << 40, dead_lettered: true };
+            let facts = Facts {
+                persistent: true,
+                priority: Some(9),
+                expiration_ms,
+                published_ms: 1 << 40,
+                dead_lettered: true,
+            };
             let message = Message::from_parts(parts, facts);
             let again = decode(Bytes::from(encode(&message))).expect("of this layout");
             assert_eq!(again.facts, facts);
@@ -121,10 +157,18 @@ mod tests {
 
     #[test]
     fn every_cut_of_a_message_is_refused_or_shorter_in_its_body_alone() {
-        let parts = MessageParts { exchange: b"e", routing_key: b"k", properties: &[0, 0], body: b"" };
+        let parts = MessageParts {
+            exchange: b"e",
+            routing_key: b"k",
+            properties: &[0, 0],
+            body: b"",
+        };
         let bytes = encode(&Message::from_parts(parts, Facts::default()));
         for end in 0..bytes.len() {
-            assert!(decode(Bytes::copy_from_slice(&bytes[..end])).is_none(), "cut at {end}");
+            assert!(
+                decode(Bytes::copy_from_slice(&bytes[..end])).is_none(),
+                "cut at {end}"
+            );
         }
     }
 }

@@ -8,7 +8,8 @@ use leveret_queue::{
 use leveret_types::{ConsumerId, Now};
 use std::time::Instant;
 
-/// A log that knows every message and lets every delivery through: what is left is the queue's own cost.
+/// A log that knows every message and lets every delivery through: what is left is the queue's own
+/// cost.
 struct FreeLog;
 
 const META: Meta = Meta {
@@ -29,7 +30,8 @@ impl Log for FreeLog {
 
 const MESSAGES: u64 = 10_000_000;
 
-/// Publishes in batches of `batch`, and settles each delivery by itself or all of a batch as one range.
+/// Publishes in batches of `batch`, and settles each delivery by itself or all of a batch as one
+/// range.
 fn run(name: &str, settings: Settings, consumers: u64, batch: u64, settle_each: bool) {
     let now = Now::both(1_000);
     let mut queue = Queue::new(QueueKind::Classic, settings, now);

@@ -10,13 +10,15 @@ use std::collections::VecDeque;
 pub struct Consumer {
     /// Its id: never used before in this queue.
     pub id: ConsumerId,
-    /// Its priority: while a consumer of a higher one can take a message, those of a lower one get none.
+    /// Its priority: while a consumer of a higher one can take a message, those of a lower one get
+    /// none.
     pub priority: i64,
     /// Whether it must be the only one.
     pub exclusive: bool,
     /// Whether messages are settled by being sent to it.
     pub no_ack: bool,
-    /// How many messages it may hold unsettled; 0 is no bound. Without meaning for a `no_ack` consumer.
+    /// How many messages it may hold unsettled; 0 is no bound. Without meaning for a `no_ack`
+    /// consumer.
     pub prefetch: u32,
     /// Its own consumer timeout in milliseconds, in place of the queue's.
     pub timeout_ms: Option<u64>,
@@ -51,7 +53,8 @@ pub struct ConsumerView {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Held {
     pub(crate) bytes: u32,
-    /// When it was delivered, monotonic, to the second; 0 where no timeout applies, so that intervals merge.
+    /// When it was delivered, monotonic, to the second; 0 where no timeout applies, so that
+    /// intervals merge.
     pub(crate) since_ms: u64,
 }
 
@@ -136,7 +139,8 @@ pub(crate) struct Holders {
     slots: Vec<Option<Holder>>,
     free: Vec<Slot>,
     by_id: HashMap<ConsumerId, Slot, foldhash::fast::FixedState>,
-    /// Highest priority first. An empty group stays until a consumer leaves: most are empty for a moment only.
+    /// Highest priority first. An empty group stays until a consumer leaves: most are empty for a
+    /// moment only.
     ring: Vec<Group>,
     /// Consumers in the ring.
     able: usize,

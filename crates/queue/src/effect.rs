@@ -9,17 +9,19 @@ use std::ops::Range;
 pub enum Effect {
     /// Send a message to a consumer.
     Deliver(Delivery),
-    /// Messages leave the log: accepted, delivered without acknowledgement, dropped, purged, or dead-lettered for good.
-    /// Neighbouring ones come as one range.
+    /// Messages leave the log: accepted, delivered without acknowledgement, dropped, purged, or
+    /// dead-lettered for good. Neighbouring ones come as one range.
     Settled {
         /// The lane.
         lane: u8,
         /// Indexes in the lane.
         range: Range<u64>,
-        /// Bytes of the messages together. Of the ranges of one lane that a purge takes, the first carries the bytes of all.
+        /// Bytes of the messages together. Of the ranges of one lane that a purge takes, the first
+        /// carries the bytes of all.
         bytes: u64,
     },
-    /// Publish these messages to the dead-letter exchange; then call [`crate::Queue::dead_lettered`]. Until then they are kept.
+    /// Publish these messages to the dead-letter exchange; then call
+    /// [`crate::Queue::dead_lettered`]. Until then they are kept.
     DeadLetter {
         /// The lane.
         lane: u8,
@@ -38,13 +40,14 @@ pub enum Effect {
         /// The consumer.
         consumer: ConsumerId,
     },
-    /// This holder has kept a delivery unsettled for longer than allowed. It gets no more; the node should [`crate::Queue::detach`]
-    /// it (with its channel, where that is the rule). Said once.
+    /// This holder has kept a delivery unsettled for longer than allowed. It gets no more; the node
+    /// should [`crate::Queue::detach`] it (with its channel, where that is the rule). Said once.
     TimedOut {
         /// The consumer, or who got the message.
         holder: ConsumerId,
     },
-    /// This message cannot be read. It is set aside: neither delivered nor settled, until [`crate::Queue::discard_damaged`].
+    /// This message cannot be read. It is set aside: neither delivered nor settled, until
+    /// [`crate::Queue::discard_damaged`].
     Damaged {
         /// The message.
         position: Position,
@@ -64,9 +67,11 @@ pub struct Delivery {
     pub bytes: u32,
     /// Whether it may have been delivered before.
     pub redelivered: bool,
-    /// How often it came back before, counted; `None` where it never did, or the queue does not count. The `x-delivery-count` header.
+    /// How often it came back before, counted; `None` where it never did, or the queue does not
+    /// count. The `x-delivery-count` header.
     pub delivery_count: Option<u32>,
-    /// Whether it is settled by being sent (`no_ack`). Then it is in an [`Effect::Settled`] of the same call as well.
+    /// Whether it is settled by being sent (`no_ack`). Then it is in an [`Effect::Settled`] of the
+    /// same call as well.
     pub settled: bool,
 }
 
@@ -103,7 +108,8 @@ pub enum Outcome {
     Accept,
     /// They go back to their old places.
     Requeue {
-        /// Whether this counts towards the delivery limit of a quorum queue: a reject does, a nack does not.
+        /// Whether this counts towards the delivery limit of a quorum queue: a reject does, a nack
+        /// does not.
         count: bool,
     },
     /// Dead-lettered, or dropped where there is no dead-letter exchange.

@@ -19,14 +19,17 @@ pub(crate) struct Lane {
     pub(crate) ready_bytes: u64,
     /// Index after the last message that was enqueued.
     pub(crate) next_index: u64,
-    /// What was ready at the last pump is below this. What came since may go to a consumer at once however short its time to live.
+    /// What was ready at the last pump is below this. What came since may go to a consumer at once
+    /// however short its time to live.
     pub(crate) fresh_from: u64,
-    /// What is below this and still here was delivered before, for messages are handed out in order of index. The exception is one
-    /// that was leaving when the node restarted: it is flagged without need, which AMQP allows.
+    /// What is below this and still here was delivered before, for messages are handed out in order
+    /// of index. The exception is one that was leaving when the node restarted: it is flagged
+    /// without need, which AMQP allows.
     pub(crate) delivered_through: u64,
     /// Whether a message with a time to live of its own may be here.
     pub(crate) may_expire: bool,
-    /// The head that the log was last asked about, and what it said. `None` is that it is being read.
+    /// The head that the log was last asked about, and what it said. `None` is that it is being
+    /// read.
     pub(crate) head: Option<(u64, Option<Meta>)>,
 }
 

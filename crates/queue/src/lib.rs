@@ -1,12 +1,14 @@
 //! The queue machine: what is ready, who holds what, what goes to whom next, and what leaves.
 //!
-//! A [`Queue`] is shared by classic and quorum queues. It holds *positions*, not messages: a [`Position`] is an index in the log of
-//! one lane, and a lane is one priority. What waits is intervals of indexes, so that a waiting message costs no memory; what a
-//! holder has unsettled is intervals too. What the queue must know of a message (its size, its expiry) it asks the [`Log`] for when
-//! the message is at a lane's head.
+//! A [`Queue`] is shared by classic and quorum queues. It holds *positions*, not messages: a
+//! [`Position`] is an index in the log of one lane, and a lane is one priority. What waits is
+//! intervals of indexes, so that a waiting message costs no memory; what a holder has unsettled is
+//! intervals too. What the queue must know of a message (its size, its expiry) it asks the [`Log`]
+//! for when the message is at a lane's head.
 //!
-//! Calls that change the queue only note the change. [`Queue::pump`] then does what follows from it (deliver, expire, enforce the
-//! length limits), so that a batch of publishes and settles costs one pump. What the queue wants done comes out as [`Effect`]s.
+//! Calls that change the queue only note the change. [`Queue::pump`] then does what follows from it
+//! (deliver, expire, enforce the length limits), so that a batch of publishes and settles costs one
+//! pump. What the queue wants done comes out as [`Effect`]s.
 //!
 //! ```
 //! use leveret_queue::{Consumer, Effect, Log, Meta, Outcome, Peek, Position, Queue, QueueKind, Settings};
@@ -41,9 +43,11 @@
 //! # Ok::<(), leveret_queue::AttachError>(())
 //! ```
 //!
-//! Invariant: every live message is in exactly one place: ready, held by one holder, leaving (being dead-lettered), or damaged.
+//! Invariant: every live message is in exactly one place: ready, held by one holder, leaving (being
+//! dead-lettered), or damaged.
 //! Invariant: a message leaves only with an [`Effect::Settled`] that names it, and only once.
-//! Invariant: within a lane, what is ready is handed out in order of index; what returns takes its old place.
+//! Invariant: within a lane, what is ready is handed out in order of index; what returns takes its
+//! old place.
 //! Invariant: this crate reads no clock, no file and no socket, and never sees a message's bytes.
 
 mod consumer;

@@ -27,7 +27,8 @@ pub struct Meta {
 pub enum Peek {
     /// It can be delivered at once.
     Ready(Meta),
-    /// It is being read from disk; [`crate::Queue::resume`] will be called when it is there. The log reads on from it.
+    /// It is being read from disk; [`crate::Queue::resume`] will be called when it is there. The
+    /// log reads on from it.
     Pending,
     /// It cannot be read, now or later.
     Damaged,
@@ -35,11 +36,12 @@ pub enum Peek {
 
 /// What the queue may ask, synchronously, while it runs.
 pub trait Log {
-    /// Looks at a message. The queue asks for the heads of lanes, so in ascending order but for what returns.
+    /// Looks at a message. The queue asks for the heads of lanes, so in ascending order but for
+    /// what returns.
     fn peek(&mut self, position: Position) -> Peek;
 
-    /// Whether this consumer's channel and connection can take one more delivery of this many bytes now. With `true` the delivery
-    /// counts as taken, and the queue makes it. With `false` the queue leaves the consumer out until
-    /// [`crate::Queue::unblock`].
+    /// Whether this consumer's channel and connection can take one more delivery of this many bytes
+    /// now. With `true` the delivery counts as taken, and the queue makes it. With `false` the
+    /// queue leaves the consumer out until [`crate::Queue::unblock`].
     fn admit(&mut self, consumer: ConsumerId, bytes: u32) -> bool;
 }

@@ -27,7 +27,8 @@ pub struct Queue {
     exclusive: bool,
     /// The single active consumer, where the queue has that rule.
     active: Option<Slot>,
-    /// The active consumer gets no more, so that one of higher priority can take over once it holds nothing.
+    /// The active consumer gets no more, so that one of higher priority can take over once it holds
+    /// nothing.
     yielding: bool,
     ready: u64,
     ready_bytes: u64,
@@ -88,7 +89,8 @@ impl Queue {
         }
     }
 
-    /// A queue as the storage engine recovered it. All that is live is ready: who held it is gone. Pump it once.
+    /// A queue as the storage engine recovered it. All that is live is ready: who held it is gone.
+    /// Pump it once.
     #[must_use]
     pub fn recover(
         kind: QueueKind,
@@ -152,8 +154,8 @@ impl Queue {
         &self.settings
     }
 
-    /// A policy has changed. Limits and times to live apply to what is there at the next pump; the consumer timeout to deliveries
-    /// made from now on.
+    /// A policy has changed. Limits and times to live apply to what is there at the next pump; the
+    /// consumer timeout to deliveries made from now on.
     pub fn update_settings(&mut self, now: Now, settings: Settings) {
         assert_eq!(
             settings.priority_max, self.settings.priority_max,
@@ -178,8 +180,9 @@ impl Queue {
         }
     }
 
-    /// Whether the queue takes a message of that size. To be asked before it is appended to the log. What was enqueued before in
-    /// the same batch and can be delivered does not count against it.
+    /// Whether the queue takes a message of that size. To be asked before it is appended to the
+    /// log. What was enqueued before in the same batch and can be delivered does not count against
+    /// it.
     pub fn offer(
         &mut self,
         now: Now,
@@ -255,7 +258,8 @@ impl Queue {
         Ok(())
     }
 
-    /// Stops delivering to a consumer. It keeps what it holds, and may settle that. False if it is no consumer.
+    /// Stops delivering to a consumer. It keeps what it holds, and may settle that. False if it is
+    /// no consumer.
     pub fn cancel(&mut self, now: Now, consumer: ConsumerId, out: &mut Vec<Effect>) -> bool {
         let Some(slot) = self.holders.find(consumer) else {
             return false;
@@ -268,7 +272,8 @@ impl Queue {
         cancelled
     }
 
-    /// A holder's channel is gone: what it holds returns, counted towards the delivery limit. Says how many messages that were.
+    /// A holder's channel is gone: what it holds returns, counted towards the delivery limit. Says
+    /// how many messages that were.
     pub fn detach(&mut self, now: Now, holder: ConsumerId, out: &mut Vec<Effect>) -> u64 {
         let Some(slot) = self.holders.find(holder) else {
             return 0;
@@ -323,8 +328,8 @@ impl Queue {
         }
     }
 
-    /// Chooses the single active consumer. A classic queue keeps the one that it has; a quorum queue gives way to a higher priority,
-    /// as soon as the active one holds nothing.
+    /// Chooses the single active consumer. A classic queue keeps the one that it has; a quorum
+    /// queue gives way to a higher priority, as soon as the active one holds nothing.
     fn elect(&mut self, out: &mut Vec<Effect>) {
         let Some((first, foremost)) = self.holders.foremost() else {
             return;
@@ -463,7 +468,8 @@ impl Queue {
         }
     }
 
-    /// Takes the next message out, for a client that asked for it. Pumps first: consumers that wait go before.
+    /// Takes the next message out, for a client that asked for it. Pumps first: consumers that wait
+    /// go before.
     pub fn get(
         &mut self,
         now: Now,

@@ -6,10 +6,12 @@ use std::ops::Range;
 /// Intervals for which an empty map keeps its memory.
 const CAPACITY_KEPT: usize = 64;
 
-/// A map from `u64` to `V`, as disjoint ascending intervals; neighbours of equal value are one interval.
+/// A map from `u64` to `V`, as disjoint ascending intervals; neighbours of equal value are one
+/// interval.
 ///
-/// The queue keeps with it what it must know of messages in motion (their sizes, how often they came back): messages of one size
-/// that follow each other cost one interval. Adding at the back and taking from the front do not grow with the map.
+/// The queue keeps with it what it must know of messages in motion (their sizes, how often they
+/// came back): messages of one size that follow each other cost one interval. Adding at the back
+/// and taking from the front do not grow with the map.
 #[derive(Clone, Debug)]
 pub(crate) struct RunMap<V> {
     runs: VecDeque<Run<V>>,
@@ -66,7 +68,8 @@ impl<V: Copy + Eq> RunMap<V> {
         self.runs.iter().map(|r| (r.start..r.end, r.value))
     }
 
-    /// The interval that covers `index`, cut to `end`, or the gap from there to the next one. `None` past the end.
+    /// The interval that covers `index`, cut to `end`, or the gap from there to the next one.
+    /// `None` past the end.
     fn piece_from(&self, index: u64, end: u64) -> Option<(Range<u64>, Option<V>)> {
         (index < end).then(|| match self.runs.get(self.search(index)) {
             Some(r) if r.start <= index => (index..r.end.min(end), Some(r.value)),
@@ -120,7 +123,8 @@ impl<V: Copy + Eq> RunMap<V> {
         }
     }
 
-    /// Takes the numbers of `range` out, shows `taken` each interval of them, and says how many there were.
+    /// Takes the numbers of `range` out, shows `taken` each interval of them, and says how many
+    /// there were.
     pub(crate) fn remove(
         &mut self,
         range: Range<u64>,
@@ -167,7 +171,8 @@ impl<V: Copy + Eq> RunMap<V> {
         before - self.len
     }
 
-    /// Replaces the value of every number of `range` by what `change` makes of it, and shows each interval to `seen`.
+    /// Replaces the value of every number of `range` by what `change` makes of it, and shows each
+    /// interval to `seen`.
     pub(crate) fn update(
         &mut self,
         range: Range<u64>,

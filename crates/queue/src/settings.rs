@@ -7,7 +7,8 @@ use leveret_types::limits;
 pub enum QueueKind {
     /// One lane, or a lane for each priority up to [`Settings::priority_max`].
     Classic,
-    /// Lanes 0 to 31, 4 where a message has no priority; counts deliveries; a single active consumer yields to a higher priority.
+    /// Lanes 0 to 31, 4 where a message has no priority; counts deliveries; a single active
+    /// consumer yields to a higher priority.
     Quorum,
 }
 
@@ -23,7 +24,8 @@ pub enum Overflow {
     RejectPublishDlx,
 }
 
-/// A queue's settings in force: arguments, policy and operator policy merged. All times are milliseconds.
+/// A queue's settings in force: arguments, policy and operator policy merged. All times are
+/// milliseconds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
     /// `message-ttl`: how long a message may wait, counted from when it was published.
@@ -36,13 +38,15 @@ pub struct Settings {
     pub length_bytes_max: Option<u64>,
     /// `overflow`.
     pub overflow: Overflow,
-    /// Whether there is a dead-letter exchange: what is rejected, expired or dropped goes out as [`crate::Effect::DeadLetter`].
+    /// Whether there is a dead-letter exchange: what is rejected, expired or dropped goes out as
+    /// [`crate::Effect::DeadLetter`].
     pub dead_letter: bool,
     /// `x-max-priority` of a classic queue, 0 where it has none. Fixed at declaration.
     pub priority_max: u8,
     /// `x-single-active-consumer`. Fixed at declaration.
     pub single_active: bool,
-    /// `delivery-limit` of a quorum queue: how often a message may come back, counted, before it goes. `None` is no limit.
+    /// `delivery-limit` of a quorum queue: how often a message may come back, counted, before it
+    /// goes. `None` is no limit.
     pub delivery_limit: Option<u32>,
     /// `consumer-timeout`: how long a delivery may stay unsettled. `None` is for ever.
     pub consumer_timeout_ms: Option<u64>,

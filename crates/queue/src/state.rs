@@ -1,4 +1,5 @@
-//! What of a queue must survive a restart besides its messages: a small blob, kept by whoever keeps the messages.
+//! What of a queue must survive a restart besides its messages: a small blob, kept by whoever keeps
+//! the messages.
 //!
 //! ```text
 //! version: u8 = 1 | lanes: u16 | lane*
@@ -29,7 +30,8 @@ pub struct RecoveredLane {
 pub struct LaneState {
     /// The lane.
     pub lane: u8,
-    /// Whether any message may have a time to live of its own. `true` is always right, and costs a look at the lane's head.
+    /// Whether any message may have a time to live of its own. `true` is always right, and costs a
+    /// look at the lane's head.
     pub may_expire: bool,
     /// What is below this index and still live was delivered before: it is flagged as redelivered.
     pub delivered_through: u64,
@@ -37,7 +39,8 @@ pub struct LaneState {
     pub returns: Vec<(Range<u64>, u32)>,
 }
 
-/// What is saved of a queue. A lane that is not in it is taken at its worst: all of it delivered before, all of it able to expire.
+/// What is saved of a queue. A lane that is not in it is taken at its worst: all of it delivered
+/// before, all of it able to expire.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct State {
     /// The lanes, ascending by number.
@@ -57,7 +60,8 @@ pub enum StateError {
 }
 
 impl State {
-    /// The same state for a restart after a crash: messages may have been delivered and published since it was saved.
+    /// The same state for a restart after a crash: messages may have been delivered and published
+    /// since it was saved.
     #[must_use]
     pub fn stale(mut self) -> Self {
         for lane in &mut self.lanes {

@@ -391,7 +391,7 @@ fn expiration_ms(text: &[u8]) -> Result<u64, ProtocolError> {
     match number.parse::<i64>() {
         Ok(value @ ..0) => Err(refuse(format!("{{value_negative,{value}}}"))),
         Ok(value) if value.unsigned_abs() <= TTL_MS_MAX => Ok(value.unsigned_abs()),
-        _ => Err(refuse(format!("{{value_too_big,{number}}}"))),
+        _ => Err(refuse(format!("{{value_too_large,{number}}}"))),
     }
 }
 
@@ -410,10 +410,10 @@ mod tests {
             ("0007", Ok(7)),
             ("134217728000", Ok(134_217_728_000)),
             ("315360000000", Ok(TTL_MS_MAX)),
-            ("315360000001", Err("{value_too_big,315360000001}")),
+            ("315360000001", Err("{value_too_large,315360000001}")),
             (
                 "18446744073709551616",
-                Err("{value_too_big,18446744073709551616}"),
+                Err("{value_too_large,18446744073709551616}"),
             ),
             ("-1", Err("{value_negative,-1}")),
             ("-0", Ok(0)),

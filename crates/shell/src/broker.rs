@@ -1,4 +1,5 @@
-//! The node in the hands of threads: the shards behind their locks, the inboxes, and what carries the shards' effects out.
+//! The node in the hands of threads: the shards behind their locks, the inboxes, and what carries
+//! the shards' effects out.
 
 use crate::inbox::Inbox;
 use crate::io_thread::ThreadEvent;
@@ -22,7 +23,8 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 /// Bytes that may wait for the write-ahead log before publishers' sockets are left unread.
 const LOG_BACKLOG_BYTES_MAX: usize = 32 * 1024 * 1024;
 
-/// A lock in a cache line of its own, so that threads at different shards do not disturb each other.
+/// A lock in a cache line of its own, so that threads at different shards do not disturb each
+/// other.
 #[repr(align(128))]
 struct ShardCell {
     shard: Mutex<Shard>,
@@ -122,7 +124,10 @@ impl Broker {
 
     /// The time, on both clocks.
     pub fn now(&self) -> Now {
-        Now { monotonic_ms: self.started.elapsed().as_millis() as u64, wall_ms: wall_ms() }
+        Now {
+            monotonic_ms: self.started.elapsed().as_millis() as u64,
+            wall_ms: wall_ms(),
+        }
     }
 
     /// When the node started, milliseconds since the Unix epoch.
@@ -147,12 +152,16 @@ impl Broker {
 
     pub(crate) fn connection_opened(&self) {
         self.connections.fetch_add(1, Ordering::Relaxed);
-        self.counters.connections_opened.fetch_add(1, Ordering::Relaxed);
+        self.counters
+            .connections_opened
+            .fetch_add(1, Ordering::Relaxed);
     }
 
     pub(crate) fn connection_closed(&self) {
         self.connections.fetch_sub(1, Ordering::Relaxed);
-        self.counters.connections_closed.fetch_add(1, Ordering::Relaxed);
+        self.counters
+            .connections_closed
+            .fetch_add(1, Ordering::Relaxed);
     }
 
     pub(crate) fn inbox(&self, thread: usize) -> &Inbox<ThreadEvent> {
@@ -182,8 +191,8 @@ impl Broker {
         self.durable_epoch.load(Ordering::SeqCst)
     }
 
-    /// The thread wants to hear when something becomes durable. `epoch` is from before it looked how far that is: if it has grown
-    /// since, the news are there already.
+    /// The thread wants to hear when something becomes durable. `epoch` is from before it looked
+    /// how far that is: if it has grown since, the news are there already.
     pub(crate) fn await_durable(&self, thread: usize, epoch: u64) {
         let news = &self.news[thread];
         news.wanted.store(true, Ordering::SeqCst);
@@ -194,7 +203,9 @@ impl Broker {
 
     /// A shard's part of the write-ahead log is durable through this chunk.
     pub(crate) fn set_durable(&self, shard: ShardId, chunk: u64) {
-        self.shards[usize::from(shard.0)].durable.store(chunk, Ordering::Release);
+        self.shards[usize::from(shard.0)]
+            .durable
+            .store(chunk, Ordering::Release);
     }
 
     /// Wakes the threads that wait for the write-ahead log.
@@ -208,14 +219,17 @@ impl Broker {
         }
     }
 
-    /// A shard's lock alone, without the effects being carried out: for the threads of the storage engine.
+    /// A shard's lock alone, without the effects being carried out: for the threads of the storage
+    /// engine.
     pub(crate) fn lock_shard(&self, shard: ShardId) -> MutexGuard<'_, Shard> {
         self.shards[usize::from(shard.0)].shard.lock()
     }
 
     /// What a shard had gathered has been taken by the write-ahead log.
     pub(crate) fn backlog_taken(&self, shard: ShardId) {
-        self.shards[usize::from(shard.0)].backlog_bytes.store(0, Ordering::Relaxed);
+        self.shards[usize::from(shard.0)]
+            .backlog_bytes
+            .store(0, Ordering::Relaxed);
     }
 
     /// When the first shard wants to be looked at, monotonic.
@@ -237,24 +251,27 @@ impl Broker {
         self.run_deferred(now);
     }
 
-    /// Carries out what shards have handed over. One thread at a time does it, so that its order is kept; another that comes
-    /// meanwhile leaves its work to that one.
+    /// Carries out what shards have handed over. One thread at a time does it, so that its order is
+    /// kept; another that comes meanwhile leaves its work to that one.
     pub(crate) fn run_deferred(&self, now: Now) {
         while self.deferred_waiting.load(Ordering::Acquire) {
-            let Some(mut scratch) = self.deferred_runner.try_lock() else { return };
+            let Some(mut scratch) = self.deferred_runner.try_lock() else {
+                return;
+            };
             self.deferred_waiting.store(false, Ordering::Release);
             let work = std::mem::take(&mut *self.deferred.lock());
             leveret_node::deferred::run(work, &mut scratch, now, self);
         }
     }
 
-    /// Carries out what shards have handed over: for threads that have changed something and hold nothing.
+    /// Carries out what shards have handed over: for threads that have changed something and hold
+    /// nothing.
     pub fn run_deferred_work(&self) {
         self.run_deferred(self.now());
     }
 
-    /// Makes commands from the catalogue as it is, and carries them out with nothing else between. Answers what to wait for, and
-    /// how it ended: those before a refused one hold.
+    /// Makes commands from the catalogue as it is, and carries them out with nothing else between.
+    /// Answers what to wait for, and how it ended: those before a refused one hold.
     pub fn execute_all(
         &self,
         now: Now,
@@ -288,8 +305,8 @@ impl Broker {
 
     /// Sets the alarms, and tells the IO threads if they have changed.
     pub(crate) fn set_alarms(&self, alarms: Alarms) {
-        let bits = if alarms.memory { ALARM_MEMORY } else { 0 }
-            | if alarms.disk { ALARM_DISK } else { 0 };
+        let bits =
+            if alarms.memory { ALARM_MEMORY } else { 0 } | if alarms.disk { ALARM_DISK } else { 0 };
         if self.alarms.swap(bits, Ordering::AcqRel) != bits {
             match alarms.reason() {
                 Some(reason) => {
@@ -319,7 +336,10 @@ impl Broker {
 
 /// The moment at which a node begins: its monotonic clock starts at 0.
 pub(crate) fn first_moment() -> Now {
-    Now { monotonic_ms: 0, wall_ms: wall_ms() }
+    Now {
+        monotonic_ms: 0,
+        wall_ms: wall_ms(),
+    }
 }
 
 /// A locked shard. Letting it go carries its effects out.
@@ -345,9 +365,12 @@ impl DerefMut for ShardGuard<'_> {
 
 impl Drop for ShardGuard<'_> {
     fn drop(&mut self) {
-        let Some(mut shard) = self.guard.take() else { return };
+        let Some(mut shard) = self.guard.take() else {
+            return;
+        };
         let broker = self.broker;
-        // Posted under the shard's lock: deliveries of one queue reach a connection in the order in which the queue made them.
+        // Posted under the shard's lock: deliveries of one queue reach a connection in the order in
+        // which the queue made them.
         let rung = post(broker, &mut shard.effects.posts);
         if !shard.effects.deferred.is_empty() {
             broker.deferred.lock().append(&mut shard.effects.deferred);
@@ -362,7 +385,9 @@ impl Drop for ShardGuard<'_> {
         let wants_write = shard.wants_write();
         let lazy = !wants_write && shard.logs.urgency() == Urgency::Lazy;
         let page_out = shard.logs.wants_page_out();
-        self.cell.backlog_bytes.store(shard.logs.gathered_bytes(), Ordering::Relaxed);
+        self.cell
+            .backlog_bytes
+            .store(shard.logs.gathered_bytes(), Ordering::Relaxed);
         broker.lower_deadline(self.cell, shard.next_deadline_ms());
         drop(shard);
         if wants_write {
@@ -403,7 +428,9 @@ fn thread_of(connection: ConnectionId) -> usize {
 
 fn wall_ms() -> u64 {
     // A clock before 1970 counts as 1970: messages then look old, and nothing else depends on it.
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64)
+    SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .map_or(0, |since| since.as_millis() as u64)
 }
 
 impl Env for Broker {
@@ -412,7 +439,11 @@ impl Env for Broker {
 
     fn shard(&self, shard: ShardId) -> ShardGuard<'_> {
         let cell = &self.shards[usize::from(shard.0)];
-        ShardGuard { broker: self, cell, guard: Some(cell.shard.lock()) }
+        ShardGuard {
+            broker: self,
+            cell,
+            guard: Some(cell.shard.lock()),
+        }
     }
 
     fn catalogue(&self) -> RwLockReadGuard<'_, Catalogue> {
@@ -424,12 +455,17 @@ impl Env for Broker {
     }
 
     fn durable(&self, shard: ShardId) -> u64 {
-        self.shards[usize::from(shard.0)].durable.load(Ordering::Acquire)
+        self.shards[usize::from(shard.0)]
+            .durable
+            .load(Ordering::Acquire)
     }
 
     fn log_congested(&self) -> bool {
-        let backlog: usize =
-            self.shards.iter().map(|cell| cell.backlog_bytes.load(Ordering::Relaxed)).sum();
+        let backlog: usize = self
+            .shards
+            .iter()
+            .map(|cell| cell.backlog_bytes.load(Ordering::Relaxed))
+            .sum();
         backlog > LOG_BACKLOG_BYTES_MAX || self.segments_behind.load(Ordering::Relaxed)
     }
 
@@ -447,7 +483,10 @@ impl Env for Broker {
 
     fn alarms(&self) -> Alarms {
         let bits = self.alarms.load(Ordering::Acquire);
-        Alarms { memory: bits & ALARM_MEMORY != 0, disk: bits & ALARM_DISK != 0 }
+        Alarms {
+            memory: bits & ALARM_MEMORY != 0,
+            disk: bits & ALARM_DISK != 0,
+        }
     }
 
     fn consumer_id(&self) -> ConsumerId {

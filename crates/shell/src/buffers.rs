@@ -3,13 +3,15 @@
 use bytes::{Bytes, BytesMut};
 use leveret_types::limits::SOCKET_READ_BYTES;
 
-/// Buffers that a thread keeps for later use. More may be in use for a moment; those are freed, not kept.
+/// Buffers that a thread keeps for later use. More may be in use for a moment; those are freed, not
+/// kept.
 const POOL_BUFFERS_MAX: usize = 32;
 
 /// The read buffers of one IO thread.
 ///
-/// A message is a slice of the buffer that it was read into. Slices live as long as a delivery waits to be written, so that a buffer
-/// is nearly always free again after one turn of the loop; those that are not wait here until they are.
+/// A message is a slice of the buffer that it was read into. Slices live as long as a delivery
+/// waits to be written, so that a buffer is nearly always free again after one turn of the loop;
+/// those that are not wait here until they are.
 #[derive(Default)]
 pub struct ReadBuffers {
     /// Buffers in the order of their last use: the one most likely to be free comes first.
@@ -20,7 +22,9 @@ impl ReadBuffers {
     /// A buffer with room for a whole read, none of it filled.
     pub fn take(&mut self) -> BytesMut {
         for _ in 0..self.pool.len().min(2) {
-            let Some(mut buffer) = self.pool.pop_front() else { break };
+            let Some(mut buffer) = self.pool.pop_front() else {
+                break;
+            };
             if buffer.try_reclaim(SOCKET_READ_BYTES) {
                 return buffer;
             }

@@ -1,4 +1,5 @@
-//! The real disk: files, vectored writes, syncs of files and folders, locks. And, for trials, a model of a slower device on top of it.
+//! The real disk: files, vectored writes, syncs of files and folders, locks. And, for trials, a
+//! model of a slower device on top of it.
 
 use leveret_storage::{Disk, DiskFile};
 use parking_lot::Mutex;
@@ -27,7 +28,8 @@ impl RealDisk {
         Self::default()
     }
 
-    /// The disk as if it were a slower device, which all clones share. For tests and benchmarks only.
+    /// The disk as if it were a slower device, which all clones share. For tests and benchmarks
+    /// only.
     #[must_use]
     pub fn with_model(model: DeviceModel) -> Self {
         tracing::warn!(
@@ -54,11 +56,12 @@ impl RealDisk {
 
 /// A device to be modelled: how long a seek takes, and how many bytes pass in a second.
 ///
-/// Writes cost nothing until they are synced, as with a page cache; reads always cost, as without one. Accesses queue up, whatever folder they
-/// are to. What the real disk takes comes on top.
+/// Writes cost nothing until they are synced, as with a page cache; reads always cost, as without
+/// one. Accesses queue up, whatever folder they are to. What the real disk takes comes on top.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DeviceModel {
-    /// Time to reach another place, in microseconds: for each access that does not go on where the one before ended.
+    /// Time to reach another place, in microseconds: for each access that does not go on where the
+    /// one before ended.
     pub seek_us: u64,
     /// Bytes read or written per second.
     pub bytes_per_second: u64,
@@ -134,7 +137,8 @@ impl Device {
         });
     }
 
-    /// Takes the device's next free moment for as long as `cost` says, and waits until that is over.
+    /// Takes the device's next free moment for as long as `cost` says, and waits until that is
+    /// over.
     fn wait(&self, cost: impl FnOnce(&mut DeviceState, &DeviceModel) -> Duration) {
         let until = {
             let mut state = self.state.lock();

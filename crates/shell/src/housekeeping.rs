@@ -57,9 +57,13 @@ impl Housekeeping {
             }
             let now = broker.now();
             broker.tick_shards(now);
-            let due = broker.shard_deadline_ms().saturating_sub(broker.now().monotonic_ms);
+            let due = broker
+                .shard_deadline_ms()
+                .saturating_sub(broker.now().monotonic_ms);
             let rest = looked.map_or(Duration::ZERO, |at| LOOK_EVERY.saturating_sub(at.elapsed()));
-            let wait = Duration::from_millis(due).min(rest).max(Duration::from_millis(1));
+            let wait = Duration::from_millis(due)
+                .min(rest)
+                .max(Duration::from_millis(1));
             if broker.housekeeping.wait(wait, wait) == Woken::Stop {
                 return;
             }
@@ -70,7 +74,12 @@ impl Housekeeping {
     pub fn look(&self, broker: &Broker) {
         let resources = Resources {
             memory_bytes: resident_bytes().unwrap_or(0),
-            disk_free_bytes: self.folders.iter().filter_map(|f| free_bytes(f)).min().unwrap_or(u64::MAX),
+            disk_free_bytes: self
+                .folders
+                .iter()
+                .filter_map(|f| free_bytes(f))
+                .min()
+                .unwrap_or(u64::MAX),
         };
         *self.resources.write() = resources;
         let watermarks = *self.watermarks.read();

@@ -4,9 +4,11 @@ use mio::Waker;
 use parking_lot::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// The inbox of one IO thread: a bounded-by-credit list of events, and the bell that wakes the thread.
+/// The inbox of one IO thread: a bounded-by-credit list of events, and the bell that wakes the
+/// thread.
 ///
-/// Ringing costs two system calls between the threads, so it is done only when the thread sleeps: `parked` says so.
+/// Ringing costs two system calls between the threads, so it is done only when the thread sleeps:
+/// `parked` says so.
 pub struct Inbox<E> {
     events: Mutex<Vec<E>>,
     parked: AtomicBool,
@@ -25,7 +27,8 @@ impl<E> Inbox<E> {
         }
     }
 
-    /// Adds events without ringing: who holds a shard posts under its lock, so that deliveries keep their order, and rings after.
+    /// Adds events without ringing: who holds a shard posts under its lock, so that deliveries keep
+    /// their order, and rings after.
     pub fn post(&self, events: impl IntoIterator<Item = E>) {
         self.events.lock().extend(events);
         self.waiting.store(true, Ordering::Release);
@@ -33,7 +36,8 @@ impl<E> Inbox<E> {
 
     /// Wakes the thread if it sleeps.
     pub fn ring(&self) {
-        // Pairs with the fence in `park`: either the thread sees the event, or this sees that it sleeps.
+        // Pairs with the fence in `park`: either the thread sees the event, or this sees that it
+        // sleeps.
         std::sync::atomic::fence(Ordering::SeqCst);
         if self.parked.swap(false, Ordering::AcqRel) {
             // It fails only when the thread's poll is gone, and then nobody listens.

@@ -1,7 +1,8 @@
 //! An IO thread: the sockets of its connections, and the loop that serves them.
 //!
-//! One turn of the loop reads every socket that has something, hands it to the connections, takes in what other threads have posted,
-//! and writes what has gathered: one read, one write and at most one wake-up of another thread for all that a turn brings.
+//! One turn of the loop reads every socket that has something, hands it to the connections, takes
+//! in what other threads have posted, and writes what has gathered: one read, one write and at most
+//! one wake-up of another thread for all that a turn brings.
 
 use crate::broker::Broker;
 use crate::buffers::ReadBuffers;
@@ -26,7 +27,8 @@ pub const TOKEN_BELL: Token = Token(usize::MAX);
 const TOKEN_LISTENER: usize = usize::MAX / 2;
 /// Events that one poll returns at most.
 const EVENTS_MAX: usize = 1_024;
-/// How often a turn goes back to the inbox before it writes: what connections tell each other in place.
+/// How often a turn goes back to the inbox before it writes: what connections tell each other in
+/// place.
 const INBOX_ROUNDS_MAX: usize = 8;
 /// Slices of one vectored write.
 const SLICES_MAX: usize = 64;
@@ -98,7 +100,8 @@ pub struct IoThread {
 }
 
 impl IoThread {
-    /// A thread that serves what is posted to inbox `index` of the broker, and accepts on `listeners`.
+    /// A thread that serves what is posted to inbox `index` of the broker, and accepts on
+    /// `listeners`.
     ///
     /// # Errors
     /// If a listener cannot be registered with the poll.
@@ -110,7 +113,8 @@ impl IoThread {
     ) -> io::Result<Self> {
         for (number, listener) in listeners.iter_mut().enumerate() {
             let token = Token(TOKEN_LISTENER + number);
-            poll.registry().register(listener.socket(), token, Interest::READABLE)?;
+            poll.registry()
+                .register(listener.socket(), token, Interest::READABLE)?;
         }
         Ok(Self {
             index,
@@ -232,10 +236,12 @@ impl IoThread {
             return;
         };
         self.next_connection += 1;
-        let id = ConnectionId(
-            self.next_connection << 24 | (slot as u64) << 8 | self.index as u64,
-        );
-        let peer = Peer { remote: origin.remote, local: origin.local, tls: origin.tls.is_some() };
+        let id = ConnectionId(self.next_connection << 24 | (slot as u64) << 8 | self.index as u64);
+        let peer = Peer {
+            remote: origin.remote,
+            local: origin.local,
+            tls: origin.tls.is_some(),
+        };
         let mut transport = match origin.transport(socket) {
             Ok(transport) => transport,
             Err(error) => {
@@ -245,8 +251,10 @@ impl IoThread {
             }
         };
         let interest = Interest::READABLE | Interest::WRITABLE;
-        if let Err(error) =
-            self.poll.registry().register(transport.socket(), Token(slot), interest)
+        if let Err(error) = self
+            .poll
+            .registry()
+            .register(transport.socket(), Token(slot), interest)
         {
             tracing::warn!(%error, remote = %origin.remote, "cannot watch a new connection");
             self.free.push(slot);
@@ -275,13 +283,17 @@ impl IoThread {
     }
 
     fn socket_event(&mut self, slot: usize, readable: bool, writable: bool) {
-        let Some(Some(state)) = self.slots.get_mut(slot) else { return };
+        let Some(Some(state)) = self.slots.get_mut(slot) else {
+            return;
+        };
         if writable && (state.write_blocked || state.transport.wants_write()) {
             state.write_blocked = false;
             self.touch(slot);
         }
         if readable {
-            let Some(Some(state)) = self.slots.get_mut(slot) else { return };
+            let Some(Some(state)) = self.slots.get_mut(slot) else {
+                return;
+            };
             state.unread = true;
             self.queue_read(slot);
         }
@@ -305,9 +317,12 @@ impl IoThread {
         }
     }
 
-    /// Reads a socket once and hands what it had to the connection; answers how many requests that made.
+    /// Reads a socket once and hands what it had to the connection; answers how many requests that
+    /// made.
     fn read(&mut self, now: Now, slot: usize) -> usize {
-        let Some(state) = &mut self.slots[slot] else { return 0 };
+        let Some(state) = &mut self.slots[slot] else {
+            return 0;
+        };
         state.queued = false;
         if !state.unread || state.broken {
             return 0;
@@ -327,8 +342,9 @@ impl IoThread {
             }
             Ok(count) => {
                 buffer.truncate(count);
-                // A read that did not fill the buffer has emptied the socket: the next edge tells of more. TLS may hold on to
-                // records that it has read already, so it is asked until it has none.
+                // A read that did not fill the buffer has emptied the socket: the next edge tells
+                // of more. TLS may hold on to records that it has read already, so it is asked
+                // until it has none.
                 state.unread =
                     count == SOCKET_READ_BYTES || matches!(state.transport, Transport::Tls(_));
                 let bytes = self.buffers.split(buffer);
@@ -354,7 +370,8 @@ impl IoThread {
         requests
     }
 
-    /// Takes in what other threads, and this one's connections, have posted; false if there was nothing.
+    /// Takes in what other threads, and this one's connections, have posted; false if there was
+    /// nothing.
     fn take_inbox(&mut self, now: Now) -> bool {
         let mut events = std::mem::take(&mut self.inbox);
         self.broker.inbox(self.index).drain(&mut events);
@@ -375,13 +392,19 @@ impl IoThread {
                         state.actor.event(now, event, &*self.broker);
                         self.touch(slot);
                     }
-                    // The connection is gone; its consumers have been detached, and with that all it held has returned.
+                    // The connection is gone; its consumers have been detached, and with that all
+                    // it held has returned.
                     _ => {}
                 }
             }
             ThreadEvent::Accepted(socket, origin) => self.open(socket, origin),
             ThreadEvent::List(answer) => {
-                let facts = self.slots.iter().flatten().map(|s| s.actor.facts()).collect();
+                let facts = self
+                    .slots
+                    .iter()
+                    .flatten()
+                    .map(|s| s.actor.facts())
+                    .collect();
                 // Whoever asked may have given up.
                 let _ = answer.try_send(facts);
             }
@@ -445,7 +468,8 @@ impl IoThread {
         }
     }
 
-    /// Writes what the connections have gathered, and sees to it that each is heard of again when it needs to be.
+    /// Writes what the connections have gathered, and sees to it that each is heard of again when
+    /// it needs to be.
     fn finish_touched(&mut self, now: Now, epoch: u64) {
         let mut touched = std::mem::take(&mut self.touched);
         for slot in touched.drain(..) {
@@ -457,15 +481,20 @@ impl IoThread {
     }
 
     fn finish(&mut self, now: Now, slot: usize, epoch: u64) {
-        let Some(state) = &mut self.slots[slot] else { return };
+        let Some(state) = &mut self.slots[slot] else {
+            return;
+        };
         state.touched = false;
         if state.actor.closed() && !state.torn_down {
-            // What was the connection's alone is gone before the client hears that the connection is closed.
+            // What was the connection's alone is gone before the client hears that the connection
+            // is closed.
             state.torn_down = true;
             state.actor.teardown(now, &*self.broker);
             self.broker.run_deferred(now);
         }
-        let Some(state) = &mut self.slots[slot] else { return };
+        let Some(state) = &mut self.slots[slot] else {
+            return;
+        };
         if !state.broken && !state.write_blocked {
             write_output(state, now);
             state.actor.written(now, &*self.broker);
@@ -499,7 +528,9 @@ impl IoThread {
     }
 
     fn close(&mut self, now: Now, slot: usize) {
-        let Some(mut state) = self.slots[slot].take() else { return };
+        let Some(mut state) = self.slots[slot].take() else {
+            return;
+        };
         if !state.torn_down {
             state.actor.teardown(now, &*self.broker);
         }

@@ -2,7 +2,8 @@
 //!
 //! - [`io_thread`]: a few threads, each with the sockets of its connections.
 //! - [`broker`]: the shards behind their locks, and the way of their effects to where they go.
-//! - [`wal_thread`], [`segment_thread`], [`read_threads`]: the storage engine's work that may wait for a disk.
+//! - [`wal_thread`], [`segment_thread`], [`read_threads`]: the storage engine's work that may wait
+//!   for a disk.
 //! - [`housekeeping`]: what happens by the clock.
 //! - [`node`]: all of it started, and ended in order.
 //!
@@ -26,7 +27,8 @@ mod signal;
 mod transport;
 mod wal_thread;
 
-/// Ends the process with one line that says why. For what leaves nobody able to say what is on the disk, or who could go on.
+/// Ends the process with one line that says why. For what leaves nobody able to say what is on the
+/// disk, or who could go on.
 pub fn fatal(what: &str) -> ! {
     tracing::error!("{what}; the process ends");
     eprintln!("leveret: {what}; the process ends");

@@ -76,10 +76,21 @@ impl Listener {
         loop {
             match self.socket.accept() {
                 Ok((socket, remote)) => {
-                    // Small frames must not wait for an acknowledgement; a socket that refuses the option still works.
+                    // Small frames must not wait for an acknowledgement; a socket that refuses the
+                    // option still works.
                     let _ = socket.set_nodelay(true);
-                    let tls = self.tls.as_ref().map(|settings| Arc::clone(&settings.read()));
-                    return Some((socket, Origin { remote, local: self.local, tls }));
+                    let tls = self
+                        .tls
+                        .as_ref()
+                        .map(|settings| Arc::clone(&settings.read()));
+                    return Some((
+                        socket,
+                        Origin {
+                            remote,
+                            local: self.local,
+                            tls,
+                        },
+                    ));
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return None,
                 Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}

@@ -1,12 +1,14 @@
 //! When to let input gather before looking at it.
 //!
-//! A broker that is faster than its clients wakes up for every single message, and then pays for a poll, a read, a write and the
-//! wake-ups between with each: several times what the message itself costs. Network cards met the same problem with interrupt
-//! moderation, and this is the same answer: under a stream of wake-ups that each bring little, sleep a moment before the next look.
+//! A broker that is faster than its clients wakes up for every single message, and then pays for a
+//! poll, a read, a write and the wake-ups between with each: several times what the message itself
+//! costs. Network cards met the same problem with interrupt moderation, and this is the same
+//! answer: under a stream of wake-ups that each bring little, sleep a moment before the next look.
 //!
-//! A message that is alone is never delayed: the pause comes after work, and only once the turns of the loop have followed each
-//! other at a rate that no request-and-reply exchange reaches. If a pause does not make the turns larger, there was nothing to
-//! gather, and pausing stops for a while.
+//! A message that is alone is never delayed: the pause comes after work, and only once the turns of
+//! the loop have followed each other at a rate that no request-and-reply exchange reaches. If a
+//! pause does not make the turns larger, there was nothing to gather, and pausing stops for a
+//! while.
 
 use std::time::{Duration, Instant};
 

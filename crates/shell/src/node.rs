@@ -6,10 +6,10 @@ use crate::housekeeping::{Housekeeping, Watermarks};
 use crate::inbox::Inbox;
 use crate::io_thread::{IoThread, TOKEN_BELL, ThreadEvent};
 use crate::listener::{Listener, TlsSettings};
+use crate::read_threads;
 use crate::segment_thread::SegmentThread;
 use crate::tls::{TlsError, TlsFiles};
 use crate::wal_thread::WalThread;
-use crate::read_threads;
 use leveret_metadata::{CatalogueError, Command};
 use leveret_node::shard::Shard;
 use leveret_node::{ConnectionFacts, Env, NodeSettings};
@@ -64,7 +64,9 @@ pub enum StartError {
     #[error(transparent)]
     Store(#[from] OpenError),
     /// An address cannot be listened on.
-    #[error("cannot listen on {address}: {source}; is something else there, such as another broker?")]
+    #[error(
+        "cannot listen on {address}: {source}; is something else there, such as another broker?"
+    )]
     Listen {
         /// The address.
         address: SocketAddr,
@@ -185,7 +187,11 @@ impl Node {
             })?;
         }
         let folders = &config.folders;
-        let watched = vec![folders.data.clone(), folders.segment.clone(), folders.wal.clone()];
+        let watched = vec![
+            folders.data.clone(),
+            folders.segment.clone(),
+            folders.wal.clone(),
+        ];
         let housekeeping = Arc::new(Housekeeping::new(config.watermarks, watched));
         let housekeeping_thread = {
             let (housekeeping, broker) = (Arc::clone(&housekeeping), Arc::clone(&broker));
@@ -222,7 +228,8 @@ impl Node {
         Ok(())
     }
 
-    /// Ends the node in order: no new connections, those that are open are told and given time, everything is brought to disk.
+    /// Ends the node in order: no new connections, those that are open are told and given time,
+    /// everything is brought to disk.
     pub fn shut_down(self) {
         tracing::info!("shutting down");
         self.broker.broadcast(|| ThreadEvent::Drain);
@@ -241,7 +248,9 @@ impl Node {
         }
         leveret_node::catalogue::snapshot(&*self.broker);
         self.broker.wal.stop();
-        let Some(mut wal) = join(self.wal_thread) else { return };
+        let Some(mut wal) = join(self.wal_thread) else {
+            return;
+        };
         let last = wal.roll();
         self.broker.segments.stop();
         if let Some(segment) = join(self.segment_thread) {
@@ -251,7 +260,8 @@ impl Node {
     }
 }
 
-/// Facts about all connections, asked of their threads; a thread that does not answer within a second is left out.
+/// Facts about all connections, asked of their threads; a thread that does not answer within a
+/// second is left out.
 pub fn connections(broker: &Broker) -> Vec<ConnectionFacts> {
     let (answer, answers) = sync_channel(broker.thread_count());
     broker.broadcast(|| ThreadEvent::List(answer.clone()));
@@ -281,8 +291,10 @@ fn listen(config: &NodeConfig) -> Result<Listening, StartError> {
         None => None,
     };
     let bind = |address: &SocketAddr, tls: Option<TlsSettings>| {
-        Listener::bind(*address, tls)
-            .map_err(|source| StartError::Listen { address: *address, source })
+        Listener::bind(*address, tls).map_err(|source| StartError::Listen {
+            address: *address,
+            source,
+        })
     };
     let mut listeners = Vec::new();
     for address in &config.amqp {
@@ -351,10 +363,13 @@ fn spawn<T: Send + 'static>(
     name: &str,
     work: impl FnOnce() -> T + Send + 'static,
 ) -> io::Result<JoinHandle<T>> {
-    std::thread::Builder::new().name(format!("leveret-{name}")).spawn(work)
+    std::thread::Builder::new()
+        .name(format!("leveret-{name}"))
+        .spawn(work)
 }
 
 fn join<T>(thread: JoinHandle<T>) -> Option<T> {
-    // A thread that panicked has ended the process already where panics abort; elsewhere it has been reported.
+    // A thread that panicked has ended the process already where panics abort; elsewhere it has
+    // been reported.
     thread.join().ok()
 }

@@ -1,4 +1,5 @@
-//! The segment writer's thread: what still lives in a full file of the write-ahead log goes to segments, and the file is used again.
+//! The segment writer's thread: what still lives in a full file of the write-ahead log goes to
+//! segments, and the file is used again.
 
 use crate::broker::Broker;
 use crate::signal::Woken;
@@ -7,8 +8,8 @@ use leveret_storage::{
     CheckpointError, CheckpointWriter, Disk, Fatal, FlushPlan, Generation, PrepareError,
     PreparedFile, SegmentError, SegmentWriter, WalPool, Written,
 };
-use leveret_types::limits::WAL_FILES_MAX;
 use leveret_types::ShardId;
+use leveret_types::limits::WAL_FILES_MAX;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender};
 use std::time::Duration;
@@ -50,7 +51,17 @@ impl<D: Disk> SegmentThread<D> {
         prepared: Sender<PreparedFile>,
         ready: usize,
     ) -> Self {
-        Self { broker, writer, checkpoints, pool, rolled, prepared, ready, full: None, done: 0 }
+        Self {
+            broker,
+            writer,
+            checkpoints,
+            pool,
+            rolled,
+            prepared,
+            ready,
+            full: None,
+            done: 0,
+        }
     }
 
     /// Works until it is told to stop; gives itself back, for the last flush of an orderly end.
@@ -68,8 +79,8 @@ impl<D: Disk> SegmentThread<D> {
         }
     }
 
-    /// Brings everything into segments and writes a checkpoint, so that the next start has no log to read. The log's thread has
-    /// ended by now, and `last` is its last file.
+    /// Brings everything into segments and writes a checkpoint, so that the next start has no log
+    /// to read. The log's thread has ended by now, and `last` is its last file.
     pub fn finish(mut self, last: Option<Generation>) {
         while let Ok(generation) = self.rolled.try_recv() {
             self.full = Some(generation);
@@ -90,7 +101,9 @@ impl<D: Disk> SegmentThread<D> {
                 self.broker.set_segments_behind(true);
             }
         }
-        let Some(through) = self.full.filter(|full| *full > self.done) else { return };
+        let Some(through) = self.full.filter(|full| *full > self.done) else {
+            return;
+        };
         self.keep_ready();
         if self.flush(through) && self.checkpoint() {
             self.done = through;
@@ -98,7 +111,8 @@ impl<D: Disk> SegmentThread<D> {
         }
     }
 
-    /// Brings what lives in the log's files through this one into segments; false if there is no space.
+    /// Brings what lives in the log's files through this one into segments; false if there is no
+    /// space.
     fn flush(&mut self, through: Generation) -> bool {
         for shard in self.broker.shard_ids() {
             let plan = self.broker.lock_shard(shard).logs.begin_flush(through);
@@ -113,7 +127,10 @@ impl<D: Disk> SegmentThread<D> {
         for shard in self.broker.shard_ids() {
             let plan = {
                 let mut shard = self.broker.lock_shard(shard);
-                shard.logs.wants_page_out().then(|| shard.logs.begin_page_out())
+                shard
+                    .logs
+                    .wants_page_out()
+                    .then(|| shard.logs.begin_page_out())
             };
             if let Some(plan) = plan {
                 self.carry_out(shard, &plan);
@@ -125,7 +142,10 @@ impl<D: Disk> SegmentThread<D> {
         let written = self.writer.flush(plan, &mut pace);
         match self.or_no_space(written) {
             Some(written) => {
-                self.broker.lock_shard(shard).logs.finish_flush(plan, written);
+                self.broker
+                    .lock_shard(shard)
+                    .logs
+                    .finish_flush(plan, written);
                 true
             }
             None => {
@@ -149,7 +169,11 @@ impl<D: Disk> SegmentThread<D> {
                     None => self.broker.lock_shard(shard).logs.abandon_compaction(&plan),
                 }
             }
-            wanted |= self.broker.lock_shard(shard).logs.wants_checkpoint(DEAD_BYTES_MIN);
+            wanted |= self
+                .broker
+                .lock_shard(shard)
+                .logs
+                .wants_checkpoint(DEAD_BYTES_MIN);
         }
         if wanted {
             self.checkpoint();
@@ -167,11 +191,19 @@ impl<D: Disk> SegmentThread<D> {
 
     fn write_checkpoint(&mut self) -> bool {
         let shards = self.broker.shard_ids();
-        let parts: Vec<_> =
-            shards.map(|shard| self.broker.lock_shard(shard).logs.checkpoint_part()).collect();
-        self.await_durable(parts.iter().map(|part| (ShardId(u16::from(part.shard())), part.after())));
+        let parts: Vec<_> = shards
+            .map(|shard| self.broker.lock_shard(shard).logs.checkpoint_part())
+            .collect();
+        self.await_durable(
+            parts
+                .iter()
+                .map(|part| (ShardId(u16::from(part.shard())), part.after())),
+        );
         let next_file = self.writer.next_file();
-        let released = match self.checkpoints.write(&parts, next_file, &mut self.pool, self.ready) {
+        let released = match self
+            .checkpoints
+            .write(&parts, next_file, &mut self.pool, self.ready)
+        {
             Ok(released) => released,
             Err(CheckpointError::NoSpace) => {
                 std::thread::sleep(SPACE_RETRY);
@@ -215,7 +247,8 @@ impl<D: Disk> SegmentThread<D> {
 
     fn supply(&mut self, file: PreparedFile) {
         self.ready += 1;
-        // At an orderly end the log's thread has gone before this one; the file stays where it is, for the next start.
+        // At an orderly end the log's thread has gone before this one; the file stays where it is,
+        // for the next start.
         let _ = self.prepared.send(file);
     }
 
@@ -232,7 +265,8 @@ impl<D: Disk> SegmentThread<D> {
     }
 }
 
-/// Bytes a second that the segment writer writes at most, so that the log's own writes do not wait behind it.
+/// Bytes a second that the segment writer writes at most, so that the log's own writes do not wait
+/// behind it.
 const BYTES_PER_SECOND: u64 = 400 * 1024 * 1024;
 
 fn pace(bytes: u64) {

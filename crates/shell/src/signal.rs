@@ -57,7 +57,8 @@ impl Signal {
         }
     }
 
-    /// Sleeps until there is work: at most `idle` long, and no longer than `gather` once there is work that may gather.
+    /// Sleeps until there is work: at most `idle` long, and no longer than `gather` once there is
+    /// work that may gather.
     pub fn wait(&self, idle: Duration, gather: Duration) -> Woken {
         let mut asleep = self.asleep.lock();
         *asleep = true;
@@ -68,12 +69,15 @@ impl Signal {
             let until = match state {
                 _ if state & STOP != 0 => break Woken::Stop,
                 _ if state & NOW != 0 => break Woken::Now,
-                LAZY => *gather_until
-                    .get_or_insert_with(|| std::time::Instant::now() + gather),
+                LAZY => *gather_until.get_or_insert_with(|| std::time::Instant::now() + gather),
                 _ => deadline,
             };
             if self.bell.wait_until(&mut asleep, until).timed_out() {
-                break if gather_until.is_some() { Woken::Lazily } else { Woken::TimedOut };
+                break if gather_until.is_some() {
+                    Woken::Lazily
+                } else {
+                    Woken::TimedOut
+                };
             }
         };
         *asleep = false;

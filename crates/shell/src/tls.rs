@@ -75,15 +75,15 @@ impl TlsFiles {
                     reason: error.to_string(),
                 })?;
             }
-            let verifier =
-                WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider);
+            let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider);
             let verifier = if self.require_peer_certificate {
                 verifier
             } else {
                 verifier.allow_unauthenticated()
             };
-            let verifier =
-                verifier.build().map_err(|error| TlsError::Settings(error.to_string()))?;
+            let verifier = verifier
+                .build()
+                .map_err(|error| TlsError::Settings(error.to_string()))?;
             builder.with_client_cert_verifier(verifier)
         } else {
             builder.with_no_client_auth()
@@ -117,7 +117,11 @@ fn certificates(
     path: &PathBuf,
     what: &'static str,
 ) -> Result<Vec<CertificateDer<'static>>, TlsError> {
-    let failed = |reason: String| TlsError::File { what, path: path.clone(), reason };
+    let failed = |reason: String| TlsError::File {
+        what,
+        path: path.clone(),
+        reason,
+    };
     let found: Vec<_> = CertificateDer::pem_file_iter(path)
         .and_then(Iterator::collect)
         .map_err(|error| failed(error.to_string()))?;
@@ -158,6 +162,9 @@ mod tests {
         assert_eq!(files.protocol_versions().expect("known").len(), 1);
         files.versions = vec!["tlsv1.1".to_owned()];
         let error = files.protocol_versions().expect_err("too old").to_string();
-        assert_eq!(error, "TLS version 'tlsv1.1' is not supported; tlsv1.2 and tlsv1.3 are");
+        assert_eq!(
+            error,
+            "TLS version 'tlsv1.1' is not supported; tlsv1.2 and tlsv1.3 are"
+        );
     }
 }

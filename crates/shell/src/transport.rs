@@ -4,7 +4,8 @@ use mio::net::TcpStream;
 use rustls::ServerConnection;
 use std::io::{self, IoSlice, Read, Write};
 
-/// The stream of one connection. Reads and writes never block: they answer [`io::ErrorKind::WouldBlock`].
+/// The stream of one connection. Reads and writes never block: they answer
+/// [`io::ErrorKind::WouldBlock`].
 pub enum Transport {
     /// TCP.
     Plain(TcpStream),

@@ -1,4 +1,5 @@
-//! The write-ahead log's thread: one write and one fdatasync for all that gathered during the last ones.
+//! The write-ahead log's thread: one write and one fdatasync for all that gathered during the last
+//! ones.
 
 use crate::broker::Broker;
 use crate::signal::Woken;
@@ -36,7 +37,14 @@ impl<D: Disk> WalThread<D> {
         rolled: Sender<Generation>,
         prepared: Receiver<leveret_storage::PreparedFile>,
     ) -> Self {
-        Self { broker, writer, chunks: Vec::new(), rolled, prepared, out_of_space: false }
+        Self {
+            broker,
+            writer,
+            chunks: Vec::new(),
+            rolled,
+            prepared,
+            out_of_space: false,
+        }
     }
 
     /// Writes until it is told to stop, and then all that is left; gives the writer back.
@@ -88,8 +96,15 @@ impl<D: Disk> WalThread<D> {
             tracing::info!("there is space for the write-ahead log again");
         }
         for shard in self.broker.shard_ids() {
-            let part = || outcome.written.iter().filter(move |(of, ..)| u16::from(*of) == shard.0);
-            let Some((_, through, _)) = part().next_back() else { continue };
+            let part = || {
+                outcome
+                    .written
+                    .iter()
+                    .filter(move |(of, ..)| u16::from(*of) == shard.0)
+            };
+            let Some((_, through, _)) = part().next_back() else {
+                continue;
+            };
             let written = part().map(|(_, chunk, place)| (*chunk, *place));
             self.broker.lock_shard(shard).logs.on_durable(written);
             self.broker.set_durable(shard, *through);
@@ -114,7 +129,8 @@ impl<D: Disk> WalThread<D> {
         }
     }
 
-    /// The disk is full: publishers have been blocked by now, and what they wait for stays here until there is space.
+    /// The disk is full: publishers have been blocked by now, and what they wait for stays here
+    /// until there is space.
     fn wait_for_space(&mut self) {
         if !self.out_of_space {
             self.out_of_space = true;

@@ -1,6 +1,7 @@
 //! A store of many logs on the file system, with nothing but the standard library around it.
 //!
-//! `cargo run -p leveret-storage --example multi_log -- /tmp/some-folder`, several times: each run finds what the one before left.
+//! `cargo run -p leveret-storage --example multi_log -- /tmp/some-folder`, several times: each run
+//! finds what the one before left.
 
 use leveret_storage::{Disk, DiskFile, Durability, Folders, LogKind, Options, Read, Store};
 use leveret_types::LogId;
@@ -10,7 +11,8 @@ use std::io::{self, IoSlice};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-/// The file system through the standard library. A broker would use vectored writes at an offset, which it does not offer.
+/// The file system through the standard library. A broker would use vectored writes at an offset,
+/// which it does not offer.
 #[derive(Clone)]
 struct StdDisk;
 

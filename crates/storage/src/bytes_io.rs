@@ -1,7 +1,7 @@
 //! Little-endian numbers in byte buffers, and the checksum of everything on disk.
 
-/// Checksum that starts from a store's salt and a list of numbers that say what the bytes are and where they belong: the same bytes
-/// anywhere else have another checksum.
+/// Checksum that starts from a store's salt and a list of numbers that say what the bytes are and
+/// where they belong: the same bytes anywhere else have another checksum.
 pub(crate) fn seed(salt: u64, identity: &[u64]) -> u32 {
     identity
         .iter()

@@ -1,4 +1,5 @@
-//! Checkpoints: what lives, at one position of the write-ahead log, without which everything would have to be read.
+//! Checkpoints: what lives, at one position of the write-ahead log, without which everything would
+//! have to be read.
 //!
 //! ```text
 //! file  = copy | the same copy again
@@ -63,7 +64,8 @@ impl CheckpointPart {
         self.shard
     }
 
-    /// What must be durable before the checkpoint may be written: wait until [`ShardLogs::durable_through`] has reached it.
+    /// What must be durable before the checkpoint may be written: wait until
+    /// [`ShardLogs::durable_through`] has reached it.
     #[must_use]
     pub fn after(&self) -> ChunkSeq {
         self.after
@@ -71,15 +73,16 @@ impl CheckpointPart {
 }
 
 impl ShardLogs {
-    /// Whether a checkpoint would free much: segment files of `bytes_min` together wait only for one to be deleted.
+    /// Whether a checkpoint would free much: segment files of `bytes_min` together wait only for
+    /// one to be deleted.
     #[must_use]
     pub fn wants_checkpoint(&self, bytes_min: u64) -> bool {
         let dead = self.files.values().filter(|f| f.live == 0).map(|f| f.bytes);
         dead.sum::<u64>() >= bytes_min.max(1)
     }
 
-    /// Says what lives now. The chunk that gathers is part of it and ends here: what comes later is not told, and must not be taken for
-    /// told. Wait for [`CheckpointPart::after`].
+    /// Says what lives now. The chunk that gathers is part of it and ends here: what comes later is
+    /// not told, and must not be taken for told. Wait for [`CheckpointPart::after`].
     #[must_use]
     pub fn checkpoint_part(&mut self) -> CheckpointPart {
         self.end_chunk();
@@ -380,7 +383,8 @@ pub enum CheckpointError {
     Fatal(#[from] Fatal),
 }
 
-/// Writes checkpoints and removes what they make superfluous. Owned by one thread, that of the [`crate::SegmentWriter`].
+/// Writes checkpoints and removes what they make superfluous. Owned by one thread, that of the
+/// [`crate::SegmentWriter`].
 pub struct CheckpointWriter<D: Disk> {
     disk: D,
     data: PathBuf,
@@ -412,7 +416,8 @@ impl<D: Disk> CheckpointWriter<D> {
         }
     }
 
-    /// Makes the file that keeps space aside; false when there is no space for it. To be called again once there is.
+    /// Makes the file that keeps space aside; false when there is no space for it. To be called
+    /// again once there is.
     ///
     /// # Errors
     /// Any other failure is [`Fatal`].
@@ -435,7 +440,8 @@ impl<D: Disk> CheckpointWriter<D> {
         Ok(self.reserve)
     }
 
-    /// Writes a checkpoint of all shards, deletes dead segment files and takes files of the write-ahead log back.
+    /// Writes a checkpoint of all shards, deletes dead segment files and takes files of the
+    /// write-ahead log back.
     ///
     /// # Panics
     /// If parts are missing. The caller must have waited for [`CheckpointPart::after`] of each.

@@ -271,7 +271,8 @@ fn add_u64(bytes: &mut [u8], at: usize, value: u64) {
     bytes[at..at + 8].copy_from_slice(&sum.to_le_bytes());
 }
 
-/// A chunk that will not change: what a shard hands to the write-ahead log. Its bodies are shared with the shard's cache.
+/// A chunk that will not change: what a shard hands to the write-ahead log. Its bodies are shared
+/// with the shard's cache.
 ///
 /// The chunks of a shard must be written in the order of their sequence.
 #[derive(Debug)]
@@ -319,7 +320,8 @@ impl SealedChunk {
 pub struct Place {
     /// The file.
     pub(crate) generation: Generation,
-    /// The file that holds the table of lengths and checksums: the next one where the head was damaged and its copy stands in.
+    /// The file that holds the table of lengths and checksums: the next one where the head was
+    /// damaged and its copy stands in.
     pub(crate) table_generation: Generation,
     /// Offset of that table.
     pub(crate) table_at: u32,
@@ -340,7 +342,8 @@ pub(crate) struct Chunk {
     pub(crate) place: Option<Place>,
     /// The bodies, while cached.
     pub(crate) bodies: Option<Bodies>,
-    /// Volatile chunks only: which entries refer to its bodies. It says whether anybody still needs them.
+    /// Volatile chunks only: which entries refer to its bodies. It says whether anybody still needs
+    /// them.
     pub(crate) entries: Vec<Entry>,
 }
 

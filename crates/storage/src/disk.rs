@@ -5,10 +5,11 @@ use std::io::{self, IoSlice};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// A file system, as far as the engine needs one. All calls are synchronous: who must not wait runs them on a thread of its own.
+/// A file system, as far as the engine needs one. All calls are synchronous: who must not wait runs
+/// them on a thread of its own.
 ///
-/// Only what [`DiskFile::sync_data`] and [`Disk::sync_dir`] have promised survives a power cut: bytes of a file need the former,
-/// names (created, renamed, deleted) the latter on their folder.
+/// Only what [`DiskFile::sync_data`] and [`Disk::sync_dir`] have promised survives a power cut:
+/// bytes of a file need the former, names (created, renamed, deleted) the latter on their folder.
 pub trait Disk: Clone + Send + Sync + 'static {
     /// An open file.
     type File: DiskFile;
@@ -29,7 +30,8 @@ pub trait Disk: Clone + Send + Sync + 'static {
     fn list(&self, dir: &Path) -> io::Result<Vec<String>>;
     /// Makes the names in a folder durable.
     fn sync_dir(&self, dir: &Path) -> io::Result<()>;
-    /// Creates a lock file if need be and locks it against other processes; [`io::ErrorKind::WouldBlock`] when another has it.
+    /// Creates a lock file if need be and locks it against other processes;
+    /// [`io::ErrorKind::WouldBlock`] when another has it.
     fn lock(&self, path: &Path) -> io::Result<Self::Lock>;
 }
 
@@ -49,7 +51,8 @@ pub trait DiskFile: Send + Sync + 'static {
     }
 }
 
-/// Reads exactly `len` bytes; an early end of the file is an error of kind [`io::ErrorKind::UnexpectedEof`].
+/// Reads exactly `len` bytes; an early end of the file is an error of kind
+/// [`io::ErrorKind::UnexpectedEof`].
 pub(crate) fn read_exact(file: &impl DiskFile, offset: u64, len: usize) -> io::Result<Vec<u8>> {
     let mut buffer = vec![0; len];
     let read = file.read_at(&mut buffer, offset)?;
@@ -90,7 +93,8 @@ struct MemoryDiskState {
     bytes_max: Option<u64>,
 }
 
-/// A disk in memory that neither fails nor forgets: for tests, examples and as the smallest model of a [`Disk`].
+/// A disk in memory that neither fails nor forgets: for tests, examples and as the smallest model
+/// of a [`Disk`].
 ///
 /// Clones share the files. Two stores on clones of one disk are two processes on one machine.
 #[derive(Clone, Debug, Default)]
@@ -127,7 +131,8 @@ impl MemoryDisk {
         locked(&self.0).counts
     }
 
-    /// Sets how many bytes all files together may have; writes beyond fail with [`io::ErrorKind::StorageFull`].
+    /// Sets how many bytes all files together may have; writes beyond fail with
+    /// [`io::ErrorKind::StorageFull`].
     pub fn set_bytes_max(&self, bytes_max: Option<u64>) {
         locked(&self.0).bytes_max = bytes_max;
     }
@@ -139,7 +144,8 @@ impl MemoryDisk {
         state.files.values().map(|f| locked(f).len() as u64).sum()
     }
 
-    /// A disk with a copy of every file as it is now, and no locks: what another machine would find.
+    /// A disk with a copy of every file as it is now, and no locks: what another machine would
+    /// find.
     #[must_use]
     pub fn copy(&self) -> Self {
         let state = locked(&self.0);

@@ -3,8 +3,9 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// A write, a sync or a change of names failed: the process must end, with this one line, and must not try again. The kernel may have
-/// dropped the bytes that it could not write, and a second attempt would succeed without them.
+/// A write, a sync or a change of names failed: the process must end, with this one line, and must
+/// not try again. The kernel may have dropped the bytes that it could not write, and a second
+/// attempt would succeed without them.
 #[derive(Debug, thiserror::Error)]
 #[error("{call} failed on {}: {source}", path.display())]
 pub struct Fatal {

@@ -1,4 +1,5 @@
-//! What a shard asks of the segment writer, and what it makes of the answer: flushes, page-outs, compactions. No IO.
+//! What a shard asks of the segment writer, and what it makes of the answer: flushes, page-outs,
+//! compactions. No IO.
 
 use crate::chunk::{Bodies, Place};
 use crate::id::{ChunkSeq, FileId, Generation};
@@ -56,8 +57,8 @@ impl Piece {
     }
 }
 
-/// What a shard wants to have in segments. Carry it out with [`crate::SegmentWriter::flush`] and give the result to
-/// [`ShardLogs::finish_flush`].
+/// What a shard wants to have in segments. Carry it out with [`crate::SegmentWriter::flush`] and
+/// give the result to [`ShardLogs::finish_flush`].
 #[derive(Debug)]
 pub struct FlushPlan {
     pub(crate) shard: u8,
@@ -96,8 +97,8 @@ pub(crate) struct CompactionPiece {
     pub(crate) joins_previous: bool,
 }
 
-/// Segment files that are mostly dead, and what of them must be kept. Carry it out with [`crate::SegmentWriter::compact`] and give the
-/// result to [`ShardLogs::finish_compaction`].
+/// Segment files that are mostly dead, and what of them must be kept. Carry it out with
+/// [`crate::SegmentWriter::compact`] and give the result to [`ShardLogs::finish_compaction`].
 #[derive(Debug)]
 pub struct CompactionPlan {
     pub(crate) shard: u8,
@@ -121,8 +122,9 @@ impl CompactionPlan {
 }
 
 impl ShardLogs {
-    /// Plans to bring what lives only in files of the write-ahead log through `through` into segments. These files must be full, and
-    /// durable as told through [`Self::on_durable`]. One flush at a time.
+    /// Plans to bring what lives only in files of the write-ahead log through `through` into
+    /// segments. These files must be full, and durable as told through [`Self::on_durable`]. One
+    /// flush at a time.
     pub fn begin_flush(&mut self, through: Generation) -> FlushPlan {
         let (chunks, end_body) = self.chunks_to_flush(through);
         let mut pieces = Vec::new();
@@ -172,7 +174,8 @@ impl ShardLogs {
         (chunks, end_body)
     }
 
-    /// Plans to bring the oldest volatile bodies that live into a segment, so that the cache fits its budget again.
+    /// Plans to bring the oldest volatile bodies that live into a segment, so that the cache fits
+    /// its budget again.
     pub fn begin_page_out(&mut self) -> FlushPlan {
         assert!(!self.paging, "one page-out at a time");
         let mut chunks = Vec::new();
@@ -363,7 +366,8 @@ impl ShardLogs {
         })
     }
 
-    /// Takes in that a compaction is done: the victims are dead now, and go with the next checkpoint.
+    /// Takes in that a compaction is done: the victims are dead now, and go with the next
+    /// checkpoint.
     pub fn finish_compaction(&mut self, plan: &CompactionPlan, written: Written) {
         assert_eq!(plan.shard, self.shard, "a plan of another shard");
         for piece in &plan.pieces {

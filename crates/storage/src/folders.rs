@@ -63,8 +63,8 @@ impl Folders {
         self.distinct().into_iter().map(lock).collect()
     }
 
-    /// Makes the names in all folders durable. An earlier process may have been killed between a rename and its sync: what is seen
-    /// then is not yet safe to build upon.
+    /// Makes the names in all folders durable. An earlier process may have been killed between a
+    /// rename and its sync: what is seen then is not yet safe to build upon.
     pub(crate) fn sync<D: Disk>(&self, disk: &D) -> Result<(), OpenError> {
         let mut folders = self.distinct().into_iter();
         folders.try_for_each(|f| disk.sync_dir(f).map_err(|e| OpenError::io(f, e)))
@@ -112,7 +112,8 @@ impl Folders {
         Ok(())
     }
 
-    /// Marks the folders as those of a new store; that of `data` last, so that the marks are complete when it is there.
+    /// Marks the folders as those of a new store; that of `data` last, so that the marks are
+    /// complete when it is there.
     pub(crate) fn mark<D: Disk>(&self, disk: &D, identity: Identity) -> Result<(), OpenError> {
         for folder in self.distinct() {
             let path = folder.join(MARK_NAME);

@@ -1,4 +1,5 @@
-//! Entrances for fuzzing: each takes any bytes, and must neither panic nor allocate much more than it was given.
+//! Entrances for fuzzing: each takes any bytes, and must neither panic nor allocate much more than
+//! it was given.
 
 pub mod flipped;
 mod stale;
@@ -13,7 +14,8 @@ use crate::wal::format::{decode_file_header, decode_head, peek_head};
 /// Salt with which the entrances verify checksums.
 pub const SALT: u64 = 0;
 
-/// A record of the write-ahead log; whether it is one. What is one is encoded to the same bytes again.
+/// A record of the write-ahead log; whether it is one. What is one is encoded to the same bytes
+/// again.
 #[must_use]
 pub fn record(bytes: &[u8]) -> bool {
     let Some(record) = Record::decode(bytes) else {

@@ -10,8 +10,9 @@ const SHARD_SHIFT: u32 = 56;
 const VOLATILE: u64 = 1 << 55;
 const SEQUENCE: u64 = VOLATILE - 1;
 
-/// A message body within the store: eight bits of shard, one bit that says volatile, 55 bits of sequence. Never used again, but that volatile
-/// bodies are counted anew after a restart, which none of them survives.
+/// A message body within the store: eight bits of shard, one bit that says volatile, 55 bits of
+/// sequence. Never used again, but that volatile bodies are counted anew after a restart, which
+/// none of them survives.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct BodyId(u64);
 
@@ -58,10 +59,12 @@ impl fmt::Debug for BodyId {
     }
 }
 
-/// Number of a chunk within its shard, from 1 on. What was appended while chunk *n* gathered is durable once the shard is durable through *n*.
+/// Number of a chunk within its shard, from 1 on. What was appended while chunk *n* gathered is
+/// durable once the shard is durable through *n*.
 pub type ChunkSeq = u64;
 
-/// One use of a file by the write-ahead log. Ascends over the life of a store; a recycled file gets a new one.
+/// One use of a file by the write-ahead log. Ascends over the life of a store; a recycled file gets
+/// a new one.
 pub type Generation = u64;
 
 /// Number of a segment file. Ascends over the life of a store.
@@ -81,7 +84,8 @@ pub enum Durability {
 pub enum LogKind {
     /// The log and its entries with durable bodies survive.
     Durable,
-    /// Nothing about the log is ever given to the write-ahead log. Gone after a restart, whatever its entries' bodies.
+    /// Nothing about the log is ever given to the write-ahead log. Gone after a restart, whatever
+    /// its entries' bodies.
     Volatile,
 }
 

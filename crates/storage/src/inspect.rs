@@ -138,7 +138,8 @@ fn inspect_logs(shard: &ShardLogs) -> Vec<LogInspection> {
     inspections.collect()
 }
 
-/// Reads every chunk and block that holds a live entry, once, and notes what cannot be read. Gives how many entries can.
+/// Reads every chunk and block that holds a live entry, once, and notes what cannot be read. Gives
+/// how many entries can.
 fn verify_shard<D: Disk>(shard: &mut ShardLogs, reader: &mut Reader<D>) -> u64 {
     let plan = shard.begin_flush(Generation::MAX);
     let mut unreadable: Vec<(LogId, u64, String)> = Vec::new();
@@ -227,8 +228,8 @@ pub struct Repair {
     pub damage: Damage,
 }
 
-/// Accepts the loss of all that is damaged, in the logs named or, with none named, in all: these entries count as settled from now on.
-/// This cannot be undone: copy the folders first.
+/// Accepts the loss of all that is damaged, in the logs named or, with none named, in all: these
+/// entries count as settled from now on. This cannot be undone: copy the folders first.
 ///
 /// # Errors
 /// [`InspectError`].

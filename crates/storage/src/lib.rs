@@ -1,17 +1,22 @@
 //! A store of many logs over one write-ahead log.
 //!
-//! Made for a message broker: entries are appended, wait a little or for long, and are settled one by one or in ranges. What is settled soon
-//! is written once, to the write-ahead log; what waits goes to segment files and costs no memory there; what must not survive the process
-//! is not written at all unless it overflows the cache. See `docs/adr/0002-storage.md` for the decisions behind it.
+//! Made for a message broker: entries are appended, wait a little or for long, and are settled one
+//! by one or in ranges. What is settled soon is written once, to the write-ahead log; what waits
+//! goes to segment files and costs no memory there; what must not survive the process is not
+//! written at all unless it overflows the cache. See `docs/adr/0002-storage.md` for the decisions
+//! behind it.
 //!
-//! [`Store`] runs all of it in one thread. Its parts are plain structs that whoever embeds the store runs on threads of their own choice:
+//! [`Store`] runs all of it in one thread. Its parts are plain structs that whoever embeds the
+//! store runs on threads of their own choice:
 //! - [`ShardLogs`], one per shard: bodies, logs, what lives. No IO.
 //! - [`WalWriter`]: takes [`SealedChunk`]s of all shards; one write and one sync for all.
 //!
 //! Invariant: nothing but a [`Disk`] is ever asked for IO; no clock, no thread, no randomness.
 //! Invariant: a body is written to the write-ahead log once, however many logs it is appended to.
-//! Invariant: what was reported durable is found again after a crash, or reported as damaged: never silently missing.
-//! Invariant: every byte read from disk is covered by a checksum that names the place where it belongs.
+//! Invariant: what was reported durable is found again after a crash, or reported as damaged: never
+//! silently missing.
+//! Invariant: every byte read from disk is covered by a checksum that names the place where it
+//! belongs.
 
 pub mod disk;
 pub mod inspect;

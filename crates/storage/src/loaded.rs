@@ -41,7 +41,8 @@ impl Source {
     }
 }
 
-/// Something to be read from disk. Give it to a [`crate::Reader`] and the answer to the shard that asked.
+/// Something to be read from disk. Give it to a [`crate::Reader`] and the answer to the shard that
+/// asked.
 #[derive(Clone, Debug)]
 pub struct ReadRequest {
     pub(crate) shard: u8,

@@ -6,7 +6,8 @@ use leveret_types::{LogId, RangeSet};
 use std::collections::VecDeque;
 use std::ops::Range;
 
-/// A block of a segment file: the only thing that is kept in memory of up to 128 KiB of waiting messages.
+/// A block of a segment file: the only thing that is kept in memory of up to 128 KiB of waiting
+/// messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Block {
     pub(crate) first_index: u64,
@@ -39,7 +40,8 @@ pub(crate) struct Freed {
     pub(crate) bytes: u64,
 }
 
-/// The entries of a log whose bodies are of one class. Within it, the order of indexes is the order of bodies, so that blocks never overlap.
+/// The entries of a log whose bodies are of one class. Within it, the order of indexes is the order
+/// of bodies, so that blocks never overlap.
 #[derive(Debug, Default)]
 pub(crate) struct Side {
     /// Appended and not settled.
@@ -77,7 +79,8 @@ impl Side {
         });
     }
 
-    /// Takes a range out of the live entries. Gives how many were live; what that frees in segments goes to `freed`.
+    /// Takes a range out of the live entries. Gives how many were live; what that frees in segments
+    /// goes to `freed`.
     pub(crate) fn settle(&mut self, range: Range<u64>, bytes: u64, freed: &mut Vec<Freed>) -> u64 {
         if self.live.is_empty() {
             return 0;
@@ -265,7 +268,8 @@ impl Damage {
     }
 }
 
-/// Files before `before` hold nothing of a log at or above `from`: what they seem to hold was truncated.
+/// Files before `before` hold nothing of a log at or above `from`: what they seem to hold was
+/// truncated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Cut {
     pub(crate) before: FileId,
@@ -285,7 +289,8 @@ pub(crate) struct Log {
     pub(crate) settle_spot: Spot,
     pub(crate) damage: Option<Box<Damage>>,
     pub(crate) cuts: Vec<Cut>,
-    /// Truncations while a flush or compaction was under way: which was the newest then, and from where.
+    /// Truncations while a flush or compaction was under way: which was the newest then, and from
+    /// where.
     pub(crate) truncations: Vec<(u64, u64)>,
 }
 

@@ -48,7 +48,8 @@ impl<D: Disk> Reader<D> {
         Self::new(disk, self.wal.clone(), self.segment.clone(), self.salt)
     }
 
-    /// Reads, verifies and indexes what was asked for. Whatever is wrong becomes part of the answer: it is for the shard to judge.
+    /// Reads, verifies and indexes what was asked for. Whatever is wrong becomes part of the
+    /// answer: it is for the shard to judge.
     pub fn read(&mut self, request: ReadRequest) -> Loaded {
         let ReadRequest { shard, key, source } = request;
         let result = match source {

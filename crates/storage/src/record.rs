@@ -1,6 +1,7 @@
 //! What a chunk says about logs: small records beside the bodies.
 //!
-//! The log that a record is about stands in the chunk's table, not in the record: it is known even when the record is damaged.
+//! The log that a record is about stands in the chunk's table, not in the record: it is known even
+//! when the record is damaged.
 //!
 //! ```text
 //! create    1  -

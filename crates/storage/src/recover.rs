@@ -1,4 +1,5 @@
-//! Opening a store: the newest checkpoint, the footers of segment files, and what the write-ahead log holds since. Never every message.
+//! Opening a store: the newest checkpoint, the footers of segment files, and what the write-ahead
+//! log holds since. Never every message.
 
 use crate::checkpoint::{self, Checkpoint, CheckpointWriter, ShardPart};
 use crate::chunk::{Bodies, Chunk, Place, SealedChunk};
@@ -271,7 +272,8 @@ pub(crate) fn load<D: Disk>(
     })
 }
 
-/// Puts the checkpoint's logs into their shards. Gives the segment files that it lists, with their shards and lengths.
+/// Puts the checkpoint's logs into their shards. Gives the segment files that it lists, with their
+/// shards and lengths.
 fn begin_from(
     checkpoint: Checkpoint,
     shards: &mut [ShardReplay],
@@ -335,7 +337,8 @@ fn read_footer(file: &impl DiskFile, salt: u64, id: FileId, bytes: u64) -> Optio
     decode_footer(&footer.ok()?, salt, id)
 }
 
-/// Finds the blocks of a file one after the other; a damaged head hides only its own block, if another is found behind it.
+/// Finds the blocks of a file one after the other; a damaged head hides only its own block, if
+/// another is found behind it.
 fn rebuild_index(file: &impl DiskFile, salt: u64, id: FileId, bytes: u64) -> Vec<LogBlock> {
     use segment::format::{BLOCK_HEADER_BYTES, peek_block, verify_block_head};
     let mut blocks = Vec::new();
@@ -778,7 +781,8 @@ pub(crate) fn sealed(batch: &Batch, chunk: &ChunkHead, data: &Bytes) -> SealedCh
     }
 }
 
-/// Makes the tail durable again, removes what never became part of the store, and hands out the parts.
+/// Makes the tail durable again, removes what never became part of the store, and hands out the
+/// parts.
 fn make_ready<D: Disk>(
     disk: &D,
     folders: &Folders,
@@ -791,13 +795,15 @@ fn make_ready<D: Disk>(
     let file_bytes = options.wal_file_bytes;
     let mut wal = WalWriter::new(disk.clone(), &folders.wal, salt, file_bytes, found.resume);
     wal.set_previous_head(std::mem::take(&mut found.previous_head));
-    // Before the tail is written again: with a full disk, the prepared files are the space that there is.
+    // Before the tail is written again: with a full disk, the prepared files are the space that
+    // there is.
     let (next_number, prepared) = pooled_files(disk, folders, file_bytes)?;
     for file in prepared {
         wal.supply(file);
     }
     while !found.tail.is_empty() {
-        // The tail may be in the page cache and nowhere else, and marked as clean there: only writing it again, elsewhere, is sure.
+        // The tail may be in the page cache and nowhere else, and marked as clean there: only
+        // writing it again, elsewhere, is sure.
         let outcome = wal.write(&mut found.tail)?;
         for (shard, seq, place) in outcome.written {
             found.shards[usize::from(shard)].move_chunk(seq, place);

@@ -16,11 +16,13 @@ use std::ops::Range;
 pub enum Read {
     /// The payload; it shares the chunk or block that it lies in.
     Ready(Bytes),
-    /// It is being read from disk: carry out [`ShardLogs::take_reads`] and try again when [`ShardLogs::loaded`] names the log.
+    /// It is being read from disk: carry out [`ShardLogs::take_reads`] and try again when
+    /// [`ShardLogs::loaded`] names the log.
     Pending,
     /// No such entry, or it is settled.
     Gone,
-    /// The entry lives but cannot be read; why. Its log is damaged from now on, see [`ShardLogs::damage`].
+    /// The entry lives but cannot be read; why. Its log is damaged from now on, see
+    /// [`ShardLogs::damage`].
     Damaged(String),
 }
 
@@ -88,8 +90,9 @@ pub(crate) struct Budget {
 
 /// The logs of one shard.
 ///
-/// Entries of a log are numbered densely from 0. Bodies are put into the shard first and appended to any number of its logs then,
-/// before the next call of [`Self::seal`]: a body of which nobody holds an entry is forgotten.
+/// Entries of a log are numbered densely from 0. Bodies are put into the shard first and appended
+/// to any number of its logs then, before the next call of [`Self::seal`]: a body of which nobody
+/// holds an entry is forgotten.
 #[derive(Debug)]
 pub struct ShardLogs {
     pub(crate) shard: u8,
@@ -223,7 +226,8 @@ impl ShardLogs {
     /// Appends an entry with this body, which counts for `bytes`, and gives its index.
     ///
     /// # Panics
-    /// If there is no such log, if the body is of another shard or was put in before the log's last one of its class.
+    /// If there is no such log, if the body is of another shard or was put in before the log's last
+    /// one of its class.
     pub fn append(&mut self, id: LogId, body: BodyId, bytes: u32) -> u64 {
         assert_eq!(
             body.shard().0,
@@ -260,7 +264,8 @@ impl ShardLogs {
                 bytes: u64::from(bytes),
             };
             (spot.seq, spot.at) = (self.builder.seq, self.builder.push_record(id, run));
-            // A settle of these entries must be read after the run, so it may not join one that was recorded before.
+            // A settle of these entries must be read after the run, so it may not join one that was
+            // recorded before.
             log.settle_spot = Spot::default();
         }
         let spot = &mut log.run_spot;
@@ -291,12 +296,14 @@ impl ShardLogs {
         entries.push(Entry { log, run });
     }
 
-    /// Ends the life of entries. `bytes` is what they counted for. Gives how many there were; settled and unknown ones are passed over.
+    /// Ends the life of entries. `bytes` is what they counted for. Gives how many there were;
+    /// settled and unknown ones are passed over.
     pub fn settle(&mut self, id: LogId, range: Range<u64>, bytes: u64) -> u64 {
         let Some(log) = self.logs.get_mut(&id) else {
             return 0;
         };
-        // What is recorded must not reach entries that are appended later: their run may be recorded before.
+        // What is recorded must not reach entries that are appended later: their run may be
+        // recorded before.
         let range = range.start..range.end.min(log.next_index);
         if range.is_empty() {
             return 0;
@@ -336,7 +343,8 @@ impl ShardLogs {
         removed + volatile
     }
 
-    /// Replaces a log's opaque state, which is kept as the log is: in the write-ahead log, then in checkpoints.
+    /// Replaces a log's opaque state, which is kept as the log is: in the write-ahead log, then in
+    /// checkpoints.
     pub fn set_state(&mut self, id: LogId, blob: &[u8]) {
         let Some(log) = self.logs.get_mut(&id) else {
             panic!("state of log {id}, which does not exist");
@@ -354,7 +362,8 @@ impl ShardLogs {
         self.logs.get(&id).map_or(&[], |log| &log.state)
     }
 
-    /// Records the term and vote of the Raft group whose log this is. Neither counts before it is durable.
+    /// Records the term and vote of the Raft group whose log this is. Neither counts before it is
+    /// durable.
     pub fn set_term_and_vote(&mut self, id: LogId, term: u64, vote: u64) {
         let Some(log) = self.logs.get_mut(&id) else {
             panic!("vote of log {id}, which does not exist");
@@ -381,7 +390,8 @@ impl ShardLogs {
         log.durable.truncate(from, &mut self.freed);
         log.volatile.truncate(from, &mut self.freed);
         (log.run_spot, log.settle_spot) = (Spot::default(), Spot::default());
-        // Blocks that a flush writes just now may hold what was truncated: they are cut when they arrive.
+        // Blocks that a flush writes just now may hold what was truncated: they are cut when they
+        // arrive.
         let before = self.files.keys().next_back().map_or(0, |last| last + 1);
         log.cuts.push(Cut { before, from });
         if self.outstanding > 0 {
@@ -397,7 +407,8 @@ impl ShardLogs {
     fn record(&mut self, id: LogId, record: Record<'_>, awaited: bool) {
         self.builder.push_record(id, record);
         self.builder.awaited |= awaited;
-        // What comes later must not be taken for earlier: no record from before this one grows any more.
+        // What comes later must not be taken for earlier: no record from before this one grows any
+        // more.
         if let Some(log) = self.logs.get_mut(&id) {
             (log.run_spot, log.settle_spot) = (Spot::default(), Spot::default());
         }
@@ -422,7 +433,8 @@ impl ShardLogs {
         sealed + self.builder.bytes()
     }
 
-    /// Ends the chunk that gathers and gives all that the write-ahead log does not have yet, in the order in which it must be written.
+    /// Ends the chunk that gathers and gives all that the write-ahead log does not have yet, in the
+    /// order in which it must be written.
     pub fn seal(&mut self, out: &mut Vec<SealedChunk>) {
         self.end_chunk();
         out.append(&mut self.sealed);
@@ -435,7 +447,8 @@ impl ShardLogs {
         }
     }
 
-    /// The chunk that gathers. What was appended so far is durable when [`Self::durable_through`] has reached it.
+    /// The chunk that gathers. What was appended so far is durable when [`Self::durable_through`]
+    /// has reached it.
     #[must_use]
     pub fn position(&self) -> ChunkSeq {
         if self.builder.is_empty() {
@@ -482,7 +495,8 @@ impl ShardLogs {
         self.evict();
     }
 
-    /// Takes in what the write-ahead log made durable: of [`crate::WalOutcome::written`], this shard's part.
+    /// Takes in what the write-ahead log made durable: of [`crate::WalOutcome::written`], this
+    /// shard's part.
     pub fn on_durable(&mut self, written: impl IntoIterator<Item = (ChunkSeq, Place)>) {
         for (seq, place) in written {
             assert!(seq > self.durable_through, "chunk {seq} is durable twice");
@@ -549,7 +563,8 @@ impl ShardLogs {
             .pop_while(|c| c.place.is_some_and(|p| p.generation <= through));
     }
 
-    /// Whether live volatile bodies exceed the cache, so that they must go to a segment: see [`Self::begin_page_out`].
+    /// Whether live volatile bodies exceed the cache, so that they must go to a segment: see
+    /// [`Self::begin_page_out`].
     #[must_use]
     pub fn wants_page_out(&self) -> bool {
         !self.paging
@@ -725,13 +740,15 @@ impl ShardLogs {
         self.loaded.has_requests()
     }
 
-    /// Takes in what was read. Gives the logs for which a read may go on now: read at once, others' blocks may need the room.
+    /// Takes in what was read. Gives the logs for which a read may go on now: read at once, others'
+    /// blocks may need the room.
     pub fn loaded(&mut self, loaded: Loaded) -> Vec<LogId> {
         assert_eq!(loaded.shard, self.shard, "an answer to another shard");
         let key = loaded.key;
         let result = match loaded.result {
             Err(_) if !self.refers_to(key) => {
-                // It was moved while the read was under way: whoever waits finds it where it is now.
+                // It was moved while the read was under way: whoever waits finds it where it is
+                // now.
                 let logs = self.loaded.loaded(key, Err(String::new()));
                 self.loaded.forget(key);
                 return logs;
@@ -756,13 +773,15 @@ impl ShardLogs {
         }
     }
 
-    /// What is wrong with a log, if anything is. Nothing of such a log should be served before [`Self::accept_loss`].
+    /// What is wrong with a log, if anything is. Nothing of such a log should be served before
+    /// [`Self::accept_loss`].
     #[must_use]
     pub fn damage(&self, id: LogId) -> Option<&Damage> {
         self.logs.get(&id)?.damage.as_deref()
     }
 
-    /// Accepts that the damaged entries of a log are lost: they count as settled, and the log is sound again. Gives how many these are.
+    /// Accepts that the damaged entries of a log are lost: they count as settled, and the log is
+    /// sound again. Gives how many these are.
     pub fn accept_loss(&mut self, id: LogId) -> u64 {
         let Some(log) = self.logs.get_mut(&id) else {
             return 0;
@@ -849,7 +868,8 @@ impl ShardLogs {
     }
 }
 
-/// The parts of an entry's run whose entries live, and still have these bodies: after a truncation others may have their indexes.
+/// The parts of an entry's run whose entries live, and still have these bodies: after a truncation
+/// others may have their indexes.
 pub(crate) fn live_parts<'a>(
     logs: &'a HashMap<LogId, Box<Log>, foldhash::fast::FixedState>,
     entry: &Entry,

@@ -1,4 +1,5 @@
-//! All parts of a store in one struct, run in place: for tools, tests, examples, and for embedding without threads.
+//! All parts of a store in one struct, run in place: for tools, tests, examples, and for embedding
+//! without threads.
 
 use crate::checkpoint::{CheckpointError, CheckpointWriter};
 use crate::chunk::SealedChunk;
@@ -32,7 +33,8 @@ pub enum StoreError {
 }
 
 impl StoreError {
-    /// Whether the disk is full: the same call can be made again when there is space. Anything else must end the process.
+    /// Whether the disk is full: the same call can be made again when there is space. Anything else
+    /// must end the process.
     #[must_use]
     pub fn is_no_space(&self) -> bool {
         matches!(
@@ -150,12 +152,14 @@ impl<D: Disk> Store<D> {
         self.flush_through.is_some()
     }
 
-    /// Ends the current file of the write-ahead log, so that the next [`Self::flush`] takes in all that is durable.
+    /// Ends the current file of the write-ahead log, so that the next [`Self::flush`] takes in all
+    /// that is durable.
     pub fn roll(&mut self) {
         self.flush_through = self.wal.roll().or(self.flush_through);
     }
 
-    /// Brings what lives only in full files of the write-ahead log into segments, and lets the files go.
+    /// Brings what lives only in full files of the write-ahead log into segments, and lets the
+    /// files go.
     ///
     /// # Errors
     /// [`StoreError`].

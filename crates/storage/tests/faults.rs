@@ -1,4 +1,5 @@
-//! What the store makes of damaged, torn, stale, missing and full disks; and what it must not read, keep or hold in memory.
+//! What the store makes of damaged, torn, stale, missing and full disks; and what it must not read,
+//! keep or hold in memory.
 
 use leveret_storage::{
     Disk, Durability, Folders, LogKind, MemoryDisk, OpenError, Options, Read, RecoveryReport,
@@ -84,7 +85,8 @@ fn three_batches() -> World {
     world
 }
 
-/// What is left of a log's two entries: whether each is as it was; `None` where the log is said to be damaged.
+/// What is left of a log's two entries: whether each is as it was; `None` where the log is said to
+/// be damaged.
 fn state(store: &mut Store<MemoryDisk>, log: LogId, n: u64) -> Option<[bool; 2]> {
     if store.shards[0].damage(log).is_some() {
         return None;

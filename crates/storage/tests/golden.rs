@@ -1,7 +1,9 @@
-//! Freezes the formats: what this version writes is byte for byte what `golden/v1` holds, and what that holds is read.
+//! Freezes the formats: what this version writes is byte for byte what `golden/v1` holds, and what
+//! that holds is read.
 //!
-//! A change here is a change of format: it needs a new version number, a new folder, and code that reads the old one.
-//! `LEVERET_GOLDEN=write cargo test -p leveret-storage --test golden` writes the folder anew.
+//! A change here is a change of format: it needs a new version number, a new folder, and code that
+//! reads the old one. `LEVERET_GOLDEN=write cargo test -p leveret-storage --test golden` writes the
+//! folder anew.
 
 use leveret_storage::{
     Disk, DiskFile, Durability, Folders, LogKind, MemoryDisk, Options, Read, Store,

@@ -1,4 +1,5 @@
-//! The store against plain lists: random operations, restarts in order and without, the same content at every step.
+//! The store against plain lists: random operations, restarts in order and without, the same
+//! content at every step.
 
 use leveret_storage::{
     Disk, Durability, Folders, LogKind, MemoryDisk, Options, Read, RecoveryReport, Store,
@@ -45,8 +46,8 @@ struct PlainLog {
     next_index: u64,
     entries: BTreeMap<u64, Entry>,
     state: Vec<u8>,
-    /// Whether its bytes are known exactly: not after a truncation, nor where both classes of bodies
-    /// were settled in one range.
+    /// Whether its bytes are known exactly: not after a truncation, nor where both classes of
+    /// bodies were settled in one range.
     exact: bool,
 }
 

@@ -36,7 +36,8 @@ impl ReplyCode {
         self as u16
     }
 
-    /// The name that RabbitMQ puts before a reply text, such as `NOT_FOUND` in `NOT_FOUND - no queue 'q' in vhost '/'`.
+    /// The name that RabbitMQ puts before a reply text, such as `NOT_FOUND` in `NOT_FOUND - no
+    /// queue 'q' in vhost '/'`.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -119,7 +120,8 @@ impl ProtocolError {
         self
     }
 
-    /// The reply text on the wire, in RabbitMQ's shape `NAME - text`, cut at a character boundary to fit a short string.
+    /// The reply text on the wire, in RabbitMQ's shape `NAME - text`, cut at a character boundary
+    /// to fit a short string.
     #[must_use]
     pub fn reply_text(&self) -> String {
         let mut text = format!("{} - {}", self.code.name(), self.text);

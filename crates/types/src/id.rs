@@ -1,4 +1,5 @@
-//! Identifiers. Each is unique for the life of what it names, and (where it is stored) never used again.
+//! Identifiers. Each is unique for the life of what it names, and (where it is stored) never used
+//! again.
 
 macro_rules! id {
     ($(#[$doc:meta])* $name:ident($repr:ty)) => {
@@ -23,8 +24,8 @@ id! {
     ChannelId(u16)
 }
 id! {
-    /// One incarnation of a queue. A queue that is deleted and declared again has another id, so that nothing of the
-    /// old one (log entries, late effects) can reach the new one.
+    /// One incarnation of a queue. A queue that is deleted and declared again has another id, so
+    /// that nothing of the old one (log entries, late effects) can reach the new one.
     QueueId(u64)
 }
 id! {
@@ -32,10 +33,12 @@ id! {
     ConsumerId(u64)
 }
 id! {
-    /// One log of the storage engine. A classic queue owns one log for each priority that it has seen. Never reused.
+    /// One log of the storage engine. A classic queue owns one log for each priority that it has
+    /// seen. Never reused.
     LogId(u64)
 }
 id! {
-    /// A queue shard: queues of one shard share a lock, a part of the write-ahead log and nothing else with other shards.
+    /// A queue shard: queues of one shard share a lock, a part of the write-ahead log and nothing
+    /// else with other shards.
     ShardId(u16)
 }

@@ -1,4 +1,5 @@
-//! The words that every other crate of Leveret uses: identifiers, limits, time, messages, tables, errors.
+//! The words that every other crate of Leveret uses: identifiers, limits, time, messages, tables,
+//! errors.
 //!
 //! Invariant: this crate depends on no other crate of Leveret.
 //! Invariant: this crate never reads a clock, a file or a socket. Time arrives as [`Now`].

@@ -1,6 +1,7 @@
 //! Every bound of the broker. Where RabbitMQ has the same bound, its value and its name are kept.
 //!
-//! A bound that an operator may change has its default here; the configuration holds the value in force.
+//! A bound that an operator may change has its default here; the configuration holds the value in
+//! force.
 
 /// Bytes of a frame before login (RabbitMQ's `initial_frame_max`).
 pub const FRAME_BYTES_PREAUTH_MAX: u32 = 8_192;
@@ -30,8 +31,8 @@ pub const HANDSHAKE_MS_MAX: u64 = 10_000;
 pub const TLS_HANDSHAKE_MS_MAX: u64 = 5_000;
 /// Milliseconds that the broker waits for the answer to its `connection.close`.
 pub const CLOSE_MS_MAX: u64 = 30_000;
-/// Milliseconds for which a client whose frames cannot be read is still read after `connection.close`: a socket that is dropped with
-/// unread input would take the answer back.
+/// Milliseconds for which a client whose frames cannot be read is still read after
+/// `connection.close`: a socket that is dropped with unread input would take the answer back.
 pub const FRAME_ERROR_LINGER_MS: u64 = 1_000;
 /// Milliseconds by which the answer to a failed login is delayed.
 pub const LOGIN_FAILURE_DELAY_MS: u64 = 3_000;
@@ -71,13 +72,15 @@ pub const CC_ENTRIES_MAX: usize = 1_024;
 pub const REGEX_BYTES_MAX: usize = 1_024;
 /// Bytes of memory that one such expression may take once compiled.
 pub const REGEX_PROGRAM_BYTES_MAX: usize = 1024 * 1024;
-/// Memory in KiB and passes over it that an imported argon2id hash may ask for: what one login costs.
+/// Memory in KiB and passes over it that an imported argon2id hash may ask for: what one login
+/// costs.
 pub const ARGON2_MEMORY_KIB_MAX: u32 = 256 * 1024;
 /// See [`ARGON2_MEMORY_KIB_MAX`].
 pub const ARGON2_PASSES_MAX: u32 = 16;
 /// Default delivery limit of a quorum queue (`x-delivery-limit`).
 pub const DELIVERY_LIMIT: u32 = 20;
-/// Deliveries that one connection may have waiting to be written, in messages and in bytes; above it, its consumers wait.
+/// Deliveries that one connection may have waiting to be written, in messages and in bytes; above
+/// it, its consumers wait.
 pub const OUTBOX_MESSAGES_MAX: usize = 4_096;
 /// See [`OUTBOX_MESSAGES_MAX`].
 pub const OUTBOX_BYTES_MAX: usize = 4 * 1024 * 1024;
@@ -100,19 +103,23 @@ pub const JSON_DEPTH_MAX: usize = 64;
 
 /// Bytes of one file of the write-ahead log by default.
 pub const WAL_FILE_BYTES: u64 = 64 * 1024 * 1024;
-/// Files of the write-ahead log that may wait for the segment writer before publishers are held back.
+/// Files of the write-ahead log that may wait for the segment writer before publishers are held
+/// back.
 pub const WAL_FILES_MAX: usize = 8;
 /// Bytes of one write of the write-ahead log.
 pub const WAL_BATCH_BYTES_MAX: usize = 4 * 1024 * 1024;
 /// Bytes of message bodies that are kept in memory for all queues together, by default.
 pub const CACHE_BYTES: usize = 16 * 1024 * 1024;
-/// Bytes of chunks and blocks that are read back from disk at once, for all queues together, by default.
+/// Bytes of chunks and blocks that are read back from disk at once, for all queues together, by
+/// default.
 pub const LOADED_BYTES: usize = 8 * 1024 * 1024;
-/// Bytes of one chunk: the part of a WAL batch that one shard wrote. A larger message has a chunk of its own.
+/// Bytes of one chunk: the part of a WAL batch that one shard wrote. A larger message has a chunk
+/// of its own.
 pub const CHUNK_BYTES: usize = 256 * 1024;
 /// Bytes of one segment file; the last entry may exceed it.
 pub const SEGMENT_BYTES_MAX: u64 = 64 * 1024 * 1024;
-/// Bytes of one block of a segment: what is read from disk at once. A larger message has a block of its own.
+/// Bytes of one block of a segment: what is read from disk at once. A larger message has a block of
+/// its own.
 pub const SEGMENT_BLOCK_BYTES: usize = 128 * 1024;
 
 const _: () = assert!(FRAME_BYTES_MAX >= FRAME_BYTES_PREAUTH_MAX);

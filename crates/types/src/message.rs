@@ -1,4 +1,5 @@
-//! A message as it travels through the broker: one reference-counted slice of bytes and where its parts lie in it.
+//! A message as it travels through the broker: one reference-counted slice of bytes and where its
+//! parts lie in it.
 
 use bytes::Bytes;
 
@@ -21,9 +22,10 @@ impl Span {
 
 /// A published message. Cloning it takes a reference, not a copy.
 ///
-/// All parts lie in one buffer (the socket's read buffer, or a chunk of the write-ahead log), so that a message costs one
-/// reference count however many parts it has. `properties` are the validated wire bytes of the content header from the
-/// property flags on: they are handed on as they came, never decoded and encoded again.
+/// All parts lie in one buffer (the socket's read buffer, or a chunk of the write-ahead log), so
+/// that a message costs one reference count however many parts it has. `properties` are the
+/// validated wire bytes of the content header from the property flags on: they are handed on as
+/// they came, never decoded and encoded again.
 #[derive(Clone, Debug)]
 pub struct Message {
     bytes: Bytes,
@@ -46,7 +48,8 @@ pub struct Facts {
     pub expiration_ms: Option<u64>,
     /// When the broker took it, milliseconds since the Unix epoch.
     pub published_ms: u64,
-    /// Whether the broker has dead-lettered it: then its `x-death` header is the broker's own record, and not a client's claim.
+    /// Whether the broker has dead-lettered it: then its `x-death` header is the broker's own
+    /// record, and not a client's claim.
     pub dead_lettered: bool,
 }
 
@@ -160,7 +163,8 @@ impl Message {
         }
     }
 
-    /// What the message counts towards a queue's `x-max-length-bytes` and `message_bytes`: its body, as in RabbitMQ.
+    /// What the message counts towards a queue's `x-max-length-bytes` and `message_bytes`: its
+    /// body, as in RabbitMQ.
     #[must_use]
     pub const fn size(&self) -> u32 {
         self.body.len

@@ -5,8 +5,9 @@ use std::ops::Range;
 
 /// A set of `u64`s, held as disjoint, non-adjacent, ascending half-open intervals.
 ///
-/// Made for queues: taking from the front and adding at the back, or next to an interval's end, cost nothing that grows with the
-/// set. Anything else is a binary search, and at worst a shift of the intervals on the shorter side.
+/// Made for queues: taking from the front and adding at the back, or next to an interval's end,
+/// cost nothing that grows with the set. Anything else is a binary search, and at worst a shift of
+/// the intervals on the shorter side.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RangeSet {
     ranges: VecDeque<Range<u64>>,
@@ -221,8 +222,8 @@ impl RangeSet {
         self.len = 0;
     }
 
-    /// Gives memory back if the set is empty and once held many intervals: to be called where a set has become empty, for a set
-    /// that is filled and emptied all the time keeps its memory.
+    /// Gives memory back if the set is empty and once held many intervals: to be called where a set
+    /// has become empty, for a set that is filled and emptied all the time keeps its memory.
     pub fn trim(&mut self) {
         if self.ranges.is_empty() && self.ranges.capacity() > 64 {
             self.ranges = VecDeque::new();

@@ -4,7 +4,8 @@ use std::fmt;
 
 /// A value of a field table, in RabbitMQ's dialect of the types (`reference: AMQP 0-9-1 errata`).
 ///
-/// Strings are bytes: clients put what they like into them, and the broker hands on what it was given.
+/// Strings are bytes: clients put what they like into them, and the broker hands on what it was
+/// given.
 #[derive(Clone, Debug, PartialEq)]
 #[allow(missing_docs)] // The variants are the wire types; their tags are in `amqp`.
 pub enum FieldValue {
@@ -38,7 +39,8 @@ impl FieldValue {
         Self::LongString(text.as_bytes().to_vec())
     }
 
-    /// The value as an integer, where it is of any integer type: clients choose the width, the meaning does not change.
+    /// The value as an integer, where it is of any integer type: clients choose the width, the
+    /// meaning does not change.
     #[must_use]
     pub fn as_integer(&self) -> Option<i64> {
         Some(match self {

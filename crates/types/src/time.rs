@@ -2,8 +2,9 @@
 
 /// The moment at which an input is handled, as the shell's (or the simulator's) clocks tell it.
 ///
-/// Two clocks, because they answer different questions: `monotonic_ms` measures intervals (heartbeats, leases, timeouts) and
-/// never goes back; `wall_ms` is what a message's age and a header's timestamp refer to, survives a restart, and may jump.
+/// Two clocks, because they answer different questions: `monotonic_ms` measures intervals
+/// (heartbeats, leases, timeouts) and never goes back; `wall_ms` is what a message's age and a
+/// header's timestamp refer to, survives a restart, and may jump.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Now {
     /// Milliseconds since an arbitrary start; never decreases within a process.

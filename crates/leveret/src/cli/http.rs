@@ -1,4 +1,5 @@
-//! A small HTTP/1.1 client: one request, one connection. It speaks to a node's API and to nothing else.
+//! A small HTTP/1.1 client: one request, one connection. It speaks to a node's API and to nothing
+//! else.
 
 use serde_json::Value;
 use std::io::{self, Read, Write};

@@ -1,5 +1,6 @@
-//! What a running node leaves in its data folder for the command line: `node.json` (who it is, where it listens) and
-//! `cli.token` (the right to administer it, for whoever may read that folder).
+//! What a running node leaves in its data folder for the command line: `node.json` (who it is,
+//! where it listens) and `cli.token` (the right to administer it, for whoever may read that
+//! folder).
 
 use serde_json::{Value, json};
 use std::fs;
@@ -66,7 +67,8 @@ impl NodeFile {
     }
 }
 
-/// The address by which a program on this machine reaches a listener: one that listens everywhere is reached by loopback.
+/// The address by which a program on this machine reaches a listener: one that listens everywhere
+/// is reached by loopback.
 #[must_use]
 pub fn reachable(listener: SocketAddr) -> SocketAddr {
     let ip = match listener.ip() {
@@ -92,7 +94,8 @@ pub fn read_token(root: &Path) -> io::Result<String> {
 /// Takes both files away: the node has stopped.
 pub fn remove(root: &Path) {
     for name in [NODE_FILE, TOKEN_FILE] {
-        // What is not there need not be removed, and what cannot be will be overwritten at the next start.
+        // What is not there need not be removed, and what cannot be will be overwritten at the next
+        // start.
         let _ = fs::remove_file(root.join(name));
     }
 }

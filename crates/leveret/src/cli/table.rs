@@ -12,7 +12,8 @@ pub struct Rows {
 }
 
 impl Rows {
-    /// Picks the fields named by `columns` (`shown name`, `field`) out of JSON objects; null where an object has none.
+    /// Picks the fields named by `columns` (`shown name`, `field`) out of JSON objects; null where
+    /// an object has none.
     #[must_use]
     pub fn pick(objects: &[Value], columns: &[(&str, &str)]) -> Self {
         let row = |object: &Value| {
@@ -137,8 +138,8 @@ fn pad(cell: &str, width: usize) -> String {
     format!("{cell}{}", " ".repeat(missing))
 }
 
-/// A value in rabbitmqctl's form: lists in brackets, tables as lists of pairs. What would break a line, or speak to a
-/// terminal, is escaped.
+/// A value in rabbitmqctl's form: lists in brackets, tables as lists of pairs. What would break a
+/// line, or speak to a terminal, is escaped.
 #[must_use]
 pub fn show(value: &Value) -> String {
     match value {

@@ -55,7 +55,8 @@ pub struct Config {
 /// Where things are kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Folders {
-    /// The folder of all others, unless these are elsewhere; holds the node's identity and the command line's token.
+    /// The folder of all others, unless these are elsewhere; holds the node's identity and the
+    /// command line's token.
     pub root: PathBuf,
     /// Metadata, snapshots, classic queues' segments.
     pub data: PathBuf,
@@ -111,7 +112,8 @@ pub enum TlsVersion {
 /// How clients log in.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Login {
-    /// Mechanisms offered on every listener, in the order in which they are offered. EXTERNAL only where TLS is.
+    /// Mechanisms offered on every listener, in the order in which they are offered. EXTERNAL only
+    /// where TLS is.
     pub mechanisms: Vec<Mechanism>,
     /// Users that may log in from this machine only.
     pub loopback_users: Vec<String>,
@@ -174,7 +176,8 @@ pub struct FirstBoot {
     pub vhost: String,
     /// The user's permissions in it: configure, write, read.
     pub permissions: [String; 3],
-    /// Definitions to import at every boot: a JSON file, or a folder of them; none where there are none.
+    /// Definitions to import at every boot: a JSON file, or a folder of them; none where there are
+    /// none.
     pub definitions: Option<PathBuf>,
     /// Whether definitions that did not change since the last boot are left alone.
     pub definitions_skip_if_unchanged: bool,
@@ -305,7 +308,8 @@ pub enum LogFormat {
 }
 
 impl Config {
-    /// Judges what was typed. All errors are told, not just the first, in the order of the keys' names.
+    /// Judges what was typed. All errors are told, not just the first, in the order of the keys'
+    /// names.
     pub fn build(typed: &FileConfig, machine: &Machine) -> Result<Loaded, Vec<ConfigError>> {
         let (mut errors, mut notices) = (Vec::new(), Vec::new());
         for (name, setting) in typed.iter() {
@@ -350,8 +354,8 @@ fn judge(name: &str, setting: &Setting) -> Result<Option<String>, ConfigError> {
 
 /// Reads typed values by name, or the key's default.
 ///
-/// Invariant: every setting has passed [`judge`], and every default its kind (a test builds the empty configuration), so that
-/// a value which does not parse here is a bug and not an error.
+/// Invariant: every setting has passed [`judge`], and every default its kind (a test builds the
+/// empty configuration), so that a value which does not parse here is a bug and not an error.
 struct Reader<'a> {
     typed: &'a FileConfig,
 }

@@ -1,4 +1,5 @@
-//! The configuration as typed: settings by name, each with the place it came from. Nothing is judged here but syntax.
+//! The configuration as typed: settings by name, each with the place it came from. Nothing is
+//! judged here but syntax.
 
 use super::{ConfigError, keys};
 use std::collections::BTreeMap;
@@ -35,7 +36,8 @@ pub struct Setting {
     pub source: Source,
 }
 
-/// Everything that was typed, by key name. A later source replaces an earlier one's setting of the same name.
+/// Everything that was typed, by key name. A later source replaces an earlier one's setting of the
+/// same name.
 #[derive(Clone, Debug, Default)]
 pub struct FileConfig {
     settings: BTreeMap<String, Setting>,
@@ -72,7 +74,8 @@ impl FileConfig {
             .insert(name.to_owned(), Setting { text, source });
     }
 
-    /// Forgets `prefix` and every setting below it: an option of the command line that stands for a whole family does so.
+    /// Forgets `prefix` and every setting below it: an option of the command line that stands for a
+    /// whole family does so.
     pub fn forget(&mut self, prefix: &str) {
         self.settings.retain(|name, _| {
             name.strip_prefix(prefix)
@@ -158,8 +161,9 @@ impl FileConfig {
         Ok(())
     }
 
-    /// Takes what the environment says: `LEVERET_*` for every key (dots and capitals as in `LEVERET_DISK_FREE_LIMIT_ABSOLUTE`)
-    /// and those of RabbitMQ's variables that its images are configured with.
+    /// Takes what the environment says: `LEVERET_*` for every key (dots and capitals as in
+    /// `LEVERET_DISK_FREE_LIMIT_ABSOLUTE`) and those of RabbitMQ's variables that its images are
+    /// configured with.
     pub fn read_environment(
         &mut self,
         variables: impl IntoIterator<Item = (String, String)>,
@@ -259,8 +263,9 @@ fn key_of_variable(rest: &str) -> Option<String> {
     })
 }
 
-/// The setting that item `index` of the list `name` stands for: `loopback_users = ["guest"]` says `loopback_users.guest = true`,
-/// and `auth_mechanisms = ["PLAIN"]` says `auth_mechanisms.1 = "PLAIN"`.
+/// The setting that item `index` of the list `name` stands for: `loopback_users = ["guest"]` says
+/// `loopback_users.guest = true`, and `auth_mechanisms = ["PLAIN"]` says `auth_mechanisms.1 =
+/// "PLAIN"`.
 fn list_item(name: &str, index: usize, item: String) -> (String, String) {
     let is_flag = keys::KEYS
         .iter()

@@ -1,5 +1,6 @@
-//! The one table of configuration keys: name, type, default, meaning. Everything that knows keys reads it: the parser of
-//! files, the environment, the checks, `leveret config reference` and `docs/configuration.md`.
+//! The one table of configuration keys: name, type, default, meaning. Everything that knows keys
+//! reads it: the parser of files, the environment, the checks, `leveret config reference` and
+//! `docs/configuration.md`.
 
 /// What a key's value must look like.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -8,11 +9,13 @@ pub enum Kind {
     Bool,
     /// A whole number between two bounds, both included.
     Count(u64, u64),
-    /// A number of bytes between two bounds, with or without a unit: `500MB`, `64MiB`, `2GB`, `1024`.
+    /// A number of bytes between two bounds, with or without a unit: `500MB`, `64MiB`, `2GB`,
+    /// `1024`.
     Bytes(u64, u64),
     /// A fraction above 0 and up to the bound.
     Fraction(f64),
-    /// An address and port, `127.0.0.1:5672` or `[::1]:5672`; a bare port stands for every IPv4 interface.
+    /// An address and port, `127.0.0.1:5672` or `[::1]:5672`; a bare port stands for every IPv4
+    /// interface.
     Address,
     /// A TCP port, or `none`.
     Port,
@@ -154,7 +157,8 @@ pub const KEYS: &[Key] = &[
     key("log.dir", Path, "", "The same as `folders.logs`."),
 ];
 
-/// Keys of RabbitMQ that are accepted and change nothing, and why. A last part `*` stands for everything below.
+/// Keys of RabbitMQ that are accepted and change nothing, and why. A last part `*` stands for
+/// everything below.
 #[rustfmt::skip]
 pub const IGNORED: &[(&str, &str)] = &[
     ("num_acceptors.*", "one thread accepts, and hands on at once"),
@@ -229,8 +233,8 @@ pub const IGNORED: &[(&str, &str)] = &[
     ("max_log_file_size", "rotate log files with logrotate"),
 ];
 
-/// Keys of RabbitMQ that a node must not take lightly and cannot obey, and what to do. A last part `*` stands for
-/// everything below.
+/// Keys of RabbitMQ that a node must not take lightly and cannot obey, and what to do. A last part
+/// `*` stands for everything below.
 #[rustfmt::skip]
 pub const REFUSED: &[(&str, &str)] = &[
     ("management.ssl.*", "the HTTP API has no TLS; put a proxy before it"),

@@ -1,8 +1,9 @@
 //! Configuration in two stages: [`FileConfig`] is what was typed, [`Config`] is what holds.
 //!
-//! Invariant: a [`Config`] is valid as a whole, and says everything: no value in it means "as elsewhere".
-//! Invariant: building a [`Config`] reads no file, no clock and no environment; what it must know of the machine is
-//! given as [`Machine`].
+//! Invariant: a [`Config`] is valid as a whole, and says everything: no value in it means "as
+//! elsewhere".
+//! Invariant: building a [`Config`] reads no file, no clock and no environment; what it must know
+//! of the machine is given as [`Machine`].
 
 pub mod build;
 pub mod file;
@@ -68,7 +69,8 @@ pub struct Loaded {
     pub notices: Vec<String>,
 }
 
-/// Where the configuration file is, by option, then `LEVERET_CONFIG_FILE`, then `RABBITMQ_CONFIG_FILE`; none if nobody names one.
+/// Where the configuration file is, by option, then `LEVERET_CONFIG_FILE`, then
+/// `RABBITMQ_CONFIG_FILE`; none if nobody names one.
 #[must_use]
 pub fn file_named(option: Option<&Path>) -> Option<std::path::PathBuf> {
     let variable = |name| {
@@ -82,8 +84,9 @@ pub fn file_named(option: Option<&Path>) -> Option<std::path::PathBuf> {
         .or_else(|| variable("RABBITMQ_CONFIG_FILE"))
 }
 
-/// Reads `file` (a file, or a folder whose `.conf` and `.toml` files are read in the order of their names) and the environment.
-/// RabbitMQ's tools name a file without its ending: `/etc/rabbitmq/rabbitmq` finds `rabbitmq.conf`.
+/// Reads `file` (a file, or a folder whose `.conf` and `.toml` files are read in the order of their
+/// names) and the environment. RabbitMQ's tools name a file without its ending:
+/// `/etc/rabbitmq/rabbitmq` finds `rabbitmq.conf`.
 pub fn read(file: Option<&Path>) -> Result<FileConfig, ConfigError> {
     let mut typed = FileConfig::new();
     if let Some(file) = file {

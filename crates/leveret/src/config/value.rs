@@ -42,7 +42,8 @@ pub fn count(text: &str, least: u64, most: u64) -> Result<u64, String> {
         .ok_or_else(|| format!("must be a whole number from {least} to {most}"))
 }
 
-/// A size with RabbitMQ's units: `k`, `KiB`, `M`, `MiB`... are powers of 1,024; `kB`, `MB`, `GB`, `TB` of 1,000.
+/// A size with RabbitMQ's units: `k`, `KiB`, `M`, `MiB`... are powers of 1,024; `kB`, `MB`, `GB`,
+/// `TB` of 1,000.
 pub fn bytes(text: &str, least: u64, most: u64) -> Result<u64, String> {
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
     let unit = text[digits.len()..].to_ascii_lowercase();

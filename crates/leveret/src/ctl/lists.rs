@@ -12,7 +12,8 @@ struct List {
 }
 
 impl List {
-    /// The rows of what `fetch` brings, with the columns that the arguments name, after these lines.
+    /// The rows of what `fetch` brings, with the columns that the arguments name, after these
+    /// lines.
     fn show(
         &self,
         context: &Context<'_>,

@@ -1,5 +1,6 @@
-//! `leveret ctl`, and the binary under the names `rabbitmqctl`, `rabbitmq-diagnostics`, `rabbitmq-queues` and
-//! `rabbitmq-plugins`: RabbitMQ's commands, options, output and exit codes, on the node's HTTP API.
+//! `leveret ctl`, and the binary under the names `rabbitmqctl`, `rabbitmq-diagnostics`,
+//! `rabbitmq-queues` and `rabbitmq-plugins`: RabbitMQ's commands, options, output and exit codes,
+//! on the node's HTTP API.
 //!
 //! Invariant: a command prints its result on standard output and everything else on standard error.
 
@@ -103,12 +104,14 @@ pub struct Context<'a> {
 }
 
 impl Context<'_> {
-    /// Shows a line such as `Listing users ...`, unless `-q`, `-s` or a machine's format forbids it.
+    /// Shows a line such as `Listing users ...`, unless `-q`, `-s` or a machine's format forbids
+    /// it.
     pub fn banner(&self, line: impl AsRef<str>) {
         (self.banner)(line.as_ref());
     }
 
-    /// Argument `index`; empty where it was not given (the command table has checked how many there are).
+    /// Argument `index`; empty where it was not given (the command table has checked how many there
+    /// are).
     #[must_use]
     pub fn argument(&self, index: usize) -> &str {
         self.arguments.get(index).map_or("", String::as_str)

@@ -196,7 +196,8 @@ impl Options {
             "--url" => self.url = Some(value.to_owned()),
             "--user" => self.user = value.to_owned(),
             "--password" => self.password = value.to_owned(),
-            // The node is found by its data folder, and trusts who may read it: there is no name to resolve, no cookie.
+            // The node is found by its data folder, and trusts who may read it: there is no name to
+            // resolve, no cookie.
             "-n" | "--node" | "--erlang-cookie" | "--script-name" | "--printer" => {}
             _ => return Err(unknown(name)),
         }

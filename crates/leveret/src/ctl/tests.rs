@@ -62,7 +62,8 @@ fn api(answers: &[(&str, u16, &str)]) -> Api {
     Api { url, asked }
 }
 
-/// Runs a command line, and returns its exit code, its output (or its error), and what the node was asked to change.
+/// Runs a command line, and returns its exit code, its output (or its error), and what the node was
+/// asked to change.
 fn run_on(answers: &[(&str, u16, &str)], line: &str) -> (u8, String, Vec<String>) {
     let api = api(answers);
     let mut words = vec!["--url".to_owned(), api.url.clone()];

@@ -4,12 +4,12 @@ use super::messages;
 use crate::config::Config;
 use leveret_auth::password::SALT_BYTES_GIVEN;
 use leveret_auth::{is_loopback, verify_login};
+use leveret_management::Running;
 use leveret_management::api::{
     Actor, AfterGet, BrokerStats, Changed, ChannelStats, ConnectionStats, ConsumerStats, Get, Got,
     Level, Listener, Login, MessageCounters, NodeStats, Publish, QueueStats, Topology,
 };
 use leveret_management::keeper::{ExecuteError, Keeper, MakeCommands};
-use leveret_management::Running;
 use leveret_metadata::Catalogue;
 use leveret_node::shard::{QueueFacts, shard_of};
 use leveret_node::{Caller, ConnectionFacts, Env, Ticket, operator};
@@ -69,13 +69,19 @@ impl Admin {
             Actor::Operator => None,
             Actor::User(user) => Some(self.broker.catalogue().rights(user, vhost, "")),
         };
-        Caller { connection: NOBODY, vhost: vhost.to_owned(), rights }
+        Caller {
+            connection: NOBODY,
+            vhost: vhost.to_owned(),
+            rights,
+        }
     }
 
     fn queue_facts(&self) -> Vec<QueueFacts> {
         let now = self.broker.now();
         let shards = self.broker.shard_ids();
-        shards.flat_map(|id| self.broker.shard(id).all_facts(now).collect::<Vec<_>>()).collect()
+        shards
+            .flat_map(|id| self.broker.shard(id).all_facts(now).collect::<Vec<_>>())
+            .collect()
     }
 
     fn stats_of(&self, facts: &QueueFacts, connections: &[ConnectionFacts]) -> QueueStats {
@@ -87,7 +93,10 @@ impl Admin {
                 .find(|known| known.id == consumer)
                 .map(|known| known.tag.clone())
         };
-        let exclusive = facts.consumers.iter().find(|(view, _)| view.consumer.exclusive);
+        let exclusive = facts
+            .consumers
+            .iter()
+            .find(|(view, _)| view.consumer.exclusive);
         let age_ms = self.broker.now().monotonic_ms.max(1);
         QueueStats {
             id: facts.id,
@@ -95,7 +104,11 @@ impl Admin {
             unacknowledged: counts.unsettled,
             ready_bytes: counts.ready_bytes,
             unacknowledged_bytes: counts.unsettled_bytes,
-            persistent: if facts.durable { counts.ready + counts.unsettled } else { 0 },
+            persistent: if facts.durable {
+                counts.ready + counts.unsettled
+            } else {
+                0
+            },
             persistent_bytes: if facts.durable {
                 counts.ready_bytes + counts.unsettled_bytes
             } else {
@@ -105,7 +118,11 @@ impl Admin {
             consumer_capacity: (counts.able_ms as f64 / age_ms as f64).min(1.0),
             exclusive_consumer_tag: exclusive.and_then(|(view, _)| tag(view.consumer.id)),
             single_active_consumer_tag: counts.active.and_then(tag),
-            owner: self.broker.catalogue().queue(facts.id).and_then(|queue| queue.exclusive()),
+            owner: self
+                .broker
+                .catalogue()
+                .queue(facts.id)
+                .and_then(|queue| queue.exclusive()),
             damaged: counts.damaged > 0,
             messages: MessageCounters {
                 published: counters.enqueued,
@@ -145,8 +162,13 @@ impl Keeper for Admin {
         let now = self.broker.now();
         let (tickets, result) = self.broker.execute_all(now, make);
         self.broker.run_deferred_work();
-        self.wait(tickets).map_err(|error| ExecuteError::Failed(error.text.into_owned()))?;
-        tracing::info!(by, refused = result.is_err(), "catalogue changed by the management API");
+        self.wait(tickets)
+            .map_err(|error| ExecuteError::Failed(error.text.into_owned()))?;
+        tracing::info!(
+            by,
+            refused = result.is_err(),
+            "catalogue changed by the management API"
+        );
         result.map_err(ExecuteError::from)
     }
 
@@ -163,7 +185,9 @@ impl Running for Admin {
     fn authenticate(&self, login: Login<'_>) -> bool {
         let hash = {
             let catalogue = self.broker.catalogue();
-            catalogue.user(login.user).map(|user| user.password().clone())
+            catalogue
+                .user(login.user)
+                .map(|user| user.password().clone())
         };
         let hashing = self.broker.settings().hashing;
         let right = verify_login(hash.as_ref(), login.password.as_bytes(), hashing);
@@ -207,7 +231,13 @@ impl Running for Admin {
             sockets_used: self.broker.connection_count() as u64,
             cpu_ms: process.cpu_ms,
             data_dir: self.config.folders.root.clone(),
-            log_files: self.config.log.file.iter().map(|(path, _)| path.clone()).collect::<Vec<PathBuf>>(),
+            log_files: self
+                .config
+                .log
+                .file
+                .iter()
+                .map(|(path, _)| path.clone())
+                .collect::<Vec<PathBuf>>(),
             listeners: self.listeners.clone(),
             serving: self.broker.serving(),
             connections_max: self.config.limits.admission.connections as u64,
@@ -243,7 +273,11 @@ impl Running for Admin {
                 (kind, "expired", counters.messages_dead_lettered_expired),
                 (kind, "rejected", counters.messages_dead_lettered_rejected),
                 (kind, "maxlen", counters.messages_dead_lettered_maxlen),
-                (kind, "delivery_limit", counters.messages_dead_lettered_delivery_limit),
+                (
+                    kind,
+                    "delivery_limit",
+                    counters.messages_dead_lettered_delivery_limit,
+                ),
             ],
             connections_opened: counters.connections_opened,
             connections_closed: counters.connections_closed,
@@ -263,7 +297,10 @@ impl Running for Admin {
 
     fn queues(&self) -> Vec<QueueStats> {
         let connections = connections(&self.broker);
-        self.queue_facts().iter().map(|facts| self.stats_of(facts, &connections)).collect()
+        self.queue_facts()
+            .iter()
+            .map(|facts| self.stats_of(facts, &connections))
+            .collect()
     }
 
     fn queue(&self, queue: QueueId) -> Option<QueueStats> {
@@ -274,19 +311,28 @@ impl Running for Admin {
 
     fn connections(&self) -> Vec<ConnectionStats> {
         let known = connections(&self.broker);
-        known.into_iter().filter(|c| !c.vhost.is_empty()).map(connection_stats).collect()
+        known
+            .into_iter()
+            .filter(|c| !c.vhost.is_empty())
+            .map(connection_stats)
+            .collect()
     }
 
     fn channels(&self) -> Vec<ChannelStats> {
         let known = connections(&self.broker);
-        known.iter().flat_map(|connection| channel_stats(connection)).collect()
+        known
+            .iter()
+            .flat_map(|connection| channel_stats(connection))
+            .collect()
     }
 
     fn consumers(&self) -> Vec<ConsumerStats> {
         let facts = self.queue_facts();
         let active = |consumer| {
             let mut views = facts.iter().flat_map(|facts| &facts.consumers);
-            views.find(|(view, _)| view.consumer.id == consumer).is_none_or(|(view, _)| view.active)
+            views
+                .find(|(view, _)| view.consumer.id == consumer)
+                .is_none_or(|(view, _)| view.active)
         };
         let known = connections(&self.broker);
         let consumers = known.iter().flat_map(|connection| {
@@ -345,8 +391,9 @@ impl Running for Admin {
     ) -> Result<bool, ProtocolError> {
         let now = self.broker.now();
         let message = messages::from_operator(&message, now)?;
-        let (routed, tickets) =
-            self.caller(actor, vhost).publish(&message, now, &*self.broker)?;
+        let (routed, tickets) = self
+            .caller(actor, vhost)
+            .publish(&message, now, &*self.broker)?;
         self.broker.run_deferred_work();
         self.wait(tickets)?;
         Ok(routed)
@@ -359,7 +406,9 @@ impl Running for Admin {
         queue: &str,
         get: Get,
     ) -> Result<Vec<Got>, ProtocolError> {
-        let queue = self.caller(actor, vhost).readable_queue(queue, &*self.broker)?;
+        let queue = self
+            .caller(actor, vhost)
+            .readable_queue(queue, &*self.broker)?;
         let holder = self.broker.consumer_id();
         let mut taken = Vec::new();
         let deadline = Instant::now() + READ_WAIT;
@@ -380,7 +429,10 @@ impl Running for Admin {
             operator::settle(delivery, outcome, self.broker.now(), &*self.broker);
         }
         self.broker.run_deferred_work();
-        Ok(taken.iter().map(|(delivery, left)| messages::to_operator(delivery, *left)).collect())
+        Ok(taken
+            .iter()
+            .map(|(delivery, left)| messages::to_operator(delivery, *left))
+            .collect())
     }
 
     fn set_memory_watermark(&self, level: Level) {
@@ -409,7 +461,9 @@ impl Admin {
     /// Whether what a declaration would create is there already.
     fn exists(&self, vhost: &str, change: &Topology) -> bool {
         let catalogue = self.broker.catalogue();
-        let Some(vhost) = catalogue.vhost(vhost) else { return false };
+        let Some(vhost) = catalogue.vhost(vhost) else {
+            return false;
+        };
         match change {
             Topology::DeclareExchange { name, .. } => vhost.exchange(name).is_some(),
             Topology::DeclareQueue { name, .. } => vhost.queue_id(name).is_some(),
@@ -420,33 +474,48 @@ impl Admin {
 
 fn operation(change: Topology) -> Operation {
     match change {
-        Topology::DeclareExchange { name, kind, durable, auto_delete, internal, arguments } => {
-            Operation::ExchangeDeclare {
-                name,
-                kind,
-                passive: false,
-                durable,
-                auto_delete,
-                internal,
-                arguments,
-            }
-        }
+        Topology::DeclareExchange {
+            name,
+            kind,
+            durable,
+            auto_delete,
+            internal,
+            arguments,
+        } => Operation::ExchangeDeclare {
+            name,
+            kind,
+            passive: false,
+            durable,
+            auto_delete,
+            internal,
+            arguments,
+        },
         Topology::DeleteExchange { name, if_unused } => {
             Operation::ExchangeDelete { name, if_unused }
         }
-        Topology::DeclareQueue { name, durable, exclusive, auto_delete, arguments } => {
-            Operation::QueueDeclare {
-                name,
-                passive: false,
-                durable,
-                exclusive,
-                auto_delete,
-                arguments,
-            }
-        }
-        Topology::DeleteQueue { name, if_unused, if_empty } => {
-            Operation::QueueDelete { queue: name, if_unused, if_empty }
-        }
+        Topology::DeclareQueue {
+            name,
+            durable,
+            exclusive,
+            auto_delete,
+            arguments,
+        } => Operation::QueueDeclare {
+            name,
+            passive: false,
+            durable,
+            exclusive,
+            auto_delete,
+            arguments,
+        },
+        Topology::DeleteQueue {
+            name,
+            if_unused,
+            if_empty,
+        } => Operation::QueueDelete {
+            queue: name,
+            if_unused,
+            if_empty,
+        },
         Topology::PurgeQueue { name } => Operation::QueuePurge { queue: name },
         Topology::Bind(binding) => bound(binding, true),
         Topology::Unbind(binding) => bound(binding, false),
@@ -454,18 +523,39 @@ fn operation(change: Topology) -> Operation {
 }
 
 fn bound(binding: leveret_management::api::Binding, bind: bool) -> Operation {
-    let leveret_management::api::Binding { source, destination, to_queue, routing_key, arguments } =
-        binding;
+    let leveret_management::api::Binding {
+        source,
+        destination,
+        to_queue,
+        routing_key,
+        arguments,
+    } = binding;
     let routing_key = routing_key.into_bytes();
     match (to_queue, bind) {
         (true, true) => Operation::QueueBind {
-            queue: destination, exchange: source, routing_key, arguments,
+            queue: destination,
+            exchange: source,
+            routing_key,
+            arguments,
         },
         (true, false) => Operation::QueueUnbind {
-            queue: destination, exchange: source, routing_key, arguments,
+            queue: destination,
+            exchange: source,
+            routing_key,
+            arguments,
         },
-        (false, true) => Operation::ExchangeBind { destination, source, routing_key, arguments },
-        (false, false) => Operation::ExchangeUnbind { destination, source, routing_key, arguments },
+        (false, true) => Operation::ExchangeBind {
+            destination,
+            source,
+            routing_key,
+            arguments,
+        },
+        (false, false) => Operation::ExchangeUnbind {
+            destination,
+            source,
+            routing_key,
+            arguments,
+        },
     }
 }
 
@@ -479,7 +569,9 @@ fn connection_stats(facts: ConnectionFacts) -> ConnectionStats {
         vhost: facts.vhost,
         local: Some(facts.peer.local),
         peer: Some(facts.peer.remote),
-        tls: facts.tls.map(|(version, suite)| (version, suite, String::new())),
+        tls: facts
+            .tls
+            .map(|(version, suite)| (version, suite, String::new())),
         mechanism: facts.mechanism,
         state: facts.state,
         channels: facts.channels.len() as u64,
@@ -522,7 +614,13 @@ pub fn listeners(
         protocol: if *tls { "amqp/ssl" } else { "amqp" },
         address: *address,
     });
-    let http = http.map(|address| Listener { protocol: "http", address });
-    let metrics = metrics.map(|address| Listener { protocol: "http/prometheus", address });
+    let http = http.map(|address| Listener {
+        protocol: "http",
+        address,
+    });
+    let metrics = metrics.map(|address| Listener {
+        protocol: "http/prometheus",
+        address,
+    });
     amqp.chain(http).chain(metrics).collect()
 }

@@ -36,7 +36,9 @@ fn layer(sink: LogSink, writer: BoxMakeWriter) -> Box<dyn Layer<Registry> + Send
         LogLevel::Warning => LevelFilter::WARN,
         LogLevel::Error => LevelFilter::ERROR,
     };
-    let layer = tracing_subscriber::fmt::layer().with_writer(writer).with_ansi(false);
+    let layer = tracing_subscriber::fmt::layer()
+        .with_writer(writer)
+        .with_ansi(false);
     match sink.format {
         LogFormat::Plain => layer.with_target(false).with_filter(level).boxed(),
         LogFormat::Json => layer.json().flatten_event(true).with_filter(level).boxed(),

@@ -87,7 +87,10 @@ pub fn to_operator(delivery: &Delivery, remaining: u64) -> Got {
         named.set("priority", FieldValue::U8(priority));
     }
     if let Some(timestamp) = properties.timestamp {
-        named.set("timestamp", FieldValue::I64(i64::try_from(timestamp).unwrap_or(i64::MAX)));
+        named.set(
+            "timestamp",
+            FieldValue::I64(i64::try_from(timestamp).unwrap_or(i64::MAX)),
+        );
     }
     Got {
         exchange: String::from_utf8_lossy(message.exchange()).into_owned(),
@@ -115,7 +118,9 @@ impl<'a> Given<'a> {
         self.0
             .get(name)
             .map(|value| {
-                let value = value.as_integer().and_then(|value| u64::try_from(value).ok());
+                let value = value
+                    .as_integer()
+                    .and_then(|value| u64::try_from(value).ok());
                 value.ok_or_else(|| refuse(name))
             })
             .transpose()

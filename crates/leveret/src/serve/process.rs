@@ -14,12 +14,18 @@ pub struct Usage {
 /// The usage now; what the kernel does not tell counts as 0.
 pub fn usage() -> Usage {
     let fds_used = std::fs::read_dir("/proc/self/fd").map_or(0, |entries| entries.count() as u64);
-    Usage { fds_used, fds_max: fds_max().unwrap_or(0), cpu_ms: cpu_ms().unwrap_or(0) }
+    Usage {
+        fds_used,
+        fds_max: fds_max().unwrap_or(0),
+        cpu_ms: cpu_ms().unwrap_or(0),
+    }
 }
 
 fn fds_max() -> Option<u64> {
     let limits = std::fs::read_to_string("/proc/self/limits").ok()?;
-    let line = limits.lines().find(|line| line.starts_with("Max open files"))?;
+    let line = limits
+        .lines()
+        .find(|line| line.starts_with("Max open files"))?;
     line.split_ascii_whitespace().nth(3)?.parse().ok()
 }
 
@@ -37,7 +43,13 @@ fn cpu_ms() -> Option<u64> {
 /// A UUID as text.
 pub fn uuid_text(uuid: [u8; 16]) -> String {
     let digits: String = uuid.iter().map(|byte| format!("{byte:02x}")).collect();
-    let parts = [&digits[..8], &digits[8..12], &digits[12..16], &digits[16..20], &digits[20..]];
+    let parts = [
+        &digits[..8],
+        &digits[8..12],
+        &digits[12..16],
+        &digits[16..20],
+        &digits[20..],
+    ];
     parts.join("-")
 }
 
@@ -47,12 +59,18 @@ mod tests {
 
     #[test]
     fn a_uuid_has_its_dashes() {
-        assert_eq!(uuid_text([0xAB; 16]), "abababab-abab-abab-abab-abababababab");
+        assert_eq!(
+            uuid_text([0xAB; 16]),
+            "abababab-abab-abab-abab-abababababab"
+        );
     }
 
     #[test]
     fn this_process_has_files_and_time() {
         let usage = usage();
-        assert!(usage.fds_used > 2 && usage.fds_max >= usage.fds_used, "{usage:?}");
+        assert!(
+            usage.fds_used > 2 && usage.fds_max >= usage.fds_used,
+            "{usage:?}"
+        );
     }
 }

@@ -16,7 +16,8 @@ use leveret_types::{FieldTable, FieldValue, limits};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The version of RabbitMQ whose behaviour clients find here: they test it before they use what came with it.
+/// The version of RabbitMQ whose behaviour clients find here: they test it before they use what
+/// came with it.
 const RABBITMQ_VERSION: &str = "4.3.5";
 
 /// What the shell starts a node with.
@@ -37,7 +38,11 @@ pub fn node_config(config: &Config) -> Result<NodeConfig, String> {
             authorities: tls.client_authorities.clone(),
             verify_peer: tls.client_authorities.is_some(),
             require_peer_certificate: tls.client_certificate_required,
-            versions: tls.versions.iter().map(|version| tls_version(*version)).collect(),
+            versions: tls
+                .versions
+                .iter()
+                .map(|version| tls_version(*version))
+                .collect(),
         }),
         io_threads: config.threads.io,
         shards: u16::try_from(config.threads.shards).unwrap_or(u16::MAX),
@@ -118,16 +123,20 @@ fn watermarks(config: &Config) -> Watermarks {
 
 /// Memory that watermarks are relative to.
 pub fn total_memory_bytes(config: &Config) -> u64 {
-    config.memory_total_bytes.unwrap_or_else(machine_memory_bytes)
+    config
+        .memory_total_bytes
+        .unwrap_or_else(machine_memory_bytes)
 }
 
 /// Memory of the machine, or of the control group that the process is in, where that has less.
 fn machine_memory_bytes() -> u64 {
-    let of_machine = std::fs::read_to_string("/proc/meminfo").ok().and_then(|text| {
-        let line = text.lines().find(|line| line.starts_with("MemTotal:"))?;
-        let kilobytes: u64 = line.split_ascii_whitespace().nth(1)?.parse().ok()?;
-        Some(kilobytes * 1024)
-    });
+    let of_machine = std::fs::read_to_string("/proc/meminfo")
+        .ok()
+        .and_then(|text| {
+            let line = text.lines().find(|line| line.starts_with("MemTotal:"))?;
+            let kilobytes: u64 = line.split_ascii_whitespace().nth(1)?.parse().ok()?;
+            Some(kilobytes * 1024)
+        });
     let of_group = std::fs::read_to_string("/sys/fs/cgroup/memory.max")
         .ok()
         .and_then(|text| text.trim().parse::<u64>().ok());
@@ -166,9 +175,18 @@ fn server_properties(config: &Config) -> FieldTable {
     FieldTable::from([
         ("capabilities", leveret_session::settings::capabilities()),
         ("cluster_name", FieldValue::text(&config.cluster_name)),
-        ("copyright", FieldValue::text("Copyright (c) the Leveret authors")),
-        ("information", FieldValue::text("Licensed under the Apache License 2.0")),
-        ("platform", FieldValue::text(concat!("Leveret ", env!("CARGO_PKG_VERSION")))),
+        (
+            "copyright",
+            FieldValue::text("Copyright (c) the Leveret authors"),
+        ),
+        (
+            "information",
+            FieldValue::text("Licensed under the Apache License 2.0"),
+        ),
+        (
+            "platform",
+            FieldValue::text(concat!("Leveret ", env!("CARGO_PKG_VERSION"))),
+        ),
         ("product", FieldValue::text("RabbitMQ")),
         ("version", FieldValue::text(RABBITMQ_VERSION)),
     ])
@@ -179,14 +197,22 @@ fn first_boot(config: &Config) -> Result<Vec<Command>, String> {
     let first = &config.first_boot;
     let mut salt = [0; 16];
     getrandom::fill(&mut salt).map_err(|error| format!("no random bytes: {error}"))?;
-    let password =
-        PasswordHash::new(hashing(config.login.hashing), first.password.as_bytes(), &salt)
-            .map_err(|error| format!("default_pass: {error}"))?;
+    let password = PasswordHash::new(
+        hashing(config.login.hashing),
+        first.password.as_bytes(),
+        &salt,
+    )
+    .map_err(|error| format!("default_pass: {error}"))?;
     let mut commands = Catalogue::defaults(&first.user, password, &first.vhost);
     for command in &mut commands {
         match command {
             Command::UserPut { tags, .. } => *tags = Some(first.tags.clone()),
-            Command::PermissionSet { configure, write, read, .. } => {
+            Command::PermissionSet {
+                configure,
+                write,
+                read,
+                ..
+            } => {
                 [configure, write, read]
                     .into_iter()
                     .zip(&first.permissions)

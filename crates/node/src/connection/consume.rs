@@ -7,9 +7,7 @@ use crate::reply_to;
 use leveret_auth::Access;
 use leveret_queue::{AttachError, Consumer, Outcome};
 use leveret_session::contract::{Consume, Delivery, Reply, Settle, SettleOutcome};
-use leveret_types::{
-    ChannelId, ConsumerId, FieldTable, Now, ProtocolError, QueueId, ReplyCode,
-};
+use leveret_types::{ChannelId, ConsumerId, FieldTable, Now, ProtocolError, QueueId, ReplyCode};
 use std::sync::Arc;
 
 /// A consumer of this connection.
@@ -30,7 +28,8 @@ pub(super) struct Subscription {
 pub(super) struct Channel {
     /// The bound of `basic.qos` with `global`.
     limiter: Arc<Limiter>,
-    /// Queues that hold messages for this channel, with the holder of each: cancelled consumers, and one for all gets of a queue.
+    /// Queues that hold messages for this channel, with the holder of each: cancelled consumers,
+    /// and one for all gets of a queue.
     holders: Vec<(ConsumerId, QueueId)>,
     getters: Vec<(ConsumerId, QueueId)>,
 }
@@ -59,13 +58,18 @@ impl Connection {
             prefetch: u32::from(consume.prefetch),
             timeout_ms: arguments.timeout_ms,
         };
-        let link = ConsumerLink { link: Arc::clone(&self.link), limiter };
+        let link = ConsumerLink {
+            link: Arc::clone(&self.link),
+            limiter,
+        };
         // The answer goes through the inbox, where deliveries come after it.
         let attached = env.with_shard(now, home(queue), |shard| {
-            shard.attach(now, queue, consumer, self.id, link).inspect(|()| {
-                let reply = ConnectionEvent::Reply(Reply::Consuming { consumer: id });
-                shard.effects.posts.push((self.id, reply));
-            })
+            shard
+                .attach(now, queue, consumer, self.id, link)
+                .inspect(|()| {
+                    let reply = ConnectionEvent::Reply(Reply::Consuming { consumer: id });
+                    shard.effects.posts.push((self.id, reply));
+                })
         });
         match attached {
             Ok(()) => {
@@ -111,15 +115,14 @@ impl Connection {
                 ),
             );
         }
-        let taken =
-            self.consumers.values().any(|s| s.queue.is_none() && s.channel == consume.channel);
+        let taken = self
+            .consumers
+            .values()
+            .any(|s| s.queue.is_none() && s.channel == consume.channel);
         if taken {
             return self.fail(
                 now,
-                ProtocolError::channel(
-                    ReplyCode::PreconditionFailed,
-                    "reply consumer already set",
-                ),
+                ProtocolError::channel(ReplyCode::PreconditionFailed, "reply consumer already set"),
             );
         }
         let id = env.consumer_id();
@@ -165,22 +168,26 @@ impl Connection {
             settle.range.clone(),
             outcome,
         );
-        let Some(channel) = self.channels.get(&settle.channel) else { return };
+        let Some(channel) = self.channels.get(&settle.channel) else {
+            return;
+        };
         // What was got was never counted.
-        let got = channel.getters.iter().any(|(holder, _)| *holder == settle.holder);
-        if !got && channel.limiter.give(u32::try_from(count).unwrap_or(u32::MAX)) {
+        let got = channel
+            .getters
+            .iter()
+            .any(|(holder, _)| *holder == settle.holder);
+        if !got
+            && channel
+                .limiter
+                .give(u32::try_from(count).unwrap_or(u32::MAX))
+        {
             run.release();
             self.unblock_consumers(now, Some(settle.channel), run.env);
         }
     }
 
     /// Lets consumers go on whose link or channel has credit again.
-    pub(super) fn unblock_consumers<E: Env>(
-        &self,
-        now: Now,
-        channel: Option<ChannelId>,
-        env: &E,
-    ) {
+    pub(super) fn unblock_consumers<E: Env>(&self, now: Now, channel: Option<ChannelId>, env: &E) {
         for (id, subscription) in &self.consumers {
             if let Some(queue) = subscription.queue
                 && channel.is_none_or(|channel| channel == subscription.channel)
@@ -217,12 +224,19 @@ impl Connection {
             return self.reply(now, Reply::Done);
         };
         if !subscription.no_ack {
-            self.channels.entry(channel).or_default().holders.push((consumer, queue));
+            self.channels
+                .entry(channel)
+                .or_default()
+                .holders
+                .push((consumer, queue));
         }
         // The answer goes through the inbox, behind the deliveries that are there already.
         env.with_shard(now, home(queue), |shard| {
             shard.cancel(now, queue, consumer);
-            shard.effects.posts.push((self.id, ConnectionEvent::Reply(Reply::Done)));
+            shard
+                .effects
+                .posts
+                .push((self.id, ConnectionEvent::Reply(Reply::Done)));
         });
     }
 
@@ -239,7 +253,11 @@ impl Connection {
             Err(error) => return self.fail(now, error),
         };
         let state = self.channels.entry(channel).or_default();
-        let known = state.getters.iter().find(|(_, of)| *of == queue).map(|(holder, _)| *holder);
+        let known = state
+            .getters
+            .iter()
+            .find(|(_, of)| *of == queue)
+            .map(|(holder, _)| *holder);
         let holder = known.unwrap_or_else(|| {
             let holder = env.consumer_id();
             state.getters.push((holder, queue));
@@ -270,7 +288,9 @@ impl Connection {
     }
 
     pub(super) fn channel_of(&self, consumer: ConsumerId) -> Option<ChannelId> {
-        self.consumers.get(&consumer).map(|subscription| subscription.channel)
+        self.consumers
+            .get(&consumer)
+            .map(|subscription| subscription.channel)
     }
 
     /// The queue of that name, if this user may read it and no other connection has it for itself.
@@ -298,9 +318,8 @@ impl Connection {
     }
 
     pub(super) fn channel_facts(&self) -> Vec<ChannelFacts> {
-        let limits = |channel: ChannelId| {
-            u16::try_from(self.channels.get(&channel)?.limiter.limit()).ok()
-        };
+        let limits =
+            |channel: ChannelId| u16::try_from(self.channels.get(&channel)?.limiter.limit()).ok();
         let facts = self.session.channels().map(|channel| ChannelFacts {
             number: channel.number,
             consumers: channel.consumers,
@@ -339,10 +358,15 @@ impl ConsumerArguments {
         let timeout_ms = integer("x-consumer-timeout")?
             .map(|value| {
                 u64::try_from(value).map_err(|_| {
-                    refuse(format!("invalid arg 'x-consumer-timeout' for consumer: {value}"))
+                    refuse(format!(
+                        "invalid arg 'x-consumer-timeout' for consumer: {value}"
+                    ))
                 })
             })
             .transpose()?;
-        Ok(Self { priority, timeout_ms })
+        Ok(Self {
+            priority,
+            timeout_ms,
+        })
     }
 }

@@ -56,7 +56,8 @@ impl Login {
             self.rights = None;
         }
         let (user, vhost) = (&self.user, &self.vhost);
-        self.rights.get_or_insert_with(|| catalogue.rights(user, vhost, ""))
+        self.rights
+            .get_or_insert_with(|| catalogue.rights(user, vhost, ""))
     }
 
     pub(super) fn permit_queue(
@@ -76,7 +77,9 @@ impl Login {
     ) -> Result<(), ProtocolError> {
         let blame = |error: ProtocolError| error.at(60, 40);
         let rights = self.rights(catalogue);
-        rights.check(Access::Write, Resource::Exchange(exchange)).map_err(blame)?;
+        rights
+            .check(Access::Write, Resource::Exchange(exchange))
+            .map_err(blame)?;
         if rights.restricts_topics_of(exchange) && self.is_topic(catalogue, exchange) {
             self.rights(catalogue)
                 .check_topic(Access::Write, exchange, routing_key)
@@ -86,7 +89,9 @@ impl Login {
     }
 
     pub(super) fn is_topic(&self, catalogue: &Catalogue, exchange: &str) -> bool {
-        let facts = catalogue.vhost(&self.vhost).and_then(|v| v.router().exchange(exchange));
+        let facts = catalogue
+            .vhost(&self.vhost)
+            .and_then(|v| v.router().exchange(exchange));
         facts.is_some_and(|exchange| matches!(exchange.kind, leveret_routing::Kind::Topic))
     }
 
@@ -177,7 +182,10 @@ impl Connection {
         let (hash, tags) = {
             let catalogue = env.catalogue();
             let user = catalogue.user(&credentials.user);
-            (user.map(|user| user.password().clone()), user.map(|user| user.tags().to_vec()))
+            (
+                user.map(|user| user.password().clone()),
+                user.map(|user| user.tags().to_vec()),
+            )
         };
         // The catalogue is let go before the hash is computed: argon2 takes its time.
         if let Some(password) = &credentials.password
@@ -185,9 +193,15 @@ impl Connection {
         {
             return Err("wrong password, or no such user");
         }
-        let Some(tags) = tags else { return Err("no such user") };
+        let Some(tags) = tags else {
+            return Err("no such user");
+        };
         let peer = Some(self.peer.remote.ip());
-        if env.catalogue().check_loopback(&credentials.user, peer).is_err() {
+        if env
+            .catalogue()
+            .check_loopback(&credentials.user, peer)
+            .is_err()
+        {
             return Err("this user may only connect from this host");
         }
         credentials.user.clone_into(&mut self.login.user);
@@ -223,16 +237,18 @@ impl Connection {
         self.login.rights = None;
         self.login.rights(&catalogue).check_vhost()?;
         let user = &self.login.user;
-        env.registry().open_connection(self.id, user, name, |of_vhost, of_user| {
-            catalogue.check_open(user, name, of_vhost, of_user)
-        })?;
+        env.registry()
+            .open_connection(self.id, user, name, |of_vhost, of_user| {
+                catalogue.check_open(user, name, of_vhost, of_user)
+            })?;
         self.login.counted = true;
         Ok(())
     }
 
     pub(super) fn log_out<E: Env>(&mut self, env: &E) {
         if std::mem::take(&mut self.login.counted) {
-            env.registry().close_connection(self.id, &self.login.user, &self.login.vhost);
+            env.registry()
+                .close_connection(self.id, &self.login.user, &self.login.vhost);
         }
         let channels = std::mem::take(&mut self.login.channels_counted);
         env.registry().close_channels(&self.login.user, channels);
@@ -241,8 +257,9 @@ impl Connection {
     pub(super) fn open_channel<E: Env>(&mut self, channel: ChannelId, now: Now, env: &E) {
         let user = &self.login.user;
         let catalogue = env.catalogue();
-        let opened =
-            env.registry().open_channel(user, |count| catalogue.check_channel(user, count));
+        let opened = env
+            .registry()
+            .open_channel(user, |count| catalogue.check_channel(user, count));
         drop(catalogue);
         match opened {
             Ok(()) => {
@@ -265,14 +282,11 @@ impl Connection {
         }
     }
 
-    pub(super) fn update_secret<E: Env>(
-        &mut self,
-        secret: &[u8],
-        reason: &str,
-        now: Now,
-        env: &E,
-    ) {
-        let hash = env.catalogue().user(&self.login.user).map(|user| user.password().clone());
+    pub(super) fn update_secret<E: Env>(&mut self, secret: &[u8], reason: &str, now: Now, env: &E) {
+        let hash = env
+            .catalogue()
+            .user(&self.login.user)
+            .map(|user| user.password().clone());
         if leveret_auth::verify_login(hash.as_ref(), secret, env.settings().hashing) {
             tracing::debug!(connection = %self.name, reason, "secret updated");
             return self.reply(now, Reply::Done);
@@ -284,4 +298,3 @@ impl Connection {
         self.fail(now, error.at(10, 70));
     }
 }
-

@@ -9,9 +9,7 @@ use crate::shard::{Bodies, Enqueued};
 use leveret_amqp::{Properties, Property};
 use leveret_routing::{Kind, RouteError, Scratch};
 use leveret_session::contract::{Delivery, Publish, Reply};
-use leveret_types::{
-    ChannelId, Message, Now, ProtocolError, QueueId, ReplyCode, ShardId,
-};
+use leveret_types::{ChannelId, Message, Now, ProtocolError, QueueId, ReplyCode, ShardId};
 use smallvec::SmallVec;
 use std::hash::BuildHasher;
 
@@ -59,7 +57,8 @@ impl Publisher {
     }
 
     fn route_hash(&self, message: &Message) -> u64 {
-        self.hasher.hash_one((message.exchange(), message.routing_key()))
+        self.hasher
+            .hash_one((message.exchange(), message.routing_key()))
     }
 
     fn known_route(&self, hash: u64, message: &Message) -> Option<&Targets> {
@@ -95,7 +94,9 @@ impl Connection {
             add(&counters.messages_received_confirm, 1);
         }
         if let Err(error) = self.prepare(&mut publish) {
-            return self.session.fail(run.now, publish.channel, error, &mut self.requests);
+            return self
+                .session
+                .fail(run.now, publish.channel, error, &mut self.requests);
         }
         if publish.message.routing_key().starts_with(reply_to::PREFIX)
             && publish.message.exchange().is_empty()
@@ -106,7 +107,9 @@ impl Connection {
             Ok(Routed::To(targets)) => targets,
             Ok(Routed::Delayed) => return self.answer_delayed(&publish, run),
             Err(error) => {
-                return self.session.fail(run.now, publish.channel, error, &mut self.requests);
+                return self
+                    .session
+                    .fail(run.now, publish.channel, error, &mut self.requests);
             }
         };
         if targets.is_empty() {
@@ -137,7 +140,8 @@ impl Connection {
         self.answer(&publish, &outcome, run.env);
     }
 
-    /// Checks and rewrites what in the properties concerns the broker. Most messages have nothing of that.
+    /// Checks and rewrites what in the properties concerns the broker. Most messages have nothing
+    /// of that.
     fn prepare(&mut self, publish: &mut Publish) -> Result<(), ProtocolError> {
         let bytes = publish.message.properties();
         if !has(bytes, Property::UserId) && !has(bytes, Property::ReplyTo) {
@@ -148,12 +152,16 @@ impl Connection {
             self.login.check_user_id(user)?;
         }
         if properties.reply_to == Some(reply_to::PSEUDO_QUEUE.as_bytes()) {
-            let token = self.publisher.reply_tokens.get(&publish.channel).ok_or_else(|| {
-                ProtocolError::channel(
-                    ReplyCode::PreconditionFailed,
-                    "fast reply consumer does not exist",
-                )
-            })?;
+            let token = self
+                .publisher
+                .reply_tokens
+                .get(&publish.channel)
+                .ok_or_else(|| {
+                    ProtocolError::channel(
+                        ReplyCode::PreconditionFailed,
+                        "fast reply consumer does not exist",
+                    )
+                })?;
             publish.message = with_reply_to(&publish.message, token.name());
         }
         Ok(())
@@ -179,11 +187,16 @@ impl Connection {
             return Ok(Routed::To(targets.clone()));
         }
         let exchange = name(message.exchange())?;
-        self.login.permit_publish(catalogue, exchange, message.routing_key())?;
+        self.login
+            .permit_publish(catalogue, exchange, message.routing_key())?;
         let vhost = self.login.vhost(catalogue)?;
         let router = vhost.router();
         let lazy = LazyProperties::new(message.properties());
-        let copies = if may_copy { copies(message.properties())? } else { SmallVec::new() };
+        let copies = if may_copy {
+            copies(message.properties())?
+        } else {
+            SmallVec::new()
+        };
         let mut keys: SmallVec<[&[u8]; 4]> = SmallVec::new();
         keys.push(message.routing_key());
         keys.extend(copies.iter().copied());
@@ -198,7 +211,8 @@ impl Connection {
                     }
                 }
                 Kind::RecentHistory { length } if !facts.internal => {
-                    env.history().remember(vhost.name(), exchange, *length, message);
+                    env.history()
+                        .remember(vhost.name(), exchange, *length, message);
                 }
                 _ => {}
             }
@@ -244,7 +258,8 @@ impl Connection {
         if outcome.rejected {
             self.session.rejected(publish.channel, publish.number);
         } else {
-            self.session.accepted(publish.channel, publish.number, &outcome.waits);
+            self.session
+                .accepted(publish.channel, publish.number, &outcome.waits);
             self.awaiting |= !outcome.waits.is_empty();
         }
         add(&env.counters().messages_confirmed, 1);
@@ -276,12 +291,10 @@ impl Connection {
                 run.release();
                 run.env.post(connection, ConnectionEvent::Deliver(delivery));
             }
-            None if publish.mandatory => self.session.returned(
-                publish.channel,
-                message,
-                ReplyCode::NoRoute,
-                "NO_ROUTE",
-            ),
+            None if publish.mandatory => {
+                self.session
+                    .returned(publish.channel, message, ReplyCode::NoRoute, "NO_ROUTE")
+            }
             None => {}
         }
         if publish.number != 0 {
@@ -289,11 +302,13 @@ impl Connection {
         }
     }
 
-    /// `tx.commit`: everything has been sent off; the answer waits until all that the shards have gathered is durable.
+    /// `tx.commit`: everything has been sent off; the answer waits until all that the shards have
+    /// gathered is durable.
     pub(super) fn commit<E: Env>(&mut self, now: Now, env: &E) {
         let shards = (0..env.settings().shard_count).map(ShardId);
-        let tickets: SmallVec<[Ticket; 2]> =
-            shards.map(|id| env.with_shard(now, id, |shard| shard.urgent_ticket())).collect();
+        let tickets: SmallVec<[Ticket; 2]> = shards
+            .map(|id| env.with_shard(now, id, |shard| shard.urgent_ticket()))
+            .collect();
         self.reply_when_durable(now, tickets, Reply::Done, env);
     }
 }
@@ -306,17 +321,24 @@ enum Routed {
 }
 
 /// Puts a message into queues.
-pub(crate) fn enqueue<E: Env>(message: &Message, targets: &[QueueId], run: &mut Run<'_, E>) -> Outcome {
+pub(crate) fn enqueue<E: Env>(
+    message: &Message,
+    targets: &[QueueId],
+    run: &mut Run<'_, E>,
+) -> Outcome {
     let mut outcome = Outcome::default();
     let mut bodies: SmallVec<[(ShardId, Bodies); 2]> = SmallVec::new();
     let now = run.now;
     for queue in targets {
         let id = home(*queue);
         let shard = run.shard(id);
-        let at = bodies.iter().position(|(of, _)| *of == id).unwrap_or_else(|| {
-            bodies.push((id, Bodies::default()));
-            bodies.len() - 1
-        });
+        let at = bodies
+            .iter()
+            .position(|(of, _)| *of == id)
+            .unwrap_or_else(|| {
+                bodies.push((id, Bodies::default()));
+                bodies.len() - 1
+            });
         match shard.publish(now, *queue, message, &mut bodies[at].1) {
             Enqueued::Durable => {
                 let chunk = shard.ticket().chunk;

@@ -1,4 +1,5 @@
-//! Declarations, bindings and deletions: of a client, or of an operator who comes in through the management interface.
+//! Declarations, bindings and deletions: of a client, or of an operator who comes in through the
+//! management interface.
 
 use super::{Connection, home};
 use crate::counters::add;
@@ -25,7 +26,13 @@ pub type Answer = (Reply, Option<Ticket>);
 
 impl Connection {
     pub(super) fn topology<E: Env>(&mut self, operation: Topology, now: Now, env: &E) {
-        let exclusive = matches!(&operation, Topology::QueueDeclare { exclusive: true, .. });
+        let exclusive = matches!(
+            &operation,
+            Topology::QueueDeclare {
+                exclusive: true,
+                ..
+            }
+        );
         let caller = self.caller(env);
         match caller.topology(operation, now, env) {
             Ok((reply, ticket)) => {
@@ -51,7 +58,9 @@ impl Connection {
         catalogue: &Catalogue,
         name: &str,
     ) -> Result<QueueId, ProtocolError> {
-        Ok(catalogue.usable_queue(self.login.vhost_name(), name, self.id)?.id())
+        Ok(catalogue
+            .usable_queue(self.login.vhost_name(), name, self.id)?
+            .id())
     }
 
     /// Queues that only this connection could use go with it.
@@ -61,7 +70,11 @@ impl Connection {
         }
         let owned: Vec<Command> = {
             let catalogue = env.catalogue();
-            catalogue.exclusive_queues(self.id).iter().map(|queue| queue.deletion()).collect()
+            catalogue
+                .exclusive_queues(self.id)
+                .iter()
+                .map(|queue| queue.deletion())
+                .collect()
         };
         for command in owned {
             if let Err(error) = env.execute(now, &command) {
@@ -83,10 +96,11 @@ impl Caller {
         env: &E,
     ) -> Result<Answer, ProtocolError> {
         let (class, method) = ids(&operation);
-        self.carry_out(operation, now, env).map_err(|error| match error.class {
-            0 => error.at(class, method),
-            _ => error,
-        })
+        self.carry_out(operation, now, env)
+            .map_err(|error| match error.class {
+                0 => error.at(class, method),
+                _ => error,
+            })
     }
 
     fn carry_out<E: Env>(
@@ -97,13 +111,23 @@ impl Caller {
     ) -> Result<Answer, ProtocolError> {
         let vhost = self.vhost.clone();
         match operation {
-            Topology::ExchangeDeclare { name, passive: true, .. } => {
+            Topology::ExchangeDeclare {
+                name,
+                passive: true,
+                ..
+            } => {
                 self.may_any(Resource::Exchange(&name))?;
                 env.catalogue().check_exchange(&vhost, &stripped(&name))?;
                 Ok((Reply::Done, None))
             }
             Topology::ExchangeDeclare {
-                name, kind, durable, auto_delete, internal, arguments, ..
+                name,
+                kind,
+                durable,
+                auto_delete,
+                internal,
+                arguments,
+                ..
             } => {
                 let name = stripped(&name);
                 self.may(Access::Configure, Resource::Exchange(&name))?;
@@ -113,7 +137,13 @@ impl Caller {
                 }
                 execute(
                     &Command::ExchangeDeclare {
-                        vhost, name, kind, durable, auto_delete, internal, arguments,
+                        vhost,
+                        name,
+                        kind,
+                        durable,
+                        auto_delete,
+                        internal,
+                        arguments,
                     },
                     now,
                     env,
@@ -122,33 +152,110 @@ impl Caller {
             Topology::ExchangeDelete { name, if_unused } => {
                 let name = stripped(&name);
                 self.may(Access::Configure, Resource::Exchange(&name))?;
-                execute(&Command::ExchangeDelete { vhost, name, if_unused }, now, env)
+                execute(
+                    &Command::ExchangeDelete {
+                        vhost,
+                        name,
+                        if_unused,
+                    },
+                    now,
+                    env,
+                )
             }
-            Topology::ExchangeBind { destination, source, routing_key, arguments } => {
+            Topology::ExchangeBind {
+                destination,
+                source,
+                routing_key,
+                arguments,
+            } => {
                 let destination = Endpoint::Exchange(destination);
                 self.may_bind(&destination, &source, &routing_key, env)?;
-                execute(&Command::Bind { vhost, source, destination, routing_key, arguments }, now, env)
+                execute(
+                    &Command::Bind {
+                        vhost,
+                        source,
+                        destination,
+                        routing_key,
+                        arguments,
+                    },
+                    now,
+                    env,
+                )
             }
-            Topology::ExchangeUnbind { destination, source, routing_key, arguments } => {
+            Topology::ExchangeUnbind {
+                destination,
+                source,
+                routing_key,
+                arguments,
+            } => {
                 let destination = Endpoint::Exchange(destination);
                 self.may_bind(&destination, &source, &routing_key, env)?;
-                execute(&Command::Unbind { vhost, source, destination, routing_key, arguments }, now, env)
+                execute(
+                    &Command::Unbind {
+                        vhost,
+                        source,
+                        destination,
+                        routing_key,
+                        arguments,
+                    },
+                    now,
+                    env,
+                )
             }
-            Topology::QueueBind { queue, exchange: source, routing_key, arguments } => {
+            Topology::QueueBind {
+                queue,
+                exchange: source,
+                routing_key,
+                arguments,
+            } => {
                 self.usable_queue(&queue, env)?;
                 let destination = Endpoint::Queue(queue);
                 self.may_bind(&destination, &source, &routing_key, env)?;
-                execute(&Command::Bind { vhost, source, destination, routing_key, arguments }, now, env)
+                execute(
+                    &Command::Bind {
+                        vhost,
+                        source,
+                        destination,
+                        routing_key,
+                        arguments,
+                    },
+                    now,
+                    env,
+                )
             }
-            Topology::QueueUnbind { queue, exchange: source, routing_key, arguments } => {
+            Topology::QueueUnbind {
+                queue,
+                exchange: source,
+                routing_key,
+                arguments,
+            } => {
                 let destination = Endpoint::Queue(queue);
                 self.may_bind(&destination, &source, &routing_key, env)?;
-                execute(&Command::Unbind { vhost, source, destination, routing_key, arguments }, now, env)
+                execute(
+                    &Command::Unbind {
+                        vhost,
+                        source,
+                        destination,
+                        routing_key,
+                        arguments,
+                    },
+                    now,
+                    env,
+                )
             }
-            Topology::QueueDeclare { name, passive: true, .. } => {
-                self.queue_exists(&stripped(&name), now, env)
-            }
-            Topology::QueueDeclare { name, durable, exclusive, auto_delete, arguments, .. } => {
+            Topology::QueueDeclare {
+                name,
+                passive: true,
+                ..
+            } => self.queue_exists(&stripped(&name), now, env),
+            Topology::QueueDeclare {
+                name,
+                durable,
+                exclusive,
+                auto_delete,
+                arguments,
+                ..
+            } => {
                 let command = Command::QueueDeclare {
                     vhost,
                     name: stripped(&name),
@@ -168,18 +275,24 @@ impl Caller {
                 let count = env.with_shard(now, home(id), |shard| shard.purge(now, id));
                 Ok((Reply::Count(clamped(count)), None))
             }
-            Topology::QueueDelete { queue, if_unused, if_empty } => {
-                self.delete_queue(&queue, if_unused, if_empty, now, env)
-            }
+            Topology::QueueDelete {
+                queue,
+                if_unused,
+                if_empty,
+            } => self.delete_queue(&queue, if_unused, if_empty, now, env),
         }
     }
 
     fn may(&self, access: Access, resource: Resource<'_>) -> Result<(), ProtocolError> {
-        self.rights.as_ref().map_or(Ok(()), |rights| rights.check(access, resource))
+        self.rights
+            .as_ref()
+            .map_or(Ok(()), |rights| rights.check(access, resource))
     }
 
     fn may_any(&self, resource: Resource<'_>) -> Result<(), ProtocolError> {
-        self.rights.as_ref().map_or(Ok(()), |rights| rights.check_any(resource))
+        self.rights
+            .as_ref()
+            .map_or(Ok(()), |rights| rights.check_any(resource))
     }
 
     fn may_bind<E: Env>(
@@ -189,7 +302,9 @@ impl Caller {
         routing_key: &[u8],
         env: &E,
     ) -> Result<(), ProtocolError> {
-        let Some(rights) = &self.rights else { return Ok(()) };
+        let Some(rights) = &self.rights else {
+            return Ok(());
+        };
         rights.check(
             Access::Write,
             match destination {
@@ -199,7 +314,9 @@ impl Caller {
         )?;
         rights.check(Access::Read, Resource::Exchange(source))?;
         let catalogue = env.catalogue();
-        let router = catalogue.vhost(&self.vhost).map(leveret_metadata::Vhost::router);
+        let router = catalogue
+            .vhost(&self.vhost)
+            .map(leveret_metadata::Vhost::router);
         let exchange = router.and_then(|router| router.exchange(source));
         if exchange.is_some_and(|exchange| matches!(exchange.kind, Kind::Topic)) {
             rights.check_topic(Access::Read, source, routing_key)?;
@@ -213,18 +330,24 @@ impl Caller {
         name: &str,
         env: &E,
     ) -> Result<QueueId, ProtocolError> {
-        Ok(env.catalogue().usable_queue(&self.vhost, name, self.connection)?.id())
+        Ok(env
+            .catalogue()
+            .usable_queue(&self.vhost, name, self.connection)?
+            .id())
     }
 
-    fn queue_exists<E: Env>(
-        &self,
-        name: &str,
-        now: Now,
-        env: &E,
-    ) -> Result<Answer, ProtocolError> {
+    fn queue_exists<E: Env>(&self, name: &str, now: Now, env: &E) -> Result<Answer, ProtocolError> {
         if env.replies().find(name.as_bytes()).is_some() {
-            // Somebody waits for replies under this name: what a client that is about to reply wants to know.
-            return Ok((Reply::Queue { name: name.to_owned(), messages: 0, consumers: 1 }, None));
+            // Somebody waits for replies under this name: what a client that is about to reply
+            // wants to know.
+            return Ok((
+                Reply::Queue {
+                    name: name.to_owned(),
+                    messages: 0,
+                    consumers: 1,
+                },
+                None,
+            ));
         }
         self.may_any(Resource::Queue(name))?;
         let queue = self.usable_queue(name, env)?;
@@ -237,7 +360,13 @@ impl Caller {
         now: Now,
         env: &E,
     ) -> Result<Answer, ProtocolError> {
-        let Command::QueueDeclare { name, arguments, random, .. } = command else {
+        let Command::QueueDeclare {
+            name,
+            arguments,
+            random,
+            ..
+        } = command
+        else {
             unreachable!("a declaration of a queue");
         };
         let generated = leveret_metadata::generated_name(*random);

@@ -71,10 +71,11 @@ pub(super) struct Actor {
     /// Lanes that have a log.
     pub(super) lanes: Vec<u8>,
     pub(super) consumers: HashMap<ConsumerId, Attached, foldhash::fast::FixedState>,
-    /// Messages enqueued since the last pump, so that they are delivered from the socket's buffer and not looked up in the log.
+    /// Messages enqueued since the last pump, so that they are delivered from the socket's buffer
+    /// and not looked up in the log.
     fresh: VecDeque<(Position, Message)>,
-    /// Messages that the queue looked at since the last pump, for the deliveries that follow: what the log has read from disk it
-    /// keeps only as long as it has room.
+    /// Messages that the queue looked at since the last pump, for the deliveries that follow: what
+    /// the log has read from disk it keeps only as long as it has room.
     peeked: VecDeque<(Position, Message)>,
     /// Dead-lettered messages that are being read from disk.
     dead: Vec<(u8, Range<u64>, Reason)>,
@@ -103,7 +104,10 @@ impl Log for LogView<'_> {
         {
             return Peek::Ready(meta_of(message));
         }
-        match self.logs.read(log_of(self.queue, position.lane), position.index) {
+        match self
+            .logs
+            .read(log_of(self.queue, position.lane), position.index)
+        {
             Read::Ready(bytes) => match stored::decode(bytes) {
                 Some(message) => {
                     let meta = meta_of(&message);
@@ -118,7 +122,9 @@ impl Log for LogView<'_> {
     }
 
     fn admit(&mut self, consumer: ConsumerId, bytes: u32) -> bool {
-        self.consumers.get(&consumer).is_some_and(|c| c.link.admit(bytes as usize))
+        self.consumers
+            .get(&consumer)
+            .is_some_and(|c| c.link.admit(bytes as usize))
     }
 }
 
@@ -130,7 +136,8 @@ fn meta_of(message: &Message) -> Meta {
     }
 }
 
-/// Fresh messages are in the order of their enqueueing, so within a lane by index. With one lane, the place follows from the first.
+/// Fresh messages are in the order of their enqueueing, so within a lane by index. With one lane,
+/// the place follows from the first.
 fn find_fresh(fresh: &VecDeque<(Position, Message)>, position: Position) -> Option<&Message> {
     let (first, _) = fresh.front()?;
     if first.lane == position.lane {
@@ -141,7 +148,10 @@ fn find_fresh(fresh: &VecDeque<(Position, Message)>, position: Position) -> Opti
             return Some(message);
         }
     }
-    fresh.iter().find(|(at, _)| *at == position).map(|(_, message)| message)
+    fresh
+        .iter()
+        .find(|(at, _)| *at == position)
+        .map(|(_, message)| message)
 }
 
 impl Actor {
@@ -165,15 +175,16 @@ impl Actor {
                 })
             })
             .collect();
-        let state = lanes.first().map_or_else(State::default, |lane| {
-            match logs.state(log_of(id, *lane)) {
-                [] => State::default(),
-                bytes => State::decode(bytes).unwrap_or_else(|error| {
-                    tracing::error!(queue = %id, %error, "delivery counts are lost");
-                    State::default()
-                }),
-            }
-        });
+        let state =
+            lanes
+                .first()
+                .map_or_else(State::default, |lane| match logs.state(log_of(id, *lane)) {
+                    [] => State::default(),
+                    bytes => State::decode(bytes).unwrap_or_else(|error| {
+                        tracing::error!(queue = %id, %error, "delivery counts are lost");
+                        State::default()
+                    }),
+                });
         let queue = if recovered.is_empty() {
             Queue::new(spec.kind, spec.settings, now)
         } else {
@@ -222,7 +233,11 @@ impl Actor {
         let lane = self.queue.lane_for(message.facts.priority);
         let log = log_of(self.id, lane);
         if !self.lanes.contains(&lane) {
-            let kind = if self.durable { LogKind::Durable } else { LogKind::Volatile };
+            let kind = if self.durable {
+                LogKind::Durable
+            } else {
+                LogKind::Volatile
+            };
             logs.create_log(log, kind);
             self.lanes.push(lane);
         }
@@ -282,7 +297,8 @@ impl Actor {
     ) -> Result<(), AttachError> {
         self.queue.attach(now, consumer, out)?;
         self.had_consumer = true;
-        self.consumers.insert(consumer.id, Attached { connection, link });
+        self.consumers
+            .insert(consumer.id, Attached { connection, link });
         Ok(())
     }
 
@@ -322,7 +338,8 @@ impl Actor {
         }
     }
 
-    /// The message of a delivery. The queue delivers only what [`Log::peek`] has just found, so that it is there.
+    /// The message of a delivery. The queue delivers only what [`Log::peek`] has just found, so
+    /// that it is there.
     pub(super) fn delivery(
         &mut self,
         logs: &mut ShardLogs,
@@ -348,8 +365,10 @@ impl Actor {
     ) {
         match effect {
             Effect::Deliver(delivery) => {
-                let Some(connection) =
-                    self.consumers.get(&delivery.consumer).map(|attached| attached.connection)
+                let Some(connection) = self
+                    .consumers
+                    .get(&delivery.consumer)
+                    .map(|attached| attached.connection)
                 else {
                     return;
                 };
@@ -357,12 +376,18 @@ impl Actor {
                     tracing::error!(queue = %self.id, "a message that was there cannot be read");
                     return;
                 };
-                effects.posts.push((connection, ConnectionEvent::Deliver(delivery)));
+                effects
+                    .posts
+                    .push((connection, ConnectionEvent::Deliver(delivery)));
             }
             Effect::Settled { lane, range, bytes } => {
                 logs.settle(log_of(self.id, lane), range, bytes);
             }
-            Effect::DeadLetter { lane, range, reason } => {
+            Effect::DeadLetter {
+                lane,
+                range,
+                reason,
+            } => {
                 self.dead_letter(lane, range, reason, logs, effects);
             }
             Effect::TimedOut { holder } => {
@@ -380,15 +405,17 @@ impl Actor {
                 "a message cannot be read; it is set aside, see `leveret storage verify`",
             ),
             Effect::Expired => {
-                effects
-                    .deferred
-                    .push(Deferred::DeleteQueue { queue: self.id, if_unused: true });
+                effects.deferred.push(Deferred::DeleteQueue {
+                    queue: self.id,
+                    if_unused: true,
+                });
             }
             Effect::Activate { .. } | Effect::Deactivate { .. } => {}
         }
     }
 
-    /// Hands messages over to be dead-lettered; those that are on disk only once they have been read.
+    /// Hands messages over to be dead-lettered; those that are on disk only once they have been
+    /// read.
     fn dead_letter(
         &mut self,
         lane: u8,
@@ -412,11 +439,7 @@ impl Actor {
         }
     }
 
-    pub(super) fn retry_dead_letters(
-        &mut self,
-        logs: &mut ShardLogs,
-        effects: &mut ShardEffects,
-    ) {
+    pub(super) fn retry_dead_letters(&mut self, logs: &mut ShardLogs, effects: &mut ShardEffects) {
         for (lane, range, reason) in std::mem::take(&mut self.dead) {
             self.dead_letter(lane, range, reason, logs, effects);
         }
@@ -438,8 +461,14 @@ impl Actor {
 
     /// Writes down what must survive besides the messages, if it has changed.
     pub(super) fn save_state(&mut self, logs: &mut ShardLogs, clean: bool) {
-        let Some(lane) = self.lanes.first().filter(|_| self.durable) else { return };
-        let state = if clean { self.queue.state() } else { self.queue.state().stale() };
+        let Some(lane) = self.lanes.first().filter(|_| self.durable) else {
+            return;
+        };
+        let state = if clean {
+            self.queue.state()
+        } else {
+            self.queue.state().stale()
+        };
         if state != self.saved {
             let mut bytes = Vec::new();
             state.encode(&mut bytes);

@@ -35,8 +35,8 @@ impl Queue {
         purged
     }
 
-    /// These messages are where the dead-letter exchange put them, or it has no place for them: they leave. Says how many of them
-    /// were on their way.
+    /// These messages are where the dead-letter exchange put them, or it has no place for them:
+    /// they leave. Says how many of them were on their way.
     pub fn dead_lettered(&mut self, lane: u8, range: Range<u64>, out: &mut Vec<Effect>) -> u64 {
         let Some(found) = self.lanes.get_mut(lane) else {
             return 0;
@@ -54,7 +54,8 @@ impl Queue {
         count
     }
 
-    /// Gives up all damaged messages: they leave. Says how many they were. An operator's command, never automatic.
+    /// Gives up all damaged messages: they leave. Says how many they were. An operator's command,
+    /// never automatic.
     pub fn discard_damaged(&mut self, out: &mut Vec<Effect>) -> u64 {
         let mut count = 0;
         for number in 0..=u8::MAX {
@@ -71,7 +72,8 @@ impl Queue {
         count
     }
 
-    /// Messages that are nowhere any more go: to the dead-letter exchange where there is one, else away.
+    /// Messages that are nowhere any more go: to the dead-letter exchange where there is one, else
+    /// away.
     pub(super) fn discard(
         &mut self,
         number: u8,

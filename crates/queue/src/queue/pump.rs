@@ -8,7 +8,8 @@ use crate::settings::Overflow;
 use leveret_types::{ConsumerId, Now};
 
 impl Queue {
-    /// Does what follows from all calls since the last pump: delivers, expires, enforces the length limits.
+    /// Does what follows from all calls since the last pump: delivers, expires, enforces the length
+    /// limits.
     pub fn pump(&mut self, now: Now, log: &mut impl Log, out: &mut Vec<Effect>) {
         self.deliver(now, log, out);
         self.expire_heads(now, log, out);
@@ -66,9 +67,11 @@ impl Queue {
             if lane.head == Some((index, None)) {
                 return None;
             }
-            // A message that arrived since the last pump is delivered even if it may not wait at all.
+            // A message that arrived since the last pump is delivered even if it may not wait at
+            // all.
             let fresh = index >= lane.fresh_from;
-            // What could be sent a while ago may have to be read again: the log is asked for each delivery.
+            // What could be sent a while ago may have to be read again: the log is asked for each
+            // delivery.
             match self.look(number, index, log, out) {
                 Peek::Ready(meta) if fresh || self.expiry_ms(&meta) > now.wall_ms => {
                     return Some((
@@ -90,7 +93,8 @@ impl Queue {
         None
     }
 
-    /// What is known of the first message of a lane; no meta while it is being read. Damaged ones are set aside.
+    /// What is known of the first message of a lane; no meta while it is being read. Damaged ones
+    /// are set aside.
     pub(super) fn head(
         &mut self,
         number: u8,
@@ -199,7 +203,8 @@ impl Queue {
         let mut freed = u64::from(bytes).min(lane.ready_bytes);
         let empty = lane.ready.is_empty();
         if empty {
-            // The sizes of damaged messages are not known; they go with the last message of the lane.
+            // The sizes of damaged messages are not known; they go with the last message of the
+            // lane.
             freed = lane.ready_bytes;
             lane.ready.trim();
         }

@@ -36,7 +36,8 @@ impl Queue {
         }
     }
 
-    /// The queue is in use: its lease starts anew. For a redeclaration of a classic queue; consumers and gets do it by themselves.
+    /// The queue is in use: its lease starts anew. For a redeclaration of a classic queue;
+    /// consumers and gets do it by themselves.
     pub fn touch(&mut self, now: Now) {
         self.used_ms = now.monotonic_ms;
         self.expiry_told = false;

@@ -59,8 +59,8 @@ pub struct Counts {
     pub consumers: usize,
     /// The single active consumer.
     pub active: Option<ConsumerId>,
-    /// Milliseconds for which a consumer stood ready to take a message. Its growth over an interval, divided by the interval, is
-    /// RabbitMQ's consumer capacity.
+    /// Milliseconds for which a consumer stood ready to take a message. Its growth over an
+    /// interval, divided by the interval, is RabbitMQ's consumer capacity.
     pub able_ms: u64,
 }
 
@@ -112,7 +112,8 @@ impl Queue {
         })
     }
 
-    /// The ready messages of a lane from `index` on, as ranges: for looking at a queue without taking from it.
+    /// The ready messages of a lane from `index` on, as ranges: for looking at a queue without
+    /// taking from it.
     pub fn ready_from(&self, lane: u8, index: u64) -> impl Iterator<Item = Range<u64>> {
         self.lanes
             .get(lane)

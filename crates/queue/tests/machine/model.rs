@@ -1,4 +1,5 @@
-//! The queue against a model that keeps a plain list of messages and looks through all of it for every question.
+//! The queue against a model that keeps a plain list of messages and looks through all of it for
+//! every question.
 
 use crate::world::{Place, World};
 use leveret_queue::{
@@ -578,7 +579,8 @@ impl Pair {
         self.world.log.cold.clear();
         self.model.cold.clear();
         for (position, message) in &mut self.model.messages {
-            // One that was leaving is flagged, even if it never was delivered, if one behind it was.
+            // One that was leaving is flagged, even if it never was delivered, if one behind it
+            // was.
             let last = self.model.last_delivered.get(&position.lane);
             message.delivered |= last.is_some_and(|last| position.index <= *last);
             message.fresh = false;

@@ -1,6 +1,8 @@
-//! The language of the tests: a script of statements, and the line of words that a queue answers with.
+//! The language of the tests: a script of statements, and the line of words that a queue answers
+//! with.
 //!
-//! Statements are separated by `;`. Messages have names; consumers and other holders are named `c1`, `g2`.
+//! Statements are separated by `;`. Messages have names; consumers and other holders are named
+//! `c1`, `g2`.
 //!
 //! ```text
 //! declare [quorum] [ttl=] [expires=] [max-length=] [max-bytes=] [overflow=drop|reject|dlx] [dlx] [prio=] [sac] [limit=] [timeout=]
@@ -13,8 +15,9 @@
 //! at 1000 (both clocks, and a tick); wall 1000 (that clock alone); show; counters; able; deadline; peeks
 //! ```
 //!
-//! Answers: `c1<a` delivered, with `*` redelivered, `*2` and a delivery count of 2, `<<` settled by being sent; `gone a b` one range
-//! that left; `dlx(expired) a`; `refused a`; `refused-dlx a`; `active c1`; `waits c1`; `late c1`; `damaged a`; `queue-expired`.
+//! Answers: `c1<a` delivered, with `*` redelivered, `*2` and a delivery count of 2, `<<` settled by
+//! being sent; `gone a b` one range that left; `dlx(expired) a`; `refused a`; `refused-dlx a`;
+//! `active c1`; `waits c1`; `late c1`; `damaged a`; `queue-expired`.
 
 use crate::world::{Place, World};
 use leveret_queue::{

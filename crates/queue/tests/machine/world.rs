@@ -60,7 +60,8 @@ impl Log for FakeLog {
     }
 }
 
-/// The queue under test. Every call goes through here, and leaves the ledger and the queue in agreement.
+/// The queue under test. Every call goes through here, and leaves the ledger and the queue in
+/// agreement.
 pub struct World {
     pub queue: Queue,
     pub log: FakeLog,

@@ -161,7 +161,7 @@ fn an_expiration_must_be_a_number() {
         ("abc", "no_integer"),
         ("-1", "{value_negative,-1}"),
         ("1e9", "{leftover_string,\"e9\"}"),
-        ("315360000001", "{value_too_big,315360000001}"),
+        ("315360000001", "{value_too_large,315360000001}"),
     ] {
         let text = format!("invalid expiration '{value}': {why} (60,40)");
         check_open(&format!(

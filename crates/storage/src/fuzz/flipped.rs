@@ -1,6 +1,7 @@
 //! What was written, but for one bit: it is never read as something else.
 //!
-//! Each function makes a piece of a file out of `input`, reads it back, changes the bit that the first bytes of `input` name, and reads it again.
+//! Each function makes a piece of a file out of `input`, reads it back, changes the bit that the
+//! first bytes of `input` name, and reads it again.
 
 use super::SALT;
 use crate::checkpoint;

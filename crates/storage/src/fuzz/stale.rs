@@ -10,8 +10,9 @@ use crate::wal::scan::Batch;
 use bytes::Bytes;
 use std::collections::BTreeMap;
 
-/// Rewrites what an earlier use of this file of the write-ahead log left behind, so that it passes for new: what a start would see that does not tell one
-/// use of a file from another. Gives how many batches. For tests that show that such a start would be found out.
+/// Rewrites what an earlier use of this file of the write-ahead log left behind, so that it passes
+/// for new: what a start would see that does not tell one use of a file from another. Gives how
+/// many batches. For tests that show that such a start would be found out.
 pub fn revive_stale(file: &mut Vec<u8>, uuid: [u8; 16]) -> usize {
     let salt = Identity { uuid, shards: 1 }.salt();
     let wal::FileHeader::Ours(generation) = wal::decode_file_header(file, salt) else {
@@ -65,7 +66,8 @@ fn batch_at(file: &[u8], at: u64, salt: u64) -> Option<Batch> {
     })
 }
 
-/// The chunks of a stale batch with numbers that follow on what is there; `None` if there are none, or their bytes are gone.
+/// The chunks of a stale batch with numbers that follow on what is there; `None` if there are none,
+/// or their bytes are gone.
 fn renumbered(
     file: &[u8],
     batch: &Batch,

@@ -1,4 +1,5 @@
-//! The bytes of a segment file, version 1. Written once from front to back, sealed with a footer, never changed. Little-endian.
+//! The bytes of a segment file, version 1. Written once from front to back, sealed with a footer,
+//! never changed. Little-endian.
 //!
 //! ```text
 //! file    = header | block block ... | footer
@@ -12,8 +13,8 @@
 //!         | blocks u32 | crc u32 of the footer | file u64 | "LVRTSEGF"                                         24 bytes
 //! ```
 //!
-//! An entry's checksum is chained to that of the entry before, the first one's to salt, file, log and offset: a block that lies in the wrong
-//! place is never taken for the right one.
+//! An entry's checksum is chained to that of the entry before, the first one's to salt, file, log
+//! and offset: a block that lies in the wrong place is never taken for the right one.
 
 use crate::bytes_io::{Put, Take, chain, seed};
 use crate::id::FileId;
@@ -210,7 +211,8 @@ pub(crate) fn verify_block_head(
     (crc == header.crc).then_some(header)
 }
 
-/// A block's header and where its entries lie; each is marked with whether its checksum is right. Total: any bytes may be given.
+/// A block's header and where its entries lie; each is marked with whether its checksum is right.
+/// Total: any bytes may be given.
 pub(crate) fn decode_block(
     bytes: &[u8],
     salt: u64,

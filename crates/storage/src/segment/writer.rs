@@ -1,4 +1,5 @@
-//! Writes segment files: what a full file of the write-ahead log still holds, what overflows the cache, what a compaction keeps.
+//! Writes segment files: what a full file of the write-ahead log still holds, what overflows the
+//! cache, what a compaction keeps.
 
 use super::format::{
     BlockBuilder, HEADER_BYTES, LogBlock, encode_footer, encode_header, file_name,
@@ -17,9 +18,11 @@ use std::io::{self, IoSlice};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-/// Bytes of blocks that gather at once. With more logs than this has blocks, blocks get smaller than [`SEGMENT_BLOCK_BYTES`].
+/// Bytes of blocks that gather at once. With more logs than this has blocks, blocks get smaller
+/// than [`SEGMENT_BLOCK_BYTES`].
 const GATHERED_BYTES_MAX: usize = 8 * 1024 * 1024;
-/// Bytes written to a segment file between two syncs: so that no sync of the write-ahead log waits behind a whole file.
+/// Bytes written to a segment file between two syncs: so that no sync of the write-ahead log waits
+/// behind a whole file.
 const SYNC_BYTES: u64 = 4 * 1024 * 1024;
 
 /// A segment file that was written.
@@ -62,7 +65,8 @@ impl Written {
 /// Why nothing was written.
 #[derive(Debug, thiserror::Error)]
 pub enum SegmentError {
-    /// The disk is full. What was written is deleted again: the same plan can be tried again when there is space.
+    /// The disk is full. What was written is deleted again: the same plan can be tried again when
+    /// there is space.
     #[error("no space for a segment file")]
     NoSpace,
     /// End the process.
@@ -70,7 +74,8 @@ pub enum SegmentError {
     Fatal(#[from] Fatal),
 }
 
-/// Called with the number of bytes after each write, so that the caller can keep a gentle rate by waiting there.
+/// Called with the number of bytes after each write, so that the caller can keep a gentle rate by
+/// waiting there.
 pub type Pace<'a> = &'a mut dyn FnMut(u64);
 
 /// Writes segment files. Owned by one thread.

@@ -17,11 +17,13 @@
 //! data   = for each chunk: its records, its bodies
 //! ```
 //!
-//! A body's checksum is chained to that of the body before it, and the first one's to salt, generation, shard and chunk sequence; records
-//! go on where the bodies end. So nothing that an earlier use of the file left behind is ever taken for new.
+//! A body's checksum is chained to that of the body before it, and the first one's to salt,
+//! generation, shard and chunk sequence; records go on where the bodies end. So nothing that an
+//! earlier use of the file left behind is ever taken for new.
 //!
-//! The copy is what makes damage to a head survivable: lengths, logs and checksums are still known, and only what is really damaged
-//! is lost. It lies in the next batch, thus in another sector, however small the batch.
+//! The copy is what makes damage to a head survivable: lengths, logs and checksums are still known,
+//! and only what is really damaged is lost. It lies in the next batch, thus in another sector,
+//! however small the batch.
 
 use crate::bytes_io::{Put, Take, chain, seed};
 use crate::chunk::{SealedChunk, encode_body_table};
@@ -29,7 +31,8 @@ use crate::id::{ChunkSeq, Generation};
 use leveret_types::LogId;
 use std::ops::Range;
 
-/// Batches begin at multiples of this: no batch ever shares a sector with one that is durable already.
+/// Batches begin at multiples of this: no batch ever shares a sector with one that is durable
+/// already.
 pub(crate) const SECTOR_BYTES: u64 = 4096;
 pub(crate) const VERSION: u16 = 1;
 pub(crate) const FILE_MAGIC: [u8; 8] = *b"LVRTWAL\0";
@@ -157,7 +160,8 @@ pub(crate) struct BatchContext {
     pub(crate) copy_len: u32,
 }
 
-/// Encodes a batch's head into `out`. Gives for each chunk where its table of bodies lies in the head, and the table's checksum.
+/// Encodes a batch's head into `out`. Gives for each chunk where its table of bodies lies in the
+/// head, and the table's checksum.
 pub(crate) fn encode_head(
     context: BatchContext,
     chunks: &[SealedChunk],
@@ -215,7 +219,8 @@ pub(crate) fn head_crc(salt: u64, after_crc: &[u8]) -> u32 {
     crc32c::crc32c_append(seed(salt, &[]), after_crc)
 }
 
-/// The fixed part of a head, unverified but plausible: magic and version are right, and its lengths can be.
+/// The fixed part of a head, unverified but plausible: magic and version are right, and its lengths
+/// can be.
 pub(crate) fn peek_head(bytes: &[u8]) -> Option<Head> {
     let mut take = Take(bytes.get(..HEAD_BYTES)?);
     let (magic, crc, version) = (take.u32()?, take.u32()?, take.u16()?);

@@ -1,4 +1,5 @@
-//! Files written once with zeros, so that later writes change no metadata: a sync of such a file costs a third.
+//! Files written once with zeros, so that later writes change no metadata: a sync of such a file
+//! costs a third.
 
 use crate::disk::{Disk, DiskFile};
 use crate::error::Fatal;
@@ -88,7 +89,8 @@ impl<D: Disk> WalPool<D> {
             .map_err(|e| ("sync of the folder", e))
     }
 
-    /// Takes a file that the write-ahead log no longer needs back. `None` if it had outgrown its size and was deleted.
+    /// Takes a file that the write-ahead log no longer needs back. `None` if it had outgrown its
+    /// size and was deleted.
     ///
     /// # Errors
     /// Any failure is [`Fatal`].

@@ -1,7 +1,8 @@
 //! Reads what is in the files of the write-ahead log, and tells a torn tail from damage.
 //!
-//! The files that count form a chain: the first batch of each says in which file, and where in it, all that was durable ended. Files that no chain
-//! leads to were begun by a start that did not get far, and hold nothing.
+//! The files that count form a chain: the first batch of each says in which file, and where in it,
+//! all that was durable ended. Files that no chain leads to were begun by a start that did not get
+//! far, and hold nothing.
 
 use super::format::{
     ChunkHead, FileHeader, Head, Position, SECTOR_BYTES, decode_file_header, decode_head, peek_head,
@@ -182,7 +183,8 @@ fn read_copy(file: &impl DiskFile, batch: &Batch, salt: u64) -> io::Result<Optio
     }))
 }
 
-/// Reads the heads of all batches from file `from` on, and the data of the last batch to see whether it was finished.
+/// Reads the heads of all batches from file `from` on, and the data of the last batch to see
+/// whether it was finished.
 pub(crate) fn scan<D: Disk>(
     disk: &D,
     folder: &Path,
@@ -228,8 +230,9 @@ pub(crate) fn scan<D: Disk>(
 
 type Scans<F> = BTreeMap<Generation, (FileScan, F)>;
 
-/// Takes batches at the end away that are above the durable mark and not whole. More than one only if an earlier start found a tail that
-/// was in memory but never on the disk, and was cut short itself while writing it again.
+/// Takes batches at the end away that are above the durable mark and not whole. More than one only
+/// if an earlier start found a tail that was in memory but never on the disk, and was cut short
+/// itself while writing it again.
 fn cut_torn_tail<F: DiskFile>(
     scans: &mut Scans<F>,
     found: &mut WalScan,
@@ -273,7 +276,8 @@ pub(crate) enum Item<'a> {
     Record(leveret_types::LogId, &'a [u8]),
 }
 
-/// Goes through a chunk in a batch's data and says of each body and record whether its checksum is right.
+/// Goes through a chunk in a batch's data and says of each body and record whether its checksum is
+/// right.
 pub(crate) fn verify<'a>(
     batch: &Batch,
     chunk: &ChunkHead,

@@ -18,8 +18,8 @@ const BATCH_CHUNKS_MAX: usize = 4_096;
 /// What one write made durable.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct WalOutcome {
-    /// For each chunk written: its shard, its sequence, and where its bodies lie. Hand each shard its own through
-    /// [`crate::ShardLogs::on_durable`].
+    /// For each chunk written: its shard, its sequence, and where its bodies lie. Hand each shard
+    /// its own through [`crate::ShardLogs::on_durable`].
     pub written: Vec<(u8, ChunkSeq, Place)>,
     /// A file that is full now: the segment writer may begin with it.
     pub rolled: Option<Generation>,
@@ -47,8 +47,9 @@ struct Current<F> {
 
 /// Writes chunks to the write-ahead log. Owned by one thread.
 ///
-/// Whatever fails in writing or syncing is [`Fatal`]: the process must end, because nobody knows any more what is on the disk. The one
-/// exception is a full disk found before anything was written.
+/// Whatever fails in writing or syncing is [`Fatal`]: the process must end, because nobody knows
+/// any more what is on the disk. The one exception is a full disk found before anything was
+/// written.
 pub struct WalWriter<D: Disk> {
     disk: D,
     folder: PathBuf,
@@ -99,8 +100,9 @@ impl<D: Disk> WalWriter<D> {
         self.previous_head = head;
     }
 
-    /// How many prepared files wait to be used. With none, the next file grows as it is written, at three times the cost of a sync: keep
-    /// at least one, made by [`super::pool::prepare`] on another thread.
+    /// How many prepared files wait to be used. With none, the next file grows as it is written, at
+    /// three times the cost of a sync: keep at least one, made by [`super::pool::prepare`] on
+    /// another thread.
     #[must_use]
     pub fn prepared_files(&self) -> usize {
         self.pool.len()
@@ -119,12 +121,12 @@ impl<D: Disk> WalWriter<D> {
             .map_or(self.next_generation, |c| c.generation)
     }
 
-    /// Writes chunks from the front of `chunks` as one batch, makes them durable and takes them out. What exceeds
-    /// [`WAL_BATCH_BYTES_MAX`] stays for the next call.
+    /// Writes chunks from the front of `chunks` as one batch, makes them durable and takes them
+    /// out. What exceeds [`WAL_BATCH_BYTES_MAX`] stays for the next call.
     ///
     /// # Errors
-    /// [`WalError::NoSpace`]: nothing was written, `chunks` is as it was; call again when there is space. [`WalError::Fatal`]: end
-    /// the process.
+    /// [`WalError::NoSpace`]: nothing was written, `chunks` is as it was; call again when there is
+    /// space. [`WalError::Fatal`]: end the process.
     pub fn write(&mut self, chunks: &mut Vec<SealedChunk>) -> Result<WalOutcome, WalError> {
         let count = batch_len(chunks);
         if count == 0 {
@@ -135,8 +137,9 @@ impl<D: Disk> WalWriter<D> {
         Ok(outcome)
     }
 
-    /// Writes an empty batch that says that the batches before it are durable, unless the last one said so already. To be called when nothing
-    /// has come for a few milliseconds: it turns damage to the last batch from "perhaps never finished" into "was durable, is damaged".
+    /// Writes an empty batch that says that the batches before it are durable, unless the last one
+    /// said so already. To be called when nothing has come for a few milliseconds: it turns damage
+    /// to the last batch from "perhaps never finished" into "was durable, is damaged".
     ///
     /// # Errors
     /// As [`Self::write`].
@@ -149,7 +152,8 @@ impl<D: Disk> WalWriter<D> {
         Ok(outcome)
     }
 
-    /// Ends the current file, so that everything written so far can be flushed. Gives its generation, if anything was written to it.
+    /// Ends the current file, so that everything written so far can be flushed. Gives its
+    /// generation, if anything was written to it.
     pub fn roll(&mut self) -> Option<Generation> {
         let ended = self.current.take_if(|c| c.offset > 0)?;
         Some(ended.generation)
@@ -252,7 +256,8 @@ impl<D: Disk> WalWriter<D> {
         })
     }
 
-    /// A full disk is no failure of the disk: the batch can be written again, at the same place, once there is space.
+    /// A full disk is no failure of the disk: the batch can be written again, at the same place,
+    /// once there is space.
     fn failed(&self, call: &'static str, error: io::Error) -> WalError {
         match error.kind() {
             io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => WalError::NoSpace,
