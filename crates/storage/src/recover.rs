@@ -538,14 +538,12 @@ impl ShardReplay {
             let Some(log) = self.logs.logs.get_mut(&log).filter(|_| !volatile) else {
                 continue;
             };
-            for cut in &log.cuts {
-                if file < cut.before && cut.from <= block.last_index {
-                    block.last_index = cut.from.saturating_sub(1);
-                }
-            }
-            if block.last_index < block.first_index {
+            let cuts = log.cuts.iter().filter(|cut| file < cut.before);
+            let end = cuts.map(|cut| cut.from).fold(block.last_index + 1, u64::min);
+            if end <= block.first_index {
                 continue;
             }
+            block.last_index = end - 1;
             let live = log.durable.insert_block(block);
             if let Some(state) = self.logs.files.get_mut(&file) {
                 state.live += u64::from(live);
