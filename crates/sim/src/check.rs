@@ -1,6 +1,6 @@
 //! Holds what a restart found against what it must find.
 
-use crate::model::{Entry, Log, Logs, Model};
+use crate::model::{Entry, Log, Logs, Model, Shard};
 use leveret_storage::{Disk, Read, Reader, Recovered, ShardLogs};
 use leveret_types::LogId;
 use std::fmt;
@@ -29,6 +29,9 @@ impl fmt::Display for Violation {
     }
 }
 
+/// The invariant that is broken when a log is not there at all.
+const LOST_LOG: &str = "I1, I19";
+
 /// How much may be wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tolerance {
@@ -36,6 +39,8 @@ pub enum Tolerance {
     None,
     /// Bytes on the disk were changed: logs may be damaged if they say so, and at most this many.
     Damaged(usize),
+    /// So much was changed that even the durable end may be gone. Logs that say that they are sound must be as they were at some moment.
+    Prefix,
 }
 
 /// Reads an entry, from memory or disk.
@@ -104,14 +109,24 @@ pub fn check_recovered<D: Disk>(
             );
             return Err(Violation::new("I1", what));
         }
-        let mut logs = expected.after_crash(through.max(confirmed));
-        damaged += check_shard(shard, &mut recovered.reader, &logs, tolerance)?;
+        let through = match tolerance {
+            Tolerance::Prefix => through,
+            _ => through.max(confirmed),
+        };
+        let mut logs = expected.after_crash(through);
+        let silent = recovered.report.notes.is_empty();
+        match check_shard(shard, &mut recovered.reader, &logs, expected, tolerance) {
+            Ok(count) => damaged += count,
+            // With the record that created a log its name is lost too: the report tells of the gap.
+            Err(violation) if violation.invariant == LOST_LOG && tolerance == Tolerance::Prefix && !silent => {}
+            Err(violation) => return Err(violation),
+        }
         for (id, log) in &mut logs {
             log.next_index = shard
                 .log_stats(*id)
                 .map_or(log.next_index, |stats| stats.next_index);
         }
-        expected.restart(logs, through.max(confirmed));
+        expected.restart(logs, through);
     }
     match tolerance {
         Tolerance::Damaged(most) if damaged > most => Err(Violation::new(
@@ -127,6 +142,7 @@ fn check_shard<D: Disk>(
     shard: &mut ShardLogs,
     reader: &mut Reader<D>,
     expected: &Logs,
+    history: &Shard,
     tolerance: Tolerance,
 ) -> Result<usize, Violation> {
     let mut found: Vec<LogId> = shard.log_ids().collect();
@@ -143,7 +159,8 @@ fn check_shard<D: Disk>(
             };
             check_log(shard, *id, log)?;
         }
-        check_bodies(shard, reader, *id, known, tolerance)?;
+        let was_ever = |index, payload: &[u8]| history.was_ever(*id, index, payload);
+        check_bodies(shard, reader, *id, known, tolerance, &was_ever)?;
         if let Some(damage) = shard.damage(*id) {
             if tolerance == Tolerance::None {
                 return Err(Violation::new(
@@ -155,7 +172,7 @@ fn check_shard<D: Disk>(
         }
     }
     if let Some(id) = expected.keys().find(|id| !found.contains(id)) {
-        return Err(Violation::new("I1", format!("log {id} is lost")));
+        return Err(Violation::new(LOST_LOG, format!("log {id} is lost")));
     }
     Ok(damaged)
 }
@@ -212,15 +229,22 @@ fn check_bodies<D: Disk>(
     id: LogId,
     log: Option<&Log>,
     tolerance: Tolerance,
+    was_ever: &dyn Fn(u64, &[u8]) -> bool,
 ) -> Result<(), Violation> {
     let live: Vec<u64> = shard.live(id).iter().flatten().collect();
     for index in live {
         let read = read(shard, reader, id, index);
         match log.and_then(|log| log.live.get(&index)) {
             _ if tolerance != Tolerance::None && matches!(read, Read::Damaged(_)) => {}
+            // A damaged log may have lost the record of a settle or of a truncation, but then it says so.
+            _ if shard.damage(id).is_some() => match read {
+                Read::Ready(bytes) if !was_ever(index, &bytes) => {
+                    let what = format!("entry {index} of log {id} never had these bytes");
+                    return Err(Violation::new("I2", what));
+                }
+                _ => {}
+            },
             Some(entry) => check_read(id, index, entry, read)?,
-            // Of a damaged log a settle may be lost, but then the log says so.
-            None if shard.damage(id).is_some() => {}
             None => {
                 return Err(Violation::new(
                     "I2",

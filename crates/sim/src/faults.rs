@@ -184,6 +184,7 @@ pub enum Rot {
 /// A store that is at rest, everything durable and known to be.
 fn at_rest(seed: u64, steps: u64) -> Result<(SimDisk, Model), Violation> {
     let mut world = World::new(seed);
+    world.model.remember();
     let ran = (0..steps).try_for_each(|_| world.step());
     ran.and_then(|()| world.sync())
         .and_then(|()| world.mark_idle())

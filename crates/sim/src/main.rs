@@ -1,70 +1,95 @@
 //! Commands for more than a test run has time for: `crash-points`, `seeds`, `fuzz`.
 
 use leveret_sim::disk::Lies;
+use leveret_sim::fuzz::{self, Target};
 use leveret_sim::explore::{Found, Plan, Report, crash_points, random_life};
 use std::process::ExitCode;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 const USAGE: &str = "\
 leveret-sim crash-points [--points N] [--seed N]          crashes a workload at every moment, until N moments were tried
 leveret-sim crash-points --seed N --point N               one moment again, to see a finding
 leveret-sim seeds [--count N] [--from N]                  lives of random operations with crashes
-leveret-sim fuzz [--seconds N] [--target NAME] [--seed N] fuzz targets, each from its corpus in fuzz/corpus";
+leveret-sim fuzz [--seconds N] [--target NAME] [--seed N] fuzz targets, each from its corpus in fuzz/corpus
+leveret-sim fuzz --target NAME --input FILE               one input, to see a finding again
+leveret-sim corpus                                        writes the inputs that fuzzing begins with anew";
+
+/// Flags with their values.
+struct Flags(Vec<(String, String)>);
+
+const KNOWN: [&str; 8] =
+    ["--points", "--seed", "--point", "--count", "--from", "--seconds", "--target", "--input"];
+
+impl Flags {
+    fn parse(mut arguments: impl Iterator<Item = String>) -> Result<Self, String> {
+        let mut flags = Vec::new();
+        while let Some(flag) = arguments.next() {
+            if !KNOWN.contains(&flag.as_str()) {
+                return Err(format!("there is no {flag}"));
+            }
+            let value = arguments.next().ok_or_else(|| format!("{flag} needs a value"))?;
+            flags.push((flag, value));
+        }
+        Ok(Self(flags))
+    }
+
+    fn text(&self, name: &str) -> Option<&str> {
+        self.0.iter().find(|(flag, _)| flag == name).map(|(_, value)| value.as_str())
+    }
+
+    fn number(&self, name: &str, default: u64) -> Result<u64, String> {
+        let parse = |value: &str| value.parse().map_err(|_| format!("{name} needs a number"));
+        self.text(name).map_or(Ok(default), parse)
+    }
+}
 
 fn main() -> ExitCode {
     let mut arguments = std::env::args().skip(1);
-    let Some(command) = arguments.next() else {
-        return usage("a command is missing");
-    };
-    let mut flags = Vec::new();
-    while let Some(flag) = arguments.next() {
-        match arguments.next() {
-            Some(value) => flags.push((flag, value)),
-            None => return usage(&format!("{flag} needs a value")),
+    let command = arguments.next().unwrap_or_default();
+    let done = Flags::parse(arguments).and_then(|flags| match command.as_str() {
+        "crash-points" => {
+            let only = flags.text("--point").map(|_| flags.number("--point", 0)).transpose()?;
+            Ok(explore_points(flags.number("--points", 50_000)?, flags.number("--seed", 0)?, only))
         }
-    }
-    let number = |name: &str, default: u64| {
-        let given = flags.iter().find(|(flag, _)| flag == name);
-        given.map_or(Ok(default), |(_, value)| {
-            value.parse::<u64>().map_err(|_| name.to_owned())
-        })
-    };
-    let known = [
-        "--points",
-        "--seed",
-        "--point",
-        "--count",
-        "--from",
-        "--seconds",
-        "--target",
-    ];
-    if let Some((flag, _)) = flags
-        .iter()
-        .find(|(flag, _)| !known.contains(&flag.as_str()))
-    {
-        return usage(&format!("there is no {flag}"));
-    }
-    let done = match command.as_str() {
-        "crash-points" => number("--points", 50_000).and_then(|points| {
-            let only = number("--point", u64::MAX)?;
-            Ok(explore_points(
-                points,
-                number("--seed", 0)?,
-                (only < u64::MAX).then_some(only),
-            ))
-        }),
-        "seeds" => number("--count", 1_000)
-            .and_then(|count| Ok(explore_seeds(count, number("--from", 0)?))),
-        _ => return usage(&format!("there is no command {command}")),
-    };
-    done.unwrap_or_else(|flag| usage(&format!("{flag} needs a number")))
+        "seeds" => Ok(explore_seeds(flags.number("--count", 1_000)?, flags.number("--from", 0)?)),
+        "fuzz" => fuzz_targets(&flags),
+        "corpus" => write_corpus(),
+        _ => Err(format!("there is no command {command:?}")),
+    });
+    done.unwrap_or_else(|why| {
+        eprintln!("{why}\n{USAGE}");
+        ExitCode::from(2)
+    })
 }
 
-fn usage(why: &str) -> ExitCode {
-    eprintln!("{why}\n{USAGE}");
-    ExitCode::from(2)
+fn fuzz_targets(flags: &Flags) -> Result<ExitCode, String> {
+    let wanted = flags.text("--target");
+    let is_wanted = |target: &&Target| wanted.is_none_or(|name| name == target.name);
+    let targets: Vec<&Target> = fuzz::TARGETS.iter().filter(is_wanted).collect();
+    let [first, ..] = targets[..] else {
+        return Err(format!("there is no target {}", wanted.unwrap_or_default()));
+    };
+    if let Some(path) = flags.text("--input") {
+        if targets.len() > 1 {
+            return Err("--input needs a --target".into());
+        }
+        let input = std::fs::read(path).map_err(|error| format!("{path}: {error}"))?;
+        (first.run)(&input);
+        println!("{path}: nothing found");
+        return Ok(ExitCode::SUCCESS);
+    }
+    let time = Duration::from_secs(flags.number("--seconds", 20)?);
+    fuzz::run(&targets, time, flags.number("--seed", 0)?);
+    println!("{} targets, nothing found", targets.len());
+    Ok(ExitCode::SUCCESS)
+}
+
+fn write_corpus() -> Result<ExitCode, String> {
+    let count = fuzz::write().map_err(|error| error.to_string())?;
+    println!("{count} inputs written");
+    Ok(ExitCode::SUCCESS)
 }
 
 /// Runs `one` for seeds from `from` on, on all processors, until `enough` says so.

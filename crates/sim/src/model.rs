@@ -152,6 +152,8 @@ pub struct Shard {
     /// The last chunk that was confirmed.
     pub confirmed_through: u64,
     pending: VecDeque<(u64, LogId, Operation)>,
+    /// Whether operations are kept although they are confirmed.
+    remembers: bool,
 }
 
 impl Shard {
@@ -163,6 +165,10 @@ impl Shard {
 
     /// The store has said that this chunk is durable.
     pub fn confirm(&mut self, through: u64) {
+        self.confirmed_through = self.confirmed_through.max(through);
+        if self.remembers {
+            return;
+        }
         let count = self
             .pending
             .iter()
@@ -171,7 +177,18 @@ impl Shard {
         for (_, log, operation) in self.pending.drain(..count) {
             apply(&mut self.confirmed, log, &operation);
         }
-        self.confirmed_through = self.confirmed_through.max(through);
+    }
+
+    /// Whether such an entry was ever appended at this index, as far as operations are kept: a log that has lost the record of a truncation,
+    /// and says so, may hold one from before it.
+    #[must_use]
+    pub fn was_ever(&self, id: LogId, index: u64, payload: &[u8]) -> bool {
+        self.pending.iter().any(|(_, log, operation)| match operation {
+            Operation::Append(at, entry) => {
+                (*log, *at) == (id, index) && entry.payload() == payload
+            }
+            _ => false,
+        })
     }
 
     /// What a restart must find if this chunk was the last one that survived.
@@ -214,5 +231,10 @@ impl Model {
         Self {
             shards: vec![Shard::default(); usize::from(shards)],
         }
+    }
+
+    /// Keeps every operation from here on, so that any prefix of them can be told.
+    pub fn remember(&mut self) {
+        self.shards.iter_mut().for_each(|shard| shard.remembers = true);
     }
 }

@@ -582,6 +582,8 @@ fn add_run(side: &mut Side, run: crate::chunk::Run, flushed_body: u64) {
     if run.end_body() <= flushed_body {
         return;
     }
+    // Indexes are given twice only after a truncation. Its record may be damaged, and counts in the checkpoint that tells of it already.
+    side.truncate_runs(run.first_index);
     let cut = flushed_body.saturating_sub(run.first_body);
     run.first_index += cut;
     run.first_body += cut;

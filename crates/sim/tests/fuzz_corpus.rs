@@ -1,0 +1,31 @@
+//! The corpora, and a few changes to each input: what a run of the tests has time for.
+
+use leveret_sim::Random;
+use leveret_sim::fuzz::{TARGETS, load, mutate};
+
+/// Changed inputs of each target.
+const CHANGED: usize = 2_000;
+/// Bytes and files that all corpora may have.
+const CORPUS_BYTES_MAX: usize = 1 << 20;
+const CORPUS_FILES_MAX: usize = 200;
+
+#[test]
+fn nothing_is_found_near_the_corpora() {
+    for target in TARGETS {
+        let corpus = load(target.name);
+        assert!(!corpus.is_empty(), "{} has no corpus", target.name);
+        corpus.iter().for_each(|input| (target.run)(input));
+        let mut random = Random::new(1);
+        for _ in 0..CHANGED {
+            (target.run)(&mutate(&corpus, 1_000, &mut random));
+        }
+    }
+}
+
+#[test]
+fn the_corpora_stay_small() {
+    let all: Vec<Vec<u8>> = TARGETS.iter().flat_map(|target| load(target.name)).collect();
+    assert!(all.len() < CORPUS_FILES_MAX, "{} files", all.len());
+    let bytes: usize = all.iter().map(Vec::len).sum();
+    assert!(bytes < CORPUS_BYTES_MAX, "{bytes} bytes");
+}
