@@ -94,6 +94,8 @@ impl Broker {
             backlog_bytes: AtomicUsize::new(0),
             deadline_ms: AtomicU64::new(u64::MAX),
         });
+        let registry = Registry::default();
+        registry.set_traces(leveret_node::catalogue::any_traced(&catalogue));
         Self {
             started: Instant::now(),
             started_wall_ms: wall_ms(),
@@ -116,7 +118,7 @@ impl Broker {
             next_consumer: AtomicU64::new(1),
             connections: AtomicUsize::new(0),
             serving: AtomicBool::new(true),
-            registry: Registry::default(),
+            registry,
             replies: Replies::default(),
             history: History::default(),
         }

@@ -3,53 +3,62 @@
 use bytes::{Bytes, BytesMut};
 use leveret_types::limits::SOCKET_READ_BYTES;
 
-/// Buffers that a thread keeps for later use. More may be in use for a moment; those are freed, not
-/// kept.
-const POOL_BUFFERS_MAX: usize = 32;
+/// Bytes of a buffer: several reads go into one, one behind the other.
+const BUFFER_BYTES: usize = 2 * SOCKET_READ_BYTES;
+/// A read is offered at least this much; what is left of a buffer below that is given up.
+const READ_BYTES_MIN: usize = SOCKET_READ_BYTES / 4;
+/// Buffers that a thread keeps for later use. More may be in use for a moment; those are freed, not kept.
+const POOL_BUFFERS_MAX: usize = 16;
 
 /// The read buffers of one IO thread.
 ///
-/// A message is a slice of the buffer that it was read into. Slices live as long as a delivery
-/// waits to be written, so that a buffer is nearly always free again after one turn of the loop;
-/// those that are not wait here until they are.
+/// A message is a slice of the buffer that it was read into. Slices live as long as a delivery waits to be written, so that a buffer
+/// is nearly always free again after one turn of the loop; those that are not wait here until they are.
+///
+/// A buffer is filled with zeros when it is new or used again, and then read into piece by piece: so each byte is cleared once for
+/// each time it is used, however small the reads are.
 #[derive(Default)]
 pub struct ReadBuffers {
-    /// Buffers in the order of their last use: the one most likely to be free comes first.
-    pool: std::collections::VecDeque<BytesMut>,
+    current: BytesMut,
+    /// Used buffers in the order of their use: the first is the most likely to be free.
+    used: std::collections::VecDeque<BytesMut>,
 }
 
 impl ReadBuffers {
-    /// A buffer with room for a whole read, none of it filled.
-    pub fn take(&mut self) -> BytesMut {
-        for _ in 0..self.pool.len().min(2) {
-            let Some(mut buffer) = self.pool.pop_front() else {
-                break;
-            };
-            if buffer.try_reclaim(SOCKET_READ_BYTES) {
-                return buffer;
+    /// Room for a read.
+    pub fn room(&mut self) -> &mut [u8] {
+        if self.current.len() < READ_BYTES_MIN {
+            let next = self.fresh();
+            let used = std::mem::replace(&mut self.current, next);
+            if self.used.len() < POOL_BUFFERS_MAX && used.capacity() > 0 {
+                self.used.push_back(used);
             }
-            self.pool.push_back(buffer);
         }
-        BytesMut::with_capacity(SOCKET_READ_BYTES)
+        let end = self.current.len().min(SOCKET_READ_BYTES);
+        &mut self.current[..end]
     }
 
-    /// Splits what has been read off the buffer, and keeps the rest for the next read.
-    pub fn split(&mut self, mut buffer: BytesMut) -> Bytes {
-        let filled = buffer.split().freeze();
-        self.give_back(buffer);
-        filled
-    }
-
-    /// Keeps a buffer for later.
-    pub fn give_back(&mut self, buffer: BytesMut) {
-        if self.pool.len() < POOL_BUFFERS_MAX {
-            self.pool.push_front(buffer);
-        }
+    /// Takes what was read into the room, `count` bytes of it.
+    pub fn take(&mut self, count: usize) -> Bytes {
+        self.current.split_to(count).freeze()
     }
 
     /// Frees what is kept: an idle thread holds no buffers.
     pub fn clear(&mut self) {
-        self.pool.clear();
+        self.used.clear();
+        self.current = BytesMut::new();
+    }
+
+    fn fresh(&mut self) -> BytesMut {
+        if let Some(mut buffer) = self.used.pop_front() {
+            buffer.clear();
+            if buffer.try_reclaim(BUFFER_BYTES) {
+                buffer.resize(BUFFER_BYTES, 0);
+                return buffer;
+            }
+            self.used.push_front(buffer);
+        }
+        BytesMut::zeroed(BUFFER_BYTES)
     }
 }
 
@@ -57,17 +66,37 @@ impl ReadBuffers {
 mod tests {
     use super::*;
 
+    /// Reads until the buffer in use is given up, and says where it was.
+    fn use_up(buffers: &mut ReadBuffers, held: &mut Vec<Bytes>) -> *const u8 {
+        let start = buffers.room().as_ptr();
+        for _ in 0..BUFFER_BYTES / READ_BYTES_MIN {
+            let room = buffers.room();
+            room[..3].copy_from_slice(b"abc");
+            held.push(buffers.take(READ_BYTES_MIN));
+        }
+        start
+    }
+
     #[test]
     fn a_buffer_is_used_again_once_nothing_refers_to_it() {
         let mut buffers = ReadBuffers::default();
-        let mut buffer = buffers.take();
-        let address = buffer.as_ptr();
-        buffer.extend_from_slice(b"frame");
-        let held = buffers.split(buffer);
-        let other = buffers.take();
-        assert_ne!(other.as_ptr(), address, "in use: {held:?}");
-        drop(held);
-        let again = buffers.take();
-        assert_eq!(again.as_ptr(), address);
+        let mut held = Vec::new();
+        let first = use_up(&mut buffers, &mut held);
+        let second = use_up(&mut buffers, &mut held);
+        assert_ne!(first, second, "the first is in use");
+        assert!(held.iter().all(|bytes| bytes.starts_with(b"abc")));
+        held.clear();
+        let third = use_up(&mut buffers, &mut held);
+        assert_eq!(third, first);
+    }
+
+    #[test]
+    fn room_is_never_more_than_one_read_and_never_less_than_the_least() {
+        let mut buffers = ReadBuffers::default();
+        for count in [1, SOCKET_READ_BYTES, 5, 100_000, 7] {
+            let len = buffers.room().len();
+            assert!((READ_BYTES_MIN..=SOCKET_READ_BYTES).contains(&len), "{len}");
+            buffers.take(count.min(len));
+        }
     }
 }

@@ -10,7 +10,7 @@ use crate::listener::{Listener, Origin};
 use crate::moderation::Moderation;
 use crate::transport::Transport;
 use leveret_node::{Connection, ConnectionEvent, ConnectionFacts, Env, Peer};
-use leveret_types::limits::{CONNECTIONS_MAX, SOCKET_READ_BYTES};
+use leveret_types::limits::CONNECTIONS_MAX;
 use leveret_types::{ConnectionId, Now};
 use mio::net::TcpStream;
 use mio::{Events, Interest, Poll, Token};
@@ -332,22 +332,16 @@ impl IoThread {
             // Read on when the connection says so: `finish` looks.
             return 0;
         }
-        let mut buffer = self.buffers.take();
-        buffer.resize(SOCKET_READ_BYTES, 0);
+        let room = self.buffers.room();
+        let offered = room.len();
         let mut requests = 0;
-        match state.transport.read(&mut buffer) {
-            Ok(0) => {
-                self.buffers.give_back(buffer);
-                state.broken = true;
-            }
+        match state.transport.read(room) {
+            Ok(0) => state.broken = true,
             Ok(count) => {
-                buffer.truncate(count);
-                // A read that did not fill the buffer has emptied the socket: the next edge tells
-                // of more. TLS may hold on to records that it has read already, so it is asked
-                // until it has none.
-                state.unread =
-                    count == SOCKET_READ_BYTES || matches!(state.transport, Transport::Tls(_));
-                let bytes = self.buffers.split(buffer);
+                // A read that did not fill the buffer has emptied the socket: the next edge tells of more. TLS may hold on to
+                // records that it has read already, so it is asked until it has none.
+                state.unread = count == offered || matches!(state.transport, Transport::Tls(_));
+                let bytes = self.buffers.take(count);
                 if !state.actor.secured() && state.transport.established() {
                     state.actor.secure(
                         state.transport.peer_certificate().map(<[u8]>::to_vec),
@@ -356,14 +350,10 @@ impl IoThread {
                 }
                 requests = state.actor.receive(now, bytes, &*self.broker);
             }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => state.unread = false,
             Err(error) => {
-                self.buffers.give_back(buffer);
-                if error.kind() == io::ErrorKind::WouldBlock {
-                    state.unread = false;
-                } else {
-                    tracing::debug!(%error, connection = %state.actor.name(), "connection lost");
-                    state.broken = true;
-                }
+                tracing::debug!(%error, connection = %state.actor.name(), "connection lost");
+                state.broken = true;
             }
         }
         self.touch(slot);
