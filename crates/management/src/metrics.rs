@@ -510,6 +510,22 @@ fn global(page: &mut Page, broker: &BrokerStats) {
             series,
         );
     }
+    dead_lettered(page, broker);
+    page.metric(
+        "global_publishers",
+        Gauge,
+        "Publishers currently connected",
+        [(protocol.clone(), broker.publishers)],
+    );
+    page.metric(
+        "global_consumers",
+        Gauge,
+        "Consumers currently connected",
+        [(protocol, broker.consumers)],
+    );
+}
+
+fn dead_lettered(page: &mut Page, broker: &BrokerStats) {
     let mut reasons: Vec<&str> = broker
         .dead_lettered
         .iter()
@@ -535,18 +551,6 @@ fn global(page: &mut Page, broker: &BrokerStats) {
             series,
         );
     }
-    page.metric(
-        "global_publishers",
-        Gauge,
-        "Publishers currently connected",
-        [(protocol.clone(), broker.publishers)],
-    );
-    page.metric(
-        "global_consumers",
-        Gauge,
-        "Consumers currently connected",
-        [(protocol, broker.consumers)],
-    );
 }
 
 /// The stats of queues with their labels, or their sum without any.

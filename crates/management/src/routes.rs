@@ -44,7 +44,9 @@ pub static ROUTES: &[Route] = routes! {
     "/api/nodes/{}/memory" => GET(Monitoring, overview::node_memory);
 
     "/api/connections" => GET(Management, connections::connections);
-    "/api/connections/username/{}" => GET(Management, connections::connections_of_user), DELETE(Management, connections::close_of_user);
+    "/api/connections/username/{}" =>
+        GET(Management, connections::connections_of_user),
+        DELETE(Management, connections::close_of_user);
     "/api/connections/{}" => GET(Management, connections::connection), DELETE(Management, connections::close_one);
     "/api/connections/{}/channels" => GET(Management, connections::channels_of_connection);
     "/api/channels" => GET(Management, connections::channels);
@@ -63,7 +65,10 @@ pub static ROUTES: &[Route] = routes! {
 
     "/api/exchanges" => GET(Management, exchanges::all);
     "/api/exchanges/{vhost}" => GET(Visible, exchanges::of_vhost);
-    "/api/exchanges/{vhost}/{}" => GET(Visible, exchanges::one), PUT(Member, exchanges::put), DELETE(Member, exchanges::delete);
+    "/api/exchanges/{vhost}/{}" =>
+        GET(Visible, exchanges::one),
+        PUT(Member, exchanges::put),
+        DELETE(Member, exchanges::delete);
     "/api/exchanges/{vhost}/{}/publish" => POST(Member, queues::publish);
     "/api/exchanges/{vhost}/{}/bindings/source" => GET(Visible, exchanges::bindings_from);
     "/api/exchanges/{vhost}/{}/bindings/destination" => GET(Visible, exchanges::bindings_to);
@@ -76,46 +81,82 @@ pub static ROUTES: &[Route] = routes! {
     "/api/bindings/{vhost}/e/{}/e/{}/{}" => GET(Visible, exchanges::one_to_exchange), DELETE(Member, exchanges::unbind_exchange);
 
     "/api/vhosts" => GET(Management, catalogue::vhosts);
-    "/api/vhosts/{vhost?}" => GET(Visible, catalogue::vhost), PUT(Administrator, catalogue::put_vhost), DELETE(Administrator, catalogue::delete_vhost);
+    "/api/vhosts/{vhost?}" =>
+        GET(Visible, catalogue::vhost),
+        PUT(Administrator, catalogue::put_vhost),
+        DELETE(Administrator, catalogue::delete_vhost);
     "/api/vhosts/{vhost}/permissions" => GET(Administrator, catalogue::permissions_of_vhost);
     "/api/vhosts/{vhost}/topic-permissions" => GET(Administrator, catalogue::topic_permissions_of_vhost);
     "/api/vhosts/{vhost}/connections" => GET(Visible, connections::connections_of_vhost);
     "/api/vhosts/{vhost}/channels" => GET(Visible, connections::channels_of_vhost);
-    "/api/vhosts/{vhost}/deletion/protection" => POST(Administrator, catalogue::protect_vhost), DELETE(Administrator, catalogue::unprotect_vhost);
+    "/api/vhosts/{vhost}/deletion/protection" =>
+        POST(Administrator, catalogue::protect_vhost),
+        DELETE(Administrator, catalogue::unprotect_vhost);
     "/api/vhosts/{vhost}/start/{}" => POST(Administrator, health::nothing_to_do);
 
     "/api/users" => GET(Administrator, catalogue::users);
     "/api/users/without-permissions" => GET(Administrator, catalogue::users_without_permissions);
     "/api/users/bulk-delete" => POST(Administrator, catalogue::delete_users);
-    "/api/users/{}" => GET(Administrator, catalogue::user), PUT(Administrator, catalogue::put_user), DELETE(Administrator, catalogue::delete_user);
+    "/api/users/{}" =>
+        GET(Administrator, catalogue::user),
+        PUT(Administrator, catalogue::put_user),
+        DELETE(Administrator, catalogue::delete_user);
     "/api/users/{}/permissions" => GET(Administrator, catalogue::permissions_of_user);
     "/api/users/{}/topic-permissions" => GET(Administrator, catalogue::topic_permissions_of_user);
     "/api/permissions" => GET(Administrator, catalogue::permissions);
-    "/api/permissions/{vhost}/{}" => GET(Administrator, catalogue::permission), PUT(Administrator, catalogue::put_permission), DELETE(Administrator, catalogue::delete_permission);
+    "/api/permissions/{vhost}/{}" =>
+        GET(Administrator, catalogue::permission),
+        PUT(Administrator, catalogue::put_permission),
+        DELETE(Administrator, catalogue::delete_permission);
     "/api/topic-permissions" => GET(Administrator, catalogue::topic_permissions);
-    "/api/topic-permissions/{vhost}/{}" => GET(Administrator, catalogue::topic_permission), PUT(Administrator, catalogue::put_topic_permission), DELETE(Administrator, catalogue::delete_topic_permission);
+    "/api/topic-permissions/{vhost}/{}" =>
+        GET(Administrator, catalogue::topic_permission),
+        PUT(Administrator, catalogue::put_topic_permission),
+        DELETE(Administrator, catalogue::delete_topic_permission);
     "/api/topic-permissions/{vhost}/{}/{}" => DELETE(Administrator, catalogue::delete_topic_permission);
     "/api/vhost-limits" => GET(Management, catalogue::vhost_limits);
     "/api/vhost-limits/{vhost}" => GET(Visible, catalogue::limits_of_vhost);
-    "/api/vhost-limits/{vhost}/{}" => PUT(Administrator, catalogue::put_vhost_limit), DELETE(Administrator, catalogue::delete_vhost_limit);
+    "/api/vhost-limits/{vhost}/{}" =>
+        PUT(Administrator, catalogue::put_vhost_limit),
+        DELETE(Administrator, catalogue::delete_vhost_limit);
     "/api/user-limits" => GET(Administrator, catalogue::user_limits);
     "/api/user-limits/{}" => GET(Administrator, catalogue::limits_of_user);
-    "/api/user-limits/{}/{}" => PUT(Administrator, catalogue::put_user_limit), DELETE(Administrator, catalogue::delete_user_limit);
+    "/api/user-limits/{}/{}" =>
+        PUT(Administrator, catalogue::put_user_limit),
+        DELETE(Administrator, catalogue::delete_user_limit);
 
     "/api/policies" => GET(Management, catalogue::policies);
     "/api/policies/{vhost}" => GET(Visible, catalogue::policies_of_vhost);
-    "/api/policies/{vhost}/{}" => GET(Visible, catalogue::policy), PUT(Policymaker, catalogue::put_policy), DELETE(Policymaker, catalogue::delete_policy);
+    "/api/policies/{vhost}/{}" =>
+        GET(Visible, catalogue::policy),
+        PUT(Policymaker, catalogue::put_policy),
+        DELETE(Policymaker, catalogue::delete_policy);
     "/api/operator-policies" => GET(Management, catalogue::operator_policies);
     "/api/operator-policies/{vhost}" => GET(Visible, catalogue::operator_policies_of_vhost);
-    "/api/operator-policies/{vhost}/{}" => GET(Visible, catalogue::operator_policy), PUT(Administrator, catalogue::put_operator_policy), DELETE(Administrator, catalogue::delete_operator_policy);
+    "/api/operator-policies/{vhost}/{}" =>
+        GET(Visible, catalogue::operator_policy),
+        PUT(Administrator, catalogue::put_operator_policy),
+        DELETE(Administrator, catalogue::delete_operator_policy);
     "/api/parameters" => GET(Policymaker, catalogue::parameters);
     "/api/parameters/{}" => GET(Policymaker, catalogue::parameters_of_component);
     "/api/parameters/{}/{vhost}" => GET(Policymaker, catalogue::parameters_of_vhost);
-    "/api/parameters/{}/{vhost}/{}" => GET(Policymaker, catalogue::parameter), PUT(Policymaker, catalogue::put_parameter), DELETE(Policymaker, catalogue::delete_parameter);
+    "/api/parameters/{}/{vhost}/{}" =>
+        GET(Policymaker, catalogue::parameter),
+        PUT(Policymaker, catalogue::put_parameter),
+        DELETE(Policymaker, catalogue::delete_parameter);
     "/api/global-parameters" => GET(Policymaker, catalogue::global_parameters);
-    "/api/global-parameters/{}" => GET(Policymaker, catalogue::global_parameter), PUT(Administrator, catalogue::put_global_parameter), DELETE(Administrator, catalogue::delete_global_parameter);
-    "/api/definitions" => GET(Administrator, catalogue::export), POST(Administrator, catalogue::import), PUT(Administrator, catalogue::import);
-    "/api/definitions/{vhost}" => GET(Administrator, catalogue::export_vhost), POST(Administrator, catalogue::import_vhost), PUT(Administrator, catalogue::import_vhost);
+    "/api/global-parameters/{}" =>
+        GET(Policymaker, catalogue::global_parameter),
+        PUT(Administrator, catalogue::put_global_parameter),
+        DELETE(Administrator, catalogue::delete_global_parameter);
+    "/api/definitions" =>
+        GET(Administrator, catalogue::export),
+        POST(Administrator, catalogue::import),
+        PUT(Administrator, catalogue::import);
+    "/api/definitions/{vhost}" =>
+        GET(Administrator, catalogue::export_vhost),
+        POST(Administrator, catalogue::import_vhost),
+        PUT(Administrator, catalogue::import_vhost);
     "/api/all-configuration" => GET(Administrator, catalogue::export), POST(Administrator, catalogue::import);
 
     "/api/health/checks/alarms" => GET(Management, health::alarms);
@@ -137,8 +178,8 @@ pub static ROUTES: &[Route] = routes! {
     "/api/health/checks/ready-to-serve-clients" => GET(Management, health::ready);
     "/api/health/checks/reached-target-cluster-size" => GET(Management, health::passed);
     "/api/aliveness-test/{vhost}" => GET(Visible, health::aliveness);
-    "/api/healthchecks/node" => GET(Management, health::aliveness);
-    "/api/healthchecks/node/{}" => GET(Management, health::aliveness);
+    "/api/healthchecks/node" => GET(Management, health::alarms);
+    "/api/healthchecks/node/{}" => GET(Management, health::alarms);
 
     "/api/rebalance/queues" => POST(Administrator, health::nothing_to_do);
     "/api/leveret/authenticate" => POST(Administrator, health::authenticate);

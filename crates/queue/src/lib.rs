@@ -11,7 +11,9 @@
 //! pump. What the queue wants done comes out as [`Effect`]s.
 //!
 //! ```
-//! use leveret_queue::{Consumer, Effect, Log, Meta, Outcome, Peek, Position, Queue, QueueKind, Settings};
+//! use leveret_queue::{
+//!     Consumer, Effect, Log, Meta, Outcome, Peek, Position, Queue, QueueKind, Settings,
+//! };
 //! use leveret_types::{ConsumerId, Now};
 //!
 //! /// A log in which every message is at hand, and channels that always have room.
@@ -29,7 +31,14 @@
 //! let mut log = Memory(Vec::new());
 //! let mut queue = Queue::new(QueueKind::Classic, Settings::default(), now);
 //! let mut effects = Vec::new();
-//! let consumer = Consumer { id, priority: 0, exclusive: false, no_ack: false, prefetch: 10, timeout_ms: None };
+//! let consumer = Consumer {
+//!     id,
+//!     priority: 0,
+//!     exclusive: false,
+//!     no_ack: false,
+//!     prefetch: 10,
+//!     timeout_ms: None,
+//! };
 //! queue.attach(now, consumer, &mut effects)?;
 //!
 //! let meta = Meta { bytes: 5, published_ms: 0, expiration_ms: None };

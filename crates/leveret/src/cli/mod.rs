@@ -367,127 +367,126 @@ fn status(ask: &AskOptions) -> Result<String, String> {
 }
 
 /// Where the API has a list, and which of its fields are shown to people.
-fn listed(what: Listed) -> (&'static str, &'static [(&'static str, &'static str)]) {
+fn listed(what: Listed) -> (&'static str, Columns) {
     match what {
-        Listed::Queues => (
-            "queues",
-            &[
-                ("vhost", "vhost"),
-                ("name", "name"),
-                ("type", "type"),
-                ("state", "state"),
-                ("ready", "messages_ready"),
-                ("unacknowledged", "messages_unacknowledged"),
-                ("consumers", "consumers"),
-                ("policy", "policy"),
-            ],
-        ),
-        Listed::Connections => (
-            "connections",
-            &[
-                ("name", "name"),
-                ("user", "user"),
-                ("vhost", "vhost"),
-                ("state", "state"),
-                ("channels", "channels"),
-                ("protocol", "protocol"),
-            ],
-        ),
-        Listed::Channels => (
-            "channels",
-            &[
-                ("name", "name"),
-                ("user", "user"),
-                ("vhost", "vhost"),
-                ("consumers", "consumer_count"),
-                ("unacknowledged", "messages_unacknowledged"),
-                ("unconfirmed", "messages_unconfirmed"),
-                ("prefetch", "prefetch_count"),
-            ],
-        ),
-        Listed::Consumers => (
-            "consumers",
-            &[
-                ("vhost", "queue.vhost"),
-                ("queue", "queue.name"),
-                ("tag", "consumer_tag"),
-                ("channel", "channel_details.name"),
-                ("ack", "ack_required"),
-                ("prefetch", "prefetch_count"),
-                ("active", "active"),
-            ],
-        ),
-        Listed::Exchanges => (
-            "exchanges",
-            &[
-                ("vhost", "vhost"),
-                ("name", "name"),
-                ("type", "type"),
-                ("durable", "durable"),
-                ("auto-delete", "auto_delete"),
-                ("internal", "internal"),
-                ("policy", "policy"),
-            ],
-        ),
-        Listed::Bindings => (
-            "bindings",
-            &[
-                ("vhost", "vhost"),
-                ("source", "source"),
-                ("to", "destination_type"),
-                ("destination", "destination"),
-                ("routing key", "routing_key"),
-                ("arguments", "arguments"),
-            ],
-        ),
-        Listed::Users => ("users", &[("name", "name"), ("tags", "tags")]),
-        Listed::Permissions => (
-            "permissions",
-            &[
-                ("vhost", "vhost"),
-                ("user", "user"),
-                ("configure", "configure"),
-                ("write", "write"),
-                ("read", "read"),
-            ],
-        ),
-        Listed::TopicPermissions => (
-            "topic-permissions",
-            &[
-                ("vhost", "vhost"),
-                ("user", "user"),
-                ("exchange", "exchange"),
-                ("write", "write"),
-                ("read", "read"),
-            ],
-        ),
+        Listed::Queues => ("queues", QUEUES),
+        Listed::Connections => ("connections", CONNECTIONS),
+        Listed::Channels => ("channels", CHANNELS),
+        Listed::Consumers => ("consumers", CONSUMERS),
+        Listed::Exchanges => ("exchanges", EXCHANGES),
+        Listed::Bindings => ("bindings", BINDINGS),
+        Listed::Users => ("users", USERS),
+        Listed::Permissions => ("permissions", PERMISSIONS),
+        Listed::TopicPermissions => ("topic-permissions", TOPIC_PERMISSIONS),
         Listed::Policies => ("policies", POLICY),
         Listed::OperatorPolicies => ("operator-policies", POLICY),
-        Listed::Parameters => (
-            "parameters",
-            &[
-                ("vhost", "vhost"),
-                ("component", "component"),
-                ("name", "name"),
-                ("value", "value"),
-            ],
-        ),
-        Listed::Vhosts => (
-            "vhosts",
-            &[
-                ("name", "name"),
-                ("description", "description"),
-                ("tags", "tags"),
-                ("default queue type", "default_queue_type"),
-                ("tracing", "tracing"),
-            ],
-        ),
-        Listed::VhostLimits => ("vhost-limits", &[("vhost", "vhost"), ("limits", "value")]),
-        Listed::UserLimits => ("user-limits", &[("user", "user"), ("limits", "value")]),
+        Listed::Parameters => ("parameters", PARAMETERS),
+        Listed::Vhosts => ("vhosts", VHOSTS),
+        Listed::VhostLimits => ("vhost-limits", VHOST_LIMITS),
+        Listed::UserLimits => ("user-limits", USER_LIMITS),
     }
 }
 
-const POLICY: &[(&str, &str)] = &[
+/// Columns of a list: as people read them, and the field of the API's objects.
+type Columns = &'static [(&'static str, &'static str)];
+
+const QUEUES: Columns = &[
+    ("vhost", "vhost"),
+    ("name", "name"),
+    ("type", "type"),
+    ("state", "state"),
+    ("ready", "messages_ready"),
+    ("unacknowledged", "messages_unacknowledged"),
+    ("consumers", "consumers"),
+    ("policy", "policy"),
+];
+
+const CONNECTIONS: Columns = &[
+    ("name", "name"),
+    ("user", "user"),
+    ("vhost", "vhost"),
+    ("state", "state"),
+    ("channels", "channels"),
+    ("protocol", "protocol"),
+];
+
+const CHANNELS: Columns = &[
+    ("name", "name"),
+    ("user", "user"),
+    ("vhost", "vhost"),
+    ("consumers", "consumer_count"),
+    ("unacknowledged", "messages_unacknowledged"),
+    ("unconfirmed", "messages_unconfirmed"),
+    ("prefetch", "prefetch_count"),
+];
+
+const CONSUMERS: Columns = &[
+    ("vhost", "queue.vhost"),
+    ("queue", "queue.name"),
+    ("tag", "consumer_tag"),
+    ("channel", "channel_details.name"),
+    ("ack", "ack_required"),
+    ("prefetch", "prefetch_count"),
+    ("active", "active"),
+];
+
+const EXCHANGES: Columns = &[
+    ("vhost", "vhost"),
+    ("name", "name"),
+    ("type", "type"),
+    ("durable", "durable"),
+    ("auto-delete", "auto_delete"),
+    ("internal", "internal"),
+    ("policy", "policy"),
+];
+
+const BINDINGS: Columns = &[
+    ("vhost", "vhost"),
+    ("source", "source"),
+    ("to", "destination_type"),
+    ("destination", "destination"),
+    ("routing key", "routing_key"),
+    ("arguments", "arguments"),
+];
+
+const USERS: Columns = &[("name", "name"), ("tags", "tags")];
+
+const PERMISSIONS: Columns = &[
+    ("vhost", "vhost"),
+    ("user", "user"),
+    ("configure", "configure"),
+    ("write", "write"),
+    ("read", "read"),
+];
+
+const TOPIC_PERMISSIONS: Columns = &[
+    ("vhost", "vhost"),
+    ("user", "user"),
+    ("exchange", "exchange"),
+    ("write", "write"),
+    ("read", "read"),
+];
+
+const PARAMETERS: Columns = &[
+    ("vhost", "vhost"),
+    ("component", "component"),
+    ("name", "name"),
+    ("value", "value"),
+];
+
+const VHOSTS: Columns = &[
+    ("name", "name"),
+    ("description", "description"),
+    ("tags", "tags"),
+    ("default queue type", "default_queue_type"),
+    ("tracing", "tracing"),
+];
+
+const VHOST_LIMITS: Columns = &[("vhost", "vhost"), ("limits", "value")];
+
+const USER_LIMITS: Columns = &[("user", "user"), ("limits", "value")];
+
+const POLICY: Columns = &[
     ("vhost", "vhost"),
     ("name", "name"),
     ("pattern", "pattern"),

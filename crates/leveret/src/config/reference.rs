@@ -85,21 +85,23 @@ const INTRODUCTION: &str = r#"# Configuration
 
 A node needs no configuration. What it is told comes from, each going before the one above it:
 
-1. a file: `--config FILE`, or `LEVERET_CONFIG_FILE`, or `RABBITMQ_CONFIG_FILE`. A name that ends in `.conf` is read as
-   rabbitmq.conf is; anything else is TOML; a folder is read file by file, in the order of names.
-2. the environment: RabbitMQ's `RABBITMQ_DEFAULT_USER`, `_DEFAULT_PASS`, `_DEFAULT_VHOST`, `_NODENAME`, `_NODE_PORT`
-   and `_VM_MEMORY_HIGH_WATERMARK`; then, for every key, `LEVERET_` and its name in capitals with `_` for each dot:
-   `LEVERET_DISK_FREE_LIMIT_ABSOLUTE=2GB`.
+1. a file: `--config FILE`, or `LEVERET_CONFIG_FILE`, or `RABBITMQ_CONFIG_FILE`. A name that ends in
+   `.conf` is read as rabbitmq.conf is; anything else is TOML; a folder is read file by file, in the
+   order of names.
+2. the environment: RabbitMQ's `RABBITMQ_DEFAULT_USER`, `_DEFAULT_PASS`, `_DEFAULT_VHOST`,
+   `_NODENAME`, `_NODE_PORT` and `_VM_MEMORY_HIGH_WATERMARK`; then, for every key, `LEVERET_` and
+   its name in capitals with `_` for each dot: `LEVERET_DISK_FREE_LIMIT_ABSOLUTE=2GB`.
 3. options of the command line: `--data-dir`, `--amqp`, `--http`, `--metrics`.
 
-`leveret config check [FILE]` says what is wrong without starting anything. A key that is not known refuses to start, and
-names the one that is most like it.
+`leveret config check [FILE]` says what is wrong without starting anything. A key that is not known
+refuses to start, and names the one that is most like it.
 
-In TOML, dots make tables, as always: `disk_free_limit.absolute = "2GB"` and `[disk_free_limit]` with `absolute = "2GB"`
-say the same. A key that has keys below it and a value of its own (`log.console`, `log.file`) is written in quotes beside
-them: `"log.console" = true` and `"log.console.level" = "debug"`. A list stands for numbered keys
-(`auth_mechanisms = ["PLAIN", "EXTERNAL"]`) or for flags that are set (`loopback_users = ["guest"]`).
+In TOML, dots make tables, as always: `disk_free_limit.absolute = "2GB"` and `[disk_free_limit]`
+with `absolute = "2GB"` say the same. A key that has keys below it and a value of its own
+(`log.console`, `log.file`) is written in quotes beside them: `"log.console" = true` and
+`"log.console.level" = "debug"`. A list stands for numbered keys (`auth_mechanisms = ["PLAIN",
+"EXTERNAL"]`) or for flags that are set (`loopback_users = ["guest"]`).
 
-Sizes take RabbitMQ's units: `k`, `KiB`, `M`, `MiB`, `G`, `GiB`, `T`, `TiB` are powers of 1,024; `kB`, `MB`, `GB`, `TB` of
-1,000; a bare number is bytes.
+Sizes take RabbitMQ's units: `k`, `KiB`, `M`, `MiB`, `G`, `GiB`, `T`, `TiB` are powers of 1,024;
+`kB`, `MB`, `GB`, `TB` of 1,000; a bare number is bytes.
 "#;

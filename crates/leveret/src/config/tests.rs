@@ -406,3 +406,13 @@ fn options_that_turn_listeners_off() {
     assert_eq!(config.listeners.metrics, None);
     assert_eq!(config.login.loopback_users, [""; 0]);
 }
+
+#[test]
+fn the_reference_in_the_documentation_is_what_the_binary_writes() {
+    let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/configuration.md");
+    let written = std::fs::read_to_string(page).expect("the page is part of the repository");
+    assert!(
+        written == reference::markdown(),
+        "docs/configuration.md is stale: `leveret config reference --markdown` writes it"
+    );
+}

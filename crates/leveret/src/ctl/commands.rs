@@ -161,8 +161,11 @@ pub fn help(name: Option<&str>) -> String {
         Some(Err(failure)) => format!("{}\n", failure.text),
         None => {
             let usages = COMMANDS.iter().map(|c| format!("    {}\n", c.usage));
-            let options = "Options: -p <vhost>, -q, -s, --formatter <table|pretty_table|json|csv>, --no-table-headers, \
-                           -t <seconds>, --data-dir <folder> or --url <http://host:port> --user <name> --password <word>";
+            let options = concat!(
+                "Options: -p <vhost>, -q, -s, --formatter <table|pretty_table|json|csv>, ",
+                "--no-table-headers, -t <seconds>, ",
+                "--data-dir <folder> or --url <http://host:port> --user <name> --password <word>"
+            );
             format!(
                 "Usage\n\nrabbitmqctl [options] <command> [<arguments>]\n\n{options}\n\nCommands:\n\n{}",
                 usages.collect::<String>()
