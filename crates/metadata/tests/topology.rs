@@ -182,10 +182,6 @@ fn arguments_have_types_and_values() {
         ("x-overflow=explode".into(), "invalid_overflow"),
         ("x-overflow=1".into(), "{unacceptable_type,signedint}"),
         (
-            "x-dead-letter-exchange=1".into(),
-            "{unacceptable_type,signedint}",
-        ),
-        (
             "x-dead-letter-routing-key=k".into(),
             "routing_key_but_no_dlx_defined",
         ),
@@ -235,6 +231,10 @@ fn arguments_have_types_and_values() {
         let expected = format!("406 invalid arg '{bad}' for queue 'q' in vhost '/': {reason}");
         check(&format!("queue q durable {arguments}"), &expected);
     }
+    check(
+        "queue q durable x-max-length=-1 x-dead-letter-exchange=1",
+        "406 invalid type 'signedint' for arg 'x-dead-letter-exchange' in queue 'q' in vhost '/'",
+    );
 }
 
 #[test]

@@ -572,9 +572,11 @@ impl Connection {
             method_id: error.method,
         };
         self.send(0, &close);
+        if self.phase == Phase::Running {
+            self.until_ms = None;
+        } // else the deadline of the handshake holds: a stranger gets no more time by a mistake.
         self.phase = Phase::Closing { deaf: false };
         self.end = Some(End::Error(error));
-        self.until_ms = None;
     }
 
     /// Closes the connection for an error, and gives back what its channels held.

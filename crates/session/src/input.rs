@@ -115,6 +115,7 @@ impl Connection {
         self.fail_connection(error.into(), requests);
         if self.phase != Phase::Closed {
             self.phase = Phase::Closing { deaf: true };
+            self.until_ms = None;
         }
     }
 

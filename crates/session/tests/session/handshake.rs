@@ -235,6 +235,22 @@ fn methods_come_in_their_order() {
 }
 
 #[test]
+fn a_mistake_before_the_virtual_host_is_open_gives_no_more_time_than_the_handshake_has() {
+    check(
+        "
+        header => 0<start
+        tick 4000 =>
+        vhost / => 0<close 504 CHANNEL_ERROR - \
+            unexpected method in connection state starting (10,40)
+        tick 10999 =>
+        state => Closing
+        tick 11000 =>
+        state => Closed
+        ",
+    );
+}
+
+#[test]
 fn channels_wait_for_the_virtual_host() {
     let frame = "type 1, first 16 octets = <<0,20,0,10,0>>";
     let refused = frame.replace("first 16", "all");
