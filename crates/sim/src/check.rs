@@ -39,7 +39,8 @@ pub enum Tolerance {
     None,
     /// Bytes on the disk were changed: logs may be damaged if they say so, and at most this many.
     Damaged(usize),
-    /// So much was changed that even the durable end may be gone. Logs that say that they are sound must be as they were at some moment.
+    /// So much was changed that even the durable end may be gone. Logs that say that they are sound
+    /// must be as they were at some moment.
     Prefix,
 }
 
@@ -118,7 +119,9 @@ pub fn check_recovered<D: Disk>(
         match check_shard(shard, &mut recovered.reader, &logs, expected, tolerance) {
             Ok(count) => damaged += count,
             // With the record that created a log its name is lost too: the report tells of the gap.
-            Err(violation) if violation.invariant == LOST_LOG && tolerance == Tolerance::Prefix && !silent => {}
+            Err(violation)
+                if violation.invariant == LOST_LOG && tolerance == Tolerance::Prefix && !silent => {
+            }
             Err(violation) => return Err(violation),
         }
         for (id, log) in &mut logs {
@@ -149,6 +152,10 @@ fn check_shard<D: Disk>(
     found.sort_unstable();
     let mut damaged = 0;
     for id in &found {
+        if let Some(damage) = shard.damage(*id).filter(|_| tolerance == Tolerance::None) {
+            let what = format!("log {id} is damaged: {:?}", damage.notes);
+            return Err(Violation::new("I13", what));
+        }
         let known = expected.get(id);
         if shard.damage(*id).is_none() {
             let Some(log) = known else {
@@ -161,15 +168,7 @@ fn check_shard<D: Disk>(
         }
         let was_ever = |index, payload: &[u8]| history.was_ever(*id, index, payload);
         check_bodies(shard, reader, *id, known, tolerance, &was_ever)?;
-        if let Some(damage) = shard.damage(*id) {
-            if tolerance == Tolerance::None {
-                return Err(Violation::new(
-                    "I13",
-                    format!("log {id} is damaged: {:?}", damage.notes),
-                ));
-            }
-            damaged += 1;
-        }
+        damaged += usize::from(shard.damage(*id).is_some());
     }
     if let Some(id) = expected.keys().find(|id| !found.contains(id)) {
         return Err(Violation::new(LOST_LOG, format!("log {id} is lost")));
@@ -236,7 +235,8 @@ fn check_bodies<D: Disk>(
         let read = read(shard, reader, id, index);
         match log.and_then(|log| log.live.get(&index)) {
             _ if tolerance != Tolerance::None && matches!(read, Read::Damaged(_)) => {}
-            // A damaged log may have lost the record of a settle or of a truncation, but then it says so.
+            // A damaged log may have lost the record of a settle or of a truncation, but then it
+            // says so.
             _ if shard.damage(id).is_some() => match read {
                 Read::Ready(bytes) if !was_ever(index, &bytes) => {
                     let what = format!("entry {index} of log {id} never had these bytes");

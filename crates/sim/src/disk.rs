@@ -1,8 +1,10 @@
-//! A disk in memory that loses what nobody asked it to keep, fails when told to, and does both again for the same seed.
+//! A disk in memory that loses what nobody asked it to keep, fails when told to, and does both
+//! again for the same seed.
 //!
-//! Two things can happen to a machine. When the *process* is killed, the page cache survives: everything written is still there, and still
-//! unsynced. When the *power* goes, what survives is what was synced, and of the rest whatever the seed says: each sector of 512 bytes
-//! is kept, lost or garbled on its own; each change of a name is kept or lost.
+//! Two things can happen to a machine. When the *process* is killed, the page cache survives:
+//! everything written is still there, and still unsynced. When the *power* goes, what survives is
+//! what was synced, and of the rest whatever the seed says: each sector of 512 bytes is kept, lost
+//! or garbled on its own; each change of a name is kept or lost.
 
 use crate::file_system::{Cut, FileSystem};
 use leveret_storage::{Disk, DiskFile};
@@ -200,7 +202,8 @@ impl SimDisk {
         self.state().files.clone()
     }
 
-    /// Ends the process, if it lives, and with it its locks and open files. The page cache stays. Faults and plans are forgotten.
+    /// Ends the process, if it lives, and with it its locks and open files. The page cache stays.
+    /// Faults and plans are forgotten.
     pub fn kill(&self) {
         let mut state = self.state();
         let (files, life, lies) = (std::mem::take(&mut state.files), state.life + 1, state.lies);
@@ -295,7 +298,8 @@ impl SimDisk {
         self.state().files.read(path)
     }
 
-    /// Changes a file's bytes behind everybody's back: rot, or a fault that is planted. False if there is no such file.
+    /// Changes a file's bytes behind everybody's back: rot, or a fault that is planted. False if
+    /// there is no such file.
     pub fn tamper(&self, path: &Path, change: impl FnOnce(&mut Vec<u8>)) -> bool {
         self.state().files.tamper(path, change)
     }

@@ -1,4 +1,5 @@
-//! Crashes, everywhere: every moment of a workload, or moments that a seed picks; and what must hold afterwards.
+//! Crashes, everywhere: every moment of a workload, or moments that a seed picks; and what must
+//! hold afterwards.
 
 use crate::check::{Tolerance, Violation};
 use crate::disk::{Lies, SimDisk};
@@ -61,7 +62,8 @@ pub struct Plan {
     pub steps: u64,
     /// Power cuts by chance at each moment, beside one that takes all and a kill.
     pub chances: u64,
-    /// At each moment whose number is a multiple of this, all subsets of the unsynced sectors are tried if these are at most
+    /// At each moment whose number is a multiple of this, all subsets of the unsynced sectors are
+    /// tried if these are at most
     /// [`SUBSET_SECTORS_MAX`].
     pub subsets_every: u64,
     /// Moments at most.
@@ -281,7 +283,8 @@ fn unexpected(stop: Stop) -> Violation {
     }
 }
 
-/// A life of random operations with crashes in between, each at a change of the disk that the seed picks.
+/// A life of random operations with crashes in between, each at a change of the disk that the seed
+/// picks.
 ///
 /// # Errors
 /// The first broken promise.
@@ -329,5 +332,53 @@ fn live(seed: u64, lies: Lies, report: &mut Report, place: &mut String) -> Resul
     *place = String::from("at the orderly end");
     let (disk, mut model) = world.close().map_err(unexpected)?;
     report.operations = disk.operations();
+    open(&disk, &mut model)
+}
+
+/// Crashes at every change of the disk that the making of a store consists of, and at every one of
+/// the start after that; then the store is used.
+///
+/// # Errors
+/// The first broken promise.
+pub fn crash_creation(seed: u64) -> Result<Report, Found> {
+    let mut report = Report::default();
+    let operations = World::new(seed).disk.operations();
+    for (first, second) in (0..=operations).flat_map(|f| (0..=operations).map(move |s| (f, s))) {
+        let mut random = mix(seed, first, second);
+        create_and_crash(first, second, &mut random, &mut report).map_err(|violation| Found {
+            seed,
+            place: format!("changes {first} and {second} of a new store"),
+            violation,
+        })?;
+    }
+    Ok(report)
+}
+
+fn create_and_crash(
+    first: u64,
+    second: u64,
+    random: &mut Random,
+    report: &mut Report,
+) -> Result<(), Violation> {
+    let disk = SimDisk::new();
+    let mut model = Model::new(crate::world::SHARDS);
+    for at in [first, second] {
+        report.points += 1;
+        disk.crash_at(disk.operations() + at);
+        match open_checked(&disk, &mut model, Tolerance::None) {
+            Ok(_) => {}
+            Err(_) if disk.is_dead() => report.nested += 1,
+            Err(Refused::Violation(violation)) => return Err(violation),
+            Err(Refused::Open(error)) => return Err(Violation::new("I11", error.to_string())),
+        }
+        crash(&disk, random);
+    }
+    let mut world = reopen(disk, model, random)?;
+    (0..30)
+        .try_for_each(|_| world.step())
+        .and_then(|()| world.sync())
+        .map_err(unexpected)?;
+    let (disk, mut model) = world.into_parts();
+    disk.power_cut(&mut Cut::LoseAll);
     open(&disk, &mut model)
 }

@@ -1,4 +1,5 @@
-//! Calls that fail, disks that fill, bytes that rot, and bugs that are planted to see whether they are found.
+//! Calls that fail, disks that fill, bytes that rot, and bugs that are planted to see whether they
+//! are found.
 
 use crate::check::{Tolerance, Violation};
 use crate::disk::{Call, Fault, SimDisk};
@@ -40,8 +41,8 @@ pub fn count_calls(seed: u64, steps: u64) -> Result<BTreeMap<Call, u64>, Found> 
     }
 }
 
-/// Runs a workload in which a call fails. The process must end, or refuse and go on when the disk was only full; what comes after must be as if
-/// the call had never been made, or had been.
+/// Runs a workload in which a call fails. The process must end, or refuse and go on when the disk
+/// was only full; what comes after must be as if the call had never been made, or had been.
 ///
 /// # Errors
 /// A broken promise.
@@ -52,6 +53,7 @@ pub fn failing_call(seed: u64, steps: u64, fault: Fault) -> Result<(), Found> {
 fn failing(seed: u64, steps: u64, fault: Fault) -> Result<(), Violation> {
     let mut random = Random::new(seed ^ fault.nth << 8);
     let mut world = World::new(seed);
+    world.model.remember();
     world.disk.set_fault(Some(fault));
     let ran = (0..steps).try_for_each(|_| world.step());
     let fired = world.disk.fault_fired();
@@ -192,8 +194,9 @@ fn at_rest(seed: u64, steps: u64) -> Result<(SimDisk, Model), Violation> {
     Ok(world.into_parts())
 }
 
-/// Something on the disk rots while the store is at rest. It must be repaired, or reported by the logs that it hit and no others; and gone
-/// when an operator has accepted the loss. Says whether any log was damaged.
+/// Something on the disk rots while the store is at rest. It must be repaired, or reported by the
+/// logs that it hit and no others; and gone when an operator has accepted the loss. Says whether
+/// any log was damaged.
 ///
 /// # Errors
 /// A broken promise.
@@ -323,7 +326,8 @@ pub fn planted(seed: u64, bug: Planted) -> Result<(), Found> {
         .map_err(|v| found(seed, place, v))
 }
 
-/// Makes a file look as it does to a start that stops reading at the first damage: there is nothing from there on.
+/// Makes a file look as it does to a start that stops reading at the first damage: there is nothing
+/// from there on.
 fn truncate_on_rot(bytes: &mut [u8], random: &mut Random) {
     let sectors = bytes.len() / 4096;
     let from = 1 + random.below(sectors.max(2) as u64 - 1) as usize;

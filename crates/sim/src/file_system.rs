@@ -66,8 +66,8 @@ pub enum Cut<'a> {
     KeepAll,
     /// By chance, with odds that are drawn first.
     Chance(&'a mut Random),
-    /// Names are kept. Of the unsynced sectors, in order of file and place, those whose bit is set in the mask are kept, and
-    /// the others lost; from the 64th on all are lost.
+    /// Names are kept. Of the unsynced sectors, in order of file and place, those whose bit is set
+    /// in the mask are kept, and the others lost; from the 64th on all are lost.
     Sectors(u64),
 }
 
@@ -363,7 +363,8 @@ impl FileSystem {
 }
 
 impl Inode {
-    /// The durable bytes with those unsynced sectors that `fate` keeps. The file is as long as the last of them needs it to be.
+    /// The durable bytes with those unsynced sectors that `fate` keeps. The file is as long as the
+    /// last of them needs it to be.
     fn mixed(&self, mut fate: impl FnMut(u64) -> Fate, mut noise: Option<&mut Random>) -> Vec<u8> {
         let mut out = self.durable.to_vec();
         let mut unsynced = self.dirty.clone();
@@ -431,7 +432,8 @@ mod tests {
             let mut files = FileSystem::default();
             let old = file(&mut files, "a", b"old");
             let new = file(&mut files, "tmp", b"new");
-            (files.sync(old), files.sync(new));
+            files.sync(old);
+            files.sync(new);
             files.sync_dir(Path::new(DIR));
             files
                 .rename(Path::new("/d/tmp"), Path::new("/d/a"))

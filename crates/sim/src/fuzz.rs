@@ -1,4 +1,5 @@
-//! Fuzzing that a stable compiler and nothing else can do: inputs of a corpus, changed at random from a seed, ever larger, against a clock.
+//! Fuzzing that a stable compiler and nothing else can do: inputs of a corpus, changed at random
+//! from a seed, ever larger, against a clock.
 
 mod corpus;
 mod mutate;
@@ -34,7 +35,8 @@ struct Current {
 
 type Shared = Arc<Mutex<Current>>;
 
-/// Runs all of `targets` for this long each, as many at once as there are processors. A finding is saved, and ends the process with status 1.
+/// Runs all of `targets` for this long each, as many at once as there are processors. A finding is
+/// saved, and ends the process with status 1.
 pub fn run(targets: &[&'static Target], time: Duration, seed: u64) {
     let before = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |info| {
@@ -43,7 +45,9 @@ pub fn run(targets: &[&'static Target], time: Duration, seed: u64) {
             found(&mine, "panicked");
         }
     }));
-    let threads = std::thread::available_parallelism().map_or(1, usize::from).min(targets.len());
+    let threads = std::thread::available_parallelism()
+        .map_or(1, usize::from)
+        .min(targets.len());
     let all: Vec<Shared> = (0..threads).map(|_| Shared::default()).collect();
     let next = AtomicUsize::new(0);
     let done = AtomicUsize::new(0);
@@ -82,22 +86,36 @@ thread_local! {
 fn found(mine: &Shared, how: &str) -> ! {
     let current = lock(mine);
     let name = format!("{}-{:08x}", current.target, hash(&current.input));
-    let path = PathBuf::from("fuzz/findings").join(name);
-    let saved = std::fs::create_dir_all("fuzz/findings")
+    let path = PathBuf::from("fuzz/artifacts").join(name);
+    let saved = std::fs::create_dir_all("fuzz/artifacts")
         .and_then(|()| std::fs::write(&path, &current.input));
-    let place = saved.map_or_else(|e| format!("not saved: {e}"), |()| path.display().to_string());
-    println!("FOUND {} {how} on {} bytes: {place}", current.target, current.input.len());
+    let place = saved.map_or_else(
+        |e| format!("not saved: {e}"),
+        |()| path.display().to_string(),
+    );
+    println!(
+        "FOUND {} {how} on {} bytes: {place}",
+        current.target,
+        current.input.len()
+    );
     drop(std::io::stdout().flush());
     std::process::exit(1);
 }
 
 fn hash(bytes: &[u8]) -> u32 {
-    bytes.iter().fold(0x811C_9DC5, |hash, byte| (hash ^ u32::from(*byte)).wrapping_mul(0x0100_0193))
+    bytes.iter().fold(0x811C_9DC5, |hash, byte| {
+        (hash ^ u32::from(*byte)).wrapping_mul(0x0100_0193)
+    })
 }
 
 fn fuzz(target: &'static Target, time: Duration, seed: u64, mine: &Shared) {
     let corpus = load(target.name);
-    assert!(!corpus.is_empty(), "{} has no corpus in {}", target.name, folder(target.name).display());
+    assert!(
+        !corpus.is_empty(),
+        "{} has no corpus in {}",
+        target.name,
+        folder(target.name).display()
+    );
     let mut random = Random::new(seed ^ u64::from(hash(target.name.as_bytes())));
     let (start, mut executions) = (Instant::now(), 0_u64);
     corpus.iter().for_each(|input| execute(target, input, mine));
@@ -112,7 +130,10 @@ fn fuzz(target: &'static Target, time: Duration, seed: u64, mine: &Shared) {
     }
     lock(mine).since = None;
     let rate = executions as f64 / start.elapsed().as_secs_f64();
-    println!("{:18} {executions:9} executions, {rate:9.0} a second, nothing found", target.name);
+    println!(
+        "{:18} {executions:9} executions, {rate:9.0} a second, nothing found",
+        target.name
+    );
 }
 
 fn execute(target: &'static Target, input: &[u8], mine: &Shared) {

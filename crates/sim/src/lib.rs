@@ -1,9 +1,12 @@
-//! The storage engine under a simulated disk: crashes at every moment, lost and garbled sectors, failing calls, rot; and the fuzz targets.
+//! The storage engine under a simulated disk: crashes at every moment, lost and garbled sectors,
+//! failing calls, rot; and the fuzz targets.
 //!
 //! Everything follows from a seed: a seed that finds something finds it again.
 //!
-//! Invariant: nothing here runs in a broker, and no product code is changed for it. Faults are planted at the [`leveret_storage::Disk`].
-//! Invariant: no check compares the engine with itself: what must hold is said by [`model`], a list of entries for each log.
+//! Invariant: nothing here runs in a broker, and no product code is changed for it. Faults are
+//! planted at the [`leveret_storage::Disk`].
+//! Invariant: no check compares the engine with itself: what must hold is said by [`model`], a list
+//! of entries for each log.
 
 pub mod check;
 pub mod disk;

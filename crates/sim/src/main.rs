@@ -1,26 +1,35 @@
 //! Commands for more than a test run has time for: `crash-points`, `seeds`, `fuzz`.
 
 use leveret_sim::disk::Lies;
-use leveret_sim::fuzz::{self, Target};
 use leveret_sim::explore::{Found, Plan, Report, crash_points, random_life};
+use leveret_sim::fuzz::{self, Target};
 use std::process::ExitCode;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 const USAGE: &str = "\
-leveret-sim crash-points [--points N] [--seed N]          crashes a workload at every moment, until N moments were tried
-leveret-sim crash-points --seed N --point N               one moment again, to see a finding
-leveret-sim seeds [--count N] [--from N]                  lives of random operations with crashes
-leveret-sim fuzz [--seconds N] [--target NAME] [--seed N] fuzz targets, each from its corpus in fuzz/corpus
-leveret-sim fuzz --target NAME --input FILE               one input, to see a finding again
-leveret-sim corpus                                        writes the inputs that fuzzing begins with anew";
+leveret-sim crash-points [--points N] [--seed N] [--chances N]   workloads crashed at every moment
+leveret-sim crash-points --seed N --point N        one moment again, to see a finding
+leveret-sim seeds [--count N] [--from N]           lives of random operations with crashes
+leveret-sim fuzz [--seconds N] [--target NAME] [--seed N]   fuzz targets, from fuzz/corpus
+leveret-sim fuzz --target NAME --input FILE        one input, to see a finding again
+leveret-sim corpus                                 writes the inputs that fuzzing begins with";
 
 /// Flags with their values.
 struct Flags(Vec<(String, String)>);
 
-const KNOWN: [&str; 8] =
-    ["--points", "--seed", "--point", "--count", "--from", "--seconds", "--target", "--input"];
+const KNOWN: [&str; 9] = [
+    "--chances",
+    "--points",
+    "--seed",
+    "--point",
+    "--count",
+    "--from",
+    "--seconds",
+    "--target",
+    "--input",
+];
 
 impl Flags {
     fn parse(mut arguments: impl Iterator<Item = String>) -> Result<Self, String> {
@@ -29,14 +38,19 @@ impl Flags {
             if !KNOWN.contains(&flag.as_str()) {
                 return Err(format!("there is no {flag}"));
             }
-            let value = arguments.next().ok_or_else(|| format!("{flag} needs a value"))?;
+            let value = arguments
+                .next()
+                .ok_or_else(|| format!("{flag} needs a value"))?;
             flags.push((flag, value));
         }
         Ok(Self(flags))
     }
 
     fn text(&self, name: &str) -> Option<&str> {
-        self.0.iter().find(|(flag, _)| flag == name).map(|(_, value)| value.as_str())
+        self.0
+            .iter()
+            .find(|(flag, _)| flag == name)
+            .map(|(_, value)| value.as_str())
     }
 
     fn number(&self, name: &str, default: u64) -> Result<u64, String> {
@@ -50,10 +64,22 @@ fn main() -> ExitCode {
     let command = arguments.next().unwrap_or_default();
     let done = Flags::parse(arguments).and_then(|flags| match command.as_str() {
         "crash-points" => {
-            let only = flags.text("--point").map(|_| flags.number("--point", 0)).transpose()?;
-            Ok(explore_points(flags.number("--points", 50_000)?, flags.number("--seed", 0)?, only))
+            let only = flags
+                .text("--point")
+                .map(|_| flags.number("--point", 0))
+                .transpose()?;
+            let plan = Plan {
+                only,
+                chances: flags.number("--chances", 3)?,
+                ..Plan::default()
+            };
+            let points = flags.number("--points", 50_000)?;
+            Ok(explore_points(points, flags.number("--seed", 0)?, &plan))
         }
-        "seeds" => Ok(explore_seeds(flags.number("--count", 1_000)?, flags.number("--from", 0)?)),
+        "seeds" => Ok(explore_seeds(
+            flags.number("--count", 1_000)?,
+            flags.number("--from", 0)?,
+        )),
         "fuzz" => fuzz_targets(&flags),
         "corpus" => write_corpus(),
         _ => Err(format!("there is no command {command:?}")),
@@ -146,17 +172,11 @@ fn explore(
     }
 }
 
-fn explore_points(points: u64, seed: u64, only: Option<u64>) -> ExitCode {
-    let plan = Plan {
-        only,
-        subsets_every: 50,
-        chances: 3,
-        ..Plan::default()
-    };
+fn explore_points(points: u64, seed: u64, plan: &Plan) -> ExitCode {
     explore(
         seed,
-        |seed| crash_points(seed, &plan),
-        |report, _| only.is_some() || report.points >= points,
+        |seed| crash_points(seed, plan),
+        |report, _| plan.only.is_some() || report.points >= points,
     )
 }
 

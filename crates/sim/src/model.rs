@@ -1,8 +1,10 @@
 //! What a store must hold, said as plainly as possible: a list of live entries for each log.
 //!
-//! What one shard has done is a sequence of operations, each tagged with the chunk that it went into. A crash may take whole chunks from the end, but
-//! none that was confirmed: so after a restart the shard's logs must be exactly what the operations through some chunk give, and that chunk is not
-//! before the confirmed one. This one rule says that nothing confirmed is lost, nothing is invented, and no settle comes undone.
+//! What one shard has done is a sequence of operations, each tagged with the chunk that it went
+//! into. A crash may take whole chunks from the end, but none that was confirmed: so after a
+//! restart the shard's logs must be exactly what the operations through some chunk give, and that
+//! chunk is not before the confirmed one. This one rule says that nothing confirmed is lost,
+//! nothing is invented, and no settle comes undone.
 
 use leveret_amqp::fuzz::Random;
 use leveret_storage::LogKind;
@@ -50,7 +52,8 @@ pub struct Log {
     pub state: Vec<u8>,
     /// Term and vote.
     pub vote: Option<(u64, u64)>,
-    /// Whether the sum of bytes is kept exactly; the engine shares it out by count when classes mix or entries are truncated.
+    /// Whether the sum of bytes is kept exactly; the engine shares it out by count when classes mix
+    /// or entries are truncated.
     pub exact_bytes: bool,
 }
 
@@ -179,16 +182,18 @@ impl Shard {
         }
     }
 
-    /// Whether such an entry was ever appended at this index, as far as operations are kept: a log that has lost the record of a truncation,
-    /// and says so, may hold one from before it.
+    /// Whether such an entry was ever appended at this index, as far as operations are kept: a log
+    /// that has lost the record of a truncation, and says so, may hold one from before it.
     #[must_use]
     pub fn was_ever(&self, id: LogId, index: u64, payload: &[u8]) -> bool {
-        self.pending.iter().any(|(_, log, operation)| match operation {
-            Operation::Append(at, entry) => {
-                (*log, *at) == (id, index) && entry.payload() == payload
-            }
-            _ => false,
-        })
+        self.pending
+            .iter()
+            .any(|(_, log, operation)| match operation {
+                Operation::Append(at, entry) => {
+                    (*log, *at) == (id, index) && entry.payload() == payload
+                }
+                _ => false,
+            })
     }
 
     /// What a restart must find if this chunk was the last one that survived.
@@ -235,6 +240,8 @@ impl Model {
 
     /// Keeps every operation from here on, so that any prefix of them can be told.
     pub fn remember(&mut self) {
-        self.shards.iter_mut().for_each(|shard| shard.remembers = true);
+        self.shards
+            .iter_mut()
+            .for_each(|shard| shard.remembers = true);
     }
 }

@@ -1,7 +1,9 @@
-//! A store, a disk under it, and the model beside it: driven by a seed, in the order of calls that the broker's threads make.
+//! A store, a disk under it, and the model beside it: driven by a seed, in the order of calls that
+//! the broker's threads make.
 //!
-//! The write-ahead log's thread seals, writes and tells; the segment writer's thread plans, writes and takes in, then checkpoints; between any two of
-//! these steps the shards go on. Here each step is an action that the seed picks, so that they interleave in any order that threads could give.
+//! The write-ahead log's thread seals, writes and tells; the segment writer's thread plans, writes
+//! and takes in, then checkpoints; between any two of these steps the shards go on. Here each step
+//! is an action that the seed picks, so that they interleave in any order that threads could give.
 
 use crate::check::{Tolerance, Violation, check_read, check_recovered, read};
 use crate::disk::SimDisk;
@@ -262,7 +264,8 @@ impl World {
         Ok(())
     }
 
-    /// Does `count` things and shows `visit` every moment between two changes of the disk, with what must hold there.
+    /// Does `count` things and shows `visit` every moment between two changes of the disk, with
+    /// what must hold there.
     ///
     /// # Errors
     /// [`Stop`], of the world or of the visitor.
@@ -499,26 +502,7 @@ impl World {
     /// One step of what the segment writer's thread does.
     fn work(&mut self) -> Result<(), Stop> {
         match std::mem::replace(&mut self.engine.work, Work::Idle) {
-            Work::Idle => self.begin_work()?,
-            Work::Flush {
-                through,
-                shard,
-                plan,
-                written: None,
-            } => match self.engine.segment.flush(&plan, &mut |_| ()) {
-                Ok(written) => {
-                    self.engine.work = Work::Flush {
-                        through,
-                        shard,
-                        plan,
-                        written: Some(written),
-                    };
-                }
-                Err(error) => {
-                    self.engine.shards[shard].abandon_flush(&plan);
-                    self.no_space(error)?;
-                }
-            },
+            Work::Idle => self.begin_work(),
             Work::Flush {
                 through,
                 shard,
@@ -528,34 +512,32 @@ impl World {
                 self.engine.shards[shard].finish_flush(&plan, written);
                 self.covered.flushes += 1;
                 self.flush_next(through, shard + 1);
+                Ok(())
             }
-            Work::PageOut { shard, plan } => match self.engine.segment.flush(&plan, &mut |_| ()) {
-                Ok(written) => {
-                    self.engine.shards[shard].finish_flush(&plan, written);
-                    self.covered.page_outs += 1;
-                }
-                Err(error) => {
-                    self.engine.shards[shard].abandon_flush(&plan);
-                    self.no_space(error)?;
-                }
-            },
-            Work::Compaction {
+            Work::Flush {
+                through,
                 shard,
                 plan,
                 written: None,
-            } => match self.engine.segment.compact(&plan, &mut |_| ()) {
-                Ok(written) => {
-                    self.engine.work = Work::Compaction {
+            } => {
+                let written = self.write_segments(shard, &plan)?;
+                if written.is_some() {
+                    self.engine.work = Work::Flush {
+                        through,
                         shard,
                         plan,
-                        written: Some(written),
+                        written,
                     };
                 }
-                Err(error) => {
-                    self.engine.shards[shard].abandon_compaction(&plan);
-                    self.no_space(error)?;
+                Ok(())
+            }
+            Work::PageOut { shard, plan } => {
+                if let Some(written) = self.write_segments(shard, &plan)? {
+                    self.engine.shards[shard].finish_flush(&plan, written);
+                    self.covered.page_outs += 1;
                 }
-            },
+                Ok(())
+            }
             Work::Compaction {
                 shard,
                 plan,
@@ -564,10 +546,44 @@ impl World {
                 self.engine.shards[shard].finish_compaction(&plan, written);
                 self.covered.compactions += 1;
                 self.begin_checkpoint(None);
+                Ok(())
             }
-            Work::Checkpoint { parts, flushed } => self.checkpoint(&parts, flushed)?,
+            Work::Compaction {
+                shard,
+                plan,
+                written: None,
+            } => self.compact(shard, plan),
+            Work::Checkpoint { parts, flushed } => self.checkpoint(&parts, flushed),
         }
-        Ok(())
+    }
+
+    /// Carries out a flush or page-out; nothing if the disk is full.
+    fn write_segments(&mut self, shard: usize, plan: &FlushPlan) -> Result<Option<Written>, Stop> {
+        match self.engine.segment.flush(plan, &mut |_| ()) {
+            Ok(written) => Ok(Some(written)),
+            Err(error) => {
+                self.engine.shards[shard].abandon_flush(plan);
+                self.no_space(error).map(|()| None)
+            }
+        }
+    }
+
+    fn compact(&mut self, shard: usize, plan: CompactionPlan) -> Result<(), Stop> {
+        match self.engine.segment.compact(&plan, &mut |_| ()) {
+            Ok(written) => {
+                let written = Some(written);
+                self.engine.work = Work::Compaction {
+                    shard,
+                    plan,
+                    written,
+                };
+                Ok(())
+            }
+            Err(error) => {
+                self.engine.shards[shard].abandon_compaction(&plan);
+                self.no_space(error)
+            }
+        }
     }
 
     fn no_space(&mut self, error: SegmentError) -> Result<(), Stop> {
@@ -696,7 +712,8 @@ impl World {
         self.write_wal()
     }
 
-    /// Ends in order: everything is durable, flushed and in a checkpoint. Then the disk holds nothing that is not accounted for.
+    /// Ends in order: everything is durable, flushed and in a checkpoint. Then the disk holds
+    /// nothing that is not accounted for.
     ///
     /// # Errors
     /// [`Stop`].
@@ -704,7 +721,8 @@ impl World {
         while !matches!(self.engine.work, Work::Idle) {
             self.work()?;
         }
-        // Something is written for sure, so that files that a crash left empty are behind the last flush too.
+        // Something is written for sure, so that files that a crash left empty are behind the last
+        // flush too.
         self.create(0, LogKind::Durable);
         self.write_wal()?;
         self.engine.full = self.engine.wal.roll().or(self.engine.full);

@@ -10,7 +10,7 @@ const CORPUS_BYTES_MAX: usize = 1 << 20;
 const CORPUS_FILES_MAX: usize = 200;
 
 #[test]
-fn nothing_is_found_near_the_corpora() {
+fn every_corpus_and_what_is_near_it_finds_nothing() {
     for target in TARGETS {
         let corpus = load(target.name);
         assert!(!corpus.is_empty(), "{} has no corpus", target.name);
@@ -23,8 +23,11 @@ fn nothing_is_found_near_the_corpora() {
 }
 
 #[test]
-fn the_corpora_stay_small() {
-    let all: Vec<Vec<u8>> = TARGETS.iter().flat_map(|target| load(target.name)).collect();
+fn every_corpus_stays_small() {
+    let all: Vec<Vec<u8>> = TARGETS
+        .iter()
+        .flat_map(|target| load(target.name))
+        .collect();
     assert!(all.len() < CORPUS_FILES_MAX, "{} files", all.len());
     let bytes: usize = all.iter().map(Vec::len).sum();
     assert!(bytes < CORPUS_BYTES_MAX, "{bytes} bytes");

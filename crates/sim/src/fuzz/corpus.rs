@@ -11,7 +11,9 @@ use std::path::{Path, PathBuf};
 /// The folder of a target's corpus.
 #[must_use]
 pub fn folder(target: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus").join(target)
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../../fuzz/corpus")
+        .join(target)
 }
 
 /// The corpus of a target, in the order of the files' names.
@@ -22,7 +24,10 @@ pub fn load(target: &str) -> Vec<Vec<u8>> {
     };
     let mut paths: Vec<PathBuf> = entries.filter_map(|e| Some(e.ok()?.path())).collect();
     paths.sort_unstable();
-    paths.iter().filter_map(|path| std::fs::read(path).ok()).collect()
+    paths
+        .iter()
+        .filter_map(|path| std::fs::read(path).ok())
+        .collect()
 }
 
 /// Writes the corpora anew. Inputs that fuzzing has found are files of other names and stay.
@@ -53,15 +58,24 @@ fn seeds(target: &str) -> Vec<Vec<u8>> {
         "amqp_table" => tables(),
         "amqp_content" => contents(),
         "session_amqp" => some(6, 80).into_iter().chain(sessions()).collect(),
-        "session_channel" => some(8, 200).into_iter().map(|s| [vec![s.len() as u8], s].concat()).collect(),
-        "topic_match" => [&b"a.b.c\na.*.c\n#\na.#\n*.b.#"[..], b".\n#.#\n*", b"a\na\na.#.a", b"x..y\n*.*.*\n#.y"]
-            .map(<[u8]>::to_vec)
-            .into(),
+        "session_channel" => some(8, 200)
+            .into_iter()
+            .map(|s| [vec![s.len() as u8], s].concat())
+            .collect(),
+        "topic_match" => [
+            &b"a.b.c\na.*.c\n#\na.#\n*.b.#"[..],
+            b".\n#.#\n*",
+            b"a\na\na.#.a",
+            b"x..y\n*.*.*\n#.y",
+        ]
+        .map(<[u8]>::to_vec)
+        .into(),
         "headers_match" => some(6, 24),
         "wal_recovery" => changes(None, 10),
-        "disk_segment" | "disk_snapshot" | "superblock" => {
-            some(5, 400).into_iter().chain(changes(Some(3), 6)).collect()
-        }
+        "disk_segment" | "disk_snapshot" | "superblock" => some(5, 400)
+            .into_iter()
+            .chain(changes(Some(3), 6))
+            .collect(),
         _ => some(8, 600),
     }
 }
@@ -82,7 +96,12 @@ fn changes(prefix: Option<u8>, count: u64) -> Vec<Vec<u8>> {
 }
 
 fn streams() -> Vec<Vec<u8>> {
-    let open = [vec![3, 200, 0, 7, 1, 90, 30, 255], PROTOCOL_HEADER.to_vec(), handshake()].concat();
+    let open = [
+        vec![3, 200, 0, 7, 1, 90, 30, 255],
+        PROTOCOL_HEADER.to_vec(),
+        handshake(),
+    ]
+    .concat();
     let talk = [vec![9; 8], frames(&[20, 3, 7, 1, 12, 9, 18, 0, 22, 70])].concat();
     let broken = [vec![0; 8], handshake()[..20].to_vec(), vec![0xCE, 0, 0]].concat();
     vec![open, talk, broken, vec![1; 8]]
@@ -133,7 +152,10 @@ fn methods() -> Vec<Vec<u8>> {
             nowait: false,
             arguments: RawTable::EMPTY,
         }),
-        payload(&basic::Ack { delivery_tag: 1 << 40, multiple: true }),
+        payload(&basic::Ack {
+            delivery_tag: 1 << 40,
+            multiple: true,
+        }),
         payload(&confirm::Select { nowait: true }),
         payload(&tx::Commit {}),
     ];
@@ -147,7 +169,12 @@ fn methods() -> Vec<Vec<u8>> {
 
 fn tables() -> Vec<Vec<u8>> {
     let mut all: Vec<Vec<u8>> = (0..8)
-        .map(|seed| TableBuilder::from(&Random::new(seed).table(6)).as_table().as_bytes().to_vec())
+        .map(|seed| {
+            TableBuilder::from(&Random::new(seed).table(6))
+                .as_table()
+                .as_bytes()
+                .to_vec()
+        })
         .collect();
     // Nested as deep as a table may be: each level is a name, a kind and a length.
     let mut nested = Vec::new();
@@ -161,7 +188,13 @@ fn tables() -> Vec<Vec<u8>> {
 
 fn contents() -> Vec<Vec<u8>> {
     let header = |size: u64, flags: u16, properties: &[u8]| {
-        [&[0, 60, 0, 0][..], &size.to_be_bytes(), &flags.to_be_bytes(), properties].concat()
+        [
+            &[0, 60, 0, 0][..],
+            &size.to_be_bytes(),
+            &flags.to_be_bytes(),
+            properties,
+        ]
+        .concat()
     };
     let table = TableBuilder::from(&Random::new(9).table(3));
     let table = table.as_table().as_bytes();

@@ -4,7 +4,18 @@ use leveret_amqp::fuzz::Random;
 
 /// Numbers at which code that counts goes wrong.
 const NUMBERS: [u64; 12] = [
-    0, 1, 2, 0x7F, 0x80, 0xFF, 0x7FFF, 0xFFFF, 0x7FFF_FFFF, 0xFFFF_FFFF, 1 << 63, u64::MAX,
+    0,
+    1,
+    2,
+    0x7F,
+    0x80,
+    0xFF,
+    0x7FFF,
+    0xFFFF,
+    0x7FFF_FFFF,
+    0xFFFF_FFFF,
+    1 << 63,
+    u64::MAX,
 ];
 
 /// An input of the corpus with a few changes, of at most `most` bytes unless it has more already.
@@ -29,7 +40,11 @@ fn change(input: &mut Vec<u8>, corpus: &[Vec<u8>], random: &mut Random) {
             let number = NUMBERS[random.below(NUMBERS.len() as u64) as usize];
             let width = 1 << random.below(4);
             let (big, little) = (number.to_be_bytes(), number.to_le_bytes());
-            let bytes = if random.below(2) == 0 { &big[8 - width..] } else { &little[..width] };
+            let bytes = if random.below(2) == 0 {
+                &big[8 - width..]
+            } else {
+                &little[..width]
+            };
             let end = (at + width).min(input.len());
             input.splice(at..end, bytes.iter().copied());
         }
@@ -67,7 +82,9 @@ mod tests {
         let corpus = [b"some".to_vec(), vec![7; 100], Vec::new()];
         let inputs = |seed| {
             let mut random = Random::new(seed);
-            (0..500).map(|_| mutate(&corpus, 120, &mut random)).collect::<Vec<_>>()
+            (0..500)
+                .map(|_| mutate(&corpus, 120, &mut random))
+                .collect::<Vec<_>>()
         };
         assert_eq!(inputs(1), inputs(1));
         assert_ne!(inputs(1), inputs(2));

@@ -1,4 +1,5 @@
-//! Starts on files that were changed: flipped, cut, zeroed, copied and swapped sectors. What is found must be the whole, or a prefix, or reported.
+//! Starts on files that were changed: flipped, cut, zeroed, copied and swapped sectors. What is
+//! found must be the whole, or a prefix, or reported.
 
 use crate::SimDisk;
 use crate::check::Tolerance;
@@ -25,22 +26,28 @@ fn world(seed: u64) -> (FileSystem, Model) {
     let mut world = World::new(seed);
     world.model.remember();
     let ran = (0..80 + seed * 70).try_for_each(|_| world.step());
-    let rests = ran.and_then(|()| world.sync()).and_then(|()| world.mark_idle());
+    let rests = ran
+        .and_then(|()| world.sync())
+        .and_then(|()| world.mark_idle());
     assert!(rests.is_ok(), "a world without faults: {rests:?}");
     let (disk, model) = world.into_parts();
     (disk.files(), model)
 }
 
-/// `input` is the store to take, and eight bytes for each change: kind, file, two places and a length.
+/// `input` is the store to take, and eight bytes for each change: kind, file, two places and a
+/// length.
 ///
 /// # Panics
 /// If something is invented, or lost without a word.
 pub fn changed_files(input: &[u8], suffixes: &[&str]) {
-    let Some((world, changes)) = input.split_first() else { return };
+    let Some((world, changes)) = input.split_first() else {
+        return;
+    };
     let (files, model) = &worlds()[usize::from(*world) % WORLDS as usize];
     let disk = SimDisk::with(files.clone());
     let named = |path: &PathBuf| {
-        path.extension().is_some_and(|e| suffixes.iter().any(|suffix| e == *suffix))
+        path.extension()
+            .is_some_and(|e| suffixes.iter().any(|suffix| e == *suffix))
     };
     let paths: Vec<PathBuf> = disk.paths().into_iter().filter(named).collect();
     if paths.is_empty() {
@@ -56,7 +63,8 @@ pub fn changed_files(input: &[u8], suffixes: &[&str]) {
     }
 }
 
-/// Without an identity or a checkpoint there is nothing to begin with; damage to anything else concerns the logs that it hits.
+/// Without an identity or a checkpoint there is nothing to begin with; damage to anything else
+/// concerns the logs that it hits.
 fn may_refuse(error: &OpenError, suffixes: &[&str]) -> bool {
     let vital = suffixes.contains(&"checkpoint") || suffixes.contains(&"store");
     vital || matches!(error, OpenError::Newer { .. })

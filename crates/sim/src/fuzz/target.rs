@@ -13,20 +13,62 @@ pub struct Target {
 
 /// All targets, in the order of the catalogue of `docs/testing.md`.
 pub static TARGETS: &[Target] = &[
-    Target { name: "amqp_frame_stream", run: leveret_amqp::fuzz::frame_stream },
-    Target { name: "amqp_method_decode", run: leveret_amqp::fuzz::method_decode },
-    Target { name: "amqp_table", run: leveret_amqp::fuzz::table },
-    Target { name: "amqp_content", run: leveret_amqp::fuzz::content },
-    Target { name: "session_amqp", run: leveret_session::fuzz::session },
-    Target { name: "session_channel", run: leveret_session::fuzz::channel_model },
-    Target { name: "disk_wal_record", run: wal_record },
-    Target { name: "disk_segment", run: segment },
-    Target { name: "disk_index", run: index },
-    Target { name: "disk_snapshot", run: snapshot },
-    Target { name: "superblock", run: superblock },
-    Target { name: "wal_recovery", run: wal_recovery },
-    Target { name: "topic_match", run: leveret_routing::fuzz::topic },
-    Target { name: "headers_match", run: leveret_routing::fuzz::headers },
+    Target {
+        name: "amqp_frame_stream",
+        run: leveret_amqp::fuzz::frame_stream,
+    },
+    Target {
+        name: "amqp_method_decode",
+        run: leveret_amqp::fuzz::method_decode,
+    },
+    Target {
+        name: "amqp_table",
+        run: leveret_amqp::fuzz::table,
+    },
+    Target {
+        name: "amqp_content",
+        run: leveret_amqp::fuzz::content,
+    },
+    Target {
+        name: "session_amqp",
+        run: leveret_session::fuzz::session,
+    },
+    Target {
+        name: "session_channel",
+        run: leveret_session::fuzz::channel_model,
+    },
+    Target {
+        name: "disk_wal_record",
+        run: wal_record,
+    },
+    Target {
+        name: "disk_segment",
+        run: segment,
+    },
+    Target {
+        name: "disk_index",
+        run: index,
+    },
+    Target {
+        name: "disk_snapshot",
+        run: snapshot,
+    },
+    Target {
+        name: "superblock",
+        run: superblock,
+    },
+    Target {
+        name: "wal_recovery",
+        run: wal_recovery,
+    },
+    Target {
+        name: "topic_match",
+        run: leveret_routing::fuzz::topic,
+    },
+    Target {
+        name: "headers_match",
+        run: leveret_routing::fuzz::headers,
+    },
 ];
 
 fn wal_record(input: &[u8]) {
