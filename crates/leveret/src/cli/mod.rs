@@ -1,7 +1,9 @@
-//! The command line: `leveret serve`, `status`, `list`, `import`, `export`, `config`, `ctl`.
+//! The command line: `leveret serve`, `status`, `list`, `import`, `export`, `config`, `storage`,
+//! `ctl`.
 
 pub mod http;
 pub mod node_file;
+pub mod storage;
 pub mod table;
 pub mod target;
 
@@ -65,6 +67,11 @@ enum Command {
     Config {
         #[command(subcommand)]
         command: ConfigCommand,
+    },
+    /// Explain, check or repair what lies on disk, while the node is stopped
+    Storage {
+        #[command(subcommand)]
+        command: storage::StorageCommand,
     },
     /// rabbitmqctl's commands: `leveret ctl help`
     #[command(disable_help_flag = true)]
@@ -193,6 +200,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         Some(Command::Import { file, ask }) => import(&file, &ask),
         Some(Command::Export { file, ask }) => export(file.as_deref(), &ask),
         Some(Command::Config { command }) => configuration(&command),
+        Some(Command::Storage { command }) => storage::run(&command),
     };
     match result {
         Ok(text) => {

@@ -68,6 +68,18 @@ pub struct Folders {
     pub logs: PathBuf,
 }
 
+impl Folders {
+    /// Those of them that the storage engine works with.
+    pub fn store(&self) -> leveret_storage::Folders {
+        leveret_storage::Folders {
+            data: self.data.clone(),
+            segment: self.segment.clone(),
+            wal: self.wal.clone(),
+            logs: self.logs.clone(),
+        }
+    }
+}
+
 /// What is listened on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Listeners {

@@ -1,0 +1,152 @@
+//! `leveret storage`: what lies on disk, in words, while no node runs on it.
+
+use crate::config::{self, Config, Machine, Source};
+use clap::{Args, Subcommand};
+use leveret_shell::disk::RealDisk;
+use leveret_storage::Folders;
+use leveret_storage::inspect::{self, InspectError, Inspection, Repair};
+use leveret_types::LogId;
+use std::io;
+use std::path::PathBuf;
+
+/// The commands.
+#[derive(Subcommand)]
+pub enum StorageCommand {
+    /// Say what the store holds, from its indexes alone: fast, and changes nothing
+    Inspect(Place),
+    /// Read every message that lives and check its checksum; changes nothing
+    ///
+    /// Fails if anything cannot be read. The node need not be repaired to start: it sets the queues
+    /// that are damaged aside, and serves all others.
+    Verify(Place),
+    /// Give up what is damaged, so that its queues are served again without it
+    ///
+    /// What is given up is lost for good: copy the folders first. Without `--accept-loss` nothing is
+    /// changed, and what would be lost is told.
+    Repair {
+        /// Where the store is
+        #[command(flatten)]
+        place: Place,
+        /// Only this log, by the number that `verify` shows; may be given several times
+        #[arg(long = "log", value_name = "NUMBER")]
+        logs: Vec<u64>,
+        /// Really give it up
+        #[arg(long)]
+        accept_loss: bool,
+    },
+}
+
+/// Where the store is: the folders that a node with this configuration would use.
+#[derive(Args)]
+pub struct Place {
+    /// Configuration of the node whose store it is
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Folder that holds everything the node keeps
+    #[arg(long, value_name = "FOLDER")]
+    data_dir: Option<PathBuf>,
+}
+
+impl Place {
+    fn folders(&self) -> Result<Folders, String> {
+        let file = config::file_named(self.config.as_deref());
+        let mut typed = config::read(file.as_deref()).map_err(|error| error.to_string())?;
+        if let Some(folder) = &self.data_dir {
+            let folder = folder.display().to_string();
+            typed.set("data_dir", folder, Source::Flag("--data-dir"));
+        }
+        let loaded =
+            Config::build(&typed, &Machine::here()).map_err(|errors| super::lines(&errors))?;
+        Ok(loaded.config.folders.store())
+    }
+}
+
+/// Runs a command; the error is for the operator.
+pub fn run(command: &StorageCommand) -> Result<String, String> {
+    let disk = RealDisk::new();
+    match command {
+        StorageCommand::Inspect(place) => {
+            let found = inspect::inspect(&disk, &place.folders()?);
+            Ok(found.map_err(told)?.to_string())
+        }
+        StorageCommand::Verify(place) => {
+            let found = inspect::verify(&disk, &place.folders()?).map_err(told)?;
+            match found.damaged().count() {
+                0 => Ok(found.to_string()),
+                damaged => Err(format!("{damaged} logs are damaged\n\n{found}")),
+            }
+        }
+        StorageCommand::Repair {
+            place,
+            logs,
+            accept_loss,
+        } => {
+            let logs: Vec<LogId> = logs.iter().copied().map(LogId).collect();
+            let folders = place.folders()?;
+            if *accept_loss {
+                let repairs = inspect::repair(&disk, &folders, &logs).map_err(told)?;
+                return Ok(repaired(&repairs));
+            }
+            let found = inspect::verify(&disk, &folders).map_err(told)?;
+            would_be_lost(&found, &logs)
+        }
+    }
+}
+
+/// An error of the storage engine, with what to do about it where the operator can do something.
+fn told(error: InspectError) -> String {
+    use leveret_storage::OpenError;
+    let advice = match &error {
+        InspectError::NoStore(_) => {
+            "; name its folder with --data-dir, or the node's configuration with --config"
+        }
+        InspectError::Open(OpenError::Io { source, .. })
+            if source.kind() == io::ErrorKind::NotFound =>
+        {
+            "; is there a store? Name its folder with --data-dir, or the node's configuration with --config"
+        }
+        InspectError::Open(OpenError::Locked { .. }) => {
+            "; stop the node first: a store is looked at while nobody changes it"
+        }
+        _ => "",
+    };
+    format!("{error}{advice}")
+}
+
+fn repaired(repairs: &[Repair]) -> String {
+    if repairs.is_empty() {
+        return "nothing is damaged; nothing was changed\n".to_owned();
+    }
+    let line = |repair: &Repair| {
+        let notes: String = repair
+            .damage
+            .notes
+            .iter()
+            .map(|n| format!("  {n}\n"))
+            .collect();
+        format!(
+            "log {}: {} messages given up\n{notes}",
+            repair.log, repair.lost
+        )
+    };
+    repairs.iter().map(line).collect()
+}
+
+/// What a repair of these logs, or of all, would give up.
+fn would_be_lost(found: &Inspection, logs: &[LogId]) -> Result<String, String> {
+    let mut text = String::new();
+    for log in found.damaged() {
+        if let Some(damage) = &log.damage
+            && (logs.is_empty() || logs.contains(&log.log))
+        {
+            let lost = damage.lost.len();
+            text.push_str(&format!("log {}: {lost} messages would be lost\n", log.log));
+        }
+    }
+    if text.is_empty() {
+        return Ok(repaired(&[]));
+    }
+    Err(format!(
+        "nothing was changed\n\n{text}\ncopy the folders, then give --accept-loss as well"
+    ))
+}

@@ -1,0 +1,162 @@
+//! `leveret storage` as an operator runs it: the binary, on folders that this test wrote and spoiled.
+
+use leveret_shell::disk::RealDisk;
+use leveret_storage::{Durability, Folders, LogKind, Options, Store};
+use leveret_types::LogId;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+/// A folder of this test's own, gone with it.
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn new(name: &str) -> Self {
+        let folder = format!("leveret-storage-{name}-{}", std::process::id());
+        let folder = std::env::temp_dir().join(folder);
+        // What an earlier run left there, if one did.
+        let _ = fs::remove_dir_all(&folder);
+        fs::create_dir_all(&folder).expect("a scratch folder");
+        Self(folder)
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        // The system's folder for such things is emptied anyway.
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// Two logs with three messages each, in order on disk.
+fn write_store(root: &Path) {
+    let folders = Folders::within(root);
+    let options = Options {
+        uuid: [7; 16],
+        ..Options::default()
+    };
+    let (mut store, _) = Store::open(&RealDisk::new(), &folders, &options).expect("a new store");
+    for log in [LogId(256), LogId(512)] {
+        store.shards[0].create_log(log, LogKind::Durable);
+        for number in 0..3 {
+            let text = format!("message {number} of log {log}, which is long enough to be found");
+            let body = store.shards[0].body(Durability::Durable, &[text.as_bytes()]);
+            store.shards[0].append(log, body, text.len() as u32);
+        }
+    }
+    store.close().expect("closed in order");
+}
+
+/// Flips a bit in the only place on disk where this text stands.
+fn spoil(root: &Path, text: &str) {
+    let mut spoilt = 0;
+    for entry in fs::read_dir(root.join("segment")).expect("segments") {
+        let path = entry.expect("an entry").path();
+        let mut bytes = fs::read(&path).expect("a segment");
+        let found = bytes.windows(text.len()).position(|w| w == text.as_bytes());
+        if let Some(at) = found {
+            bytes[at] ^= 1;
+            fs::write(&path, bytes).expect("written back");
+            spoilt += 1;
+        }
+    }
+    assert_eq!(spoilt, 1, "{text} stands in one segment");
+}
+
+fn leveret(root: &Path, words: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_leveret"));
+    command
+        .arg("storage")
+        .args(words)
+        .arg("--data-dir")
+        .arg(root);
+    command
+        .env_remove("LEVERET_CONFIG_FILE")
+        .env_remove("RABBITMQ_CONFIG_FILE");
+    command.output().expect("the binary runs")
+}
+
+#[track_caller]
+fn check(root: &Path, words: &[&str], succeeds: bool, said: &[&str]) {
+    let output = leveret(root, words);
+    let text = [output.stdout, output.stderr].map(|b| String::from_utf8_lossy(&b).into_owned());
+    assert_eq!(output.status.success(), succeeds, "{words:?}: {text:?}");
+    for part in said {
+        assert!(text.concat().contains(part), "{part}: not in {text:?}");
+    }
+}
+
+#[test]
+fn a_sound_store_is_explained() {
+    let scratch = Scratch::new("sound");
+    write_store(&scratch.0);
+    let both = [
+        "log 256: 3 entries",
+        "log 512: 3 entries",
+        "closed in order",
+    ];
+    check(&scratch.0, &["inspect"], true, &both);
+    check(
+        &scratch.0,
+        &["verify"],
+        true,
+        &["6 entries were read and are sound"],
+    );
+    check(
+        &scratch.0,
+        &["repair", "--accept-loss"],
+        true,
+        &["nothing is damaged"],
+    );
+}
+
+#[test]
+fn damage_is_found_and_given_up_only_when_that_is_accepted() {
+    let scratch = Scratch::new("damaged");
+    write_store(&scratch.0);
+    spoil(&scratch.0, "message 1 of log 256");
+    let root = &scratch.0;
+    check(root, &["inspect"], true, &["log 256: 3 entries"]);
+    check(
+        root,
+        &["verify"],
+        false,
+        &["1 logs are damaged", "DAMAGED: 1 entries"],
+    );
+    let told = [
+        "nothing was changed",
+        "log 256: 1 messages would be lost",
+        "--accept-loss",
+    ];
+    check(root, &["repair"], false, &told);
+    let other = ["repair", "--log", "512", "--accept-loss"];
+    check(root, &other, true, &["nothing is damaged"]);
+    check(root, &["verify"], false, &["1 logs are damaged"]);
+    let given_up = ["log 256: 1 messages given up"];
+    check(root, &["repair", "--accept-loss"], true, &given_up);
+    check(
+        root,
+        &["verify"],
+        true,
+        &["log 256: 2 entries", "5 entries were read"],
+    );
+}
+
+#[test]
+fn what_cannot_be_looked_at_is_said_with_what_to_do() {
+    let scratch = Scratch::new("absent");
+    check(
+        &scratch.0.join("nothing"),
+        &["inspect"],
+        false,
+        &["is there a store?", "--data-dir"],
+    );
+    write_store(&scratch.0);
+    let disk = RealDisk::new();
+    let folders = Folders::within(&scratch.0);
+    let store = Store::open(&disk, &folders, &Options::default()).expect("free");
+    let told = ["is in use by another process", "stop the node first"];
+    check(&scratch.0, &["inspect"], false, &told);
+    drop(store);
+    check(&scratch.0, &["inspect"], true, &[]);
+}
