@@ -225,6 +225,14 @@ impl Connection {
         &mut self.out
     }
 
+    /// The client's bytes are left unread on purpose, or because there are too many: it is not silent, and not to be dropped for
+    /// it.
+    pub const fn unread(&mut self, now: Now) {
+        if self.heard_ms.is_some() {
+            self.heard_ms = Some(now.monotonic_ms);
+        }
+    }
+
     /// Whether the client has published: only then does `connection.blocked` concern it.
     #[must_use]
     pub const fn published_yet(&self) -> bool {

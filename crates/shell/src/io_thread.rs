@@ -4,6 +4,7 @@
 //! in what other threads have posted, and writes what has gathered: one read, one write and at most
 //! one wake-up of another thread for all that a turn brings.
 
+use crate::admission::Guest;
 use crate::broker::Broker;
 use crate::buffers::ReadBuffers;
 use crate::listener::{Listener, Origin};
@@ -41,8 +42,8 @@ const WRITE_STALL_MS_MAX: u64 = 120_000;
 pub enum ThreadEvent {
     /// For one of its connections.
     Connection(ConnectionId, ConnectionEvent),
-    /// A new connection.
-    Accepted(TcpStream, Origin),
+    /// A new connection, with its place among those that have not logged in.
+    Accepted(TcpStream, Origin, Guest),
     /// Somebody asks for facts about the connections.
     List(SyncSender<Vec<ConnectionFacts>>),
     /// The alarms have changed: connections are to be blocked or let go on.
@@ -59,6 +60,8 @@ struct Slot {
     id: ConnectionId,
     transport: Transport,
     actor: Connection,
+    /// Held until the client has logged in.
+    guest: Option<Guest>,
     /// The socket may hold bytes that have not been read.
     unread: bool,
     /// In the list of connections to be read in this turn.
@@ -212,20 +215,36 @@ impl IoThread {
             if self.draining || !self.broker.serving() {
                 continue;
             }
+            let Some(guest) = self.admit(&origin) else {
+                continue;
+            };
             let threads = self.broker.thread_count();
             let target = self.next_thread % threads;
             self.next_thread += 1;
             if target == self.index {
-                self.open(socket, origin);
+                self.open(socket, origin, guest);
             } else {
                 let inbox = self.broker.inbox(target);
-                inbox.post([ThreadEvent::Accepted(socket, origin)]);
+                inbox.post([ThreadEvent::Accepted(socket, origin, guest)]);
                 inbox.ring();
             }
         }
     }
 
-    fn open(&mut self, socket: TcpStream, origin: Origin) {
+    /// A place for a connection, unless the node has as many as it may.
+    fn admit(&self, origin: &Origin) -> Option<Guest> {
+        let remote = origin.remote;
+        if self.broker.connection_count() >= CONNECTIONS_MAX {
+            tracing::warn!(%remote, "connection refused: the node has {CONNECTIONS_MAX}");
+            return None;
+        }
+        let admitted = self.broker.admission.admit(remote.ip());
+        admitted
+            .inspect_err(|refusal| tracing::warn!(%remote, "connection refused: {refusal}"))
+            .ok()
+    }
+
+    fn open(&mut self, socket: TcpStream, origin: Origin, guest: Guest) {
         let now = self.broker.now();
         if self.free.is_empty() && self.slots.len() < CONNECTIONS_MAX {
             self.free.push(self.slots.len());
@@ -265,6 +284,7 @@ impl IoThread {
             id,
             transport,
             actor,
+            guest: Some(guest),
             unread: true,
             queued: false,
             touched: false,
@@ -387,7 +407,7 @@ impl IoThread {
                     _ => {}
                 }
             }
-            ThreadEvent::Accepted(socket, origin) => self.open(socket, origin),
+            ThreadEvent::Accepted(socket, origin, guest) => self.open(socket, origin, guest),
             ThreadEvent::List(answer) => {
                 let facts = self
                     .slots
@@ -449,6 +469,9 @@ impl IoThread {
                 && state.deadline_ms == at
             {
                 state.deadline_ms = 0;
+                if state.unread {
+                    state.actor.unread(now);
+                }
                 state.actor.tick(now, &*self.broker);
                 let stalled = state.write_blocked
                     && now.monotonic_ms - state.write_progress_ms > WRITE_STALL_MS_MAX;
@@ -475,6 +498,9 @@ impl IoThread {
             return;
         };
         state.touched = false;
+        if state.guest.is_some() && state.actor.open() {
+            state.guest = None;
+        }
         if state.actor.closed() && !state.torn_down {
             // What was the connection's alone is gone before the client hears that the connection
             // is closed.
