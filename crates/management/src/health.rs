@@ -1,9 +1,10 @@
 //! Health checks, and the node's own controls.
 
-use crate::api::{Level, Login};
+use crate::api::{AfterGet, Get, Level, Login, Publish, Topology};
 use crate::input::Body;
 use crate::reply::{ApiError, Reply, merge};
 use crate::route::Call;
+use leveret_types::FieldTable;
 use serde_json::{Value, json};
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -138,10 +139,35 @@ pub fn below_connection_limit(call: &Call<'_>) -> Answer {
     unwell("node connection limit is reached", details)
 }
 
-/// `GET /api/aliveness-test/{vhost}` and `/api/healthchecks/node`: kept for those who still call
-/// them.
-pub fn aliveness(_: &Call<'_>) -> Answer {
-    well()
+/// `GET /api/aliveness-test/{vhost}`: declares a queue, publishes a message to it and gets one. The
+/// queue stays, so that a check every few seconds does not declare and delete all day.
+pub fn aliveness(call: &Call<'_>) -> Answer {
+    const QUEUE: &str = "aliveness-test";
+    let (node, actor, vhost) = (call.app.node(), call.who.actor(), call.param(0));
+    let queue = Topology::DeclareQueue {
+        name: QUEUE.to_owned(),
+        durable: false,
+        exclusive: false,
+        auto_delete: false,
+        arguments: FieldTable::new(),
+    };
+    node.change(actor, vhost, queue)?;
+    let message = Publish {
+        exchange: String::new(),
+        routing_key: QUEUE.to_owned(),
+        properties: FieldTable::new(),
+        payload: b"test_message".to_vec(),
+    };
+    let routed = node.publish(actor, vhost, message)?;
+    let get = Get {
+        count: 1,
+        then: AfterGet::Accept,
+    };
+    let got = node.get(actor, vhost, QUEUE, get)?;
+    if routed && !got.is_empty() {
+        return well();
+    }
+    unwell("the test message did not come back", json!({}))
 }
 
 /// What a cluster would have to do and one node has done: start a virtual host, spread leaders.

@@ -546,7 +546,28 @@ fn health_checks_answer_200_or_503() {
     assert_eq!(answer.status, 503);
     assert_eq!(answer.json()["status"], "failed");
     assert_eq!(answer.json()["alarms"][0]["resource"], "memory");
+    assert_eq!(
+        api.admin("GET", "/api/healthchecks/node", "").status,
+        503,
+        "the old check knows alarms too"
+    );
+}
+
+#[test]
+fn the_aliveness_test_declares_publishes_and_gets() {
+    let api = start();
     assert_eq!(api.get("/api/aliveness-test/%2F"), json!({"status": "ok"}));
+    let asked = api.asked();
+    assert_eq!(asked.len(), 3, "{asked:?}");
+    assert!(asked[0].contains("DeclareQueue"), "{asked:?}");
+    assert!(
+        asked[1].contains("routing_key: \"aliveness-test\""),
+        "{asked:?}"
+    );
+    assert_eq!(
+        asked[2],
+        "get aliveness-test Get { count: 1, then: Accept }"
+    );
 }
 
 /// Every route and method, by every kind of user, in a virtual host of its own and in another: let

@@ -6,7 +6,7 @@
 use crate::env::{ConnectionEvent, Env, Executed};
 use crate::shard::{Bodies, CATALOGUE_LOG, QueueSpec, Shard, queue_of, shard_of};
 use leveret_metadata::{
-    Catalogue, CatalogueError, Change, Command, Config, Endpoint, QueueKind, QueueRecord,
+    Catalogue, CatalogueError, Change, Command, Config, Endpoint, QueueKind, QueueRecord, Vhost,
 };
 use leveret_storage::{Durability, LogKind, LogSummary, Read, ShardLogs};
 use leveret_types::{Now, ProtocolError, QueueId, ReplyCode, ShardId};
@@ -83,7 +83,9 @@ fn follow<E: Env>(catalogue: &Catalogue, change: &Change, now: Now, env: &E) {
                 recall(vhost, source, queue, now, env);
             }
         }
+        Change::VhostCreated(_) | Change::VhostChanged(_) => note_traces(catalogue, env),
         Change::VhostDeleted(name) => {
+            note_traces(catalogue, env);
             env.registry().for_each_of_vhost(name, |connection| {
                 let error = forced(format!("vhost '{name}' is deleted"));
                 env.post(connection, ConnectionEvent::Close(error));
@@ -98,10 +100,19 @@ fn follow<E: Env>(catalogue: &Catalogue, change: &Change, now: Now, env: &E) {
         Change::ExchangeCreated { .. }
         | Change::Bound { .. }
         | Change::Unbound { .. }
-        | Change::VhostCreated(_)
-        | Change::VhostChanged(_)
         | Change::UserChanged(_) => {}
     }
+}
+
+/// Takes note of whether deliveries are to be traced.
+fn note_traces<E: Env>(catalogue: &Catalogue, env: &E) {
+    env.registry().set_traces(any_traced(catalogue));
+}
+
+/// Whether the firehose is on in any virtual host.
+#[must_use]
+pub fn any_traced(catalogue: &Catalogue) -> bool {
+    catalogue.vhosts().any(Vhost::tracing)
 }
 
 fn forced(text: String) -> ProtocolError {

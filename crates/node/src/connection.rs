@@ -148,6 +148,8 @@ pub struct Connection {
     publisher: publish::Publisher,
     /// The answer to what was asked, held until what it tells of is durable.
     held: Option<(SmallVec<[Ticket; 1]>, Reply)>,
+    /// Consumers whose queue has gone while an answer is held: told behind it.
+    cancelled_behind: Vec<ConsumerId>,
     /// The answer to a failed login, held for a while.
     delayed: Option<(u64, Reply)>,
     /// Deliveries encoded since the socket last took everything.
@@ -239,6 +241,7 @@ impl Connection {
             channels: FixedMap::default(),
             publisher: publish::Publisher::default(),
             held: None,
+            cancelled_behind: Vec::new(),
             delayed: None,
             encoded_messages: 0,
             encoded_bytes: 0,
@@ -254,6 +257,11 @@ impl Connection {
     /// Its name in logs and listings.
     pub fn name(&self) -> &str {
         &self.name
+    }
+
+    /// Whether the client has logged in and opened its virtual host, and is served.
+    pub fn open(&self) -> bool {
+        self.session.state() == SessionState::Open
     }
 
     /// Whether [`Self::secure`] has been called.
@@ -278,11 +286,17 @@ impl Connection {
     /// Takes in what was posted from elsewhere.
     pub fn event<E: Env>(&mut self, now: Now, event: ConnectionEvent, env: &E) {
         match event {
-            ConnectionEvent::Deliver(delivery) => self.deliver(&delivery),
-            ConnectionEvent::Reply(reply) => self.reply(now, reply),
+            ConnectionEvent::Deliver(delivery) => self.deliver(&delivery, env),
+            ConnectionEvent::Reply(reply) => {
+                self.trace_got(&reply, env);
+                self.reply(now, reply);
+            }
             ConnectionEvent::CancelConsumer(consumer) => {
-                if self.consumers.remove(&consumer).is_some() {
-                    self.session.consumer_cancelled(consumer);
+                // A client that deleted the queue itself hears of the deletion first.
+                if self.held.is_some() {
+                    self.cancelled_behind.push(consumer);
+                } else {
+                    self.consumer_cancelled(consumer);
                 }
             }
             ConnectionEvent::TimedOut(consumer) => {
@@ -309,14 +323,28 @@ impl Connection {
                 && let Some((_, reply)) = self.held.take()
             {
                 self.reply(now, reply);
+                for consumer in std::mem::take(&mut self.cancelled_behind) {
+                    self.consumer_cancelled(consumer);
+                }
                 self.process(now, env);
             }
+        }
+    }
+
+    fn consumer_cancelled(&mut self, consumer: ConsumerId) {
+        if self.consumers.remove(&consumer).is_some() {
+            self.session.consumer_cancelled(consumer);
         }
     }
 
     /// Whether [`Self::durable`] is to be called when the write-ahead log goes on.
     pub fn awaiting(&self) -> bool {
         self.awaiting || self.held.is_some()
+    }
+
+    /// The socket holds bytes that are left unread for now: see [`Self::reading`].
+    pub const fn unread(&mut self, now: Now) {
+        self.session.unread(now);
     }
 
     /// Its time has come: see [`Self::deadline`].
@@ -342,7 +370,7 @@ impl Connection {
 
     /// Whether the socket is to be read.
     pub fn reading(&self) -> bool {
-        !self.session.suspended() && !(self.blocked && self.session.published_yet())
+        !(self.session.suspended() || self.blocked && self.session.published_yet())
     }
 
     /// Whether it has published anything: only then is it held back with the publishers.
@@ -455,6 +483,11 @@ impl Connection {
                 requests.shrink_to(REQUESTS_KEPT);
                 self.requests = requests;
             }
+        }
+        if count > 0 && self.blocked && self.session.published_yet() {
+            // Its first publish during an alarm: only now does the alarm concern the client. What
+            // it knows already it is not told again.
+            self.session.blocked(env.alarms().reason());
         }
         count
     }

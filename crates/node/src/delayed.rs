@@ -186,15 +186,20 @@ fn decode(bytes: &Bytes) -> Option<(u64, String, Message)> {
 #[must_use]
 pub fn released(message: &Message) -> Message {
     let mut properties = Properties::trusted(message.properties());
-    let Some(headers) = properties.headers else { return message.clone() };
-    let Some(over) = headers.get(b"x-delay").and_then(negated) else { return message.clone() };
+    let Some(headers) = properties.headers else {
+        return message.clone();
+    };
+    let Some(over) = headers.get(b"x-delay").and_then(negated) else {
+        return message.clone();
+    };
     let mut table = leveret_amqp::TableBuilder::copy_of(headers, &["x-delay"]);
     table.push("x-delay", &over);
     properties.headers = Some(table.as_table());
     crate::properties::with_properties(message, &properties)
 }
 
-/// A delay, negated in its own type. What type that is clients test; only those that have no sign become one that has.
+/// A delay, negated in its own type. Clients test what type that is; only one that has no sign
+/// becomes one that has.
 fn negated(delay: RawValue<'_>) -> Option<FieldValue> {
     Some(match delay {
         RawValue::I8(delay) => FieldValue::I8(delay.saturating_neg()),

@@ -2,50 +2,54 @@
 
 use crate::shard::Deferred;
 use leveret_amqp::{Properties, TableBuilder};
+use leveret_types::limits::SHORT_STRING_BYTES_MAX;
 use leveret_types::message::Facts;
-use leveret_types::{FieldTable, FieldValue, Message, MessageParts};
+use leveret_types::{ChannelId, FieldTable, FieldValue, Message, MessageParts};
 
 /// The exchange that copies go to.
 pub const EXCHANGE: &str = "amq.rabbitmq.trace";
 
-/// The copy of a message that was published.
+/// Where and by whom something was published or delivered.
+#[derive(Clone, Copy, Debug)]
+pub struct Place<'a> {
+    /// The node's name.
+    pub node: &'a str,
+    /// The virtual host.
+    pub vhost: &'a str,
+    /// The connection's name.
+    pub connection: &'a str,
+    /// The channel.
+    pub channel: ChannelId,
+    /// The user.
+    pub user: &'a str,
+}
+
+/// The copy of a message that was published, with the names of the queues that it went to.
 #[must_use]
-pub fn published(
-    vhost: &str,
-    message: &Message,
-    user: &str,
-    connection: &str,
-    routed_to: usize,
-) -> Deferred {
+pub fn published(place: Place<'_>, message: &Message, queues: Vec<FieldValue>) -> Deferred {
     let exchange = String::from_utf8_lossy(message.exchange());
     let key = format!("publish.{exchange}");
-    let facts = [("routed_queues_count", FieldValue::I64(routed_to as i64))];
-    copy(vhost, message, &key, user, connection, &facts)
+    let facts = ("routed_queues", FieldValue::Array(queues));
+    copy(place, message, &key, facts)
 }
 
-/// The copy of a message that was delivered.
+/// The copy of a message that was delivered; nothing for a message that is such a copy.
 #[must_use]
 pub fn delivered(
-    vhost: &str,
+    place: Place<'_>,
     message: &Message,
-    user: &str,
-    connection: &str,
     queue: &str,
     redelivered: bool,
-) -> Deferred {
+) -> Option<Deferred> {
+    if message.exchange() == EXCHANGE.as_bytes() {
+        return None;
+    }
     let key = format!("deliver.{queue}");
-    let facts = [("redelivered", FieldValue::I64(i64::from(redelivered)))];
-    copy(vhost, message, &key, user, connection, &facts)
+    let facts = ("redelivered", FieldValue::I32(i32::from(redelivered)));
+    Some(copy(place, message, &key, facts))
 }
 
-fn copy(
-    vhost: &str,
-    message: &Message,
-    key: &str,
-    user: &str,
-    connection: &str,
-    facts: &[(&str, FieldValue)],
-) -> Deferred {
+fn copy(place: Place<'_>, message: &Message, key: &str, fact: (&str, FieldValue)) -> Deferred {
     let mut headers = TableBuilder::new();
     headers
         .push(
@@ -57,19 +61,18 @@ fn copy(
             &FieldValue::Array(vec![FieldValue::LongString(message.routing_key().to_vec())]),
         )
         .push("properties", &FieldValue::Table(described(message)))
-        .push("node", &FieldValue::text("leveret"))
-        .push("vhost", &FieldValue::text(vhost))
-        .push("connection", &FieldValue::text(connection))
-        .push("user", &FieldValue::text(user));
-    for (name, value) in facts {
-        headers.push(name, value);
-    }
+        .push("node", &FieldValue::text(place.node))
+        .push("vhost", &FieldValue::text(place.vhost))
+        .push("connection", &FieldValue::text(place.connection))
+        .push("channel", &FieldValue::I32(place.channel.0.into()))
+        .push("user", &FieldValue::text(place.user))
+        .push(fact.0, &fact.1);
     let properties = Properties {
         headers: Some(headers.as_table()),
         ..Properties::default()
     };
     let bytes = properties.to_bytes();
-    let mut end = key.len().min(255);
+    let mut end = key.len().min(SHORT_STRING_BYTES_MAX);
     while !key.is_char_boundary(end) {
         end -= 1;
     }
@@ -84,7 +87,7 @@ fn copy(
         ..Facts::default()
     };
     Deferred::Publish {
-        vhost: vhost.to_owned(),
+        vhost: place.vhost.to_owned(),
         message: Message::from_parts(parts, facts),
         delayed: None,
     }
@@ -117,4 +120,66 @@ fn described(message: &Message) -> FieldTable {
         table.set("priority", FieldValue::U8(priority));
     }
     table
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PLACE: Place<'_> = Place {
+        node: "leveret@here",
+        vhost: "/",
+        connection: "a -> b",
+        channel: ChannelId(7),
+        user: "guest",
+    };
+
+    fn message(exchange: &[u8]) -> Message {
+        let properties = Properties::default().to_bytes();
+        let parts = MessageParts {
+            exchange,
+            routing_key: b"key",
+            properties: &properties,
+            body: b"body",
+        };
+        Message::from_parts(parts, Facts::default())
+    }
+
+    fn copied(work: Deferred) -> (String, Vec<u8>, FieldTable) {
+        let Deferred::Publish { message, .. } = work else {
+            panic!("a copy is published: {work:?}");
+        };
+        assert_eq!(message.exchange(), EXCHANGE.as_bytes());
+        let headers = Properties::trusted(message.properties()).headers;
+        let key = String::from_utf8(message.routing_key().to_vec()).expect("text");
+        (
+            key,
+            message.body().to_vec(),
+            headers.expect("headers").to_table(),
+        )
+    }
+
+    #[test]
+    fn a_copy_says_where_the_message_went_and_by_whom() {
+        let queues = vec![FieldValue::text("q"), FieldValue::text("r")];
+        let (key, body, headers) = copied(published(PLACE, &message(b"x"), queues.clone()));
+        assert_eq!((key.as_str(), body.as_slice()), ("publish.x", &b"body"[..]));
+        assert_eq!(
+            headers.get("routed_queues"),
+            Some(&FieldValue::Array(queues))
+        );
+        assert_eq!(headers.get("channel"), Some(&FieldValue::I32(7)));
+        assert_eq!(headers.get("node"), Some(&FieldValue::text("leveret@here")));
+
+        let copy = delivered(PLACE, &message(b"x"), "q", true).expect("a copy");
+        let (key, body, headers) = copied(copy);
+        assert_eq!((key.as_str(), body.as_slice()), ("deliver.q", &b"body"[..]));
+        assert_eq!(headers.get("redelivered"), Some(&FieldValue::I32(1)));
+        assert_eq!(headers.get("exchange_name"), Some(&FieldValue::text("x")));
+    }
+
+    #[test]
+    fn what_the_firehose_delivers_is_not_copied_again() {
+        assert!(delivered(PLACE, &message(EXCHANGE.as_bytes()), "q", false).is_none());
+    }
 }

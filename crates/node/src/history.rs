@@ -16,9 +16,12 @@ pub struct History {
 }
 
 impl History {
-    /// Remembers a message, and forgets the oldest beyond `length`. The message is copied: history
-    /// must not pin read buffers.
+    /// Remembers a message unless its publisher asks for the contrary, and forgets the oldest
+    /// beyond `length`. The message is copied: history must not pin read buffers.
     pub fn remember(&self, vhost: &str, exchange: &str, length: usize, message: &Message) {
+        if is_kept_out(message) {
+            return;
+        }
         let copy = Message::from_parts(message.parts(), message.facts);
         let mut exchanges = self.lock();
         let history = exchanges
@@ -74,7 +77,10 @@ mod tests {
         if let Some(no_store) = no_store {
             headers.push("x-recent-history-no-store", &FieldValue::Bool(no_store));
         }
-        let properties = Properties { headers: Some(headers.as_table()), ..Properties::default() };
+        let properties = Properties {
+            headers: Some(headers.as_table()),
+            ..Properties::default()
+        };
         let properties = properties.to_bytes();
         let parts = MessageParts {
             exchange: b"recent",
@@ -88,13 +94,20 @@ mod tests {
     #[test]
     fn history_keeps_the_newest_and_nothing_that_asks_to_be_kept_out() {
         let history = History::default();
-        for (body, no_store) in
-            [("a", None), ("b", Some(false)), ("out", Some(true)), ("c", None), ("out", Some(true))]
-        {
+        for (body, no_store) in [
+            ("a", None),
+            ("b", Some(false)),
+            ("out", Some(true)),
+            ("c", None),
+            ("out", Some(true)),
+        ] {
             history.remember("/", "recent", 2, &message(body, no_store));
         }
-        let bodies: Vec<_> =
-            history.recall("/", "recent").iter().map(|m| m.body().to_vec()).collect();
+        let bodies: Vec<_> = history
+            .recall("/", "recent")
+            .iter()
+            .map(|m| m.body().to_vec())
+            .collect();
         assert_eq!(bodies, [b"b", b"c"]);
         assert!(history.recall("/", "other").is_empty());
         history.forget("/", "recent");

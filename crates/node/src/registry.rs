@@ -2,12 +2,16 @@
 
 use leveret_types::{ConnectionId, ProtocolError};
 use std::collections::{HashMap, HashSet};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Counts of what is open, by user and by virtual host.
 #[derive(Debug, Default)]
 pub struct Registry {
     counts: Mutex<Counts>,
+    /// Whether any virtual host is traced: looked at for each delivery, where the catalogue would
+    /// cost too much.
+    traces: AtomicBool,
 }
 
 #[derive(Debug, Default)]
@@ -18,6 +22,16 @@ struct Counts {
 }
 
 impl Registry {
+    /// Whether any virtual host is traced.
+    pub fn traces(&self) -> bool {
+        self.traces.load(Ordering::Relaxed)
+    }
+
+    /// Says whether any virtual host is traced.
+    pub fn set_traces(&self, traces: bool) {
+        self.traces.store(traces, Ordering::Relaxed);
+    }
+
     /// A connection of this user opens this virtual host, unless `check` refuses it, given the
     /// connections that the virtual host and the user have already.
     ///

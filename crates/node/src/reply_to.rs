@@ -1,13 +1,15 @@
 //! Direct reply-to: replies that go from connection to connection and never see a queue.
 
 use hashbrown::HashMap;
-use leveret_types::{ConnectionId, ConsumerId};
+use leveret_types::{ConnectionId, ConsumerId, QueueId};
 use std::sync::{Mutex, PoisonError};
 
 /// The pseudo-queue that a client consumes from, and names in `reply-to`.
 pub const PSEUDO_QUEUE: &str = "amq.rabbitmq.reply-to";
 /// What a name begins with that leads to one consumer of it.
 pub const PREFIX: &[u8] = b"amq.rabbitmq.reply-to.";
+/// The queue that deliveries of replies name, which come from none: the ids of queues start at 1.
+pub const NO_QUEUE: QueueId = QueueId(0);
 
 /// Who waits for replies under which name. A name holds 128 random bits, so that only who was given
 /// it can reply.

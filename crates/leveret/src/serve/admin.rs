@@ -353,11 +353,10 @@ impl Running for Admin {
 
     fn close_connection(&self, connection: ConnectionId, reason: &str) -> bool {
         let known = connections(&self.broker).iter().any(|c| c.id == connection);
-        let text = format!("CONNECTION_FORCED - {reason}").replacen("CONNECTION_FORCED - ", "", 1);
         close_connection(
             &self.broker,
             connection,
-            ProtocolError::connection(ReplyCode::ConnectionForced, text),
+            ProtocolError::connection(ReplyCode::ConnectionForced, reason.to_owned()),
         );
         known
     }

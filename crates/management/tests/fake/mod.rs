@@ -184,7 +184,7 @@ impl Running for Fake {
 
     fn publish(&self, _: Actor<'_>, vhost: &str, message: Publish) -> Result<bool, ProtocolError> {
         self.ask(format!("{vhost} {message:?}"));
-        Ok(message.routing_key == "q")
+        Ok(["q", "aliveness-test"].contains(&message.routing_key.as_str()))
     }
 
     fn get(&self, _: Actor<'_>, _: &str, queue: &str, get: Get) -> Result<Vec<Got>, ProtocolError> {

@@ -2,11 +2,14 @@
 
 use super::{ChannelFacts, Connection, ConsumerFacts, Run, home};
 use crate::env::{ConnectionEvent, Env};
+use crate::firehose::{self, Place};
 use crate::link::{ConsumerLink, Limiter};
 use crate::reply_to;
 use leveret_auth::Access;
+use leveret_metadata::Vhost;
 use leveret_queue::{AttachError, Consumer, Outcome};
 use leveret_session::contract::{Consume, Delivery, Reply, Settle, SettleOutcome};
+use leveret_types::limits::OUTBOX_BYTES_MAX;
 use leveret_types::{ChannelId, ConsumerId, FieldTable, Now, ProtocolError, QueueId, ReplyCode};
 use std::sync::Arc;
 
@@ -145,11 +148,65 @@ impl Connection {
         self.reply(now, Reply::Consuming { consumer: id });
     }
 
-    pub(super) fn deliver(&mut self, delivery: &Delivery) {
+    pub(super) fn deliver<E: Env>(&mut self, delivery: &Delivery, env: &E) {
+        if delivery.queue == reply_to::NO_QUEUE {
+            return self.deliver_reply(delivery);
+        }
         self.encoded_messages += 1;
         self.encoded_bytes += delivery.message.size() as usize;
         // A consumer that is gone has been detached, and with that the message went back.
-        self.session.deliver(delivery);
+        if self.session.deliver(delivery)
+            && env.registry().traces()
+            && let Some(channel) = self.channel_of(delivery.consumer)
+        {
+            self.trace(channel, delivery, env);
+        }
+    }
+
+    /// A reply comes from no queue: it has taken no credit of the link and gives none back. It is
+    /// delivered at most once, and not to a client that leaves its socket unread.
+    fn deliver_reply(&mut self, delivery: &Delivery) {
+        if self.session.output().len() < OUTBOX_BYTES_MAX {
+            self.session.deliver(delivery);
+        }
+    }
+
+    /// Copies what was delivered to the firehose, if that is on in this virtual host.
+    fn trace<E: Env>(&self, channel: ChannelId, delivery: &Delivery, env: &E) {
+        let catalogue = env.catalogue();
+        let traced = self.login.vhost(&catalogue).is_ok_and(Vhost::tracing);
+        let Some(queue) = catalogue.queue(delivery.queue).filter(|_| traced) else {
+            return;
+        };
+        let place = Place {
+            node: &env.settings().node_name,
+            vhost: self.login.vhost_name(),
+            connection: &self.name,
+            channel,
+            user: self.login.user_name(),
+        };
+        let copy =
+            firehose::delivered(place, &delivery.message, queue.name(), delivery.redelivered);
+        if let Some(copy) = copy {
+            env.defer(copy);
+        }
+    }
+
+    /// The same for an answer to `basic.get`.
+    pub(super) fn trace_got<E: Env>(&self, reply: &Reply, env: &E) {
+        if let Reply::Got(Some((delivery, _))) = reply
+            && env.registry().traces()
+            && let Some(channel) = self.getting_channel(delivery.consumer)
+        {
+            self.trace(channel, delivery, env);
+        }
+    }
+
+    fn getting_channel(&self, holder: ConsumerId) -> Option<ChannelId> {
+        let mut channels = self.channels.iter();
+        let is_holder = |(id, _): &(ConsumerId, QueueId)| *id == holder;
+        let found = channels.find(|(_, channel)| channel.getters.iter().any(is_holder));
+        found.map(|(channel, _)| *channel)
     }
 
     pub(super) fn settle<E: Env>(&mut self, settle: &Settle, run: &mut Run<'_, E>) {
@@ -267,6 +324,7 @@ impl Connection {
             shard.get(now, queue, holder, Some(self.id), no_ack)
         });
         if let Some(reply) = outcome.reply() {
+            self.trace_got(&reply, env);
             self.reply(now, reply);
         }
     }

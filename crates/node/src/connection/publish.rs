@@ -3,13 +3,16 @@
 use super::{Connection, FixedMap, Run, home};
 use crate::counters::add;
 use crate::env::{ConnectionEvent, Env, Ticket};
+use crate::firehose::{self, Place};
 use crate::properties::{LazyProperties, copies, has, with_reply_to, without_blind_copies};
 use crate::reply_to::{self, Replies, Token};
 use crate::shard::{Bodies, Enqueued};
 use leveret_amqp::{Properties, Property};
 use leveret_routing::{Kind, RouteError, Scratch};
 use leveret_session::contract::{Delivery, Publish, Reply};
-use leveret_types::{ChannelId, Message, Now, ProtocolError, QueueId, ReplyCode, ShardId};
+use leveret_types::{
+    ChannelId, FieldValue, Message, Now, ProtocolError, QueueId, ReplyCode, ShardId,
+};
 use smallvec::SmallVec;
 use std::hash::BuildHasher;
 
@@ -103,7 +106,7 @@ impl Connection {
         {
             return self.publish_reply(&publish, run);
         }
-        let targets = match self.targets(&publish.message, run) {
+        let targets = match self.targets(publish.channel, &publish.message, run) {
             Ok(Routed::To(targets)) => targets,
             Ok(Routed::Delayed) => return self.answer_delayed(&publish, run),
             Err(error) => {
@@ -170,6 +173,7 @@ impl Connection {
     /// The queues that a message goes to.
     fn targets<E: Env>(
         &mut self,
+        channel: ChannelId,
         message: &Message,
         run: &mut Run<'_, E>,
     ) -> Result<Routed, ProtocolError> {
@@ -236,13 +240,19 @@ impl Connection {
             })
             && !vhost.tracing();
         if vhost.tracing() {
-            env.defer(crate::firehose::published(
-                vhost.name(),
-                message,
-                self.login.user_name(),
-                &self.name,
-                publisher.queues.len(),
-            ));
+            let names = publisher
+                .queues
+                .iter()
+                .filter_map(|id| catalogue.queue(*id));
+            let names = names.map(|queue| FieldValue::text(queue.name())).collect();
+            let place = Place {
+                node: &env.settings().node_name,
+                vhost: vhost.name(),
+                connection: &self.name,
+                channel,
+                user: self.login.user_name(),
+            };
+            env.defer(firehose::published(place, message, names));
         }
         let targets = Targets::from_slice(&publisher.queues);
         if plain && !may_copy {
@@ -281,7 +291,7 @@ impl Connection {
             Some((connection, consumer)) => {
                 let delivery = Delivery {
                     consumer,
-                    queue: QueueId(0),
+                    queue: reply_to::NO_QUEUE,
                     lane: 0,
                     index: 0,
                     redelivered: false,
