@@ -97,11 +97,11 @@ const SUITES: &[Suite] = &[
         run: cargo::unit,
     },
     Suite {
-        name: "fuzz-corpus",
-        about: "every fuzz target over its corpus",
+        name: "fuzz",
+        about: "every fuzz target: its corpus, then 20 s of mutations",
         needs: &[],
         uses_broker: false,
-        run: cargo::fuzz_corpus,
+        run: cargo::fuzz,
     },
     Suite {
         name: "behaviours",
