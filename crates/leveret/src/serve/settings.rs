@@ -5,6 +5,7 @@ use crate::config::{
     PasswordHashing, QueueType, TlsVersion,
 };
 use leveret_auth::{HashingAlgorithm, PasswordHash};
+use leveret_management::RABBITMQ_VERSION;
 use leveret_metadata::{Catalogue, Command, QueueKind};
 use leveret_node::NodeSettings;
 use leveret_node::certificate::NameFrom;
@@ -16,20 +17,10 @@ use leveret_types::{FieldTable, FieldValue, limits};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The version of RabbitMQ whose behaviour clients find here: they test it before they use what
-/// came with it.
-const RABBITMQ_VERSION: &str = "4.3.5";
-
 /// What the shell starts a node with.
 pub fn node_config(config: &Config) -> Result<NodeConfig, String> {
-    let folders = &config.folders;
     Ok(NodeConfig {
-        folders: leveret_storage::Folders {
-            data: folders.data.clone(),
-            segment: folders.segment.clone(),
-            wal: folders.wal.clone(),
-            logs: folders.logs.clone(),
-        },
+        folders: config.folders.store(),
         amqp: config.listeners.amqp.clone(),
         amqps: config.listeners.amqps.clone(),
         tls: config.tls.as_ref().map(|tls| TlsFiles {
