@@ -1,6 +1,7 @@
 //! The node in the hands of threads: the shards behind their locks, the inboxes, and what carries
 //! the shards' effects out.
 
+use crate::admission::Admission;
 use crate::inbox::Inbox;
 use crate::io_thread::ThreadEvent;
 use crate::signal::Signal;
@@ -69,6 +70,7 @@ pub struct Broker {
     segments_behind: AtomicBool,
     next_consumer: AtomicU64,
     connections: AtomicUsize,
+    pub(crate) admission: Admission,
     serving: AtomicBool,
     registry: Registry,
     replies: Replies,
@@ -117,6 +119,7 @@ impl Broker {
             segments_behind: AtomicBool::new(false),
             next_consumer: AtomicU64::new(1),
             connections: AtomicUsize::new(0),
+            admission: Admission::default(),
             serving: AtomicBool::new(true),
             registry,
             replies: Replies::default(),

@@ -7,19 +7,21 @@ use leveret_types::limits::SOCKET_READ_BYTES;
 const BUFFER_BYTES: usize = 2 * SOCKET_READ_BYTES;
 /// A read is offered at least this much; what is left of a buffer below that is given up.
 const READ_BYTES_MIN: usize = SOCKET_READ_BYTES / 4;
-/// Buffers that a thread keeps for later use. More may be in use for a moment; those are freed, not kept.
+/// Buffers that a thread keeps for later use. More may be in use for a moment; those are freed, not
+/// kept.
 const POOL_BUFFERS_MAX: usize = 16;
 
 /// The read buffers of one IO thread.
 ///
-/// A message is a slice of the buffer that it was read into. Slices live as long as a delivery waits to be written, so that a buffer
-/// is nearly always free again after one turn of the loop; those that are not wait here until they are.
+/// A message is a slice of the buffer that it was read into. Slices live as long as a delivery
+/// waits to be written, so that a buffer is nearly always free again after one turn of the loop;
+/// those that are not wait here until they are.
 ///
-/// A buffer is filled with zeros when it is new or used again, and then read into piece by piece: so each byte is cleared once for
-/// each time it is used, however small the reads are.
+/// A buffer is filled with zeros when it is new or used again, and then read into piece by piece:
+/// so each byte is cleared once for each time it is used, however small the reads are.
 #[derive(Default)]
 pub struct ReadBuffers {
-    current: BytesMut,
+    current: Option<BytesMut>,
     /// Used buffers in the order of their use: the first is the most likely to be free.
     used: std::collections::VecDeque<BytesMut>,
 }
@@ -27,26 +29,36 @@ pub struct ReadBuffers {
 impl ReadBuffers {
     /// Room for a read.
     pub fn room(&mut self) -> &mut [u8] {
-        if self.current.len() < READ_BYTES_MIN {
-            let next = self.fresh();
-            let used = std::mem::replace(&mut self.current, next);
-            if self.used.len() < POOL_BUFFERS_MAX && used.capacity() > 0 {
-                self.used.push_back(used);
+        let current = match self.current.take() {
+            Some(current) if current.len() >= READ_BYTES_MIN => current,
+            // One that was used up to its end has no capacity left, and is taken back all the same.
+            Some(used) => {
+                let next = self.fresh();
+                if self.used.len() < POOL_BUFFERS_MAX {
+                    self.used.push_back(used);
+                }
+                next
             }
-        }
-        let end = self.current.len().min(SOCKET_READ_BYTES);
-        &mut self.current[..end]
+            None => self.fresh(),
+        };
+        let current = self.current.insert(current);
+        let end = current.len().min(SOCKET_READ_BYTES);
+        &mut current[..end]
     }
 
     /// Takes what was read into the room, `count` bytes of it.
+    ///
+    /// # Panics
+    /// If there was no room for so much.
     pub fn take(&mut self, count: usize) -> Bytes {
-        self.current.split_to(count).freeze()
+        let current = self.current.as_mut().expect("room was asked for");
+        current.split_to(count).freeze()
     }
 
     /// Frees what is kept: an idle thread holds no buffers.
     pub fn clear(&mut self) {
         self.used.clear();
-        self.current = BytesMut::new();
+        self.current = None;
     }
 
     fn fresh(&mut self) -> BytesMut {

@@ -358,8 +358,9 @@ impl IoThread {
         match state.transport.read(room) {
             Ok(0) => state.broken = true,
             Ok(count) => {
-                // A read that did not fill the buffer has emptied the socket: the next edge tells of more. TLS may hold on to
-                // records that it has read already, so it is asked until it has none.
+                // A read that did not fill the buffer has emptied the socket: the next edge tells
+                // of more. TLS may hold on to records that it has read already, so it is asked
+                // until it has none.
                 state.unread = count == offered || matches!(state.transport, Transport::Tls(_));
                 let bytes = self.buffers.take(count);
                 if !state.actor.secured() && state.transport.established() {

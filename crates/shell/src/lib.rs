@@ -18,6 +18,7 @@ pub mod listener;
 pub mod node;
 pub mod tls;
 
+mod admission;
 mod buffers;
 mod inbox;
 mod moderation;
