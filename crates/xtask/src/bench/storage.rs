@@ -49,27 +49,21 @@ impl Report {
     }
 }
 
-/// The storage crate's own driver writes records from sixteen writers; fio then writes blocks of
+/// The example `wal_rate` writes records from sixteen writers; fio then writes blocks of
 /// the size that its batches had, with fdatasync after each, into a pre-written file beside it.
 fn wal_beside_fio(options: &Options, report: &mut Report) -> Result<()> {
     let seconds = if options.fast { 2 } else { 8 };
     let folder = run::fresh_folder("bench/wal")?;
     for record_bytes in [1_000, 64_000] {
         let mut driver = Command::new("cargo");
-        driver.args([
-            "run",
-            "--release",
-            "--quiet",
-            "--package",
-            "leveret-storage",
-        ]);
+        driver.args(["run", "--release", "--quiet", "--package", "leveret-shell"]);
         driver
             .args(["--example", "wal_rate", "--"])
             .arg(folder.join("ours"));
         driver
             .args([record_bytes.to_string(), seconds.to_string()])
             .current_dir(run::root());
-        let answer = run::output(&mut driver).context("the storage crate's example `wal_rate`")?;
+        let answer = run::output(&mut driver).context("the example `wal_rate`")?;
         let ours: Value = serde_json::from_str(answer.lines().last().unwrap_or_default())?;
         let figure = |name: &str| {
             ours[name]
