@@ -1,0 +1,188 @@
+//! A node in this process, and a client that says frame by frame what it wants.
+
+use leveret_amqp::{EncodeMethod, Method, PROTOCOL_HEADER, RawTable, connection, encode};
+use leveret_auth::{HashingAlgorithm, PasswordHash};
+use leveret_metadata::Catalogue;
+use leveret_node::NodeSettings;
+use leveret_node::certificate::NameFrom;
+use leveret_session::Settings;
+use leveret_shell::disk::RealDisk;
+use leveret_shell::housekeeping::Watermarks;
+use leveret_shell::node::{Node, NodeConfig};
+use leveret_shell::tls::TlsFiles;
+use leveret_storage::Folders;
+use leveret_types::limits::{CACHE_BYTES, FRAME_BYTES_MAX};
+use std::io::{self, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How long a node may take to answer.
+const ANSWER: Duration = Duration::from_secs(20);
+
+/// A folder of a test's own, gone with it.
+pub struct Scratch(pub PathBuf);
+
+impl Scratch {
+    pub fn new(name: &str) -> Self {
+        let folder = format!("leveret-shell-{name}-{}", std::process::id());
+        let folder = std::env::temp_dir().join(folder);
+        // What an earlier run left there, if one did.
+        let _ = std::fs::remove_dir_all(&folder);
+        std::fs::create_dir_all(&folder).expect("a scratch folder");
+        Self(folder)
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        // The system's folder for such things is emptied anyway.
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// Starts a node on free ports of this machine: with TLS and EXTERNAL where there are certificates.
+pub fn start(folder: &Path, tls: Option<TlsFiles>) -> Node {
+    let any: SocketAddr = ([127, 0, 0, 1], 0).into();
+    let password = PasswordHash::new(HashingAlgorithm::Sha256, b"guest", &[7; 16]);
+    let mechanisms = if tls.is_some() {
+        "EXTERNAL PLAIN"
+    } else {
+        "PLAIN"
+    };
+    let config = NodeConfig {
+        folders: Folders::within(folder),
+        amqp: vec![any],
+        amqps: tls.iter().map(|_| any).collect(),
+        tls,
+        io_threads: 2,
+        shards: 2,
+        cache_bytes: CACHE_BYTES,
+        wal_file_bytes: 4 * 1024 * 1024,
+        watermarks: Watermarks {
+            memory_bytes: u64::MAX,
+            disk_free_bytes: 0,
+        },
+        drain: Duration::from_secs(10),
+        catalogue: leveret_metadata::Config::default(),
+        first_boot: Catalogue::defaults("guest", password.expect("a password"), "/"),
+        settings: NodeSettings {
+            session: Arc::new(Settings {
+                mechanisms: mechanisms.to_owned(),
+                ..Settings::default()
+            }),
+            shard_count: 0,
+            node_name: "leveret@test".to_owned(),
+            hashing: HashingAlgorithm::Sha256,
+            certificate_name: NameFrom::CommonName,
+            login_failure_delay_ms: 0,
+        },
+    };
+    Node::start(config, RealDisk::new()).expect("the node starts")
+}
+
+/// The address of a node's listener, with TLS or without.
+pub fn address(node: &Node, tls: bool) -> SocketAddr {
+    let found = node.listening.iter().find(|(_, is_tls)| *is_tls == tls);
+    found.expect("such a listener").0
+}
+
+/// A TCP connection that gives up when the node does not answer.
+pub fn connect(address: SocketAddr) -> TcpStream {
+    let socket = TcpStream::connect(address).expect("the node listens");
+    socket.set_read_timeout(Some(ANSWER)).expect("a deadline");
+    socket
+}
+
+/// An AMQP client over any stream.
+pub struct Client<S> {
+    stream: S,
+    input: Vec<u8>,
+}
+
+impl<S: Read + Write> Client<S> {
+    pub fn new(stream: S) -> Self {
+        Self {
+            stream,
+            input: Vec::new(),
+        }
+    }
+
+    /// Connects, logs in by `mechanism`, opens the virtual host and channel 1.
+    ///
+    /// # Errors
+    /// If the stream ends, or TLS fails, before that is done.
+    pub fn log_in(stream: S, mechanism: &str, response: &[u8]) -> io::Result<Self> {
+        let mut client = Self::new(stream);
+        client.stream.write_all(&PROTOCOL_HEADER)?;
+        client.answer()?;
+        let start_ok = connection::StartOk {
+            client_properties: RawTable::EMPTY,
+            mechanism,
+            response,
+            locale: "en_US",
+        };
+        client.call(0, &start_ok)?;
+        let tune_ok = connection::TuneOk {
+            channel_max: 2_047,
+            frame_max: FRAME_BYTES_MAX,
+            heartbeat: 0,
+        };
+        client.send(0, &tune_ok)?;
+        client.call(0, &connection::Open { virtual_host: "/" })?;
+        client.call(1, &leveret_amqp::channel::Open {})?;
+        Ok(client)
+    }
+
+    pub fn send(&mut self, channel: u16, method: &impl EncodeMethod) -> io::Result<()> {
+        let mut bytes = Vec::new();
+        encode::method(&mut bytes, channel, method);
+        self.send_bytes(&bytes)
+    }
+
+    pub fn send_bytes(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.stream.write_all(bytes)?;
+        self.stream.flush()
+    }
+
+    /// Sends a method and gives the payload of the method that answers it.
+    pub fn call(&mut self, channel: u16, method: &impl EncodeMethod) -> io::Result<Vec<u8>> {
+        self.send(channel, method)?;
+        self.answer()
+    }
+
+    /// The payload of the next method.
+    pub fn answer(&mut self) -> io::Result<Vec<u8>> {
+        loop {
+            let next = leveret_amqp::next_frame(&self.input, FRAME_BYTES_MAX);
+            if let Some(frame) = next.expect("the node sends frames") {
+                let payload = frame.payload.to_vec();
+                let length = payload.len() + leveret_types::limits::FRAME_OVERHEAD_BYTES as usize;
+                self.input.drain(..length);
+                Method::decode(&payload).expect("the node sends methods");
+                return Ok(payload);
+            }
+            let mut bytes = [0; 4_096];
+            match self.stream.read(&mut bytes)? {
+                0 => return Err(io::ErrorKind::UnexpectedEof.into()),
+                count => self.input.extend_from_slice(&bytes[..count]),
+            }
+        }
+    }
+
+    /// Closes the connection in order.
+    pub fn close(mut self) {
+        let close = connection::Close {
+            reply_code: 200,
+            reply_text: "bye",
+            class_id: 0,
+            method_id: 0,
+        };
+        let answer = self.call(0, &close).expect("an answer");
+        assert!(matches!(
+            Method::decode(&answer),
+            Ok(Method::ConnectionCloseOk(_))
+        ));
+    }
+}
