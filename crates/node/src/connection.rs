@@ -362,7 +362,9 @@ impl Connection {
     /// When [`Self::tick`] is to be called at the latest, in monotonic milliseconds.
     pub fn deadline(&self) -> Option<u64> {
         let delayed = self.delayed.as_ref().map(|(at, _)| *at);
-        [delayed, self.session.deadline()]
+        // What an alarm had held back is carried out at once when the alarm is over.
+        let waiting = (!self.requests.is_empty() && !self.held_back()).then_some(0);
+        [delayed, waiting, self.session.deadline()]
             .into_iter()
             .flatten()
             .min()
@@ -471,7 +473,7 @@ impl Connection {
     /// Carries out requests until none are left or one waits for its answer.
     fn process<E: Env>(&mut self, now: Now, env: &E) -> usize {
         let mut count = 0;
-        while !self.requests.is_empty() {
+        while !self.requests.is_empty() && !self.hold_back_publisher(env) {
             let mut requests = std::mem::take(&mut self.requests);
             count += requests.len();
             let mut run = Run::new(env, now);
@@ -484,12 +486,22 @@ impl Connection {
                 self.requests = requests;
             }
         }
-        if count > 0 && self.blocked && self.session.published_yet() {
-            // Its first publish during an alarm: only now does the alarm concern the client. What
-            // it knows already it is not told again.
+        count
+    }
+
+    /// Whether an alarm holds this connection back because it has published: with its first publish
+    /// it learns of the alarm, and what it had sent waits until the alarm is over.
+    fn hold_back_publisher<E: Env>(&mut self, env: &E) -> bool {
+        let held_back = self.held_back();
+        if held_back {
+            // What it knows already it is not told again.
             self.session.blocked(env.alarms().reason());
         }
-        count
+        held_back
+    }
+
+    fn held_back(&self) -> bool {
+        self.blocked && self.session.published_yet() && self.session.state() == SessionState::Open
     }
 
     fn request<E: Env>(&mut self, request: Request, run: &mut Run<'_, E>) {

@@ -264,7 +264,7 @@ impl Shard {
     }
 
     /// Takes note of what became of messages that a consumer held. Answers how many of them it
-    /// really held.
+    /// really held; all, if the queue is gone and nobody can tell.
     pub fn settle(
         &mut self,
         now: Now,
@@ -275,7 +275,7 @@ impl Shard {
         outcome: Outcome,
     ) -> u64 {
         let Some(actor) = self.queues.get_mut(&queue) else {
-            return 0;
+            return range.end - range.start;
         };
         let count = actor
             .queue

@@ -58,6 +58,22 @@ def test_prefetch_for_the_channel(connection, channel, queue):
     interop.pump(connection, lambda: len(first) + len(second) == 4)
 
 
+def test_prefetch_for_the_channel_is_given_back_when_the_queue_is_gone(
+    connection, channel, queue
+):
+    channel.basic_qos(prefetch_count=1, global_qos=True)
+    doomed = interop.unique()
+    channel.queue_declare(doomed)
+    first, _ = consumer(channel, doomed)
+    send(channel, doomed, "held")
+    interop.pump(connection, lambda: len(first) == 1)
+    channel.queue_delete(doomed)
+    second, _ = consumer(channel, queue)
+    send(channel, queue, "next")
+    channel.basic_ack(first[0][0].delivery_tag)
+    interop.pump(connection, lambda: len(second) == 1)
+
+
 def test_both_prefetches(connection, channel, queue):
     channel.basic_qos(prefetch_count=2)
     channel.basic_qos(prefetch_count=3, global_qos=True)

@@ -327,3 +327,26 @@ def test_delayed_message_wants_a_type(channel):
     with pytest.raises(pika.exceptions.ChannelClosedByBroker) as caught:
         channel.exchange_declare(unique("x"), "x-delayed-message")
     assert caught.value.reply_code == 406
+
+
+def test_firehose(channel, queue, bind):
+    copies = bind("amq.rabbitmq.trace", "#")
+    interop.control("ctl", "trace_on")
+    try:
+        channel.confirm_delivery()
+        channel.basic_publish("", queue, b"traced", pika.BasicProperties(message_id="m"))
+        assert interop.get(channel, queue)[2] == b"traced"
+        interop.await_count(channel, copies, 2)
+        published = interop.get(channel, copies)
+        delivered = interop.get(channel, copies)
+    finally:
+        interop.control("ctl", "trace_off")
+    assert published[0].routing_key == "publish."
+    assert delivered[0].routing_key == f"deliver.{queue}"
+    assert published[2] == delivered[2] == b"traced"
+    headers = published[1].headers
+    assert headers["routed_queues"] == [queue]
+    assert headers["properties"]["message_id"] == "m"
+    assert (headers["exchange_name"], headers["routing_keys"]) == ("", [queue])
+    assert (headers["vhost"], headers["user"], headers["channel"]) == ("/", "guest", 1)
+    assert delivered[1].headers["redelivered"] == 0
