@@ -1,4 +1,5 @@
-//! `leveret storage` as an operator runs it: the binary, on folders that this test wrote and spoiled.
+//! `leveret storage` as an operator runs it: the binary, on folders that this test wrote and
+//! spoiled.
 
 use leveret_shell::disk::RealDisk;
 use leveret_storage::{Durability, Folders, LogKind, Options, Store};

@@ -144,7 +144,7 @@ impl IoThread {
     /// Serves until it is told to stop.
     pub fn run(mut self) {
         let mut events = Events::with_capacity(EVENTS_MAX);
-        while !self.stopped && !(self.draining && self.open == 0) {
+        while !(self.stopped || self.draining && self.open == 0) {
             self.wait(&mut events);
             let now = self.broker.now();
             let work = self.turn(now, &events);
@@ -516,7 +516,7 @@ impl IoThread {
             write_output(state, now);
             state.actor.written(now, &*self.broker);
         }
-        if state.broken || (state.actor.closed() && state.actor.output().len() == 0) {
+        if state.broken || (state.actor.closed() && state.actor.output().is_empty()) {
             self.close(now, slot);
             return;
         }

@@ -44,10 +44,13 @@ impl Moderation {
         self.turns += 1;
         self.requests += requests;
         if self.turns == TURNS {
-            let now = Instant::now();
-            self.judge(now);
-            (self.turns, self.requests, self.since) = (0, 0, Some(now));
+            self.end_round(Instant::now());
         }
+    }
+
+    fn end_round(&mut self, now: Instant) {
+        self.judge(now);
+        (self.turns, self.requests, self.since) = (0, 0, Some(now));
     }
 
     fn judge(&mut self, now: Instant) {
@@ -63,5 +66,77 @@ impl Moderation {
             let allowed = self.not_before.is_none_or(|at| now >= at);
             self.pausing = stream && allowed;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Rounds one after the other: how long each took, how many requests each of its turns brought,
+    /// and whether the loop pauses after it.
+    #[track_caller]
+    fn check(rounds: &[(Duration, usize, bool)]) {
+        let mut moderation = Moderation::default();
+        let mut now = Instant::now();
+        for (at, &(took, requests, pauses)) in rounds.iter().enumerate() {
+            now += took;
+            moderation.turns = TURNS;
+            moderation.requests = requests * TURNS as usize;
+            moderation.end_round(now);
+            assert_eq!(moderation.pause().is_some(), pauses, "round {at}");
+        }
+    }
+
+    const STREAM: Duration = Duration::from_nanos(STREAM_TURN.as_nanos() as u64 * TURNS as u64 - 1);
+    const SLOW: Duration = Duration::from_nanos(STREAM.as_nanos() as u64 + 1);
+
+    #[test]
+    fn a_stream_is_paused_and_what_is_slower_never_is() {
+        check(&[(STREAM, 1, false), (STREAM, 1, true)]);
+        check(&[(STREAM, 1, false), (SLOW, 1, false), (SLOW, 100, false)]);
+    }
+
+    #[test]
+    fn pausing_goes_on_while_it_pays() {
+        let paid = GAIN_REQUESTS;
+        check(&[
+            (STREAM, 1, false),
+            (STREAM, 1, true),
+            (SLOW, paid, true),
+            (SLOW * 10, paid, true),
+            (SLOW, paid - 1, false),
+        ]);
+    }
+
+    #[test]
+    fn pausing_that_did_not_pay_is_not_tried_again_at_once() {
+        let almost = RETRY_AFTER - Duration::from_nanos(1);
+        check(&[
+            (STREAM, 1, false),
+            (STREAM, 1, true),
+            (SLOW, 1, false),
+            (STREAM, 1, false),
+            (almost - STREAM, 1, false),
+        ]);
+        check(&[
+            (STREAM, 1, false),
+            (STREAM, 1, true),
+            (SLOW, 1, false),
+            (RETRY_AFTER, 1, false),
+            (STREAM, 1, true),
+        ]);
+    }
+
+    #[test]
+    fn a_round_is_over_after_its_number_of_turns() {
+        let mut moderation = Moderation::default();
+        for turn in 1..TURNS {
+            moderation.turn(1);
+            assert_eq!((moderation.turns, moderation.since), (turn, None));
+        }
+        moderation.turn(1);
+        assert_eq!(moderation.turns, 0);
+        assert!(moderation.since.is_some());
     }
 }

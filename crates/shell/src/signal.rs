@@ -90,3 +90,74 @@ impl Signal {
         self.state.load(Ordering::SeqCst) & STOP != 0
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Arc;
+
+    const LONG: Duration = Duration::from_secs(60);
+    const SHORT: Duration = Duration::from_millis(1);
+
+    #[test]
+    fn what_came_before_the_wait_is_not_lost_and_is_told_once() {
+        let signal = Signal::default();
+        signal.notify();
+        signal.notify();
+        assert_eq!(signal.wait(LONG, LONG), Woken::Now);
+        assert_eq!(signal.wait(SHORT, LONG), Woken::TimedOut);
+    }
+
+    #[test]
+    fn work_that_may_gather_waits_for_as_long_as_it_may() {
+        let signal = Signal::default();
+        signal.notify_lazily();
+        assert_eq!(signal.wait(LONG, SHORT), Woken::Lazily);
+        signal.notify_lazily();
+        signal.notify();
+        assert_eq!(
+            signal.wait(LONG, LONG),
+            Woken::Now,
+            "somebody waits after all"
+        );
+        assert_eq!(signal.wait(SHORT, LONG), Woken::TimedOut);
+    }
+
+    #[test]
+    fn the_end_goes_before_all_else_and_stays() {
+        let signal = Signal::default();
+        assert!(!signal.stopped());
+        signal.notify();
+        signal.stop();
+        assert_eq!(signal.wait(LONG, LONG), Woken::Stop);
+        assert_eq!(signal.wait(LONG, LONG), Woken::Stop);
+        assert!(signal.stopped());
+    }
+
+    /// What wakes a thread that is asleep already.
+    #[track_caller]
+    fn wakes(call: impl FnOnce(&Signal), gather: Duration, expected: Woken) {
+        let signal = Arc::new(Signal::default());
+        let waiting = {
+            let signal = Arc::clone(&signal);
+            std::thread::spawn(move || signal.wait(LONG, gather))
+        };
+        while !*signal.asleep.lock() {
+            std::thread::yield_now();
+        }
+        call(&signal);
+        assert_eq!(waiting.join().expect("no panic"), expected);
+    }
+
+    #[test]
+    fn a_thread_that_sleeps_is_woken() {
+        wakes(Signal::notify, LONG, Woken::Now);
+        wakes(Signal::notify_lazily, SHORT, Woken::Lazily);
+        wakes(Signal::stop, LONG, Woken::Stop);
+        let lazily_then_now = |signal: &Signal| {
+            signal.notify_lazily();
+            signal.notify();
+        };
+        wakes(lazily_then_now, LONG, Woken::Now);
+    }
+}

@@ -21,8 +21,8 @@ pub enum StorageCommand {
     Verify(Place),
     /// Give up what is damaged, so that its queues are served again without it
     ///
-    /// What is given up is lost for good: copy the folders first. Without `--accept-loss` nothing is
-    /// changed, and what would be lost is told.
+    /// What is given up is lost for good: copy the folders first. Without `--accept-loss` nothing
+    /// is changed, and what would be lost is told.
     Repair {
         /// Where the store is
         #[command(flatten)]
