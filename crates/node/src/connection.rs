@@ -225,6 +225,10 @@ impl Connection {
     pub fn new<E: Env>(id: ConnectionId, peer: Peer, now: Now, env: &E) -> Self {
         let name = format!("{} -> {}", peer.remote, peer.local);
         tracing::debug!(connection = %name, "accepted");
+        let settings = match peer.tls {
+            true => &env.settings().session_tls,
+            false => &env.settings().session,
+        };
         Self {
             id,
             name,
@@ -233,7 +237,7 @@ impl Connection {
             certificate: None,
             secured: false,
             tls_facts: None,
-            session: Session::new(Arc::clone(&env.settings().session), now),
+            session: Session::new(Arc::clone(settings), now),
             requests: Vec::new(),
             login: login::Login::default(),
             link: Arc::default(),

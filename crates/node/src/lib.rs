@@ -43,6 +43,8 @@ use std::sync::Arc;
 pub struct NodeSettings {
     /// What sessions negotiate.
     pub session: Arc<leveret_session::Settings>,
+    /// The same for sessions over TLS.
+    pub session_tls: Arc<leveret_session::Settings>,
     /// Shards of the node.
     pub shard_count: u16,
     /// The node's name in listings.

@@ -441,7 +441,7 @@ impl Reader<'_> {
         Ok(Config {
             cluster_name: self.text("cluster_name").unwrap_or(&node_name).to_owned(),
             node_name,
-            login: self.login(tls.is_some()),
+            login: self.login(),
             tls,
             listeners,
             first_boot: self.first_boot()?,
@@ -563,7 +563,7 @@ impl Reader<'_> {
         }))
     }
 
-    fn login(&self, tls: bool) -> Login {
+    fn login(&self) -> Login {
         let named = self.typed.below("auth_mechanisms");
         let mut mechanisms: Vec<_> = named
             .map(|(_, setting)| match setting.text.as_str() {
@@ -574,7 +574,6 @@ impl Reader<'_> {
             .collect();
         if mechanisms.is_empty() {
             mechanisms = vec![Mechanism::Plain, Mechanism::AmqPlain];
-            mechanisms.extend(tls.then_some(Mechanism::External));
         }
         let hashing = match self.words("password_hashing_module").as_str() {
             "rabbit_password_hashing_sha512" => PasswordHashing::Sha512,

@@ -99,7 +99,7 @@ pub const KEYS: &[Key] = &[
     key("ssl_cert_login_san_type", Choice(&["dns", "ip", "email", "uri"]), "dns", "Which alternative name is taken with `subject_alternative_name`."),
     key("ssl_cert_login_san_index", Count(0, 63), "0", "Which of several alternative names is taken, from 0."),
     // Login.
-    key("auth_mechanisms.$name", Choice(&["PLAIN", "AMQPLAIN", "EXTERNAL"]), "", "Login mechanisms that are offered; PLAIN and AMQPLAIN where none is given, and EXTERNAL with TLS."),
+    key("auth_mechanisms.$name", Choice(&["PLAIN", "AMQPLAIN", "EXTERNAL"]), "", "Login mechanisms that are offered, EXTERNAL on connections with TLS alone; PLAIN and AMQPLAIN where none is given."),
     key("auth_backends.$name", Choice(&["internal", "rabbit_auth_backend_internal"]), "internal", "Where users come from: the node itself, and nowhere else."),
     key("anonymous_login_user", NONE, "none", "Only `none`: nobody logs in without saying who they are."),
     key("loopback_users", NONE, "", "`none`: every user may log in from anywhere."),

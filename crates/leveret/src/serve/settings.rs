@@ -55,7 +55,8 @@ pub fn node_config(config: &Config) -> Result<NodeConfig, String> {
         },
         first_boot: first_boot(config)?,
         settings: NodeSettings {
-            session: Arc::new(session_settings(config)),
+            session: Arc::new(session_settings(config, false)),
+            session_tls: Arc::new(session_settings(config, true)),
             shard_count: 0,
             node_name: config.node_name.clone(),
             hashing: hashing(config.login.hashing),
@@ -136,11 +137,13 @@ fn machine_memory_bytes() -> u64 {
     known.unwrap_or(1 << 30)
 }
 
-fn session_settings(config: &Config) -> SessionSettings {
+/// Sessions are told of `EXTERNAL` where there is TLS, which alone can prove a name.
+fn session_settings(config: &Config, tls: bool) -> SessionSettings {
     let mechanisms: Vec<&str> = config
         .login
         .mechanisms
         .iter()
+        .filter(|mechanism| tls || **mechanism != Mechanism::External)
         .map(|mechanism| match mechanism {
             Mechanism::Plain => "PLAIN",
             Mechanism::AmqPlain => "AMQPLAIN",
