@@ -130,8 +130,13 @@ fn announce(
         "leveret {} ready after {elapsed} ms",
         env!("CARGO_PKG_VERSION")
     ));
-    say("try: leveret status, leveret list queues, or any RabbitMQ client".to_owned());
-    drop(say);
+    // By the name under which this process was started, so that the line can be typed as it stands.
+    let program = std::env::args()
+        .next()
+        .unwrap_or_else(|| "leveret".to_owned());
+    say(format!(
+        "try: {program} status, {program} list queues, or any RabbitMQ client"
+    ));
     // The same.
     let _ = out.flush();
     notify_supervisor("READY=1");

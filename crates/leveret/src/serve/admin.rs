@@ -320,10 +320,7 @@ impl Running for Admin {
 
     fn channels(&self) -> Vec<ChannelStats> {
         let known = connections(&self.broker);
-        known
-            .iter()
-            .flat_map(|connection| channel_stats(connection))
-            .collect()
+        known.iter().flat_map(channel_stats).collect()
     }
 
     fn consumers(&self) -> Vec<ConsumerStats> {
