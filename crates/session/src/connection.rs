@@ -225,8 +225,8 @@ impl Connection {
         &mut self.out
     }
 
-    /// The client's bytes are left unread on purpose, or because there are too many: it is not silent, and not to be dropped for
-    /// it.
+    /// The client's bytes are left unread on purpose, or because there are too many: it is not
+    /// silent, and not to be dropped for it.
     pub const fn unread(&mut self, now: Now) {
         if self.heard_ms.is_some() {
             self.heard_ms = Some(now.monotonic_ms);

@@ -2,7 +2,7 @@
 //!
 //! - [`io_thread`]: a few threads, each with the sockets of its connections.
 //! - [`broker`]: the shards behind their locks, and the way of their effects to where they go.
-//! - [`wal_thread`], [`segment_thread`], [`read_threads`]: the storage engine's work that may wait
+//! - `wal_thread`, `segment_thread`, `read_threads`: the storage engine's work that may wait
 //!   for a disk.
 //! - [`housekeeping`]: what happens by the clock.
 //! - [`node`]: all of it started, and ended in order.

@@ -539,7 +539,9 @@ impl ShardReplay {
                 continue;
             };
             let cuts = log.cuts.iter().filter(|cut| file < cut.before);
-            let end = cuts.map(|cut| cut.from).fold(block.last_index + 1, u64::min);
+            let end = cuts
+                .map(|cut| cut.from)
+                .fold(block.last_index + 1, u64::min);
             if end <= block.first_index {
                 continue;
             }
@@ -582,7 +584,8 @@ fn add_run(side: &mut Side, run: crate::chunk::Run, flushed_body: u64) {
     if run.end_body() <= flushed_body {
         return;
     }
-    // Indexes are given twice only after a truncation. Its record may be damaged, and counts in the checkpoint that tells of it already.
+    // Indexes are given twice only after a truncation. Its record may be damaged, and counts in the
+    // checkpoint that tells of it already.
     side.truncate_runs(run.first_index);
     let cut = flushed_body.saturating_sub(run.first_body);
     run.first_index += cut;

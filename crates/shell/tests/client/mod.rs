@@ -51,6 +51,10 @@ pub fn start(folder: &Path, tls: Option<TlsFiles>) -> Node {
     } else {
         "PLAIN"
     };
+    let session = Arc::new(Settings {
+        mechanisms: mechanisms.to_owned(),
+        ..Settings::default()
+    });
     let config = NodeConfig {
         folders: Folders::within(folder),
         amqp: vec![any],
@@ -68,10 +72,8 @@ pub fn start(folder: &Path, tls: Option<TlsFiles>) -> Node {
         catalogue: leveret_metadata::Config::default(),
         first_boot: Catalogue::defaults("guest", password.expect("a password"), "/"),
         settings: NodeSettings {
-            session: Arc::new(Settings {
-                mechanisms: mechanisms.to_owned(),
-                ..Settings::default()
-            }),
+            session: Arc::clone(&session),
+            session_tls: session,
             shard_count: 0,
             node_name: "leveret@test".to_owned(),
             hashing: HashingAlgorithm::Sha256,

@@ -101,8 +101,8 @@ impl<D: Disk> WalWriter<D> {
     }
 
     /// How many prepared files wait to be used. With none, the next file grows as it is written, at
-    /// three times the cost of a sync: keep at least one, made by [`super::pool::prepare`] on
-    /// another thread.
+    /// three times the cost of a sync: keep at least one, made by
+    /// [`WalPool::prepare`](super::pool::WalPool::prepare) on another thread.
     #[must_use]
     pub fn prepared_files(&self) -> usize {
         self.pool.len()
