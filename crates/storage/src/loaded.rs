@@ -251,6 +251,14 @@ impl LoadedCache {
         );
     }
 
+    /// What is probably not read again makes room first. It is not dropped: whoever looked at a
+    /// message and then takes it reads twice, and must find it the second time.
+    pub(crate) fn retire(&mut self, key: Key) {
+        if let Some(held) = self.held.get_mut(&key) {
+            held.stamp = 0;
+        }
+    }
+
     /// Drops what nobody will read again.
     pub(crate) fn forget(&mut self, key: Key) {
         self.failed.remove(&key);

@@ -705,7 +705,7 @@ impl ShardLogs {
         match payload {
             Ok(bytes) => {
                 if index == block.last_index {
-                    self.loaded.forget(key);
+                    self.loaded.retire(key);
                 }
                 Read::Ready(bytes)
             }
