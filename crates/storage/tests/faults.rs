@@ -472,6 +472,25 @@ fn a_start_reads_no_message_that_waits_in_segments() {
 }
 
 #[test]
+fn the_last_entry_of_a_block_can_be_looked_at_and_then_taken() {
+    let world = World::new();
+    let (mut store, _) = world.open();
+    store.shards[0].create_log(A, LogKind::Durable);
+    let count = 10;
+    for n in 0..count {
+        append(&mut store, A, &payload(n, 100));
+    }
+    store.close().expect("an orderly end");
+    let (mut store, _) = world.open();
+    for n in 0..count {
+        let first = store.read(A, n);
+        assert!(matches!(first, Read::Ready(_)), "{n}: {first:?}");
+        // Without a read from disk in between: whoever looks at an entry takes it next.
+        assert_eq!(store.shards[0].read(A, n), first, "entry {n}");
+    }
+}
+
+#[test]
 fn many_small_logs_share_files() {
     let mut world = World::new();
     world.options.wal_file_bytes = 64 << 20;
