@@ -17,7 +17,7 @@ const TURNS: u32 = 64;
 /// Turns in a row that took less than this each are a stream.
 const STREAM_TURN: Duration = Duration::from_micros(60);
 /// The pause. The kernel adds its timer slack, about 50 µs.
-const PAUSE: Duration = Duration::from_micros(150);
+const PAUSE: Duration = Duration::from_micros(250);
 /// Requests a turn that make pausing worth it.
 const GAIN_REQUESTS: usize = 6;
 /// How long pausing is off once it has not paid.

@@ -84,6 +84,9 @@ pub enum StartError {
     System(#[from] io::Error),
 }
 
+/// Files of the write-ahead log that are used again rather than deleted.
+const WAL_FILES_KEPT: usize = 4;
+
 /// A node that runs.
 pub struct Node {
     /// The shared state: what the management interface works on.
@@ -121,7 +124,7 @@ impl Node {
             cache_bytes: config.cache_bytes,
             loaded_bytes: config.cache_bytes,
             wal_file_bytes: config.wal_file_bytes,
-            ..Options::default()
+            wal_pool_files: WAL_FILES_KEPT,
         };
         let recovered = recover(&disk, &config.folders, &options)?;
         Self::run(config, recovered, listeners, listening, tls)

@@ -22,8 +22,11 @@ const DEAD_BYTES_MIN: u64 = 16 * 1024 * 1024;
 const SPACE_RETRY: Duration = Duration::from_millis(500);
 /// How long to wait between looks at how far the log is durable.
 const DURABLE_POLL: Duration = Duration::from_millis(1);
-/// Files of the log that are kept ready.
-const READY_FILES: usize = 2;
+/// Files of the log that it has in the long run: the one that it writes, and two to go on with.
+const READY_FILES: usize = 3;
+/// With fewer, another is made while a full one is still being emptied: else that one is used again,
+/// which costs no writing.
+const READY_FILES_LOW: usize = 2;
 
 /// The segment writer's thread.
 pub struct SegmentThread<D: Disk> {
@@ -66,7 +69,7 @@ impl<D: Disk> SegmentThread<D> {
 
     /// Works until it is told to stop; gives itself back, for the last flush of an orderly end.
     pub fn run(mut self) -> Self {
-        self.keep_ready();
+        self.keep_ready(READY_FILES);
         loop {
             let woken = self.broker.segments.wait(COMPACT_EVERY, COMPACT_EVERY);
             if woken == Woken::Stop {
@@ -75,7 +78,7 @@ impl<D: Disk> SegmentThread<D> {
             self.flush_rolled();
             self.page_out();
             self.compact();
-            self.keep_ready();
+            self.keep_ready(READY_FILES);
         }
     }
 
@@ -104,7 +107,7 @@ impl<D: Disk> SegmentThread<D> {
         let Some(through) = self.full.filter(|full| *full > self.done) else {
             return;
         };
-        self.keep_ready();
+        self.keep_ready(READY_FILES_LOW);
         if self.flush(through) && self.checkpoint() {
             self.done = through;
             self.broker.set_segments_behind(false);
@@ -232,8 +235,8 @@ impl<D: Disk> SegmentThread<D> {
     }
 
     /// Keeps files ready for the log, so that it never writes to one that grows.
-    fn keep_ready(&mut self) {
-        while self.ready < READY_FILES {
+    fn keep_ready(&mut self, count: usize) {
+        while self.ready < count {
             match self.pool.prepare() {
                 Ok(file) => self.supply(file),
                 Err(PrepareError::NoSpace) => return,

@@ -339,6 +339,16 @@ pub(crate) fn enqueue<E: Env>(
     let mut outcome = Outcome::default();
     let mut bodies: SmallVec<[(ShardId, Bodies); 2]> = SmallVec::new();
     let now = run.now;
+    // Shard by shard: a shard that is let go between two of its queues may be given newer bodies by
+    // others, and the logs take bodies in their order.
+    let mut by_shard = Targets::new();
+    let targets = if targets.is_sorted_by_key(|queue| home(*queue)) {
+        targets
+    } else {
+        by_shard.extend_from_slice(targets);
+        by_shard.sort_by_key(|queue| home(*queue));
+        &by_shard
+    };
     for queue in targets {
         let id = home(*queue);
         let shard = run.shard(id);
