@@ -143,7 +143,19 @@ const SMOKE: &[(&str, &[&str])] = &[
     ),
     (
         "fan-out through topic",
-        &["-x", "1", "-y", "4", "-e", "amq.topic", "-k", "a.b", "-a"],
+        &[
+            "-x",
+            "1",
+            "-y",
+            "4",
+            "-e",
+            "perf-topic",
+            "-t",
+            "topic",
+            "-k",
+            "a.b",
+            "-a",
+        ],
     ),
     (
         "transactions",
