@@ -24,8 +24,8 @@ const SPACE_RETRY: Duration = Duration::from_millis(500);
 const DURABLE_POLL: Duration = Duration::from_millis(1);
 /// Files of the log that it has in the long run: the one that it writes, and two to go on with.
 const READY_FILES: usize = 3;
-/// With fewer, another is made while a full one is still being emptied: else that one is used again,
-/// which costs no writing.
+/// With fewer, another is made while a full one is still being emptied: else that one is used
+/// again, which costs no writing.
 const READY_FILES_LOW: usize = 2;
 
 /// The segment writer's thread.
