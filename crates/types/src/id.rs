@@ -38,6 +38,31 @@ id! {
     LogId(u64)
 }
 id! {
+    /// A node of the cluster: the number that the cluster gave it when it joined, never used again.
+    /// 0 is a node that is in no cluster.
+    NodeId(u32)
+}
+id! {
+    /// One membership of a node in a Raft group: the node in the upper 32 bits, the incarnation of
+    /// the membership in the lower. A member that lost its disk, or left and came back, is another
+    /// replica, so that it never votes as the old one.
+    ReplicaId(u64)
+}
+
+impl ReplicaId {
+    /// The replica of a node in one incarnation.
+    #[must_use]
+    pub const fn new(node: NodeId, incarnation: u32) -> Self {
+        Self((node.0 as u64) << 32 | incarnation as u64)
+    }
+
+    /// The node that it is on.
+    #[must_use]
+    pub const fn node(self) -> NodeId {
+        NodeId((self.0 >> 32) as u32)
+    }
+}
+id! {
     /// A queue shard: queues of one shard share a lock, a part of the write-ahead log and nothing
     /// else with other shards.
     ShardId(u16)

@@ -14,7 +14,7 @@ pub mod table;
 pub mod time;
 
 pub use error::{ProtocolError, ReplyCode, Scope};
-pub use id::{ChannelId, ConnectionId, ConsumerId, LogId, QueueId, ShardId};
+pub use id::{ChannelId, ConnectionId, ConsumerId, LogId, NodeId, QueueId, ReplicaId, ShardId};
 pub use message::{Message, MessageParts};
 pub use ranges::RangeSet;
 pub use table::{FieldTable, FieldValue};
