@@ -37,6 +37,6 @@ pub use definitions::{
 };
 pub use error::CatalogueError;
 pub use policy::{ApplyTo, Overflow, Policy, QueueSettings, merge as merge_policies};
-pub use record::{ExchangeRecord, QueueRecord, User, Vhost};
+pub use record::{ExchangeRecord, QueueRecord, Traffic, User, Vhost};
 pub use table::Json;
 pub use topology::{generated_name, strip_cr_lf};

@@ -8,6 +8,7 @@ use leveret_routing::Router;
 use leveret_types::{ConnectionId, FieldTable, FieldValue, QueueId};
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// A queue.
 #[derive(Clone, Debug, PartialEq)]
@@ -103,6 +104,42 @@ pub(crate) fn resource(kind: &str, name: &str, vhost: &str) -> String {
     format!("{kind} '{name}' in vhost '{vhost}'")
 }
 
+/// What passed through an exchange since the node's start, counted by whoever routes.
+///
+/// It is no part of the catalogue's state: it is never written, and any two are equal.
+#[derive(Clone, Debug, Default)]
+pub struct Traffic(Arc<TrafficCounters>);
+
+#[derive(Debug, Default)]
+struct TrafficCounters {
+    published_in: AtomicU64,
+    published_out: AtomicU64,
+}
+
+impl Traffic {
+    /// Counts a message that was published to the exchange and went into `queues` queues.
+    pub fn count(&self, queues: usize) {
+        self.0.published_in.fetch_add(1, Ordering::Relaxed);
+        let queues = u64::try_from(queues).unwrap_or(u64::MAX);
+        self.0.published_out.fetch_add(queues, Ordering::Relaxed);
+    }
+
+    /// Messages published to the exchange, and messages that queues have got from it.
+    #[must_use]
+    pub fn values(&self) -> (u64, u64) {
+        (
+            self.0.published_in.load(Ordering::Relaxed),
+            self.0.published_out.load(Ordering::Relaxed),
+        )
+    }
+}
+
+impl PartialEq for Traffic {
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
+}
+
 /// An exchange. What routing needs of it lies in the router.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ExchangeRecord {
@@ -113,6 +150,7 @@ pub struct ExchangeRecord {
     pub(crate) internal: bool,
     pub(crate) arguments: FieldTable,
     pub(crate) policy: Option<Arc<str>>,
+    pub(crate) traffic: Traffic,
 }
 
 impl ExchangeRecord {
@@ -166,6 +204,8 @@ pub struct Vhost {
     pub(crate) limits: BTreeMap<String, i64>,
     pub(crate) router: Router,
     pub(crate) exchanges: BTreeMap<Arc<str>, ExchangeRecord>,
+    /// Of the default exchange, which has no record.
+    pub(crate) default_traffic: Traffic,
     pub(crate) queues: BTreeMap<Arc<str>, QueueId>,
     pub(crate) policies: BTreeMap<String, Policy>,
     pub(crate) operator_policies: BTreeMap<String, Policy>,
@@ -185,6 +225,7 @@ impl Vhost {
             limits: BTreeMap::new(),
             router: Router::new(),
             exchanges: BTreeMap::new(),
+            default_traffic: Traffic::default(),
             queues: BTreeMap::new(),
             policies: BTreeMap::new(),
             operator_policies: BTreeMap::new(),
@@ -242,6 +283,14 @@ impl Vhost {
     #[must_use]
     pub fn exchange(&self, name: &str) -> Option<&ExchangeRecord> {
         self.exchanges.get(name)
+    }
+    /// What passed through an exchange; the default one has the empty name.
+    #[must_use]
+    pub fn traffic(&self, exchange: &str) -> Option<&Traffic> {
+        match exchange {
+            "" => Some(&self.default_traffic),
+            name => self.exchanges.get(name).map(|record| &record.traffic),
+        }
     }
     /// Its exchanges by name, the default one left out.
     pub fn exchanges(&self) -> impl ExactSizeIterator<Item = &ExchangeRecord> {

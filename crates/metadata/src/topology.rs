@@ -5,7 +5,7 @@ use crate::catalogue::{Catalogue, Change, Outcome, reached};
 use crate::command::{Command, Endpoint};
 use crate::error::CatalogueError;
 use crate::policy;
-use crate::record::{ExchangeRecord, QueueRecord, Vhost, resource};
+use crate::record::{ExchangeRecord, QueueRecord, Traffic, Vhost, resource};
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use leveret_routing::{BindError, Kind, Unbound};
@@ -254,6 +254,7 @@ impl Catalogue {
             internal: wanted.internal,
             arguments: wanted.arguments.clone(),
             policy,
+            traffic: Traffic::default(),
         };
         let alternate = alternate(&record.arguments, &definition);
         let added = vhost.router.add_exchange(

@@ -8,6 +8,7 @@ use crate::properties::{LazyProperties, copies, has, with_reply_to, without_blin
 use crate::reply_to::{self, Replies, Token};
 use crate::shard::{Bodies, Enqueued};
 use leveret_amqp::{Properties, Property};
+use leveret_metadata::Traffic;
 use leveret_routing::{Kind, RouteError, Scratch};
 use leveret_session::contract::{Delivery, Publish, Reply};
 use leveret_types::{
@@ -39,6 +40,7 @@ struct Route {
     exchange: Box<[u8]>,
     routing_key: Box<[u8]>,
     targets: Targets,
+    traffic: Traffic,
 }
 
 /// What became of a publish at its queues.
@@ -64,15 +66,15 @@ impl Publisher {
             .hash_one((message.exchange(), message.routing_key()))
     }
 
-    fn known_route(&self, hash: u64, message: &Message) -> Option<&Targets> {
+    fn known_route(&self, hash: u64, message: &Message) -> Option<&Route> {
         let route = self.routes.get(hash as usize % ROUTES_KEPT)?.as_ref()?;
         let same = route.hash == hash
             && *route.exchange == *message.exchange()
             && *route.routing_key == *message.routing_key();
-        same.then_some(&route.targets)
+        same.then_some(route)
     }
 
-    fn remember_route(&mut self, hash: u64, message: &Message) {
+    fn remember_route(&mut self, hash: u64, message: &Message, traffic: Traffic) {
         if self.routes.is_empty() {
             self.routes.resize_with(ROUTES_KEPT, || None);
         }
@@ -81,6 +83,7 @@ impl Publisher {
             exchange: message.exchange().into(),
             routing_key: message.routing_key().into(),
             targets: Targets::from_slice(&self.queues),
+            traffic,
         });
     }
 }
@@ -187,8 +190,9 @@ impl Connection {
         }
         let hash = publisher.route_hash(message);
         let may_copy = has(message.properties(), Property::Headers);
-        if !may_copy && let Some(targets) = publisher.known_route(hash, message) {
-            return Ok(Routed::To(targets.clone()));
+        if !may_copy && let Some(route) = publisher.known_route(hash, message) {
+            route.traffic.count(route.targets.len());
+            return Ok(Routed::To(route.targets.clone()));
         }
         let exchange = name(message.exchange())?;
         self.login
@@ -255,8 +259,11 @@ impl Connection {
             env.defer(firehose::published(place, message, names));
         }
         let targets = Targets::from_slice(&publisher.queues);
-        if plain && !may_copy {
-            publisher.remember_route(hash, message);
+        if let Some(traffic) = vhost.traffic(exchange) {
+            traffic.count(targets.len());
+            if plain && !may_copy {
+                publisher.remember_route(hash, message, traffic.clone());
+            }
         }
         Ok(Routed::To(targets))
     }
