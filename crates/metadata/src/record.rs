@@ -5,7 +5,7 @@ use crate::command::Command;
 use crate::policy::{Policy, QueueSettings};
 use leveret_auth::{PasswordHash, Permission, TopicPermission};
 use leveret_routing::Router;
-use leveret_types::{ConnectionId, FieldTable, FieldValue, QueueId};
+use leveret_types::{ConnectionId, FieldTable, FieldValue, NodeId, QueueId, ReplicaId};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -24,6 +24,8 @@ pub struct QueueRecord {
     pub(crate) policy: Option<Arc<str>>,
     pub(crate) operator_policy: Option<Arc<str>>,
     pub(crate) settings: QueueSettings,
+    pub(crate) members: Vec<ReplicaId>,
+    pub(crate) home: NodeId,
 }
 
 impl QueueRecord {
@@ -31,6 +33,17 @@ impl QueueRecord {
     #[must_use]
     pub const fn id(&self) -> QueueId {
         self.id
+    }
+    /// The members of its group, the preferred leader first; none of a queue that is not
+    /// replicated.
+    #[must_use]
+    pub fn members(&self) -> &[ReplicaId] {
+        &self.members
+    }
+    /// The node that a queue that is not replicated lives on; 0 outside clusters.
+    #[must_use]
+    pub const fn home(&self) -> NodeId {
+        self.home
     }
     /// Its virtual host.
     #[must_use]

@@ -10,7 +10,7 @@ use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use leveret_routing::{BindError, Kind, Unbound};
 use leveret_types::limits::SHORT_STRING_BYTES_MAX;
-use leveret_types::{ConnectionId, FieldTable, FieldValue, QueueId};
+use leveret_types::{ConnectionId, FieldTable, FieldValue, NodeId, QueueId};
 use std::borrow::Cow;
 use std::sync::Arc;
 
@@ -498,6 +498,8 @@ impl Catalogue {
             policy: None,
             operator_policy: None,
             settings: policy::QueueSettings::default(),
+            members: Vec::new(),
+            home: NodeId::default(),
         };
         apply_policies(vhost, &mut record);
         let added = vhost.router.add_queue(name, id);

@@ -52,21 +52,21 @@ fn follow<E: Env>(catalogue: &Catalogue, change: &Change, now: Now, env: &E) {
         Change::QueueCreated(id) => {
             if let Some(record) = catalogue.queue(*id) {
                 add(&env.counters().queues_created, 1);
-                env.with_shard(now, shard_of(*id), |shard| {
+                env.with_shard(now, env.shard_of(*id), |shard| {
                     shard.add_queue(now, *id, spec(record), Vec::new());
                 });
             }
         }
         Change::QueueChanged(id) => {
             if let Some(record) = catalogue.queue(*id) {
-                env.with_shard(now, shard_of(*id), |shard| {
+                env.with_shard(now, env.shard_of(*id), |shard| {
                     shard.update_queue(now, *id, spec(record));
                 });
             }
         }
         Change::QueueDeleted(record) => {
             add(&env.counters().queues_deleted, 1);
-            env.with_shard(now, shard_of(record.id()), |shard| {
+            env.with_shard(now, env.shard_of(record.id()), |shard| {
                 shard.remove_queue(now, record.id());
             });
         }
@@ -125,7 +125,7 @@ fn recall<E: Env>(vhost: &str, source: &str, queue: QueueId, now: Now, env: &E) 
     if messages.is_empty() {
         return;
     }
-    env.with_shard(now, shard_of(queue), |shard| {
+    env.with_shard(now, env.shard_of(queue), |shard| {
         for message in &messages {
             shard.publish(now, queue, message, &mut Bodies::default());
         }
@@ -142,6 +142,8 @@ pub fn spec(record: &QueueRecord) -> QueueSpec {
             QueueKind::Quorum => leveret_queue::QueueKind::Quorum,
         },
         durable: record.survives_restart(),
+        members: record.members().to_vec(),
+        home: record.home(),
         auto_delete: record.auto_delete(),
         settings: leveret_queue::Settings {
             ttl_ms: settings.ttl_ms,
@@ -217,10 +219,12 @@ pub fn place_queues(catalogue: &Catalogue, shards: &mut [Shard], found: &[LogSum
             shard.logs.delete_log(summary.log);
         }
     }
+    let shard_count = u16::try_from(shards.len()).unwrap_or(u16::MAX);
     for record in catalogue.queues(None) {
         let mut lanes = lanes.remove(&record.id()).unwrap_or_default();
         lanes.sort_unstable();
-        if let Some(shard) = shards.get_mut(usize::from(shard_of(record.id()).0)) {
+        let shard = shard_of(record.id(), shard_count);
+        if let Some(shard) = shards.get_mut(usize::from(shard.0)) {
             shard.add_queue(now, record.id(), spec(record), lanes);
         }
     }

@@ -13,7 +13,7 @@ pub use topology::{Answer, Caller};
 
 use crate::env::{ConnectionEvent, Env, Ticket};
 use crate::link::Link;
-use crate::shard::{Shard, shard_of};
+use crate::shard::Shard;
 use bytes::Bytes;
 use hashbrown::HashMap;
 use leveret_amqp::OutBuffer;
@@ -309,6 +309,7 @@ impl Connection {
                     self.session.fail(now, channel, error, &mut self.requests);
                 }
             }
+            ConnectionEvent::Executed { .. } => {}
             ConnectionEvent::Close(error) => self.session.close(error),
         }
         self.process(now, env);
@@ -589,9 +590,4 @@ impl Connection {
             self.held = Some((waiting, reply));
         }
     }
-}
-
-/// The shard of a queue: queues carry it in their ids.
-fn home(queue: QueueId) -> ShardId {
-    shard_of(queue)
 }

@@ -4,7 +4,7 @@ use crate::connection::{Run, enqueue};
 use crate::dead_letter::Dead;
 use crate::env::{ConnectionEvent, Env};
 use crate::properties::{LazyProperties, copies, without_blind_copies};
-use crate::shard::{DeadLetter, Deferred, shard_of};
+use crate::shard::{DeadLetter, Deferred};
 use crate::{delayed, firehose};
 use leveret_metadata::QueueRecord;
 use leveret_routing::Scratch;
@@ -75,7 +75,7 @@ fn dead_letter<E: Env>(dead: &DeadLetter, scratch: &mut Scratch, run: &mut Run<'
     // In the log behind the message's new places: a crash between the two leaves it in both, never
     // in neither.
     if let Some((lane, index)) = dead.position {
-        run.shard(shard_of(dead.queue))
+        run.shard(run.env.shard_of(dead.queue))
             .dead_lettered(dead.queue, lane, index..index + 1);
     }
 }
@@ -136,7 +136,7 @@ fn route(
 
 fn delete_queue<E: Env>(queue: QueueId, if_unused: bool, now: Now, env: &E) {
     if if_unused {
-        let counts = env.with_shard(now, shard_of(queue), |shard| shard.counts(now, queue));
+        let counts = env.with_shard(now, env.shard_of(queue), |shard| shard.counts(now, queue));
         if counts.is_none_or(|counts| counts.consumers > 0) {
             return;
         }

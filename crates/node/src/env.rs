@@ -6,9 +6,11 @@
 //! environment carries it there when the shard is let go.
 
 use crate::shard::{Shard, ShardEffects};
+use bytes::Bytes;
 use leveret_metadata::{Catalogue, CatalogueError, Command, Outcome};
 use leveret_session::contract::{Delivery, Reply};
-use leveret_types::{ConnectionId, ConsumerId, Now, ProtocolError, ShardId};
+use leveret_types::{ConnectionId, ConsumerId, NodeId, Now, ProtocolError, QueueId, ShardId};
+use smallvec::SmallVec;
 use std::ops::{Deref, DerefMut};
 
 /// A place in the write-ahead log: what a confirm waits for.
@@ -34,6 +36,46 @@ pub enum ConnectionEvent {
     TimedOut(ConsumerId),
     /// The connection is to be closed with this error.
     Close(ProtocolError),
+    /// The cluster has carried out a change of the catalogue, or refused it.
+    Executed {
+        /// What [`Proposal::Waiting`] said.
+        id: ProposalId,
+        /// What it did.
+        result: Result<Outcome, CatalogueError>,
+    },
+}
+
+/// A message for another node: for whoever has this queue there. What is in it is between the
+/// shards.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PeerFrame {
+    /// The queue whose shard gets it; 0 is the catalogue's group.
+    pub queue: QueueId,
+    /// Its bytes, one piece behind the other; pieces are sent without being copied together.
+    pub pieces: SmallVec<[Bytes; 4]>,
+}
+
+impl PeerFrame {
+    /// A message of one piece.
+    #[must_use]
+    pub fn new(queue: QueueId, bytes: impl Into<Bytes>) -> Self {
+        Self {
+            queue,
+            pieces: smallvec::smallvec![bytes.into()],
+        }
+    }
+
+    /// Bytes of all pieces.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.pieces.iter().map(Bytes::len).sum()
+    }
+
+    /// Whether there is nothing in it.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.pieces.iter().all(Bytes::is_empty)
+    }
 }
 
 /// What holds back publishers.
@@ -67,6 +109,20 @@ pub struct Executed {
     pub ticket: Option<Ticket>,
 }
 
+/// A change of the catalogue that the cluster has been asked for, unique for the life of the
+/// process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ProposalId(pub u64);
+
+/// What became of a change of the catalogue that was asked for.
+#[derive(Debug)]
+pub enum Proposal {
+    /// It is carried out: this node is in no cluster.
+    Done(Executed),
+    /// The cluster has been asked; [`ConnectionEvent::Executed`] will tell.
+    Waiting(ProposalId),
+}
+
 /// The environment of an actor.
 pub trait Env {
     /// A borrowed shard. Letting it go carries its effects out.
@@ -89,12 +145,33 @@ pub trait Env {
     /// # Errors
     /// What is wrong with the command; nothing has changed then.
     fn execute(&self, now: Now, command: &Command) -> Result<Executed, CatalogueError>;
+    /// Changes the catalogue for a connection: here and now, or by asking the cluster. Nothing may
+    /// be borrowed.
+    ///
+    /// # Errors
+    /// What is wrong with the command, as far as it is known at once; nothing has changed then.
+    fn propose(
+        &self,
+        now: Now,
+        connection: ConnectionId,
+        command: &Command,
+    ) -> Result<Proposal, CatalogueError>;
     /// Through which chunk a shard's part of the write-ahead log is durable.
     fn durable(&self, shard: ShardId) -> u64;
     /// Whether publishers are to wait because the write-ahead log is behind.
     fn log_congested(&self) -> bool;
     /// Posts to a connection.
     fn post(&self, connection: ConnectionId, event: ConnectionEvent);
+    /// This node's number; 0 outside clusters.
+    fn node_id(&self) -> NodeId;
+    /// The other nodes of the cluster, and which of them are up.
+    fn peers(&self) -> &crate::cluster::Peers;
+    /// Sends a message to another node, behind all that was sent there before. It is dropped if
+    /// that node is down, or takes nothing and has too much waiting: then the link breaks, and
+    /// [`crate::cluster::peer_down`] and [`crate::cluster::peer_up`] tell.
+    fn post_peer(&self, to: NodeId, frame: PeerFrame);
+    /// Whether so much waits for this node that no more should be made for it.
+    fn peer_congested(&self, peer: NodeId) -> bool;
     /// Hands over work that needs the catalogue or several shards, for whoever next has nothing
     /// borrowed.
     fn defer(&self, work: crate::shard::Deferred);
@@ -114,6 +191,11 @@ pub trait Env {
     fn replies(&self) -> &crate::reply_to::Replies;
     /// What `x-recent-history` exchanges remember.
     fn history(&self) -> &crate::history::History;
+
+    /// The shard that a queue lives on here.
+    fn shard_of(&self, queue: QueueId) -> ShardId {
+        crate::shard::shard_of(queue, self.settings().shard_count)
+    }
 
     /// Runs `work` on a shard and lets it go.
     fn with_shard<R>(&self, now: Now, shard: ShardId, work: impl FnOnce(&mut Shard) -> R) -> R {

@@ -13,6 +13,7 @@
 
 pub mod catalogue;
 pub mod certificate;
+pub mod cluster;
 pub mod deferred;
 pub mod delayed;
 pub mod env;
@@ -34,7 +35,7 @@ pub use connection::{
     Answer, Caller, ChannelFacts, Connection, ConnectionFacts, ConsumerFacts, Peer,
 };
 pub use counters::{CounterValues, NodeCounters};
-pub use env::{Alarms, ConnectionEvent, Env, Executed, Ticket};
+pub use env::{Alarms, ConnectionEvent, Env, Executed, PeerFrame, Proposal, ProposalId, Ticket};
 
 use std::sync::Arc;
 

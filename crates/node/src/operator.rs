@@ -3,7 +3,7 @@
 use crate::connection::{Caller, Run, enqueue};
 use crate::env::{Env, Ticket};
 use crate::properties::{LazyProperties, copies, without_blind_copies};
-use crate::shard::{GetOutcome, shard_of};
+use crate::shard::GetOutcome;
 use leveret_auth::{Access, Resource};
 use leveret_queue::Outcome;
 use leveret_routing::{RouteError, Scratch};
@@ -94,7 +94,7 @@ pub fn get<E: Env>(
     now: Now,
     env: &E,
 ) -> Result<Option<(Delivery, u64)>, Pending> {
-    let outcome = env.with_shard(now, shard_of(queue), |shard| {
+    let outcome = env.with_shard(now, env.shard_of(queue), |shard| {
         shard.get(now, queue, holder, None, false)
     });
     match outcome {
@@ -111,7 +111,7 @@ pub struct Pending;
 /// Says what becomes of a message that [`get`] has given.
 pub fn settle<E: Env>(delivery: &Delivery, outcome: Outcome, now: Now, env: &E) {
     let range = delivery.index..delivery.index + 1;
-    env.with_shard(now, shard_of(delivery.queue), |shard| {
+    env.with_shard(now, env.shard_of(delivery.queue), |shard| {
         shard.settle(
             now,
             delivery.queue,

@@ -7,23 +7,25 @@
 mod actor;
 
 use crate::delayed::{self, Delayed};
-use crate::env::{ConnectionEvent, Ticket};
+use crate::env::{ConnectionEvent, PeerFrame, Ticket};
 use crate::link::ConsumerLink;
 use crate::stored;
 use actor::Actor;
 pub use actor::{QueueFacts, QueueSpec};
+use bytes::Bytes;
 use hashbrown::HashMap;
 use leveret_queue::{AttachError, Consumer, Counts, Got, Offer, Outcome};
 use leveret_session::contract::Delivery;
 use leveret_storage::{BodyId, Durability, SealedChunk, ShardLogs, Urgency};
-use leveret_types::{ConnectionId, ConsumerId, LogId, Message, Now, QueueId, ShardId};
+use leveret_types::{ConnectionId, ConsumerId, LogId, Message, NodeId, Now, QueueId, ShardId};
 use std::collections::BTreeSet;
 use std::ops::Range;
 
-/// The shard that a queue lives on: part of its id.
+/// The shard that a queue lives on at a node with `shards` of them: part of its id. The nodes of a
+/// cluster may have different numbers of shards, so that the part is taken modulo the number.
 #[must_use]
-pub const fn shard_of(queue: QueueId) -> ShardId {
-    ShardId((queue.0 & 0xFF) as u16)
+pub const fn shard_of(queue: QueueId, shards: u16) -> ShardId {
+    ShardId((queue.0 & 0xFF) as u16 % shards)
 }
 
 /// The log of one lane of a queue.
@@ -48,6 +50,8 @@ pub struct ShardEffects {
     pub posts: Vec<(ConnectionId, ConnectionEvent)>,
     /// For whoever let the shard go: work that needs the catalogue or another shard.
     pub deferred: Vec<Deferred>,
+    /// For other nodes, in order.
+    pub peer: Vec<(NodeId, PeerFrame)>,
 }
 
 /// Work that a shard cannot do itself.
@@ -117,6 +121,10 @@ pub struct Bodies {
 /// A shard.
 pub struct Shard {
     id: ShardId,
+    /// How many shards the node has.
+    count: u16,
+    /// The node that it is part of.
+    node: NodeId,
     /// The storage engine's part.
     pub logs: ShardLogs,
     queues: HashMap<QueueId, Actor, foldhash::fast::FixedState>,
@@ -133,11 +141,13 @@ pub struct Shard {
 }
 
 impl Shard {
-    /// A shard without queues over its part of the storage engine.
+    /// One of `count` shards of `node`, without queues, over its part of the storage engine.
     #[must_use]
-    pub fn new(id: ShardId, logs: ShardLogs) -> Self {
+    pub fn new(id: ShardId, count: u16, node: NodeId, logs: ShardLogs) -> Self {
         Self {
             id,
+            count,
+            node,
             delayed: Delayed::recover(&logs),
             logs,
             queues: HashMap::default(),
@@ -176,6 +186,30 @@ impl Shard {
         }
     }
 
+    /// What has gathered is about to be sealed: what belongs into the same chunk is added now.
+    pub fn before_seal(&mut self, _now: Now) {}
+
+    /// This shard's part of the write-ahead log is durable further than before: what waited for it
+    /// goes on. [`ShardLogs::on_durable`] has been told.
+    pub fn on_durable(&mut self, _now: Now) {}
+
+    /// A frame for one of this shard's queues has come from another node. Anything may be in it.
+    pub fn receive_peer(&mut self, _now: Now, from: NodeId, queue: QueueId, frame: Bytes) {
+        tracing::debug!(%from, %queue, bytes = frame.len(), "a frame for nobody");
+    }
+
+    /// Another node is connected from now on.
+    pub fn peer_up(&mut self, _now: Now, _peer: NodeId) {}
+
+    /// Another node is down: the failure detector has given it up.
+    pub fn peer_down(&mut self, _now: Now, _peer: NodeId) {}
+
+    /// The node that this shard is part of; 0 outside clusters.
+    #[must_use]
+    pub const fn node(&self) -> NodeId {
+        self.node
+    }
+
     /// Hands what has gathered to the write-ahead log.
     pub fn seal(&mut self, out: &mut Vec<SealedChunk>) {
         self.urgent = false;
@@ -185,7 +219,11 @@ impl Shard {
     /// Adds a queue: a new one, or one that was there before a restart, with the lanes whose logs
     /// the engine still has.
     pub fn add_queue(&mut self, now: Now, id: QueueId, spec: QueueSpec, lanes: Vec<u8>) {
-        assert_eq!(shard_of(id), self.id, "queue {id} belongs to another shard");
+        assert_eq!(
+            shard_of(id, self.count),
+            self.id,
+            "queue {id} belongs to another shard"
+        );
         let actor = Actor::new(now, id, spec, lanes, &self.logs);
         let before = self.queues.insert(id, actor);
         assert!(before.is_none(), "queue {id} is there already");

@@ -2,6 +2,7 @@
 //! the shards' effects out.
 
 use crate::admission::Admission;
+use crate::cluster::Links;
 use crate::inbox::Inbox;
 use crate::io_thread::ThreadEvent;
 use crate::signal::Signal;
@@ -10,11 +11,12 @@ use leveret_node::registry::Registry;
 use leveret_node::reply_to::Replies;
 use leveret_node::shard::{Deferred, Shard};
 use leveret_node::{
-    Alarms, ConnectionEvent, Env, Executed, NodeCounters, NodeSettings, Ticket, history::History,
+    Alarms, ConnectionEvent, Env, Executed, NodeCounters, NodeSettings, PeerFrame, Proposal,
+    Ticket, cluster::Peers, history::History,
 };
 use leveret_routing::Scratch;
 use leveret_storage::{ReadRequest, Urgency};
-use leveret_types::{ConnectionId, ConsumerId, Now, ShardId};
+use leveret_types::{ConnectionId, ConsumerId, NodeId, Now, ShardId};
 use parking_lot::{Mutex, MutexGuard, RwLock, RwLockReadGuard};
 use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
@@ -72,6 +74,8 @@ pub struct Broker {
     connections: AtomicUsize,
     pub(crate) admission: Admission,
     serving: AtomicBool,
+    pub(crate) cluster: Links,
+    peers: Peers,
     registry: Registry,
     replies: Replies,
     history: History,
@@ -88,6 +92,7 @@ impl Broker {
         shards: Vec<Shard>,
         inboxes: Vec<Inbox<ThreadEvent>>,
         reads: Sender<ReadRequest>,
+        links: Links,
     ) -> Self {
         assert_eq!(shards.len(), usize::from(settings.shard_count));
         let cells = shards.into_iter().map(|shard| ShardCell {
@@ -121,6 +126,8 @@ impl Broker {
             connections: AtomicUsize::new(0),
             admission: Admission::default(),
             serving: AtomicBool::new(true),
+            cluster: links,
+            peers: Peers::default(),
             registry,
             replies: Replies::default(),
             history: History::default(),
@@ -377,6 +384,9 @@ impl Drop for ShardGuard<'_> {
         // Posted under the shard's lock: deliveries of one queue reach a connection in the order in
         // which the queue made them.
         let rung = post(broker, &mut shard.effects.posts);
+        if !shard.effects.peer.is_empty() {
+            broker.cluster.post(shard.effects.peer.drain(..));
+        }
         if !shard.effects.deferred.is_empty() {
             broker.deferred.lock().append(&mut shard.effects.deferred);
             broker.deferred_waiting.store(true, Ordering::Release);
@@ -459,6 +469,15 @@ impl Env for Broker {
         leveret_node::catalogue::execute(&mut self.catalogue.write(), now, command, self)
     }
 
+    fn propose(
+        &self,
+        now: Now,
+        _connection: ConnectionId,
+        command: &Command,
+    ) -> Result<Proposal, CatalogueError> {
+        self.execute(now, command).map(Proposal::Done)
+    }
+
     fn durable(&self, shard: ShardId) -> u64 {
         self.shards[usize::from(shard.0)]
             .durable
@@ -479,6 +498,22 @@ impl Env for Broker {
             inbox.post([ThreadEvent::Connection(connection, event)]);
             inbox.ring();
         }
+    }
+
+    fn node_id(&self) -> NodeId {
+        self.cluster.node
+    }
+
+    fn peers(&self) -> &Peers {
+        &self.peers
+    }
+
+    fn post_peer(&self, to: NodeId, frame: PeerFrame) {
+        self.cluster.post([(to, frame)]);
+    }
+
+    fn peer_congested(&self, peer: NodeId) -> bool {
+        self.cluster.congested(peer)
     }
 
     fn defer(&self, work: Deferred) {

@@ -1,6 +1,7 @@
 //! The shell: sockets, TLS, threads, the clock, the disks. It carries out what the node decides.
 //!
 //! - [`io_thread`]: a few threads, each with the sockets of its connections.
+//! - [`cluster`]: the connections to the other nodes.
 //! - [`broker`]: the shards behind their locks, and the way of their effects to where they go.
 //! - `wal_thread`, `segment_thread`, `read_threads`: the storage engine's work that may wait
 //!   for a disk.
@@ -11,6 +12,7 @@
 //! Invariant: a failed write or sync ends the process with one line.
 
 pub mod broker;
+pub mod cluster;
 pub mod disk;
 pub mod housekeeping;
 pub mod io_thread;

@@ -1,6 +1,7 @@
 //! A node from start to end: the store opened, the threads started, and all of it ended in order.
 
 use crate::broker::Broker;
+use crate::cluster::Links;
 use crate::disk::RealDisk;
 use crate::housekeeping::{Housekeeping, Watermarks};
 use crate::inbox::Inbox;
@@ -148,18 +149,24 @@ impl Node {
                 }
             })?
         };
+        let links = Links::default();
         let mut shards: Vec<Shard> = recovered
             .shards
             .into_iter()
             .enumerate()
-            .map(|(index, logs)| Shard::new(ShardId(index as u16), logs))
+            .map(|(index, logs)| {
+                let id = ShardId(index as u16);
+                Shard::new(id, settings.shard_count, links.node, logs)
+            })
             .collect();
 
         let (polls, inboxes) = inboxes(config.io_threads)?;
         let (reads, read_requests) = channel();
         let now = crate::broker::first_moment();
         leveret_node::catalogue::place_queues(&catalogue, &mut shards, &recovered.logs, now);
-        let broker = Arc::new(Broker::new(settings, catalogue, shards, inboxes, reads));
+        let broker = Arc::new(Broker::new(
+            settings, catalogue, shards, inboxes, reads, links,
+        ));
 
         let (rolled, rolled_files) = channel();
         let (prepared, prepared_files) = channel();

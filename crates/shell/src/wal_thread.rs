@@ -3,6 +3,7 @@
 
 use crate::broker::Broker;
 use crate::signal::Woken;
+use leveret_node::Env;
 use leveret_storage::{Disk, Generation, SealedChunk, WalError, WalOutcome, WalWriter};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender};
@@ -70,8 +71,13 @@ impl<D: Disk> WalThread<D> {
 
     /// Takes what the shards have gathered and writes it, as one batch unless it is very large.
     fn write_all(&mut self) {
+        let now = self.broker.now();
         for shard in self.broker.shard_ids() {
-            self.broker.lock_shard(shard).seal(&mut self.chunks);
+            {
+                let mut guard = self.broker.shard(shard);
+                guard.before_seal(now);
+                guard.seal(&mut self.chunks);
+            }
             self.broker.backlog_taken(shard);
         }
         while !self.chunks.is_empty() {
@@ -95,6 +101,7 @@ impl<D: Disk> WalThread<D> {
             self.out_of_space = false;
             tracing::info!("there is space for the write-ahead log again");
         }
+        let now = self.broker.now();
         for shard in self.broker.shard_ids() {
             let part = || {
                 outcome
@@ -106,8 +113,10 @@ impl<D: Disk> WalThread<D> {
                 continue;
             };
             let written = part().map(|(_, chunk, place)| (*chunk, *place));
-            self.broker.lock_shard(shard).logs.on_durable(written);
+            let mut guard = self.broker.shard(shard);
+            guard.logs.on_durable(written);
             self.broker.set_durable(shard, *through);
+            guard.on_durable(now);
         }
         self.broker.tell_durable();
         self.rolled(outcome.rolled);

@@ -1,6 +1,6 @@
 //! Consumers, deliveries, settles and gets.
 
-use super::{ChannelFacts, Connection, ConsumerFacts, Run, home};
+use super::{ChannelFacts, Connection, ConsumerFacts, Run};
 use crate::env::{ConnectionEvent, Env};
 use crate::firehose::{self, Place};
 use crate::link::{ConsumerLink, Limiter};
@@ -66,7 +66,7 @@ impl Connection {
             limiter,
         };
         // The answer goes through the inbox, where deliveries come after it.
-        let attached = env.with_shard(now, home(queue), |shard| {
+        let attached = env.with_shard(now, env.shard_of(queue), |shard| {
             shard
                 .attach(now, queue, consumer, self.id, link)
                 .inspect(|()| {
@@ -217,7 +217,7 @@ impl Connection {
             SettleOutcome::Reject => Outcome::Reject,
         };
         let now = run.now;
-        let count = run.shard(home(settle.queue)).settle(
+        let count = run.shard(run.env.shard_of(settle.queue)).settle(
             now,
             settle.queue,
             settle.holder,
@@ -249,7 +249,9 @@ impl Connection {
             if let Some(queue) = subscription.queue
                 && channel.is_none_or(|channel| channel == subscription.channel)
             {
-                env.with_shard(now, home(queue), |shard| shard.unblock(now, queue, *id));
+                env.with_shard(now, env.shard_of(queue), |shard| {
+                    shard.unblock(now, queue, *id)
+                });
             }
         }
     }
@@ -288,7 +290,7 @@ impl Connection {
                 .push((consumer, queue));
         }
         // The answer goes through the inbox, behind the deliveries that are there already.
-        env.with_shard(now, home(queue), |shard| {
+        env.with_shard(now, env.shard_of(queue), |shard| {
             shard.cancel(now, queue, consumer);
             shard
                 .effects
@@ -320,7 +322,7 @@ impl Connection {
             state.getters.push((holder, queue));
             holder
         });
-        let outcome = env.with_shard(now, home(queue), |shard| {
+        let outcome = env.with_shard(now, env.shard_of(queue), |shard| {
             shard.get(now, queue, holder, Some(self.id), no_ack)
         });
         if let Some(reply) = outcome.reply() {
@@ -339,7 +341,8 @@ impl Connection {
         let holders = state.holders.into_iter().chain(state.getters);
         let now = run.now;
         for (holder, queue) in consumers.chain(holders) {
-            run.shard(home(queue)).detach(now, queue, holder);
+            run.shard(run.env.shard_of(queue))
+                .detach(now, queue, holder);
         }
         self.publisher.clear_reply_token(channel, run.env.replies());
         self.channel_counted_out(run.env);

@@ -1,6 +1,6 @@
 //! Publishing: from a message to the queues that it goes to.
 
-use super::{Connection, FixedMap, Run, home};
+use super::{Connection, FixedMap, Run};
 use crate::counters::add;
 use crate::env::{ConnectionEvent, Env, Ticket};
 use crate::firehose::{self, Place};
@@ -349,15 +349,15 @@ pub(crate) fn enqueue<E: Env>(
     // Shard by shard: a shard that is let go between two of its queues may be given newer bodies by
     // others, and the logs take bodies in their order.
     let mut by_shard = Targets::new();
-    let targets = if targets.is_sorted_by_key(|queue| home(*queue)) {
+    let targets = if targets.is_sorted_by_key(|queue| run.env.shard_of(*queue)) {
         targets
     } else {
         by_shard.extend_from_slice(targets);
-        by_shard.sort_by_key(|queue| home(*queue));
+        by_shard.sort_by_key(|queue| run.env.shard_of(*queue));
         &by_shard
     };
     for queue in targets {
-        let id = home(*queue);
+        let id = run.env.shard_of(*queue);
         let shard = run.shard(id);
         let at = bodies
             .iter()

@@ -1,7 +1,7 @@
 //! Declarations, bindings and deletions: of a client, or of an operator who comes in through the
 //! management interface.
 
-use super::{Connection, home};
+use super::Connection;
 use crate::counters::add;
 use crate::env::{Env, Ticket};
 use leveret_auth::{Access, Resource, Rights};
@@ -272,7 +272,7 @@ impl Caller {
             Topology::QueuePurge { queue } => {
                 let id = self.usable_queue(&queue, env)?;
                 self.may(Access::Read, Resource::Queue(&queue))?;
-                let count = env.with_shard(now, home(id), |shard| shard.purge(now, id));
+                let count = env.with_shard(now, env.shard_of(id), |shard| shard.purge(now, id));
                 Ok((Reply::Count(clamped(count)), None))
             }
             Topology::QueueDelete {
@@ -387,7 +387,7 @@ impl Caller {
             (record.name().to_owned(), classic)
         };
         if classic {
-            env.with_shard(now, home(queue), |shard| shard.touch(now, queue));
+            env.with_shard(now, env.shard_of(queue), |shard| shard.touch(now, queue));
         }
         Ok((counted(queue, name, now, env), executed.ticket))
     }
@@ -413,7 +413,7 @@ impl Caller {
             Err(error) => return Err(error.into()),
         };
         let counts = env
-            .with_shard(now, home(queue), |shard| {
+            .with_shard(now, env.shard_of(queue), |shard| {
                 shard.finish(now);
                 shard.counts(now, queue)
             })
@@ -448,7 +448,7 @@ fn execute<E: Env>(command: &Command, now: Now, env: &E) -> Result<Answer, Proto
 /// The answer to a declaration.
 fn counted<E: Env>(queue: QueueId, name: String, now: Now, env: &E) -> Reply {
     let counts = env
-        .with_shard(now, home(queue), |shard| {
+        .with_shard(now, env.shard_of(queue), |shard| {
             shard.finish(now);
             shard.counts(now, queue)
         })

@@ -11,7 +11,7 @@ use leveret_queue::{
 };
 use leveret_session::contract::Delivery;
 use leveret_storage::{BodyId, LogKind, Read, ShardLogs};
-use leveret_types::{ConnectionId, ConsumerId, Message, Now, QueueId};
+use leveret_types::{ConnectionId, ConsumerId, Message, NodeId, Now, QueueId, ReplicaId};
 use std::collections::VecDeque;
 use std::ops::Range;
 
@@ -25,6 +25,11 @@ pub struct QueueSpec {
     pub kind: QueueKind,
     /// Whether persistent messages survive a restart.
     pub durable: bool,
+    /// The members of its group, the preferred leader first; none of a queue that is not
+    /// replicated.
+    pub members: Vec<ReplicaId>,
+    /// Where a queue that is not replicated lives; 0 outside clusters.
+    pub home: NodeId,
     /// Whether the queue goes with its last consumer.
     pub auto_delete: bool,
     /// Arguments and policies, resolved.
