@@ -1,0 +1,142 @@
+//! Bars in groups, from zero, each with its value above it.
+
+use super::paint::{Paint, Part};
+use super::scale::Placed;
+use super::svg::{self, Anchor, Area, Canvas};
+use super::{BarSeries, Bars, Figure, GROUPS_MAX, SERIES_MAX, Scale};
+
+/// Widest that a bar gets, so that two of them do not look like walls.
+const BAR_MAX: f64 = 58.0;
+/// Least width of a bar above which its value fits.
+const VALUE_WIDTH_MIN: f64 = 24.0;
+/// Height of one row of the legend.
+const LEGEND_STEP: f64 = 18.0;
+
+pub(super) fn draw(figure: &Figure, bars: &Bars, paint: Paint) -> String {
+    let mut canvas = Canvas::new(figure, paint);
+    let series = bars.series.get(..SERIES_MAX).unwrap_or(&bars.series);
+    let groups = bars.groups.get(..GROUPS_MAX).unwrap_or(&bars.groups);
+    let values = series.iter().flat_map(|one| one.values.iter().take(groups.len()).flatten());
+    let y = Placed::fit(bars.y.scale, bars.y.unit, values.copied());
+    let legend = draw_legend(&mut canvas, series);
+    let area = Area {
+        left: svg::gutter(&y.ticks),
+        top: legend + 18.0,
+        right: svg::WIDTH - 16.0,
+        bottom: canvas.height - group_room(groups),
+    };
+    svg::rulings(&mut canvas, area, &y.ticks);
+    canvas.label(12.0, area.top - 14.0, Anchor::Start, Part::Muted, &bars.y.label);
+    for (at, name) in groups.iter().enumerate() {
+        let step = (area.right - area.left) / groups.len() as f64;
+        let left = area.left + step * at as f64;
+        draw_group(&mut canvas, Area { left, right: left + step, ..area }, &y, bars, (at, series));
+        draw_group_name(&mut canvas, (left + step / 2.0, area.bottom), step, name);
+    }
+    canvas.line((area.left, area.bottom), (area.right, area.bottom), Part::Axis);
+    if bars.groups.len() > GROUPS_MAX {
+        let text = format!("{} further groups left out", bars.groups.len() - GROUPS_MAX);
+        let at = canvas.height - 6.0;
+        canvas.label(svg::WIDTH - 12.0, at, Anchor::End, Part::Muted, &text);
+    }
+    canvas.finish()
+}
+
+/// One row of swatches and names, wrapped; where it ends. One series needs none.
+fn draw_legend(canvas: &mut Canvas, series: &[BarSeries]) -> f64 {
+    let mut y = canvas.head;
+    if series.len() < 2 {
+        return y - 6.0;
+    }
+    let mut x = 12.0;
+    for one in series {
+        let width = svg::width_of(&one.name) + 34.0;
+        if x + width > svg::WIDTH && x > 12.0 {
+            x = 12.0;
+            y += LEGEND_STEP;
+        }
+        let colour = canvas.paint.ink(one.ink).into_owned();
+        let swatch = Area { left: x, top: y - 9.0, right: x + 10.0, bottom: y + 1.0 };
+        canvas.rectangle(swatch, 2.0, &colour);
+        canvas.label(x + 15.0, y, Anchor::Start, Part::Text, &one.name);
+        x += width;
+    }
+    y + 8.0
+}
+
+/// Room below the plot: names that are too long for their group stand on two lines.
+fn group_room(groups: &[String]) -> f64 {
+    if wraps(groups) { 52.0 } else { 34.0 }
+}
+
+fn wraps(groups: &[String]) -> bool {
+    let step = (svg::WIDTH - 64.0) / groups.len().max(1) as f64;
+    groups.iter().any(|name| svg::width_of(name) > step - 6.0)
+}
+
+fn draw_group(canvas: &mut Canvas, area: Area, y: &Placed, bars: &Bars, of: (usize, &[BarSeries])) {
+    let (at, series) = of;
+    let room = (area.right - area.left) * 0.78;
+    let width = (room / series.len().max(1) as f64).min(BAR_MAX);
+    let mut left = (area.left + area.right - width * series.len() as f64) / 2.0;
+    let foot = match bars.y.scale {
+        Scale::Log => 0.0,
+        _ => y.place(0.0).unwrap_or(0.0),
+    };
+    for one in series {
+        let value = one.values.get(at).copied().flatten();
+        let right = left + width;
+        if let Some((value, share)) = value.and_then(|value| Some((value, y.place(value)?))) {
+            let (top, bottom) = (area.y(share.max(foot)), area.y(share.min(foot)));
+            // A value of nothing still shows that it was measured.
+            let bar = Area { left: left + 1.0, top: top.min(bottom - 1.0), right: right - 1.0, bottom };
+            let colour = canvas.paint.ink(one.ink).into_owned();
+            canvas.rectangle(bar, 2.0, &colour);
+            draw_value(canvas, bar, &bars.y.unit.tick(value), width);
+            let name = bars.groups.get(at).map_or("", String::as_str);
+            canvas.hint(Area { top: area.top, ..bar }, &hint(name, one, bars, value));
+        } else {
+            let middle = (left + right) / 2.0;
+            canvas.label(middle, area.bottom - 4.0, Anchor::Middle, Part::Muted, "–");
+        }
+        left = right;
+    }
+}
+
+fn hint(group: &str, series: &BarSeries, bars: &Bars, value: f64) -> String {
+    format!("{group}\n{}", svg::hint_line(&series.name, bars.y.unit, value))
+}
+
+fn draw_value(canvas: &mut Canvas, bar: Area, text: &str, width: f64) {
+    let middle = (bar.left + bar.right) / 2.0;
+    let ink = canvas.paint.part(Part::Text).into_owned();
+    if width >= svg::width_of(text) * 0.86 {
+        canvas.styled(middle, bar.top - 4.0, Anchor::Middle, &ink, r#" font-size="10.5""#, text);
+    } else if width >= VALUE_WIDTH_MIN / 2.0 {
+        let turn = format!(
+            r#" font-size="10" transform="rotate(-90 {:.1} {:.1})""#,
+            middle + 3.5,
+            bar.top - 4.0
+        );
+        canvas.styled(middle + 3.5, bar.top - 4.0, Anchor::Start, &ink, &turn, text);
+    }
+}
+
+fn draw_group_name(canvas: &mut Canvas, at: (f64, f64), step: f64, name: &str) {
+    if svg::width_of(name) <= step - 6.0 {
+        canvas.label(at.0, at.1 + 18.0, Anchor::Middle, Part::Text, name);
+        return;
+    }
+    let (first, second) = halves(name);
+    canvas.label(at.0, at.1 + 18.0, Anchor::Middle, Part::Text, first);
+    canvas.label(at.0, at.1 + 33.0, Anchor::Middle, Part::Text, second);
+}
+
+/// The name in two parts, cut at the space or hyphen that is nearest to its middle.
+fn halves(name: &str) -> (&str, &str) {
+    let middle = name.len() / 2;
+    let cuts = name.char_indices().filter(|(_, letter)| matches!(letter, ' ' | '-'));
+    let best = cuts.map(|(at, _)| at + 1).min_by_key(|at| at.abs_diff(middle));
+    let (first, second) = name.split_at(best.unwrap_or(name.len()));
+    (first.trim_end(), second)
+}

@@ -1,0 +1,707 @@
+//! What a run is: the TOML that presets and users write, with every default.
+//!
+//! ```toml
+//! name = "two-loads"
+//! about = "Confirmed messages beside a background of small ones."
+//! duration_s = 30
+//! warm_up_s = 5
+//!
+//! [[load]]
+//! name = "quorum"
+//! publishers = 4
+//! consumers = 4
+//! queues = 4
+//! queue_type = "quorum"
+//! size = 1000
+//! confirm_window = 1000
+//!
+//! [[load]]
+//! name = "background"
+//! publishers = 40
+//! consumers = 40
+//! queues = 40
+//! size = 16
+//! rate = 10.0
+//! ```
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+use crate::stamp;
+
+/// Publishers of one load, and consumers, and queues.
+pub const MEMBERS_MAX: u32 = 65_535;
+/// Loads of one run.
+pub const LOADS_MAX: usize = 64;
+/// Phases of one run.
+pub const PHASES_MAX: usize = 64;
+/// Bytes of one message's body.
+pub const SIZE_BYTES_MAX: u64 = 512 * 1024 * 1024;
+/// Threads that drive connections.
+pub const THREADS_MAX: usize = 256;
+/// Messages that may wait for a confirm on one channel.
+pub const CONFIRM_WINDOW_MAX: u32 = 16_000_000;
+
+/// All that a run is.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Spec {
+    /// Its name, for reports.
+    pub name: String,
+    /// What it shows, in a sentence or more.
+    #[serde(default)]
+    pub about: String,
+    /// Measured seconds, where there are no phases. Default 30. The run ends earlier when every
+    /// load with a `count` has sent it.
+    #[serde(default = "default_duration")]
+    pub duration_s: f64,
+    /// Seconds before the measured ones, under the same load. Default 2.
+    #[serde(default = "default_warm_up")]
+    pub warm_up_s: f64,
+    /// Seconds to wait at the end for messages and confirms that are on their way, from the last
+    /// one that came. Default 15.
+    #[serde(default = "default_drain")]
+    pub drain_s: f64,
+    /// Seed of sizes, bytes and jitter. Default 1.
+    #[serde(default = "default_seed")]
+    pub seed: u64,
+    /// Threads that drive connections; 0, the default: half of the cores, one at least.
+    #[serde(default)]
+    pub threads: usize,
+    /// Brokers to connect to: `amqp://user:password@host:port/vhost` or `amqps://…`. None, the
+    /// default: a node of our own is started.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub uris: Vec<String>,
+    /// How TLS is checked (`amqps`).
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub tls: Tls,
+    /// The nodes to start where there are no `uris`.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub broker: BrokerSpec,
+    /// The loads, at least one. The first is the one that the run is about.
+    #[serde(rename = "load")]
+    pub loads: Vec<Load>,
+    /// Phases, one after another. None, the default: one of `duration_s` in which all loads run.
+    /// The warm-up is before the first.
+    #[serde(default, rename = "phase", skip_serializing_if = "Vec::is_empty")]
+    pub phases: Vec<Phase>,
+}
+
+/// How TLS is checked.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Tls {
+    /// PEM file of the authorities that may have signed the broker's certificate.
+    #[serde(default)]
+    pub ca_file: Option<PathBuf>,
+    /// Takes any certificate, as PerfTest does.
+    #[serde(default)]
+    pub insecure: bool,
+}
+
+/// The nodes to start.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct BrokerSpec {
+    /// How many: 1 (the default) or 3.
+    #[serde(default = "default_nodes")]
+    pub nodes: usize,
+    /// Folders of the node by their name in the configuration (`wal`, `segment`, `data`, `logs`)
+    /// on the drives to use; what is not named lies in a folder of the run's own.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub drives: BTreeMap<String, PathBuf>,
+    /// The device to model, and over how many of it the folders are spread: `hdd:1`, `ssd:3`.
+    #[serde(default)]
+    pub model: Option<String>,
+    /// Further keys of the node's configuration.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub settings: BTreeMap<String, String>,
+}
+
+/// One load: publishers and consumers of a kind.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Load {
+    /// Its name, for reports. Default `load`.
+    #[serde(default = "default_load_name")]
+    pub name: String,
+    /// Publishers. Default 1.
+    #[serde(default = "one")]
+    pub publishers: u32,
+    /// Consumers. Default 1.
+    #[serde(default = "one")]
+    pub consumers: u32,
+    /// Queues; publisher and consumer number n use queue n modulo this. Default 1.
+    #[serde(default = "one")]
+    pub queues: u32,
+    /// The queues' name, with `%d` for the number from 1. Default: a name of the run's own; only
+    /// such queues are deleted at the end.
+    #[serde(default)]
+    pub queue_name: Option<String>,
+    /// `classic` (the default), `quorum`, `stream`.
+    #[serde(default = "default_queue_type")]
+    pub queue_type: String,
+    /// Further arguments of the queues.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub queue_arguments: BTreeMap<String, toml::Value>,
+    /// Whether queues are durable. Default true.
+    #[serde(default = "yes")]
+    pub durable: bool,
+    /// Whether queues are deleted with their last consumer. Default false.
+    #[serde(default)]
+    pub auto_delete: bool,
+    /// Whether the queues are there already and are not declared. Default false.
+    #[serde(default)]
+    pub predeclared: bool,
+    /// The exchange; empty, the default: the default one, with the queue's name as routing key. In
+    /// a `fanout` exchange each message goes to every queue of the load.
+    #[serde(default)]
+    pub exchange: String,
+    /// Type of the exchange: `direct` (the default), `fanout`, `topic`.
+    #[serde(default = "default_exchange_type")]
+    pub exchange_type: String,
+    /// Routing key; the queue's name where not given.
+    #[serde(default)]
+    pub routing_key: Option<String>,
+    /// Bytes of a body: a number, `{ min, max }` for any size between, or `{ files = [...] }` for
+    /// payloads in turn. Default 16. Bodies under [`stamp::BYTES`], and files, carry the run's
+    /// stamp in a header.
+    #[serde(default)]
+    pub size: Size,
+    /// Whether messages are persistent. Default true.
+    #[serde(default = "yes")]
+    pub persistent: bool,
+    /// Whether unroutable messages are asked back. Default false.
+    #[serde(default)]
+    pub mandatory: bool,
+    /// Further message properties, by their name in AMQP (`expiration`, `priority`, …).
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub properties: BTreeMap<String, toml::Value>,
+    /// Rate of each publisher; none, the default: as fast as it goes.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub rate: Rate,
+    /// Messages of each publisher in all; none: until the time is over.
+    #[serde(default)]
+    pub count: Option<u64>,
+    /// Messages that may wait for a confirm; 0: no confirms. Default 0.
+    #[serde(default)]
+    pub confirm_window: u32,
+    /// Deliveries that may wait for a settle (`basic.qos`); 0: no bound. Default 0.
+    #[serde(default)]
+    pub prefetch: u16,
+    /// How deliveries are settled.
+    #[serde(default)]
+    pub ack: Ack,
+    /// Milliseconds that a consumer takes for each delivery, one after another. Default 0.
+    #[serde(default)]
+    pub consumer_delay_ms: f64,
+    /// Deliveries per second that each consumer takes at most; none: as they come.
+    #[serde(default)]
+    pub consumer_rate: Option<f64>,
+    /// Arguments of `basic.consume`.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub consumer_arguments: BTreeMap<String, toml::Value>,
+    /// Channels that share a connection. Default 1: a connection for each publisher and consumer.
+    #[serde(default = "one")]
+    pub channels_per_connection: u32,
+    /// Which of the `uris` publishers connect to, by index, in turn; empty, the default: all.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub publish_to: Vec<usize>,
+    /// Which of the `uris` consumers connect to, likewise.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub consume_from: Vec<usize>,
+    /// Which of the `uris` queues are declared at, likewise: with it and the two above, clients
+    /// meet the right node, the wrong one, or any.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub declare_at: Vec<usize>,
+    /// Whether loss, duplicates, order and damage are checked. Default true; false for queues that
+    /// drop messages on purpose.
+    #[serde(default = "yes")]
+    pub verify: bool,
+}
+
+/// Bytes of a body.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum Size {
+    /// Always so many.
+    Fixed(u64),
+    /// Any number between, each as likely.
+    Range {
+        /// The least.
+        min: u64,
+        /// The greatest.
+        max: u64,
+    },
+    /// The contents of files, in turn.
+    Files {
+        /// Their paths.
+        files: Vec<PathBuf>,
+    },
+}
+
+/// Messages per second of one publisher.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum Rate {
+    /// As fast as it goes; latency then counts from when a message was made.
+    #[default]
+    Unlimited,
+    /// Always so many.
+    Fixed(f64),
+    /// From one rate to another over some time, then the latter.
+    Ramp {
+        /// At the beginning.
+        from: f64,
+        /// At the end.
+        to: f64,
+        /// How long that takes, in seconds.
+        over_s: f64,
+    },
+    /// So many messages at once, every so often.
+    Burst {
+        /// Messages of one burst.
+        burst: u32,
+        /// From one burst to the next, in seconds.
+        every_s: f64,
+    },
+    /// One rate after another, over and over.
+    Steps {
+        /// The rates with their times.
+        steps: Vec<RateStep>,
+    },
+}
+
+/// A rate for some time.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RateStep {
+    /// Messages per second.
+    pub rate: f64,
+    /// For how many seconds.
+    pub seconds: f64,
+}
+
+/// How deliveries are settled.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Ack {
+    /// The broker settles them as it sends them (`no-ack`). Default false.
+    #[serde(default)]
+    pub automatic: bool,
+    /// One acknowledgement, with `multiple`, for so many. Default 1.
+    #[serde(default = "one")]
+    pub every: u32,
+    /// Milliseconds between a delivery and its acknowledgement, while others come in. Default 0.
+    #[serde(default)]
+    pub delay_ms: f64,
+}
+
+/// A part of a run. It ends when any of its conditions is met.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Phase {
+    /// Its name.
+    pub name: String,
+    /// Seconds after which it ends; a phase that ends by its backlog has this as its bound.
+    pub duration_s: f64,
+    /// Ends when so many messages wait in all queues of the first load together.
+    #[serde(default)]
+    pub until_backlog: Option<u64>,
+    /// Ends when at most so many do.
+    #[serde(default)]
+    pub until_backlog_below: Option<u64>,
+    /// Whether publishers publish. Default true.
+    #[serde(default = "yes")]
+    pub publish: bool,
+    /// Whether consumers consume. Default true.
+    #[serde(default = "yes")]
+    pub consume: bool,
+    /// Whether publishers of the first load ignore their rate, as when a backlog is made. Default
+    /// false.
+    #[serde(default)]
+    pub publish_unlimited: bool,
+    /// Whether its figures count towards the totals. Default true.
+    #[serde(default = "yes")]
+    pub measured: bool,
+}
+
+fn default_duration() -> f64 {
+    30.0
+}
+fn default_warm_up() -> f64 {
+    2.0
+}
+fn default_drain() -> f64 {
+    15.0
+}
+fn default_seed() -> u64 {
+    1
+}
+fn default_nodes() -> usize {
+    1
+}
+fn default_load_name() -> String {
+    "load".to_owned()
+}
+fn default_queue_type() -> String {
+    "classic".to_owned()
+}
+fn default_exchange_type() -> String {
+    "direct".to_owned()
+}
+fn one() -> u32 {
+    1
+}
+fn yes() -> bool {
+    true
+}
+fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
+}
+
+impl Default for Size {
+    fn default() -> Self {
+        Self::Fixed(stamp::BYTES as u64)
+    }
+}
+
+impl Default for Ack {
+    fn default() -> Self {
+        Self {
+            automatic: false,
+            every: 1,
+            delay_ms: 0.0,
+        }
+    }
+}
+
+impl Default for BrokerSpec {
+    fn default() -> Self {
+        Self {
+            nodes: default_nodes(),
+            drives: BTreeMap::new(),
+            model: None,
+            settings: BTreeMap::new(),
+        }
+    }
+}
+
+impl Default for Load {
+    /// The load of a file that says nothing of it.
+    fn default() -> Self {
+        toml::from_str("").expect("every field of a load has a default")
+    }
+}
+
+impl Default for Spec {
+    /// One load with all defaults.
+    fn default() -> Self {
+        toml::from_str("name = \"run\"\n[[load]]\n").expect("every other field has a default")
+    }
+}
+
+/// What is wrong with a specification.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum SpecError {
+    /// It is not TOML, or has a field that there is not.
+    #[error("{0}")]
+    Toml(String),
+    /// A value is out of its bounds.
+    #[error("{what} is {value}: {must}")]
+    Value {
+        /// Which, as in the file.
+        what: String,
+        /// What was given.
+        value: String,
+        /// What it must be.
+        must: String,
+    },
+}
+
+impl Spec {
+    /// Reads and checks a specification.
+    ///
+    /// # Errors
+    /// [`SpecError`] that names the field.
+    pub fn parse(text: &str) -> Result<Self, SpecError> {
+        let spec: Self =
+            toml::from_str(text).map_err(|error| SpecError::Toml(error.to_string()))?;
+        spec.check()?;
+        Ok(spec)
+    }
+
+    /// Checks what the types do not.
+    ///
+    /// # Errors
+    /// [`SpecError::Value`] for the first value out of its bounds.
+    pub fn check(&self) -> Result<(), SpecError> {
+        let loads = self.loads.len();
+        bound(
+            "load",
+            loads,
+            "1 to 64 of them",
+            (1..=LOADS_MAX).contains(&loads),
+        )?;
+        let phases = self.phases.len();
+        bound("phase", phases, "64 of them at most", phases <= PHASES_MAX)?;
+        bound(
+            "threads",
+            self.threads,
+            "256 at most",
+            self.threads <= THREADS_MAX,
+        )?;
+        seconds("duration_s", self.duration_s)?;
+        seconds("warm_up_s", self.warm_up_s)?;
+        seconds("drain_s", self.drain_s)?;
+        for phase in &self.phases {
+            seconds("phase.duration_s", phase.duration_s)?;
+        }
+        let nodes = self.broker.nodes;
+        bound("broker.nodes", nodes, "1 or 3", nodes == 1 || nodes == 3)?;
+        self.loads.iter().try_for_each(Load::check)?;
+        let publishers: u64 = self.loads.iter().map(|l| u64::from(l.publishers)).sum();
+        let must = "65535 in all loads together at most";
+        bound(
+            "publishers",
+            publishers,
+            must,
+            publishers <= u64::from(MEMBERS_MAX),
+        )
+    }
+
+    /// Seconds that the run takes without draining, at most.
+    #[must_use]
+    pub fn expected_s(&self) -> f64 {
+        let phases: f64 = self.phases.iter().map(|phase| phase.duration_s).sum();
+        let measured = if self.phases.is_empty() {
+            self.duration_s
+        } else {
+            phases
+        };
+        self.warm_up_s + measured
+    }
+}
+
+impl Load {
+    fn check(&self) -> Result<(), SpecError> {
+        for (what, count) in [
+            ("publishers", self.publishers),
+            ("consumers", self.consumers),
+        ] {
+            bound(what, count, "65535 at most", count <= MEMBERS_MAX)?;
+        }
+        let queues = self.queues;
+        bound(
+            "queues",
+            queues,
+            "1 to 65535",
+            (1..=MEMBERS_MAX).contains(&queues),
+        )?;
+        let window = self.confirm_window;
+        bound(
+            "confirm_window",
+            window,
+            "16000000 at most",
+            window <= CONFIRM_WINDOW_MAX,
+        )?;
+        bound(
+            "ack.every",
+            self.ack.every,
+            "1 at least",
+            self.ack.every >= 1,
+        )?;
+        let shared = self.channels_per_connection;
+        bound(
+            "channels_per_connection",
+            shared,
+            "1 to 2047",
+            (1..=2047).contains(&shared),
+        )?;
+        milliseconds("ack.delay_ms", self.ack.delay_ms)?;
+        milliseconds("consumer_delay_ms", self.consumer_delay_ms)?;
+        self.size.check()?;
+        self.rate.check()
+    }
+}
+
+impl Size {
+    /// The greatest size; 0 where files decide.
+    #[must_use]
+    pub fn max(&self) -> u64 {
+        match self {
+            Self::Fixed(size) => *size,
+            Self::Range { max, .. } => *max,
+            Self::Files { .. } => 0,
+        }
+    }
+
+    fn check(&self) -> Result<(), SpecError> {
+        let max = self.max();
+        bound("size", max, "512 MiB at most", max <= SIZE_BYTES_MAX)?;
+        match self {
+            Self::Range { min, max } => bound("size.min", min, "at most size.max", min <= max),
+            Self::Files { files } => bound("size.files", 0, "one at least", !files.is_empty()),
+            Self::Fixed(_) => Ok(()),
+        }
+    }
+}
+
+impl Rate {
+    fn check(&self) -> Result<(), SpecError> {
+        let rates: Vec<f64> = match self {
+            Self::Unlimited => vec![],
+            Self::Fixed(rate) => vec![*rate],
+            Self::Ramp { from, to, over_s } => {
+                seconds("rate.over_s", *over_s)?;
+                vec![*from, *to]
+            }
+            Self::Burst { every_s, .. } => {
+                let must = "more than 0";
+                return bound(
+                    "rate.every_s",
+                    every_s,
+                    must,
+                    *every_s > 0.0 && *every_s <= 1e6,
+                );
+            }
+            Self::Steps { steps } => {
+                let time: f64 = steps.iter().map(|step| step.seconds).sum();
+                bound("rate.steps", time, "more than 0 seconds in all", time > 0.0)?;
+                steps
+                    .iter()
+                    .try_for_each(|step| seconds("rate.steps", step.seconds))?;
+                steps.iter().map(|step| step.rate).collect()
+            }
+        };
+        rates.iter().try_for_each(|rate| {
+            let sane = (0.0..=1e8).contains(rate);
+            bound("rate", rate, "0 to 100000000 a second", sane)
+        })
+    }
+}
+
+fn bound(
+    what: &str,
+    value: impl std::fmt::Display,
+    must: &str,
+    holds: bool,
+) -> Result<(), SpecError> {
+    if holds {
+        return Ok(());
+    }
+    Err(SpecError::Value {
+        what: what.to_owned(),
+        value: value.to_string(),
+        must: format!("it must be {must}"),
+    })
+}
+
+fn seconds(what: &str, value: f64) -> Result<(), SpecError> {
+    bound(
+        what,
+        value,
+        "0 to 1000000 seconds",
+        (0.0..=1e6).contains(&value),
+    )
+}
+
+fn milliseconds(what: &str, value: f64) -> Result<(), SpecError> {
+    bound(
+        what,
+        value,
+        "0 to 1000000000 ms",
+        (0.0..=1e9).contains(&value),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_specification_reads_back_as_it_was_written() {
+        let text = r#"
+            name = "two-loads"
+            duration_s = 30.0
+            [tls]
+            insecure = true
+            [broker]
+            nodes = 3
+            model = "hdd:1"
+            [[load]]
+            name = "quorum"
+            queue_type = "quorum"
+            size = { min = 16, max = 4000 }
+            rate = { from = 10.0, to = 100.0, over_s = 5.0 }
+            queue_arguments = { x-max-length = 5 }
+            ack = { every = 10 }
+            [[load]]
+            rate = 10.0
+            [[load]]
+            rate = { burst = 100, every_s = 1.0 }
+            [[load]]
+            rate = { steps = [{ rate = 1.0, seconds = 2.0 }] }
+            [[phase]]
+            name = "grow"
+            duration_s = 600.0
+            until_backlog = 500000
+            consume = false
+        "#;
+        let spec = Spec::parse(text).unwrap();
+        assert_eq!(spec.loads[1].rate, Rate::Fixed(10.0));
+        assert_eq!(spec.loads[0].name, "quorum");
+        assert_eq!(spec.loads[0].publishers, 1);
+        let written = toml::to_string(&spec).unwrap();
+        assert_eq!(Spec::parse(&written).unwrap(), spec);
+    }
+
+    #[test]
+    fn what_is_left_out_has_the_documented_defaults() {
+        let spec = Spec::default();
+        assert_eq!((spec.duration_s, spec.warm_up_s), (30.0, 2.0));
+        let load = &spec.loads[0];
+        assert_eq!(load.rate, Rate::Unlimited);
+        assert_eq!(load.size, Size::Fixed(16));
+        assert_eq!((load.confirm_window, load.prefetch), (0, 0));
+        assert!(load.persistent && load.durable && load.verify && !load.ack.automatic);
+    }
+
+    #[test]
+    fn values_out_of_bounds_are_named() {
+        let cases = [
+            ("queues = 65535", None),
+            ("queues = 65536", Some("queues is 65536")),
+            ("queues = 0", Some("queues is 0")),
+            ("publishers = 65536", Some("publishers is 65536")),
+            ("size = 536870912", None),
+            ("size = 536870913", Some("size is 536870913")),
+            ("size = { min = 2, max = 1 }", Some("size.min is 2")),
+            ("rate = -1.0", Some("rate is -1")),
+            (
+                "rate = { burst = 1, every_s = 0.0 }",
+                Some("rate.every_s is 0"),
+            ),
+            ("ack = { every = 0 }", Some("ack.every is 0")),
+            (
+                "confirm_window = 16000001",
+                Some("confirm_window is 16000001"),
+            ),
+            ("colour = 1", Some("unknown field `colour`")),
+        ];
+        for (line, wrong) in cases {
+            let found = Spec::parse(&format!("name = \"x\"\n[[load]]\n{line}\n"));
+            match wrong {
+                None => assert!(found.is_ok(), "{line}: {found:?}"),
+                Some(text) => {
+                    let error = found.unwrap_err().to_string();
+                    assert!(error.contains(text), "{line}: {error}");
+                }
+            }
+        }
+        assert!(Spec::parse("name = \"x\"\nload = []\n").is_err());
+    }
+}
