@@ -106,6 +106,10 @@ pub enum Operation {
     Vote(u64, u64),
     /// Entries from here on never were.
     Truncate(u64),
+    /// The next entry has at least this index.
+    Skip(u64),
+    /// A state stands for all entries before this one.
+    Snapshot(u64, Vec<u8>),
 }
 
 fn apply(logs: &mut Logs, id: LogId, operation: &Operation) {
@@ -142,6 +146,21 @@ fn apply(logs: &mut Logs, id: LogId, operation: &Operation) {
             log.exact_bytes = false;
         }
         Operation::Truncate(_) => {}
+        Operation::Skip(index) => skip(log, *index),
+        Operation::Snapshot(index, blob) => {
+            // What remains has its bytes by proportion.
+            let kept = log.live.split_off(index);
+            log.exact_bytes = kept.is_empty() || (log.live.is_empty() && log.exact_bytes);
+            log.live = kept;
+            skip(log, *index);
+            log.state.clone_from(blob);
+        }
+    }
+}
+
+fn skip(log: &mut Log, index: u64) {
+    if index > log.next_index {
+        (log.next_index, log.recorded_index) = (index, index);
     }
 }
 

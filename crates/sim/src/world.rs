@@ -11,7 +11,7 @@ use crate::file_system::FileSystem;
 use crate::model::{Entry, Model, Operation};
 use leveret_amqp::fuzz::Random;
 use leveret_storage::{
-    CheckpointError, CheckpointPart, CheckpointWriter, CompactionPlan, Durability, Fatal,
+    BodyId, CheckpointError, CheckpointPart, CheckpointWriter, CompactionPlan, Durability, Fatal,
     FlushPlan, Folders, Generation, LogKind, OpenError, Options, PrepareError, Read, Reader,
     Recovered, SealedChunk, SegmentError, SegmentWriter, ShardLogs, StoreLock, WalError,
     WalOutcome, WalPool, WalWriter, Written, recover,
@@ -92,6 +92,8 @@ pub struct Covered {
     pub recycled: u64,
     /// Logs deleted.
     pub deleted_logs: u64,
+    /// Truncations that reached entries in segment files.
+    pub deep_truncations: u64,
     /// Refusals because the disk was full.
     pub no_space: u64,
 }
@@ -106,6 +108,7 @@ impl Covered {
         self.checkpoints += other.checkpoints;
         self.recycled += other.recycled;
         self.deleted_logs += other.deleted_logs;
+        self.deep_truncations += other.deep_truncations;
         self.no_space += other.no_space;
     }
 
@@ -177,6 +180,9 @@ pub struct World {
     /// What has happened.
     pub covered: Covered,
     random: Random,
+    /// Whether logs are treated as Raft groups treat theirs: suffixes are overwritten, snapshots
+    /// stand for prefixes. So it is with every fifth seed.
+    replicated: bool,
     next_log: u64,
     engine: Engine,
 }
@@ -219,6 +225,7 @@ impl World {
             model,
             covered: Covered::default(),
             random,
+            replicated: seed % 5 == 3,
             next_log,
             engine: Engine::new(recovered),
         })
@@ -249,6 +256,7 @@ impl World {
     /// [`Stop`].
     pub fn step(&mut self) -> Result<(), Stop> {
         match self.random.below(100) {
+            68 | 69 if self.replicated => self.replicate(),
             0..38 => self.append(),
             38..60 => self.settle(),
             60..64 => self.create_log(),
@@ -364,6 +372,67 @@ impl World {
         self.done(shard, id, Operation::Truncate(from));
     }
 
+    fn replicate(&mut self) {
+        match self.random.below(4) {
+            0 | 1 => self.overwrite(),
+            2 => self.skip(),
+            _ => self.flood(),
+        }
+    }
+
+    /// What a follower does whose entries were never committed: they give way to others with the
+    /// same indexes, and its term may change in the same breath.
+    fn overwrite(&mut self) {
+        let shard = self.any_shard();
+        let Some(id) = self.any_log(shard) else {
+            return;
+        };
+        let log = &self.model.shards[shard].now[&id];
+        let (next, kind) = (log.next_index, log.kind);
+        // Mostly a few entries; sometimes so many that their bodies are in segments.
+        let most = if self.random.below(3) == 0 { next } else { 12 };
+        let from = next - self.random.below(next.min(most) + 1);
+        if kind == LogKind::Durable && self.random.below(2) == 0 {
+            let (term, vote) = (self.random.below(9), self.random.below(3));
+            self.engine.shards[shard].set_term_and_vote(id, term, vote);
+            self.done(shard, id, Operation::Vote(term, vote));
+        }
+        let in_segments = |logs: &ShardLogs| logs.log_stats(id).map(|stats| stats.segment_entries);
+        let logs = &mut self.engine.shards[shard];
+        let before = in_segments(logs);
+        logs.truncate(id, from);
+        self.covered.deep_truncations += u64::from(in_segments(logs) < before);
+        self.done(shard, id, Operation::Truncate(from));
+        for _ in 0..self.random.below(12) {
+            let volatile = self.random.below(8) == 0;
+            let len = self.random.below(2_000) as u32;
+            let (entry, body) = self.body(shard, len, volatile);
+            self.append_to(shard, id, entry, body);
+        }
+    }
+
+    /// Leaves indexes out, or lets a state stand for entries: some, or more than there are.
+    fn skip(&mut self) {
+        let shard = self.any_shard();
+        let Some(id) = self.any_log(shard) else {
+            return;
+        };
+        let next = self.model.shards[shard].now[&id].next_index;
+        let index = match self.random.below(4) {
+            0 => self.random.below(next + 1),
+            1 => next + (self.random.next_u64() >> 30),
+            _ => next + self.random.below(20),
+        };
+        if self.random.below(2) == 0 {
+            self.engine.shards[shard].skip_to(id, index);
+            self.done(shard, id, Operation::Skip(index));
+        } else {
+            let blob = self.random.bytes(200);
+            self.engine.shards[shard].set_snapshot(id, index, &blob);
+            self.done(shard, id, Operation::Snapshot(index, blob));
+        }
+    }
+
     fn append(&mut self) {
         let len = match self.random.below(100) {
             0..70 => self.random.below(300),
@@ -388,8 +457,19 @@ impl World {
         if self.model.shards[shard].now.is_empty() {
             return;
         }
+        let (entry, body) = self.body(shard, len, volatile);
+        for _ in 0..self.random.below(FAN_OUT_MAX) + 1 {
+            let Some(id) = self.any_log(shard) else {
+                return;
+            };
+            self.append_to(shard, id, entry, body);
+        }
+    }
+
+    fn body(&mut self, shard: usize, len: u32, volatile: bool) -> (Entry, BodyId) {
+        let seed = self.random.next_u64();
         let entry = Entry {
-            seed: self.random.next_u64(),
+            seed,
             len,
             volatile,
         };
@@ -401,15 +481,14 @@ impl World {
         let payload = entry.payload();
         let (head, tail) = payload.split_at(payload.len() / 3);
         let body = self.engine.shards[shard].body(durability, &[head, tail]);
-        for _ in 0..self.random.below(FAN_OUT_MAX) + 1 {
-            let Some(id) = self.any_log(shard) else {
-                return;
-            };
-            let expected = self.model.shards[shard].now[&id].next_index;
-            let index = self.engine.shards[shard].append(id, body, len);
-            assert_eq!(index, expected, "entries of log {id} are numbered densely");
-            self.done(shard, id, Operation::Append(index, entry));
-        }
+        (entry, body)
+    }
+
+    fn append_to(&mut self, shard: usize, id: LogId, entry: Entry, body: BodyId) {
+        let expected = self.model.shards[shard].now[&id].next_index;
+        let index = self.engine.shards[shard].append(id, body, entry.len);
+        assert_eq!(index, expected, "entries of log {id} are numbered densely");
+        self.done(shard, id, Operation::Append(index, entry));
     }
 
     fn settle(&mut self) {

@@ -71,6 +71,7 @@ fn random_lives_leave_what_the_model_says() {
     (0..SEEDS).for_each(|seed| report.add(or_panic(random_life(seed, Lies::default()))));
     println!("{report:?}");
     assert!(report.covered.all(), "{:?}", report.covered);
+    assert!(report.covered.deep_truncations > 0, "{:?}", report.covered);
 }
 
 #[test]

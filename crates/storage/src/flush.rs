@@ -465,7 +465,7 @@ fn cut_block(log: &mut Log, mut block: Block, epoch: u64) -> Option<Block> {
             continue;
         }
         // A restart finds the block whole in its file: it must know of the cut.
-        log.cuts.push(crate::log::Cut {
+        log.cut(crate::log::Cut {
             before: block.file + 1,
             from,
         });

@@ -320,6 +320,17 @@ impl Log {
         }
     }
 
+    /// Notes a cut, and forgets those that say no more than it does: a log that is truncated again
+    /// and again keeps one for each segment file that it cuts, at most.
+    pub(crate) fn cut(&mut self, cut: Cut) {
+        self.cuts
+            .retain(|old| old.before > cut.before || old.from < cut.from);
+        let implied = |old: &Cut| old.before >= cut.before && old.from <= cut.from;
+        if !self.cuts.iter().any(implied) {
+            self.cuts.push(cut);
+        }
+    }
+
     pub(crate) fn damage_mut(&mut self) -> &mut Damage {
         self.damage.get_or_insert_default()
     }

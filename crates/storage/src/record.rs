@@ -12,6 +12,7 @@
 //! vote      6  term u64, vote u64
 //! truncate  7  from u64
 //! accept    8  -
+//! skip      9  to u64
 //! ```
 
 use crate::bytes_io::{Put, Take};
@@ -40,6 +41,8 @@ pub(crate) enum Record<'a> {
     Truncate { from: u64 },
     /// An operator accepts that damaged entries are lost.
     Accept,
+    /// The next entry has the index `to`; those left out count as settled.
+    Skip { to: u64 },
 }
 
 /// Where the count of a run lies in its record: it grows in place while its chunk gathers.
@@ -88,6 +91,10 @@ impl<'a> Record<'a> {
                 out.put_u64(from);
             }
             Self::Accept => out.put_u8(8),
+            Self::Skip { to } => {
+                out.put_u8(9);
+                out.put_u64(to);
+            }
         }
     }
 
@@ -115,6 +122,7 @@ impl<'a> Record<'a> {
             },
             7 => Self::Truncate { from: take.u64()? },
             8 => Self::Accept,
+            9 => Self::Skip { to: take.u64()? },
             _ => return None,
         };
         let sound = match record {
@@ -160,6 +168,7 @@ mod tests {
             Record::Vote { term: 8, vote: 9 },
             Record::Truncate { from: 10 },
             Record::Accept,
+            Record::Skip { to: 11 },
         ];
         for record in records {
             let mut bytes = Vec::new();

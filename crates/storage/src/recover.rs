@@ -494,7 +494,7 @@ impl ShardReplay {
                 if new {
                     log.durable.truncate(from, &mut Vec::new());
                     log.next_index = from;
-                    log.cuts.push(Cut {
+                    log.cut(Cut {
                         before: self.cut_before,
                         from,
                     });
@@ -506,7 +506,12 @@ impl ShardReplay {
             Record::State(blob) if new => log.state = blob.to_vec(),
             Record::Vote { term, vote } if new => log.term_and_vote = Some((term, vote)),
             Record::Accept if new => log.damage = None,
-            Record::Settle { .. } | Record::State(_) | Record::Vote { .. } | Record::Accept => {}
+            Record::Skip { to } if new => log.next_index = log.next_index.max(to),
+            Record::Settle { .. }
+            | Record::State(_)
+            | Record::Vote { .. }
+            | Record::Accept
+            | Record::Skip { .. } => {}
         }
     }
 

@@ -90,7 +90,11 @@ pub(crate) struct Budget {
 
 /// The logs of one shard.
 ///
-/// Entries of a log are numbered densely from 0. Bodies are put into the shard first and appended
+/// A crash leaves a prefix of what was done, cut between two chunks: what went into one chunk
+/// happened as a whole or not at all. A chunk ends in [`Self::seal`], in [`Self::checkpoint_part`],
+/// and in [`Self::body`] when it is full; any other calls that follow on each other are in one.
+///
+/// Entries of a log are numbered from 0, densely but for [`Self::skip_to`]. Bodies are put into the shard first and appended
 /// to any number of its logs then, before the next call of [`Self::seal`]: a body of which nobody
 /// holds an entry is forgotten.
 #[derive(Debug)]
@@ -158,7 +162,8 @@ impl ShardLogs {
         self.shard
     }
 
-    /// Begins a log with no entries.
+    /// Begins a log with no entries. Its id must be new: segment files may still hold blocks of one
+    /// that was deleted.
     ///
     /// # Panics
     /// If there is a log of that id.
@@ -364,12 +369,17 @@ impl ShardLogs {
 
     /// Records the term and vote of the Raft group whose log this is. Neither counts before it is
     /// durable.
+    ///
+    /// # Panics
+    /// If there is no such log.
     pub fn set_term_and_vote(&mut self, id: LogId, term: u64, vote: u64) {
         let Some(log) = self.logs.get_mut(&id) else {
             panic!("vote of log {id}, which does not exist");
         };
         log.term_and_vote = Some((term, vote));
-        self.record(id, Record::Vote { term, vote }, true);
+        if log.kind == LogKind::Durable {
+            self.record(id, Record::Vote { term, vote }, true);
+        }
     }
 
     /// Term and vote as last recorded.
@@ -378,7 +388,46 @@ impl ShardLogs {
         self.logs.get(&id)?.term_and_vote
     }
 
+    /// Makes `index` the next entry's, although the entries before it were never appended here: they
+    /// count as settled. Nothing happens if the log is there or further already.
+    ///
+    /// # Panics
+    /// If there is no such log.
+    pub fn skip_to(&mut self, id: LogId, index: u64) {
+        let Some(log) = self.logs.get_mut(&id) else {
+            panic!("skip in log {id}, which does not exist");
+        };
+        if index <= log.next_index {
+            return;
+        }
+        log.next_index = index;
+        if log.kind == LogKind::Durable {
+            self.record(id, Record::Skip { to: index }, true);
+        }
+    }
+
+    /// Lets an opaque state stand for all entries below `index`: they are settled, the next entry
+    /// has at least this index, and the state is `blob`. All of it is in one chunk, so that a crash
+    /// leaves all or nothing.
+    ///
+    /// What the entries counted for is taken in proportion to their number, which is exact where
+    /// none remains.
+    ///
+    /// # Panics
+    /// If there is no such log.
+    pub fn set_snapshot(&mut self, id: LogId, index: u64, blob: &[u8]) {
+        let stats = self.log_stats(id).unwrap_or_default();
+        let gone = self.live(id).count_within(0..index);
+        let bytes = share_of(stats.bytes, gone, stats.entries);
+        self.settle(id, 0..index, bytes);
+        self.skip_to(id, index);
+        self.set_state(id, blob);
+    }
+
     /// Makes entries from `from` on never to have been; the next one appended has this index.
+    ///
+    /// # Panics
+    /// If there is no such log.
     pub fn truncate(&mut self, id: LogId, from: u64) {
         let Some(log) = self.logs.get_mut(&id) else {
             panic!("truncation of log {id}, which does not exist");
@@ -393,7 +442,7 @@ impl ShardLogs {
         // Blocks that a flush writes just now may hold what was truncated: they are cut when they
         // arrive.
         let before = self.files.keys().next_back().map_or(0, |last| last + 1);
-        log.cuts.push(Cut { before, from });
+        log.cut(Cut { before, from });
         if self.outstanding > 0 {
             log.truncations.push((self.epoch, from));
             self.truncated.push(id);

@@ -46,6 +46,7 @@ struct PlainLog {
     next_index: u64,
     entries: BTreeMap<u64, Entry>,
     state: Vec<u8>,
+    vote: Option<(u64, u64)>,
     /// Whether its bytes are known exactly: not after a truncation, nor where both classes of
     /// bodies were settled in one range.
     exact: bool,
@@ -119,7 +120,9 @@ impl World {
             16..24 => self.settle(),
             24 => self.set_state(),
             25 => self.truncate(),
-            26..32 => self.durable(|store| store.sync().unwrap_or_else(|e| panic!("{e}"))),
+            26 => self.overwrite(),
+            27 => self.skip(),
+            28..32 => self.durable(|store| store.sync().unwrap_or_else(|e| panic!("{e}"))),
             32 => self.durable(|store| store.checkpoint().unwrap_or_else(|e| panic!("{e}"))),
             33 => {
                 self.store().roll();
@@ -171,6 +174,7 @@ impl World {
             next_index: 0,
             entries: BTreeMap::new(),
             state: Vec::new(),
+            vote: None,
             exact: true,
         };
         self.plain.insert(log, plain);
@@ -259,12 +263,68 @@ impl World {
     }
 
     fn truncate(&mut self) {
+        if let Some(log) = self.some_log() {
+            let reach = self.plain[&log].next_index.min(20);
+            self.truncate_by(log, reach);
+        }
+    }
+
+    /// A suffix, which may be in segments already, gives way to other entries; a term begins.
+    fn overwrite(&mut self) {
+        let Some(log) = self.some_log() else {
+            return;
+        };
+        let shard = self.shard_of(log);
+        self.truncate_by(log, self.plain[&log].next_index);
+        for _ in 0..self.random.below(20) {
+            let payload = self.random.payload();
+            let body = self.store().shards[shard].body(Durability::Durable, &[&payload]);
+            let index = self.store().shards[shard].append(log, body, payload.len() as u32);
+            let plain = self.plain.get_mut(&log).expect("the log is in the model");
+            assert_eq!(index, plain.next_index);
+            plain.next_index += 1;
+            let volatile = false;
+            plain.entries.insert(index, Entry { payload, volatile });
+        }
+        let plain = self.plain.get_mut(&log).expect("the log is in the model");
+        if plain.kind == LogKind::Durable {
+            let vote = (self.random.below(100), self.random.below(5));
+            plain.vote = Some(vote);
+            self.store().shards[shard].set_term_and_vote(log, vote.0, vote.1);
+        }
+    }
+
+    fn skip(&mut self) {
         let Some(log) = self.some_log() else {
             return;
         };
         let shard = self.shard_of(log);
         let next = self.plain[&log].next_index;
-        let from = next - self.random.below(next.min(20) + 1);
+        let index = match self.random.below(3) {
+            0 => self.random.below(next + 1),
+            1 => next + (1 << 33),
+            _ => next + self.random.below(9),
+        };
+        let state = self.random.payload();
+        let snapshot = self.random.below(2) == 0;
+        if snapshot {
+            self.store().shards[shard].set_snapshot(log, index, &state);
+        } else {
+            self.store().shards[shard].skip_to(log, index);
+        }
+        let plain = self.plain.get_mut(&log).expect("the log is in the model");
+        plain.next_index = plain.next_index.max(index);
+        if snapshot {
+            plain.state = state;
+            plain.entries = plain.entries.split_off(&index);
+            plain.exact = plain.entries.is_empty();
+        }
+    }
+
+    fn truncate_by(&mut self, log: LogId, reach: u64) {
+        let shard = self.shard_of(log);
+        let next = self.plain[&log].next_index;
+        let from = next - self.random.below(reach + 1);
         self.store().shards[shard].truncate(log, from);
         let plain = self.plain.get_mut(&log).expect("the log is in the model");
         plain.exact &= from == next;
@@ -366,6 +426,7 @@ impl World {
                 assert_eq!(stats.bytes as usize, bytes);
             }
             assert_eq!(shard.state(log), plain.state);
+            assert_eq!(shard.term_and_vote(log), plain.vote);
             let indexes: Vec<u64> = plain.entries.keys().copied().collect();
             for index in indexes {
                 self.check(log, index);
