@@ -32,9 +32,15 @@ impl Distribution {
         let at = |percent: f64| {
             // The least sample that is no less than this share of all.
             let rank = (percent / 100.0 * count as f64).ceil() as usize;
-            samples.get(rank.clamp(1, count.max(1)) - 1).map(|value| (percent, *value))
+            samples
+                .get(rank.clamp(1, count.max(1)) - 1)
+                .map(|value| (percent, *value))
         };
-        Self { count: count as u64, mean, quantiles: GRID.into_iter().filter_map(at).collect() }
+        Self {
+            count: count as u64,
+            mean,
+            quantiles: GRID.into_iter().filter_map(at).collect(),
+        }
     }
 
     /// The value that so many percent do not exceed; 0 of nothing.
@@ -42,7 +48,10 @@ impl Distribution {
     pub fn percentile(&self, percent: f64) -> f64 {
         let above = self.quantiles.partition_point(|(at, _)| *at < percent);
         let high = self.quantiles.get(above).or(self.quantiles.last());
-        let low = above.checked_sub(1).and_then(|below| self.quantiles.get(below)).or(high);
+        let low = above
+            .checked_sub(1)
+            .and_then(|below| self.quantiles.get(below))
+            .or(high);
         match (low, high) {
             (Some(&(from, low)), Some(&(to, high))) if to > from => {
                 low + (high - low) * ((percent - from) / (to - from)).clamp(0.0, 1.0)
@@ -65,7 +74,9 @@ impl Distribution {
     #[must_use]
     pub fn median_of_three_mean(&self) -> f64 {
         let strip = |at: u32| (f64::from(at) + 0.5) / f64::from(STRIPS);
-        let sum: f64 = (0..STRIPS).map(|at| self.median_of_three(100.0 * strip(at))).sum();
+        let sum: f64 = (0..STRIPS)
+            .map(|at| self.median_of_three(100.0 * strip(at)))
+            .sum();
         sum / f64::from(STRIPS)
     }
 }
@@ -94,7 +105,13 @@ mod tests {
 
     #[test]
     fn percentiles_are_those_of_the_samples() {
-        for (percent, value) in [(1.0, 1.0), (50.0, 50.0), (75.0, 75.0), (99.0, 99.0), (100.0, 100.0)] {
+        for (percent, value) in [
+            (1.0, 1.0),
+            (50.0, 50.0),
+            (75.0, 75.0),
+            (99.0, 99.0),
+            (100.0, 100.0),
+        ] {
             assert_eq!(hundred().percentile(percent), value, "p{percent}");
         }
         assert_eq!(hundred().mean, 50.5);
@@ -103,7 +120,10 @@ mod tests {
     #[test]
     fn nothing_measured_is_zero_and_not_a_panic() {
         let nothing = Distribution::of(vec![f64::NAN]);
-        assert_eq!((nothing.count, nothing.percentile(99.0), nothing.mean), (0, 0.0, 0.0));
+        assert_eq!(
+            (nothing.count, nothing.percentile(99.0), nothing.mean),
+            (0, 0.0, 0.0)
+        );
         assert_eq!(nothing.median_of_three_mean(), 0.0);
     }
 
@@ -124,8 +144,14 @@ mod tests {
         let counted = Distribution::of(medians);
         let computed = Distribution::of(samples);
         for percent in [25.0, 50.0, 75.0, 90.0] {
-            let (counted, computed) = (counted.percentile(percent), computed.median_of_three(percent));
-            assert!((counted - computed).abs() <= counted * 0.15, "{counted} and {computed}");
+            let (counted, computed) = (
+                counted.percentile(percent),
+                computed.median_of_three(percent),
+            );
+            assert!(
+                (counted - computed).abs() <= counted * 0.15,
+                "{counted} and {computed}"
+            );
         }
         assert!((counted.mean - computed.median_of_three_mean()).abs() < counted.mean * 0.08);
     }

@@ -6,15 +6,25 @@ use crate::plot::{Axis, BarSeries, Bars, Body, Figure, Ink, Scale, Unit};
 /// Sync latency by size, growing beside recycled, at the middle and at the tail.
 #[must_use]
 pub fn figures(drive: &DriveResult) -> Vec<Figure> {
-    vec![sync_bars(drive, 50.0, "median"), sync_bars(drive, 99.0, "99th percentile")]
+    vec![
+        sync_bars(drive, 50.0, "median"),
+        sync_bars(drive, 99.0, "99th percentile"),
+    ]
 }
 
 fn sync_bars(drive: &DriveResult, percent: f64, word: &str) -> Figure {
-    let groups = drive.recycled.iter().map(|row| size_name(row.bytes)).collect();
+    let groups = drive
+        .recycled
+        .iter()
+        .map(|row| size_name(row.bytes))
+        .collect();
     let series = |name: &str, ink: Ink, rows: &[SyncRow]| BarSeries {
         name: name.to_owned(),
         ink,
-        values: rows.iter().map(|row| Some(row.micros.percentile(percent))).collect(),
+        values: rows
+            .iter()
+            .map(|row| Some(row.micros.percentile(percent)))
+            .collect(),
     };
     Figure {
         name: format!("drive-sync-p{percent:.0}"),
@@ -22,11 +32,19 @@ fn sync_bars(drive: &DriveResult, percent: f64, word: &str) -> Figure {
         subtitle: format!("by bytes written, in {}", drive.path),
         banner: None,
         body: Body::Bars(Bars {
-            y: Axis { label: String::new(), scale: Scale::Log, unit: Unit::Micros },
+            y: Axis {
+                label: String::new(),
+                scale: Scale::Log,
+                unit: Unit::Micros,
+            },
             groups,
             series: vec![
                 series("a file that grows", Ink::Reference, &drive.growing),
-                series("a file written before, as the log's", Ink::Category(0), &drive.recycled),
+                series(
+                    "a file written before, as the log's",
+                    Ink::Category(0),
+                    &drive.recycled,
+                ),
             ],
         }),
     }

@@ -109,9 +109,16 @@ pub fn predict(drive: &DriveResult, load: &Assumptions) -> Prediction {
 }
 
 fn at_full_speed(drive: &DriveResult, load: &Assumptions) -> Prediction {
-    let half = (load.window / 2.0).max(1.0).min(BATCH_BYTES_MAX / message_bytes(load)).max(1.0);
+    let half = (load.window / 2.0)
+        .max(1.0)
+        .min(BATCH_BYTES_MAX / message_bytes(load))
+        .max(1.0);
     let sync = sync(drive, load, half);
-    let drive_rate = if load.window < 2.0 { 1e6 / sync.mean } else { half * 1e6 / sync.mean };
+    let drive_rate = if load.window < 2.0 {
+        1e6 / sync.mean
+    } else {
+        half * 1e6 / sync.mean
+    };
     let processor_rate = load.processor_us.map_or(f64::INFINITY, |cost| 1e6 / cost);
     let rate = drive_rate.min(processor_rate);
     // A window of one has nothing before it to wait for.
@@ -136,7 +143,11 @@ fn at_full_speed(drive: &DriveResult, load: &Assumptions) -> Prediction {
 fn drive_bound(drive: &DriveResult, load: &Assumptions, batch: f64, sync: &Sync) -> Bound {
     let least = self::sync(drive, load, 1.0);
     let more_than_half = sync.mean > 2.0 * least.mean && batch > 1.0;
-    if more_than_half { Bound::Bandwidth } else { Bound::SyncLatency }
+    if more_than_half {
+        Bound::Bandwidth
+    } else {
+        Bound::SyncLatency
+    }
 }
 
 fn at_rate(drive: &DriveResult, load: &Assumptions, rate: f64) -> Prediction {
@@ -169,11 +180,17 @@ fn sync(drive: &DriveResult, load: &Assumptions, batch: f64) -> Sync {
     let bytes = (batch * message_bytes(load) / SECTOR_BYTES).ceil() * SECTOR_BYTES;
     let one = sync_of(&drive.recycled, bytes);
     match load.kind {
-        QueueKind::Classic => Sync { mean: one.mean, at: Box::new(move |p| one.percentile(p)) },
+        QueueKind::Classic => Sync {
+            mean: one.mean,
+            at: Box::new(move |p| one.percentile(p)),
+        },
         QueueKind::Quorum => {
             let trip = load.round_trip_us;
             let mean = one.median_of_three_mean() + trip;
-            Sync { mean, at: Box::new(move |p| one.median_of_three(p) + trip) }
+            Sync {
+                mean,
+                at: Box::new(move |p| one.median_of_three(p) + trip),
+            }
         }
     }
 }
@@ -187,7 +204,11 @@ fn sync_of(rows: &[SyncRow], bytes: f64) -> Distribution {
         return Distribution::of(Vec::new());
     };
     let (from, to) = (low.bytes as f64, high.bytes as f64);
-    let share = if to > from { (bytes.max(from) - from) / (to - from) } else { 0.0 };
+    let share = if to > from {
+        (bytes.max(from) - from) / (to - from)
+    } else {
+        0.0
+    };
     // Noise may make a larger write look quicker; time does not run backwards beyond the table.
     let blend = |low: f64, high: f64| (low + (high - low) * share).max(low.min(high));
     let mut between = high.micros.clone();

@@ -17,7 +17,10 @@ fn drive(base_us: f64, us_per_kib: f64) -> DriveResult {
         recycled: rows,
         write_bytes_per_second: 1e9,
         read_bytes_per_second: 1e9,
-        mixed: Mixed { log: row(64 << 10), segment_bytes_per_second: 1e8 },
+        mixed: Mixed {
+            log: row(64 << 10),
+            segment_bytes_per_second: 1e8,
+        },
     }
 }
 
@@ -33,13 +36,19 @@ fn load(kind: QueueKind, window: f64, rate: Option<f64>) -> Assumptions {
 }
 
 fn near(found: f64, wanted: f64, part: f64) {
-    assert!((found - wanted).abs() <= wanted * part, "{found}, not near {wanted}");
+    assert!(
+        (found - wanted).abs() <= wanted * part,
+        "{found}, not near {wanted}"
+    );
 }
 
 #[test]
 fn full_speed_is_half_the_window_for_each_sync() {
     for (window, batch) in [(2.0, 1.0), (200.0, 100.0), (2_000.0, 1_000.0)] {
-        let found = predict(&drive(1_000.0, 0.0), &load(QueueKind::Classic, window, None));
+        let found = predict(
+            &drive(1_000.0, 0.0),
+            &load(QueueKind::Classic, window, None),
+        );
         near(found.rate, batch * 1_000.0, 1e-6);
         near(found.p50_us, 2_000.0, 1e-6);
         // Little's law: messages under way are rate times latency.
@@ -57,7 +66,10 @@ fn a_window_of_one_waits_for_its_own_sync_alone() {
 
 #[test]
 fn large_batches_are_bound_by_the_bytes() {
-    let found = predict(&drive(10.0, 10.0), &load(QueueKind::Classic, 10_000.0, None));
+    let found = predict(
+        &drive(10.0, 10.0),
+        &load(QueueKind::Classic, 10_000.0, None),
+    );
     assert_eq!(found.bound, Bound::Bandwidth);
     near(found.rate * 1_048.0, 1024.0 * 1e6 / 10.0, 0.02);
 }
@@ -88,7 +100,10 @@ fn a_gentle_rate_waits_for_one_sync_and_a_brisk_one_for_more() {
 fn a_rate_beyond_the_drive_is_full_speed() {
     let drive = drive(1_000.0, 0.0);
     let asked = predict(&drive, &load(QueueKind::Classic, 100.0, Some(1e9)));
-    assert_eq!(asked, predict(&drive, &load(QueueKind::Classic, 100.0, None)));
+    assert_eq!(
+        asked,
+        predict(&drive, &load(QueueKind::Classic, 100.0, None))
+    );
 }
 
 #[test]
@@ -117,7 +132,10 @@ fn a_log_played_through_agrees() {
         latencies.extend((first..next).map(|at| now - f64::from(at) * gap_us));
     }
     let played = Distribution::of(latencies);
-    let found = predict(&drive(sync_us, 0.0), &load(QueueKind::Classic, 1e6, Some(rate)));
+    let found = predict(
+        &drive(sync_us, 0.0),
+        &load(QueueKind::Classic, 1e6, Some(rate)),
+    );
     near(found.p50_us, played.percentile(50.0), 0.1);
     near(found.p99_us, played.percentile(99.0), 0.1);
 }

@@ -10,10 +10,22 @@ use crate::plot::Unit;
 #[must_use]
 pub fn describe(drive: &DriveResult) -> String {
     let mut text = format!("{}\n\n", drive.path);
-    table(&mut text, "write + fdatasync, a file that grows", &drive.growing);
-    table(&mut text, "write + fdatasync, a file written before (as the log's)", &drive.recycled);
+    table(
+        &mut text,
+        "write + fdatasync, a file that grows",
+        &drive.growing,
+    );
+    table(
+        &mut text,
+        "write + fdatasync, a file written before (as the log's)",
+        &drive.recycled,
+    );
     let mixed = std::slice::from_ref(&drive.mixed.log);
-    table(&mut text, "the same while a segment writer is at work", mixed);
+    table(
+        &mut text,
+        "the same while a segment writer is at work",
+        mixed,
+    );
     let rate = |value| Unit::BytesPerSecond.write(value);
     // Writing to a string cannot fail.
     let _ = writeln!(

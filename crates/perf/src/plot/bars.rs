@@ -16,7 +16,9 @@ pub(super) fn draw(figure: &Figure, bars: &Bars, paint: Paint) -> String {
     let mut canvas = Canvas::new(figure, paint);
     let series = bars.series.get(..SERIES_MAX).unwrap_or(&bars.series);
     let groups = bars.groups.get(..GROUPS_MAX).unwrap_or(&bars.groups);
-    let values = series.iter().flat_map(|one| one.values.iter().take(groups.len()).flatten());
+    let values = series
+        .iter()
+        .flat_map(|one| one.values.iter().take(groups.len()).flatten());
     let y = Placed::fit(bars.y.scale, bars.y.unit, values.copied());
     let legend = draw_legend(&mut canvas, series);
     let area = Area {
@@ -26,14 +28,34 @@ pub(super) fn draw(figure: &Figure, bars: &Bars, paint: Paint) -> String {
         bottom: canvas.height - group_room(groups),
     };
     svg::rulings(&mut canvas, area, &y.ticks);
-    canvas.label(12.0, area.top - 14.0, Anchor::Start, Part::Muted, &bars.y.label);
+    canvas.label(
+        12.0,
+        area.top - 14.0,
+        Anchor::Start,
+        Part::Muted,
+        &bars.y.label,
+    );
     for (at, name) in groups.iter().enumerate() {
         let step = (area.right - area.left) / groups.len() as f64;
         let left = area.left + step * at as f64;
-        draw_group(&mut canvas, Area { left, right: left + step, ..area }, &y, bars, (at, series));
+        draw_group(
+            &mut canvas,
+            Area {
+                left,
+                right: left + step,
+                ..area
+            },
+            &y,
+            bars,
+            (at, series),
+        );
         draw_group_name(&mut canvas, (left + step / 2.0, area.bottom), step, name);
     }
-    canvas.line((area.left, area.bottom), (area.right, area.bottom), Part::Axis);
+    canvas.line(
+        (area.left, area.bottom),
+        (area.right, area.bottom),
+        Part::Axis,
+    );
     if bars.groups.len() > GROUPS_MAX {
         let text = format!("{} further groups left out", bars.groups.len() - GROUPS_MAX);
         let at = canvas.height - 6.0;
@@ -56,7 +78,12 @@ fn draw_legend(canvas: &mut Canvas, series: &[BarSeries]) -> f64 {
             y += LEGEND_STEP;
         }
         let colour = canvas.paint.ink(one.ink).into_owned();
-        let swatch = Area { left: x, top: y - 9.0, right: x + 10.0, bottom: y + 1.0 };
+        let swatch = Area {
+            left: x,
+            top: y - 9.0,
+            right: x + 10.0,
+            bottom: y + 1.0,
+        };
         canvas.rectangle(swatch, 2.0, &colour);
         canvas.label(x + 15.0, y, Anchor::Start, Part::Text, &one.name);
         x += width;
@@ -89,12 +116,23 @@ fn draw_group(canvas: &mut Canvas, area: Area, y: &Placed, bars: &Bars, of: (usi
         if let Some((value, share)) = value.and_then(|value| Some((value, y.place(value)?))) {
             let (top, bottom) = (area.y(share.max(foot)), area.y(share.min(foot)));
             // A value of nothing still shows that it was measured.
-            let bar = Area { left: left + 1.0, top: top.min(bottom - 1.0), right: right - 1.0, bottom };
+            let bar = Area {
+                left: left + 1.0,
+                top: top.min(bottom - 1.0),
+                right: right - 1.0,
+                bottom,
+            };
             let colour = canvas.paint.ink(one.ink).into_owned();
             canvas.rectangle(bar, 2.0, &colour);
             draw_value(canvas, bar, &bars.y.unit.tick(value), width);
             let name = bars.groups.get(at).map_or("", String::as_str);
-            canvas.hint(Area { top: area.top, ..bar }, &hint(name, one, bars, value));
+            canvas.hint(
+                Area {
+                    top: area.top,
+                    ..bar
+                },
+                &hint(name, one, bars, value),
+            );
         } else {
             let middle = (left + right) / 2.0;
             canvas.label(middle, area.bottom - 4.0, Anchor::Middle, Part::Muted, "–");
@@ -104,21 +142,38 @@ fn draw_group(canvas: &mut Canvas, area: Area, y: &Placed, bars: &Bars, of: (usi
 }
 
 fn hint(group: &str, series: &BarSeries, bars: &Bars, value: f64) -> String {
-    format!("{group}\n{}", svg::hint_line(&series.name, bars.y.unit, value))
+    format!(
+        "{group}\n{}",
+        svg::hint_line(&series.name, bars.y.unit, value)
+    )
 }
 
 fn draw_value(canvas: &mut Canvas, bar: Area, text: &str, width: f64) {
     let middle = (bar.left + bar.right) / 2.0;
     let ink = canvas.paint.part(Part::Text).into_owned();
     if width >= svg::width_of(text) * 0.86 {
-        canvas.styled(middle, bar.top - 4.0, Anchor::Middle, &ink, r#" font-size="10.5""#, text);
+        canvas.styled(
+            middle,
+            bar.top - 4.0,
+            Anchor::Middle,
+            &ink,
+            r#" font-size="10.5""#,
+            text,
+        );
     } else if width >= VALUE_WIDTH_MIN / 2.0 {
         let turn = format!(
             r#" font-size="10" transform="rotate(-90 {:.1} {:.1})""#,
             middle + 3.5,
             bar.top - 4.0
         );
-        canvas.styled(middle + 3.5, bar.top - 4.0, Anchor::Start, &ink, &turn, text);
+        canvas.styled(
+            middle + 3.5,
+            bar.top - 4.0,
+            Anchor::Start,
+            &ink,
+            &turn,
+            text,
+        );
     }
 }
 
@@ -135,8 +190,12 @@ fn draw_group_name(canvas: &mut Canvas, at: (f64, f64), step: f64, name: &str) {
 /// The name in two parts, cut at the space or hyphen that is nearest to its middle.
 fn halves(name: &str) -> (&str, &str) {
     let middle = name.len() / 2;
-    let cuts = name.char_indices().filter(|(_, letter)| matches!(letter, ' ' | '-'));
-    let best = cuts.map(|(at, _)| at + 1).min_by_key(|at| at.abs_diff(middle));
+    let cuts = name
+        .char_indices()
+        .filter(|(_, letter)| matches!(letter, ' ' | '-'));
+    let best = cuts
+        .map(|(at, _)| at + 1)
+        .min_by_key(|at| at.abs_diff(middle));
     let (first, second) = name.split_at(best.unwrap_or(name.len()));
     (first.trim_end(), second)
 }

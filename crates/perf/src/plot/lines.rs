@@ -31,7 +31,10 @@ pub(super) fn draw(figure: &Figure, lines: &Lines, paint: Paint) -> String {
     }
     svg::rulings(&mut canvas, area, &y.ticks);
     draw_axis(&mut canvas, area, &x, lines);
-    let drawn: Vec<Drawn> = thinned.iter().map(|series| placed(series, area, &x, &y)).collect();
+    let drawn: Vec<Drawn> = thinned
+        .iter()
+        .map(|series| placed(series, area, &x, &y))
+        .collect();
     for line in &drawn {
         let colour = canvas.paint.ink(line.series.ink).into_owned();
         canvas.path(&line.places, &colour, r#" stroke-width="2""#);
@@ -44,7 +47,10 @@ pub(super) fn draw(figure: &Figure, lines: &Lines, paint: Paint) -> String {
 }
 
 fn plot_area(canvas: &Canvas, y: &Placed, series: &[Series]) -> Area {
-    let widest = series.iter().map(|series| svg::width_of(&series.name)).fold(0.0, f64::max);
+    let widest = series
+        .iter()
+        .map(|series| svg::width_of(&series.name))
+        .fold(0.0, f64::max);
     Area {
         left: svg::gutter(&y.ticks),
         top: canvas.head + 12.0,
@@ -61,26 +67,59 @@ fn draw_span(canvas: &mut Canvas, area: Area, x: &Placed, span: &Span) {
     if right - left < 0.5 {
         return;
     }
-    canvas.fill(Area { left, right, ..area }, 0.0, Part::Span);
+    canvas.fill(
+        Area {
+            left,
+            right,
+            ..area
+        },
+        0.0,
+        Part::Span,
+    );
     if right - left > svg::width_of(&span.name) {
-        canvas.label(left + 4.0, area.top + 12.0, Anchor::Start, Part::Muted, &span.name);
+        canvas.label(
+            left + 4.0,
+            area.top + 12.0,
+            Anchor::Start,
+            Part::Muted,
+            &span.name,
+        );
     }
 }
 
 fn draw_axis(canvas: &mut Canvas, area: Area, x: &Placed, lines: &Lines) {
-    canvas.line((area.left, area.bottom), (area.right, area.bottom), Part::Axis);
+    canvas.line(
+        (area.left, area.bottom),
+        (area.right, area.bottom),
+        Part::Axis,
+    );
     for (share, label) in &x.ticks {
         let at = area.x(*share);
         canvas.line((at, area.bottom), (at, area.bottom + 4.0), Part::Axis);
         canvas.label(at, area.bottom + 18.0, Anchor::Middle, Part::Muted, label);
     }
-    canvas.label(area.right, area.bottom + 34.0, Anchor::End, Part::Muted, &lines.x.label);
-    canvas.label(12.0, canvas.head, Anchor::Start, Part::Muted, &lines.y.label);
+    canvas.label(
+        area.right,
+        area.bottom + 34.0,
+        Anchor::End,
+        Part::Muted,
+        &lines.x.label,
+    );
+    canvas.label(
+        12.0,
+        canvas.head,
+        Anchor::Start,
+        Part::Muted,
+        &lines.y.label,
+    );
 }
 
 fn placed<'a>(series: &'a Series, area: Area, x: &Placed, y: &Placed) -> Drawn<'a> {
     let place = |&(along, up): &(f64, f64)| Some((area.x(x.place(along)?), area.y(y.place(up)?)));
-    Drawn { series, places: series.points.iter().map(place).collect() }
+    Drawn {
+        series,
+        places: series.points.iter().map(place).collect(),
+    }
 }
 
 /// A point with a gap on either side is no line: it gets a dot.
@@ -106,9 +145,20 @@ fn draw_labels(canvas: &mut Canvas, area: Area, drawn: &[Drawn]) {
         let colour = canvas.paint.ink(series.ink).into_owned();
         canvas.dot(end, 3.0, &colour);
         let left = area.right + 10.0;
-        let swatch = Area { left, top: y - 4.0, right: left + 8.0, bottom: y + 4.0 };
+        let swatch = Area {
+            left,
+            top: y - 4.0,
+            right: left + 8.0,
+            bottom: y + 4.0,
+        };
         canvas.rectangle(swatch, 2.0, &colour);
-        canvas.label(left + 12.0, y + 4.0, Anchor::Start, Part::Text, &series.name);
+        canvas.label(
+            left + 12.0,
+            y + 4.0,
+            Anchor::Start,
+            Part::Text,
+            &series.name,
+        );
     }
 }
 
@@ -130,21 +180,41 @@ fn draw_hints(canvas: &mut Canvas, area: Area, x: &Placed, lines: &Lines, series
     if canvas.paint != Paint::Page {
         return;
     }
-    let mut values: Vec<f64> = series.iter().flat_map(|line| &line.points).map(|at| at.0).collect();
+    let mut values: Vec<f64> = series
+        .iter()
+        .flat_map(|line| &line.points)
+        .map(|at| at.0)
+        .collect();
     values.retain(|value| value.is_finite());
     values.sort_by(f64::total_cmp);
     values.dedup();
     let stride = values.len().div_ceil(HINTS_MAX).max(1);
     let values: Vec<f64> = values.into_iter().step_by(stride).collect();
-    let place = |at: usize| values.get(at).and_then(|value| x.place(*value)).map(|share| area.x(share));
+    let place = |at: usize| {
+        values
+            .get(at)
+            .and_then(|value| x.place(*value))
+            .map(|share| area.x(share))
+    };
     for (at, value) in values.iter().enumerate() {
         let Some(middle) = place(at) else { continue };
         let before = at.checked_sub(1).and_then(place).unwrap_or(area.left);
         let after = place(at + 1).unwrap_or(area.right);
-        let strip = Area { left: (before + middle) / 2.0, right: (middle + after) / 2.0, ..area };
+        let strip = Area {
+            left: (before + middle) / 2.0,
+            right: (middle + after) / 2.0,
+            ..area
+        };
         let here = series.iter().filter_map(|line| {
-            let found = line.points.binary_search_by(|point| point.0.total_cmp(value)).ok()?;
-            Some(svg::hint_line(&line.name, lines.y.unit, line.points.get(found)?.1))
+            let found = line
+                .points
+                .binary_search_by(|point| point.0.total_cmp(value))
+                .ok()?;
+            Some(svg::hint_line(
+                &line.name,
+                lines.y.unit,
+                line.points.get(found)?.1,
+            ))
         });
         let mut text = vec![lines.x.unit.write(*value)];
         text.extend(here);
@@ -167,7 +237,10 @@ fn thin(series: &Series) -> Series {
     }
     let stretch = (series.points.len() * 2).div_ceil(POINTS_MAX);
     let points = series.points.chunks(stretch).flat_map(extremes).collect();
-    Series { points, ..series.clone() }
+    Series {
+        points,
+        ..series.clone()
+    }
 }
 
 fn extremes(stretch: &[(f64, f64)]) -> Vec<(f64, f64)> {

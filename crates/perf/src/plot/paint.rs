@@ -116,7 +116,11 @@ fn variables(dark: bool) -> String {
     for row in PARTS {
         let _ = write!(text, "--{}:{};", row.1, pick((row.2, row.3)));
     }
-    let numbered = [("c", CATEGORIES.as_slice()), ("r", &RANKS), ("ref", &[REFERENCE])];
+    let numbered = [
+        ("c", CATEGORIES.as_slice()),
+        ("r", &RANKS),
+        ("ref", &[REFERENCE]),
+    ];
     for (class, colours) in numbered {
         for (at, &pair) in colours.iter().enumerate() {
             let _ = write!(text, "--{class}{at}:{};", pick(pair));

@@ -43,15 +43,24 @@ pub enum PngError {
 /// # Errors
 /// When the system has no fonts, or the figure cannot be drawn.
 pub fn png(figure: &Figure) -> Result<Vec<u8>, PngError> {
-    let failed = |reason: String| PngError::Drawing { figure: figure.name.clone(), reason };
+    let failed = |reason: String| PngError::Drawing {
+        figure: figure.name.clone(),
+        reason,
+    };
     let tree = Tree::from_str(&figure.svg(Paint::Light), options()?)
         .map_err(|error| failed(error.to_string()))?;
     let size = tree.size().to_int_size().scale_by(SCALE);
     let mut pixels = size
         .and_then(|size| Pixmap::new(size.width(), size.height()))
         .ok_or_else(|| failed("it has no size".to_owned()))?;
-    resvg::render(&tree, Transform::from_scale(SCALE, SCALE), &mut pixels.as_mut());
-    pixels.encode_png().map_err(|error| failed(error.to_string()))
+    resvg::render(
+        &tree,
+        Transform::from_scale(SCALE, SCALE),
+        &mut pixels.as_mut(),
+    );
+    pixels
+        .encode_png()
+        .map_err(|error| failed(error.to_string()))
 }
 
 /// The system's fonts, looked up once for the process.
@@ -71,8 +80,18 @@ fn load() -> Option<Options<'static>> {
         fonts.query(&query).is_some()
     };
     let known = FAMILIES.iter().find(has).map(|&family| family.to_owned());
-    let any = || fonts.faces().next()?.families.first().map(|family| family.0.clone());
+    let any = || {
+        fonts
+            .faces()
+            .next()?
+            .families
+            .first()
+            .map(|family| family.0.clone())
+    };
     let family = known.or_else(any)?;
     fonts.set_sans_serif_family(family);
-    Some(Options { fontdb: Arc::new(fonts), ..Options::default() })
+    Some(Options {
+        fontdb: Arc::new(fonts),
+        ..Options::default()
+    })
 }

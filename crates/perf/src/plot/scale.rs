@@ -39,9 +39,8 @@ pub(super) struct Placed {
 impl Placed {
     /// The axis that shows all of `values`.
     pub fn fit(scale: Scale, unit: Unit, values: impl Iterator<Item = f64>) -> Self {
-        let shown = values.filter(|value| {
-            value.is_finite() && (scale != Scale::Log || *value > 0.0)
-        });
+        let shown =
+            values.filter(|value| value.is_finite() && (scale != Scale::Log || *value > 0.0));
         let range = shown.fold(None, |range: Option<(f64, f64)>, value| {
             let (low, high) = range.unwrap_or((value, value));
             Some((low.min(value), high.max(value)))
@@ -95,7 +94,12 @@ impl Placed {
     }
 
     fn with_ticks(scale: Scale, unit: Unit, low: f64, high: f64, ticks: Vec<f64>) -> Self {
-        let mut placed = Self { scale, low, high, ticks: Vec::new() };
+        let mut placed = Self {
+            scale,
+            low,
+            high,
+            ticks: Vec::new(),
+        };
         let ticks = ticks.into_iter();
         placed.ticks = ticks
             .filter_map(|tick| Some((placed.place(tick)?, unit.tick(tick))))
@@ -126,7 +130,9 @@ const TICKS_MAX: usize = 64;
 
 fn steps(low: f64, high: f64, step: f64) -> Vec<f64> {
     let places = (0..TICKS_MAX).map(|at| low + step * at as f64);
-    places.take_while(|place| *place <= high + step * 0.001).collect()
+    places
+        .take_while(|place| *place <= high + step * 0.001)
+        .collect()
 }
 
 fn nice_step(least: f64) -> f64 {
@@ -140,7 +146,9 @@ fn nice_step(least: f64) -> f64 {
 fn nice_above(value: f64) -> f64 {
     let power = 10f64.powf(value.log10().floor());
     let factors = [1.0, 2.0, 5.0, 10.0];
-    let fitting = factors.into_iter().find(|factor| factor * power >= value * 0.999_999);
+    let fitting = factors
+        .into_iter()
+        .find(|factor| factor * power >= value * 0.999_999);
     fitting.unwrap_or(10.0) * power
 }
 
@@ -148,6 +156,8 @@ fn nice_above(value: f64) -> f64 {
 fn nice_below(value: f64) -> f64 {
     let power = 10f64.powf(value.log10().floor());
     let factors = [5.0, 2.0, 1.0];
-    let fitting = factors.into_iter().find(|factor| factor * power <= value * 1.000_001);
+    let fitting = factors
+        .into_iter()
+        .find(|factor| factor * power <= value * 1.000_001);
     fitting.unwrap_or(1.0) * power
 }

@@ -54,9 +54,18 @@ pub(super) struct Canvas {
 impl Canvas {
     /// A picture with ground, banner, title and subtitle.
     pub fn new(figure: &Figure, paint: Paint) -> Self {
-        let banner = if figure.banner.is_some() { BANNER_HEIGHT } else { 0.0 };
+        let banner = if figure.banner.is_some() {
+            BANNER_HEIGHT
+        } else {
+            0.0
+        };
         let height = HEIGHT + banner;
-        let mut canvas = Self { text: String::new(), paint, head: banner + 56.0, height };
+        let mut canvas = Self {
+            text: String::new(),
+            paint,
+            head: banner + 56.0,
+            height,
+        };
         let _ = write!(
             canvas.text,
             r#"<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" width="{WIDTH}" height="{height}" role="img" font-family="{FONT}">"#
@@ -69,19 +78,50 @@ impl Canvas {
 
     fn head(&mut self, figure: &Figure, banner: f64) {
         if self.paint != Paint::Page {
-            let all = Area { left: 0.0, top: 0.0, right: WIDTH, bottom: self.height };
+            let all = Area {
+                left: 0.0,
+                top: 0.0,
+                right: WIDTH,
+                bottom: self.height,
+            };
             self.fill(all, 0.0, Part::Ground);
         }
         if let Some(warning) = &figure.banner {
-            let strip = Area { left: 0.0, top: 0.0, right: WIDTH, bottom: banner - 4.0 };
+            let strip = Area {
+                left: 0.0,
+                top: 0.0,
+                right: WIDTH,
+                bottom: banner - 4.0,
+            };
             self.fill(strip, 3.0, Part::Banner);
             let ground = self.paint.part(Part::Ground).into_owned();
-            self.styled(12.0, 15.5, Anchor::Start, &ground, r#" font-size="13" font-weight="700""#, warning);
+            self.styled(
+                12.0,
+                15.5,
+                Anchor::Start,
+                &ground,
+                r#" font-size="13" font-weight="700""#,
+                warning,
+            );
         }
         let ink = self.paint.part(Part::Text).into_owned();
-        self.styled(12.0, banner + 20.0, Anchor::Start, &ink, r#" font-size="15" font-weight="650""#, &figure.title);
+        self.styled(
+            12.0,
+            banner + 20.0,
+            Anchor::Start,
+            &ink,
+            r#" font-size="15" font-weight="650""#,
+            &figure.title,
+        );
         let muted = self.paint.part(Part::Muted).into_owned();
-        self.styled(12.0, banner + 38.0, Anchor::Start, &muted, r#" font-size="12""#, &figure.subtitle);
+        self.styled(
+            12.0,
+            banner + 38.0,
+            Anchor::Start,
+            &muted,
+            r#" font-size="12""#,
+            &figure.subtitle,
+        );
     }
 
     /// The finished document.
@@ -97,7 +137,15 @@ impl Canvas {
     }
 
     /// Text with attributes of its own, which begin with a space.
-    pub fn styled(&mut self, x: f64, y: f64, anchor: Anchor, colour: &str, attributes: &str, content: &str) {
+    pub fn styled(
+        &mut self,
+        x: f64,
+        y: f64,
+        anchor: Anchor,
+        colour: &str,
+        attributes: &str,
+        content: &str,
+    ) {
         let anchor = match anchor {
             Anchor::Start => "start",
             Anchor::Middle => "middle",
@@ -213,7 +261,10 @@ pub(super) fn rulings(canvas: &mut Canvas, area: Area, ticks: &[(f64, String)]) 
 
 /// Room for the labels left of an axis.
 pub(super) fn gutter(ticks: &[(f64, String)]) -> f64 {
-    let widest = ticks.iter().map(|(_, label)| width_of(label)).fold(0.0, f64::max);
+    let widest = ticks
+        .iter()
+        .map(|(_, label)| width_of(label))
+        .fold(0.0, f64::max);
     (widest + 18.0).max(48.0)
 }
 

@@ -4,7 +4,11 @@ use super::scale::Placed;
 use super::*;
 
 fn axis(scale: Scale, unit: Unit) -> Axis {
-    Axis { label: "label".to_owned(), scale, unit }
+    Axis {
+        label: "label".to_owned(),
+        scale,
+        unit,
+    }
 }
 
 fn figure(body: Body) -> Figure {
@@ -27,19 +31,27 @@ fn lines(scale: Scale, series: Vec<Vec<(f64, f64)>>) -> Figure {
         x: axis(Scale::Time, Unit::Seconds),
         y: axis(scale, Unit::Micros),
         series: series.collect(),
-        spans: vec![Span { name: "warm-up".to_owned(), range: (0.0, 2.0) }],
+        spans: vec![Span {
+            name: "warm-up".to_owned(),
+            range: (0.0, 2.0),
+        }],
     }))
 }
 
 fn bars(values: Vec<Vec<Option<f64>>>, groups: usize) -> Figure {
-    let series = values.into_iter().enumerate().map(|(at, values)| BarSeries {
-        name: format!("series {at}"),
-        ink: Ink::Rank(at),
-        values,
-    });
+    let series = values
+        .into_iter()
+        .enumerate()
+        .map(|(at, values)| BarSeries {
+            name: format!("series {at}"),
+            ink: Ink::Rank(at),
+            values,
+        });
     figure(Body::Bars(Bars {
         y: axis(Scale::Linear, Unit::MessagesPerSecond),
-        groups: (0..groups).map(|at| format!("group-{at} of many")).collect(),
+        groups: (0..groups)
+            .map(|at| format!("group-{at} of many"))
+            .collect(),
         series: series.collect(),
     }))
 }
@@ -48,7 +60,8 @@ fn bars(values: Vec<Vec<Option<f64>>>, groups: usize) -> Figure {
 fn check(figure: &Figure) -> String {
     for paint in [Paint::Page, Paint::Light, Paint::Dark] {
         let svg = figure.svg(paint);
-        resvg::usvg::roxmltree::Document::parse(&svg).unwrap_or_else(|error| panic!("{error}: {svg}"));
+        resvg::usvg::roxmltree::Document::parse(&svg)
+            .unwrap_or_else(|error| panic!("{error}: {svg}"));
         for bad in ["NaN", "inf"] {
             assert!(!svg.contains(bad), "{bad} in {svg}");
         }
@@ -83,17 +96,49 @@ fn values_are_short_and_have_units() {
 #[test]
 fn ticks_are_numbers_that_people_count_in() {
     let cases: [(Scale, Unit, &[f64], &[&str]); 5] = [
-        (Scale::Linear, Unit::Count, &[3.0, 87.0], &["0", "20", "40", "60", "80", "100"]),
-        (Scale::Time, Unit::Seconds, &[0.0, 30.0], &["0", "5", "10", "15", "20", "25", "30"]),
-        (Scale::Log, Unit::Micros, &[120.0, 9_000.0], &["100 µs", "200 µs", "500 µs", "1 ms", "2 ms", "5 ms", "10 ms"]),
-        (Scale::Percentile, Unit::Percentile, &[99.9], &["0 %", "50 %", "75 %", "90 %", "99 %", "99.9 %"]),
-        (Scale::Log, Unit::Micros, &[0.0, -1.0, f64::NAN], &["1 µs", "2 µs", "5 µs", "10 µs"]),
+        (
+            Scale::Linear,
+            Unit::Count,
+            &[3.0, 87.0],
+            &["0", "20", "40", "60", "80", "100"],
+        ),
+        (
+            Scale::Time,
+            Unit::Seconds,
+            &[0.0, 30.0],
+            &["0", "5", "10", "15", "20", "25", "30"],
+        ),
+        (
+            Scale::Log,
+            Unit::Micros,
+            &[120.0, 9_000.0],
+            &[
+                "100 µs", "200 µs", "500 µs", "1 ms", "2 ms", "5 ms", "10 ms",
+            ],
+        ),
+        (
+            Scale::Percentile,
+            Unit::Percentile,
+            &[99.9],
+            &["0 %", "50 %", "75 %", "90 %", "99 %", "99.9 %"],
+        ),
+        (
+            Scale::Log,
+            Unit::Micros,
+            &[0.0, -1.0, f64::NAN],
+            &["1 µs", "2 µs", "5 µs", "10 µs"],
+        ),
     ];
     for (scale, unit, values, wanted) in cases {
         let placed = Placed::fit(scale, unit, values.iter().copied());
         let labels: Vec<&str> = placed.ticks.iter().map(|tick| tick.1.as_str()).collect();
         assert_eq!(labels, wanted, "{scale:?} {values:?}");
-        assert!(placed.ticks.iter().all(|tick| (0.0..=1.0).contains(&tick.0)));
+        assert!(
+            placed
+                .ticks
+                .iter()
+                .all(|tick| (0.0..=1.0).contains(&tick.0))
+        );
     }
 }
 
@@ -116,12 +161,27 @@ fn ranges_of_any_size_have_few_ticks() {
 
 #[test]
 fn hostile_values_are_gaps() {
-    let values = [f64::NAN, f64::INFINITY, f64::NEG_INFINITY, 0.0, -1.0, 1.0, 1e300, 1e-300];
+    let values = [
+        f64::NAN,
+        f64::INFINITY,
+        f64::NEG_INFINITY,
+        0.0,
+        -1.0,
+        1.0,
+        1e300,
+        1e-300,
+    ];
     let points: Vec<(f64, f64)> = values.iter().map(|&value| (value, value)).collect();
     for scale in [Scale::Linear, Scale::Log] {
-        check(&lines(scale, vec![points.clone(), vec![], vec![(1.0, 5.0)]]));
+        check(&lines(
+            scale,
+            vec![points.clone(), vec![], vec![(1.0, 5.0)]],
+        ));
     }
-    check(&bars(vec![values.iter().map(|&value| Some(value)).collect()], values.len()));
+    check(&bars(
+        vec![values.iter().map(|&value| Some(value)).collect()],
+        values.len(),
+    ));
     check(&bars(vec![vec![None]], 1));
     check(&bars(vec![], 0));
     check(&lines(Scale::Log, vec![]));
@@ -148,8 +208,16 @@ fn long_series_keep_their_extremes_and_little_else() {
     points[count / 3].1 = 1_000.0;
     let long = check(&lines(Scale::Linear, vec![points.clone()]));
     let short = check(&lines(Scale::Linear, vec![points[..POINTS_MAX].to_vec()]));
-    assert!(long.len() < short.len() * 2, "{} and {}", long.len(), short.len());
-    assert!(long.contains(">1 ms</text>"), "the one high value decides the axis");
+    assert!(
+        long.len() < short.len() * 2,
+        "{} and {}",
+        long.len(),
+        short.len()
+    );
+    assert!(
+        long.contains(">1 ms</text>"),
+        "the one high value decides the axis"
+    );
 }
 
 #[test]
@@ -170,7 +238,10 @@ fn the_page_has_every_colour_that_figures_ask_for() {
         let name = svg[at + 4..].split(')').next().unwrap();
         assert!(sheet.contains(&format!("{name}:")), "{name}");
     }
-    assert!(!svg.contains("fill:#") && !svg.contains("stroke:#"), "a fixed colour in a page");
+    assert!(
+        !svg.contains("fill:#") && !svg.contains("stroke:#"),
+        "a fixed colour in a page"
+    );
 }
 
 #[test]

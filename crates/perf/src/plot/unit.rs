@@ -102,7 +102,11 @@ fn trimmed(text: String) -> String {
         return text;
     }
     let text = text.trim_end_matches('0').trim_end_matches('.');
-    if text == "-0" { "0".to_owned() } else { text.to_owned() }
+    if text == "-0" {
+        "0".to_owned()
+    } else {
+        text.to_owned()
+    }
 }
 
 /// Seconds of a run: plain up to two minutes, then as minutes and seconds.
