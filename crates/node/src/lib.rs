@@ -21,6 +21,7 @@ pub mod history;
 pub mod link;
 pub mod operator;
 pub mod properties;
+pub mod quorum;
 pub mod registry;
 pub mod reply_to;
 pub mod shard;

@@ -94,6 +94,8 @@ pub const SOCKET_READ_BYTES: usize = 128 * 1024;
 pub const HTTP_BODY_BYTES_MAX: usize = 10_000_000;
 /// See [`HTTP_BODY_BYTES_MAX`].
 pub const HTTP_DEFINITIONS_BYTES_MAX: usize = 50_000_000;
+/// Bytes of a login form: all that a stranger may send.
+pub const HTTP_LOGIN_BYTES_MAX: usize = 8_192;
 /// Items of one page of a list.
 pub const HTTP_PAGE_MAX: usize = 500;
 /// Characters of an HTTP `name` filter.
@@ -121,9 +123,47 @@ pub const SEGMENT_BYTES_MAX: u64 = 64 * 1024 * 1024;
 /// Bytes of one block of a segment: what is read from disk at once. A larger message has a block of
 /// its own.
 pub const SEGMENT_BLOCK_BYTES: usize = 128 * 1024;
+/// Bytes of a frame between a queue's proxy and its leader; a larger message has a frame of its own.
+pub const LINK_FRAME_BYTES: usize = 1024 * 1024;
+/// Records of such a frame: operations, deliveries.
+pub const LINK_RECORDS_MAX: usize = 16_384;
+/// Deliveries under way to one consumer on another node, in messages and in bytes; one always may.
+pub const LINK_CONSUMER_MESSAGES_MAX: u32 = 2_048;
+/// See [`LINK_CONSUMER_MESSAGES_MAX`].
+pub const LINK_CONSUMER_BYTES_MAX: u64 = 1024 * 1024;
+/// Operations of one node on one queue that have no answer, in number and in bytes; above it, those
+/// who publish to that queue are not read from.
+pub const KEPT_OPERATIONS_MAX: usize = 65_536;
+/// See [`KEPT_OPERATIONS_MAX`].
+pub const KEPT_OPERATION_BYTES_MAX: usize = 16 * 1024 * 1024;
+
+/// Milliseconds between two signs of life that a node gives to each other node.
+pub const PEER_HEARTBEAT_MS: u64 = 100;
+/// Milliseconds without a sign of life after which another node is down.
+pub const PEER_SILENCE_MS_MAX: u64 = 1_000;
+/// Milliseconds within which a node and whoever connects to it must know each other.
+pub const PEER_HANDSHAKE_MS_MAX: u64 = 3_000;
+/// Connections to the cluster's port that have not proved who they are, in all and from one
+/// address.
+pub const PEER_HANDSHAKES_MAX: usize = 64;
+/// See [`PEER_HANDSHAKES_MAX`].
+pub const PEER_HANDSHAKES_PER_IP_MAX: usize = 16;
+/// Bytes of one frame between nodes: the largest message, with what travels beside it.
+pub const PEER_FRAME_BYTES_MAX: usize = MESSAGE_BYTES_HARD_MAX as usize + 4 * 1024 * 1024;
+/// Bytes that may wait for another node before the link to it is broken. One frame may exceed it.
+pub const PEER_OUTBOX_BYTES_MAX: usize = 128 * 1024 * 1024;
+/// Bytes that wait for another node above which no more is made for it than must be.
+pub const PEER_OUTBOX_BYTES_CONGESTED: usize = 16 * 1024 * 1024;
+/// Bytes of a request or an answer on the cluster's port outside of a link, such as to join.
+pub const PEER_CONTROL_BYTES_MAX: usize = 1024 * 1024;
+/// Nodes of one cluster.
+pub const CLUSTER_NODES_MAX: usize = 64;
 
 const _: () = assert!(FRAME_BYTES_MAX >= FRAME_BYTES_PREAUTH_MAX);
 const _: () = assert!(FRAME_BYTES_PREAUTH_MAX >= FRAME_BYTES_MIN);
+const _: () = assert!(PEER_OUTBOX_BYTES_CONGESTED < PEER_OUTBOX_BYTES_MAX);
+const _: () = assert!(PEER_FRAME_BYTES_MAX < u32::MAX as usize);
+const _: () = assert!(PEER_SILENCE_MS_MAX > 3 * PEER_HEARTBEAT_MS);
 const _: () = assert!(MESSAGE_BYTES_MAX <= MESSAGE_BYTES_HARD_MAX);
 const _: () = assert!(CHUNK_BYTES <= WAL_BATCH_BYTES_MAX);
 const _: () = assert!(WAL_BATCH_BYTES_MAX as u64 <= WAL_FILE_BYTES);

@@ -1,0 +1,326 @@
+//! What a queue's proxy and its leader say to each other, and the bytes of it.
+//!
+//! A proxy stands on a node for a queue whose leader may be elsewhere. It *presents* itself to a
+//! leader: with that a *session* begins, whose number is in every frame of both sides. What belongs
+//! to another session is void: it was said to a leader that is none any more, or was overtaken by a
+//! loss of the connection between the nodes. Frames of one session come in order.
+//!
+//! ```text
+//! frame:  kind u8 | session u64 | record*          kind: 1 to the leader, 2 to the proxy
+//! record: tag u8 | fields
+//! message: length u32 | bytes as `crate::stored` has them
+//! ```
+//! Integers are little-endian. The queue is named by whatever carries the frame.
+//!
+//! Invariant: any bytes are either decoded or refused, in memory bounded by their number.
+
+mod codec;
+#[cfg(test)]
+mod tests;
+
+pub use codec::{
+    Encoder, Malformed, ToLeaderFrame, ToProxyFrame, decode_to_leader, decode_to_proxy,
+};
+
+use leveret_queue::{AttachError, Consumer, Outcome};
+use leveret_session::contract::Delivery;
+use leveret_types::limits::{LINK_CONSUMER_BYTES_MAX, LINK_CONSUMER_MESSAGES_MAX};
+use leveret_types::{ConsumerId, Message, NodeId, QueueId};
+use smallvec::SmallVec;
+use std::ops::Range;
+
+/// First byte of a frame from a proxy to a leader.
+pub const TO_LEADER: u8 = 1;
+/// First byte of a frame from a leader to a proxy.
+pub const TO_PROXY: u8 = 2;
+
+/// Whose operations a sequence counts: one run of one node's process. A run's `start` is greater
+/// than those of all earlier runs of the node, whose operations are void once it has been seen.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Origin {
+    /// The node.
+    pub node: NodeId,
+    /// The run.
+    pub start: u64,
+}
+
+/// A change that a node's clients want of a queue. An origin's operations on a queue are numbered
+/// from 1 without gaps, and take effect once each, in this order.
+#[derive(Clone, Debug)]
+pub enum Operation {
+    /// A message for the queue.
+    Publish(Message),
+    /// What became of messages that somebody holds.
+    Settle(Settle),
+    /// An operation that is answered already and only keeps its number.
+    Nothing,
+}
+
+/// What became of messages that a holder has.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Settle {
+    /// Who holds them.
+    pub holder: ConsumerId,
+    /// The lane.
+    pub lane: u8,
+    /// Indexes in the lane. What of them the holder does not hold is left alone.
+    pub range: Range<u64>,
+    /// What became of them.
+    pub outcome: Outcome,
+}
+
+/// Somebody who holds messages, or may, as a proxy tells a leader that does not know it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PresentedHolder {
+    /// Its id.
+    pub id: ConsumerId,
+    /// What it was attached as; nothing for who only gets, and after a cancel.
+    pub consumer: Option<Consumer>,
+    /// What it holds, by lane. The settles that have no answer yet are not taken off: they come
+    /// again.
+    pub held: Vec<(u8, Range<u64>)>,
+}
+
+/// How a proxy presents itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Presentation {
+    /// The run of its node: see [`Origin`].
+    pub start: u64,
+    /// The term of the leader that it speaks to; 0 if it does not know.
+    pub term: u64,
+    /// Number of the first operation that it will send.
+    pub first_sequence: u64,
+    /// Its holders. Any other holder of that node is gone.
+    pub holders: Vec<PresentedHolder>,
+}
+
+/// From a proxy to a leader.
+#[derive(Clone, Debug)]
+pub enum ToLeader {
+    /// A session begins.
+    Present(Box<Presentation>),
+    /// The answer to [`ToProxy::Leading`] of a node that has nothing to present. Of no session.
+    Absent {
+        /// The leader's term.
+        term: u64,
+    },
+    /// Operations in order. What the leader has already is skipped; if some are missing before the
+    /// first, all are dropped and the proxy is told to present itself again.
+    Operations {
+        /// Number of the first.
+        first: u64,
+        /// The operations.
+        operations: Vec<Operation>,
+    },
+    /// Attach a consumer: [`ToProxy::Attached`].
+    Attach(Consumer),
+    /// Deliver no more to a consumer; it keeps what it holds. A delivery that crosses this comes
+    /// back as a settle.
+    Cancel(ConsumerId),
+    /// A holder is gone; what it holds returns, counted.
+    Detach(ConsumerId),
+    /// Deliveries have gone on to a consumer: see [`Window`].
+    Credit {
+        /// The consumer.
+        consumer: ConsumerId,
+        /// Deliveries.
+        messages: u32,
+        /// Bytes of their bodies.
+        bytes: u64,
+    },
+    /// `basic.get`: [`ToProxy::Got`].
+    Get {
+        /// Who is to hold it.
+        holder: ConsumerId,
+        /// Whether the message leaves at once.
+        no_ack: bool,
+    },
+    /// Drop all ready messages: [`ToProxy::Purged`].
+    Purge {
+        /// Comes back in the answer.
+        request: u64,
+    },
+    /// How does the queue stand? [`ToProxy::Counted`].
+    Count {
+        /// Comes back in the answer.
+        request: u64,
+    },
+    /// The local replica does not have the message of a delivery: [`ToProxy::Deliver`] again, whole.
+    Fetch {
+        /// The consumer.
+        consumer: ConsumerId,
+        /// The lane.
+        lane: u8,
+        /// Its index.
+        index: u64,
+    },
+}
+
+/// How a queue stands, for the answer to a declaration.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Standing {
+    /// Ready messages.
+    pub ready: u64,
+    /// Messages that somebody holds.
+    pub unsettled: u64,
+    /// Consumers.
+    pub consumers: u64,
+}
+
+/// From a leader to a proxy.
+#[derive(Clone, Debug)]
+pub enum ToProxy {
+    /// The sender leads the queue, and does not know the receiver's session: present yourself.
+    Leading {
+        /// Its term.
+        term: u64,
+    },
+    /// The sender does not lead the queue.
+    NotLeader {
+        /// The latest term that it knows.
+        term: u64,
+        /// Who leads in that term, as far as it knows.
+        leader: Option<NodeId>,
+    },
+    /// All operations up to this one have taken effect for good. Said after each presentation too,
+    /// of what was so already.
+    Committed {
+        /// The last of them.
+        through: u64,
+    },
+    /// Publishes that the queue refuses. Said before they are told to be committed.
+    Refused {
+        /// Their numbers.
+        sequences: Range<u64>,
+    },
+    /// The answer to [`ToLeader::Attach`].
+    Attached {
+        /// The consumer.
+        consumer: ConsumerId,
+        /// Why not.
+        result: Result<(), AttachError>,
+    },
+    /// A message for a consumer.
+    Deliver(Delivery),
+    /// A message for a consumer, which the receiver's own replica has.
+    DeliverLocal(LocalDelivery),
+    /// The answer to [`ToLeader::Get`].
+    Got {
+        /// Who asked.
+        holder: ConsumerId,
+        /// The message, and how many ready ones are behind it.
+        got: Option<(Delivery, u64)>,
+    },
+    /// The answer to [`ToLeader::Purge`].
+    Purged {
+        /// Which.
+        request: u64,
+        /// How many messages went.
+        count: u64,
+    },
+    /// The answer to [`ToLeader::Count`].
+    Counted {
+        /// Which.
+        request: u64,
+        /// How the queue stands.
+        standing: Standing,
+    },
+    /// A consumer has kept a delivery for too long.
+    TimedOut(ConsumerId),
+}
+
+/// A delivery without its message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LocalDelivery {
+    /// The consumer.
+    pub consumer: ConsumerId,
+    /// The lane.
+    pub lane: u8,
+    /// Index in the lane.
+    pub index: u64,
+    /// Whether it was delivered before.
+    pub redelivered: bool,
+    /// See [`Delivery::delivery_count`].
+    pub delivery_count: Option<u32>,
+}
+
+/// What a leader may have under way to one consumer on another node: bounded in messages and in
+/// bytes, but one message always may. The proxy gives back what the consumer's connection has
+/// taken.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Window {
+    messages: u32,
+    bytes: u64,
+    refused: bool,
+}
+
+impl Window {
+    /// Takes room for a message; false if there is none, which is remembered.
+    pub fn take(&mut self, bytes: u32) -> bool {
+        let full = self.messages >= LINK_CONSUMER_MESSAGES_MAX
+            || self.messages > 0 && self.bytes + u64::from(bytes) > LINK_CONSUMER_BYTES_MAX;
+        if full {
+            self.refused = true;
+            return false;
+        }
+        self.messages += 1;
+        self.bytes += u64::from(bytes);
+        true
+    }
+
+    /// Gives room back; true if a message was refused since the last time, and the queue is to
+    /// unblock the consumer. Not before half of the window is free.
+    pub fn give(&mut self, messages: u32, bytes: u64) -> bool {
+        self.messages = self.messages.saturating_sub(messages);
+        self.bytes = self.bytes.saturating_sub(bytes);
+        let roomy = self.messages <= LINK_CONSUMER_MESSAGES_MAX / 2
+            && self.bytes <= LINK_CONSUMER_BYTES_MAX / 2;
+        roomy && std::mem::take(&mut self.refused)
+    }
+}
+
+/// The pieces of a frame's bytes, in order.
+pub type Pieces = SmallVec<[bytes::Bytes; 4]>;
+
+/// A message from a leader, on its way to a node: what a leader's methods put out.
+#[derive(Debug)]
+pub struct Answer {
+    /// The node.
+    pub to: NodeId,
+    /// The queue.
+    pub queue: QueueId,
+    /// The session that it belongs to; 0 for [`ToProxy::Leading`] and [`ToProxy::NotLeader`].
+    pub session: u64,
+    /// What is said.
+    pub message: ToProxy,
+}
+
+/// An entrance for fuzzing: any bytes. What is a frame is encoded to the same bytes again.
+pub fn fuzz(bytes: &[u8]) {
+    let shared = bytes::Bytes::copy_from_slice(bytes);
+    if let Ok(frame) = decode_to_leader(shared.clone()) {
+        let mut encoder = Encoder::to_leader(frame.session);
+        for message in &frame.messages {
+            encoder.put_to_leader(message);
+        }
+        same_again(encoder.finish(), bytes);
+    }
+    if let Ok(frame) = decode_to_proxy(QueueId(1), shared) {
+        let mut encoder = Encoder::to_proxy(frame.session);
+        for message in &frame.messages {
+            encoder.put_to_proxy(message);
+        }
+        same_again(encoder.finish(), bytes);
+    }
+}
+
+/// A frame that the encoder would have cut, or that says nothing, comes out otherwise; so does a
+/// number behind the flag that says that there is none.
+fn same_again(frames: Vec<Pieces>, bytes: &[u8]) {
+    if let [frame] = &frames[..] {
+        assert_eq!(
+            frame.iter().map(bytes::Bytes::len).sum::<usize>(),
+            bytes.len()
+        );
+    }
+}

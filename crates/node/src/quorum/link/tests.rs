@@ -1,0 +1,309 @@
+use super::*;
+use bytes::Bytes;
+use leveret_types::MessageParts;
+use leveret_types::limits::{LINK_FRAME_BYTES, LINK_RECORDS_MAX};
+use leveret_types::message::Facts;
+
+fn message(body: &[u8]) -> Message {
+    let parts = MessageParts {
+        exchange: b"x",
+        routing_key: b"key",
+        properties: &[0, 0],
+        body,
+    };
+    Message::from_parts(parts, Facts::default())
+}
+
+fn joined(pieces: &Pieces) -> Bytes {
+    Bytes::from(pieces.concat())
+}
+
+fn consumer(id: u64) -> Consumer {
+    Consumer {
+        id: ConsumerId(id),
+        priority: -7,
+        exclusive: true,
+        no_ack: false,
+        prefetch: 10,
+        timeout_ms: Some(5),
+    }
+}
+
+fn to_leader() -> Vec<ToLeader> {
+    let settle = |outcome| {
+        Operation::Settle(Settle {
+            holder: ConsumerId(3),
+            lane: 4,
+            range: 5..9,
+            outcome,
+        })
+    };
+    vec![
+        ToLeader::Present(Box::new(Presentation {
+            start: 1,
+            term: 2,
+            first_sequence: 3,
+            holders: vec![
+                PresentedHolder {
+                    id: ConsumerId(4),
+                    consumer: Some(consumer(4)),
+                    held: vec![(0, 1..2), (4, 7..90)],
+                },
+                PresentedHolder {
+                    id: ConsumerId(5),
+                    consumer: None,
+                    held: Vec::new(),
+                },
+            ],
+        })),
+        ToLeader::Absent { term: 8 },
+        ToLeader::Operations {
+            first: 3,
+            operations: vec![
+                Operation::Publish(message(b"")),
+                Operation::Publish(message(&[7; 100_000])),
+                settle(Outcome::Accept),
+                settle(Outcome::Requeue { count: true }),
+                settle(Outcome::Requeue { count: false }),
+                settle(Outcome::Reject),
+                Operation::Nothing,
+            ],
+        },
+        ToLeader::Attach(consumer(1)),
+        ToLeader::Cancel(ConsumerId(1)),
+        ToLeader::Detach(ConsumerId(2)),
+        ToLeader::Credit {
+            consumer: ConsumerId(1),
+            messages: 3,
+            bytes: 1 << 40,
+        },
+        ToLeader::Get {
+            holder: ConsumerId(1),
+            no_ack: true,
+        },
+        ToLeader::Purge { request: 4 },
+        ToLeader::Count { request: 5 },
+        ToLeader::Fetch {
+            consumer: ConsumerId(1),
+            lane: 31,
+            index: 3,
+        },
+    ]
+}
+
+fn to_proxy(queue: QueueId) -> Vec<ToProxy> {
+    let delivery = |body: &[u8]| Delivery {
+        consumer: ConsumerId(1),
+        queue,
+        lane: 3,
+        index: u64::MAX,
+        redelivered: true,
+        delivery_count: Some(2),
+        message: message(body),
+    };
+    let attached = |result| ToProxy::Attached {
+        consumer: ConsumerId(9),
+        result,
+    };
+    vec![
+        ToProxy::Leading { term: 7 },
+        ToProxy::NotLeader {
+            term: 7,
+            leader: Some(NodeId(3)),
+        },
+        ToProxy::NotLeader {
+            term: 0,
+            leader: None,
+        },
+        ToProxy::Committed { through: 12 },
+        ToProxy::Refused { sequences: 3..5 },
+        attached(Ok(())),
+        attached(Err(AttachError::ExclusiveTaken)),
+        attached(Err(AttachError::ExclusiveOnSingleActive)),
+        ToProxy::Deliver(delivery(b"body")),
+        ToProxy::Deliver(delivery(&[1; 50_000])),
+        ToProxy::DeliverLocal(LocalDelivery {
+            consumer: ConsumerId(1),
+            lane: 2,
+            index: 3,
+            redelivered: false,
+            delivery_count: None,
+        }),
+        ToProxy::Got {
+            holder: ConsumerId(2),
+            got: None,
+        },
+        ToProxy::Got {
+            holder: ConsumerId(2),
+            got: Some((delivery(b"got"), 3)),
+        },
+        ToProxy::Purged {
+            request: 1,
+            count: 2,
+        },
+        ToProxy::Counted {
+            request: 1,
+            standing: Standing {
+                ready: 1,
+                unsettled: 2,
+                consumers: 3,
+            },
+        },
+        ToProxy::TimedOut(ConsumerId(4)),
+    ]
+}
+
+fn encoded_to_leader(messages: &[ToLeader]) -> Vec<Pieces> {
+    let mut encoder = Encoder::to_leader(77);
+    for message in messages {
+        encoder.put_to_leader(message);
+    }
+    encoder.finish()
+}
+
+fn encoded_to_proxy(messages: &[ToProxy]) -> Vec<Pieces> {
+    let mut encoder = Encoder::to_proxy(78);
+    for message in messages {
+        encoder.put_to_proxy(message);
+    }
+    encoder.finish()
+}
+
+/// Messages have no equality, for theirs is that of their bytes: they are compared as they print.
+fn printed(messages: &impl std::fmt::Debug) -> String {
+    format!("{messages:?}")
+}
+
+/// The same with every message's bytes moved, as they are after a way over the wire.
+fn rewritten(text: &str) -> String {
+    let mut out = String::new();
+    let mut rest = text;
+    while let Some(at) = rest.find("start: ") {
+        let (before, after) = rest.split_at(at);
+        out.push_str(before);
+        rest = after.trim_start_matches("start: ");
+        rest = rest.trim_start_matches(|c: char| c.is_ascii_digit());
+    }
+    out.push_str(rest);
+    out
+}
+
+#[test]
+fn what_is_said_to_a_leader_comes_out_as_it_went_in() {
+    let messages = to_leader();
+    let frames = encoded_to_leader(&messages);
+    assert_eq!(frames.len(), 1);
+    assert!(frames[0].len() > 1, "a large body is not copied");
+    let frame = decode_to_leader(joined(&frames[0])).expect("a frame");
+    assert_eq!(frame.session, 77);
+    assert_eq!(frame.messages.len(), messages.len());
+    let again = encoded_to_leader(&frame.messages);
+    assert_eq!(joined(&again[0]), joined(&frames[0]));
+    let (ToLeader::Present(sent), ToLeader::Present(got)) = (&messages[0], &frame.messages[0])
+    else {
+        panic!("{:?}", frame.messages[0]);
+    };
+    assert_eq!(sent, got);
+}
+
+#[test]
+fn what_is_said_to_a_proxy_comes_out_as_it_went_in() {
+    let queue = QueueId(5);
+    let messages = to_proxy(queue);
+    let frames = encoded_to_proxy(&messages);
+    let frame = decode_to_proxy(queue, joined(&frames[0])).expect("a frame");
+    assert_eq!(frame.session, 78);
+    for (sent, got) in messages.iter().zip(&frame.messages) {
+        if matches!(sent, ToProxy::Deliver(_) | ToProxy::Got { .. }) {
+            continue;
+        }
+        assert_eq!(rewritten(&printed(sent)), rewritten(&printed(got)));
+    }
+    let again = encoded_to_proxy(&frame.messages);
+    assert_eq!(joined(&again[0]), joined(&frames[0]));
+}
+
+#[test]
+fn every_cut_and_every_flipped_byte_is_refused_or_another_frame() {
+    let leader = joined(&encoded_to_leader(&to_leader()[3..])[0]);
+    let small: Vec<ToProxy> = to_proxy(QueueId(1))
+        .into_iter()
+        .filter(|message| !matches!(message, ToProxy::Deliver(d) if d.message.size() > 100))
+        .collect();
+    let proxy = joined(&encoded_to_proxy(&small)[0]);
+    for bytes in [leader, proxy] {
+        for end in 0..bytes.len() {
+            fuzz(&bytes[..end]);
+        }
+        for at in 0..bytes.len() {
+            for value in [0, 1, 0x7F, 0xFF] {
+                let mut other = bytes.to_vec();
+                other[at] = value;
+                fuzz(&other);
+            }
+        }
+    }
+}
+
+#[test]
+fn frames_are_cut_at_their_bounds_and_keep_the_sequence() {
+    let operations: Vec<Operation> = vec![Operation::Nothing; LINK_RECORDS_MAX + 1];
+    let large: Vec<Operation> = (0..3)
+        .map(|_| Operation::Publish(message(&vec![1; LINK_FRAME_BYTES / 2])))
+        .collect();
+    for (operations, frames_expected) in [
+        (operations[1..].to_vec(), 1),
+        (operations, 2),
+        (large[1..].to_vec(), 2),
+        (large, 3),
+    ] {
+        let mut encoder = Encoder::to_leader(1);
+        encoder.put_operations(10, operations.iter());
+        let frames = encoder.finish();
+        assert_eq!(
+            frames.len(),
+            frames_expected,
+            "{} operations",
+            operations.len()
+        );
+        let mut next = 10;
+        for frame in &frames {
+            let frame = decode_to_leader(joined(frame)).expect("within its bounds");
+            for message in frame.messages {
+                let ToLeader::Operations { first, operations } = message else {
+                    panic!("{message:?}");
+                };
+                assert_eq!(first, next);
+                next += operations.len() as u64;
+            }
+        }
+        assert_eq!(next, 10 + operations.len() as u64);
+    }
+}
+
+#[test]
+fn a_frame_of_too_many_records_is_refused() {
+    let mut bytes = vec![TO_LEADER];
+    bytes.extend_from_slice(&1_u64.to_le_bytes());
+    for _ in 0..LINK_RECORDS_MAX {
+        bytes.extend_from_slice(&[5, 0, 0, 0, 0, 0, 0, 0, 0]);
+    }
+    assert!(decode_to_leader(Bytes::from(bytes.clone())).is_ok());
+    bytes.extend_from_slice(&[5, 0, 0, 0, 0, 0, 0, 0, 0]);
+    assert!(decode_to_leader(Bytes::from(bytes)).is_err());
+}
+
+#[test]
+fn a_window_lets_one_message_of_any_size_and_tells_when_there_is_room() {
+    let mut window = Window::default();
+    assert!(window.take(u32::MAX));
+    assert!(!window.take(1));
+    assert!(window.give(1, u64::from(u32::MAX)));
+    assert!(!window.give(0, 0), "told once");
+    for _ in 0..LINK_CONSUMER_MESSAGES_MAX {
+        assert!(window.take(0));
+    }
+    assert!(!window.take(0));
+    assert!(!window.give(1, 0), "not before half of it is free");
+    assert!(window.give(LINK_CONSUMER_MESSAGES_MAX / 2, 0));
+}
