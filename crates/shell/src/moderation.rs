@@ -6,7 +6,8 @@
 //! answer: under a stream of wake-ups that each bring little, sleep a moment before the next look.
 //!
 //! A message that is alone is never delayed: the pause comes after work, and only once the turns of
-//! the loop have followed each other at a rate that no request-and-reply exchange reaches. If a
+//! the loop have followed each other at a rate, or have brought more each, than request-and-reply
+//! exchanges reach. If a
 //! pause does not make the turns larger, there was nothing to gather, and pausing stops for a
 //! while.
 
@@ -16,6 +17,12 @@ use std::time::{Duration, Instant};
 const TURNS: u32 = 64;
 /// Turns in a row that took less than this each are a stream.
 const STREAM_TURN: Duration = Duration::from_micros(60);
+/// Turns in a row that took less than this each and brought [`FLOW_REQUESTS`] each are a flow: on a
+/// busy machine turns are far apart although the clients send without a break.
+const FLOW_TURN: Duration = Duration::from_micros(400);
+/// Requests a turn of a flow: more than clients make that wait for each answer, fewer than make a
+/// turn cheap.
+const FLOW_REQUESTS: std::ops::Range<usize> = 3..64;
 /// The pause. The kernel adds its timer slack, about 50 µs.
 const PAUSE: Duration = Duration::from_micros(250);
 /// Requests a turn that make pausing worth it.
@@ -62,7 +69,9 @@ impl Moderation {
                 self.not_before = Some(now + RETRY_AFTER);
             }
         } else {
-            let stream = now - since < STREAM_TURN * TURNS;
+            let took = now - since;
+            let stream = took < STREAM_TURN * TURNS
+                || took < FLOW_TURN * TURNS && FLOW_REQUESTS.contains(&per_turn);
             let allowed = self.not_before.is_none_or(|at| now >= at);
             self.pausing = stream && allowed;
         }
@@ -91,10 +100,26 @@ mod tests {
     const STREAM: Duration = Duration::from_nanos(STREAM_TURN.as_nanos() as u64 * TURNS as u64 - 1);
     const SLOW: Duration = Duration::from_nanos(STREAM.as_nanos() as u64 + 1);
 
+    const FLOW: Duration = Duration::from_nanos(FLOW_TURN.as_nanos() as u64 * TURNS as u64 - 1);
+
     #[test]
-    fn a_stream_is_paused_and_what_is_slower_never_is() {
+    fn a_stream_is_paused_and_what_is_slower_is_not() {
         check(&[(STREAM, 1, false), (STREAM, 1, true)]);
         check(&[(STREAM, 1, false), (SLOW, 1, false), (SLOW, 100, false)]);
+    }
+
+    #[test]
+    fn a_slower_flow_is_paused_while_its_turns_are_neither_single_nor_large() {
+        let (few, many) = (FLOW_REQUESTS.start, FLOW_REQUESTS.end);
+        check(&[(FLOW, 1, false), (FLOW, few, true)]);
+        check(&[(FLOW, 1, false), (FLOW, many - 1, true)]);
+        check(&[
+            (FLOW, 1, false),
+            (FLOW, few - 1, false),
+            (FLOW, many, false),
+        ]);
+        let slower = FLOW + Duration::from_nanos(1);
+        check(&[(FLOW, 1, false), (slower, few, false)]);
     }
 
     #[test]
