@@ -4,6 +4,7 @@ use crate::runs::RunMap;
 use hashbrown::HashMap;
 use leveret_types::ConsumerId;
 use std::collections::VecDeque;
+use std::ops::Range;
 
 /// A consumer as it is attached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -103,7 +104,11 @@ impl Holder {
     }
 
     pub(crate) fn hold(&mut self, lane: u8, index: u64, held: Held) {
-        self.held_count += 1;
+        self.hold_range(lane, index..index + 1, held);
+    }
+
+    pub(crate) fn hold_range(&mut self, lane: u8, range: Range<u64>, held: Held) {
+        self.held_count += range.end - range.start;
         let runs = match self.held.iter().position(|(number, _)| *number == lane) {
             Some(at) => &mut self.held[at].1,
             None => {
@@ -112,11 +117,11 @@ impl Holder {
                 &mut self.held[last].1
             }
         };
-        runs.insert(index..index + 1, held);
+        runs.insert(range, held);
     }
 
     /// Whether its prefetch leaves room for one more.
-    fn has_credit(&self) -> bool {
+    pub(crate) fn has_credit(&self) -> bool {
         self.consumer
             .is_some_and(|c| c.no_ack || c.prefetch == 0 || self.held_count < u64::from(c.prefetch))
     }
@@ -211,10 +216,14 @@ impl Holders {
 
     /// The holder of that id, made for a `get` if it is not there.
     pub(crate) fn getter(&mut self, id: ConsumerId) -> &mut Holder {
-        let slot = self
-            .find(id)
-            .unwrap_or_else(|| self.add(Holder::new(id, None, 0)));
+        let slot = self.getter_slot(id);
         self.get_mut(slot)
+    }
+
+    /// Where the holder of that id is kept, made for a `get` if it is not there.
+    pub(crate) fn getter_slot(&mut self, id: ConsumerId) -> Slot {
+        self.find(id)
+            .unwrap_or_else(|| self.add(Holder::new(id, None, 0)))
     }
 
     /// Makes a consumer a mere holder of what it has; false if it is no consumer.

@@ -20,6 +20,16 @@ pub enum Effect {
         /// carries the bytes of all.
         bytes: u64,
     },
+    /// Messages came back and have this count from now on; see
+    /// [`crate::Queue::tell_returns`].
+    Returned {
+        /// The lane.
+        lane: u8,
+        /// Indexes in the lane.
+        range: Range<u64>,
+        /// How often they have come back by now, counted.
+        count: u32,
+    },
     /// Publish these messages to the dead-letter exchange; then call
     /// [`crate::Queue::dead_lettered`]. Until then they are kept.
     DeadLetter {

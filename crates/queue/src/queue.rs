@@ -34,6 +34,11 @@ pub struct Queue {
     ready_bytes: u64,
     unsettled: u64,
     unsettled_bytes: u64,
+    /// Messages that are on their way to the queue, and their bytes: taken, not enqueued yet.
+    announced: u64,
+    announced_bytes: u64,
+    /// Whether counts of returns are told as effects.
+    tells_returns: bool,
     counters: Counters,
     /// When the queue was last in use, monotonic: its lease of `expires_ms` counts from here.
     used_ms: u64,
@@ -77,6 +82,9 @@ impl Queue {
             ready_bytes: 0,
             unsettled: 0,
             unsettled_bytes: 0,
+            announced: 0,
+            announced_bytes: 0,
+            tells_returns: false,
             counters: Counters::default(),
             used_ms: now.monotonic_ms,
             expiry_told: false,
@@ -180,6 +188,26 @@ impl Queue {
         }
     }
 
+    /// From now on what comes back counted is told as [`Effect::Returned`]: for a queue whose counts
+    /// are kept by somebody else.
+    pub const fn tell_returns(&mut self) {
+        self.tells_returns = true;
+    }
+
+    /// A message of that size was taken and will be enqueued, or given up with
+    /// [`Self::withdraw`]: [`Self::offer`] counts it.
+    pub fn announce(&mut self, bytes: u32) {
+        self.announced += 1;
+        self.announced_bytes += u64::from(bytes);
+    }
+
+    /// A message that was announced is not on its way any more: it is enqueued now, or given up.
+    pub fn withdraw(&mut self, bytes: u32) {
+        assert!(self.announced > 0, "nothing was announced");
+        self.announced -= 1;
+        self.announced_bytes -= u64::from(bytes);
+    }
+
     /// Whether the queue takes a message of that size. To be asked before it is appended to the
     /// log. What was enqueued before in the same batch and can be delivered does not count against
     /// it.
@@ -190,11 +218,17 @@ impl Queue {
         log: &mut impl Log,
         out: &mut Vec<Effect>,
     ) -> Offer {
-        if self.settings.overflow == Overflow::DropHead || !self.would_exceed(1, bytes) {
+        let fits = |queue: &Self| {
+            !queue.would_exceed(
+                1 + queue.announced,
+                queue.announced_bytes + u64::from(bytes),
+            )
+        };
+        if self.settings.overflow == Overflow::DropHead || fits(self) {
             return Offer::Take;
         }
         self.pump(now, log, out);
-        match self.would_exceed(1, bytes) {
+        match !fits(self) {
             false => Offer::Take,
             true => {
                 let dlx = self.settings.overflow == Overflow::RejectPublishDlx;
@@ -205,11 +239,11 @@ impl Queue {
         }
     }
 
-    fn would_exceed(&self, messages: u64, bytes: u32) -> bool {
+    fn would_exceed(&self, messages: u64, bytes: u64) -> bool {
         let length = self.settings.length_max;
         let length_bytes = self.settings.length_bytes_max;
         length.is_some_and(|max| self.ready + messages > max)
-            || length_bytes.is_some_and(|max| self.ready_bytes + u64::from(bytes) > max)
+            || length_bytes.is_some_and(|max| self.ready_bytes + bytes > max)
     }
 
     /// A message has been appended to the log. Indexes ascend within a lane.
@@ -258,6 +292,68 @@ impl Queue {
         Ok(())
     }
 
+    /// Gives a holder what it had of these messages before this queue was made, as far as that is
+    /// ready here: after a change of who runs the queue. Says how many messages that were. Before
+    /// the first pump, after the holder was attached if it is a consumer.
+    ///
+    /// Their sizes are not looked up; each counts for what the lane's messages have on average.
+    pub fn adopt(&mut self, now: Now, holder: ConsumerId, number: u8, range: Range<u64>) -> u64 {
+        let Some(lane) = self.lanes.get_mut(number) else {
+            return 0;
+        };
+        let parts: Vec<Range<u64>> = lane.ready.within(range).collect();
+        let mut adopted = 0;
+        for part in parts {
+            let lane = self.lanes.held(number);
+            // At most the size of the largest message, which has 32 bits.
+            let bytes = (lane.ready_bytes / lane.ready.len()) as u32;
+            let count = lane.ready.remove_range(part.clone());
+            let left = count * u64::from(bytes);
+            let freed = match lane.ready.is_empty() {
+                true => lane.ready_bytes,
+                false => left,
+            };
+            lane.ready_bytes -= freed;
+            lane.delivered_through = lane.delivered_through.max(part.end);
+            if lane.ready.is_empty() {
+                self.lanes.vacate(number);
+            }
+            self.ready -= count;
+            self.ready_bytes -= freed;
+            self.unsettled += count;
+            self.unsettled_bytes += left;
+            self.hold_adopted(now, holder, number, part, bytes);
+            adopted += count;
+        }
+        self.note_able(now);
+        adopted
+    }
+
+    fn hold_adopted(
+        &mut self,
+        now: Now,
+        holder: ConsumerId,
+        lane: u8,
+        range: Range<u64>,
+        bytes: u32,
+    ) {
+        let slot = self.holders.getter_slot(holder);
+        let own = self.holders.get(slot).consumer.and_then(|c| c.timeout_ms);
+        let timeout_ms = own.or(self.settings.consumer_timeout_ms);
+        let meta = Meta {
+            bytes,
+            published_ms: 0,
+            expiration_ms: None,
+        };
+        let held = self.held(now, &meta, timeout_ms);
+        let found = self.holders.get_mut(slot);
+        found.timeout_ms = timeout_ms;
+        found.hold_range(lane, range, held);
+        if !found.has_credit() {
+            self.holders.leave_ring(slot);
+        }
+    }
+
     /// Stops delivering to a consumer. It keeps what it holds, and may settle that. False if it is
     /// no consumer.
     pub fn cancel(&mut self, now: Now, consumer: ConsumerId, out: &mut Vec<Effect>) -> bool {
@@ -275,19 +371,29 @@ impl Queue {
     /// A holder's channel is gone: what it holds returns, counted towards the delivery limit. Says
     /// how many messages that were.
     pub fn detach(&mut self, now: Now, holder: ConsumerId, out: &mut Vec<Effect>) -> u64 {
+        self.take_away(now, holder, Outcome::Requeue { count: true }, out)
+    }
+
+    /// A holder is not known any more for no fault of its own: what it holds returns, uncounted.
+    /// Says how many messages that were.
+    pub fn forget(&mut self, now: Now, holder: ConsumerId, out: &mut Vec<Effect>) -> u64 {
+        self.take_away(now, holder, Outcome::Requeue { count: false }, out)
+    }
+
+    fn take_away(
+        &mut self,
+        now: Now,
+        holder: ConsumerId,
+        outcome: Outcome,
+        out: &mut Vec<Effect>,
+    ) -> u64 {
         let Some(slot) = self.holders.find(holder) else {
             return 0;
         };
         let (gone, was_consumer) = self.holders.remove(slot);
         for (lane, held) in &gone.held {
             for (range, held) in held.iter() {
-                self.release(
-                    *lane,
-                    range,
-                    held.bytes,
-                    Outcome::Requeue { count: true },
-                    out,
-                );
+                self.release(*lane, range, held.bytes, outcome, out);
             }
         }
         if was_consumer {
@@ -463,6 +569,14 @@ impl Queue {
                 self.counters.delivery_limited += part.end - part.start;
                 self.discard(number, part, bytes, Reason::DeliveryLimit, out);
             } else {
+                if self.tells_returns {
+                    self.flush(out);
+                    out.push(Effect::Returned {
+                        lane: number,
+                        range: part.clone(),
+                        count,
+                    });
+                }
                 self.requeue(number, part, bytes);
             }
         }

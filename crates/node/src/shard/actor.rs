@@ -415,7 +415,8 @@ impl Actor {
                     if_unused: true,
                 });
             }
-            Effect::Activate { .. } | Effect::Deactivate { .. } => {}
+            // A queue that is not replicated keeps its counts itself, and SAC is not told to 0-9-1.
+            Effect::Returned { .. } | Effect::Activate { .. } | Effect::Deactivate { .. } => {}
         }
     }
 

@@ -121,6 +121,14 @@ impl Queue {
             .flat_map(move |lane| lane.ready.within(index..u64::MAX))
     }
 
+    /// What of a lane is below this index was handed out; nothing of it and above.
+    #[must_use]
+    pub fn delivered_through(&self, lane: u8) -> u64 {
+        self.lanes
+            .get(lane)
+            .map_or(0, |lane| lane.delivered_through)
+    }
+
     /// How often a message that has not left came back, counted.
     #[must_use]
     pub fn delivery_count(&self, position: Position) -> Option<u32> {

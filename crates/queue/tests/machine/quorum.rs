@@ -85,3 +85,55 @@ fn the_default_limit_is_twenty() {
     ));
     assert_eq!(world.queue.counts(world.now).ready, 0, "21 are not");
 }
+
+/// What a queue does whose counts, holders and arrivals are known to others as well.
+#[test]
+fn replicated_queues() {
+    for (script, expected) in [
+        (
+            "declare quorum; tell-returns; publish a b; consume c1; return c1 a b; detach c1",
+            "c1<a; c1<b; count 1 a b; c1<a*1; c1<b*1; count 2 a b",
+        ),
+        (
+            "declare quorum limit=1; tell-returns; publish a; get g1; return g1 a; get g1; return g1 a",
+            "g1<a left=0; count 1 a; g1<a*1 left=0; gone a",
+        ),
+        // Forgotten is not counted.
+        (
+            "declare quorum; tell-returns; publish a; consume c1; forget c1; consume c2",
+            "c1<a; c2<a*",
+        ),
+        // What a living consumer has stays with it and counts against its credit.
+        (
+            "declare quorum; publish a b c; restart; adopt c1 b; consume c2; show; ack c1 b",
+            "c2<a*; c2<c; held a b c; gone b",
+        ),
+        (
+            "declare quorum; publish a; get g1; adopt g2 a; show",
+            "g1<a left=0; not-ready; held a",
+        ),
+        (
+            "declare quorum; room c1=0; consume c1 prefetch=1; publish a b; adopt c1 a; room c1=9; unblock c1; show; ack c1 a",
+            "ready b | held a; gone a; c1<b",
+        ),
+        (
+            "declare quorum; publish a; adopt g1 a; nack g1 a; get g2",
+            "g2<a* left=0",
+        ),
+        // What is on its way counts where publishes are refused, and only there.
+        (
+            "declare quorum max-length=2 overflow=reject; announce 1; publish a b; withdraw 1; publish c d",
+            "refused b; refused d",
+        ),
+        (
+            "declare quorum max-bytes=10 overflow=reject; announce 5; publish a:size=5 b:size=1; withdraw 5; publish c:size=5 d",
+            "refused b; refused d",
+        ),
+        (
+            "declare quorum max-length=1; announce 1; publish a; show",
+            "ready a",
+        ),
+    ] {
+        check(script, expected);
+    }
+}

@@ -11,13 +11,14 @@
 //! consume c1 [prefetch=] [priority=] [exclusive] [no-ack] [timeout=]; cancel c1; detach c1; room c1=2; unblock c1
 //! ack c1 a b; nack c1 a; return c1 a; reject c1 a     nack does not count towards the delivery limit, return does
 //! get g1 [no-ack]; purge; dead-lettered a; touch; restart [crash]
+//! forget c1; adopt c1 a b; tell-returns; announce 10 20; withdraw 10
 //! cold a b; warm; damage a; discard-damaged
 //! at 1000 (both clocks, and a tick); wall 1000 (that clock alone); show; counters; able; deadline; peeks
 //! ```
 //!
 //! Answers: `c1<a` delivered, with `*` redelivered, `*2` and a delivery count of 2, `<<` settled by
 //! being sent; `gone a b` one range that left; `dlx(expired) a`; `refused a`; `refused-dlx a`;
-//! `active c1`; `waits c1`; `late c1`; `damaged a`; `queue-expired`.
+//! `count 2 a`; `active c1`; `waits c1`; `late c1`; `damaged a`; `queue-expired`.
 
 use crate::world::{Place, World};
 use leveret_queue::{
@@ -128,6 +129,25 @@ impl Runner {
             }
             "detach" => {
                 self.world.detach(holder(words[0]));
+                self.world.pump();
+            }
+            "forget" => {
+                self.world.forget(holder(words[0]));
+                self.world.pump();
+            }
+            "tell-returns" => self.world.queue.tell_returns(),
+            "announce" => words
+                .iter()
+                .for_each(|size| self.world.queue.announce(number(size) as u32)),
+            "withdraw" => words
+                .iter()
+                .for_each(|size| self.world.queue.withdraw(number(size) as u32)),
+            "adopt" => {
+                for name in &words[1..] {
+                    let position = self.position(name);
+                    let count = self.world.adopt(holder(words[0]), position);
+                    self.note_if(count == 0, "not-ready");
+                }
                 self.world.pump();
             }
             "room" => {
@@ -402,6 +422,9 @@ impl Runner {
                     reason,
                 } => {
                     format!("dlx({}){}", reason.name(), self.names(*lane, range.clone()))
+                }
+                Effect::Returned { lane, range, count } => {
+                    format!("count {count}{}", self.names(*lane, range.clone()))
                 }
                 Effect::Activate { consumer } => format!("active {}", holder_name(*consumer)),
                 Effect::Deactivate { consumer } => format!("waits {}", holder_name(*consumer)),

@@ -160,6 +160,20 @@ impl World {
         self.call(|queue, now, _, out| queue.detach(now, holder, out))
     }
 
+    pub fn forget(&mut self, holder: ConsumerId) -> u64 {
+        self.put_back(holder, |_| true);
+        self.call(|queue, now, _, out| queue.forget(now, holder, out))
+    }
+
+    pub fn adopt(&mut self, holder: ConsumerId, position: Position) -> u64 {
+        let range = position.index..position.index + 1;
+        let adopted = self.queue.adopt(self.now, holder, position.lane, range);
+        if adopted == 1 {
+            self.at(position).place = Place::Held(holder);
+        }
+        adopted
+    }
+
     /// What returns is ready again, unless an effect of the same call says otherwise.
     fn put_back(&mut self, holder: ConsumerId, which: impl Fn(&Position) -> bool) {
         for (position, known) in &mut self.known {
@@ -268,6 +282,7 @@ impl World {
                 Effect::Activate { .. }
                 | Effect::Deactivate { .. }
                 | Effect::TimedOut { .. }
+                | Effect::Returned { .. }
                 | Effect::Expired => {}
             }
         }
