@@ -5,8 +5,8 @@ use crate::broker::Broker;
 use crate::signal::Woken;
 use leveret_node::Env;
 use leveret_storage::{
-    CheckpointError, CheckpointWriter, Disk, Fatal, FlushPlan, Generation, PrepareError,
-    PreparedFile, SegmentError, SegmentWriter, WalPool, Written,
+    CheckpointError, CheckpointWriter, CompactionPlan, Disk, Fatal, FlushPlan, Generation,
+    PrepareError, PreparedFile, SegmentError, SegmentWriter, WalPool, Written,
 };
 use leveret_types::ShardId;
 use leveret_types::limits::WAL_FILES_MAX;
@@ -97,12 +97,7 @@ impl<D: Disk> SegmentThread<D> {
 
     fn flush_rolled(&mut self) {
         while let Ok(generation) = self.rolled.try_recv() {
-            self.full = Some(generation);
-            self.ready = self.ready.saturating_sub(1);
-            let behind = generation.saturating_sub(self.done) > WAL_FILES_MAX as u64;
-            if self.done != 0 && behind {
-                self.broker.set_segments_behind(true);
-            }
+            self.note_rolled(generation);
         }
         let Some(through) = self.full.filter(|full| *full > self.done) else {
             return;
@@ -111,6 +106,15 @@ impl<D: Disk> SegmentThread<D> {
         if self.flush(through) && self.checkpoint() {
             self.done = through;
             self.broker.set_segments_behind(false);
+        }
+    }
+
+    fn note_rolled(&mut self, generation: Generation) {
+        self.full = Some(generation);
+        self.ready = self.ready.saturating_sub(1);
+        let behind = generation.saturating_sub(self.done) > WAL_FILES_MAX as u64;
+        if self.done != 0 && behind {
+            self.broker.set_segments_behind(true);
         }
     }
 
@@ -142,7 +146,9 @@ impl<D: Disk> SegmentThread<D> {
     }
 
     fn carry_out(&mut self, shard: ShardId, plan: &FlushPlan) -> bool {
-        let written = self.writer.flush(plan, &mut pace);
+        let written = self
+            .writer
+            .flush(plan, &mut |bytes| pace(bytes, BYTES_PER_SECOND));
         match self.or_no_space(written) {
             Some(written) => {
                 self.broker
@@ -159,11 +165,17 @@ impl<D: Disk> SegmentThread<D> {
     }
 
     fn compact(&mut self) {
-        let mut wanted = false;
+        let (mut wanted, mut interrupted) = (false, false);
         for shard in self.broker.shard_ids() {
-            let plan = self.broker.lock_shard(shard).logs.begin_compaction();
+            let plan = if interrupted {
+                None
+            } else {
+                self.broker.lock_shard(shard).logs.begin_compaction()
+            };
             if let Some(plan) = plan {
-                let written = self.writer.compact(&plan, &mut pace);
+                let (written, rolled) = self.write_compaction(&plan);
+                interrupted = !rolled.is_empty();
+                rolled.into_iter().for_each(|file| self.note_rolled(file));
                 match self.or_no_space(written) {
                     Some(written) => {
                         let mut shard = self.broker.lock_shard(shard);
@@ -181,6 +193,28 @@ impl<D: Disk> SegmentThread<D> {
         if wanted {
             self.checkpoint();
         }
+    }
+
+    /// Carries out a compaction, slowly unless a full file of the log waits behind it. Gives the
+    /// files that became full meanwhile.
+    fn write_compaction(
+        &mut self,
+        plan: &CompactionPlan,
+    ) -> (Result<Written, SegmentError>, Vec<Generation>) {
+        let Self {
+            writer,
+            rolled,
+            broker,
+            ..
+        } = self;
+        let mut waiting = Vec::new();
+        let written = writer.compact(plan, &mut |bytes| {
+            waiting.extend(rolled.try_iter());
+            if waiting.is_empty() && !broker.segments.stopped() {
+                pace(bytes, COMPACTION_BYTES_PER_SECOND);
+            }
+        });
+        (written, waiting)
     }
 
     /// Writes a checkpoint of what is and has been; false if there is no space.
@@ -271,7 +305,9 @@ impl<D: Disk> SegmentThread<D> {
 /// Bytes a second that the segment writer writes at most, so that the log's own writes do not wait
 /// behind it.
 const BYTES_PER_SECOND: u64 = 400 * 1024 * 1024;
+/// Bytes a second that a compaction reads and writes together at most: nobody waits for it.
+const COMPACTION_BYTES_PER_SECOND: u64 = 48 * 1024 * 1024;
 
-fn pace(bytes: u64) {
-    std::thread::sleep(Duration::from_micros(bytes * 1_000_000 / BYTES_PER_SECOND));
+fn pace(bytes: u64, bytes_per_second: u64) {
+    std::thread::sleep(Duration::from_micros(bytes * 1_000_000 / bytes_per_second));
 }

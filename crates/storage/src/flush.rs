@@ -10,7 +10,7 @@ use crate::segment::writer::{Unreadable, Written};
 use crate::shard::{FileState, ShardLogs, live_parts};
 use hashbrown::HashSet;
 use leveret_types::LogId;
-use leveret_types::limits::SEGMENT_BYTES_MAX;
+use leveret_types::limits::{SEGMENT_BYTES_MAX, SEGMENT_SMALL_BYTES, SEGMENT_SMALL_FILES_MAX};
 use std::ops::Range;
 
 /// A chunk that a flush reads.
@@ -323,24 +323,13 @@ impl ShardLogs {
         }
     }
 
-    /// Plans to merge what lives in mostly dead segment files, if it is worth it.
+    /// Plans to merge what lives in mostly dead segment files, or many small ones, if it is worth
+    /// it.
     pub fn begin_compaction(&mut self) -> Option<CompactionPlan> {
-        let mut victims = HashSet::default();
-        let mut live_bytes = 0;
-        for (file, state) in &self.files {
-            let dead = state.live == 0 || state.compacting;
-            if dead || state.live_bytes * 2 >= state.bytes {
-                continue;
-            }
-            if live_bytes + state.live_bytes > SEGMENT_BYTES_MAX {
-                break;
-            }
-            live_bytes += state.live_bytes;
-            victims.insert(*file);
-        }
-        if victims.is_empty() {
-            return None;
-        }
+        let victims = match self.mostly_dead() {
+            dead if dead.is_empty() => self.too_many_small()?,
+            dead => dead,
+        };
         let mut ids: Vec<LogId> = self.logs.keys().copied().collect();
         ids.sort_unstable();
         let mut pieces = Vec::new();
@@ -363,6 +352,40 @@ impl ShardLogs {
             victims,
             pieces,
             epoch: self.epoch,
+        })
+    }
+
+    /// Files of which less than half lives, as many as fit one file together.
+    fn mostly_dead(&self) -> HashSet<FileId, foldhash::fast::FixedState> {
+        let mut victims = HashSet::default();
+        let mut live_bytes = 0;
+        for (file, state) in self.files.iter().filter(|(_, state)| state.may_be_merged()) {
+            if state.live_bytes * 2 >= state.bytes {
+                continue;
+            }
+            if live_bytes + state.live_bytes > SEGMENT_BYTES_MAX {
+                break;
+            }
+            live_bytes += state.live_bytes;
+            victims.insert(*file);
+        }
+        victims
+    }
+
+    /// The small files of one class of sizes, if these are too many: a few messages that wait leave
+    /// one with every full file of the write-ahead log. What is merged goes to the next class, so
+    /// that a message is copied once for each class at most.
+    fn too_many_small(&self) -> Option<HashSet<FileId, foldhash::fast::FixedState>> {
+        let classes = [
+            0..SEGMENT_SMALL_BYTES / 64,
+            SEGMENT_SMALL_BYTES / 64..SEGMENT_SMALL_BYTES / 8,
+            SEGMENT_SMALL_BYTES / 8..SEGMENT_SMALL_BYTES,
+        ];
+        classes.into_iter().find_map(|class| {
+            let small = self.files.iter().filter(|(_, state)| state.may_be_merged());
+            let small = small.filter(|(_, state)| class.contains(&state.bytes));
+            let victims: HashSet<_, _> = small.map(|(file, _)| *file).collect();
+            (victims.len() > SEGMENT_SMALL_FILES_MAX).then_some(victims)
         })
     }
 

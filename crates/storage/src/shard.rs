@@ -79,6 +79,13 @@ pub(crate) struct FileState {
     pub(crate) compacting: bool,
 }
 
+impl FileState {
+    /// Whether it holds anything that lives, and no compaction under way reads it.
+    pub(crate) fn may_be_merged(&self) -> bool {
+        self.live > 0 && !self.compacting
+    }
+}
+
 /// What a shard may use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Budget {

@@ -1,76 +1,14 @@
 //! What the store makes of damaged, torn, stale, missing and full disks; and what it must not read,
 //! keep or hold in memory.
 
+mod common;
+
+use common::{A, B, World, append, append_all, check_all, flush_all, payload};
 use leveret_storage::{
-    Disk, Durability, Folders, LogKind, MemoryDisk, OpenError, Options, Read, RecoveryReport,
-    Store, StoreError,
+    Disk, Durability, Folders, LogKind, MemoryDisk, OpenError, Read, Store, StoreError,
 };
 use leveret_types::LogId;
 use std::path::{Path, PathBuf};
-
-const A: LogId = LogId(1);
-const B: LogId = LogId(2);
-
-struct World {
-    disk: MemoryDisk,
-    folders: Folders,
-    options: Options,
-}
-
-impl World {
-    fn new() -> Self {
-        Self {
-            disk: MemoryDisk::new(),
-            folders: Folders::within(Path::new("/store")),
-            options: Options {
-                uuid: *b"an uuid for test",
-                wal_file_bytes: 1 << 20,
-                cache_bytes: 1 << 20,
-                ..Options::default()
-            },
-        }
-    }
-
-    fn open(&self) -> (Store<MemoryDisk>, RecoveryReport) {
-        Store::open(&self.disk, &self.folders, &self.options).unwrap_or_else(|e| panic!("{e}"))
-    }
-
-    /// The same on a copy of the disk, changed at will.
-    fn on_copy(&self, change: impl FnOnce(&MemoryDisk)) -> Self {
-        let disk = self.disk.copy();
-        change(&disk);
-        Self {
-            disk,
-            folders: self.folders.clone(),
-            options: self.options.clone(),
-        }
-    }
-
-    fn files(&self, suffix: &str) -> Vec<PathBuf> {
-        let mut paths = self.disk.paths();
-        paths.retain(|path| path.to_string_lossy().ends_with(suffix));
-        paths
-    }
-
-    fn only_file(&self, suffix: &str) -> PathBuf {
-        let files = self.files(suffix);
-        assert_eq!(files.len(), 1, "{files:?}");
-        files[0].clone()
-    }
-}
-
-fn append(store: &mut Store<MemoryDisk>, log: LogId, payload: &[u8]) -> u64 {
-    let shard = &mut store.shards[0];
-    if !shard.has_log(log) {
-        shard.create_log(log, LogKind::Durable);
-    }
-    let body = shard.body(Durability::Durable, &[payload]);
-    shard.append(log, body, payload.len() as u32)
-}
-
-fn payload(n: u64, len: usize) -> Vec<u8> {
-    (0..len).map(|i| (n as usize * 31 + i) as u8).collect()
-}
 
 /// A store that was killed after three batches: A's, B's, and a mark that both are durable.
 fn three_batches() -> World {
@@ -329,20 +267,12 @@ fn what_an_earlier_use_of_a_file_left_behind_is_never_taken_for_new() {
 fn damaged_segments_quarantine_their_log_and_no_other() {
     let world = World::new();
     let (mut store, _) = world.open();
-    for n in 0..40 {
-        append(&mut store, A, &payload(n, 10_000));
-    }
+    append_all(&mut store, A, 40, 10_000);
     append(&mut store, B, b"of B");
     store.sync().unwrap();
     store.close().unwrap();
     let segment = world.only_file(".seg");
-    let body = payload(20, 10_000);
-    world.disk.tamper(&segment, |bytes| {
-        let at = (0..bytes.len())
-            .find(|i| bytes[*i..].starts_with(&body))
-            .unwrap();
-        bytes[at + 5] ^= 4;
-    });
+    world.flip_within(&segment, &payload(20, 10_000));
     let (mut store, _) = world.open();
     for n in 0..40 {
         match store.read(A, n) {
@@ -360,9 +290,7 @@ fn damaged_segments_quarantine_their_log_and_no_other() {
 fn a_segment_index_is_rebuilt_and_a_missing_segment_is_reported() {
     let world = World::new();
     let (mut store, _) = world.open();
-    for n in 0..40 {
-        append(&mut store, A, &payload(n, 10_000));
-    }
+    append_all(&mut store, A, 40, 10_000);
     store.close().unwrap();
     let segment = world.only_file(".seg");
     let world2 = world.on_copy(|disk| {
@@ -376,9 +304,7 @@ fn a_segment_index_is_rebuilt_and_a_missing_segment_is_reported() {
         report.notes.iter().any(|n| n.contains("rebuilt")),
         "{report:?}"
     );
-    for n in 0..40 {
-        assert_eq!(store.read(A, n), Read::Ready(payload(n, 10_000).into()));
-    }
+    check_all(&mut store, A, 0..40, 10_000);
     let world3 = world.on_copy(|disk| disk.delete(&segment).unwrap());
     let (store, report) = world3.open();
     assert!(!report.notes.is_empty());
@@ -448,8 +374,7 @@ fn a_store_has_one_owner_and_its_folders_belong_together() {
 
 #[test]
 fn a_start_reads_no_message_that_waits_in_segments() {
-    let mut world = World::new();
-    world.options.wal_file_bytes = 4 << 20;
+    let world = World::with_wal_files_of(4 << 20);
     let (mut store, _) = world.open();
     for n in 0..3000 {
         append(&mut store, A, &payload(n, 10_000));
@@ -487,72 +412,6 @@ fn the_last_entry_of_a_block_can_be_looked_at_and_then_taken() {
         assert!(matches!(first, Read::Ready(_)), "{n}: {first:?}");
         // Without a read from disk in between: whoever looks at an entry takes it next.
         assert_eq!(store.shards[0].read(A, n), first, "entry {n}");
-    }
-}
-
-#[test]
-fn many_small_logs_share_files() {
-    let mut world = World::new();
-    world.options.wal_file_bytes = 64 << 20;
-    let (mut store, _) = world.open();
-    for log in 0..10_000 {
-        append(&mut store, LogId(log), &payload(log, 100));
-        append(&mut store, LogId(log), &payload(log + 1, 100));
-    }
-    store.close().unwrap();
-    assert!(world.disk.paths().len() < 15, "{:?}", world.disk.paths());
-    let (mut store, _) = world.open();
-    for log in (0..10_000).step_by(97) {
-        assert_eq!(
-            store.read(LogId(log), 0),
-            Read::Ready(payload(log, 100).into())
-        );
-        assert_eq!(
-            store.read(LogId(log), 1),
-            Read::Ready(payload(log + 1, 100).into())
-        );
-    }
-}
-
-#[test]
-fn one_unsettled_message_does_not_hold_what_was_around_it() {
-    let mut world = World::new();
-    world.options.wal_file_bytes = 8 << 20;
-    let (mut store, _) = world.open();
-    for n in 0..4000 {
-        append(&mut store, A, &payload(n, 20_000));
-        if n % 50 == 0 {
-            store.sync().unwrap();
-            store.flush().unwrap();
-        }
-    }
-    store.sync().unwrap();
-    store.roll();
-    store.flush().unwrap();
-    let full = world.disk.bytes();
-    assert!(full > 80_000_000, "{full}");
-    // In each file one message stays.
-    for start in (0..4000).step_by(400) {
-        store.shards[0].settle(A, start + 1..start + 400, 399 * 20_000);
-    }
-    assert!(store.compact().unwrap());
-    while store.compact().unwrap() {}
-    let left: u64 = store.shards[0].stats().segment_bytes;
-    assert!(left < 1_000_000, "{left} bytes of segments");
-    for start in (0..4000).step_by(400) {
-        assert_eq!(
-            store.read(A, start),
-            Read::Ready(payload(start, 20_000).into())
-        );
-        assert_eq!(store.read(A, start + 1), Read::Gone);
-    }
-    drop(store);
-    let (mut store, _) = world.open();
-    for start in (0..4000).step_by(400) {
-        assert_eq!(
-            store.read(A, start),
-            Read::Ready(payload(start, 20_000).into())
-        );
     }
 }
 
@@ -614,8 +473,7 @@ fn volatile_bodies_that_are_settled_in_time_cost_no_io() {
 
 #[test]
 fn a_full_disk_takes_nothing_and_loses_nothing_and_goes_on_when_there_is_space() {
-    let mut world = World::new();
-    world.options.wal_file_bytes = 256 << 10;
+    let world = World::with_wal_files_of(256 << 10);
     let (mut store, _) = world.open();
     let mut confirmed = 0;
     world.disk.set_bytes_max(Some(2 << 20));
@@ -632,20 +490,14 @@ fn a_full_disk_takes_nothing_and_loses_nothing_and_goes_on_when_there_is_space()
         }
     }
     assert!(refused > 0 && confirmed > 50, "{confirmed}");
-    for n in 0..confirmed {
-        assert_eq!(store.read(A, n), Read::Ready(payload(n, 10_000).into()));
-    }
+    check_all(&mut store, A, 0..confirmed, 10_000);
     world.disk.set_bytes_max(None);
     store.sync().unwrap();
     store.flush().unwrap();
-    for n in 0..=confirmed {
-        assert_eq!(store.read(A, n), Read::Ready(payload(n, 10_000).into()));
-    }
+    check_all(&mut store, A, 0..=confirmed, 10_000);
     drop(store);
     let (mut store, _) = world.open();
-    for n in 0..=confirmed {
-        assert_eq!(store.read(A, n), Read::Ready(payload(n, 10_000).into()));
-    }
+    check_all(&mut store, A, 0..=confirmed, 10_000);
 }
 
 #[test]
@@ -680,9 +532,7 @@ fn terms_votes_and_truncations_are_found_again() {
         append(&mut store, A, &payload(n, 100));
     }
     store.shards[0].set_term_and_vote(A, 7, 3);
-    store.sync().unwrap();
-    store.roll();
-    store.flush().unwrap();
+    flush_all(&mut store);
     store.shards[0].truncate(A, 6);
     for n in 100..103 {
         append(&mut store, A, &payload(n, 100));
@@ -690,16 +540,10 @@ fn terms_votes_and_truncations_are_found_again() {
     store.sync().unwrap();
     let check = |store: &mut Store<MemoryDisk>| {
         assert_eq!(store.shards[0].term_and_vote(A), Some((7, 3)));
-        for (index, n) in (0..6)
-            .chain([])
-            .map(|n| (n, n))
-            .chain((6..9).map(|i| (i, i + 94)))
-        {
-            assert_eq!(
-                store.read(A, index),
-                Read::Ready(payload(n, 100).into()),
-                "{index}"
-            );
+        check_all(store, A, 0..6, 100);
+        for index in 6..9 {
+            let expected = Read::Ready(payload(index + 94, 100).into());
+            assert_eq!(store.read(A, index), expected, "entry {index}");
         }
         assert_eq!(store.read(A, 9), Read::Gone);
     };
@@ -717,9 +561,7 @@ fn inspection_says_what_is_there_and_repair_accepts_what_verification_found() {
     use leveret_storage::inspect;
     let world = World::new();
     let (mut store, _) = world.open();
-    for n in 0..40 {
-        append(&mut store, A, &payload(n, 10_000));
-    }
+    append_all(&mut store, A, 40, 10_000);
     append(&mut store, B, b"of B");
     store.sync().unwrap();
     assert!(
@@ -728,13 +570,7 @@ fn inspection_says_what_is_there_and_repair_accepts_what_verification_found() {
     );
     store.close().unwrap();
     let segment = world.only_file(".seg");
-    let body = payload(20, 10_000);
-    world.disk.tamper(&segment, |bytes| {
-        let at = (0..bytes.len())
-            .find(|i| bytes[*i..].starts_with(&body))
-            .unwrap();
-        bytes[at + 5] ^= 4;
-    });
+    world.flip_within(&segment, &payload(20, 10_000));
     let files = world.disk.paths();
     let seen = inspect::inspect(&world.disk, &world.folders).unwrap();
     assert_eq!(

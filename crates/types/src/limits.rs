@@ -120,6 +120,12 @@ pub const LOADED_BYTES: usize = 8 * 1024 * 1024;
 pub const CHUNK_BYTES: usize = 256 * 1024;
 /// Bytes of one segment file; the last entry may exceed it.
 pub const SEGMENT_BYTES_MAX: u64 = 64 * 1024 * 1024;
+/// Segment files of about one size below [`SEGMENT_SMALL_BYTES`] that a shard has; with one more they
+/// are merged.
+pub const SEGMENT_SMALL_FILES_MAX: usize = 16;
+/// Bytes of a segment file that is merged with others for its size alone, each time into one of
+/// several times its size, until it has so many.
+pub const SEGMENT_SMALL_BYTES: u64 = 512 * 1024;
 /// Bytes of one block of a segment: what is read from disk at once. A larger message has a block of
 /// its own.
 pub const SEGMENT_BLOCK_BYTES: usize = 128 * 1024;
@@ -159,6 +165,27 @@ pub const PEER_CONTROL_BYTES_MAX: usize = 1024 * 1024;
 /// Nodes of one cluster.
 pub const CLUSTER_NODES_MAX: usize = 64;
 
+/// Members of one replicated group, learners included.
+pub const GROUP_MEMBERS_MAX: usize = 32;
+/// Bytes of one entry of a replicated log. Messages lie beside it and are not counted here.
+pub const ENTRY_BYTES_MAX: usize = 1024 * 1024;
+/// Entries of one message between members of a group.
+pub const APPEND_ENTRIES_MAX: usize = 1_024;
+/// Bytes of one message between members of a group, with what lies beside its entries. A larger
+/// entry has a message of its own.
+pub const APPEND_BYTES_MAX: u64 = 1024 * 1024;
+/// Messages with entries that one member of a group may have unanswered.
+pub const APPENDS_IN_FLIGHT_MAX: usize = 32;
+/// Bytes of entries that a leader may have uncommitted.
+pub const UNCOMMITTED_BYTES_MAX: u64 = 8 * 1024 * 1024;
+/// Bytes and entries that a leader keeps in memory for members that are behind; who is further
+/// behind gets a snapshot.
+pub const KEPT_ENTRY_BYTES_MAX: usize = 1024 * 1024;
+/// See [`KEPT_ENTRY_BYTES_MAX`].
+pub const KEPT_ENTRIES_MAX: usize = 4_096;
+/// Milliseconds of one tick of a group that has an election, a transfer or answers under way.
+pub const GROUP_TICK_MS: u64 = 50;
+
 const _: () = assert!(FRAME_BYTES_MAX >= FRAME_BYTES_PREAUTH_MAX);
 const _: () = assert!(FRAME_BYTES_PREAUTH_MAX >= FRAME_BYTES_MIN);
 const _: () = assert!(PEER_OUTBOX_BYTES_CONGESTED < PEER_OUTBOX_BYTES_MAX);
@@ -171,3 +198,8 @@ const _: () = assert!(
     MESSAGE_BYTES_HARD_MAX < u32::MAX as u64,
     "spans and lengths are 32 bits wide"
 );
+const _: () = assert!(
+    ENTRY_BYTES_MAX as u64 <= UNCOMMITTED_BYTES_MAX,
+    "the library lets a first entry in, however large, but refuses the next"
+);
+const _: () = assert!(APPEND_BYTES_MAX <= UNCOMMITTED_BYTES_MAX);

@@ -74,8 +74,8 @@ pub enum SegmentError {
     Fatal(#[from] Fatal),
 }
 
-/// Called with the number of bytes after each write, so that the caller can keep a gentle rate by
-/// waiting there.
+/// Called with the number of bytes after each write, and after each read of a compaction, so that
+/// the caller can keep a gentle rate by waiting there.
 pub type Pace<'a> = &'a mut dyn FnMut(u64);
 
 /// Writes segment files. Owned by one thread.
@@ -236,7 +236,9 @@ impl<'a, D: Disk> Output<'a, D> {
                 offset: block.offset,
                 len: block.len,
             };
-            let content = match self.read(plan.shard, key, source) {
+            let content = self.read(plan.shard, key, source);
+            (self.pace)(u64::from(block.len));
+            let content = match content {
                 Ok(content) => content,
                 Err(why) => {
                     for range in &piece.live {

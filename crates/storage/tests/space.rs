@@ -1,0 +1,203 @@
+//! What the store takes on disk, and what it writes to keep that small: files that logs share,
+//! compaction, one entry that waits among many that do not.
+
+mod common;
+
+use common::{A, World, append, check_all, flush_all, payload};
+use leveret_storage::{Durability, LogKind, MemoryDisk, Read, Recovered, Store, recover};
+use leveret_types::LogId;
+use leveret_types::limits::SEGMENT_SMALL_FILES_MAX;
+use std::ops::Range;
+
+/// One log that fills and empties again and again, while many small ones only grow.
+const LARGE: LogId = LogId(1_000_000);
+const SMALL_LOGS: u64 = 500;
+const SMALL_BYTES: usize = 400;
+const LARGE_BYTES: usize = 10_000;
+
+fn settle_all(store: &mut Store<MemoryDisk>, log: LogId) {
+    let stats = store.shards[0].log_stats(log).expect("the log is there");
+    store.shards[0].settle(log, 0..stats.next_index, stats.bytes);
+}
+
+/// Fills the large log and gives every small one an entry in between; all of it is flushed.
+fn fill(store: &mut Store<MemoryDisk>, round: u64) {
+    for n in 0..SMALL_LOGS {
+        for _ in 0..4 {
+            append(store, LARGE, &payload(n, LARGE_BYTES));
+        }
+        append(store, LogId(n), &payload(round, SMALL_BYTES));
+    }
+    flush_all(store);
+}
+
+fn segment_bytes(store: &Store<MemoryDisk>) -> u64 {
+    store.shards[0].stats().segment_bytes
+}
+
+#[test]
+fn small_logs_in_a_large_ones_files_are_copied_once_however_often_it_empties() {
+    let world = World::with_wal_files_of(64 << 20);
+    let (mut store, _) = world.open();
+    const ROUNDS: u64 = 12;
+    let mut copied = 0;
+    for round in 0..ROUNDS {
+        fill(&mut store, round);
+        settle_all(&mut store, LARGE);
+        let before = world.disk.counts().written_bytes;
+        while store.compact().unwrap() {}
+        copied += world.disk.counts().written_bytes - before;
+        let small = (round + 1) * SMALL_LOGS * SMALL_BYTES as u64;
+        let left = segment_bytes(&store);
+        assert!(left < small * 2, "round {round}: {left} bytes hold {small}");
+    }
+    // What is copied comes into files of its own kind, which do not die with the large log: it is
+    // not copied again in every round. The rest is checkpoints and heads of blocks.
+    let small = ROUNDS * SMALL_LOGS * SMALL_BYTES as u64;
+    assert!(copied < small * 2, "{copied} bytes written to keep {small}");
+    for log in (0..SMALL_LOGS).step_by(17) {
+        check_all(&mut store, LogId(log), 0..ROUNDS, SMALL_BYTES);
+    }
+}
+
+#[test]
+fn a_large_log_is_not_copied_when_small_ones_in_its_files_empty() {
+    let world = World::with_wal_files_of(64 << 20);
+    let (mut store, _) = world.open();
+    fill(&mut store, 0);
+    let full = segment_bytes(&store);
+    for log in 0..SMALL_LOGS {
+        settle_all(&mut store, LogId(log));
+    }
+    let before = world.disk.counts().written_bytes;
+    assert!(!store.compact().unwrap(), "its files are mostly alive");
+    assert_eq!(world.disk.counts().written_bytes, before);
+    assert!(segment_bytes(&store) <= full);
+    settle_all(&mut store, LARGE);
+    store.checkpoint().unwrap();
+    assert_eq!(segment_bytes(&store), 0);
+}
+
+#[test]
+fn many_small_logs_share_files() {
+    let world = World::with_wal_files_of(64 << 20);
+    let (mut store, _) = world.open();
+    for log in 0..10_000 {
+        append(&mut store, LogId(log), &payload(0, 100));
+        append(&mut store, LogId(log), &payload(1, 100));
+    }
+    store.close().unwrap();
+    assert!(world.disk.paths().len() < 15, "{:?}", world.disk.paths());
+    let (mut store, _) = world.open();
+    for log in (0..10_000).step_by(97) {
+        check_all(&mut store, LogId(log), 0..2, 100);
+    }
+}
+
+#[test]
+fn one_unsettled_message_does_not_hold_what_was_around_it() {
+    let world = World::with_wal_files_of(8 << 20);
+    let (mut store, _) = world.open();
+    for n in 0..4000 {
+        append(&mut store, A, &payload(n, 20_000));
+        if n % 50 == 0 {
+            store.sync().unwrap();
+            store.flush().unwrap();
+        }
+    }
+    flush_all(&mut store);
+    let full = world.disk.bytes();
+    assert!(full > 80_000_000, "{full}");
+    // In each file one message stays.
+    for start in (0..4000).step_by(400) {
+        store.shards[0].settle(A, start + 1..start + 400, 399 * 20_000);
+    }
+    assert!(store.compact().unwrap());
+    while store.compact().unwrap() {}
+    let left = segment_bytes(&store);
+    assert!(left < 1_000_000, "{left} bytes of segments");
+    check_all(&mut store, A, (0..4000).step_by(400), 20_000);
+    assert_eq!(store.read(A, 1), Read::Gone);
+    drop(store);
+    let (mut store, _) = world.open();
+    check_all(&mut store, A, (0..4000).step_by(400), 20_000);
+}
+
+/// Leaves one message waiting for each flush, and compacts whenever there is reason to. Gives the
+/// bytes that compactions wrote.
+fn leave_behind(store: &mut Store<MemoryDisk>, world: &World, numbers: Range<u64>) -> u64 {
+    let mut copied = 0;
+    for number in numbers {
+        append(store, A, &payload(number, SMALL_BYTES));
+        flush_all(store);
+        let before = world.disk.counts().written_bytes;
+        while store.compact().unwrap() {}
+        copied += world.disk.counts().written_bytes - before;
+    }
+    copied
+}
+
+#[test]
+fn files_are_merged_when_there_is_one_small_one_too_many() {
+    let world = World::new();
+    let (mut store, _) = world.open();
+    let most = SEGMENT_SMALL_FILES_MAX as u64;
+    assert_eq!(leave_behind(&mut store, &world, 0..most), 0);
+    assert_eq!(store.shards[0].stats().segment_files, most as usize);
+    assert!(leave_behind(&mut store, &world, most..most + 1) > 0);
+    assert_eq!(store.shards[0].stats().segment_files, 1);
+    check_all(&mut store, A, 0..=most, SMALL_BYTES);
+}
+
+#[test]
+fn messages_that_stay_behind_are_in_few_files_and_copied_a_few_times() {
+    let world = World::new();
+    let (mut store, _) = world.open();
+    const FLUSHES: u64 = 2_000;
+    let copied = leave_behind(&mut store, &world, 0..FLUSHES);
+    let files = store.shards[0].stats().segment_files;
+    assert!(files <= 3 * SEGMENT_SMALL_FILES_MAX + 2, "{files} files");
+    let live = FLUSHES * SMALL_BYTES as u64;
+    // Once for each class of sizes, of which there are three; and heads, footers, checkpoints.
+    assert!(copied < live * 5, "{copied} bytes copied of {live}");
+    check_all(&mut store, A, 0..FLUSHES, SMALL_BYTES);
+}
+
+#[test]
+fn a_compaction_tells_its_pace_of_what_it_reads_and_of_what_it_writes() {
+    let world = World::new();
+    let mut parts: Recovered<MemoryDisk> =
+        recover(&world.disk, &world.folders, &world.options).unwrap();
+    let logs = &mut parts.shards[0];
+    logs.create_log(A, LogKind::Durable);
+    for n in 0..100 {
+        let body = logs.body(Durability::Durable, &[&payload(n, 20_000)]);
+        logs.append(A, body, 20_000);
+    }
+    let mut chunks = Vec::new();
+    logs.seal(&mut chunks);
+    while !chunks.is_empty() {
+        let written = parts.wal.write(&mut chunks).unwrap().written;
+        logs.on_durable(written.into_iter().map(|(_, chunk, place)| (chunk, place)));
+    }
+    let through = parts.wal.roll().expect("there is a file");
+    let plan = logs.begin_flush(through);
+    let written = parts.segment.flush(&plan, &mut |_| ()).unwrap();
+    logs.finish_flush(&plan, written);
+    logs.settle(A, 0..90, 90 * 20_000);
+    let plan = logs.begin_compaction().expect("most of it is dead");
+    let before = world.disk.counts();
+    let mut told = 0;
+    let written = parts
+        .segment
+        .compact(&plan, &mut |bytes| told += bytes)
+        .unwrap();
+    let after = world.disk.counts();
+    logs.finish_compaction(&plan, written);
+    let moved = after.read_bytes - before.read_bytes + after.written_bytes - before.written_bytes;
+    // Headers and footers of files are not told.
+    assert!(
+        told <= moved && told + 4096 > moved,
+        "told {told} of {moved}"
+    );
+}
