@@ -7,7 +7,7 @@ use crate::shard::GetOutcome;
 use leveret_auth::{Access, Resource};
 use leveret_queue::Outcome;
 use leveret_routing::{RouteError, Scratch};
-use leveret_session::contract::Delivery;
+use leveret_session::contract::{Awaited, Delivery};
 use leveret_types::{ConsumerId, Message, Now, ProtocolError, QueueId, ReplyCode, ShardId};
 
 impl Caller {
@@ -62,9 +62,12 @@ impl Caller {
         let tickets = outcome
             .waits
             .iter()
-            .map(|(shard, chunk)| Ticket {
-                shard: *shard,
-                chunk: *chunk,
+            .filter_map(|(awaited, chunk)| match awaited {
+                Awaited::Shard(shard) => Some(Ticket {
+                    shard: *shard,
+                    chunk: *chunk,
+                }),
+                Awaited::Queue(_) => None,
             })
             .collect();
         Ok((!queues.is_empty(), tickets))

@@ -63,6 +63,11 @@ impl Channel {
         self.last_tag
     }
 
+    /// Whether a publish waits for a log.
+    pub fn awaits_durability(&self) -> bool {
+        matches!(&self.mode, Mode::Confirm(ledger) if ledger.awaits_durability())
+    }
+
     /// The confirm ledger, in confirm mode.
     pub fn ledger(&mut self) -> Option<&mut Ledger> {
         match &mut self.mode {

@@ -1,7 +1,8 @@
 //! One client's connection: its state, and what the node tells it.
 
 use crate::channel::{Channel, ChannelFacts};
-use crate::contract::{Delivery, Request};
+use crate::contract::{Awaited, Delivery, Request};
+use crate::ledger::Ledger;
 use crate::replies::Asked;
 use crate::settings::Settings;
 use crate::unacked::Held;
@@ -13,10 +14,11 @@ use leveret_amqp::{
     connection,
 };
 use leveret_types::{
-    ChannelId, ConsumerId, FieldTable, FieldValue, Message, Now, ProtocolError, ReplyCode, Scope,
-    ShardId, limits,
+    ChannelId, ConsumerId, FieldTable, FieldValue, Message, Now, ProtocolError, QueueId, ReplyCode,
+    Scope, ShardId, limits,
 };
 use std::fmt;
+use std::ops::Range;
 use std::sync::Arc;
 
 pub(crate) type Map<K, V> = hashbrown::HashMap<K, V, foldhash::fast::FixedState>;
@@ -133,7 +135,7 @@ pub struct Connection {
     pub(crate) consumers: Map<ConsumerId, Consumer>,
     /// Channels with answers to publishes that the next flush gives.
     confirming: Vec<u16>,
-    /// Channels with publishes that wait for a log.
+    /// Channels with publishes that wait for a log or a queue.
     awaiting: Vec<u16>,
     /// Octets of a frame: before login, or as negotiated.
     pub(crate) frame_max: u32,
@@ -241,8 +243,12 @@ impl Connection {
 
     /// Whether a publish waits for a log: only then must [`Self::durable`] be called.
     #[must_use]
-    pub const fn awaits_durability(&self) -> bool {
-        !self.awaiting.is_empty()
+    pub fn awaits_durability(&self) -> bool {
+        let mut awaiting = self.awaiting.iter();
+        awaiting.any(|number| {
+            let channel = self.channels.get(number);
+            channel.is_some_and(Channel::awaits_durability)
+        })
     }
 
     fn raw_client_properties(&self) -> RawTable<'_> {
@@ -338,16 +344,15 @@ impl Connection {
         self.send_content(channel.0, &method, &Content::of(message));
     }
 
-    /// A publish is in its queues. It is confirmed once each shard's log is durable through the
-    /// position given; at once if none is given. The positions must not be durable yet, or
-    /// [`Self::durable`] must be called after this.
-    pub fn accepted(&mut self, channel: ChannelId, number: u64, waits: &[(ShardId, u64)]) {
+    /// A publish is in its queues. It is confirmed once all that is given has come true; at once if
+    /// nothing is given. It must not have come true yet, or be told after this.
+    pub fn accepted(&mut self, channel: ChannelId, number: u64, waits: &[(Awaited, u64)]) {
         let Some(ledger) = self.open_channel(channel.0).and_then(Channel::ledger) else {
             return;
         };
-        let (ready, awaits) = (ledger.is_ready(), ledger.awaits_durability());
+        let (ready, awaits) = (ledger.is_ready(), ledger.awaits());
         ledger.accept(number, waits);
-        let (ready_now, awaits_now) = (ledger.is_ready(), ledger.awaits_durability());
+        let (ready_now, awaits_now) = (ledger.is_ready(), ledger.awaits());
         if ready_now && !ready {
             self.confirming.push(channel.0);
         }
@@ -370,6 +375,20 @@ impl Connection {
 
     /// A shard's log is durable through a position.
     pub fn durable(&mut self, shard: ShardId, through: u64) {
+        self.tell_ledgers(|ledger| ledger.durable(shard, through));
+    }
+
+    /// A queue of the cluster has committed the operations of this node through a sequence number.
+    pub fn committed(&mut self, queue: QueueId, through: u64) {
+        self.tell_ledgers(|ledger| ledger.committed(queue, through));
+    }
+
+    /// A queue of the cluster refuses operations of this node.
+    pub fn refused(&mut self, queue: QueueId, sequences: &Range<u64>) {
+        self.tell_ledgers(|ledger| ledger.refused(queue, sequences.clone()));
+    }
+
+    fn tell_ledgers(&mut self, mut tell: impl FnMut(&mut Ledger)) {
         let Self {
             awaiting,
             confirming,
@@ -381,11 +400,11 @@ impl Connection {
                 return false;
             };
             let ready = ledger.is_ready();
-            ledger.durable(shard, through);
+            tell(ledger);
             if !ready && ledger.is_ready() {
                 confirming.push(*number);
             }
-            ledger.awaits_durability()
+            ledger.awaits()
         });
     }
 

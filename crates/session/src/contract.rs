@@ -9,7 +9,7 @@
 //! [`crate::Connection::reply`] is called, which keeps the order that AMQP promises without a queue
 //! per channel).
 
-use leveret_types::{ChannelId, ConsumerId, FieldTable, Message, ProtocolError, QueueId};
+use leveret_types::{ChannelId, ConsumerId, FieldTable, Message, ProtocolError, QueueId, ShardId};
 use std::ops::Range;
 
 /// What a connection wants of the node.
@@ -108,6 +108,23 @@ pub struct Publish {
     pub mandatory: bool,
     /// The message.
     pub message: Message,
+}
+
+/// What the confirm of a publish waits for, together with a number up to which that must have come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Awaited {
+    /// A shard's part of the write-ahead log to be durable: [`crate::Connection::durable`].
+    Shard(ShardId),
+    /// A queue of the cluster to have committed its operations: [`crate::Connection::committed`].
+    Queue(QueueId),
+}
+
+impl Awaited {
+    /// Whether it is a shard's log.
+    #[must_use]
+    pub const fn is_shard(self) -> bool {
+        matches!(self, Self::Shard(_))
+    }
 }
 
 /// What became of a range of messages held by one consumer.

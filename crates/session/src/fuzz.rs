@@ -1,7 +1,7 @@
 //! What fuzzing drives: functions that take any bytes and panic if a session breaks a promise; and
 //! the pieces that they share with the tests: a node that agrees to everything.
 
-use crate::contract::{Consume, Delivery, LoginOutcome, Reply, Request, Settle, Topology};
+use crate::contract::{Awaited, Consume, Delivery, LoginOutcome, Reply, Request, Settle, Topology};
 use crate::{Connection, Settings, State};
 use bytes::Bytes;
 use leveret_amqp::encode;
@@ -615,8 +615,11 @@ impl Model {
             Some((number, waits)) if argument & 1 == 0 => {
                 let through = self.durable + 1 + u64::from(argument >> 6);
                 *waits = Some(through);
-                self.connection
-                    .accepted(ChannelId(1), *number, &[(ShardId(0), through)]);
+                self.connection.accepted(
+                    ChannelId(1),
+                    *number,
+                    &[(Awaited::Shard(ShardId(0)), through)],
+                );
             }
             _ => {
                 self.durable += u64::from(argument & 3);

@@ -3,24 +3,29 @@
 //!
 //! A publish is in exactly one of four places. It is *undecided* until the node has put it into
 //! queues or refused it; then it *waits* for shards' logs to become durable as far as it was
-//! written; then its answer is *ready* to be confirmed or to be rejected; and at the next flush it
-//! is answered and forgotten. Neighbours in the same place are one interval, so that a batch costs
-//! what one message costs.
+//! written, or for queues of the cluster to commit it; then its answer is *ready* to be confirmed or
+//! to be rejected; and at the next flush it is answered and forgotten. Neighbours in the same place
+//! are one interval, so that a batch costs what one message costs.
 
-use leveret_types::{RangeSet, ShardId};
+mod queues;
+
+use crate::contract::Awaited;
+use leveret_types::{QueueId, RangeSet, ShardId};
+use queues::Queues;
 use smallvec::SmallVec;
 use std::collections::VecDeque;
 use std::ops::Range;
 
-/// How far shards' logs must be durable before a publish is confirmed. Two: most messages reach
-/// queues of one shard.
-type Waits = SmallVec<[(ShardId, u64); 2]>;
+/// What must come true before a publish is confirmed. Two: most messages reach queues of one shard.
+type Waits = SmallVec<[(Awaited, u64); 2]>;
 
 /// Publishes that wait for the same things.
 #[derive(Debug)]
 struct Waiting {
     numbers: Range<u64>,
     waits: Waits,
+    /// Whether one of the queues has refused it: then it is rejected in the end.
+    refused: bool,
 }
 
 /// An answer to publishes, as one frame gives it.
@@ -41,6 +46,8 @@ pub struct Ledger {
     issued: u64,
     undecided: RangeSet,
     waiting: VecDeque<Waiting>,
+    /// Publishes that wait for one queue of the cluster and for nothing else.
+    queues: Queues,
     confirmed: RangeSet,
     rejected: RangeSet,
 }
@@ -56,12 +63,17 @@ impl Ledger {
 
     /// The node has put the publish into queues: it is owed a confirm when all of `waits` have come
     /// true.
-    pub fn accept(&mut self, number: u64, waits: &[(ShardId, u64)]) {
+    pub fn accept(&mut self, number: u64, waits: &[(Awaited, u64)]) {
         if !self.undecided.remove(number) {
             return;
         }
         if waits.is_empty() {
             self.confirmed.insert(number);
+            return;
+        }
+        if let [(Awaited::Queue(queue), sequence)] = waits
+            && self.queues.push(*queue, *sequence, number)
+        {
             return;
         }
         match self.waiting.back_mut() {
@@ -71,6 +83,7 @@ impl Ledger {
             _ => self.waiting.push_back(Waiting {
                 numbers: number..number + 1,
                 waits: Waits::from_slice(waits),
+                refused: false,
             }),
         }
     }
@@ -84,13 +97,53 @@ impl Ledger {
 
     /// A shard's log is durable through a position.
     pub fn durable(&mut self, shard: ShardId, through: u64) {
+        self.reached(Awaited::Shard(shard), through);
+    }
+
+    /// A queue of the cluster has committed its operations through a sequence number.
+    pub fn committed(&mut self, queue: QueueId, through: u64) {
         let confirmed = &mut self.confirmed;
-        self.waiting.retain_mut(|waiting| {
+        self.queues.committed(queue, through, |numbers| {
+            confirmed.insert_range(numbers);
+        });
+        self.reached(Awaited::Queue(queue), through);
+    }
+
+    fn reached(&mut self, awaited: Awaited, through: u64) {
+        self.release(|waiting| {
             waiting
                 .waits
-                .retain(|wait| wait.0 != shard || wait.1 > through);
+                .retain(|wait| wait.0 != awaited || wait.1 > through);
+        });
+    }
+
+    /// A queue of the cluster refuses these operations.
+    pub fn refused(&mut self, queue: QueueId, sequences: Range<u64>) {
+        let rejected = &mut self.rejected;
+        self.queues.refused(queue, sequences.clone(), |numbers| {
+            rejected.insert_range(numbers);
+        });
+        self.release(|waiting| {
+            let before = waiting.waits.len();
+            waiting
+                .waits
+                .retain(|wait| wait.0 != Awaited::Queue(queue) || !sequences.contains(&wait.1));
+            waiting.refused |= waiting.waits.len() < before;
+        });
+    }
+
+    /// Answers those that wait for nothing any more.
+    fn release(&mut self, mut change: impl FnMut(&mut Waiting)) {
+        let (confirmed, rejected) = (&mut self.confirmed, &mut self.rejected);
+        self.waiting.retain_mut(|waiting| {
+            change(waiting);
             if waiting.waits.is_empty() {
-                confirmed.insert_range(waiting.numbers.clone());
+                let ready = if waiting.refused {
+                    &mut *rejected
+                } else {
+                    &mut *confirmed
+                };
+                ready.insert_range(waiting.numbers.clone());
             }
             !waiting.waits.is_empty()
         });
@@ -98,7 +151,14 @@ impl Ledger {
 
     /// Whether a publish waits for a log.
     pub fn awaits_durability(&self) -> bool {
-        !self.waiting.is_empty()
+        self.waiting
+            .iter()
+            .any(|waiting| waiting.waits.iter().any(|wait| wait.0.is_shard()))
+    }
+
+    /// Whether a publish waits for anything.
+    pub fn awaits(&self) -> bool {
+        !self.waiting.is_empty() || !self.queues.is_empty()
     }
 
     /// Whether [`Self::flush`] has something to say.
@@ -110,7 +170,7 @@ impl Ledger {
     pub fn unanswered(&self) -> u64 {
         let waiting = self.waiting.iter().map(|w| w.numbers.end - w.numbers.start);
         let ready = self.confirmed.len() + self.rejected.len();
-        self.undecided.len() + waiting.sum::<u64>() + ready
+        self.undecided.len() + waiting.sum::<u64>() + self.queues.len() + ready
     }
 
     /// Gives all answers that are ready, in as few frames as say it.
@@ -129,9 +189,9 @@ impl Ledger {
     fn first_open(&self) -> u64 {
         let waiting = self.waiting.iter().map(|w| w.numbers.start).min();
         let undecided = self.undecided.first();
-        waiting
+        [waiting, undecided, self.queues.first()]
             .into_iter()
-            .chain(undecided)
+            .flatten()
             .min()
             .unwrap_or(u64::MAX)
     }

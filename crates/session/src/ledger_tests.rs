@@ -7,16 +7,18 @@ use std::collections::BTreeMap;
 /// `p3` three publishes, `a2@7` accepted waiting for position 7 of shard 0, `a2@1:7` of shard 1,
 /// `a2@7,1:4` of both, `a2` accepted waiting for nothing, `r2` rejected, `d7` shard 0 durable
 /// through 7, `d1:7` shard 1, `f` flush. Answers: `2` confirm, `2*` with multiple, `-2` and `-2*`
-/// rejections, one flush per group.
+/// rejections, one flush per group. Where a shard is named `q1`, it is queue 1 of the cluster:
+/// `a2@q1:7` waits for its operation 7, `cq1:7` commits all through 7, `nq1:7` refuses 7.
 fn check(script: &str, expected: &str) {
     let mut ledger = Ledger::default();
     let mut said = Vec::new();
     let place = |text: &str| {
         let (shard, position) = text.split_once(':').unwrap_or(("0", text));
-        (
-            ShardId(shard.parse().unwrap()),
-            position.parse::<u64>().unwrap(),
-        )
+        let awaited = match shard.strip_prefix('q') {
+            Some(queue) => Awaited::Queue(QueueId(queue.parse().unwrap())),
+            None => Awaited::Shard(ShardId(shard.parse().unwrap())),
+        };
+        (awaited, position.parse::<u64>().unwrap())
     };
     for word in script.split_whitespace() {
         let (verb, rest) = word.split_at(1);
@@ -34,8 +36,19 @@ fn check(script: &str, expected: &str) {
             }
             "r" => ledger.reject(rest.parse().unwrap()),
             "d" => {
-                let (shard, through) = place(rest);
+                let (Awaited::Shard(shard), through) = place(rest) else {
+                    panic!("{word}");
+                };
                 ledger.durable(shard, through);
+            }
+            "c" | "n" => {
+                let (Awaited::Queue(queue), at) = place(rest) else {
+                    panic!("{word}");
+                };
+                match verb {
+                    "c" => ledger.committed(queue, at),
+                    _ => ledger.refused(queue, at..at + 1),
+                }
             }
             "f" => {
                 let mut group = Vec::new();
@@ -77,6 +90,16 @@ fn answers_are_merged_as_far_as_they_may_be() {
         ("p2 a1@1:7 a2@7 d7 f d1:9 f", "2 | 1"),
         ("p2 a1@7 a2 f d7 f", "2 | 1"),
         ("p3 a1@7 r2 a3@7 f d7 f", "-2 | 3*"),
+        // Queues of the cluster.
+        ("p3 a1@q1:1 a2@q1:2 a3@q1:3 f cq1:2 f cq1:3 f", " | 2* | 3"),
+        ("p3 a1@q1:4 a2@q2:1 a3@q1:6 cq1:6 f cq2:1 f", "1 3 | 2"),
+        ("p3 a1@q1:1 a2@q1:2 a3@q1:3 nq1:2 f cq1:3 f", "-2 | 3*"),
+        ("p3 a1@q1:1 a2@q1:2 a3@q1:3 nq1:1 nq1:3 cq1:3 f", "-1 -3 2"),
+        ("p2 a1@q1:1,7 a2@q1:2 cq1:2 f d7 f", "2 | 1"),
+        ("p1 a1@q1:1,q2:1 nq1:1 f cq2:1 f", " | -1"),
+        ("p2 a1@q1:9 a2@q1:3 cq1:3 f cq1:9 f", "2 | 1"),
+        ("p2 a2@q1:1 a1@q1:2 cq1:1 f cq1:2 f", "2 | 1"),
+        ("p2 a1@q1:1 a2@7 d7 f cq1:1 f", "2 | 1"),
         // Said twice, or of what was never published: nothing happens.
         ("p1 a1 a1 r1 f a1 r1 f", "1 | "),
         ("a1 r2 f p2 a1 a2 f", " | 2*"),
@@ -107,6 +130,16 @@ fn client_reads(unanswered: &mut BTreeMap<u64, ()>, answer: Answer) -> Vec<(u64,
         .collect()
 }
 
+/// A shard and a queue: what confirms of the test wait for.
+const PLACES: [Awaited; 2] = [Awaited::Shard(ShardId(0)), Awaited::Queue(QueueId(0))];
+
+fn tell(ledger: &mut Ledger, awaited: Awaited, through: u64) {
+    match awaited {
+        Awaited::Shard(shard) => ledger.durable(shard, through),
+        Awaited::Queue(queue) => ledger.committed(queue, through),
+    }
+}
+
 #[test]
 fn a_client_hears_the_truth_of_every_publish_once() {
     for seed in 1..1000 {
@@ -115,7 +148,7 @@ fn a_client_hears_the_truth_of_every_publish_once() {
         let (mut issued, mut truth) = (0, BTreeMap::new());
         let (mut client, mut heard) = (BTreeMap::new(), BTreeMap::new());
         let mut durable = [0_u64; 2];
-        let mut waits_of: BTreeMap<u64, Vec<(ShardId, u64)>> = BTreeMap::new();
+        let mut waits_of: BTreeMap<u64, Vec<(Awaited, u64)>> = BTreeMap::new();
         for _ in 0..200 {
             match random.below(10) {
                 0..4 => {
@@ -131,13 +164,8 @@ fn a_client_hears_the_truth_of_every_publish_once() {
                         open.unwrap_or(1)
                     };
                     let reject = random.below(6) == 0;
-                    let waits: Vec<_> = (0..random.below(3) as u16)
-                        .map(|shard| {
-                            (
-                                ShardId(shard),
-                                durable[usize::from(shard)] + random.below(3),
-                            )
-                        })
+                    let waits: Vec<_> = (0..random.below(3) as usize)
+                        .map(|place| (PLACES[place], durable[place] + random.below(3)))
                         .collect();
                     if reject {
                         ledger.reject(number);
@@ -150,9 +178,9 @@ fn a_client_hears_the_truth_of_every_publish_once() {
                     });
                 }
                 7 => {
-                    let shard = random.below(2) as usize;
-                    durable[shard] += random.below(3);
-                    ledger.durable(ShardId(shard as u16), durable[shard]);
+                    let place = random.below(2) as usize;
+                    durable[place] += random.below(3);
+                    tell(&mut ledger, PLACES[place], durable[place]);
                 }
                 _ => ledger.flush(|answer| {
                     for (number, confirmed) in client_reads(&mut client, answer) {
@@ -162,7 +190,7 @@ fn a_client_hears_the_truth_of_every_publish_once() {
                             // its log.
                             let early = waits_of[&number]
                                 .iter()
-                                .find(|w| durable[usize::from(w.0.0)] < w.1);
+                                .find(|w| w.1 > durable[usize::from(w.0 == PLACES[1])]);
                             assert_eq!(early, None, "publish {number} confirmed too early");
                         }
                         assert_eq!(heard.insert(number, confirmed), None);
@@ -172,12 +200,12 @@ fn a_client_hears_the_truth_of_every_publish_once() {
             assert_eq!(ledger.unanswered(), client.len() as u64);
         }
         durable = [u64::MAX; 2];
-        for shard in 0..2 {
-            ledger.durable(ShardId(shard), durable[usize::from(shard)]);
+        for (place, through) in PLACES.into_iter().zip(durable) {
+            tell(&mut ledger, place, through);
         }
         ledger.flush(|answer| heard.extend(client_reads(&mut client, answer)));
         assert_eq!(heard, truth);
-        assert!(!ledger.is_ready() && !ledger.awaits_durability());
+        assert!(!ledger.is_ready() && !ledger.awaits());
     }
 }
 
@@ -186,7 +214,7 @@ fn a_batch_costs_one_interval() {
     let mut ledger = Ledger::default();
     for number in 1..=10_000 {
         assert_eq!(ledger.issue(), number);
-        ledger.accept(number, &[(ShardId(0), number / 1000)]);
+        ledger.accept(number, &[(Awaited::Shard(ShardId(0)), number / 1000)]);
     }
     assert_eq!(ledger.waiting.len(), 11);
     assert_eq!(ledger.undecided.interval_count(), 0);

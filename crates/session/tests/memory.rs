@@ -5,7 +5,7 @@ use bytes::Bytes;
 use leveret_amqp::encode;
 use leveret_amqp::frame::FrameKind;
 use leveret_amqp::{ContentHeader, PROTOCOL_HEADER, RawTable, basic, confirm, connection};
-use leveret_session::contract::{Delivery, Request};
+use leveret_session::contract::{Awaited, Delivery, Request};
 use leveret_session::{Connection, Settings, fuzz};
 use leveret_types::{ChannelId, Now, ShardId};
 use std::alloc::{GlobalAlloc, Layout, System};
@@ -111,7 +111,7 @@ impl Bench {
             self.connection.accepted(
                 publish.channel,
                 publish.number,
-                &[(ShardId(0), self.confirmed / 100)],
+                &[(Awaited::Shard(ShardId(0)), self.confirmed / 100)],
             );
         }
         self.connection.durable(ShardId(0), self.confirmed / 100);

@@ -10,7 +10,7 @@ use crate::shard::{Bodies, Enqueued};
 use leveret_amqp::{Properties, Property};
 use leveret_metadata::Traffic;
 use leveret_routing::{Kind, RouteError, Scratch};
-use leveret_session::contract::{Delivery, Publish, Reply};
+use leveret_session::contract::{Awaited, Delivery, Publish, Reply};
 use leveret_types::{
     ChannelId, FieldValue, Message, Now, ProtocolError, QueueId, ReplyCode, ShardId,
 };
@@ -47,7 +47,8 @@ struct Route {
 #[derive(Default)]
 pub(crate) struct Outcome {
     rejected: bool,
-    pub(crate) waits: SmallVec<[(ShardId, u64); 2]>,
+    /// What must come true before the publish is confirmed.
+    pub(crate) waits: SmallVec<[(Awaited, u64); 2]>,
 }
 
 impl Publisher {
@@ -287,7 +288,9 @@ impl Connection {
         let mut outcome = Outcome::default();
         if publish.message.facts.persistent {
             let ticket = run.shard(crate::delayed::SHARD).ticket();
-            outcome.waits.push((ticket.shard, ticket.chunk));
+            outcome
+                .waits
+                .push((Awaited::Shard(ticket.shard), ticket.chunk));
         }
         self.answer(publish, &outcome, run.env);
     }
@@ -369,9 +372,10 @@ pub(crate) fn enqueue<E: Env>(
         match shard.publish(now, *queue, message, &mut bodies[at].1) {
             Enqueued::Durable => {
                 let chunk = shard.ticket().chunk;
-                match outcome.waits.iter_mut().find(|(of, _)| *of == id) {
+                let awaited = Awaited::Shard(id);
+                match outcome.waits.iter_mut().find(|(of, _)| *of == awaited) {
                     Some(wait) => wait.1 = chunk,
-                    None => outcome.waits.push((id, chunk)),
+                    None => outcome.waits.push((awaited, chunk)),
                 }
             }
             Enqueued::Volatile | Enqueued::Gone => {}

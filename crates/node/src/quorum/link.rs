@@ -78,7 +78,18 @@ pub struct PresentedHolder {
     pub consumer: Option<Consumer>,
     /// What it holds, by lane. The settles that have no answer yet are not taken off: they come
     /// again.
-    pub held: Vec<(u8, Range<u64>)>,
+    pub held: Vec<HeldRange>,
+}
+
+/// Messages that a holder has, neighbours in one lane.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HeldRange {
+    /// The lane.
+    pub lane: u8,
+    /// Indexes in the lane.
+    pub range: Range<u64>,
+    /// Bytes of their bodies together, about.
+    pub bytes: u64,
 }
 
 /// How a proxy presents itself.

@@ -14,7 +14,7 @@ use leveret_amqp::{
     basic, channel, confirm, connection, exchange, queue, tx,
 };
 use leveret_session::contract::{
-    Consume, LoginOutcome, Publish, Reply, Request, Settle, SettleOutcome, Topology,
+    Awaited, Consume, LoginOutcome, Publish, Reply, Request, Settle, SettleOutcome, Topology,
 };
 use leveret_session::{Connection, Settings, fuzz};
 use leveret_types::{ChannelId, FieldValue, Now, ProtocolError, ReplyCode, Scope, ShardId};
@@ -145,7 +145,7 @@ impl Talk {
             ["accepted", number, publish, waits @ ..] => {
                 let wait = |w: &&str| {
                     let (shard, position) = w.split_once('@').expect("shard@position");
-                    (ShardId(int(shard) as u16), int(position))
+                    (Awaited::Shard(ShardId(int(shard) as u16)), int(position))
                 };
                 let waits: Vec<_> = waits.iter().map(wait).collect();
                 connection.accepted(ChannelId(int(number) as u16), int(publish), &waits);

@@ -1,8 +1,8 @@
 //! The bytes of link messages.
 
 use super::{
-    LocalDelivery, Operation, Pieces, Presentation, PresentedHolder, Settle, Standing, TO_LEADER,
-    TO_PROXY, ToLeader, ToProxy,
+    HeldRange, LocalDelivery, Operation, Pieces, Presentation, PresentedHolder, Settle, Standing,
+    TO_LEADER, TO_PROXY, ToLeader, ToProxy,
 };
 use crate::stored;
 use bytes::{Buf, Bytes};
@@ -434,10 +434,11 @@ impl Writer {
             if let Some(consumer) = &holder.consumer {
                 self.consumer(consumer);
             }
-            for (lane, range) in &holder.held {
+            for held in &holder.held {
                 self.u8(1);
-                self.u8(*lane);
-                self.range(range);
+                self.u8(held.lane);
+                self.range(&held.range);
+                self.u64(held.bytes);
             }
             self.u8(0);
         }
@@ -614,7 +615,11 @@ impl Reader {
             };
             let mut held = Vec::new();
             while self.flag()? {
-                held.push((self.u8()?, self.range()?));
+                held.push(HeldRange {
+                    lane: self.u8()?,
+                    range: self.range()?,
+                    bytes: self.u64()?,
+                });
             }
             presentation
                 .holders

@@ -47,7 +47,13 @@ fn to_leader() -> Vec<ToLeader> {
                 PresentedHolder {
                     id: ConsumerId(4),
                     consumer: Some(consumer(4)),
-                    held: vec![(0, 1..2), (4, 7..90)],
+                    held: [(0, 1..2), (4, 7..90)]
+                        .map(|(lane, range)| HeldRange {
+                            lane,
+                            range,
+                            bytes: 3,
+                        })
+                        .into(),
                 },
                 PresentedHolder {
                     id: ConsumerId(5),
