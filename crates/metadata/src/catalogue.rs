@@ -33,6 +33,9 @@ pub struct Config {
     pub loopback_users: Vec<String>,
     /// How passwords of new users are hashed (`password_hashing_module`).
     pub hashing: HashingAlgorithm,
+    /// Milliseconds within which a delivery must be settled where its queue does not say
+    /// (`consumer_timeout`); none: no bound.
+    pub consumer_timeout_ms: Option<u64>,
 }
 
 impl Default for Config {
@@ -45,6 +48,7 @@ impl Default for Config {
             relaxed_redeclaration: false,
             loopback_users: vec!["guest".to_owned()],
             hashing: HashingAlgorithm::default(),
+            consumer_timeout_ms: None,
         }
     }
 }

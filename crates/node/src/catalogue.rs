@@ -53,14 +53,14 @@ fn follow<E: Env>(catalogue: &Catalogue, change: &Change, now: Now, env: &E) {
             if let Some(record) = catalogue.queue(*id) {
                 add(&env.counters().queues_created, 1);
                 env.with_shard(now, env.shard_of(*id), |shard| {
-                    shard.add_queue(now, *id, spec(record), Vec::new());
+                    shard.add_queue(now, *id, spec(catalogue, record), Vec::new());
                 });
             }
         }
         Change::QueueChanged(id) => {
             if let Some(record) = catalogue.queue(*id) {
                 env.with_shard(now, env.shard_of(*id), |shard| {
-                    shard.update_queue(now, *id, spec(record));
+                    shard.update_queue(now, *id, spec(catalogue, record));
                 });
             }
         }
@@ -134,7 +134,7 @@ fn recall<E: Env>(vhost: &str, source: &str, queue: QueueId, now: Now, env: &E) 
 
 /// What the catalogue says of a queue, in the shard's words.
 #[must_use]
-pub fn spec(record: &QueueRecord) -> QueueSpec {
+pub fn spec(catalogue: &Catalogue, record: &QueueRecord) -> QueueSpec {
     let settings = record.settings();
     QueueSpec {
         kind: match record.kind() {
@@ -161,7 +161,9 @@ pub fn spec(record: &QueueRecord) -> QueueSpec {
             priority_max: settings.priority_max,
             single_active: settings.single_active,
             delivery_limit: settings.delivery_limit,
-            consumer_timeout_ms: settings.consumer_timeout_ms,
+            consumer_timeout_ms: settings
+                .consumer_timeout_ms
+                .or(catalogue.config().consumer_timeout_ms),
         },
     }
 }
@@ -225,7 +227,7 @@ pub fn place_queues(catalogue: &Catalogue, shards: &mut [Shard], found: &[LogSum
         lanes.sort_unstable();
         let shard = shard_of(record.id(), shard_count);
         if let Some(shard) = shards.get_mut(usize::from(shard.0)) {
-            shard.add_queue(now, record.id(), spec(record), lanes);
+            shard.add_queue(now, record.id(), spec(catalogue, record), lanes);
         }
     }
     for shard in shards {

@@ -304,7 +304,8 @@ impl Connection {
                 }
             }
             ConnectionEvent::TimedOut(consumer) => {
-                if let Some(channel) = self.channel_of(consumer) {
+                let consuming = self.channel_of(consumer);
+                if let Some(channel) = consuming.or_else(|| self.holding_channel(consumer)) {
                     let error = crate::deferred::timeout_error(channel);
                     self.session.fail(now, channel, error, &mut self.requests);
                 }

@@ -400,10 +400,15 @@ impl Shard {
                 }
                 GetOutcome::Pending
             }
-            Got::Message { delivery, ready } => match actor.delivery(&mut self.logs, &delivery) {
-                Some(delivery) => GetOutcome::Message(delivery, ready),
-                None => GetOutcome::Empty,
-            },
+            Got::Message { delivery, ready } => {
+                if let Some(connection) = connection.filter(|_| !no_ack) {
+                    actor.note_holder(holder, connection);
+                }
+                match actor.delivery(&mut self.logs, &delivery) {
+                    Some(delivery) => GetOutcome::Message(delivery, ready),
+                    None => GetOutcome::Empty,
+                }
+            }
         };
         self.mark(queue);
         self.carry_out(queue);

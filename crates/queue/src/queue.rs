@@ -354,6 +354,12 @@ impl Queue {
         }
     }
 
+    /// Whether it knows this holder: a consumer, or one that holds messages.
+    #[must_use]
+    pub fn holds(&self, holder: ConsumerId) -> bool {
+        self.holders.find(holder).is_some()
+    }
+
     /// Stops delivering to a consumer. It keeps what it holds, and may settle that. False if it is
     /// no consumer.
     pub fn cancel(&mut self, now: Now, consumer: ConsumerId, out: &mut Vec<Effect>) -> bool {

@@ -52,6 +52,7 @@ pub fn node_config(config: &Config) -> Result<NodeConfig, String> {
             relaxed_redeclaration: false,
             loopback_users: config.login.loopback_users.clone(),
             hashing: hashing(config.login.hashing),
+            consumer_timeout_ms: Some(config.limits.consumer_timeout_ms).filter(|ms| *ms > 0),
         },
         first_boot: first_boot(config)?,
         settings: NodeSettings {

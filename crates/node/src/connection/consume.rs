@@ -202,6 +202,18 @@ impl Connection {
         }
     }
 
+    /// The channel that holds messages under this name without being a consumer: by `basic.get`, or
+    /// after `basic.cancel`.
+    pub(super) fn holding_channel(&self, holder: ConsumerId) -> Option<ChannelId> {
+        let mut channels = self.channels.iter();
+        let is_holder = |(id, _): &(ConsumerId, QueueId)| *id == holder;
+        let found = channels.find(|(_, channel)| {
+            let mut holders = channel.holders.iter().chain(&channel.getters);
+            holders.any(is_holder)
+        });
+        found.map(|(channel, _)| *channel)
+    }
+
     fn getting_channel(&self, holder: ConsumerId) -> Option<ChannelId> {
         let mut channels = self.channels.iter();
         let is_holder = |(id, _): &(ConsumerId, QueueId)| *id == holder;

@@ -76,6 +76,8 @@ pub(super) struct Actor {
     /// Lanes that have a log.
     pub(super) lanes: Vec<u8>,
     pub(super) consumers: HashMap<ConsumerId, Attached, foldhash::fast::FixedState>,
+    /// Who may hold messages without being a consumer: by `basic.get`, or after `basic.cancel`.
+    pub(super) holders: Vec<(ConsumerId, ConnectionId)>,
     /// Messages enqueued since the last pump, so that they are delivered from the socket's buffer
     /// and not looked up in the log.
     fresh: VecDeque<(Position, Message)>,
@@ -206,6 +208,7 @@ impl Actor {
             fresh: VecDeque::new(),
             peeked: VecDeque::new(),
             dead: Vec::new(),
+            holders: Vec::new(),
             waiting_gets: Vec::new(),
             dirty: false,
             deadline_ms: 0,
@@ -309,12 +312,33 @@ impl Actor {
 
     pub(super) fn cancel(&mut self, now: Now, consumer: ConsumerId, out: &mut Vec<Effect>) {
         self.queue.cancel(now, consumer, out);
-        self.consumers.remove(&consumer);
+        if let Some(attached) = self.consumers.remove(&consumer) {
+            self.note_holder(consumer, attached.connection);
+        }
+    }
+
+    /// Remembers whose holder this is, until it is detached.
+    pub(super) fn note_holder(&mut self, holder: ConsumerId, connection: ConnectionId) {
+        if self.holders.iter().any(|(known, _)| *known == holder) {
+            return;
+        }
+        // Those that hold nothing any more make room, so that cancelling again and again costs none.
+        if self.holders.len() == self.holders.capacity() {
+            self.holders.retain(|(known, _)| self.queue.holds(*known));
+        }
+        self.holders.push((holder, connection));
+    }
+
+    fn connection_of(&self, holder: ConsumerId) -> Option<ConnectionId> {
+        let consumer = self.consumers.get(&holder).map(|found| found.connection);
+        let mut holders = self.holders.iter();
+        consumer.or_else(|| Some(holders.find(|(known, _)| *known == holder)?.1))
     }
 
     pub(super) fn detach(&mut self, now: Now, holder: ConsumerId, out: &mut Vec<Effect>) {
         self.queue.detach(now, holder, out);
         self.consumers.remove(&holder);
+        self.holders.retain(|(known, _)| *known != holder);
         self.waiting_gets.retain(|waiting| waiting.holder != holder);
     }
 
@@ -396,9 +420,9 @@ impl Actor {
                 self.dead_letter(lane, range, reason, logs, effects);
             }
             Effect::TimedOut { holder } => {
-                if let Some(attached) = self.consumers.get(&holder) {
+                if let Some(connection) = self.connection_of(holder) {
                     effects.deferred.push(Deferred::TimedOut {
-                        connection: attached.connection,
+                        connection,
                         consumer: holder,
                     });
                 }
