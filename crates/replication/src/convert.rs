@@ -1,0 +1,245 @@
+//! Between the library's types and ours. Nothing of the library's is ever parsed from bytes: what
+//! comes from a peer or a disk is ours, and a membership change travels in an entry's `context`,
+//! which the library does not look into.
+
+use crate::entry::{Entry, EntryKind};
+use crate::membership::{Membership, MembershipChange, SnapshotMark};
+use crate::message::{Body, Hint, Message};
+use bytes::Bytes;
+use leveret_types::ReplicaId;
+use raft::eraftpb::{self, ConfChangeSingle, ConfChangeType, ConfState, EntryType, MessageType};
+
+/// What the library writes into a vote that a leader asked for. It has no name for it outside.
+const CAMPAIGN_TRANSFER: &[u8] = b"CampaignTransfer";
+
+pub(crate) fn entry_out(entry: eraftpb::Entry) -> Entry {
+    let (kind, data) = match entry.get_entry_type() {
+        EntryType::EntryNormal if entry.data.is_empty() => (EntryKind::Empty, Bytes::new()),
+        EntryType::EntryNormal => (EntryKind::Normal, entry.data),
+        EntryType::EntryConfChange | EntryType::EntryConfChangeV2 => {
+            (EntryKind::Membership, entry.context)
+        }
+    };
+    Entry {
+        index: entry.index,
+        term: entry.term,
+        kind,
+        data,
+    }
+}
+
+pub(crate) fn entry_in(index: u64, term: u64, kind: EntryKind, data: Bytes) -> eraftpb::Entry {
+    let mut entry = eraftpb::Entry {
+        index,
+        term,
+        ..eraftpb::Entry::default()
+    };
+    match kind {
+        EntryKind::Normal | EntryKind::Empty => entry.data = data,
+        EntryKind::Membership => {
+            entry.set_entry_type(EntryType::EntryConfChangeV2);
+            entry.context = data;
+        }
+    }
+    entry
+}
+
+/// The library's message as ours; `None` for what stays inside one member.
+pub(crate) fn message_out(mut message: eraftpb::Message) -> Option<Message> {
+    let kind = message.get_msg_type();
+    let body = match kind {
+        MessageType::MsgAppend => Body::Append {
+            index: message.index,
+            log_term: message.log_term,
+            commit: message.commit,
+            entries: message.take_entries().into_iter().map(entry_out).collect(),
+        },
+        MessageType::MsgAppendResponse => Body::AppendReply {
+            index: message.index,
+            commit: message.commit,
+            refused: message.reject.then_some(Hint {
+                index: message.reject_hint,
+                term: message.log_term,
+            }),
+        },
+        MessageType::MsgRequestVote | MessageType::MsgRequestPreVote => Body::Vote {
+            is_trial: kind == MessageType::MsgRequestPreVote,
+            is_transfer: message.context == CAMPAIGN_TRANSFER,
+            index: message.index,
+            log_term: message.log_term,
+            commit: message.commit,
+            commit_term: message.commit_term,
+        },
+        MessageType::MsgRequestVoteResponse | MessageType::MsgRequestPreVoteResponse => {
+            Body::Voted {
+                is_trial: kind == MessageType::MsgRequestPreVoteResponse,
+                is_granted: !message.reject,
+                commit: message.commit,
+                commit_term: message.commit_term,
+            }
+        }
+        MessageType::MsgHeartbeat => Body::Heartbeat {
+            commit: message.commit,
+        },
+        MessageType::MsgHeartbeatResponse => Body::HeartbeatReply {
+            commit: message.commit,
+        },
+        MessageType::MsgTimeoutNow => Body::TimeoutNow,
+        MessageType::MsgSnapshot => Body::Snapshot(mark_out(message.get_snapshot().get_metadata())),
+        _ => return None,
+    };
+    Some(Message {
+        to: ReplicaId(message.to),
+        from: ReplicaId(message.from),
+        term: message.term,
+        body,
+    })
+}
+
+/// Our message as the library's; `None` for what the library does not know. Data of entries is
+/// copied: it would keep the frame alive that it came in, with all that lay beside it.
+pub(crate) fn message_in(ours: Message) -> Option<eraftpb::Message> {
+    let mut message = eraftpb::Message {
+        to: ours.to.0,
+        from: ours.from.0,
+        term: ours.term,
+        ..eraftpb::Message::default()
+    };
+    let kind = match ours.body {
+        Body::Append {
+            index,
+            log_term,
+            commit,
+            entries,
+        } => {
+            (message.index, message.log_term, message.commit) = (index, log_term, commit);
+            let copy = |entry: Entry| {
+                let data = Bytes::copy_from_slice(&entry.data);
+                entry_in(entry.index, entry.term, entry.kind, data)
+            };
+            let entries: Vec<eraftpb::Entry> = entries.into_iter().map(copy).collect();
+            message.set_entries(entries.into());
+            MessageType::MsgAppend
+        }
+        Body::AppendReply {
+            index,
+            commit,
+            refused,
+        } => {
+            (message.index, message.commit) = (index, commit);
+            if let Some(hint) = refused {
+                message.reject = true;
+                (message.reject_hint, message.log_term) = (hint.index, hint.term);
+            }
+            MessageType::MsgAppendResponse
+        }
+        Body::Vote {
+            is_trial,
+            is_transfer,
+            index,
+            log_term,
+            commit,
+            commit_term,
+        } => {
+            (message.index, message.log_term) = (index, log_term);
+            (message.commit, message.commit_term) = (commit, commit_term);
+            if is_transfer {
+                message.context = Bytes::from_static(CAMPAIGN_TRANSFER);
+            }
+            match is_trial {
+                true => MessageType::MsgRequestPreVote,
+                false => MessageType::MsgRequestVote,
+            }
+        }
+        Body::Voted {
+            is_trial,
+            is_granted,
+            commit,
+            commit_term,
+        } => {
+            message.reject = !is_granted;
+            (message.commit, message.commit_term) = (commit, commit_term);
+            match is_trial {
+                true => MessageType::MsgRequestPreVoteResponse,
+                false => MessageType::MsgRequestVoteResponse,
+            }
+        }
+        Body::Heartbeat { commit } => {
+            message.commit = commit;
+            MessageType::MsgHeartbeat
+        }
+        Body::HeartbeatReply { commit } => {
+            message.commit = commit;
+            MessageType::MsgHeartbeatResponse
+        }
+        Body::TimeoutNow => MessageType::MsgTimeoutNow,
+        Body::Snapshot(mark) => {
+            message.set_snapshot(snapshot_in(&mark));
+            MessageType::MsgSnapshot
+        }
+        Body::Ask => return None,
+    };
+    message.set_msg_type(kind);
+    Some(message)
+}
+
+pub(crate) fn snapshot_in(mark: &SnapshotMark) -> eraftpb::Snapshot {
+    let mut snapshot = eraftpb::Snapshot::default();
+    let metadata = snapshot.mut_metadata();
+    (metadata.index, metadata.term) = (mark.index, mark.term);
+    metadata.set_conf_state(membership_in(&mark.membership));
+    snapshot
+}
+
+pub(crate) fn mark_out(metadata: &eraftpb::SnapshotMetadata) -> SnapshotMark {
+    SnapshotMark {
+        index: metadata.index,
+        term: metadata.term,
+        membership: membership_out(metadata.get_conf_state()),
+    }
+}
+
+pub(crate) fn membership_in(membership: &Membership) -> ConfState {
+    let numbers = |list: &[ReplicaId]| list.iter().map(|replica| replica.0).collect::<Vec<u64>>();
+    let mut state = ConfState::default();
+    state.set_voters(numbers(&membership.voters));
+    state.set_voters_outgoing(numbers(&membership.voters_outgoing));
+    state.set_learners(numbers(&membership.learners));
+    state.set_learners_next(numbers(&membership.learners_next));
+    state.auto_leave = membership.leaves_by_itself;
+    state
+}
+
+pub(crate) fn membership_out(state: &ConfState) -> Membership {
+    let replicas =
+        |numbers: &[u64]| crate::membership::sorted(numbers.iter().map(|id| ReplicaId(*id)));
+    Membership {
+        voters: replicas(state.get_voters()),
+        voters_outgoing: replicas(state.get_voters_outgoing()),
+        learners: replicas(state.get_learners()),
+        learners_next: replicas(state.get_learners_next()),
+        leaves_by_itself: state.auto_leave,
+    }
+}
+
+/// The library's form of a change. Without changes it ends a joint membership.
+pub(crate) fn change_in(change: &MembershipChange) -> eraftpb::ConfChangeV2 {
+    let lists = [
+        (&change.voters, ConfChangeType::AddNode),
+        (&change.learners, ConfChangeType::AddLearnerNode),
+        (&change.removed, ConfChangeType::RemoveNode),
+    ];
+    let single = |replica: &ReplicaId, kind: ConfChangeType| {
+        let mut single = ConfChangeSingle::default();
+        single.node_id = replica.0;
+        single.set_change_type(kind);
+        single
+    };
+    let changes: Vec<ConfChangeSingle> = lists
+        .into_iter()
+        .flat_map(|(list, kind)| list.iter().map(move |replica| single(replica, kind)))
+        .collect();
+    let mut all = eraftpb::ConfChangeV2::default();
+    all.set_changes(changes.into());
+    all
+}

@@ -1,0 +1,181 @@
+//! Elections of a group that does not tick: begun by the failure detector, ended by a leader.
+//!
+//! A follower trusts its leader for as long as the detector says that the leader's node is up: the
+//! library's timer stands still, and candidates are ignored. When the node is down, the trust ends
+//! at once and the members stand one after the other, in an order that is the group's own, so that
+//! they rarely split the votes and the groups of a dead node do not all stand at once. When there
+//! is only reason to doubt (a new connection, another member that stands), the leader is asked, and
+//! has as long to answer as an election timeout is.
+
+use crate::group::Group;
+use crate::message::{Body, Message};
+use leveret_types::ReplicaId;
+use raft::StateRole;
+
+/// Ticks for which a leader's word is trusted while time is counted, and between two attempts.
+pub(crate) const ELECTION_TICKS: usize = 10;
+/// Ticks by which the second in the order waits longer than the first.
+const RANK_TICKS: usize = 6;
+/// Ticks over which the groups of one node spread.
+const SPREAD_TICKS: usize = 5;
+/// Ticks between two questions to a leader.
+const ASK_TICKS: usize = 4;
+
+const _: () = assert!(
+    SPREAD_TICKS < RANK_TICKS,
+    "the second waits for the first's round"
+);
+
+/// What a member knows of elections that the library does not.
+#[derive(Debug)]
+pub(crate) struct Election {
+    seed: u64,
+    /// Draws so far.
+    draws: u64,
+    /// Ticks without a leader's word after which this member stands.
+    timeout: usize,
+    /// Whether the leader may be gone.
+    pub(crate) is_in_doubt: bool,
+    /// Whether to stand as soon as all that is here is durable.
+    is_standing_due: bool,
+    /// Term, role and leader when the timeout was drawn.
+    pub(crate) seen: (u64, StateRole, u64),
+}
+
+impl Election {
+    pub(crate) fn new(seed: u64) -> Self {
+        Self {
+            seed,
+            draws: 0,
+            timeout: 0,
+            is_in_doubt: false,
+            is_standing_due: false,
+            seen: (0, StateRole::Follower, 0),
+        }
+    }
+}
+
+impl Group {
+    pub(crate) fn election_wants_tick(&self) -> bool {
+        let is_settled = self.leader().is_some() && !self.election.is_in_doubt;
+        let membership = self.membership();
+        !is_settled
+            && membership.contains(self.replica)
+            && membership.has_majority(|voter| self.is_up(voter))
+            || self.election.is_standing_due
+    }
+
+    pub(crate) fn tick_election(&mut self) {
+        if !self.election_wants_tick() {
+            return;
+        }
+        let elapsed = self.raw.raft.election_elapsed;
+        if elapsed % ASK_TICKS == 0 && self.raw.raft.state == StateRole::Follower {
+            self.ask();
+        }
+        self.raw.raft.election_elapsed = elapsed + 1;
+        if elapsed + 1 >= self.election.timeout {
+            self.raw.raft.election_elapsed = 0;
+            self.draw_timeout();
+            self.stand();
+        }
+    }
+
+    /// The leader is gone: nobody is bound to it any more.
+    pub(crate) fn lose_leader(&mut self) {
+        if self.raw.raft.state == StateRole::Follower {
+            self.raw.raft.leader_id = 0;
+            self.raw.raft.election_elapsed = ELECTION_TICKS;
+            self.election.is_in_doubt = false;
+        }
+    }
+
+    /// The leader may be gone: it is asked, and given time to answer.
+    pub(crate) fn doubt_leader(&mut self) {
+        if self.raw.raft.state == StateRole::Follower && !self.election.is_in_doubt {
+            self.election.is_in_doubt = true;
+            self.raw.raft.election_elapsed = 0;
+        }
+    }
+
+    /// What another member's candidacy says about the leader, before it is answered.
+    pub(crate) fn before_vote(&mut self, message: &Message) {
+        let Body::Vote { is_transfer, .. } = message.body else {
+            return;
+        };
+        if is_transfer || message.term <= self.term() || self.is_leader() {
+            return;
+        }
+        match self.leader() {
+            Some(leader) if leader == message.from => self.lose_leader(),
+            Some(_) => self.doubt_leader(),
+            None => {}
+        }
+    }
+
+    /// Stands for election, at once or as soon as this member's log is durable: a vote for itself
+    /// counts at once, and must count for what is on disk.
+    pub(crate) fn stand(&mut self) {
+        let raft = &self.raw.raft;
+        if self.is_leader() || !raft.promotable() {
+            self.election.is_standing_due = false;
+            return;
+        }
+        let is_durable = self.unsettled.is_empty() && raft.raft_log.unstable_entries().is_empty();
+        self.election.is_standing_due = !is_durable;
+        if is_durable {
+            // A refusal means that a membership change is committed and not yet applied.
+            let _ = self.raw.campaign();
+        }
+    }
+
+    /// Something became durable.
+    pub(crate) fn stand_if_due(&mut self) {
+        if self.election.is_standing_due {
+            self.stand();
+        }
+    }
+
+    /// Draws after how many ticks to stand.
+    pub(crate) fn draw_timeout(&mut self) {
+        self.election.draws += 1;
+        let own = mix(self.election.seed ^ self.replica.0);
+        let drawn = mix(own ^ self.election.draws) % SPREAD_TICKS as u64;
+        self.election.timeout = ELECTION_TICKS + self.rank() * RANK_TICKS + drawn as usize;
+    }
+
+    /// How many of the voters that are up stand before this member.
+    fn rank(&self) -> usize {
+        let order = |replica: ReplicaId| mix(self.election.seed.rotate_left(32) ^ replica.0);
+        let own = order(self.replica);
+        let voters = self.membership().voters.iter();
+        let before = |voter: &&ReplicaId| self.is_up(**voter) && order(**voter) < own;
+        voters.filter(before).count()
+    }
+
+    /// Asks whoever may lead.
+    fn ask(&mut self) {
+        let asked: Vec<ReplicaId> = match self.leader() {
+            Some(leader) => vec![leader],
+            None => self.membership().members(),
+        };
+        for to in asked {
+            if to != self.replica && self.is_up(to) {
+                self.outbox.push(Message {
+                    to,
+                    from: self.replica,
+                    term: self.term(),
+                    body: Body::Ask,
+                });
+            }
+        }
+    }
+}
+
+/// A number that looks random (splitmix64's finisher).
+fn mix(mut value: u64) -> u64 {
+    value = value.wrapping_add(0x9E37_79B9_7F4A_7C15);
+    value = (value ^ (value >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    value = (value ^ (value >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+    value ^ (value >> 31)
+}

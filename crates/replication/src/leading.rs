@@ -1,0 +1,348 @@
+//! What a leader does: proposals, members that are behind, handing over.
+
+use crate::convert::change_in;
+use crate::election::ELECTION_TICKS;
+use crate::error::ProposeError;
+use crate::group::Group;
+use crate::membership::{Membership, MembershipChange};
+use bytes::Bytes;
+use leveret_types::limits::ENTRY_BYTES_MAX;
+use leveret_types::{NodeId, ReplicaId};
+use raft::eraftpb::{self, MessageType};
+use raft::{ProgressState, SnapshotStatus};
+
+/// Ticks without an answer after which a member that owes one is asked for it.
+const SILENCE_TICKS: u32 = 6;
+
+/// What a leader keeps of its term.
+#[derive(Debug, Default)]
+pub(crate) struct Leading {
+    /// Ticks since a member answered, while one owes an answer.
+    silence: u32,
+    was_heard: bool,
+    /// Ticks since a transfer began.
+    transfer: usize,
+    /// Up to where the embedder does not need entries. Outlives a term.
+    pub(crate) floor: u64,
+}
+
+impl Leading {
+    pub(crate) fn begin(&mut self) {
+        *self = Self {
+            floor: self.floor,
+            ..Self::default()
+        };
+    }
+}
+
+impl Group {
+    /// Proposes an entry; where it is going to be, and in which term. It is committed only when it
+    /// is handed out to be applied with that term: another leader may have overwritten it.
+    ///
+    /// # Errors
+    /// The entry was not taken.
+    ///
+    /// # Panics
+    /// Without data: such entries are the library's own.
+    pub fn propose(&mut self, data: Bytes) -> Result<(u64, u64), ProposeError> {
+        assert!(!data.is_empty(), "a proposal of nothing");
+        self.check_leading()?;
+        if data.len() > ENTRY_BYTES_MAX {
+            return Err(ProposeError::TooLarge);
+        }
+        let mut message = eraftpb::Message {
+            from: self.replica.0,
+            ..eraftpb::Message::default()
+        };
+        message.set_msg_type(MessageType::MsgPropose);
+        let entry = eraftpb::Entry {
+            data,
+            ..eraftpb::Entry::default()
+        };
+        message.set_entries(vec![entry].into());
+        let taken = self.raw.raft.step(message);
+        taken.map_err(|_| ProposeError::Full)?;
+        Ok((self.last_index(), self.term()))
+    }
+
+    /// Proposes to change who belongs to the group; where the entry is going to be, and in which
+    /// term. The group applies it when it is committed.
+    ///
+    /// # Errors
+    /// The change was not taken.
+    pub fn propose_membership(
+        &mut self,
+        change: &MembershipChange,
+    ) -> Result<(u64, u64), ProposeError> {
+        self.check_leading()?;
+        if self.raw.raft.has_pending_conf() || self.membership().is_joint() {
+            return Err(ProposeError::ChangePending);
+        }
+        check_change(self.membership(), change)?;
+        let mut data = Vec::new();
+        change.encode(&mut data);
+        let taken = self.raw.propose_conf_change(data, change_in(change));
+        taken.map_err(|_| ProposeError::Full)?;
+        let (index, term) = (self.last_index(), self.term());
+        assert!(
+            self.raw.raft.pending_conf_index == index,
+            "the library left out a change that it was asked for"
+        );
+        Ok((index, term))
+    }
+
+    /// Begins to hand leadership over. It arrives, or fails within ten ticks; until then no
+    /// proposals are taken.
+    ///
+    /// # Errors
+    /// This member does not lead, or the other cannot.
+    pub fn transfer_leader(&mut self, to: ReplicaId) -> Result<(), ProposeError> {
+        self.check_leading()?;
+        let why = match to {
+            to if to == self.replica => Some("it leads already"),
+            to if !self.membership().voters.contains(&to) => Some("it is no voter"),
+            to if !self.is_up(to) => Some("its node is down"),
+            _ => None,
+        };
+        if let Some(why) = why {
+            return Err(ProposeError::BadChange(why));
+        }
+        self.leading.transfer = 0;
+        self.raw.transfer_leader(to.0);
+        Ok(())
+    }
+
+    /// A snapshot that was handed out to be sent has arrived or has failed. Every one must be
+    /// reported: until then the member is sent nothing else. [`Self::peer_down`] reports those to
+    /// that node.
+    pub fn report_snapshot(&mut self, to: ReplicaId, has_arrived: bool) {
+        let status = match has_arrived {
+            true => SnapshotStatus::Finish,
+            false => SnapshotStatus::Failure,
+        };
+        self.raw.report_snapshot(to.0, status);
+        self.observe();
+    }
+
+    /// A learner that has all that is committed: it may be made a voter.
+    #[must_use]
+    pub fn promotable_learner(&self) -> Option<ReplicaId> {
+        let commit = self.commit();
+        let mut learners = self.membership().learners.iter().copied();
+        learners.find(|learner| {
+            let progress = self.raw.raft.prs().get(learner.0);
+            self.is_leader() && progress.is_some_and(|progress| progress.matched >= commit)
+        })
+    }
+
+    fn check_leading(&self) -> Result<(), ProposeError> {
+        if !self.is_leader() {
+            let leader = self.leader();
+            return Err(ProposeError::NotLeader { leader });
+        }
+        match self.raw.raft.lead_transferee {
+            Some(_) => Err(ProposeError::Transferring),
+            None => Ok(()),
+        }
+    }
+
+    pub(crate) fn leader_wants_tick(&self) -> bool {
+        self.raw.raft.lead_transferee.is_some()
+            || self.membership().is_joint()
+            || self.owing().next().is_some()
+    }
+
+    /// Members that are up and do not have, or do not know to be committed, what this one does.
+    /// Who waits for a snapshot is the embedder's until it reports.
+    fn owing(&self) -> impl Iterator<Item = (ReplicaId, bool)> + '_ {
+        let raft = &self.raw.raft;
+        let (last, commit) = (raft.raft_log.last_index(), raft.raft_log.committed);
+        raft.prs().iter().filter_map(move |(id, progress)| {
+            let replica = ReplicaId(*id);
+            let is_behind = progress.matched < last || progress.committed_index < commit;
+            let is_counted = replica != self.replica
+                && progress.state != ProgressState::Snapshot
+                && self.is_up(replica);
+            (is_behind && is_counted).then_some((replica, progress.is_paused()))
+        })
+    }
+
+    pub(crate) fn tick_leader(&mut self) {
+        self.tick_transfer();
+        self.leave_joint();
+        let mut owing: Vec<(ReplicaId, bool)> = self.owing().collect();
+        owing.sort_unstable();
+        let is_stuck = owing.iter().any(|(_, is_paused)| *is_paused);
+        let was_heard = std::mem::take(&mut self.leading.was_heard);
+        if owing.is_empty() {
+            self.leading.silence = 0;
+            self.release_buffers();
+        } else if was_heard && !is_stuck {
+            self.leading.silence = 0;
+            self.tell_commit(&owing);
+        } else {
+            self.leading.silence += 1;
+            if self.leading.silence >= SILENCE_TICKS {
+                self.leading.silence = 0;
+                owing.iter().for_each(|(to, _)| self.heartbeat(*to));
+            }
+        }
+    }
+
+    /// Followers learn what is committed with the next append. Where none follows, they are told.
+    fn tell_commit(&mut self, owing: &[(ReplicaId, bool)]) {
+        let last = self.last_index();
+        for (to, _) in owing {
+            let progress = self.raw.raft.prs().get(to.0);
+            if progress.is_some_and(|progress| progress.matched == last) {
+                self.heartbeat(*to);
+            }
+        }
+    }
+
+    fn tick_transfer(&mut self) {
+        if self.raw.raft.lead_transferee.is_none() {
+            return;
+        }
+        self.leading.transfer += 1;
+        if self.leading.transfer >= ELECTION_TICKS {
+            self.raw.raft.abort_leader_transfer();
+        }
+    }
+
+    /// A leader that took over in the middle of a change ends it.
+    fn leave_joint(&mut self) {
+        if self.membership().leaves_by_itself && !self.raw.raft.has_pending_conf() {
+            let end = eraftpb::ConfChangeV2::default();
+            // Refused while leadership is being transferred: a later tick tries again.
+            let _ = self.raw.propose_conf_change(Vec::new(), end);
+        }
+    }
+
+    /// A member answered.
+    pub(crate) fn heard_answer(&mut self) {
+        if self.is_leader() {
+            self.leading.was_heard = true;
+            self.forget();
+        }
+    }
+
+    /// Says that this member leads, to one other.
+    pub(crate) fn heartbeat(&mut self, to: ReplicaId) {
+        let raft = &mut self.raw.raft;
+        let Some(progress) = raft.prs().get(to.0) else {
+            return;
+        };
+        let mut message = eraftpb::Message {
+            to: to.0,
+            from: self.replica.0,
+            term: raft.term,
+            // Not beyond what the member is known to have.
+            commit: progress.matched.min(raft.raft_log.committed),
+            ..eraftpb::Message::default()
+        };
+        message.set_msg_type(MessageType::MsgHeartbeat);
+        raft.msgs.push(message);
+    }
+
+    pub(crate) fn leader_peer_down(&mut self, node: NodeId) {
+        for replica in self.replicas_on(node) {
+            let progress = self.raw.raft.prs().get(replica.0);
+            let is_in_snapshot =
+                progress.is_some_and(|progress| progress.state == ProgressState::Snapshot);
+            match is_in_snapshot {
+                true => self.report_snapshot(replica, false),
+                false => self.raw.report_unreachable(replica.0),
+            }
+        }
+        self.forget();
+        if !self.membership().has_majority(|voter| self.is_up(voter)) {
+            let term = self.term();
+            self.raw.raft.become_follower(term, 0);
+        }
+    }
+
+    pub(crate) fn leader_peer_up(&mut self, node: NodeId) {
+        for replica in self.replicas_on(node) {
+            self.heartbeat(replica);
+        }
+    }
+
+    fn replicas_on(&self, node: NodeId) -> Vec<ReplicaId> {
+        let mut members = self.membership().members();
+        members.retain(|member| member.node() == node && *member != self.replica);
+        members
+    }
+
+    /// This member does not belong to the group any more, and leads it: who is furthest takes over.
+    pub(crate) fn hand_over(&mut self) {
+        let mut successors: Vec<(u64, ReplicaId)> = Vec::new();
+        for (id, progress) in self.raw.raft.prs().iter() {
+            let replica = ReplicaId(*id);
+            if self.membership().voters.contains(&replica) && self.is_up(replica) {
+                successors.push((progress.matched, replica));
+            }
+        }
+        self.raw.raft.bcast_append();
+        if let Some((_, successor)) = successors.into_iter().max() {
+            self.raw.raft.send_timeout_now(successor.0);
+        }
+        let term = self.term();
+        self.raw.raft.become_follower(term, 0);
+    }
+
+    /// Forgets entries that neither the embedder nor a member that is up needs.
+    pub(crate) fn forget(&mut self) {
+        if self.leading.floor <= self.raw.store().base() {
+            return;
+        }
+        let floor = self.leading.floor;
+        let mut needed = floor;
+        if self.is_leader() {
+            for (id, progress) in self.raw.raft.prs().iter() {
+                let has = match progress.state {
+                    ProgressState::Snapshot => progress.pending_snapshot,
+                    _ => progress.matched,
+                };
+                if *id != self.replica.0 && self.is_up(ReplicaId(*id)) {
+                    needed = needed.min(has);
+                }
+            }
+        }
+        self.raw.mut_store().forget(floor, needed);
+    }
+
+    /// An idle group keeps no buffers.
+    pub(crate) fn release_buffers(&mut self) {
+        let raft = &mut self.raw.raft;
+        raft.maybe_free_inflight_buffers();
+        raft.raft_log.unstable.entries.shrink_to_fit();
+        self.unsettled.shrink_to_fit();
+    }
+}
+
+/// Whether these members can change so.
+fn check_change(now: &Membership, change: &MembershipChange) -> Result<(), ProposeError> {
+    let bad = |why| Err(ProposeError::BadChange(why));
+    if let Err(malformed) = change.check() {
+        return bad(malformed.0);
+    }
+    if !change.voters.iter().all(|new| now.learners.contains(new)) {
+        return bad("only a learner becomes a voter");
+    }
+    if change.learners.iter().any(|new| now.contains(*new)) {
+        return bad("it is a member already");
+    }
+    if !change.removed.iter().all(|old| now.contains(*old)) {
+        return bad("it is no member");
+    }
+    let is_left = |voter: &ReplicaId| !change.removed.contains(voter);
+    if change.voters.is_empty() && !now.voters.iter().any(is_left) {
+        return bad("no voter would be left");
+    }
+    let members = now.members().len() + change.learners.len();
+    if members > leveret_types::limits::GROUP_MEMBERS_MAX {
+        return bad("too many members");
+    }
+    Ok(())
+}
