@@ -32,7 +32,7 @@ use std::path::{Path, PathBuf};
 
 const MAGIC: [u8; 8] = *b"LVRTCKPT";
 const VERSION: u16 = 1;
-const HEADER_BYTES: usize = 56;
+pub(crate) const HEADER_BYTES: usize = 56;
 const CRC_AT: usize = 12;
 const RESERVE_NAME: &str = "leveret.reserve";
 /// Bytes kept aside so that a checkpoint, which frees space, can be written to a full disk.
@@ -241,7 +241,7 @@ pub(crate) fn decode(bytes: &[u8], salt: u64) -> Result<Checkpoint, Unusable> {
     }
 }
 
-fn decode_copy(bytes: &[u8], salt: u64) -> Result<Checkpoint, Unusable> {
+pub(crate) fn decode_copy(bytes: &[u8], salt: u64) -> Result<Checkpoint, Unusable> {
     let mut take = Take(bytes);
     let header = |take: &mut Take<'_>| {
         let magic = take.bytes(8)? == MAGIC;
@@ -306,7 +306,7 @@ fn decode_ranges(take: &mut Take<'_>) -> Option<RangeSet> {
     Some(ranges)
 }
 
-fn decode_log(take: &mut Take<'_>) -> Option<Log> {
+pub(crate) fn decode_log(take: &mut Take<'_>) -> Option<Log> {
     let mut log = Log::new(LogId(take.u64()?), LogKind::Durable);
     log.next_index = take.u64()?;
     log.durable.live_bytes = take.u64()?;
@@ -339,18 +339,29 @@ fn decode_log(take: &mut Take<'_>) -> Option<Log> {
     Some(log)
 }
 
-/// The newest checkpoint of a store, if it has one.
-pub(crate) fn read_newest<D: Disk>(
+/// The path and the bytes of a store's newest checkpoint, if it has one.
+pub(crate) fn newest<D: Disk>(
     disk: &D,
     data: &Path,
-    salt: u64,
-) -> Result<Option<Checkpoint>, OpenError> {
+) -> Result<Option<(PathBuf, Vec<u8>)>, OpenError> {
     let names = disk.list(data).map_err(|e| OpenError::io(data, e))?;
     let Some(newest) = names.iter().filter_map(|n| parse_file_name(n)).max() else {
         return Ok(None);
     };
     let path = data.join(file_name(newest));
     let bytes = read_whole(disk, &path).map_err(|e| OpenError::io(&path, e))?;
+    Ok(Some((path, bytes)))
+}
+
+/// The newest checkpoint of a store, if it has one.
+pub(crate) fn read_newest<D: Disk>(
+    disk: &D,
+    data: &Path,
+    salt: u64,
+) -> Result<Option<Checkpoint>, OpenError> {
+    let Some((path, bytes)) = newest(disk, data)? else {
+        return Ok(None);
+    };
     match decode(&bytes, salt) {
         Ok(checkpoint) => Ok(Some(checkpoint)),
         Err(Unusable::Newer(version)) => Err(OpenError::Newer { path, version }),

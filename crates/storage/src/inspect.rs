@@ -7,6 +7,7 @@ use crate::id::Generation;
 use crate::loaded::{Content, Key, ReadRequest, Source};
 use crate::log::{Damage, Log};
 use crate::reader::Reader;
+use crate::rebuild;
 use crate::recover::{Options, RecoveryReport, load, summaries};
 use crate::shard::ShardLogs;
 use crate::store::{Store, StoreError};
@@ -70,9 +71,51 @@ pub enum InspectError {
     /// There is none.
     #[error("there is no store in {0}")]
     NoStore(String),
+    /// There is one where a new one was to be.
+    #[error("there is a store in {0} already")]
+    StoreThere(String),
     /// A write failed while it was repaired.
     #[error(transparent)]
     Store(#[from] StoreError),
+}
+
+/// A store that is looked at, entry by entry, and not changed on disk.
+pub struct ReadOnly<D: Disk> {
+    /// The logs.
+    pub shards: Vec<ShardLogs>,
+    reader: Reader<D>,
+    _locks: Vec<D::Lock>,
+}
+
+impl<D: Disk> ReadOnly<D> {
+    /// Opens a store to be looked at.
+    ///
+    /// # Errors
+    /// [`InspectError`], also when a process has the store open.
+    pub fn open(disk: &D, folders: &Folders) -> Result<Self, InspectError> {
+        let missing = || InspectError::NoStore(folders.data.display().to_string());
+        let locks = folders.lock(disk)?;
+        let identity = folders.identity(disk)?.ok_or_else(missing)?;
+        let found = load(disk, folders, identity, &Options::default())?;
+        let (wal, segment) = (folders.wal.clone(), folders.segment.clone());
+        Ok(Self {
+            shards: found.shards,
+            reader: Reader::new(disk.clone(), wal, segment, identity.salt()),
+            _locks: locks,
+        })
+    }
+
+    /// The logs of a shard, and what carries out the reads that they ask for.
+    pub fn shard(&mut self, shard: usize) -> (&mut ShardLogs, impl FnMut(&mut ShardLogs)) {
+        let reader = &mut self.reader;
+        let load = |logs: &mut ShardLogs| {
+            for request in logs.take_reads() {
+                let loaded = reader.read(request);
+                logs.loaded(loaded);
+            }
+        };
+        (&mut self.shards[shard], load)
+    }
 }
 
 /// Says what a store holds, from its indexes alone. Changes nothing.
@@ -238,6 +281,7 @@ pub fn repair<D: Disk>(
     folders: &Folders,
     logs: &[LogId],
 ) -> Result<Vec<Repair>, InspectError> {
+    rebuild::mend_checkpoint(disk, folders)?;
     let inspection = verify(disk, folders)?;
     let chosen = |log: LogId| logs.is_empty() || logs.contains(&log);
     let damaged: Vec<_> = inspection.damaged().filter(|log| chosen(log.log)).collect();
@@ -264,6 +308,21 @@ pub fn repair<D: Disk>(
 
 impl fmt::Display for Inspection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.tell(f, &|_| None)
+    }
+}
+
+impl Inspection {
+    /// The whole in words, with what else is known of a log beside its number.
+    #[must_use]
+    pub fn text(&self, name: &dyn Fn(LogId) -> Option<String>) -> String {
+        let mut text = String::new();
+        // Writing to a string does not fail.
+        let _ = self.tell(&mut text, name);
+        text
+    }
+
+    fn tell(&self, f: &mut dyn fmt::Write, name: &dyn Fn(LogId) -> Option<String>) -> fmt::Result {
         let uuid: String = self.uuid.iter().map(|byte| format!("{byte:02x}")).collect();
         let report = &self.report;
         writeln!(
@@ -299,9 +358,10 @@ impl fmt::Display for Inspection {
             writeln!(f, "note: {note}")?;
         }
         for log in &self.logs {
+            let name = name(log.log).map_or(String::new(), |name| format!(" ({name})"));
             writeln!(
                 f,
-                "log {}: {} entries in {} intervals, {} bytes, {} in segments, next index {}",
+                "log {}{name}: {} entries in {} intervals, {} bytes, {} in segments, next index {}",
                 log.log, log.entries, log.intervals, log.bytes, log.segment_entries, log.next_index
             )?;
             if let Some(damage) = &log.damage {

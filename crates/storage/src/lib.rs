@@ -20,6 +20,7 @@
 
 pub mod disk;
 pub mod inspect;
+pub mod rebuild;
 
 mod bytes_io;
 mod checkpoint;
@@ -35,6 +36,7 @@ mod log;
 mod reader;
 mod record;
 mod recover;
+mod salvage;
 mod segment;
 mod shard;
 mod store;

@@ -190,8 +190,25 @@ pub(crate) fn load<D: Disk>(
     identity: Identity,
     options: &Options,
 ) -> Result<Found, OpenError> {
+    let checkpoint = checkpoint::read_newest(disk, &folders.data, identity.salt())?;
+    load_from(
+        disk,
+        folders,
+        identity,
+        options,
+        checkpoint.unwrap_or_default(),
+    )
+}
+
+/// Reads a store that was as this checkpoint says, without changing it.
+pub(crate) fn load_from<D: Disk>(
+    disk: &D,
+    folders: &Folders,
+    identity: Identity,
+    options: &Options,
+    checkpoint: Checkpoint,
+) -> Result<Found, OpenError> {
     let salt = identity.salt();
-    let checkpoint = checkpoint::read_newest(disk, &folders.data, salt)?.unwrap_or_default();
     let mut report = RecoveryReport {
         checkpoint: checkpoint.sequence,
         ..RecoveryReport::default()
@@ -299,7 +316,7 @@ fn begin_from(
 }
 
 /// Reads a segment file's index: its footer, or if that is damaged, the heads of all its blocks.
-fn read_index<D: Disk>(
+pub(crate) fn read_index<D: Disk>(
     disk: &D,
     folders: &Folders,
     salt: u64,

@@ -1,0 +1,187 @@
+//! A checkpoint of which both copies are damaged: what is mended in its place, and what is put
+//! together again elsewhere.
+
+mod common;
+
+use common::{A, B, World, append, append_all, check_all, payload};
+use leveret_storage::rebuild::{Rebuilt, rebuild};
+use leveret_storage::{Folders, MemoryDisk, OpenError, Read, Store, inspect};
+use leveret_types::LogId;
+use std::path::Path;
+
+const C: LogId = LogId(3);
+const BYTES: usize = 3_000;
+
+/// Three logs in segments with some entries settled; further entries and settles in the write-ahead
+/// log alone.
+fn scene() -> World {
+    let world = World::new();
+    let (mut store, _) = world.open();
+    for log in [A, B, C] {
+        append_all(&mut store, log, 60, BYTES);
+    }
+    store.shards[0].set_state(A, b"state of A");
+    store.shards[0].set_term_and_vote(A, 5, 2);
+    common::flush_all(&mut store);
+    for log in [A, B] {
+        store.shards[0].settle(log, 0..10, 10 * BYTES as u64);
+    }
+    store.checkpoint().unwrap();
+    common::flush_all(&mut store);
+    for n in 60..70 {
+        append(&mut store, B, &payload(n, BYTES));
+    }
+    store.shards[0].settle(C, 5..7, 2 * BYTES as u64);
+    store.sync().unwrap();
+    store.mark_idle().unwrap();
+    world
+}
+
+/// Damages both copies of the checkpoint where `at` says, as offsets in a copy of this many bytes.
+fn spoil(world: &World, at: impl FnOnce(usize, &[u8]) -> [usize; 2]) {
+    let path = world.only_file(".checkpoint");
+    world.disk.tamper(&path, |bytes| {
+        let half = bytes.len() / 2;
+        let [first, second] = at(half, &bytes[..half]);
+        bytes[first] ^= 0x40;
+        bytes[half + second] ^= 0x41;
+    });
+    let opened = Store::open(&world.disk, &world.folders, &world.options);
+    assert!(matches!(opened.err(), Some(OpenError::Damaged { .. })));
+}
+
+/// Where a log's part of the checkpoint begins.
+fn place_of(copy: &[u8], log: LogId) -> usize {
+    let id = log.0.to_le_bytes();
+    let found = copy.windows(8).rposition(|window| window == id);
+    found.expect("the log's number is there")
+}
+
+fn rebuilt(world: &World) -> (Rebuilt, World) {
+    let into = Folders::within(Path::new("/rebuilt"));
+    let before: Vec<_> = world.disk.paths();
+    let report = rebuild(&world.disk, &world.folders, &into, [9; 16], &|_| 0).unwrap();
+    let left = |path: &&std::path::PathBuf| !path.starts_with("/rebuilt");
+    let after: Vec<_> = world.disk.paths();
+    let after: Vec<_> = after.iter().filter(left).cloned().collect();
+    assert_eq!(after, before, "what is damaged is left alone");
+    let mut new = world.on_copy(|_| ());
+    new.folders = into;
+    (report, new)
+}
+
+fn told(report: &Rebuilt) -> Vec<(LogId, u64, u64, bool)> {
+    let logs = report.logs.iter();
+    logs.map(|l| (l.log, l.entries, l.lost, l.told)).collect()
+}
+
+/// What is there whatever happens to the checkpoint.
+fn check_unsettled(store: &mut Store<MemoryDisk>) {
+    check_all(store, A, 10..60, BYTES);
+    check_all(store, B, 10..70, BYTES);
+    check_all(store, C, (0..5).chain(7..60), BYTES);
+    assert_eq!(
+        store.read(C, 5),
+        Read::Gone,
+        "the log says that it is settled"
+    );
+}
+
+#[test]
+fn two_copies_damaged_at_different_places_are_mended_by_repair_and_by_nothing_else() {
+    let world = scene();
+    spoil(&world, |len, _| [20, len - 3]);
+    assert!(inspect::inspect(&world.disk, &world.folders).is_err());
+    let repairs = inspect::repair(&world.disk, &world.folders, &[]).unwrap();
+    assert_eq!(repairs, [], "nothing was lost");
+    let (mut store, report) = world.open();
+    assert!(report.notes.is_empty(), "{report:?}");
+    check_unsettled(&mut store);
+    assert_eq!(store.read(A, 9), Read::Gone);
+    assert_eq!(store.shards[0].state(A), b"state of A");
+}
+
+#[test]
+fn damage_at_one_place_of_both_copies_costs_what_was_said_there() {
+    let world = scene();
+    // What the entries of B count for.
+    spoil(&world, |_, copy| [place_of(copy, B) + 17; 2]);
+    assert!(inspect::repair(&world.disk, &world.folders, &[]).is_err());
+    let (report, new) = rebuilt(&world);
+    let expected = [(A, 50, 0, true), (B, 70, 0, false), (C, 58, 0, true)];
+    assert_eq!(told(&report), expected, "{report}");
+    let (mut store, _) = new.open();
+    check_unsettled(&mut store);
+    assert_eq!(store.read(A, 9), Read::Gone);
+    assert_eq!(store.shards[0].state(A), b"state of A");
+    assert_eq!(store.shards[0].term_and_vote(A), Some((5, 2)));
+    check_all(&mut store, B, 0..10, BYTES);
+    assert_eq!(append(&mut store, B, b"next"), 70);
+    let again = rebuild(&new.disk, &world.folders, &new.folders, [9; 16], &|_| 0);
+    assert!(again.is_err(), "there is a store already");
+}
+
+#[test]
+fn without_a_checkpoint_everything_that_is_on_disk_is_there_again() {
+    let world = scene();
+    let path = world.only_file(".checkpoint");
+    world.disk.tamper(&path, |bytes| bytes.fill(0));
+    let segment = world.files(".seg").remove(0);
+    world.flip_within(&segment, &payload(33, BYTES));
+    let (report, new) = rebuilt(&world);
+    let logs = told(&report);
+    assert!(logs.iter().all(|(.., told)| !told), "{report}");
+    let entries: u64 = logs.iter().map(|(_, entries, ..)| entries).sum();
+    assert_eq!(entries, 60 + 70 + 58 - 1, "one is damaged: {report}");
+    let (mut store, _) = new.open();
+    check_all(&mut store, A, 10..33, BYTES);
+    check_all(&mut store, C, 50..60, BYTES);
+    check_all(&mut store, B, 60..70, BYTES);
+}
+
+#[test]
+fn an_overwritten_suffix_does_not_come_back() {
+    let world = World::new();
+    let (mut store, _) = world.open();
+    append_all(&mut store, A, 20, BYTES);
+    common::flush_all(&mut store);
+    store.shards[0].truncate(A, 10);
+    for n in 100..115 {
+        append(&mut store, A, &payload(n, BYTES));
+    }
+    common::flush_all(&mut store);
+    drop(store);
+    let path = world.only_file(".checkpoint");
+    world.disk.tamper(&path, |bytes| bytes.fill(0));
+    let (report, new) = rebuilt(&world);
+    assert_eq!(told(&report), [(A, 25, 0, false)]);
+    let (mut store, _) = new.open();
+    check_all(&mut store, A, 0..10, BYTES);
+    for index in 10..25 {
+        let expected = Read::Ready(payload(index + 90, BYTES).into());
+        assert_eq!(store.read(A, index), expected, "entry {index}");
+    }
+}
+
+#[test]
+fn any_bytes_in_place_of_a_checkpoint_are_read_without_a_panic() {
+    let world = scene();
+    let path = world.only_file(".checkpoint");
+    let mut sound = Vec::new();
+    world.disk.tamper(&path, |bytes| sound = bytes.clone());
+    for seed in 0..300_usize {
+        let changed = world.on_copy(|disk| {
+            disk.tamper(&path, |bytes| {
+                bytes.truncate(sound.len() - (seed * 7) % sound.len());
+                let len = bytes.len();
+                for n in 0..1 + seed % 40 {
+                    bytes[(seed * 131 + n * 977) % len] ^= (n + 1) as u8;
+                }
+            });
+        });
+        let (report, new) = rebuilt(&changed);
+        let (mut store, _) = new.open();
+        check_all(&mut store, B, 60..70, BYTES);
+        assert!(report.logs.len() >= 3, "{report}");
+    }
+}
