@@ -10,6 +10,9 @@
 pub mod drive;
 pub mod histogram;
 pub mod plot;
+pub mod preset;
+pub mod report;
 pub mod result;
 pub mod spec;
 pub mod stamp;
+pub mod verdict;

@@ -103,40 +103,44 @@ fn wraps(groups: &[String]) -> bool {
 
 fn draw_group(canvas: &mut Canvas, area: Area, y: &Placed, bars: &Bars, of: (usize, &[BarSeries])) {
     let (at, series) = of;
+    let value = |one: &BarSeries| one.values.get(at).copied().flatten();
+    // A group stands around its middle, however many of its bars have a value.
+    let placed: Vec<(&BarSeries, f64, f64)> = series
+        .iter()
+        .filter_map(|one| value(one).and_then(|value| Some((one, value, y.place(value)?))))
+        .collect();
+    if placed.is_empty() && !series.is_empty() {
+        let middle = (area.left + area.right) / 2.0;
+        canvas.label(middle, area.bottom - 4.0, Anchor::Middle, Part::Muted, "–");
+    }
     let room = (area.right - area.left) * 0.78;
-    let width = (room / series.len().max(1) as f64).min(BAR_MAX);
-    let mut left = (area.left + area.right - width * series.len() as f64) / 2.0;
+    let width = (room / placed.len().max(1) as f64).min(BAR_MAX);
+    let mut left = (area.left + area.right - width * placed.len() as f64) / 2.0;
     let foot = match bars.y.scale {
         Scale::Log => 0.0,
         _ => y.place(0.0).unwrap_or(0.0),
     };
-    for one in series {
-        let value = one.values.get(at).copied().flatten();
+    for (one, value, share) in placed {
         let right = left + width;
-        if let Some((value, share)) = value.and_then(|value| Some((value, y.place(value)?))) {
-            let (top, bottom) = (area.y(share.max(foot)), area.y(share.min(foot)));
-            // A value of nothing still shows that it was measured.
-            let bar = Area {
-                left: left + 1.0,
-                top: top.min(bottom - 1.0),
-                right: right - 1.0,
-                bottom,
-            };
-            let colour = canvas.paint.ink(one.ink).into_owned();
-            canvas.rectangle(bar, 2.0, &colour);
-            draw_value(canvas, bar, &bars.y.unit.tick(value), width);
-            let name = bars.groups.get(at).map_or("", String::as_str);
-            canvas.hint(
-                Area {
-                    top: area.top,
-                    ..bar
-                },
-                &hint(name, one, bars, value),
-            );
-        } else {
-            let middle = (left + right) / 2.0;
-            canvas.label(middle, area.bottom - 4.0, Anchor::Middle, Part::Muted, "–");
-        }
+        let (top, bottom) = (area.y(share.max(foot)), area.y(share.min(foot)));
+        // A value of nothing still shows that it was measured.
+        let bar = Area {
+            left: left + 1.0,
+            top: top.min(bottom - 1.0),
+            right: right - 1.0,
+            bottom,
+        };
+        let colour = canvas.paint.ink(one.ink).into_owned();
+        canvas.rectangle(bar, 2.0, &colour);
+        draw_value(canvas, bar, &bars.y.unit.tick(value), width);
+        let name = bars.groups.get(at).map_or("", String::as_str);
+        canvas.hint(
+            Area {
+                top: area.top,
+                ..bar
+            },
+            &hint(name, one, bars, value),
+        );
         left = right;
     }
 }

@@ -22,6 +22,7 @@ mod tests;
 pub use paint::{Ink, Paint, style_sheet};
 pub use png::{PngError, png};
 pub use scale::Scale;
+pub(crate) use svg::escaped;
 pub use unit::Unit;
 
 /// Points of one series that are drawn; longer series are thinned to their extremes.

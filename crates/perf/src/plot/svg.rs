@@ -229,7 +229,7 @@ impl Canvas {
 }
 
 /// Text as XML has to have it. Control characters, which XML cannot carry, are dropped.
-pub(super) fn escaped(text: &str) -> String {
+pub(crate) fn escaped(text: &str) -> String {
     let mut safe = String::with_capacity(text.len());
     for letter in text.chars() {
         match letter {

@@ -1,0 +1,328 @@
+//! Several runs side by side.
+
+use super::figures::{axis, curve_lines, curve_points, slug};
+use super::{Table, label};
+use crate::plot::{BarSeries, Bars, Body, Figure, Ink, Lines, Scale, Series, Unit};
+use crate::result::{Latency, LoadResult, RunResult};
+
+/// A figure of a run by which runs are compared.
+struct Quantity {
+    name: &'static str,
+    unit: Unit,
+    of: fn(&RunResult) -> Option<f64>,
+}
+
+/// Greater is better, for rates; less is, for the rest.
+const QUANTITIES: [Quantity; 8] = [
+    Quantity {
+        name: "published",
+        unit: Unit::MessagesPerSecond,
+        of: |run| some(run.main_load().totals.publish_rate),
+    },
+    Quantity {
+        name: "confirmed",
+        unit: Unit::MessagesPerSecond,
+        of: |run| some(run.main_load().totals.confirm_rate),
+    },
+    Quantity {
+        name: "consumed",
+        unit: Unit::MessagesPerSecond,
+        of: |run| some(run.main_load().totals.consume_rate),
+    },
+    Quantity {
+        name: "confirm p50",
+        unit: Unit::Micros,
+        of: |run| micros(&run.main_load().confirm, 50.0),
+    },
+    Quantity {
+        name: "confirm p99",
+        unit: Unit::Micros,
+        of: |run| micros(&run.main_load().confirm, 99.0),
+    },
+    Quantity {
+        name: "end-to-end p50",
+        unit: Unit::Micros,
+        of: |run| micros(&run.main_load().end_to_end, 50.0),
+    },
+    Quantity {
+        name: "end-to-end p99",
+        unit: Unit::Micros,
+        of: |run| micros(&run.main_load().end_to_end, 99.0),
+    },
+    Quantity {
+        name: "broker CPU s/million",
+        unit: Unit::Cores,
+        of: cpu_per_million,
+    },
+];
+
+fn some(value: f64) -> Option<f64> {
+    (value > 0.0).then_some(value)
+}
+
+fn micros(latency: &Option<Latency>, percent: f64) -> Option<f64> {
+    let of = latency.as_ref()?.percentiles;
+    some(if percent > 50.0 { of.p99_us } else { of.p50_us } as f64)
+}
+
+fn cpu_per_million(run: &RunResult) -> Option<f64> {
+    let totals = run.loads.iter().map(|load| &load.totals);
+    let messages: u64 = totals
+        .map(|totals| totals.published.max(totals.consumed))
+        .sum();
+    let cpu: f64 = run.nodes.iter().map(|node| node.cpu_s).sum();
+    some(cpu * 1e6 / messages.max(1) as f64)
+}
+
+/// Each run's figures as parts of the first's. Runs of one label are alternating rounds of one thing
+/// and stand together, by their median.
+pub(super) fn ratios(runs: &[RunResult]) -> Table {
+    let groups = rounds(runs);
+    let median = |quantity: &Quantity, of: &[&RunResult]| {
+        let mut values: Vec<f64> = of.iter().filter_map(|run| (quantity.of)(run)).collect();
+        values.sort_by(f64::total_cmp);
+        values.get(values.len().saturating_sub(1) / 2).copied()
+    };
+    let mut head = vec!["figure".to_owned()];
+    for (at, (name, rounds)) in groups.iter().enumerate() {
+        head.push(match rounds.len() {
+            1 => name.clone(),
+            count => format!("{name} (median of {count})"),
+        });
+        if at > 0 {
+            head.push("ratio".to_owned());
+        }
+    }
+    let mut table = Table {
+        head,
+        rows: Vec::new(),
+    };
+    for quantity in &QUANTITIES {
+        let values: Vec<Option<f64>> = groups
+            .iter()
+            .map(|(_, rounds)| median(quantity, rounds))
+            .collect();
+        if values.iter().all(Option::is_none) {
+            continue;
+        }
+        let first = values.first().copied().flatten();
+        let mut row = vec![quantity.name.to_owned()];
+        for (at, value) in values.into_iter().enumerate() {
+            row.push(value.map_or("–".to_owned(), |value| quantity.unit.write(value)));
+            let ratio = value
+                .zip(first)
+                .map(|(value, first)| format!("{:.2}×", value / first));
+            row.extend((at > 0).then(|| ratio.unwrap_or_else(|| "–".to_owned())));
+        }
+        table.row(row);
+    }
+    table
+}
+
+/// Runs by what tells them apart, in the order of their first.
+fn rounds(runs: &[RunResult]) -> Vec<(String, Vec<&RunResult>)> {
+    let all: Vec<&RunResult> = runs.iter().collect();
+    let mut groups: Vec<(String, Vec<&RunResult>)> = Vec::new();
+    for (label, run) in label::labels(&all).into_iter().zip(all) {
+        let name = label.split(" #").next().unwrap_or_default().to_owned();
+        match groups.iter_mut().find(|group| group.0 == name) {
+            Some(group) => group.1.push(run),
+            None => groups.push((name, vec![run])),
+        }
+    }
+    groups
+}
+
+/// What a terminal shows of several runs: each in a line, then ratios to the first.
+#[must_use]
+pub fn comparison(runs: &[RunResult]) -> String {
+    let all: Vec<&RunResult> = runs.iter().collect();
+    let banner =
+        label::banner(&all).map_or(String::new(), |banner| format!("*** {banner} ***\n\n"));
+    let failures = runs
+        .iter()
+        .zip(label::labels(&all))
+        .filter_map(|(run, name)| Some(format!("CHECKS FAILED in {name}: {}\n", run.failure()?)));
+    format!(
+        "{banner}{}\n{}{}",
+        super::summary_table(runs).text(),
+        ratios(runs).text(),
+        failures.collect::<String>()
+    )
+}
+
+/// The pictures that compare.
+pub(super) fn figures(runs: &[RunResult]) -> Vec<Figure> {
+    let mut figures = vec![
+        bars(runs, "rates", "Throughput", Scale::Linear, &[0, 1, 2]),
+        bars(runs, "latencies", "Latency", Scale::Log, &[3, 4, 5, 6]),
+        by_setup(runs, 2),
+        by_setup(runs, 6),
+        over_time(runs, "consumed", "Consumed over time"),
+        curves(runs, "confirm", |load| &load.confirm),
+        curves(runs, "end-to-end", |load| &load.end_to_end),
+        bars(
+            runs,
+            "cpu",
+            "Broker CPU seconds per million messages",
+            Scale::Linear,
+            &[7],
+        ),
+    ];
+    figures.retain(|figure| !figure.is_empty());
+    figures
+}
+
+fn figure(runs: &[RunResult], name: &str, title: &str, subtitle: &str, body: Body) -> Figure {
+    let all: Vec<&RunResult> = runs.iter().collect();
+    Figure {
+        name: format!("compare-{name}"),
+        title: title.to_owned(),
+        subtitle: subtitle.to_owned(),
+        banner: label::banner(&all),
+        body,
+    }
+}
+
+fn bars(runs: &[RunResult], name: &str, title: &str, scale: Scale, which: &[usize]) -> Figure {
+    let all: Vec<&RunResult> = runs.iter().collect();
+    let quantities = which
+        .iter()
+        .filter_map(|&at| Some((at, QUANTITIES.get(at)?)));
+    let series = quantities.map(|(at, quantity)| BarSeries {
+        name: quantity.name.to_owned(),
+        ink: Ink::Category(at - which.first().unwrap_or(&0)),
+        values: runs.iter().map(|run| (quantity.of)(run)).collect(),
+    });
+    let series: Vec<BarSeries> = series
+        .filter(|one| one.values.iter().any(Option::is_some))
+        .collect();
+    let unit = which
+        .first()
+        .and_then(|&at| QUANTITIES.get(at))
+        .map_or(Unit::Count, |of| of.unit);
+    let subtitle = match (unit, scale) {
+        (Unit::MessagesPerSecond, _) => "messages per second",
+        (_, Scale::Log) => "log scale",
+        _ => "user and system",
+    };
+    let body = Bars {
+        y: axis("", scale, unit),
+        groups: label::labels(&all),
+        series,
+    };
+    figure(runs, name, title, subtitle, Body::Bars(body))
+}
+
+/// In the manner of the documents: a group for each experiment, a bar for each set of drives. Empty
+/// unless there are several of both.
+fn by_setup(runs: &[RunResult], which: usize) -> Figure {
+    let Some(quantity) = QUANTITIES.get(which) else {
+        return bars(runs, "setups", "", Scale::Linear, &[]);
+    };
+    let setup = |run: &RunResult| label::device(run).unwrap_or_else(|| "real drive".to_owned());
+    let (mut experiments, mut setups) = (Vec::new(), Vec::new());
+    for run in runs {
+        if !experiments.contains(&run.name) {
+            experiments.push(run.name.clone());
+        }
+        if !setups.contains(&setup(run)) {
+            setups.push(setup(run));
+        }
+    }
+    let several = experiments.len() > 1 && setups.len() > 1;
+    let find = |experiment: &String, wanted: &String| {
+        let found = runs
+            .iter()
+            .find(|run| run.name == *experiment && setup(run) == *wanted);
+        found.and_then(quantity.of)
+    };
+    let series = setups
+        .iter()
+        .enumerate()
+        .filter(|_| several)
+        .map(|(at, wanted)| BarSeries {
+            name: wanted.clone(),
+            ink: Ink::Category(at),
+            values: experiments
+                .iter()
+                .map(|experiment| find(experiment, wanted))
+                .collect(),
+        });
+    let series = series.collect();
+    let scale = if quantity.unit == Unit::Micros {
+        Scale::Log
+    } else {
+        Scale::Linear
+    };
+    let body = Bars {
+        y: axis("", scale, quantity.unit),
+        groups: experiments,
+        series,
+    };
+    let name = format!("drives-{}", slug(&[quantity.name]));
+    let title = format!("One drive or several: {}", quantity.name);
+    figure(
+        runs,
+        &name,
+        &title,
+        "each experiment on each set of drives",
+        Body::Bars(body),
+    )
+}
+
+fn over_time(runs: &[RunResult], name: &str, title: &str) -> Figure {
+    let all: Vec<&RunResult> = runs.iter().collect();
+    let line = |(at, (label, run)): (usize, (String, &RunResult))| {
+        let seconds = run
+            .main_load()
+            .seconds
+            .iter()
+            .filter(|second| second.length_s >= 0.5);
+        let points = seconds.map(|second| (second.at_s, second.consume_rate()));
+        Series {
+            name: label,
+            ink: Ink::Category(at),
+            points: points.collect(),
+        }
+    };
+    let labelled = label::labels(&all).into_iter().zip(runs);
+    let body = Lines {
+        x: axis("seconds", Scale::Time, Unit::Seconds),
+        y: axis("", Scale::Linear, Unit::MessagesPerSecond),
+        series: labelled.enumerate().map(line).collect(),
+        spans: Vec::new(),
+    };
+    figure(
+        runs,
+        name,
+        title,
+        "messages per second, warm-up included",
+        Body::Lines(body),
+    )
+}
+
+fn curves(runs: &[RunResult], what: &str, of: fn(&LoadResult) -> &Option<Latency>) -> Figure {
+    let all: Vec<&RunResult> = runs.iter().collect();
+    let labelled = label::labels(&all).into_iter().zip(runs).enumerate();
+    let series = labelled.filter_map(|(at, (label, run))| {
+        let points = curve_points(of(run.main_load()).as_ref()?);
+        Some(Series {
+            name: label,
+            ink: Ink::Category(at),
+            points,
+        })
+    });
+    let title = match what {
+        "confirm" => "Confirm latency by percentile",
+        _ => "End-to-end latency by percentile",
+    };
+    let body = Body::Lines(curve_lines(series.collect()));
+    figure(
+        runs,
+        &format!("{what}-percentiles"),
+        title,
+        "over the measured time",
+        body,
+    )
+}

@@ -1,0 +1,319 @@
+//! Reports: complete, self-contained, honest about what was modelled, and safe whatever names hold.
+
+mod sample;
+
+use std::fs;
+use std::path::PathBuf;
+
+use leveret_perf::plot::Paint;
+use leveret_perf::report::{self, Outputs, RUNS_MAX, ReportError, Table};
+use leveret_perf::result::{Prediction, RunResult};
+
+fn folder(name: &str) -> PathBuf {
+    let path = std::env::temp_dir().join(format!("leveret-report-{name}-{}", std::process::id()));
+    fs::create_dir_all(&path).unwrap();
+    path
+}
+
+#[test]
+fn a_page_holds_everything_and_fetches_nothing() {
+    let run = sample::run("mixed-medium-1", 20_000.0, None);
+    let page = report::page(&[run.clone()]);
+    for text in [
+        "mixed-medium-1",
+        "leveret perf run mixed-medium-1",
+        "A processor, 4 cores, 16 GB memory, Linux 6.1",
+        "one node stands for three",
+        "What limited the run",
+        "nothing lost, duplicated, out of order or damaged",
+        "Throughput",
+        "Confirm latency over time, load `quorum`",
+        "Latency by percentile",
+        "Broker CPU",
+        "Latency of the log&#39;s syncs",
+        "Beside the document: consumed",
+        "2024-12-31 23:59:59 UTC",
+        "@media print",
+        "prefers-color-scheme:dark",
+    ] {
+        let text = text.replace("&#39;", "'");
+        assert!(page.contains(&text), "no {text}");
+    }
+    // An SVG's namespace is a name, not an address that is fetched.
+    let fetched = page.replace("http://www.w3.org/2000/svg", "");
+    for address in [
+        "http:", "https:", "src=", "href=", "url(", "@import", "<script", "<link",
+    ] {
+        assert!(!fetched.contains(address), "{address}");
+    }
+}
+
+#[test]
+fn modelled_runs_say_so_everywhere() {
+    let run = sample::run("quorum-1", 9_000.0, Some("hdd:1"));
+    let other = sample::run("quorum-1", 19_000.0, None);
+    let wanted = "MODELLED DEVICE, NOT A REAL ONE: HDD ×1";
+    assert!(report::page(&[run.clone()]).contains(wanted));
+    assert!(report::summary(&run).contains(wanted));
+    for figure in report::pictures(&[run.clone()]) {
+        assert!(figure.svg(Paint::Light).contains(wanted), "{}", figure.name);
+    }
+    let both = [run, other.clone()];
+    let wanted = "SOME RUNS ON A MODELLED DEVICE, NOT A REAL ONE: HDD ×1";
+    assert!(report::page(&both).contains(wanted));
+    assert!(report::comparison(&both).contains(wanted));
+    for figure in report::pictures(&both) {
+        assert!(figure.svg(Paint::Light).contains(wanted), "{}", figure.name);
+    }
+    assert!(!report::page(&[other]).contains("MODELLED"));
+    // The kernel's counts are of the real drive beneath: they are not shown as the model's.
+    assert!(
+        report::pictures(&both[..1])
+            .iter()
+            .all(|figure| !figure.name.starts_with("drives"))
+    );
+}
+
+#[test]
+fn a_failed_check_is_not_to_be_missed() {
+    let mut run = sample::run("quorum-1", 9_000.0, None);
+    run.loads[0].checks.lost = 3;
+    assert!(report::page(&[run.clone()]).contains("<b>Checks failed.</b> load `quorum`: 3 lost"));
+    assert!(report::summary(&run).contains("CHECKS FAILED: load `quorum`: 3 lost"));
+    assert!(report::comparison(&[run.clone(), run]).contains("CHECKS FAILED in"));
+}
+
+#[test]
+fn names_cannot_break_out() {
+    let mut run = sample::run("quorum-1", 9_000.0, None);
+    let evil = "<script>alert(1)</script>\",=x\n\u{0}";
+    run.name = evil.to_owned();
+    run.command = evil.to_owned();
+    run.spec.about = evil.to_owned();
+    run.target.product = evil.to_owned();
+    run.notes = vec![evil.to_owned()];
+    run.loads[0].name = evil.to_owned();
+    run.nodes[0].name = evil.to_owned();
+    run.nodes[0].drives[0].folder = evil.to_owned();
+    run.phases[0].name = evil.to_owned();
+    run.modelled_device = Some(evil.to_owned());
+    for page in [
+        report::page(&[run.clone()]),
+        report::page(&[run.clone(), run.clone()]),
+    ] {
+        assert!(!page.to_lowercase().contains("<script"));
+    }
+    let folder = folder("evil");
+    let outputs = Outputs {
+        figures: Some(folder.clone()),
+        ..Outputs::default()
+    };
+    match report::write(&[run], &outputs) {
+        Ok(_) | Err(ReportError::Png(_)) => {}
+        Err(error) => panic!("{error}"),
+    }
+    fs::remove_dir_all(folder).unwrap();
+}
+
+#[test]
+fn what_is_written_is_read_again() {
+    let folder = folder("round");
+    let runs = [
+        sample::run("quorum-1", 9_000.0, None),
+        sample::run("quorum-4", 9e3, Some("hdd:2")),
+    ];
+    for (name, runs) in [("one.json", &runs[..1]), ("two.json", &runs[..])] {
+        let path = folder.join(name);
+        let outputs = Outputs {
+            json: Some(path.clone()),
+            ..Outputs::default()
+        };
+        report::write(runs, &outputs).unwrap();
+        assert_eq!(report::read(&[path]).unwrap(), runs);
+    }
+    let all = report::read(&[folder.join("one.json"), folder.join("two.json")]).unwrap();
+    assert_eq!(all.len(), 3);
+    fs::remove_dir_all(folder).unwrap();
+}
+
+#[test]
+fn files_that_are_no_results_are_named() {
+    let folder = folder("wrong");
+    let cases = [
+        ("empty", "", "EOF"),
+        ("list", "[{}]", "missing field"),
+        ("future", "{\"version\":1}", "missing field"),
+        ("deep", &"[".repeat(100_000), "recursion limit"),
+    ];
+    for (name, text, wrong) in cases {
+        let path = folder.join(name);
+        fs::write(&path, text).unwrap();
+        let error = report::read(std::slice::from_ref(&path))
+            .unwrap_err()
+            .to_string();
+        assert!(error.contains(name) && error.contains(wrong), "{error}");
+    }
+    let missing = folder.join("missing");
+    assert!(matches!(
+        report::read(&[missing]),
+        Err(ReportError::Io { .. })
+    ));
+    fs::remove_dir_all(folder).unwrap();
+}
+
+#[test]
+fn as_many_runs_as_allowed_and_no_more() {
+    let run = sample::run("quorum-1", 9_000.0, None);
+    let nothing = Outputs::default();
+    assert!(report::write(&vec![run.clone(); RUNS_MAX], &nothing).is_ok());
+    let many = vec![run; RUNS_MAX + 1];
+    assert!(matches!(
+        report::write(&many, &nothing),
+        Err(ReportError::Count(65))
+    ));
+    assert!(matches!(
+        report::write(&[], &nothing),
+        Err(ReportError::Count(0))
+    ));
+}
+
+#[test]
+fn csv_files_have_a_row_for_each_second_and_as_many_fields_as_the_head() {
+    let folder = folder("csv");
+    let path = folder.join("run.csv");
+    let outputs = Outputs {
+        csv: Some(path.clone()),
+        ..Outputs::default()
+    };
+    let run = sample::run("mixed-medium-1", 20_000.0, Some("ssd:1"));
+    let seconds = sample::SECONDS as usize + 1;
+    let written = report::write(&[run], &outputs).unwrap();
+    let names = ["run.csv", "run-nodes.csv", "run-percentiles.csv"].map(|name| folder.join(name));
+    assert_eq!(written, names);
+    for (path, rows) in names
+        .iter()
+        .zip([Some(2 * seconds), Some(3 * seconds), None])
+    {
+        let text = fs::read_to_string(path).unwrap();
+        let mut fields = text.lines().map(|line| line.split(',').count());
+        let head = fields.next().unwrap();
+        assert!(fields.all(|count| count == head), "{text}");
+        assert!(
+            text.lines()
+                .skip(1)
+                .all(|line| line.starts_with("mixed-medium-1,ssd:1,"))
+        );
+        if let Some(rows) = rows {
+            assert_eq!(text.lines().count(), rows + 1);
+        }
+    }
+    fs::remove_dir_all(folder).unwrap();
+}
+
+#[test]
+fn runs_are_told_apart_by_what_differs() {
+    let run = |name: &str, product: &str, model: Option<&str>| {
+        let mut run = sample::run(name, 9_000.0, model);
+        run.target.product = product.to_owned();
+        run
+    };
+    let names = |runs: &[RunResult]| -> Vec<String> {
+        report::summary_table(runs)
+            .rows
+            .into_iter()
+            .map(|row| row[0].clone())
+            .collect()
+    };
+    let one = run("quorum-1", "Leveret", None);
+    assert_eq!(names(&[one.clone()]), ["quorum-1"]);
+    assert_eq!(
+        names(&[one.clone(), run("quorum-4", "Leveret", None)]),
+        ["quorum-1", "quorum-4"]
+    );
+    assert_eq!(
+        names(&[one.clone(), run("quorum-1", "RabbitMQ", None)]),
+        ["Leveret", "RabbitMQ"]
+    );
+    assert_eq!(
+        names(&[run("quorum-1", "Leveret", Some("hdd:1")), one.clone()]),
+        ["HDD ×1", "real drive"]
+    );
+    assert_eq!(names(&[one.clone(), one]), ["quorum-1 #1", "quorum-1 #2"]);
+}
+
+/// Alternating rounds of two brokers: medians, and the second's as parts of the first's.
+#[test]
+fn ratios_are_of_medians() {
+    let round = |product: &str, rate: f64| {
+        let mut run = sample::run("quorum-1", rate, None);
+        run.target.product = product.to_owned();
+        run
+    };
+    let runs = [
+        round("Leveret", 50_000.0),
+        round("RabbitMQ", 10_000.0),
+        round("Leveret", 40_000.0),
+        round("RabbitMQ", 9_000.0),
+        round("Leveret", 1.0),
+        round("RabbitMQ", 90_000.0),
+    ];
+    let text = report::comparison(&runs);
+    let line = text
+        .lines()
+        .rfind(|line| line.starts_with("published "))
+        .unwrap();
+    let cells: Vec<&str> = line.split_whitespace().collect();
+    assert_eq!(cells, ["published", "40k/s", "10k/s", "0.25×"], "{text}");
+}
+
+#[test]
+fn a_prediction_stands_beside_what_came() {
+    let mut run = sample::run("quorum-1", 9_000.0, None);
+    run.prediction = Some(Prediction {
+        path: "/mnt/a".to_owned(),
+        confirm_rate: 18_000.0,
+        confirm_p50_us: 1_000.0,
+        confirm_p99_us: 2_000.0,
+        reasoning: "by reckoning".to_owned(),
+    });
+    let page = report::page(&[run.clone()]);
+    assert!(page.contains("What the drive promised") && page.contains("by reckoning"));
+    assert!(
+        report::summary(&run).contains("18k/s"),
+        "{}",
+        report::summary(&run)
+    );
+    assert!(report::summary(&run).contains("0.50"));
+}
+
+#[test]
+fn runs_without_this_or_that_still_give_a_page() {
+    let mut bare = sample::run("quorum-1", 9_000.0, None);
+    bare.nodes.clear();
+    bare.phases.clear();
+    bare.loads[0].seconds.clear();
+    bare.loads[0].confirm = None;
+    bare.loads[0].end_to_end = None;
+    bare.loads[0].totals = Default::default();
+    bare.machine = Default::default();
+    for runs in [vec![bare.clone()], vec![bare.clone(), bare]] {
+        let page = report::page(&runs);
+        assert!(!page.contains("NaN") && !page.contains(">inf"), "{page}");
+        let _ = report::comparison(&runs);
+    }
+}
+
+#[test]
+fn tables_align_in_every_form() {
+    let mut table = Table::new(&["name", "µs", "empty"]);
+    table.row(["a".to_owned(), "1".to_owned()]);
+    table.row(["long name".to_owned(), "1,000".to_owned(), "–".to_owned()]);
+    let table = table.without_empty_columns();
+    assert_eq!(
+        table.text(),
+        "name          µs\na              1\nlong name  1,000\n"
+    );
+    let wanted = "| name      |    µs |\n| --------- | ----: |\n| a         |     1 |\n\
+        | long name | 1,000 |\n";
+    assert_eq!(table.markdown(), wanted);
+}
