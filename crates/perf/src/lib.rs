@@ -7,12 +7,24 @@
 //! the broker let the generator send it.
 //! Invariant: the generator allocates nothing for a message.
 
+pub mod client;
+pub mod confirms;
 pub mod drive;
+pub mod engine;
+pub mod error;
 pub mod histogram;
+pub mod local;
+pub mod machine;
 pub mod plot;
 pub mod preset;
+pub mod progress;
 pub mod report;
 pub mod result;
+pub mod sample;
+pub mod schedule;
 pub mod spec;
 pub mod stamp;
+pub mod transport;
+pub mod uri;
 pub mod verdict;
+pub mod verify;

@@ -156,7 +156,8 @@ pub struct Load {
     #[serde(default)]
     pub predeclared: bool,
     /// The exchange; empty, the default: the default one, with the queue's name as routing key. In
-    /// a `fanout` exchange each message goes to every queue of the load.
+    /// a `fanout` exchange, and in any under one `routing_key`, each message goes to every queue of
+    /// the load. Empty with a type other than `direct`: an exchange of the run's own.
     #[serde(default)]
     pub exchange: String,
     /// Type of the exchange: `direct` (the default), `fanout`, `topic`.

@@ -9,6 +9,10 @@ use super::{BarSeries, Bars, Figure, GROUPS_MAX, SERIES_MAX, Scale};
 const BAR_MAX: f64 = 58.0;
 /// Least width of a bar above which its value fits.
 const VALUE_WIDTH_MIN: f64 = 24.0;
+/// The angle of names that have no room side by side.
+const SLANT_DEGREES: f64 = 35.0;
+/// Most height that such names may take.
+const SLANTED_ROOM_MAX: f64 = 120.0;
 /// Height of one row of the legend.
 const LEGEND_STEP: f64 = 18.0;
 
@@ -35,6 +39,7 @@ pub(super) fn draw(figure: &Figure, bars: &Bars, paint: Paint) -> String {
         Part::Muted,
         &bars.y.label,
     );
+    let lay = lay(groups);
     for (at, name) in groups.iter().enumerate() {
         let step = (area.right - area.left) / groups.len() as f64;
         let left = area.left + step * at as f64;
@@ -49,7 +54,7 @@ pub(super) fn draw(figure: &Figure, bars: &Bars, paint: Paint) -> String {
             bars,
             (at, series),
         );
-        draw_group_name(&mut canvas, (left + step / 2.0, area.bottom), step, name);
+        draw_group_name(&mut canvas, (left + step / 2.0, area.bottom), lay, name);
     }
     canvas.line(
         (area.left, area.bottom),
@@ -93,12 +98,40 @@ fn draw_legend(canvas: &mut Canvas, series: &[BarSeries]) -> f64 {
 
 /// Room below the plot: names that are too long for their group stand on two lines.
 fn group_room(groups: &[String]) -> f64 {
-    if wraps(groups) { 52.0 } else { 34.0 }
+    match lay(groups) {
+        Lay::Line => 34.0,
+        Lay::Halves => 52.0,
+        // The longest name, at the angle at which it stands.
+        Lay::Slanted => {
+            let longest = groups
+                .iter()
+                .map(|name| svg::width_of(name))
+                .fold(0.0, f64::max);
+            (longest * SLANT_DEGREES.to_radians().sin() + 26.0).min(SLANTED_ROOM_MAX)
+        }
+    }
 }
 
-fn wraps(groups: &[String]) -> bool {
+/// How the groups' names stand.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Lay {
+    Line,
+    Halves,
+    Slanted,
+}
+
+fn lay(groups: &[String]) -> Lay {
     let step = (svg::WIDTH - 64.0) / groups.len().max(1) as f64;
-    groups.iter().any(|name| svg::width_of(name) > step - 6.0)
+    let fits = |text: &str| svg::width_of(text) <= step - 6.0;
+    let halves_fit = |name: &String| {
+        let (first, second) = halves(name);
+        fits(first) && fits(second)
+    };
+    match groups {
+        groups if groups.iter().all(|name| fits(name)) => Lay::Line,
+        groups if groups.iter().all(halves_fit) => Lay::Halves,
+        _ => Lay::Slanted,
+    }
 }
 
 fn draw_group(canvas: &mut Canvas, area: Area, y: &Placed, bars: &Bars, of: (usize, &[BarSeries])) {
@@ -181,14 +214,23 @@ fn draw_value(canvas: &mut Canvas, bar: Area, text: &str, width: f64) {
     }
 }
 
-fn draw_group_name(canvas: &mut Canvas, at: (f64, f64), step: f64, name: &str) {
-    if svg::width_of(name) <= step - 6.0 {
-        canvas.label(at.0, at.1 + 18.0, Anchor::Middle, Part::Text, name);
-        return;
+fn draw_group_name(canvas: &mut Canvas, at: (f64, f64), lay: Lay, name: &str) {
+    let (middle, foot) = at;
+    match lay {
+        Lay::Line => canvas.label(middle, foot + 18.0, Anchor::Middle, Part::Text, name),
+        Lay::Halves => {
+            let (first, second) = halves(name);
+            canvas.label(middle, foot + 18.0, Anchor::Middle, Part::Text, first);
+            canvas.label(middle, foot + 33.0, Anchor::Middle, Part::Text, second);
+        }
+        Lay::Slanted => {
+            let (x, y) = (middle + 4.0, foot + 14.0);
+            let ink = canvas.paint.part(Part::Text).into_owned();
+            let turn =
+                format!(r#" font-size="11" transform="rotate(-{SLANT_DEGREES} {x:.1} {y:.1})""#);
+            canvas.styled(x, y, Anchor::End, &ink, &turn, name);
+        }
     }
-    let (first, second) = halves(name);
-    canvas.label(at.0, at.1 + 18.0, Anchor::Middle, Part::Text, first);
-    canvas.label(at.0, at.1 + 33.0, Anchor::Middle, Part::Text, second);
 }
 
 /// The name in two parts, cut at the space or hyphen that is nearest to its middle.

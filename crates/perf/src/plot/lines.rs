@@ -23,7 +23,15 @@ pub(super) fn draw(figure: &Figure, lines: &Lines, paint: Paint) -> String {
     let shown = lines.series.get(..SERIES_MAX).unwrap_or(&lines.series);
     let thinned: Vec<Series> = shown.iter().map(thin).collect();
     let points = || thinned.iter().flat_map(|series| &series.points);
-    let x = Placed::fit(lines.x.scale, lines.x.unit, points().map(|point| point.0));
+    let borders = lines
+        .spans
+        .iter()
+        .flat_map(|span| [span.range.0, span.range.1]);
+    let x = Placed::fit(
+        lines.x.scale,
+        lines.x.unit,
+        points().map(|point| point.0).chain(borders),
+    );
     let y = Placed::fit(lines.y.scale, lines.y.unit, points().map(|point| point.1));
     let area = plot_area(&canvas, &y, &thinned);
     for span in &lines.spans {

@@ -110,7 +110,7 @@ impl Canvas {
             banner + 20.0,
             Anchor::Start,
             &ink,
-            r#" font-size="15" font-weight="650""#,
+            r#" font-size="15" font-weight="700""#,
             &figure.title,
         );
         let muted = self.paint.part(Part::Muted).into_owned();
@@ -247,7 +247,7 @@ pub(crate) fn escaped(text: &str) -> String {
 
 /// Roughly how wide a text of the usual size is.
 pub(super) fn width_of(text: &str) -> f64 {
-    text.chars().count() as f64 * 6.5
+    text.chars().count() as f64 * 6.9
 }
 
 /// Horizontal grid lines with their labels left of `area`.

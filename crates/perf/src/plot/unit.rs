@@ -19,6 +19,8 @@ pub enum Unit {
     PerSecond,
     /// Processor cores in use: CPU seconds a second.
     Cores,
+    /// Per cent, 0 to 100.
+    Percent,
     /// Percentile, 0 to 100.
     Percentile,
 }
@@ -38,6 +40,7 @@ impl Unit {
             Self::Bytes => bytes(value),
             Self::BytesPerSecond => format!("{}/s", bytes(value)),
             Self::Cores => digits(value),
+            Self::Percent => format!("{} %", digits(value)),
             Self::Percentile => format!("p{}", digits_fine(value)),
         }
     }

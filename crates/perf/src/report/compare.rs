@@ -74,60 +74,104 @@ fn cpu_per_million(run: &RunResult) -> Option<f64> {
     some(cpu * 1e6 / messages.max(1) as f64)
 }
 
+/// Groups that stand side by side; more stand below each other.
+const BESIDE_MAX: usize = 4;
+
 /// Each run's figures as parts of the first's. Runs of one label are alternating rounds of one thing
 /// and stand together, by their median.
 pub(super) fn ratios(runs: &[RunResult]) -> Table {
     let groups = rounds(runs);
-    let median = |quantity: &Quantity, of: &[&RunResult]| {
-        let mut values: Vec<f64> = of.iter().filter_map(|run| (quantity.of)(run)).collect();
-        values.sort_by(f64::total_cmp);
-        values.get(values.len().saturating_sub(1) / 2).copied()
-    };
+    if groups.len() > BESIDE_MAX {
+        return ratios_below(&groups);
+    }
     let mut head = vec!["figure".to_owned()];
-    for (at, (name, rounds)) in groups.iter().enumerate() {
-        head.push(match rounds.len() {
-            1 => name.clone(),
-            count => format!("{name} (median of {count})"),
-        });
-        if at > 0 {
-            head.push("ratio".to_owned());
-        }
+    for (at, group) in groups.iter().enumerate() {
+        head.push(group.title());
+        head.extend((at > 0).then(|| "ratio".to_owned()));
     }
     let mut table = Table {
         head,
         rows: Vec::new(),
     };
     for quantity in &QUANTITIES {
-        let values: Vec<Option<f64>> = groups
-            .iter()
-            .map(|(_, rounds)| median(quantity, rounds))
-            .collect();
-        if values.iter().all(Option::is_none) {
-            continue;
-        }
-        let first = values.first().copied().flatten();
+        let values: Vec<Option<f64>> = groups.iter().map(|group| group.median(quantity)).collect();
         let mut row = vec![quantity.name.to_owned()];
-        for (at, value) in values.into_iter().enumerate() {
+        for (at, &value) in values.iter().enumerate() {
             row.push(value.map_or("–".to_owned(), |value| quantity.unit.write(value)));
-            let ratio = value
-                .zip(first)
-                .map(|(value, first)| format!("{:.2}×", value / first));
-            row.extend((at > 0).then(|| ratio.unwrap_or_else(|| "–".to_owned())));
+            row.extend((at > 0).then(|| ratio(value, &values)));
         }
-        table.row(row);
+        if values.iter().any(Option::is_some) {
+            table.row(row);
+        }
     }
     table
 }
 
+/// One row a group, ratios alone.
+fn ratios_below(groups: &[Rounds]) -> Table {
+    let mut table = Table {
+        head: vec!["run".to_owned()],
+        rows: Vec::new(),
+    };
+    table
+        .head
+        .extend(QUANTITIES.iter().map(|quantity| quantity.name.to_owned()));
+    for group in groups {
+        let ratios = QUANTITIES.iter().map(|quantity| {
+            let first = groups.first().and_then(|first| first.median(quantity));
+            ratio(group.median(quantity), &[first])
+        });
+        table.row([group.title()].into_iter().chain(ratios));
+    }
+    table.without_empty_columns()
+}
+
+/// A value as part of the first of some.
+fn ratio(value: Option<f64>, of: &[Option<f64>]) -> String {
+    let first = of.first().copied().flatten();
+    let ratio = value
+        .zip(first)
+        .map(|(value, first)| format!("{:.2}×", value / first));
+    ratio.unwrap_or_else(|| "–".to_owned())
+}
+
+/// Rounds of one thing.
+struct Rounds<'a> {
+    name: String,
+    runs: Vec<&'a RunResult>,
+}
+
+impl Rounds<'_> {
+    fn title(&self) -> String {
+        match self.runs.len() {
+            1 => self.name.clone(),
+            count => format!("{} (median of {count})", self.name),
+        }
+    }
+
+    fn median(&self, quantity: &Quantity) -> Option<f64> {
+        let mut values: Vec<f64> = self
+            .runs
+            .iter()
+            .filter_map(|run| (quantity.of)(run))
+            .collect();
+        values.sort_by(f64::total_cmp);
+        values.get(values.len().saturating_sub(1) / 2).copied()
+    }
+}
+
 /// Runs by what tells them apart, in the order of their first.
-fn rounds(runs: &[RunResult]) -> Vec<(String, Vec<&RunResult>)> {
+fn rounds(runs: &[RunResult]) -> Vec<Rounds<'_>> {
     let all: Vec<&RunResult> = runs.iter().collect();
-    let mut groups: Vec<(String, Vec<&RunResult>)> = Vec::new();
+    let mut groups: Vec<Rounds> = Vec::new();
     for (label, run) in label::labels(&all).into_iter().zip(all) {
         let name = label.split(" #").next().unwrap_or_default().to_owned();
-        match groups.iter_mut().find(|group| group.0 == name) {
-            Some(group) => group.1.push(run),
-            None => groups.push((name, vec![run])),
+        match groups.iter_mut().find(|group| group.name == name) {
+            Some(group) => group.runs.push(run),
+            None => groups.push(Rounds {
+                name,
+                runs: vec![run],
+            }),
         }
     }
     groups

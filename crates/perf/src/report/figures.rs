@@ -318,9 +318,9 @@ fn drives(run: &RunResult) -> Vec<Figure> {
     let seconds = run.main_load().totals.measured_s.max(f64::MIN_POSITIVE);
     let written = of_drives(run, move |drive| drive.written_bytes as f64 / seconds);
     let busy = of_drives(run, |drive| drive.busy * 100.0);
-    let bars = |unit, label: &str, (groups, series)| {
+    let bars = |unit, (groups, series)| {
         Body::Bars(Bars {
-            y: axis(label, Scale::Linear, unit),
+            y: axis("", Scale::Linear, unit),
             groups,
             series,
         })
@@ -331,14 +331,14 @@ fn drives(run: &RunResult) -> Vec<Figure> {
             "drives-written",
             "Written to each folder's drive".to_owned(),
             "bytes per second, by everybody on this machine; folders may share a drive".to_owned(),
-            bars(Unit::BytesPerSecond, "", written),
+            bars(Unit::BytesPerSecond, written),
         ),
         figure(
             run,
             "drives-busy",
             "Drives at work".to_owned(),
-            "per cent of the time".to_owned(),
-            bars(Unit::Count, "%", busy),
+            "part of the time in which each had something to do".to_owned(),
+            bars(Unit::Percent, busy),
         ),
     ]
 }

@@ -1,0 +1,452 @@
+//! The run's course: phases, the drain at the end, and what is made of it all.
+
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use mio::Waker;
+
+use super::collect::{Collector, Part};
+use super::setup::{Setup, Threads};
+use super::shared::{CONSUME, Clock, Control, Gauge, PUBLISH, Progress, STOP, UNLIMITED, Word};
+use super::worker::WorkerEnd;
+use crate::error::Error;
+use crate::machine;
+use crate::result::{Checks, GeneratorUsage, Live, LoadResult, PhaseResult};
+use crate::sample::Sampler;
+use crate::spec::{Phase, Spec};
+
+/// How often the course is looked at.
+const LOOK: Duration = Duration::from_millis(20);
+/// How long what should not come is waited for, once all that should has come.
+const LINGER_US: u64 = 300_000;
+
+/// What a run came to.
+pub struct Outcome {
+    pub phases: Vec<PhaseResult>,
+    pub loads: Vec<LoadResult>,
+    pub generator: GeneratorUsage,
+    pub notes: Vec<String>,
+}
+
+/// Leads a run.
+pub struct Coordinator<'a> {
+    spec: &'a Spec,
+    setup: &'a Setup,
+    threads: usize,
+    phases: Vec<Phase>,
+    control: Arc<Control>,
+    collector: Collector,
+    done: Vec<PhaseResult>,
+    notes: Vec<String>,
+    generator_cpu_s: f64,
+    last_cpu_s: f64,
+}
+
+/// The threads as they run.
+struct Running {
+    clock: Clock,
+    words: Receiver<Word>,
+    wakers: Vec<Arc<Waker>>,
+    gauges: Vec<Arc<Vec<Gauge>>>,
+    handles: Vec<JoinHandle<WorkerEnd>>,
+    ledger_loads: Vec<Vec<usize>>,
+}
+
+impl Running {
+    /// Where all threads together are, by load.
+    fn progress(&self, load: usize) -> Progress {
+        let mut sum = Progress::default();
+        for gauges in &self.gauges {
+            sum.add(gauges[load].read());
+        }
+        sum
+    }
+
+    fn set(&self, control: &Control, flags: u8) -> Result<(), Error> {
+        control.set(flags);
+        for waker in &self.wakers {
+            waker.wake().map_err(Error::io("wake a thread"))?;
+        }
+        Ok(())
+    }
+}
+
+impl<'a> Coordinator<'a> {
+    /// For a run that was set up.
+    pub fn new(spec: &'a Spec, setup: &'a Setup, threads: usize) -> Self {
+        let mut phases = Vec::new();
+        if spec.warm_up_s > 0.0 {
+            let first = spec.phases.first();
+            phases.push(Phase {
+                measured: false,
+                publish: first.is_none_or(|phase| phase.publish),
+                consume: first.is_none_or(|phase| phase.consume),
+                ..phase("warm-up", spec.warm_up_s)
+            });
+        }
+        if spec.phases.is_empty() {
+            phases.push(phase("steady", spec.duration_s));
+        }
+        phases.extend(spec.phases.iter().cloned());
+        Self {
+            spec,
+            setup,
+            threads,
+            phases,
+            control: Arc::new(Control::default()),
+            collector: Collector::new(threads, &setup.loads),
+            done: Vec::new(),
+            notes: Vec::new(),
+            generator_cpu_s: 0.0,
+            last_cpu_s: 0.0,
+        }
+    }
+
+    /// Runs it.
+    ///
+    /// # Errors
+    /// The first error of any thread.
+    pub fn run(
+        mut self,
+        threads: Threads,
+        sampler: &mut Sampler,
+        live: &mut dyn FnMut(&Live),
+    ) -> Result<Outcome, Error> {
+        let (sender, words) = channel();
+        let clock = Clock::start();
+        let mut running = Running {
+            clock,
+            words,
+            wakers: threads.workers.iter().map(|w| w.waker()).collect(),
+            gauges: threads.workers.iter().map(|w| w.gauges()).collect(),
+            handles: Vec::new(),
+            ledger_loads: threads.ledger_loads,
+        };
+        for (at, worker) in threads.workers.into_iter().enumerate() {
+            let control = Arc::clone(&self.control);
+            let words = sender.clone();
+            let thread = std::thread::Builder::new().name(format!("perf-{at}"));
+            let handle = thread.spawn(move || worker.run(control, clock, words));
+            running
+                .handles
+                .push(handle.map_err(Error::io("start a thread"))?);
+        }
+        drop(sender);
+        self.last_cpu_s = machine::own_cpu_s();
+        sampler.sample(0, false);
+        let course = self.course(&running, sampler, live);
+        // Also after an error: threads close their connections and end.
+        let stopped = running.set(&self.control, STOP);
+        let handles = std::mem::take(&mut running.handles);
+        let ends: Vec<WorkerEnd> = handles.into_iter().filter_map(|h| h.join().ok()).collect();
+        let drained = course?;
+        stopped?;
+        self.take_rest(&running, live)?;
+        Ok(self.outcome(&running, &ends, &drained))
+    }
+
+    /// All phases, and the drain; whether each load was drained.
+    fn course(
+        &mut self,
+        running: &Running,
+        sampler: &mut Sampler,
+        live: &mut dyn FnMut(&Live),
+    ) -> Result<Vec<bool>, Error> {
+        let phases = self.phases.clone();
+        for (at, phase) in phases.iter().enumerate() {
+            let from_us = running.clock.now_us();
+            running.set(&self.control, flags(phase))?;
+            let part = Part {
+                phase: at,
+                measured: phase.measured,
+            };
+            let over = |now_us: u64| self_over(phase, running, self.setup, from_us, now_us);
+            let reached = self.until(running, part, &phase.name, sampler, live, over)?;
+            if !reached && phase.until_backlog.or(phase.until_backlog_below).is_some() {
+                let name = &phase.name;
+                let note = format!("phase `{name}` ended by its time, not by its backlog");
+                self.notes.push(note);
+            }
+            self.close_phase(phase, from_us, running);
+        }
+        self.drain(running, sampler, live)
+    }
+
+    fn close_phase(&mut self, phase: &Phase, from_us: u64, running: &Running) {
+        self.done.push(PhaseResult {
+            name: phase.name.clone(),
+            from_s: from_us as f64 / 1e6,
+            to_s: running.clock.now_us() as f64 / 1e6,
+            measured: phase.measured,
+        });
+    }
+
+    /// Waits until what is on its way has come; whether it has, by load.
+    fn drain(
+        &mut self,
+        running: &Running,
+        sampler: &mut Sampler,
+        live: &mut dyn FnMut(&Live),
+    ) -> Result<Vec<bool>, Error> {
+        let consume = self.phases.last().is_none_or(|phase| phase.consume);
+        let mut drain = phase("drain", 0.0);
+        drain.publish = false;
+        drain.consume = consume;
+        drain.measured = false;
+        let part = Part {
+            phase: self.done.len(),
+            measured: false,
+        };
+        let from_us = running.clock.now_us();
+        running.set(&self.control, flags(&drain))?;
+        let idle_us = (self.spec.drain_s * 1e6) as u64;
+        // A backlog that shrinks is waited for, but not for longer than the run took.
+        let bound_us = from_us + idle_us.max(from_us);
+        let setup = self.setup;
+        let mut last = (from_us, Vec::new());
+        let over = |now_us: u64| {
+            let now: Vec<_> = (0..setup.loads.len())
+                .map(|at| running.progress(at))
+                .collect();
+            if now != last.1 {
+                last = (now_us, now.clone());
+            }
+            let quiet_us = now_us - last.0;
+            let arrived = (0..now.len()).all(|at| is_drained(setup, at, &now[at], consume));
+            let complete = arrived && quiet_us >= LINGER_US.min(idle_us);
+            complete
+                .then_some(true)
+                .or_else(|| (quiet_us >= idle_us || now_us >= bound_us).then_some(false))
+        };
+        self.until(running, part, "drain", sampler, live, over)?;
+        self.close_phase(&drain, from_us, running);
+        let idle = running.clock.now_us() < bound_us;
+        let mut drained = Vec::new();
+        for (at, planned) in self.setup.loads.iter().enumerate() {
+            let progress = running.progress(at);
+            let backlog = progress.backlog(planned.copies());
+            let watched = consume && planned.load.verify && planned.is_consumed();
+            if watched && backlog > 0 && !idle {
+                let name = &planned.load.name;
+                let note = format!(
+                    "load `{name}`: {backlog} messages still waited when the run was over; loss \
+                     was not checked"
+                );
+                self.notes.push(note);
+            }
+            drained.push(watched && (backlog == 0 || idle));
+        }
+        Ok(drained)
+    }
+
+    /// Collects until `over` says so; gives what it said.
+    fn until(
+        &mut self,
+        running: &Running,
+        part: Part,
+        name: &str,
+        sampler: &mut Sampler,
+        live: &mut dyn FnMut(&Live),
+        mut over: impl FnMut(u64) -> Option<bool>,
+    ) -> Result<bool, Error> {
+        loop {
+            match running.words.recv_timeout(LOOK) {
+                Ok(Word::Second(worker, report)) => {
+                    self.collector.add(worker, report, part);
+                    if self.collector.is_complete() {
+                        self.second(running, part, name, sampler, live);
+                    }
+                }
+                Ok(Word::Failed(error)) => return Err(error),
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => {
+                    let what = "the load's threads ended by themselves".to_owned();
+                    return Err(Error::Node {
+                        node: "generator".to_owned(),
+                        what,
+                    });
+                }
+            }
+            if let Some(said) = over(running.clock.now_us()) {
+                return Ok(said);
+            }
+        }
+    }
+
+    /// A second is over on all threads.
+    fn second(
+        &mut self,
+        running: &Running,
+        part: Part,
+        name: &str,
+        sampler: &mut Sampler,
+        live: &mut dyn FnMut(&Live),
+    ) {
+        let seconds = self.collector.close(part);
+        let now_us = running.clock.now_us();
+        let nodes = sampler.sample(now_us, part.measured);
+        let cpu_s = machine::own_cpu_s();
+        if part.measured {
+            self.generator_cpu_s += cpu_s - self.last_cpu_s;
+        }
+        self.last_cpu_s = cpu_s;
+        let names = self
+            .setup
+            .loads
+            .iter()
+            .map(|planned| planned.load.name.clone());
+        live(&Live {
+            at_s: now_us as f64 / 1e6,
+            expected_s: Some(self.spec.expected_s()),
+            phase: name.to_owned(),
+            loads: names.zip(seconds).collect(),
+            nodes,
+        });
+    }
+
+    /// What the threads said last.
+    fn take_rest(&mut self, running: &Running, live: &mut dyn FnMut(&Live)) -> Result<(), Error> {
+        let _ = live;
+        let part = Part {
+            phase: self.done.len().saturating_sub(1),
+            measured: false,
+        };
+        for word in running.words.try_iter() {
+            match word {
+                Word::Second(worker, report) => self.collector.add(worker, report, part),
+                Word::Failed(error) => return Err(error),
+            }
+        }
+        self.collector.close(part);
+        Ok(())
+    }
+
+    fn outcome(mut self, running: &Running, ends: &[WorkerEnd], drained: &[bool]) -> Outcome {
+        let mut loads = Vec::new();
+        for (at, planned) in self.setup.loads.iter().enumerate() {
+            let mut result = self.collector.result(at, &planned.load.name);
+            result.checks = checks(at, &result, running, ends, drained[at]);
+            loads.push(result);
+        }
+        Outcome {
+            phases: self.done,
+            loads,
+            generator: GeneratorUsage {
+                threads: self.threads,
+                cpu_s: self.generator_cpu_s,
+                busiest_thread: self.collector.busiest_thread(),
+            },
+            notes: self.notes,
+        }
+    }
+}
+
+fn phase(name: &str, duration_s: f64) -> Phase {
+    Phase {
+        name: name.to_owned(),
+        duration_s,
+        until_backlog: None,
+        until_backlog_below: None,
+        publish: true,
+        consume: true,
+        publish_unlimited: false,
+        measured: true,
+    }
+}
+
+fn flags(phase: &Phase) -> u8 {
+    let mut flags = 0;
+    for (is_set, flag) in [
+        (phase.publish, PUBLISH),
+        (phase.consume, CONSUME),
+        (phase.publish_unlimited, UNLIMITED),
+    ] {
+        flags |= if is_set { flag } else { 0 };
+    }
+    flags
+}
+
+/// Whether a phase is over: by its backlog (true), or by its time, or because all is sent (false).
+fn self_over(
+    phase: &Phase,
+    running: &Running,
+    setup: &Setup,
+    from_us: u64,
+    now_us: u64,
+) -> Option<bool> {
+    let backlog = running.progress(0).backlog(setup.loads[0].copies());
+    if phase.until_backlog.is_some_and(|bound| backlog >= bound) {
+        return Some(true);
+    }
+    if phase
+        .until_backlog_below
+        .is_some_and(|bound| backlog <= bound)
+    {
+        return Some(true);
+    }
+    let counted = setup
+        .loads
+        .iter()
+        .all(|planned| planned.load.count.is_some());
+    let mut loads = setup.loads.iter().enumerate();
+    let all_sent = counted
+        && loads.all(|(at, planned)| {
+            running.progress(at).finished >= u64::from(planned.load.publishers)
+        });
+    let duration_us = (phase.duration_s * 1e6) as u64;
+    (all_sent || now_us >= from_us + duration_us).then_some(false)
+}
+
+/// Whether nothing of a load is on its way.
+fn is_drained(setup: &Setup, at: usize, progress: &Progress, consume: bool) -> bool {
+    let planned = &setup.loads[at];
+    let settled = planned.load.confirm_window == 0 || progress.settled >= progress.published;
+    let watched = consume && planned.load.verify && planned.is_consumed();
+    settled && (!watched || progress.backlog(planned.copies()) == 0)
+}
+
+/// What consumers saw of a load against what its publishers sent.
+fn checks(
+    at: usize,
+    result: &LoadResult,
+    running: &Running,
+    ends: &[WorkerEnd],
+    drained: bool,
+) -> Checks {
+    let mut checks = Checks {
+        loss_checked: drained,
+        refused: result.seconds.iter().map(|second| second.refused).sum(),
+        returned: result.seconds.iter().map(|second| second.returned).sum(),
+        ..Checks::default()
+    };
+    let publishers = || {
+        ends.iter()
+            .flat_map(|end| &end.publishers)
+            .filter(|p| p.load == at)
+    };
+    checks.unconfirmed = publishers().map(|publisher| publisher.unconfirmed).sum();
+    let first = publishers()
+        .map(|publisher| publisher.number)
+        .min()
+        .unwrap_or(0);
+    for (end, loads) in ends.iter().zip(&running.ledger_loads) {
+        for (ledger, _) in end
+            .ledgers
+            .iter()
+            .zip(loads)
+            .filter(|(_, load)| **load == at)
+        {
+            ledger.count(&mut checks);
+            for publisher in publishers() {
+                let number = u32::from(publisher.number - first);
+                checks.damaged += ledger.invented(number, publisher.published);
+                if drained {
+                    checks.lost += ledger.missing(number, &publisher.promised);
+                }
+            }
+        }
+    }
+    checks
+}

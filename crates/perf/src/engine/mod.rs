@@ -1,0 +1,120 @@
+//! Runs a specification: sets brokers and connections up, drives the load, watches, and at the end
+//! says what was found.
+//!
+//! ```text
+//! Engine::run ── setup ──► threads: connections, publishers, consumers, ledgers
+//!      │                      │  a word each second
+//!      └── coordinator ◄──────┘
+//!            phases, warm-up, drain; seconds put together; local brokers sampled
+//! ```
+
+mod collect;
+mod connection;
+mod consumer;
+mod coordinator;
+mod publisher;
+mod setup;
+mod shared;
+mod template;
+mod worker;
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use crate::error::Error;
+use crate::local::Nodes;
+use crate::machine;
+use crate::result::{Live, RunResult, Target, VERSION};
+use crate::spec::Spec;
+use crate::uri::Uri;
+use coordinator::Coordinator;
+use setup::Setup;
+
+/// What runs specifications.
+#[derive(Clone, Debug, Default)]
+pub struct Engine {
+    /// The command that the result names.
+    pub command: String,
+    /// The binary whose `serve` is started where a specification names no broker; the running one
+    /// where none is given.
+    pub binary: Option<std::path::PathBuf>,
+    /// Process ids of brokers on this machine that were started elsewhere, to be sampled.
+    pub pids: Vec<u32>,
+}
+
+impl Engine {
+    /// Runs a specification; `live` is told each second how it goes.
+    ///
+    /// # Errors
+    /// [`Error`] if it comes to no result. A broken promise is a result: see
+    /// [`RunResult::failed`].
+    pub fn run(&self, spec: &Spec, live: &mut dyn FnMut(&Live)) -> Result<RunResult, Error> {
+        spec.check()?;
+        let mut nodes = if spec.uris.is_empty() {
+            Some(Nodes::start(&spec.broker, self.binary.as_deref())?)
+        } else {
+            None
+        };
+        let result = self.run_with(spec, nodes.as_mut(), live);
+        match (result, nodes) {
+            (Ok(result), Some(nodes)) => nodes.stop().map(|()| result),
+            // The first error is the one that matters; the nodes end with their value.
+            (result, _) => result,
+        }
+    }
+
+    fn run_with(
+        &self,
+        spec: &Spec,
+        nodes: Option<&mut Nodes>,
+        live: &mut dyn FnMut(&Live),
+    ) -> Result<RunResult, Error> {
+        let started_here = nodes.is_some();
+        let given = || spec.uris.iter().map(|uri| Uri::parse(uri));
+        let uris: Vec<Uri> = match &nodes {
+            Some(nodes) => nodes.uris(),
+            None => given().collect::<Result<_, _>>()?,
+        };
+        let mut sampler = match &nodes {
+            Some(nodes) => nodes.sampler(),
+            None => crate::sample::Sampler::of_pids(&self.pids),
+        };
+        let started = SystemTime::now().duration_since(UNIX_EPOCH);
+        let threads = match spec.threads {
+            0 => (machine::cores() / 2).max(1),
+            threads => threads,
+        };
+        let shown = uris.iter().map(ToString::to_string).collect();
+        let setup = Setup::new(spec, uris)?;
+        let workers = setup.connect(threads, spec.seed)?;
+        let coordinator = Coordinator::new(spec, &setup, threads);
+        let outcome = coordinator.run(workers, &mut sampler, live);
+        // Whatever the run came to, its queues are not to be left; why they could not be deleted
+        // matters less than why the run failed.
+        let cleaned = setup.clean();
+        let outcome = outcome?;
+        cleaned?;
+        let mut notes = outcome.notes;
+        notes.extend(nodes.iter().flat_map(|nodes| nodes.notes()));
+        Ok(RunResult {
+            version: VERSION,
+            name: spec.name.clone(),
+            command: self.command.clone(),
+            started_unix_s: started.unwrap_or(Duration::ZERO).as_secs(),
+            target: Target {
+                product: setup.product.0.clone(),
+                version: setup.product.1.clone(),
+                uris: shown,
+                started_here,
+            },
+            machine: machine::here(),
+            modelled_device: spec.broker.model.clone().filter(|_| started_here),
+            spec: spec.clone(),
+            phases: outcome.phases,
+            loads: outcome.loads,
+            nodes: sampler.finish(),
+            generator: outcome.generator,
+            notes,
+            prediction: None,
+        })
+    }
+}

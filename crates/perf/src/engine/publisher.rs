@@ -1,0 +1,268 @@
+//! One publisher: what it sends, when, and what it waits for.
+
+use leveret_types::ranges::RangeSet;
+
+use super::shared::{Clock, Progress, Tally};
+use super::template::Template;
+use crate::confirms::{Confirms, Unexpected};
+use crate::schedule::Schedule;
+use crate::spec::Rate;
+use crate::stamp::{SEQUENCE_MAX, Stamp};
+
+/// Messages between two looks at the clock, where messages are due as soon as they can be sent.
+const LOOK_EVERY: u32 = 32;
+
+/// One publisher.
+#[derive(Debug)]
+pub struct Publisher {
+    /// The run's number.
+    pub run: u16,
+    /// Its own number, over all loads.
+    pub number: u16,
+    /// Its load.
+    pub load: usize,
+    /// What it sends.
+    pub template: Template,
+    /// When.
+    pub schedule: Schedule,
+    /// Microseconds by which its schedule starts after the others'.
+    pub offset_us: u64,
+    /// Messages in all.
+    pub count: u32,
+    /// Messages that may wait for a confirm; none: no confirms.
+    pub window: Option<u64>,
+    /// What waits.
+    pub confirms: Confirms,
+    /// Messages that were returned.
+    pub returned: RangeSet,
+    /// Messages sent.
+    pub sequence: u32,
+    /// Whether it has sent all.
+    pub finished: bool,
+    /// What keeps it from sending, and since when.
+    pub held: Option<(Hold, u64)>,
+}
+
+/// What keeps a publisher from sending.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Hold {
+    /// Its window is full.
+    Window,
+    /// Its socket takes no more.
+    Socket,
+    /// The broker has blocked it.
+    Blocked,
+}
+
+/// What a publisher waits for, after it has sent what it could.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Next {
+    /// Nothing: it has sent all.
+    Finished,
+    /// A time.
+    At(u64),
+    /// What holds it.
+    Held,
+}
+
+impl Publisher {
+    /// Begins, or begins again after a pause.
+    pub fn begin(&mut self, now_us: u64) {
+        self.schedule.restart(now_us + self.offset_us);
+        self.held = None;
+    }
+
+    /// Ends what held it, if something did.
+    #[inline]
+    fn release(&mut self, now_us: u64, tally: &mut Tally) {
+        if let Some((hold, since)) = self.held.take() {
+            let time = now_us.saturating_sub(since);
+            match hold {
+                Hold::Window => tally.window_full_us += time,
+                Hold::Socket => tally.socket_full_us += time,
+                Hold::Blocked => tally.blocked_us += time,
+            }
+        }
+    }
+
+    /// Accounts for what holds it up to now, for a second that ends.
+    pub fn account(&mut self, now_us: u64, tally: &mut Tally) {
+        let held = self.held;
+        self.release(now_us, tally);
+        self.held = held.map(|(hold, _)| (hold, now_us));
+    }
+
+    /// Notes what holds it.
+    pub fn hold(&mut self, hold: Hold, now_us: u64, tally: &mut Tally) {
+        if self.held.is_some_and(|(held, _)| held == hold) {
+            return;
+        }
+        self.release(now_us, tally);
+        self.held = Some((hold, now_us));
+    }
+
+    /// Writes publishes to `out` as long as they are due, the window is open, and `out` has room.
+    pub fn pump(
+        &mut self,
+        out: &mut Vec<u8>,
+        room: usize,
+        unlimited: bool,
+        clock: &Clock,
+        tally: &mut Tally,
+        progress: &mut Progress,
+    ) -> Next {
+        let mut now_us = clock.now_us();
+        self.release(now_us, tally);
+        let mut until_look = LOOK_EVERY;
+        loop {
+            if self.sequence >= self.count {
+                progress.finished += u64::from(!self.finished);
+                self.finished = true;
+                return Next::Finished;
+            }
+            if self
+                .window
+                .is_some_and(|w| self.confirms.outstanding() >= w)
+            {
+                self.held = Some((Hold::Window, now_us));
+                return Next::Held;
+            }
+            if out.len() >= room {
+                self.held = Some((Hold::Socket, now_us));
+                return Next::Held;
+            }
+            let due_us = match self.schedule.next_us().filter(|_| !unlimited) {
+                None => {
+                    until_look -= 1;
+                    if until_look == 0 {
+                        until_look = LOOK_EVERY;
+                        now_us = clock.now_us();
+                    }
+                    now_us
+                }
+                Some(due) if due > now_us => {
+                    now_us = clock.now_us();
+                    if due > now_us {
+                        return Next::At(due);
+                    }
+                    due
+                }
+                Some(due) => due,
+            };
+            tally.behind_us_max = tally.behind_us_max.max(now_us - due_us);
+            self.send(due_us, out, tally);
+            progress.published += 1;
+        }
+    }
+
+    #[inline]
+    fn send(&mut self, due_us: u64, out: &mut Vec<u8>, tally: &mut Tally) {
+        self.sequence += 1;
+        let stamp = Stamp {
+            run: self.run,
+            publisher: self.number,
+            sequence: self.sequence,
+            due_us: due_us as u32,
+        };
+        let size = self.template.write(out, &stamp);
+        if self.window.is_some() {
+            self.confirms.push(due_us);
+        }
+        self.schedule.advance();
+        tally.published += 1;
+        tally.published_bytes += size as u64;
+    }
+
+    /// A confirm, or a refusal, for one message or for all up to it.
+    ///
+    /// # Errors
+    /// If no message waits for it.
+    #[inline]
+    pub fn on_settle(
+        &mut self,
+        tag: u64,
+        multiple: bool,
+        refused: bool,
+        now_us: u64,
+        tally: &mut Tally,
+        progress: &mut Progress,
+    ) -> Result<(), Unexpected> {
+        let mut count = 0;
+        let histogram = &mut tally.confirm;
+        self.confirms.settle(tag, multiple, refused, |due_us| {
+            count += 1;
+            if !refused {
+                histogram.record(now_us.saturating_sub(due_us));
+            }
+        })?;
+        progress.settled += count;
+        if refused {
+            tally.refused += count;
+            progress.returned += count;
+        } else {
+            tally.confirmed += count;
+        }
+        Ok(())
+    }
+
+    /// One of its messages came back.
+    pub fn on_return(&mut self, stamp: Option<Stamp>, tally: &mut Tally, progress: &mut Progress) {
+        tally.returned += 1;
+        if let Some(stamp) = stamp.filter(|s| s.publisher == self.number && s.run == self.run)
+            && self.returned.insert(u64::from(stamp.sequence))
+        {
+            progress.returned += 1;
+        }
+    }
+
+    /// What it has done in all.
+    #[must_use]
+    pub fn end(&self) -> PublisherEnd {
+        let mut promised = RangeSet::new();
+        let sent = u64::from(self.sequence);
+        promised.insert_range(1..sent + 1);
+        let unconfirmed = self.confirms.unconfirmed();
+        for set in [self.confirms.refused(), &self.returned, &unconfirmed] {
+            for range in set.iter() {
+                promised.remove_range(range);
+            }
+        }
+        PublisherEnd {
+            load: self.load,
+            number: self.number,
+            published: sent,
+            promised,
+            unconfirmed: unconfirmed.len(),
+        }
+    }
+}
+
+/// What a publisher has done in all.
+#[derive(Clone, Debug)]
+pub struct PublisherEnd {
+    /// Its load.
+    pub load: usize,
+    /// Its number, over all loads.
+    pub number: u16,
+    /// Messages sent.
+    pub published: u64,
+    /// Those that the broker has answered for: confirmed, or, without confirms, sent.
+    pub promised: RangeSet,
+    /// Those that were neither confirmed nor refused.
+    pub unconfirmed: u64,
+}
+
+/// Messages that one publisher may send: a specification's `count`, as far as sequences reach.
+#[must_use]
+pub fn count(count: Option<u64>) -> u32 {
+    let count = count.unwrap_or(u64::from(SEQUENCE_MAX));
+    u32::try_from(count).unwrap_or(SEQUENCE_MAX)
+}
+
+/// The offset of publisher `index` of `publishers` at `rate`: they take turns instead of all
+/// publishing in the same moment.
+#[must_use]
+pub fn offset_us(rate: &Rate, index: u32, publishers: u32) -> u64 {
+    let share = f64::from(index) / f64::from(publishers.max(1));
+    (Schedule::interval_us(rate) * share) as u64
+}

@@ -1,0 +1,395 @@
+//! Brokers of our own: one node, or three, started for a run and ended with it.
+
+use std::fs;
+use std::fs::File;
+use std::net::{SocketAddr, TcpListener};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::error::Error;
+use crate::sample::{Sampler, Subject};
+use crate::spec::{BrokerSpec, SpecError};
+use crate::uri::Uri;
+
+/// How long a node may take to accept.
+const START: Duration = Duration::from_secs(60);
+/// How long a node may take to drain before it is killed.
+const STOP: Duration = Duration::from_secs(30);
+/// How often a node is looked at while it starts or stops.
+const LOOK: Duration = Duration::from_millis(10);
+/// The environment variable by which a node is told to model its devices.
+pub const MODEL_VARIABLE: &str = "LEVERET_TRIAL_DEVICE";
+/// The folders of a node, by their names in the configuration.
+pub const FOLDERS: [&str; 4] = ["data", "segment", "wal", "logs"];
+
+/// Nodes that run. Dropping them ends them at once.
+#[derive(Debug)]
+pub struct Nodes {
+    nodes: Vec<Node>,
+    root: PathBuf,
+    notes: Vec<String>,
+}
+
+#[derive(Debug)]
+struct Node {
+    name: String,
+    child: Child,
+    amqp: SocketAddr,
+    metrics: SocketAddr,
+    folders: Vec<(String, PathBuf)>,
+    /// Folders on the user's drives, which go with the run.
+    placed: Vec<PathBuf>,
+}
+
+impl Nodes {
+    /// Starts what the specification says; `binary` is what to start, the running one by default.
+    ///
+    /// # Errors
+    /// If there is no such model or folder, or if a node does not come up.
+    pub fn start(spec: &BrokerSpec, binary: Option<&Path>) -> Result<Self, Error> {
+        check(spec)?;
+        let binary = match binary {
+            Some(binary) => binary.to_owned(),
+            None => std::env::current_exe().map_err(Error::io("find this program"))?,
+        };
+        let root = fresh_folder(&std::env::temp_dir())?;
+        let mut nodes = Self {
+            nodes: Vec::new(),
+            root,
+            notes: Vec::new(),
+        };
+        // Three nodes that know of each other need `serve --cluster`; until this binary has it,
+        // a specification of three runs on one, and its result says so.
+        let count = if spec.nodes > 1 && !knows_clusters(&binary) {
+            let note = format!(
+                "meant for {} nodes; run on one: no cluster here",
+                spec.nodes
+            );
+            nodes.notes.push(note);
+            1
+        } else {
+            spec.nodes
+        };
+        let ports = Ports::choose(count)?;
+        for at in 0..count {
+            let node = nodes.start_node(spec, &binary, at, &ports)?;
+            nodes.nodes.push(node);
+        }
+        for node in &mut nodes.nodes {
+            node.await_ready()?;
+        }
+        Ok(nodes)
+    }
+
+    fn start_node(
+        &self,
+        spec: &BrokerSpec,
+        binary: &Path,
+        at: usize,
+        ports: &Ports,
+    ) -> Result<Node, Error> {
+        let name = format!("node-{}", at + 1);
+        let home = self.root.join(&name);
+        fs::create_dir_all(&home).map_err(Error::io(format!("create {}", home.display())))?;
+        let mut configuration = String::new();
+        let mut folders = Vec::new();
+        let mut placed = Vec::new();
+        for folder in FOLDERS {
+            let path = match spec.drives.get(folder) {
+                None => home.join(folder),
+                Some(drive) => {
+                    let own = fresh_folder(drive)?;
+                    placed.push(own.clone());
+                    own
+                }
+            };
+            configuration += &format!("folders.{folder} = {}\n", path.display());
+            folders.push((folder.to_owned(), path));
+        }
+        for (key, value) in &spec.settings {
+            configuration += &format!("{key} = {value}\n");
+        }
+        let file = home.join("rabbitmq.conf");
+        fs::write(&file, configuration).map_err(Error::io(format!("write {}", file.display())))?;
+        let (amqp, metrics) = (ports.amqp[at], ports.metrics[at]);
+        let mut command = Command::new(binary);
+        command.arg("serve").arg("--config").arg(&file);
+        command.arg("--data-dir").arg(&home);
+        command.args(["--http", "none", "--amqp", &amqp.to_string()]);
+        command.args(["--metrics", &metrics.to_string()]);
+        ports.join(at, &mut command);
+        if let Some(model) = &spec.model {
+            command.env(MODEL_VARIABLE, model);
+        }
+        let log = File::create(home.join("stderr.log"));
+        let log = log.map_err(Error::io(format!("write {}", home.display())))?;
+        // A group of its own: an interrupt at the terminal ends the run, which ends the node.
+        command.process_group(0).stdin(Stdio::null());
+        command.stdout(Stdio::null()).stderr(log);
+        let child = command.spawn();
+        let child = child.map_err(Error::io(format!("start {}", binary.display())))?;
+        Ok(Node {
+            name,
+            child,
+            amqp,
+            metrics,
+            folders,
+            placed,
+        })
+    }
+
+    /// Where to connect to.
+    #[must_use]
+    pub fn uris(&self) -> Vec<Uri> {
+        let uris = self.nodes.iter().map(|node| Uri {
+            tls: false,
+            host: node.amqp.ip().to_string(),
+            port: node.amqp.port(),
+            user: "guest".to_owned(),
+            password: "guest".to_owned(),
+            virtual_host: "/".to_owned(),
+        });
+        uris.collect()
+    }
+
+    /// What samples them.
+    #[must_use]
+    pub fn sampler(&self) -> Sampler {
+        let subjects = self.nodes.iter().map(|node| Subject {
+            name: node.name.clone(),
+            pid: node.child.id(),
+            metrics: Some(node.metrics),
+            folders: node.folders.clone(),
+        });
+        Sampler::new(subjects.collect())
+    }
+
+    /// What a reader must know of them.
+    #[must_use]
+    pub fn notes(&self) -> Vec<String> {
+        self.notes.clone()
+    }
+
+    /// Process ids, for tests that hold a node up.
+    #[must_use]
+    pub fn pids(&self) -> Vec<u32> {
+        self.nodes.iter().map(|node| node.child.id()).collect()
+    }
+
+    /// Asks them to drain and stop, waits, and removes what they kept.
+    ///
+    /// # Errors
+    /// If one does not end in order.
+    pub fn stop(mut self) -> Result<(), Error> {
+        for node in &self.nodes {
+            node.signal(Signal::TERM);
+        }
+        let until = Instant::now() + STOP;
+        for node in &mut self.nodes {
+            node.await_end(until)?;
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Nodes {
+    fn drop(&mut self) {
+        for node in &mut self.nodes {
+            // One that has ended already has nothing to be killed.
+            let _ = node.child.kill();
+            let _ = node.child.wait();
+            for folder in &node.placed {
+                let _ = fs::remove_dir_all(folder);
+            }
+        }
+        let _ = fs::remove_dir_all(&self.root);
+    }
+}
+
+impl Node {
+    fn signal(&self, signal: Signal) {
+        if let Some(pid) = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw) {
+            // One that has ended already needs no signal.
+            let _ = kill_process(pid, signal);
+        }
+    }
+
+    fn failed(&self, what: String) -> Error {
+        let node = self.name.clone();
+        Error::Node { node, what }
+    }
+
+    fn log(&self) -> String {
+        let folder = self.folders.iter().find_map(|(_, path)| path.parent());
+        let log = folder.map(|folder| folder.join("stderr.log"));
+        let text = log
+            .and_then(|log| fs::read_to_string(log).ok())
+            .unwrap_or_default();
+        let lines: Vec<&str> = text.lines().collect();
+        lines[lines.len().saturating_sub(5)..].join("\n")
+    }
+
+    fn await_ready(&mut self) -> Result<(), Error> {
+        let until = Instant::now() + START;
+        while std::net::TcpStream::connect(self.amqp).is_err() {
+            if let Ok(Some(status)) = self.child.try_wait() {
+                let what = format!("it ended with {status}:\n{}", self.log());
+                return Err(self.failed(what));
+            }
+            if Instant::now() >= until {
+                let what = format!("it does not accept after {} s", START.as_secs());
+                return Err(self.failed(what));
+            }
+            std::thread::sleep(LOOK);
+        }
+        Ok(())
+    }
+
+    fn await_end(&mut self, until: Instant) -> Result<(), Error> {
+        loop {
+            match self.child.try_wait() {
+                Ok(Some(status)) if status.success() => return Ok(()),
+                Ok(Some(status)) => {
+                    let what = format!("it ended with {status}:\n{}", self.log());
+                    return Err(self.failed(what));
+                }
+                Ok(None) if Instant::now() < until => std::thread::sleep(LOOK),
+                Ok(None) => {
+                    let what = format!("it did not stop within {} s", STOP.as_secs());
+                    return Err(self.failed(what));
+                }
+                Err(error) => return Err(Error::io("wait for a node")(error)),
+            }
+        }
+    }
+}
+
+/// Free loopback ports.
+struct Ports {
+    amqp: Vec<SocketAddr>,
+    metrics: Vec<SocketAddr>,
+    cluster: Vec<SocketAddr>,
+}
+
+impl Ports {
+    fn choose(nodes: usize) -> Result<Self, Error> {
+        // All are held until all are chosen, so that none comes twice.
+        let listeners: Result<Vec<_>, _> = (0..3 * nodes)
+            .map(|_| TcpListener::bind(("127.0.0.1", 0)))
+            .collect();
+        let listeners = listeners.map_err(Error::io("find free ports"))?;
+        let addresses: Result<Vec<_>, _> = listeners.iter().map(TcpListener::local_addr).collect();
+        let addresses = addresses.map_err(Error::io("find free ports"))?;
+        Ok(Self {
+            amqp: addresses[..nodes].to_vec(),
+            metrics: addresses[nodes..2 * nodes].to_vec(),
+            cluster: addresses[2 * nodes..].to_vec(),
+        })
+    }
+
+    /// Tells node `at` where the others are.
+    fn join(&self, at: usize, command: &mut Command) {
+        if self.cluster.len() < 2 {
+            return;
+        }
+        command.args(["--cluster", &self.cluster[at].to_string()]);
+        for (other, address) in self.cluster.iter().enumerate() {
+            if other != at {
+                command.args(["--join", &address.to_string()]);
+            }
+        }
+    }
+}
+
+/// Whether a binary's `serve` can form a cluster.
+fn knows_clusters(binary: &Path) -> bool {
+    let help = Command::new(binary).args(["serve", "--help"]).output();
+    help.is_ok_and(|help| String::from_utf8_lossy(&help.stdout).contains("--cluster"))
+}
+
+fn check(spec: &BrokerSpec) -> Result<(), Error> {
+    let wrong = |what: &str, value: &str, must: &str| {
+        Error::Spec(SpecError::Value {
+            what: what.to_owned(),
+            value: value.to_owned(),
+            must: must.to_owned(),
+        })
+    };
+    if let Some(model) = &spec.model {
+        let known = model.split_once(':').is_some_and(|(kind, count)| {
+            ["hdd", "ssd"].contains(&kind) && ["1", "2", "3"].contains(&count)
+        });
+        if !known {
+            let must = "it must be `hdd` or `ssd`, a colon, and the number of drives: 1, 2 or 3";
+            return Err(wrong("broker.model", model, must));
+        }
+    }
+    for folder in spec.drives.keys() {
+        if !FOLDERS.contains(&folder.as_str()) {
+            let must = "the folders are `wal`, `segment`, `data`, `logs`";
+            return Err(wrong("a folder in broker.drives", folder, must));
+        }
+    }
+    Ok(())
+}
+
+/// A new folder of the run's own.
+fn fresh_folder(within: &Path) -> Result<PathBuf, Error> {
+    for attempt in 0.. {
+        let path = within.join(format!("leveret-perf-{}-{attempt}", std::process::id()));
+        match fs::create_dir(&path) {
+            Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
+            created => {
+                let what = format!("create {}", path.display());
+                return created.map(|()| path).map_err(Error::io(what));
+            }
+        }
+    }
+    unreachable!("numbers do not end");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn models_and_folders_are_known_or_refused() {
+        let spec = |model: &str, folder: &str| BrokerSpec {
+            model: Some(model.to_owned()),
+            drives: [(folder.to_owned(), PathBuf::from("/"))].into(),
+            ..BrokerSpec::default()
+        };
+        for (model, folder, fine) in [
+            ("hdd:1", "wal", true),
+            ("ssd:3", "logs", true),
+            ("hdd:4", "wal", false),
+            ("hdd", "wal", false),
+            ("tape:1", "wal", false),
+            ("hdd:1", "cellar", false),
+        ] {
+            assert_eq!(
+                check(&spec(model, folder)).is_ok(),
+                fine,
+                "{model} {folder}"
+            );
+        }
+    }
+
+    #[test]
+    fn three_nodes_are_told_of_each_other() {
+        let ports = Ports::choose(3).unwrap();
+        let mut command = Command::new("node");
+        ports.join(1, &mut command);
+        let words: Vec<_> = command.get_args().map(|w| w.to_string_lossy()).collect();
+        let joined = |at: usize| ["--join".into(), ports.cluster[at].to_string().into()];
+        let own = ["--cluster".into(), ports.cluster[1].to_string().into()];
+        assert_eq!(words, [own, joined(0), joined(2)].concat());
+        let mut command = Command::new("node");
+        Ports::choose(1).unwrap().join(0, &mut command);
+        assert_eq!(command.get_args().count(), 0);
+    }
+}
