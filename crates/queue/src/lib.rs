@@ -72,5 +72,6 @@ pub use consumer::{AttachError, Consumer, ConsumerView};
 pub use effect::{Delivery, Effect, Got, Offer, Outcome, Reason};
 pub use log::{Log, Meta, Peek, Position};
 pub use queue::{Counters, Counts, Queue};
+pub use runs::RunMap;
 pub use settings::{Overflow, QueueKind, Settings};
 pub use state::{LaneState, RecoveredLane, State, StateError};

@@ -13,7 +13,7 @@ const CAPACITY_KEPT: usize = 64;
 /// came back): messages of one size that follow each other cost one interval. Adding at the back
 /// and taking from the front do not grow with the map.
 #[derive(Clone, Debug)]
-pub(crate) struct RunMap<V> {
+pub struct RunMap<V> {
     runs: VecDeque<Run<V>>,
     len: u64,
 }
@@ -36,11 +36,14 @@ impl<V> Default for RunMap<V> {
 
 impl<V: Copy + Eq> RunMap<V> {
     /// How many numbers have a value.
-    pub(crate) const fn len(&self) -> u64 {
+    #[must_use]
+    pub const fn len(&self) -> u64 {
         self.len
     }
 
-    pub(crate) const fn is_empty(&self) -> bool {
+    /// Whether no number has a value.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
         self.len == 0
     }
 
@@ -56,7 +59,8 @@ impl<V: Copy + Eq> RunMap<V> {
     }
 
     /// The value at `index`.
-    pub(crate) fn get(&self, index: u64) -> Option<V> {
+    #[must_use]
+    pub fn get(&self, index: u64) -> Option<V> {
         self.runs
             .get(self.search(index))
             .filter(|r| r.start <= index)
@@ -64,7 +68,7 @@ impl<V: Copy + Eq> RunMap<V> {
     }
 
     /// The intervals, ascending.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (Range<u64>, V)> + '_ {
+    pub fn iter(&self) -> impl Iterator<Item = (Range<u64>, V)> + '_ {
         self.runs.iter().map(|r| (r.start..r.end, r.value))
     }
 
@@ -78,8 +82,11 @@ impl<V: Copy + Eq> RunMap<V> {
         })
     }
 
-    /// Gives every number of `range` a value; none of them may have one.
-    pub(crate) fn insert(&mut self, range: Range<u64>, value: V) {
+    /// Gives every number of `range` a value.
+    ///
+    /// # Panics
+    /// If one of them has a value, or there are none.
+    pub fn insert(&mut self, range: Range<u64>, value: V) {
         assert!(range.start < range.end, "empty range {range:?}");
         // At the back, where deliveries add: before any search.
         if self.runs.back().is_none_or(|last| last.end <= range.start) {
@@ -125,11 +132,7 @@ impl<V: Copy + Eq> RunMap<V> {
 
     /// Takes the numbers of `range` out, shows `taken` each interval of them, and says how many
     /// there were.
-    pub(crate) fn remove(
-        &mut self,
-        range: Range<u64>,
-        mut taken: impl FnMut(Range<u64>, V),
-    ) -> u64 {
+    pub fn remove(&mut self, range: Range<u64>, mut taken: impl FnMut(Range<u64>, V)) -> u64 {
         let before = self.len;
         let mut at = self.search(range.start);
         while let Some(run) = self.runs.get_mut(at).filter(|r| r.start < range.end) {
@@ -173,7 +176,7 @@ impl<V: Copy + Eq> RunMap<V> {
 
     /// Replaces the value of every number of `range` by what `change` makes of it, and shows each
     /// interval to `seen`.
-    pub(crate) fn update(
+    pub fn update(
         &mut self,
         range: Range<u64>,
         change: impl Fn(Option<V>) -> V,
