@@ -70,6 +70,7 @@ pub struct Broker {
     deferred_runner: Mutex<Scratch>,
     alarms: AtomicU8,
     segments_behind: AtomicBool,
+    out_of_space: AtomicU8,
     next_consumer: AtomicU64,
     connections: AtomicUsize,
     pub(crate) admission: Admission,
@@ -79,6 +80,15 @@ pub struct Broker {
     registry: Registry,
     replies: Replies,
     history: History,
+}
+
+/// The threads that write to disks.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum DiskWriter {
+    /// The write-ahead log's.
+    Wal = 1,
+    /// The segment writer's.
+    Segments = 2,
 }
 
 const ALARM_MEMORY: u8 = 1;
@@ -122,6 +132,7 @@ impl Broker {
             deferred_runner: Mutex::new(Scratch::new(wall_ms())),
             alarms: AtomicU8::new(0),
             segments_behind: AtomicBool::new(false),
+            out_of_space: AtomicU8::new(0),
             next_consumer: AtomicU64::new(1),
             connections: AtomicUsize::new(0),
             admission: Admission::default(),
@@ -336,6 +347,24 @@ impl Broker {
         if !behind {
             self.tell_durable();
         }
+    }
+
+    /// Whether a thread that writes to a disk finds it full.
+    pub(crate) fn set_out_of_space(&self, writer: DiskWriter, full: bool) {
+        let bit = writer as u8;
+        let before = if full {
+            self.out_of_space.fetch_or(bit, Ordering::AcqRel)
+        } else {
+            self.out_of_space.fetch_and(!bit, Ordering::AcqRel)
+        };
+        if (before & bit != 0) != full {
+            self.housekeeping.notify();
+        }
+    }
+
+    /// Whether any thread finds its disk full.
+    pub(crate) fn is_out_of_space(&self) -> bool {
+        self.out_of_space.load(Ordering::Acquire) != 0
     }
 
     fn lower_deadline(&self, cell: &ShardCell, deadline: u64) {

@@ -1,6 +1,8 @@
 //! The real disk: files, vectored writes, syncs of files and folders, locks. And, for trials, a
 //! model of a slower device on top of it.
 
+mod quota;
+
 use leveret_storage::{Disk, DiskFile};
 use parking_lot::Mutex;
 use rustix::fs::{FlockOperation, flock};
@@ -12,6 +14,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use quota::Quota;
+
 /// Slices of one vectored write; more are written in several calls (`IOV_MAX` of Linux).
 const SLICES_MAX: usize = 1_024;
 
@@ -19,6 +23,7 @@ const SLICES_MAX: usize = 1_024;
 #[derive(Clone, Debug, Default)]
 pub struct RealDisk {
     device: Option<Arc<Device>>,
+    quota: Option<Arc<Quota>>,
 }
 
 impl RealDisk {
@@ -41,15 +46,42 @@ impl RealDisk {
                 model,
                 state: Mutex::new(DeviceState::default()),
             })),
+            quota: None,
+        }
+    }
+
+    /// The disk as if it were smaller: the files that this and its clones create or open may have
+    /// so many bytes together. For tests only.
+    #[must_use]
+    pub fn with_quota(bytes_max: u64) -> Self {
+        tracing::warn!(
+            bytes_max,
+            "NOT FOR PRODUCTION: the disk is made smaller than it is"
+        );
+        Self {
+            device: None,
+            quota: Some(Arc::new(Quota::new(bytes_max))),
+        }
+    }
+
+    /// Changes how many bytes there are, of a disk [`Self::with_quota`].
+    pub fn set_quota(&self, bytes_max: u64) {
+        if let Some(quota) = &self.quota {
+            quota.set(bytes_max);
         }
     }
 
     fn wrap(&self, file: File) -> io::Result<RealFile> {
-        let number = file.metadata()?.ino();
+        let facts = file.metadata()?;
+        let number = facts.ino();
+        if let Some(quota) = &self.quota {
+            quota.found(number, facts.len());
+        }
         Ok(RealFile {
             file,
             number,
             device: self.device.clone(),
+            quota: self.quota.clone(),
         })
     }
 }
@@ -158,6 +190,7 @@ pub struct RealFile {
     file: File,
     number: u64,
     device: Option<Arc<Device>>,
+    quota: Option<Arc<Quota>>,
 }
 
 /// A locked file; the lock ends with the process at the latest.
@@ -205,6 +238,12 @@ impl Disk for RealDisk {
     }
 
     fn delete(&self, path: &Path) -> io::Result<()> {
+        if let Some(quota) = &self.quota {
+            let number = fs::metadata(path)?.ino();
+            fs::remove_file(path)?;
+            quota.gone(number);
+            return Ok(());
+        }
         fs::remove_file(path)
     }
 
@@ -258,6 +297,10 @@ impl DiskFile for RealFile {
     }
 
     fn write_at(&self, slices: &[IoSlice<'_>], offset: u64) -> io::Result<()> {
+        if let Some(quota) = &self.quota {
+            let bytes: usize = slices.iter().map(|slice| slice.len()).sum();
+            quota.grow(self.number, offset + bytes as u64)?;
+        }
         let mut at = offset;
         for group in slices.chunks(SLICES_MAX) {
             let mut group = group.to_vec();

@@ -50,8 +50,11 @@ impl Housekeeping {
     /// Runs until it is told to stop.
     pub fn run(&self, broker: &Broker) {
         let mut looked: Option<Instant> = None;
+        let mut was_full = false;
         loop {
-            if looked.is_none_or(|at| at.elapsed() >= LOOK_EVERY) {
+            let full = broker.is_out_of_space();
+            let changed = std::mem::replace(&mut was_full, full) != full;
+            if changed || looked.is_none_or(|at| at.elapsed() >= LOOK_EVERY) {
                 looked = Some(Instant::now());
                 self.look(broker);
             }
@@ -85,7 +88,9 @@ impl Housekeeping {
         let watermarks = *self.watermarks.read();
         broker.set_alarms(Alarms {
             memory: resources.memory_bytes > watermarks.memory_bytes,
-            disk: resources.disk_free_bytes < watermarks.disk_free_bytes,
+            // A quota fills without the drive being full.
+            disk: resources.disk_free_bytes < watermarks.disk_free_bytes
+                || broker.is_out_of_space(),
         });
     }
 }

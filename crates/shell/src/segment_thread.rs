@@ -1,12 +1,12 @@
 //! The segment writer's thread: what still lives in a full file of the write-ahead log goes to
 //! segments, and the file is used again.
 
-use crate::broker::Broker;
+use crate::broker::{Broker, DiskWriter};
 use crate::signal::Woken;
 use leveret_node::Env;
 use leveret_storage::{
-    CheckpointError, CheckpointWriter, CompactionPlan, Disk, Fatal, FlushPlan, Generation,
-    PrepareError, PreparedFile, SegmentError, SegmentWriter, WalPool, Written,
+    CheckpointError, CheckpointPart, CheckpointWriter, CompactionPlan, Disk, Fatal, FlushPlan,
+    Generation, PrepareError, PreparedFile, SegmentError, SegmentWriter, WalPool, Written,
 };
 use leveret_types::ShardId;
 use leveret_types::limits::WAL_FILES_MAX;
@@ -41,6 +41,8 @@ pub struct SegmentThread<D: Disk> {
     /// The last full file, and the last one that a checkpoint has let go.
     full: Option<Generation>,
     done: Generation,
+    /// Whether the disk was found full in this round.
+    no_space: bool,
 }
 
 impl<D: Disk> SegmentThread<D> {
@@ -64,6 +66,7 @@ impl<D: Disk> SegmentThread<D> {
             ready,
             full: None,
             done: 0,
+            no_space: false,
         }
     }
 
@@ -75,10 +78,13 @@ impl<D: Disk> SegmentThread<D> {
             if woken == Woken::Stop {
                 return self;
             }
+            self.no_space = false;
             self.flush_rolled();
             self.page_out();
             self.compact();
             self.keep_ready(READY_FILES);
+            self.broker
+                .set_out_of_space(DiskWriter::Segments, self.no_space);
         }
     }
 
@@ -231,11 +237,13 @@ impl<D: Disk> SegmentThread<D> {
         let parts: Vec<_> = shards
             .map(|shard| self.broker.lock_shard(shard).logs.checkpoint_part())
             .collect();
-        self.await_durable(
-            parts
-                .iter()
-                .map(|part| (ShardId(u16::from(part.shard())), part.after())),
-        );
+        let after = |part: &CheckpointPart| (ShardId(u16::from(part.shard())), part.after());
+        self.await_durable(parts.iter().map(after));
+        let durable = |(shard, chunk)| self.broker.durable(shard) >= chunk;
+        if !parts.iter().map(after).all(durable) {
+            // The log's thread has ended without space: it would tell of what the log lacks.
+            return false;
+        }
         let next_file = self.writer.next_file();
         let released = match self
             .checkpoints
@@ -243,7 +251,7 @@ impl<D: Disk> SegmentThread<D> {
         {
             Ok(released) => released,
             Err(CheckpointError::NoSpace) => {
-                std::thread::sleep(SPACE_RETRY);
+                self.wait_for_space();
                 return false;
             }
             Err(CheckpointError::Fatal(error)) => crate::fatal(&error.to_string()),
@@ -273,7 +281,11 @@ impl<D: Disk> SegmentThread<D> {
         while self.ready < count {
             match self.pool.prepare() {
                 Ok(file) => self.supply(file),
-                Err(PrepareError::NoSpace) => return,
+                Err(PrepareError::NoSpace) => {
+                    self.no_space = true;
+                    self.broker.set_out_of_space(DiskWriter::Segments, true);
+                    return;
+                }
                 Err(PrepareError::Fatal(error)) => crate::fatal(&error.to_string()),
             }
         }
@@ -289,12 +301,17 @@ impl<D: Disk> SegmentThread<D> {
         let _ = self.prepared.send(file);
     }
 
-    fn or_no_space(&self, written: Result<Written, SegmentError>) -> Option<Written> {
+    fn wait_for_space(&mut self) {
+        self.no_space = true;
+        self.broker.set_out_of_space(DiskWriter::Segments, true);
+        std::thread::sleep(SPACE_RETRY);
+    }
+
+    fn or_no_space(&mut self, written: Result<Written, SegmentError>) -> Option<Written> {
         match written {
             Ok(written) => Some(written),
             Err(SegmentError::NoSpace) => {
-                self.broker.housekeeping.notify();
-                std::thread::sleep(SPACE_RETRY);
+                self.wait_for_space();
                 None
             }
             Err(SegmentError::Fatal(error)) => crate::fatal(&Fatal::to_string(&error)),

@@ -1,7 +1,7 @@
 //! The write-ahead log's thread: one write and one fdatasync for all that gathered during the last
 //! ones.
 
-use crate::broker::Broker;
+use crate::broker::{Broker, DiskWriter};
 use crate::signal::Woken;
 use leveret_node::Env;
 use leveret_storage::{Disk, Generation, SealedChunk, WalError, WalOutcome, WalWriter};
@@ -17,6 +17,8 @@ const IDLE: Duration = Duration::from_millis(10);
 const FOREVER: Duration = Duration::from_secs(3_600);
 /// How long to wait before a full disk is tried again.
 const SPACE_RETRY: Duration = Duration::from_millis(200);
+/// How often a full disk is tried at an orderly end. What is not written then was never confirmed.
+const LAST_ATTEMPTS: u32 = 25;
 
 /// The write-ahead log's thread.
 pub struct WalThread<D: Disk> {
@@ -28,6 +30,8 @@ pub struct WalThread<D: Disk> {
     /// Files that are ready to be written to, from the segment writer.
     prepared: Receiver<leveret_storage::PreparedFile>,
     out_of_space: bool,
+    /// Attempts to write to a full disk since the thread was told to stop.
+    last_attempts: u32,
 }
 
 impl<D: Disk> WalThread<D> {
@@ -45,6 +49,7 @@ impl<D: Disk> WalThread<D> {
             rolled,
             prepared,
             out_of_space: false,
+            last_attempts: 0,
         }
     }
 
@@ -84,6 +89,11 @@ impl<D: Disk> WalThread<D> {
             self.writer_supply();
             match self.writer.write(&mut self.chunks) {
                 Ok(outcome) => self.written(&outcome),
+                Err(WalError::NoSpace) if self.last_attempts == LAST_ATTEMPTS => {
+                    let count = self.chunks.len();
+                    tracing::error!("{count} chunks were not written: the disk is full");
+                    return;
+                }
                 Err(WalError::NoSpace) => self.wait_for_space(),
                 Err(WalError::Fatal(error)) => crate::fatal(&error.to_string()),
             }
@@ -99,6 +109,7 @@ impl<D: Disk> WalThread<D> {
     fn written(&mut self, outcome: &WalOutcome) {
         if self.out_of_space {
             self.out_of_space = false;
+            self.broker.set_out_of_space(DiskWriter::Wal, false);
             tracing::info!("there is space for the write-ahead log again");
         }
         let now = self.broker.now();
@@ -143,9 +154,10 @@ impl<D: Disk> WalThread<D> {
     fn wait_for_space(&mut self) {
         if !self.out_of_space {
             self.out_of_space = true;
+            self.broker.set_out_of_space(DiskWriter::Wal, true);
             tracing::error!("no space for the write-ahead log; confirms wait until there is some");
         }
-        self.broker.housekeeping.notify();
+        self.last_attempts += u32::from(self.broker.wal.stopped());
         std::thread::sleep(SPACE_RETRY);
     }
 }

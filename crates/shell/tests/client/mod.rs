@@ -1,6 +1,8 @@
 //! A node in this process, and a client that says frame by frame what it wants.
 
-use leveret_amqp::{EncodeMethod, Method, PROTOCOL_HEADER, RawTable, connection, encode};
+use leveret_amqp::{
+    EncodeMethod, FrameKind, Method, PROTOCOL_HEADER, TableBuilder, connection, encode,
+};
 use leveret_auth::{HashingAlgorithm, PasswordHash};
 use leveret_metadata::Catalogue;
 use leveret_node::NodeSettings;
@@ -11,6 +13,7 @@ use leveret_shell::housekeeping::Watermarks;
 use leveret_shell::node::{Node, NodeConfig};
 use leveret_shell::tls::TlsFiles;
 use leveret_storage::Folders;
+use leveret_types::FieldValue;
 use leveret_types::limits::{CACHE_BYTES, FRAME_BYTES_MAX};
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -44,6 +47,11 @@ impl Drop for Scratch {
 
 /// Starts a node on free ports of this machine: with TLS and EXTERNAL where there are certificates.
 pub fn start(folder: &Path, tls: Option<TlsFiles>) -> Node {
+    start_on(RealDisk::new(), folder, tls)
+}
+
+/// Starts a node as [`start`] does, on a disk of the test's making.
+pub fn start_on(disk: RealDisk, folder: &Path, tls: Option<TlsFiles>) -> Node {
     let any: SocketAddr = ([127, 0, 0, 1], 0).into();
     let password = PasswordHash::new(HashingAlgorithm::Sha256, b"guest", &[7; 16]);
     let mechanisms = if tls.is_some() {
@@ -81,7 +89,7 @@ pub fn start(folder: &Path, tls: Option<TlsFiles>) -> Node {
             login_failure_delay_ms: 0,
         },
     };
-    Node::start(config, RealDisk::new()).expect("the node starts")
+    Node::start(config, disk).expect("the node starts")
 }
 
 /// The address of a node's listener, with TLS or without.
@@ -119,8 +127,11 @@ impl<S: Read + Write> Client<S> {
         let mut client = Self::new(stream);
         client.stream.write_all(&PROTOCOL_HEADER)?;
         client.answer()?;
+        let hears_of_alarms = [("connection.blocked", FieldValue::Bool(true))].into();
+        let mut properties = TableBuilder::new();
+        properties.push("capabilities", &FieldValue::Table(hears_of_alarms));
         let start_ok = connection::StartOk {
-            client_properties: RawTable::EMPTY,
+            client_properties: properties.as_table(),
             mechanism,
             response,
             locale: "en_US",
@@ -159,9 +170,12 @@ impl<S: Read + Write> Client<S> {
         loop {
             let next = leveret_amqp::next_frame(&self.input, FRAME_BYTES_MAX);
             if let Some(frame) = next.expect("the node sends frames") {
-                let payload = frame.payload.to_vec();
+                let (payload, kind) = (frame.payload.to_vec(), frame.kind);
                 let length = payload.len() + leveret_types::limits::FRAME_OVERHEAD_BYTES as usize;
                 self.input.drain(..length);
+                if kind != FrameKind::Method {
+                    continue;
+                }
                 Method::decode(&payload).expect("the node sends methods");
                 return Ok(payload);
             }
