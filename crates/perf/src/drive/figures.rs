@@ -1,7 +1,55 @@
 //! The drive's figures.
 
-use super::{DriveResult, SyncRow};
+use super::{Assumptions, DriveResult, Prediction, SyncRow, text};
 use crate::plot::{Axis, BarSeries, Bars, Body, Figure, Ink, Scale, Unit};
+use crate::report;
+
+/// The drive's page: what was measured, and what it promises.
+#[must_use]
+pub fn page(drive: &DriveResult, predicted: &[(Assumptions, Prediction)]) -> String {
+    let lead = format!(
+        "Write and fdatasync, as a write-ahead log does it, in {}. What it promises a queue follows \
+         from the latencies of the file written before: see the model in the manual of `leveret \
+         perf drive`.",
+        drive.path
+    );
+    let mut tables = vec![(
+        "What a queue on it confirms".to_owned(),
+        text::predictions(predicted),
+    )];
+    tables.extend(text::tables(drive));
+    let mut pictures = figures(drive);
+    pictures.push(promised(predicted));
+    report::page_of_parts("A drive", &lead, &tables, &pictures)
+}
+
+fn promised(predicted: &[(Assumptions, Prediction)]) -> Figure {
+    let names = predicted
+        .iter()
+        .map(|(load, _)| text::kind(load.kind).to_owned());
+    Figure {
+        name: "drive-promised".to_owned(),
+        title: "Confirmed messages, predicted".to_owned(),
+        subtitle: "per second, by the model; neither processors nor clients included".to_owned(),
+        banner: None,
+        body: Body::Bars(Bars {
+            y: Axis {
+                label: String::new(),
+                scale: Scale::Linear,
+                unit: Unit::MessagesPerSecond,
+            },
+            groups: names.collect(),
+            series: vec![BarSeries {
+                name: "predicted".to_owned(),
+                ink: Ink::Category(0),
+                values: predicted
+                    .iter()
+                    .map(|(_, found)| Some(found.rate))
+                    .collect(),
+            }],
+        }),
+    }
+}
 
 /// Sync latency by size, growing beside recycled, at the middle and at the tail.
 #[must_use]

@@ -8,14 +8,16 @@
 //!
 //! Invariant: nothing but one new folder in `PATH` is written to, and that is removed again.
 
+mod command;
 mod distribution;
 mod figures;
 mod measure;
 mod predict;
 mod text;
 
+pub use command::{Arguments, CommandError, Runner, check_spec, run};
 pub use distribution::Distribution;
-pub use figures::figures;
+pub use figures::{figures, page};
 pub use measure::{DriveError, Plan, measure};
 pub use predict::{Assumptions, Bound, Prediction, QueueKind, predict};
 pub use text::{describe, describe_prediction};

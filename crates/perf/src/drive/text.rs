@@ -5,86 +5,126 @@ use std::fmt::Write as _;
 use super::figures::size_name;
 use super::{Assumptions, Bound, DriveResult, Prediction, QueueKind, SyncRow};
 use crate::plot::Unit;
+use crate::report::Table;
 
-/// All that was measured, as tables.
+/// All that was measured, for a terminal.
 #[must_use]
 pub fn describe(drive: &DriveResult) -> String {
     let mut text = format!("{}\n\n", drive.path);
-    table(
-        &mut text,
-        "write + fdatasync, a file that grows",
-        &drive.growing,
-    );
-    table(
-        &mut text,
-        "write + fdatasync, a file written before (as the log's)",
-        &drive.recycled,
-    );
-    let mixed = std::slice::from_ref(&drive.mixed.log);
-    table(
-        &mut text,
-        "the same while a segment writer is at work",
-        mixed,
-    );
-    let rate = |value| Unit::BytesPerSecond.write(value);
-    // Writing to a string cannot fail.
-    let _ = writeln!(
-        text,
-        "sequential writes {}, reads {}; the segment writer beside the log got {}",
-        rate(drive.write_bytes_per_second),
-        rate(drive.read_bytes_per_second),
-        rate(drive.mixed.segment_bytes_per_second),
-    );
+    for (name, table) in tables(drive) {
+        // Writing to a string cannot fail.
+        let _ = writeln!(text, "{name}\n{}", table.text());
+    }
     text
 }
 
-fn table(text: &mut String, title: &str, rows: &[SyncRow]) {
-    let _ = writeln!(text, "{title}");
-    let _ = writeln!(
-        text,
-        "  {:>8}  {:>10}  {:>10}  {:>10}  {:>10}  {:>10}  {:>10}",
-        "bytes", "p50", "p95", "p99", "p99.9", "max", "per second"
-    );
-    for row in rows {
-        let time = |percent| Unit::Micros.write(row.micros.percentile(percent));
-        let _ = writeln!(
-            text,
-            "  {:>8}  {:>10}  {:>10}  {:>10}  {:>10}  {:>10}  {:>10}",
-            size_name(row.bytes),
-            time(50.0),
-            time(95.0),
-            time(99.0),
-            time(99.9),
-            time(100.0),
-            Unit::Count.write(1e6 / row.micros.mean.max(1e-3)),
-        );
-    }
-    text.push('\n');
+/// All that was measured, as tables with their names.
+pub(super) fn tables(drive: &DriveResult) -> Vec<(String, Table)> {
+    let mixed = std::slice::from_ref(&drive.mixed.log);
+    vec![
+        (
+            "Write and fdatasync, a file that grows".to_owned(),
+            sync_table(&drive.growing),
+        ),
+        (
+            "Write and fdatasync, a file written before, as the log's".to_owned(),
+            sync_table(&drive.recycled),
+        ),
+        (
+            "The same while a segment writer is at work".to_owned(),
+            sync_table(mixed),
+        ),
+        ("Bandwidth".to_owned(), bandwidth(drive)),
+    ]
 }
 
-/// One line for a prediction, and one for its reasons.
-#[must_use]
-pub fn describe_prediction(load: &Assumptions, found: &Prediction) -> String {
-    let kind = match load.kind {
+fn bandwidth(drive: &DriveResult) -> Table {
+    let mut table = Table::new(&["", "bytes per second"]);
+    let rows = [
+        ("sequential writes", drive.write_bytes_per_second),
+        ("sequential reads", drive.read_bytes_per_second),
+        (
+            "the segment writer beside the log",
+            drive.mixed.segment_bytes_per_second,
+        ),
+    ];
+    for (name, rate) in rows {
+        table.row([name.to_owned(), Unit::BytesPerSecond.write(rate)]);
+    }
+    table
+}
+
+fn sync_table(rows: &[SyncRow]) -> Table {
+    let mut table = Table::new(&["bytes", "p50", "p95", "p99", "p99.9", "max", "per second"]);
+    for row in rows {
+        let percentiles = [50.0, 95.0, 99.0, 99.9, 100.0];
+        let times = percentiles.map(|percent| Unit::Micros.write(row.micros.percentile(percent)));
+        let rate = Unit::Count.write(1e6 / row.micros.mean.max(1e-3));
+        let cells = [size_name(row.bytes)]
+            .into_iter()
+            .chain(times)
+            .chain([rate]);
+        table.row(cells);
+    }
+    table
+}
+
+/// What is predicted, a row a queue.
+pub(super) fn predictions(predicted: &[(Assumptions, Prediction)]) -> Table {
+    let mut table = Table::new(&[
+        "queue",
+        "confirmed",
+        "p50",
+        "p99",
+        "batch",
+        "its sync",
+        "bound by",
+    ]);
+    for (load, found) in predicted {
+        table.row([
+            kind(load.kind).to_owned(),
+            Unit::MessagesPerSecond.write(found.rate),
+            Unit::Micros.write(found.p50_us),
+            Unit::Micros.write(found.p99_us),
+            Unit::Count.write(found.batch),
+            Unit::Micros.write(found.sync_us),
+            bound(found.bound).to_owned(),
+        ]);
+    }
+    table
+}
+
+pub(super) fn kind(kind: QueueKind) -> &'static str {
+    match kind {
         QueueKind::Classic => "classic queue, one node",
         QueueKind::Quorum => "quorum queue, three nodes",
-    };
-    let bound = match found.bound {
-        Bound::Load => "the load asks for no more",
-        Bound::SyncLatency => "bound by the latency of a sync",
-        Bound::Bandwidth => "bound by the drive's bandwidth",
-        Bound::Processor => "bound by the processors",
-    };
+    }
+}
+
+fn bound(bound: Bound) -> &'static str {
+    match bound {
+        Bound::Load => "the load itself",
+        Bound::SyncLatency => "the latency of a sync",
+        Bound::Bandwidth => "the drive's bandwidth",
+        Bound::Processor => "the processors",
+    }
+}
+
+/// A prediction with its reasons.
+#[must_use]
+pub fn describe_prediction(load: &Assumptions, found: &Prediction) -> String {
     let asked = load.rate.map_or("as fast as it goes".to_owned(), |rate| {
         format!("at {}", Unit::MessagesPerSecond.write(rate))
     });
     format!(
-        "{kind}: {} messages, {} unconfirmed, {asked}\n  {} confirmed, p50 {}, p99 {}; {bound}\n  {}\n",
+        "{}: messages of {}, {} unconfirmed, {asked}\n  {} confirmed, p50 {}, p99 {}; bound by {}\n  {}\n",
+        kind(load.kind),
         Unit::Bytes.write(load.message_bytes),
         Unit::Count.write(load.window),
         Unit::MessagesPerSecond.write(found.rate),
         Unit::Micros.write(found.p50_us),
         Unit::Micros.write(found.p99_us),
+        bound(found.bound),
         found.reasoning(load),
     )
 }

@@ -21,6 +21,7 @@ use std::path::{Path, PathBuf};
 
 pub use command::{Arguments, run};
 pub use compare::comparison;
+pub(crate) use html::of_parts as page_of_parts;
 pub use table::Table;
 pub use tables::{summary, summary_table};
 
