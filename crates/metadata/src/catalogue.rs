@@ -1,6 +1,7 @@
 //! The catalogue: what there is, and the door through which every change goes.
 
 use crate::arguments::QueueKind;
+use crate::cluster::{Circumstances, Cluster, Load};
 use crate::command::{Command, Endpoint};
 use crate::error::CatalogueError;
 use crate::record::{QueueRecord, User, Vhost, resource};
@@ -8,7 +9,7 @@ use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 use leveret_auth::{HashingAlgorithm, PasswordHash, Rights, is_loopback, verify_login};
 use leveret_types::limits::{EXCHANGES_MAX, QUEUES_MAX, VHOSTS_MAX};
-use leveret_types::{ConnectionId, FieldValue, ProtocolError, QueueId};
+use leveret_types::{ConnectionId, FieldValue, NodeId, ProtocolError, QueueId};
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -73,6 +74,8 @@ pub enum Change {
     QueueChanged(QueueId),
     /// A queue is gone, as it last was: its messages go, its consumers are cancelled.
     QueueDeleted(Box<QueueRecord>),
+    /// The cluster has other nodes, or they are elsewhere.
+    NodesChanged,
     /// An exchange exists from now on.
     ExchangeCreated {
         /// Its virtual host.
@@ -123,6 +126,8 @@ pub enum Change {
 pub struct Outcome {
     /// The queue that a `QueueDeclare` created or found.
     pub queue: Option<QueueId>,
+    /// The node that a `NodeJoin` added or found.
+    pub node: Option<NodeId>,
     /// Whether a declared thing is new: tells creation from finding it there.
     pub created: bool,
     /// What the node has to carry out, in this order.
@@ -155,9 +160,14 @@ pub struct Catalogue {
     /// first is in snapshots.
     pub(crate) next_queue: u64,
     pub(crate) next_transient_queue: u64,
-    generation: u64,
+    pub(crate) generation: u64,
     /// Whether commands come from a log: then what followed from them comes from there as well.
     pub(crate) replaying: bool,
+    pub(crate) cluster: Cluster,
+    /// How many queues each node has.
+    pub(crate) load: BTreeMap<u32, Load>,
+    /// For whom the command at hand is carried out, in a cluster.
+    pub(crate) circumstances: Option<Circumstances>,
 }
 
 impl Catalogue {
@@ -175,6 +185,9 @@ impl Catalogue {
             next_transient_queue: 1,
             generation: 0,
             replaying: false,
+            cluster: Cluster::default(),
+            load: BTreeMap::new(),
+            circumstances: None,
         }
     }
 
@@ -256,6 +269,11 @@ impl Catalogue {
             | Command::QueueDeclare { .. }
             | Command::QueueDelete { .. } => self.apply_to_topology(command),
             Command::Bind { .. } | Command::Unbind { .. } => self.apply_to_bindings(command),
+            Command::NodeJoin { .. }
+            | Command::NodeForget { .. }
+            | Command::NodeStarted { .. }
+            | Command::NodeDrain { .. }
+            | Command::QueueMembers { .. } => self.apply_to_cluster(command),
         }
     }
 

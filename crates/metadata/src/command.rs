@@ -288,6 +288,44 @@ pub enum Command {
         #[serde(with = "table::exact")]
         arguments: FieldTable,
     },
+    /// Adds a node to the cluster; one that is in it already keeps its number.
+    NodeJoin {
+        /// The identity of its data folder.
+        uuid: [u8; 16],
+        /// Where it listens for other nodes: `host:port`.
+        address: String,
+        /// Its name in listings.
+        name: String,
+    },
+    /// Takes a node out of the cluster for good: queues that were on it alone go, and its number is
+    /// never used again.
+    NodeForget {
+        /// Its number.
+        node: u32,
+    },
+    /// A node has started (again): exclusive and transient queues of its last run go.
+    NodeStarted {
+        /// Its number.
+        node: u32,
+        /// Where it listens now.
+        address: String,
+        /// Its name now.
+        name: String,
+    },
+    /// A node gets no new queues, or gets them again.
+    NodeDrain {
+        /// Its number.
+        node: u32,
+        /// Whether it gets none.
+        draining: bool,
+    },
+    /// Changes the members of a replicated queue's group.
+    QueueMembers {
+        /// The queue.
+        id: u64,
+        /// The members from now on, the preferred leader first.
+        members: Vec<u64>,
+    },
     /// Removes a binding; one that does not exist is removed already.
     Unbind {
         /// The virtual host.

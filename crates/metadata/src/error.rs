@@ -3,7 +3,7 @@
 use leveret_auth::{PasswordError, PatternError};
 use leveret_routing::{BindError, KindError};
 use leveret_types::limits::{SHORT_STRING_BYTES_MAX, USER_TAGS_MAX};
-use leveret_types::{ProtocolError, ReplyCode};
+use leveret_types::{NodeId, ProtocolError, ReplyCode};
 
 /// Why a command was refused. Nothing has changed then.
 ///
@@ -122,6 +122,19 @@ pub enum CatalogueError {
     },
     #[error("invalid definitions: {0}")]
     Definitions(String),
+    #[error("the cluster has no node {0}")]
+    NoNode(NodeId),
+    #[error("node {0} is the last one of the cluster")]
+    LastNode(NodeId),
+    #[error("the cluster has {limit} nodes, which is as many as it may have")]
+    NodeLimit { limit: usize },
+    #[error("{resource} is not replicated")]
+    NotReplicated { resource: String },
+    #[error(
+        "the cluster does not answer: fewer than half of its nodes can be reached, or they have \
+            not chosen a leader yet; what was asked for may be carried out later"
+    )]
+    NoMajority,
     #[error("unreadable {what}: {reason}")]
     Unreadable { what: &'static str, reason: String },
 }
@@ -136,6 +149,7 @@ impl CatalogueError {
             | Self::ConnectionLimitOfVhost { .. }
             | Self::ConnectionLimitOfUser { .. }
             | Self::ChannelLimitOfUser { .. } => ReplyCode::NotAllowed,
+            Self::NoMajority => ReplyCode::ResourceError,
             Self::Locked { .. } => ReplyCode::ResourceLocked,
             Self::Reserved { .. } | Self::DefaultExchange | Self::SystemExchange { .. } => {
                 ReplyCode::AccessRefused
@@ -149,7 +163,7 @@ impl CatalogueError {
     #[must_use]
     pub fn is_not_found(&self) -> bool {
         match self {
-            Self::NotFound { .. } | Self::NoUser(_) | Self::NoVhost(_) => true,
+            Self::NotFound { .. } | Self::NoUser(_) | Self::NoVhost(_) | Self::NoNode(_) => true,
             Self::Definition { error, .. } => error.is_not_found(),
             _ => false,
         }

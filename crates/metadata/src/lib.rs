@@ -18,6 +18,7 @@
 mod accounts;
 mod arguments;
 mod catalogue;
+mod cluster;
 mod command;
 mod definitions;
 mod error;
@@ -29,6 +30,7 @@ mod topology;
 
 pub use arguments::QueueKind;
 pub use catalogue::{Catalogue, Change, Config, DeadLetterTarget, LoginRefusal, Outcome};
+pub use cluster::{Batch, Cluster, NodeRecord, Proposed, Rules, decode_proposed, encode_proposed};
 pub use command::{Command, Endpoint, FORMAT_VERSION};
 pub use definitions::{
     BindingDefinition, Definitions, ExchangeDefinition, GlobalParameterDefinition,
@@ -36,7 +38,7 @@ pub use definitions::{
     TopicPermissionDefinition, UserDefinition, VhostDefinition,
 };
 pub use error::CatalogueError;
-pub use policy::{ApplyTo, Overflow, Policy, QueueSettings, merge as merge_policies};
+pub use policy::{ApplyTo, Mirrors, Overflow, Policy, QueueSettings, merge as merge_policies};
 pub use record::{ExchangeRecord, QueueRecord, Traffic, User, Vhost};
 pub use table::Json;
 pub use topology::{generated_name, strip_cr_lf};

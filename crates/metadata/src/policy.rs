@@ -362,6 +362,17 @@ pub enum Overflow {
     RejectPublishDlx,
 }
 
+/// How many members a mirrored queue has (`ha-mode`).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Mirrors {
+    /// One on every node.
+    All,
+    /// So many (`ha-params`).
+    Exactly(usize),
+    /// One on each of these nodes (`ha-params`).
+    Nodes(Vec<String>),
+}
+
 /// A queue's settings in force: its arguments, its policy and its operator policy in one. Times are
 /// milliseconds.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -390,6 +401,11 @@ pub struct QueueSettings {
     pub delivery_limit: Option<u32>,
     /// `consumer-timeout`: how long a delivery may stay unsettled. `None` is for ever.
     pub consumer_timeout_ms: Option<u64>,
+    /// `ha-mode` and `ha-params` of a classic queue.
+    pub mirrors: Option<Mirrors>,
+    /// `queue-leader-locator` or `queue-master-locator` is `client-local`: a new queue is led by
+    /// the node that it is declared at.
+    pub leader_local: bool,
 }
 
 /// The definitions of a policy and an operator policy merged: of limits the lower, else the
@@ -482,5 +498,35 @@ pub fn resolve(kind: QueueKind, arguments: &FieldTable, policy: &FieldTable) -> 
             .unwrap_or(false),
         delivery_limit,
         consumer_timeout_ms: number("consumer-timeout"),
+        mirrors: match kind {
+            QueueKind::Classic => mirrors(policy),
+            QueueKind::Quorum => None,
+        },
+        leader_local: text("queue-leader-locator")
+            .or_else(|| text("queue-master-locator"))
+            .as_deref()
+            == Some("client-local"),
+    }
+}
+
+/// What a policy says of mirrors.
+fn mirrors(policy: &FieldTable) -> Option<Mirrors> {
+    let params = policy.get("ha-params");
+    match policy.get("ha-mode")?.as_text()? {
+        "all" => Some(Mirrors::All),
+        "exactly" => {
+            let count = params?.as_integer()?;
+            usize::try_from(count).ok().map(Mirrors::Exactly)
+        }
+        "nodes" => match params? {
+            FieldValue::Array(names) => Some(Mirrors::Nodes(
+                names
+                    .iter()
+                    .filter_map(|name| name.as_text().map(str::to_owned))
+                    .collect(),
+            )),
+            _ => None,
+        },
+        _ => None,
     }
 }

@@ -1,6 +1,7 @@
 //! Snapshots: the part of the catalogue that survives a restart, as the commands that make it.
 
 use crate::catalogue::{Catalogue, Config};
+use crate::cluster::ClusterSnapshot;
 use crate::command::{Command, Endpoint, decode, encode};
 use crate::error::CatalogueError;
 use crate::record::{User, Vhost};
@@ -14,16 +15,24 @@ use serde::{Deserialize, Serialize};
 struct Snapshot {
     next_queue: u64,
     commands: Vec<Command>,
+    /// Of a cluster's catalogue: then the commands make all that there is, and not only what
+    /// survives a restart of this node.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    cluster: Option<ClusterSnapshot>,
 }
 
 impl Catalogue {
-    /// The bytes of what survives a restart. Two catalogues with the same durable content have the
+    /// The bytes of what survives a restart; of a cluster's catalogue, of all that there is. Two catalogues with the same durable content have the
     /// same bytes.
     #[must_use]
     pub fn snapshot(&self) -> Vec<u8> {
         encode(&Snapshot {
             next_queue: self.next_queue,
-            commands: self.durable_commands(),
+            commands: match self.is_clustered() {
+                true => self.commands(|_| true),
+                false => self.durable_commands(),
+            },
+            cluster: self.cluster_snapshot(),
         })
     }
 
@@ -38,6 +47,9 @@ impl Catalogue {
             catalogue.replay(command)?;
         }
         catalogue.next_queue = catalogue.next_queue.max(snapshot.next_queue);
+        if let Some(cluster) = snapshot.cluster {
+            catalogue.restore_cluster(cluster);
+        }
         Ok(catalogue)
     }
 

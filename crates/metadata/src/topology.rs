@@ -345,7 +345,7 @@ impl Catalogue {
     }
 
     /// Deletes the auto-delete exchanges that have lost their last binding.
-    fn remove_idle(
+    pub(crate) fn remove_idle(
         &mut self,
         vhost: &str,
         unbound: Unbound,
@@ -502,6 +502,8 @@ impl Catalogue {
             home: NodeId::default(),
         };
         apply_policies(vhost, &mut record);
+        self.place(&mut record);
+        let vhost = self.vhost_mut(wanted.vhost)?;
         let added = vhost.router.add_queue(name, id);
         assert!(
             added,
@@ -513,6 +515,7 @@ impl Catalogue {
         } else {
             Vec::new()
         };
+        self.note_placed(&record);
         let before = self.queues.insert(id, record);
         assert!(before.is_none(), "queue id {id} is in use");
         Ok(Outcome {
@@ -520,6 +523,7 @@ impl Catalogue {
             created: true,
             changes: vec![Change::QueueCreated(id)],
             log,
+            ..Outcome::default()
         })
     }
 
@@ -530,7 +534,11 @@ impl Catalogue {
             self.next_queue = self.next_queue.max(number + 1);
             return QueueId(id);
         }
-        let shards = u64::from(wanted.shards.clamp(1, 1 << SHARD_BITS));
+        // The nodes of a cluster may have different numbers of shards, and take theirs of all.
+        let shards = match self.circumstances {
+            Some(_) => 1 << SHARD_BITS,
+            None => u64::from(wanted.shards.clamp(1, 1 << SHARD_BITS)),
+        };
         let (counter, mark) = match durable {
             true => (&mut self.next_queue, 0),
             false => (&mut self.next_transient_queue, TRANSIENT_ID),
@@ -571,6 +579,7 @@ impl Catalogue {
         let Some(record) = self.queues.remove(&id) else {
             return Unbound::default();
         };
+        self.note_gone(&record);
         let mut unbound = Unbound::default();
         if let Some(vhost) = self.vhosts.get_mut(&*record.vhost) {
             vhost.queues.remove(&record.name);

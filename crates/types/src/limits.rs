@@ -36,10 +36,11 @@ pub const CLOSE_MS_MAX: u64 = 30_000;
 pub const FRAME_ERROR_LINGER_MS: u64 = 1_000;
 /// Milliseconds by which the answer to a failed login is delayed.
 pub const LOGIN_FAILURE_DELAY_MS: u64 = 3_000;
-/// Connections that have not logged in yet, in all and from one address.
-pub const CONNECTIONS_PREAUTH_MAX: usize = 1_024;
+/// Connections that have not logged in yet by default, in all and from one address: as many as come
+/// back at once when a proxy or the node is started again.
+pub const CONNECTIONS_PREAUTH_MAX: usize = 4_096;
 /// See [`CONNECTIONS_PREAUTH_MAX`].
-pub const CONNECTIONS_PREAUTH_PER_IP_MAX: usize = 512;
+pub const CONNECTIONS_PREAUTH_PER_IP_MAX: usize = 2_048;
 /// Connections of one node by default.
 pub const CONNECTIONS_MAX: usize = 65_536;
 /// Consumers of one channel by default (`consumer_max_per_channel`).
@@ -142,6 +143,10 @@ pub const LINK_CONSUMER_BYTES_MAX: u64 = 1024 * 1024;
 pub const KEPT_OPERATIONS_MAX: usize = 65_536;
 /// See [`KEPT_OPERATIONS_MAX`].
 pub const KEPT_OPERATION_BYTES_MAX: usize = 16 * 1024 * 1024;
+/// Milliseconds for which what is asked of a queue waits for its leader.
+pub const LEADER_WAIT_MS_MAX: u64 = 5_000;
+/// Answers of one queue's leader that are kept for operators who ask again.
+pub const PARKED_ANSWERS_MAX: usize = 256;
 
 /// Milliseconds between two signs of life that a node gives to each other node.
 pub const PEER_HEARTBEAT_MS: u64 = 100;
@@ -162,6 +167,10 @@ pub const PEER_OUTBOX_BYTES_MAX: usize = 128 * 1024 * 1024;
 pub const PEER_OUTBOX_BYTES_CONGESTED: usize = 16 * 1024 * 1024;
 /// Bytes of a request or an answer on the cluster's port outside of a link, such as to join.
 pub const PEER_CONTROL_BYTES_MAX: usize = 1024 * 1024;
+/// Members of a quorum queue's group by default (`x-quorum-initial-group-size`).
+pub const GROUP_SIZE_DEFAULT: usize = 3;
+/// Milliseconds that a command waits for the cluster to carry it out before it is refused.
+pub const PROPOSAL_MS_MAX: u64 = 15_000;
 /// Nodes of one cluster.
 pub const CLUSTER_NODES_MAX: usize = 64;
 
@@ -185,6 +194,21 @@ pub const KEPT_ENTRY_BYTES_MAX: usize = 1024 * 1024;
 pub const KEPT_ENTRIES_MAX: usize = 4_096;
 /// Milliseconds of one tick of a group that has an election, a transfer or answers under way.
 pub const GROUP_TICK_MS: u64 = 50;
+/// Bytes of messages that the leader of a queue gathers in one entry; the last may exceed it.
+pub const QUORUM_BATCH_BYTES: usize = 1024 * 1024;
+/// Ranges that the header of one entry names.
+pub const QUORUM_BATCH_ITEMS: usize = 4_096;
+/// Headers that a replica applies before it lets its state stand for them.
+pub const QUORUM_HEADERS_KEPT: u64 = 32;
+/// Bytes of uncommitted messages that a leader keeps at hand for its followers, besides the log.
+pub const QUORUM_SENT_BYTES: usize = 4 * 1024 * 1024;
+/// Bytes of one part of a queue's state on its way to another member; the last message of it may
+/// exceed it.
+pub const QUORUM_PART_BYTES: usize = 256 * 1024;
+/// Parts of one state that may be under way.
+pub const QUORUM_PARTS_IN_FLIGHT: u64 = 4;
+/// Milliseconds that a new leader gives the nodes that are up to say what their consumers hold.
+pub const QUORUM_PRESENT_MS_MAX: u64 = 5_000;
 
 const _: () = assert!(FRAME_BYTES_MAX >= FRAME_BYTES_PREAUTH_MAX);
 const _: () = assert!(FRAME_BYTES_PREAUTH_MAX >= FRAME_BYTES_MIN);

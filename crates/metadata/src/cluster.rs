@@ -1,0 +1,587 @@
+//! The nodes of a cluster, and which of them have what: members of the groups of replicated queues,
+//! and the homes of all others.
+//!
+//! In a cluster the commands themselves are replicated, in [`Batch`]es, and every node applies each
+//! of them. What their effect depends on besides the catalogue (who asked, who was up, which limits
+//! held) was decided by the leader and travels with them.
+
+use crate::arguments::QueueKind;
+use crate::catalogue::{Catalogue, Change, Outcome};
+use crate::command::{Command, decode, encode};
+use crate::error::CatalogueError;
+use crate::policy::Mirrors;
+use crate::record::QueueRecord;
+use leveret_types::limits::{CLUSTER_NODES_MAX, GROUP_SIZE_DEFAULT};
+use leveret_types::{FieldValue, NodeId, QueueId, ReplicaId};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// A node of the cluster.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NodeRecord {
+    /// Its number, never used twice.
+    pub node: u32,
+    /// The identity of its data folder.
+    pub uuid: [u8; 16],
+    /// Where it listens for other nodes: `host:port`.
+    pub address: String,
+    /// Its name in listings.
+    pub name: String,
+    /// Its newest start: another, greater number for each run of its process.
+    pub start: u64,
+    /// The last proposal of that start that was applied.
+    pub applied: u64,
+    /// Whether it is being emptied: it gets no leaders and no new queues.
+    pub draining: bool,
+}
+
+impl NodeRecord {
+    /// Its number.
+    #[must_use]
+    pub const fn id(&self) -> NodeId {
+        NodeId(self.node)
+    }
+}
+
+/// What a cluster adds to the catalogue.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Cluster {
+    nodes: BTreeMap<u32, NodeRecord>,
+    next_node: u32,
+    next_incarnation: u32,
+}
+
+/// Which limits hold for what is declared: the leader's, so that all nodes decide alike.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Rules {
+    queues_max: u64,
+    exchanges_max: u64,
+    vhosts_max: u64,
+    default_queue_type: Option<String>,
+    relaxed_redeclaration: bool,
+}
+
+/// A command that a node wants carried out.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Proposed {
+    /// The node.
+    pub origin: u32,
+    /// Its start.
+    pub start: u64,
+    /// A number of its own, ascending within a start.
+    pub id: u64,
+    /// What is wanted.
+    pub command: Command,
+}
+
+/// An entry of the catalogue's group: commands in the order in which they are carried out.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Batch {
+    /// The rules that hold.
+    pub rules: Rules,
+    /// The nodes that are up, for the places of new queues.
+    pub up: Vec<u32>,
+    /// The commands.
+    pub commands: Vec<Proposed>,
+}
+
+impl Batch {
+    /// The bytes of the batch.
+    #[must_use]
+    pub fn encode(&self) -> Vec<u8> {
+        encode(self)
+    }
+
+    /// The batch that these bytes are.
+    ///
+    /// # Errors
+    /// If they are of another version, or damaged.
+    pub fn decode(bytes: &[u8]) -> Result<Self, CatalogueError> {
+        decode("batch of commands", bytes)
+    }
+}
+
+/// The bytes of commands on their way to the leader.
+#[must_use]
+pub fn encode_proposed(commands: &[Proposed]) -> Vec<u8> {
+    encode(&commands)
+}
+
+/// The inverse of [`encode_proposed`].
+///
+/// # Errors
+/// If they are of another version, or damaged.
+pub fn decode_proposed(bytes: &[u8]) -> Result<Vec<Proposed>, CatalogueError> {
+    decode("commands of another node", bytes)
+}
+
+/// Where a queue is, in snapshots.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Placed {
+    queue: u64,
+    members: Vec<u64>,
+    home: u32,
+}
+
+/// What snapshots of a cluster's catalogue have besides the commands.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct ClusterSnapshot {
+    cluster: Cluster,
+    next_transient_queue: u64,
+    placed: Vec<Placed>,
+}
+
+/// For whom, and in which circumstances, a command is carried out.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Circumstances {
+    origin: NodeId,
+    up: Vec<NodeId>,
+}
+
+/// How many queues a node has, of which kind.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Load {
+    members: usize,
+    first: usize,
+    homes: usize,
+}
+
+impl Catalogue {
+    /// Whether this is the catalogue of a cluster.
+    #[must_use]
+    pub fn is_clustered(&self) -> bool {
+        !self.cluster.nodes.is_empty()
+    }
+
+    /// The nodes of the cluster, by number; none outside of clusters.
+    pub fn nodes(&self) -> impl ExactSizeIterator<Item = &NodeRecord> {
+        self.cluster.nodes.values()
+    }
+
+    /// A node of the cluster.
+    #[must_use]
+    pub fn node(&self, node: NodeId) -> Option<&NodeRecord> {
+        self.cluster.nodes.get(&node.0)
+    }
+
+    /// The node whose data folder has this identity.
+    #[must_use]
+    pub fn node_by_uuid(&self, uuid: &[u8; 16]) -> Option<&NodeRecord> {
+        self.nodes().find(|node| node.uuid == *uuid)
+    }
+
+    /// The rules of this node's configuration.
+    #[must_use]
+    pub fn rules(&self) -> Rules {
+        let config = &self.config;
+        Rules {
+            queues_max: config.queues_max as u64,
+            exchanges_max: config.exchanges_max as u64,
+            vhosts_max: config.vhosts_max as u64,
+            default_queue_type: config.default_queue_type.map(|kind| kind.name().to_owned()),
+            relaxed_redeclaration: config.relaxed_redeclaration,
+        }
+    }
+
+    /// Turns the catalogue of a node without cluster into that of a cluster of one: what there is
+    /// lives on this node.
+    pub fn found(&mut self, first: NodeRecord) {
+        assert!(!self.is_clustered(), "a cluster is founded once");
+        let node = first.id();
+        self.cluster.next_node = first.node + 1;
+        self.cluster.next_incarnation = 1;
+        self.cluster.nodes.insert(first.node, first);
+        for queue in self.queues.values_mut() {
+            match queue.kind {
+                QueueKind::Quorum => queue.members = vec![ReplicaId::new(node, 0)],
+                QueueKind::Classic => queue.home = node,
+            }
+        }
+        self.recount();
+    }
+
+    /// Takes the place of another catalogue: what was derived from that one holds no more.
+    pub fn follows(&mut self, other: &Self) {
+        self.generation = self.generation.max(other.generation) + 1;
+    }
+
+    /// Carries out a batch: for each command whether it was carried out now (and not before), and
+    /// with what result.
+    pub fn apply_batch(&mut self, batch: &Batch) -> Vec<Option<Result<Outcome, CatalogueError>>> {
+        let own = self.config.clone();
+        let rules = &batch.rules;
+        self.config.queues_max = usize::try_from(rules.queues_max).unwrap_or(usize::MAX);
+        self.config.exchanges_max = usize::try_from(rules.exchanges_max).unwrap_or(usize::MAX);
+        self.config.vhosts_max = usize::try_from(rules.vhosts_max).unwrap_or(usize::MAX);
+        self.config.relaxed_redeclaration = rules.relaxed_redeclaration;
+        self.config.default_queue_type = match rules.default_queue_type.as_deref() {
+            Some("quorum") => Some(QueueKind::Quorum),
+            Some("classic") => Some(QueueKind::Classic),
+            _ => None,
+        };
+        let up: Vec<NodeId> = batch.up.iter().copied().map(NodeId).collect();
+        let results = batch.commands.iter().map(|proposed| {
+            self.is_new(proposed).then(|| {
+                self.circumstances = Some(Circumstances {
+                    origin: NodeId(proposed.origin),
+                    up: up.clone(),
+                });
+                let result = self.apply(&proposed.command);
+                self.circumstances = None;
+                result
+            })
+        });
+        let results = results.collect();
+        self.config = own;
+        results
+    }
+
+    /// Takes note of a proposal; false if it was applied before. What a node proposed in an earlier
+    /// run is void: nobody waits for it any more.
+    fn is_new(&mut self, proposed: &Proposed) -> bool {
+        // A node that wants to join has no record yet, and asks through another one.
+        let Some(node) = self.cluster.nodes.get_mut(&proposed.origin) else {
+            return true;
+        };
+        if proposed.start < node.start
+            || proposed.start == node.start && proposed.id <= node.applied
+        {
+            return false;
+        }
+        if proposed.start > node.start {
+            node.applied = 0;
+            node.start = proposed.start;
+        }
+        node.applied = proposed.id;
+        true
+    }
+
+    pub(crate) fn apply_to_cluster(
+        &mut self,
+        command: &Command,
+    ) -> Result<Outcome, CatalogueError> {
+        match command {
+            Command::NodeJoin {
+                uuid,
+                address,
+                name,
+            } => self.join_node(*uuid, address, name),
+            Command::NodeForget { node } => self.forget_node(*node),
+            Command::NodeStarted {
+                node,
+                address,
+                name,
+            } => self.start_node(*node, address, name),
+            Command::NodeDrain { node, draining } => {
+                let record = self.node_mut(*node)?;
+                record.draining = *draining;
+                Ok(nodes_changed())
+            }
+            Command::QueueMembers { id, members } => self.set_members(QueueId(*id), members),
+            other => unreachable!("{other:?} is not about the cluster"),
+        }
+    }
+
+    fn node_mut(&mut self, node: u32) -> Result<&mut NodeRecord, CatalogueError> {
+        self.cluster
+            .nodes
+            .get_mut(&node)
+            .ok_or(CatalogueError::NoNode(NodeId(node)))
+    }
+
+    fn join_node(
+        &mut self,
+        uuid: [u8; 16],
+        address: &str,
+        name: &str,
+    ) -> Result<Outcome, CatalogueError> {
+        let known = self.node_by_uuid(&uuid).map(NodeRecord::id);
+        let node = match known {
+            Some(node) => node.0,
+            None if self.cluster.nodes.len() >= CLUSTER_NODES_MAX => {
+                return Err(CatalogueError::NodeLimit {
+                    limit: CLUSTER_NODES_MAX,
+                });
+            }
+            None => {
+                let node = self.cluster.next_node;
+                self.cluster.next_node += 1;
+                node
+            }
+        };
+        let record = NodeRecord {
+            node,
+            uuid,
+            address: address.to_owned(),
+            name: name.to_owned(),
+            start: 0,
+            applied: 0,
+            draining: false,
+        };
+        match self.cluster.nodes.get_mut(&node) {
+            Some(known) => address.clone_into(&mut known.address),
+            None => drop(self.cluster.nodes.insert(node, record)),
+        }
+        Ok(Outcome {
+            node: Some(NodeId(node)),
+            created: known.is_none(),
+            ..nodes_changed()
+        })
+    }
+
+    fn forget_node(&mut self, node: u32) -> Result<Outcome, CatalogueError> {
+        self.node_mut(node)?;
+        if self.cluster.nodes.len() == 1 {
+            return Err(CatalogueError::LastNode(NodeId(node)));
+        }
+        self.cluster.nodes.remove(&node);
+        let mut outcome = nodes_changed();
+        let gone = NodeId(node);
+        let mut lost: Vec<QueueId> = self.at_home(gone, |_| true);
+        let only_there = |queue: &QueueRecord| {
+            !queue.members.is_empty() && queue.members.iter().all(|m| m.node() == gone)
+        };
+        let groups = self.queues.values().filter(|queue| only_there(queue));
+        lost.extend(groups.map(QueueRecord::id));
+        lost.sort_unstable();
+        self.remove_all(&lost, &mut outcome)?;
+        for (id, queue) in &mut self.queues {
+            let before = queue.members.len();
+            queue.members.retain(|member| member.node() != gone);
+            if queue.members.len() != before {
+                outcome.changes.push(Change::QueueChanged(*id));
+            }
+        }
+        // The order of a hash table is no order.
+        outcome.changes.sort_by_key(change_order);
+        self.recount();
+        Ok(outcome)
+    }
+
+    /// A node has started (again): what lived as long as its process is gone.
+    fn start_node(
+        &mut self,
+        node: u32,
+        address: &str,
+        name: &str,
+    ) -> Result<Outcome, CatalogueError> {
+        let record = self.node_mut(node)?;
+        address.clone_into(&mut record.address);
+        name.clone_into(&mut record.name);
+        record.draining = false;
+        let mut outcome = nodes_changed();
+        let gone = self.at_home(NodeId(node), |queue| !queue.survives_restart());
+        self.remove_all(&gone, &mut outcome)?;
+        Ok(outcome)
+    }
+
+    fn at_home(&self, node: NodeId, wanted: impl Fn(&QueueRecord) -> bool) -> Vec<QueueId> {
+        let mut found: Vec<QueueId> = self
+            .queues
+            .values()
+            .filter(|queue| queue.members.is_empty() && queue.home == node && wanted(queue))
+            .map(QueueRecord::id)
+            .collect();
+        found.sort_unstable();
+        found
+    }
+
+    fn remove_all(
+        &mut self,
+        queues: &[QueueId],
+        outcome: &mut Outcome,
+    ) -> Result<(), CatalogueError> {
+        for id in queues {
+            let Some(vhost) = self.queues.get(id).map(|queue| queue.vhost.clone()) else {
+                continue;
+            };
+            let unbound = self.remove_queue(*id, outcome);
+            self.remove_idle(&vhost, unbound, outcome)?;
+        }
+        Ok(())
+    }
+
+    fn set_members(&mut self, id: QueueId, members: &[u64]) -> Result<Outcome, CatalogueError> {
+        let nodes = &self.cluster.nodes;
+        for member in members {
+            let node = ReplicaId(*member).node();
+            if !nodes.contains_key(&node.0) {
+                return Err(CatalogueError::NoNode(node));
+            }
+        }
+        let Some(queue) = self.queues.get_mut(&id) else {
+            return Ok(Outcome::default());
+        };
+        if queue.members.is_empty() || members.is_empty() {
+            return Err(CatalogueError::NotReplicated {
+                resource: queue.resource(),
+            });
+        }
+        queue.members = members.iter().copied().map(ReplicaId).collect();
+        self.cluster.next_incarnation += 1;
+        self.recount();
+        Ok(Outcome {
+            queue: Some(id),
+            changes: vec![Change::QueueChanged(id)],
+            ..Outcome::default()
+        })
+    }
+
+    /// A number that no membership of a group has had yet.
+    #[must_use]
+    pub fn next_incarnation(&self) -> u32 {
+        self.cluster.next_incarnation.max(1)
+    }
+
+    /// Decides where a new queue lives.
+    pub(crate) fn place(&mut self, record: &mut QueueRecord) {
+        let Some(circumstances) = self.circumstances.take() else {
+            return;
+        };
+        let origin = circumstances.origin;
+        record.home = origin;
+        if let Some(size) = group_size(record, &self.cluster) {
+            let local = record.settings.leader_local;
+            let named = match &record.settings.mirrors {
+                Some(Mirrors::Nodes(names)) => names.clone(),
+                _ => Vec::new(),
+            };
+            let mut nodes: Vec<&NodeRecord> = self
+                .cluster
+                .nodes
+                .values()
+                .filter(|node| !node.draining)
+                .filter(|node| named.is_empty() || named.contains(&node.name))
+                .collect();
+            let load = |node: &NodeRecord| self.load.get(&node.node).copied().unwrap_or_default();
+            let down = |node: &NodeRecord| !circumstances.up.contains(&node.id());
+            nodes.sort_by_key(|node| {
+                let elsewhere = local && node.id() != origin;
+                (elsewhere, down(node), load(node).members, node.node)
+            });
+            nodes.truncate(size);
+            nodes.sort_by_key(|node| {
+                let elsewhere = local && node.id() != origin;
+                (elsewhere, down(node), load(node).first, node.node)
+            });
+            record.members = nodes
+                .iter()
+                .map(|node| ReplicaId::new(node.id(), 0))
+                .collect();
+        }
+        self.circumstances = Some(circumstances);
+    }
+
+    pub(crate) fn note_placed(&mut self, record: &QueueRecord) {
+        self.count(record, |count| *count += 1);
+    }
+
+    pub(crate) fn note_gone(&mut self, record: &QueueRecord) {
+        self.count(record, |count| *count = count.saturating_sub(1));
+    }
+
+    fn count(&mut self, record: &QueueRecord, step: impl Fn(&mut usize)) {
+        if !self.is_clustered() {
+            return;
+        }
+        for member in &record.members {
+            step(&mut self.load.entry(member.node().0).or_default().members);
+        }
+        match record.members.first() {
+            Some(first) => step(&mut self.load.entry(first.node().0).or_default().first),
+            None => step(&mut self.load.entry(record.home.0).or_default().homes),
+        }
+    }
+
+    fn recount(&mut self) {
+        self.load.clear();
+        let records: Vec<(Vec<ReplicaId>, NodeId)> = self
+            .queues
+            .values()
+            .map(|queue| (queue.members.clone(), queue.home))
+            .collect();
+        for (members, home) in records {
+            for member in &members {
+                self.load.entry(member.node().0).or_default().members += 1;
+            }
+            match members.first() {
+                Some(first) => self.load.entry(first.node().0).or_default().first += 1,
+                None => self.load.entry(home.0).or_default().homes += 1,
+            }
+        }
+    }
+
+    pub(crate) fn cluster_snapshot(&self) -> Option<ClusterSnapshot> {
+        self.is_clustered().then(|| {
+            let mut placed: Vec<Placed> = self
+                .queues
+                .values()
+                .map(|queue| Placed {
+                    queue: queue.id.0,
+                    members: queue.members.iter().map(|member| member.0).collect(),
+                    home: queue.home.0,
+                })
+                .collect();
+            placed.sort_unstable_by_key(|placed| placed.queue);
+            ClusterSnapshot {
+                cluster: self.cluster.clone(),
+                next_transient_queue: self.next_transient_queue,
+                placed,
+            }
+        })
+    }
+
+    pub(crate) fn restore_cluster(&mut self, snapshot: ClusterSnapshot) {
+        self.cluster = snapshot.cluster;
+        self.next_transient_queue = snapshot.next_transient_queue;
+        for placed in snapshot.placed {
+            if let Some(queue) = self.queues.get_mut(&QueueId(placed.queue)) {
+                queue.members = placed.members.into_iter().map(ReplicaId).collect();
+                queue.home = NodeId(placed.home);
+            }
+        }
+        self.recount();
+    }
+}
+
+/// How many members a queue's group has; none if it is not to be replicated.
+fn group_size(record: &QueueRecord, cluster: &Cluster) -> Option<usize> {
+    let nodes = cluster.nodes.len();
+    if record.kind == QueueKind::Quorum {
+        let wanted = record
+            .arguments
+            .get("x-quorum-initial-group-size")
+            .and_then(FieldValue::as_integer);
+        let wanted = wanted.and_then(|size| usize::try_from(size).ok());
+        return Some(wanted.unwrap_or(GROUP_SIZE_DEFAULT).clamp(1, nodes));
+    }
+    let mirrored = record.durable && record.exclusive.is_none() && !record.auto_delete;
+    match record.settings.mirrors.as_ref().filter(|_| mirrored)? {
+        Mirrors::All => Some(nodes),
+        Mirrors::Exactly(count) => Some((*count).clamp(1, nodes)),
+        Mirrors::Nodes(names) => {
+            let there = cluster
+                .nodes
+                .values()
+                .filter(|node| names.contains(&node.name))
+                .count();
+            (there > 0).then_some(there)
+        }
+    }
+}
+
+fn nodes_changed() -> Outcome {
+    Outcome {
+        changes: vec![Change::NodesChanged],
+        ..Outcome::default()
+    }
+}
+
+fn change_order(change: &Change) -> (u8, u64) {
+    match change {
+        Change::NodesChanged => (0, 0),
+        Change::QueueDeleted(record) => (1, record.id().0),
+        Change::QueueChanged(id) => (2, id.0),
+        _ => (3, 0),
+    }
+}
