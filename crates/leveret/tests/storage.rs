@@ -161,3 +161,59 @@ fn what_cannot_be_looked_at_is_said_with_what_to_do() {
     drop(store);
     check(&scratch.0, &["inspect"], true, &[]);
 }
+
+/// Changes a byte at the same place of both copies of the checkpoint, and at others if `apart`.
+fn spoil_checkpoint(root: &Path, apart: usize) {
+    let mut spoilt = 0;
+    for entry in fs::read_dir(root.join("data")).expect("data") {
+        let path = entry.expect("an entry").path();
+        if path.extension().is_some_and(|e| e == "checkpoint") {
+            let mut bytes = fs::read(&path).expect("a checkpoint");
+            let half = bytes.len() / 2;
+            bytes[30] ^= 1;
+            bytes[half + 30 + apart] ^= 2;
+            fs::write(&path, bytes).expect("written back");
+            spoilt += 1;
+        }
+    }
+    assert_eq!(spoilt, 1, "one checkpoint");
+}
+
+#[test]
+fn a_checkpoint_damaged_in_both_copies_is_mended_or_the_store_rebuilt_elsewhere() {
+    let scratch = Scratch::new("checkpoint");
+    let root = &scratch.0.join("store");
+    write_store(root);
+    spoil_checkpoint(root, 4);
+    let advice = ["both copies of the checkpoint", "repair", "rebuild"];
+    check(root, &["verify"], false, &advice);
+    check(
+        root,
+        &["repair", "--accept-loss"],
+        true,
+        &["nothing is damaged"],
+    );
+    check(
+        root,
+        &["verify"],
+        true,
+        &["6 entries were read and are sound"],
+    );
+    spoil_checkpoint(root, 0);
+    check(root, &["repair", "--accept-loss"], false, &advice);
+    let new = scratch.0.join("new");
+    let into = new.display().to_string();
+    let rebuild = ["rebuild", "--into", into.as_str()];
+    let copied = [
+        "log 256: 3 entries",
+        "2 logs with 6 entries were copied, 0 entries are lost",
+    ];
+    check(root, &rebuild, true, &copied);
+    check(
+        &new,
+        &["verify"],
+        true,
+        &["6 entries were read and are sound"],
+    );
+    check(root, &rebuild, false, &["there is a store"]);
+}

@@ -118,6 +118,16 @@ impl<D: Disk> ReadOnly<D> {
     }
 }
 
+/// How many shards a store has.
+///
+/// # Errors
+/// [`InspectError`].
+pub fn shard_count<D: Disk>(disk: &D, folders: &Folders) -> Result<u16, InspectError> {
+    let missing = || InspectError::NoStore(folders.data.display().to_string());
+    let identity = folders.identity(disk)?.ok_or_else(missing)?;
+    Ok(identity.shards)
+}
+
 /// Says what a store holds, from its indexes alone. Changes nothing.
 ///
 /// # Errors

@@ -2,9 +2,13 @@
 
 use crate::config::{self, Config, Machine, Source};
 use clap::{Args, Subcommand};
+use leveret_metadata::Catalogue;
+use leveret_node::catalogue;
+use leveret_node::shard::{CATALOGUE_LOG, queue_of, shard_of};
 use leveret_shell::disk::RealDisk;
-use leveret_storage::Folders;
-use leveret_storage::inspect::{self, InspectError, Inspection, Repair};
+use leveret_storage::inspect::{self, InspectError, Inspection, ReadOnly, Repair};
+use leveret_storage::rebuild::rebuild;
+use leveret_storage::{Folders, OpenError};
 use leveret_types::LogId;
 use std::io;
 use std::path::PathBuf;
@@ -33,6 +37,18 @@ pub enum StorageCommand {
         /// Really give it up
         #[arg(long)]
         accept_loss: bool,
+    },
+    /// Copy all that can be found of a store that does not open any more into a new one
+    ///
+    /// For a store whose checkpoint is damaged in both copies, which `repair` cannot mend. Messages
+    /// that were settled may be back in the copy. The damaged store is not changed.
+    Rebuild {
+        /// Where the damaged store is
+        #[command(flatten)]
+        place: Place,
+        /// Folder for the new store; put it in the place of the old one when you are content
+        #[arg(long, value_name = "FOLDER")]
+        into: PathBuf,
     },
 }
 
@@ -66,14 +82,17 @@ pub fn run(command: &StorageCommand) -> Result<String, String> {
     let disk = RealDisk::new();
     match command {
         StorageCommand::Inspect(place) => {
-            let found = inspect::inspect(&disk, &place.folders()?);
-            Ok(found.map_err(told)?.to_string())
+            let folders = place.folders()?;
+            let found = inspect::inspect(&disk, &folders).map_err(told)?;
+            Ok(found.text(&Names::read(&disk, &folders).lookup()))
         }
         StorageCommand::Verify(place) => {
-            let found = inspect::verify(&disk, &place.folders()?).map_err(told)?;
+            let folders = place.folders()?;
+            let found = inspect::verify(&disk, &folders).map_err(told)?;
+            let text = found.text(&Names::read(&disk, &folders).lookup());
             match found.damaged().count() {
-                0 => Ok(found.to_string()),
-                damaged => Err(format!("{damaged} logs are damaged\n\n{found}")),
+                0 => Ok(text),
+                damaged => Err(format!("{damaged} logs are damaged\n\n{text}")),
             }
         }
         StorageCommand::Repair {
@@ -90,12 +109,68 @@ pub fn run(command: &StorageCommand) -> Result<String, String> {
             let found = inspect::verify(&disk, &folders).map_err(told)?;
             would_be_lost(&found, &logs)
         }
+        StorageCommand::Rebuild { place, into } => {
+            let folders = place.folders()?;
+            rebuild_store(&disk, &folders, &Folders::within(into)).map_err(told)
+        }
+    }
+}
+
+fn rebuild_store(
+    disk: &RealDisk,
+    folders: &Folders,
+    into: &Folders,
+) -> Result<String, InspectError> {
+    let mut uuid = [0; 16];
+    getrandom::fill(&mut uuid).map_err(|error| OpenError::Io {
+        path: into.data.clone(),
+        source: io::Error::other(error),
+    })?;
+    let shards = inspect::shard_count(disk, folders)?;
+    let shard_of = |log| match log {
+        CATALOGUE_LOG => catalogue::SHARD.0,
+        log => shard_of(queue_of(log).0, shards).0,
+    };
+    let report = rebuild(disk, folders, into, uuid, &shard_of)?;
+    let folder = into.data.display();
+    Ok(format!(
+        "{report}the new store is in {folder} and beside it\n"
+    ))
+}
+
+/// What the queues of a store are called; empty where the catalogue cannot be read.
+struct Names(Option<Catalogue>);
+
+impl Names {
+    fn read(disk: &RealDisk, folders: &Folders) -> Self {
+        let read = || {
+            let mut store = ReadOnly::open(disk, folders).ok()?;
+            let (logs, load) = store.shard(usize::from(catalogue::SHARD.0));
+            catalogue::recover(logs, leveret_metadata::Config::default(), load).ok()
+        };
+        Self(read())
+    }
+
+    fn lookup(&self) -> impl Fn(LogId) -> Option<String> + '_ {
+        move |log| {
+            if log == CATALOGUE_LOG {
+                return Some("the catalogue".to_owned());
+            }
+            let (queue, lane) = queue_of(log);
+            let record = self.0.as_ref()?.queue(queue)?;
+            let lane = if lane == 0 {
+                String::new()
+            } else {
+                format!(", lane {lane}")
+            };
+            let (name, vhost) = (record.name(), record.vhost());
+            Some(format!("queue '{name}' in vhost '{vhost}'{lane}"))
+        }
     }
 }
 
 /// An error of the storage engine, with what to do about it where the operator can do something.
 fn told(error: InspectError) -> String {
-    use leveret_storage::OpenError;
     let advice = match &error {
         InspectError::NoStore(_) => {
             "; name its folder with --data-dir, or the node's configuration with --config"
@@ -108,6 +183,11 @@ fn told(error: InspectError) -> String {
         InspectError::Open(OpenError::Locked { .. }) => {
             "; stop the node first: a store is looked at while nobody changes it"
         }
+        InspectError::Open(OpenError::Damaged { .. }) => {
+            "; `leveret storage repair --accept-loss` mends it where that costs nothing, \
+             `leveret storage rebuild` copies what can be found into a new store"
+        }
+        InspectError::StoreThere(_) => "; name a folder that is empty or not there yet",
         _ => "",
     };
     format!("{error}{advice}")
