@@ -1,23 +1,27 @@
 //! Boot: from a configuration to a running node, and to its end.
 
 mod admin;
+mod certificates;
+mod definitions;
 mod log;
 mod messages;
 mod process;
 mod settings;
+mod web;
 
 use crate::cli::node_file::{self, NodeFile};
 use crate::config::{Config, Loaded};
 use admin::Admin;
-use leveret_management::{App, Server};
+use leveret_management::{App, Bound, Service};
 use leveret_shell::disk::RealDisk;
 use leveret_shell::node::Node;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use std::io::Write;
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Instant;
+use web::Web;
 
 /// Runs a node until it is told to stop. The error is one line for the operator.
 pub fn run(loaded: Loaded) -> Result<(), String> {
@@ -33,42 +37,58 @@ pub fn run(loaded: Loaded) -> Result<(), String> {
     let node = Node::start(settings::node_config(&config)?, RealDisk::new())
         .map_err(|error| error.to_string())?;
     report(&node);
-    let management = start_management(&config, &node)?;
-    announce(&config, &node, &management, begun)?;
+    let web = start_web(&config, loaded.effective, &node)?;
+    announce(&config, &node, &web, begun)?;
     for signal in signals.forever() {
         match signal {
-            SIGHUP => {
-                if let Err(error) = node.reload_certificates() {
-                    tracing::error!("the old certificates stay in use: {error}");
-                }
-            }
+            SIGHUP => reload_certificates(&node, &web),
             _ => break,
         }
     }
     notify_supervisor("STOPPING=1");
     node_file::remove(&config.folders.root);
-    drop(management);
+    drop(web);
     node.shut_down();
     Ok(())
 }
 
+/// Reads all certificates again; what cannot be read leaves the old ones in use.
+fn reload_certificates(node: &Node, web: &Web) {
+    let of_amqp = node
+        .reload_certificates()
+        .map_err(|error| error.to_string());
+    for result in [of_amqp, web.reload_certificates()] {
+        if let Err(error) = result {
+            tracing::error!("the old certificates stay in use: {error}");
+        }
+    }
+}
+
 /// Starts the HTTP API and the metrics.
-fn start_management(config: &Config, node: &Node) -> Result<Server, String> {
+fn start_web(
+    config: &Config,
+    effective: Vec<(String, String)>,
+    node: &Node,
+) -> Result<Web, String> {
     let root = &config.folders.root;
     let mut random = [0; 32];
     getrandom::fill(&mut random).map_err(|error| format!("no random bytes: {error}"))?;
     let token = node_file::write_token(root, random)
         .map_err(|error| format!("cannot write to {}: {error}", root.display()))?;
-    let listeners = &config.listeners;
+    let listening = Arc::new(OnceLock::new());
     let admin = Admin {
         broker: Arc::clone(&node.broker),
         housekeeping: Arc::clone(&node.housekeeping),
         uuid: node.uuid,
         config: config.clone(),
-        listeners: admin::listeners(&node.listening, listeners.http, listeners.metrics),
+        effective,
+        listening: Arc::clone(&listening),
     };
     let app = App::new(Arc::new(admin), Some(token), config.metrics_per_object);
-    Server::start(app, listeners.http, listeners.metrics).map_err(|error| error.to_string())
+    let web = Web::start(app, config)?;
+    // The ports are known by now, those that the system chose as well.
+    let _ = listening.set(admin::listeners(&node.listening, web.bound()));
+    Ok(web)
 }
 
 /// What opening the store found, in the log: one line, and one for each thing that is wrong.
@@ -88,21 +108,16 @@ fn report(node: &Node) {
 }
 
 /// Says where the node is and what to try, and leaves the files that the command line looks for.
-fn announce(
-    config: &Config,
-    node: &Node,
-    management: &Server,
-    begun: Instant,
-) -> Result<(), String> {
+fn announce(config: &Config, node: &Node, web: &Web, begun: Instant) -> Result<(), String> {
     let root = &config.folders.root;
     let failed = |error| format!("cannot write to {}: {error}", root.display());
     let amqp: Vec<SocketAddr> = node.listening.iter().map(|(address, _)| *address).collect();
     let file = NodeFile {
         name: config.node_name.clone(),
         pid: std::process::id(),
-        amqp: amqp.clone(),
-        http: management.http_address(),
-        metrics: management.metrics_address(),
+        amqp,
+        http: web.plain_address(Service::Api),
+        metrics: web.plain_address(Service::Metrics),
     };
     file.write(root).map_err(failed)?;
     let elapsed = begun.elapsed().as_millis();
@@ -112,18 +127,11 @@ fn announce(
         let _ = writeln!(out, "{line}");
     };
     for (address, tls) in &node.listening {
-        say(format!(
-            "  {:8} {address}",
-            if *tls { "amqps" } else { "amqp" }
-        ));
+        let protocol = if *tls { "amqps" } else { "amqp" };
+        say(format!("  {protocol:8} {address}"));
     }
-    for (name, address) in [
-        ("http", management.http_address()),
-        ("metrics", management.metrics_address()),
-    ] {
-        if let Some(address) = address {
-            say(format!("  {name:8} http://{address}/"));
-        }
+    for bound in web.bound() {
+        say(format!("  {}", where_served(bound)));
     }
     say(format!("  {:8} {}", "data", root.display()));
     say(format!(
@@ -141,6 +149,15 @@ fn announce(
     let _ = out.flush();
     notify_supervisor("READY=1");
     Ok(())
+}
+
+fn where_served(bound: &Bound) -> String {
+    let scheme = if bound.tls { "https" } else { "http" };
+    let what = match bound.service {
+        Service::Api => scheme,
+        Service::Metrics => "metrics",
+    };
+    format!("{what:8} {scheme}://{}/", bound.address)
 }
 
 /// Tells systemd how far the node is, where it asked to be told (`NOTIFY_SOCKET`).

@@ -6,7 +6,7 @@ mod fake;
 use fake::Fake;
 use leveret::cli::node_file::{self, NodeFile};
 use leveret::ctl;
-use leveret_management::{App, Server};
+use leveret_management::{App, Endpoint, Server, Service};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -23,12 +23,14 @@ fn start(name: &str) -> Node {
     let fake = Arc::new(Fake::default());
     let token = node_file::write_token(&root, [5; 32]).expect("a token");
     let app = App::new(Arc::clone(&fake) as _, Some(token), false);
-    let server = Server::start(app, "127.0.0.1:0".parse().ok(), None).expect("a port");
+    let any = "127.0.0.1:0".parse().expect("an address");
+    let server =
+        Server::start(app, &[Endpoint::plain(Service::Api, any)]).expect("a port on loopback");
     let file = NodeFile {
         name: "leveret@burrow".to_owned(),
         pid: std::process::id(),
         amqp: Vec::new(),
-        http: server.http_address(),
+        http: server.plain_address(Service::Api),
         metrics: None,
     };
     file.write(&root).expect("a node file");

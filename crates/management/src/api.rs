@@ -86,7 +86,8 @@ pub struct NodeStats {
 /// One listener.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Listener {
-    /// RabbitMQ's word: `amqp`, `amqp/ssl`, `http`, `http/prometheus`.
+    /// RabbitMQ's word: `amqp`, `amqp/ssl`, `http`, `https`, `http/prometheus`,
+    /// `https/prometheus`.
     pub protocol: &'static str,
     /// Where.
     pub address: SocketAddr,
@@ -497,6 +498,22 @@ pub trait Running: Send + Sync + 'static {
         queue: &str,
         get: Get,
     ) -> Result<Vec<Got>, ProtocolError>;
+    /// The configuration in force, key by key; secrets are hidden.
+    fn configuration(&self) -> Vec<(String, String)> {
+        Vec::new()
+    }
+    /// Replicated queues that have no leader, as virtual host and name.
+    fn leaderless_queues(&self) -> Vec<(String, String)> {
+        Vec::new()
+    }
+    /// Replicated queues that would lose their majority with this node.
+    fn critical_queues(&self) -> Vec<(String, String)> {
+        Vec::new()
+    }
+    /// How many nodes the cluster has, and how many it is to have.
+    fn cluster_size(&self) -> (usize, usize) {
+        (1, 1)
+    }
     /// Sets the memory above which publishers are held back, until the next start.
     fn set_memory_watermark(&self, level: Level);
     /// Sets the free space below which publishers are held back, until the next start.

@@ -8,9 +8,10 @@ use crate::rates::Rates;
 use crate::reply::ApiError;
 use crate::route::Found;
 use base64::Engine;
+use leveret_types::limits::LOGIN_FAILURE_DELAY_MS;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// A node, whole.
 pub trait Node: Running + Directory {}
@@ -23,10 +24,14 @@ pub struct App {
     token: Option<String>,
     /// Whether `/metrics` shows each object.
     pub(crate) per_object: bool,
+    /// How long the answer to a failed login is held back.
+    pub(crate) failure_delay: Duration,
     messages: Mutex<Rates<Subject, MESSAGE_FIELDS>>,
     depths: Mutex<Rates<Subject, 3>>,
     /// Bytes received and sent, by connection.
     traffic: Mutex<Rates<u64, 2>>,
+    /// Messages in and out, by exchange.
+    exchanges: Mutex<Rates<u64, 2>>,
 }
 
 impl App {
@@ -37,10 +42,19 @@ impl App {
             node,
             token,
             per_object,
+            failure_delay: Duration::from_millis(LOGIN_FAILURE_DELAY_MS),
             messages: Mutex::default(),
             depths: Mutex::default(),
             traffic: Mutex::default(),
+            exchanges: Mutex::default(),
         }
+    }
+
+    /// Holds the answers to failed logins back for this long instead.
+    #[must_use]
+    pub const fn with_failure_delay(mut self, delay: Duration) -> Self {
+        self.failure_delay = delay;
+        self
     }
 
     /// The node.
@@ -76,9 +90,20 @@ impl App {
         rates.of(connection, bytes, now)
     }
 
+    pub(crate) fn exchange_rates(
+        &self,
+        exchange: u64,
+        messages: [u64; 2],
+        now: Instant,
+    ) -> [f64; 2] {
+        let rates = self.exchanges.lock();
+        let mut rates = rates.unwrap_or_else(PoisonError::into_inner);
+        rates.of(exchange, messages, now)
+    }
+
     /// Who sends this `Authorization` header.
     pub fn identify(&self, authorization: Option<&str>, from: IpAddr) -> Result<Who, ApiError> {
-        let failed = || ApiError::NotAuthorised("Login failed".to_owned());
+        let failed = || ApiError::LoginFailed;
         let Some(header) = authorization else {
             return Ok(Who::Nobody);
         };
@@ -97,6 +122,12 @@ impl App {
         let bytes = engine.decode(credentials.trim()).map_err(|_| failed())?;
         let text = String::from_utf8(bytes).map_err(|_| failed())?;
         let (user, password) = text.split_once(':').ok_or_else(failed)?;
+        self.log_in(user, password, from)
+    }
+
+    /// The user of this name, if the password is right.
+    pub fn log_in(&self, user: &str, password: &str, from: IpAddr) -> Result<Who, ApiError> {
+        let failed = || ApiError::LoginFailed;
         let login = Login {
             user,
             password,

@@ -5,6 +5,7 @@ use crate::directory::{
     AlterError, Alteration, Parameter, Permission, Policy, Secret, TopicPermission, User, Vhost,
 };
 use crate::input::{Body, json_of, parse_json, table_of};
+use crate::multipart;
 use crate::overview::RABBITMQ_VERSION;
 use crate::page;
 use crate::reply::{ApiError, Reply};
@@ -718,7 +719,7 @@ fn definitions(call: &Call<'_>, vhost: Option<&str>) -> Answer {
     definitions["rabbitmq_version"] = RABBITMQ_VERSION.into();
     definitions["product_name"] = "Leveret".into();
     definitions["product_version"] = crate::overview::VERSION.into();
-    Ok(Reply::Json(definitions))
+    Ok(Reply::tagged(&definitions))
 }
 
 /// `GET /api/definitions`
@@ -731,8 +732,18 @@ pub fn export_vhost(call: &Call<'_>) -> Answer {
     definitions(call, Some(call.param(0)))
 }
 
+/// The file of an upload form, or the whole body where it is none.
+fn uploaded<'a>(call: &'a Call<'_>) -> Result<&'a [u8], ApiError> {
+    if !multipart::is_form(&call.content_type) {
+        return Ok(call.bytes);
+    }
+    multipart::part(&call.content_type, call.bytes, "file").ok_or_else(|| {
+        ApiError::BadRequest("the form has no part named \"file\", or is cut short".to_owned())
+    })
+}
+
 fn take(call: &Call<'_>, vhost: Option<&str>) -> Answer {
-    let definitions = parse_json(call.bytes)?;
+    let definitions = parse_json(uploaded(call)?)?;
     if !definitions.is_object() {
         return Err(ApiError::BadRequest(
             "definitions are a JSON object".to_owned(),

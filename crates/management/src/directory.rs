@@ -116,6 +116,10 @@ pub struct Exchange {
     pub policy: Option<String>,
     /// Who declared it, where that is known.
     pub declared_by: String,
+    /// Messages published to it since the node's start.
+    pub published_in: u64,
+    /// Messages that queues have got from it since then.
+    pub published_out: u64,
 }
 
 /// A queue.

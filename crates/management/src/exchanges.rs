@@ -1,19 +1,30 @@
 //! Exchanges and bindings.
 
 use crate::api::{Binding, Topology};
+use crate::app::App;
 use crate::directory::{BindingScope, Exchange};
 use crate::input::{json_of, percent_encode};
 use crate::page;
 use crate::queues::{changed, exchange_name};
-use crate::reply::{ApiError, Reply};
+use crate::reply::{ApiError, Reply, fingerprint};
 use crate::route::Call;
 use leveret_types::FieldTable;
 use serde_json::{Value, json};
+use std::time::Instant;
 
 type Answer = Result<Reply, ApiError>;
 
-fn exchange_json(exchange: &Exchange) -> Value {
+fn exchange_json(app: &App, exchange: &Exchange) -> Value {
+    let key = fingerprint(format!("{}\0{}", exchange.vhost, exchange.name).as_bytes());
+    let counters = [exchange.published_in, exchange.published_out];
+    let rates = app.exchange_rates(key, counters, Instant::now());
     json!({
+        "message_stats": {
+            "publish_in": exchange.published_in,
+            "publish_in_details": {"rate": rates[0]},
+            "publish_out": exchange.published_out,
+            "publish_out_details": {"rate": rates[1]},
+        },
         "name": exchange.name,
         "vhost": exchange.vhost,
         "type": exchange.kind,
@@ -32,7 +43,7 @@ fn list(call: &Call<'_>, vhost: Option<&str>) -> Answer {
         all.retain(|exchange| call.app.sees(call.who, &exchange.vhost));
     }
     all.sort_by(|a, b| (&a.vhost, &a.name).cmp(&(&b.vhost, &b.name)));
-    let items = all.iter().map(exchange_json).collect();
+    let items = all.iter().map(|x| exchange_json(call.app, x)).collect();
     page::list(items, &call.query).map(Reply::Json)
 }
 
@@ -54,7 +65,7 @@ fn declared(call: &Call<'_>) -> Result<Exchange, ApiError> {
 
 /// `GET /api/exchanges/{vhost}/{name}`
 pub fn one(call: &Call<'_>) -> Answer {
-    let json = exchange_json(&declared(call)?);
+    let json = exchange_json(call.app, &declared(call)?);
     Ok(Reply::Json(page::one(json, &call.query)))
 }
 
@@ -95,12 +106,10 @@ pub fn properties_key(binding: &Binding) -> String {
     }
 }
 
-/// FNV-1a of the arguments as JSON, whose keys are in order: the same arguments have the same hash
-/// at every start.
+/// The arguments as JSON, whose keys are in order: the same arguments have the same hash at every
+/// start.
 fn hash(arguments: &FieldTable) -> u64 {
-    let fold = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
-    let text = json_of(arguments).to_string();
-    text.bytes().fold(0xcbf2_9ce4_8422_2325, fold)
+    fingerprint(json_of(arguments).to_string().as_bytes())
 }
 
 fn binding_json(vhost: &str, binding: &Binding) -> Value {

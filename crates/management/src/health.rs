@@ -1,7 +1,8 @@
 //! Health checks, and the node's own controls.
 
-use crate::api::{AfterGet, Get, Level, Login, Publish, Topology};
+use crate::api::{AfterGet, Get, Level, Listener, Login, NodeStats, Publish, Topology};
 use crate::input::Body;
+use crate::page;
 use crate::reply::{ApiError, Reply, merge};
 use crate::route::Call;
 use leveret_types::FieldTable;
@@ -44,9 +45,8 @@ pub fn alarms(call: &Call<'_>) -> Answer {
     unwell(reason, json!({"alarms": alarms}))
 }
 
-/// Checks of what is so by construction: one node, and its metadata is read before it takes
-/// clients.
-pub fn ready(call: &Call<'_>) -> Answer {
+/// Whether the node takes clients: not while it starts or stops, nor after `stop_app`.
+pub fn in_service(call: &Call<'_>) -> Answer {
     if call.app.node().node_stats().serving {
         return well();
     }
@@ -56,9 +56,88 @@ pub fn ready(call: &Call<'_>) -> Answer {
     )
 }
 
-/// A check that one node passes by being there.
+/// `GET /api/health/checks/ready-to-serve-clients`: a client that connects now is let in.
+pub fn ready_for_clients(call: &Call<'_>) -> Answer {
+    let node = call.app.node().node_stats();
+    if !node.serving {
+        return in_service(call);
+    }
+    if !active(&node).any(|l| l.protocol.starts_with("amqp")) {
+        return unwell("no AMQP listener is configured", json!({}));
+    }
+    below_connection_limit(call)
+}
+
+/// A check that a node passes by answering: its metadata is read before it takes requests.
 pub fn passed(_: &Call<'_>) -> Answer {
     well()
+}
+
+/// `GET /api/health/checks/metadata-store/initialized/with-data`
+pub fn has_data(call: &Call<'_>) -> Answer {
+    if call.app.counts().vhosts > 0 {
+        return well();
+    }
+    unwell("the metadata store has no virtual host", json!({}))
+}
+
+/// `GET /api/health/checks/quorum-queues-without-elected-leaders/all-vhosts[/pattern/{}]`
+pub fn leaders_everywhere(call: &Call<'_>) -> Answer {
+    leaders(call, None, call.params.first())
+}
+
+/// `GET /api/health/checks/quorum-queues-without-elected-leaders/vhost/{vhost}[/pattern/{}]`
+pub fn leaders_of_vhost(call: &Call<'_>) -> Answer {
+    leaders(call, Some(call.param(0)), call.params.get(1))
+}
+
+fn leaders(call: &Call<'_>, vhost: Option<&str>, pattern: Option<&String>) -> Answer {
+    let pattern = pattern.map(|p| page::pattern(p)).transpose()?;
+    let mut queues = call.app.node().leaderless_queues();
+    queues.retain(|(of, name)| {
+        let named = pattern.as_ref().is_none_or(|p| p.is_match(name));
+        named && vhost.is_none_or(|vhost| vhost == of)
+    });
+    match queues.is_empty() {
+        true => well(),
+        false => unwell(
+            "some quorum queues have no elected leader",
+            json!({"queues": named(&queues)}),
+        ),
+    }
+}
+
+/// `GET /api/health/checks/node-is-quorum-critical`
+pub fn quorum_critical(call: &Call<'_>) -> Answer {
+    let queues = call.app.node().critical_queues();
+    match queues.is_empty() {
+        true => well(),
+        false => unwell(
+            "some quorum queues would lose their majority with this node",
+            json!({"queues": named(&queues)}),
+        ),
+    }
+}
+
+fn named(queues: &[(String, String)]) -> Value {
+    let queue = |(vhost, name): &(String, String)| json!({"virtual_host": vhost, "name": name});
+    queues.iter().map(queue).collect()
+}
+
+/// `GET /api/health/checks/reached-target-cluster-size`
+pub fn cluster_size(call: &Call<'_>) -> Answer {
+    let (size, target) = call.app.node().cluster_size();
+    if size >= target {
+        return well();
+    }
+    let details = json!({"cluster_size": size, "target_cluster_size": target});
+    unwell("the cluster is smaller than it is to be", details)
+}
+
+/// The listeners that take clients: those of AMQP do while the node serves.
+fn active(node: &NodeStats) -> impl Iterator<Item = &Listener> {
+    let listeners = node.listeners.iter();
+    listeners.filter(|l| node.serving || !l.protocol.starts_with("amqp"))
 }
 
 /// `GET /api/health/checks/port-listener/{port}`
@@ -68,10 +147,10 @@ pub fn port_listener(call: &Call<'_>) -> Answer {
         .parse()
         .map_err(|_| ApiError::BadRequest("Invalid port".to_owned()))?;
     let node = call.app.node().node_stats();
-    if node.listeners.iter().any(|l| l.address.port() == port) {
+    if active(&node).any(|l| l.address.port() == port) {
         return Ok(Reply::Json(json!({"status": "ok", "port": port})));
     }
-    let ports: Vec<_> = node.listeners.iter().map(|l| l.address.port()).collect();
+    let ports: Vec<_> = active(&node).map(|l| l.address.port()).collect();
     unwell(
         "No active listener",
         json!({"missing": port, "ports": ports}),
@@ -84,16 +163,17 @@ pub fn protocol_listener(call: &Call<'_>) -> Answer {
     let wanted: Vec<&str> = call.param(0).split(',').map(str::trim).collect();
     let spoken = |wanted: &&str| {
         let wanted = match *wanted {
-            "amqp091" | "amqp" => "amqp",
+            "amqp091" | "amqp0-9-1" | "amqp" => "amqp",
             "amqps" | "amqp/ssl" => "amqp/ssl",
+            "prometheus" => "http/prometheus",
             other => other,
         };
-        node.listeners.iter().any(|l| l.protocol == wanted)
+        active(&node).any(|l| l.protocol == wanted)
     };
-    if wanted.iter().any(spoken) {
-        return well();
+    if let Some(protocol) = wanted.iter().find(|p| spoken(p)) {
+        return Ok(Reply::Json(json!({"status": "ok", "protocol": protocol})));
     }
-    let protocols: Vec<_> = node.listeners.iter().map(|l| l.protocol).collect();
+    let protocols: Vec<_> = active(&node).map(|l| l.protocol).collect();
     unwell(
         "No active listener",
         json!({"missing": wanted, "protocols": protocols}),

@@ -176,8 +176,8 @@ impl<K: Keeper> Directory for K {
                 .filter(|v| vhost.is_none_or(|name| name == v.name()));
             wanted
                 .flat_map(|v| {
-                    let default = std::iter::once(default_exchange(v.name()));
-                    default.chain(v.exchanges().map(|x| exchange_of(v.name(), x)))
+                    let default = std::iter::once(default_exchange(v));
+                    default.chain(v.exchanges().map(|x| exchange_of(v, x)))
                 })
                 .collect()
         })
@@ -187,8 +187,8 @@ impl<K: Keeper> Directory for K {
         view(self, |catalogue| {
             let record = catalogue.vhost(vhost)?;
             match name {
-                "" => Some(default_exchange(vhost)),
-                _ => record.exchange(name).map(|x| exchange_of(vhost, x)),
+                "" => Some(default_exchange(record)),
+                _ => record.exchange(name).map(|x| exchange_of(record, x)),
             }
         })
     }
@@ -299,18 +299,28 @@ fn policy_of(vhost: &str, policy: &leveret_metadata::Policy) -> Policy {
 }
 
 /// The default exchange, which the catalogue keeps no record of.
-fn default_exchange(vhost: &str) -> Exchange {
+fn default_exchange(vhost: &VhostRecord) -> Exchange {
+    let (published_in, published_out) = traffic(vhost, "");
     Exchange {
-        vhost: vhost.to_owned(),
+        vhost: vhost.name().to_owned(),
         kind: "direct".to_owned(),
         durable: true,
+        published_in,
+        published_out,
         ..Exchange::default()
     }
 }
 
-fn exchange_of(vhost: &str, exchange: &leveret_metadata::ExchangeRecord) -> Exchange {
+fn traffic(vhost: &VhostRecord, exchange: &str) -> (u64, u64) {
+    vhost
+        .traffic(exchange)
+        .map_or((0, 0), leveret_metadata::Traffic::values)
+}
+
+fn exchange_of(vhost: &VhostRecord, exchange: &leveret_metadata::ExchangeRecord) -> Exchange {
+    let (published_in, published_out) = traffic(vhost, exchange.name());
     Exchange {
-        vhost: vhost.to_owned(),
+        vhost: vhost.name().to_owned(),
         name: exchange.name().to_owned(),
         kind: exchange.kind().to_owned(),
         durable: exchange.durable(),
@@ -319,6 +329,8 @@ fn exchange_of(vhost: &str, exchange: &leveret_metadata::ExchangeRecord) -> Exch
         arguments: exchange.arguments().clone(),
         policy: exchange.policy().map(str::to_owned),
         declared_by: String::new(),
+        published_in,
+        published_out,
     }
 }
 

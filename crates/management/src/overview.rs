@@ -2,6 +2,7 @@
 
 use crate::api::{Listener, MessageCounters, NodeStats};
 use crate::app::App;
+use crate::input::Query;
 use crate::reply::{ApiError, Reply, merge};
 use crate::route::Call;
 use serde_json::{Map, Value, json};
@@ -153,9 +154,16 @@ fn contexts(node: &NodeStats) -> Value {
         .iter()
         .filter(|l| l.protocol.starts_with("http"));
     http.map(|l| {
+        let is_metrics = l.protocol.ends_with("/prometheus");
+        let description = if is_metrics {
+            "RabbitMQ Prometheus"
+        } else {
+            "RabbitMQ Management"
+        };
         json!({
             "node": node.name,
-            "description": if l.protocol == "http" { "RabbitMQ Management" } else { "RabbitMQ Prometheus" },
+            "description": description,
+            "ssl_opts": {},
             "path": "/",
             "ip": l.address.ip().to_string(),
             "port": l.address.port().to_string(),
@@ -287,6 +295,15 @@ pub fn version(_: &Call<'_>) -> Answer {
     Ok(Reply::Json(json!(RABBITMQ_VERSION)))
 }
 
+/// `GET /api/config/effective`
+pub fn configuration(call: &Call<'_>) -> Answer {
+    let keys = call.app.node().configuration();
+    let keys = keys
+        .iter()
+        .map(|(key, value)| json!({"key": key, "value": value}));
+    Ok(Reply::Json(keys.collect()))
+}
+
 /// `GET /api/extensions`
 pub fn extensions(_: &Call<'_>) -> Answer {
     Ok(Reply::Json(json!([])))
@@ -311,6 +328,32 @@ pub fn whoami(call: &Call<'_>) -> Answer {
 /// `GET /api/auth`
 pub fn auth(_: &Call<'_>) -> Answer {
     Ok(Reply::Json(json!({"oauth_enabled": false})))
+}
+
+/// `POST /api/login`: whether a name and password, as a form or as JSON, are good for the API. No
+/// session comes of it: every request brings its own credentials.
+pub fn login(call: &Call<'_>) -> Answer {
+    let (user, password) = match call.content_type.contains("json") {
+        true => {
+            let body = call.body()?;
+            (
+                body.text("username")?.to_owned(),
+                body.text("password")?.to_owned(),
+            )
+        }
+        false => {
+            let form = std::str::from_utf8(call.bytes).unwrap_or_default();
+            let form = Query::parse(form)?;
+            let field = |name: &str| {
+                let missing = || ApiError::BadRequest(format!("the form has no \"{name}\""));
+                form.get(name).map(str::to_owned).ok_or_else(missing)
+            };
+            (field("username")?, field("password")?)
+        }
+    };
+    let who = call.app.log_in(&user, &password, call.from)?;
+    crate::access::permit(crate::access::Access::Management, &who, true)?;
+    Ok(Reply::Done)
 }
 
 /// `GET /api/auth/attempts/{node}`

@@ -67,20 +67,25 @@ fn whole(query: &Query, name: &str, default: usize) -> Result<usize, ApiError> {
 
 type Filter = Box<dyn Fn(&str) -> bool>;
 
+/// A regular expression of a client, bounded in what it may cost.
+pub fn pattern(text: &str) -> Result<regex::Regex, ApiError> {
+    if text.len() > REGEX_BYTES_MAX {
+        let reason = format!("a regular expression is at most {REGEX_BYTES_MAX} bytes long");
+        return Err(ApiError::BadRequest(reason));
+    }
+    regex::RegexBuilder::new(text)
+        .size_limit(1 << 20)
+        .build()
+        .map_err(|_| ApiError::BadRequest("this is not a valid regular expression".to_owned()))
+}
+
 /// A filter of names: text that they contain, or a regular expression.
 fn filter(name: &str, is_regex: bool) -> Result<Filter, ApiError> {
     if !is_regex {
         let name = name.to_owned();
         return Ok(Box::new(move |candidate| candidate.contains(&name)));
     }
-    if name.len() > REGEX_BYTES_MAX {
-        let text = format!("a regular expression is at most {REGEX_BYTES_MAX} bytes long");
-        return Err(ApiError::BadRequest(text));
-    }
-    let regex = regex::RegexBuilder::new(name)
-        .size_limit(1 << 20)
-        .build()
-        .map_err(|_| ApiError::BadRequest("name is not a valid regular expression".to_owned()))?;
+    let regex = pattern(name)?;
     Ok(Box::new(move |candidate| regex.is_match(candidate)))
 }
 

@@ -10,6 +10,10 @@ pub enum Reply {
     Json(Value),
     /// 200 with text of this type.
     Text(&'static str, String),
+    /// 200 with JSON text and its entity tag, for what is asked for again and again.
+    Tagged(String, String),
+    /// 304: the client has what is under this entity tag.
+    Unchanged(String),
     /// 201: created; where it is now, relative to the request, if that is not the request's own
     /// path.
     Created(Option<String>),
@@ -19,6 +23,38 @@ pub enum Reply {
     Unwell(Value),
 }
 
+impl Reply {
+    /// JSON with an entity tag that is made of it.
+    #[must_use]
+    pub fn tagged(json: &Value) -> Self {
+        let text = json.to_string();
+        let tag = format!("\"{:016x}\"", fingerprint(text.as_bytes()));
+        Self::Tagged(text, tag)
+    }
+
+    /// The answer to a client that holds what is under these entity tags (`If-None-Match`).
+    #[must_use]
+    pub fn unless_known(self, known: Option<&str>) -> Self {
+        match (self, known) {
+            (Self::Tagged(_, tag), Some(known)) if names(known, &tag) => Self::Unchanged(tag),
+            (other, _) => other,
+        }
+    }
+}
+
+/// Whether a list of entity tags names `tag`; a weak tag is as good here.
+fn names(list: &str, tag: &str) -> bool {
+    let mut tags = list.split(',').map(str::trim);
+    tags.any(|known| known == "*" || known.strip_prefix("W/").unwrap_or(known) == tag)
+}
+
+/// FNV-1a: the same bytes have the same fingerprint at every start.
+#[must_use]
+pub fn fingerprint(bytes: &[u8]) -> u64 {
+    let fold = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
+    bytes.iter().fold(0xcbf2_9ce4_8422_2325, fold)
+}
+
 /// An error, by what the client did wrong.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ApiError {
@@ -26,6 +62,8 @@ pub enum ApiError {
     BadRequest(String),
     /// 401: who are you? Or: you may not.
     NotAuthorised(String),
+    /// 401: the credentials are wrong.
+    LoginFailed,
     /// 404.
     NotFound,
     /// 405, and the methods that there are.
@@ -44,7 +82,7 @@ impl ApiError {
     pub const fn status(&self) -> u16 {
         match self {
             Self::BadRequest(_) => 400,
-            Self::NotAuthorised(_) => 401,
+            Self::NotAuthorised(_) | Self::LoginFailed => 401,
             Self::NotFound => 404,
             Self::MethodNotAllowed(_) => 405,
             Self::TooSlow => 408,
@@ -59,6 +97,7 @@ impl ApiError {
         let (error, reason) = match self {
             Self::BadRequest(reason) => ("bad_request", reason.clone()),
             Self::NotAuthorised(reason) => ("not_authorised", reason.clone()),
+            Self::LoginFailed => ("not_authorised", "Login failed".to_owned()),
             Self::NotFound => ("Object Not Found", "Not Found".to_owned()),
             Self::MethodNotAllowed(methods) => (
                 "Method Not Allowed",

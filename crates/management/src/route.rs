@@ -5,6 +5,7 @@ use crate::access::Who;
 use crate::app::App;
 use crate::input::{Body, Query, percent_decode};
 use crate::reply::{ApiError, Reply};
+use std::net::IpAddr;
 
 /// A request, as a handler sees it: it has been let in, and its body is whole.
 pub struct Call<'a> {
@@ -12,12 +13,16 @@ pub struct Call<'a> {
     pub app: &'a App,
     /// Who asks.
     pub who: &'a Who,
+    /// Where the request comes from.
+    pub from: IpAddr,
     /// What stands in the path where the pattern has `{}`.
     pub params: Vec<String>,
     /// The query.
     pub query: Query,
     /// The body's bytes.
     pub bytes: &'a [u8],
+    /// The header `Content-Type`; empty where there is none.
+    pub content_type: String,
     /// The header `X-Reason`.
     pub reason: Option<String>,
 }

@@ -4,6 +4,7 @@
 //! Invariant: no handler runs on the thread that waits for sockets.
 
 use crate::app::App;
+use crate::listen::{self, Bound, Endpoint, Listener, Open, Place, Service, Stream};
 use crate::metrics;
 use crate::reply::{ApiError, Reply};
 use crate::route;
@@ -15,12 +16,16 @@ use hyper::header::{self, HeaderValue};
 use hyper::service::service_fn;
 use hyper::{Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
-use leveret_types::limits::{HTTP_BODY_BYTES_MAX, HTTP_DEFINITIONS_BYTES_MAX};
+use leveret_types::limits::{
+    HTTP_BODY_BYTES_MAX, HTTP_DEFINITIONS_BYTES_MAX, HTTP_LOGIN_BYTES_MAX, TLS_HANDSHAKE_MS_MAX,
+};
 use std::convert::Infallible;
 use std::io;
-use std::net::{SocketAddr, TcpListener};
+use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::{Semaphore, oneshot};
 
 /// Connections that are served at once; further ones wait in the kernel.
@@ -39,53 +44,37 @@ const BODY_BYTES_PER_SECOND: u64 = 1_024;
 /// The longest that any body may take.
 const BODY_TIMEOUT_MAX: Duration = Duration::from_secs(600);
 
-/// What a listener serves.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Service {
-    Api,
-    Metrics,
-}
-
 /// A running server.
 #[derive(Debug)]
 pub struct Server {
-    http: Option<SocketAddr>,
-    metrics: Option<SocketAddr>,
+    bound: Vec<Bound>,
+    files: Vec<PathBuf>,
     stop: Option<oneshot::Sender<()>>,
     thread: Option<std::thread::JoinHandle<()>>,
 }
 
 impl Server {
-    /// Binds the listeners and serves them until the server is dropped.
+    /// Binds the endpoints and serves them until the server is dropped.
     ///
     /// # Errors
-    /// If a listener cannot be bound, or the system has no thread left.
-    pub fn start(
-        app: App,
-        http: Option<SocketAddr>,
-        metrics: Option<SocketAddr>,
-    ) -> io::Result<Self> {
-        let bind = |address: Option<SocketAddr>, service| {
-            let Some(address) = address else {
-                return Ok(None);
-            };
-            let listener = TcpListener::bind(address).map_err(|error| {
-                io::Error::new(error.kind(), format!("cannot listen on {address}: {error}"))
-            })?;
-            listener.set_nonblocking(true)?;
-            let bound = listener.local_addr()?;
-            Ok::<_, io::Error>(Some((listener, bound, service)))
-        };
-        let http = bind(http, Service::Api)?;
-        let metrics = bind(metrics, Service::Metrics)?;
-        let address = |l: &Option<(TcpListener, SocketAddr, Service)>| l.as_ref().map(|l| l.1);
+    /// If an endpoint cannot be bound, or the system has no thread left.
+    pub fn start(app: App, endpoints: &[Endpoint]) -> io::Result<Self> {
         let (stop, stopped) = oneshot::channel();
         let mut server = Self {
-            http: address(&http),
-            metrics: address(&metrics),
+            bound: Vec::new(),
+            files: Vec::new(),
             stop: Some(stop),
             thread: None,
         };
+        let mut listeners = Vec::new();
+        for endpoint in endpoints {
+            let (listener, bound) = listen::bind(endpoint)?;
+            listeners.push((listener, endpoint.service));
+            server.bound.extend(bound);
+            if let Place::File(path) = &endpoint.place {
+                server.files.push(path.clone());
+            }
+        }
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .max_blocking_threads(WORKERS)
@@ -93,11 +82,10 @@ impl Server {
             .thread_name("http-worker")
             .build()?;
         let app = Arc::new(app);
-        let listeners: Vec<_> = http.into_iter().chain(metrics).collect();
         let thread = std::thread::Builder::new().name("http".to_owned());
         server.thread = Some(thread.spawn(move || {
             runtime.block_on(async {
-                for (listener, _, service) in listeners {
+                for (listener, service) in listeners {
                     tokio::spawn(accept(listener, service, Arc::clone(&app)));
                 }
                 // An error is a sender that was dropped, which means the same.
@@ -108,16 +96,18 @@ impl Server {
         Ok(server)
     }
 
-    /// Where the API is served.
+    /// The addresses that are listened on, in the order of their endpoints.
     #[must_use]
-    pub const fn http_address(&self) -> Option<SocketAddr> {
-        self.http
+    pub fn bound(&self) -> &[Bound] {
+        &self.bound
     }
 
-    /// Where the metrics are served.
+    /// Where a service is to be had without TLS, if it is.
     #[must_use]
-    pub const fn metrics_address(&self) -> Option<SocketAddr> {
-        self.metrics
+    pub fn plain_address(&self, service: Service) -> Option<SocketAddr> {
+        let mut bound = self.bound.iter();
+        let found = bound.find(|bound| bound.service == service && !bound.tls);
+        found.map(|bound| bound.address)
     }
 }
 
@@ -129,41 +119,60 @@ impl Drop for Server {
             // A panic of that thread has been reported where it happened.
             let _ = thread.join();
         }
+        for file in &self.files {
+            // What stays is replaced at the next start.
+            let _ = std::fs::remove_file(file);
+        }
     }
 }
 
-async fn accept(listener: TcpListener, service: Service, app: Arc<App>) {
-    let listener = match tokio::net::TcpListener::from_std(listener) {
-        Ok(listener) => listener,
-        // The listener is bound and non-blocking: only a runtime without a driver refuses it.
-        Err(error) => unreachable!("a bound listener was refused: {error}"),
-    };
+async fn accept(listener: Listener, service: Service, app: Arc<App>) {
+    let listener = Open::new(listener);
     let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
     loop {
         let Ok(place) = Arc::clone(&places).acquire_owned().await else {
             return;
         };
-        let Ok((stream, peer)) = listener.accept().await else {
+        let Ok((stream, peer)) = listener.next().await else {
             // No descriptor left, or the peer has gone: a pause keeps the loop from spinning.
             tokio::time::sleep(Duration::from_millis(50)).await;
             continue;
         };
         let app = Arc::clone(&app);
         tokio::spawn(async move {
-            let service = service_fn(move |request| {
-                let app = Arc::clone(&app);
-                async move { Ok::<_, Infallible>(answer(app, service, peer, request).await) }
-            });
-            // What ends a connection early is the client's affair.
-            let _ = hyper::server::conn::http1::Builder::new()
-                .timer(TokioTimer::new())
-                .header_read_timeout(HEAD_TIMEOUT)
-                .max_buf_size(HEAD_BYTES_MAX)
-                .serve_connection(TokioIo::new(stream), service)
-                .await;
+            match stream {
+                Stream::Tcp(stream) => serve(app, service, peer, stream).await,
+                Stream::File(stream) => serve(app, service, peer, stream).await,
+                Stream::Tls(stream, acceptor) => {
+                    let time = Duration::from_millis(TLS_HANDSHAKE_MS_MAX);
+                    let handshake = tokio::time::timeout(time, acceptor.accept(stream));
+                    // A handshake that fails is the client's affair.
+                    if let Ok(Ok(stream)) = handshake.await {
+                        serve(app, service, peer, stream).await;
+                    }
+                }
+            }
             drop(place);
         });
     }
+}
+
+/// Answers the requests of one connection until it ends.
+async fn serve<S>(app: Arc<App>, service: Service, peer: IpAddr, stream: S)
+where
+    S: AsyncRead + AsyncWrite + Unpin,
+{
+    let handler = service_fn(move |request| {
+        let app = Arc::clone(&app);
+        async move { Ok::<_, Infallible>(answer(app, service, peer, request).await) }
+    });
+    // What ends a connection early is the client's affair.
+    let _ = hyper::server::conn::http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEAD_TIMEOUT)
+        .max_buf_size(HEAD_BYTES_MAX)
+        .serve_connection(TokioIo::new(stream), handler)
+        .await;
 }
 
 type HttpResponse = Response<Full<Bytes>>;
@@ -171,7 +180,7 @@ type HttpResponse = Response<Full<Bytes>>;
 async fn answer(
     app: Arc<App>,
     service: Service,
-    peer: SocketAddr,
+    peer: IpAddr,
     request: Request<Incoming>,
 ) -> HttpResponse {
     let result = match service {
@@ -192,11 +201,7 @@ async fn blocking<T: Send + 'static>(
     }
 }
 
-async fn api(
-    app: Arc<App>,
-    peer: SocketAddr,
-    request: Request<Incoming>,
-) -> Result<Reply, ApiError> {
+async fn api(app: Arc<App>, peer: IpAddr, request: Request<Incoming>) -> Result<Reply, ApiError> {
     let (head, body) = request.into_parts();
     let found = route::find(ROUTES, head.method.as_str(), head.uri.path())?;
     let query = crate::input::Query::parse(head.uri.query().unwrap_or_default())?;
@@ -205,37 +210,60 @@ async fn api(
         value.map(str::to_owned)
     };
     let authorization = text("authorization");
-    let reason = text("x-reason");
+    let (reason, content_type, known) = (
+        text("x-reason"),
+        text("content-type"),
+        text("if-none-match"),
+    );
     // Nothing of a body is read before its sender may send one.
-    let (who, found) = {
+    let admitted = {
         let app = Arc::clone(&app);
         blocking(move || {
-            let who = app.identify(authorization.as_deref(), peer.ip())?;
+            let who = app.identify(authorization.as_deref(), peer)?;
             app.admit(&who, &found)?;
             Ok((who, found))
         })
-        .await?
+        .await
     };
-    let is_definitions = head.uri.path().starts_with("/api/definitions")
-        || head.uri.path().starts_with("/api/all-configuration");
-    let most = if is_definitions {
-        HTTP_DEFINITIONS_BYTES_MAX
-    } else {
-        HTTP_BODY_BYTES_MAX
-    };
-    let bytes = read(body, most).await?;
-    blocking(move || {
+    let delay = app.failure_delay;
+    let (who, found) = slow_to_refuse(admitted, delay).await?;
+    let bytes = read(body, body_bytes_max(head.uri.path())).await?;
+    let reply = blocking(move || {
         let call = route::Call {
             app: &app,
             who: &who,
+            from: peer,
             params: found.params,
             query,
             bytes: &bytes,
+            content_type: content_type.unwrap_or_default(),
             reason,
         };
         (found.method.handler)(&call)
     })
-    .await
+    .await;
+    let reply = slow_to_refuse(reply, delay).await?;
+    Ok(reply.unless_known(known.as_deref()))
+}
+
+/// Lets who failed to log in wait for the answer, so that passwords cannot be tried out quickly.
+async fn slow_to_refuse<T>(result: Result<T, ApiError>, delay: Duration) -> Result<T, ApiError> {
+    if matches!(result, Err(ApiError::LoginFailed)) {
+        tokio::time::sleep(delay).await;
+    }
+    result
+}
+
+/// Bytes of a body at this path.
+fn body_bytes_max(path: &str) -> usize {
+    let below = |prefix: &str| path.starts_with(prefix);
+    if below("/api/definitions") || below("/api/all-configuration") {
+        HTTP_DEFINITIONS_BYTES_MAX
+    } else if below("/api/login") {
+        HTTP_LOGIN_BYTES_MAX
+    } else {
+        HTTP_BODY_BYTES_MAX
+    }
 }
 
 /// Reads a body of `most` bytes at most, at the least speed that is borne.
@@ -278,6 +306,8 @@ fn respond(result: Result<Reply, ApiError>) -> HttpResponse {
     let (status, kind, body, extra) = match result {
         Ok(Reply::Json(json)) => (200, JSON, json.to_string(), None),
         Ok(Reply::Text(kind, text)) => (200, kind, text, None),
+        Ok(Reply::Tagged(json, tag)) => (200, JSON, json, Some((header::ETAG, tag))),
+        Ok(Reply::Unchanged(tag)) => (304, JSON, String::new(), Some((header::ETAG, tag))),
         Ok(Reply::Created(place)) => (
             201,
             JSON,
@@ -288,7 +318,7 @@ fn respond(result: Result<Reply, ApiError>) -> HttpResponse {
         Ok(Reply::Unwell(json)) => (503, JSON, json.to_string(), None),
         Err(error) => {
             let extra = match &error {
-                ApiError::NotAuthorised(_) => Some((
+                ApiError::NotAuthorised(_) | ApiError::LoginFailed => Some((
                     header::WWW_AUTHENTICATE,
                     "Basic realm=\"RabbitMQ Management\"".to_owned(),
                 )),
@@ -316,7 +346,7 @@ fn respond(result: Result<Reply, ApiError>) -> HttpResponse {
         ),
     ];
     for (name, value) in fixed {
-        if status != 204 || name != header::CONTENT_TYPE {
+        if !matches!(status, 204 | 304) || name != header::CONTENT_TYPE {
             headers.insert(name, HeaderValue::from_static(value));
         }
     }

@@ -8,7 +8,7 @@ use fake::Fake;
 use leveret_auth::password::SALT_BYTES_GIVEN;
 use leveret_management::api::*;
 use leveret_management::keeper::{ExecuteError, Keeper, MakeCommands};
-use leveret_management::{App, Running, Server};
+use leveret_management::{App, Endpoint, Running, Server, Service};
 use leveret_metadata::{Catalogue, Command, Config};
 use leveret_types::{ConnectionId, ProtocolError, QueueId};
 use serde_json::{Value, json};
@@ -162,7 +162,8 @@ fn start() -> Server {
         catalogue: RwLock::new(catalogue),
     };
     let app = App::new(Arc::new(node), None, false);
-    Server::start(app, "127.0.0.1:0".parse().ok(), None).expect("a port on loopback")
+    let any = "127.0.0.1:0".parse().expect("an address");
+    Server::start(app, &[Endpoint::plain(Service::Api, any)]).expect("a port on loopback")
 }
 
 fn send(server: &Server, user: &str, method: &str, path: &str, body: &str) -> Answer {
@@ -171,7 +172,10 @@ fn send(server: &Server, user: &str, method: &str, path: &str, body: &str) -> An
         basic(user, user),
         body.len()
     );
-    exchange(server.http_address().expect("http"), request.as_bytes())
+    exchange(
+        server.plain_address(Service::Api).expect("http"),
+        request.as_bytes(),
+    )
 }
 
 fn get(server: &Server, path: &str) -> Value {

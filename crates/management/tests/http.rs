@@ -7,10 +7,14 @@ use client::{Answer, basic, exchange};
 use fake::{Fake, USERS};
 use leveret_management::access::Access;
 use leveret_management::routes::ROUTES;
-use leveret_management::{App, Server};
-use leveret_types::limits::{HTTP_BODY_BYTES_MAX, JSON_DEPTH_MAX};
+use leveret_management::{App, Endpoint, Place, Server, Service, Tls};
+use leveret_types::limits::{HTTP_BODY_BYTES_MAX, HTTP_LOGIN_BYTES_MAX, JSON_DEPTH_MAX};
 use serde_json::{Value, json};
-use std::net::TcpStream;
+use std::io::{self, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 struct Api {
@@ -20,9 +24,12 @@ struct Api {
 
 fn start() -> Api {
     let node = Arc::new(Fake::default());
-    let any = "127.0.0.1:0".parse().ok();
-    let app = App::new(Arc::clone(&node) as _, Some("token".to_owned()), false);
-    let server = Server::start(app, any, any).expect("ports on loopback");
+    let any = "127.0.0.1:0".parse().expect("an address");
+    let api = Endpoint::plain(Service::Api, any);
+    let metrics = Endpoint::plain(Service::Metrics, any);
+    let app = App::new(Arc::clone(&node) as _, Some("token".to_owned()), false)
+        .with_failure_delay(std::time::Duration::ZERO);
+    let server = Server::start(app, &[api, metrics]).expect("ports on loopback");
     Api { node, server }
 }
 
@@ -33,7 +40,7 @@ impl Api {
             body.len()
         );
         exchange(
-            self.server.http_address().expect("http"),
+            self.server.plain_address(Service::Api).expect("http"),
             request.as_bytes(),
         )
     }
@@ -59,7 +66,9 @@ impl Api {
     fn metrics(&self, path: &str) -> Answer {
         let request = format!("GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
         exchange(
-            self.server.metrics_address().expect("metrics"),
+            self.server
+                .plain_address(Service::Metrics)
+                .expect("metrics"),
             request.as_bytes(),
         )
     }
@@ -506,7 +515,10 @@ fn connections_are_seen_and_closed_by_their_own_user_or_an_administrator() {
         "DELETE {own} HTTP/1.1\r\nHost: x\r\nConnection: close\r\nAuthorization: {}\r\nX-Reason: spring cleaning\r\n\r\n",
         basic("administrator", "administrator")
     );
-    exchange(api.server.http_address().expect("http"), request.as_bytes());
+    exchange(
+        api.server.plain_address(Service::Api).expect("http"),
+        request.as_bytes(),
+    );
     assert_eq!(api.asked(), ["close 1 spring cleaning"]);
     let channels = api.get("/api/channels");
     assert_eq!(channels[0]["name"], "127.0.0.1:1 -> 127.0.0.1:5672 (1)");
@@ -644,7 +656,7 @@ fn logins() {
         );
     }
     let bare = exchange(
-        api.server.http_address().expect("http"),
+        api.server.plain_address(Service::Api).expect("http"),
         b"GET /api/whoami HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n",
     );
     assert_eq!(
@@ -656,7 +668,7 @@ fn logins() {
 #[test]
 fn bodies_and_heads_are_bounded() {
     let api = start();
-    let address = api.server.http_address().expect("http");
+    let address = api.server.plain_address(Service::Api).expect("http");
     let admin = basic("administrator", "administrator");
     let announce = |path: &str, length: usize| {
         let head = format!(
@@ -769,8 +781,256 @@ fn metrics_have_rabbitmqs_names() {
 #[test]
 fn a_server_that_is_dropped_frees_its_port() {
     let api = start();
-    let address = api.server.http_address().expect("http");
+    let address = api.server.plain_address(Service::Api).expect("http");
     drop(api);
     assert!(TcpStream::connect(address).is_err());
     std::net::TcpListener::bind(address).expect("the port is free");
+}
+
+/// A folder of this test's own, gone at its end.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("leveret-{name}-{}", std::process::id()));
+        std::fs::create_dir_all(&path).expect("a folder");
+        Self(path)
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+const WHOAMI: &str = "GET /api/whoami HTTP/1.1\r\nHost: x\r\nConnection: close\r\nAuthorization: Bearer token\r\n\r\n";
+
+#[test]
+fn the_command_line_comes_in_by_a_socket_file() {
+    let folder = Folder::new("socket-file");
+    let path = folder.0.join("control.sock");
+    let place = Endpoint {
+        service: Service::Api,
+        place: Place::File(path.clone()),
+    };
+    let serve = || {
+        let app = App::new(Arc::new(Fake::default()), Some("token".to_owned()), false);
+        Server::start(app, std::slice::from_ref(&place))
+    };
+    let ask = || -> io::Result<String> {
+        let mut stream = UnixStream::connect(&path)?;
+        stream.write_all(WHOAMI.as_bytes())?;
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer)?;
+        Ok(answer)
+    };
+    // One that a process left which is gone.
+    drop(std::os::unix::net::UnixListener::bind(&path).expect("a socket file"));
+    let server = serve().expect("a socket file");
+    assert!(ask().expect("an answer").contains("(operator)"));
+    let mode = std::fs::metadata(&path).expect("there").permissions();
+    assert_eq!(mode.mode() & 0o777, 0o600);
+    assert_eq!(server.bound(), []);
+    drop(server);
+    assert!(ask().is_err() && !path.exists());
+    // What is no socket is not taken away.
+    std::fs::write(&path, "a file").expect("a file");
+    assert!(serve().is_err());
+    assert_eq!(std::fs::read(&path).expect("still there"), b"a file");
+}
+
+/// Settings with a new certificate, and what a client must trust to like it.
+fn certificate() -> (Arc<rustls::ServerConfig>, rustls::RootCertStore) {
+    let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).expect("a certificate");
+    let der = made.cert.der().clone();
+    let key = rustls::pki_types::PrivateKeyDer::try_from(made.signing_key.serialize_der());
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let settings = rustls::ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .expect("versions")
+        .with_no_client_auth()
+        .with_single_cert(vec![der.clone()], key.expect("a key"))
+        .expect("they go together");
+    let mut roots = rustls::RootCertStore::empty();
+    roots.add(der).expect("a certificate");
+    (Arc::new(settings), roots)
+}
+
+fn ask_by_tls(address: SocketAddr, roots: &rustls::RootCertStore) -> io::Result<String> {
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = rustls::ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .expect("versions")
+        .with_root_certificates(roots.clone())
+        .with_no_client_auth();
+    let name = "localhost".try_into().expect("a name");
+    let session = rustls::ClientConnection::new(Arc::new(config), name).expect("a session");
+    let mut stream = rustls::StreamOwned::new(session, TcpStream::connect(address)?);
+    stream.write_all(WHOAMI.as_bytes())?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer)?;
+    Ok(answer)
+}
+
+#[test]
+fn tls_is_spoken_where_it_is_configured_and_its_certificate_replaced() {
+    let (first, trusted_first) = certificate();
+    let (second, trusted_second) = certificate();
+    let tls = Tls::new(first);
+    let any = "127.0.0.1:0".parse().expect("an address");
+    let app = App::new(Arc::new(Fake::default()), Some("token".to_owned()), false);
+    let endpoint = Endpoint {
+        service: Service::Api,
+        place: Place::Tcp(any, Some(tls.clone())),
+    };
+    let server = Server::start(app, &[endpoint]).expect("a port");
+    let bound = server.bound()[0];
+    assert!(bound.tls && server.plain_address(Service::Api).is_none());
+    let answer = ask_by_tls(bound.address, &trusted_first).expect("an answer");
+    assert!(answer.starts_with("HTTP/1.1 200") && answer.contains("(operator)"));
+    assert!(ask_by_tls(bound.address, &trusted_second).is_err());
+    // A client that speaks no TLS gets nothing, and harms nobody.
+    assert_eq!(exchange(bound.address, WHOAMI.as_bytes()).status, 0);
+    tls.replace(second);
+    assert!(ask_by_tls(bound.address, &trusted_first).is_err());
+    ask_by_tls(bound.address, &trusted_second).expect("an answer");
+}
+
+#[test]
+fn definitions_come_as_a_form_and_go_with_a_tag() {
+    let api = start();
+    let address = api.server.plain_address(Service::Api).expect("http");
+    let admin = basic("administrator", "administrator");
+    let send = |method: &str, headers: &str, body: &str| {
+        let request = format!(
+            "{method} /api/definitions HTTP/1.1\r\nHost: x\r\nConnection: close\r\nAuthorization: {admin}\r\n{headers}Content-Length: {}\r\n\r\n{body}",
+            body.len()
+        );
+        exchange(address, request.as_bytes())
+    };
+    let form = "Content-Type: multipart/form-data; boundary=b\r\n";
+    let part = |name: &str| {
+        format!(
+            "--b\r\nContent-Disposition: form-data; name=\"{name}\"; filename=\"d.json\"\r\nContent-Type: application/json\r\n\r\n{{\"vhosts\":[]}}\r\n--b--\r\n"
+        )
+    };
+    assert_eq!(send("POST", form, &part("file")).status, 204);
+    assert_eq!(
+        api.asked(),
+        ["administrator: import into None: {\"vhosts\":[]}"]
+    );
+    let other = send("POST", form, &part("other"));
+    assert_eq!(other.status, 400);
+    assert!(other.body.contains("no part named"), "{other:?}");
+
+    let first = send("GET", "", "");
+    let tag = first.head.lines().find_map(|l| l.strip_prefix("etag: "));
+    let tag = tag.expect("a tag").trim();
+    for (known, status) in [
+        (tag.to_owned(), 304),
+        (format!("W/{tag}"), 304),
+        (format!("\"x\", {tag}"), 304),
+        ("*".to_owned(), 304),
+        ("\"x\"".to_owned(), 200),
+    ] {
+        let answer = send("GET", &format!("If-None-Match: {known}\r\n"), "");
+        assert_eq!(answer.status, status, "{known}");
+        assert_eq!(answer.body.is_empty(), status == 304, "{known}");
+        assert!(answer.head.contains(tag), "{known}: {answer:?}");
+    }
+}
+
+#[test]
+fn a_login_is_checked_and_its_body_bounded() {
+    let api = start();
+    let address = api.server.plain_address(Service::Api).expect("http");
+    let send = |kind: &str, body: &str| {
+        let request = format!(
+            "POST /api/login HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Type: {kind}\r\nContent-Length: {}\r\n\r\n{body}",
+            body.len()
+        );
+        exchange(address, request.as_bytes()).status
+    };
+    let form = "application/x-www-form-urlencoded";
+    let good = "username=management&password=management";
+    for (kind, body, status) in [
+        (form, good, 204),
+        (form, "username=management&password=wrong", 401),
+        (form, "username=nobody&password=nobody", 401),
+        (form, "username=management", 400),
+        (form, "%", 400),
+        (
+            "application/json",
+            r#"{"username":"management","password":"management"}"#,
+            204,
+        ),
+        ("application/json", "[]", 400),
+    ] {
+        assert_eq!(send(kind, body), status, "{body}");
+    }
+    let padded = |length: usize| format!("{good}{}", "&".repeat(length - good.len()));
+    assert_eq!(send(form, &padded(HTTP_LOGIN_BYTES_MAX)), 204);
+    assert_eq!(send(form, &padded(HTTP_LOGIN_BYTES_MAX + 1)), 413);
+}
+
+#[test]
+fn checks_say_what_is_missing() {
+    let api = start();
+    let leaders = "/api/health/checks/quorum-queues-without-elected-leaders";
+    for (path, status, part) in [
+        ("/api/health/checks/is-in-service".to_owned(), 200, "ok"),
+        (format!("{leaders}/all-vhosts"), 503, "\"name\":\"orphan\""),
+        (format!("{leaders}/all-vhosts/pattern/%5Eo"), 503, "orphan"),
+        (format!("{leaders}/all-vhosts/pattern/%5Ex"), 200, "ok"),
+        (
+            format!("{leaders}/all-vhosts/pattern/("),
+            400,
+            "regular expression",
+        ),
+        (format!("{leaders}/vhost/%2F"), 200, "ok"),
+        (format!("{leaders}/vhost/other"), 503, "orphan"),
+        (format!("{leaders}/vhost/other/pattern/x"), 200, "ok"),
+        (format!("{leaders}/vhost/nowhere"), 404, "Not Found"),
+        (
+            "/api/health/checks/node-is-quorum-critical".to_owned(),
+            200,
+            "ok",
+        ),
+        (
+            "/api/health/checks/reached-target-cluster-size".to_owned(),
+            200,
+            "ok",
+        ),
+        (
+            "/api/health/checks/ready-to-serve-clients".to_owned(),
+            200,
+            "ok",
+        ),
+        (
+            "/api/health/checks/protocol-listener/mqtt,amqp".to_owned(),
+            200,
+            "\"protocol\":\"amqp\"",
+        ),
+        (
+            "/api/health/checks/protocol-listener/mqtt".to_owned(),
+            503,
+            "mqtt",
+        ),
+    ] {
+        let answer = api.admin("GET", &path, "");
+        assert_eq!(answer.status, status, "{path}: {answer:?}");
+        assert!(answer.body.contains(part), "{path}: {answer:?}");
+    }
+    *api.node.stopped.lock().expect("flag") = true;
+    for check in [
+        "is-in-service",
+        "ready-to-serve-clients",
+        "virtual-hosts",
+        "port-listener/5672",
+        "protocol-listener/amqp",
+    ] {
+        let path = format!("/api/health/checks/{check}");
+        assert_eq!(api.admin("GET", &path, "").status, 503, "{check}");
+    }
 }

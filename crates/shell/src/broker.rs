@@ -1,7 +1,7 @@
 //! The node in the hands of threads: the shards behind their locks, the inboxes, and what carries
 //! the shards' effects out.
 
-use crate::admission::Admission;
+use crate::admission::{Admission, AdmissionLimits};
 use crate::cluster::Links;
 use crate::inbox::Inbox;
 use crate::io_thread::ThreadEvent;
@@ -103,6 +103,7 @@ impl Broker {
         inboxes: Vec<Inbox<ThreadEvent>>,
         reads: Sender<ReadRequest>,
         links: Links,
+        admission: AdmissionLimits,
     ) -> Self {
         assert_eq!(shards.len(), usize::from(settings.shard_count));
         let cells = shards.into_iter().map(|shard| ShardCell {
@@ -135,7 +136,7 @@ impl Broker {
             out_of_space: AtomicU8::new(0),
             next_consumer: AtomicU64::new(1),
             connections: AtomicUsize::new(0),
-            admission: Admission::default(),
+            admission: Admission::new(admission),
             serving: AtomicBool::new(true),
             cluster: links,
             peers: Peers::default(),

@@ -20,7 +20,7 @@ use std::collections::BinaryHeap;
 use std::io::{self, IoSlice};
 use std::sync::Arc;
 use std::sync::mpsc::SyncSender;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// The token of the thread's bell.
 pub const TOKEN_BELL: Token = Token(usize::MAX);
@@ -234,13 +234,14 @@ impl IoThread {
     /// A place for a connection, unless the node has as many as it may.
     fn admit(&self, origin: &Origin) -> Option<Guest> {
         let remote = origin.remote;
-        if self.broker.connection_count() >= CONNECTIONS_MAX {
-            tracing::warn!(%remote, "connection refused: the node has {CONNECTIONS_MAX}");
-            return None;
-        }
-        let admitted = self.broker.admission.admit(remote.ip());
+        let admission = &self.broker.admission;
+        let admitted = admission.admit(remote.ip(), self.broker.connection_count());
         admitted
-            .inspect_err(|refusal| tracing::warn!(%remote, "connection refused: {refusal}"))
+            .inspect_err(|refusal| {
+                if let Some(untold) = admission.tell(Instant::now()) {
+                    tracing::warn!(%remote, untold, "connection refused: {refusal}");
+                }
+            })
             .ok()
     }
 

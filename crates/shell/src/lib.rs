@@ -20,7 +20,7 @@ pub mod listener;
 pub mod node;
 pub mod tls;
 
-mod admission;
+pub mod admission;
 mod buffers;
 mod inbox;
 mod moderation;

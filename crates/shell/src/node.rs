@@ -1,5 +1,6 @@
 //! A node from start to end: the store opened, the threads started, and all of it ended in order.
 
+use crate::admission::AdmissionLimits;
 use crate::broker::Broker;
 use crate::cluster::Links;
 use crate::disk::RealDisk;
@@ -51,11 +52,18 @@ pub struct NodeConfig {
     pub drain: Duration,
     /// What the catalogue accepts.
     pub catalogue: leveret_metadata::Config,
+    /// Which connections are let in.
+    pub admission: AdmissionLimits,
     /// What a new node begins with.
     pub first_boot: Vec<Command>,
+    /// What is to be done after that and before anyone can connect.
+    pub prepare: Option<Prepare>,
     /// Settings for the actors; `shard_count` is set from the store.
     pub settings: NodeSettings,
 }
+
+/// Work on a node before anyone can connect; the error is one line for the operator.
+pub type Prepare = Box<dyn FnOnce(&Broker) -> Result<(), String> + Send>;
 
 /// Why a node does not start. One line says what and where.
 #[derive(Debug, thiserror::Error)]
@@ -80,6 +88,9 @@ pub enum StartError {
     /// The catalogue in the store makes no sense.
     #[error("the catalogue cannot be read: {0}")]
     Catalogue(#[from] CatalogueError),
+    /// What was to be done before anyone can connect has failed.
+    #[error("{0}")]
+    Prepare(String),
     /// The system refuses what every process needs.
     #[error("cannot start: {0}")]
     System(#[from] io::Error),
@@ -165,7 +176,13 @@ impl Node {
         let now = crate::broker::first_moment();
         leveret_node::catalogue::place_queues(&catalogue, &mut shards, &recovered.logs, now);
         let broker = Arc::new(Broker::new(
-            settings, catalogue, shards, inboxes, reads, links,
+            settings,
+            catalogue,
+            shards,
+            inboxes,
+            reads,
+            links,
+            config.admission,
         ));
 
         let (rolled, rolled_files) = channel();
@@ -208,6 +225,9 @@ impl Node {
             spawn("housekeeping", move || housekeeping.run(&broker))?
         };
         first_boot(&broker, &config.first_boot)?;
+        if let Some(prepare) = config.prepare {
+            prepare(&broker).map_err(StartError::Prepare)?;
+        }
         let io_threads = start_io(&broker, polls, listeners)?;
         Ok(Self {
             broker,

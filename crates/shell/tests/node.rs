@@ -2,11 +2,10 @@
 
 mod client;
 
-use client::{Client, Scratch, address, connect, start};
+use client::{Client, PENDING_MAX, Scratch, address, connect, start};
 use leveret_amqp::{
     ContentHeader, FrameKind, Method, Properties, RawTable, basic, confirm, encode, queue,
 };
-use leveret_types::limits::CONNECTIONS_PREAUTH_PER_IP_MAX;
 use std::io::{ErrorKind, Read};
 use std::net::{SocketAddr, TcpStream};
 
@@ -119,9 +118,7 @@ fn clients_that_do_not_log_in_are_bounded_and_those_who_have_do_not_count() {
     let at = address(&node, false);
     // Connections are accepted in their order: one that is served tells that those before it are.
     let logged_in = log_in(at);
-    let mut silent: Vec<_> = (0..CONNECTIONS_PREAUTH_PER_IP_MAX)
-        .map(|_| connect(at))
-        .collect();
+    let mut silent: Vec<_> = (0..PENDING_MAX).map(|_| connect(at)).collect();
     let mut refused = connect(at);
     let ended = refused.read(&mut [0]);
     assert!(

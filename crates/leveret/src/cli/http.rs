@@ -4,6 +4,8 @@
 use serde_json::Value;
 use std::io::{self, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
 use std::time::Duration;
 
 /// Bytes of an answer that are read at most.
@@ -23,11 +25,17 @@ pub enum Credentials {
 pub struct Client {
     /// Host and port.
     pub authority: String,
+    /// The node's socket file, which is taken before host and port.
+    pub socket: Option<PathBuf>,
     /// Who asks.
     pub credentials: Credentials,
     /// How long one request may take.
     pub timeout: Duration,
 }
+
+/// Bytes to and from a node.
+trait Stream: Read + Write {}
+impl<S: Read + Write> Stream for S {}
 
 /// An answer of the API.
 #[derive(Clone, Debug)]
@@ -112,14 +120,20 @@ impl Client {
         })
     }
 
-    fn connect(&self) -> io::Result<TcpStream> {
+    fn connect(&self) -> io::Result<Box<dyn Stream>> {
+        if let Some(path) = &self.socket {
+            let stream = UnixStream::connect(path)?;
+            stream.set_read_timeout(Some(self.timeout))?;
+            stream.set_write_timeout(Some(self.timeout))?;
+            return Ok(Box::new(stream));
+        }
         let mut last = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
         for address in self.authority.to_socket_addrs()? {
             match TcpStream::connect_timeout(&address, self.timeout) {
                 Ok(stream) => {
                     stream.set_read_timeout(Some(self.timeout))?;
                     stream.set_write_timeout(Some(self.timeout))?;
-                    return Ok(stream);
+                    return Ok(Box::new(stream));
                 }
                 Err(error) => last = error,
             }

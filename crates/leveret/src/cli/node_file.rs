@@ -14,6 +14,10 @@ pub const NODE_FILE: &str = "node.json";
 /// Name of the file that holds the token.
 pub const TOKEN_FILE: &str = "cli.token";
 
+/// Name of the socket file by which the command line reaches the node, whatever its HTTP listeners
+/// are.
+pub const CONTROL_SOCKET: &str = "control.sock";
+
 /// Who the node is and where it listens.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeFile {

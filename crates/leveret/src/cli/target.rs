@@ -1,7 +1,7 @@
 //! Which node is meant, and by what right.
 
 use super::http::{Answer, Client, Credentials};
-use super::node_file::{self, NodeFile};
+use super::node_file::{self, CONTROL_SOCKET, NodeFile};
 use serde_json::Value;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -63,6 +63,7 @@ impl Target {
             return Ok(Self {
                 client: Client {
                     authority,
+                    socket: None,
                     credentials: Credentials::User(address.user.clone(), address.password.clone()),
                     timeout: address.timeout,
                 },
@@ -78,15 +79,22 @@ impl Target {
         };
         let node = NodeFile::read(root).map_err(absent)?;
         let token = node_file::read_token(root).map_err(absent)?;
-        let http = node.http.ok_or_else(|| {
-            CallError::Unreachable(format!(
-                "node {} has its HTTP API turned off (management.tcp.port): the command line cannot reach it",
-                node.name
-            ))
-        })?;
+        let socket = Some(root.join(CONTROL_SOCKET)).filter(|path| path.exists());
+        let authority = match (&socket, node.http) {
+            (_, Some(http)) => node_file::reachable(http).to_string(),
+            (Some(path), None) => path.display().to_string(),
+            (None, None) => {
+                return Err(CallError::Unreachable(format!(
+                    "node {} has neither a socket file in {} nor an HTTP API without TLS",
+                    node.name,
+                    root.display()
+                )));
+            }
+        };
         Ok(Self {
             client: Client {
-                authority: node_file::reachable(http).to_string(),
+                authority,
+                socket,
                 credentials: Credentials::Token(token),
                 timeout: address.timeout,
             },
@@ -100,6 +108,7 @@ impl Target {
         Self {
             client: Client {
                 authority: String::new(),
+                socket: None,
                 credentials: Credentials::Token(String::new()),
                 timeout: Duration::ZERO,
             },

@@ -42,6 +42,8 @@ pub struct Config {
     pub disk_limit: DiskLimit,
     /// The storage engine.
     pub storage: Storage,
+    /// The cluster that the node is part of; none for a node alone.
+    pub cluster: Option<Cluster>,
     /// Threads.
     pub threads: Threads,
     /// Logs.
@@ -89,15 +91,15 @@ pub struct Listeners {
     pub amqps: Vec<SocketAddr>,
     /// The HTTP API; none where it is off.
     pub http: Option<SocketAddr>,
+    /// The HTTP API with TLS.
+    pub https: Option<(SocketAddr, Tls)>,
     /// Metrics; none where they are off.
     pub metrics: Option<SocketAddr>,
-    /// Connections that the kernel holds ready before they are accepted.
-    pub backlog: u32,
-    /// Whether clients' sockets have TCP_NODELAY.
-    pub nodelay: bool,
+    /// Metrics with TLS.
+    pub metrics_tls: Option<(SocketAddr, Tls)>,
 }
 
-/// TLS of the AMQP listeners.
+/// TLS of a listener, or of several.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tls {
     /// PEM file of the server's certificate chain.
@@ -119,6 +121,17 @@ pub enum TlsVersion {
     V12,
     /// 1.3
     V13,
+}
+
+impl TlsVersion {
+    /// RabbitMQ's name of it.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::V12 => "tlsv1.2",
+            Self::V13 => "tlsv1.3",
+        }
+    }
 }
 
 /// How clients log in.
@@ -213,8 +226,6 @@ pub struct Limits {
     pub heartbeat_seconds: u16,
     /// Bytes of a frame that are proposed.
     pub frame_bytes_max: u32,
-    /// Bytes of a frame before login.
-    pub frame_bytes_preauth_max: u32,
     /// Channels of one connection; 0 leaves it to the client.
     pub channels_max: u16,
     /// Consumers of one channel.
@@ -225,8 +236,6 @@ pub struct Limits {
     pub consumer_timeout_ms: u64,
     /// Milliseconds within which a client must have logged in.
     pub handshake_timeout_ms: u64,
-    /// Milliseconds within which a TLS handshake must end.
-    pub tls_handshake_timeout_ms: u64,
     /// How many of each thing the node admits.
     pub admission: Admission,
 }
@@ -234,8 +243,12 @@ pub struct Limits {
 /// How many of each thing the node admits.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Admission {
-    /// Connections.
+    /// Connections; 0: no bound.
     pub connections: usize,
+    /// Connections that have not logged in.
+    pub pending: usize,
+    /// Those of them that come from one address.
+    pub pending_per_address: usize,
     /// Virtual hosts.
     pub vhosts: usize,
     /// Queues.
@@ -269,8 +282,29 @@ pub struct Storage {
     pub cache_bytes: u64,
     /// Bytes of one file of the write-ahead log.
     pub wal_file_bytes: u64,
-    /// Files of it that may wait for the segment writer.
-    pub wal_files_max: usize,
+}
+
+/// A node's way into its cluster.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Cluster {
+    /// Where it listens for other nodes.
+    pub address: SocketAddr,
+    /// Where they reach it.
+    pub advertised: String,
+    /// The nodes that form the cluster.
+    pub join: Vec<String>,
+    /// What they share; empty for none.
+    pub secret: String,
+}
+
+impl std::fmt::Debug for Cluster {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Cluster")
+            .field("address", &self.address)
+            .field("advertised", &self.advertised)
+            .field("join", &self.join)
+            .finish_non_exhaustive()
+    }
 }
 
 /// Threads.
@@ -336,8 +370,39 @@ impl Config {
         }
         // A value that only makes no sense beside another: one at a time is enough.
         let config = Reader { typed }.config(machine).map_err(|e| vec![e])?;
-        Ok(Loaded { config, notices })
+        Ok(Loaded {
+            config,
+            notices,
+            effective: effective(typed),
+        })
     }
+}
+
+/// What holds for every key that has a value, in the order of their names.
+fn effective(typed: &FileConfig) -> Vec<(String, String)> {
+    let shown = |kind: Kind, text: &str| match kind {
+        Kind::Secret => "(hidden)".to_owned(),
+        _ => text.to_owned(),
+    };
+    let typed_keys = typed
+        .iter()
+        .filter_map(|(name, setting)| match keys::find(name) {
+            Some(Meaning::Key(key)) => Some((name.to_owned(), shown(key.kind, &setting.text))),
+            _ => None,
+        });
+    let defaults = keys::KEYS.iter().filter(|key| !key.default.is_empty());
+    let defaults = defaults.map(|key| (key.name.to_owned(), shown(key.kind, key.default)));
+    let mut all: std::collections::BTreeMap<String, String> = defaults.collect();
+    for (name, value) in typed_keys {
+        // A named one stands for its family's default.
+        if let Some((family, _)) = name.rsplit_once('.') {
+            all.remove(&format!("{family}.$name"));
+        }
+        all.insert(name, value);
+    }
+    all.into_iter()
+        .map(|(name, value)| (name.replace(".$name", ".default"), value))
+        .collect()
 }
 
 /// One setting by itself: in order, worth a notice, or an error.
@@ -363,6 +428,57 @@ fn judge(name: &str, setting: &Setting) -> Result<Option<String>, ConfigError> {
         }
     }
 }
+
+/// The names of the keys of one family of listeners with TLS.
+struct TlsKeys {
+    /// What makes such a listener.
+    listener: &'static str,
+    ip: &'static str,
+    port: &'static str,
+    authorities: &'static str,
+    certificate: &'static str,
+    key: &'static str,
+    verify: &'static str,
+    required: &'static str,
+    versions: &'static str,
+}
+
+macro_rules! tls_keys {
+    ($listener:literal, $prefix:literal) => {
+        TlsKeys {
+            listener: $listener,
+            ip: concat!($prefix, ".ip"),
+            port: concat!($prefix, ".port"),
+            authorities: concat!($prefix, ".cacertfile"),
+            certificate: concat!($prefix, ".certfile"),
+            key: concat!($prefix, ".keyfile"),
+            verify: concat!($prefix, ".verify"),
+            required: concat!($prefix, ".fail_if_no_peer_cert"),
+            versions: concat!($prefix, ".versions"),
+        }
+    };
+}
+
+/// AMQP's listeners have addresses of their own: `ip` and `port` are not used.
+const AMQP_TLS: TlsKeys = tls_keys!("listeners.ssl", "ssl_options");
+
+/// The names of the keys of something that is served by HTTP.
+struct HttpKeys {
+    ip: &'static str,
+    port: &'static str,
+    tls: TlsKeys,
+}
+
+const HTTP: HttpKeys = HttpKeys {
+    ip: "management.tcp.ip",
+    port: "management.tcp.port",
+    tls: tls_keys!("management.ssl", "management.ssl"),
+};
+const METRICS: HttpKeys = HttpKeys {
+    ip: "prometheus.tcp.ip",
+    port: "prometheus.tcp.port",
+    tls: tls_keys!("prometheus.ssl", "prometheus.ssl"),
+};
 
 /// Reads typed values by name, or the key's default.
 ///
@@ -429,8 +545,11 @@ impl Reader<'_> {
 
     fn config(&self, machine: &Machine) -> Result<Config, ConfigError> {
         let folders = self.folders();
-        let listeners = self.listeners();
-        let tls = self.tls(&listeners)?;
+        let listeners = self.listeners()?;
+        let tls = match listeners.amqps.is_empty() {
+            true => None,
+            false => Some(self.tls(&AMQP_TLS)?),
+        };
         let node_name = self
             .text("node_name")
             .map_or_else(|| format!("leveret@{}", machine.host_name), str::to_owned);
@@ -452,8 +571,8 @@ impl Reader<'_> {
             storage: Storage {
                 cache_bytes: self.size("cache_size"),
                 wal_file_bytes: self.size("wal.file_size"),
-                wal_files_max: narrow(self.count("wal.files_max")),
             },
+            cluster: self.cluster(),
             threads: Threads {
                 io: choose(self.count("io_threads"), machine.cores.clamp(1, 64)),
                 shards: choose(self.count("shards"), machine.cores.clamp(1, 64)),
@@ -462,6 +581,20 @@ impl Reader<'_> {
             folders,
             metrics_per_object: self.flag("prometheus.return_per_object_metrics"),
             shutdown_timeout_ms: self.count("shutdown_timeout"),
+        })
+    }
+
+    fn cluster(&self) -> Option<Cluster> {
+        self.text("cluster.address")?;
+        let address = self.parsed("cluster.address", value::address);
+        let listed = self.typed.below("cluster.join");
+        Some(Cluster {
+            address,
+            advertised: self
+                .text("cluster.advertised")
+                .map_or_else(|| address.to_string(), str::to_owned),
+            join: listed.map(|(_, setting)| setting.text.clone()).collect(),
+            secret: self.words("cluster.secret"),
         })
     }
 
@@ -480,7 +613,7 @@ impl Reader<'_> {
         }
     }
 
-    fn listeners(&self) -> Listeners {
+    fn listeners(&self) -> Result<Listeners, ConfigError> {
         let family = |prefix: &'static str, default: &str| -> Vec<SocketAddr> {
             let typed: Vec<_> = self
                 .typed
@@ -498,17 +631,37 @@ impl Reader<'_> {
                 .map(|t| value::address(t).unwrap_or_else(|e| panic!("{prefix}: {t} {e}")))
                 .collect()
         };
-        Listeners {
+        Ok(Listeners {
             amqp: family("listeners.tcp", self.key("listeners.tcp.$name").default),
             amqps: family("listeners.ssl", self.key("listeners.ssl.$name").default),
-            http: self.http_address("management.tcp.ip", "management.tcp.port"),
-            metrics: self.http_address("prometheus.tcp.ip", "prometheus.tcp.port"),
-            backlog: narrow(self.count("tcp_listen_options.backlog")),
-            nodelay: self.flag("tcp_listen_options.nodelay"),
+            http: self.http_address(&HTTP),
+            https: self.https_address(&HTTP)?,
+            metrics: self.http_address(&METRICS),
+            metrics_tls: self.https_address(&METRICS)?,
+        })
+    }
+
+    /// Where HTTP is served without TLS: as in RabbitMQ nowhere where TLS alone is configured.
+    fn http_address(&self, keys: &HttpKeys) -> Option<SocketAddr> {
+        let HttpKeys { ip, port, tls, .. } = keys;
+        let typed = |name| self.typed.get(name).is_some();
+        if typed(tls.port) && !typed(ip) && !typed(port) {
+            return None;
+        }
+        self.socket_address(ip, port)
+    }
+
+    fn https_address(&self, keys: &HttpKeys) -> Result<Option<(SocketAddr, Tls)>, ConfigError> {
+        if self.text(keys.tls.port).is_none() {
+            return Ok(None);
+        }
+        match self.socket_address(keys.tls.ip, keys.tls.port) {
+            Some(address) => Ok(Some((address, self.tls(&keys.tls)?))),
+            None => Ok(None),
         }
     }
 
-    fn http_address(&self, ip: &'static str, port: &'static str) -> Option<SocketAddr> {
+    fn socket_address(&self, ip: &'static str, port: &'static str) -> Option<SocketAddr> {
         let address = match (self.text(ip).is_some(), self.typed.get(port).is_some()) {
             (true, _) => self.parsed(ip, value::ip),
             (false, true) => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
@@ -518,30 +671,26 @@ impl Reader<'_> {
             .map(|port| SocketAddr::new(address, port))
     }
 
-    fn tls(&self, listeners: &Listeners) -> Result<Option<Tls>, ConfigError> {
-        if listeners.amqps.is_empty() {
-            return Ok(None);
-        }
+    fn tls(&self, keys: &TlsKeys) -> Result<Tls, ConfigError> {
         let needed = |name| {
             let missing = || {
-                ConfigError::whole(format!(
-                    "a listener with TLS (listeners.ssl) needs \"{name}\""
-                ))
+                let listener = keys.listener;
+                ConfigError::whole(format!("a listener with TLS ({listener}) needs \"{name}\""))
             };
             self.text(name).map(PathBuf::from).ok_or_else(missing)
         };
-        let verify = self.words("ssl_options.verify") == "verify_peer";
-        let required = self.flag("ssl_options.fail_if_no_peer_cert");
+        let verify = self.words(keys.verify) == "verify_peer";
+        let required = self.flag(keys.required);
         if required && !verify {
-            let name = "ssl_options.fail_if_no_peer_cert";
-            return Err(self.conflict(
-                name,
-                "\"ssl_options.fail_if_no_peer_cert\" needs ssl_options.verify = \"verify_peer\"",
-            ));
+            let what = format!(
+                "\"{}\" needs {} = \"verify_peer\"",
+                keys.required, keys.verify
+            );
+            return Err(self.conflict(keys.required, &what));
         }
         let mut versions: Vec<_> = self
             .typed
-            .below("ssl_options.versions")
+            .below(keys.versions)
             .map(|(_, s)| match s.text.as_str() {
                 "tlsv1.2" => TlsVersion::V12,
                 _ => TlsVersion::V13,
@@ -551,16 +700,16 @@ impl Reader<'_> {
             versions = vec![TlsVersion::V12, TlsVersion::V13];
         }
         let client_authorities = match verify {
-            true => Some(needed("ssl_options.cacertfile")?),
+            true => Some(needed(keys.authorities)?),
             false => None,
         };
-        Ok(Some(Tls {
-            certificate: needed("ssl_options.certfile")?,
-            key: needed("ssl_options.keyfile")?,
+        Ok(Tls {
+            certificate: needed(keys.certificate)?,
+            key: needed(keys.key)?,
             client_authorities,
             client_certificate_required: required,
             versions,
-        }))
+        })
     }
 
     fn login(&self) -> Login {
@@ -669,18 +818,9 @@ impl Reader<'_> {
     }
 
     fn limits(&self) -> Result<Limits, ConfigError> {
-        let frame_bytes_max = narrow(self.count("frame_max"));
-        let frame_bytes_preauth_max = narrow(self.count("initial_frame_max"));
-        if frame_bytes_preauth_max > frame_bytes_max {
-            return Err(self.conflict(
-                self.either("frame_max", "initial_frame_max"),
-                "\"frame_max\" must not be below \"initial_frame_max\"",
-            ));
-        }
         Ok(Limits {
             heartbeat_seconds: narrow(self.count("heartbeat")),
-            frame_bytes_max,
-            frame_bytes_preauth_max,
+            frame_bytes_max: narrow(self.count("frame_max")),
             channels_max: narrow(
                 self.count(self.either("max_channels_per_connection", "channel_max")),
             ),
@@ -688,9 +828,10 @@ impl Reader<'_> {
             message_bytes_max: self.size("max_message_size"),
             consumer_timeout_ms: self.count("consumer_timeout"),
             handshake_timeout_ms: self.count("handshake_timeout"),
-            tls_handshake_timeout_ms: self.count("ssl_handshake_timeout"),
             admission: Admission {
                 connections: narrow(self.count(self.either("connection_max", "max_connections"))),
+                pending: narrow(self.count("pending_connections_max")),
+                pending_per_address: narrow(self.count("pending_connections_per_address_max")),
                 vhosts: narrow(self.count("vhost_max")),
                 queues: narrow(self.count("cluster_queue_limit")),
                 exchanges: narrow(self.count("cluster_exchange_limit")),

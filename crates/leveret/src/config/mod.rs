@@ -15,7 +15,7 @@ pub mod value;
 mod tests;
 
 pub use build::{
-    Admission, AlternativeName, CertificateName, Config, DiskLimit, FirstBoot, Folders, Limits,
+    Admission, AlternativeName, CertificateName, Cluster, Config, DiskLimit, FirstBoot, Folders, Limits,
     Listeners, Log, LogFormat, LogLevel, LogSink, Login, Machine, Mechanism, MemoryWatermark,
     PasswordHashing, QueueType, Storage, Threads, Tls, TlsVersion,
 };
@@ -67,6 +67,9 @@ pub struct Loaded {
     pub config: Config,
     /// Keys that are accepted and change nothing: one line each.
     pub notices: Vec<String>,
+    /// Every key that has an effect, as it was typed or by default, with its value in force;
+    /// secrets are hidden.
+    pub effective: Vec<(String, String)>,
 }
 
 /// Where the configuration file is, by option, then `LEVERET_CONFIG_FILE`, then

@@ -55,17 +55,14 @@ fn defaults_agree_with_the_limits_of_the_core() {
     use leveret_types::limits;
     let limits = config("leveret.toml", "").limits;
     assert_eq!(limits.frame_bytes_max, limits::FRAME_BYTES_MAX);
-    assert_eq!(
-        limits.frame_bytes_preauth_max,
-        limits::FRAME_BYTES_PREAUTH_MAX
-    );
     assert_eq!(limits.channels_max, limits::CHANNELS_MAX);
     assert_eq!(limits.heartbeat_seconds, limits::HEARTBEAT_SECONDS);
     assert_eq!(limits.message_bytes_max, limits::MESSAGE_BYTES_MAX);
     assert_eq!(limits.handshake_timeout_ms, limits::HANDSHAKE_MS_MAX);
+    assert_eq!(limits.admission.pending, limits::CONNECTIONS_PREAUTH_MAX);
     assert_eq!(
-        limits.tls_handshake_timeout_ms,
-        limits::TLS_HANDSHAKE_MS_MAX
+        limits.admission.pending_per_address,
+        limits::CONNECTIONS_PREAUTH_PER_IP_MAX
     );
     assert_eq!(
         limits.consumers_per_channel_max,
@@ -77,7 +74,6 @@ fn defaults_agree_with_the_limits_of_the_core() {
     assert_eq!(limits.admission.exchanges, limits::EXCHANGES_MAX);
     let storage = config("leveret.toml", "").storage;
     assert_eq!(storage.wal_file_bytes, limits::WAL_FILE_BYTES);
-    assert_eq!(storage.wal_files_max, limits::WAL_FILES_MAX);
     assert_eq!(storage.cache_bytes, limits::CACHE_BYTES as u64);
 }
 
@@ -234,7 +230,9 @@ fn what_cannot_stand_is_named_with_its_place_and_its_cure() {
         (
             "leveret.toml",
             "frame_max = 4096",
-            &["leveret.toml:1: \"frame_max\" must not be below \"initial_frame_max\""],
+            &[
+                "leveret.toml:1: \"frame_max\" must be a whole number from 8192 to 131072, not \"4096\"",
+            ],
         ),
         (
             "rabbitmq.conf",

@@ -1,6 +1,6 @@
 //! The table of commands.
 
-use super::{Context, Failure, Output, code, lists, node, users};
+use super::{Context, Failure, Output, code, diagnostics, lists, node, users};
 use std::ops::RangeInclusive;
 
 /// A command.
@@ -13,6 +13,8 @@ pub struct Command {
     pub arguments: RangeInclusive<usize>,
     /// Whether it needs no node.
     pub offline: bool,
+    /// Whether it waits for a node that has not started yet.
+    pub waits: bool,
     /// What it does.
     pub run: fn(&Context<'_>) -> Result<Output, Failure>,
 }
@@ -28,12 +30,18 @@ const fn command(
         usage,
         arguments,
         offline: false,
+        waits: false,
         run,
     }
 }
 
 const fn offline(mut command: Command) -> Command {
     command.offline = true;
+    command
+}
+
+const fn waiting(mut command: Command) -> Command {
+    command.waits = true;
     command
 }
 
@@ -68,6 +76,10 @@ static COMMANDS: &[Command] = &[
     command("delete_vhost", "delete_vhost <vhost>", 1..=1, users::delete_vhost),
     command("update_vhost_metadata", "update_vhost_metadata <vhost> [--description <text>] [--tags <a,b>] [--default-queue-type <type>]", 1..=1, users::update_vhost),
     command("list_vhosts", "list_vhosts [<column> ...]", 0..=MANY, lists::list_vhosts),
+    command("set_vhost_tags", "set_vhost_tags <vhost> <tag> [...]", 1..=MANY, users::set_vhost_tags),
+    command("enable_vhost_deletion_protection", "enable_vhost_deletion_protection <vhost>", 1..=1, users::protect_vhost),
+    command("disable_vhost_deletion_protection", "disable_vhost_deletion_protection <vhost>", 1..=1, users::unprotect_vhost),
+    command("restart_vhost", "restart_vhost [-p <vhost>]", 0..=0, diagnostics::nothing_to_do),
     command("set_vhost_limits", "set_vhost_limits [-p <vhost>] <definition>", 1..=1, users::set_vhost_limits),
     command("clear_vhost_limits", "clear_vhost_limits [-p <vhost>]", 0..=0, users::clear_vhost_limits),
     command("list_vhost_limits", "list_vhost_limits [-p <vhost>|--global]", 0..=0, users::list_vhost_limits),
@@ -95,6 +107,8 @@ static COMMANDS: &[Command] = &[
     command("list_channels", "list_channels [-p <vhost>] [<column> ...]", 0..=MANY, lists::list_channels),
     command("list_consumers", "list_consumers [-p <vhost>] [<column> ...]", 0..=MANY, lists::list_consumers),
     command("list_feature_flags", "list_feature_flags [<column> ...]", 0..=MANY, lists::list_feature_flags),
+    command("list_deprecated_features", "list_deprecated_features [<column> ...]", 0..=MANY, lists::list_deprecated_features),
+    command("list_unresponsive_queues", "list_unresponsive_queues [-p <vhost>] [<column> ...]", 0..=MANY, lists::list_unresponsive_queues),
     // Queues and connections.
     command("purge_queue", "purge_queue [-p <vhost>] <queue>", 1..=1, node::purge_queue),
     command("delete_queue", "delete_queue [-p <vhost>] <queue> [--if-empty] [--if-unused]", 1..=1, node::delete_queue),
@@ -107,8 +121,9 @@ static COMMANDS: &[Command] = &[
     command("status", "status", 0..=0, node::status),
     command("cluster_status", "cluster_status", 0..=0, node::cluster_status),
     command("ping", "ping", 0..=0, node::ping),
-    command("await_startup", "await_startup", 0..=0, node::await_startup),
-    command("await_online_nodes", "await_online_nodes <count>", 1..=1, node::await_startup),
+    waiting(command("await_startup", "await_startup", 0..=0, node::await_startup)),
+    waiting(command("await_online_nodes", "await_online_nodes <count>", 1..=1, node::await_startup)),
+    waiting(command("wait", "wait [<pid file>] [--pid <pid>]", 0..=1, node::await_startup)),
     command("start_app", "start_app", 0..=0, node::start_app),
     command("stop_app", "stop_app", 0..=0, node::stop_app),
     command("stop", "stop", 0..=0, node::stop),
@@ -116,7 +131,27 @@ static COMMANDS: &[Command] = &[
     command("set_vm_memory_high_watermark", "set_vm_memory_high_watermark <fraction> | absolute <size>", 1..=2, node::set_memory_watermark),
     command("set_disk_free_limit", "set_disk_free_limit <size> | mem_relative <fraction>", 1..=2, node::set_disk_limit),
     command("enable_feature_flag", "enable_feature_flag <name>|all", 1..=1, node::enable_feature_flag),
+    command("environment", "environment", 0..=0, diagnostics::environment),
+    command("report", "report", 0..=0, diagnostics::report),
+    command("force_gc", "force_gc", 0..=0, diagnostics::nothing_to_do),
+    command("force_boot", "force_boot", 0..=0, diagnostics::nothing_to_do),
+    command("reconcile_vhosts", "reconcile_vhosts", 0..=0, diagnostics::nothing_to_do),
+    command("rebalance", "rebalance <all|classic|quorum>", 0..=1, node::rebalance),
     offline(command("version", "version", 0..=0, node::version)),
+    // What can have no meaning here, and says what serves instead.
+    offline(command("eval", "eval <expression>", 0..=MANY, diagnostics::instead)),
+    offline(command("exec", "exec <expression>", 0..=MANY, diagnostics::instead)),
+    offline(command("encode", "encode <value> <passphrase>", 0..=MANY, diagnostics::instead)),
+    offline(command("decode", "decode <value> <passphrase>", 0..=MANY, diagnostics::instead)),
+    offline(command("reset", "reset", 0..=0, diagnostics::instead)),
+    offline(command("force_reset", "force_reset", 0..=0, diagnostics::instead)),
+    offline(command("rotate_logs", "rotate_logs", 0..=0, diagnostics::instead)),
+    offline(command("set_log_level", "set_log_level <level>", 0..=MANY, diagnostics::instead)),
+    offline(command("suspend_listeners", "suspend_listeners", 0..=0, diagnostics::instead)),
+    offline(command("resume_listeners", "resume_listeners", 0..=0, diagnostics::instead)),
+    offline(command("erlang_cookie_hash", "erlang_cookie_hash", 0..=0, diagnostics::instead)),
+    offline(command("observer", "observer", 0..=0, diagnostics::instead)),
+    offline(command("consume_event_stream", "consume_event_stream", 0..=MANY, diagnostics::instead)),
     // Checks of rabbitmq-diagnostics.
     command("check_running", "check_running", 0..=0, node::check_running),
     command("check_local_alarms", "check_local_alarms", 0..=0, node::check_local_alarms),
@@ -125,12 +160,35 @@ static COMMANDS: &[Command] = &[
     command("check_port_connectivity", "check_port_connectivity", 0..=0, node::check_port_connectivity),
     command("check_port_listener", "check_port_listener <port>", 1..=1, node::check_port_listener),
     command("check_protocol_listener", "check_protocol_listener <protocol>", 1..=1, node::check_protocol_listener),
+    command("check_certificate_expiration", "check_certificate_expiration [--within <n>] [--unit <days|weeks|months|years>]", 0..=0, diagnostics::check_certificate_expiration),
+    command("check_for_quorum_queues_without_an_elected_leader", "check_for_quorum_queues_without_an_elected_leader [-p <vhost>|--across-all-vhosts] [<pattern>]", 0..=1, diagnostics::check_leaders),
+    command("check_if_metadata_store_is_initialized", "check_if_metadata_store_is_initialized", 0..=0, diagnostics::check_metadata_store),
+    command("check_if_metadata_store_is_initialized_with_data", "check_if_metadata_store_is_initialized_with_data", 0..=0, diagnostics::check_metadata_store_with_data),
+    command("check_if_node_is_quorum_critical", "check_if_node_is_quorum_critical", 0..=0, diagnostics::check_quorum_critical),
+    command("check_if_node_is_mirror_sync_critical", "check_if_node_is_mirror_sync_critical", 0..=0, diagnostics::nothing_to_do),
+    command("check_if_any_deprecated_features_are_used", "check_if_any_deprecated_features_are_used", 0..=0, diagnostics::nothing_to_do),
+    command("alarms", "alarms", 0..=0, diagnostics::alarms),
+    command("is_booting", "is_booting", 0..=0, diagnostics::is_booting),
+    command("log_location", "log_location [--all]", 0..=0, diagnostics::log_location),
+    command("log_tail", "log_tail [-N <lines>]", 0..=0, diagnostics::log_tail),
+    command("memory_breakdown", "memory_breakdown", 0..=0, diagnostics::memory_breakdown),
+    offline(command("erlang_version", "erlang_version", 0..=0, diagnostics::erlang_version)),
+    offline(command("tls_versions", "tls_versions", 0..=0, diagnostics::tls_versions)),
+    offline(command("resolve_hostname", "resolve_hostname <name>", 1..=1, diagnostics::resolve_hostname)),
     command("is_running", "is_running", 0..=0, node::is_running),
     command("listeners", "listeners", 0..=0, node::listeners),
     command("server_version", "server_version", 0..=0, node::server_version),
     // rabbitmq-plugins: what a plugin of RabbitMQ gives is in the binary, or is not.
     offline(command("enable", "enable <plugin> [...]", 1..=MANY, node::plugins)),
     offline(command("disable", "disable <plugin> [...]", 1..=MANY, node::plugins)),
+    offline(command("list", "list [-m] [<part of a name>]", 0..=1, diagnostics::list_plugins)),
+    offline(command("is_enabled", "is_enabled <plugin> [...]", 1..=MANY, diagnostics::is_plugin_enabled)),
+    // rabbitmq-upgrade.
+    waiting(command("await_online_quorum_plus_one", "await_online_quorum_plus_one", 0..=0, diagnostics::check_quorum_critical)),
+    command("drain", "drain", 0..=0, node::stop_app),
+    command("revive", "revive", 0..=0, node::start_app),
+    command("post_upgrade", "post_upgrade", 0..=0, diagnostics::nothing_to_do),
+    command("has_reached_target_cluster_size", "has_reached_target_cluster_size", 0..=0, diagnostics::check_cluster_size),
     offline(command("set", "set <plugin> [...]", 0..=MANY, node::plugins)),
 ];
 

@@ -217,6 +217,11 @@ const FLAGS: List = List {
     columns: &same!["name" "state" "stability" "provided_by" "desc" "doc_url"],
 };
 
+const DEPRECATED: List = List {
+    default: &["name", "deprecation_phase", "provided_by", "desc"],
+    columns: &same!["name" "deprecation_phase" "provided_by" "desc" "doc_url"],
+};
+
 fn of_vhost(context: &Context<'_>, what: &str) -> Result<Value, Failure> {
     let path = format!("/api/{what}/{}", segment(context.vhost()));
     context.target.get(&path).map_err(|error| match error {
@@ -278,4 +283,15 @@ pub fn list_vhosts(context: &Context<'_>) -> Result<Output, Failure> {
 pub fn list_feature_flags(context: &Context<'_>) -> Result<Output, Failure> {
     let line = "Listing feature flags ...";
     of_node(context, &FLAGS, line, "/api/feature-flags")
+}
+
+pub fn list_deprecated_features(context: &Context<'_>) -> Result<Output, Failure> {
+    let line = "Listing deprecated features ...";
+    of_node(context, &DEPRECATED, line, "/api/deprecated-features")
+}
+
+/// Queues whose shard does not answer: there are none, or the node would not answer either.
+pub fn list_unresponsive_queues(context: &Context<'_>) -> Result<Output, Failure> {
+    let line = "Listing unresponsive queues for vhost ...".replace("vhost", context.vhost());
+    QUEUES.show(context, &[line], || Ok(Value::Array(Vec::new())))
 }

@@ -5,6 +5,7 @@
 //! Invariant: a command prints its result on standard output and everything else on standard error.
 
 mod commands;
+mod diagnostics;
 mod lists;
 mod node;
 mod options;
@@ -20,6 +21,7 @@ use crate::cli::target::{CallError, Target};
 use std::ffi::OsString;
 use std::io::Write;
 use std::process::ExitCode;
+use std::time::{Duration, Instant};
 
 /// Exit codes of RabbitMQ's tools (those of sysexits.h).
 pub mod code {
@@ -93,6 +95,8 @@ impl From<CallError> for Failure {
 
 /// What a command has to work with.
 pub struct Context<'a> {
+    /// The command's name.
+    pub command: &'a str,
     /// The options that were given.
     pub options: &'a Options,
     /// The positional arguments.
@@ -108,6 +112,17 @@ impl Context<'_> {
     /// it.
     pub fn banner(&self, line: impl AsRef<str>) {
         (self.banner)(line.as_ref());
+    }
+
+    /// The same without lines before the result.
+    fn without_banner(&self) -> Context<'_> {
+        Context {
+            command: self.command,
+            options: self.options,
+            arguments: self.arguments,
+            target: self.target,
+            banner: &|_| {},
+        }
     }
 
     /// Argument `index`; empty where it was not given (the command table has checked how many there
@@ -151,6 +166,18 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     }
 }
 
+/// Finds the node as soon as there is one: it may be about to start.
+fn await_target(options: &Options) -> Result<Target, Failure> {
+    let deadline = Instant::now() + options.timeout;
+    loop {
+        match Target::find(&options.address()) {
+            Ok(target) => return Ok(target),
+            Err(error) if Instant::now() >= deadline => return Err(error.into()),
+            Err(_) => std::thread::sleep(Duration::from_millis(100)),
+        }
+    }
+}
+
 /// Runs a command line and hands what goes to standard output to `print`.
 pub fn run(words: &[String], print: &mut dyn FnMut(&str)) -> Result<(), Failure> {
     let (options, rest) = options::parse(words)?;
@@ -190,9 +217,11 @@ pub fn run(words: &[String], print: &mut dyn FnMut(&str)) -> Result<(), Failure>
     };
     let target = match command.offline {
         true => Target::nowhere(),
+        false if command.waits => await_target(&options)?,
         false => Target::find(&options.address())?,
     };
     let context = Context {
+        command: command.name,
         options: &options,
         arguments,
         target: &target,

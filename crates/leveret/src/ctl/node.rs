@@ -178,7 +178,7 @@ pub fn export_definitions(context: &Context<'_>) -> Result<Output> {
 }
 
 /// The node's own entry in the list of nodes.
-fn own_node(context: &Context<'_>) -> Result<Value> {
+pub fn own_node(context: &Context<'_>) -> Result<Value> {
     let nodes = context.target.get("/api/nodes")?;
     Ok(nodes[0].clone())
 }
@@ -438,6 +438,12 @@ fn fraction_argument(text: &str, most: f64) -> std::result::Result<f64, String> 
     }
 }
 
+pub fn rebalance(context: &Context<'_>) -> Result<Output> {
+    context.banner("Rebalancing queue leaders ...");
+    context.target.call("POST", "/api/rebalance/queues", None)?;
+    Ok(Output::Done)
+}
+
 pub fn enable_feature_flag(context: &Context<'_>) -> Result<Output> {
     let name = context.argument(0);
     context.banner(format!("Enabling feature flag \"{name}\" ..."));
@@ -463,7 +469,7 @@ pub fn server_version(context: &Context<'_>) -> Result<Output> {
 }
 
 /// A health check of the API: its reason, if it fails, is the failure.
-fn check(context: &Context<'_>, banner: &str, path: &str, good: &str) -> Result<Output> {
+pub fn check(context: &Context<'_>, banner: &str, path: &str, good: &str) -> Result<Output> {
     let name = context.target.name()?;
     context.banner(format!("{banner} on node {name} ..."));
     match context.target.get(&format!("/api/health/checks/{path}")) {

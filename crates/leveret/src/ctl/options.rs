@@ -59,6 +59,16 @@ pub struct Options {
     pub delay: Duration,
     /// `-t`: how long the node may take.
     pub timeout: Duration,
+    /// `--within`: how many of `unit`.
+    pub within: u32,
+    /// `--unit`: days, weeks, months, years.
+    pub unit: String,
+    /// `-N`, `--number`: how many lines of a log.
+    pub lines: usize,
+    /// `--across-all-vhosts`
+    pub everywhere: bool,
+    /// `-m`, `--minimal`
+    pub minimal: bool,
     /// `--data-dir`
     pub data_dir: PathBuf,
     /// `--url`
@@ -98,6 +108,11 @@ impl Options {
             limit: 0,
             delay: Duration::ZERO,
             timeout: TIMEOUT,
+            within: 4,
+            unit: "weeks".to_owned(),
+            lines: 50,
+            everywhere: false,
+            minimal: false,
             data_dir: variable("LEVERET_DATA_DIR", "./leveret-data").into(),
             url: None,
             user: "guest".to_owned(),
@@ -153,9 +168,11 @@ impl Options {
             "-e" | "--if-empty" => self.if_empty = true,
             "--if-unused" => self.if_unused = true,
             "--pre-hashed-password" => self.pre_hashed = true,
+            "--across-all-vhosts" => self.everywhere = true,
+            "-m" | "--minimal" => self.minimal = true,
             // They choose among nodes, or among name forms, of which there is one.
             "-l" | "--longnames" | "--online" | "--offline" | "--local" | "--dry-run" | "--all"
-            | "--no-silent" => {}
+            | "--no-silent" | "-E" | "--enabled" | "--verbose" | "-v" => {}
             _ => return false,
         }
         true
@@ -192,13 +209,17 @@ impl Options {
                 let delay = delay.filter(|d| *d <= TIMEOUT_MAX);
                 self.delay = delay.ok_or_else(|| bad("milliseconds"))?;
             }
+            "--within" => self.within = value.parse().map_err(|_| bad("a whole number"))?,
+            "--unit" => self.unit = value.to_owned(),
+            "-N" | "--number" => self.lines = value.parse().map_err(|_| bad("a whole number"))?,
             "--data-dir" => self.data_dir = value.into(),
             "--url" => self.url = Some(value.to_owned()),
             "--user" => self.user = value.to_owned(),
             "--password" => self.password = value.to_owned(),
             // The node is found by its data folder, and trusts who may read it: there is no name to
             // resolve, no cookie.
-            "-n" | "--node" | "--erlang-cookie" | "--script-name" | "--printer" => {}
+            "-n" | "--node" | "--erlang-cookie" | "--script-name" | "--printer" | "-P"
+            | "--pid" => {}
             _ => return Err(unknown(name)),
         }
         Ok(())

@@ -345,6 +345,40 @@ pub fn update_vhost(context: &Context<'_>) -> Result<Output> {
     Ok(Output::Done)
 }
 
+pub fn set_vhost_tags(context: &Context<'_>) -> Result<Output> {
+    let name = context.argument(0);
+    let tags = &context.arguments[1..];
+    context.banner(format!(
+        "Setting tags for virtual host \"{name}\" to [{}] ...",
+        tags.join(", ")
+    ));
+    vhost(context.target, name)?;
+    let body = json!({"tags": tags});
+    context.target.call("PUT", &vhost_path(name), Some(&body))?;
+    Ok(Output::Done)
+}
+
+fn deletion_protection(context: &Context<'_>, method: &str) -> Result<Output> {
+    let name = context.argument(0);
+    let path = format!("{}/deletion/protection", vhost_path(name));
+    or_absent(context.target.call(method, &path, None), || no_vhost(name))?;
+    Ok(Output::Done)
+}
+
+pub fn protect_vhost(context: &Context<'_>) -> Result<Output> {
+    let name = context.argument(0);
+    context.banner(format!("Protecting virtual host '{name}' from removal..."));
+    deletion_protection(context, "POST")
+}
+
+pub fn unprotect_vhost(context: &Context<'_>) -> Result<Output> {
+    let name = context.argument(0);
+    context.banner(format!(
+        "Lifting deletion protection for virtual host '{name}'..."
+    ));
+    deletion_protection(context, "DELETE")
+}
+
 pub fn delete_vhost(context: &Context<'_>) -> Result<Output> {
     let name = context.argument(0);
     context.banner(format!("Deleting vhost \"{name}\" ..."));

@@ -4,15 +4,15 @@ use super::messages;
 use crate::config::Config;
 use leveret_auth::password::SALT_BYTES_GIVEN;
 use leveret_auth::{is_loopback, verify_login};
-use leveret_management::Running;
 use leveret_management::api::{
     Actor, AfterGet, BrokerStats, Changed, ChannelStats, ConnectionStats, ConsumerStats, Get, Got,
     Level, Listener, Login, MessageCounters, NodeStats, Publish, QueueStats, Topology,
 };
 use leveret_management::keeper::{ExecuteError, Keeper, MakeCommands};
+use leveret_management::{Bound, Running, Service};
 use leveret_metadata::Catalogue;
-use leveret_node::shard::{QueueFacts, shard_of};
-use leveret_node::{Caller, ConnectionFacts, Env, Ticket, operator};
+use leveret_node::shard::QueueFacts;
+use leveret_node::{Caller, ConnectionFacts, Env, Question, QueueAnswer, Ticket, operator};
 use leveret_queue::Outcome;
 use leveret_session::contract::{Reply, Topology as Operation};
 use leveret_shell::broker::Broker;
@@ -21,7 +21,7 @@ use leveret_shell::node::{close_connection, connections};
 use leveret_types::{ConnectionId, ProtocolError, QueueId, ReplyCode};
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 /// How long an operator's command waits for the log before it is said to have failed.
@@ -43,8 +43,10 @@ pub struct Admin {
     pub uuid: [u8; 16],
     /// Its configuration.
     pub config: Config,
-    /// What it listens on.
-    pub listeners: Vec<Listener>,
+    /// The same, key by key, as operators know it.
+    pub effective: Vec<(String, String)>,
+    /// What it listens on, once that is known.
+    pub listening: Arc<OnceLock<Vec<Listener>>>,
 }
 
 impl Admin {
@@ -139,6 +141,17 @@ impl Admin {
         }
     }
 
+    /// The name that an operator gave the cluster, or the configuration's.
+    fn cluster_name(&self) -> String {
+        let catalogue = self.broker.catalogue();
+        let mut named = catalogue.global_parameters();
+        let given = named.find(|(name, _)| *name == "cluster_name");
+        let given = given
+            .and_then(|(_, value)| value.as_text())
+            .map(str::to_owned);
+        given.unwrap_or_else(|| self.config.cluster_name.clone())
+    }
+
     fn watermark(&self, level: Level) -> u64 {
         let total = super::settings::total_memory_bytes(&self.config);
         match level {
@@ -214,7 +227,7 @@ impl Running for Admin {
         let process = super::process::usage();
         NodeStats {
             name: self.config.node_name.clone(),
-            cluster_name: self.config.cluster_name.clone(),
+            cluster_name: self.cluster_name(),
             cluster_id: super::process::uuid_text(self.uuid),
             os_pid: std::process::id(),
             uptime_ms: self.broker.now().monotonic_ms,
@@ -238,9 +251,10 @@ impl Running for Admin {
                 .iter()
                 .map(|(path, _)| path.clone())
                 .collect::<Vec<PathBuf>>(),
-            listeners: self.listeners.clone(),
+            listeners: self.listening.get().cloned().unwrap_or_default(),
             serving: self.broker.serving(),
             connections_max: self.config.limits.admission.connections as u64,
+            certificates: super::certificates::expiries(&self.config),
             ..NodeStats::default()
         }
     }
@@ -305,7 +319,7 @@ impl Running for Admin {
 
     fn queue(&self, queue: QueueId) -> Option<QueueStats> {
         let now = self.broker.now();
-        let facts = self.broker.shard(shard_of(queue)).facts(now, queue)?;
+        let facts = self.broker.shard(self.broker.shard_of(queue)).facts(now, queue)?;
         Some(self.stats_of(&facts, &connections(&self.broker)))
     }
 
@@ -367,7 +381,8 @@ impl Running for Admin {
         let now = self.broker.now();
         let caller = self.caller(actor, vhost);
         let existed = self.exists(vhost, &change);
-        let (reply, ticket) = caller.topology(operation(change), now, &*self.broker)?;
+        let ask = |queue, question| self.ask(queue, question);
+        let (reply, ticket) = caller.topology_asking(operation(change), now, &*self.broker, ask)?;
         self.broker.run_deferred_work();
         self.wait(ticket)?;
         Ok(Changed {
@@ -431,6 +446,10 @@ impl Running for Admin {
             .collect())
     }
 
+    fn configuration(&self) -> Vec<(String, String)> {
+        self.effective.clone()
+    }
+
     fn set_memory_watermark(&self, level: Level) {
         let bytes = self.watermark(level);
         self.change_watermarks(|watermarks| watermarks.memory_bytes = bytes);
@@ -455,6 +474,20 @@ impl Running for Admin {
 
 impl Admin {
     /// Whether what a declaration would create is there already.
+    /// Asks a queue, whose leader may be on another node, and waits for the answer.
+    fn ask(&self, queue: QueueId, question: Question) -> QueueAnswer {
+        let number = self.broker.consumer_id().0;
+        let deadline = Instant::now() + READ_WAIT;
+        loop {
+            let now = self.broker.now();
+            match operator::ask(queue, question, number, now, &*self.broker) {
+                Some(answer) => return answer,
+                None if Instant::now() > deadline => return QueueAnswer::Unavailable,
+                None => std::thread::sleep(POLL),
+            }
+        }
+    }
+
     fn exists(&self, vhost: &str, change: &Topology) -> bool {
         let catalogue = self.broker.catalogue();
         let Some(vhost) = catalogue.vhost(vhost) else {
@@ -601,22 +634,19 @@ fn channel_stats(connection: &ConnectionFacts) -> impl Iterator<Item = ChannelSt
 }
 
 /// What the node listens on, in RabbitMQ's words.
-pub fn listeners(
-    amqp: &[(SocketAddr, bool)],
-    http: Option<SocketAddr>,
-    metrics: Option<SocketAddr>,
-) -> Vec<Listener> {
+pub fn listeners(amqp: &[(SocketAddr, bool)], web: &[Bound]) -> Vec<Listener> {
     let amqp = amqp.iter().map(|(address, tls)| Listener {
         protocol: if *tls { "amqp/ssl" } else { "amqp" },
         address: *address,
     });
-    let http = http.map(|address| Listener {
-        protocol: "http",
-        address,
+    let web = web.iter().map(|bound| Listener {
+        protocol: match (bound.service, bound.tls) {
+            (Service::Api, false) => "http",
+            (Service::Api, true) => "https",
+            (Service::Metrics, false) => "http/prometheus",
+            (Service::Metrics, true) => "https/prometheus",
+        },
+        address: bound.address,
     });
-    let metrics = metrics.map(|address| Listener {
-        protocol: "http/prometheus",
-        address,
-    });
-    amqp.chain(http).chain(metrics).collect()
+    amqp.chain(web).collect()
 }

@@ -1,8 +1,9 @@
 //! From the configuration, as an operator sees it, to what the parts of a node need.
 
+use super::definitions::{self, Import};
 use crate::config::{
     AlternativeName, CertificateName, Config, DiskLimit, Mechanism, MemoryWatermark,
-    PasswordHashing, QueueType, TlsVersion,
+    PasswordHashing, QueueType, Tls,
 };
 use leveret_auth::{HashingAlgorithm, PasswordHash};
 use leveret_management::RABBITMQ_VERSION;
@@ -10,9 +11,9 @@ use leveret_metadata::{Catalogue, Command, QueueKind};
 use leveret_node::NodeSettings;
 use leveret_node::certificate::NameFrom;
 use leveret_session::Settings as SessionSettings;
+use leveret_shell::admission::AdmissionLimits;
 use leveret_shell::housekeeping::Watermarks;
-use leveret_shell::node::NodeConfig;
-use leveret_shell::tls::TlsFiles;
+use leveret_shell::node::{NodeConfig, Prepare};
 use leveret_types::{FieldTable, FieldValue, limits};
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,18 +24,7 @@ pub fn node_config(config: &Config) -> Result<NodeConfig, String> {
         folders: config.folders.store(),
         amqp: config.listeners.amqp.clone(),
         amqps: config.listeners.amqps.clone(),
-        tls: config.tls.as_ref().map(|tls| TlsFiles {
-            certificate: tls.certificate.clone(),
-            key: tls.key.clone(),
-            authorities: tls.client_authorities.clone(),
-            verify_peer: tls.client_authorities.is_some(),
-            require_peer_certificate: tls.client_certificate_required,
-            versions: tls
-                .versions
-                .iter()
-                .map(|version| tls_version(*version))
-                .collect(),
-        }),
+        tls: config.tls.as_ref().map(super::web::tls_files),
         io_threads: config.threads.io,
         shards: u16::try_from(config.threads.shards).unwrap_or(u16::MAX),
         cache_bytes: usize::try_from(config.storage.cache_bytes).unwrap_or(usize::MAX),
@@ -54,7 +44,13 @@ pub fn node_config(config: &Config) -> Result<NodeConfig, String> {
             hashing: hashing(config.login.hashing),
             consumer_timeout_ms: Some(config.limits.consumer_timeout_ms).filter(|ms| *ms > 0),
         },
-        first_boot: first_boot(config)?,
+        admission: admission(config),
+        first_boot: match config.first_boot.definitions {
+            // They are all that a node begins with then, as in RabbitMQ: no user that nobody named.
+            Some(_) => Vec::new(),
+            None => first_boot(config)?,
+        },
+        prepare: definitions(config),
         settings: NodeSettings {
             session: Arc::new(session_settings(config, false)),
             session_tls: Arc::new(session_settings(config, true)),
@@ -67,10 +63,27 @@ pub fn node_config(config: &Config) -> Result<NodeConfig, String> {
     })
 }
 
-fn tls_version(version: TlsVersion) -> String {
-    match version {
-        TlsVersion::V12 => "tlsv1.2".to_owned(),
-        TlsVersion::V13 => "tlsv1.3".to_owned(),
+/// Imports the definitions that the configuration names, before anyone can connect.
+fn definitions(config: &Config) -> Option<Prepare> {
+    let import = Import {
+        source: config.first_boot.definitions.clone()?,
+        mark: config
+            .first_boot
+            .definitions_skip_if_unchanged
+            .then(|| config.folders.root.join(definitions::MARK_FILE)),
+    };
+    Some(Box::new(move |broker| import.run(broker)))
+}
+
+fn admission(config: &Config) -> AdmissionLimits {
+    let admission = &config.limits.admission;
+    AdmissionLimits {
+        connections: match admission.connections {
+            0 => usize::MAX,
+            connections => connections,
+        },
+        pending: admission.pending,
+        pending_per_address: admission.pending_per_address,
     }
 }
 
@@ -138,13 +151,16 @@ fn machine_memory_bytes() -> u64 {
     known.unwrap_or(1 << 30)
 }
 
-/// Sessions are told of `EXTERNAL` where there is TLS, which alone can prove a name.
+/// Sessions are told of `EXTERNAL` where clients' certificates are verified, which alone proves a
+/// name.
 fn session_settings(config: &Config, tls: bool) -> SessionSettings {
+    let verifies = |tls: &Tls| tls.client_authorities.is_some();
+    let proves_names = tls && config.tls.as_ref().is_some_and(verifies);
     let mechanisms: Vec<&str> = config
         .login
         .mechanisms
         .iter()
-        .filter(|mechanism| tls || **mechanism != Mechanism::External)
+        .filter(|mechanism| proves_names || **mechanism != Mechanism::External)
         .map(|mechanism| match mechanism {
             Mechanism::Plain => "PLAIN",
             Mechanism::AmqPlain => "AMQPLAIN",

@@ -11,6 +11,7 @@ use std::sync::Mutex;
 pub struct Fake {
     pub asked: Mutex<Vec<String>>,
     pub alarm: Mutex<bool>,
+    pub stopped: Mutex<bool>,
     pub counters: Mutex<MessageCounters>,
 }
 
@@ -78,7 +79,7 @@ impl Running for Fake {
                 protocol: "amqp",
                 address: "127.0.0.1:5672".parse().unwrap(),
             }],
-            serving: true,
+            serving: !*self.stopped.lock().unwrap(),
             certificates: vec![("/c.pem".into(), 0)],
             ..NodeStats::default()
         }
@@ -198,6 +199,10 @@ impl Running for Fake {
             payload: payload.to_vec(),
         };
         Ok(vec![got(b"text"), got(&[0xFF, 0x00])])
+    }
+
+    fn leaderless_queues(&self) -> Vec<(String, String)> {
+        vec![("other".to_owned(), "orphan".to_owned())]
     }
 
     fn set_memory_watermark(&self, level: Level) {

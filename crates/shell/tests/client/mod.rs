@@ -8,6 +8,7 @@ use leveret_metadata::Catalogue;
 use leveret_node::NodeSettings;
 use leveret_node::certificate::NameFrom;
 use leveret_session::Settings;
+use leveret_shell::admission::AdmissionLimits;
 use leveret_shell::disk::RealDisk;
 use leveret_shell::housekeeping::Watermarks;
 use leveret_shell::node::{Node, NodeConfig};
@@ -45,6 +46,9 @@ impl Drop for Scratch {
     }
 }
 
+/// Connections of one address that have not logged in, of such a node.
+pub const PENDING_MAX: usize = 20;
+
 /// Starts a node on free ports of this machine: with TLS and EXTERNAL where there are certificates.
 pub fn start(folder: &Path, tls: Option<TlsFiles>) -> Node {
     start_on(RealDisk::new(), folder, tls)
@@ -78,7 +82,12 @@ pub fn start_on(disk: RealDisk, folder: &Path, tls: Option<TlsFiles>) -> Node {
         },
         drain: Duration::from_secs(10),
         catalogue: leveret_metadata::Config::default(),
+        admission: AdmissionLimits {
+            pending_per_address: PENDING_MAX,
+            ..AdmissionLimits::default()
+        },
         first_boot: Catalogue::defaults("guest", password.expect("a password"), "/"),
+        prepare: None,
         settings: NodeSettings {
             session: Arc::clone(&session),
             session_tls: session,

@@ -1,0 +1,323 @@
+//! What `rabbitmq-diagnostics` asks that is no list: checks, facts, the whole report.
+
+use super::node::{self, check};
+use super::{Context, Failure, Output, code};
+use crate::cli::http::segment;
+use crate::cli::table::{Rows, show};
+use serde_json::Value;
+use std::fmt::Write;
+use std::net::ToSocketAddrs;
+
+type Result<T> = std::result::Result<T, Failure>;
+
+/// The keys in force, as `key value` rows.
+fn effective(context: &Context<'_>) -> Result<Rows> {
+    let keys = context.target.get("/api/config/effective")?;
+    let keys = keys.as_array().cloned().unwrap_or_default();
+    Ok(Rows::pick(&keys, &[("key", "key"), ("value", "value")]))
+}
+
+pub fn environment(context: &Context<'_>) -> Result<Output> {
+    let name = context.target.name()?;
+    context.banner(format!("Application environment of node {name} ..."));
+    effective(context).map(Output::Rows)
+}
+
+/// One part of a report: its title, and the command that makes it.
+type Part = (&'static str, fn(&Context<'_>) -> Result<Output>);
+
+/// Everything that a maintainer asks for, one part after the other. A part that fails says so in
+/// its place: the others are what is needed then.
+pub fn report(context: &Context<'_>) -> Result<Output> {
+    use super::lists;
+    const PARTS: &[Part] = &[
+        ("Status", node::status),
+        ("Cluster status", node::cluster_status),
+        ("Environment", environment),
+        ("Feature flags", lists::list_feature_flags),
+        ("Virtual hosts", lists::list_vhosts),
+        ("Users", super::users::list_users),
+        ("Permissions", super::users::list_permissions),
+        ("Policies", super::users::list_policies),
+        ("Connections", lists::list_connections),
+        ("Channels", lists::list_channels),
+        ("Consumers", lists::list_consumers),
+        ("Queues", lists::list_queues),
+        ("Exchanges", lists::list_exchanges),
+        ("Bindings", lists::list_bindings),
+    ];
+    let name = context.target.name()?;
+    context.banner(format!("Reporting server status of node {name} ..."));
+    let mut out = String::new();
+    for (title, run) in PARTS {
+        let silent = context.without_banner();
+        let text = match run(&silent) {
+            Ok(output) => context.options.render(output),
+            Err(failure) => format!("{}\n", failure.text),
+        };
+        let _ = writeln!(out, "## {title}\n\n{text}");
+    }
+    Ok(Output::Text(out))
+}
+
+/// What a name or an expression of Erlang is refused with, and what serves instead.
+const INSTEAD: &[(&str, &str)] = &[
+    (
+        "eval",
+        "there is no Erlang here: ask the HTTP API (`curl -u USER http://HOST:15672/api/...`), or send SIGHUP to have certificates read again",
+    ),
+    (
+        "exec",
+        "there is no Elixir here: ask the HTTP API (`curl -u USER http://HOST:15672/api/...`)",
+    ),
+    (
+        "encode",
+        "the configuration has no encrypted values: keep secrets in a file that the node alone may read, or in LEVERET_* variables",
+    ),
+    ("decode", "the configuration has no encrypted values"),
+    ("reset", "stop the node and remove its data folder"),
+    ("force_reset", "stop the node and remove its data folder"),
+    ("rotate_logs", "let logrotate do it, with copytruncate"),
+    (
+        "set_log_level",
+        "set log.console.level or log.file.level and start the node again",
+    ),
+    (
+        "suspend_listeners",
+        "use stop_app, which closes the connections that are open as well",
+    ),
+    ("resume_listeners", "use start_app"),
+    (
+        "erlang_cookie_hash",
+        "there is no Erlang cookie: the command line is let in by who may read the node's data folder",
+    ),
+    ("observer", "use status, list_queues and the metrics"),
+    (
+        "consume_event_stream",
+        "follow the log in JSON (log.console.formatter = json)",
+    ),
+];
+
+/// Refuses a command that can have no meaning here, with what to use instead.
+pub fn instead(context: &Context<'_>) -> Result<Output> {
+    let name = context.command;
+    let found = INSTEAD.iter().find(|(known, _)| *known == name);
+    let instead = found.map_or("it has no meaning here", |(_, instead)| instead);
+    Err(Failure::new(code::USAGE, format!("{name}: {instead}")))
+}
+
+/// Says that what was asked for is so already.
+pub fn nothing_to_do(context: &Context<'_>) -> Result<Output> {
+    context.banner(format!("{}: nothing to do on this node.", context.command));
+    Ok(Output::Done)
+}
+
+pub fn check_certificate_expiration(context: &Context<'_>) -> Result<Output> {
+    let (within, unit) = (context.options.within, &context.options.unit);
+    let path = format!("certificate-expiration/{within}/{}", segment(unit));
+    let banner = format!("Checking certificate expiration within {within} {unit}");
+    let good = format!("No certificates are expiring within {within} {unit}.");
+    check(context, &banner, &path, &good)
+}
+
+pub fn check_leaders(context: &Context<'_>) -> Result<Output> {
+    let everywhere = context.options.everywhere;
+    let mut path = "quorum-queues-without-elected-leaders/".to_owned();
+    match everywhere {
+        true => path.push_str("all-vhosts"),
+        false => path.push_str(&format!("vhost/{}", segment(context.vhost()))),
+    }
+    if let Some(pattern) = context.arguments.first() {
+        path.push_str(&format!("/pattern/{}", segment(pattern)));
+    }
+    let good = "Node {node} reported all quorum queues as having responsive leader replicas";
+    check(
+        context,
+        "Checking leader replicas of quorum queues",
+        &path,
+        good,
+    )
+}
+
+pub fn check_metadata_store(context: &Context<'_>) -> Result<Output> {
+    let good = "Metadata store on node {node} is initialized";
+    let banner = "Checking if metadata store is initialized";
+    check(context, banner, "metadata-store/initialized", good)
+}
+
+pub fn check_metadata_store_with_data(context: &Context<'_>) -> Result<Output> {
+    let good = "Metadata store on node {node} is initialized and has data";
+    let banner = "Checking if metadata store is initialized and has data";
+    check(
+        context,
+        banner,
+        "metadata-store/initialized/with-data",
+        good,
+    )
+}
+
+pub fn check_quorum_critical(context: &Context<'_>) -> Result<Output> {
+    let good = "Node {node} reported no quorum queues with minimum quorum";
+    let banner = "Checking if there are quorum queues that would lose their majority";
+    check(context, banner, "node-is-quorum-critical", good)
+}
+
+pub fn check_cluster_size(context: &Context<'_>) -> Result<Output> {
+    let good = "The cluster has as many nodes as it is to have";
+    check(
+        context,
+        "Checking the cluster's size",
+        "reached-target-cluster-size",
+        good,
+    )
+}
+
+pub fn is_booting(context: &Context<'_>) -> Result<Output> {
+    let name = context.target.name()?;
+    let answer = context
+        .target
+        .ask("GET", "/api/health/checks/is-in-service", &[], None)?;
+    let words = if answer.is_good() {
+        "has fully booted"
+    } else {
+        "does not take clients"
+    };
+    Ok(Output::Text(format!("RabbitMQ on node {name} {words}")))
+}
+
+pub fn alarms(context: &Context<'_>) -> Result<Output> {
+    let name = context.target.name()?;
+    context.banner(format!(
+        "Asking node {name} to report any known resource alarms ..."
+    ));
+    let answer = context
+        .target
+        .ask("GET", "/api/health/checks/local-alarms", &[], None)?;
+    let alarms = answer.json()["alarms"]
+        .as_array()
+        .cloned()
+        .unwrap_or_default();
+    if alarms.is_empty() {
+        let text = format!("Node {name} reported no alarms, local or clusterwide");
+        return Ok(Output::Text(text));
+    }
+    let line = |alarm: &Value| {
+        format!(
+            "{} alarm on node {}",
+            show(&alarm["resource"]),
+            show(&alarm["node"])
+        )
+    };
+    let lines: Vec<_> = alarms.iter().map(line).collect();
+    Ok(Output::Text(lines.join("\n")))
+}
+
+/// The log files that the node writes.
+fn log_files(context: &Context<'_>) -> Result<Vec<String>> {
+    let node = node::own_node(context)?;
+    let files = node["log_files"].as_array().cloned().unwrap_or_default();
+    Ok(files.iter().map(show).collect())
+}
+
+pub fn log_location(context: &Context<'_>) -> Result<Output> {
+    let files = log_files(context)?;
+    Ok(Output::Text(match files.is_empty() {
+        true => "standard error".to_owned(),
+        false => files.join("\n"),
+    }))
+}
+
+/// Bytes of the end of a log that are looked at for its last lines.
+const LOG_TAIL_BYTES: u64 = 1 << 20;
+
+pub fn log_tail(context: &Context<'_>) -> Result<Output> {
+    let files = log_files(context)?;
+    let Some(file) = files.first() else {
+        let text =
+            "the node logs to standard error alone: see its supervisor (journalctl, docker logs)";
+        return Err(Failure::new(code::UNAVAILABLE, text));
+    };
+    let text = end_of(file)
+        .map_err(|error| Failure::new(code::UNAVAILABLE, format!("cannot read {file}: {error}")))?;
+    let lines: Vec<&str> = text.lines().collect();
+    let from = lines.len().saturating_sub(context.options.lines);
+    Ok(Output::Text(lines[from..].join("\n")))
+}
+
+fn end_of(file: &str) -> std::io::Result<String> {
+    use std::io::{Read, Seek, SeekFrom};
+    let mut file = std::fs::File::open(file)?;
+    let length = file.metadata()?.len();
+    file.seek(SeekFrom::Start(length.saturating_sub(LOG_TAIL_BYTES)))?;
+    let mut bytes = Vec::new();
+    file.take(LOG_TAIL_BYTES).read_to_end(&mut bytes)?;
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+pub fn memory_breakdown(context: &Context<'_>) -> Result<Output> {
+    let name = context.target.name()?;
+    context.banner(format!("Reporting memory breakdown on node {name}..."));
+    let node = node::own_node(context)?;
+    Ok(Output::Text(format!(
+        "resident: {} bytes (100%)",
+        show(&node["mem_used"])
+    )))
+}
+
+pub fn erlang_version(_: &Context<'_>) -> Result<Output> {
+    Ok(Output::Text(
+        "0 (no Erlang: Leveret is written in Rust)".to_owned(),
+    ))
+}
+
+pub fn tls_versions(_: &Context<'_>) -> Result<Output> {
+    Ok(Output::Text("tlsv1.3\ntlsv1.2".to_owned()))
+}
+
+pub fn resolve_hostname(context: &Context<'_>) -> Result<Output> {
+    let host = context.argument(0);
+    context.banner(format!("Resolving hostname {host}..."));
+    let addresses = (host, 0).to_socket_addrs().map_err(|error| {
+        Failure::new(code::UNAVAILABLE, format!("cannot resolve {host}: {error}"))
+    })?;
+    let mut addresses: Vec<_> = addresses.map(|address| address.ip().to_string()).collect();
+    addresses.dedup();
+    Ok(Output::Text(addresses.join("\n")))
+}
+
+/// The plugins of RabbitMQ whose work the binary does.
+const PLUGINS: &[&str] = &[
+    "rabbitmq_auth_mechanism_ssl",
+    "rabbitmq_consistent_hash_exchange",
+    "rabbitmq_delayed_message_exchange",
+    "rabbitmq_management",
+    "rabbitmq_management_agent",
+    "rabbitmq_prometheus",
+    "rabbitmq_random_exchange",
+    "rabbitmq_recent_history_exchange",
+    "rabbitmq_sharding",
+    "rabbitmq_web_dispatch",
+];
+
+pub fn list_plugins(context: &Context<'_>) -> Result<Output> {
+    let version = env!("CARGO_PKG_VERSION");
+    let line = |name: &&str| match context.options.minimal {
+        true => (*name).to_owned(),
+        false => format!("[E*] {name} {version}"),
+    };
+    context.banner("Listing plugins: all are part of the broker ...");
+    let wanted = context.arguments.first().map_or("", String::as_str);
+    let named = PLUGINS.iter().filter(|name| name.contains(wanted));
+    Ok(Output::Text(named.map(line).collect::<Vec<_>>().join("\n")))
+}
+
+pub fn is_plugin_enabled(context: &Context<'_>) -> Result<Output> {
+    let mut asked = context.arguments.iter();
+    match asked.find(|name| !PLUGINS.contains(&name.as_str())) {
+        None => Ok(Output::Text("All of these plugins are enabled".to_owned())),
+        Some(name) => Err(Failure::new(
+            code::UNAVAILABLE,
+            format!("Plugin {name} is not part of this broker"),
+        )),
+    }
+}

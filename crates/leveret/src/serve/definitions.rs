@@ -1,0 +1,128 @@
+//! Definitions that are imported at every start.
+
+use leveret_metadata::{Catalogue, Definitions};
+use leveret_node::Env;
+use leveret_shell::broker::Broker;
+use leveret_types::limits::HTTP_DEFINITIONS_BYTES_MAX;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// Name of the file in the data folder that says which definitions were imported last.
+pub const MARK_FILE: &str = "definitions.imported";
+/// How long the write-ahead log may take to hold what was imported.
+const DURABLE_WAIT: Duration = Duration::from_secs(30);
+const POLL: Duration = Duration::from_micros(300);
+
+/// An import at the start of a node.
+pub struct Import {
+    /// A file of definitions, or a folder of them.
+    pub source: PathBuf,
+    /// Where the last import left its mark: one of the same bytes is left out. None to import at
+    /// every start.
+    pub mark: Option<PathBuf>,
+}
+
+impl Import {
+    /// Imports; durable when it returns.
+    ///
+    /// # Errors
+    /// One line: which file cannot be read or imported, and why.
+    pub fn run(&self, broker: &Broker) -> Result<(), String> {
+        let files = files_of(&self.source)?;
+        let mut contents = Vec::new();
+        for file in &files {
+            contents.push(read(file)?);
+        }
+        let fingerprint = fingerprint(&contents);
+        if self.is_marked(&fingerprint) {
+            tracing::info!(source = %self.source.display(), "definitions are as they were");
+            return Ok(());
+        }
+        for (file, bytes) in files.iter().zip(&contents) {
+            import(broker, bytes)
+                .map_err(|error| format!("cannot import {}: {error}", file.display()))?;
+            tracing::info!(file = %file.display(), "definitions imported");
+        }
+        self.leave_mark(&fingerprint);
+        Ok(())
+    }
+
+    fn is_marked(&self, fingerprint: &str) -> bool {
+        let mark = self.mark.as_deref().map(std::fs::read_to_string);
+        mark.is_some_and(|mark| mark.is_ok_and(|mark| mark.trim() == fingerprint))
+    }
+
+    fn leave_mark(&self, fingerprint: &str) {
+        if let Some(mark) = &self.mark
+            && let Err(error) = std::fs::write(mark, format!("{fingerprint}\n"))
+        {
+            tracing::warn!(mark = %mark.display(), %error, "the next start imports again");
+        }
+    }
+}
+
+/// The file itself, or the `.json` files of a folder in the order of their names.
+fn files_of(source: &Path) -> Result<Vec<PathBuf>, String> {
+    if !source.is_dir() {
+        return Ok(vec![source.to_owned()]);
+    }
+    let entries = std::fs::read_dir(source)
+        .map_err(|error| format!("cannot read the folder {}: {error}", source.display()))?;
+    let mut files: Vec<_> = entries
+        .filter_map(|entry| Some(entry.ok()?.path()))
+        .filter(|path| path.extension().is_some_and(|ending| ending == "json"))
+        .collect();
+    files.sort();
+    Ok(files)
+}
+
+fn read(file: &Path) -> Result<Vec<u8>, String> {
+    let failed =
+        |error: std::io::Error| format!("cannot read definitions {}: {error}", file.display());
+    let mut bytes = Vec::new();
+    let most = HTTP_DEFINITIONS_BYTES_MAX as u64;
+    let opened = std::fs::File::open(file).map_err(failed)?;
+    opened
+        .take(most + 1)
+        .read_to_end(&mut bytes)
+        .map_err(failed)?;
+    if bytes.len() as u64 > most {
+        return Err(format!(
+            "the definitions {} are larger than {most} bytes; split them in a folder",
+            file.display()
+        ));
+    }
+    Ok(bytes)
+}
+
+fn import(broker: &Broker, bytes: &[u8]) -> Result<(), String> {
+    let definitions: Definitions = serde_json::from_slice(bytes)
+        .map_err(|error| format!("these are no definitions: {error}"))?;
+    let shards = broker.settings().shard_count;
+    let mut make = |catalogue: &Catalogue| {
+        definitions.to_commands(catalogue, None, shards, &mut || broker.random())
+    };
+    let (tickets, result) = broker.execute_all(broker.now(), &mut make);
+    broker.run_deferred_work();
+    let deadline = Instant::now() + DURABLE_WAIT;
+    for ticket in tickets {
+        while broker.durable(ticket.shard) < ticket.chunk {
+            if Instant::now() > deadline {
+                return Err("the write-ahead log does not take them; is the disk full?".to_owned());
+            }
+            std::thread::sleep(POLL);
+        }
+    }
+    result.map_err(|error| error.to_string())
+}
+
+/// Text that is the same for the same contents.
+fn fingerprint(contents: &[Vec<u8>]) -> String {
+    let mut text = String::new();
+    for bytes in contents {
+        let fingerprint = leveret_management::fingerprint(bytes);
+        text.push_str(&format!("{}-{fingerprint:016x} ", bytes.len()));
+    }
+    text.trim_end().to_owned()
+}

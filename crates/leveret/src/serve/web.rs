@@ -1,0 +1,109 @@
+//! What is served over HTTP: where, with which certificates, and to whom on this machine.
+
+use crate::cli::node_file::CONTROL_SOCKET;
+use crate::config::{Config, Tls as TlsConfig};
+use leveret_management::{App, Bound, Endpoint, Place, Server, Service, Tls};
+use leveret_shell::tls::TlsFiles;
+use std::net::SocketAddr;
+use std::path::Path;
+
+/// Bytes of the longest name that the kernel takes for a socket file.
+const SOCKET_PATH_BYTES_MAX: usize = 107;
+
+/// The HTTP server, and what its certificates are read from.
+pub struct Web {
+    server: Server,
+    tls: Vec<(TlsFiles, Tls)>,
+}
+
+impl Web {
+    /// Starts what the configuration asks for.
+    ///
+    /// # Errors
+    /// One line: which certificates or which address cannot be used.
+    pub fn start(app: App, config: &Config) -> Result<Self, String> {
+        let listeners = &config.listeners;
+        let mut tls = Vec::new();
+        let mut endpoints = Vec::new();
+        let plain = [
+            (Service::Api, listeners.http),
+            (Service::Metrics, listeners.metrics),
+        ];
+        for (service, address) in plain {
+            endpoints.extend(address.map(|address| Endpoint::plain(service, address)));
+        }
+        let with_tls = [
+            (Service::Api, &listeners.https),
+            (Service::Metrics, &listeners.metrics_tls),
+        ];
+        for (service, listener) in with_tls {
+            let Some((address, files)) = listener else {
+                continue;
+            };
+            let files = tls_files(files);
+            let settings = Tls::new(files.load().map_err(|error| error.to_string())?);
+            let place = Place::Tcp(*address, Some(settings.clone()));
+            endpoints.push(Endpoint { service, place });
+            tls.push((files, settings));
+        }
+        endpoints.extend(control_socket(&config.folders.root));
+        let server = Server::start(app, &endpoints).map_err(|error| error.to_string())?;
+        Ok(Self { server, tls })
+    }
+
+    /// What is listened on.
+    #[must_use]
+    pub fn bound(&self) -> &[Bound] {
+        self.server.bound()
+    }
+
+    /// Where a service is to be had without TLS, if it is.
+    #[must_use]
+    pub fn plain_address(&self, service: Service) -> Option<SocketAddr> {
+        self.server.plain_address(service)
+    }
+
+    /// Reads the certificates again: new connections get the new ones.
+    ///
+    /// # Errors
+    /// One line: what is wrong with the files. Those listeners that come before keep the new ones.
+    pub fn reload_certificates(&self) -> Result<(), String> {
+        for (files, settings) in &self.tls {
+            settings.replace(files.load().map_err(|error| error.to_string())?);
+        }
+        Ok(())
+    }
+}
+
+/// The socket file of the command line, unless its name is too long for the kernel.
+fn control_socket(root: &Path) -> Option<Endpoint> {
+    let path = std::path::absolute(root).ok()?.join(CONTROL_SOCKET);
+    if path.as_os_str().len() > SOCKET_PATH_BYTES_MAX {
+        tracing::warn!(
+            path = %path.display(),
+            "no socket file for the command line: its name would be longer than the system takes",
+        );
+        return None;
+    }
+    Some(Endpoint {
+        service: Service::Api,
+        place: Place::File(path),
+    })
+}
+
+/// Certificates as the shell reads them.
+#[must_use]
+pub fn tls_files(tls: &TlsConfig) -> TlsFiles {
+    TlsFiles {
+        certificate: tls.certificate.clone(),
+        key: tls.key.clone(),
+        authorities: tls.client_authorities.clone(),
+        verify_peer: tls.client_authorities.is_some(),
+        require_peer_certificate: tls.client_certificate_required,
+        versions: tls
+            .versions
+            .iter()
+            .map(|version| version.name().to_owned())
+            .collect(),
+    }
+}

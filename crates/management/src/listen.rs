@@ -1,0 +1,174 @@
+//! Where the server listens: TCP, TCP with TLS, and a socket file for the command line.
+
+use rustls::ServerConfig;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, PoisonError, RwLock};
+use tokio_rustls::TlsAcceptor;
+
+/// What is served at an endpoint.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Service {
+    /// The HTTP API.
+    Api,
+    /// The metrics.
+    Metrics,
+}
+
+/// The TLS settings of an endpoint, replaced as a whole when certificates are read again.
+#[derive(Clone, Debug)]
+pub struct Tls(Arc<RwLock<Arc<ServerConfig>>>);
+
+impl Tls {
+    /// TLS with these settings.
+    #[must_use]
+    pub fn new(settings: Arc<ServerConfig>) -> Self {
+        Self(Arc::new(RwLock::new(settings)))
+    }
+
+    /// Gives new connections these settings; open ones keep theirs.
+    pub fn replace(&self, settings: Arc<ServerConfig>) {
+        // A whole value is stored or none: a writer that panicked left nothing half done.
+        *self.0.write().unwrap_or_else(PoisonError::into_inner) = settings;
+    }
+
+    pub(crate) fn settings(&self) -> Arc<ServerConfig> {
+        Arc::clone(&self.0.read().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+/// Where something is to be served.
+#[derive(Clone, Debug)]
+pub enum Place {
+    /// At a TCP address, with TLS where there are settings for it.
+    Tcp(SocketAddr, Option<Tls>),
+    /// At a socket file, for programs of the same user on this machine.
+    File(PathBuf),
+}
+
+/// One thing to serve, and where.
+#[derive(Clone, Debug)]
+pub struct Endpoint {
+    /// What.
+    pub service: Service,
+    /// Where.
+    pub place: Place,
+}
+
+impl Endpoint {
+    /// `service` at a TCP address, without TLS.
+    #[must_use]
+    pub const fn plain(service: Service, address: SocketAddr) -> Self {
+        Self {
+            service,
+            place: Place::Tcp(address, None),
+        }
+    }
+}
+
+/// An endpoint that is listened on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bound {
+    /// What is served.
+    pub service: Service,
+    /// Whether with TLS.
+    pub tls: bool,
+    /// The address, with the port that the system chose where none was given.
+    pub address: SocketAddr,
+}
+
+/// A bound listener that the runtime has not taken over yet.
+pub(crate) enum Listener {
+    Tcp(std::net::TcpListener, Option<Tls>),
+    File(std::os::unix::net::UnixListener),
+}
+
+/// Binds an endpoint; an address where it has one.
+pub(crate) fn bind(endpoint: &Endpoint) -> io::Result<(Listener, Option<Bound>)> {
+    let failed = |place: String, error: io::Error| {
+        io::Error::new(error.kind(), format!("cannot listen on {place}: {error}"))
+    };
+    match &endpoint.place {
+        Place::Tcp(address, tls) => {
+            let listener = std::net::TcpListener::bind(address)
+                .map_err(|error| failed(address.to_string(), error))?;
+            listener.set_nonblocking(true)?;
+            let bound = Bound {
+                service: endpoint.service,
+                tls: tls.is_some(),
+                address: listener.local_addr()?,
+            };
+            Ok((Listener::Tcp(listener, tls.clone()), Some(bound)))
+        }
+        Place::File(path) => {
+            let listener =
+                bind_file(path).map_err(|error| failed(path.display().to_string(), error))?;
+            Ok((Listener::File(listener), None))
+        }
+    }
+}
+
+/// A socket file that only its owner may use. One that a dead process left is replaced.
+fn bind_file(path: &Path) -> io::Result<std::os::unix::net::UnixListener> {
+    if std::fs::symlink_metadata(path).is_ok_and(|found| found.file_type().is_socket()) {
+        std::fs::remove_file(path)?;
+    }
+    let listener = std::os::unix::net::UnixListener::bind(path)?;
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600))?;
+    listener.set_nonblocking(true)?;
+    Ok(listener)
+}
+
+/// A listener that the runtime has taken over.
+pub(crate) enum Open {
+    Tcp(tokio::net::TcpListener, Option<Tls>),
+    File(tokio::net::UnixListener),
+}
+
+/// A connection that was accepted, before its TLS handshake.
+pub(crate) enum Stream {
+    Tcp(tokio::net::TcpStream),
+    Tls(tokio::net::TcpStream, TlsAcceptor),
+    File(tokio::net::UnixStream),
+}
+
+impl Open {
+    /// Takes a listener over. Must be called within the runtime.
+    pub(crate) fn new(listener: Listener) -> Self {
+        match listener {
+            Listener::Tcp(listener, tls) => {
+                Self::Tcp(taken(tokio::net::TcpListener::from_std(listener)), tls)
+            }
+            Listener::File(listener) => {
+                Self::File(taken(tokio::net::UnixListener::from_std(listener)))
+            }
+        }
+    }
+
+    /// The next connection, and where it comes from.
+    pub(crate) async fn next(&self) -> io::Result<(Stream, IpAddr)> {
+        match self {
+            Self::Tcp(listener, tls) => {
+                let (stream, peer) = listener.accept().await?;
+                let stream = match tls {
+                    None => Stream::Tcp(stream),
+                    Some(tls) => Stream::Tls(stream, TlsAcceptor::from(tls.settings())),
+                };
+                Ok((stream, peer.ip()))
+            }
+            Self::File(listener) => {
+                let (stream, _) = listener.accept().await?;
+                // Only programs on this machine reach a file.
+                Ok((Stream::File(stream), IpAddr::V4(Ipv4Addr::LOCALHOST)))
+            }
+        }
+    }
+}
+
+/// What the runtime took over.
+fn taken<L>(listener: io::Result<L>) -> L {
+    // It is bound and non-blocking: only a runtime without a driver refuses it.
+    listener.unwrap_or_else(|error| unreachable!("a bound listener was refused: {error}"))
+}
