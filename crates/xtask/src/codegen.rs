@@ -1,19 +1,20 @@
 //! Turns the table of AMQP methods, `crates/amqp/spec/methods.txt`, into
-//! `crates/amqp/src/generated.rs`.
+//! `crates/amqp/src/generated.rs`, and the limits of `crates/types` into their page.
 //!
-//! The result is committed: a reader finds it without running anything, and `check` finds it when
-//! it is stale.
+//! The results are committed: a reader finds them without running anything, and `check` finds what
+//! is stale.
 
+use crate::{limits_page, run};
 use anyhow::{Context, Result, bail, ensure};
 use std::fmt::Write as _;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// Writes the generated file, or with `check` only says whether it is what would be written.
+/// Writes the generated files, or with `check` only says whether they are what would be written.
 ///
 /// # Errors
-/// If the table cannot be read or has a mistake, if `rustfmt` fails, or with `check` if the file
+/// If a source cannot be read or has a mistake, if `rustfmt` fails, or with `check` if a file
 /// differs.
 pub fn run(check: bool) -> Result<()> {
     let amqp = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../amqp");
@@ -22,10 +23,19 @@ pub fn run(check: bool) -> Result<()> {
     let text =
         std::fs::read_to_string(&spec).with_context(|| format!("reading {}", spec.display()))?;
     let code = rustfmt(&generate(&parse(&text)?))?;
+    put(check, &code, &target)?;
+    let limits = run::root().join(limits_page::SOURCE);
+    let text = std::fs::read_to_string(&limits)
+        .with_context(|| format!("reading {}", limits.display()))?;
+    let page = limits_page::page(&text)?;
+    put(check, &page, &run::root().join(limits_page::PAGE))
+}
+
+fn put(check: bool, text: &str, target: &Path) -> Result<()> {
     if check {
-        return compare(&code, &target);
+        return compare(text, target);
     }
-    std::fs::write(&target, code).with_context(|| format!("writing {}", target.display()))
+    std::fs::write(target, text).with_context(|| format!("writing {}", target.display()))
 }
 
 fn compare(code: &str, target: &Path) -> Result<()> {

@@ -20,6 +20,7 @@ mod crash;
 mod graph;
 mod left_out;
 mod licences;
+mod limits_page;
 mod numbers;
 mod procfs;
 mod run;

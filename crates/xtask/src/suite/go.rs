@@ -9,7 +9,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
 
-use super::{Bench, Report, controlled};
+use super::{Bench, Report};
 use crate::broker::{Broker, Kind};
 use crate::run;
 
@@ -20,10 +20,9 @@ const DEADLINE: Duration = Duration::from_secs(600);
 /// examples dial the standard AMQP port, so that this broker listens there.
 pub fn run(bench: &Bench) -> Result<Report> {
     let source = fetch(bench)?;
-    let broker = Broker::start_at_standard_ports(bench.kind, bench.name)?;
+    let mut broker = Broker::start_at_standard_ports(bench.kind, bench.name)?;
     let url = broker.url();
     let script = ctl_script(bench, &broker)?;
-    let (_broker, _control) = controlled(broker)?;
     let log = bench.log("go")?;
     let mut command = go(bench)?;
     command.args([
@@ -41,7 +40,10 @@ pub fn run(bench: &Bench) -> Result<Report> {
     }
     command.arg(".").current_dir(&source).env("AMQP_URL", url);
     command.env("RABBITMQ_RABBITMQCTL_PATH", script);
-    let success = run::logged(&mut command, &log, DEADLINE)?;
+    let success = run::logged(&mut command, &log, DEADLINE);
+    // Before anything else: the next suite may want the same ports.
+    broker.stop()?;
+    let success = success?;
     let mut report = bench.documented();
     report.add(parse(&fs::read_to_string(&log)?));
     if !success && report.failed.is_empty() {

@@ -4,6 +4,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
@@ -79,17 +80,52 @@ pub fn kombu(bench: &Bench) -> Result<Report> {
     run_pytest(bench, &mut command, bench.broker(&[])?, &[])
 }
 
-/// Celery's integration tests with results by RPC, so that the broker is all they need.
+/// Into how many processes Celery's tests are spread: its workers wait more than they work.
+const CELERY_PARTS: usize = 12;
+
+/// Celery's integration tests with results by RPC, so that the broker is all they need. Each part
+/// has a virtual host of its own on one broker, so that no worker takes another's tasks.
 pub fn celery(bench: &Bench) -> Result<Report> {
     let source = source(bench, "celery==5.7.0")?;
-    let mut command = pytest(bench, &source)?;
-    command.args(["--timeout=120", "t/integration"]);
-    run_pytest(
-        bench,
-        &mut command,
-        bench.broker(&[])?,
-        &[("TEST_BACKEND", "rpc://")],
-    )
+    let mut broker = bench.broker(&[])?;
+    let mut parts = Vec::new();
+    for part in 0..CELERY_PARTS {
+        let vhost = format!("part{part}");
+        broker.ctl(&["add_vhost", &vhost])?;
+        broker.ctl(&["set_permissions", "-p", &vhost, "guest", ".*", ".*", ".*"])?;
+        let results = bench.folder()?.join(format!("results-{part}.jsonl"));
+        let mut command = pytest(bench, &source)?;
+        command.args(["--timeout=120", "t/integration"]);
+        point_at(&mut command, bench, &broker, &results)?;
+        let port = broker.amqp.port();
+        command
+            .env(
+                "TEST_BROKER",
+                format!("pyamqp://guest:guest@127.0.0.1:{port}/{vhost}"),
+            )
+            .env("TEST_BACKEND", "rpc://")
+            .env("LEVERET_PART", format!("{part}/{CELERY_PARTS}"));
+        let log = bench.log(&format!("pytest-{part}"))?;
+        parts.push((results, log, command));
+    }
+    let running: Vec<_> = parts
+        .into_iter()
+        .map(|(results, log, mut command)| {
+            thread::spawn(move || -> Result<Report> {
+                let success = run::logged(&mut command, &log, DEADLINE)?;
+                read_results(&results, &log, success)
+            })
+        })
+        .collect();
+    let mut report = bench.documented();
+    for part in running {
+        match part.join().expect("a part's thread does not panic") {
+            Ok(found) => report.add(found),
+            Err(error) => report.failed.push(format!("{error:#}")),
+        }
+    }
+    stop(&mut broker, &mut report)?;
+    Ok(report)
 }
 
 /// The virtual environment's interpreter.
@@ -157,7 +193,8 @@ fn source(bench: &Bench, requirement: &str) -> Result<PathBuf> {
 
 /// pytest in a folder, with the plugin that reports to this tool.
 fn pytest(bench: &Bench, folder: &Path) -> Result<Command> {
-    let mut command = Command::new(python()?);
+    let interpreter = python()?;
+    let mut command = Command::new(&interpreter);
     command.args([
         "-m",
         "pytest",
@@ -176,6 +213,15 @@ fn pytest(bench: &Bench, folder: &Path) -> Result<Command> {
         command.arg(format!("{flag}={}", row.test));
     }
     command.current_dir(folder);
+    // Tests that start a program by its name are to find the environment's.
+    let mut path = interpreter
+        .parent()
+        .map_or_else(Default::default, |bin| bin.as_os_str().to_owned());
+    if let Some(usual) = std::env::var_os("PATH") {
+        path.push(":");
+        path.push(usual);
+    }
+    command.env("PATH", path);
     command.env(
         "PYTHONPATH",
         run::root().join("tests/interop/python/plugin"),
@@ -184,7 +230,7 @@ fn pytest(bench: &Bench, folder: &Path) -> Result<Command> {
     Ok(command)
 }
 
-/// Runs pytest with the broker's addresses in the environment, by the names that suites read.
+/// Runs pytest against a broker, which is stopped then.
 fn run_pytest(
     bench: &Bench,
     command: &mut Command,
@@ -192,10 +238,28 @@ fn run_pytest(
     extra: &[(&str, &str)],
 ) -> Result<Report> {
     let results = bench.folder()?.join("results.jsonl");
-    fs::write(&results, "")?;
+    point_at(command, bench, &broker, &results)?;
+    let (broker, control) = controlled(broker)?;
+    command
+        .envs(extra.iter().copied())
+        .env("BROKER_CONTROL", control);
+    let log = bench.log("pytest")?;
+    let success = run::logged(command, &log, DEADLINE);
+    let mut report = bench.documented();
+    let mut broker = broker
+        .lock()
+        .unwrap_or_else(std::sync::PoisonError::into_inner);
+    stop(&mut broker, &mut report)?;
+    report.add(read_results(&results, &log, success?)?);
+    Ok(report)
+}
+
+/// Tells pytest where the broker is, by the names that suites read, and where results go.
+fn point_at(command: &mut Command, bench: &Bench, broker: &Broker, results: &Path) -> Result<()> {
+    fs::write(results, "")?;
     let port = broker.amqp.port().to_string();
     command
-        .env("LEVERET_REPORT", &results)
+        .env("LEVERET_REPORT", results)
         .env("AMQP_URL", broker.url())
         .env("BROKER", bench.kind.name())
         .env("HTTP_URL", format!("http://{}", broker.http))
@@ -208,27 +272,27 @@ fn run_pytest(
         .env(
             "TEST_BROKER",
             format!("pyamqp://guest:guest@127.0.0.1:{port}//"),
-        )
-        .envs(extra.iter().copied());
-    let (broker, control) = controlled(broker)?;
-    command.env("BROKER_CONTROL", control);
-    let log = bench.log("pytest")?;
-    let success = run::logged(command, &log, DEADLINE)?;
-    let mut report = bench.documented();
-    report.add(parse(&fs::read_to_string(&results)?));
+        );
+    Ok(())
+}
+
+/// What a run of pytest found.
+fn read_results(results: &Path, log: &Path, success: bool) -> Result<Report> {
+    let mut report = parse(&fs::read_to_string(results)?);
     if !success && report.failed.is_empty() {
         report.failed.push(format!("pytest: see {}", log.display()));
     }
-    let mut broker = broker
-        .lock()
-        .unwrap_or_else(std::sync::PoisonError::into_inner);
+    Ok(report)
+}
+
+/// Stops the broker; that it died by itself is a failure.
+fn stop(broker: &mut Broker, report: &mut Report) -> Result<()> {
     if !broker.is_alive() {
         report
             .failed
             .push(format!("the broker died: see {}", broker.log().display()));
     }
-    broker.stop()?;
-    Ok(report)
+    broker.stop()
 }
 
 /// Reads the plugin's lines: one object a test, with its name, outcome and reason.

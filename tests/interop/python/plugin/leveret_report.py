@@ -16,6 +16,15 @@ def pytest_configure(config):
     config.addinivalue_line("markers", "celery: settings of Celery's own plugin")
 
 
+def pytest_collection_modifyitems(config, items):
+    """Keeps every nth test where several processes share a suite: $LEVERET_PART is `which/of`."""
+    which, _, of = os.environ.get("LEVERET_PART", "").partition("/")
+    if of:
+        kept = items[int(which) :: int(of)]
+        config.hook.pytest_deselected(items=[item for item in items if item not in kept])
+        items[:] = kept
+
+
 def pytest_runtest_logreport(report):
     # A set-up that fails or skips is the test's outcome; a clean-up matters only if it fails.
     if report.when != "call" and report.passed or report.outcome == "rerun":
