@@ -4,7 +4,9 @@
 mod common;
 
 use common::{A, World, append, check_all, flush_all, payload};
-use leveret_storage::{Durability, LogKind, MemoryDisk, Read, Recovered, Store, recover};
+use leveret_storage::{
+    CheckpointError, Durability, LogKind, MemoryDisk, Read, Recovered, Store, recover,
+};
 use leveret_types::LogId;
 use leveret_types::limits::SEGMENT_SMALL_FILES_MAX;
 use std::ops::Range;
@@ -199,5 +201,50 @@ fn a_compaction_tells_its_pace_of_what_it_reads_and_of_what_it_writes() {
     assert!(
         told <= moved && told + 4096 > moved,
         "told {told} of {moved}"
+    );
+}
+
+#[test]
+fn a_checkpoint_that_frees_a_full_disk_is_written_into_what_was_kept_aside() {
+    let world = World::new();
+    let mut parts: Recovered<MemoryDisk> =
+        recover(&world.disk, &world.folders, &world.options).unwrap();
+    assert!(parts.checkpoint.keep_reserve().unwrap(), "there is space");
+    let reserve = world.only_file(".reserve");
+    let full = world.disk.bytes();
+    world.disk.set_bytes_max(Some(full));
+    let write = |parts: &mut Recovered<MemoryDisk>| {
+        let part = parts.shards[0].checkpoint_part();
+        let next_file = parts.segment.next_file();
+        parts
+            .checkpoint
+            .write(&[part], next_file, &mut parts.pool, 0)
+    };
+    write(&mut parts).expect("the space that was kept aside");
+    assert!(
+        !world.disk.paths().contains(&reserve),
+        "it was given up for the checkpoint"
+    );
+    world.disk.set_bytes_max(Some(world.disk.bytes()));
+    let refused = write(&mut parts);
+    assert!(
+        matches!(refused, Err(CheckpointError::NoSpace)),
+        "{refused:?}"
+    );
+    assert!(
+        !parts.checkpoint.keep_reserve().unwrap(),
+        "there is none yet"
+    );
+    assert!(
+        !world.disk.paths().contains(&reserve),
+        "nothing is left of the attempt"
+    );
+    world.disk.set_bytes_max(None);
+    assert!(parts.checkpoint.keep_reserve().unwrap());
+    assert!(world.disk.paths().contains(&reserve));
+    write(&mut parts).expect("there is space");
+    assert!(
+        world.disk.paths().contains(&reserve),
+        "it is kept while there is"
     );
 }
