@@ -116,7 +116,10 @@ impl Admission {
     /// Whether a refusal is to be told now, and how many were not told before it.
     pub fn tell(&self, now: Instant) -> Option<u64> {
         let mut told = self.told.lock();
-        if told.at.is_some_and(|at| now.duration_since(at) < TELL_EVERY) {
+        if told
+            .at
+            .is_some_and(|at| now.duration_since(at) < TELL_EVERY)
+        {
             told.untold += 1;
             return None;
         }
@@ -159,7 +162,10 @@ mod tests {
         for _ in 0..LIMITS.pending_per_address {
             guests.push(admission.admit(address(1), 0).expect("within the limit"));
         }
-        assert_eq!(admission.admit(address(1), 0).err(), Some(Refusal::Address(20)));
+        assert_eq!(
+            admission.admit(address(1), 0).err(),
+            Some(Refusal::Address(20))
+        );
         assert!(admission.admit(address(2), 0).is_ok());
         guests.pop();
         assert!(admission.admit(address(1), 0).is_ok());
@@ -169,9 +175,16 @@ mod tests {
     fn all_addresses_together_get_their_number_and_not_one_more() {
         let admission = Admission::new(LIMITS);
         let mut guests: Vec<Guest> = (0..LIMITS.pending)
-            .map(|number| admission.admit(address(number), 0).expect("within the limit"))
+            .map(|number| {
+                admission
+                    .admit(address(number), 0)
+                    .expect("within the limit")
+            })
             .collect();
-        assert_eq!(admission.admit(address(9), 0).err(), Some(Refusal::Pending(30)));
+        assert_eq!(
+            admission.admit(address(9), 0).err(),
+            Some(Refusal::Pending(30))
+        );
         guests.pop();
         assert!(admission.admit(address(9), 0).is_ok());
         drop(guests);
@@ -195,7 +208,13 @@ mod tests {
         for ms in [1, 500, 999] {
             assert_eq!(admission.tell(start + Duration::from_millis(ms)), None);
         }
-        assert_eq!(admission.tell(start + Duration::from_millis(1_000)), Some(3));
-        assert_eq!(admission.tell(start + Duration::from_millis(2_000)), Some(0));
+        assert_eq!(
+            admission.tell(start + Duration::from_millis(1_000)),
+            Some(3)
+        );
+        assert_eq!(
+            admission.tell(start + Duration::from_millis(2_000)),
+            Some(0)
+        );
     }
 }
