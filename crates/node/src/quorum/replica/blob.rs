@@ -1,0 +1,209 @@
+//! What a replica keeps besides its logs: the state that its headers have made so far.
+//!
+//! ```text
+//! blob: version u8 = 1 | mark: length, bytes | votes from | origins | lanes | returns        each: count, items
+//! origin:  node | start | through
+//! lane:    lane u8 | index after its last message | handed out below
+//! returns: lane u8 | start | count | how often
+//! ```
+//! Numbers are LEB128. It is the state of the log of headers, written with the headers that it
+//! makes superfluous.
+
+use super::header::{Header, lane};
+use super::wire::{Malformed, Reader, put, put_range};
+use crate::quorum::link::Origin;
+use bytes::Bytes;
+use leveret_queue::RunMap;
+use leveret_replication::SnapshotMark;
+use leveret_types::NodeId;
+use leveret_types::limits::CLUSTER_NODES_MAX;
+use std::ops::Range;
+
+const VERSION: u8 = 1;
+/// Runs of nodes that are remembered: of each node that is in the cluster the last one, and of some
+/// that have left.
+const ORIGINS_MAX: usize = 2 * CLUSTER_NODES_MAX;
+
+/// One lane as the headers tell of it.
+#[derive(Clone, Debug, Default)]
+pub(super) struct LaneState {
+    pub(super) lane: u8,
+    /// Index after the last message that a header named.
+    pub(super) end: u64,
+    /// What is below was handed out, as far as is known.
+    pub(super) delivered: u64,
+    /// How often messages came back, counted.
+    pub(super) returns: RunMap<u32>,
+}
+
+/// What the headers so far have made, besides what lives in the logs.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Applied {
+    /// The last entry that this member ever acknowledged and took back since. Until its log is as
+    /// long again it must not help to elect a leader, who may lack what is committed.
+    pub(super) votes_from: u64,
+    /// Whose operations have taken effect, and the last of each: of each node its last run.
+    pub(super) origins: Vec<(Origin, u64)>,
+    pub(super) lanes: Vec<LaneState>,
+}
+
+impl Applied {
+    pub(super) fn lane(&self, lane: u8) -> Option<&LaneState> {
+        self.lanes.iter().find(|state| state.lane == lane)
+    }
+
+    pub(super) fn lane_mut(&mut self, lane: u8) -> &mut LaneState {
+        let at = match self.lanes.iter().position(|state| state.lane == lane) {
+            Some(at) => at,
+            None => {
+                self.lanes.push(LaneState {
+                    lane,
+                    ..LaneState::default()
+                });
+                self.lanes.len() - 1
+            }
+        };
+        &mut self.lanes[at]
+    }
+
+    /// How far the operations of a node's run have come; nothing if none has, or a later run has.
+    pub(super) fn through(&self, origin: Origin) -> Option<u64> {
+        let known = self.origins.iter().find(|(known, _)| *known == origin);
+        known.map(|(_, through)| *through)
+    }
+
+    /// Takes in a header.
+    pub(super) fn apply(&mut self, header: &Header) {
+        for (origin, through) in &header.origins {
+            self.note_origin(*origin, *through);
+        }
+        for came in &header.came {
+            let state = self.lane_mut(came.lane);
+            state.end = state.end.max(came.range.end);
+        }
+        for returned in &header.returned {
+            let count = returned.count;
+            self.lane_mut(returned.lane).returns.update(
+                returned.range.clone(),
+                |_| count,
+                |_, _| {},
+            );
+        }
+        for left in &header.left {
+            let state = self.lane_mut(left.lane);
+            if !state.returns.is_empty() {
+                state.returns.remove(left.range.clone(), |_, _| {});
+            }
+        }
+        for (lane, through) in &header.delivered {
+            let state = self.lane_mut(*lane);
+            state.delivered = state.delivered.max(*through);
+        }
+    }
+
+    fn note_origin(&mut self, origin: Origin, through: u64) {
+        let of_node = |known: &(Origin, u64)| known.0.node == origin.node;
+        match self.origins.iter_mut().find(|known| of_node(known)) {
+            Some((known, _)) if known.start > origin.start => {}
+            Some((known, last)) if *known == origin => *last = (*last).max(through),
+            Some(known) => *known = (origin, through),
+            None => {
+                if self.origins.len() >= ORIGINS_MAX {
+                    self.origins.remove(0);
+                }
+                self.origins.push((origin, through));
+            }
+        }
+    }
+
+    pub(super) fn encode(&self, mark: &SnapshotMark) -> Vec<u8> {
+        let mut out = vec![VERSION];
+        let mut bytes = Vec::new();
+        mark.encode(&mut bytes);
+        put(&mut out, bytes.len() as u64);
+        out.extend_from_slice(&bytes);
+        put(&mut out, self.votes_from);
+        put(&mut out, self.origins.len() as u64);
+        for (origin, through) in &self.origins {
+            put(&mut out, u64::from(origin.node.0));
+            put(&mut out, origin.start);
+            put(&mut out, *through);
+        }
+        put(&mut out, self.lanes.len() as u64);
+        for state in &self.lanes {
+            out.push(state.lane);
+            put(&mut out, state.end);
+            put(&mut out, state.delivered);
+        }
+        let returns = || {
+            let lanes = self.lanes.iter();
+            lanes.flat_map(|state| state.returns.iter().map(|run| (state.lane, run)))
+        };
+        put(&mut out, returns().count() as u64);
+        for (lane, (range, count)) in returns() {
+            out.push(lane);
+            put_range(&mut out, &range);
+            put(&mut out, u64::from(count));
+        }
+        out
+    }
+
+    /// Reads a state from exactly these bytes, with the mark of the last header in it.
+    ///
+    /// # Errors
+    /// Where the bytes stop making sense.
+    pub(super) fn decode(bytes: &[u8]) -> Result<(Self, SnapshotMark), Malformed> {
+        let mut reader = Reader::new(bytes);
+        if reader.u8("the version of a state")? != VERSION {
+            return Err(reader.fail("a state of this version"));
+        }
+        let len = reader.count("a mark")?;
+        let mark = Bytes::copy_from_slice(reader.bytes(len, "a mark")?);
+        let mark = SnapshotMark::decode(&mark).map_err(|_| reader.fail("a mark"))?;
+        let mut state = Self {
+            votes_from: reader.number("the entry to vote from")?,
+            ..Self::default()
+        };
+        let origins = reader.count("origins")?;
+        if origins > ORIGINS_MAX {
+            return Err(reader.fail("so many origins"));
+        }
+        for _ in 0..origins {
+            let node = NodeId(reader.u32("an origin's node")?);
+            let start = reader.number("an origin's start")?;
+            let through = reader.number("an origin's last operation")?;
+            state.origins.push((Origin { node, start }, through));
+        }
+        for _ in 0..reader.count("lanes")? {
+            let number = lane(&mut reader)?;
+            let known = state.lane(number).is_some();
+            if known {
+                return Err(reader.fail("a lane that is there already"));
+            }
+            let found = state.lane_mut(number);
+            found.end = reader.number("a lane's end")?;
+            found.delivered = reader.number("a lane's deliveries")?;
+        }
+        for _ in 0..reader.count("returns")? {
+            let number = lane(&mut reader)?;
+            let range = reader.range("returns")?;
+            let count = reader.u32("a count of returns")?;
+            if state.lane(number).is_none() {
+                return Err(reader.fail("returns to a lane that is not there"));
+            }
+            state
+                .lane_mut(number)
+                .returns
+                .update(range, |_| count, |_, _| {});
+        }
+        reader.end("what follows a state")?;
+        Ok((state, mark))
+    }
+
+    /// Where live messages may have come back, for [`leveret_queue::State`].
+    pub(super) fn returns(&self, lane: u8) -> Vec<(Range<u64>, u32)> {
+        self.lane(lane)
+            .map(|state| state.returns.iter().collect())
+            .unwrap_or_default()
+    }
+}

@@ -1,0 +1,309 @@
+//! The header of a batch: what an entry of a queue's Raft log says.
+//!
+//! ```text
+//! header:    version u8 = 1 | weight | origins | came | left | returned | delivered      each: count, items
+//! weight:    bytes that the messages take behind the entry, lengths included
+//! origin:    node | start | through
+//! came:      lane u8 | first index | count
+//! left:      lane u8 | start | count | bytes
+//! returned:  lane u8 | start | count | how often
+//! delivered: lane u8 | through
+//! ```
+//! Numbers are LEB128 ([`super::wire`]). The messages that came lie behind the entry
+//! ([`super::attachment`]), in the order in which the header names them.
+//!
+//! Invariant: numbers are absolute, so that a header that is applied twice changes nothing.
+
+use super::wire::{Malformed, Reader, put, put_range};
+use crate::quorum::link::Origin;
+use bytes::Bytes;
+use leveret_types::NodeId;
+use std::ops::Range;
+
+const VERSION: u8 = 1;
+/// The highest lane that messages may have: the last one has the headers.
+pub(super) const LANE_MAX: u8 = 254;
+
+/// Messages that came to a lane.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Came {
+    pub(super) lane: u8,
+    /// Indexes in the lane.
+    pub(super) range: Range<u64>,
+}
+
+/// Messages that left a lane.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Left {
+    pub(super) lane: u8,
+    pub(super) range: Range<u64>,
+    /// Bytes of their bodies together.
+    pub(super) bytes: u64,
+}
+
+/// Messages that came back.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Returned {
+    pub(super) lane: u8,
+    pub(super) range: Range<u64>,
+    /// How often they have come back by now, counted.
+    pub(super) count: u32,
+}
+
+/// What a queue did between two writes of its leader's log.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Header {
+    /// Bytes that the messages take behind the entry.
+    pub(super) weight: u64,
+    /// Whose operations took effect, and the last of each.
+    pub(super) origins: Vec<(Origin, u64)>,
+    pub(super) came: Vec<Came>,
+    pub(super) left: Vec<Left>,
+    pub(super) returned: Vec<Returned>,
+    /// Below this index of a lane messages were handed out.
+    pub(super) delivered: Vec<(u8, u64)>,
+}
+
+impl Header {
+    pub(super) fn is_empty(&self) -> bool {
+        self.origins.is_empty()
+            && self.came.is_empty()
+            && self.left.is_empty()
+            && self.returned.is_empty()
+    }
+
+    /// Items in it: what its size goes by.
+    pub(super) fn items(&self) -> usize {
+        self.origins.len() + self.came.len() + self.left.len() + self.returned.len()
+    }
+
+    /// How many messages came.
+    pub(super) fn messages(&self) -> u64 {
+        let came = self.came.iter();
+        came.map(|came| came.range.end - came.range.start).sum()
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.weight = 0;
+        self.origins.clear();
+        self.came.clear();
+        self.left.clear();
+        self.returned.clear();
+        self.delivered.clear();
+    }
+
+    /// Notes that one more message came to a lane.
+    pub(super) fn message(&mut self, lane: u8, index: u64) {
+        match self.came.last_mut() {
+            Some(last) if last.lane == lane && last.range.end == index => last.range.end += 1,
+            _ => self.came.push(Came {
+                lane,
+                range: index..index + 1,
+            }),
+        }
+    }
+
+    /// Notes that messages left.
+    pub(super) fn left(&mut self, lane: u8, range: Range<u64>, bytes: u64) {
+        match self.left.last_mut() {
+            Some(last) if last.lane == lane && last.range.end == range.start => {
+                last.range.end = range.end;
+                last.bytes += bytes;
+            }
+            _ => self.left.push(Left { lane, range, bytes }),
+        }
+    }
+
+    /// Notes how far an origin's operations have come.
+    pub(super) fn through(&mut self, origin: Origin, sequence: u64) {
+        match self.origins.iter_mut().find(|(known, _)| *known == origin) {
+            Some((_, through)) => *through = sequence,
+            None => self.origins.push((origin, sequence)),
+        }
+    }
+
+    pub(super) fn encode(&self) -> Bytes {
+        let mut out = Vec::with_capacity(16 + 12 * self.items());
+        out.push(VERSION);
+        put(&mut out, self.weight);
+        put(&mut out, self.origins.len() as u64);
+        for (origin, through) in &self.origins {
+            put(&mut out, u64::from(origin.node.0));
+            put(&mut out, origin.start);
+            put(&mut out, *through);
+        }
+        put(&mut out, self.came.len() as u64);
+        for came in &self.came {
+            out.push(came.lane);
+            put_range(&mut out, &came.range);
+        }
+        put(&mut out, self.left.len() as u64);
+        for left in &self.left {
+            out.push(left.lane);
+            put_range(&mut out, &left.range);
+            put(&mut out, left.bytes);
+        }
+        put(&mut out, self.returned.len() as u64);
+        for returned in &self.returned {
+            out.push(returned.lane);
+            put_range(&mut out, &returned.range);
+            put(&mut out, u64::from(returned.count));
+        }
+        put(&mut out, self.delivered.len() as u64);
+        for (lane, through) in &self.delivered {
+            out.push(*lane);
+            put(&mut out, *through);
+        }
+        Bytes::from(out)
+    }
+
+    /// Reads a header from exactly these bytes.
+    ///
+    /// # Errors
+    /// Where the bytes stop making sense.
+    pub(super) fn decode(bytes: &[u8]) -> Result<Self, Malformed> {
+        let mut reader = Reader::new(bytes);
+        if reader.u8("the version of a batch")? != VERSION {
+            return Err(reader.fail("a batch of this version"));
+        }
+        let mut header = Self {
+            weight: reader.number("the weight of a batch")?,
+            ..Self::default()
+        };
+        for _ in 0..reader.count("origins")? {
+            let node = NodeId(reader.u32("an origin's node")?);
+            let start = reader.number("an origin's start")?;
+            let through = reader.number("an origin's last operation")?;
+            header.origins.push((Origin { node, start }, through));
+        }
+        for _ in 0..reader.count("arrivals")? {
+            let lane = lane(&mut reader)?;
+            let range = reader.range("arrivals")?;
+            header.came.push(Came { lane, range });
+        }
+        for _ in 0..reader.count("departures")? {
+            let lane = lane(&mut reader)?;
+            let range = reader.range("departures")?;
+            let bytes = reader.number("bytes of departures")?;
+            header.left.push(Left { lane, range, bytes });
+        }
+        for _ in 0..reader.count("returns")? {
+            let lane = lane(&mut reader)?;
+            let range = reader.range("returns")?;
+            let count = reader.u32("a count of returns")?;
+            header.returned.push(Returned { lane, range, count });
+        }
+        for _ in 0..reader.count("deliveries")? {
+            let lane = lane(&mut reader)?;
+            let through = reader.number("deliveries")?;
+            header.delivered.push((lane, through));
+        }
+        reader.end("what follows a batch")?;
+        Ok(header)
+    }
+}
+
+/// What an entry with this data weighs on its way to another node: what lies behind it is counted.
+pub(super) fn weigh(data: &[u8]) -> u64 {
+    let behind = data.get(1..).map(|rest| Reader::new(rest).number(""));
+    let behind = behind.and_then(Result::ok).unwrap_or(0);
+    behind.saturating_add(data.len() as u64)
+}
+
+pub(super) fn lane(reader: &mut Reader<'_>) -> Result<u8, Malformed> {
+    let lane = reader.u8("a lane")?;
+    match lane <= LANE_MAX {
+        true => Ok(lane),
+        false => Err(reader.fail("a lane of messages")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn header() -> Header {
+        let origin = |node, start| Origin {
+            node: NodeId(node),
+            start,
+        };
+        let mut header = Header {
+            weight: 51_000,
+            ..Header::default()
+        };
+        header.through(origin(1, 7), 1);
+        header.through(origin(2, u64::MAX), 5);
+        header.through(origin(1, 7), 300);
+        for index in 40..90 {
+            header.message(4, index);
+        }
+        header.message(31, 0);
+        header.left(4, 0..20, 100);
+        header.left(4, 20..21, 5);
+        header.left(4, 30..31, 5);
+        header.returned.push(Returned {
+            lane: 4,
+            range: 22..24,
+            count: 3,
+        });
+        header.delivered.push((4, 64));
+        header
+    }
+
+    #[test]
+    fn neighbours_are_one_item() {
+        let header = header();
+        assert_eq!(header.items(), 2 + 2 + 2 + 1);
+        assert_eq!(header.messages(), 51);
+        assert_eq!(header.origins[0].1, 300);
+        assert_eq!(header.left[0].bytes, 105);
+    }
+
+    #[test]
+    fn a_header_comes_back_as_it_was() {
+        for header in [Header::default(), header()] {
+            let bytes = header.encode();
+            assert_eq!(Header::decode(&bytes), Ok(header));
+        }
+        let bytes = header().encode();
+        assert!(bytes.len() < 70, "a few dozen bytes, not {}", bytes.len());
+        assert_eq!(weigh(&bytes), 51_000 + bytes.len() as u64);
+        assert_eq!(weigh(&[]), 0);
+    }
+
+    #[test]
+    fn every_cut_and_every_changed_byte_is_refused_or_another_header() {
+        let bytes = header().encode();
+        for end in 0..bytes.len() {
+            assert!(Header::decode(&bytes[..end]).is_err(), "cut at {end}");
+        }
+        let mut longer = bytes.to_vec();
+        longer.push(0);
+        assert!(Header::decode(&longer).is_err());
+        for at in 0..bytes.len() {
+            for flip in 1..=255_u8 {
+                let mut changed = bytes.to_vec();
+                changed[at] ^= flip;
+                if let Ok(header) = Header::decode(&changed) {
+                    assert_eq!(header.encode(), changed, "byte {at} changed by {flip}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn counts_are_not_believed() {
+        for count in [1_u64 << 20, u64::MAX] {
+            let mut bytes = vec![VERSION, 0];
+            put(&mut bytes, count);
+            assert!(Header::decode(&bytes).is_err());
+        }
+        let mut bytes = vec![VERSION, 0, 0, 1, 4];
+        put(&mut bytes, u64::MAX);
+        put(&mut bytes, 2);
+        bytes.extend([0, 0, 0]);
+        assert!(Header::decode(&bytes).is_err(), "indexes have 64 bits");
+        let last = [VERSION, 0, 0, 1, 255, 0, 1, 0, 0, 0];
+        assert!(Header::decode(&last).is_err(), "the last lane has headers");
+    }
+}

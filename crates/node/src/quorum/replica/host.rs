@@ -1,0 +1,527 @@
+//! All replicas of a shard: which of them have something to do, and when.
+
+use super::attachment;
+use super::snapshot;
+use super::{Around, Broken, Replica};
+use crate::quorum::link::{Answer, ToLeader, ToProxy};
+use crate::shard::{QueueFacts, QueueSpec};
+use bytes::Bytes;
+use hashbrown::HashMap;
+use leveret_queue::{Counters, Counts};
+use leveret_replication::{ProposeError, Status};
+use leveret_storage::ShardLogs;
+use leveret_types::limits::GROUP_TICK_MS;
+use leveret_types::{NodeId, Now, QueueId, ReplicaId};
+use std::collections::{BTreeSet, VecDeque};
+use std::ops::Range;
+
+/// Which of the host's lists a replica is in.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Listed {
+    dirty: bool,
+    open: bool,
+    unsynced: bool,
+    ticking: bool,
+}
+
+/// The replicas of a shard.
+#[derive(Default)]
+pub struct Replicas {
+    map: HashMap<QueueId, Box<Replica>, foldhash::fast::FixedState>,
+    /// Leaders that something has happened to.
+    dirty: Vec<QueueId>,
+    /// Leaders with something to propose.
+    open: Vec<QueueId>,
+    /// Replicas that wait for the write-ahead log.
+    unsynced: Vec<QueueId>,
+    /// Groups for which time matters, and when it passes next.
+    ticking: Vec<QueueId>,
+    next_tick_ms: u64,
+    /// When leaders want to act next.
+    deadlines: BTreeSet<(u64, QueueId)>,
+}
+
+/// How a replicated queue stands, seen from one member.
+#[derive(Clone, Debug)]
+pub struct ReplicaStatus {
+    /// The queue.
+    pub queue: QueueId,
+    /// Its group.
+    pub group: Status,
+    /// Whether the member acts as the queue's leader: an entry of its term is committed.
+    pub is_serving: bool,
+}
+
+impl Replicas {
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.map.is_empty()
+    }
+
+    /// Whether a queue has a replica here.
+    #[must_use]
+    pub fn has(&self, queue: QueueId) -> bool {
+        self.map.contains_key(&queue)
+    }
+
+    /// Whether the replica here leads and serves.
+    #[must_use]
+    pub fn is_leader(&self, queue: QueueId) -> bool {
+        self.map.get(&queue).is_some_and(|r| r.leader.is_some())
+    }
+
+    /// The node that leads a queue, as far as the replica here knows.
+    #[must_use]
+    pub fn leader(&self, queue: QueueId) -> Option<NodeId> {
+        self.map.get(&queue)?.leader_node()
+    }
+
+    /// Whether anything waits to be proposed, and so for the next seal.
+    #[must_use]
+    pub fn has_open(&self) -> bool {
+        !self.open.is_empty()
+    }
+
+    /// Adds the member of a queue that is on this node, with what the logs have of it.
+    pub(crate) fn add(
+        &mut self,
+        around: &mut Around<'_>,
+        id: QueueId,
+        spec: QueueSpec,
+        lanes: &[u8],
+        load: &mut dyn FnMut(&mut ShardLogs),
+    ) {
+        let members = spec.members.iter().copied();
+        let Some(me) = members.clone().find(|member| member.node() == around.node) else {
+            return;
+        };
+        match Replica::open(id, me, spec, lanes, around.logs, load) {
+            Ok(mut replica) => {
+                replica.begin(around.up, lanes.is_empty());
+                self.map.insert(id, Box::new(replica));
+                self.with(around, id, |replica, around| {
+                    replica.drive(around, &mut VecDeque::new());
+                });
+            }
+            Err(error) => tracing::error!(
+                queue = %id,
+                %error,
+                "a replica cannot take part; remove it from the queue's members and add it again",
+            ),
+        }
+    }
+
+    /// Changes what policies and arguments make of a queue, and who its members are.
+    pub(crate) fn update(&mut self, around: &mut Around<'_>, id: QueueId, spec: QueueSpec) {
+        self.with(around, id, |replica, around| {
+            if let Some(leader) = &mut replica.leader {
+                leader.update(around.now, &spec);
+            }
+            replica.spec = spec;
+            replica.reconcile(around);
+        });
+    }
+
+    /// Takes a queue away with its messages. Answers how it stood, if its leader is here.
+    pub(crate) fn remove(&mut self, around: &mut Around<'_>, id: QueueId) -> Option<Counts> {
+        let replica = self.map.remove(&id)?;
+        self.deadlines.remove(&(replica.deadline_ms, id));
+        replica.lanes.delete(around.logs);
+        around.logs.delete_log(replica.header_log());
+        let leader = replica.leader.as_ref()?;
+        Some(leader.queue().counts(around.now))
+    }
+
+    /// Runs something on a replica, and takes note of what it has to do then.
+    fn with<R>(
+        &mut self,
+        around: &mut Around<'_>,
+        id: QueueId,
+        run: impl FnOnce(&mut Replica, &mut Around<'_>) -> R,
+    ) -> Option<R> {
+        let replica = self.map.get_mut(&id)?;
+        let result = run(replica, around);
+        let leader = replica.leader.as_ref();
+        let listed = &mut replica.listed;
+        let list = |is: &mut bool, wanted: bool, list: &mut Vec<QueueId>| {
+            if wanted && !std::mem::replace(is, true) {
+                list.push(id);
+            }
+        };
+        list(
+            &mut listed.dirty,
+            leader.is_some_and(|l| l.dirty),
+            &mut self.dirty,
+        );
+        list(
+            &mut listed.open,
+            leader.is_some_and(|l| l.has_open_batch()),
+            &mut self.open,
+        );
+        list(
+            &mut listed.unsynced,
+            !replica.unsynced.is_empty(),
+            &mut self.unsynced,
+        );
+        if replica.group.wants_tick() && !listed.ticking {
+            listed.ticking = true;
+            if self.ticking.is_empty() {
+                self.next_tick_ms = around.now.monotonic_ms + GROUP_TICK_MS;
+            }
+            self.ticking.push(id);
+        }
+        let deadline = leader.map_or(0, |leader| leader.deadline_ms(around.now));
+        if deadline != replica.deadline_ms {
+            self.deadlines.remove(&(replica.deadline_ms, id));
+            replica.deadline_ms = deadline;
+            if deadline != 0 {
+                self.deadlines.insert((deadline, id));
+            }
+        }
+        Some(result)
+    }
+
+    /// Proposes what has gathered, so that its headers are in the chunk with its messages.
+    pub(crate) fn before_seal(&mut self, around: &mut Around<'_>) {
+        for id in std::mem::take(&mut self.open) {
+            self.with(around, id, |replica, around| {
+                replica.listed.open = false;
+                replica.work(around);
+                replica.close_batch(around);
+            });
+        }
+    }
+
+    /// The logs are durable further than before.
+    pub(crate) fn on_durable(&mut self, around: &mut Around<'_>) {
+        for id in std::mem::take(&mut self.unsynced) {
+            self.with(around, id, |replica, around| {
+                replica.listed.unsynced = false;
+                if replica.settle_durable(around.logs) {
+                    replica.drive(around, &mut VecDeque::new());
+                }
+            });
+        }
+    }
+
+    /// Lets leaders act on what has happened.
+    pub(crate) fn finish(&mut self, around: &mut Around<'_>) {
+        while let Some(id) = self.dirty.pop() {
+            self.with(around, id, |replica, around| {
+                replica.listed.dirty = false;
+                replica.pump(around);
+            });
+        }
+    }
+
+    /// Time passes.
+    pub(crate) fn tick(&mut self, around: &mut Around<'_>) {
+        while let Some(&(at, id)) = self.deadlines.first() {
+            if at > around.now.monotonic_ms {
+                break;
+            }
+            self.deadlines.pop_first();
+            self.with(around, id, |replica, _| {
+                replica.deadline_ms = 0;
+                if let Some(leader) = &mut replica.leader {
+                    leader.dirty = true;
+                }
+            });
+        }
+        if self.ticking.is_empty() || self.next_tick_ms > around.now.monotonic_ms {
+            return;
+        }
+        self.next_tick_ms = around.now.monotonic_ms + GROUP_TICK_MS;
+        for id in std::mem::take(&mut self.ticking) {
+            self.with(around, id, |replica, around| {
+                replica.listed.ticking = false;
+                replica.group.tick();
+                replica.reconcile(around);
+                replica.drive(around, &mut VecDeque::new());
+            });
+        }
+    }
+
+    /// When [`Self::tick`] is to be called next.
+    pub(crate) fn next_deadline_ms(&self) -> Option<u64> {
+        let leaders = self.deadlines.first().map(|(at, _)| *at);
+        let groups = (!self.ticking.is_empty()).then_some(self.next_tick_ms);
+        leaders.into_iter().chain(groups).min()
+    }
+
+    /// Takes a frame of another member. Anything may be in it.
+    pub(crate) fn receive_peer(
+        &mut self,
+        around: &mut Around<'_>,
+        from: NodeId,
+        queue: QueueId,
+        frame: &Bytes,
+    ) {
+        let Some((kind, _)) = frame.split_first() else {
+            return;
+        };
+        let rest = frame.slice(1..);
+        let result = self.with(around, queue, |replica, around| match *kind {
+            attachment::RAFT => {
+                let (message, arrived) = attachment::decode(&rest)?;
+                if message.from.node() != from {
+                    return Ok(());
+                }
+                replica.answer_stranger(around, message.from);
+                replica.step(around, message, arrived)
+            }
+            snapshot::GONE => {
+                replica.told_gone(&rest)?;
+                Ok(())
+            }
+            kind => {
+                replica.receive_snapshot(around, kind, &rest)?;
+                Ok(())
+            }
+        });
+        match result {
+            Some(Err(error @ Broken::Group(_))) => {
+                tracing::error!(%queue, %error, "a replica is given up; remove it and add it again");
+                self.map.remove(&queue);
+            }
+            Some(Err(error)) => tracing::error!(%queue, %from, %error, "a frame is dropped"),
+            Some(Ok(())) => {
+                if self.map.get(&queue).is_some_and(|replica| replica.is_gone) {
+                    self.remove(around, queue);
+                }
+            }
+            None => {}
+        }
+    }
+
+    /// Takes what a proxy says.
+    pub(crate) fn receive(
+        &mut self,
+        around: &mut Around<'_>,
+        from: NodeId,
+        queue: QueueId,
+        session: u64,
+        message: ToLeader,
+    ) {
+        self.with(around, queue, |replica, around| {
+            let Some(leader) = &mut replica.leader else {
+                if !matches!(message, ToLeader::Absent { .. }) {
+                    replica.refuse(around, from);
+                }
+                return;
+            };
+            match message {
+                ToLeader::Operations { first, operations } => {
+                    leader.operations(around, from, session, first, operations);
+                    replica.work(around);
+                }
+                message => {
+                    let applied = &replica.applied;
+                    leader.receive(around, from, session, message, |of| applied.through(of));
+                }
+            }
+        });
+    }
+
+    /// Another node is connected.
+    pub(crate) fn peer_up(&mut self, around: &mut Around<'_>, peer: NodeId) {
+        self.for_each(around, |replica, around| {
+            replica.group.peer_up(peer);
+            replica.forget_outgoing(peer);
+            replica.drive(around, &mut VecDeque::new());
+            if let Some(leader) = &mut replica.leader {
+                leader.peer_up(around, peer);
+            }
+        });
+    }
+
+    /// Another node is down.
+    pub(crate) fn peer_down(&mut self, around: &mut Around<'_>, peer: NodeId) {
+        self.for_each(around, |replica, around| {
+            if replica
+                .sending
+                .as_ref()
+                .is_some_and(|sending| sending.node() == peer)
+            {
+                replica.sending = None;
+            }
+            replica.forget_outgoing(peer);
+            replica.group.peer_down(peer);
+            replica.drive(around, &mut VecDeque::new());
+            if let Some(leader) = &mut replica.leader {
+                leader.peer_down(around, peer);
+            }
+        });
+    }
+
+    /// In the order of the queues' ids, so that the same happens each time.
+    fn for_each(
+        &mut self,
+        around: &mut Around<'_>,
+        mut run: impl FnMut(&mut Replica, &mut Around<'_>),
+    ) {
+        let mut ids: Vec<QueueId> = self.map.keys().copied().collect();
+        ids.sort_unstable();
+        for id in ids {
+            self.with(around, id, &mut run);
+        }
+    }
+
+    /// Messages that were read from disk have come for this queue.
+    pub(crate) fn loaded(&mut self, around: &mut Around<'_>, queue: QueueId) {
+        self.with(around, queue, |replica, around| {
+            replica.loaded(around);
+            replica.send_parts(around);
+        });
+    }
+
+    /// Messages that were dead-lettered are where they were to go.
+    pub(crate) fn dead_lettered(
+        &mut self,
+        around: &mut Around<'_>,
+        queue: QueueId,
+        lane: u8,
+        range: Range<u64>,
+    ) {
+        self.with(around, queue, |replica, around| {
+            replica.dead_lettered(around, lane, range);
+        });
+    }
+
+    /// Hands a queue's leadership to the member on another node.
+    ///
+    /// # Errors
+    /// It does not lead, or the other cannot; nothing if there is no such queue here.
+    pub(crate) fn transfer(
+        &mut self,
+        around: &mut Around<'_>,
+        queue: QueueId,
+        to: NodeId,
+    ) -> Option<Result<(), ProposeError>> {
+        self.with(around, queue, |replica, around| {
+            let voters = &replica.group.membership().voters;
+            let to = voters.iter().copied().find(|voter| voter.node() == to);
+            let to = to.ok_or(ProposeError::BadChange("it is no voter"))?;
+            replica.close_batch(around);
+            replica.group.transfer_leader(to)?;
+            replica.drive(around, &mut VecDeque::new());
+            Ok(())
+        })
+    }
+
+    /// How a queue's group stands, seen from here.
+    #[must_use]
+    pub fn status(&self, queue: QueueId) -> Option<ReplicaStatus> {
+        let replica = self.map.get(&queue)?;
+        Some(ReplicaStatus {
+            queue,
+            group: replica.group.status(),
+            is_serving: replica.leader.is_some(),
+        })
+    }
+
+    /// How all groups stand, in the order of their queues' ids.
+    #[must_use]
+    pub fn all(&self) -> Vec<ReplicaStatus> {
+        let mut all: Vec<ReplicaStatus> =
+            self.map.keys().filter_map(|id| self.status(*id)).collect();
+        all.sort_unstable_by_key(|status| status.queue);
+        all
+    }
+
+    /// Facts about a queue: all of them where it is led, elsewhere what lives.
+    #[must_use]
+    pub(crate) fn facts(&self, now: Now, logs: &ShardLogs, queue: QueueId) -> Option<QueueFacts> {
+        let replica = self.map.get(&queue)?;
+        let (counts, counters) = match &replica.leader {
+            Some(leader) => (leader.queue().counts(now), *leader.queue().counters()),
+            None => (replica.live_counts(logs), Counters::default()),
+        };
+        Some(QueueFacts {
+            id: queue,
+            counts,
+            counters,
+            consumers: Vec::new(),
+            durable: true,
+        })
+    }
+
+    /// Facts about all queues.
+    pub(crate) fn all_facts<'a>(
+        &'a self,
+        now: Now,
+        logs: &'a ShardLogs,
+    ) -> impl Iterator<Item = QueueFacts> + 'a {
+        self.map
+            .keys()
+            .filter_map(move |id| self.facts(now, logs, *id))
+    }
+}
+
+impl Replica {
+    fn refuse(&self, around: &mut Around<'_>, to: NodeId) {
+        around.answers.push(Answer {
+            to,
+            queue: self.id,
+            session: 0,
+            message: ToProxy::NotLeader {
+                term: self.group.term(),
+                leader: self.leader_node().filter(|leader| *leader != around.node),
+            },
+        });
+    }
+
+    fn live_counts(&self, logs: &ShardLogs) -> Counts {
+        let stats = self
+            .lanes
+            .numbers()
+            .filter_map(|lane| logs.log_stats(self.lanes.log(lane)));
+        stats.fold(Counts::default(), |mut counts, stats| {
+            counts.ready += stats.entries;
+            counts.ready_bytes += stats.bytes;
+            counts
+        })
+    }
+
+    /// Proposes the next step from the members that the group has to those that it should have:
+    /// new ones come as learners, vote when they have caught up, and only then do others leave.
+    pub(super) fn reconcile(&mut self, around: &mut Around<'_>) {
+        use leveret_replication::MembershipChange;
+        let membership = self.group.membership();
+        if self.leader.is_none() || membership.is_joint() || self.spec.members.is_empty() {
+            return;
+        }
+        let wanted = &self.spec.members;
+        let new = wanted.iter().find(|member| !membership.contains(**member));
+        let learner = self
+            .group
+            .promotable_learner()
+            .filter(|of| wanted.contains(of));
+        let old = membership
+            .members()
+            .into_iter()
+            .find(|member| !wanted.contains(member));
+        let change = match (new, learner) {
+            (Some(new), _) => MembershipChange::add(*new),
+            (None, Some(learner)) => MembershipChange::promote(learner),
+            (None, None) if !membership.learners.is_empty() => return,
+            (None, None) => match old {
+                Some(old) => MembershipChange::remove(old),
+                None => return,
+            },
+        };
+        match self.group.propose_membership(&change) {
+            Ok(_) => self.drive(around, &mut VecDeque::new()),
+            Err(error) => tracing::debug!(queue = %self.id, %error, "a change of members waits"),
+        }
+    }
+
+    /// Tells who is no member any more that it is none, if it does not know.
+    fn answer_stranger(&self, around: &mut Around<'_>, from: ReplicaId) {
+        let is_known = self.group.membership().contains(from) || self.spec.members.contains(&from);
+        if self.leader.is_some() && !is_known {
+            self.say_gone(around, from);
+        }
+    }
+}

@@ -1,0 +1,473 @@
+//! A replicated queue's member on this node: its group, its logs, and the leader if it leads.
+//!
+//! An entry of the group is a batch: a [`header`] of a few dozen bytes in a log of its own (lane
+//! 255), and the messages that the header names in the queue's lanes, at the indexes that it names.
+//! Messages are appended when the entry is; what leaves does so when the entry is committed. A
+//! follower's logs are therefore a queue's logs, and whoever becomes leader does what a restart
+//! does: [`leveret_queue::Queue::recover`].
+//!
+//! Invariant: what the lanes hold is what the headers name: more only while a leader's batch is
+//! open, or a snapshot is under way.
+//! Invariant: messages enter the queue machine, and leave the logs, when the header that says so is
+//! committed.
+
+mod attachment;
+mod blob;
+mod header;
+mod host;
+mod lanes;
+mod leader;
+mod outgoing;
+mod restore;
+mod snapshot;
+mod wire;
+
+pub use host::{ReplicaStatus, Replicas};
+
+use crate::quorum::Admit;
+use crate::quorum::link::{Answer, ToProxy};
+use crate::shard::{QueueSpec, ShardEffects, log_of};
+use attachment::Arrival;
+use blob::Applied;
+use header::Header;
+use lanes::Lanes;
+use leader::Leader;
+use leveret_queue::{LaneState, RecoveredLane, State};
+use leveret_replication::{
+    Body, Entry, EntryKind, Group, Membership, Message, Ready, Role, RoleChange, SnapshotMark,
+    StepError,
+};
+use leveret_storage::{Durability, ShardLogs};
+use leveret_types::limits::QUORUM_HEADERS_KEPT;
+use leveret_types::{LogId, NodeId, Now, QueueId, ReplicaId};
+use outgoing::Outgoing;
+use std::collections::VecDeque;
+use std::ops::Range;
+
+/// The lane whose log has the headers.
+pub const HEADER_LANE: u8 = 255;
+
+/// What a replica may reach while it runs.
+pub struct Around<'a> {
+    /// The moment.
+    pub now: Now,
+    /// This node.
+    pub node: NodeId,
+    /// Other nodes that are up.
+    pub up: &'a [NodeId],
+    /// The shard's logs.
+    pub logs: &'a mut ShardLogs,
+    /// What is to happen outside the shard.
+    pub effects: &'a mut ShardEffects,
+    /// What leaders say to proxies, those on this node included.
+    pub answers: &'a mut Vec<Answer>,
+    /// The consumers on this node.
+    pub admit: &'a mut dyn Admit,
+}
+
+/// An entry that is appended and not applied, and what it says if it is a batch.
+#[derive(Debug)]
+struct Pending {
+    entry: Entry,
+    header: Header,
+}
+
+/// What was handed out by the group to be made durable.
+#[derive(Clone, Copy, Debug)]
+struct Unsynced {
+    number: u64,
+    /// The chunk of the write-ahead log that has the last of it.
+    chunk: u64,
+}
+
+/// One member of a queue's group.
+pub(super) struct Replica {
+    id: QueueId,
+    spec: QueueSpec,
+    group: Group,
+    /// Who belonged to the group when that changed last.
+    members: Vec<ReplicaId>,
+    lanes: Lanes,
+    applied: Applied,
+    /// Entries that are appended and not applied.
+    tail: VecDeque<Pending>,
+    /// Of a leader: the batch that was proposed and is about to be handed out.
+    proposed: Option<Header>,
+    /// Up to here headers are not in their log any more.
+    compacted: u64,
+    last_applied: u64,
+    unsynced: VecDeque<Unsynced>,
+    outgoing: Outgoing,
+    /// The term in which this member leads, and its leader once an entry of that term is committed.
+    leads: Option<u64>,
+    leader: Option<Box<Leader>>,
+    /// The state that another member sends to this one.
+    receiving: Option<Box<snapshot::Receiving>>,
+    /// The state that this member sends to another.
+    sending: Option<Box<snapshot::Sending>>,
+    /// Whether it is no member any more, and is to be taken away.
+    is_gone: bool,
+    /// Which of the host's lists it is in.
+    listed: host::Listed,
+    deadline_ms: u64,
+}
+
+/// Why a replica must be given up.
+#[derive(Clone, Debug, thiserror::Error)]
+pub(super) enum Broken {
+    #[error("{0}")]
+    Group(#[from] StepError),
+    #[error("an entry of its log cannot be read: {0}")]
+    Entry(#[from] wire::Malformed),
+}
+
+impl Replica {
+    /// Whether it took entries back that it had acknowledged, and does not have them again.
+    fn is_mute(&self) -> bool {
+        self.group.last_index() < self.applied.votes_from
+    }
+
+    fn header_log(&self) -> LogId {
+        log_of(self.id, HEADER_LANE)
+    }
+
+    /// The node that leads, as far as is known here.
+    fn leader_node(&self) -> Option<NodeId> {
+        self.group.leader().map(ReplicaId::node)
+    }
+
+    /// Does what the group wants done, until it wants nothing more.
+    fn drive(&mut self, around: &mut Around<'_>, arrived: &mut VecDeque<Arrival>) {
+        loop {
+            while let Some(ready) = self.group.ready() {
+                self.take(around, ready, arrived);
+            }
+            if !self.settle_durable(around.logs) {
+                break;
+            }
+        }
+    }
+
+    /// Tells the group what has become durable; whether anything has.
+    fn settle_durable(&mut self, logs: &ShardLogs) -> bool {
+        let through = logs.durable_through();
+        let mut last = None;
+        while let Some(next) = self.unsynced.front().filter(|next| next.chunk <= through) {
+            last = Some(next.number);
+            self.unsynced.pop_front();
+        }
+        match last {
+            Some(number) => self.group.persisted(number),
+            None => return false,
+        }
+        true
+    }
+
+    fn take(&mut self, around: &mut Around<'_>, ready: Ready, arrived: &mut VecDeque<Arrival>) {
+        let leads = |role: &RoleChange| role.role == Role::Leader && self.leads == Some(role.term);
+        if let Some(role) = ready.role.filter(|role| !leads(role)) {
+            self.step_down(around, role);
+        }
+        if let Some(mark) = &ready.install {
+            self.install(around, mark);
+        }
+        if let Some(hard) = ready.hard_state {
+            let log = self.header_log();
+            around.logs.set_term_and_vote(log, hard.term, hard.vote);
+        }
+        if !ready.append.is_empty() {
+            self.abandon_receiving(around.logs);
+        }
+        if let Some(from) = ready.truncate_from {
+            self.truncate(around.logs, from);
+        }
+        for entry in &ready.append {
+            self.append(around.logs, entry, arrived);
+        }
+        if ready.must_sync {
+            self.unsynced.push_back(Unsynced {
+                number: ready.number,
+                chunk: around.logs.position(),
+            });
+        }
+        for message in ready.messages {
+            self.send(around, message);
+        }
+        for message in ready.snapshots {
+            self.begin_snapshot(around, message);
+        }
+        if let Some(role) = ready.role.filter(|role| role.role == Role::Leader) {
+            self.leads = Some(role.term);
+        }
+        let last = ready.committed.last().map(|entry| entry.index);
+        for entry in ready.committed {
+            self.apply(around, &entry);
+        }
+        if let Some(now) = ready.membership {
+            self.members_changed(around, &now);
+            self.members = now.members();
+        }
+        if let Some(index) = last {
+            self.group.applied(index);
+            self.last_applied = index;
+            self.compact(around.logs);
+        }
+    }
+
+    /// Takes entries back that another leader overwrites.
+    fn truncate(&mut self, logs: &mut ShardLogs, from: u64) {
+        logs.truncate(self.header_log(), from);
+        let kept = self
+            .tail
+            .partition_point(|pending| pending.entry.index < from);
+        let taken = self.tail.drain(kept..);
+        let taken: Vec<Header> = taken.rev().map(|pending| pending.header).collect();
+        self.lanes.take_back(logs, taken.iter());
+        self.outgoing.forget_from(from);
+    }
+
+    /// Appends an entry: its messages, if they are not there, and its header.
+    fn append(&mut self, logs: &mut ShardLogs, entry: &Entry, arrived: &mut VecDeque<Arrival>) {
+        while arrived.front().is_some_and(|a| a.index < entry.index) {
+            arrived.pop_front();
+        }
+        let is_it = |a: &mut Arrival| a.index == entry.index && a.term == entry.term;
+        let header = match arrived.pop_front_if(is_it) {
+            Some(Arrival { header, bodies, .. }) => {
+                self.lanes.append_arrived(logs, &header, &bodies);
+                header
+            }
+            None if entry.kind == EntryKind::Normal => match self.proposed.take() {
+                Some(header) => header,
+                None => panic!(
+                    "entry {} of queue {} came from nowhere",
+                    entry.index, self.id
+                ),
+            },
+            None => Header::default(),
+        };
+        self.tail.push_back(Pending {
+            entry: entry.clone(),
+            header,
+        });
+        let mut record = Vec::with_capacity(entry.data.len() + 16);
+        entry.encode_record(&mut record);
+        let log = self.header_log();
+        let body = logs.body(Durability::Durable, &[&record]);
+        let index = logs.append(log, body, record.len() as u32);
+        assert_eq!(
+            index, entry.index,
+            "headers of queue {} have a hole",
+            self.id
+        );
+    }
+
+    /// Applies an entry that is committed.
+    fn apply(&mut self, around: &mut Around<'_>, entry: &Entry) {
+        if entry.index <= self.last_applied {
+            return;
+        }
+        let pending = self.tail.pop_front();
+        let Some(Pending { header, .. }) = pending.filter(|p| p.entry.index == entry.index) else {
+            panic!("entry {} of queue {} is not here", entry.index, self.id);
+        };
+        match entry.kind {
+            EntryKind::Normal => self.apply_header(around, entry, &header),
+            // The first entry of this member's own term: all before it is committed.
+            EntryKind::Empty if self.leads == Some(entry.term) => self.begin_to_lead(around),
+            EntryKind::Empty | EntryKind::Membership => {}
+        }
+    }
+
+    fn apply_header(&mut self, around: &mut Around<'_>, entry: &Entry, header: &Header) {
+        for left in &header.left {
+            let log = self.lanes.log(left.lane);
+            around.logs.settle(log, left.range.clone(), left.bytes);
+        }
+        self.applied.apply(header);
+        self.outgoing.applied(entry.index);
+        if self.leads == Some(entry.term)
+            && let Some(leader) = &mut self.leader
+        {
+            leader.committed(around, entry.index, header);
+        }
+    }
+
+    fn begin_to_lead(&mut self, around: &mut Around<'_>) {
+        let Some(term) = self.leads else {
+            return;
+        };
+        let mut recovered: Vec<RecoveredLane> = Vec::new();
+        let mut state = State::default();
+        let mut numbers: Vec<u8> = self.lanes.numbers().collect();
+        numbers.sort_unstable();
+        for lane in numbers {
+            let log = self.lanes.log(lane);
+            let Some(stats) = around.logs.log_stats(log) else {
+                continue;
+            };
+            recovered.push(RecoveredLane {
+                lane,
+                live: around.logs.live(log),
+                bytes: stats.bytes,
+                next_index: stats.next_index,
+            });
+            state.lanes.push(LaneState {
+                lane,
+                may_expire: true,
+                delivered_through: self.applied.lane(lane).map_or(0, |state| state.delivered),
+                returns: self.applied.returns(lane),
+            });
+        }
+        let mut nodes = around.up.to_vec();
+        nodes.push(around.node);
+        let (queue, spec) = (self.id, &self.spec);
+        let recovered = (recovered, &state);
+        let leader = Leader::new(around.now, queue, term, spec, recovered, nodes.clone());
+        self.leader = Some(Box::new(leader));
+        for to in nodes {
+            around.answers.push(Answer {
+                to,
+                queue,
+                session: 0,
+                message: ToProxy::Leading { term },
+            });
+        }
+    }
+
+    /// Tells those who were members that they are none any more.
+    fn members_changed(&self, around: &mut Around<'_>, now: &Membership) {
+        for before in &self.members {
+            if self.leads.is_some() && !now.contains(*before) {
+                self.say_gone(around, *before);
+            }
+        }
+    }
+
+    /// This member does not lead, or not in this term.
+    fn step_down(&mut self, around: &mut Around<'_>, role: RoleChange) {
+        self.leads = None;
+        self.sending = None;
+        self.outgoing.clear();
+        let Some(leader) = self.leader.take() else {
+            return;
+        };
+        // The batch that was open goes with the leader.
+        self.lanes.cut(around.logs);
+        let to = role.leader.map(ReplicaId::node);
+        for (node, _) in leader.sessions() {
+            around.answers.push(Answer {
+                to: node,
+                queue: self.id,
+                session: 0,
+                message: ToProxy::NotLeader {
+                    term: role.term,
+                    leader: to,
+                },
+            });
+        }
+    }
+
+    /// Proposes what the leader has gathered; whether there is room for more.
+    fn close_batch(&mut self, around: &mut Around<'_>) -> bool {
+        let Some(leader) = &mut self.leader else {
+            return false;
+        };
+        let applied = &self.applied;
+        let delivered = |lane| applied.lane(lane).map_or(0, |state| state.delivered);
+        let Some(closed) = leader.close(&self.lanes, delivered) else {
+            return true;
+        };
+        match self.group.propose(closed.header.encode()) {
+            Ok((index, _)) => {
+                leader.proposed(index);
+                self.lanes.cover(&closed.header);
+                self.outgoing.keep(index, closed.attachment);
+                self.proposed = Some(closed.header);
+            }
+            Err(error) => {
+                tracing::debug!(queue = %self.id, %error, "a batch waits");
+                leader.reopen(closed);
+                return false;
+            }
+        }
+        self.drive(around, &mut VecDeque::new());
+        true
+    }
+
+    /// Takes operations that wait, and proposes full batches.
+    fn work(&mut self, around: &mut Around<'_>) {
+        while let Some(leader) = &mut self.leader {
+            let all = leader.take_waiting(around, &mut self.lanes);
+            let full = leader.wants_close();
+            if (full && !self.close_batch(around)) || (all && !full) || !full {
+                break;
+            }
+        }
+    }
+
+    /// Lets the leader act on what has happened.
+    fn pump(&mut self, around: &mut Around<'_>) {
+        self.work(around);
+        if let Some(leader) = &mut self.leader
+            && leader.dirty
+        {
+            leader.pump(around);
+        }
+        self.work(around);
+    }
+
+    /// Forgets headers that the state stands for.
+    fn compact(&mut self, logs: &mut ShardLogs) {
+        if self.last_applied < self.compacted + QUORUM_HEADERS_KEPT {
+            return;
+        }
+        let Some(mark) = self.group.mark(self.last_applied) else {
+            return;
+        };
+        self.write_state(logs, &mark);
+        self.group.compacted(mark.index);
+    }
+
+    fn write_state(&mut self, logs: &mut ShardLogs, mark: &SnapshotMark) {
+        let blob = self.applied.encode(mark);
+        logs.set_snapshot(self.header_log(), mark.index + 1, &blob);
+        self.compacted = mark.index;
+    }
+
+    /// Messages that were read from disk have come.
+    fn loaded(&mut self, around: &mut Around<'_>) {
+        self.retry_outgoing(around);
+        if let Some(leader) = &mut self.leader {
+            leader.loaded(around);
+        }
+    }
+
+    fn dead_lettered(&mut self, around: &mut Around<'_>, lane: u8, range: Range<u64>) {
+        if let Some(leader) = &mut self.leader {
+            leader.dead_lettered(around, lane, range);
+        }
+    }
+
+    /// Takes a message of another member, and what has come behind its entries.
+    fn step(
+        &mut self,
+        around: &mut Around<'_>,
+        message: Message,
+        mut arrived: VecDeque<Arrival>,
+    ) -> Result<(), Broken> {
+        let is_vote = matches!(message.body, Body::Vote { .. });
+        if is_vote && self.is_mute() {
+            return Ok(());
+        }
+        match self.group.step(message) {
+            Ok(()) => {}
+            Err(error @ StepError::LostEntries(_)) => return Err(error.into()),
+            Err(error) => {
+                tracing::debug!(queue = %self.id, %error, "a message of the group is passed over");
+            }
+        }
+        self.drive(around, &mut arrived);
+        Ok(())
+    }
+}

@@ -1,0 +1,226 @@
+//! How a replica begins: with the queue, after a restart, or without any state of the queue.
+
+use super::blob::Applied;
+use super::lanes::Lanes;
+use super::outgoing::Outgoing;
+use super::{HEADER_LANE, Pending, Replica, attachment, header, host};
+use crate::shard::{QueueSpec, log_of};
+use leveret_replication::{Entry, Group, GroupConfig, HardState, Membership, SnapshotMark};
+use leveret_storage::{LogKind, Read, ShardLogs};
+use leveret_types::{NodeId, QueueId, ReplicaId};
+use std::collections::VecDeque;
+
+/// Why a replica cannot take part.
+#[derive(Clone, Debug, thiserror::Error)]
+pub(super) enum RestoreError {
+    #[error("its log is damaged: {0}")]
+    Damaged(String),
+    #[error("its state cannot be read: {0}")]
+    State(super::wire::Malformed),
+    #[error("entry {index} of its log cannot be read: {why}")]
+    Entry { index: u64, why: String },
+    #[error("lane {lane} ends at {found}, and headers name messages up to {named}")]
+    Lane { lane: u8, found: u64, named: u64 },
+    #[error(transparent)]
+    Group(#[from] leveret_replication::RestoreError),
+}
+
+impl Replica {
+    /// The member on this node, with what its logs have of it. `lanes` are those that have a log,
+    /// the one of the headers included; none of a queue that is new here. `load` carries out the
+    /// reads from disk that the logs ask for.
+    ///
+    /// # Errors
+    /// Its logs are damaged, so that it must not take part: neither vote nor serve.
+    pub(super) fn open(
+        id: QueueId,
+        me: ReplicaId,
+        spec: QueueSpec,
+        lanes: &[u8],
+        logs: &mut ShardLogs,
+        load: &mut dyn FnMut(&mut ShardLogs),
+    ) -> Result<Self, RestoreError> {
+        let log = log_of(id, HEADER_LANE);
+        if !lanes.contains(&HEADER_LANE) || !logs.has_log(log) {
+            logs.create_log(log, LogKind::Durable);
+            let blob = Applied::default().encode(&first_mark(me, &spec));
+            logs.skip_to(log, 2);
+            logs.set_state(log, &blob);
+        }
+        for lane in lanes {
+            if let Some(damage) = logs.damage(log_of(id, *lane)) {
+                return Err(RestoreError::Damaged(damage.notes.join("; ")));
+            }
+        }
+        let (applied, mark) = Applied::decode(logs.state(log)).map_err(RestoreError::State)?;
+        let entries = read_entries(id, mark.index, logs, load)?;
+        let tail = headers(&entries)?;
+        let lanes = restore_lanes(id, lanes, &applied, &tail, logs)?;
+        let (term, vote) = logs.term_and_vote(log).unwrap_or_default();
+        let index = mark.index;
+        let hard = HardState { term, vote };
+        let group = Group::new(config(id, me), hard, mark, entries, index)?;
+        Ok(Self {
+            id,
+            spec,
+            members: group.membership().members(),
+            group,
+            lanes,
+            applied,
+            tail,
+            proposed: None,
+            compacted: index,
+            last_applied: index,
+            unsynced: VecDeque::new(),
+            outgoing: Outgoing::default(),
+            leads: None,
+            leader: None,
+            receiving: None,
+            sending: None,
+            is_gone: false,
+            listed: host::Listed::default(),
+            deadline_ms: 0,
+        })
+    }
+
+    /// Tells the group at its beginning which nodes are down; the preferred leader of a new group
+    /// stands at once.
+    pub(super) fn begin(&mut self, up: &[NodeId], is_new: bool) {
+        let me = self.group.replica();
+        let mut nodes: Vec<NodeId> = self
+            .group
+            .membership()
+            .members()
+            .iter()
+            .map(|m| m.node())
+            .collect();
+        nodes.extend(self.spec.members.iter().map(|member| member.node()));
+        nodes.sort_unstable();
+        nodes.dedup();
+        for node in nodes {
+            if node != me.node() && !up.contains(&node) {
+                self.group.peer_down(node);
+            }
+        }
+        let alone = self.group.membership().members() == [me];
+        if (is_new && self.spec.members.first() == Some(&me)) || alone {
+            self.group.campaign();
+        }
+    }
+}
+
+pub(super) fn config(id: QueueId, me: ReplicaId) -> GroupConfig {
+    GroupConfig {
+        replica: me,
+        seed: id.0,
+        weigh: header::weigh,
+    }
+}
+
+/// What a member begins with that has no log yet. One that came to the group later is not in its
+/// founding state, and waits for the leader to send it what there is.
+fn first_mark(me: ReplicaId, spec: &QueueSpec) -> SnapshotMark {
+    let is_founder = |member: &ReplicaId| member.0 & u64::from(u32::MAX) == 0;
+    if spec.members.iter().all(is_founder) {
+        return SnapshotMark::founding(spec.members.iter().copied());
+    }
+    let others = spec.members.iter().copied().filter(|member| *member != me);
+    let mut others: Vec<ReplicaId> = others.collect();
+    if others.is_empty() {
+        others.push(ReplicaId(u64::MAX));
+    }
+    SnapshotMark {
+        index: 1,
+        term: 1,
+        membership: Membership::of_voters(others),
+    }
+}
+
+fn read_entries(
+    id: QueueId,
+    after: u64,
+    logs: &mut ShardLogs,
+    load: &mut dyn FnMut(&mut ShardLogs),
+) -> Result<Vec<Entry>, RestoreError> {
+    let log = log_of(id, HEADER_LANE);
+    let end = logs.log_stats(log).map_or(0, |stats| stats.next_index);
+    let mut entries = Vec::new();
+    for index in after + 1..end {
+        let fail = |why: String| Err(RestoreError::Entry { index, why });
+        let record = loop {
+            match logs.read(log, index) {
+                Read::Ready(record) => break record,
+                Read::Pending => load(logs),
+                Read::Gone => return fail("it is missing".to_owned()),
+                Read::Damaged(why) => return fail(why),
+            }
+        };
+        match Entry::decode_record(index, &record) {
+            Ok(entry) => entries.push(entry),
+            Err(error) => return fail(error.to_string()),
+        }
+    }
+    Ok(entries)
+}
+
+fn headers(entries: &[Entry]) -> Result<VecDeque<Pending>, RestoreError> {
+    let mut tail = VecDeque::new();
+    for entry in entries {
+        let index = entry.index;
+        let header = attachment::header_of(entry).map_err(|error| RestoreError::Entry {
+            index,
+            why: error.to_string(),
+        })?;
+        tail.push_back(Pending {
+            entry: entry.clone(),
+            header: header.unwrap_or_default(),
+        });
+    }
+    Ok(tail)
+}
+
+/// The lanes as the headers name them: what goes on behind was of a batch that did not get its
+/// header, or of a snapshot that did not get to its end.
+fn restore_lanes(
+    id: QueueId,
+    found: &[u8],
+    applied: &Applied,
+    tail: &VecDeque<Pending>,
+    logs: &mut ShardLogs,
+) -> Result<Lanes, RestoreError> {
+    let mut lanes = Lanes::new(id);
+    let named = |lane: u8| {
+        let applied = applied.lane(lane).map_or(0, |state| state.end);
+        let came = tail
+            .iter()
+            .flat_map(|pending: &Pending| &pending.header.came);
+        let came = came
+            .filter(|came| came.lane == lane)
+            .map(|came| came.range.end);
+        came.chain([applied]).max().unwrap_or(0)
+    };
+    for lane in found.iter().copied().filter(|lane| *lane != HEADER_LANE) {
+        let log = log_of(id, lane);
+        let named = named(lane);
+        let end = logs.log_stats(log).map_or(0, |stats| stats.next_index);
+        if end < named {
+            let found = end;
+            return Err(RestoreError::Lane { lane, found, named });
+        }
+        logs.truncate(log, named);
+        lanes.found(lane, named);
+    }
+    let all = applied.lanes.iter().map(|state| state.lane);
+    let came = tail.iter().flat_map(|pending| &pending.header.came);
+    for lane in all.chain(came.map(|came| came.lane)) {
+        let named = named(lane);
+        if named > 0 && lanes.end(lane) == 0 {
+            return Err(RestoreError::Lane {
+                lane,
+                found: 0,
+                named,
+            });
+        }
+    }
+    Ok(lanes)
+}

@@ -1,0 +1,515 @@
+//! The state of a queue on its way to a member that is too far behind for entries.
+//!
+//! ```text
+//! offer  kind u8 = 3 | matched | length, message of the group | length, blob | lanes: count, (lane u8 | end | ranges: count, (start | count))
+//! want   kind u8 = 4 | to u64 | mark | lanes: count, (lane u8 | next)
+//! part   kind u8 = 5 | to u64 | mark | number | last u8 | messages: (lane u8 | index | length | bytes)*
+//! got    kind u8 = 6 | to u64 | mark | number
+//! gone   kind u8 = 7 | to u64          the receiver is no member any more
+//! ```
+//! The leader offers its state as it is now: the blob, and which messages live. The member says
+//! from where on it needs messages, for what it has of the lanes is right as far as its log is. It
+//! appends what comes to its lanes; with the last part it settles what does not live any more, and
+//! the group takes the mark in. What leaves at the leader meanwhile is left out, for a header tells
+//! the member later.
+//!
+//! Invariant: of one transfer no more than a window of parts is under way.
+
+use super::blob::Applied;
+use super::header::lane as take_lane;
+use super::wire::{Malformed, Reader, put, put_range};
+use super::{Around, Replica, restore};
+use crate::env::PeerFrame;
+use crate::shard::log_of;
+use crate::stored;
+use bytes::Bytes;
+use leveret_replication::{Body, Group, HardState, Message, SnapshotMark};
+use leveret_storage::{Durability, Read, ShardLogs};
+use leveret_types::limits::{QUORUM_PART_BYTES, QUORUM_PARTS_IN_FLIGHT};
+use leveret_types::{QueueId, RangeSet, ReplicaId};
+
+/// First bytes of frames.
+pub(super) const OFFER: u8 = 3;
+pub(super) const WANT: u8 = 4;
+pub(super) const PART: u8 = 5;
+pub(super) const GOT: u8 = 6;
+pub(super) const GONE: u8 = 7;
+
+/// The number of a part that says: nothing is needed any more.
+const ALL: u64 = u64::MAX;
+
+/// One lane of a state.
+#[derive(Debug)]
+struct LiveLane {
+    lane: u8,
+    end: u64,
+    live: RangeSet,
+}
+
+/// A state that this member sends.
+#[derive(Debug)]
+pub(super) struct Sending {
+    to: ReplicaId,
+    mark: u64,
+    lanes: Vec<LiveLane>,
+    /// Where the next part begins: the place in `lanes`, and the index.
+    at: (usize, u64),
+    /// The next part's number, and the first that is not answered; from 1 on. None is sent before
+    /// the member has said what it wants.
+    next: u64,
+    unanswered: u64,
+    is_wanted: bool,
+    is_done: bool,
+}
+
+/// A state that this member receives.
+#[derive(Debug)]
+pub(super) struct Receiving {
+    from: ReplicaId,
+    message: Message,
+    mark: u64,
+    applied: Applied,
+    lanes: Vec<LiveLane>,
+    next: u64,
+}
+
+impl Replica {
+    /// Another member needs the state: begins to send it.
+    pub(super) fn begin_snapshot(&mut self, around: &mut Around<'_>, message: Message) {
+        let to = message.to;
+        let Body::Snapshot(mark) = &message.body else {
+            return;
+        };
+        // One at a time: the group asks again.
+        if self.sending.is_some() || mark.index != self.last_applied {
+            return self.group.report_snapshot(to, false);
+        }
+        let lanes: Vec<LiveLane> = self
+            .applied
+            .lanes
+            .iter()
+            .map(|state| LiveLane {
+                lane: state.lane,
+                end: state.end,
+                live: around
+                    .logs
+                    .live(self.lanes.log(state.lane))
+                    .within(0..state.end)
+                    .collect(),
+            })
+            .collect();
+        let matched = self.group.status().members;
+        let matched = matched.iter().find(|member| member.replica == to);
+        let mut out = vec![OFFER];
+        put(&mut out, matched.map_or(0, |member| member.matched));
+        let mut bytes = Vec::new();
+        message.encode(&mut bytes);
+        put(&mut out, bytes.len() as u64);
+        out.extend_from_slice(&bytes);
+        let state = Applied {
+            votes_from: 0,
+            ..self.applied.clone()
+        };
+        let blob = state.encode(mark);
+        put(&mut out, blob.len() as u64);
+        out.extend_from_slice(&blob);
+        put(&mut out, lanes.len() as u64);
+        for lane in &lanes {
+            out.push(lane.lane);
+            put(&mut out, lane.end);
+            put(&mut out, lane.live.interval_count() as u64);
+            lane.live
+                .iter()
+                .for_each(|range| put_range(&mut out, &range));
+        }
+        self.sending = Some(Box::new(Sending {
+            to,
+            mark: mark.index,
+            lanes,
+            at: (0, 0),
+            next: 1,
+            unanswered: 1,
+            is_wanted: false,
+            is_done: false,
+        }));
+        self.post(around, to, out);
+    }
+
+    fn post(&self, around: &mut Around<'_>, to: ReplicaId, bytes: Vec<u8>) {
+        let frame = PeerFrame::new(self.id, bytes);
+        around.effects.peer.push((to.node(), frame));
+    }
+
+    /// Takes a frame of a transfer.
+    pub(super) fn receive_snapshot(
+        &mut self,
+        around: &mut Around<'_>,
+        kind: u8,
+        frame: &Bytes,
+    ) -> Result<(), Malformed> {
+        match kind {
+            OFFER => self.offered(around, frame),
+            WANT => self.wanted(around, frame),
+            PART => self.part(around, frame),
+            _ => self.got(around, frame),
+        }
+    }
+
+    fn offered(&mut self, around: &mut Around<'_>, frame: &Bytes) -> Result<(), Malformed> {
+        let (matched, message, applied, lanes) = decode_offer(frame)?;
+        let Body::Snapshot(mark) = &message.body else {
+            return Err(Reader::new(frame).fail("a message with a mark"));
+        };
+        let from = message.from;
+        if message.to != self.group.replica() || message.term < self.group.term() {
+            return Ok(());
+        }
+        let index = mark.index;
+        let is_here = self.group.term_at(index) == Some(mark.term);
+        if index <= self.last_applied || is_here {
+            self.step_snapshot(around, message);
+            self.say_got(around, from, index, ALL);
+            return Ok(());
+        }
+        self.abandon_receiving(around.logs);
+        self.take_back_doubtful(around, matched);
+        let mut out = vec![WANT];
+        out.extend_from_slice(&from.0.to_le_bytes());
+        put(&mut out, index);
+        put(&mut out, lanes.len() as u64);
+        for lane in &lanes {
+            let stats = around.logs.log_stats(self.lanes.log(lane.lane));
+            out.push(lane.lane);
+            put(&mut out, stats.map_or(0, |stats| stats.next_index));
+        }
+        self.receiving = Some(Box::new(Receiving {
+            from,
+            message,
+            mark: index,
+            applied,
+            lanes,
+            next: 1,
+        }));
+        self.post(around, from, out);
+        Ok(())
+    }
+
+    /// Takes back what may not be the group's: entries that are neither applied nor known by the
+    /// leader to be its own. If some of them are committed after all, the state that comes has
+    /// what they say; until then this member elects nobody.
+    fn take_back_doubtful(&mut self, around: &mut Around<'_>, matched: u64) {
+        let last = self.group.last_index();
+        let kept = matched.min(last).max(self.last_applied);
+        if kept == last {
+            return;
+        }
+        let Some(mark) = self.group.mark(self.last_applied) else {
+            return;
+        };
+        self.truncate(around.logs, kept + 1);
+        self.applied.votes_from = self.applied.votes_from.max(last);
+        self.write_state(around.logs, &mark);
+        let entries: Vec<_> = self
+            .tail
+            .iter()
+            .map(|pending| pending.entry.clone())
+            .collect();
+        let me = self.group.replica();
+        let hard = around.logs.term_and_vote(self.header_log());
+        let (term, vote) = hard.unwrap_or_default();
+        let hard = HardState { term, vote };
+        let config = restore::config(self.id, me);
+        match Group::new(config, hard, mark, entries, self.last_applied) {
+            Ok(group) => self.group = group,
+            Err(error) => panic!("what was a group is none any more: {error}"),
+        }
+        self.unsynced.clear();
+        self.leads = None;
+        self.leader = None;
+        self.begin(around.up, false);
+    }
+
+    fn wanted(&mut self, around: &mut Around<'_>, frame: &Bytes) -> Result<(), Malformed> {
+        let (mut reader, mark) = match self.sending_of(frame)? {
+            Some(found) => found,
+            None => return Ok(()),
+        };
+        let mut wants = Vec::new();
+        for _ in 0..reader.count("lanes")? {
+            wants.push((take_lane(&mut reader)?, reader.number("a lane's end")?));
+        }
+        reader.end("what follows lanes")?;
+        if let Some(sending) = self.sending.as_mut().filter(|s| s.mark == mark) {
+            for (lane, next) in wants {
+                if let Some(found) = sending.lanes.iter_mut().find(|of| of.lane == lane) {
+                    found.live.remove_range(0..next);
+                }
+            }
+            sending.is_wanted = true;
+        }
+        self.send_parts(around);
+        Ok(())
+    }
+
+    fn got(&mut self, around: &mut Around<'_>, frame: &Bytes) -> Result<(), Malformed> {
+        let (mut reader, mark) = match self.sending_of(frame)? {
+            Some(found) => found,
+            None => return Ok(()),
+        };
+        let number = reader.number("a part's number")?;
+        let Some(sending) = self.sending.as_mut().filter(|s| s.mark == mark) else {
+            return Ok(());
+        };
+        sending.unanswered = sending
+            .unanswered
+            .max(number.saturating_add(1).min(sending.next));
+        let to = sending.to;
+        if number == ALL || (sending.is_done && sending.unanswered == sending.next) {
+            self.sending = None;
+            self.group.report_snapshot(to, true);
+            return Ok(());
+        }
+        self.send_parts(around);
+        Ok(())
+    }
+
+    /// What a frame to a sender begins with, if it is this member's.
+    fn sending_of<'a>(&self, frame: &'a Bytes) -> Result<Option<(Reader<'a>, u64)>, Malformed> {
+        let mut reader = Reader::new(frame);
+        let to = take_replica(&mut reader)?;
+        let mark = reader.number("a mark")?;
+        Ok((to == self.group.replica()).then_some((reader, mark)))
+    }
+
+    /// Sends what the window allows and the logs have at hand.
+    pub(super) fn send_parts(&mut self, around: &mut Around<'_>) {
+        let Some(mut sending) = self.sending.take() else {
+            return;
+        };
+        while sending.is_wanted
+            && !sending.is_done
+            && sending.next - sending.unanswered < QUORUM_PARTS_IN_FLIGHT
+        {
+            let Some(part) = sending.part(self.id, around.logs) else {
+                break;
+            };
+            self.post(around, sending.to, part);
+        }
+        self.sending = Some(sending);
+    }
+
+    fn part(&mut self, around: &mut Around<'_>, frame: &Bytes) -> Result<(), Malformed> {
+        let mut reader = Reader::new(frame);
+        let to = take_replica(&mut reader)?;
+        let mark = reader.number("a mark")?;
+        let number = reader.number("a part's number")?;
+        let is_last = reader.u8("whether it is the last part")? == 1;
+        let is_it = |r: &Receiving| r.mark == mark && r.next == number;
+        let Some(receiving) = self.receiving.as_mut().filter(|r| is_it(r)) else {
+            return Ok(());
+        };
+        if to != self.group.replica() {
+            return Ok(());
+        }
+        receiving.next += 1;
+        let from = receiving.from;
+        while reader.left() > 0 {
+            let lane = take_lane(&mut reader)?;
+            let index = reader.number("an index")?;
+            let len = reader.count("a message")?;
+            let bytes = reader.bytes(len, "a message")?;
+            let (_, size) = stored::facts(bytes).ok_or(reader.fail("a message"))?;
+            let log = self.lanes.open(around.logs, lane);
+            let next = around
+                .logs
+                .log_stats(log)
+                .map_or(0, |stats| stats.next_index);
+            if index >= next {
+                around.logs.skip_to(log, index);
+                let body = around.logs.body(Durability::Durable, &[bytes]);
+                around.logs.append(log, body, size);
+            }
+        }
+        self.say_got(around, from, mark, number);
+        if is_last && let Some(receiving) = &self.receiving {
+            let message = receiving.message.clone();
+            self.step_snapshot(around, message);
+            // If the group did not want it any more.
+            self.abandon_receiving(around.logs);
+        }
+        Ok(())
+    }
+
+    fn say_got(&self, around: &mut Around<'_>, to: ReplicaId, mark: u64, number: u64) {
+        let mut out = vec![GOT];
+        out.extend_from_slice(&to.0.to_le_bytes());
+        put(&mut out, mark);
+        put(&mut out, number);
+        self.post(around, to, out);
+    }
+
+    /// Tells a replica that it is no member any more.
+    pub(super) fn say_gone(&self, around: &mut Around<'_>, to: ReplicaId) {
+        let mut out = vec![GONE];
+        out.extend_from_slice(&to.0.to_le_bytes());
+        self.post(around, to, out);
+    }
+
+    /// The leader says that this replica is no member any more. It believes that if the catalogue
+    /// says so too.
+    pub(super) fn told_gone(&mut self, frame: &Bytes) -> Result<(), Malformed> {
+        let me = self.group.replica();
+        let mut reader = Reader::new(frame);
+        let to = take_replica(&mut reader)?;
+        self.is_gone = to == me && !self.spec.members.contains(&me);
+        Ok(())
+    }
+
+    fn step_snapshot(&mut self, around: &mut Around<'_>, message: Message) {
+        if let Err(error) = self.step(around, message, std::collections::VecDeque::new()) {
+            tracing::warn!(queue = %self.id, %error, "a snapshot is passed over");
+        }
+    }
+
+    /// Gives up what has come of a state so far.
+    pub(super) fn abandon_receiving(&mut self, logs: &mut ShardLogs) {
+        if self.receiving.take().is_some() {
+            self.lanes.cut(logs);
+        }
+    }
+
+    /// The group takes the mark of the state in that has come: so do the logs.
+    pub(super) fn install(&mut self, around: &mut Around<'_>, mark: &SnapshotMark) {
+        let receiving = self.receiving.take().filter(|r| r.mark == mark.index);
+        let Some(receiving) = receiving else {
+            panic!("queue {} takes in a state that did not come", self.id);
+        };
+        self.tail.clear();
+        for lane in &receiving.lanes {
+            let log = self.lanes.open(around.logs, lane.lane);
+            around.logs.skip_to(log, lane.end);
+            around.logs.truncate(log, lane.end);
+            settle_dead(around.logs, log, &lane.live);
+            self.lanes.set_end(lane.lane, lane.end);
+        }
+        let votes_from = self.applied.votes_from;
+        self.applied = Applied {
+            votes_from,
+            ..receiving.applied
+        };
+        // Also over headers that go on behind it.
+        around.logs.truncate(self.header_log(), mark.index + 1);
+        self.write_state(around.logs, mark);
+        self.last_applied = mark.index;
+    }
+}
+
+/// Settles what lives in a log but not in the state.
+fn settle_dead(logs: &mut ShardLogs, log: leveret_types::LogId, live: &RangeSet) {
+    let mut dead = logs.live(log);
+    for range in live.iter() {
+        dead.remove_range(range);
+    }
+    for range in dead.iter() {
+        let stats = logs.log_stats(log).unwrap_or_default();
+        let count = range.end - range.start;
+        let bytes = u128::from(stats.bytes) * u128::from(count) / u128::from(stats.entries.max(1));
+        logs.settle(log, range, bytes as u64);
+    }
+}
+
+impl Sending {
+    /// The next part; nothing while it is being read.
+    fn part(&mut self, queue: QueueId, logs: &mut ShardLogs) -> Option<Vec<u8>> {
+        let mut out = vec![PART];
+        out.extend_from_slice(&self.to.0.to_le_bytes());
+        put(&mut out, self.mark);
+        put(&mut out, self.next);
+        let last_at = out.len();
+        out.push(0);
+        let mut is_last = true;
+        'lanes: while let Some(lane) = self.lanes.get(self.at.0) {
+            let log = log_of(queue, lane.lane);
+            while let Some(index) = lane.live.next_from(self.at.1) {
+                match logs.read(log, index) {
+                    Read::Ready(bytes) => {
+                        out.push(lane.lane);
+                        put(&mut out, index);
+                        put(&mut out, bytes.len() as u64);
+                        out.extend_from_slice(&bytes);
+                    }
+                    Read::Gone => {}
+                    Read::Pending if out.len() > last_at + 1 => {
+                        is_last = false;
+                        break 'lanes;
+                    }
+                    Read::Pending => return None,
+                    Read::Damaged(why) => {
+                        tracing::error!(%queue, why, "a message cannot be sent to a follower");
+                        return None;
+                    }
+                }
+                self.at.1 = index + 1;
+                if out.len() >= QUORUM_PART_BYTES {
+                    is_last = false;
+                    break 'lanes;
+                }
+            }
+            self.at = (self.at.0 + 1, 0);
+        }
+        out[last_at] = u8::from(is_last);
+        self.is_done = is_last;
+        self.next += 1;
+        Some(out)
+    }
+
+    /// The node that it goes to.
+    pub(super) const fn node(&self) -> leveret_types::NodeId {
+        self.to.node()
+    }
+}
+
+fn take_replica(reader: &mut Reader<'_>) -> Result<ReplicaId, Malformed> {
+    let bytes = reader.bytes(8, "a replica")?;
+    let word = <[u8; 8]>::try_from(bytes).map_err(|_| reader.fail("a replica"))?;
+    Ok(ReplicaId(u64::from_le_bytes(word)))
+}
+
+type Offer = (u64, Message, Applied, Vec<LiveLane>);
+
+fn decode_offer(frame: &Bytes) -> Result<Offer, Malformed> {
+    let mut reader = Reader::new(frame);
+    let matched = reader.number("what is matched")?;
+    let len = reader.count("a message of the group")?;
+    let bytes = Bytes::copy_from_slice(reader.bytes(len, "a message of the group")?);
+    let (message, taken) =
+        Message::decode(&bytes).map_err(|_| reader.fail("a message of the group"))?;
+    if taken != bytes.len() {
+        return Err(reader.fail("a message of the group"));
+    }
+    let len = reader.count("a state")?;
+    let (applied, mark) = Applied::decode(reader.bytes(len, "a state")?)?;
+    if message.body != Body::Snapshot(mark) {
+        return Err(reader.fail("a state with that mark"));
+    }
+    let mut lanes: Vec<LiveLane> = Vec::new();
+    for _ in 0..reader.count("lanes")? {
+        let lane = take_lane(&mut reader)?;
+        let end = reader.number("a lane's end")?;
+        let is_known = |of: &LiveLane| of.lane == lane;
+        if lanes.iter().any(is_known) || applied.lane(lane).map(|state| state.end) != Some(end) {
+            return Err(reader.fail("a lane of the state"));
+        }
+        let mut live = RangeSet::new();
+        for _ in 0..reader.count("live messages")? {
+            let range = reader.range("live messages")?;
+            if live.last().is_some_and(|last| last + 1 >= range.start) || range.end > end {
+                return Err(reader.fail("live messages in order"));
+            }
+            live.insert_range(range);
+        }
+        lanes.push(LiveLane { lane, end, live });
+    }
+    reader.end("what follows lanes")?;
+    Ok((matched, message, applied, lanes))
+}

@@ -1,0 +1,138 @@
+//! The shard's replicas of queues that live on several nodes.
+
+use super::{QueueFacts, QueueSpec, Shard};
+use crate::quorum::link::ToLeader;
+use crate::quorum::replica::{Around, ReplicaStatus, Replicas};
+use leveret_queue::Counts;
+use leveret_replication::ProposeError;
+use leveret_storage::{ShardLogs, Urgency};
+use leveret_types::{NodeId, Now, QueueId};
+
+impl Shard {
+    /// Runs something on the replicas, with what they may reach.
+    pub(crate) fn with_replicas<R>(
+        &mut self,
+        now: Now,
+        run: impl FnOnce(&mut Replicas, &mut Around<'_>) -> R,
+    ) -> R {
+        let mut around = Around {
+            now,
+            node: self.node,
+            up: &self.up,
+            logs: &mut self.logs,
+            effects: &mut self.effects,
+            answers: &mut self.answers,
+            admit: &mut self.proxies,
+        };
+        run(&mut self.replicas, &mut around)
+    }
+
+    /// What has gathered for the write-ahead log, with what leaders will add when it is sealed.
+    #[must_use]
+    pub fn urgency(&self) -> Urgency {
+        match self.logs.urgency() {
+            Urgency::Nothing if self.replicas.has_open() => Urgency::Lazy,
+            urgency => urgency,
+        }
+    }
+
+    /// Adds a queue as [`Self::add_queue`] does. `load` carries out the reads from disk that the
+    /// logs ask for: a replica reads its headers.
+    pub fn recover_queue(
+        &mut self,
+        now: Now,
+        id: QueueId,
+        spec: QueueSpec,
+        lanes: Vec<u8>,
+        load: &mut dyn FnMut(&mut ShardLogs),
+    ) {
+        if spec.members.is_empty() {
+            return self.add_queue(now, id, spec, lanes);
+        }
+        self.place_proxy(id, &spec);
+        self.with_replicas(now, |replicas, around| {
+            replicas.add(around, id, spec, &lanes, load);
+        });
+    }
+
+    /// Changes what is to be known of a queue that has a replica here; or begins one, if this node
+    /// has become a member.
+    pub(super) fn update_replica(&mut self, now: Now, id: QueueId, spec: QueueSpec) {
+        if spec.members.is_empty() {
+            return;
+        }
+        self.place_proxy(id, &spec);
+        let is_member = spec.members.iter().any(|member| member.node() == self.node);
+        self.with_replicas(now, |replicas, around| {
+            if replicas.has(id) {
+                replicas.update(around, id, spec);
+            } else if is_member {
+                replicas.add(around, id, spec, &[], &mut |_| {});
+            }
+        });
+    }
+
+    pub(super) fn remove_replica(&mut self, now: Now, id: QueueId) -> Option<Counts> {
+        self.with_replicas(now, |replicas, around| replicas.remove(around, id))
+    }
+
+    /// Whether a queue has a replica here.
+    pub(crate) fn is_replicated_here(&self, queue: QueueId) -> bool {
+        self.replicas.has(queue)
+    }
+
+    pub(crate) fn replica_receive(
+        &mut self,
+        now: Now,
+        from: NodeId,
+        queue: QueueId,
+        session: u64,
+        message: ToLeader,
+    ) {
+        self.with_replicas(now, |replicas, around| {
+            replicas.receive(around, from, queue, session, message);
+        });
+    }
+
+    /// Lets leaders act on what has happened.
+    pub(crate) fn finish_replicas(&mut self, now: Now) {
+        if !self.replicas.is_empty() {
+            self.with_replicas(now, |replicas, around| replicas.finish(around));
+        }
+    }
+
+    /// The node that leads a queue, as far as the replica here knows.
+    #[must_use]
+    pub fn replica_leader(&self, queue: QueueId) -> Option<NodeId> {
+        self.replicas.leader(queue)
+    }
+
+    /// How the group of a queue stands, seen from the member here.
+    #[must_use]
+    pub fn replica_status(&self, queue: QueueId) -> Option<ReplicaStatus> {
+        self.replicas.status(queue)
+    }
+
+    /// How all groups with a member here stand.
+    #[must_use]
+    pub fn replica_statuses(&self) -> Vec<ReplicaStatus> {
+        self.replicas.all()
+    }
+
+    /// Hands a queue's leadership to the member on another node.
+    ///
+    /// # Errors
+    /// The member here does not lead, or the other cannot; nothing if there is none here.
+    pub fn transfer_leader(
+        &mut self,
+        now: Now,
+        queue: QueueId,
+        to: NodeId,
+    ) -> Option<Result<(), ProposeError>> {
+        self.with_replicas(now, |replicas, around| replicas.transfer(around, queue, to))
+    }
+
+    pub(super) fn replica_facts(&self, now: Now, queue: QueueId) -> Option<QueueFacts> {
+        self.replicas.facts(now, &self.logs, queue)
+    }
+}
