@@ -2,14 +2,16 @@
 
 use crate::convert::message_in;
 use crate::election::Election;
-use crate::entry::Entry;
+use crate::entry::{Entry, EntryKind};
 use crate::error::{Malformed, RestoreError, StepError};
 use crate::leading::Leading;
 use crate::membership::{Membership, SnapshotMark};
 use crate::message::{Body, Message};
 use crate::mirror::Mirror;
 use crate::ready::Unsettled;
-use leveret_types::limits::{APPEND_BYTES_MAX, APPENDS_IN_FLIGHT_MAX, UNCOMMITTED_BYTES_MAX};
+use leveret_types::limits::{
+    APPEND_BYTES_MAX, APPEND_ENTRIES_MAX, APPENDS_IN_FLIGHT_MAX, UNCOMMITTED_BYTES_MAX,
+};
 use leveret_types::{NodeId, ReplicaId};
 use raft::{ProgressState, RawNode, StateRole};
 use std::collections::VecDeque;
@@ -159,7 +161,8 @@ impl Group {
         let last = snapshot.index + entries.len() as u64;
         let mut state = raft::eraftpb::HardState::default();
         (state.term, state.vote) = (hard.term, hard.vote);
-        state.commit = committed_at_least.clamp(snapshot.index, last);
+        let committed = committed_at_least.max(committed_by_changes(&entries));
+        state.commit = committed.clamp(snapshot.index, last);
         let library = library_config(config.replica, snapshot.index);
         let mirror = Mirror::new(snapshot, entries, state, config.weigh);
         let logger = slog::Logger::root(slog::Discard, slog::o!());
@@ -500,13 +503,24 @@ fn check_restored(
     Ok(())
 }
 
+/// What must have been committed for these entries to exist. A leader proposes a change of members
+/// when it has applied the change before. Members count votes by what they know to be committed,
+/// and may be one change behind, not two: old and new majorities would not meet.
+fn committed_by_changes(entries: &[Entry]) -> u64 {
+    let is_change = |entry: &&Entry| entry.kind == EntryKind::Membership;
+    let mut changes = entries.iter().rev().filter(is_change);
+    changes.nth(1).map_or(0, |entry| entry.index)
+}
+
 fn library_config(replica: ReplicaId, applied: u64) -> raft::Config {
     raft::Config {
         id: replica.0,
         election_tick: crate::election::ELECTION_TICKS,
         heartbeat_tick: 1,
         applied,
-        max_size_per_msg: APPEND_BYTES_MAX,
+        // Messages are measured by what lies beside their entries, which the library does not know
+        // of: see `ready` and `mirror`. What it counts for an entry itself is a few bytes more.
+        max_size_per_msg: APPEND_BYTES_MAX + 64 * APPEND_ENTRIES_MAX as u64,
         max_inflight_msgs: APPENDS_IN_FLIGHT_MAX,
         check_quorum: true,
         pre_vote: true,

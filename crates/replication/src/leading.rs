@@ -22,6 +22,8 @@ pub(crate) struct Leading {
     was_heard: bool,
     /// Ticks since a transfer began.
     transfer: usize,
+    /// Whether there are proposals that were sent to nobody yet.
+    has_proposals: bool,
     /// Up to where the embedder does not need entries. Outlives a term.
     pub(crate) floor: u64,
 }
@@ -50,18 +52,14 @@ impl Group {
         if data.len() > ENTRY_BYTES_MAX {
             return Err(ProposeError::TooLarge);
         }
-        let mut message = eraftpb::Message {
-            from: self.replica.0,
-            ..eraftpb::Message::default()
-        };
-        message.set_msg_type(MessageType::MsgPropose);
         let entry = eraftpb::Entry {
             data,
             ..eraftpb::Entry::default()
         };
-        message.set_entries(vec![entry].into());
-        let taken = self.raw.raft.step(message);
-        taken.map_err(|_| ProposeError::Full)?;
+        if !self.raw.raft.append_entry(&mut [entry]) {
+            return Err(ProposeError::Full);
+        }
+        self.leading.has_proposals = true;
         Ok((self.last_index(), self.term()))
     }
 
@@ -79,6 +77,12 @@ impl Group {
             return Err(ProposeError::ChangePending);
         }
         check_change(self.membership(), change)?;
+        let is_left = |voter: &ReplicaId| !change.removed.contains(voter);
+        let voters = self.membership().voters.iter().filter(|v| is_left(v));
+        let after = Membership::of_voters(voters.chain(&change.voters).copied());
+        if !after.has_majority(|voter| self.is_up(voter)) {
+            return Err(ProposeError::BadChange("a majority would be down"));
+        }
         let mut data = Vec::new();
         change.encode(&mut data);
         let taken = self.raw.propose_conf_change(data, change_in(change));
@@ -113,8 +117,8 @@ impl Group {
     }
 
     /// A snapshot that was handed out to be sent has arrived or has failed. Every one must be
-    /// reported: until then the member is sent nothing else. [`Self::peer_down`] reports those to
-    /// that node.
+    /// reported: until then the member is sent nothing else. [`Self::peer_down`] and
+    /// [`Self::peer_up`] report those to that node as failed, and another is asked for.
     pub fn report_snapshot(&mut self, to: ReplicaId, has_arrived: bool) {
         let status = match has_arrived {
             true => SnapshotStatus::Finish,
@@ -133,6 +137,37 @@ impl Group {
             let progress = self.raw.raft.prs().get(learner.0);
             self.is_leader() && progress.is_some_and(|progress| progress.matched >= commit)
         })
+    }
+
+    /// Sends what was proposed, in one message to each member: the library would make one of each
+    /// proposal, and count each against what may be unanswered.
+    pub(crate) fn send_proposals(&mut self) {
+        if !std::mem::take(&mut self.leading.has_proposals) || !self.is_leader() {
+            return;
+        }
+        let others = self.raw.raft.prs().iter().map(|(id, _)| *id);
+        let mut others: Vec<u64> = others.filter(|id| *id != self.replica.0).collect();
+        others.sort_unstable();
+        for other in others {
+            while self.send_next(other) {}
+        }
+    }
+
+    /// Sends a member what it has not been sent, as far as one message takes it; whether there may
+    /// be more that it can take.
+    fn send_next(&mut self, to: u64) -> bool {
+        let last = self.last_index();
+        let next = |group: &Self| {
+            let progress = group.raw.raft.prs().get(to);
+            let progress = progress.filter(|progress| !progress.is_paused());
+            progress.map_or(u64::MAX, |progress| progress.next_idx)
+        };
+        let before = next(self);
+        if before > last {
+            return false;
+        }
+        self.raw.raft.send_append(to);
+        before < next(self) && next(self) <= last
     }
 
     fn check_leading(&self) -> Result<(), ProposeError> {
@@ -247,13 +282,7 @@ impl Group {
 
     pub(crate) fn leader_peer_down(&mut self, node: NodeId) {
         for replica in self.replicas_on(node) {
-            let progress = self.raw.raft.prs().get(replica.0);
-            let is_in_snapshot =
-                progress.is_some_and(|progress| progress.state == ProgressState::Snapshot);
-            match is_in_snapshot {
-                true => self.report_snapshot(replica, false),
-                false => self.raw.report_unreachable(replica.0),
-            }
+            self.lose_sent(replica);
         }
         self.forget();
         if !self.membership().has_majority(|voter| self.is_up(voter)) {
@@ -264,7 +293,17 @@ impl Group {
 
     pub(crate) fn leader_peer_up(&mut self, node: NodeId) {
         for replica in self.replicas_on(node) {
+            self.lose_sent(replica);
             self.heartbeat(replica);
+        }
+    }
+
+    /// What was sent to a member may not have arrived.
+    fn lose_sent(&mut self, replica: ReplicaId) {
+        let progress = self.raw.raft.prs().get(replica.0);
+        match progress.map(|progress| progress.state) {
+            Some(ProgressState::Snapshot) => self.report_snapshot(replica, false),
+            _ => self.raw.report_unreachable(replica.0),
         }
     }
 

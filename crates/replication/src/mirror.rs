@@ -5,7 +5,9 @@ use crate::convert::{entry_in, membership_in, snapshot_in};
 use crate::entry::{Entry, EntryKind};
 use crate::membership::{Membership, SnapshotMark};
 use bytes::Bytes;
-use leveret_types::limits::{APPEND_ENTRIES_MAX, KEPT_ENTRIES_MAX, KEPT_ENTRY_BYTES_MAX};
+use leveret_types::limits::{
+    APPEND_BYTES_MAX, APPEND_ENTRIES_MAX, KEPT_ENTRIES_MAX, KEPT_ENTRY_BYTES_MAX,
+};
 use raft::eraftpb::{self, HardState, Snapshot};
 use raft::{Error, GetEntriesContext, RaftState, Storage, StorageError};
 use std::collections::VecDeque;
@@ -163,7 +165,7 @@ impl Storage for Mirror {
         &self,
         low: u64,
         high: u64,
-        max_size: impl Into<Option<u64>>,
+        _max_size: impl Into<Option<u64>>,
         context: GetEntriesContext,
     ) -> raft::Result<Vec<eraftpb::Entry>> {
         if low <= self.base.0 {
@@ -172,7 +174,7 @@ impl Storage for Mirror {
         assert!(high <= self.last() + 1, "asked for what was never appended");
         // What can be fetched later is what is sent.
         let (bytes_max, entries_max) = match context.can_async() {
-            true => (max_size.into().unwrap_or(u64::MAX), APPEND_ENTRIES_MAX),
+            true => (APPEND_BYTES_MAX, APPEND_ENTRIES_MAX),
             false => (u64::MAX, usize::MAX),
         };
         let (mut all, mut bytes) = (Vec::new(), 0_u64);

@@ -55,6 +55,7 @@ pub(crate) struct Unsettled {
 impl Group {
     /// What is to be done next; `None` when there is nothing.
     pub fn ready(&mut self) -> Option<Ready> {
+        self.send_proposals();
         if !self.raw.has_ready() {
             return self.ready_outbox();
         }
@@ -212,8 +213,12 @@ impl Group {
         }
     }
 
-    /// Lets a message go that waited.
+    /// Lets a message go that waited. An answer in an earlier term than the present is of no use,
+    /// and may speak of entries that have been overwritten since.
     fn release(&mut self, message: Message) {
+        if message.term < self.term() {
+            return;
+        }
         if let Body::AppendReply {
             index,
             refused: None,

@@ -1,0 +1,9 @@
+//! Groups as their embedder sees them: in lives of random faults, in scripts, and byte by byte.
+
+mod bytes;
+mod check;
+mod disk;
+mod promises;
+mod random;
+mod script;
+mod world;

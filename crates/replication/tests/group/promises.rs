@@ -1,0 +1,460 @@
+//! Single promises, each against the one way in which it could be broken.
+
+use bytes::Bytes;
+use leveret_replication::{
+    Body, Entry, EntryKind, Group, GroupConfig, HardState, Hint, MembershipChange, Message,
+    ProposeError, Ready, Role, SnapshotMark, StepError,
+};
+use leveret_types::limits::{
+    APPEND_BYTES_MAX, APPEND_ENTRIES_MAX, ENTRY_BYTES_MAX, GROUP_MEMBERS_MAX, UNCOMMITTED_BYTES_MAX,
+};
+use leveret_types::{NodeId, ReplicaId};
+
+fn replica(node: u32) -> ReplicaId {
+    ReplicaId::new(NodeId(node), 1)
+}
+
+fn group_of(size: u32, own: u32, hard: HardState, entries: Vec<Entry>) -> Group {
+    let mark = SnapshotMark::founding((1..=size).map(replica));
+    let config = GroupConfig {
+        replica: replica(own),
+        seed: 1,
+        weigh: |data| data.len() as u64,
+    };
+    Group::new(config, hard, mark, entries, 0).expect("sound")
+}
+
+fn group(own: u32) -> Group {
+    group_of(3, own, HardState::default(), Vec::new())
+}
+
+fn drain(group: &mut Group) -> Vec<Ready> {
+    std::iter::from_fn(|| group.ready()).collect()
+}
+
+fn messages(readies: &[Ready]) -> Vec<&Message> {
+    readies.iter().flat_map(|ready| &ready.messages).collect()
+}
+
+fn persist_all(group: &mut Group) -> Vec<Ready> {
+    let mut all = drain(group);
+    while let Some(number) = all.last().map(|ready| ready.number) {
+        group.persisted(number);
+        let more = drain(group);
+        if more.is_empty() {
+            break;
+        }
+        all.extend(more);
+    }
+    all
+}
+
+fn message(from: u32, to: u32, term: u64, body: Body) -> Message {
+    Message {
+        to: replica(to),
+        from: replica(from),
+        term,
+        body,
+    }
+}
+
+fn append(term: u64, index: u64, log_term: u64, terms: &[u64]) -> Message {
+    let entry = |(place, term): (usize, &u64)| Entry {
+        index: index + 1 + place as u64,
+        term: *term,
+        kind: EntryKind::Normal,
+        data: Bytes::from_static(b"x"),
+    };
+    let body = Body::Append {
+        index,
+        log_term,
+        commit: 1,
+        entries: terms.iter().enumerate().map(entry).collect(),
+    };
+    message(1, 2, term, body)
+}
+
+fn leader() -> Group {
+    let mut group = group(1);
+    group.campaign();
+    persist_all(&mut group);
+    for is_trial in [true, false] {
+        let body = Body::Voted {
+            is_trial,
+            is_granted: true,
+            commit: 0,
+            commit_term: 0,
+        };
+        group.step(message(2, 1, 2, body)).expect("sound");
+        persist_all(&mut group);
+    }
+    assert!(group.is_leader());
+    group
+}
+
+fn acknowledges(readies: &[Ready]) -> Vec<u64> {
+    let index = |message: &&Message| match message.body {
+        Body::AppendReply {
+            index,
+            refused: None,
+            ..
+        } => Some(index),
+        _ => None,
+    };
+    messages(readies).iter().filter_map(index).collect()
+}
+
+#[test]
+fn an_append_is_acknowledged_when_it_is_durable() {
+    let mut group = group(2);
+    group.step(append(2, 1, 1, &[2, 2])).expect("sound");
+    let first = drain(&mut group);
+    assert_eq!(acknowledges(&first), []);
+    group.persisted(first[0].number);
+    assert_eq!(acknowledges(&drain(&mut group)), [3]);
+}
+
+#[test]
+fn an_empty_append_acknowledges_no_more_than_is_durable() {
+    let mut group = group(2);
+    group.step(append(2, 1, 1, &[2, 2])).expect("sound");
+    let first = drain(&mut group);
+    // The leader asks again, with nothing new: the answer would be index 3, of which nothing is
+    // durable.
+    group.step(append(2, 3, 2, &[])).expect("sound");
+    let second = drain(&mut group);
+    assert_eq!(acknowledges(&second), []);
+    assert!(!second.iter().any(|ready| ready.must_sync));
+    group.persisted(first[0].number);
+    assert_eq!(acknowledges(&drain(&mut group)), [3, 3]);
+}
+
+#[test]
+fn an_answer_about_what_was_overwritten_never_leaves() {
+    let mut group = group(2);
+    group.step(append(2, 1, 1, &[2, 2, 2])).expect("sound");
+    drain(&mut group);
+    let body = Body::Append {
+        index: 1,
+        log_term: 1,
+        commit: 1,
+        entries: append(3, 1, 1, &[3]).entries().to_vec(),
+    };
+    group.step(message(3, 2, 3, body)).expect("sound");
+    let second = drain(&mut group);
+    assert_eq!(second[0].truncate_from, Some(2));
+    group.persisted(second[0].number);
+    let replies = drain(&mut group);
+    assert_eq!(acknowledges(&replies), [2]);
+    assert_eq!(messages(&replies)[0].to, replica(3));
+}
+
+#[test]
+fn a_vote_leaves_when_it_is_durable_and_is_given_once_even_over_a_crash() {
+    let ask = |from: u32| {
+        let body = Body::Vote {
+            is_trial: false,
+            is_transfer: false,
+            index: 1,
+            log_term: 1,
+            commit: 1,
+            commit_term: 1,
+        };
+        message(from, 2, 5, body)
+    };
+    let mut group = group(2);
+    group.step(ask(1)).expect("sound");
+    let first = drain(&mut group);
+    assert!(messages(&first).is_empty());
+    let hard = first[0].hard_state.expect("a term and a vote");
+    assert_eq!(
+        hard,
+        HardState {
+            term: 5,
+            vote: replica(1).0
+        }
+    );
+    group.persisted(first[0].number);
+    assert_eq!(messages(&drain(&mut group)).len(), 1);
+
+    let mut again = group_of(3, 2, hard, Vec::new());
+    for (from, is_given) in [(3, false), (1, true)] {
+        again.step(ask(from)).expect("sound");
+        let answers = persist_all(&mut again);
+        let given = messages(&answers).iter().any(|m| {
+            matches!(
+                m.body,
+                Body::Voted {
+                    is_granted: true,
+                    ..
+                }
+            )
+        });
+        assert_eq!(given, is_given, "to {from}");
+    }
+}
+
+#[test]
+fn a_single_voter_says_nothing_of_a_term_that_is_not_durable() {
+    let mut group = group_of(1, 1, HardState::default(), Vec::new());
+    group.campaign();
+    let mut readies = persist_all(&mut group);
+    group.applied(2);
+    let add = MembershipChange::add(replica(2));
+    group.propose_membership(&add).expect("taken");
+    readies.extend(persist_all(&mut group));
+    let last = readies.iter().flat_map(|ready| &ready.committed).last();
+    group.applied(last.expect("a single voter commits alone").index);
+    persist_all(&mut group);
+
+    let hard = HardState {
+        term: 2,
+        vote: replica(1).0,
+    };
+    let entries: Vec<Entry> = readies.iter().flat_map(|r| r.append.clone()).collect();
+    let mut again = group_of(1, 1, hard, entries);
+    let restored = persist_all(&mut again);
+    let committed = restored.iter().flat_map(|ready| &ready.committed).last();
+    committed
+        .iter()
+        .for_each(|entry| again.applied(entry.index));
+    again.campaign();
+    let new_term = drain(&mut again);
+    assert!(again.is_leader());
+    assert!(messages(&new_term).is_empty(), "{new_term:?}");
+}
+
+#[test]
+fn a_wiped_member_is_somebody_else() {
+    let mut group = group(2);
+    let stale = Message {
+        to: ReplicaId::new(NodeId(2), 7),
+        ..append(2, 1, 1, &[2])
+    };
+    let why = group.step(stale).expect_err("for another");
+    assert_eq!(why, StepError::NotForUs(ReplicaId::new(NodeId(2), 7)));
+}
+
+#[test]
+fn a_member_that_lost_what_it_acknowledged_is_told_so() {
+    let mut group = group(2);
+    let why = group.step(message(1, 2, 2, Body::Heartbeat { commit: 9 }));
+    assert_eq!(why, Err(StepError::LostEntries(9)));
+}
+
+#[test]
+fn a_late_refusal_takes_nothing_back() {
+    let mut group = leader();
+    for _ in 0..3 {
+        group.propose(Bytes::from_static(b"x")).expect("taken");
+    }
+    persist_all(&mut group);
+    let answer = |index, refused| {
+        let commit = 1;
+        message(
+            2,
+            1,
+            2,
+            Body::AppendReply {
+                index,
+                commit,
+                refused,
+            },
+        )
+    };
+    let hint = Some(Hint { index: 1, term: 1 });
+    group.step(answer(5, None)).expect("sound");
+    assert_eq!(group.commit(), 5);
+    // What was refused once, again and again, in every state that the member can be in.
+    for _ in 0..2 {
+        for refused in 1..=5 {
+            group.step(answer(refused, hint)).expect("sound");
+            group.peer_down(NodeId(2));
+            group.peer_up(NodeId(2));
+            group.step(answer(refused, hint)).expect("sound");
+            for ready in persist_all(&mut group) {
+                for message in ready.messages.iter().filter(|m| m.to == replica(2)) {
+                    if let Body::Append { index, .. } = message.body {
+                        assert!(index >= 5, "{message:?}");
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn what_no_sound_member_sends_is_refused_and_changes_nothing() {
+    let mut follower = group(2);
+    let mut leader = leader();
+    let mark = SnapshotMark::founding([replica(1), replica(3)]);
+    let reply = |index, commit, refused| Body::AppendReply {
+        index,
+        commit,
+        refused,
+    };
+    let to_leader = [
+        reply(u64::MAX >> 2, 0, None),
+        reply(2, 77, None),
+        reply(2, 1, Some(Hint { index: 3, term: 1 })),
+    ];
+    for body in to_leader {
+        let before = leader.status();
+        let why = leader.step(message(2, 1, 2, body.clone()));
+        assert!(matches!(why, Err(StepError::Malformed(_))), "{body:?}");
+        assert_eq!(leader.status(), before);
+    }
+    let to_follower = [
+        append(0, 1, 1, &[1]),
+        append(2, 1, 1, &[3]),
+        append(3, 1, 1, &[3, 2]),
+        append(2, 1, 2, &[1]),
+        message(1, 2, 2, Body::Snapshot(mark)),
+        message(2, 2, 2, Body::TimeoutNow),
+    ];
+    for message in to_follower {
+        let before = follower.status();
+        let why = follower.step(message.clone());
+        assert!(matches!(why, Err(StepError::Malformed(_))), "{message:?}");
+        assert_eq!(follower.status(), before);
+    }
+}
+
+#[test]
+fn what_cannot_have_been_written_is_not_restored() {
+    let mark = || SnapshotMark::founding([replica(1)]);
+    let config = || GroupConfig {
+        replica: replica(1),
+        seed: 0,
+        weigh: |_| 1,
+    };
+    let hard = |term| HardState { term, vote: 0 };
+    let entries = |terms: &[u64]| append(9, 1, 1, terms).entries().to_vec();
+    let hole = append(9, 2, 1, &[2]).entries().to_vec();
+    for (hard, entries, why) in [
+        (hard(3), hole, "a hole"),
+        (hard(3), entries(&[3, 2]), "terms that fall"),
+        (hard(2), entries(&[2, 3]), "a term older than the entries"),
+        (hard(0), entries(&[1]), "entries without a term"),
+    ] {
+        assert!(
+            Group::new(config(), hard, mark(), entries, 0).is_err(),
+            "{why}"
+        );
+    }
+    assert!(Group::new(config(), hard(3), mark(), entries(&[2, 3]), 99).is_ok());
+}
+
+#[test]
+fn entries_have_a_largest_size() {
+    let mut group = leader();
+    let large = |bytes| Bytes::from(vec![1; bytes]);
+    group.propose(large(ENTRY_BYTES_MAX)).expect("taken");
+    let why = group.propose(large(ENTRY_BYTES_MAX + 1));
+    assert_eq!(why, Err(ProposeError::TooLarge));
+}
+
+#[test]
+fn what_waits_for_a_majority_is_bounded() {
+    let mut group = leader();
+    let one = UNCOMMITTED_BYTES_MAX as usize / 8;
+    for _ in 0..8 {
+        group.propose(Bytes::from(vec![1; one])).expect("taken");
+    }
+    let why = group.propose(Bytes::from_static(b"x"));
+    assert_eq!(why, Err(ProposeError::Full));
+    // A commit makes room.
+    persist_all(&mut group);
+    let body = Body::AppendReply {
+        index: group.last_index(),
+        commit: 1,
+        refused: None,
+    };
+    group.step(message(2, 1, 2, body)).expect("sound");
+    persist_all(&mut group);
+    group.propose(Bytes::from_static(b"x")).expect("taken");
+}
+
+#[test]
+fn messages_have_a_largest_size_in_entries_and_in_bytes() {
+    let mut group = leader();
+    let confirm = |group: &mut Group| {
+        let body = Body::AppendReply {
+            index: group.last_index(),
+            commit: 1,
+            refused: None,
+        };
+        group.step(message(2, 1, 2, body)).expect("sound");
+        persist_all(group);
+    };
+    confirm(&mut group);
+    let sent = |readies: &[Ready]| -> Vec<usize> {
+        let to_second = |m: &&&Message| m.to == replica(2);
+        let all = messages(readies);
+        all.iter()
+            .filter(to_second)
+            .map(|m| m.entries().len())
+            .collect()
+    };
+    for (count, expected) in [
+        (APPEND_ENTRIES_MAX, vec![APPEND_ENTRIES_MAX]),
+        (APPEND_ENTRIES_MAX + 1, vec![APPEND_ENTRIES_MAX, 1]),
+    ] {
+        for _ in 0..count {
+            group.propose(Bytes::from_static(b"x")).expect("taken");
+        }
+        assert_eq!(sent(&persist_all(&mut group)), expected);
+        confirm(&mut group);
+    }
+    let half = APPEND_BYTES_MAX as usize / 2;
+    for (last, expected) in [(half, vec![2]), (half + 1, vec![1, 1])] {
+        for bytes in [half, last] {
+            group.propose(Bytes::from(vec![1; bytes])).expect("taken");
+        }
+        assert_eq!(sent(&persist_all(&mut group)), expected);
+        confirm(&mut group);
+    }
+}
+
+#[test]
+fn a_group_has_a_largest_size() {
+    let lead = |size: u32| {
+        let mut group = group_of(size, 1, HardState::default(), Vec::new());
+        group.campaign();
+        persist_all(&mut group);
+        for is_trial in [true, false] {
+            for from in 2..=size {
+                let body = Body::Voted {
+                    is_trial,
+                    is_granted: true,
+                    commit: 0,
+                    commit_term: 0,
+                };
+                group.step(message(from, 1, 2, body)).expect("sound");
+                persist_all(&mut group);
+            }
+        }
+        assert_eq!(group.status().role, Role::Leader);
+        for from in 2..=size {
+            let (index, commit, refused) = (2, 1, None);
+            let body = Body::AppendReply {
+                index,
+                commit,
+                refused,
+            };
+            group.step(message(from, 1, 2, body)).expect("sound");
+        }
+        for ready in persist_all(&mut group) {
+            ready
+                .committed
+                .iter()
+                .for_each(|entry| group.applied(entry.index));
+        }
+        group
+    };
+    let most = GROUP_MEMBERS_MAX as u32;
+    let add = MembershipChange::add(replica(most + 1));
+    assert!(lead(most - 1).propose_membership(&add).is_ok());
+    let why = lead(most).propose_membership(&add);
+    assert_eq!(why, Err(ProposeError::BadChange("too many members")));
+}
