@@ -7,11 +7,14 @@
 //! the broker let the generator send it.
 //! Invariant: the generator allocates nothing for a message.
 
+pub mod cli;
 pub mod client;
+pub mod compare;
 pub mod confirms;
 pub mod drive;
 pub mod engine;
 pub mod error;
+pub mod flags;
 pub mod histogram;
 pub mod local;
 pub mod machine;
@@ -28,3 +31,5 @@ pub mod transport;
 pub mod uri;
 pub mod verdict;
 pub mod verify;
+
+pub use cli::main;

@@ -384,10 +384,13 @@ mod tests {
         let ports = Ports::choose(3).unwrap();
         let mut command = Command::new("node");
         ports.join(1, &mut command);
-        let words: Vec<_> = command.get_args().map(|w| w.to_string_lossy()).collect();
-        let joined = |at: usize| ["--join".into(), ports.cluster[at].to_string().into()];
-        let own = ["--cluster".into(), ports.cluster[1].to_string().into()];
-        assert_eq!(words, [own, joined(0), joined(2)].concat());
+        let words: Vec<_> = command
+            .get_args()
+            .map(|word| word.to_string_lossy())
+            .collect();
+        let [first, second, third] = [0, 1, 2].map(|at| ports.cluster[at].to_string());
+        let expected = ["--cluster", &second, "--join", &first, "--join", &third];
+        assert_eq!(words, expected);
         let mut command = Command::new("node");
         Ports::choose(1).unwrap().join(0, &mut command);
         assert_eq!(command.get_args().count(), 0);

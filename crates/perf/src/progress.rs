@@ -113,7 +113,7 @@ impl<W: Write> Progress<W> {
         }
         for line in lines {
             let cut: String = line.chars().take(columns.saturating_sub(1)).collect();
-            let _ = write!(text, "{}\x1b[K\n", cut.trim_end());
+            let _ = writeln!(text, "{}\x1b[K", cut.trim_end());
         }
         // What is left of a longer view.
         text.push_str("\x1b[J");

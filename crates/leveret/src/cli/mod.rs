@@ -73,6 +73,13 @@ enum Command {
         #[command(subcommand)]
         command: storage::StorageCommand,
     },
+    /// Measure what this machine carries: `leveret perf --help`
+    #[command(disable_help_flag = true)]
+    Perf {
+        /// Command and options
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        arguments: Vec<OsString>,
+    },
     /// rabbitmqctl's commands: `leveret ctl help`
     #[command(disable_help_flag = true)]
     Ctl {
@@ -96,6 +103,12 @@ struct ServeOptions {
     /// Address of the HTTP API, or `none` [default: 127.0.0.1:15672]
     #[arg(long, value_name = "ADDR")]
     http: Option<String>,
+    /// This node's own address for the other nodes of its cluster
+    #[arg(long, value_name = "ADDR")]
+    cluster: Option<String>,
+    /// Addresses of the nodes that form the cluster, the same on each of them
+    #[arg(long, value_name = "ADDR,ADDR,...", value_delimiter = ',', requires = "cluster")]
+    join: Vec<String>,
     /// Address of the metrics, or `none` [default: 127.0.0.1:15692]
     #[arg(long, value_name = "ADDR")]
     metrics: Option<String>,
@@ -193,6 +206,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     };
     let result = match cli.command {
         Some(Command::Ctl { arguments }) => return ctl::main(arguments),
+        Some(Command::Perf { arguments }) => return leveret_perf::main(arguments),
         Some(Command::Serve(options)) => serve_node(&options),
         None => serve_node(&cli.serve),
         Some(Command::Status(ask)) => status(&ask),
@@ -230,6 +244,16 @@ fn typed(options: &ServeOptions) -> Result<FileConfig, ConfigError> {
     if let Some(address) = &options.amqp {
         typed.forget("listeners.tcp");
         typed.set("listeners.tcp.default", address, Source::Flag("--amqp"));
+    }
+    if let Some(address) = &options.cluster {
+        typed.set("cluster.address", address, Source::Flag("--cluster"));
+    }
+    if !options.join.is_empty() {
+        typed.forget("cluster.join");
+        for (index, address) in options.join.iter().enumerate() {
+            let key = format!("cluster.join.{}", index + 1);
+            typed.set(&key, address, Source::Flag("--join"));
+        }
     }
     set_http(&mut typed, "management", "--http", options.http.as_deref());
     set_http(

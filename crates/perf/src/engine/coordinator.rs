@@ -202,8 +202,9 @@ impl<'a> Coordinator<'a> {
         let from_us = running.clock.now_us();
         running.set(&self.control, flags(&drain))?;
         let idle_us = (self.spec.drain_s * 1e6) as u64;
-        // A backlog that shrinks is waited for, but not for longer than the run took.
-        let bound_us = from_us + idle_us.max(from_us);
+        // A backlog that shrinks is waited for, but not for much longer than the run took.
+        let bound_us = 2 * (from_us + idle_us);
+        let mut idle = false;
         let setup = self.setup;
         let mut last = (from_us, Vec::new());
         let over = |now_us: u64| {
@@ -214,15 +215,13 @@ impl<'a> Coordinator<'a> {
                 last = (now_us, now.clone());
             }
             let quiet_us = now_us - last.0;
+            idle = quiet_us >= idle_us;
             let arrived = (0..now.len()).all(|at| is_drained(setup, at, &now[at], consume));
             let complete = arrived && quiet_us >= LINGER_US.min(idle_us);
-            complete
-                .then_some(true)
-                .or_else(|| (quiet_us >= idle_us || now_us >= bound_us).then_some(false))
+            (complete || idle || now_us >= bound_us).then_some(complete)
         };
         self.until(running, part, "drain", sampler, live, over)?;
         self.close_phase(&drain, from_us, running);
-        let idle = running.clock.now_us() < bound_us;
         let mut drained = Vec::new();
         for (at, planned) in self.setup.loads.iter().enumerate() {
             let progress = running.progress(at);

@@ -26,7 +26,7 @@ pub(super) fn draw(figure: &Figure, bars: &Bars, paint: Paint) -> String {
     let y = Placed::fit(bars.y.scale, bars.y.unit, values.copied());
     let legend = draw_legend(&mut canvas, series);
     let area = Area {
-        left: svg::gutter(&y.ticks),
+        left: svg::gutter(&y.ticks).max(overhang(groups)),
         top: legend + 18.0,
         right: svg::WIDTH - 16.0,
         bottom: canvas.height - group_room(groups),
@@ -109,6 +109,18 @@ fn group_room(groups: &[String]) -> f64 {
                 .fold(0.0, f64::max);
             (longest * SLANT_DEGREES.to_radians().sin() + 26.0).min(SLANTED_ROOM_MAX)
         }
+    }
+}
+
+/// Room that the first of slanted names needs left of the plot.
+fn overhang(groups: &[String]) -> f64 {
+    let step = (svg::WIDTH - 64.0) / groups.len().max(1) as f64;
+    match (lay(groups), groups.first()) {
+        (Lay::Slanted, Some(first)) => {
+            let length = svg::width_of(first).min(SLANTED_ROOM_MAX * 1.6);
+            length * SLANT_DEGREES.to_radians().cos() - step / 2.0
+        }
+        _ => 0.0,
     }
 }
 

@@ -195,13 +195,23 @@ pub fn comparison(runs: &[RunResult]) -> String {
     )
 }
 
+/// Runs whose bars stand in one row even where they can be grouped.
+const ROW_MAX: usize = 8;
+
 /// The pictures that compare.
 pub(super) fn figures(runs: &[RunResult]) -> Vec<Figure> {
-    let mut figures = vec![
+    let setups = [by_setup(runs, 2), by_setup(runs, 6)];
+    // What stands in groups already need not stand in a row as well.
+    let few = runs.len() <= ROW_MAX || setups.iter().all(Figure::is_empty);
+    let rows = [
         bars(runs, "rates", "Throughput", Scale::Linear, &[0, 1, 2]),
         bars(runs, "latencies", "Latency", Scale::Log, &[3, 4, 5, 6]),
-        by_setup(runs, 2),
-        by_setup(runs, 6),
+    ];
+    let mut figures: Vec<Figure> = setups
+        .into_iter()
+        .chain(few.then_some(rows).into_iter().flatten())
+        .collect();
+    figures.extend([
         over_time(runs, "consumed", "Consumed over time"),
         curves(runs, "confirm", |load| &load.confirm),
         curves(runs, "end-to-end", |load| &load.end_to_end),
@@ -212,7 +222,7 @@ pub(super) fn figures(runs: &[RunResult]) -> Vec<Figure> {
             Scale::Linear,
             &[7],
         ),
-    ];
+    ]);
     figures.retain(|figure| !figure.is_empty());
     figures
 }

@@ -1,0 +1,147 @@
+//! A broker that does as it should passes; one that drops, doubles, reorders, damages or stalls is
+//! caught. The faults are a proxy's.
+
+mod support;
+
+use std::time::Duration;
+
+use leveret_perf::engine::Engine;
+use leveret_perf::result::{Checks, RunResult};
+use leveret_perf::spec::Spec;
+use support::{Broker, Fault, Proxy, spec};
+
+fn run(spec: &Spec) -> RunResult {
+    Engine::default().run(spec, &mut |_| {}).unwrap()
+}
+
+/// A load with confirms through a proxy with this fault.
+fn with_fault(fault: Fault, load: &str) -> RunResult {
+    let broker = Broker::start();
+    let proxy = Proxy::start(broker.address, fault);
+    run(&spec(proxy.address, load))
+}
+
+const CONFIRMED: &str =
+    "size = 64\nrate = 1000.0\nconfirm_window = 100\nack = { automatic = true }";
+const UNCONFIRMED: &str = "size = 64\nrate = 1000.0\nack = { automatic = true }";
+
+#[test]
+fn what_arrives_as_it_was_sent_passes() {
+    let loads = [
+        "size = 64\nrate = 1000.0\nconfirm_window = 100\nprefetch = 10",
+        "size = { min = 0, max = 9000 }\nrate = 500.0\nconfirm_window = 100",
+        "size = 300000\nrate = 50.0\nconfirm_window = 10",
+        "publishers = 5\nconsumers = 6\nqueues = 3\nrate = 200.0\nconfirm_window = 10\n\
+         channels_per_connection = 2",
+        "queues = 3\nconsumers = 6\nexchange_type = \"fanout\"\nexchange = \"a-fanout\"\n\
+         rate = 200.0\npredeclared = false",
+        "count = 500",
+    ];
+    for load in loads {
+        let broker = Broker::start();
+        let result = run(&spec(broker.address, load));
+        let checks = &result.loads[0].checks;
+        assert_eq!(result.failure(), None, "{load}");
+        assert!(checks.loss_checked, "{load}: {checks:?}");
+        let sent: u64 = result.loads[0].seconds.iter().map(|s| s.published).sum();
+        let got: u64 = result.loads[0].seconds.iter().map(|s| s.consumed).sum();
+        let copies = if load.contains("fanout") { 3 } else { 1 };
+        assert_eq!(got, sent * copies, "{load}");
+        assert!(sent > 0, "{load}");
+    }
+}
+
+#[test]
+fn each_fault_is_caught_as_what_it_is() {
+    type Count = fn(&Checks) -> u64;
+    let faults: [(Fault, Count); 4] = [
+        (Fault::Drop, |checks| checks.lost),
+        (Fault::Duplicate, |checks| checks.duplicated),
+        (Fault::Reorder, |checks| checks.disordered),
+        (Fault::Damage, |checks| checks.damaged),
+    ];
+    for load in [CONFIRMED, UNCONFIRMED] {
+        for (fault, count) in faults {
+            let result = with_fault(fault, load);
+            let checks = &result.loads[0].checks;
+            assert_eq!(count(checks), 1, "{fault:?} of {load}: {checks:?}");
+            assert!(result.failed() && result.failure().is_some());
+        }
+        let result = with_fault(Fault::None, load);
+        assert_eq!(result.failure(), None);
+    }
+}
+
+#[test]
+fn a_confirm_that_never_comes_is_caught() {
+    let result = with_fault(Fault::DropConfirm, CONFIRMED);
+    assert_eq!(result.loads[0].checks.unconfirmed, 1);
+    assert!(result.failed());
+}
+
+#[test]
+fn a_stall_shows_in_the_latency_of_what_was_due_in_it() {
+    let broker = Broker::start();
+    let stall = Fault::Stall(Duration::from_millis(400));
+    let proxy = Proxy::start(broker.address, stall);
+    let mut spec = spec(
+        proxy.address,
+        "size = 64\nrate = 1000.0\nconfirm_window = 50",
+    );
+    spec.duration_s = 2.0;
+    let result = run(&spec);
+    assert_eq!(result.failure(), None);
+    let stalled = proxy.stalled.lock().unwrap().expect("the proxy stalled");
+    let stalled_us = stalled.as_micros() as u64;
+    let load = &result.loads[0];
+    let latency = load.end_to_end.as_ref().unwrap().histogram().unwrap();
+    // What was due when the stall began waited for all of it.
+    assert!(
+        latency.max_us() + latency.max_us() / 500 >= stalled_us,
+        "{latency:?}"
+    );
+    // At a thousand a second, what waited for more than half of it was due in its first half: a
+    // closed loop, with its window of 50, would have seen 50 at most.
+    let late: u64 = latency
+        .slots()
+        .filter(|(us, _)| *us > stalled_us / 2)
+        .map(|(_, n)| n)
+        .sum();
+    let due = stalled.as_millis() as u64 / 2;
+    assert!(late + 20 >= due, "{late} of {due} were late");
+    assert!(load.limits.behind_schedule_ms_max > 0.0);
+}
+
+#[test]
+fn phases_make_a_backlog_and_work_it_off() {
+    let broker = Broker::start();
+    let mut spec = spec(
+        broker.address,
+        "size = 64\nrate = 2000.0\nconfirm_window = 100",
+    );
+    let phases = "name = \"x\"\n[[load]]\n[[phase]]\nname = \"grow\"\nduration_s = 30.0\n\
+                  until_backlog = 500\nconsume = false\n[[phase]]\nname = \"drain\"\n\
+                  duration_s = 30.0\nuntil_backlog_below = 100\n";
+    spec.phases = Spec::parse(phases).unwrap().phases;
+    let result = run(&spec);
+    assert_eq!(result.failure(), None);
+    assert!(result.loads[0].totals.backlog_max <= 30_000);
+    assert_eq!(result.notes, [""; 0], "both phases ended by their backlogs");
+    let names: Vec<_> = result
+        .phases
+        .iter()
+        .map(|phase| phase.name.as_str())
+        .collect();
+    assert_eq!(names, ["grow", "drain", "drain"]);
+}
+
+#[test]
+fn a_broker_that_is_not_there_or_closes_is_an_error_that_says_so() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    drop(listener);
+    let error = Engine::default()
+        .run(&spec(address, ""), &mut |_| {})
+        .unwrap_err();
+    assert!(error.to_string().contains(&address.to_string()), "{error}");
+}
