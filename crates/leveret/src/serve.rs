@@ -34,7 +34,7 @@ pub fn run(loaded: Loaded) -> Result<(), String> {
     // Before anything else is started, so that a signal that comes early is not lost.
     let mut signals = Signals::new([SIGTERM, SIGINT, SIGHUP])
         .map_err(|error| format!("cannot watch for signals: {error}"))?;
-    let node = Node::start(settings::node_config(&config)?, RealDisk::new())
+    let node = Node::start(settings::node_config(&config)?, disk(&config)?)
         .map_err(|error| error.to_string())?;
     report(&node);
     let web = start_web(&config, loaded.effective, &node)?;
@@ -50,6 +50,18 @@ pub fn run(loaded: Loaded) -> Result<(), String> {
     drop(web);
     node.shut_down();
     Ok(())
+}
+
+/// Environment variable by which `leveret perf` has a node model slower devices.
+const TRIAL_DEVICE: &str = "LEVERET_TRIAL_DEVICE";
+
+/// The disk as it is, unless a trial wants another.
+fn disk(config: &Config) -> Result<RealDisk, String> {
+    let Ok(device) = std::env::var(TRIAL_DEVICE) else {
+        return Ok(RealDisk::new());
+    };
+    RealDisk::with_trial_devices(&device, &config.folders.store())
+        .ok_or_else(|| format!("{TRIAL_DEVICE} is `{device}`: hdd:1 to hdd:3, ssd:1 to ssd:3"))
 }
 
 /// Reads all certificates again; what cannot be read leaves the old ones in use.
