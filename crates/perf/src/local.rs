@@ -296,12 +296,8 @@ impl Ports {
         if self.cluster.len() < 2 {
             return;
         }
-        command.args(["--cluster", &self.cluster[at].to_string()]);
-        for (other, address) in self.cluster.iter().enumerate() {
-            if other != at {
-                command.args(["--join", &address.to_string()]);
-            }
-        }
+        let all: Vec<String> = self.cluster.iter().map(ToString::to_string).collect();
+        command.args(["--cluster", &all[at], "--join", &all.join(",")]);
     }
 }
 
@@ -388,8 +384,8 @@ mod tests {
             .get_args()
             .map(|word| word.to_string_lossy())
             .collect();
-        let [first, second, third] = [0, 1, 2].map(|at| ports.cluster[at].to_string());
-        let expected = ["--cluster", &second, "--join", &first, "--join", &third];
+        let all = [0, 1, 2].map(|at| ports.cluster[at].to_string());
+        let expected = ["--cluster", &all[1], "--join", &all.join(",")];
         assert_eq!(words, expected);
         let mut command = Command::new("node");
         Ports::choose(1).unwrap().join(0, &mut command);
