@@ -19,6 +19,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use std::io::Write;
 use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 use web::Web;
@@ -34,8 +35,15 @@ pub fn run(loaded: Loaded) -> Result<(), String> {
     // Before anything else is started, so that a signal that comes early is not lost.
     let mut signals = Signals::new([SIGTERM, SIGINT, SIGHUP])
         .map_err(|error| format!("cannot watch for signals: {error}"))?;
+    // A node that waits for its cluster ends at once when it is told to.
+    let starting = Arc::new(AtomicBool::new(true));
+    for signal in [SIGTERM, SIGINT] {
+        signal_hook::flag::register_conditional_shutdown(signal, 0, Arc::clone(&starting))
+            .map_err(|error| format!("cannot watch for signals: {error}"))?;
+    }
     let node = Node::start(settings::node_config(&config)?, disk(&config)?)
         .map_err(|error| error.to_string())?;
+    starting.store(false, Ordering::SeqCst);
     report(&node);
     let web = start_web(&config, loaded.effective, &node)?;
     announce(&config, &node, &web, begun)?;
@@ -144,6 +152,9 @@ fn announce(config: &Config, node: &Node, web: &Web, begun: Instant) -> Result<(
     }
     for bound in web.bound() {
         say(format!("  {}", where_served(bound)));
+    }
+    if let Some(address) = node.cluster_address() {
+        say(format!("  {:8} {address}", "cluster"));
     }
     say(format!("  {:8} {}", "data", root.display()));
     say(format!(

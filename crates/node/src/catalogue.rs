@@ -4,6 +4,7 @@
 //! log's state; it makes the commands before it superfluous.
 
 use crate::env::{ConnectionEvent, Env, Executed};
+use crate::quorum::Notify;
 use crate::shard::{Bodies, CATALOGUE_LOG, QueueSpec, Shard, queue_of, shard_of};
 use leveret_metadata::{
     Catalogue, CatalogueError, Change, Command, Config, Endpoint, QueueKind, QueueRecord, Vhost,
@@ -11,6 +12,7 @@ use leveret_metadata::{
 use leveret_storage::{Durability, LogKind, LogSummary, Read, ShardLogs};
 use leveret_types::{Now, ProtocolError, QueueId, ReplyCode, ShardId};
 use std::collections::HashMap;
+use std::ops::DerefMut;
 
 /// The shard whose log has the catalogue's commands.
 pub const SHARD: ShardId = ShardId(0);
@@ -46,7 +48,7 @@ pub fn execute<E: Env>(
 }
 
 /// Lets the rest of the node follow a change.
-fn follow<E: Env>(catalogue: &Catalogue, change: &Change, now: Now, env: &E) {
+pub fn follow<E: Env>(catalogue: &Catalogue, change: &Change, now: Now, env: &E) {
     use crate::counters::add;
     match change {
         Change::QueueCreated(id) => {
@@ -97,6 +99,7 @@ fn follow<E: Env>(catalogue: &Catalogue, change: &Change, now: Now, env: &E) {
                 env.post(connection, ConnectionEvent::Close(error));
             });
         }
+        Change::NodesChanged => crate::cluster::follow_nodes(catalogue, env),
         Change::ExchangeCreated { .. }
         | Change::Bound { .. }
         | Change::Unbound { .. }
@@ -127,7 +130,7 @@ fn recall<E: Env>(vhost: &str, source: &str, queue: QueueId, now: Now, env: &E) 
     }
     env.with_shard(now, env.shard_of(queue), |shard| {
         for message in &messages {
-            shard.publish(now, queue, message, &mut Bodies::default());
+            shard.publish(now, queue, message, &mut Bodies::default(), &Notify::Nobody);
         }
     });
 }
@@ -211,7 +214,12 @@ fn unreadable(reason: String) -> CatalogueError {
 /// Gives the shards their queues after a restart: those of the catalogue, with the logs that the
 /// store found. Logs without a queue are what a crash left of a deletion, or of a declaration that
 /// was not durable yet.
-pub fn place_queues(catalogue: &Catalogue, shards: &mut [Shard], found: &[LogSummary], now: Now) {
+pub fn place_queues<S: DerefMut<Target = Shard>>(
+    catalogue: &Catalogue,
+    shards: &mut [S],
+    found: &[LogSummary],
+    now: Now,
+) {
     let mut lanes: HashMap<QueueId, Vec<u8>> = HashMap::new();
     for summary in found.iter().filter(|s| s.log.0 > u64::from(u8::MAX)) {
         let (queue, lane) = queue_of(summary.log);

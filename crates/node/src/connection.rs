@@ -3,13 +3,14 @@
 //! Invariant: what a client asked for is answered in the order in which it asked.
 //! Invariant: nothing is borrowed from the environment between two calls.
 
+mod asked;
 mod consume;
 mod login;
 mod publish;
 mod topology;
 
 pub(crate) use publish::enqueue;
-pub use topology::{Answer, Caller};
+pub use topology::{Answer, Caller, Question};
 
 use crate::env::{ConnectionEvent, Env, Ticket};
 use crate::link::Link;
@@ -147,7 +148,15 @@ pub struct Connection {
     channels: FixedMap<ChannelId, consume::Channel>,
     publisher: publish::Publisher,
     /// The answer to what was asked, held until what it tells of is durable.
-    held: Option<(SmallVec<[Ticket; 1]>, Reply)>,
+    held: Option<Held>,
+    /// What was asked of the cluster.
+    asked: Option<asked::Asked>,
+    /// The consumer that is being attached to a queue of the cluster.
+    attaching: Option<ConsumerId>,
+    /// Queues of the cluster that have too much of what this node has published to take more.
+    full_queues: SmallVec<[QueueId; 1]>,
+    /// Queues of the cluster that the open transaction has published to, or settled at.
+    transacted: Vec<QueueId>,
     /// Consumers whose queue has gone while an answer is held: told behind it.
     cancelled_behind: Vec<ConsumerId>,
     /// The answer to a failed login, held for a while.
@@ -162,6 +171,15 @@ pub struct Connection {
     received_bytes: u64,
     sent_bytes: u64,
     output_before: usize,
+}
+
+/// An answer that waits until what it tells of is durable.
+#[derive(Debug)]
+struct Held {
+    tickets: SmallVec<[Ticket; 1]>,
+    /// Queues of the cluster, and the number up to which they must have committed.
+    queues: Vec<(QueueId, u64)>,
+    reply: Reply,
 }
 
 /// What a batch of requests has borrowed of the environment: the catalogue for the whole batch, one
@@ -245,6 +263,10 @@ impl Connection {
             channels: FixedMap::default(),
             publisher: publish::Publisher::default(),
             held: None,
+            asked: None,
+            attaching: None,
+            full_queues: SmallVec::new(),
+            transacted: Vec::new(),
             cancelled_behind: Vec::new(),
             delayed: None,
             encoded_messages: 0,
@@ -297,7 +319,7 @@ impl Connection {
             }
             ConnectionEvent::CancelConsumer(consumer) => {
                 // A client that deleted the queue itself hears of the deletion first.
-                if self.held.is_some() {
+                if self.held.is_some() || self.asked.is_some() {
                     self.cancelled_behind.push(consumer);
                 } else {
                     self.consumer_cancelled(consumer);
@@ -310,8 +332,20 @@ impl Connection {
                     self.session.fail(now, channel, error, &mut self.requests);
                 }
             }
-            ConnectionEvent::Executed { .. } => {}
+            ConnectionEvent::Executed { id, result } => self.executed(id, result, now, env),
             ConnectionEvent::Close(error) => self.session.close(error),
+            ConnectionEvent::Committed { queue, through } => {
+                self.session.committed(queue, through);
+                if let Some(held) = &mut self.held {
+                    held.queues.retain(|(of, at)| *of != queue || *at > through);
+                }
+                self.release_held(now);
+            }
+            ConnectionEvent::Refused { queue, sequences } => {
+                self.session.refused(queue, &sequences);
+            }
+            ConnectionEvent::Room(queue) => self.full_queues.retain(|full| *full != queue),
+            ConnectionEvent::Answered { queue, answer } => self.answered(queue, answer, now, env),
         }
         self.process(now, env);
     }
@@ -323,17 +357,29 @@ impl Connection {
             self.session.durable(shard, env.durable(shard));
         }
         self.awaiting = self.session.awaits_durability();
-        if let Some((tickets, _)) = &mut self.held {
-            tickets.retain(|ticket| env.durable(ticket.shard) < ticket.chunk);
-            if tickets.is_empty()
-                && let Some((_, reply)) = self.held.take()
-            {
-                self.reply(now, reply);
-                for consumer in std::mem::take(&mut self.cancelled_behind) {
-                    self.consumer_cancelled(consumer);
-                }
+        if let Some(held) = &mut self.held {
+            held.tickets
+                .retain(|ticket| env.durable(ticket.shard) < ticket.chunk);
+            if self.release_held(now) {
                 self.process(now, env);
             }
+        }
+    }
+
+    /// Gives the answer that was held if nothing holds it any more.
+    fn release_held(&mut self, now: Now) -> bool {
+        let is_free = |held: &mut Held| held.tickets.is_empty() && held.queues.is_empty();
+        let Some(held) = self.held.take_if(is_free) else {
+            return false;
+        };
+        self.reply(now, held.reply);
+        self.tell_cancelled();
+        true
+    }
+
+    fn tell_cancelled(&mut self) {
+        for consumer in std::mem::take(&mut self.cancelled_behind) {
+            self.consumer_cancelled(consumer);
         }
     }
 
@@ -378,7 +424,9 @@ impl Connection {
 
     /// Whether the socket is to be read.
     pub fn reading(&self) -> bool {
-        !(self.session.suspended() || self.blocked && self.session.published_yet())
+        !(self.session.suspended()
+            || self.blocked && self.session.published_yet()
+            || !self.full_queues.is_empty())
     }
 
     /// Whether it has published anything: only then is it held back with the publishers.
@@ -583,12 +631,25 @@ impl Connection {
         reply: Reply,
         env: &E,
     ) {
-        let mut waiting: SmallVec<[Ticket; 1]> = tickets.into_iter().collect();
-        waiting.retain(|ticket| env.durable(ticket.shard) < ticket.chunk);
-        if waiting.is_empty() {
-            self.reply(now, reply);
-        } else {
-            self.held = Some((waiting, reply));
-        }
+        self.reply_when_committed(now, tickets, Vec::new(), reply, env);
+    }
+
+    /// The same, and once these queues of the cluster have committed through these numbers.
+    fn reply_when_committed<E: Env>(
+        &mut self,
+        now: Now,
+        tickets: impl IntoIterator<Item = Ticket>,
+        queues: Vec<(QueueId, u64)>,
+        reply: Reply,
+        env: &E,
+    ) {
+        let mut tickets: SmallVec<[Ticket; 1]> = tickets.into_iter().collect();
+        tickets.retain(|ticket| env.durable(ticket.shard) < ticket.chunk);
+        self.held = Some(Held {
+            tickets,
+            queues,
+            reply,
+        });
+        self.release_held(now);
     }
 }

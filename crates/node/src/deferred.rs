@@ -4,11 +4,13 @@ use crate::connection::{Run, enqueue};
 use crate::dead_letter::Dead;
 use crate::env::{ConnectionEvent, Env};
 use crate::properties::{LazyProperties, copies, without_blind_copies};
+use crate::quorum::{Afterwards, Notify, Then};
 use crate::shard::{DeadLetter, Deferred};
 use crate::{delayed, firehose};
 use leveret_metadata::QueueRecord;
 use leveret_routing::Scratch;
 use leveret_types::{Message, Now, ProtocolError, QueueId, ReplyCode};
+use std::sync::Arc;
 
 /// Carries out work in the order in which it was handed over. Nothing may be borrowed.
 pub fn run<E: Env>(work: Vec<Deferred>, scratch: &mut Scratch, now: Now, env: &E) {
@@ -23,6 +25,7 @@ pub fn run<E: Env>(work: Vec<Deferred>, scratch: &mut Scratch, now: Now, env: &E
             } => {
                 publish(&vhost, &message, delayed, scratch, &mut run);
             }
+            Deferred::Afterwards(then) => afterwards(&then, &mut run),
             Deferred::DeleteQueue { queue, if_unused } => {
                 run.release();
                 delete_queue(queue, if_unused, now, env);
@@ -69,14 +72,50 @@ fn dead_letter<E: Env>(dead: &DeadLetter, scratch: &mut Scratch, run: &mut Run<'
         });
         message = Some(corpse.message);
     }
-    if let Some(message) = message {
-        enqueue(&message, &targets, run);
-    }
+    let Some((lane, index)) = dead.position else {
+        if let Some(message) = message {
+            enqueue(&message, &targets, &Notify::Nobody, run);
+        }
+        return;
+    };
     // In the log behind the message's new places: a crash between the two leaves it in both, never
     // in neither.
-    if let Some((lane, index)) = dead.position {
-        run.shard(run.env.shard_of(dead.queue))
-            .dead_lettered(dead.queue, lane, index..index + 1);
+    let then = Then::DeadLettered {
+        queue: dead.queue,
+        lane,
+        index,
+    };
+    put_then(message.as_ref(), &targets, then, run);
+}
+
+/// Puts a message into queues, and does what follows once it is there: in all that are of the
+/// cluster, that is when they have committed it.
+fn put_then<E: Env>(
+    message: Option<&Message>,
+    targets: &[QueueId],
+    then: Then,
+    run: &mut Run<'_, E>,
+) {
+    let following = Afterwards::new(then);
+    if let Some(message) = message {
+        enqueue(message, targets, &Notify::Then(Arc::clone(&following)), run);
+    }
+    if let Some(Deferred::Afterwards(then)) = following.filled() {
+        afterwards(&then, run);
+    }
+}
+
+/// A message is in all the queues that it was put into: it leaves where it was.
+fn afterwards<E: Env>(then: &Then, run: &mut Run<'_, E>) {
+    let now = run.now;
+    match *then {
+        Then::DeadLettered { queue, lane, index } => {
+            let shard = run.shard(run.env.shard_of(queue));
+            shard.dead_lettered(now, queue, lane, index..index + 1);
+        }
+        Then::DelayedReleased { index, bytes } => {
+            run.shard(delayed::SHARD).delayed_released(index, bytes);
+        }
     }
 }
 
@@ -91,14 +130,18 @@ fn publish<E: Env>(
     let catalogue = run.catalogue();
     route(catalogue, vhost, message, scratch, &mut targets);
     let Some(index) = delayed else {
-        enqueue(message, &targets, run);
+        enqueue(message, &targets, &Notify::Nobody, run);
         return;
     };
     let released = delayed::released(message);
     let visible = without_blind_copies(&released).unwrap_or(released);
-    enqueue(&visible, &targets, run);
-    run.shard(delayed::SHARD)
-        .delayed_released(index, message.size());
+    let bytes = message.size();
+    put_then(
+        Some(&visible),
+        &targets,
+        Then::DelayedReleased { index, bytes },
+        run,
+    );
 }
 
 /// The queues that a message of the broker's own goes to: no permission is asked, and an exchange
@@ -145,10 +188,8 @@ fn delete_queue<E: Env>(queue: QueueId, if_unused: bool, now: Now, env: &E) {
         let catalogue = env.catalogue();
         catalogue.queue(queue).map(QueueRecord::deletion)
     };
-    if let Some(command) = command
-        && let Err(error) = env.execute(now, &command)
-    {
-        tracing::warn!(%error, "cannot delete a queue whose time is over");
+    if let Some(command) = command {
+        env.submit(now, &command);
     }
 }
 

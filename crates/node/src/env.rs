@@ -5,13 +5,15 @@
 //! plain borrow. What the work wants done elsewhere comes out as closed lists of effects, and the
 //! environment carries it there when the shard is let go.
 
+use crate::quorum::link::Standing;
 use crate::shard::{Shard, ShardEffects};
 use bytes::Bytes;
 use leveret_metadata::{Catalogue, CatalogueError, Command, Outcome};
+use leveret_queue::AttachError;
 use leveret_session::contract::{Delivery, Reply};
 use leveret_types::{ConnectionId, ConsumerId, NodeId, Now, ProtocolError, QueueId, ShardId};
 use smallvec::SmallVec;
-use std::ops::{Deref, DerefMut};
+use std::ops::{Deref, DerefMut, Range};
 
 /// A place in the write-ahead log: what a confirm waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,6 +38,29 @@ pub enum ConnectionEvent {
     TimedOut(ConsumerId),
     /// The connection is to be closed with this error.
     Close(ProtocolError),
+    /// A queue of the cluster has committed this node's operations through a number.
+    Committed {
+        /// The queue.
+        queue: QueueId,
+        /// The number.
+        through: u64,
+    },
+    /// A queue of the cluster refuses publishes.
+    Refused {
+        /// The queue.
+        queue: QueueId,
+        /// The numbers of the operations.
+        sequences: Range<u64>,
+    },
+    /// A queue of the cluster that held this publisher back takes more.
+    Room(QueueId),
+    /// A queue of the cluster answers what this connection asked of it.
+    Answered {
+        /// The queue.
+        queue: QueueId,
+        /// The answer.
+        answer: QueueAnswer,
+    },
     /// The cluster has carried out a change of the catalogue, or refused it.
     Executed {
         /// What [`Proposal::Waiting`] said.
@@ -43,6 +68,26 @@ pub enum ConnectionEvent {
         /// What it did.
         result: Result<Outcome, CatalogueError>,
     },
+}
+
+/// What a queue of the cluster answers.
+#[derive(Debug)]
+pub enum QueueAnswer {
+    /// A consumer is attached, or why not.
+    Attached {
+        /// The consumer.
+        consumer: ConsumerId,
+        /// Why not.
+        result: Result<(), AttachError>,
+    },
+    /// What a get found, and how many messages are left.
+    Got(Option<(Delivery, u64)>),
+    /// How many messages a purge took away.
+    Purged(u64),
+    /// How it stands.
+    Counted(Standing),
+    /// Its leader was not there in time.
+    Unavailable,
 }
 
 /// A message for another node: for whoever has this queue there. What is in it is between the
@@ -166,6 +211,13 @@ pub trait Env {
     fn node_id(&self) -> NodeId;
     /// The other nodes of the cluster, and which of them are up.
     fn peers(&self) -> &crate::cluster::Peers;
+    /// This node's part in its cluster; none outside clusters.
+    fn cluster(&self) -> Option<&crate::cluster::Cluster>;
+    /// Sees to it that [`crate::cluster::run`] is called soon.
+    fn wake_cluster(&self);
+    /// Borrows the catalogue to change it: for [`crate::cluster`] alone. Shards may be borrowed
+    /// meanwhile.
+    fn change_catalogue<R>(&self, work: impl FnOnce(&mut Catalogue) -> R) -> R;
     /// Sends a message to another node, behind all that was sent there before. It is dropped if
     /// that node is down, or takes nothing and has too much waiting: then the link breaks, and
     /// [`crate::cluster::peer_down`] and [`crate::cluster::peer_up`] tell.
@@ -195,6 +247,17 @@ pub trait Env {
     /// The shard that a queue lives on here.
     fn shard_of(&self, queue: QueueId) -> ShardId {
         crate::shard::shard_of(queue, self.settings().shard_count)
+    }
+
+    /// Changes the catalogue in the broker's own name, with nobody waiting for it. Nothing may be
+    /// borrowed.
+    fn submit(&self, now: Now, command: &Command) {
+        if let Some(cluster) = self.cluster() {
+            cluster.propose(crate::cluster::Waiter::Nobody, command.clone());
+            self.wake_cluster();
+        } else if let Err(error) = self.execute(now, command) {
+            tracing::warn!(%error, "the catalogue stays as it is");
+        }
     }
 
     /// Runs `work` on a shard and lets it go.

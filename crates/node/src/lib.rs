@@ -33,10 +33,12 @@ mod dead_letter;
 mod firehose;
 
 pub use connection::{
-    Answer, Caller, ChannelFacts, Connection, ConnectionFacts, ConsumerFacts, Peer,
+    Answer, Caller, ChannelFacts, Connection, ConnectionFacts, ConsumerFacts, Peer, Question,
 };
 pub use counters::{CounterValues, NodeCounters};
-pub use env::{Alarms, ConnectionEvent, Env, Executed, PeerFrame, Proposal, ProposalId, Ticket};
+pub use env::{
+    Alarms, ConnectionEvent, Env, Executed, PeerFrame, Proposal, ProposalId, QueueAnswer, Ticket,
+};
 
 use std::sync::Arc;
 

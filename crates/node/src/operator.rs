@@ -1,8 +1,9 @@
 //! What operators do to messages through the management interface: publish one, look at some.
 
-use crate::connection::{Caller, Run, enqueue};
-use crate::env::{Env, Ticket};
+use crate::connection::{Caller, Question, Run, enqueue};
+use crate::env::{Env, QueueAnswer, Ticket};
 use crate::properties::{LazyProperties, copies, without_blind_copies};
+use crate::quorum::{Asker, Notify};
 use crate::shard::GetOutcome;
 use leveret_auth::{Access, Resource};
 use leveret_queue::Outcome;
@@ -58,7 +59,12 @@ impl Caller {
             }
         }
         let visible = without_blind_copies(message);
-        let outcome = enqueue(visible.as_ref().unwrap_or(message), &queues, &mut run);
+        let outcome = enqueue(
+            visible.as_ref().unwrap_or(message),
+            &queues,
+            &Notify::Nobody,
+            &mut run,
+        );
         let tickets = outcome
             .waits
             .iter()
@@ -102,9 +108,21 @@ pub fn get<E: Env>(
     });
     match outcome {
         GetOutcome::Message(delivery, left) => Ok(Some((delivery, left))),
-        GetOutcome::Empty | GetOutcome::Gone => Ok(None),
+        GetOutcome::Empty | GetOutcome::Gone | GetOutcome::Unavailable => Ok(None),
         GetOutcome::Pending => Err(Pending),
     }
+}
+
+/// Asks a queue something; nothing while the answer is not there: ask again with the same number,
+/// one that [`Env::consumer_id`] gave.
+pub fn ask<E: Env>(
+    queue: QueueId,
+    question: Question,
+    number: u64,
+    now: Now,
+    env: &E,
+) -> Option<QueueAnswer> {
+    question.ask(queue, Asker::Poll(number), now, env)
 }
 
 /// A message is being read from disk.

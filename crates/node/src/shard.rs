@@ -5,19 +5,28 @@
 //! expire and drop, once for the whole batch. What is to happen elsewhere is in [`Shard::effects`].
 
 mod actor;
+mod entry;
+mod replicas;
 
 use crate::delayed::{self, Delayed};
 use crate::env::{ConnectionEvent, PeerFrame, Ticket};
 use crate::link::ConsumerLink;
+use crate::quorum::link::{self, Answer, Origin};
+use crate::quorum::replica::Replicas;
+use crate::quorum::{Homes, Proxies, Then};
 use crate::stored;
 use actor::Actor;
 pub use actor::{QueueFacts, QueueSpec};
 use bytes::Bytes;
+pub use entry::When;
 use hashbrown::HashMap;
 use leveret_queue::{AttachError, Consumer, Counts, Got, Offer, Outcome};
 use leveret_session::contract::Delivery;
 use leveret_storage::{BodyId, Durability, SealedChunk, ShardLogs, Urgency};
-use leveret_types::{ConnectionId, ConsumerId, LogId, Message, NodeId, Now, QueueId, ShardId};
+use leveret_types::{
+    ConnectionId, ConsumerId, LogId, Message, NodeId, Now, ProtocolError, QueueId, ReplyCode,
+    ShardId,
+};
 use std::collections::BTreeSet;
 use std::ops::Range;
 
@@ -42,6 +51,10 @@ pub const fn queue_of(log: LogId) -> (QueueId, u8) {
 
 /// The log of the catalogue's commands, on shard 0. No queue has it: their ids start at 1.
 pub const CATALOGUE_LOG: LogId = LogId(0);
+
+/// The log of the catalogue's group, on shard 0 of a node that is in a cluster. It is not a
+/// queue's either.
+pub const CATALOGUE_GROUP_LOG: LogId = LogId(2);
 
 /// What is to happen outside the shard.
 #[derive(Debug, Default)]
@@ -76,6 +89,8 @@ pub enum Deferred {
         /// Its index in the log of delayed messages.
         delayed: Option<u64>,
     },
+    /// A message is in all the queues that it was put into: what waited for that.
+    Afterwards(Then),
     /// Close the channel of a consumer that has kept a delivery for too long.
     TimedOut {
         /// Its connection.
@@ -105,6 +120,13 @@ pub enum Enqueued {
     Durable,
     /// It is in the queue, and would not survive a restart.
     Volatile,
+    /// It is kept until the queue's leader has committed it: the operation of this number.
+    Kept {
+        /// The number.
+        sequence: u64,
+        /// Whether the publisher is held back: [`ConnectionEvent::Room`] will tell.
+        full: bool,
+    },
     /// The queue refused it (`reject-publish`).
     Rejected,
     /// There is no such queue any more.
@@ -138,6 +160,16 @@ pub struct Shard {
     urgent: bool,
     next_deadline_ms: u64,
     scratch: Vec<leveret_queue::Effect>,
+    /// Queues that are on other nodes, or on several.
+    pub(crate) proxies: Proxies,
+    /// Queues of this node that others use.
+    pub(crate) homes: Homes,
+    /// Members of queues that are on several nodes.
+    replicas: Replicas,
+    /// Other nodes that are up.
+    up: Vec<NodeId>,
+    /// What leaders in this shard say to proxies, those in this shard included.
+    pub(crate) answers: Vec<Answer>,
 }
 
 impl Shard {
@@ -157,7 +189,19 @@ impl Shard {
             urgent: false,
             next_deadline_ms: u64::MAX,
             scratch: Vec::new(),
+            proxies: Proxies::new(Origin { node, start: 1 }),
+            homes: Homes::default(),
+            replicas: Replicas::default(),
+            up: Vec::new(),
+            answers: Vec::new(),
         }
+    }
+
+    /// Says which run of the node this is: a number greater than those of all its runs before, such
+    /// as the milliseconds since the Unix epoch at its start. To be called before queues are added.
+    pub fn set_start(&mut self, start: u64) {
+        let node = self.node;
+        self.proxies = Proxies::new(Origin { node, start });
     }
 
     /// The place in the write-ahead log of everything done so far.
@@ -179,7 +223,7 @@ impl Shard {
     /// Whether what has gathered is to be written at once.
     #[must_use]
     pub fn wants_write(&self) -> bool {
-        match self.logs.urgency() {
+        match self.urgency() {
             Urgency::Awaited => true,
             Urgency::Lazy => self.urgent,
             Urgency::Nothing => false,
@@ -187,22 +231,48 @@ impl Shard {
     }
 
     /// What has gathered is about to be sealed: what belongs into the same chunk is added now.
-    pub fn before_seal(&mut self, _now: Now) {}
+    pub fn before_seal(&mut self, now: Now) {
+        if self.replicas.has_open() {
+            self.with_replicas(now, |replicas, around| replicas.before_seal(around));
+        }
+    }
 
     /// This shard's part of the write-ahead log is durable further than before: what waited for it
     /// goes on. [`ShardLogs::on_durable`] has been told.
-    pub fn on_durable(&mut self, _now: Now) {}
+    pub fn on_durable(&mut self, now: Now) {
+        if !self.replicas.is_empty() {
+            self.with_replicas(now, |replicas, around| replicas.on_durable(around));
+        }
+        self.link_on_durable(now);
+    }
 
     /// A frame for one of this shard's queues has come from another node. Anything may be in it.
-    pub fn receive_peer(&mut self, _now: Now, from: NodeId, queue: QueueId, frame: Bytes) {
-        tracing::debug!(%from, %queue, bytes = frame.len(), "a frame for nobody");
+    pub fn receive_peer(&mut self, now: Now, from: NodeId, queue: QueueId, frame: Bytes) {
+        match frame.first() {
+            Some(&(link::TO_LEADER | link::TO_PROXY)) => {
+                self.receive_link(now, from, queue, frame);
+            }
+            _ => self.with_replicas(now, |replicas, around| {
+                replicas.receive_peer(around, from, queue, &frame);
+            }),
+        }
     }
 
     /// Another node is connected from now on.
-    pub fn peer_up(&mut self, _now: Now, _peer: NodeId) {}
+    pub fn peer_up(&mut self, now: Now, peer: NodeId) {
+        if !self.up.contains(&peer) {
+            self.up.push(peer);
+        }
+        self.link_peer_up(peer);
+        self.with_replicas(now, |replicas, around| replicas.peer_up(around, peer));
+    }
 
     /// Another node is down: the failure detector has given it up.
-    pub fn peer_down(&mut self, _now: Now, _peer: NodeId) {}
+    pub fn peer_down(&mut self, now: Now, peer: NodeId) {
+        self.up.retain(|up| *up != peer);
+        self.link_peer_down(now, peer);
+        self.with_replicas(now, |replicas, around| replicas.peer_down(around, peer));
+    }
 
     /// The node that this shard is part of; 0 outside clusters.
     #[must_use]
@@ -224,6 +294,12 @@ impl Shard {
             self.id,
             "queue {id} belongs to another shard"
         );
+        if !spec.members.is_empty() {
+            return self.recover_queue(now, id, spec, lanes, &mut |_| {});
+        }
+        if self.place_proxy(id, &spec) {
+            return;
+        }
         let actor = Actor::new(now, id, spec, lanes, &self.logs);
         let before = self.queues.insert(id, actor);
         assert!(before.is_none(), "queue {id} is there already");
@@ -235,12 +311,18 @@ impl Shard {
         if let Some(actor) = self.queues.get_mut(&id) {
             actor.update(now, spec);
             self.mark(id);
+        } else {
+            self.update_replica(now, id, spec);
         }
     }
 
     /// Takes a queue away with its messages: its consumers are told. Answers how many messages were
     /// ready.
     pub fn remove_queue(&mut self, now: Now, id: QueueId) -> Option<Counts> {
+        self.remove_proxy(now, id);
+        if self.replicas.has(id) {
+            return self.remove_replica(now, id);
+        }
         let actor = self.queues.remove(&id)?;
         self.deadlines.remove(&(actor.deadline_ms, id));
         for (consumer, attached) in &actor.consumers {
@@ -256,7 +338,7 @@ impl Shard {
     }
 
     /// Puts a message into a queue.
-    pub fn publish(
+    pub(crate) fn publish_here(
         &mut self,
         now: Now,
         queue: QueueId,
@@ -303,7 +385,7 @@ impl Shard {
 
     /// Takes note of what became of messages that a consumer held. Answers how many of them it
     /// really held; all, if the queue is gone and nobody can tell.
-    pub fn settle(
+    pub(crate) fn settle_here(
         &mut self,
         now: Now,
         queue: QueueId,
@@ -327,7 +409,7 @@ impl Shard {
     ///
     /// # Errors
     /// If the queue is in exclusive use, or gone.
-    pub fn attach(
+    pub(crate) fn attach_here(
         &mut self,
         now: Now,
         queue: QueueId,
@@ -343,7 +425,7 @@ impl Shard {
     }
 
     /// Stops deliveries to a consumer; what it holds stays with it.
-    pub fn cancel(&mut self, now: Now, queue: QueueId, consumer: ConsumerId) {
+    pub(crate) fn cancel_here(&mut self, now: Now, queue: QueueId, consumer: ConsumerId) {
         let Some(actor) = self.queues.get_mut(&queue) else {
             return;
         };
@@ -354,7 +436,7 @@ impl Shard {
     }
 
     /// Takes a holder away; what it holds returns to the queue.
-    pub fn detach(&mut self, now: Now, queue: QueueId, holder: ConsumerId) {
+    pub(crate) fn detach_here(&mut self, now: Now, queue: QueueId, holder: ConsumerId) {
         let Some(actor) = self.queues.get_mut(&queue) else {
             return;
         };
@@ -365,7 +447,7 @@ impl Shard {
     }
 
     /// A consumer's link or channel has credit again.
-    pub fn unblock(&mut self, now: Now, queue: QueueId, consumer: ConsumerId) {
+    pub(crate) fn unblock_here(&mut self, now: Now, queue: QueueId, consumer: ConsumerId) {
         if let Some(actor) = self.queues.get_mut(&queue) {
             actor.queue.unblock(now, consumer);
             self.mark(queue);
@@ -374,7 +456,7 @@ impl Shard {
 
     /// Gets one message. If it is being read from disk, `connection` is answered when it is there;
     /// without a connection, the caller asks again.
-    pub fn get(
+    pub(crate) fn get_here(
         &mut self,
         now: Now,
         queue: QueueId,
@@ -416,7 +498,7 @@ impl Shard {
     }
 
     /// Drops all ready messages; answers how many.
-    pub fn purge(&mut self, now: Now, queue: QueueId) -> u64 {
+    pub(crate) fn purge_here(&mut self, now: Now, queue: QueueId) -> u64 {
         self.pump(now, queue);
         let Some(actor) = self.queues.get_mut(&queue) else {
             return 0;
@@ -436,10 +518,14 @@ impl Shard {
     }
 
     /// A message that was dead-lettered is where it was to go (or nowhere): it leaves.
-    pub fn dead_lettered(&mut self, queue: QueueId, lane: u8, range: Range<u64>) {
+    pub fn dead_lettered(&mut self, now: Now, queue: QueueId, lane: u8, range: Range<u64>) {
         if let Some(actor) = self.queues.get_mut(&queue) {
             actor.queue.dead_lettered(lane, range, &mut self.scratch);
             self.carry_out(queue);
+        } else {
+            self.with_replicas(now, |replicas, around| {
+                replicas.dead_lettered(around, queue, lane, range);
+            });
         }
     }
 
@@ -453,12 +539,13 @@ impl Shard {
             }
             let (queue, _) = queue_of(log);
             let Some(actor) = self.queues.get_mut(&queue) else {
+                self.with_replicas(now, |replicas, around| replicas.loaded(around, queue));
                 continue;
             };
             actor.queue.resume();
             actor.retry_dead_letters(&mut self.logs, &mut self.effects);
             for waiting in std::mem::take(&mut actor.waiting_gets) {
-                let outcome = self.get(
+                let outcome = self.get_here(
                     now,
                     queue,
                     waiting.holder,
@@ -494,6 +581,8 @@ impl Shard {
 
     /// Looks at the queues whose time has come, and lets go delayed messages that are due.
     pub fn tick(&mut self, now: Now) {
+        self.link_tick(now);
+        self.with_replicas(now, |replicas, around| replicas.tick(around));
         self.delayed
             .release(now, &mut self.logs, &mut self.effects.deferred);
         while let Some(&(at, queue)) = self.deadlines.first() {
@@ -520,24 +609,42 @@ impl Shard {
         let delayed = self.delayed.next_due_ms();
         let delayed =
             delayed.map(|due| now.monotonic_ms + due.saturating_sub(now.wall_ms).min(1_000));
-        [queues, delayed].into_iter().flatten().min()
+        let replicas = self.replicas.next_deadline_ms();
+        [queues, delayed, self.proxies.next_deadline_ms(), replicas]
+            .into_iter()
+            .flatten()
+            .min()
     }
 
-    /// Lets every queue that something happened to deliver, expire and drop.
+    /// Lets every queue that something happened to deliver, expire and drop, and proxies and
+    /// leaders say what they have to say.
     pub fn finish(&mut self, now: Now) {
+        self.finish_here(now);
+        self.exchange(now);
+        while !self.dirty.is_empty() {
+            self.finish_here(now);
+            self.exchange(now);
+        }
+        self.next_deadline_ms = self.deadline(now).unwrap_or(u64::MAX);
+    }
+
+    pub(crate) fn finish_here(&mut self, now: Now) {
         while let Some(queue) = self.dirty.pop() {
             self.pump(now, queue);
         }
-        self.next_deadline_ms = self.deadline(now).unwrap_or(u64::MAX);
+        self.finish_replicas(now);
     }
 
     /// Facts about one queue.
     #[must_use]
     pub fn facts(&self, now: Now, queue: QueueId) -> Option<QueueFacts> {
-        self.queues.get(&queue).map(|actor| actor.facts(now))
+        match self.queues.get(&queue) {
+            Some(actor) => Some(actor.facts(now)),
+            None => self.replica_facts(now, queue),
+        }
     }
 
-    /// Counts of one queue: what a declaration answers.
+    /// Counts of one queue of this node.
     #[must_use]
     pub fn counts(&self, now: Now, queue: QueueId) -> Option<Counts> {
         self.queues.get(&queue).map(|actor| actor.queue.counts(now))
@@ -545,7 +652,8 @@ impl Shard {
 
     /// Facts about all queues.
     pub fn all_facts(&self, now: Now) -> impl Iterator<Item = QueueFacts> + '_ {
-        self.queues.values().map(move |actor| actor.facts(now))
+        let here = self.queues.values().map(move |actor| actor.facts(now));
+        here.chain(self.replicas.all_facts(now, &self.logs))
     }
 
     /// Writes down what of the queues must survive besides their messages: before a checkpoint and
@@ -617,6 +725,8 @@ pub enum GetOutcome {
     Pending,
     /// There is no such queue any more.
     Gone,
+    /// The queue's leader is not there.
+    Unavailable,
 }
 
 impl GetOutcome {
@@ -630,9 +740,20 @@ impl GetOutcome {
                 u32::try_from(ready).unwrap_or(u32::MAX),
             )))),
             Self::Empty | Self::Gone => Some(Reply::Got(None)),
+            Self::Unavailable => Some(Reply::Failed(unavailable())),
             Self::Pending => None,
         }
     }
+}
+
+/// What a client is told that asked something of a queue whose leader is not there.
+#[must_use]
+pub fn unavailable() -> ProtocolError {
+    ProtocolError::connection(
+        ReplyCode::InternalError,
+        "the queue has no leader that a majority of its members follows; try again later, or at \
+         another node",
+    )
 }
 
 /// The body of `message` in the log, written once for all the queues that the message goes to.

@@ -6,22 +6,25 @@ use crate::cluster::Links;
 use crate::inbox::Inbox;
 use crate::io_thread::ThreadEvent;
 use crate::signal::Signal;
-use leveret_metadata::{Catalogue, CatalogueError, Command};
+use leveret_metadata::{Catalogue, CatalogueError, Command, Outcome};
 use leveret_node::registry::Registry;
 use leveret_node::reply_to::Replies;
 use leveret_node::shard::{Deferred, Shard};
 use leveret_node::{
     Alarms, ConnectionEvent, Env, Executed, NodeCounters, NodeSettings, PeerFrame, Proposal,
-    Ticket, cluster::Peers, history::History,
+    Ticket,
+    cluster::{Cluster, Peers, Waiter},
+    history::History,
 };
 use leveret_routing::Scratch;
 use leveret_storage::{ReadRequest, Urgency};
+use leveret_types::limits::PROPOSAL_MS_MAX;
 use leveret_types::{ConnectionId, ConsumerId, NodeId, Now, ShardId};
 use parking_lot::{Mutex, MutexGuard, RwLock, RwLockReadGuard};
 use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
-use std::sync::mpsc::Sender;
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::sync::mpsc::{Receiver, Sender, sync_channel};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// Bytes that may wait for the write-ahead log before publishers' sockets are left unread.
 const LOG_BACKLOG_BYTES_MAX: usize = 32 * 1024 * 1024;
@@ -75,7 +78,9 @@ pub struct Broker {
     connections: AtomicUsize,
     pub(crate) admission: Admission,
     serving: AtomicBool,
-    pub(crate) cluster: Links,
+    /// The ways to the other nodes.
+    pub(crate) cluster_links: Links,
+    cluster: Option<Cluster>,
     peers: Peers,
     registry: Registry,
     replies: Replies,
@@ -91,6 +96,8 @@ pub(crate) enum DiskWriter {
     Segments = 2,
 }
 
+/// Bits of a consumer's id that a node counts up; those above are the node's number.
+const CONSUMER_BITS: u32 = 40;
 const ALARM_MEMORY: u8 = 1;
 const ALARM_DISK: u8 = 2;
 
@@ -103,6 +110,7 @@ impl Broker {
         inboxes: Vec<Inbox<ThreadEvent>>,
         reads: Sender<ReadRequest>,
         links: Links,
+        cluster: Option<Cluster>,
         admission: AdmissionLimits,
     ) -> Self {
         assert_eq!(shards.len(), usize::from(settings.shard_count));
@@ -134,11 +142,13 @@ impl Broker {
             alarms: AtomicU8::new(0),
             segments_behind: AtomicBool::new(false),
             out_of_space: AtomicU8::new(0),
-            next_consumer: AtomicU64::new(1),
+            // Unique among all nodes: the node is part of it.
+            next_consumer: AtomicU64::new(u64::from(links.node.0) << CONSUMER_BITS | 1),
             connections: AtomicUsize::new(0),
             admission: Admission::new(admission),
             serving: AtomicBool::new(true),
-            cluster: links,
+            cluster_links: links,
+            cluster,
             peers: Peers::default(),
             registry,
             replies: Replies::default(),
@@ -295,12 +305,21 @@ impl Broker {
     }
 
     /// Makes commands from the catalogue as it is, and carries them out with nothing else between.
-    /// Answers what to wait for, and how it ended: those before a refused one hold.
+    /// Answers what to wait for, and how it ended: those before a refused one hold; in a cluster,
+    /// where others may change the catalogue between, those after it as well.
     pub fn execute_all(
         &self,
         now: Now,
         make: &mut dyn FnMut(&Catalogue) -> Result<Vec<Command>, CatalogueError>,
     ) -> (Vec<Ticket>, Result<(), CatalogueError>) {
+        if self.cluster.is_some() {
+            let made = make(&self.catalogue.read());
+            let result = made.and_then(|commands| {
+                let results = self.ask_cluster(commands);
+                results.into_iter().try_for_each(|result| result.map(drop))
+            });
+            return (Vec::new(), result);
+        }
         let mut catalogue = self.catalogue.write();
         let mut tickets = Vec::new();
         let result = make(&catalogue).and_then(|commands| {
@@ -312,6 +331,37 @@ impl Broker {
             })
         });
         (tickets, result)
+    }
+
+    /// Asks the cluster to carry out a command, and waits until it has.
+    ///
+    /// # Errors
+    /// What is wrong with the command, or that the cluster does not answer.
+    pub fn execute_in_cluster(&self, command: &Command) -> Result<Outcome, CatalogueError> {
+        let mut results = self.ask_cluster(vec![command.clone()]);
+        results.pop().unwrap_or(Err(CatalogueError::NoMajority))
+    }
+
+    /// Asks the cluster to carry out commands, in this order, and waits for all answers.
+    fn ask_cluster(&self, commands: Vec<Command>) -> Vec<Result<Outcome, CatalogueError>> {
+        let Some(cluster) = &self.cluster else {
+            return Vec::new();
+        };
+        let answers: Vec<_> = commands
+            .into_iter()
+            .map(|command| {
+                let (answer, answers) = sync_channel(1);
+                cluster.propose(Waiter::Operator(answer), command);
+                answers
+            })
+            .collect();
+        self.wake_cluster();
+        let patience = Duration::from_millis(2 * PROPOSAL_MS_MAX);
+        let wait = |answers: Receiver<_>| {
+            let answer = answers.recv_timeout(patience);
+            answer.unwrap_or(Err(CatalogueError::NoMajority))
+        };
+        answers.into_iter().map(wait).collect()
     }
 
     /// Whether clients are taken.
@@ -414,8 +464,9 @@ impl Drop for ShardGuard<'_> {
         // Posted under the shard's lock: deliveries of one queue reach a connection in the order in
         // which the queue made them.
         let rung = post(broker, &mut shard.effects.posts);
-        if !shard.effects.peer.is_empty() {
-            broker.cluster.post(shard.effects.peer.drain(..));
+        let sends = !shard.effects.peer.is_empty();
+        if sends {
+            broker.cluster_links.post(shard.effects.peer.drain(..));
         }
         if !shard.effects.deferred.is_empty() {
             broker.deferred.lock().append(&mut shard.effects.deferred);
@@ -428,7 +479,7 @@ impl Drop for ShardGuard<'_> {
             }
         }
         let wants_write = shard.wants_write();
-        let lazy = !wants_write && shard.logs.urgency() == Urgency::Lazy;
+        let lazy = !wants_write && shard.urgency() == Urgency::Lazy;
         let page_out = shard.logs.wants_page_out();
         self.cell
             .backlog_bytes
@@ -442,6 +493,9 @@ impl Drop for ShardGuard<'_> {
         }
         if page_out {
             broker.segments.notify();
+        }
+        if sends {
+            broker.cluster_links.ring();
         }
         let mut rung = rung;
         while rung != 0 {
@@ -496,16 +550,28 @@ impl Env for Broker {
     }
 
     fn execute(&self, now: Now, command: &Command) -> Result<Executed, CatalogueError> {
+        if self.cluster.is_some() {
+            let outcome = self.execute_in_cluster(command)?;
+            return Ok(Executed {
+                outcome,
+                ticket: None,
+            });
+        }
         leveret_node::catalogue::execute(&mut self.catalogue.write(), now, command, self)
     }
 
     fn propose(
         &self,
         now: Now,
-        _connection: ConnectionId,
+        connection: ConnectionId,
         command: &Command,
     ) -> Result<Proposal, CatalogueError> {
-        self.execute(now, command).map(Proposal::Done)
+        let Some(cluster) = &self.cluster else {
+            return self.execute(now, command).map(Proposal::Done);
+        };
+        let id = cluster.propose(Waiter::Connection(connection), command.clone());
+        self.wake_cluster();
+        Ok(Proposal::Waiting(id))
     }
 
     fn durable(&self, shard: ShardId) -> u64 {
@@ -531,7 +597,19 @@ impl Env for Broker {
     }
 
     fn node_id(&self) -> NodeId {
-        self.cluster.node
+        self.cluster_links.node
+    }
+
+    fn cluster(&self) -> Option<&Cluster> {
+        self.cluster.as_ref()
+    }
+
+    fn wake_cluster(&self) {
+        self.cluster_links.wake();
+    }
+
+    fn change_catalogue<R>(&self, work: impl FnOnce(&mut Catalogue) -> R) -> R {
+        work(&mut self.catalogue.write())
     }
 
     fn peers(&self) -> &Peers {
@@ -539,11 +617,12 @@ impl Env for Broker {
     }
 
     fn post_peer(&self, to: NodeId, frame: PeerFrame) {
-        self.cluster.post([(to, frame)]);
+        self.cluster_links.post([(to, frame)]);
+        self.cluster_links.ring();
     }
 
     fn peer_congested(&self, peer: NodeId) -> bool {
-        self.cluster.congested(peer)
+        self.cluster_links.congested(peer)
     }
 
     fn defer(&self, work: Deferred) {

@@ -22,6 +22,9 @@ use std::sync::Arc;
 use std::sync::mpsc::SyncSender;
 use std::time::{Duration, Instant};
 
+/// A connection's id: node, number, slot (16 bits), thread (8 bits).
+const NODE_SHIFT: u32 = 52;
+const NUMBERS_MASK: u64 = (1 << (NODE_SHIFT - 24)) - 1;
 /// The token of the thread's bell.
 pub const TOKEN_BELL: Token = Token(usize::MAX);
 /// Tokens of listeners start here; below are connections' slots.
@@ -256,7 +259,9 @@ impl IoThread {
             return;
         };
         self.next_connection += 1;
-        let id = ConnectionId(self.next_connection << 24 | (slot as u64) << 8 | self.index as u64);
+        let number = self.next_connection & NUMBERS_MASK;
+        let node = u64::from(self.broker.node_id().0) << NODE_SHIFT;
+        let id = ConnectionId(node | number << 24 | (slot as u64) << 8 | self.index as u64);
         let peer = Peer {
             remote: origin.remote,
             local: origin.local,

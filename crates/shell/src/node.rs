@@ -2,7 +2,7 @@
 
 use crate::admission::AdmissionLimits;
 use crate::broker::Broker;
-use crate::cluster::Links;
+use crate::cluster::{self, ClusterConfig, ClusterError, Links, PrepareError};
 use crate::disk::RealDisk;
 use crate::housekeeping::{Housekeeping, Watermarks};
 use crate::inbox::Inbox;
@@ -13,10 +13,12 @@ use crate::segment_thread::SegmentThread;
 use crate::tls::{TlsError, TlsFiles};
 use crate::wal_thread::WalThread;
 use leveret_metadata::{CatalogueError, Command};
+use leveret_node::cluster::group;
 use leveret_node::shard::Shard;
 use leveret_node::{ConnectionFacts, Env, NodeSettings};
 use leveret_storage::{
-    Folders, OpenError, Options, Recovered, RecoveryReport, StoreLock, WalWriter, recover,
+    Folders, LogSummary, OpenError, Options, Recovered, RecoveryReport, ShardLogs, StoreLock,
+    WalWriter, recover,
 };
 use leveret_types::{ConnectionId, ProtocolError, ShardId};
 use mio::{Poll, Waker};
@@ -54,6 +56,8 @@ pub struct NodeConfig {
     pub catalogue: leveret_metadata::Config,
     /// Which connections are let in.
     pub admission: AdmissionLimits,
+    /// The cluster that the node is part of, or is to become part of.
+    pub cluster: Option<ClusterConfig>,
     /// What a new node begins with.
     pub first_boot: Vec<Command>,
     /// What is to be done after that and before anyone can connect.
@@ -85,6 +89,15 @@ pub enum StartError {
     /// The certificates cannot be used.
     #[error(transparent)]
     Tls(#[from] TlsError),
+    /// The node does not become part of its cluster.
+    #[error(transparent)]
+    Cluster(#[from] ClusterError),
+    /// The data folder is a cluster's.
+    #[error(
+        "this data folder is that of a cluster's node: start it with --cluster and the address \
+            that it has for the other nodes"
+    )]
+    Clustered,
     /// The catalogue in the store makes no sense.
     #[error("the catalogue cannot be read: {0}")]
     Catalogue(#[from] CatalogueError),
@@ -116,6 +129,7 @@ pub struct Node {
     wal_thread: JoinHandle<WalWriter<RealDisk>>,
     segment_thread: JoinHandle<SegmentThread<RealDisk>>,
     housekeeping_thread: JoinHandle<()>,
+    cluster: Option<cluster::Running>,
     drain: Duration,
     _lock: StoreLock<RealDisk>,
 }
@@ -151,16 +165,24 @@ impl Node {
     ) -> Result<Self, StartError> {
         let mut settings = config.settings;
         settings.shard_count = u16::try_from(recovered.shards.len()).unwrap_or(u16::MAX);
-        let catalogue = {
-            let reader = &mut recovered.reader;
-            leveret_node::catalogue::recover(&mut recovered.shards[0], config.catalogue, |shard| {
-                for request in shard.take_reads() {
-                    let loaded = reader.read(request);
-                    shard.loaded(loaded);
-                }
-            })?
+        let reader = &mut recovered.reader;
+        let mut load = |shard: &mut ShardLogs| {
+            for request in shard.take_reads() {
+                let loaded = reader.read(request);
+                shard.loaded(loaded);
+            }
         };
-        let links = Links::default();
+        let first = &mut recovered.shards[0];
+        let catalogue = leveret_node::catalogue::recover(first, config.catalogue, &mut load)?;
+        let (catalogue, links, cluster, entering) = match config.cluster {
+            Some(cluster) => {
+                let parts = cluster::prepare(cluster, recovered.uuid, first, catalogue, load)?;
+                let (links, cluster) = (parts.links, Some(parts.cluster));
+                (parts.catalogue, links, cluster, Some(parts.prepared))
+            }
+            None if group::is_on_disk(first) => return Err(StartError::Clustered),
+            None => (catalogue, Links::none(), None, None),
+        };
         let mut shards: Vec<Shard> = recovered
             .shards
             .into_iter()
@@ -174,7 +196,10 @@ impl Node {
         let (polls, inboxes) = inboxes(config.io_threads)?;
         let (reads, read_requests) = channel();
         let now = crate::broker::first_moment();
-        leveret_node::catalogue::place_queues(&catalogue, &mut shards, &recovered.logs, now);
+        if cluster.is_none() {
+            let mut all: Vec<&mut Shard> = shards.iter_mut().collect();
+            leveret_node::catalogue::place_queues(&catalogue, &mut all, &recovered.logs, now);
+        }
         let broker = Arc::new(Broker::new(
             settings,
             catalogue,
@@ -182,6 +207,7 @@ impl Node {
             inboxes,
             reads,
             links,
+            cluster,
             config.admission,
         ));
 
@@ -224,6 +250,10 @@ impl Node {
             let (housekeeping, broker) = (Arc::clone(&housekeeping), Arc::clone(&broker));
             spawn("housekeeping", move || housekeeping.run(&broker))?
         };
+        let cluster = match entering {
+            Some(entering) => Some(join_in(entering, &broker, &recovered.logs)?),
+            None => None,
+        };
         first_boot(&broker, &config.first_boot)?;
         if let Some(prepare) = config.prepare {
             prepare(&broker).map_err(StartError::Prepare)?;
@@ -240,9 +270,16 @@ impl Node {
             wal_thread,
             segment_thread,
             housekeeping_thread,
+            cluster,
             drain: config.drain,
             _lock: recovered.lock,
         })
+    }
+
+    /// Where other nodes come in; nothing outside clusters.
+    #[must_use]
+    pub fn cluster_address(&self) -> Option<SocketAddr> {
+        self.cluster.as_ref().map(|cluster| cluster.address)
     }
 
     /// Reads the certificates again: new connections get the new ones.
@@ -270,6 +307,9 @@ impl Node {
         self.broker.broadcast(|| ThreadEvent::Stop);
         for thread in self.io_threads {
             join(thread);
+        }
+        if let Some(cluster) = self.cluster {
+            cluster.stop(&self.broker);
         }
         self.broker.housekeeping.stop();
         join(self.housekeeping_thread);
@@ -371,9 +411,27 @@ fn start_io(
     Ok(threads)
 }
 
+/// Lets a node serve its cluster, and gives the shards their queues once it has caught up.
+fn join_in(
+    prepared: cluster::Prepared,
+    broker: &Arc<Broker>,
+    found: &[LogSummary],
+) -> io::Result<cluster::Running> {
+    let running = prepared.start(broker)?;
+    let now = broker.now();
+    leveret_node::cluster::place(&**broker, |catalogue| {
+        let mut shards: Vec<_> = broker.shard_ids().map(|id| broker.shard(id)).collect();
+        leveret_node::catalogue::place_queues(catalogue, &mut shards, found, now);
+    });
+    broker.run_deferred(now);
+    Ok(running)
+}
+
 /// What a new node begins with, durable before anyone can connect.
 fn first_boot(broker: &Broker, commands: &[Command]) -> Result<(), StartError> {
-    if broker.catalogue().vhosts().next().is_some() {
+    // In a cluster the first node is alone when it begins; the others find what it began with.
+    let begins = broker.node_id().0 <= 1;
+    if !begins || broker.catalogue().vhosts().next().is_some() {
         return Ok(());
     }
     let now = broker.now();
@@ -387,6 +445,16 @@ fn first_boot(broker: &Broker, commands: &[Command]) -> Result<(), StartError> {
         }
     }
     Ok(())
+}
+
+impl From<PrepareError> for StartError {
+    fn from(error: PrepareError) -> Self {
+        match error {
+            PrepareError::Cluster(error) => Self::Cluster(error),
+            PrepareError::Catalogue(error) => Self::Catalogue(error),
+            PrepareError::System(error) => Self::System(error),
+        }
+    }
 }
 
 fn spawn<T: Send + 'static>(

@@ -130,6 +130,10 @@ impl<D: Disk> WalThread<D> {
             guard.on_durable(now);
         }
         self.broker.tell_durable();
+        if let Some(cluster) = self.broker.cluster() {
+            cluster.durable();
+            self.broker.wake_cluster();
+        }
         self.rolled(outcome.rolled);
     }
 

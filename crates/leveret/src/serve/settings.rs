@@ -12,6 +12,7 @@ use leveret_node::NodeSettings;
 use leveret_node::certificate::NameFrom;
 use leveret_session::Settings as SessionSettings;
 use leveret_shell::admission::AdmissionLimits;
+use leveret_shell::cluster::ClusterConfig;
 use leveret_shell::housekeeping::Watermarks;
 use leveret_shell::node::{NodeConfig, Prepare};
 use leveret_types::{FieldTable, FieldValue, limits};
@@ -45,6 +46,14 @@ pub fn node_config(config: &Config) -> Result<NodeConfig, String> {
             consumer_timeout_ms: Some(config.limits.consumer_timeout_ms).filter(|ms| *ms > 0),
         },
         admission: admission(config),
+        cluster: config.cluster.as_ref().map(|cluster| ClusterConfig {
+            address: cluster.address,
+            advertised: cluster.advertised.clone(),
+            join: cluster.join.clone(),
+            secret: cluster.secret.clone().into_bytes(),
+            file: config.folders.root.join("cluster"),
+            name: config.node_name.clone(),
+        }),
         first_boot: match config.first_boot.definitions {
             // They are all that a node begins with then, as in RabbitMQ: no user that nobody named.
             Some(_) => Vec::new(),

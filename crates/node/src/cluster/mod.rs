@@ -1,23 +1,208 @@
-//! The cluster as a node sees it: who else there is, who of them is up, and where their frames go.
+//! The cluster as a node sees it: who else there is, who of them is up, where their frames go, and
+//! the catalogue that all of them share.
 //!
 //! Invariant: nothing here owns a socket or a clock. The shell brings frames and tells which nodes
 //! are connected; what is to be sent leaves through [`Env::post_peer`].
+//! Invariant: the catalogue of a node that is in a cluster changes in [`run`] alone.
+
+pub mod control;
+pub mod detector;
+pub mod forming;
+pub mod group;
+pub mod wire;
 
 mod peers;
 
-pub use peers::{PeerView, Peers};
+pub use peers::{PeerAddress, PeerView, Peers};
 
-use crate::env::Env;
+use crate::env::{Env, ProposalId};
+use crate::shard::Shard;
 use bytes::Bytes;
-use leveret_types::{NodeId, Now, QueueId, ShardId};
+use group::CatalogueGroup;
+use leveret_metadata::{Catalogue, CatalogueError, Change, Command, Outcome};
+use leveret_replication::Status;
+use leveret_types::{ConnectionId, NodeId, Now, QueueId, ReplicaId, ShardId};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::SyncSender;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// The queue id under which frames of the catalogue's group travel: no queue has it.
 pub const CATALOGUE_GROUP: QueueId = QueueId(0);
+
+/// Who waits for the cluster to carry out a command.
+#[derive(Debug)]
+pub enum Waiter {
+    /// A connection.
+    Connection(ConnectionId),
+    /// A thread that has the other end, which must have room for the answer.
+    Operator(SyncSender<Result<Outcome, CatalogueError>>),
+    /// Nobody.
+    Nobody,
+}
+
+/// What has happened to the catalogue's group.
+#[derive(Debug)]
+enum Event {
+    Propose {
+        id: ProposalId,
+        waiter: Waiter,
+        command: Command,
+    },
+    Frame(NodeId, Bytes),
+    PeerUp(NodeId),
+    PeerDown(NodeId),
+    Transfer(NodeId),
+}
+
+/// Who this node is in its cluster.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Identity {
+    /// The cluster.
+    pub cluster: [u8; 16],
+    /// The number that the cluster gave this node.
+    pub node: NodeId,
+    /// The identity of its data folder.
+    pub uuid: [u8; 16],
+    /// Another, greater number for each run of its process.
+    pub start: u64,
+}
+
+/// A node's part in its cluster: what its threads share.
+pub struct Cluster {
+    identity: Identity,
+    events: Mutex<Vec<Event>>,
+    waiting: AtomicBool,
+    group: Mutex<CatalogueGroup>,
+    next_proposal: AtomicU64,
+    /// The replica that leads the catalogue's group; 0 if none is known.
+    leader: AtomicU64,
+    wants_attention: AtomicBool,
+    /// Whether the shards have their queues: from then on they follow the catalogue.
+    placed: AtomicBool,
+}
+
+impl Cluster {
+    /// A node's part in its cluster, with the catalogue's group as the disk has it.
+    ///
+    /// # Errors
+    /// If that makes no sense.
+    pub fn new(identity: Identity, found: group::Recovered) -> Result<Self, CatalogueError> {
+        let group = CatalogueGroup::new(identity.node, identity.start, found)?;
+        Ok(Self {
+            identity,
+            events: Mutex::default(),
+            waiting: AtomicBool::new(true),
+            group: Mutex::new(group),
+            next_proposal: AtomicU64::new(1),
+            leader: AtomicU64::new(0),
+            wants_attention: AtomicBool::new(true),
+            placed: AtomicBool::new(false),
+        })
+    }
+
+    /// Who this node is.
+    #[must_use]
+    pub const fn identity(&self) -> &Identity {
+        &self.identity
+    }
+
+    /// Asks the cluster to carry out a command. [`run`] is to be called after.
+    pub fn propose(&self, waiter: Waiter, command: Command) -> ProposalId {
+        // Numbers are given under the lock, so that they are handed on in their order.
+        let mut events = lock(&self.events);
+        let id = ProposalId(self.next_proposal.fetch_add(1, Ordering::Relaxed));
+        events.push(Event::Propose {
+            id,
+            waiter,
+            command,
+        });
+        self.waiting.store(true, Ordering::Release);
+        id
+    }
+
+    /// Hands the leadership of the catalogue's group to another node, if this one has it.
+    pub fn transfer(&self, to: NodeId) {
+        self.tell(Event::Transfer(to));
+    }
+
+    fn tell(&self, event: Event) {
+        lock(&self.events).push(event);
+        self.waiting.store(true, Ordering::Release);
+    }
+
+    /// The node that leads the catalogue's group, if that is known.
+    #[must_use]
+    pub fn leader(&self) -> Option<NodeId> {
+        match self.leader.load(Ordering::Relaxed) {
+            0 => None,
+            leader => Some(ReplicaId(leader).node()),
+        }
+    }
+
+    /// How the catalogue's group stands.
+    #[must_use]
+    pub fn status(&self) -> Status {
+        lock(&self.group).status()
+    }
+
+    /// Whether something has happened that [`run`] is to see.
+    #[must_use]
+    pub fn has_work(&self) -> bool {
+        self.waiting.load(Ordering::Acquire)
+    }
+
+    /// Whether [`run`] is to be called every [`leveret_types::limits::GROUP_TICK_MS`].
+    #[must_use]
+    pub fn wants_attention(&self) -> bool {
+        self.wants_attention.load(Ordering::Relaxed)
+    }
+
+    /// The write-ahead log has gone on: [`run`] is to see how far.
+    pub fn durable(&self) {
+        self.waiting.store(true, Ordering::Release);
+    }
+
+    fn note(&self, leader: Option<ReplicaId>, wants_attention: bool) {
+        let leader = leader.map_or(0, |leader| leader.0);
+        self.leader.store(leader, Ordering::Relaxed);
+        self.wants_attention
+            .store(wants_attention, Ordering::Relaxed);
+    }
+
+    fn is_placed(&self) -> bool {
+        self.placed.load(Ordering::Acquire)
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Lets the catalogue's group go on: what has been proposed, what has come, what has become
+/// durable. One thread does this. Nothing may be borrowed.
+pub fn run<E: Env>(now: Now, env: &E) {
+    let Some(cluster) = env.cluster() else {
+        return;
+    };
+    let mut group = lock(&cluster.group);
+    cluster.waiting.store(false, Ordering::Release);
+    let events = std::mem::take(&mut *lock(&cluster.events));
+    for event in events {
+        group.handle(now, event);
+    }
+    group.advance(now, cluster, env);
+}
 
 /// Takes in frames that another node has sent, in their order. Nothing may be borrowed.
 pub fn receive<E: Env>(now: Now, from: NodeId, frames: Vec<(QueueId, Bytes)>, env: &E) {
     let mut held: Option<(ShardId, E::ShardGuard<'_>)> = None;
     for (queue, frame) in frames {
+        if queue == CATALOGUE_GROUP {
+            if let Some(cluster) = env.cluster() {
+                cluster.tell(Event::Frame(from, frame));
+            }
+            continue;
+        }
         let id = env.shard_of(queue);
         if held.as_ref().is_some_and(|(of, _)| *of != id)
             && let Some((_, mut shard)) = held.take()
@@ -35,6 +220,9 @@ pub fn receive<E: Env>(now: Now, from: NodeId, frames: Vec<(QueueId, Bytes)>, en
 /// Another node is connected, in both directions, from now on. Nothing may be borrowed.
 pub fn peer_up<E: Env>(now: Now, peer: NodeId, env: &E) {
     env.peers().set_up(peer, true);
+    if let Some(cluster) = env.cluster() {
+        cluster.tell(Event::PeerUp(peer));
+    }
     for_each_shard(env, now, |shard| shard.peer_up(now, peer));
 }
 
@@ -42,11 +230,73 @@ pub fn peer_up<E: Env>(now: Now, peer: NodeId, env: &E) {
 /// may be borrowed.
 pub fn peer_down<E: Env>(now: Now, peer: NodeId, env: &E) {
     env.peers().set_up(peer, false);
+    if let Some(cluster) = env.cluster() {
+        cluster.tell(Event::PeerDown(peer));
+    }
     for_each_shard(env, now, |shard| shard.peer_down(now, peer));
 }
 
-fn for_each_shard<E: Env>(env: &E, now: Now, mut act: impl FnMut(&mut crate::shard::Shard)) {
+fn for_each_shard<E: Env>(env: &E, now: Now, mut act: impl FnMut(&mut Shard)) {
     for shard in 0..env.settings().shard_count {
         env.with_shard(now, ShardId(shard), &mut act);
+    }
+}
+
+/// Gives the shards their queues with `place`, and lets them follow the catalogue from then on.
+/// Nothing may be borrowed.
+pub fn place<E: Env>(env: &E, place: impl FnOnce(&Catalogue)) {
+    let Some(cluster) = env.cluster() else {
+        return;
+    };
+    env.change_catalogue(|catalogue| {
+        place(catalogue);
+        cluster.placed.store(true, Ordering::Release);
+    });
+}
+
+/// Takes note of who else is in the cluster.
+pub fn follow_nodes<E: Env>(catalogue: &Catalogue, env: &E) {
+    if !catalogue.is_clustered() {
+        // It has not come yet; until then those count that let this node in.
+        return;
+    }
+    let others = catalogue.nodes().filter(|node| node.id() != env.node_id());
+    let peers = others.map(|node| PeerAddress {
+        node: node.id(),
+        uuid: node.uuid,
+        address: node.address.clone(),
+    });
+    env.peers().replace(peers.collect());
+}
+
+/// Puts a catalogue that has come as a whole in the place of the one that there was.
+fn replace<E: Env>(
+    catalogue: &mut Catalogue,
+    mut next: Catalogue,
+    now: Now,
+    placed: bool,
+    env: &E,
+) {
+    next.follows(catalogue);
+    let before = std::mem::replace(catalogue, next);
+    follow_nodes(catalogue, env);
+    if !placed {
+        return;
+    }
+    for record in before.queues(None) {
+        let change = match catalogue.queue(record.id()) {
+            None => Change::QueueDeleted(Box::new(record.clone())),
+            Some(kept) if kept != record => Change::QueueChanged(record.id()),
+            Some(_) => continue,
+        };
+        crate::catalogue::follow(catalogue, &change, now, env);
+    }
+    let new: Vec<QueueId> = catalogue
+        .queues(None)
+        .map(leveret_metadata::QueueRecord::id)
+        .filter(|id| before.queue(*id).is_none())
+        .collect();
+    for id in new {
+        crate::catalogue::follow(catalogue, &Change::QueueCreated(id), now, env);
     }
 }

@@ -2,11 +2,24 @@
 
 use leveret_types::NodeId;
 use std::collections::BTreeMap;
-use std::sync::{PoisonError, RwLock};
+use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+/// Who another node is, and where.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PeerAddress {
+    /// Its number.
+    pub node: NodeId,
+    /// The identity of its data folder.
+    pub uuid: [u8; 16],
+    /// Where it listens for other nodes: `host:port`.
+    pub address: String,
+}
 
 /// What is known of one other node.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PeerView {
+    /// Who it is, and where.
+    pub peer: PeerAddress,
     /// Whether it is connected, in both directions, and answers.
     pub up: bool,
 }
@@ -14,54 +27,102 @@ pub struct PeerView {
 /// The other nodes of the cluster, shared by all that run on this one.
 #[derive(Debug, Default)]
 pub struct Peers {
-    nodes: RwLock<BTreeMap<NodeId, PeerView>>,
+    nodes: RwLock<Nodes>,
+}
+
+#[derive(Debug, Default)]
+struct Nodes {
+    views: BTreeMap<NodeId, PeerView>,
+    /// Grows with every change of who there is.
+    version: u64,
 }
 
 impl Peers {
-    /// Takes note of a node that is part of the cluster; it is down until something else is said.
-    pub fn add(&self, node: NodeId) {
-        self.write().entry(node).or_default();
+    /// Takes note of who else there is. Who was up and is still there stays up.
+    pub fn replace(&self, peers: Vec<PeerAddress>) {
+        let mut nodes = self.write();
+        let before = std::mem::take(&mut nodes.views);
+        let was_up = |node| before.get(&node).is_some_and(|view: &PeerView| view.up);
+        nodes.views = peers
+            .into_iter()
+            .map(|peer| {
+                let up = was_up(peer.node);
+                (peer.node, PeerView { peer, up })
+            })
+            .collect();
+        nodes.version += 1;
     }
 
-    /// Forgets a node that has left the cluster.
-    pub fn remove(&self, node: NodeId) {
-        self.write().remove(&node);
+    /// A number that grows with every change of who there is.
+    #[must_use]
+    pub fn version(&self) -> u64 {
+        self.read().version
     }
 
-    /// Says whether a node is up.
+    /// Says whether a node is up; nothing happens if it is not part of the cluster.
     pub fn set_up(&self, node: NodeId, up: bool) {
-        self.write().entry(node).or_default().up = up;
+        if let Some(view) = self.write().views.get_mut(&node) {
+            view.up = up;
+        }
     }
 
     /// Whether a node is up.
     #[must_use]
     pub fn is_up(&self, node: NodeId) -> bool {
-        self.read().get(&node).is_some_and(|view| view.up)
+        self.read().views.get(&node).is_some_and(|view| view.up)
     }
 
     /// The other nodes that are up.
     #[must_use]
     pub fn up(&self) -> Vec<NodeId> {
         let nodes = self.read();
-        let up = nodes.iter().filter(|(_, view)| view.up);
-        up.map(|(node, _)| *node).collect()
+        let up = nodes.views.values().filter(|view| view.up);
+        up.map(|view| view.peer.node).collect()
+    }
+
+    /// One of the other nodes.
+    #[must_use]
+    pub fn get(&self, node: NodeId) -> Option<PeerView> {
+        self.read().views.get(&node).cloned()
     }
 
     /// All other nodes, up or down.
     #[must_use]
-    pub fn all(&self) -> Vec<(NodeId, PeerView)> {
-        let nodes = self.read();
-        nodes
-            .iter()
-            .map(|(node, view)| (*node, view.clone()))
-            .collect()
+    pub fn all(&self) -> Vec<PeerView> {
+        self.read().views.values().cloned().collect()
     }
 
-    fn read(&self) -> std::sync::RwLockReadGuard<'_, BTreeMap<NodeId, PeerView>> {
+    fn read(&self) -> RwLockReadGuard<'_, Nodes> {
         self.nodes.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn write(&self) -> std::sync::RwLockWriteGuard<'_, BTreeMap<NodeId, PeerView>> {
+    fn write(&self) -> RwLockWriteGuard<'_, Nodes> {
         self.nodes.write().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn peer(node: u32) -> PeerAddress {
+        PeerAddress {
+            node: NodeId(node),
+            ..PeerAddress::default()
+        }
+    }
+
+    #[test]
+    fn who_stays_stays_up_and_who_leaves_is_forgotten() {
+        let peers = Peers::default();
+        peers.set_up(NodeId(1), true);
+        assert!(!peers.is_up(NodeId(1)), "it is not part of the cluster");
+        peers.replace(vec![peer(1), peer(2)]);
+        peers.set_up(NodeId(1), true);
+        peers.set_up(NodeId(2), true);
+        peers.replace(vec![peer(2), peer(3)]);
+        assert_eq!(peers.up(), [NodeId(2)]);
+        assert!(!peers.is_up(NodeId(1)) && !peers.is_up(NodeId(3)));
+        assert_eq!(peers.version(), 2);
     }
 }

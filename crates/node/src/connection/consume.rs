@@ -5,10 +5,11 @@ use crate::env::{ConnectionEvent, Env};
 use crate::firehose::{self, Place};
 use crate::link::{ConsumerLink, Limiter};
 use crate::reply_to;
+use crate::shard::When;
 use leveret_auth::Access;
 use leveret_metadata::Vhost;
 use leveret_queue::{AttachError, Consumer, Outcome};
-use leveret_session::contract::{Consume, Delivery, Reply, Settle, SettleOutcome};
+use leveret_session::contract::{Awaited, Consume, Delivery, Reply, Settle, SettleOutcome};
 use leveret_types::limits::OUTBOX_BYTES_MAX;
 use leveret_types::{ChannelId, ConsumerId, FieldTable, Now, ProtocolError, QueueId, ReplyCode};
 use std::sync::Arc;
@@ -69,13 +70,18 @@ impl Connection {
         let attached = env.with_shard(now, env.shard_of(queue), |shard| {
             shard
                 .attach(now, queue, consumer, self.id, link)
-                .inspect(|()| {
-                    let reply = ConnectionEvent::Reply(Reply::Consuming { consumer: id });
-                    shard.effects.posts.push((self.id, reply));
+                .inspect(|when| {
+                    if *when == When::Now {
+                        let reply = ConnectionEvent::Reply(Reply::Consuming { consumer: id });
+                        shard.effects.posts.push((self.id, reply));
+                    }
                 })
         });
         match attached {
-            Ok(()) => {
+            Ok(when) => {
+                if when == When::Later {
+                    self.attaching = Some(id);
+                }
                 let subscription = Subscription {
                     channel: consume.channel,
                     tag: consume.tag,
@@ -94,7 +100,12 @@ impl Connection {
         }
     }
 
-    fn attach_error(&self, error: Option<AttachError>, queue: &str) -> ProtocolError {
+    /// Forgets a consumer; answers its queue.
+    pub(super) fn take_subscription(&mut self, consumer: ConsumerId) -> Option<QueueId> {
+        self.consumers.remove(&consumer)?.queue
+    }
+
+    pub(super) fn attach_error(&self, error: Option<AttachError>, queue: &str) -> ProtocolError {
         let vhost = self.login.vhost_name();
         match error {
             None => ProtocolError::channel(
@@ -229,7 +240,8 @@ impl Connection {
             SettleOutcome::Reject => Outcome::Reject,
         };
         let now = run.now;
-        let count = run.shard(run.env.shard_of(settle.queue)).settle(
+        let shard = run.shard(run.env.shard_of(settle.queue));
+        let count = shard.settle(
             now,
             settle.queue,
             settle.holder,
@@ -237,6 +249,9 @@ impl Connection {
             settle.range.clone(),
             outcome,
         );
+        if shard.is_proxied(settle.queue) {
+            self.note_transacted(settle.channel, &[(Awaited::Queue(settle.queue), 0)]);
+        }
         let Some(channel) = self.channels.get(&settle.channel) else {
             return;
         };
@@ -303,11 +318,10 @@ impl Connection {
         }
         // The answer goes through the inbox, behind the deliveries that are there already.
         env.with_shard(now, env.shard_of(queue), |shard| {
-            shard.cancel(now, queue, consumer);
-            shard
-                .effects
-                .posts
-                .push((self.id, ConnectionEvent::Reply(Reply::Done)));
+            if shard.cancel(now, queue, consumer, self.id) == When::Now {
+                let done = ConnectionEvent::Reply(Reply::Done);
+                shard.effects.posts.push((self.id, done));
+            }
         });
     }
 

@@ -5,6 +5,7 @@ use crate::counters::add;
 use crate::env::{ConnectionEvent, Env, Ticket};
 use crate::firehose::{self, Place};
 use crate::properties::{LazyProperties, copies, has, with_reply_to, without_blind_copies};
+use crate::quorum::Notify;
 use crate::reply_to::{self, Replies, Token};
 use crate::shard::{Bodies, Enqueued};
 use leveret_amqp::{Properties, Property};
@@ -49,6 +50,8 @@ pub(crate) struct Outcome {
     rejected: bool,
     /// What must come true before the publish is confirmed.
     pub(crate) waits: SmallVec<[(Awaited, u64); 2]>,
+    /// Queues of the cluster that should be given no more for now.
+    full: SmallVec<[QueueId; 1]>,
 }
 
 impl Publisher {
@@ -143,7 +146,17 @@ impl Connection {
             publish.message = visible;
         }
         add(&counters.messages_routed, 1);
-        let outcome = enqueue(&publish.message, &targets, run);
+        let notify = match publish.number {
+            0 => Notify::Nobody,
+            _ => Notify::Connection(self.id),
+        };
+        let outcome = enqueue(&publish.message, &targets, &notify, run);
+        if !outcome.waits.is_empty() && publish.number == 0 {
+            self.note_transacted(publish.channel, &outcome.waits);
+        }
+        for queue in &outcome.full {
+            self.hold_back_from(*queue, run);
+        }
         self.answer(&publish, &outcome, run.env);
     }
 
@@ -278,7 +291,7 @@ impl Connection {
         } else {
             self.session
                 .accepted(publish.channel, publish.number, &outcome.waits);
-            self.awaiting |= !outcome.waits.is_empty();
+            self.awaiting |= outcome.waits.iter().any(|(awaited, _)| awaited.is_shard());
         }
         add(&env.counters().messages_confirmed, 1);
     }
@@ -329,7 +342,38 @@ impl Connection {
         let tickets: SmallVec<[Ticket; 2]> = shards
             .map(|id| env.with_shard(now, id, |shard| shard.urgent_ticket()))
             .collect();
-        self.reply_when_durable(now, tickets, Reply::Done, env);
+        let mut queues = Vec::new();
+        for queue in std::mem::take(&mut self.transacted) {
+            let through = env.with_shard(now, env.shard_of(queue), |shard| {
+                shard.wait_for_queue(queue, self.id)
+            });
+            queues.extend(through.map(|through| (queue, through)));
+        }
+        self.reply_when_committed(now, tickets, queues, Reply::Done, env);
+    }
+
+    /// Takes note of the queues of the cluster that a transaction has to do with.
+    pub(super) fn note_transacted(&mut self, channel: ChannelId, waits: &[(Awaited, u64)]) {
+        for (awaited, _) in waits {
+            if let Awaited::Queue(queue) = awaited
+                && self.transacted.last() != Some(queue)
+                && self.session.is_transactional(channel)
+                && !self.transacted.contains(queue)
+            {
+                self.transacted.push(*queue);
+            }
+        }
+    }
+
+    /// A queue of the cluster takes no more for now: nothing is read from this connection until it
+    /// does.
+    fn hold_back_from<E: Env>(&mut self, queue: QueueId, run: &mut Run<'_, E>) {
+        let id = self.id;
+        if !self.full_queues.contains(&queue)
+            && run.shard(run.env.shard_of(queue)).hold_back(queue, id)
+        {
+            self.full_queues.push(queue);
+        }
     }
 }
 
@@ -340,10 +384,12 @@ enum Routed {
     Delayed,
 }
 
-/// Puts a message into queues.
+/// Puts a message into queues. `notify` hears from those of the cluster, when they have committed
+/// it.
 pub(crate) fn enqueue<E: Env>(
     message: &Message,
     targets: &[QueueId],
+    notify: &Notify,
     run: &mut Run<'_, E>,
 ) -> Outcome {
     let mut outcome = Outcome::default();
@@ -369,13 +415,19 @@ pub(crate) fn enqueue<E: Env>(
                 bodies.push((id, Bodies::default()));
                 bodies.len() - 1
             });
-        match shard.publish(now, *queue, message, &mut bodies[at].1) {
+        match shard.publish(now, *queue, message, &mut bodies[at].1, notify) {
             Enqueued::Durable => {
                 let chunk = shard.ticket().chunk;
                 let awaited = Awaited::Shard(id);
                 match outcome.waits.iter_mut().find(|(of, _)| *of == awaited) {
                     Some(wait) => wait.1 = chunk,
                     None => outcome.waits.push((awaited, chunk)),
+                }
+            }
+            Enqueued::Kept { sequence, full } => {
+                outcome.waits.push((Awaited::Queue(*queue), sequence));
+                if full {
+                    outcome.full.push(*queue);
                 }
             }
             Enqueued::Volatile | Enqueued::Gone => {}

@@ -1,11 +1,17 @@
 //! Declarations, bindings and deletions: of a client, or of an operator who comes in through the
 //! management interface.
+//!
+//! An operation is a few [`Step`]s: look, change the catalogue, ask a queue. On a node alone each
+//! is answered at once; in a cluster the answer to a step may come later.
 
 use super::Connection;
 use crate::counters::add;
-use crate::env::{Env, Ticket};
+use crate::env::{Env, QueueAnswer, Ticket};
+use crate::quorum::Asker;
+use crate::quorum::link::Standing;
+use crate::shard::unavailable;
 use leveret_auth::{Access, Resource, Rights};
-use leveret_metadata::{Catalogue, Command, Endpoint};
+use leveret_metadata::{Catalogue, Command, Endpoint, Outcome};
 use leveret_routing::Kind;
 use leveret_session::contract::{Reply, Topology};
 use leveret_types::{ConnectionId, FieldTable, Now, ProtocolError, QueueId, ReplyCode};
@@ -24,34 +30,97 @@ pub struct Caller {
 /// An answer, and when what it tells of is durable.
 pub type Answer = (Reply, Option<Ticket>);
 
+/// How far an operation is.
+#[derive(Debug)]
+pub enum Step {
+    /// It is answered, and when what the answer tells of is durable.
+    Answered(Reply, Option<Ticket>),
+    /// The catalogue is to be changed.
+    Change {
+        /// How.
+        command: Command,
+        /// What follows.
+        then: Then,
+    },
+    /// A queue is to be asked.
+    Ask {
+        /// The queue.
+        queue: QueueId,
+        /// What.
+        question: Question,
+        /// What follows.
+        then: Then,
+    },
+}
+
+/// What a queue is asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Question {
+    /// To drop all ready messages.
+    Purge,
+    /// How it stands.
+    Count,
+}
+
+impl Question {
+    /// Asks a queue; nothing if the asker will hear.
+    pub fn ask<E: Env>(
+        self,
+        queue: QueueId,
+        asker: Asker,
+        now: Now,
+        env: &E,
+    ) -> Option<QueueAnswer> {
+        env.with_shard(now, env.shard_of(queue), |shard| match self {
+            Self::Purge => shard.purge(now, queue, asker),
+            Self::Count => shard.standing(now, queue, asker),
+        })
+    }
+}
+
+/// What follows a step.
+#[derive(Debug)]
+pub enum Then {
+    /// It is done.
+    Done,
+    /// A queue was declared: its counts are looked up.
+    Declared,
+    /// The counts of this queue are the answer.
+    Counted {
+        /// Its id.
+        queue: QueueId,
+        /// Its name.
+        name: String,
+        /// When its declaration is durable.
+        ticket: Option<Ticket>,
+    },
+    /// Counts decide whether a queue may be deleted.
+    Deletable {
+        /// Its id.
+        queue: QueueId,
+        /// Its name.
+        name: String,
+        /// Only without consumers.
+        if_unused: bool,
+        /// Only without messages.
+        if_empty: bool,
+    },
+    /// A queue was deleted that had so many messages.
+    Deleted(u64),
+    /// A queue was purged.
+    Purged,
+}
+
+/// What a step that could not be answered at once was answered.
+#[derive(Debug)]
+pub enum StepAnswer {
+    /// The catalogue has changed.
+    Changed(Outcome, Option<Ticket>),
+    /// The queue has answered.
+    Answer(QueueAnswer),
+}
+
 impl Connection {
-    pub(super) fn topology<E: Env>(&mut self, operation: Topology, now: Now, env: &E) {
-        let exclusive = matches!(
-            &operation,
-            Topology::QueueDeclare {
-                exclusive: true,
-                ..
-            }
-        );
-        let caller = self.caller(env);
-        match caller.topology(operation, now, env) {
-            Ok((reply, ticket)) => {
-                self.has_exclusive |= exclusive;
-                self.reply_when_durable(now, ticket, reply, env);
-            }
-            Err(error) => self.fail(now, error),
-        }
-    }
-
-    /// This connection as a caller.
-    fn caller<E: Env>(&mut self, env: &E) -> Caller {
-        Caller {
-            connection: self.id,
-            vhost: self.login.vhost_name().to_owned(),
-            rights: Some(self.login.rights(&env.catalogue()).clone()),
-        }
-    }
-
     /// The queue of that name, if no other connection has it for itself.
     pub(super) fn usable_queue(
         &self,
@@ -77,7 +146,8 @@ impl Connection {
                 .collect()
         };
         for command in owned {
-            if let Err(error) = env.execute(now, &command) {
+            // Nobody waits for the answer.
+            if let Err(error) = env.propose(now, self.id, &command) {
                 tracing::warn!(connection = %self.name, %error, "cannot delete an exclusive queue");
             }
         }
@@ -85,7 +155,8 @@ impl Connection {
 }
 
 impl Caller {
-    /// Carries a declaration, binding or deletion out. Nothing may be borrowed.
+    /// Carries a declaration, binding or deletion of an operator out, without waiting for queues
+    /// whose leader is elsewhere. Nothing may be borrowed.
     ///
     /// # Errors
     /// What the caller is told, with the class and method to blame.
@@ -95,20 +166,57 @@ impl Caller {
         now: Now,
         env: &E,
     ) -> Result<Answer, ProtocolError> {
-        let (class, method) = ids(&operation);
-        self.carry_out(operation, now, env)
-            .map_err(|error| match error.class {
-                0 => error.at(class, method),
-                _ => error,
-            })
+        self.topology_asking(operation, now, env, |queue, question| {
+            let asker = Asker::Poll(env.consumer_id().0);
+            let answer = question.ask(queue, asker, now, env);
+            answer.unwrap_or(QueueAnswer::Unavailable)
+        })
     }
 
-    fn carry_out<E: Env>(
+    /// The same; what is asked of a queue is left to `ask`, which may take its time.
+    ///
+    /// # Errors
+    /// See [`Self::topology`].
+    pub fn topology_asking<E: Env>(
         &self,
         operation: Topology,
         now: Now,
         env: &E,
+        mut ask: impl FnMut(QueueId, Question) -> QueueAnswer,
     ) -> Result<Answer, ProtocolError> {
+        let blame = ids(&operation);
+        let mut step = self.begin(operation, env);
+        loop {
+            step = match step.map_err(|error| blamed(error, blame))? {
+                Step::Answered(reply, ticket) => return Ok((reply, ticket)),
+                Step::Change { command, then } => env
+                    .execute(now, &command)
+                    .map_err(ProtocolError::from)
+                    .and_then(|executed| {
+                        let changed = StepAnswer::Changed(executed.outcome, executed.ticket);
+                        self.resume(then, changed, now, env)
+                    }),
+                Step::Ask {
+                    queue,
+                    question,
+                    then,
+                } => {
+                    let answer = ask(queue, question);
+                    self.resume(then, StepAnswer::Answer(answer), now, env)
+                }
+            };
+        }
+    }
+
+    /// Begins an operation. Nothing may be borrowed.
+    ///
+    /// # Errors
+    /// What the caller is told.
+    pub(super) fn begin<E: Env>(
+        &self,
+        operation: Topology,
+        env: &E,
+    ) -> Result<Step, ProtocolError> {
         let vhost = self.vhost.clone();
         match operation {
             Topology::ExchangeDeclare {
@@ -118,7 +226,7 @@ impl Caller {
             } => {
                 self.may_any(Resource::Exchange(&name))?;
                 env.catalogue().check_exchange(&vhost, &stripped(&name))?;
-                Ok((Reply::Done, None))
+                Ok(Step::Answered(Reply::Done, None))
             }
             Topology::ExchangeDeclare {
                 name,
@@ -135,32 +243,24 @@ impl Caller {
                     self.may(Access::Read, Resource::Exchange(&name))?;
                     self.may(Access::Write, Resource::Exchange(alternate))?;
                 }
-                execute(
-                    &Command::ExchangeDeclare {
-                        vhost,
-                        name,
-                        kind,
-                        durable,
-                        auto_delete,
-                        internal,
-                        arguments,
-                    },
-                    now,
-                    env,
-                )
+                Ok(change(Command::ExchangeDeclare {
+                    vhost,
+                    name,
+                    kind,
+                    durable,
+                    auto_delete,
+                    internal,
+                    arguments,
+                }))
             }
             Topology::ExchangeDelete { name, if_unused } => {
                 let name = stripped(&name);
                 self.may(Access::Configure, Resource::Exchange(&name))?;
-                execute(
-                    &Command::ExchangeDelete {
-                        vhost,
-                        name,
-                        if_unused,
-                    },
-                    now,
-                    env,
-                )
+                Ok(change(Command::ExchangeDelete {
+                    vhost,
+                    name,
+                    if_unused,
+                }))
             }
             Topology::ExchangeBind {
                 destination,
@@ -170,17 +270,13 @@ impl Caller {
             } => {
                 let destination = Endpoint::Exchange(destination);
                 self.may_bind(&destination, &source, &routing_key, env)?;
-                execute(
-                    &Command::Bind {
-                        vhost,
-                        source,
-                        destination,
-                        routing_key,
-                        arguments,
-                    },
-                    now,
-                    env,
-                )
+                Ok(change(Command::Bind {
+                    vhost,
+                    source,
+                    destination,
+                    routing_key,
+                    arguments,
+                }))
             }
             Topology::ExchangeUnbind {
                 destination,
@@ -190,17 +286,13 @@ impl Caller {
             } => {
                 let destination = Endpoint::Exchange(destination);
                 self.may_bind(&destination, &source, &routing_key, env)?;
-                execute(
-                    &Command::Unbind {
-                        vhost,
-                        source,
-                        destination,
-                        routing_key,
-                        arguments,
-                    },
-                    now,
-                    env,
-                )
+                Ok(change(Command::Unbind {
+                    vhost,
+                    source,
+                    destination,
+                    routing_key,
+                    arguments,
+                }))
             }
             Topology::QueueBind {
                 queue,
@@ -211,17 +303,13 @@ impl Caller {
                 self.usable_queue(&queue, env)?;
                 let destination = Endpoint::Queue(queue);
                 self.may_bind(&destination, &source, &routing_key, env)?;
-                execute(
-                    &Command::Bind {
-                        vhost,
-                        source,
-                        destination,
-                        routing_key,
-                        arguments,
-                    },
-                    now,
-                    env,
-                )
+                Ok(change(Command::Bind {
+                    vhost,
+                    source,
+                    destination,
+                    routing_key,
+                    arguments,
+                }))
             }
             Topology::QueueUnbind {
                 queue,
@@ -231,23 +319,19 @@ impl Caller {
             } => {
                 let destination = Endpoint::Queue(queue);
                 self.may_bind(&destination, &source, &routing_key, env)?;
-                execute(
-                    &Command::Unbind {
-                        vhost,
-                        source,
-                        destination,
-                        routing_key,
-                        arguments,
-                    },
-                    now,
-                    env,
-                )
+                Ok(change(Command::Unbind {
+                    vhost,
+                    source,
+                    destination,
+                    routing_key,
+                    arguments,
+                }))
             }
             Topology::QueueDeclare {
                 name,
                 passive: true,
                 ..
-            } => self.queue_exists(&stripped(&name), now, env),
+            } => self.queue_exists(&stripped(&name), env),
             Topology::QueueDeclare {
                 name,
                 durable,
@@ -267,19 +351,22 @@ impl Caller {
                     shards: env.settings().shard_count,
                     id: None,
                 };
-                self.declare_queue(&command, now, env)
+                self.declare_queue(command)
             }
             Topology::QueuePurge { queue } => {
                 let id = self.usable_queue(&queue, env)?;
                 self.may(Access::Read, Resource::Queue(&queue))?;
-                let count = env.with_shard(now, env.shard_of(id), |shard| shard.purge(now, id));
-                Ok((Reply::Count(clamped(count)), None))
+                Ok(Step::Ask {
+                    queue: id,
+                    question: Question::Purge,
+                    then: Then::Purged,
+                })
             }
             Topology::QueueDelete {
                 queue,
                 if_unused,
                 if_empty,
-            } => self.delete_queue(&queue, if_unused, if_empty, now, env),
+            } => self.delete_queue(queue, if_unused, if_empty, env),
         }
     }
 
@@ -336,36 +423,29 @@ impl Caller {
             .id())
     }
 
-    fn queue_exists<E: Env>(&self, name: &str, now: Now, env: &E) -> Result<Answer, ProtocolError> {
+    fn queue_exists<E: Env>(&self, name: &str, env: &E) -> Result<Step, ProtocolError> {
         if env.replies().find(name.as_bytes()).is_some() {
             // Somebody waits for replies under this name: what a client that is about to reply
             // wants to know.
-            return Ok((
-                Reply::Queue {
-                    name: name.to_owned(),
-                    messages: 0,
-                    consumers: 1,
-                },
-                None,
-            ));
+            let reply = Reply::Queue {
+                name: name.to_owned(),
+                messages: 0,
+                consumers: 1,
+            };
+            return Ok(Step::Answered(reply, None));
         }
         self.may_any(Resource::Queue(name))?;
         let queue = self.usable_queue(name, env)?;
-        Ok((counted(queue, name.to_owned(), now, env), None))
+        Ok(counts_of(queue, name.to_owned(), None))
     }
 
-    fn declare_queue<E: Env>(
-        &self,
-        command: &Command,
-        now: Now,
-        env: &E,
-    ) -> Result<Answer, ProtocolError> {
+    fn declare_queue(&self, command: Command) -> Result<Step, ProtocolError> {
         let Command::QueueDeclare {
             name,
             arguments,
             random,
             ..
-        } = command
+        } = &command
         else {
             unreachable!("a declaration of a queue");
         };
@@ -376,87 +456,184 @@ impl Caller {
             self.may(Access::Read, Resource::Queue(named))?;
             self.may(Access::Write, Resource::Exchange(exchange))?;
         }
-        let executed = env.execute(now, command)?;
+        Ok(Step::Change {
+            command,
+            then: Then::Declared,
+        })
+    }
+
+    fn declared<E: Env>(
+        &self,
+        outcome: &Outcome,
+        ticket: Option<Ticket>,
+        now: Now,
+        env: &E,
+    ) -> Result<Step, ProtocolError> {
         add(&env.counters().queues_declared, 1);
         let gone = || ProtocolError::channel(ReplyCode::NotFound, "the queue is gone already");
-        let queue = executed.outcome.queue.ok_or_else(gone)?;
+        let queue = outcome.queue.ok_or_else(gone)?;
         let (name, classic) = {
             let catalogue = env.catalogue();
             let record = catalogue.queue(queue).ok_or_else(gone)?;
             let classic = record.kind() == leveret_metadata::QueueKind::Classic;
             (record.name().to_owned(), classic)
         };
+        if outcome.created {
+            let reply = Reply::Queue {
+                name,
+                messages: 0,
+                consumers: 0,
+            };
+            return Ok(Step::Answered(reply, ticket));
+        }
         if classic {
             env.with_shard(now, env.shard_of(queue), |shard| shard.touch(now, queue));
         }
-        Ok((counted(queue, name, now, env), executed.ticket))
+        Ok(counts_of(queue, name, ticket))
     }
 
     fn delete_queue<E: Env>(
         &self,
-        name: &str,
+        name: String,
         if_unused: bool,
         if_empty: bool,
-        now: Now,
         env: &E,
-    ) -> Result<Answer, ProtocolError> {
-        self.may(Access::Configure, Resource::Queue(name))?;
+    ) -> Result<Step, ProtocolError> {
+        self.may(Access::Configure, Resource::Queue(&name))?;
         let found = {
             let catalogue = env.catalogue();
             catalogue
-                .usable_queue(&self.vhost, name, self.connection)
+                .usable_queue(&self.vhost, &name, self.connection)
                 .map(leveret_metadata::QueueRecord::id)
         };
         let queue = match found {
             Ok(queue) => queue,
-            Err(error) if error.is_not_found() => return Ok((Reply::Count(0), None)),
+            Err(error) if error.is_not_found() => {
+                return Ok(Step::Answered(Reply::Count(0), None));
+            }
             Err(error) => return Err(error.into()),
         };
-        let counts = env
-            .with_shard(now, env.shard_of(queue), |shard| {
-                shard.finish(now);
-                shard.counts(now, queue)
-            })
-            .unwrap_or_default();
-        let refuse = |why: &str| {
-            let text = format!("queue '{name}' in vhost '{}' {why}", self.vhost);
-            Err(ProtocolError::channel(ReplyCode::PreconditionFailed, text))
-        };
-        if if_unused && counts.consumers > 0 {
-            return refuse("in use");
+        Ok(Step::Ask {
+            queue,
+            question: Question::Count,
+            then: Then::Deletable {
+                queue,
+                name,
+                if_unused,
+                if_empty,
+            },
+        })
+    }
+
+    /// Goes on where a step was answered.
+    ///
+    /// # Errors
+    /// What the caller is told.
+    pub(super) fn resume<E: Env>(
+        &self,
+        then: Then,
+        answer: StepAnswer,
+        now: Now,
+        env: &E,
+    ) -> Result<Step, ProtocolError> {
+        match (then, answer) {
+            (Then::Done, StepAnswer::Changed(_, ticket)) => Ok(Step::Answered(Reply::Done, ticket)),
+            (Then::Declared, StepAnswer::Changed(outcome, ticket)) => {
+                self.declared(&outcome, ticket, now, env)
+            }
+            (Then::Deleted(ready), StepAnswer::Changed(_, ticket)) => {
+                Ok(Step::Answered(Reply::Count(clamped(ready)), ticket))
+            }
+            (
+                Then::Counted {
+                    queue,
+                    name,
+                    ticket,
+                },
+                StepAnswer::Answer(answer),
+            ) => {
+                let standing = match answer {
+                    QueueAnswer::Counted(standing) => standing,
+                    // What is known of it still answers.
+                    _ => env.with_shard(now, env.shard_of(queue), |s| s.last_standing(queue)),
+                };
+                let reply = Reply::Queue {
+                    name,
+                    messages: clamped(standing.ready),
+                    consumers: clamped(standing.consumers),
+                };
+                Ok(Step::Answered(reply, ticket))
+            }
+            (
+                Then::Deletable {
+                    queue,
+                    name,
+                    if_unused,
+                    if_empty,
+                },
+                StepAnswer::Answer(answer),
+            ) => {
+                let standing = match answer {
+                    QueueAnswer::Counted(standing) => standing,
+                    _ if if_unused || if_empty => return Err(unavailable()),
+                    _ => Standing::default(),
+                };
+                let refuse = |why: &str| {
+                    let text = format!("queue '{name}' in vhost '{}' {why}", self.vhost);
+                    Err(ProtocolError::channel(ReplyCode::PreconditionFailed, text))
+                };
+                if if_unused && standing.consumers > 0 {
+                    return refuse("in use");
+                }
+                if if_empty && standing.ready > 0 {
+                    return refuse("not empty");
+                }
+                let command = Command::QueueDelete {
+                    vhost: self.vhost.clone(),
+                    name,
+                    connection: Some(self.connection.0),
+                    id: Some(queue.0),
+                };
+                Ok(Step::Change {
+                    command,
+                    then: Then::Deleted(standing.ready),
+                })
+            }
+            (Then::Purged, StepAnswer::Answer(QueueAnswer::Purged(count))) => {
+                Ok(Step::Answered(Reply::Count(clamped(count)), None))
+            }
+            (_, StepAnswer::Answer(_)) => Err(unavailable()),
+            (then, StepAnswer::Changed(..)) => unreachable!("a change is followed by {then:?}"),
         }
-        if if_empty && counts.ready > 0 {
-            return refuse("not empty");
-        }
-        let command = Command::QueueDelete {
-            vhost: self.vhost.clone(),
-            name: name.to_owned(),
-            connection: Some(self.connection.0),
-            id: Some(queue.0),
-        };
-        let executed = env.execute(now, &command)?;
-        Ok((Reply::Count(clamped(counts.ready)), executed.ticket))
     }
 }
 
-/// Changes the catalogue.
-fn execute<E: Env>(command: &Command, now: Now, env: &E) -> Result<Answer, ProtocolError> {
-    let executed = env.execute(now, command)?;
-    Ok((Reply::Done, executed.ticket))
+/// A step that changes the catalogue, after which all is done.
+const fn change(command: Command) -> Step {
+    Step::Change {
+        command,
+        then: Then::Done,
+    }
 }
 
-/// The answer to a declaration.
-fn counted<E: Env>(queue: QueueId, name: String, now: Now, env: &E) -> Reply {
-    let counts = env
-        .with_shard(now, env.shard_of(queue), |shard| {
-            shard.finish(now);
-            shard.counts(now, queue)
-        })
-        .unwrap_or_default();
-    Reply::Queue {
-        name,
-        messages: clamped(counts.ready),
-        consumers: clamped(counts.consumers as u64),
+/// A step that asks a queue how it stands: the answer to a declaration.
+const fn counts_of(queue: QueueId, name: String, ticket: Option<Ticket>) -> Step {
+    Step::Ask {
+        queue,
+        question: Question::Count,
+        then: Then::Counted {
+            queue,
+            name,
+            ticket,
+        },
+    }
+}
+
+/// An error that names its method.
+pub(super) fn blamed(error: ProtocolError, (class, method): (u16, u16)) -> ProtocolError {
+    match error.class {
+        0 => error.at(class, method),
+        _ => error,
     }
 }
 
@@ -474,7 +651,7 @@ fn stripped(name: &str) -> String {
 }
 
 /// Class and method of an operation, for errors that blame it.
-fn ids(operation: &Topology) -> (u16, u16) {
+pub(super) fn ids(operation: &Topology) -> (u16, u16) {
     match operation {
         Topology::ExchangeDeclare { .. } => (40, 10),
         Topology::ExchangeDelete { .. } => (40, 20),

@@ -125,8 +125,7 @@ pub enum ToLeader {
     },
     /// Attach a consumer: [`ToProxy::Attached`].
     Attach(Consumer),
-    /// Deliver no more to a consumer; it keeps what it holds. A delivery that crosses this comes
-    /// back as a settle.
+    /// Deliver no more to a consumer; it keeps what it holds: [`ToProxy::Cancelled`].
     Cancel(ConsumerId),
     /// A holder is gone; what it holds returns, counted.
     Detach(ConsumerId),
@@ -215,6 +214,9 @@ pub enum ToProxy {
     Deliver(Delivery),
     /// A message for a consumer, which the receiver's own replica has.
     DeliverLocal(LocalDelivery),
+    /// The answer to [`ToLeader::Cancel`], behind the consumer's last delivery. Said of an unknown
+    /// consumer too.
+    Cancelled(ConsumerId),
     /// The answer to [`ToLeader::Get`].
     Got {
         /// Who asked.

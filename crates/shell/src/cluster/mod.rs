@@ -1,26 +1,203 @@
 //! The connections to the other nodes of the cluster.
+//!
+//! - [`handshake`]: how two nodes get to know each other.
+//! - [`door`]: who comes in at the cluster's port.
+//! - `outbox`: what waits for another node.
+//! - `link_thread`: one connection in each direction for each other node.
+//! - [`identity`]: the file that says who a node is.
+//! - [`join`]: how a node comes into a cluster.
+//! - `keeper`: who is let in at a member.
 
+pub mod door;
+pub mod handshake;
+pub mod identity;
+pub mod join;
+
+mod keeper;
+mod link_thread;
+mod outbox;
+mod start;
+
+pub(crate) use keeper::MembersKeeper;
+pub(crate) use link_thread::{LinkThread, TOKEN_BELL};
+pub(crate) use start::{Parts, PrepareError, Prepared, Running, prepare};
+
+use crate::inbox::Inbox;
+use crate::tls::TlsError;
+use handshake::{Hello, Purpose, Secret};
 use leveret_node::PeerFrame;
 use leveret_types::NodeId;
+use outbox::Outbox;
+use parking_lot::RwLock;
+use std::collections::HashMap;
+use std::net::{SocketAddr, TcpStream};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// How a node becomes part of a cluster.
+#[derive(Clone, Debug)]
+pub struct ClusterConfig {
+    /// Where it listens for other nodes.
+    pub address: SocketAddr,
+    /// Where other nodes reach it: `host:port`.
+    pub advertised: String,
+    /// Addresses of the nodes that form the cluster, the same on each of them; may be empty.
+    pub join: Vec<String>,
+    /// What all nodes share; empty where all addresses are loopback.
+    pub secret: Vec<u8>,
+    /// The file that says who the node is.
+    pub file: PathBuf,
+    /// Its name in listings.
+    pub name: String,
+}
+
+/// Who this node is among others.
+#[derive(Clone, Debug)]
+pub struct Own {
+    /// Its number; 0 outside clusters.
+    pub node: NodeId,
+    /// The cluster.
+    pub cluster: [u8; 16],
+    /// The identity of its data folder.
+    pub uuid: [u8; 16],
+    /// Another number for each run of the process.
+    pub start: u64,
+    /// What proves that it belongs to the cluster.
+    pub secret: Secret,
+}
+
+impl Own {
+    /// What this node says when it dials.
+    pub fn hello(&self, purpose: Purpose, wanted: NodeId, wanted_uuid: [u8; 16]) -> Hello {
+        Hello {
+            purpose,
+            node: self.node,
+            wanted,
+            cluster: self.cluster,
+            uuid: self.uuid,
+            wanted_uuid,
+            start: self.start,
+        }
+    }
+}
+
+/// What is posted to the thread of the links.
+pub(crate) enum LinkEvent {
+    /// Another node has dialed and proved who it is: node, its start, the socket.
+    Incoming(NodeId, u64, TcpStream),
+    /// Another node was dialed: its start and the socket, or why not.
+    Dialed(NodeId, Result<(u64, TcpStream), handshake::HandshakeError>),
+    /// End.
+    Stop,
+}
 
 /// The ways to the other nodes.
-#[derive(Debug, Default)]
 pub struct Links {
     /// This node's number; 0 outside clusters.
     pub node: NodeId,
+    outboxes: RwLock<HashMap<NodeId, Arc<Outbox>>>,
+    inbox: Option<Inbox<LinkEvent>>,
 }
 
 impl Links {
-    /// Sends frames, each behind what was sent to its node before.
-    pub fn post(&self, frames: impl IntoIterator<Item = (NodeId, PeerFrame)>) {
-        for (to, _) in frames {
-            debug_assert_ne!(to, self.node, "a frame to itself");
+    /// No ways: a node outside clusters.
+    pub(crate) fn none() -> Self {
+        Self {
+            node: NodeId(0),
+            outboxes: RwLock::default(),
+            inbox: None,
         }
     }
 
-    /// Whether too much waits for a node.
-    #[must_use]
-    pub fn congested(&self, _peer: NodeId) -> bool {
-        false
+    /// The ways from this node, served by the thread that this inbox wakes.
+    pub(crate) fn new(node: NodeId, inbox: Inbox<LinkEvent>) -> Self {
+        Self {
+            node,
+            outboxes: RwLock::default(),
+            inbox: Some(inbox),
+        }
     }
+
+    /// Adds frames, each behind what was posted for its node before, without waking the thread: who
+    /// holds a shard posts under its lock, and calls [`Self::ring`] after.
+    pub fn post(&self, frames: impl IntoIterator<Item = (NodeId, PeerFrame)>) {
+        let outboxes = self.outboxes.read();
+        for (to, frame) in frames {
+            if let Some(outbox) = outboxes.get(&to) {
+                outbox.post(frame);
+            }
+        }
+        if let Some(inbox) = &self.inbox {
+            inbox.post([]);
+        }
+    }
+
+    /// Wakes the thread for what was posted.
+    pub fn ring(&self) {
+        if let Some(inbox) = &self.inbox {
+            inbox.ring();
+        }
+    }
+
+    /// Wakes the thread for the catalogue's group.
+    pub fn wake(&self) {
+        if let Some(inbox) = &self.inbox {
+            inbox.post([]);
+            inbox.ring();
+        }
+    }
+
+    /// Whether so much waits for a node that no more should be made for it.
+    #[must_use]
+    pub fn congested(&self, peer: NodeId) -> bool {
+        let outboxes = self.outboxes.read();
+        outboxes.get(&peer).is_some_and(|outbox| outbox.congested())
+    }
+
+    pub(crate) fn tell(&self, event: LinkEvent) {
+        if let Some(inbox) = &self.inbox {
+            inbox.post([event]);
+            inbox.ring();
+        }
+    }
+
+    pub(crate) fn inbox(&self) -> Option<&Inbox<LinkEvent>> {
+        self.inbox.as_ref()
+    }
+
+    fn outbox(&self, node: NodeId) -> Arc<Outbox> {
+        Arc::clone(self.outboxes.write().entry(node).or_default())
+    }
+
+    fn forget(&self, node: NodeId) {
+        if let Some(outbox) = self.outboxes.write().remove(&node) {
+            outbox.close();
+        }
+    }
+}
+
+/// Why the cluster's port does not come to life.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ClusterError {
+    /// Strangers could come in.
+    #[error(
+        "cluster.secret is not set, and {0} is reached from other machines: set the same secret on \
+         all nodes (only a cluster whose addresses are all loopback may do without)"
+    )]
+    NoSecret(SocketAddr),
+    /// The address cannot be used.
+    #[error("cannot listen on {address} for other nodes: {source}")]
+    Listen {
+        /// The address.
+        address: SocketAddr,
+        /// Why not.
+        source: std::io::Error,
+    },
+    /// The certificates cannot be used.
+    #[error(transparent)]
+    Tls(#[from] TlsError),
+    /// The cluster cannot be formed or joined.
+    #[error("{0}")]
+    Forming(String),
 }

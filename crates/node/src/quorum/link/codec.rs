@@ -78,6 +78,7 @@ mod tag {
     pub(super) const PURGED: u8 = 9;
     pub(super) const COUNTED: u8 = 10;
     pub(super) const TIMED_OUT: u8 = 11;
+    pub(super) const CANCELLED: u8 = 12;
 
     pub(super) const OP_NOTHING: u8 = 0;
     pub(super) const OP_PUBLISH: u8 = 1;
@@ -304,6 +305,10 @@ impl Encoder {
                 out.u64(delivery.index);
                 out.u8(u8::from(delivery.redelivered));
                 out.count(delivery.delivery_count);
+            }
+            ToProxy::Cancelled(consumer) => {
+                out.u8(tag::CANCELLED);
+                out.u64(consumer.0);
             }
             ToProxy::Got { holder, got } => {
                 out.u8(tag::GOT);
@@ -747,6 +752,7 @@ impl Reader {
                     consumers: self.u64()?,
                 },
             },
+            tag::CANCELLED => ToProxy::Cancelled(self.id()?),
             tag::TIMED_OUT => ToProxy::TimedOut(self.id()?),
             _ => return Err(self.malformed("a record's tag")),
         })

@@ -156,6 +156,7 @@ fn to_proxy(queue: QueueId) -> Vec<ToProxy> {
             },
         },
         ToProxy::TimedOut(ConsumerId(4)),
+        ToProxy::Cancelled(ConsumerId(5)),
     ]
 }
 

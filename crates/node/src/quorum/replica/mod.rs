@@ -20,6 +20,8 @@ mod leader;
 mod outgoing;
 mod restore;
 mod snapshot;
+#[cfg(test)]
+mod tests;
 mod wire;
 
 pub use host::{ReplicaStatus, Replicas};

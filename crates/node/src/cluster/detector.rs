@@ -1,0 +1,123 @@
+//! The failure detector: which nodes have been silent for too long.
+//!
+//! Nodes send each other something at least every [`PEER_HEARTBEAT_MS`]. Whoever has not been heard
+//! of for [`PEER_SILENCE_MS_MAX`] is down. A node that was itself stopped for a while (by a signal,
+//! a debugger, a machine that slept) has heard of nobody either: such a pause is not counted
+//! against the others.
+
+use leveret_types::NodeId;
+use leveret_types::limits::{PEER_HEARTBEAT_MS, PEER_SILENCE_MS_MAX};
+use std::collections::BTreeMap;
+
+/// A pause between two looks that is longer than this is the detector's own, not its peers'.
+const OWN_PAUSE_MS: u64 = 3 * PEER_HEARTBEAT_MS;
+
+/// Watches over the nodes that are up.
+#[derive(Debug, Default)]
+pub struct Detector {
+    heard_ms: BTreeMap<NodeId, u64>,
+    looked_ms: u64,
+}
+
+impl Detector {
+    /// Watches over a node from now on; it counts as heard of.
+    pub fn watch(&mut self, node: NodeId, now_ms: u64) {
+        self.heard_ms.insert(node, now_ms);
+    }
+
+    /// Watches over a node no more.
+    pub fn forget(&mut self, node: NodeId) {
+        self.heard_ms.remove(&node);
+    }
+
+    /// Something has come from a node; nothing happens if it is not watched over.
+    pub fn heard(&mut self, node: NodeId, now_ms: u64) {
+        if let Some(heard) = self.heard_ms.get_mut(&node) {
+            *heard = now_ms.max(*heard);
+        }
+    }
+
+    /// The nodes that are down; they are watched over no more. To be called about every
+    /// [`PEER_HEARTBEAT_MS`], after what has come has been taken note of.
+    pub fn look(&mut self, now_ms: u64) -> Vec<NodeId> {
+        let since = now_ms.saturating_sub(self.looked_ms);
+        self.looked_ms = now_ms;
+        if since > OWN_PAUSE_MS {
+            for heard in self.heard_ms.values_mut() {
+                *heard = (*heard + since).min(now_ms);
+            }
+        }
+        let silent: Vec<NodeId> = self
+            .heard_ms
+            .iter()
+            .filter(|(_, heard)| now_ms.saturating_sub(**heard) > PEER_SILENCE_MS_MAX)
+            .map(|(node, _)| *node)
+            .collect();
+        for node in &silent {
+            self.heard_ms.remove(node);
+        }
+        silent
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const A: NodeId = NodeId(1);
+    const B: NodeId = NodeId(2);
+
+    /// Looks every heartbeat from `from` to `to`; answers when each node was found down.
+    fn looks(detector: &mut Detector, from: u64, to: u64, heard: &[NodeId]) -> Vec<(u64, NodeId)> {
+        let mut down = Vec::new();
+        let mut now = from;
+        while now <= to {
+            for node in heard {
+                detector.heard(*node, now);
+            }
+            down.extend(detector.look(now).into_iter().map(|node| (now, node)));
+            now += PEER_HEARTBEAT_MS;
+        }
+        down
+    }
+
+    #[test]
+    fn who_is_silent_is_down_once_and_who_is_heard_of_is_not() {
+        let mut detector = Detector::default();
+        detector.watch(A, 0);
+        detector.watch(B, 0);
+        let down = looks(&mut detector, 0, 3 * PEER_SILENCE_MS_MAX, &[B]);
+        assert_eq!(down.len(), 1, "{down:?}");
+        assert_eq!(down[0].1, A);
+        let least = PEER_SILENCE_MS_MAX + 1..=PEER_SILENCE_MS_MAX + PEER_HEARTBEAT_MS;
+        assert!(least.contains(&down[0].0), "{down:?}");
+    }
+
+    #[test]
+    fn silence_is_borne_up_to_the_bound_and_no_further() {
+        let mut detector = Detector::default();
+        detector.watch(A, 0);
+        assert_eq!(looks(&mut detector, 0, PEER_SILENCE_MS_MAX, &[]), []);
+        assert_eq!(detector.look(PEER_SILENCE_MS_MAX + 1), [A]);
+    }
+
+    #[test]
+    fn a_pause_of_our_own_is_not_counted_against_others() {
+        let mut detector = Detector::default();
+        detector.watch(A, 0);
+        detector.look(0);
+        let stopped = 60 * PEER_SILENCE_MS_MAX;
+        assert_eq!(detector.look(stopped), []);
+        let down = looks(&mut detector, stopped, 2 * stopped, &[]);
+        assert_eq!(down.len(), 1, "silence after the pause counts");
+    }
+
+    #[test]
+    fn who_is_forgotten_is_never_reported() {
+        let mut detector = Detector::default();
+        detector.watch(A, 0);
+        detector.forget(A);
+        detector.heard(A, 5);
+        assert_eq!(looks(&mut detector, 0, 5 * PEER_SILENCE_MS_MAX, &[]), []);
+    }
+}

@@ -1,0 +1,671 @@
+//! The catalogue's group: the log that all nodes of a cluster apply to their catalogues.
+//!
+//! ```text
+//! log CATALOGUE_GROUP_LOG of shard 0
+//!   entry   a replication::Entry's record; its data is a metadata::Batch
+//!   state   version u8 | length of the mark u32 | mark | metadata::Catalogue::snapshot
+//! frames for queue 0
+//!   0  a replication::Message
+//!   1  metadata::Proposed commands, for the leader
+//!   2  a catalogue's snapshot, then the replication::Message that says so; its length u32 first
+//! ```
+//!
+//! Invariant: a node answers for a command when its own catalogue has carried it out; that is after
+//! a majority has it on disk.
+
+use super::{CATALOGUE_GROUP, Cluster, Event, Waiter};
+use crate::catalogue::{SHARD, follow};
+use crate::env::{ConnectionEvent, Env, PeerFrame, ProposalId};
+use crate::shard::CATALOGUE_GROUP_LOG;
+use bytes::Bytes;
+use leveret_metadata::{
+    Batch, Catalogue, CatalogueError, Change, Command, Config, Outcome, Proposed, decode_proposed,
+    encode_proposed,
+};
+use leveret_replication::{
+    Body, Entry, EntryKind, Group, GroupConfig, HardState, MembershipChange, Message, ProposeError,
+    Ready, SnapshotMark, Status,
+};
+use leveret_storage::{Durability, LogKind, Read, ShardLogs};
+use leveret_types::limits::{ENTRY_BYTES_MAX, GROUP_TICK_MS, PROPOSAL_MS_MAX};
+use leveret_types::{NodeId, Now, ReplicaId};
+use std::collections::{BTreeMap, VecDeque};
+
+/// Version of the state's bytes.
+const STATE_VERSION: u8 = 1;
+const KIND_RAFT: u8 = 0;
+const KIND_PROPOSED: u8 = 1;
+const KIND_SNAPSHOT: u8 = 2;
+/// Entries after which a snapshot is worth its bytes.
+const SNAPSHOT_ENTRIES: u64 = 1_024;
+/// Bytes of commands that one entry carries; a larger command has one of its own.
+const BATCH_BYTES: usize = 256 * 1024;
+/// Entries that may wait for a majority while more commands gather.
+const IN_FLIGHT_MAX: u64 = 8;
+
+/// The replica of a node in the catalogue's group: a number is never used twice, so that there is
+/// one incarnation.
+#[must_use]
+pub const fn replica_of(node: NodeId) -> ReplicaId {
+    ReplicaId::new(node, 0)
+}
+
+/// The catalogue's group as the disk has it.
+pub struct Recovered {
+    hard: HardState,
+    mark: SnapshotMark,
+    entries: Vec<Entry>,
+}
+
+/// Makes the catalogue of a node without cluster that of a cluster of one, on disk as well.
+pub fn found(catalogue: &mut Catalogue, first: leveret_metadata::NodeRecord, logs: &mut ShardLogs) {
+    // The founding state is not the same on all members, as groups elsewhere have it: one entry
+    // further, those who join from the first place find that what they lack is in a snapshot.
+    let mark = SnapshotMark {
+        index: 2,
+        ..SnapshotMark::founding([replica_of(first.id())])
+    };
+    catalogue.found(first);
+    begin(logs, &mark, &catalogue.snapshot());
+}
+
+/// Prepares the disk of a node that joins the cluster which the first node has founded: what the
+/// catalogue has comes from the others.
+pub fn join(logs: &mut ShardLogs) {
+    let mark = SnapshotMark::founding([replica_of(NodeId(1))]);
+    begin(logs, &mark, &[]);
+}
+
+fn begin(logs: &mut ShardLogs, mark: &SnapshotMark, catalogue: &[u8]) {
+    assert!(!logs.has_log(CATALOGUE_GROUP_LOG), "a group begins once");
+    logs.create_log(CATALOGUE_GROUP_LOG, LogKind::Durable);
+    logs.set_snapshot(CATALOGUE_GROUP_LOG, mark.index + 1, &state(mark, catalogue));
+}
+
+/// Whether the disk has the catalogue of a cluster.
+#[must_use]
+pub fn is_on_disk(logs: &ShardLogs) -> bool {
+    logs.has_log(CATALOGUE_GROUP_LOG)
+}
+
+fn state(mark: &SnapshotMark, catalogue: &[u8]) -> Vec<u8> {
+    let mut encoded = Vec::new();
+    mark.encode(&mut encoded);
+    let mut bytes = vec![STATE_VERSION];
+    bytes.extend_from_slice(&(encoded.len() as u32).to_be_bytes());
+    bytes.extend_from_slice(&encoded);
+    bytes.extend_from_slice(catalogue);
+    bytes
+}
+
+fn read_state(bytes: &[u8]) -> Result<(SnapshotMark, &[u8]), CatalogueError> {
+    let damaged = || unreadable("its state is damaged or of another version".to_owned());
+    let rest = bytes.strip_prefix(&[STATE_VERSION]).ok_or_else(damaged)?;
+    let (length, rest) = rest.split_first_chunk::<4>().ok_or_else(damaged)?;
+    let length = u32::from_be_bytes(*length) as usize;
+    let mark = rest.get(..length).ok_or_else(damaged)?;
+    let mark = SnapshotMark::decode(&Bytes::copy_from_slice(mark))
+        .map_err(|error| unreadable(error.to_string()))?;
+    Ok((mark, &rest[length..]))
+}
+
+/// Reads the group from disk: the catalogue as of its last snapshot, and what is to be carried out
+/// once it is known to be committed.
+///
+/// # Errors
+/// If it makes no sense: the store is of another version, or damaged.
+pub fn recover(
+    logs: &mut ShardLogs,
+    config: Config,
+    mut load: impl FnMut(&mut ShardLogs),
+) -> Result<(Catalogue, Recovered), CatalogueError> {
+    let (mark, snapshot) = read_state(logs.state(CATALOGUE_GROUP_LOG))?;
+    let catalogue = match snapshot {
+        [] => Catalogue::new(config),
+        snapshot => Catalogue::restore(config, snapshot)?,
+    };
+    let next = logs
+        .log_stats(CATALOGUE_GROUP_LOG)
+        .map_or(0, |stats| stats.next_index);
+    let mut entries = Vec::new();
+    for index in mark.index + 1..next {
+        let record = loop {
+            match logs.read(CATALOGUE_GROUP_LOG, index) {
+                Read::Ready(bytes) => break bytes,
+                Read::Pending => load(logs),
+                Read::Gone => return Err(unreadable(format!("entry {index} is missing"))),
+                Read::Damaged(why) => return Err(unreadable(format!("entry {index}: {why}"))),
+            }
+        };
+        let entry = Entry::decode_record(index, &record)
+            .map_err(|error| unreadable(format!("entry {index}: {error}")))?;
+        entries.push(entry);
+    }
+    let (term, vote) = logs.term_and_vote(CATALOGUE_GROUP_LOG).unwrap_or_default();
+    let recovered = Recovered {
+        hard: HardState { term, vote },
+        mark,
+        entries,
+    };
+    Ok((catalogue, recovered))
+}
+
+fn unreadable(reason: String) -> CatalogueError {
+    CatalogueError::Unreadable {
+        what: "log of the cluster's catalogue",
+        reason,
+    }
+}
+
+/// A command of this node's that the cluster has not carried out yet.
+struct Waiting {
+    command: Command,
+    waiter: Waiter,
+    deadline_ms: u64,
+}
+
+/// This node's member of the catalogue's group.
+pub(super) struct CatalogueGroup {
+    group: Group,
+    own: NodeId,
+    start: u64,
+    /// This node's commands, by number.
+    waiting: BTreeMap<u64, Waiting>,
+    /// Of these, the ones up to here have been handed to the leader.
+    handed_over: u64,
+    /// The leader that they were handed to.
+    handed_to: Option<ReplicaId>,
+    /// At the leader: commands that wait for their entry.
+    gathered: VecDeque<Proposed>,
+    /// Readies that wait for the disk: number and chunk.
+    writing: VecDeque<(u64, u64)>,
+    /// What a snapshot that is being installed holds.
+    incoming: Option<Bytes>,
+    applied: u64,
+    compacted: u64,
+    ticked_ms: u64,
+}
+
+impl CatalogueGroup {
+    pub(super) fn new(own: NodeId, start: u64, found: Recovered) -> Result<Self, CatalogueError> {
+        let config = GroupConfig {
+            replica: replica_of(own),
+            seed: 0,
+            weigh: |data| data.len() as u64,
+        };
+        let first = found.mark.index;
+        let alone = found.mark.membership.voters == [replica_of(own)];
+        let group = Group::new(config, found.hard, found.mark, found.entries, 0)
+            .map_err(|error| unreadable(error.to_string()))?;
+        let mut catalogue_group = Self {
+            group,
+            own,
+            start,
+            waiting: BTreeMap::new(),
+            handed_over: 0,
+            handed_to: None,
+            gathered: VecDeque::new(),
+            writing: VecDeque::new(),
+            incoming: None,
+            applied: first,
+            compacted: first,
+            ticked_ms: 0,
+        };
+        if alone {
+            catalogue_group.group.campaign();
+        }
+        Ok(catalogue_group)
+    }
+
+    pub(super) fn status(&self) -> Status {
+        self.group.status()
+    }
+
+    /// Takes in what has happened.
+    pub(super) fn handle(&mut self, now: Now, event: Event) {
+        match event {
+            Event::Propose {
+                id,
+                waiter,
+                command,
+            } => {
+                let deadline_ms = now.monotonic_ms + PROPOSAL_MS_MAX;
+                let waiting = Waiting {
+                    command,
+                    waiter,
+                    deadline_ms,
+                };
+                self.waiting.insert(id.0, waiting);
+            }
+            Event::Frame(from, frame) => self.receive(from, frame),
+            Event::PeerUp(peer) => {
+                self.group.peer_up(peer);
+                if self.handed_to.is_some_and(|to| to.node() == peer) {
+                    // What was on its way may be lost.
+                    self.handed_over = 0;
+                }
+            }
+            Event::PeerDown(peer) => self.group.peer_down(peer),
+            Event::Transfer(to) => {
+                if let Err(error) = self.group.transfer_leader(replica_of(to)) {
+                    tracing::warn!(%to, "cannot hand the catalogue over: {error}");
+                }
+            }
+        }
+    }
+
+    fn receive(&mut self, from: NodeId, frame: Bytes) {
+        let Some((&kind, _)) = frame.split_first() else {
+            return;
+        };
+        let payload = frame.slice(1..);
+        let taken = match kind {
+            KIND_RAFT => self.receive_message(from, &payload),
+            KIND_PROPOSED => match decode_proposed(&payload) {
+                Ok(commands) => {
+                    self.gathered.extend(commands);
+                    Ok(())
+                }
+                Err(error) => Err(error.to_string()),
+            },
+            KIND_SNAPSHOT => self.receive_snapshot(from, &payload),
+            other => Err(format!("unknown kind {other}")),
+        };
+        if let Err(why) = taken {
+            tracing::warn!(%from, "a message about the catalogue is dropped: {why}");
+        }
+    }
+
+    fn receive_message(&mut self, from: NodeId, payload: &Bytes) -> Result<(), String> {
+        let (message, _) = Message::decode(payload).map_err(|error| error.to_string())?;
+        if message.from.node() != from {
+            return Err(format!("it is in the name of node {}", message.from.node()));
+        }
+        self.group.step(message).map_err(|error| error.to_string())
+    }
+
+    fn receive_snapshot(&mut self, from: NodeId, payload: &Bytes) -> Result<(), String> {
+        let short = || "it is too short".to_owned();
+        let length = payload.first_chunk::<4>().ok_or_else(short)?;
+        let end = (u32::from_be_bytes(*length) as usize).saturating_add(4);
+        if end > payload.len() {
+            return Err(short());
+        }
+        self.incoming = Some(payload.slice(4..end));
+        self.receive_message(from, &payload.slice(end..))
+    }
+
+    // --- what follows ---------------------------------------------------------------------------
+
+    /// Does all that can be done now.
+    pub(super) fn advance<E: Env>(&mut self, now: Now, cluster: &Cluster, env: &E) {
+        self.note_durable(env);
+        if self.group.wants_tick() && now.monotonic_ms >= self.ticked_ms + GROUP_TICK_MS {
+            self.ticked_ms = now.monotonic_ms;
+            self.group.tick();
+        }
+        loop {
+            self.hand_over(env);
+            self.propose_gathered(env);
+            self.propose_members(env);
+            let Some(ready) = self.group.ready() else {
+                break;
+            };
+            self.carry_out(now, ready, cluster, env);
+        }
+        self.expire(now, env);
+        self.snapshot_if_worth_it(env);
+        cluster.note(self.group.leader(), self.wants_attention());
+    }
+
+    /// Whether time matters.
+    fn wants_attention(&self) -> bool {
+        self.group.wants_tick() || !self.waiting.is_empty()
+    }
+
+    fn note_durable<E: Env>(&mut self, env: &E) {
+        let durable = env.durable(SHARD);
+        while let Some((number, chunk)) = self.writing.front().copied()
+            && chunk <= durable
+        {
+            self.writing.pop_front();
+            self.group.persisted(number);
+        }
+    }
+
+    /// Brings this node's commands to the leader.
+    fn hand_over<E: Env>(&mut self, env: &E) {
+        let leader = self.group.leader();
+        if leader != self.handed_to {
+            self.handed_to = leader;
+            self.handed_over = 0;
+        }
+        let Some(leader) = leader else { return };
+        let mut commands: Vec<Proposed> = Vec::new();
+        for (id, waiting) in self.waiting.range(self.handed_over + 1..) {
+            commands.push(Proposed {
+                origin: self.own.0,
+                start: self.start,
+                id: *id,
+                command: waiting.command.clone(),
+            });
+        }
+        let Some(last) = commands.last().map(|command| command.id) else {
+            return;
+        };
+        if leader == self.group.replica() {
+            if !self.group.is_leader() {
+                return;
+            }
+            self.gathered.extend(commands);
+        } else if env.peers().is_up(leader.node()) {
+            for part in commands.chunks(1_024) {
+                let mut bytes = vec![KIND_PROPOSED];
+                bytes.extend(encode_proposed(part));
+                env.post_peer(leader.node(), PeerFrame::new(CATALOGUE_GROUP, bytes));
+            }
+        } else {
+            return;
+        }
+        self.handed_over = last;
+    }
+
+    /// Proposes what has gathered, as few entries.
+    fn propose_gathered<E: Env>(&mut self, env: &E) {
+        if !self.group.is_leader() {
+            // Whoever proposed them hands them to the next leader.
+            self.gathered.clear();
+            return;
+        }
+        while !self.gathered.is_empty()
+            && self.group.status().last_index < self.group.commit() + IN_FLIGHT_MAX
+        {
+            let mut up: Vec<u32> = env.peers().up().iter().map(|node| node.0).collect();
+            up.push(self.own.0);
+            up.sort_unstable();
+            let mut commands = Vec::new();
+            let mut bytes = 0;
+            while let Some(next) = self.gathered.front() {
+                bytes += next.command.encode().len();
+                if !commands.is_empty() && bytes > BATCH_BYTES {
+                    break;
+                }
+                commands.extend(self.gathered.pop_front());
+            }
+            let rules = env.catalogue().rules();
+            let batch = Batch {
+                rules,
+                up,
+                commands,
+            };
+            let data = batch.encode();
+            if data.len() > ENTRY_BYTES_MAX {
+                tracing::error!(
+                    bytes = data.len(),
+                    "a command is too large to be replicated"
+                );
+                continue;
+            }
+            match self.group.propose(data.into()) {
+                Ok(_) => {}
+                Err(ProposeError::Full | ProposeError::Transferring) => {
+                    for command in batch.commands.into_iter().rev() {
+                        self.gathered.push_front(command);
+                    }
+                    return;
+                }
+                Err(error) => {
+                    tracing::warn!("the catalogue's leader cannot propose: {error}");
+                    return;
+                }
+            }
+        }
+    }
+
+    /// As leader: brings the group's members in line with the cluster's nodes, step by step.
+    fn propose_members<E: Env>(&mut self, env: &E) {
+        if !self.group.is_leader() {
+            return;
+        }
+        let membership = self.group.membership();
+        let nodes: Vec<ReplicaId> = {
+            let catalogue = env.catalogue();
+            catalogue
+                .nodes()
+                .map(|node| replica_of(node.id()))
+                .collect()
+        };
+        let members = membership.members();
+        let gone = members.iter().find(|member| !nodes.contains(member));
+        let new = nodes.iter().find(|node| !members.contains(node));
+        let change = if let Some(gone) = gone {
+            MembershipChange::remove(*gone)
+        } else if let Some(new) = new {
+            MembershipChange::add(*new)
+        } else if let Some(learner) = self.group.promotable_learner() {
+            MembershipChange::promote(learner)
+        } else {
+            return;
+        };
+        match self.group.propose_membership(&change) {
+            Ok(_) | Err(ProposeError::ChangePending | ProposeError::Transferring) => {}
+            Err(error) => tracing::debug!("the catalogue's group stays as it is: {error}"),
+        }
+    }
+
+    // --- readies --------------------------------------------------------------------------------
+
+    fn carry_out<E: Env>(&mut self, now: Now, ready: Ready, cluster: &Cluster, env: &E) {
+        if let Some(mark) = &ready.install {
+            self.install(now, mark, cluster, env);
+        }
+        if ready.must_sync {
+            self.write(now, &ready, env);
+        }
+        if let Some(change) = ready.role {
+            tracing::info!(
+                term = change.term,
+                leader = change.leader.map(|leader| leader.node().0),
+                "the catalogue's group: {:?}",
+                change.role,
+            );
+        }
+        for message in &ready.messages {
+            let mut bytes = vec![KIND_RAFT];
+            message.encode(&mut bytes);
+            env.post_peer(message.to.node(), PeerFrame::new(CATALOGUE_GROUP, bytes));
+        }
+        for message in ready.snapshots {
+            self.send_snapshot(message, env);
+        }
+        for entry in &ready.committed {
+            self.apply(now, entry, cluster, env);
+        }
+    }
+
+    fn write<E: Env>(&mut self, now: Now, ready: &Ready, env: &E) {
+        let ticket = env.with_shard(now, SHARD, |shard| {
+            let logs = &mut shard.logs;
+            let bodies: Vec<_> = ready
+                .append
+                .iter()
+                .map(|entry| {
+                    let mut record = Vec::new();
+                    entry.encode_record(&mut record);
+                    (logs.body(Durability::Durable, &[&record]), record.len())
+                })
+                .collect();
+            if let Some(hard) = ready.hard_state {
+                logs.set_term_and_vote(CATALOGUE_GROUP_LOG, hard.term, hard.vote);
+            }
+            if let Some(from) = ready.truncate_from {
+                logs.truncate(CATALOGUE_GROUP_LOG, from);
+            }
+            for (entry, (body, bytes)) in ready.append.iter().zip(bodies) {
+                let index = logs.append(CATALOGUE_GROUP_LOG, body, bytes as u32);
+                assert_eq!(index, entry.index, "the log and the group disagree");
+            }
+            shard.urgent_ticket()
+        });
+        self.writing.push_back((ready.number, ticket.chunk));
+    }
+
+    fn apply<E: Env>(&mut self, now: Now, entry: &Entry, cluster: &Cluster, env: &E) {
+        if entry.kind == EntryKind::Normal && entry.index > self.applied {
+            match Batch::decode(&entry.data) {
+                Ok(batch) => self.apply_batch(now, &batch, cluster, env),
+                // It cannot be left out: this catalogue would differ from the others for ever.
+                Err(error) => panic!("entry {} of the catalogue: {error}", entry.index),
+            }
+        }
+        self.applied = self.applied.max(entry.index);
+        self.group.applied(entry.index);
+    }
+
+    fn apply_batch<E: Env>(&mut self, now: Now, batch: &Batch, cluster: &Cluster, env: &E) {
+        let results = env.change_catalogue(|catalogue| {
+            let results = catalogue.apply_batch(batch);
+            let outcomes = results.iter().flatten().flatten();
+            for change in outcomes.flat_map(|outcome| &outcome.changes) {
+                if cluster.is_placed() {
+                    follow(catalogue, change, now, env);
+                } else if *change == Change::NodesChanged {
+                    super::follow_nodes(catalogue, env);
+                }
+            }
+            results
+        });
+        for (proposed, result) in batch.commands.iter().zip(results) {
+            if proposed.origin != self.own.0 || proposed.start != self.start {
+                continue;
+            }
+            if let (Some(waiting), Some(result)) = (self.waiting.remove(&proposed.id), result) {
+                answer(waiting.waiter, ProposalId(proposed.id), result, env);
+            }
+        }
+    }
+
+    // --- snapshots ------------------------------------------------------------------------------
+
+    fn send_snapshot<E: Env>(&mut self, message: Message, env: &E) {
+        let to = message.to;
+        let Some(mark) = self.group.mark(self.applied) else {
+            self.group.report_snapshot(to, false);
+            return;
+        };
+        let snapshot = Bytes::from(env.catalogue().snapshot());
+        let message = Message {
+            body: Body::Snapshot(mark),
+            ..message
+        };
+        let mut head = vec![KIND_SNAPSHOT];
+        head.extend_from_slice(&(snapshot.len() as u32).to_be_bytes());
+        let mut tail = Vec::new();
+        message.encode(&mut tail);
+        let frame = PeerFrame {
+            queue: CATALOGUE_GROUP,
+            pieces: smallvec::smallvec![head.into(), snapshot, tail.into()],
+        };
+        env.post_peer(to.node(), frame);
+        // The link either brings it there or breaks, which the group is told.
+        self.group.report_snapshot(to, true);
+    }
+
+    fn install<E: Env>(&mut self, now: Now, mark: &SnapshotMark, cluster: &Cluster, env: &E) {
+        let bytes = self
+            .incoming
+            .take()
+            .expect("a mark is stepped in together with its snapshot");
+        env.change_catalogue(|catalogue| {
+            let config = catalogue.config().clone();
+            let restored = match Catalogue::restore(config, &bytes) {
+                Ok(restored) => restored,
+                // The leader has sent it over a link that checks what it carries.
+                Err(error) => panic!("the leader's catalogue cannot be read: {error}"),
+            };
+            super::replace(catalogue, restored, now, cluster.is_placed(), env);
+        });
+        env.with_shard(now, SHARD, |shard| {
+            shard.logs.truncate(CATALOGUE_GROUP_LOG, mark.index + 1);
+            let state = state(mark, &bytes);
+            shard
+                .logs
+                .set_snapshot(CATALOGUE_GROUP_LOG, mark.index + 1, &state);
+        });
+        self.applied = mark.index;
+        self.compacted = mark.index;
+        // Whatever this node has asked for may be in the snapshot: asking again does no harm.
+        self.handed_over = 0;
+        self.answer_carried_out(env);
+    }
+
+    /// Commands that a snapshot has brought are done; what they answered is not known any more.
+    fn answer_carried_out<E: Env>(&mut self, env: &E) {
+        let through = {
+            let catalogue = env.catalogue();
+            let own = catalogue.node(self.own);
+            own.filter(|own| own.start == self.start)
+                .map_or(0, |own| own.applied)
+        };
+        let left = self.waiting.split_off(&(through + 1));
+        for (id, waiting) in std::mem::replace(&mut self.waiting, left) {
+            answer(waiting.waiter, ProposalId(id), Ok(Outcome::default()), env);
+        }
+    }
+
+    fn snapshot_if_worth_it<E: Env>(&mut self, env: &E) {
+        if self.applied < self.compacted + SNAPSHOT_ENTRIES {
+            return;
+        }
+        let Some(mark) = self.group.mark(self.applied) else {
+            return;
+        };
+        // The catalogue is what these entries made, and nobody else changes it.
+        let state = state(&mark, &env.catalogue().snapshot());
+        env.shard(SHARD)
+            .logs
+            .set_snapshot(CATALOGUE_GROUP_LOG, mark.index + 1, &state);
+        self.group.compacted(mark.index);
+        self.compacted = mark.index;
+    }
+
+    // --- the end --------------------------------------------------------------------------------
+
+    /// Commands for which nobody answers in time: without a majority.
+    fn expire<E: Env>(&mut self, now: Now, env: &E) {
+        while let Some(first) = self.waiting.first_entry() {
+            if first.get().deadline_ms > now.monotonic_ms {
+                return;
+            }
+            let (id, waiting) = first.remove_entry();
+            answer(
+                waiting.waiter,
+                ProposalId(id),
+                Err(CatalogueError::NoMajority),
+                env,
+            );
+        }
+    }
+}
+
+fn answer<E: Env>(
+    waiter: Waiter,
+    id: ProposalId,
+    result: Result<Outcome, CatalogueError>,
+    env: &E,
+) {
+    match waiter {
+        Waiter::Connection(connection) => {
+            env.post(connection, ConnectionEvent::Executed { id, result });
+        }
+        Waiter::Operator(answer) => {
+            // Whoever asked may have given up.
+            let _ = answer.try_send(result);
+        }
+        Waiter::Nobody => {
+            if let Err(error) = result {
+                tracing::debug!(%error, "the cluster refuses what this node asked for");
+            }
+        }
+    }
+}

@@ -1,0 +1,199 @@
+//! The bytes between nodes, once both know who the other is: frames, one behind the other.
+//!
+//! ```text
+//! 0    4      length of the payload, little endian
+//! 4    4      CRC-32C of what follows
+//! 8    8      queue whose shard gets the payload; all bits set: a heartbeat
+//! 16   length payload
+//! ```
+
+use bytes::{Bytes, BytesMut};
+use leveret_types::QueueId;
+use leveret_types::limits::PEER_FRAME_BYTES_MAX;
+
+/// Bytes of a frame before its payload.
+pub const HEADER_BYTES: usize = 16;
+/// The queue of heartbeats: no id has all bits set.
+const HEARTBEAT: u64 = u64::MAX;
+/// Room that a decoder keeps when it is empty.
+const BUFFER_BYTES_KEPT: usize = 256 * 1024;
+
+/// Why a peer's bytes make no sense. The link is broken then: nothing behind them can be trusted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum WireError {
+    /// A frame says that it is longer than any may be.
+    #[error("a frame of {0} bytes, at most {PEER_FRAME_BYTES_MAX} are allowed")]
+    TooLong(u32),
+    /// A frame's checksum is wrong.
+    #[error("a frame's checksum is wrong")]
+    Checksum,
+}
+
+/// The header of a frame with this payload.
+///
+/// # Panics
+/// If the payload is longer than [`PEER_FRAME_BYTES_MAX`].
+#[must_use]
+pub fn header(queue: QueueId, pieces: &[Bytes]) -> [u8; HEADER_BYTES] {
+    assert_ne!(queue.0, HEARTBEAT, "no queue has this id");
+    encode(queue.0, pieces)
+}
+
+/// The bytes of a heartbeat.
+#[must_use]
+pub fn heartbeat() -> [u8; HEADER_BYTES] {
+    encode(HEARTBEAT, &[])
+}
+
+fn encode(queue: u64, pieces: &[Bytes]) -> [u8; HEADER_BYTES] {
+    let length: usize = pieces.iter().map(Bytes::len).sum();
+    assert!(
+        length <= PEER_FRAME_BYTES_MAX,
+        "a frame of {length} bytes, at most {PEER_FRAME_BYTES_MAX} are allowed"
+    );
+    let queue = queue.to_le_bytes();
+    let checksum = pieces.iter().fold(crc32c::crc32c(&queue), |sum, piece| {
+        crc32c::crc32c_append(sum, piece)
+    });
+    let mut header = [0; HEADER_BYTES];
+    header[..4].copy_from_slice(&(length as u32).to_le_bytes());
+    header[4..8].copy_from_slice(&checksum.to_le_bytes());
+    header[8..].copy_from_slice(&queue);
+    header
+}
+
+/// What a decoder found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Decoded {
+    /// A frame for a queue's shard.
+    Frame(QueueId, Bytes),
+    /// The peer lives.
+    Heartbeat,
+}
+
+/// Takes a peer's bytes apart. What it keeps grows with what has come, never with what is claimed.
+#[derive(Debug, Default)]
+pub struct Decoder {
+    buffer: BytesMut,
+}
+
+impl Decoder {
+    /// Takes bytes in.
+    pub fn feed(&mut self, bytes: &[u8]) {
+        if self.buffer.is_empty() {
+            // Frames that were taken out share the old buffer as long as they live.
+            self.buffer.reserve(BUFFER_BYTES_KEPT.max(bytes.len()));
+        }
+        self.buffer.extend_from_slice(bytes);
+    }
+
+    /// The next frame that is there as a whole.
+    ///
+    /// # Errors
+    /// See [`WireError`].
+    pub fn next(&mut self) -> Result<Option<Decoded>, WireError> {
+        let Some((header, rest)) = self.buffer.split_first_chunk::<HEADER_BYTES>() else {
+            return Ok(None);
+        };
+        let [l0, l1, l2, l3, c0, c1, c2, c3, queue @ ..] = *header;
+        let length = u32::from_le_bytes([l0, l1, l2, l3]);
+        let claimed = length as usize;
+        if claimed > PEER_FRAME_BYTES_MAX {
+            return Err(WireError::TooLong(length));
+        }
+        let Some(payload) = rest.get(..claimed) else {
+            return Ok(None);
+        };
+        let checksum = crc32c::crc32c_append(crc32c::crc32c(&queue), payload);
+        if checksum != u32::from_le_bytes([c0, c1, c2, c3]) {
+            return Err(WireError::Checksum);
+        }
+        let queue = u64::from_le_bytes(queue);
+        let mut frame = self.buffer.split_to(HEADER_BYTES + claimed).freeze();
+        if queue == HEARTBEAT {
+            return Ok(Some(Decoded::Heartbeat));
+        }
+        Ok(Some(Decoded::Frame(
+            QueueId(queue),
+            frame.split_off(HEADER_BYTES),
+        )))
+    }
+
+    /// Bytes that wait for the rest of their frame.
+    #[must_use]
+    pub fn waiting(&self) -> usize {
+        self.buffer.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn frame(queue: u64, pieces: &[&'static [u8]]) -> Vec<u8> {
+        let pieces: Vec<Bytes> = pieces.iter().copied().map(Bytes::from_static).collect();
+        let mut bytes = header(QueueId(queue), &pieces).to_vec();
+        pieces
+            .iter()
+            .for_each(|piece| bytes.extend_from_slice(piece));
+        bytes
+    }
+
+    fn decode(bytes: &[u8], step: usize) -> (Vec<Decoded>, Result<(), WireError>) {
+        let mut decoder = Decoder::default();
+        let mut found = Vec::new();
+        for part in bytes.chunks(step) {
+            decoder.feed(part);
+            loop {
+                match decoder.next() {
+                    Ok(Some(decoded)) => found.push(decoded),
+                    Ok(None) => break,
+                    Err(error) => return (found, Err(error)),
+                }
+            }
+        }
+        (found, Ok(()))
+    }
+
+    #[test]
+    fn what_is_encoded_is_decoded_however_it_arrives() {
+        let mut bytes = frame(7, &[b"one", b"", b"two"]);
+        bytes.extend(heartbeat());
+        bytes.extend(frame(0, &[]));
+        let expected = vec![
+            Decoded::Frame(QueueId(7), Bytes::from_static(b"onetwo")),
+            Decoded::Heartbeat,
+            Decoded::Frame(QueueId(0), Bytes::new()),
+        ];
+        for step in 1..=bytes.len() {
+            assert_eq!(decode(&bytes, step), (expected.clone(), Ok(())), "{step}");
+        }
+    }
+
+    #[test]
+    fn every_flipped_bit_is_noticed() {
+        let good = frame(7, &[b"payload"]);
+        for bit in 0..good.len() * 8 {
+            let mut bad = good.clone();
+            bad[bit / 8] ^= 1 << (bit % 8);
+            let (found, result) = decode(&bad, bad.len());
+            // A longer length waits for bytes that do not come; all else is an error.
+            assert!(found.is_empty(), "bit {bit}: {found:?}");
+            assert!(result.is_err() || bit < 32, "bit {bit}");
+        }
+    }
+
+    #[test]
+    fn a_length_beyond_the_bound_is_refused_and_claims_no_memory() {
+        let mut longest = [0; HEADER_BYTES];
+        longest[..4].copy_from_slice(&(PEER_FRAME_BYTES_MAX as u32).to_le_bytes());
+        let mut decoder = Decoder::default();
+        decoder.feed(&longest);
+        assert_eq!(decoder.next(), Ok(None), "it waits for the payload");
+        assert!(decoder.buffer.capacity() <= 2 * BUFFER_BYTES_KEPT);
+        let mut longer = longest;
+        longer[..4].copy_from_slice(&(PEER_FRAME_BYTES_MAX as u32 + 1).to_le_bytes());
+        let error = Err(WireError::TooLong(PEER_FRAME_BYTES_MAX as u32 + 1));
+        assert_eq!(decode(&longer, HEADER_BYTES), (Vec::new(), error));
+    }
+}

@@ -1,0 +1,334 @@
+//! The proxies of one shard: who has one, which of them have something to say, and when they are to
+//! be looked at.
+
+use super::link::{LocalDelivery, Operation, Origin, ToLeader, ToProxy};
+use super::proxy::{Place, Proxy, Put, Reach};
+use hashbrown::HashMap;
+use leveret_types::{ConsumerId, NodeId, Now, QueueId};
+use smallvec::SmallVec;
+use std::collections::BTreeSet;
+
+/// Sessions that one millisecond of a node's life may begin, so that a later run's numbers are
+/// greater than all of an earlier one's.
+const SESSIONS_PER_START: u64 = 1 << 20;
+
+/// A queue that is not, or not only, on this node.
+#[derive(Debug)]
+pub(crate) struct Entry {
+    /// The nodes that may lead it, the likeliest first; of a classic queue, its only one.
+    nodes: SmallVec<[NodeId; 3]>,
+    /// Whether it is on one node only, so that it is unavailable while that is down.
+    single: bool,
+    /// Made when the queue is first used here.
+    proxy: Option<Box<Proxy>>,
+    dirty: bool,
+    deadline_ms: u64,
+}
+
+/// See the module's description.
+#[derive(Debug)]
+pub(crate) struct Proxies {
+    origin: Origin,
+    entries: HashMap<QueueId, Entry, foldhash::fast::FixedState>,
+    dirty: Vec<QueueId>,
+    deadlines: BTreeSet<(u64, QueueId)>,
+    up: Vec<NodeId>,
+    last_session: u64,
+}
+
+impl Proxies {
+    pub(crate) fn new(origin: Origin) -> Self {
+        Self {
+            origin,
+            entries: HashMap::default(),
+            dirty: Vec::new(),
+            deadlines: BTreeSet::new(),
+            up: Vec::new(),
+            last_session: origin.start.saturating_mul(SESSIONS_PER_START),
+        }
+    }
+
+    /// This node, and its run.
+    pub(crate) const fn origin(&self) -> Origin {
+        self.origin
+    }
+
+    /// Adds a queue, or changes where it is.
+    pub(crate) fn place(&mut self, queue: QueueId, nodes: &[NodeId], single: bool) {
+        let entry = self.entries.entry(queue).or_insert_with(|| Entry {
+            nodes: SmallVec::new(),
+            single,
+            proxy: None,
+            dirty: false,
+            deadline_ms: 0,
+        });
+        entry.nodes = SmallVec::from_slice(nodes);
+    }
+
+    /// Whether the queue is used through a proxy here.
+    pub(crate) fn has(&self, queue: QueueId) -> bool {
+        self.entries.contains_key(&queue)
+    }
+
+    /// Takes a queue away: its consumers are cancelled, what waits for it is refused.
+    pub(crate) fn remove(&mut self, queue: QueueId, reach: &mut Reach<'_>) {
+        if let Some(entry) = self.entries.remove(&queue) {
+            self.deadlines.remove(&(entry.deadline_ms, queue));
+            if let Some(mut proxy) = entry.proxy {
+                proxy.abandon(reach);
+            }
+        }
+    }
+
+    /// Whatever waits for an unavailable queue is told so.
+    pub(crate) fn abandon(&mut self, queue: QueueId, reach: &mut Reach<'_>) {
+        if let Some(proxy) = self.use_proxy(queue) {
+            proxy.abandon(reach);
+        }
+    }
+
+    /// Whether the only node that has the queue is down.
+    pub(crate) fn is_unavailable(&self, queue: QueueId) -> bool {
+        self.entries
+            .get(&queue)
+            .is_some_and(|entry| entry.single && entry.nodes.iter().all(|node| !self.is_up(*node)))
+    }
+
+    fn is_up(&self, node: NodeId) -> bool {
+        node == self.origin.node || self.up.contains(&node)
+    }
+
+    /// The proxy of a queue, made if there is none; it is looked at when the shard is let go.
+    pub(crate) fn use_proxy(&mut self, queue: QueueId) -> Option<&mut Proxy> {
+        let entry = self.entries.get_mut(&queue)?;
+        if !entry.dirty {
+            entry.dirty = true;
+            self.dirty.push(queue);
+        }
+        Some(
+            entry
+                .proxy
+                .get_or_insert_with(|| Box::new(Proxy::new(queue))),
+        )
+    }
+
+    /// The proxy of a queue, if there is one.
+    pub(crate) fn known(&self, queue: QueueId) -> Option<&Proxy> {
+        self.entries.get(&queue)?.proxy.as_deref()
+    }
+
+    /// The next proxy that has something to say.
+    pub(crate) fn pop_dirty(&mut self) -> Option<QueueId> {
+        let queue = self.dirty.pop()?;
+        if let Some(entry) = self.entries.get_mut(&queue) {
+            entry.dirty = false;
+        }
+        Some(queue)
+    }
+
+    /// Looks for the queue's leader if it is needed. `hint` is the leader that this node's replica
+    /// knows.
+    pub(crate) fn locate(&mut self, now: Now, queue: QueueId, hint: Option<NodeId>) {
+        let Some(entry) = self.entries.get_mut(&queue) else {
+            return;
+        };
+        let Some(proxy) = entry.proxy.as_deref_mut().filter(|p| p.wants_leader(now)) else {
+            return;
+        };
+        let mut candidates: SmallVec<[NodeId; 4]> = hint.into_iter().collect();
+        for node in &entry.nodes {
+            if !candidates.contains(node) {
+                candidates.push(*node);
+            }
+        }
+        candidates.retain(|node| *node == self.origin.node || self.up.contains(node));
+        self.last_session += 1;
+        proxy.locate(now, self.last_session, &candidates);
+    }
+
+    /// Gives what a proxy has to say to `put`, with where it goes and in which session.
+    pub(crate) fn flush(
+        &mut self,
+        queue: QueueId,
+        mut put: impl FnMut(NodeId, u64, Put<'_, Box<dyn Iterator<Item = &'_ Operation> + '_>>),
+    ) {
+        let start = self.origin.start;
+        let Some(entry) = self.entries.get_mut(&queue) else {
+            return;
+        };
+        let Some(proxy) = entry.proxy.as_deref_mut() else {
+            return;
+        };
+        let session = proxy.session();
+        if let Place::Asked(node) | Place::Led(node) = proxy.place() {
+            proxy.flush(start, |what| put(node, session, what));
+        }
+    }
+
+    /// Takes in what a leader says.
+    pub(crate) fn receive(
+        &mut self,
+        queue: QueueId,
+        from: NodeId,
+        session: u64,
+        message: ToProxy,
+        reach: &mut Reach<'_>,
+    ) -> Received {
+        let next = self.last_session + 1;
+        let Some(entry) = self.entries.get_mut(&queue) else {
+            return absent(&message);
+        };
+        let Some(proxy) = entry.proxy.as_deref_mut() else {
+            return absent(&message);
+        };
+        // Only who leads is said outside of sessions.
+        let is_placing = matches!(message, ToProxy::Leading { .. } | ToProxy::NotLeader { .. });
+        if !is_placing && proxy.session() != session {
+            return Received::Done;
+        }
+        let local = proxy.receive(from, message, next, reach);
+        if proxy.session() == next {
+            self.last_session = next;
+        }
+        if !entry.dirty {
+            entry.dirty = true;
+            self.dirty.push(queue);
+        }
+        match local {
+            Some(delivery) => Received::Local(delivery),
+            None => Received::Done,
+        }
+    }
+
+    /// A delivery that was completed from the local replica, or could not be.
+    pub(crate) fn complete(
+        &mut self,
+        queue: QueueId,
+        from: NodeId,
+        delivery: LocalDelivery,
+        message: Option<leveret_types::Message>,
+        reach: &mut Reach<'_>,
+    ) {
+        let Some(proxy) = self.use_proxy(queue) else {
+            return;
+        };
+        let Some(message) = message else {
+            return proxy.fetch(delivery);
+        };
+        let delivery = leveret_session::contract::Delivery {
+            consumer: delivery.consumer,
+            queue,
+            lane: delivery.lane,
+            index: delivery.index,
+            redelivered: delivery.redelivered,
+            delivery_count: delivery.delivery_count,
+            message,
+        };
+        proxy.deliver(from, delivery, reach);
+    }
+
+    /// A node is up: who needs a leader looks for it.
+    pub(crate) fn peer_up(&mut self, node: NodeId) {
+        if !self.up.contains(&node) {
+            self.up.push(node);
+        }
+        for (queue, entry) in &mut self.entries {
+            let waits = entry
+                .proxy
+                .as_deref()
+                .is_some_and(|proxy| proxy.is_busy() && !matches!(proxy.place(), Place::Led(_)));
+            if waits && !entry.dirty {
+                entry.dirty = true;
+                self.dirty.push(*queue);
+            }
+        }
+    }
+
+    /// A node is down.
+    pub(crate) fn peer_down(&mut self, node: NodeId, reach: &mut Reach<'_>) {
+        self.up.retain(|up| *up != node);
+        for (queue, entry) in &mut self.entries {
+            let Some(proxy) = entry.proxy.as_deref_mut() else {
+                continue;
+            };
+            if proxy.place() != Place::Led(node) && proxy.place() != Place::Asked(node) {
+                continue;
+            }
+            if entry.single {
+                proxy.abandon(reach);
+            } else {
+                proxy.lose(reach.now);
+            }
+            if !entry.dirty {
+                entry.dirty = true;
+                self.dirty.push(*queue);
+            }
+        }
+    }
+
+    /// Marks the proxies whose time has come.
+    pub(crate) fn tick(&mut self, reach: &mut Reach<'_>) {
+        while let Some(&(at, queue)) = self.deadlines.first() {
+            if at > reach.now.monotonic_ms {
+                break;
+            }
+            self.deadlines.remove(&(at, queue));
+            if let Some(entry) = self.entries.get_mut(&queue) {
+                entry.deadline_ms = 0;
+            }
+            if let Some(proxy) = self.use_proxy(queue) {
+                proxy.expire(reach);
+            }
+        }
+    }
+
+    /// Takes note of when a proxy is to be looked at next.
+    pub(crate) fn note_deadline(&mut self, queue: QueueId) {
+        let Some(entry) = self.entries.get_mut(&queue) else {
+            return;
+        };
+        let deadline = entry
+            .proxy
+            .as_deref()
+            .and_then(Proxy::next_deadline_ms)
+            .unwrap_or(0);
+        if deadline != entry.deadline_ms {
+            self.deadlines.remove(&(entry.deadline_ms, queue));
+            entry.deadline_ms = deadline;
+            if deadline != 0 {
+                self.deadlines.insert((deadline, queue));
+            }
+        }
+    }
+
+    /// When [`Self::tick`] is to be called next.
+    pub(crate) fn next_deadline_ms(&self) -> Option<u64> {
+        self.deadlines.first().map(|(at, _)| *at)
+    }
+}
+
+impl super::Admit for Proxies {
+    fn admit(&mut self, queue: QueueId, consumer: ConsumerId, bytes: u32) -> bool {
+        let entry = self.entries.get(&queue);
+        let proxy = entry.and_then(|entry| entry.proxy.as_deref());
+        proxy.is_some_and(|proxy| proxy.admits(consumer, bytes))
+    }
+}
+
+/// What is left to do after a leader's message.
+#[derive(Debug)]
+pub(crate) enum Received {
+    /// Nothing.
+    Done,
+    /// The local replica is to complete a delivery.
+    Local(LocalDelivery),
+    /// The leader is to be told this, outside of any session.
+    Answer(ToLeader),
+}
+
+fn absent(message: &ToProxy) -> Received {
+    match message {
+        ToProxy::Leading { term } => Received::Answer(ToLeader::Absent { term: *term }),
+        _ => Received::Done,
+    }
+}

@@ -1,0 +1,983 @@
+//! A queue's proxy on one node: what this node's clients want of the queue, kept until its leader
+//! has done it, and what they hold.
+//!
+//! ```text
+//!             locate            Committed
+//! Unknown ───────────► Asked ─────────────► Led
+//!    ▲                  │ NotLeader, time     │ NotLeader, node down
+//!    └──────────────────┴─────────────────────┘
+//! ```
+//! With a presentation a session begins; it lasts as long as the leader does and the way to it. A
+//! new session begins with all that the leader must know, so that a loss of anything on the way
+//! changes nothing.
+//!
+//! Invariant: an operation leaves the journal only when the leader has said that it is committed,
+//! and takes effect once however often it is sent: its number is the same each time.
+//! Invariant: what a consumer holds is in the presentation until the settle of it is committed.
+
+mod held;
+mod kept;
+
+pub use kept::Then;
+pub(crate) use kept::{Afterwards, Notify};
+
+use super::link::{
+    HeldRange, LocalDelivery, Operation, Presentation, PresentedHolder, Settle, Standing, ToLeader,
+    ToProxy,
+};
+use crate::env::{ConnectionEvent, QueueAnswer};
+use crate::link::ConsumerLink;
+use crate::shard::ShardEffects;
+use hashbrown::HashMap;
+use held::HeldRuns;
+use kept::{Journal, Kept};
+use leveret_queue::{Consumer, Outcome};
+use leveret_session::contract::{Delivery, Reply};
+use leveret_types::limits::{
+    LEADER_WAIT_MS_MAX, LINK_CONSUMER_BYTES_MAX, LINK_CONSUMER_MESSAGES_MAX, PARKED_ANSWERS_MAX,
+};
+use leveret_types::{ConnectionId, ConsumerId, NodeId, Now, QueueId};
+use std::collections::VecDeque;
+use std::ops::Range;
+
+/// Milliseconds after which a leader is looked for again.
+const RETRY_MS: u64 = 50;
+/// Milliseconds within which a node that was asked must have answered.
+const ANSWER_MS: u64 = 1_000;
+/// Hints to other nodes that are followed at once; more of them wait for [`RETRY_MS`].
+const HINTS_MAX: u32 = 3;
+
+/// Where the leader is, as far as the proxy knows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// Nowhere.
+    Unknown,
+    /// This node was presented to, and has not answered yet.
+    Asked(NodeId),
+    /// On this node, which has taken the session.
+    Led(NodeId),
+}
+
+/// Who asks something of a queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Asker {
+    /// A connection: it is posted the answer.
+    Connection(ConnectionId),
+    /// Somebody who asks again with the same number until the answer is there.
+    Poll(u64),
+}
+
+/// What is asked of a leader.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Question {
+    Attach(Consumer),
+    Cancel(ConsumerId),
+    Get { holder: ConsumerId, no_ack: bool },
+    Purge,
+    Count,
+}
+
+/// A question without an answer.
+#[derive(Debug)]
+struct Request {
+    id: u64,
+    asker: Asker,
+    question: Question,
+    until_ms: u64,
+}
+
+/// Somebody on this node who holds messages, or may.
+#[derive(Debug)]
+struct Holder {
+    connection: ConnectionId,
+    consumer: Option<Consumer>,
+    /// Whether the leader has said that the consumer is attached.
+    attached: bool,
+    link: Option<ConsumerLink>,
+    held: Vec<(u8, HeldRuns)>,
+    held_count: u64,
+    /// Deliveries that the connection has no room for, with the session in which they came; 0 if
+    /// the connection was asked already.
+    waiting: VecDeque<(u64, Delivery)>,
+    /// What has gone on to the connection and the leader has not heard of.
+    credit: (u32, u64),
+}
+
+impl Holder {
+    fn new(connection: ConnectionId) -> Self {
+        Self {
+            connection,
+            consumer: None,
+            attached: false,
+            link: None,
+            held: Vec::new(),
+            held_count: 0,
+            waiting: VecDeque::new(),
+            credit: (0, 0),
+        }
+    }
+
+    fn hold(&mut self, lane: u8, index: u64, bytes: u32) {
+        let at = match self.held.iter().position(|(of, _)| *of == lane) {
+            Some(at) => at,
+            None => {
+                self.held.push((lane, HeldRuns::default()));
+                self.held.len() - 1
+            }
+        };
+        let new = self.held[at].1.insert(index, u64::from(bytes));
+        self.held_count += u64::from(new);
+    }
+
+    fn release(&mut self, lane: u8, range: Range<u64>) -> (u64, u64) {
+        let Some((_, held)) = self.held.iter_mut().find(|(of, _)| *of == lane) else {
+            return (0, 0);
+        };
+        let (count, bytes) = held.remove(range);
+        self.held_count -= count;
+        (count, bytes)
+    }
+
+    fn settles(&self) -> bool {
+        self.consumer.is_none_or(|consumer| !consumer.no_ack)
+    }
+
+    fn admits(&self, bytes: u32) -> bool {
+        let link = self.link.as_ref();
+        link.is_some_and(|link| link.admit(bytes as usize))
+    }
+
+    fn presented(&self, id: ConsumerId) -> PresentedHolder {
+        let held = self.held.iter().flat_map(|(lane, runs)| {
+            let lane = *lane;
+            runs.iter()
+                .map(move |(range, bytes)| HeldRange { lane, range, bytes })
+        });
+        PresentedHolder {
+            id,
+            consumer: self.consumer.filter(|_| self.attached),
+            held: held.collect(),
+        }
+    }
+}
+
+/// What a proxy's calls may reach.
+pub(crate) struct Reach<'a> {
+    pub(crate) now: Now,
+    /// This node.
+    pub(crate) node: NodeId,
+    pub(crate) effects: &'a mut ShardEffects,
+}
+
+impl Reach<'_> {
+    fn post(&mut self, connection: ConnectionId, event: ConnectionEvent) {
+        self.effects.posts.push((connection, event));
+    }
+}
+
+/// What a proxy puts out for its leader.
+pub(crate) enum Put<'a, I: Iterator<Item = &'a Operation>> {
+    /// Operations, and the number of the first.
+    Operations(u64, I),
+    /// Anything else.
+    Message(ToLeader),
+}
+
+/// See the module's description.
+#[derive(Debug)]
+pub(crate) struct Proxy {
+    queue: QueueId,
+    place: Place,
+    /// The session that was presented last; 0 before the first.
+    session: u64,
+    /// The latest term of which a leader was heard.
+    term: u64,
+    /// A presentation that is to be sent.
+    present: bool,
+    /// Looks for the leader since it was last known.
+    attempts: u32,
+    hints: u32,
+    retry_at_ms: u64,
+    journal: Journal,
+    /// Number of the next operation that this session has not sent.
+    sent: u64,
+    /// What else is to be said, each before the operation of that number.
+    control: VecDeque<(u64, ToLeader)>,
+    holders: HashMap<ConsumerId, Holder, foldhash::fast::FixedState>,
+    requests: Vec<Request>,
+    next_request: u64,
+    /// Connections that are held back until there is room.
+    throttled: Vec<ConnectionId>,
+    /// Connections that wait for all operations up to a number.
+    waiters: Vec<(u64, ConnectionId)>,
+    /// How the queue stood when it was last asked.
+    standing: Standing,
+    /// Answers for those who ask again.
+    parked: VecDeque<(u64, QueueAnswer)>,
+}
+
+impl Proxy {
+    pub(crate) fn new(queue: QueueId) -> Self {
+        Self {
+            queue,
+            place: Place::Unknown,
+            session: 0,
+            term: 0,
+            present: false,
+            attempts: 0,
+            hints: 0,
+            retry_at_ms: 0,
+            journal: Journal::default(),
+            sent: 1,
+            control: VecDeque::new(),
+            holders: HashMap::default(),
+            requests: Vec::new(),
+            next_request: 1,
+            throttled: Vec::new(),
+            waiters: Vec::new(),
+            standing: Standing::default(),
+            parked: VecDeque::new(),
+        }
+    }
+
+    pub(crate) const fn place(&self) -> Place {
+        self.place
+    }
+
+    pub(crate) const fn session(&self) -> u64 {
+        self.session
+    }
+
+    /// How the queue stood when it was last asked.
+    pub(crate) const fn standing(&self) -> Standing {
+        self.standing
+    }
+
+    /// Whether it needs a leader.
+    pub(crate) fn is_busy(&self) -> bool {
+        !self.journal.is_empty() || !self.holders.is_empty() || !self.requests.is_empty()
+    }
+
+    /// Whether the next operation may be given to a leader on this node at once: nothing that comes
+    /// before it waits to be sent.
+    pub(crate) fn in_place(&self, node: NodeId) -> bool {
+        self.place == Place::Led(node)
+            && self.sent == self.journal.next()
+            && self.control.is_empty()
+    }
+
+    /// The last operation was given to the leader already.
+    pub(crate) fn sent_in_place(&mut self) {
+        self.sent = self.journal.next();
+    }
+
+    // ---- What this node's clients want.
+
+    /// Takes a message; answers its number, and whether its publisher is to be held back.
+    pub(crate) fn publish(&mut self, operation: Operation, notify: Notify) -> (u64, bool) {
+        if let Notify::Then(then) = &notify {
+            then.more();
+        }
+        let sequence = self.journal.push(Kept {
+            operation,
+            notify,
+            held_bytes: 0,
+        });
+        (sequence, self.journal.is_full())
+    }
+
+    /// Holds a connection back until there is room; false if there is.
+    pub(crate) fn hold_back(&mut self, connection: ConnectionId) -> bool {
+        let full = self.journal.is_full();
+        if full && !self.throttled.contains(&connection) {
+            self.throttled.push(connection);
+        }
+        full
+    }
+
+    /// Takes note of what became of messages; answers how many of them the holder had.
+    pub(crate) fn settle(&mut self, settle: Settle) -> u64 {
+        let Some(holder) = self.holders.get_mut(&settle.holder) else {
+            return 0;
+        };
+        let (count, held_bytes) = holder.release(settle.lane, settle.range.clone());
+        if count == 0 {
+            return 0;
+        }
+        self.forget_if_done(settle.holder);
+        self.push_settle(settle, held_bytes);
+        count
+    }
+
+    fn push_settle(&mut self, settle: Settle, held_bytes: u64) {
+        // Neighbours that have not been sent are one operation.
+        let next = self.journal.next();
+        let is_last = self.control.back().is_none_or(|(at, _)| *at < next);
+        if is_last
+            && let Some(last) = self.journal.last_from(self.sent)
+            && let Operation::Settle(before) = &mut last.operation
+            && before.holder == settle.holder
+            && before.lane == settle.lane
+            && before.outcome == settle.outcome
+            && before.range.end == settle.range.start
+        {
+            before.range.end = settle.range.end;
+            last.held_bytes += held_bytes;
+            return;
+        }
+        self.journal.push(Kept {
+            operation: Operation::Settle(settle),
+            notify: Notify::Nobody,
+            held_bytes,
+        });
+    }
+
+    fn forget_if_done(&mut self, id: ConsumerId) {
+        let done = self.holders.get(&id).is_some_and(|holder| {
+            holder.consumer.is_none() && holder.held_count == 0 && holder.waiting.is_empty()
+        });
+        let asked = self
+            .requests
+            .iter()
+            .any(|request| request.question.holder() == Some(id));
+        if done && !asked {
+            self.holders.remove(&id);
+        }
+    }
+
+    /// Attaches a consumer: the answer is posted to its connection.
+    pub(crate) fn attach(
+        &mut self,
+        now: Now,
+        consumer: Consumer,
+        connection: ConnectionId,
+        link: ConsumerLink,
+    ) {
+        let mut holder = Holder::new(connection);
+        holder.consumer = Some(consumer);
+        holder.link = Some(link);
+        self.holders.insert(consumer.id, holder);
+        self.ask(
+            now,
+            Asker::Connection(connection),
+            Question::Attach(consumer),
+        );
+    }
+
+    /// Cancels a consumer: `Done` is posted to its connection, behind its last delivery.
+    pub(crate) fn cancel(&mut self, now: Now, consumer: ConsumerId, connection: ConnectionId) {
+        if let Some(holder) = self.holders.get_mut(&consumer) {
+            holder.attached = false;
+        }
+        self.ask(
+            now,
+            Asker::Connection(connection),
+            Question::Cancel(consumer),
+        );
+    }
+
+    /// A holder is gone.
+    pub(crate) fn detach(&mut self, holder: ConsumerId) {
+        self.requests
+            .retain(|request| request.question.holder() != Some(holder));
+        if self.holders.remove(&holder).is_some() {
+            self.say(ToLeader::Detach(holder));
+        }
+    }
+
+    /// Gets a message.
+    pub(crate) fn get(&mut self, now: Now, asker: Asker, holder: ConsumerId, no_ack: bool) {
+        let connection = match asker {
+            Asker::Connection(connection) => connection,
+            Asker::Poll(_) => ConnectionId(0),
+        };
+        self.holders
+            .entry(holder)
+            .or_insert_with(|| Holder::new(connection));
+        self.ask(now, asker, Question::Get { holder, no_ack });
+    }
+
+    /// Drops all ready messages.
+    pub(crate) fn purge(&mut self, now: Now, asker: Asker) {
+        self.ask(now, asker, Question::Purge);
+    }
+
+    /// Asks how the queue stands.
+    pub(crate) fn count(&mut self, now: Now, asker: Asker) {
+        self.ask(now, asker, Question::Count);
+    }
+
+    /// The answer for one who asks again; `None` if there is none yet. `asked` says whether the
+    /// question is under way.
+    pub(crate) fn parked(&mut self, poll: u64) -> (Option<QueueAnswer>, bool) {
+        let at = self.parked.iter().position(|(of, _)| *of == poll);
+        let answer = at.and_then(|at| self.parked.remove(at));
+        let mut requests = self.requests.iter();
+        let asked = requests.any(|request| request.asker == Asker::Poll(poll));
+        (answer.map(|(_, answer)| answer), asked)
+    }
+
+    /// A connection wants to hear when all operations up to now are committed; false if they are.
+    pub(crate) fn wait_for_all(&mut self, connection: ConnectionId) -> Option<u64> {
+        let last = self.journal.next() - 1;
+        if self.journal.is_empty() {
+            return None;
+        }
+        self.waiters.push((last, connection));
+        Some(last)
+    }
+
+    fn ask(&mut self, now: Now, asker: Asker, question: Question) {
+        let id = self.next_request;
+        self.next_request += 1;
+        if matches!(self.place, Place::Led(_)) {
+            let message = question.message(id);
+            self.say(message);
+        }
+        self.requests.push(Request {
+            id,
+            asker,
+            question,
+            until_ms: now.monotonic_ms + LEADER_WAIT_MS_MAX,
+        });
+    }
+
+    /// Says something to the leader, behind all operations that there are. Without a leader it need
+    /// not be said: the presentation will.
+    fn say(&mut self, message: ToLeader) {
+        if matches!(self.place, Place::Led(_)) {
+            self.control.push_back((self.journal.next(), message));
+        }
+    }
+
+    /// Takes room at a consumer's connection for a message that a leader on this node is about to
+    /// deliver.
+    pub(crate) fn admits(&self, consumer: ConsumerId, bytes: u32) -> bool {
+        let holder = self.holders.get(&consumer);
+        holder.is_some_and(|holder| holder.admits(bytes))
+    }
+
+    /// A consumer's connection or channel has room again.
+    pub(crate) fn unblock(&mut self, consumer: ConsumerId, reach: &mut Reach<'_>) {
+        if self.place == Place::Led(reach.node) {
+            self.say(ToLeader::Credit {
+                consumer,
+                messages: 0,
+                bytes: 0,
+            });
+        }
+        self.forward(consumer, reach);
+    }
+
+    /// Hands on what waits for room at the connection.
+    fn forward(&mut self, consumer: ConsumerId, reach: &mut Reach<'_>) {
+        let session = self.session;
+        let Some(holder) = self.holders.get_mut(&consumer) else {
+            return;
+        };
+        while let Some((of, delivery)) = holder.waiting.front() {
+            if *of != 0 && !holder.admits(delivery.message.size()) {
+                break;
+            }
+            let Some((of, delivery)) = holder.waiting.pop_front() else {
+                break;
+            };
+            if of == session {
+                holder.credit.0 += 1;
+                holder.credit.1 += u64::from(delivery.message.size());
+            }
+            reach.post(holder.connection, ConnectionEvent::Deliver(delivery));
+        }
+        self.give_credit(consumer);
+    }
+
+    /// Tells the leader what has gone on, once that is worth a message.
+    fn give_credit(&mut self, consumer: ConsumerId) {
+        let Some(holder) = self.holders.get_mut(&consumer) else {
+            return;
+        };
+        let (messages, bytes) = holder.credit;
+        if messages >= LINK_CONSUMER_MESSAGES_MAX / 4 || bytes >= LINK_CONSUMER_BYTES_MAX / 4 {
+            holder.credit = (0, 0);
+            self.say(ToLeader::Credit {
+                consumer,
+                messages,
+                bytes,
+            });
+        }
+    }
+
+    // ---- Where the leader is.
+
+    /// Looks for the leader: `candidates` in the order in which they are worth asking.
+    pub(crate) fn locate(&mut self, now: Now, session: u64, candidates: &[NodeId]) {
+        if candidates.is_empty() {
+            self.retry_at_ms = now.monotonic_ms + RETRY_MS;
+            return;
+        }
+        let at = self.attempts as usize % candidates.len();
+        self.attempts = self.attempts.saturating_add(1);
+        self.present_to(now, candidates[at], session);
+    }
+
+    /// Presents itself to a node: with that a session begins.
+    fn present_to(&mut self, now: Now, node: NodeId, session: u64) {
+        self.place = Place::Asked(node);
+        self.session = session;
+        self.present = true;
+        self.retry_at_ms = now.monotonic_ms + ANSWER_MS;
+        self.sent = self.journal.first();
+        self.control.clear();
+        for holder in self.holders.values_mut() {
+            holder.credit = (0, 0);
+        }
+    }
+
+    /// A node says that it leads; whether that is news and the proxy has presented itself.
+    pub(crate) fn leading(&mut self, now: Now, node: NodeId, term: u64, session: u64) -> bool {
+        if term < self.term {
+            return false;
+        }
+        self.term = term;
+        self.hints = 0;
+        self.present_to(now, node, session);
+        true
+    }
+
+    /// A node says that it does not lead.
+    fn not_leader(&mut self, now: Now, from: NodeId, term: u64, leader: Option<NodeId>, next: u64) {
+        let ours = self.place == Place::Asked(from) || self.place == Place::Led(from);
+        if !ours {
+            return;
+        }
+        self.lose(now);
+        if let Some(leader) = leader.filter(|_| term >= self.term && self.hints < HINTS_MAX) {
+            self.hints += 1;
+            self.present_to(now, leader, next);
+        }
+    }
+
+    /// The leader is gone, or the way to it.
+    pub(crate) fn lose(&mut self, now: Now) {
+        self.place = Place::Unknown;
+        self.present = false;
+        self.control.clear();
+        self.retry_at_ms = now.monotonic_ms + RETRY_MS;
+    }
+
+    fn presentation(&self, start: u64) -> Presentation {
+        let holders = self.holders.iter();
+        let mut holders: Vec<_> = holders.map(|(id, holder)| holder.presented(*id)).collect();
+        holders.sort_unstable_by_key(|holder| holder.id);
+        for kept in self.journal.iter() {
+            let Operation::Settle(settle) = &kept.operation else {
+                continue;
+            };
+            let held = HeldRange {
+                lane: settle.lane,
+                range: settle.range.clone(),
+                bytes: kept.held_bytes,
+            };
+            match holders.binary_search_by_key(&settle.holder, |holder| holder.id) {
+                Ok(at) => holders[at].held.push(held),
+                Err(at) => holders.insert(
+                    at,
+                    PresentedHolder {
+                        id: settle.holder,
+                        consumer: None,
+                        held: vec![held],
+                    },
+                ),
+            }
+        }
+        Presentation {
+            start,
+            term: self.term,
+            first_sequence: self.journal.first(),
+            holders,
+        }
+    }
+
+    /// Puts out what is to be said to the leader.
+    pub(crate) fn flush<'a>(
+        &'a mut self,
+        start: u64,
+        mut put: impl FnMut(Put<'_, Box<dyn Iterator<Item = &'_ Operation> + '_>>),
+    ) {
+        match self.place {
+            Place::Unknown => return,
+            Place::Asked(_) => {
+                if std::mem::take(&mut self.present) {
+                    let presentation = Box::new(self.presentation(start));
+                    put(Put::Message(ToLeader::Present(presentation)));
+                }
+                return;
+            }
+            Place::Led(_) => {}
+        }
+        loop {
+            let until = self.control.front().map_or(u64::MAX, |(at, _)| *at);
+            let until = until.min(self.journal.next());
+            if self.sent < until {
+                let operations = self.journal.range(self.sent..until);
+                put(Put::Operations(self.sent, Box::new(operations)));
+                self.sent = until;
+            }
+            match self.control.pop_front() {
+                Some((_, message)) => put(Put::Message(message)),
+                None => break,
+            }
+        }
+    }
+
+    // ---- What the leader says.
+
+    /// Takes in what a leader says in the session. `next` is the session that a presentation to
+    /// another node would begin. What only the local replica can complete is given back.
+    pub(crate) fn receive(
+        &mut self,
+        from: NodeId,
+        message: ToProxy,
+        next: u64,
+        reach: &mut Reach<'_>,
+    ) -> Option<LocalDelivery> {
+        match message {
+            ToProxy::Leading { term } => {
+                self.leading(reach.now, from, term, next);
+            }
+            ToProxy::NotLeader { term, leader } => {
+                self.not_leader(reach.now, from, term, leader, next);
+            }
+            ToProxy::Committed { through } => self.committed(from, through, reach),
+            ToProxy::Refused { sequences } => self.refused(sequences, reach),
+            ToProxy::Attached { consumer, result } => {
+                let answer = QueueAnswer::Attached { consumer, result };
+                let question =
+                    |of: &Question| matches!(of, Question::Attach(asked) if asked.id == consumer);
+                match (self.holders.get_mut(&consumer), result) {
+                    (Some(holder), Ok(())) => holder.attached = true,
+                    (Some(_), Err(_)) => {
+                        self.holders.remove(&consumer);
+                    }
+                    (None, Ok(())) => self.say(ToLeader::Detach(consumer)),
+                    (None, Err(_)) => {}
+                }
+                self.answer(question, answer, reach);
+            }
+            ToProxy::Deliver(delivery) => self.deliver(from, delivery, reach),
+            ToProxy::DeliverLocal(delivery) => return Some(delivery),
+            ToProxy::Cancelled(consumer) => self.cancelled(consumer, reach),
+            ToProxy::Got { holder, got } => self.got(holder, got, reach),
+            ToProxy::Purged { request, count } => {
+                self.answer_request(request, QueueAnswer::Purged(count), reach);
+            }
+            ToProxy::Counted { request, standing } => {
+                self.standing = standing;
+                self.answer_request(request, QueueAnswer::Counted(standing), reach);
+            }
+            ToProxy::TimedOut(consumer) => {
+                if let Some(holder) = self.holders.get(&consumer) {
+                    reach.post(holder.connection, ConnectionEvent::TimedOut(consumer));
+                }
+            }
+        }
+        None
+    }
+
+    fn committed(&mut self, from: NodeId, through: u64, reach: &mut Reach<'_>) {
+        if self.place == Place::Asked(from) {
+            self.established(from, reach);
+        }
+        let mut told: Vec<ConnectionId> = Vec::new();
+        while let Some(kept) = self.journal.pop_through(through) {
+            match kept.notify {
+                Notify::Nobody => {}
+                Notify::Connection(connection) => {
+                    if told.last() != Some(&connection) && !told.contains(&connection) {
+                        told.push(connection);
+                    }
+                }
+                Notify::Then(then) => reach.effects.deferred.extend(then.filled()),
+            }
+        }
+        self.sent = self.sent.max(self.journal.first());
+        self.waiters.retain(|(until, connection)| {
+            let waits = *until > through;
+            if !waits && !told.contains(connection) {
+                told.push(*connection);
+            }
+            waits
+        });
+        let queue = self.queue;
+        for connection in told {
+            reach.post(connection, ConnectionEvent::Committed { queue, through });
+        }
+        if self.journal.is_roomy() {
+            for connection in self.throttled.drain(..) {
+                reach.post(connection, ConnectionEvent::Room(queue));
+            }
+        }
+    }
+
+    /// The leader has taken the session: all that has no answer is said again.
+    fn established(&mut self, node: NodeId, reach: &mut Reach<'_>) {
+        self.place = Place::Led(node);
+        (self.attempts, self.hints) = (0, 0);
+        let cancelled: Vec<ConsumerId> = self
+            .requests
+            .iter()
+            .filter_map(|request| match request.question {
+                Question::Cancel(consumer) => Some(consumer),
+                _ => None,
+            })
+            .collect();
+        for consumer in cancelled {
+            self.cancelled(consumer, reach);
+        }
+        let questions: Vec<ToLeader> = self
+            .requests
+            .iter()
+            .map(|request| request.question.message(request.id))
+            .collect();
+        for question in questions {
+            self.say(question);
+        }
+    }
+
+    fn refused(&mut self, sequences: Range<u64>, reach: &mut Reach<'_>) {
+        let queue = self.queue;
+        self.journal.void(sequences, |number, notify| match notify {
+            Notify::Nobody => {}
+            Notify::Connection(connection) => {
+                let refused = ConnectionEvent::Refused {
+                    queue,
+                    sequences: number..number + 1,
+                };
+                reach.effects.posts.push((connection, refused));
+            }
+            Notify::Then(then) => reach.effects.deferred.extend(then.filled()),
+        });
+    }
+
+    /// A message for a consumer.
+    pub(crate) fn deliver(&mut self, from: NodeId, delivery: Delivery, reach: &mut Reach<'_>) {
+        let Some(holder) = self.holders.get_mut(&delivery.consumer) else {
+            // It was cancelled, and all that it held is settled.
+            return self.give_back(&delivery);
+        };
+        let size = delivery.message.size();
+        if holder.settles() {
+            holder.hold(delivery.lane, delivery.index, size);
+        }
+        // A leader on this node has asked the connection itself.
+        let is_admitted = from == reach.node;
+        if is_admitted && holder.waiting.is_empty() {
+            return reach.post(holder.connection, ConnectionEvent::Deliver(delivery));
+        }
+        let consumer = delivery.consumer;
+        let session = if is_admitted { 0 } else { self.session };
+        holder.waiting.push_back((session, delivery));
+        self.forward(consumer, reach);
+    }
+
+    fn give_back(&mut self, delivery: &Delivery) {
+        let settle = Settle {
+            holder: delivery.consumer,
+            lane: delivery.lane,
+            range: delivery.index..delivery.index + 1,
+            outcome: Outcome::Requeue { count: false },
+        };
+        self.push_settle(settle, u64::from(delivery.message.size()));
+    }
+
+    /// No delivery for this consumer comes any more.
+    fn cancelled(&mut self, consumer: ConsumerId, reach: &mut Reach<'_>) {
+        if let Some(holder) = self.holders.get_mut(&consumer) {
+            let keeps = holder.settles();
+            holder.consumer = None;
+            holder.attached = false;
+            holder.link = None;
+            let (connection, waiting) = (holder.connection, std::mem::take(&mut holder.waiting));
+            for (_, delivery) in waiting {
+                if keeps {
+                    let range = delivery.index..delivery.index + 1;
+                    self.settle(Settle {
+                        holder: consumer,
+                        lane: delivery.lane,
+                        range,
+                        outcome: Outcome::Requeue { count: false },
+                    });
+                } else {
+                    // It is settled already: it goes to the client, room or not.
+                    reach.post(connection, ConnectionEvent::Deliver(delivery));
+                }
+            }
+        }
+        let is_it = |question: &Question| *question == Question::Cancel(consumer);
+        if let Some(request) = self.take_request(is_it)
+            && let Asker::Connection(connection) = request.asker
+        {
+            reach.post(connection, ConnectionEvent::Reply(Reply::Done));
+        }
+        self.forget_if_done(consumer);
+    }
+
+    fn got(&mut self, holder: ConsumerId, got: Option<(Delivery, u64)>, reach: &mut Reach<'_>) {
+        let is_it = |question: &Question| matches!(question, Question::Get { holder: of, .. } if *of == holder);
+        let Some(request) = self.take_request(is_it) else {
+            // Nobody waits for it any more.
+            if let Some((delivery, _)) = got {
+                self.give_back(&delivery);
+            }
+            return;
+        };
+        if let (Some((delivery, _)), Question::Get { no_ack: false, .. }) =
+            (&got, &request.question)
+            && let Some(holder) = self.holders.get_mut(&holder)
+        {
+            holder.hold(delivery.lane, delivery.index, delivery.message.size());
+        }
+        self.forget_if_done(holder);
+        self.tell(request.asker, QueueAnswer::Got(got), reach);
+    }
+
+    fn take_request(&mut self, is_it: impl Fn(&Question) -> bool) -> Option<Request> {
+        let at = self
+            .requests
+            .iter()
+            .position(|request| is_it(&request.question))?;
+        Some(self.requests.remove(at))
+    }
+
+    fn answer(
+        &mut self,
+        is_it: impl Fn(&Question) -> bool,
+        answer: QueueAnswer,
+        reach: &mut Reach<'_>,
+    ) {
+        if let Some(request) = self.take_request(is_it) {
+            self.tell(request.asker, answer, reach);
+        }
+    }
+
+    fn answer_request(&mut self, id: u64, answer: QueueAnswer, reach: &mut Reach<'_>) {
+        if let Some(at) = self.requests.iter().position(|request| request.id == id) {
+            let request = self.requests.remove(at);
+            self.tell(request.asker, answer, reach);
+        }
+    }
+
+    fn tell(&mut self, asker: Asker, answer: QueueAnswer, reach: &mut Reach<'_>) {
+        match asker {
+            Asker::Connection(connection) => {
+                let queue = self.queue;
+                reach.post(connection, ConnectionEvent::Answered { queue, answer });
+            }
+            Asker::Poll(poll) => {
+                if self.parked.len() >= PARKED_ANSWERS_MAX {
+                    self.parked.pop_front();
+                }
+                self.parked.push_back((poll, answer));
+            }
+        }
+    }
+
+    /// A delivery is not in the local replica: the leader is to send it whole.
+    pub(crate) fn fetch(&mut self, delivery: LocalDelivery) {
+        self.say(ToLeader::Fetch {
+            consumer: delivery.consumer,
+            lane: delivery.lane,
+            index: delivery.index,
+        });
+    }
+
+    // ---- Time, and the end.
+
+    /// When the proxy is to be looked at next.
+    pub(crate) fn next_deadline_ms(&self) -> Option<u64> {
+        let requests = self.requests.iter().map(|request| request.until_ms).min();
+        let leaderless = !matches!(self.place, Place::Led(_)) && self.is_busy();
+        let retry = leaderless.then_some(self.retry_at_ms);
+        [requests, retry].into_iter().flatten().min()
+    }
+
+    /// Whether a leader is to be looked for now.
+    pub(crate) fn wants_leader(&self, now: Now) -> bool {
+        !matches!(self.place, Place::Led(_))
+            && self.is_busy()
+            && self.retry_at_ms <= now.monotonic_ms
+    }
+
+    /// Gives up questions that nobody has answered in time.
+    pub(crate) fn expire(&mut self, reach: &mut Reach<'_>) {
+        let now = reach.now.monotonic_ms;
+        while let Some(at) = self.requests.iter().position(|r| r.until_ms <= now) {
+            let request = self.requests.remove(at);
+            self.give_up(request, reach);
+        }
+    }
+
+    fn give_up(&mut self, request: Request, reach: &mut Reach<'_>) {
+        match request.question {
+            Question::Attach(consumer) => {
+                self.holders.remove(&consumer.id);
+                self.say(ToLeader::Detach(consumer.id));
+            }
+            Question::Cancel(consumer) => {
+                self.requests.push(request);
+                return self.cancelled(consumer, reach);
+            }
+            Question::Get { holder, .. } => self.forget_if_done(holder),
+            Question::Purge | Question::Count => {}
+        }
+        self.tell(request.asker, QueueAnswer::Unavailable, reach);
+    }
+
+    /// Nobody will ever answer, or not until the queue's only node is back: publishes are refused,
+    /// questions answered so, consumers cancelled.
+    pub(crate) fn abandon(&mut self, reach: &mut Reach<'_>) {
+        self.lose(reach.now);
+        for request in std::mem::take(&mut self.requests) {
+            match request.question {
+                Question::Cancel(_) => {
+                    if let Asker::Connection(connection) = request.asker {
+                        reach.post(connection, ConnectionEvent::Reply(Reply::Done));
+                    }
+                }
+                _ => self.tell(request.asker, QueueAnswer::Unavailable, reach),
+            }
+        }
+        for (id, holder) in self.holders.drain() {
+            if holder.attached {
+                reach.post(holder.connection, ConnectionEvent::CancelConsumer(id));
+            }
+        }
+        let end = self.journal.next();
+        self.refused(self.journal.first()..end, reach);
+        self.committed(NodeId(0), end - 1, reach);
+    }
+}
+
+impl Question {
+    /// The holder that it concerns.
+    fn holder(&self) -> Option<ConsumerId> {
+        match self {
+            Self::Attach(consumer) => Some(consumer.id),
+            Self::Cancel(holder) | Self::Get { holder, .. } => Some(*holder),
+            Self::Purge | Self::Count => None,
+        }
+    }
+
+    fn message(&self, id: u64) -> ToLeader {
+        match self {
+            Self::Attach(consumer) => ToLeader::Attach(*consumer),
+            Self::Cancel(consumer) => ToLeader::Cancel(*consumer),
+            Self::Get { holder, no_ack } => ToLeader::Get {
+                holder: *holder,
+                no_ack: *no_ack,
+            },
+            Self::Purge => ToLeader::Purge { request: id },
+            Self::Count => ToLeader::Count { request: id },
+        }
+    }
+}

@@ -1,0 +1,194 @@
+//! A node's operations on a queue that have no answer yet: numbered, bounded, and who is to hear of
+//! them.
+
+use crate::quorum::link::Operation;
+use crate::shard::Deferred;
+use leveret_types::limits::{KEPT_OPERATION_BYTES_MAX, KEPT_OPERATIONS_MAX};
+use leveret_types::{ConnectionId, QueueId};
+use std::collections::VecDeque;
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// What an operation weighs besides its message.
+const OPERATION_BYTES: usize = 64;
+
+/// Who is to hear of an operation's end.
+#[derive(Clone, Debug)]
+pub(crate) enum Notify {
+    /// Nobody.
+    Nobody,
+    /// A connection, whose client waits for its confirm.
+    Connection(ConnectionId),
+    /// What is to be done once a message is in all its new queues.
+    Then(Arc<Afterwards>),
+}
+
+/// What is to be done once a message is in all the queues that it was put into.
+#[derive(Debug)]
+pub(crate) struct Afterwards {
+    /// In how many it is not yet.
+    missing: AtomicU32,
+    then: Then,
+}
+
+/// See [`Afterwards`].
+#[derive(Clone, Debug)]
+pub enum Then {
+    /// It was dead-lettered: it leaves the queue that it came from.
+    DeadLettered {
+        /// The queue.
+        queue: QueueId,
+        /// The lane.
+        lane: u8,
+        /// Its index.
+        index: u64,
+    },
+    /// Its delay was over: it leaves the log of delayed messages.
+    DelayedReleased {
+        /// Its index.
+        index: u64,
+        /// Bytes of its body.
+        bytes: u32,
+    },
+}
+
+impl Afterwards {
+    /// With one place missing, which whoever puts the message into queues fills at the end.
+    pub(crate) fn new(then: Then) -> Arc<Self> {
+        Arc::new(Self {
+            missing: AtomicU32::new(1),
+            then,
+        })
+    }
+
+    /// One more place is missing.
+    pub(crate) fn more(&self) {
+        self.missing.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// A place is filled; what is to be done if it was the last.
+    pub(crate) fn filled(&self) -> Option<Deferred> {
+        let last = self.missing.fetch_sub(1, Ordering::AcqRel) == 1;
+        last.then(|| Deferred::Afterwards(self.then.clone()))
+    }
+}
+
+/// One operation.
+#[derive(Debug)]
+pub(super) struct Kept {
+    pub(super) operation: Operation,
+    pub(super) notify: Notify,
+    /// Bytes of the messages that a settle is about.
+    pub(super) held_bytes: u64,
+}
+
+/// Operations without an answer, in order.
+#[derive(Debug)]
+pub(super) struct Journal {
+    kept: VecDeque<Kept>,
+    /// Number of the first of them.
+    first: u64,
+    bytes: usize,
+}
+
+impl Default for Journal {
+    fn default() -> Self {
+        Self {
+            kept: VecDeque::new(),
+            first: 1,
+            bytes: 0,
+        }
+    }
+}
+
+impl Journal {
+    /// Number of the first operation without an answer.
+    pub(super) const fn first(&self) -> u64 {
+        self.first
+    }
+
+    /// Number of the next operation.
+    pub(super) fn next(&self) -> u64 {
+        self.first + self.kept.len() as u64
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.kept.is_empty()
+    }
+
+    /// Whether no more should be put in.
+    pub(super) fn is_full(&self) -> bool {
+        self.kept.len() >= KEPT_OPERATIONS_MAX || self.bytes >= KEPT_OPERATION_BYTES_MAX
+    }
+
+    /// Whether there is room again for those that were held back.
+    pub(super) fn is_roomy(&self) -> bool {
+        self.kept.len() <= KEPT_OPERATIONS_MAX / 2 && self.bytes <= KEPT_OPERATION_BYTES_MAX / 2
+    }
+
+    /// Puts an operation in; answers its number.
+    pub(super) fn push(&mut self, kept: Kept) -> u64 {
+        self.bytes += weight(&kept.operation);
+        self.kept.push_back(kept);
+        self.next() - 1
+    }
+
+    /// The last operation, if it has a number from `from` on.
+    pub(super) fn last_from(&mut self, from: u64) -> Option<&mut Kept> {
+        if self.next() <= from {
+            return None;
+        }
+        self.kept.back_mut()
+    }
+
+    /// The operations with these numbers.
+    pub(super) fn range(&self, numbers: Range<u64>) -> impl Iterator<Item = &Operation> {
+        let start = usize::try_from(numbers.start - self.first).unwrap_or(usize::MAX);
+        let end = usize::try_from(numbers.end - self.first).unwrap_or(usize::MAX);
+        self.kept.range(start..end).map(|kept| &kept.operation)
+    }
+
+    /// All operations.
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Kept> {
+        self.kept.iter()
+    }
+
+    /// Takes out the first operation if its number is not above `through`.
+    pub(super) fn pop_through(&mut self, through: u64) -> Option<Kept> {
+        if self.first > through {
+            return None;
+        }
+        let kept = self.kept.pop_front()?;
+        self.first += 1;
+        self.bytes -= weight(&kept.operation);
+        if self.kept.is_empty() {
+            self.kept.shrink_to(64);
+        }
+        Some(kept)
+    }
+
+    /// Empties the places of publishes that are answered before their turn; tells who is to hear.
+    pub(super) fn void(&mut self, numbers: Range<u64>, mut tell: impl FnMut(u64, Notify)) {
+        for number in numbers.start.max(self.first)..numbers.end.min(self.next()) {
+            let at = usize::try_from(number - self.first).unwrap_or(usize::MAX);
+            let Some(kept) = self.kept.get_mut(at) else {
+                return;
+            };
+            if matches!(kept.operation, Operation::Publish(_)) {
+                self.bytes -= weight(&kept.operation);
+                kept.operation = Operation::Nothing;
+                self.bytes += weight(&kept.operation);
+                tell(number, std::mem::replace(&mut kept.notify, Notify::Nobody));
+            }
+        }
+    }
+}
+
+fn weight(operation: &Operation) -> usize {
+    OPERATION_BYTES
+        + match operation {
+            Operation::Publish(message) => message.weight(),
+            Operation::Settle(_) | Operation::Nothing => 0,
+        }
+}

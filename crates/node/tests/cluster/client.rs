@@ -1,0 +1,319 @@
+//! A client: words to frames, frames to words.
+
+use leveret_amqp::encode;
+use leveret_amqp::frame::{FrameKind, next_frame};
+use leveret_amqp::{
+    ContentHeader, Method, PROTOCOL_HEADER, Properties, RawTable, RawValue, TableBuilder, basic,
+    channel, confirm, connection, exchange, queue, tx,
+};
+use leveret_types::{ConnectionId, FieldValue, NodeId};
+use std::fmt::Write as _;
+
+/// A client's end of a connection with channel 1.
+pub struct Client {
+    pub node: NodeId,
+    pub connection: ConnectionId,
+    /// What it was told, in words, since that was last looked at.
+    pub heard: Vec<String>,
+    partial: Vec<u8>,
+}
+
+impl Client {
+    pub fn new(node: NodeId, connection: ConnectionId) -> Self {
+        Self {
+            node,
+            connection,
+            heard: Vec::new(),
+            partial: Vec::new(),
+        }
+    }
+
+    /// Takes in what the broker has written.
+    pub fn hear(&mut self, written: &[u8]) {
+        self.partial.extend_from_slice(written);
+        let bytes = std::mem::take(&mut self.partial);
+        let mut rest = &bytes[..];
+        while let Some(frame) = next_frame(rest, u32::MAX).expect("frames can be read") {
+            rest = &rest[frame.wire_len()..];
+            match frame.kind {
+                FrameKind::Method => {
+                    let method = Method::decode(frame.payload).expect("methods can be read");
+                    self.heard.push(show(&method));
+                }
+                FrameKind::Header => {
+                    let header = ContentHeader::decode(frame.payload).expect("a header");
+                    let properties = Properties::decode(header.properties).expect("properties");
+                    if let Some(RawValue::I64(count)) =
+                        properties.headers().get(b"x-delivery-count")
+                    {
+                        let last = self.heard.last_mut().expect("a header follows a method");
+                        let _ = write!(last, " count={count}");
+                    }
+                }
+                FrameKind::Body => {
+                    let last = self.heard.last_mut().expect("a body follows a header");
+                    match frame.payload {
+                        short @ [_, ..] if short.len() < 64 => {
+                            let _ = write!(last, " {}", String::from_utf8_lossy(short));
+                        }
+                        long => {
+                            let _ = write!(last, " {}", long.len());
+                        }
+                    }
+                }
+                FrameKind::Heartbeat => {}
+            }
+        }
+        self.partial = rest.to_vec();
+    }
+}
+
+/// The bytes with which a client opens a connection and channel 1.
+pub fn opening() -> Vec<u8> {
+    let mut out = PROTOCOL_HEADER.to_vec();
+    let able = [("consumer_cancel_notify", FieldValue::Bool(true))];
+    let able = able.map(|(name, value)| (name.to_owned(), value));
+    let mut properties = TableBuilder::new();
+    properties.push(
+        "capabilities",
+        &FieldValue::Table(able.into_iter().collect()),
+    );
+    let start_ok = connection::StartOk {
+        client_properties: properties.as_table(),
+        mechanism: "PLAIN",
+        response: b"\0guest\0guest",
+        locale: "en_US",
+    };
+    encode::method(&mut out, 0, &start_ok);
+    let tune_ok = connection::TuneOk {
+        channel_max: 16,
+        frame_max: 131_072,
+        heartbeat: 0,
+    };
+    encode::method(&mut out, 0, &tune_ok);
+    encode::method(&mut out, 0, &connection::Open { virtual_host: "/" });
+    encode::method(&mut out, 1, &channel::Open {});
+    out
+}
+
+fn int(word: &str) -> u64 {
+    word.parse()
+        .unwrap_or_else(|_| panic!("{word} is no number"))
+}
+
+/// The bytes of a client's word.
+///
+/// `declare NAME [quorum] [passive] [exclusive] [key=value]`, `publish QUEUE BODY..` (a body `NxM`
+/// is N bodies of M bytes), `consume QUEUE TAG [noack]`, `ack TAG [multiple]`, `get QUEUE [noack]`
+/// and so on.
+pub fn say(words: &[&str]) -> Vec<u8> {
+    let mut out = Vec::new();
+    let (verb, words) = words.split_first().expect("a word");
+    let has = |option: &str| words.contains(&option);
+    let word = |at: usize| words.get(at).copied().unwrap_or("");
+    let (nowait, multiple, requeue) = (false, has("multiple"), has("requeue"));
+    match *verb {
+        "confirm" => encode::method(&mut out, 1, &confirm::Select { nowait }),
+        "tx" => encode::method(&mut out, 1, &tx::Select {}),
+        "commit" => encode::method(&mut out, 1, &tx::Commit {}),
+        "close" => {
+            let close = channel::Close {
+                reply_code: 200,
+                reply_text: "bye",
+                class_id: 0,
+                method_id: 0,
+            };
+            encode::method(&mut out, 1, &close);
+        }
+        "declare" => {
+            let mut arguments = TableBuilder::new();
+            if has("quorum") {
+                arguments.push("x-queue-type", &FieldValue::text("quorum"));
+            }
+            for (name, value) in words.iter().filter_map(|word| word.split_once('=')) {
+                let value = value
+                    .parse()
+                    .map_or_else(|_| FieldValue::text(value), FieldValue::I64);
+                arguments.push(name, &value);
+            }
+            let declare = queue::Declare {
+                queue: word(0),
+                passive: has("passive"),
+                durable: !has("transient"),
+                exclusive: has("exclusive"),
+                auto_delete: has("auto-delete"),
+                nowait,
+                arguments: arguments.as_table(),
+            };
+            encode::method(&mut out, 1, &declare);
+        }
+        "delete" => {
+            let delete = queue::Delete {
+                queue: word(0),
+                if_unused: has("if-unused"),
+                if_empty: has("if-empty"),
+                nowait,
+            };
+            encode::method(&mut out, 1, &delete);
+        }
+        "purge" => {
+            let queue = word(0);
+            encode::method(&mut out, 1, &queue::Purge { queue, nowait });
+        }
+        "exchange" => {
+            let declare = exchange::Declare {
+                exchange: word(0),
+                kind: word(1),
+                passive: false,
+                durable: true,
+                auto_delete: false,
+                internal: false,
+                nowait,
+                arguments: RawTable::EMPTY,
+            };
+            encode::method(&mut out, 1, &declare);
+        }
+        "bind" => {
+            let bind = queue::Bind {
+                queue: word(0),
+                exchange: word(1),
+                routing_key: word(2).as_bytes(),
+                nowait,
+                arguments: RawTable::EMPTY,
+            };
+            encode::method(&mut out, 1, &bind);
+        }
+        "publish" => {
+            for body in &words[1..] {
+                match body.split_once('x') {
+                    Some((count, size)) => {
+                        for _ in 0..int(count) {
+                            publish(&mut out, "", word(0), &vec![b'.'; int(size) as usize]);
+                        }
+                    }
+                    None => publish(&mut out, "", word(0), body.as_bytes()),
+                }
+            }
+        }
+        "publish-to" => publish(&mut out, word(0), word(1), word(2).as_bytes()),
+        "qos" => {
+            let qos = basic::Qos {
+                prefetch_size: 0,
+                prefetch_count: int(word(0)) as u16,
+                global: has("global"),
+            };
+            encode::method(&mut out, 1, &qos);
+        }
+        "consume" => {
+            let consume = basic::Consume {
+                queue: word(0),
+                consumer_tag: word(1),
+                no_local: false,
+                no_ack: has("noack"),
+                exclusive: has("exclusive"),
+                nowait,
+                arguments: RawTable::EMPTY,
+            };
+            encode::method(&mut out, 1, &consume);
+        }
+        "cancel" => {
+            let consumer_tag = word(0);
+            let cancel = basic::Cancel {
+                consumer_tag,
+                nowait,
+            };
+            encode::method(&mut out, 1, &cancel);
+        }
+        "get" => {
+            let get = basic::Get {
+                queue: word(0),
+                no_ack: has("noack"),
+            };
+            encode::method(&mut out, 1, &get);
+        }
+        "ack" => {
+            let delivery_tag = int(word(0));
+            let ack = basic::Ack {
+                delivery_tag,
+                multiple,
+            };
+            encode::method(&mut out, 1, &ack);
+        }
+        "nack" => {
+            let nack = basic::Nack {
+                delivery_tag: int(word(0)),
+                multiple,
+                requeue,
+            };
+            encode::method(&mut out, 1, &nack);
+        }
+        "reject" => {
+            let delivery_tag = int(word(0));
+            let reject = basic::Reject {
+                delivery_tag,
+                requeue,
+            };
+            encode::method(&mut out, 1, &reject);
+        }
+        other => panic!("unknown word {other}"),
+    }
+    out
+}
+
+fn publish(out: &mut Vec<u8>, exchange: &str, key: &str, body: &[u8]) {
+    let method = basic::Publish {
+        exchange: exchange.as_bytes(),
+        routing_key: key.as_bytes(),
+        mandatory: false,
+        immediate: false,
+    };
+    encode::method(out, 1, &method);
+    let properties = Properties {
+        delivery_mode: Some(2),
+        ..Properties::default()
+    };
+    encode::frame(out, FrameKind::Header, 1, |out| {
+        ContentHeader {
+            class: 60,
+            body_size: body.len() as u64,
+            properties: &properties.to_bytes(),
+        }
+        .encode(out);
+    });
+    for part in body.chunks(131_000) {
+        encode::frame(out, FrameKind::Body, 1, |out| out.extend_from_slice(part));
+    }
+}
+
+fn show(method: &Method<'_>) -> String {
+    let (_, name) = method.name().split_once('.').expect("class.method");
+    let star = |multiple: bool| if multiple { "*" } else { "" };
+    let again = |redelivered: bool| if redelivered { " again" } else { "" };
+    match method {
+        Method::ConnectionClose(m) => format!("closed {} {}", m.reply_code, m.reply_text),
+        Method::ChannelClose(m) => format!("close {} {}", m.reply_code, m.reply_text),
+        Method::QueueDeclareOk(m) => {
+            format!(
+                "declared {} {} {}",
+                m.queue, m.message_count, m.consumer_count
+            )
+        }
+        Method::QueuePurgeOk(m) => format!("purged {}", m.message_count),
+        Method::QueueDeleteOk(m) => format!("deleted {}", m.message_count),
+        Method::BasicConsumeOk(m) => format!("consuming {}", m.consumer_tag),
+        Method::BasicCancel(m) => format!("cancelled {}", m.consumer_tag),
+        Method::BasicCancelOk(m) => format!("cancel-ok {}", m.consumer_tag),
+        Method::BasicDeliver(m) => {
+            format!("deliver {}{}", m.delivery_tag, again(m.redelivered))
+        }
+        Method::BasicGetOk(m) => format!(
+            "got {} left={}{}",
+            m.delivery_tag,
+            m.message_count,
+            again(m.redelivered)
+        ),
+        Method::BasicAck(m) => format!("ack {}{}", m.delivery_tag, star(m.multiple)),
+        Method::BasicNack(m) => format!("nack {}{}", m.delivery_tag, star(m.multiple)),
+        _ => name.to_owned(),
+    }
+}

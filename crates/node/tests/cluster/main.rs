@@ -1,0 +1,10 @@
+//! Three nodes of a cluster in one thread: real connections fed by bytes, real shards on stores in
+//! memory, and a network that the test holds in its hands.
+
+mod client;
+mod node;
+mod script;
+mod world;
+
+mod classic;
+mod quorum;

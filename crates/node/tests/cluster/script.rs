@@ -1,0 +1,77 @@
+//! Runs scripts.
+//!
+//! A line is `what happens => what clients hear of it`. `a@2` connects client a to node 2; `a WORDS`
+//! is said by it ([`crate::client::say`]), and everything happens that needs no time. `run 100` lets
+//! milliseconds pass, `kill 1` ends a node's process, `kill leader q` the one that leads a queue,
+//! `start 1` starts it again on its disk, `isolate 1` cuts it off, `heal` ends that, `blink 1 2`
+//! breaks the connection between two nodes, `drop a` is the end of a client's socket, `stall 1` lets
+//! a node write no more to its disk and `unstall 1` again.
+
+use crate::client;
+use crate::world::World;
+use leveret_types::NodeId;
+
+/// Holds a conversation with a cluster of three nodes.
+pub fn check(script: &str) {
+    let mut world = World::new(3);
+    let mut killed = Vec::new();
+    for line in script
+        .lines()
+        .map(str::trim)
+        .filter(|line| !line.is_empty())
+    {
+        let (said, expected) = line.split_once("=>").unwrap_or((line, ""));
+        act(&mut world, said.trim(), &mut killed);
+        world.rest();
+        assert_eq!(
+            world.heard(),
+            expected.trim(),
+            "after {said:?} in\n{script}"
+        );
+    }
+}
+
+fn node(word: &str) -> NodeId {
+    NodeId(word.parse().unwrap_or_else(|_| panic!("{word} is no node")))
+}
+
+fn act(world: &mut World, said: &str, killed: &mut Vec<NodeId>) {
+    let words: Vec<&str> = said.split_whitespace().collect();
+    match words[..] {
+        ["run", milliseconds] => world.pass(milliseconds.parse().expect("milliseconds")),
+        ["kill", "leader", queue] => {
+            let leader = world.leader(queue).expect("the queue is led");
+            world.kill(leader);
+            killed.push(leader);
+        }
+        ["kill", of] => {
+            world.kill(node(of));
+            killed.push(node(of));
+        }
+        ["start"] => killed.drain(..).for_each(|node| world.start(node)),
+        ["start", of] => {
+            killed.retain(|killed| *killed != node(of));
+            world.start(node(of));
+        }
+        ["isolate", of] => world.isolate(node(of)),
+        ["heal"] => world.heal(),
+        ["blink", a, b] => world.blink(node(a), node(b)),
+        ["drop", name] => world.drop_client(name),
+        ["stall", of] => {
+            world.syncing.remove(&node(of));
+        }
+        ["unstall", of] => {
+            world.syncing.insert(node(of));
+        }
+        [at] if at.contains('@') => {
+            let (name, of) = at.split_once('@').expect("looked at above");
+            world.connect(name, node(of));
+            world.rest();
+            let client = world.clients.get_mut(name).expect("connected above");
+            let opened = client.heard.drain(..).collect::<Vec<_>>();
+            assert_eq!(opened, ["start", "tune", "open-ok", "open-ok"]);
+        }
+        [name, ref words @ ..] => world.send(name, client::say(words)),
+        [] => panic!("nothing is said"),
+    }
+}

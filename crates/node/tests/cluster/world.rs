@@ -1,0 +1,326 @@
+//! Three nodes, the network between them, and their clients.
+
+use crate::client::{self, Client};
+use crate::node::{Node, catalogue_of};
+use bytes::Bytes;
+use leveret_metadata::{Batch, Catalogue, CatalogueError, Outcome, Proposed};
+use leveret_node::catalogue::follow;
+use leveret_node::env::{ConnectionEvent, Env, PeerFrame};
+use leveret_storage::MemoryDisk;
+use leveret_types::{NodeId, Now};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+/// Rounds after which a world that does not come to rest is said to be in a loop.
+const ROUNDS_MAX: usize = 100_000;
+const HEARTBEAT_MS: u64 = 100;
+
+/// See the module's description.
+pub struct World {
+    pub now: Now,
+    pub nodes: BTreeMap<NodeId, Node>,
+    disks: BTreeMap<NodeId, MemoryDisk>,
+    /// What the cluster has agreed on.
+    agreed: Vec<Batch>,
+    /// Frames under way, by sender and receiver.
+    wires: BTreeMap<(NodeId, NodeId), VecDeque<PeerFrame>>,
+    /// Pairs of nodes that do not reach each other.
+    cut: BTreeSet<(NodeId, NodeId)>,
+    pub clients: BTreeMap<String, Client>,
+    starts: u64,
+    proposals: u64,
+    /// Whether nodes write to their disks.
+    pub syncing: BTreeSet<NodeId>,
+}
+
+fn pair(a: NodeId, b: NodeId) -> (NodeId, NodeId) {
+    (a.min(b), a.max(b))
+}
+
+impl World {
+    pub fn new(nodes: u32) -> Self {
+        let mut world = Self {
+            now: Now::both(1_700_000_000_000),
+            nodes: BTreeMap::new(),
+            disks: BTreeMap::new(),
+            agreed: Vec::new(),
+            wires: BTreeMap::new(),
+            cut: BTreeSet::new(),
+            clients: BTreeMap::new(),
+            starts: 1,
+            proposals: 0,
+            syncing: BTreeSet::new(),
+        };
+        for node in (1..=nodes).map(NodeId) {
+            world.disks.insert(node, MemoryDisk::new());
+        }
+        for node in (1..=nodes).map(NodeId) {
+            world.start(node);
+        }
+        world
+    }
+
+    /// The catalogue that the cluster has agreed on.
+    fn catalogue(&self) -> Catalogue {
+        let mut catalogue = catalogue_of(self.disks.len() as u32);
+        for batch in &self.agreed {
+            catalogue.apply_batch(batch);
+        }
+        catalogue
+    }
+
+    /// Starts a node; others that are up and in reach learn of it.
+    pub fn start(&mut self, node: NodeId) {
+        self.starts += 1;
+        let disk = &self.disks[&node];
+        let start = self.now.wall_ms + self.starts;
+        let started = Node::start(node, start, disk, self.catalogue(), self.now);
+        self.nodes.insert(node, started);
+        self.syncing.insert(node);
+        let others: Vec<NodeId> = self.nodes.keys().copied().filter(|n| *n != node).collect();
+        for other in others {
+            if !self.cut.contains(&pair(node, other)) {
+                self.join(node, other);
+            }
+        }
+    }
+
+    fn join(&mut self, a: NodeId, b: NodeId) {
+        for (one, other) in [(a, b), (b, a)] {
+            self.wires.insert((one, other), VecDeque::new());
+            let now = self.now;
+            if let Some(node) = self.nodes.get(&one) {
+                node.each_shard(now, |shard| shard.peer_up(now, other));
+            }
+        }
+    }
+
+    fn part(&mut self, a: NodeId, b: NodeId) {
+        for (one, other) in [(a, b), (b, a)] {
+            self.wires.remove(&(one, other));
+            let now = self.now;
+            if let Some(node) = self.nodes.get(&one) {
+                node.each_shard(now, |shard| shard.peer_down(now, other));
+            }
+        }
+    }
+
+    /// Ends a node's process at once: what was not written to its disk is lost.
+    pub fn kill(&mut self, node: NodeId) {
+        self.nodes.remove(&node);
+        self.clients.retain(|_, client| client.node != node);
+        let others: Vec<NodeId> = self.nodes.keys().copied().collect();
+        for other in others {
+            self.part(node, other);
+        }
+    }
+
+    /// Cuts a node off from the others.
+    pub fn isolate(&mut self, node: NodeId) {
+        let others: Vec<NodeId> = self.disks.keys().copied().filter(|n| *n != node).collect();
+        for other in others {
+            self.cut.insert(pair(node, other));
+            if self.nodes.contains_key(&node) && self.nodes.contains_key(&other) {
+                self.part(node, other);
+            }
+        }
+    }
+
+    /// All nodes that are up reach each other again.
+    pub fn heal(&mut self) {
+        for (a, b) in std::mem::take(&mut self.cut) {
+            if self.nodes.contains_key(&a) && self.nodes.contains_key(&b) {
+                self.join(a, b);
+            }
+        }
+    }
+
+    /// Breaks the connection between two nodes: what is under way is lost.
+    pub fn blink(&mut self, a: NodeId, b: NodeId) {
+        self.part(a, b);
+        self.join(a, b);
+    }
+
+    pub fn connect(&mut self, name: &str, node: NodeId) {
+        let connection = self
+            .nodes
+            .get_mut(&node)
+            .expect("the node is up")
+            .connect(self.now);
+        self.clients
+            .insert(name.to_owned(), Client::new(node, connection));
+        self.send(name, client::opening());
+    }
+
+    pub fn drop_client(&mut self, name: &str) {
+        if let Some(client) = self.clients.remove(name)
+            && let Some(node) = self.nodes.get_mut(&client.node)
+        {
+            node.drop_client(client.connection, self.now);
+        }
+    }
+
+    pub fn send(&mut self, name: &str, bytes: Vec<u8>) {
+        let client = &self.clients[name];
+        let node = self.nodes.get_mut(&client.node).expect("the node is up");
+        node.receive(client.connection, Bytes::from(bytes), self.now);
+    }
+
+    /// Lets everything happen that needs no time.
+    pub fn rest(&mut self) {
+        for _ in 0..ROUNDS_MAX {
+            if !self.round() {
+                return;
+            }
+        }
+        panic!("the cluster does not come to rest");
+    }
+
+    /// Lets time pass.
+    pub fn pass(&mut self, milliseconds: u64) {
+        let end = self.now.monotonic_ms + milliseconds;
+        self.rest();
+        while self.now.monotonic_ms < end {
+            let next = self.nodes.values().filter_map(Node::deadline).min();
+            let at = next.unwrap_or(u64::MAX).max(self.now.monotonic_ms + 1);
+            let at = at.min(end).min(self.now.monotonic_ms + HEARTBEAT_MS);
+            let step = at - self.now.monotonic_ms;
+            self.now.monotonic_ms += step;
+            self.now.wall_ms += step;
+            for node in self.nodes.values_mut() {
+                node.tick(self.now);
+            }
+            self.rest();
+        }
+    }
+
+    fn round(&mut self) -> bool {
+        let mut busy = false;
+        let nodes: Vec<NodeId> = self.nodes.keys().copied().collect();
+        for id in nodes {
+            let node = self.nodes.get_mut(&id).expect("it is up");
+            busy |= node.step(self.now);
+            let frames: Vec<_> = node.env.frames.borrow_mut().drain(..).collect();
+            for (to, frame) in frames {
+                assert_ne!(to, id, "a node sends to itself");
+                if let Some(wire) = self.wires.get_mut(&(id, to)) {
+                    busy = true;
+                    wire.push_back(frame);
+                }
+            }
+            busy |= self.agree(id);
+            busy |= self.write_out(id);
+        }
+        let wires: Vec<_> = self.wires.keys().copied().collect();
+        for (from, to) in wires {
+            let frame = self
+                .wires
+                .get_mut(&(from, to))
+                .and_then(VecDeque::pop_front);
+            if let (Some(frame), Some(node)) = (frame, self.nodes.get_mut(&to)) {
+                busy = true;
+                node.frame(from, &frame, self.now);
+            }
+        }
+        if !busy {
+            for id in self.syncing.clone() {
+                if let Some(node) = self.nodes.get_mut(&id) {
+                    busy |= node.sync(self.now);
+                }
+            }
+        }
+        busy
+    }
+
+    /// Sockets take what connections have for them.
+    fn write_out(&mut self, id: NodeId) -> bool {
+        let node = self.nodes.get_mut(&id).expect("it is up");
+        let mut busy = false;
+        for client in self.clients.values_mut().filter(|c| c.node == id) {
+            let Some(connection) = node.connections.get_mut(&client.connection) else {
+                continue;
+            };
+            connection.flush();
+            let written = connection.output().to_vec();
+            if written.is_empty() {
+                continue;
+            }
+            busy = true;
+            connection.output().advance(written.len());
+            connection.written(self.now, &node.env);
+            client.hear(&written);
+        }
+        busy
+    }
+
+    /// Carries out what nodes want changed in the catalogue, on all nodes. A node without a
+    /// majority in reach waits.
+    fn agree(&mut self, id: NodeId) -> bool {
+        let in_reach = self
+            .nodes
+            .keys()
+            .filter(|other| **other == id || !self.cut.contains(&pair(id, **other)));
+        if in_reach.count() * 2 <= self.disks.len() {
+            return false;
+        }
+        let proposals = std::mem::take(&mut *self.nodes[&id].env.proposals.borrow_mut());
+        let busy = !proposals.is_empty();
+        for (waiter, command) in proposals {
+            self.proposals += 1;
+            let batch = Batch {
+                rules: self.nodes[&id].env.catalogue.borrow().rules(),
+                up: self.nodes.keys().map(|node| node.0).collect(),
+                commands: vec![Proposed {
+                    origin: id.0,
+                    start: 1,
+                    id: self.proposals,
+                    command,
+                }],
+            };
+            self.agreed.push(batch.clone());
+            let mut result: Option<Result<Outcome, CatalogueError>> = None;
+            for (of, node) in &self.nodes {
+                let mut results = node.env.catalogue.borrow_mut().apply_batch(&batch);
+                let applied = results.pop().flatten().expect("it is new");
+                if let Ok(outcome) = &applied {
+                    let catalogue = node.env.catalogue.borrow();
+                    for change in &outcome.changes {
+                        follow(&catalogue, change, self.now, &node.env);
+                    }
+                }
+                if *of == id {
+                    result = Some(applied);
+                }
+            }
+            if let (Some((connection, id_of)), Some(result)) = (waiter, result) {
+                let executed = ConnectionEvent::Executed { id: id_of, result };
+                self.nodes[&id].env.post(connection, executed);
+            }
+        }
+        busy
+    }
+
+    /// The node that leads a queue.
+    pub fn leader(&self, queue: &str) -> Option<NodeId> {
+        let mut leaders = self.nodes.iter().filter(|(_, node)| {
+            node.queue(queue).is_some_and(|id| {
+                let shard = node.env.shard(node.env.shard_of(id));
+                shard.replica_leader(id) == Some(node.env.node)
+            })
+        });
+        leaders.next().map(|(id, _)| *id)
+    }
+
+    /// What clients have heard since that was last asked.
+    pub fn heard(&mut self) -> String {
+        let heard = self.clients.iter_mut().filter(|(_, c)| !c.heard.is_empty());
+        let heard: Vec<String> = heard
+            .map(|(name, client)| {
+                format!(
+                    "{name}: {}",
+                    client.heard.drain(..).collect::<Vec<_>>().join(", ")
+                )
+            })
+            .collect();
+        heard.join("; ")
+    }
+}

@@ -1,0 +1,198 @@
+//! On the way into a cluster: asks the listed nodes until one lets this one in, or it founds.
+
+use super::door::{self, Door, Doorkeeper};
+use super::handshake::{Accepted, Hello, Purpose, Refusal, Secret};
+use super::identity::{IdentityFile, Joined};
+use super::{ClusterConfig, ClusterError, Own};
+use leveret_node::cluster::PeerAddress;
+use leveret_node::cluster::control::{Answer, Request};
+use leveret_node::cluster::forming::{Forming, Step};
+use leveret_types::NodeId;
+use parking_lot::Mutex;
+use std::net::TcpStream;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Pause between two rounds of asking.
+const ROUND: Duration = Duration::from_millis(200);
+/// Rounds after which it is said again whom this node waits for.
+const ROUNDS_PER_LINE: usize = 50;
+
+/// How a node has come into its cluster.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Way {
+    /// It has founded it.
+    Founded,
+    /// It was let in.
+    Joined,
+}
+
+/// Lets others vote while this node is forming.
+struct Keeper {
+    own: Accepted,
+    forming: Mutex<Forming>,
+    file: Mutex<IdentityFile>,
+    path: std::path::PathBuf,
+}
+
+impl Doorkeeper for Keeper {
+    fn own(&self) -> Accepted {
+        self.own
+    }
+
+    fn decide(&self, hello: &Hello) -> Result<(), Refusal> {
+        match hello.purpose {
+            Purpose::Link => Err(Refusal::Forming),
+            Purpose::Control => Ok(()),
+        }
+    }
+
+    fn link(&self, _hello: &Hello, _socket: TcpStream) {}
+
+    fn control(&self, request: &[u8]) -> Vec<u8> {
+        let answer = match Request::decode(request) {
+            Ok(request) => self.asked(&request),
+            Err(error) => Answer::Refused(error.to_string()),
+        };
+        answer.encode()
+    }
+}
+
+impl Keeper {
+    fn asked(&self, request: &Request) -> Answer {
+        let mut forming = self.forming.lock();
+        let answer = forming.asked(request);
+        if answer != Answer::Voted {
+            return answer;
+        }
+        let mut file = self.file.lock();
+        file.vote = forming.vote();
+        match file.write(&self.path) {
+            Ok(()) => answer,
+            Err(error) => Answer::Refused(format!("it cannot write its vote down: {error}")),
+        }
+    }
+}
+
+/// Brings this node into a cluster; returns when it is in one and that is written down. `door` is
+/// this node's port, `file` what it knows of itself.
+///
+/// # Errors
+/// What the operator has to change.
+pub fn form(
+    config: &ClusterConfig,
+    door: &Door,
+    secret: &Secret,
+    file: IdentityFile,
+    has_data: bool,
+) -> Result<(Way, IdentityFile), ClusterError> {
+    let forming = Forming::new(
+        &config.advertised,
+        &config.name,
+        file.uuid,
+        &config.join,
+        has_data,
+        file.vote,
+    )
+    .map_err(ClusterError::Forming)?;
+    let own = Own {
+        node: NodeId(0),
+        cluster: [0; 16],
+        uuid: file.uuid,
+        start: 0,
+        secret: secret.clone(),
+    };
+    let keeper = Arc::new(Keeper {
+        own: Accepted {
+            uuid: own.uuid,
+            start: 0,
+        },
+        forming: Mutex::new(forming),
+        file: Mutex::new(file),
+        path: config.file.clone(),
+    });
+    door.hand_over(Arc::clone(&keeper) as Arc<dyn Doorkeeper>);
+    let (way, joined) = ask_until_in(config, &keeper, &own)?;
+    let mut file = keeper.file.lock();
+    file.joined = Some(joined);
+    file.write(&config.file).map_err(|error| {
+        ClusterError::Forming(format!("cannot write {}: {error}", config.file.display()))
+    })?;
+    Ok((way, file.clone()))
+}
+
+fn ask_until_in(
+    config: &ClusterConfig,
+    keeper: &Keeper,
+    own: &Own,
+) -> Result<(Way, Joined), ClusterError> {
+    for round in 0.. {
+        let mut silent = Vec::new();
+        let mut step = keeper.forming.lock().step();
+        let requests = keeper.forming.lock().requests();
+        for (address, request) in requests {
+            if step != Step::Ask {
+                break;
+            }
+            match ask(&address, own, &request) {
+                Ok(answer) => {
+                    if let Answer::Refused(why) = &answer {
+                        silent.push(format!("{address}: {why}"));
+                    }
+                    step = keeper.forming.lock().answered(&address, answer);
+                }
+                Err(error) => silent.push(format!("{address}: {error}")),
+            }
+        }
+        match step {
+            Step::Found => return found(config, own).map(|joined| (Way::Founded, joined)),
+            Step::Joined(answer) => return Ok((Way::Joined, joined(answer))),
+            Step::Ask => {}
+        }
+        if round % ROUNDS_PER_LINE == 0 && !silent.is_empty() {
+            silent.dedup();
+            tracing::info!("waiting for the cluster to form: {}", silent.join("; "));
+        }
+        std::thread::sleep(ROUND);
+    }
+    unreachable!("rounds do not end")
+}
+
+fn ask(address: &str, own: &Own, request: &Request) -> Result<Answer, String> {
+    let hello = own.hello(Purpose::Control, NodeId(0), [0; 16]);
+    let bytes = door::ask(address, &own.secret, &hello, &request.encode())
+        .map_err(|error| error.to_string())?;
+    Answer::decode(&bytes).map_err(|error| error.to_string())
+}
+
+fn found(config: &ClusterConfig, own: &Own) -> Result<Joined, ClusterError> {
+    let mut cluster = [0; 16];
+    getrandom::fill(&mut cluster)
+        .map_err(|error| ClusterError::Forming(format!("no random bytes: {error}")))?;
+    Ok(Joined {
+        cluster,
+        node: NodeId(1),
+        start: 0,
+        members: vec![PeerAddress {
+            node: NodeId(1),
+            uuid: own.uuid,
+            address: config.advertised.clone(),
+        }],
+    })
+}
+
+fn joined(answer: Answer) -> Joined {
+    match answer {
+        Answer::Joined {
+            cluster,
+            node,
+            members,
+        } => Joined {
+            cluster,
+            node,
+            start: 0,
+            members,
+        },
+        other => unreachable!("{other:?} lets nobody in"),
+    }
+}

@@ -1,0 +1,665 @@
+//! The thread of the links: for each other node one connection that it has dialed, on which frames
+//! leave, and one that the other has dialed, on which frames come.
+//!
+//! A node is up while both stand and something has been heard of it lately. When either breaks, or
+//! silence has lasted too long, both are closed and the node is down; what was on its way may be
+//! lost. Between an up and the next down, frames arrive whole, once and in order.
+
+use super::handshake::{HandshakeError, Purpose};
+use super::outbox::Outbox;
+use super::{LinkEvent, Own, door};
+use crate::broker::Broker;
+use bytes::{Bytes, BytesMut};
+use leveret_node::cluster::detector::Detector;
+use leveret_node::cluster::wire::{self, Decoded, Decoder};
+use leveret_node::cluster::{self, PeerAddress};
+use leveret_node::{Env, PeerFrame};
+use leveret_types::limits::{GROUP_TICK_MS, PEER_HEARTBEAT_MS};
+use leveret_types::{NodeId, Now, QueueId};
+use mio::net::TcpStream;
+use mio::{Events, Interest, Poll, Token};
+use std::collections::{BTreeMap, VecDeque};
+use std::io::{self, IoSlice, Read, Write};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// The token of the thread's bell.
+pub(crate) const TOKEN_BELL: Token = Token(usize::MAX);
+/// Slices of one vectored write.
+const SLICES_MAX: usize = 128;
+/// Pieces up to this size are copied together; larger ones are slices of their own.
+const COPIED_BYTES_MAX: usize = 2_048;
+/// Bytes of one read.
+const READ_BYTES: usize = 256 * 1024;
+/// Reads of one link in one turn, so that no peer keeps the others waiting.
+const READS_MAX: usize = 8;
+/// Pauses between two attempts to dial.
+const BACKOFF_MS: std::ops::Range<u64> = 50..1_000;
+/// How long a link may stand alone, waiting for the one of the other direction.
+const ALONE_MS_MAX: u64 = 5_000;
+
+/// A link on which frames leave.
+struct Outgoing {
+    socket: TcpStream,
+    /// The other node's start.
+    start: u64,
+    pending: VecDeque<Bytes>,
+    blocked: bool,
+    since_ms: u64,
+}
+
+/// A link on which frames come.
+struct Incoming {
+    socket: TcpStream,
+    start: u64,
+    decoder: Decoder,
+    /// The socket may hold bytes that have not been read.
+    unread: bool,
+    since_ms: u64,
+}
+
+/// Another node.
+struct Peer {
+    address: PeerAddress,
+    outbox: Arc<Outbox>,
+    outgoing: Option<Outgoing>,
+    incoming: Option<Incoming>,
+    up: bool,
+    dialing: bool,
+    backoff_ms: u64,
+    next_dial_ms: u64,
+    /// The last reason why it could not be dialed: said once.
+    complaint: String,
+}
+
+/// The thread of the links.
+pub(crate) struct LinkThread {
+    broker: Arc<Broker>,
+    own: Own,
+    poll: Poll,
+    peers: BTreeMap<NodeId, Peer>,
+    peers_version: u64,
+    detector: Detector,
+    looked_ms: u64,
+    ran_ms: u64,
+    events: Vec<LinkEvent>,
+    frames: Vec<PeerFrame>,
+    staging: BytesMut,
+    scratch: Box<[u8]>,
+    stopped: bool,
+}
+
+impl LinkThread {
+    /// The thread of this node's links; the broker's [`super::Links`] wake `poll`.
+    pub(crate) fn new(broker: Arc<Broker>, own: Own, poll: Poll) -> Self {
+        Self {
+            broker,
+            own,
+            poll,
+            peers: BTreeMap::new(),
+            peers_version: 0,
+            detector: Detector::default(),
+            looked_ms: 0,
+            ran_ms: 0,
+            events: Vec::new(),
+            frames: Vec::new(),
+            staging: BytesMut::new(),
+            scratch: vec![0; READ_BYTES].into(),
+            stopped: false,
+        }
+    }
+
+    /// Serves until it is told to stop.
+    pub(crate) fn run(mut self) {
+        let mut events = Events::with_capacity(256);
+        while !self.stopped {
+            self.wait(&mut events);
+            let now = self.broker.now();
+            for event in &events {
+                self.socket_event(event.token(), event.is_readable(), event.is_writable());
+            }
+            self.take_inbox(now);
+            self.read_all(now);
+            self.run_catalogue(now);
+            self.send_all(now);
+            if now.monotonic_ms.saturating_sub(self.looked_ms) >= PEER_HEARTBEAT_MS {
+                self.look(now);
+            }
+        }
+        let nodes: Vec<NodeId> = self.peers.keys().copied().collect();
+        let now = self.broker.now();
+        for node in nodes {
+            self.take_down(node, now, "this node ends");
+        }
+    }
+
+    fn wait(&mut self, events: &mut Events) {
+        let since = self
+            .broker
+            .now()
+            .monotonic_ms
+            .saturating_sub(self.looked_ms);
+        let mut rest = PEER_HEARTBEAT_MS.saturating_sub(since);
+        if self.broker.cluster().is_some_and(|c| c.wants_attention()) {
+            rest = rest.min(GROUP_TICK_MS);
+        }
+        let rest = Duration::from_millis(rest);
+        let readable = |peer: &Peer| peer.up && peer.incoming.as_ref().is_some_and(|i| i.unread);
+        let busy = self.peers.values().any(readable);
+        let inbox = self.broker.cluster_links.inbox();
+        let work = || {
+            self.broker
+                .cluster()
+                .is_some_and(|cluster| cluster.has_work())
+        };
+        let asleep = !busy && inbox.is_some_and(|inbox| inbox.park(work));
+        let timeout = if asleep { rest } else { Duration::ZERO };
+        if let Err(error) = self.poll.poll(events, Some(timeout))
+            && error.kind() != io::ErrorKind::Interrupted
+        {
+            crate::fatal(&format!("cannot wait for other nodes: {error}"));
+        }
+        if let Some(inbox) = self.broker.cluster_links.inbox() {
+            inbox.unpark();
+        }
+    }
+
+    fn socket_event(&mut self, token: Token, readable: bool, writable: bool) {
+        if token == TOKEN_BELL {
+            return;
+        }
+        let Some(peer) = self.peers.get_mut(&node_of(token)) else {
+            return;
+        };
+        if is_incoming(token) {
+            if let Some(incoming) = &mut peer.incoming {
+                incoming.unread |= readable;
+            }
+        } else if let Some(outgoing) = &mut peer.outgoing {
+            outgoing.blocked &= !writable;
+        }
+    }
+
+    fn take_inbox(&mut self, now: Now) {
+        let mut events = std::mem::take(&mut self.events);
+        if let Some(inbox) = self.broker.cluster_links.inbox() {
+            inbox.drain(&mut events);
+        }
+        for event in events.drain(..) {
+            match event {
+                LinkEvent::Incoming(node, start, socket) => self.incoming(node, start, socket, now),
+                LinkEvent::Dialed(node, result) => self.dialed(node, result, now),
+                LinkEvent::Stop => self.stopped = true,
+            }
+        }
+        self.events = events;
+    }
+
+    // --- links ---------------------------------------------------------------------------------
+
+    fn incoming(&mut self, node: NodeId, start: u64, socket: std::net::TcpStream, now: Now) {
+        self.follow_members(now);
+        if self
+            .peers
+            .get(&node)
+            .is_some_and(|peer| peer.incoming.is_some())
+        {
+            // It dials again: it has given up the link that it had.
+            self.take_down(node, now, "it has connected anew");
+        }
+        let Some(peer) = self.peers.get_mut(&node) else {
+            return;
+        };
+        match watch(&self.poll, socket, token(node, true), Interest::READABLE) {
+            Ok(socket) => {
+                peer.incoming = Some(Incoming {
+                    socket,
+                    start,
+                    decoder: Decoder::default(),
+                    unread: true,
+                    since_ms: now.monotonic_ms,
+                });
+                // Whoever is back wants to be dialed now, not when the pause is over.
+                peer.next_dial_ms = now.monotonic_ms;
+                peer.backoff_ms = BACKOFF_MS.start;
+            }
+            Err(error) => tracing::warn!(%error, %node, "cannot watch another node's link"),
+        }
+        self.try_up(node, now);
+        self.dial(node, now);
+    }
+
+    fn dialed(
+        &mut self,
+        node: NodeId,
+        result: Result<(u64, std::net::TcpStream), HandshakeError>,
+        now: Now,
+    ) {
+        let Some(peer) = self.peers.get_mut(&node) else {
+            return;
+        };
+        peer.dialing = false;
+        let watched = result.and_then(|(start, socket)| {
+            let interest = Interest::READABLE | Interest::WRITABLE;
+            Ok((
+                start,
+                watch(&self.poll, socket, token(node, false), interest)?,
+            ))
+        });
+        match watched {
+            Ok((start, socket)) => {
+                peer.backoff_ms = BACKOFF_MS.start;
+                peer.complaint.clear();
+                peer.outgoing = Some(Outgoing {
+                    socket,
+                    start,
+                    pending: VecDeque::new(),
+                    blocked: false,
+                    since_ms: now.monotonic_ms,
+                });
+                self.try_up(node, now);
+            }
+            Err(error) => {
+                peer.next_dial_ms = now.monotonic_ms + peer.backoff_ms;
+                peer.backoff_ms = (peer.backoff_ms * 2).min(BACKOFF_MS.end);
+                let complaint = error.to_string();
+                if peer.complaint != complaint {
+                    let address = &peer.address.address;
+                    tracing::warn!(%node, %address, "cannot reach another node: {complaint}");
+                    peer.complaint = complaint;
+                }
+            }
+        }
+    }
+
+    fn try_up(&mut self, node: NodeId, now: Now) {
+        let Some(peer) = self.peers.get_mut(&node) else {
+            return;
+        };
+        if peer.up {
+            return;
+        }
+        if let Some(old) = peer.outgoing.take_if(|link| is_closed(&link.socket)) {
+            close(&self.poll, old.socket);
+        }
+        if let Some(old) = peer.incoming.take_if(|link| is_closed(&link.socket)) {
+            close(&self.poll, old.socket);
+        }
+        let (Some(outgoing), Some(incoming)) = (&peer.outgoing, &peer.incoming) else {
+            return;
+        };
+        if outgoing.start != incoming.start {
+            // One of the two is with a process that has ended since.
+            return self.take_down(node, now, "its two links are of two runs");
+        }
+        peer.up = true;
+        peer.outbox.open();
+        self.detector.watch(node, now.monotonic_ms);
+        tracing::info!(%node, address = %peer.address.address, "another node is up");
+        cluster::peer_up(now, node, &*self.broker);
+        self.broker.run_deferred(now);
+    }
+
+    fn take_down(&mut self, node: NodeId, now: Now, why: &str) {
+        let Some(peer) = self.peers.get_mut(&node) else {
+            return;
+        };
+        let closed = [
+            peer.outgoing.take().map(|link| link.socket),
+            peer.incoming.take().map(|link| link.socket),
+        ];
+        for socket in closed.into_iter().flatten() {
+            close(&self.poll, socket);
+        }
+        peer.outbox.close();
+        peer.next_dial_ms = now.monotonic_ms;
+        self.detector.forget(node);
+        if std::mem::take(&mut peer.up) {
+            tracing::warn!(%node, "another node is down: {why}");
+            cluster::peer_down(now, node, &*self.broker);
+            self.broker.run_deferred(now);
+        }
+    }
+
+    fn dial(&mut self, node: NodeId, now: Now) {
+        let Some(peer) = self.peers.get_mut(&node) else {
+            return;
+        };
+        if peer.dialing || peer.outgoing.is_some() || now.monotonic_ms < peer.next_dial_ms {
+            return;
+        }
+        let address = peer.address.clone();
+        let (own, broker) = (self.own.clone(), Arc::clone(&self.broker));
+        let spawned = std::thread::Builder::new()
+            .name(format!("leveret-dial-{node}"))
+            .spawn(move || {
+                let hello = own.hello(Purpose::Link, address.node, address.uuid);
+                let dialed = door::dial(&address.address, &own.secret, &hello)
+                    .map(|(accepted, socket)| (accepted.start, socket));
+                broker
+                    .cluster_links
+                    .tell(LinkEvent::Dialed(address.node, dialed));
+            });
+        match spawned {
+            Ok(_) => peer.dialing = true,
+            Err(error) => {
+                tracing::warn!(%error, "cannot start a thread to reach another node");
+                peer.next_dial_ms = now.monotonic_ms + BACKOFF_MS.end;
+            }
+        }
+    }
+
+    // --- what comes and goes --------------------------------------------------------------------
+
+    fn read_all(&mut self, now: Now) {
+        let readable = |(_, peer): &(&NodeId, &Peer)| {
+            peer.up && peer.incoming.as_ref().is_some_and(|link| link.unread)
+        };
+        let nodes: Vec<NodeId> = self
+            .peers
+            .iter()
+            .filter(readable)
+            .map(|(node, _)| *node)
+            .collect();
+        for node in nodes {
+            let mut frames = Vec::new();
+            let read = self.read(node, &mut frames);
+            self.detector.heard(node, now.monotonic_ms);
+            if !frames.is_empty() {
+                cluster::receive(now, node, frames, &*self.broker);
+                self.broker.run_deferred(now);
+            }
+            if let Err(why) = read {
+                self.take_down(node, now, &why);
+            }
+        }
+    }
+
+    fn read(&mut self, node: NodeId, frames: &mut Vec<(QueueId, Bytes)>) -> Result<(), String> {
+        let link = self.peers.get_mut(&node).and_then(|p| p.incoming.as_mut());
+        let Some(link) = link else { return Ok(()) };
+        for _ in 0..READS_MAX {
+            match link.socket.read(&mut self.scratch) {
+                Ok(0) => return Err("it has closed its link".to_owned()),
+                Ok(count) => {
+                    link.decoder.feed(&self.scratch[..count]);
+                    while let Some(decoded) = link.decoder.next().map_err(|e| e.to_string())? {
+                        match decoded {
+                            Decoded::Frame(queue, frame) => frames.push((queue, frame)),
+                            Decoded::Heartbeat => {}
+                        }
+                    }
+                    if count < self.scratch.len() {
+                        link.unread = false;
+                        return Ok(());
+                    }
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    link.unread = false;
+                    return Ok(());
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error.to_string()),
+            }
+        }
+        Ok(())
+    }
+
+    /// Lets the catalogue's group go on, which has this thread for its own.
+    fn run_catalogue(&mut self, now: Now) {
+        let Some(cluster) = self.broker.cluster() else {
+            return;
+        };
+        let due = cluster.wants_attention()
+            && now.monotonic_ms.saturating_sub(self.ran_ms) >= GROUP_TICK_MS;
+        if due || cluster.has_work() {
+            self.ran_ms = now.monotonic_ms;
+            cluster::run(now, &*self.broker);
+            self.broker.run_deferred(now);
+        }
+    }
+
+    fn send_all(&mut self, now: Now) {
+        let mut broken = Vec::new();
+        for (node, peer) in &mut self.peers {
+            if !peer.up {
+                continue;
+            }
+            let Some(link) = &mut peer.outgoing else {
+                continue;
+            };
+            if !peer.outbox.drain(&mut self.frames) {
+                broken.push((*node, "it takes too little of what it is sent".to_owned()));
+            }
+            stage(&mut self.frames, &mut self.staging, &mut link.pending);
+            if let Err(why) = send(link, &peer.outbox) {
+                broken.push((*node, why));
+            }
+        }
+        for (node, why) in broken {
+            self.take_down(node, now, &why);
+        }
+    }
+
+    // --- by the clock ---------------------------------------------------------------------------
+
+    fn look(&mut self, now: Now) {
+        self.looked_ms = now.monotonic_ms;
+        self.follow_members(now);
+        for node in self.detector.look(now.monotonic_ms) {
+            self.take_down(node, now, "nothing is heard of it");
+        }
+        let nodes: Vec<NodeId> = self.peers.keys().copied().collect();
+        for node in nodes {
+            self.look_at(node, now);
+        }
+        self.send_all(now);
+    }
+
+    fn look_at(&mut self, node: NodeId, now: Now) {
+        let Some(peer) = self.peers.get_mut(&node) else {
+            return;
+        };
+        if peer.up {
+            if let Some(link) = &mut peer.outgoing
+                && link.pending.is_empty()
+            {
+                link.pending
+                    .push_back(Bytes::copy_from_slice(&wire::heartbeat()));
+            }
+            return;
+        }
+        let alone = |since: u64| now.monotonic_ms.saturating_sub(since) > ALONE_MS_MAX;
+        let outgoing = peer
+            .outgoing
+            .as_ref()
+            .is_some_and(|link| alone(link.since_ms));
+        let incoming = peer
+            .incoming
+            .as_ref()
+            .is_some_and(|link| alone(link.since_ms));
+        if outgoing || incoming {
+            self.take_down(node, now, "only one direction of the link stands");
+        }
+        self.try_up(node, now);
+        self.dial(node, now);
+    }
+
+    /// Links follow the cluster's members.
+    fn follow_members(&mut self, now: Now) {
+        let version = self.broker.peers().version();
+        if version == self.peers_version {
+            return;
+        }
+        self.peers_version = version;
+        let members = self.broker.peers().all();
+        let gone: Vec<NodeId> = self
+            .peers
+            .iter()
+            .filter(|(_, peer)| members.iter().all(|member| member.peer != peer.address))
+            .map(|(node, _)| *node)
+            .collect();
+        for node in gone {
+            self.take_down(node, now, "it is not part of the cluster any more");
+            self.peers.remove(&node);
+            self.broker.cluster_links.forget(node);
+        }
+        for member in members {
+            let node = member.peer.node;
+            let outbox = self.broker.cluster_links.outbox(node);
+            self.peers.entry(node).or_insert_with(|| Peer {
+                address: member.peer,
+                outbox,
+                outgoing: None,
+                incoming: None,
+                up: false,
+                dialing: false,
+                backoff_ms: BACKOFF_MS.start,
+                next_dial_ms: now.monotonic_ms,
+                complaint: String::new(),
+            });
+        }
+    }
+}
+
+/// Makes bytes of frames: headers and small pieces together, large pieces as they are.
+fn stage(frames: &mut Vec<PeerFrame>, staging: &mut BytesMut, pending: &mut VecDeque<Bytes>) {
+    for frame in frames.drain(..) {
+        staging.extend_from_slice(&wire::header(frame.queue, &frame.pieces));
+        for piece in frame.pieces {
+            if piece.len() <= COPIED_BYTES_MAX {
+                staging.extend_from_slice(&piece);
+            } else {
+                pending.push_back(staging.split().freeze());
+                pending.push_back(piece);
+            }
+        }
+    }
+    if !staging.is_empty() {
+        pending.push_back(staging.split().freeze());
+    }
+}
+
+/// Writes as much as the socket takes.
+fn send(link: &mut Outgoing, outbox: &Outbox) -> Result<(), String> {
+    while !link.blocked && !link.pending.is_empty() {
+        let mut slices = [IoSlice::new(&[]); SLICES_MAX];
+        let count = link.pending.len().min(SLICES_MAX);
+        for (slice, bytes) in slices.iter_mut().zip(&link.pending) {
+            *slice = IoSlice::new(bytes);
+        }
+        match link.socket.write_vectored(&slices[..count]) {
+            Ok(0) => return Err("it has closed the link".to_owned()),
+            Ok(written) => {
+                outbox.sent(written);
+                advance(&mut link.pending, written);
+            }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => link.blocked = true,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error.to_string()),
+        }
+    }
+    Ok(())
+}
+
+fn advance(pending: &mut VecDeque<Bytes>, mut written: usize) {
+    while let Some(first) = pending.front_mut() {
+        if first.len() > written {
+            let _ = first.split_to(written);
+            return;
+        }
+        written -= first.len();
+        pending.pop_front();
+    }
+}
+
+fn watch(
+    poll: &Poll,
+    socket: std::net::TcpStream,
+    token: Token,
+    interest: Interest,
+) -> io::Result<TcpStream> {
+    socket.set_nonblocking(true)?;
+    let mut socket = TcpStream::from_std(socket);
+    poll.registry().register(&mut socket, token, interest)?;
+    Ok(socket)
+}
+
+fn close(poll: &Poll, mut socket: TcpStream) {
+    // A socket that is gone already cannot be deregistered or shut down, and need not be.
+    let _ = poll.registry().deregister(&mut socket);
+    let _ = socket.shutdown(std::net::Shutdown::Both);
+}
+
+/// Whether the other side has closed a link on which nothing has been read.
+fn is_closed(socket: &TcpStream) -> bool {
+    match socket.peek(&mut [0]) {
+        Ok(count) => count == 0,
+        Err(error) => error.kind() != io::ErrorKind::WouldBlock,
+    }
+}
+
+fn token(node: NodeId, incoming: bool) -> Token {
+    Token((node.0 as usize) << 1 | usize::from(incoming))
+}
+
+fn node_of(token: Token) -> NodeId {
+    NodeId(u32::try_from(token.0 >> 1).unwrap_or(u32::MAX))
+}
+
+fn is_incoming(token: Token) -> bool {
+    token.0 & 1 == 1
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn frames_are_staged_in_order_and_sent_in_any_steps() {
+        let large = Bytes::from(vec![7; COPIED_BYTES_MAX + 1]);
+        let mut frames: Vec<PeerFrame> = (1..=40)
+            .map(|queue| {
+                let mut frame = PeerFrame::new(QueueId(queue), Bytes::from_static(b"small"));
+                if queue % 3 == 0 {
+                    frame.pieces.push(large.clone());
+                }
+                frame
+            })
+            .collect();
+        let expected: Vec<u8> = frames
+            .iter()
+            .flat_map(|frame| {
+                let mut bytes = wire::header(frame.queue, &frame.pieces).to_vec();
+                frame
+                    .pieces
+                    .iter()
+                    .for_each(|piece| bytes.extend_from_slice(piece));
+                bytes
+            })
+            .collect();
+        let mut pending = VecDeque::new();
+        stage(&mut frames, &mut BytesMut::new(), &mut pending);
+        let mut sent = Vec::new();
+        for step in (1..400).cycle() {
+            let all: Vec<u8> = pending.iter().flatten().copied().take(step).collect();
+            if all.is_empty() {
+                break;
+            }
+            advance(&mut pending, all.len());
+            sent.extend(all);
+        }
+        assert_eq!(sent, expected);
+    }
+
+    #[test]
+    fn tokens_tell_the_node_and_the_direction() {
+        for node in [NodeId(1), NodeId(u32::MAX)] {
+            for incoming in [false, true] {
+                let token = token(node, incoming);
+                assert_eq!((node_of(token), is_incoming(token)), (node, incoming));
+                assert_ne!(token, TOKEN_BELL);
+            }
+        }
+    }
+}

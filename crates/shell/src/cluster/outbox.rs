@@ -1,0 +1,128 @@
+//! What waits to be sent to one other node.
+
+use leveret_node::PeerFrame;
+use leveret_node::cluster::wire::HEADER_BYTES;
+use leveret_types::limits::{PEER_OUTBOX_BYTES_CONGESTED, PEER_OUTBOX_BYTES_MAX};
+use parking_lot::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// Frames for one node, in order. Open while the node is up; what is posted to a closed one is
+/// dropped.
+#[derive(Debug, Default)]
+pub struct Outbox {
+    state: Mutex<State>,
+    /// Bytes that wait here or on their way into the socket.
+    bytes: AtomicUsize,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    open: bool,
+    overflowed: bool,
+    frames: Vec<PeerFrame>,
+}
+
+impl Outbox {
+    /// Takes frames from now on.
+    pub fn open(&self) {
+        let mut state = self.state.lock();
+        *state = State {
+            open: true,
+            ..State::default()
+        };
+        self.bytes.store(0, Ordering::Relaxed);
+    }
+
+    /// Drops what waits, and what is posted from now on.
+    pub fn close(&self) {
+        *self.state.lock() = State::default();
+        self.bytes.store(0, Ordering::Relaxed);
+    }
+
+    /// Adds a frame, if there is room.
+    pub fn post(&self, frame: PeerFrame) {
+        let mut state = self.state.lock();
+        if !state.open || state.overflowed {
+            return;
+        }
+        let size = frame.len() + HEADER_BYTES;
+        let before = self.bytes.fetch_add(size, Ordering::Relaxed);
+        if before > 0 && before + size > PEER_OUTBOX_BYTES_MAX {
+            // A frame that is left out would be missed: the link is broken as a whole.
+            state.overflowed = true;
+            state.frames.clear();
+            return;
+        }
+        state.frames.push(frame);
+    }
+
+    /// Moves what waits to `into`; false if there was too much, and the link is to be broken.
+    pub fn drain(&self, into: &mut Vec<PeerFrame>) -> bool {
+        let mut state = self.state.lock();
+        into.append(&mut state.frames);
+        !state.overflowed
+    }
+
+    /// So many bytes have left for good.
+    pub fn sent(&self, bytes: usize) {
+        // Heartbeats are sent but were never posted.
+        let _ = self
+            .bytes
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |waiting| {
+                Some(waiting.saturating_sub(bytes))
+            });
+    }
+
+    /// Whether no more should be made for this node than must be.
+    pub fn congested(&self) -> bool {
+        self.bytes.load(Ordering::Relaxed) > PEER_OUTBOX_BYTES_CONGESTED
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use bytes::Bytes;
+    use leveret_types::QueueId;
+
+    fn frame(bytes: usize) -> PeerFrame {
+        PeerFrame::new(QueueId(1), Bytes::from(vec![0; bytes - HEADER_BYTES]))
+    }
+
+    #[test]
+    fn an_outbox_takes_as_much_as_it_may_and_then_breaks() {
+        let outbox = Outbox::default();
+        outbox.open();
+        outbox.post(frame(PEER_OUTBOX_BYTES_MAX - HEADER_BYTES));
+        outbox.post(frame(HEADER_BYTES));
+        let mut frames = Vec::new();
+        assert!(outbox.drain(&mut frames));
+        assert_eq!(frames.len(), 2, "full to the last byte");
+        outbox.post(frame(HEADER_BYTES));
+        assert!(
+            !outbox.drain(&mut frames),
+            "what was drained is not sent yet"
+        );
+        outbox.open();
+        outbox.post(frame(2 * PEER_OUTBOX_BYTES_MAX));
+        assert!(outbox.drain(&mut frames), "one frame may exceed the bound");
+    }
+
+    #[test]
+    fn what_is_sent_makes_room_and_a_closed_one_takes_nothing() {
+        let outbox = Outbox::default();
+        outbox.post(frame(100));
+        assert!(outbox.drain(&mut Vec::new()));
+        outbox.open();
+        outbox.post(frame(PEER_OUTBOX_BYTES_CONGESTED));
+        assert!(!outbox.congested());
+        outbox.post(frame(HEADER_BYTES));
+        assert!(outbox.congested());
+        outbox.sent(HEADER_BYTES);
+        assert!(!outbox.congested());
+        outbox.close();
+        let mut frames = Vec::new();
+        outbox.post(frame(100));
+        assert!(outbox.drain(&mut frames) && frames.is_empty());
+    }
+}

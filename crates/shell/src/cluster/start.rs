@@ -1,0 +1,287 @@
+//! A node's part in its cluster, from the file that says who it is to a thread that serves it.
+
+use super::door::{Door, Doorkeeper};
+use super::handshake::{Accepted, Hello, Refusal, Secret};
+use super::identity::{IdentityFile, Joined};
+use super::{ClusterConfig, ClusterError, LinkThread, Links, MembersKeeper, Own, TOKEN_BELL, join};
+use crate::broker::Broker;
+use crate::inbox::Inbox;
+use leveret_metadata::{Catalogue, CatalogueError, Command, NodeRecord};
+use leveret_node::Env;
+use leveret_node::cluster::{Cluster, PeerAddress, follow_nodes, group};
+use leveret_storage::ShardLogs;
+use leveret_types::NodeId;
+use mio::{Poll, Waker};
+use std::io;
+use std::net::{IpAddr, SocketAddr, TcpStream};
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// What a node needs to serve its cluster, before its threads run.
+pub(crate) struct Prepared {
+    pub(crate) own: Own,
+    config: ClusterConfig,
+    door: Door,
+    poll: Poll,
+    members: Vec<PeerAddress>,
+}
+
+/// What a broker in a cluster is made with.
+pub(crate) struct Parts {
+    pub(crate) prepared: Prepared,
+    pub(crate) links: Links,
+    pub(crate) cluster: Cluster,
+    pub(crate) catalogue: Catalogue,
+}
+
+/// A node's part in its cluster while it runs.
+pub(crate) struct Running {
+    /// Where other nodes come in.
+    pub(crate) address: SocketAddr,
+    door: Door,
+    thread: JoinHandle<()>,
+}
+
+/// Nobody is let in yet.
+struct Nobody(Accepted);
+
+impl Doorkeeper for Nobody {
+    fn own(&self) -> Accepted {
+        self.0
+    }
+
+    fn decide(&self, _hello: &Hello) -> Result<(), Refusal> {
+        Err(Refusal::Forming)
+    }
+
+    fn link(&self, _hello: &Hello, _socket: TcpStream) {}
+
+    fn control(&self, _request: &[u8]) -> Vec<u8> {
+        Vec::new()
+    }
+}
+
+/// Finds out who this node is, and lets it join or found a cluster if it is in none. `logs` are
+/// shard 0's, `uuid` is the data folder's identity, `standalone` is the catalogue of a node that is
+/// in no cluster yet.
+///
+/// # Errors
+/// What the operator has to change.
+pub(crate) fn prepare(
+    config: ClusterConfig,
+    uuid: [u8; 16],
+    logs: &mut ShardLogs,
+    standalone: Catalogue,
+    load: impl FnMut(&mut ShardLogs),
+) -> Result<Parts, PrepareError> {
+    let secret = checked_secret(&config)?;
+    let loopback_only = config.secret.is_empty();
+    let nobody = Arc::new(Nobody(Accepted { uuid, start: 0 }));
+    let door =
+        Door::open(config.address, secret.clone(), loopback_only, nobody).map_err(|source| {
+            ClusterError::Listen {
+                address: config.address,
+                source,
+            }
+        })?;
+    let mut file = read_identity(&config, uuid, group::is_on_disk(logs))?;
+    if file.joined.is_none() {
+        let has_data = standalone.vhosts().next().is_some();
+        let (way, joined) = join::form(&config, &door, &secret, file, has_data)?;
+        file = joined;
+        match way {
+            join::Way::Founded => tracing::info!("this node has founded a cluster"),
+            join::Way::Joined => tracing::info!("this node has joined a cluster"),
+        }
+    }
+    let node = file.joined.as_ref().map_or(NodeId(0), |joined| joined.node);
+    let catalogue_config = standalone.config().clone();
+    if !group::is_on_disk(logs) {
+        if node == NodeId(1) {
+            let mut catalogue = standalone;
+            group::found(&mut catalogue, first_record(&config, uuid), logs);
+        } else {
+            group::join(logs);
+        }
+    }
+    let identity = file
+        .begin(wall_ms())
+        .ok_or_else(|| ClusterError::Forming("this node has no number".to_owned()))?;
+    write_identity(&config, &file)?;
+    let (catalogue, recovered) = group::recover(logs, catalogue_config, load)?;
+    let own = Own {
+        node,
+        cluster: identity.cluster,
+        uuid,
+        start: identity.start,
+        secret,
+    };
+    let poll = Poll::new()?;
+    let inbox = Inbox::new(Waker::new(poll.registry(), TOKEN_BELL)?);
+    let members = file.joined.map(|joined: Joined| joined.members);
+    Ok(Parts {
+        prepared: Prepared {
+            own,
+            config,
+            door,
+            poll,
+            members: members.unwrap_or_default(),
+        },
+        links: Links::new(node, inbox),
+        cluster: Cluster::new(identity, recovered)?,
+        catalogue,
+    })
+}
+
+/// Why a node does not become part of its cluster.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum PrepareError {
+    #[error(transparent)]
+    Cluster(#[from] ClusterError),
+    #[error(transparent)]
+    Catalogue(#[from] CatalogueError),
+    #[error(transparent)]
+    System(#[from] io::Error),
+}
+
+impl Prepared {
+    /// Starts to serve; returns when this node has caught up with its cluster, and what its last
+    /// run left there is gone.
+    ///
+    /// # Errors
+    /// If the system refuses a thread.
+    pub(crate) fn start(self, broker: &Arc<Broker>) -> io::Result<Running> {
+        let others = self.members.into_iter();
+        let others = others.filter(|member| member.node != self.own.node);
+        broker.peers().replace(others.collect());
+        {
+            let catalogue = broker.catalogue();
+            if catalogue.is_clustered() {
+                follow_nodes(&catalogue, &**broker);
+            }
+        }
+        let address = self.door.local();
+        self.door.hand_over(Arc::new(MembersKeeper {
+            broker: Arc::clone(broker),
+            own: self.own.clone(),
+        }));
+        let node = self.own.node;
+        let link_thread = LinkThread::new(Arc::clone(broker), self.own, self.poll);
+        let thread = std::thread::Builder::new()
+            .name("leveret-links".to_owned())
+            .spawn(move || link_thread.run())?;
+        let started = Command::NodeStarted {
+            node: node.0,
+            address: self.config.advertised,
+            name: self.config.name,
+        };
+        while let Err(error) = broker.execute_in_cluster(&started) {
+            tracing::warn!(%node, %address, "this node waits for its cluster: {error}");
+        }
+        tracing::info!(%node, %address, "this node is part of its cluster");
+        Ok(Running {
+            address,
+            door: self.door,
+            thread,
+        })
+    }
+}
+
+impl Running {
+    /// Leaves the others in order: what this node leads of the catalogue is handed over first.
+    pub(crate) fn stop(self, broker: &Broker) {
+        drop(self.door);
+        broker.cluster_links.tell(super::LinkEvent::Stop);
+        // A thread that panicked has ended the process already where panics abort.
+        let _ = self.thread.join();
+    }
+}
+
+fn checked_secret(config: &ClusterConfig) -> Result<Secret, ClusterError> {
+    let listed = config.join.iter().chain([&config.advertised]);
+    let reached = !config.address.ip().is_loopback() || !listed.clone().all(|a| is_loopback(a));
+    if config.secret.is_empty() && reached {
+        return Err(ClusterError::NoSecret(config.address));
+    }
+    Ok(Secret::new(&config.secret))
+}
+
+fn is_loopback(address: &str) -> bool {
+    let host = address.rsplit_once(':').map_or(address, |(host, _)| host);
+    let host = host.trim_start_matches('[').trim_end_matches(']');
+    host == "localhost" || host.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback())
+}
+
+fn read_identity(
+    config: &ClusterConfig,
+    uuid: [u8; 16],
+    is_on_disk: bool,
+) -> Result<IdentityFile, ClusterError> {
+    let path = config.file.display();
+    let read = IdentityFile::read(&config.file)
+        .map_err(|error| ClusterError::Forming(format!("cannot read {path}: {error}")))?;
+    match read {
+        Some(file) if file.uuid != uuid => Err(ClusterError::Forming(format!(
+            "{path} belongs to another data folder; remove it to let this node join as a new one",
+        ))),
+        Some(file) if file.joined.is_none() && is_on_disk => Err(damaged(config)),
+        None if is_on_disk => Err(damaged(config)),
+        Some(file) => Ok(file),
+        None => Ok(IdentityFile {
+            uuid,
+            ..IdentityFile::default()
+        }),
+    }
+}
+
+fn damaged(config: &ClusterConfig) -> ClusterError {
+    ClusterError::Forming(format!(
+        "this data folder is a cluster's, but {} does not say which: restore that file, or start \
+         with an empty data folder",
+        config.file.display(),
+    ))
+}
+
+fn write_identity(config: &ClusterConfig, file: &IdentityFile) -> Result<(), ClusterError> {
+    file.write(&config.file).map_err(|error| {
+        ClusterError::Forming(format!("cannot write {}: {error}", config.file.display()))
+    })
+}
+
+fn first_record(config: &ClusterConfig, uuid: [u8; 16]) -> NodeRecord {
+    NodeRecord {
+        node: 1,
+        uuid,
+        address: config.advertised.clone(),
+        name: config.name.clone(),
+        start: 0,
+        applied: 0,
+        draining: false,
+    }
+}
+
+fn wall_ms() -> u64 {
+    SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .map_or(0, |since| since.as_millis() as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_loopback_may_do_without_a_secret() {
+        for (address, loopback) in [
+            ("127.0.0.1:7000", true),
+            ("[::1]:7000", true),
+            ("localhost:7000", true),
+            ("10.0.0.1:7000", false),
+            ("burrow:7000", false),
+            ("", false),
+        ] {
+            assert_eq!(is_loopback(address), loopback, "{address:?}");
+        }
+    }
+}
