@@ -234,7 +234,7 @@ impl FileConfig {
 }
 
 /// Variables of Leveret's that are no keys.
-pub const OWN_VARIABLES: &[&str] = &["LEVERET_CONFIG_FILE"];
+pub const OWN_VARIABLES: &[&str] = &["LEVERET_CONFIG_FILE", "LEVERET_TRIAL_DEVICE"];
 
 /// The variable that sets the key `name`.
 #[must_use]
