@@ -184,6 +184,8 @@ pub(super) struct CatalogueGroup {
     applied: u64,
     compacted: u64,
     ticked_ms: u64,
+    /// Whether another member has said something.
+    heard: bool,
 }
 
 impl CatalogueGroup {
@@ -210,6 +212,7 @@ impl CatalogueGroup {
             applied: first,
             compacted: first,
             ticked_ms: 0,
+            heard: false,
         };
         if alone {
             catalogue_group.group.campaign();
@@ -281,6 +284,7 @@ impl CatalogueGroup {
         if message.from.node() != from {
             return Err(format!("it is in the name of node {}", message.from.node()));
         }
+        self.heard = true;
         self.group.step(message).map_err(|error| error.to_string())
     }
 
@@ -304,18 +308,27 @@ impl CatalogueGroup {
             self.ticked_ms = now.monotonic_ms;
             self.group.tick();
         }
+        self.carry_out_all(now, cluster, env);
+        if std::mem::take(&mut self.heard) && self.group.is_leader() && self.group.wants_tick() {
+            // Somebody at each node waits to hear what is committed: it is told at once.
+            self.group.tick();
+            self.carry_out_all(now, cluster, env);
+        }
+        self.expire(now, env);
+        self.snapshot_if_worth_it(env);
+        cluster.note(self.group.leader(), self.wants_attention());
+    }
+
+    fn carry_out_all<E: Env>(&mut self, now: Now, cluster: &Cluster, env: &E) {
         loop {
             self.hand_over(env);
             self.propose_gathered(env);
             self.propose_members(env);
             let Some(ready) = self.group.ready() else {
-                break;
+                return;
             };
             self.carry_out(now, ready, cluster, env);
         }
-        self.expire(now, env);
-        self.snapshot_if_worth_it(env);
-        cluster.note(self.group.leader(), self.wants_attention());
     }
 
     /// Whether time matters.
