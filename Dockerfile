@@ -8,9 +8,13 @@ FROM debian:bookworm-slim
 RUN useradd --system --home-dir /data --shell /usr/sbin/nologin leveret \
     && install --directory --owner=leveret --group=leveret --mode=0750 /data
 COPY --from=build /src/target/release/leveret /usr/local/bin/leveret
-# Operators' scripts call it by this name.
-RUN ln -s leveret /usr/local/bin/rabbitmqctl
+# Operators' scripts and probes call it by these names.
+RUN for name in rabbitmqctl rabbitmq-diagnostics rabbitmq-plugins rabbitmq-queues rabbitmq-upgrade; do \
+        ln -s leveret "/usr/local/bin/$name"; \
+    done
 USER leveret
+# Where the command line finds the node.
+ENV LEVERET_DATA_DIR=/data
 VOLUME /data
 EXPOSE 5672 15672 15692
 # Drains on SIGTERM, which is what a stop sends.
