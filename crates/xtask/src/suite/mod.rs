@@ -4,6 +4,7 @@ mod cargo;
 mod go;
 mod java;
 mod node;
+mod perf;
 mod python;
 mod rust;
 
@@ -179,6 +180,13 @@ const SUITES: &[Suite] = &[
         needs: &[Tool::Java],
         uses_broker: true,
         run: java::perftest_smoke,
+    },
+    Suite {
+        name: "perf",
+        about: "leveret perf: each experiment in its short form, every message accounted for",
+        needs: &[],
+        uses_broker: true,
+        run: perf::run,
     },
     Suite {
         name: "crash",
