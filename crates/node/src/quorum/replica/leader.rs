@@ -25,7 +25,9 @@ use std::ops::Range;
 #[derive(Clone, Copy, Debug)]
 struct Session {
     origin: Origin,
-    number: u64,
+    /// Nothing while the way to the node is lost: what was taken is remembered, for it may be
+    /// committed yet.
+    number: Option<u64>,
     /// The last operation that was taken, committed or not.
     taken: u64,
 }
@@ -245,23 +247,24 @@ impl Leader {
     pub(super) fn sessions(&self) -> impl Iterator<Item = (NodeId, u64)> + '_ {
         self.sessions
             .iter()
-            .map(|session| (session.origin.node, session.number))
+            .filter_map(|session| Some((session.origin.node, session.number?)))
     }
 
-    fn session(&self, node: NodeId) -> Option<&Session> {
-        self.sessions
-            .iter()
-            .find(|session| session.origin.node == node)
+    /// What is known of a node's run, and its session if it has one.
+    fn session(&self, node: NodeId) -> Option<(&Session, u64)> {
+        let mut sessions = self.sessions.iter();
+        let session = sessions.find(|session| session.origin.node == node)?;
+        Some((session, session.number?))
     }
 
     fn answer(&self, around: &mut Around<'_>, to: NodeId, message: ToProxy) {
-        let Some(session) = self.session(to) else {
+        let Some((_, session)) = self.session(to) else {
             return;
         };
         around.answers.push(Answer {
             to,
             queue: self.id,
-            session: session.number,
+            session,
             message,
         });
     }
@@ -300,7 +303,7 @@ impl Leader {
         match self.session(from) {
             None => return self.leading(around, from),
             // Said to a session that is over, or in one that this leader has not heard of yet.
-            Some(known) if known.number != session => return,
+            Some((_, known)) if known != session => return,
             Some(_) => {}
         }
         self.dirty = true;
@@ -348,7 +351,7 @@ impl Leader {
     /// Whether a node speaks in the session that it began last.
     pub(super) fn is_current(&self, from: NodeId, session: u64) -> bool {
         self.session(from)
-            .is_some_and(|known| known.number == session)
+            .is_some_and(|(_, known)| known == session)
     }
 
     fn present(
@@ -360,10 +363,13 @@ impl Leader {
         committed: impl FnOnce(Origin) -> Option<u64>,
     ) {
         let is_of_term = presentation.term == self.term || presentation.term == 0;
-        let before = self.session(from).copied();
+        let mut sessions = self.sessions.iter();
+        let before = sessions
+            .find(|session| session.origin.node == from)
+            .copied();
         let is_old = before.is_some_and(|known| {
             known.origin.start > presentation.start
-                || (known.origin.start == presentation.start && known.number >= number)
+                || (known.origin.start == presentation.start && known.number >= Some(number))
         });
         if !is_of_term || is_old {
             return self.leading(around, from);
@@ -380,9 +386,10 @@ impl Leader {
             Some(known) if known.origin == origin => known.taken,
             _ => through.max(presentation.first_sequence.saturating_sub(1)),
         };
+        self.sessions.retain(|session| session.origin.node != from);
         self.sessions.push(Session {
             origin,
-            number,
+            number: Some(number),
             taken,
         });
         self.waiting.retain(|waiting| waiting.node != from);
@@ -415,7 +422,11 @@ impl Leader {
     /// A node is down, or begins anew: its holders are not there any more. What they hold returns;
     /// counted, if they are known to be gone.
     fn forget_node(&mut self, around: &mut Around<'_>, node: NodeId, counted: bool) {
-        self.sessions.retain(|session| session.origin.node != node);
+        for session in &mut self.sessions {
+            if session.origin.node == node {
+                session.number = None;
+            }
+        }
         self.waiting.retain(|waiting| waiting.node != node);
         self.waiting_gets.retain(|waiting| waiting.node != node);
         let mut gone: Vec<ConsumerId> = self
@@ -589,8 +600,8 @@ impl Leader {
     ) {
         let known = match self.session(from) {
             None => return self.leading(around, from),
-            Some(known) if known.number != session => return,
-            Some(known) => known,
+            Some((_, known)) if known != session => return,
+            Some((known, _)) => known,
         };
         let waiting = self.waiting.iter().rev().find(|w| w.node == from);
         let next = waiting.map_or(known.taken + 1, |w| w.first + w.operations.len() as u64);
@@ -788,10 +799,8 @@ impl Leader {
         }
         for (origin, through) in &header.origins {
             let through = *through;
-            if self
-                .session(origin.node)
-                .is_some_and(|s| s.origin == *origin)
-            {
+            let session = self.session(origin.node);
+            if session.is_some_and(|(session, _)| session.origin == *origin) {
                 self.answer(around, origin.node, ToProxy::Committed { through });
             }
         }
