@@ -213,12 +213,14 @@ fn unreadable(reason: String) -> CatalogueError {
 
 /// Gives the shards their queues after a restart: those of the catalogue, with the logs that the
 /// store found. Logs without a queue are what a crash left of a deletion, or of a declaration that
-/// was not durable yet.
+/// was not durable yet. `load` carries out the reads from disk that the logs ask for: replicas read
+/// their headers.
 pub fn place_queues<S: DerefMut<Target = Shard>>(
     catalogue: &Catalogue,
     shards: &mut [S],
     found: &[LogSummary],
     now: Now,
+    mut load: impl FnMut(&mut ShardLogs),
 ) {
     let mut lanes: HashMap<QueueId, Vec<u8>> = HashMap::new();
     for summary in found.iter().filter(|s| s.log.0 > u64::from(u8::MAX)) {
@@ -235,7 +237,8 @@ pub fn place_queues<S: DerefMut<Target = Shard>>(
         lanes.sort_unstable();
         let shard = shard_of(record.id(), shard_count);
         if let Some(shard) = shards.get_mut(usize::from(shard.0)) {
-            shard.add_queue(now, record.id(), spec(catalogue, record), lanes);
+            let spec = spec(catalogue, record);
+            shard.recover_queue(now, record.id(), spec, lanes, &mut load);
         }
     }
     for shard in shards {

@@ -17,8 +17,8 @@ use leveret_node::cluster::group;
 use leveret_node::shard::Shard;
 use leveret_node::{ConnectionFacts, Env, NodeSettings};
 use leveret_storage::{
-    Folders, LogSummary, OpenError, Options, Recovered, RecoveryReport, ShardLogs, StoreLock,
-    WalWriter, recover,
+    Disk, Folders, LogSummary, OpenError, Options, Reader, Recovered, RecoveryReport, ShardLogs,
+    StoreLock, WalWriter, recover,
 };
 use leveret_types::{ConnectionId, ProtocolError, ShardId};
 use mio::{Poll, Waker};
@@ -148,7 +148,7 @@ impl Node {
             uuid,
             shards: config.shards,
             cache_bytes: config.cache_bytes,
-            loaded_bytes: config.cache_bytes,
+            loaded_bytes: config.cache_bytes / 2,
             wal_file_bytes: config.wal_file_bytes,
             wal_pool_files: WAL_FILES_KEPT,
         };
@@ -189,7 +189,11 @@ impl Node {
             .enumerate()
             .map(|(index, logs)| {
                 let id = ShardId(index as u16);
-                Shard::new(id, settings.shard_count, links.node, logs)
+                let mut shard = Shard::new(id, settings.shard_count, links.node, logs);
+                if let Some(cluster) = &cluster {
+                    shard.set_start(cluster.identity().start);
+                }
+                shard
             })
             .collect();
 
@@ -198,7 +202,13 @@ impl Node {
         let now = crate::broker::first_moment();
         if cluster.is_none() {
             let mut all: Vec<&mut Shard> = shards.iter_mut().collect();
-            leveret_node::catalogue::place_queues(&catalogue, &mut all, &recovered.logs, now);
+            leveret_node::catalogue::place_queues(
+                &catalogue,
+                &mut all,
+                &recovered.logs,
+                now,
+                |_| {},
+            );
         }
         let broker = Arc::new(Broker::new(
             settings,
@@ -251,7 +261,12 @@ impl Node {
             spawn("housekeeping", move || housekeeping.run(&broker))?
         };
         let cluster = match entering {
-            Some(entering) => Some(join_in(entering, &broker, &recovered.logs)?),
+            Some(entering) => Some(join_in(
+                entering,
+                &broker,
+                &recovered.logs,
+                &mut recovered.reader,
+            )?),
             None => None,
         };
         first_boot(&broker, &config.first_boot)?;
@@ -412,16 +427,21 @@ fn start_io(
 }
 
 /// Lets a node serve its cluster, and gives the shards their queues once it has caught up.
-fn join_in(
+fn join_in<D: Disk>(
     prepared: cluster::Prepared,
     broker: &Arc<Broker>,
     found: &[LogSummary],
+    reader: &mut Reader<D>,
 ) -> io::Result<cluster::Running> {
     let running = prepared.start(broker)?;
     let now = broker.now();
     leveret_node::cluster::place(&**broker, |catalogue| {
         let mut shards: Vec<_> = broker.shard_ids().map(|id| broker.shard(id)).collect();
-        leveret_node::catalogue::place_queues(catalogue, &mut shards, found, now);
+        leveret_node::catalogue::place_queues(catalogue, &mut shards, found, now, |logs| {
+            for request in logs.take_reads() {
+                logs.loaded(reader.read(request));
+            }
+        });
     });
     broker.run_deferred(now);
     Ok(running)
