@@ -143,40 +143,33 @@ impl Catalogue {
         &mut self,
         command: &Command,
     ) -> Result<Outcome, CatalogueError> {
+        let (Command::Bind {
+            vhost,
+            source,
+            destination,
+            routing_key,
+            arguments,
+        }
+        | Command::Unbind {
+            vhost,
+            source,
+            destination,
+            routing_key,
+            arguments,
+        }) = command
+        else {
+            unreachable!("{command:?} is not about bindings");
+        };
+        let wanted = BindingWanted {
+            vhost,
+            source: &strip_cr_lf(source),
+            destination: &stripped(destination),
+            routing_key,
+            arguments,
+        };
         match command {
-            Command::Bind {
-                vhost,
-                source,
-                destination,
-                routing_key,
-                arguments,
-            } => {
-                let destination = &stripped(destination);
-                self.bind(&BindingWanted {
-                    vhost,
-                    source: &strip_cr_lf(source),
-                    destination,
-                    routing_key,
-                    arguments,
-                })
-            }
-            Command::Unbind {
-                vhost,
-                source,
-                destination,
-                routing_key,
-                arguments,
-            } => {
-                let destination = &stripped(destination);
-                self.unbind(&BindingWanted {
-                    vhost,
-                    source: &strip_cr_lf(source),
-                    destination,
-                    routing_key,
-                    arguments,
-                })
-            }
-            other => unreachable!("{other:?} is not about bindings"),
+            Command::Bind { .. } => self.bind(&wanted),
+            _ => self.unbind(&wanted),
         }
     }
 

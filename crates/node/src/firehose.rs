@@ -1,5 +1,6 @@
 //! The firehose: copies of what a virtual host publishes and delivers, for `amq.rabbitmq.trace`.
 
+use crate::properties;
 use crate::shard::Deferred;
 use leveret_amqp::{Properties, TableBuilder};
 use leveret_types::limits::SHORT_STRING_BYTES_MAX;
@@ -60,7 +61,7 @@ fn copy(place: Place<'_>, message: &Message, key: &str, fact: (&str, FieldValue)
             "routing_keys",
             &FieldValue::Array(vec![FieldValue::LongString(message.routing_key().to_vec())]),
         )
-        .push("properties", &FieldValue::Table(described(message)))
+        .push("properties", &FieldValue::Table(properties::by_name(message)))
         .push("node", &FieldValue::text(place.node))
         .push("vhost", &FieldValue::text(place.vhost))
         .push("connection", &FieldValue::text(place.connection))
@@ -91,35 +92,6 @@ fn copy(place: Place<'_>, message: &Message, key: &str, fact: (&str, FieldValue)
         message: Message::from_parts(parts, facts),
         delayed: None,
     }
-}
-
-fn described(message: &Message) -> FieldTable {
-    let properties = Properties::trusted(message.properties());
-    let mut table = FieldTable::new();
-    let mut text = |name: &str, value: Option<&[u8]>| {
-        if let Some(value) = value {
-            table.set(name, FieldValue::LongString(value.to_vec()));
-        }
-    };
-    text("content_type", properties.content_type);
-    text("content_encoding", properties.content_encoding);
-    text("correlation_id", properties.correlation_id);
-    text("reply_to", properties.reply_to);
-    text("expiration", properties.expiration);
-    text("message_id", properties.message_id);
-    text("type", properties.kind);
-    text("user_id", properties.user_id);
-    text("app_id", properties.app_id);
-    if let Some(headers) = properties.headers {
-        table.set("headers", FieldValue::Table(headers.to_table()));
-    }
-    if let Some(mode) = properties.delivery_mode {
-        table.set("delivery_mode", FieldValue::U8(mode));
-    }
-    if let Some(priority) = properties.priority {
-        table.set("priority", FieldValue::U8(priority));
-    }
-    table
 }
 
 #[cfg(test)]

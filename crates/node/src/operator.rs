@@ -58,6 +58,9 @@ impl Caller {
                 ));
             }
         }
+        if let Some(traffic) = vhost.traffic(&exchange) {
+            traffic.count(queues.len());
+        }
         let visible = without_blind_copies(message);
         let outcome = enqueue(
             visible.as_ref().unwrap_or(message),

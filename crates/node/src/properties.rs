@@ -3,7 +3,7 @@
 use leveret_amqp::{Properties, Property, RawTable, RawValue};
 use leveret_routing::MessageProperties;
 use leveret_types::limits::CC_ENTRIES_MAX;
-use leveret_types::{FieldTable, Message, MessageParts, ProtocolError, ReplyCode};
+use leveret_types::{FieldTable, FieldValue, Message, MessageParts, ProtocolError, ReplyCode};
 use smallvec::SmallVec;
 use std::cell::{Cell, OnceCell};
 
@@ -126,6 +126,43 @@ pub fn with_properties(message: &Message, properties: &Properties<'_>) -> Messag
         },
         message.facts,
     )
+}
+
+/// The properties of a message by RabbitMQ's names; those that it does not have are left out.
+#[must_use]
+pub fn by_name(message: &Message) -> FieldTable {
+    let properties = Properties::trusted(message.properties());
+    let mut table = FieldTable::new();
+    let texts = [
+        ("content_type", properties.content_type),
+        ("content_encoding", properties.content_encoding),
+        ("correlation_id", properties.correlation_id),
+        ("reply_to", properties.reply_to),
+        ("expiration", properties.expiration),
+        ("message_id", properties.message_id),
+        ("type", properties.kind),
+        ("user_id", properties.user_id),
+        ("app_id", properties.app_id),
+        ("cluster_id", properties.cluster_id),
+    ];
+    for (name, text) in texts {
+        if let Some(text) = text {
+            table.set(name, FieldValue::LongString(text.to_vec()));
+        }
+    }
+    if let Some(headers) = properties.headers {
+        table.set("headers", FieldValue::Table(headers.to_table()));
+    }
+    if let Some(mode) = properties.delivery_mode {
+        table.set("delivery_mode", FieldValue::U8(mode));
+    }
+    if let Some(priority) = properties.priority {
+        table.set("priority", FieldValue::U8(priority));
+    }
+    if let Some(timestamp) = properties.timestamp {
+        table.set("timestamp", FieldValue::Timestamp(timestamp));
+    }
+    table
 }
 
 /// A copy of `message` that asks for replies under another name.

@@ -184,7 +184,7 @@ fn what_cannot_stand_is_named_with_its_place_and_its_cure() {
             "leveret.toml",
             "frame_max = 131073",
             &[
-                "leveret.toml:1: \"frame_max\" must be a whole number from 4096 to 131072, not \"131073\"",
+                "leveret.toml:1: \"frame_max\" must be a whole number from 8192 to 131072, not \"131073\"",
             ],
         ),
         (

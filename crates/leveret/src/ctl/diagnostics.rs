@@ -103,7 +103,10 @@ pub fn instead(context: &Context<'_>) -> Result<Output> {
     let name = context.command;
     let found = INSTEAD.iter().find(|(known, _)| *known == name);
     let instead = found.map_or("it has no meaning here", |(_, instead)| instead);
-    Err(Failure::new(code::USAGE, format!("{name}: {instead}")))
+    Err(Failure {
+        code: code::USAGE,
+        text: format!("Error: {name}: {instead}"),
+    })
 }
 
 /// Says that what was asked for is so already.

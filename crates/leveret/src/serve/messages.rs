@@ -60,44 +60,12 @@ pub fn from_operator(publish: &Publish, now: Now) -> Result<Message, ProtocolErr
 /// A message as an operator sees it.
 pub fn to_operator(delivery: &Delivery, remaining: u64) -> Got {
     let message = &delivery.message;
-    let properties = Properties::trusted(message.properties());
-    let mut named = FieldTable::new();
-    let mut text = |name: &str, value: Option<&[u8]>| {
-        if let Some(value) = value {
-            named.set(name, FieldValue::LongString(value.to_vec()));
-        }
-    };
-    text("content_type", properties.content_type);
-    text("content_encoding", properties.content_encoding);
-    text("correlation_id", properties.correlation_id);
-    text("reply_to", properties.reply_to);
-    text("expiration", properties.expiration);
-    text("message_id", properties.message_id);
-    text("type", properties.kind);
-    text("user_id", properties.user_id);
-    text("app_id", properties.app_id);
-    text("cluster_id", properties.cluster_id);
-    if let Some(headers) = properties.headers {
-        named.set("headers", FieldValue::Table(headers.to_table()));
-    }
-    if let Some(mode) = properties.delivery_mode {
-        named.set("delivery_mode", FieldValue::U8(mode));
-    }
-    if let Some(priority) = properties.priority {
-        named.set("priority", FieldValue::U8(priority));
-    }
-    if let Some(timestamp) = properties.timestamp {
-        named.set(
-            "timestamp",
-            FieldValue::I64(i64::try_from(timestamp).unwrap_or(i64::MAX)),
-        );
-    }
     Got {
         exchange: String::from_utf8_lossy(message.exchange()).into_owned(),
         routing_key: String::from_utf8_lossy(message.routing_key()).into_owned(),
         redelivered: delivery.redelivered,
         remaining,
-        properties: named,
+        properties: leveret_node::properties::by_name(message),
         payload: message.body().to_vec(),
     }
 }

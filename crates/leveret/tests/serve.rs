@@ -1,0 +1,231 @@
+//! The binary as a supervisor and an operator meet it: it says when it is ready and when it stops,
+//! answers the command line, and begins with the definitions that it is given.
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::os::unix::net::UnixDatagram;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::Duration;
+
+const BINARY: &str = env!("CARGO_BIN_EXE_leveret");
+
+/// A folder of a test's own, gone at its end.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Self {
+        let path =
+            std::env::temp_dir().join(format!("leveret-serve-{name}-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&path);
+        fs::create_dir_all(&path).expect("a folder");
+        Self(path)
+    }
+
+    fn data(&self) -> PathBuf {
+        self.0.join("data")
+    }
+
+    fn write(&self, name: &str, text: &str) -> PathBuf {
+        let path = self.0.join(name);
+        fs::write(&path, text).expect("a file");
+        path
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// `leveret serve` on free ports, with an environment that says nothing.
+fn serve(data: &Path) -> Command {
+    let mut command = Command::new(BINARY);
+    command.env_clear().args(["serve", "--data-dir"]).arg(data);
+    command.args(["--amqp", "127.0.0.1:0", "--metrics", "none"]);
+    command.stdin(Stdio::null()).stderr(Stdio::null());
+    command
+}
+
+/// A running node; it is killed with the test.
+struct Node {
+    process: Child,
+    data: PathBuf,
+}
+
+impl Node {
+    fn start(command: &mut Command, data: &Path) -> Self {
+        let mut process = command.stdout(Stdio::piped()).spawn().expect("it starts");
+        let lines = BufReader::new(process.stdout.take().expect("its output")).lines();
+        let ready = lines
+            .map_while(Result::ok)
+            .any(|line| line.contains("ready"));
+        assert!(ready, "it ended before it was ready");
+        Self {
+            process,
+            data: data.to_owned(),
+        }
+    }
+
+    fn ctl(&self, words: &[&str]) -> Output {
+        let mut command = Command::new(BINARY);
+        command
+            .env_clear()
+            .args(["ctl", "--data-dir"])
+            .arg(&self.data);
+        command.args(words).output().expect("it runs")
+    }
+
+    fn told(&self, words: &[&str]) -> String {
+        let output = self.ctl(words);
+        assert!(output.status.success(), "{words:?}: {output:?}");
+        String::from_utf8(output.stdout).expect("text")
+    }
+
+    /// Sends SIGTERM; whether it ended well.
+    fn terminate(mut self) -> bool {
+        let pid = self.process.id().to_string();
+        let sent = Command::new("kill").args(["-TERM", &pid]).status();
+        assert!(sent.expect("kill runs").success());
+        self.process.wait().expect("it ends").success()
+    }
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+#[test]
+fn a_supervisor_hears_when_it_is_ready_and_when_it_stops() {
+    let folder = Folder::new("notify");
+    let path = folder.0.join("notify");
+    let supervisor = UnixDatagram::bind(&path).expect("a socket");
+    let patience = Some(Duration::from_secs(60));
+    supervisor.set_read_timeout(patience).expect("a deadline");
+    let hear = || {
+        let mut text = [0; 100];
+        let length = supervisor.recv(&mut text).expect("a message");
+        String::from_utf8_lossy(&text[..length]).into_owned()
+    };
+    let mut command = serve(&folder.data());
+    command
+        .args(["--http", "127.0.0.1:0"])
+        .env("NOTIFY_SOCKET", &path);
+    let node = Node::start(&mut command, &folder.data());
+    assert_eq!(hear(), "READY=1");
+    assert!(node.terminate(), "an orderly end");
+    assert_eq!(hear(), "STOPPING=1");
+}
+
+#[test]
+fn the_command_line_needs_no_http_listener() {
+    let folder = Folder::new("control");
+    let mut command = serve(&folder.data());
+    let node = Node::start(command.args(["--http", "none"]), &folder.data());
+    assert_eq!(node.told(&["-q", "ping"]), "Ping succeeded\n");
+    node.told(&["set_cluster_name", "hares"]);
+    assert!(
+        node.told(&["cluster_status"])
+            .contains("Cluster name: hares")
+    );
+    assert!(
+        node.told(&["environment"])
+            .contains("management.tcp.port\tnone")
+    );
+    let report = node.told(&["report"]);
+    for part in ["## Status", "## Permissions", "guest", "## Bindings"] {
+        assert!(report.contains(part), "{part} is not in {report}");
+    }
+    let refused = node.ctl(&["eval", "rabbit:status()."]);
+    let text = String::from_utf8(refused.stderr).expect("text");
+    assert_eq!(refused.status.code(), Some(64));
+    assert!(
+        text.contains("HTTP API") && text.trim_end().lines().count() == 1,
+        "{text}"
+    );
+    assert!(node.terminate(), "an orderly end");
+    assert!(!folder.data().join("control.sock").exists());
+}
+
+const DEFINITIONS: &str = r#"{
+    "vhosts": [{"name": "warren"}],
+    "users": [{"name": "boss", "password": "boss", "tags": ["administrator"]}],
+    "queues": [{"vhost": "warren", "name": "orders", "durable": true, "auto_delete": false, "arguments": {}}]
+}"#;
+
+#[test]
+fn definitions_are_all_that_a_node_begins_with() {
+    let folder = Folder::new("definitions");
+    let file = folder.write("definitions.json", DEFINITIONS);
+    let configuration = folder.write(
+        "rabbitmq.conf",
+        &format!(
+            "load_definitions = {}\ndefinitions.skip_if_unchanged = true\n",
+            file.display()
+        ),
+    );
+    let start = || {
+        let mut command = serve(&folder.data());
+        command
+            .args(["--http", "none", "--config"])
+            .arg(&configuration);
+        Node::start(&mut command, &folder.data())
+    };
+    let node = start();
+    // As in RabbitMQ no guest is made where definitions say who there is.
+    assert_eq!(node.told(&["-s", "list_users"]), "boss\t[administrator]\n");
+    assert_eq!(node.told(&["-s", "list_vhosts"]), "warren\n");
+    assert_eq!(
+        node.told(&["-s", "list_queues", "-p", "warren"]),
+        "orders\t0\n"
+    );
+    node.told(&["delete_queue", "-p", "warren", "orders"]);
+    assert!(node.terminate(), "an orderly end");
+    // The same definitions are not imported again, others are.
+    let node = start();
+    assert_eq!(node.told(&["-s", "list_queues", "-p", "warren"]), "");
+    assert!(node.terminate(), "an orderly end");
+    fs::write(&file, DEFINITIONS.replace("orders", "invoices")).expect("a file");
+    let node = start();
+    assert_eq!(
+        node.told(&["-s", "list_queues", "-p", "warren"]),
+        "invoices\t0\n"
+    );
+    assert!(node.terminate(), "an orderly end");
+}
+
+#[test]
+fn a_node_that_cannot_start_says_why() {
+    let folder = Folder::new("refusals");
+    let broken = folder.write("broken.json", "{\"queues\": [{\"name\": 1}]}");
+    let empty = folder.write("empty.pem", "");
+    let tls = format!(
+        "management.ssl.port = 1\nmanagement.ssl.ip = 127.0.0.1\nmanagement.ssl.certfile = {0}\nmanagement.ssl.keyfile = {0}\n",
+        empty.display()
+    );
+    for (configuration, expected) in [
+        (
+            "load_definitions = /nonexistent.json\n".to_owned(),
+            "cannot read definitions /nonexistent.json",
+        ),
+        (
+            format!("load_definitions = {}\n", broken.display()),
+            "these are no definitions",
+        ),
+        (tls, "cannot read a certificate from"),
+    ] {
+        let file = folder.write("rabbitmq.conf", &configuration);
+        let mut command = serve(&folder.data());
+        command.args(["--config"]).arg(file).stderr(Stdio::piped());
+        let output = command.output().expect("it runs");
+        let text = String::from_utf8(output.stderr).expect("text");
+        assert!(
+            !output.status.success() && text.contains(expected),
+            "{expected}: {text}"
+        );
+    }
+}
