@@ -63,6 +63,11 @@ impl Channel {
         self.last_tag
     }
 
+    /// Whether it is transactional.
+    pub const fn is_transactional(&self) -> bool {
+        matches!(self.mode, Mode::Transaction(_))
+    }
+
     /// Whether a publish waits for a log.
     pub fn awaits_durability(&self) -> bool {
         matches!(&self.mode, Mode::Confirm(ledger) if ledger.awaits_durability())

@@ -325,6 +325,13 @@ impl Connection {
         encode::with_content(&mut self.out, channel, method, content, self.frame_max);
     }
 
+    /// Whether a channel is transactional.
+    #[must_use]
+    pub fn is_transactional(&self, channel: ChannelId) -> bool {
+        let channel = self.channels.get(&channel.0);
+        channel.is_some_and(Channel::is_transactional)
+    }
+
     /// A channel that is open, not closing.
     pub(crate) fn open_channel(&mut self, channel: u16) -> Option<&mut Channel> {
         self.channels.get_mut(&channel).filter(|c| !c.closing)

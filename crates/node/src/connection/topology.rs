@@ -555,7 +555,7 @@ impl Caller {
                 let standing = match answer {
                     QueueAnswer::Counted(standing) => standing,
                     // What is known of it still answers.
-                    _ => env.with_shard(now, env.shard_of(queue), |s| s.last_standing(queue)),
+                    _ => env.with_shard(now, env.shard_of(queue), |s| s.last_standing(now, queue)),
                 };
                 let reply = Reply::Queue {
                     name,

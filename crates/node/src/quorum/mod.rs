@@ -186,8 +186,16 @@ impl Shard {
         self.proxy_ask(now, queue, asker, |proxy| proxy.count(now, asker))
     }
 
-    /// How a queue stood when its leader was last asked.
-    pub(crate) fn last_standing(&self, queue: QueueId) -> Standing {
+    /// How a queue stands as far as this node knows: by its replica here, or as its leader said
+    /// when it was last asked.
+    pub(crate) fn last_standing(&self, now: Now, queue: QueueId) -> Standing {
+        if let Some(facts) = self.facts(now, queue) {
+            return Standing {
+                ready: facts.counts.ready,
+                unsettled: facts.counts.unsettled,
+                consumers: facts.counts.consumers as u64,
+            };
+        }
         let proxy = self.proxies.known(queue);
         proxy.map(proxy::Proxy::standing).unwrap_or_default()
     }

@@ -6,7 +6,7 @@ use crate::link::ConsumerLink;
 use crate::quorum::link::{Settle, Standing};
 use crate::quorum::{Asker, Notify};
 use leveret_queue::{AttachError, Consumer, Outcome};
-use leveret_types::{ConnectionId, ConsumerId, Message, NodeId, Now, QueueId, ReplicaId};
+use leveret_types::{ConnectionId, ConsumerId, Message, NodeId, Now, QueueId};
 use std::ops::Range;
 
 /// When a question about a queue is answered.
@@ -167,13 +167,5 @@ impl Shard {
             unsettled: counts.unsettled,
             consumers: counts.consumers as u64,
         }))
-    }
-
-    /// The nodes of a queue's members have changed.
-    pub(super) fn update_proxy(&mut self, queue: QueueId, members: &[ReplicaId]) {
-        if self.is_proxied(queue) && !members.is_empty() {
-            let nodes: Vec<NodeId> = members.iter().map(|member| member.node()).collect();
-            self.proxies.place(queue, &nodes, false);
-        }
     }
 }

@@ -177,7 +177,7 @@ pub fn say(words: &[&str]) -> Vec<u8> {
             let bind = queue::Bind {
                 queue: word(0),
                 exchange: word(1),
-                routing_key: word(2).as_bytes(),
+                routing_key: word(2),
                 nowait,
                 arguments: RawTable::EMPTY,
             };

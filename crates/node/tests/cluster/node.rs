@@ -10,7 +10,9 @@ use leveret_node::reply_to::Replies;
 use leveret_node::shard::{Deferred, Shard, shard_of};
 use leveret_node::{Alarms, Connection, NodeCounters, NodeSettings, Peer, catalogue, deferred};
 use leveret_routing::Scratch;
-use leveret_storage::{Folders, MemoryDisk, Options, Reader, SealedChunk, WalWriter, recover};
+use leveret_storage::{
+    Folders, MemoryDisk, Options, Reader, SealedChunk, ShardLogs, WalWriter, recover,
+};
 use leveret_types::{ConnectionId, ConsumerId, NodeId, Now, QueueId, ShardId};
 use std::cell::{Cell, Ref, RefCell, RefMut};
 use std::collections::{BTreeMap, VecDeque};
@@ -235,11 +237,17 @@ impl Node {
         {
             let mut borrowed: Vec<_> = shards.iter().map(RefCell::borrow_mut).collect();
             let reader = &mut recovered.reader;
-            catalogue::place_queues(&catalogue, &mut borrowed, &recovered.logs, now, |logs| {
-                for request in logs.take_reads() {
-                    logs.loaded(reader.read(request));
-                }
-            });
+            catalogue::place_queues(
+                &catalogue,
+                &mut borrowed,
+                &recovered.logs,
+                now,
+                |logs: &mut ShardLogs| {
+                    for request in logs.take_reads() {
+                        logs.loaded(reader.read(request));
+                    }
+                },
+            );
         }
         Self {
             env: NodeEnv {

@@ -31,3 +31,155 @@ fn a_queue_is_declared_published_to_consumed_and_deleted_at_any_node() {
          a delete q => a: deleted 0; c: cancelled u",
     );
 }
+
+#[test]
+fn a_confirm_waits_for_a_majority_of_disks() {
+    check(
+        "a@1
+         a declare q quorum => a: declared q 0 0
+         run 1000
+         a confirm => a: select-ok
+         stall 2
+         a publish q m1 => a: ack 1
+         stall 3
+         a publish q m2
+         run 1000
+         unstall 2 => a: ack 2",
+    );
+}
+
+#[test]
+fn a_publisher_and_a_consumer_go_on_when_the_leader_dies() {
+    check(
+        "a@2
+         b@3
+         a declare q quorum => a: declared q 0 0
+         run 1000
+         a confirm => a: select-ok
+         b consume q t => b: consuming t
+         a publish q m1 m2 => a: ack 2*; b: deliver 1 m1, deliver 2 m2
+         b ack 1
+         kill leader q
+         a publish q m3
+         run 5000 => a: ack 3; b: deliver 3 m3
+         b ack 3 multiple
+         a declare q passive => a: declared q 0 1
+         start
+         run 1000
+         a publish q m4 => a: ack 4; b: deliver 4 m4
+         drop b
+         c@1
+         run 1000
+         c get q => c: got 1 left=0 again count=1 m4",
+    );
+}
+
+#[test]
+fn what_a_dead_node_held_returns_and_a_living_one_keeps() {
+    check(
+        "a@1
+         b@2
+         c@3
+         a declare q quorum => a: declared q 0 0
+         run 1000
+         b qos 1 => b: qos-ok
+         c qos 1 => c: qos-ok
+         b consume q t => b: consuming t
+         c consume q t => c: consuming t
+         a publish q m1 m2 m3 => b: deliver 1 m1; c: deliver 1 m2
+         kill 3
+         run 1000
+         b ack 1 => b: deliver 2 again count=1 m2
+         b ack 2 => b: deliver 3 m3
+         b ack 3
+         run 1000
+         b get q => b: get-empty",
+    );
+}
+
+#[test]
+fn a_minority_keeps_publishes_and_refuses_what_must_be_answered() {
+    check(
+        "a@1
+         a declare q quorum => a: declared q 0 0
+         run 1000
+         a confirm => a: select-ok
+         a publish q m1 => a: ack 1
+         isolate 1
+         run 2000
+         a publish q m2
+         run 2000
+         a declare q passive
+         run 6000 => a: declared q 1 0
+         heal => a: ack 2
+         run 1000
+         b@2
+         b get q => b: got 1 left=1 m1
+         b get q => b: got 2 left=0 m2",
+    );
+}
+
+#[test]
+fn a_lost_link_loses_and_doubles_nothing() {
+    check(
+        "a@1
+         b@2
+         c@3
+         a declare q quorum => a: declared q 0 0
+         run 1000
+         b confirm => b: select-ok
+         c consume q t => c: consuming t
+         b publish q m1 => b: ack 1; c: deliver 1 m1
+         blink 1 2
+         blink 2 3
+         blink 1 3
+         run 5000
+         b publish q m2 => b: ack 2; c: deliver 2 m2
+         c ack 2 multiple
+         run 1000
+         b get q => b: get-empty",
+    );
+}
+
+#[test]
+fn a_transaction_is_answered_when_its_queues_have_committed() {
+    check(
+        "a@2
+         a declare q quorum => a: declared q 0 0
+         a declare p => a: declared p 0 0
+         run 1000
+         a tx => a: select-ok
+         a publish q m1
+         a publish p m2
+         a commit => a: commit-ok
+         stall 1
+         stall 3
+         a publish q m3
+         a commit
+         unstall 1 => a: commit-ok
+         a declare q passive => a: declared q 2 0",
+    );
+}
+
+#[test]
+fn dead_letters_and_other_queues_of_one_message_reach_the_cluster() {
+    check(
+        "a@1
+         b@3
+         a declare dead quorum => a: declared dead 0 0
+         a declare q quorum x-dead-letter-exchange= x-dead-letter-routing-key=dead => a: declared q 0 0
+         a exchange all fanout => a: declare-ok
+         a declare p => a: declared p 0 0
+         a bind q all => a: bind-ok
+         a bind p all => a: bind-ok
+         run 1000
+         b confirm => b: select-ok
+         b publish-to all k m1 => b: ack 1
+         b get p => b: got 1 left=0 m1
+         b get q => b: got 2 left=0 m1
+         b reject 2
+         run 1000
+         a get dead => a: got 1 left=0 m1
+         a get q => a: get-empty",
+    );
+}
