@@ -5,6 +5,7 @@
 //! from a thread that may be blocked. All counters count from the node's start and never go back;
 //! rates are this crate's affair.
 
+use crate::cluster::{ClusterChange, ClusterView};
 use leveret_types::{ConnectionId, FieldTable, ProtocolError, QueueId};
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
@@ -509,6 +510,17 @@ pub trait Running: Send + Sync + 'static {
     /// Replicated queues that would lose their majority with this node.
     fn critical_queues(&self) -> Vec<(String, String)> {
         Vec::new()
+    }
+    /// The cluster; none of a node alone.
+    fn cluster(&self) -> Option<ClusterView> {
+        None
+    }
+    /// Does something to the cluster; answers how many queues it concerns.
+    ///
+    /// # Errors
+    /// Why not, for the operator.
+    fn change_cluster(&self, _change: &ClusterChange) -> Result<usize, String> {
+        Err("this node is in no cluster".to_owned())
     }
     /// How many nodes the cluster has, and how many it is to have.
     fn cluster_size(&self) -> (usize, usize) {

@@ -1,5 +1,6 @@
 //! Virtual hosts, users, permissions, limits, policies, parameters, definitions.
 
+use crate::access::Who;
 use crate::app::App;
 use crate::directory::{
     AlterError, Alteration, Parameter, Permission, Policy, Secret, TopicPermission, User, Vhost,
@@ -138,7 +139,20 @@ pub fn put_vhost(call: &Call<'_>) -> Answer {
             None => None,
         },
     };
-    put(call, existed, alteration)
+    let reply = put(call, existed, alteration)?;
+    // As in RabbitMQ, whoever made it may use it.
+    if let (Reply::Created(_), Who::User { name, .. }) = (&reply, call.who) {
+        let everything = || ".*".to_owned();
+        let permission = Permission {
+            user: name.clone(),
+            vhost: call.param(0).to_owned(),
+            configure: everything(),
+            write: everything(),
+            read: everything(),
+        };
+        alter(call, Alteration::PutPermission(permission))?;
+    }
+    Ok(reply)
 }
 
 /// `DELETE /api/vhosts/{vhost}`

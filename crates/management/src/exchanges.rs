@@ -232,9 +232,23 @@ fn bind(call: &Call<'_>, to_queue: bool) -> Answer {
 }
 
 fn named(call: &Call<'_>, to_queue: bool) -> Result<Binding, ApiError> {
-    let found = between(call, to_queue)?.into_iter();
-    let mut named = found.filter(|b| properties_key(b) == call.param(3));
-    named.next().ok_or(ApiError::NotFound)
+    let found = between(call, to_queue)?;
+    let given = call.param(3);
+    let encoded = encoded_key(given);
+    let is_it = |binding: &Binding| {
+        let key = properties_key(binding);
+        key == given || key == encoded
+    };
+    found.into_iter().find(is_it).ok_or(ApiError::NotFound)
+}
+
+/// The name of a binding where its client gave the routing key as it is: many put it into the path
+/// themselves, where RabbitMQ understands both.
+fn encoded_key(given: &str) -> String {
+    match given.rsplit_once('~') {
+        Some((key, hash)) if hash.len() == 16 => format!("{}~{hash}", percent_encode(key)),
+        _ => percent_encode(given),
+    }
 }
 
 fn unbind(call: &Call<'_>, to_queue: bool) -> Answer {
@@ -304,5 +318,9 @@ mod tests {
         let one = named("", [("x-match", FieldValue::text("all"))].into());
         let other = named("", [("x-match", FieldValue::text("any"))].into());
         assert!(one.starts_with('~') && one != other && one.len() == 17);
+        // Each is found by its raw key as well.
+        let keyed = named("a.*", [("x-match", FieldValue::text("all"))].into());
+        assert_eq!(encoded_key("a.*"), named("a.*", FieldTable::new()));
+        assert_eq!(encoded_key(&keyed.replace("%2A", "*")), keyed);
     }
 }

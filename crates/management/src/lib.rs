@@ -13,6 +13,7 @@ pub mod access;
 pub mod api;
 mod app;
 mod catalogue;
+pub mod cluster;
 mod connections;
 pub mod directory;
 mod exchanges;

@@ -4,7 +4,7 @@ use crate::access::Access::{
     self, Administrator, Anyone, Management, Member, Monitoring, Policymaker, Visible,
 };
 use crate::route::{Handler, Method, Route};
-use crate::{catalogue, connections, exchanges, health, overview, queues};
+use crate::{catalogue, cluster, connections, exchanges, health, overview, queues};
 
 const fn method(name: &'static str, access: Access, handler: Handler) -> Method {
     Method {
@@ -183,7 +183,9 @@ pub static ROUTES: &[Route] = routes! {
     "/api/healthchecks/node" => GET(Management, health::alarms);
     "/api/healthchecks/node/{}" => GET(Management, health::alarms);
 
-    "/api/rebalance/queues" => POST(Administrator, health::nothing_to_do);
+    "/api/rebalance/queues" => POST(Administrator, cluster::rebalance);
+    "/api/leveret/cluster" => GET(Monitoring, cluster::status);
+    "/api/leveret/cluster/{}" => POST(Administrator, cluster::change);
     "/api/leveret/authenticate" => POST(Administrator, health::authenticate);
     "/api/leveret/memory-watermark" => PUT(Administrator, health::memory_watermark);
     "/api/leveret/disk-free-limit" => PUT(Administrator, health::disk_free_limit);

@@ -428,3 +428,24 @@ fn definitions_move_from_one_node_to_another() {
     let answer = send(&to, "guest", "POST", "/api/definitions", r#"{"users":7}"#);
     assert_eq!(answer.status, 400, "{answer:?}");
 }
+
+#[test]
+fn whoever_makes_a_virtual_host_may_use_it() {
+    let server = start();
+    assert_eq!(
+        send(&server, "guest", "PUT", "/api/vhosts/own", "").status,
+        201
+    );
+    let permission = get(&server, "/api/permissions/own/guest");
+    for right in ["configure", "write", "read"] {
+        assert_eq!(permission[right], ".*", "{right}");
+    }
+    // What an operator takes away does not come back with a change.
+    let path = "/api/permissions/own/guest";
+    assert_eq!(send(&server, "guest", "DELETE", path, "").status, 204);
+    assert_eq!(
+        send(&server, "guest", "PUT", "/api/vhosts/own", "").status,
+        204
+    );
+    assert_eq!(send(&server, "guest", "GET", path, "").status, 404);
+}

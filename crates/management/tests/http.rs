@@ -401,10 +401,10 @@ fn the_catalogue_is_changed_in_the_users_name() {
         ),
         (
             "PUT",
-            "/api/vhosts/new",
+            "/api/vhosts/other",
             r#"{"tags":"a,b","tracing":true}"#,
-            201,
-            r#"administrator: PutVhost { name: "new", description: None, tags: Some(["a", "b"]), default_queue_type: None, tracing: Some(true) }"#,
+            204,
+            r#"administrator: PutVhost { name: "other", description: None, tags: Some(["a", "b"]), default_queue_type: None, tracing: Some(true) }"#,
         ),
         (
             "PUT",

@@ -1,0 +1,185 @@
+//! `/api/leveret/cluster`: the cluster as a whole, and what operators do to it. RabbitMQ does these
+//! things by its command line alone.
+
+use crate::reply::{ApiError, Reply};
+use crate::route::Call;
+use serde_json::{Value, json};
+
+type Answer = Result<Reply, ApiError>;
+
+/// The cluster, seen from one node.
+#[derive(Clone, Debug, Default)]
+pub struct ClusterView {
+    /// Its identity.
+    pub id: String,
+    /// The number of the node that was asked.
+    pub own: u32,
+    /// The node that leads the catalogue, if that is known.
+    pub leader: Option<u32>,
+    /// The catalogue's term.
+    pub term: u64,
+    /// Up to where the catalogue's log is committed.
+    pub committed: u64,
+    /// Up to where this node has carried it out.
+    pub applied: u64,
+    /// Its nodes, by number.
+    pub nodes: Vec<ClusterNode>,
+}
+
+/// A node of the cluster.
+#[derive(Clone, Debug, Default)]
+pub struct ClusterNode {
+    /// Its number.
+    pub number: u32,
+    /// Its name in listings.
+    pub name: String,
+    /// The identity of its data folder.
+    pub uuid: String,
+    /// Where it listens for other nodes.
+    pub address: String,
+    /// Whether the node that was asked can reach it, or is it.
+    pub up: bool,
+    /// Whether it votes on the catalogue.
+    pub votes: bool,
+    /// Whether it is being emptied.
+    pub draining: bool,
+    /// Members of queues' groups that are on it.
+    pub members: usize,
+    /// Queues that it is to lead.
+    pub leads: usize,
+    /// Queues that are not replicated and live on it.
+    pub homes: usize,
+}
+
+/// What operators do to the cluster. Nodes go by number or by name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ClusterChange {
+    /// Takes a node out for good.
+    Forget {
+        /// The node.
+        node: String,
+    },
+    /// Empties a node of leaders, and keeps new queues away from it; or lets them come again.
+    Drain {
+        /// The node.
+        node: String,
+        /// Whether it is to be empty.
+        draining: bool,
+    },
+    /// Hands a queue's leadership to another of its members; without a queue, the catalogue's.
+    Transfer {
+        /// The queue's virtual host.
+        vhost: String,
+        /// The queue; empty for the catalogue.
+        queue: String,
+        /// The node.
+        node: String,
+    },
+    /// Adds a member on a node to queues that have none there.
+    Grow {
+        /// The node.
+        node: String,
+        /// Pattern of the queues' virtual hosts.
+        vhosts: String,
+        /// Pattern of the queues' names.
+        queues: String,
+    },
+    /// Takes the members on a node from queues that have others.
+    Shrink {
+        /// The node.
+        node: String,
+        /// Pattern of the queues' virtual hosts.
+        vhosts: String,
+        /// Pattern of the queues' names.
+        queues: String,
+    },
+    /// Gives queues back to the nodes that are to lead them.
+    Rebalance,
+}
+
+/// `GET /api/leveret/cluster`
+pub fn status(call: &Call<'_>) -> Answer {
+    let view = call.app.node().cluster().ok_or(ApiError::NotFound)?;
+    Ok(Reply::Json(view_json(&view)))
+}
+
+fn view_json(view: &ClusterView) -> Value {
+    let nodes: Vec<Value> = view
+        .nodes
+        .iter()
+        .map(|node| {
+            json!({
+                "number": node.number,
+                "name": node.name,
+                "uuid": node.uuid,
+                "address": node.address,
+                "up": node.up,
+                "votes": node.votes,
+                "draining": node.draining,
+                "queue_members": node.members,
+                "queues_led": node.leads,
+                "queues_alone": node.homes,
+            })
+        })
+        .collect();
+    json!({
+        "id": view.id,
+        "own": view.own,
+        "leader": view.leader,
+        "term": view.term,
+        "committed": view.committed,
+        "applied": view.applied,
+        "nodes": nodes,
+    })
+}
+
+/// `POST /api/leveret/cluster/{change}`, with what it needs in the body.
+pub fn change(call: &Call<'_>) -> Answer {
+    let body = call.body()?;
+    let text = |name| body.text(name).map(str::to_owned);
+    let pattern = |name| body.text_or(name, ".*").map(str::to_owned);
+    let change = match call.param(0) {
+        "forget" => ClusterChange::Forget {
+            node: text("node")?,
+        },
+        "drain" => ClusterChange::Drain {
+            node: text("node")?,
+            draining: body.flag_or("draining", true)?,
+        },
+        "transfer" => ClusterChange::Transfer {
+            vhost: body.text_or("vhost", "/")?.to_owned(),
+            queue: body.text_or("queue", "")?.to_owned(),
+            node: text("node")?,
+        },
+        "grow" => ClusterChange::Grow {
+            node: text("node")?,
+            vhosts: pattern("vhosts")?,
+            queues: pattern("queues")?,
+        },
+        "shrink" => ClusterChange::Shrink {
+            node: text("node")?,
+            vhosts: pattern("vhosts")?,
+            queues: pattern("queues")?,
+        },
+        "rebalance" => ClusterChange::Rebalance,
+        _ => return Err(ApiError::NotFound),
+    };
+    carry_out(call, &change)
+}
+
+/// `POST /api/rebalance/queues`
+pub fn rebalance(call: &Call<'_>) -> Answer {
+    match call.app.node().cluster() {
+        Some(_) => carry_out(call, &ClusterChange::Rebalance),
+        None => Ok(Reply::Done),
+    }
+}
+
+fn carry_out(call: &Call<'_>, change: &ClusterChange) -> Answer {
+    let changed = call
+        .app
+        .node()
+        .change_cluster(change)
+        .map_err(ApiError::BadRequest)?;
+    Ok(Reply::Json(json!({ "queues": changed })))
+}
