@@ -214,22 +214,9 @@ pub struct Totals {
     pub left_out: usize,
 }
 
-/// Suites that CI leaves out, and why. `cargo xtask test` runs them.
-const NOT_IN_CI: &[(&str, &str)] = &[(
-    "celery",
-    "its workers' own waiting takes 14 minutes, a third of what CI has",
-)];
-
-/// Runs every suite that CI has time for against Leveret.
+/// Runs every suite against Leveret.
 pub fn run_all() -> Result<Totals> {
-    for (name, reason) in NOT_IN_CI {
-        println!("LEFT OUT of CI: {name}: {reason}; run `cargo xtask test {name}`");
-    }
-    let in_ci = |suite: &&Suite| NOT_IN_CI.iter().all(|(name, _)| *name != suite.name);
-    run_chosen(
-        &SUITES.iter().filter(in_ci).collect::<Vec<_>>(),
-        Kind::Leveret,
-    )
+    run_chosen(&SUITES.iter().collect::<Vec<_>>(), Kind::Leveret)
 }
 
 /// Runs the suites that the arguments name, or all of them. `false` if any test failed.

@@ -334,3 +334,38 @@ def test_a_request_in_confirm_mode(connection, channel, queue):
     _, properties, _ = interop.get(channel, queue)
     channel.basic_publish("", properties.reply_to, b"to myself")
     interop.pump(connection, lambda: texts(replies) == ["to myself"])
+
+
+def consume_one(connection, channel, queue):
+    found, _ = consumer(channel, queue)
+    interop.pump(connection, lambda: len(found) == 1)
+
+
+def consume_one_and_cancel(connection, channel, queue):
+    found, tag = consumer(channel, queue)
+    interop.pump(connection, lambda: len(found) == 1)
+    # pika would reject what came and nobody took: it is told to let it be.
+    channel._impl.basic_cancel(tag)  # noqa: SLF001
+
+
+def get_one(_connection, channel, queue):
+    interop.get(channel, queue, auto_ack=False)
+
+
+@interop.rabbitmq_4
+@pytest.mark.parametrize("hold", [consume_one, consume_one_and_cancel, get_one])
+def test_a_delivery_that_is_held_too_long_closes_its_channel(connection, channel, hold):
+    queue = channel.queue_declare(
+        unique(), exclusive=True, arguments={"x-consumer-timeout": 300}
+    ).method.queue
+    send(channel, queue, "held")
+    hold(connection, channel, queue)
+    text = (
+        f"PRECONDITION_FAILED - delivery acknowledgement on channel {channel.channel_number} timed out. "
+        "This timeout value can be configured, see consumers doc guide to learn more"
+    )
+    with interop.closes("channel", 406, text):
+        interop.until(lambda: channel.basic_qos(prefetch_count=0), what="the end of the channel")
+    other = connection.channel()
+    method, _, _ = interop.get(other, queue)
+    assert method.redelivered
