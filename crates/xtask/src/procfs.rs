@@ -17,8 +17,6 @@ pub struct Usage {
     pub rss_bytes: u64,
     /// The most resident memory that there ever was, in bytes, summed over the processes.
     pub rss_bytes_max: u64,
-    /// Bytes that caused writes to a storage device.
-    pub written_bytes: u64,
 }
 
 /// The use of a process and all its descendants, up to now.
@@ -32,7 +30,6 @@ pub fn usage(pid: u32) -> Result<Usage> {
         total.cpu_s += used.cpu_s;
         total.rss_bytes += used.rss_bytes;
         total.rss_bytes_max += used.rss_bytes_max;
-        total.written_bytes += used.written_bytes;
     }
     Ok(total)
 }
@@ -46,12 +43,10 @@ fn process_usage(pid: u32) -> Result<Usage> {
     let ticks: f64 = (11..15)
         .filter_map(|at| fields.get(at)?.parse::<f64>().ok())
         .sum();
-    let io = fs::read_to_string(format!("/proc/{pid}/io")).unwrap_or_default();
     Ok(Usage {
         cpu_s: ticks / TICKS_PER_SECOND,
         rss_bytes: kilobytes(&status, "VmRSS:"),
         rss_bytes_max: kilobytes(&status, "VmHWM:"),
-        written_bytes: field(&io, "write_bytes:"),
     })
 }
 

@@ -1,6 +1,7 @@
 //! `cargo xtask bench`: figures measured here and now, beside a peer where there is one.
 
 mod amqp;
+mod block_writes;
 mod idle;
 mod load;
 mod storage;
