@@ -119,6 +119,8 @@ pub struct Group {
     pub(crate) durable: u64,
     /// What was handed out to be made durable.
     pub(crate) hard: HardState,
+    /// Whether it did something since it last came to rest.
+    pub(crate) has_buffers: bool,
     /// What the embedder knows of this member's role.
     pub(crate) told: RoleChange,
 }
@@ -185,6 +187,7 @@ impl Group {
             handed_out: 0,
             durable: last,
             hard,
+            has_buffers: false,
             told,
         };
         group.draw_timeout();

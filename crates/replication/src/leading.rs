@@ -10,6 +10,7 @@ use leveret_types::limits::ENTRY_BYTES_MAX;
 use leveret_types::{NodeId, ReplicaId};
 use raft::eraftpb::{self, MessageType};
 use raft::{ProgressState, SnapshotStatus};
+use std::collections::VecDeque;
 
 /// Ticks without an answer after which a member that owes one is asked for it.
 const SILENCE_TICKS: u32 = 6;
@@ -211,7 +212,6 @@ impl Group {
         let was_heard = std::mem::take(&mut self.leading.was_heard);
         if owing.is_empty() {
             self.leading.silence = 0;
-            self.release_buffers();
         } else if was_heard && !is_stuck {
             self.leading.silence = 0;
             self.tell_commit(&owing);
@@ -349,14 +349,22 @@ impl Group {
             }
         }
         self.raw.mut_store().forget(floor, needed);
+        self.has_buffers = true;
     }
 
-    /// An idle group keeps no buffers.
-    pub(crate) fn release_buffers(&mut self) {
+    /// A group at rest keeps no buffers.
+    pub(crate) fn rest(&mut self) {
+        if !self.has_buffers || !self.unsettled.is_empty() || self.wants_tick() {
+            return;
+        }
+        self.has_buffers = false;
         let raft = &mut self.raw.raft;
         raft.maybe_free_inflight_buffers();
-        raft.raft_log.unstable.entries.shrink_to_fit();
-        self.unsettled.shrink_to_fit();
+        raft.msgs = Vec::new();
+        raft.raft_log.unstable.entries = Vec::new();
+        self.unsettled = VecDeque::new();
+        self.outbox = Vec::new();
+        self.raw.mut_store().rest();
     }
 }
 

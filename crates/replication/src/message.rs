@@ -330,6 +330,10 @@ fn check_append(index: u64, log_term: u64, all: &[Entry], term: u64) -> Result<(
     if all.len() > APPEND_ENTRIES_MAX {
         return Err(Malformed("too many entries"));
     }
+    // The library takes the term 0 for that of every place which a log does not have.
+    if index == 0 || log_term == 0 {
+        return Err(Malformed("entries that follow nothing"));
+    }
     let (mut place, mut last_term) = (index, log_term);
     for entry in all {
         entry.check()?;

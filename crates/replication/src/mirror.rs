@@ -139,9 +139,12 @@ impl Mirror {
         while self.memberships.len() > 1 && self.memberships[1].0 <= self.base.0 {
             self.memberships.pop_front();
         }
-        if self.entries.capacity() > 4 * self.entries.len() + 16 {
-            self.entries.shrink_to_fit();
-        }
+    }
+
+    /// Gives back what is not needed at rest.
+    pub(crate) fn rest(&mut self) {
+        self.entries.shrink_to_fit();
+        self.memberships.shrink_to_fit();
     }
 
     fn at(&self, index: u64) -> Option<&Kept> {

@@ -65,6 +65,7 @@ impl Group {
             ..Ready::default()
         };
         self.handed_out = raw.number();
+        self.has_buffers = true;
         if !raw.snapshot().is_empty() {
             let mark = mark_out(raw.snapshot().get_metadata());
             self.raw.mut_store().install(&mark);
@@ -108,6 +109,7 @@ impl Group {
     fn ready_outbox(&mut self) -> Option<Ready> {
         let role = self.new_role();
         if self.outbox.is_empty() && role.is_none() {
+            self.rest();
             return None;
         }
         Some(Ready {
@@ -180,7 +182,6 @@ impl Group {
 
     /// Settles what is durable up to a number, and what follows it and has nothing to write.
     fn settle(&mut self, number: u64) {
-        let mut last = None;
         while let Some(next) = self.unsettled.front() {
             if next.number > number && next.must_sync {
                 break;
@@ -188,15 +189,11 @@ impl Group {
             let Some(settled) = self.unsettled.pop_front() else {
                 break;
             };
-            last = Some(settled.number);
             self.raw.on_persist_ready(settled.number);
             self.became_durable(&settled);
             for message in settled.messages {
                 self.release(message);
             }
-        }
-        if last.is_some() && self.unsettled.is_empty() && self.unsettled.capacity() > 8 {
-            self.unsettled = std::collections::VecDeque::new();
         }
     }
 

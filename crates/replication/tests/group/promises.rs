@@ -306,6 +306,8 @@ fn what_no_sound_member_sends_is_refused_and_changes_nothing() {
     }
     let to_follower = [
         append(0, 1, 1, &[1]),
+        append(2, 9, 0, &[]),
+        append(2, 0, 1, &[2]),
         append(2, 1, 1, &[3]),
         append(3, 1, 1, &[3, 2]),
         append(2, 1, 2, &[1]),

@@ -72,6 +72,9 @@ fn seeds(target: &str) -> Vec<Vec<u8>> {
         .into(),
         "headers_match" => some(6, 24),
         "wal_recovery" => changes(None, 10),
+        "group_message" | "group_record" | "group_members" | "group_step" => {
+            leveret_replication::fuzz::seeds(target)
+        }
         "disk_segment" | "disk_snapshot" | "superblock" => some(5, 400)
             .into_iter()
             .chain(changes(Some(3), 6))

@@ -62,6 +62,22 @@ pub static TARGETS: &[Target] = &[
         run: wal_recovery,
     },
     Target {
+        name: "group_message",
+        run: |input| _ = leveret_replication::fuzz::message(input),
+    },
+    Target {
+        name: "group_record",
+        run: |input| _ = leveret_replication::fuzz::record(input),
+    },
+    Target {
+        name: "group_members",
+        run: |input| _ = leveret_replication::fuzz::members(input),
+    },
+    Target {
+        name: "group_step",
+        run: |input| _ = leveret_replication::fuzz::step(input),
+    },
+    Target {
         name: "topic_match",
         run: leveret_routing::fuzz::topic,
     },
