@@ -125,7 +125,11 @@ impl Client {
             let value = self.server.get(key).and_then(FieldValue::as_text);
             value.unwrap_or("unknown").to_owned()
         };
-        (text("product"), text("version"))
+        // Leveret calls its product RabbitMQ, for clients that look, and its platform by its name.
+        match text("platform").split_once("Leveret ") {
+            Some(("", version)) => ("Leveret".to_owned(), version.to_owned()),
+            _ => (text("product"), text("version")),
+        }
     }
 
     /// Bytes of a frame at most, as agreed.

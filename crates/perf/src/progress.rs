@@ -1,9 +1,9 @@
-//! How a run goes, in the terminal: a few lines that are drawn over each second, with a small chart;
-//! where nobody watches (a pipe, a log file, a dumb terminal), one plain line a second.
+//! How a run goes, in the terminal: a few lines, drawn over each second, with a small chart; where
+//! nobody watches (a pipe, a log file, a dumb terminal), one plain line a second.
 //!
 //! Invariant: each second is one write, so that nothing flickers.
-//! Invariant: between two seconds the cursor stands below what was drawn and is never hidden, so that
-//! a run which is interrupted, however, leaves the terminal as it should be.
+//! Invariant: between two seconds the cursor stands below what was drawn and is never hidden, so
+//! that a run which is interrupted, however, leaves the terminal as it should be.
 
 use std::collections::VecDeque;
 use std::fmt::Write as _;

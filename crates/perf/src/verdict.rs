@@ -1,7 +1,7 @@
 //! In words: what held a run back, and what would help.
 //!
-//! Evidence is taken from the result once; rules look at evidence alone, are tried in order, and the
-//! first that holds gives the verdict. So a rule is a row of a table, and so is its test.
+//! Evidence is taken from the result once; rules look at evidence alone, are tried in order, and
+//! the first that holds gives the verdict. So a rule is a row of a table, and so is its test.
 
 use crate::plot::Unit;
 use crate::result::{LimitsSeen, LoadResult, NodeUsage, RunResult, rate};
@@ -149,7 +149,7 @@ static RULES: [Rule; 12] = [
                 percent(of.generator_busy)
             )
         },
-        helps: "The broker may carry more. Give the generator more threads, or a machine of its own.",
+        helps: "The broker may carry more. Give the generator more threads, or its own machine.",
     },
     Rule {
         limit: Limit::Machine,
@@ -176,7 +176,7 @@ static RULES: [Rule; 12] = [
                 percent(of.broker_cores)
             )
         },
-        helps: "More or faster cores; larger batches (acknowledge several at once, a wider window).",
+        helps: "More or faster cores; larger batches (acknowledge several at once, wider windows).",
     },
     Rule {
         limit: Limit::Bandwidth,
@@ -205,8 +205,8 @@ static RULES: [Rule; 12] = [
                 Unit::Bytes.write(of.bytes_per_sync)
             )
         },
-        helps: "A drive that syncs faster (`leveret perf drive PATH` measures it), or more messages \
-            unconfirmed at once, so that each sync covers more of them.",
+        helps: "A drive that syncs faster (`leveret perf drive PATH` measures it), or more \
+            messages unconfirmed at once, so that each sync covers more of them.",
     },
     Rule {
         limit: Limit::Consumers,
@@ -238,13 +238,18 @@ static RULES: [Rule; 12] = [
         limit: Limit::ConfirmWindow,
         holds: |of| of.window_full >= WAITING,
         found: |of| {
+            let idle = match of.syncing {
+                Some(_) => "while neither processors nor syncs were busy",
+                None => {
+                    "while processors were not busy; whether syncs were, the broker does not say"
+                }
+            };
             format!(
-                "The confirm window: publishers waited for confirms {} of the time, while neither \
-                 processors nor syncs were busy.",
+                "The confirm window: publishers waited for confirms {} of the time, {idle}.",
                 percent(of.window_full)
             )
         },
-        helps: "A wider window (-c), or more publishers.",
+        helps: "A wider window (-c), more publishers, or a drive that syncs faster.",
     },
     Rule {
         limit: Limit::Publishers,

@@ -317,3 +317,38 @@ fn tables_align_in_every_form() {
         | long name | 1,000 |\n";
     assert_eq!(table.markdown(), wanted);
 }
+
+/// Experiments on several sets of drives: grouped as the documents do it, with theirs beside.
+#[test]
+fn one_drive_or_several_is_one_picture() {
+    let devices = [Some("hdd:1"), Some("hdd:3"), None];
+    let run = |name: &str, device| sample::run(name, 9_000.0, device);
+    let runs: Vec<RunResult> = ["quorum-1", "mixed-medium-1"]
+        .iter()
+        .flat_map(|name| devices.map(|device| run(name, device)))
+        .collect();
+    let names: Vec<String> = report::pictures(&runs)
+        .into_iter()
+        .map(|figure| figure.name)
+        .collect();
+    for wanted in [
+        "compare-drives-consumed",
+        "compare-drives-end-to-end-p99-9",
+        "compare-document-quorum-1-consumed",
+        "compare-document-mixed-medium-1-consumed",
+    ] {
+        assert!(
+            names.iter().any(|name| name == wanted),
+            "no {wanted} in {names:?}"
+        );
+    }
+    let distinct: std::collections::BTreeSet<&String> = names.iter().collect();
+    assert_eq!(distinct.len(), names.len(), "each has a file of its own");
+    // On a drive that no document speaks of there is nothing to stand beside.
+    let real = [run("quorum-1", None), run("quorum-1", None)];
+    assert!(
+        report::pictures(&real)
+            .iter()
+            .all(|figure| !figure.name.contains("document"))
+    );
+}

@@ -11,7 +11,9 @@ use super::{
 use crate::plot::Figure;
 use crate::report::{self, Outputs, ReportError};
 use crate::result::RunResult;
-use crate::spec::{Load, Rate, Size, Spec};
+use crate::spec::{CONFIRM_WINDOW_MAX, Load, Rate, Size, Spec};
+
+const WINDOW_MAX: i64 = CONFIRM_WINDOW_MAX as i64;
 
 /// The command line of `leveret perf drive`.
 #[derive(Clone, Debug, clap::Args)]
@@ -27,7 +29,7 @@ pub struct Arguments {
     pub size: u64,
     /// Messages that may be unconfirmed, of all publishers together.
     #[arg(long, short = 'c', value_name = "COUNT", default_value_t = 1_000,
-          value_parser = clap::value_parser!(u32).range(1..=i64::from(crate::spec::CONFIRM_WINDOW_MAX)))]
+          value_parser = clap::value_parser!(u32).range(1..=WINDOW_MAX))]
     pub confirm: u32,
     /// Messages a second; as fast as it goes where not given.
     #[arg(long, short = 'r', value_name = "RATE")]

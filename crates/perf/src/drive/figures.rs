@@ -8,9 +8,9 @@ use crate::report;
 #[must_use]
 pub fn page(drive: &DriveResult, predicted: &[(Assumptions, Prediction)]) -> String {
     let lead = format!(
-        "Write and fdatasync, as a write-ahead log does it, in {}. What it promises a queue follows \
-         from the latencies of the file written before: see the model in the manual of `leveret \
-         perf drive`.",
+        "Write and fdatasync, as a write-ahead log does it, in {}. What it promises a queue \
+         follows from the latencies of the file written before: group commit, as the program's \
+         documentation of `perf::drive` sets out.",
         drive.path
     );
     let mut tables = vec![(

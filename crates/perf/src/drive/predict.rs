@@ -2,8 +2,8 @@
 //!
 //! The model, which is that of a log with group commit:
 //!
-//! - A write with its sync takes `S(bytes)`, as measured for a file written before; between measured
-//!   sizes in proportion. What gathers while one batch is being synced is the next batch.
+//! - A write with its sync takes `S(bytes)`, as measured for a file written before; between
+//!   measured sizes in proportion. What gathers while one batch is being synced is the next batch.
 //! - A **quorum** queue waits for the second fastest of three such drives, and for one round trip:
 //!   see [`Distribution::median_of_three`].
 //! - **At full speed** with `W` messages unconfirmed, half of them gather while the other half is
@@ -230,8 +230,8 @@ impl Weighted {
         Self::sorted(pairs.map(|pair| (latency(pair), 1.0)).collect())
     }
 
-    /// One's own sync; for the share `busy` of messages also what is left of the one under way. Long
-    /// syncs are met more often than short ones, in proportion to their length.
+    /// One's own sync; for the share `busy` of messages also what is left of the one under way.
+    /// Long syncs are met more often than short ones, in proportion to their length.
     fn arrivals(sync: &Sync, busy: f64) -> Self {
         let own: Vec<f64> = strips().map(|at| (sync.at)(at)).collect();
         let mut all: Vec<(f64, f64)> = own.iter().map(|&own| (own, 1.0 - busy)).collect();

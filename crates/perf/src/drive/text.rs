@@ -117,7 +117,8 @@ pub fn describe_prediction(load: &Assumptions, found: &Prediction) -> String {
         format!("at {}", Unit::MessagesPerSecond.write(rate))
     });
     format!(
-        "{}: messages of {}, {} unconfirmed, {asked}\n  {} confirmed, p50 {}, p99 {}; bound by {}\n  {}\n",
+        "{}: messages of {}, {} unconfirmed, {asked}\n  \
+         {} confirmed, p50 {}, p99 {}; bound by {}\n  {}\n",
         kind(load.kind),
         Unit::Bytes.write(load.message_bytes),
         Unit::Count.write(load.window),

@@ -107,7 +107,7 @@ impl Placed {
         placed
     }
 
-    /// Where a value stands, from 0 at the axis' foot to 1 at its end; `None` for what has no place.
+    /// Where a value stands, from 0 at the axis' foot to 1 at its end; `None` without a place.
     pub fn place(&self, value: f64) -> Option<f64> {
         if !value.is_finite() || (self.scale == Scale::Log && value <= 0.0) {
             return None;

@@ -68,7 +68,8 @@ impl Canvas {
         };
         let _ = write!(
             canvas.text,
-            r#"<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" width="{WIDTH}" height="{height}" role="img" font-family="{FONT}">"#
+            "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {height}\" \
+             width=\"{WIDTH}\" height=\"{height}\" role=\"img\" font-family=\"{FONT}\">"
         );
         let described = format!("{}. {}", figure.title, figure.subtitle);
         let _ = write!(canvas.text, "<title>{}</title>", escaped(described.trim()));
@@ -153,7 +154,8 @@ impl Canvas {
         };
         let _ = write!(
             self.text,
-            r#"<text x="{x:.1}" y="{y:.1}" text-anchor="{anchor}" style="fill:{colour}"{attributes}>{}</text>"#,
+            "<text x=\"{x:.1}\" y=\"{y:.1}\" text-anchor=\"{anchor}\" \
+             style=\"fill:{colour}\"{attributes}>{}</text>",
             escaped(content)
         );
     }
@@ -169,7 +171,8 @@ impl Canvas {
         let (width, height) = (area.right - area.left, area.bottom - area.top);
         let _ = write!(
             self.text,
-            r#"<rect x="{:.1}" y="{:.1}" width="{width:.1}" height="{height:.1}" rx="{radius}" style="fill:{colour}"/>"#,
+            "<rect x=\"{:.1}\" y=\"{:.1}\" width=\"{width:.1}\" height=\"{height:.1}\" \
+             rx=\"{radius}\" style=\"fill:{colour}\"/>",
             area.left, area.top
         );
     }
@@ -199,7 +202,8 @@ impl Canvas {
         }
         let _ = write!(
             self.text,
-            r#"<path d="{path}" style="fill:none;stroke:{colour}" stroke-linejoin="round" stroke-linecap="round"{attributes}/>"#
+            "<path d=\"{path}\" style=\"fill:none;stroke:{colour}\" stroke-linejoin=\"round\" \
+             stroke-linecap=\"round\"{attributes}/>"
         );
     }
 
@@ -220,7 +224,8 @@ impl Canvas {
         let (width, height) = (area.right - area.left, area.bottom - area.top);
         let _ = write!(
             self.text,
-            r#"<rect class="hint" x="{:.1}" y="{:.1}" width="{width:.1}" height="{height:.1}"><title>{}</title></rect>"#,
+            "<rect class=\"hint\" x=\"{:.1}\" y=\"{:.1}\" width=\"{width:.1}\" \
+             height=\"{height:.1}\"><title>{}</title></rect>",
             area.left,
             area.top,
             escaped(content)

@@ -1,7 +1,7 @@
 //! Several runs side by side.
 
-use super::figures::{axis, curve_lines, curve_points, slug};
-use super::{Table, label};
+use super::figures::{axis, curve_lines, curve_points};
+use super::{Table, label, setups};
 use crate::plot::{BarSeries, Bars, Body, Figure, Ink, Lines, Scale, Series, Unit};
 use crate::result::{Latency, LoadResult, RunResult};
 
@@ -77,8 +77,8 @@ fn cpu_per_million(run: &RunResult) -> Option<f64> {
 /// Groups that stand side by side; more stand below each other.
 const BESIDE_MAX: usize = 4;
 
-/// Each run's figures as parts of the first's. Runs of one label are alternating rounds of one thing
-/// and stand together, by their median.
+/// Each run's figures as parts of the first's. Runs of one label are alternating rounds of one
+/// thing and stand together, by their median.
 pub(super) fn ratios(runs: &[RunResult]) -> Table {
     let groups = rounds(runs);
     if groups.len() > BESIDE_MAX {
@@ -200,17 +200,16 @@ const ROW_MAX: usize = 8;
 
 /// The pictures that compare.
 pub(super) fn figures(runs: &[RunResult]) -> Vec<Figure> {
-    let setups = [by_setup(runs, 2), by_setup(runs, 6)];
+    let grouped = setups::by_experiment(runs);
     // What stands in groups already need not stand in a row as well.
-    let few = runs.len() <= ROW_MAX || setups.iter().all(Figure::is_empty);
+    let few = runs.len() <= ROW_MAX || grouped.is_empty();
     let rows = [
         bars(runs, "rates", "Throughput", Scale::Linear, &[0, 1, 2]),
         bars(runs, "latencies", "Latency", Scale::Log, &[3, 4, 5, 6]),
     ];
-    let mut figures: Vec<Figure> = setups
-        .into_iter()
-        .chain(few.then_some(rows).into_iter().flatten())
-        .collect();
+    let mut figures = grouped;
+    figures.extend(setups::beside_documents(runs));
+    figures.extend(few.then_some(rows).into_iter().flatten());
     figures.extend([
         over_time(runs, "consumed", "Consumed over time"),
         curves(runs, "confirm", |load| &load.confirm),
@@ -227,7 +226,13 @@ pub(super) fn figures(runs: &[RunResult]) -> Vec<Figure> {
     figures
 }
 
-fn figure(runs: &[RunResult], name: &str, title: &str, subtitle: &str, body: Body) -> Figure {
+pub(super) fn figure(
+    runs: &[RunResult],
+    name: &str,
+    title: &str,
+    subtitle: &str,
+    body: Body,
+) -> Figure {
     let all: Vec<&RunResult> = runs.iter().collect();
     Figure {
         name: format!("compare-{name}"),
@@ -266,63 +271,6 @@ fn bars(runs: &[RunResult], name: &str, title: &str, scale: Scale, which: &[usiz
         series,
     };
     figure(runs, name, title, subtitle, Body::Bars(body))
-}
-
-/// In the manner of the documents: a group for each experiment, a bar for each set of drives. Empty
-/// unless there are several of both.
-fn by_setup(runs: &[RunResult], which: usize) -> Figure {
-    let Some(quantity) = QUANTITIES.get(which) else {
-        return bars(runs, "setups", "", Scale::Linear, &[]);
-    };
-    let setup = |run: &RunResult| label::device(run).unwrap_or_else(|| "real drive".to_owned());
-    let (mut experiments, mut setups) = (Vec::new(), Vec::new());
-    for run in runs {
-        if !experiments.contains(&run.name) {
-            experiments.push(run.name.clone());
-        }
-        if !setups.contains(&setup(run)) {
-            setups.push(setup(run));
-        }
-    }
-    let several = experiments.len() > 1 && setups.len() > 1;
-    let find = |experiment: &String, wanted: &String| {
-        let found = runs
-            .iter()
-            .find(|run| run.name == *experiment && setup(run) == *wanted);
-        found.and_then(quantity.of)
-    };
-    let series = setups
-        .iter()
-        .enumerate()
-        .filter(|_| several)
-        .map(|(at, wanted)| BarSeries {
-            name: wanted.clone(),
-            ink: Ink::Category(at),
-            values: experiments
-                .iter()
-                .map(|experiment| find(experiment, wanted))
-                .collect(),
-        });
-    let series = series.collect();
-    let scale = if quantity.unit == Unit::Micros {
-        Scale::Log
-    } else {
-        Scale::Linear
-    };
-    let body = Bars {
-        y: axis("", scale, quantity.unit),
-        groups: experiments,
-        series,
-    };
-    let name = format!("drives-{}", slug(&[quantity.name]));
-    let title = format!("One drive or several: {}", quantity.name);
-    figure(
-        runs,
-        &name,
-        &title,
-        "each experiment on each set of drives",
-        Body::Bars(body),
-    )
 }
 
 fn over_time(runs: &[RunResult], name: &str, title: &str) -> Figure {

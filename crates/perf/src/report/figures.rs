@@ -263,7 +263,7 @@ fn nodes(run: &RunResult) -> Vec<Figure> {
             run,
             ("syncs", "Syncs of the write-ahead log", "per second"),
             Unit::PerSecond,
-            |of| of.fsyncs_per_s,
+            |of| of.fsyncs_per_s.filter(|syncs| *syncs > 0.0),
         ),
         of_nodes(
             run,

@@ -156,7 +156,8 @@ impl Page {
         for (name, value, more) in tiles {
             let (name, value, more) = (escaped(name), escaped(&value), escaped(&more));
             self.push(&format!(
-                "<div class=\"tile\"><span>{name}</span><strong>{value}</strong><small>{more}</small></div>"
+                "<div class=\"tile\"><span>{name}</span><strong>{value}</strong>\
+                 <small>{more}</small></div>"
             ));
         }
         self.push("</div>");
@@ -165,7 +166,8 @@ impl Page {
     fn verdict(&mut self, run: &RunResult) {
         let verdict = verdict(run);
         self.push(&format!(
-            "<div class=\"verdict\"><h2>What limited the run</h2><p>{}</p><p><b>What would help.</b> {}</p></div>",
+            "<div class=\"verdict\"><h2>What limited the run</h2><p>{}</p>\
+             <p><b>What would help.</b> {}</p></div>",
             escaped(&verdict.found),
             escaped(&verdict.helps)
         ));

@@ -12,6 +12,7 @@ mod curve;
 mod figures;
 mod html;
 mod label;
+mod setups;
 mod table;
 mod tables;
 

@@ -152,9 +152,11 @@ pub(super) fn nodes(run: &RunResult) -> Table {
             Unit::Bytes.write(node.rss_bytes_max as f64),
             Unit::BytesPerSecond.write(node.disk_written_bytes as f64 / seconds),
             Unit::Bytes.write(node.disk_written_bytes as f64 / messages),
-            node.fsyncs.map_or(NONE.to_owned(), |syncs| {
-                format!("{}/s", Unit::PerSecond.write(syncs as f64 / seconds))
-            }),
+            node.fsyncs
+                .filter(|syncs| *syncs > 0)
+                .map_or(NONE.to_owned(), |syncs| {
+                    format!("{}/s", Unit::PerSecond.write(syncs as f64 / seconds))
+                }),
             node.fsync_mean_us
                 .map_or(NONE.to_owned(), |mean| Unit::Micros.write(mean)),
         ]);
