@@ -38,6 +38,8 @@ pub(crate) struct Freed {
     pub(crate) file: FileId,
     pub(crate) entries: u32,
     pub(crate) bytes: u64,
+    /// Offset of the block, if nothing of it lives any more.
+    pub(crate) dead: Option<u32>,
 }
 
 /// The entries of a log whose bodies are of one class. Within it, the order of indexes is the order
@@ -114,6 +116,7 @@ impl Side {
                     file: block.file,
                     entries,
                     bytes: block.share(entries),
+                    dead: (block.live == 0).then_some(block.offset),
                 });
             }
             if block.live == 0 {
@@ -225,6 +228,7 @@ impl Side {
             file: block.file,
             entries: block.live,
             bytes: block.share(block.live),
+            dead: Some(block.offset),
         }));
         *self = Self::default();
     }

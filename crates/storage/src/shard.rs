@@ -615,8 +615,14 @@ impl ShardLogs {
     /// Forgets chunks that are neither cached nor only in the write-ahead log.
     pub(crate) fn forget_chunks(&mut self) {
         let through = self.flushed_through;
-        self.chunks
-            .pop_while(|c| c.place.is_some_and(|p| p.generation <= through));
+        let (chunks, loaded) = (&mut self.chunks, &mut self.loaded);
+        chunks.pop_while(|c| {
+            let done = c.place.is_some_and(|p| p.generation <= through);
+            if done {
+                loaded.forget(Key::Chunk(c.seq));
+            }
+            done
+        });
     }
 
     /// Whether live volatile bodies exceed the cache, so that they must go to a segment: see
@@ -920,6 +926,10 @@ impl ShardLogs {
             );
             file.live -= entries;
             file.live_bytes = file.live_bytes.saturating_sub(freed.bytes);
+            if let Some(offset) = freed.dead {
+                let file = freed.file;
+                self.loaded.forget(Key::Block { file, offset });
+            }
         }
     }
 }
