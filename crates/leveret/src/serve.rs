@@ -2,6 +2,7 @@
 
 mod admin;
 mod certificates;
+mod cluster;
 mod definitions;
 mod log;
 mod messages;

@@ -107,8 +107,8 @@ pub fn overview(call: &Call<'_>) -> Answer {
         "product_version": VERSION,
         "rabbitmq_version": RABBITMQ_VERSION,
         "cluster_name": node.cluster_name,
-        "cluster_tags": [],
-        "node_tags": [],
+        "cluster_tags": {},
+        "node_tags": {},
         "erlang_version": "0",
         "erlang_full_version": "none: written in Rust",
         "default_queue_type": "classic",
@@ -264,8 +264,31 @@ fn mean_ms(us: u64, count: u64) -> f64 {
 /// `GET /api/nodes`
 pub fn nodes(call: &Call<'_>) -> Answer {
     let node = node_json(call.app, &call.app.node().node_stats());
-    let all = crate::page::list(vec![node], &call.query)?;
+    let mut nodes = vec![node];
+    nodes.extend(others(call.app));
+    let all = crate::page::list(nodes, &call.query)?;
     Ok(Reply::Json(all))
+}
+
+/// What this node knows of the other nodes of its cluster: whether they are there.
+fn others(app: &App) -> Vec<Value> {
+    let Some(cluster) = app.node().cluster() else {
+        return Vec::new();
+    };
+    let others = cluster
+        .nodes
+        .iter()
+        .filter(|node| node.number != cluster.own);
+    others
+        .map(|node| {
+            json!({
+                "name": node.name,
+                "type": "disc",
+                "running": node.up,
+                "being_drained": node.draining,
+            })
+        })
+        .collect()
 }
 
 /// `GET /api/nodes/{name}`
@@ -285,9 +308,49 @@ pub fn node_memory(call: &Call<'_>) -> Answer {
         return Err(ApiError::NotFound);
     }
     let used = node.memory_used_bytes;
-    Ok(Reply::Json(json!({
-        "memory": {"strategy": "rss", "total": {"rss": used, "allocated": used, "erlang": 0}}
-    })))
+    let mut memory = Map::new();
+    for part in MEMORY_PARTS {
+        memory.insert(part.to_owned(), 0.into());
+    }
+    // What the kernel gave the process is all that is known of it.
+    memory.insert("other_system".to_owned(), used.into());
+    memory.insert("strategy".to_owned(), "rss".into());
+    let total = json!({"rss": used, "allocated": used, "erlang": used});
+    memory.insert("total".to_owned(), total);
+    Ok(Reply::Json(json!({"memory": memory})))
+}
+
+/// Parts into which RabbitMQ divides memory: clients want each of them to be there.
+const MEMORY_PARTS: [&str; 24] = [
+    "connection_readers",
+    "connection_writers",
+    "connection_channels",
+    "connection_other",
+    "queue_procs",
+    "quorum_queue_procs",
+    "stream_queue_procs",
+    "stream_queue_replica_reader_procs",
+    "stream_queue_coordinator_procs",
+    "plugins",
+    "metadata_store",
+    "other_proc",
+    "metrics",
+    "mgmt_db",
+    "mnesia",
+    "quorum_ets",
+    "metadata_store_ets",
+    "other_ets",
+    "binary",
+    "msg_index",
+    "code",
+    "atom",
+    "allocated_unused",
+    "reserved_unallocated",
+];
+
+/// A list of what this broker does not have: always empty.
+pub fn none(_: &Call<'_>) -> Answer {
+    Ok(Reply::Json(json!([])))
 }
 
 /// `GET /api/version`
@@ -362,7 +425,7 @@ pub fn auth_attempts(call: &Call<'_>) -> Answer {
     Ok(Reply::Json(json!([{
         "remote_address": "",
         "username": "",
-        "protocol": "all",
+        "protocol": "amqp091",
         "auth_attempts": broker.logins_succeeded + broker.logins_failed,
         "auth_attempts_failed": broker.logins_failed,
         "auth_attempts_succeeded": broker.logins_succeeded,

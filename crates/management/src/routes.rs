@@ -183,6 +183,12 @@ pub static ROUTES: &[Route] = routes! {
     "/api/healthchecks/node" => GET(Management, health::alarms);
     "/api/healthchecks/node/{}" => GET(Management, health::alarms);
 
+    // Of plugins that are not part of this broker: there are none, and monitors ask for them.
+    "/api/shovels" => GET(Monitoring, overview::none);
+    "/api/shovels/{vhost}" => GET(Monitoring, overview::none);
+    "/api/federation-links" => GET(Monitoring, overview::none);
+    "/api/federation-links/{vhost}" => GET(Monitoring, overview::none);
+
     "/api/rebalance/queues" => POST(Administrator, cluster::rebalance);
     "/api/leveret/cluster" => GET(Monitoring, cluster::status);
     "/api/leveret/cluster/{}" => POST(Administrator, cluster::change);

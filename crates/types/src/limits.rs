@@ -171,6 +171,8 @@ pub const PEER_CONTROL_BYTES_MAX: usize = 1024 * 1024;
 pub const GROUP_SIZE_DEFAULT: usize = 3;
 /// Milliseconds that a command waits for the cluster to carry it out before it is refused.
 pub const PROPOSAL_MS_MAX: u64 = 15_000;
+/// Queues whose leaders one node hands over in one step, so that others are not held up.
+pub const LEADERS_MOVED_AT_ONCE: usize = 32;
 /// Nodes of one cluster.
 pub const CLUSTER_NODES_MAX: usize = 64;
 

@@ -1,6 +1,7 @@
 //! The command line: `leveret serve`, `status`, `list`, `import`, `export`, `config`, `storage`,
 //! `ctl`.
 
+pub mod cluster;
 pub mod http;
 pub mod node_file;
 pub mod storage;
@@ -63,6 +64,11 @@ enum Command {
         #[command(flatten)]
         ask: AskOptions,
     },
+    /// Show the cluster, and change who is in it and who leads what
+    Cluster {
+        #[command(subcommand)]
+        command: cluster::ClusterCommand,
+    },
     /// Check or explain the configuration
     Config {
         #[command(subcommand)]
@@ -107,7 +113,12 @@ struct ServeOptions {
     #[arg(long, value_name = "ADDR")]
     cluster: Option<String>,
     /// Addresses of the nodes that form the cluster, the same on each of them
-    #[arg(long, value_name = "ADDR,ADDR,...", value_delimiter = ',', requires = "cluster")]
+    #[arg(
+        long,
+        value_name = "ADDR,ADDR,...",
+        value_delimiter = ',',
+        requires = "cluster"
+    )]
     join: Vec<String>,
     /// Address of the metrics, or `none` [default: 127.0.0.1:15692]
     #[arg(long, value_name = "ADDR")]
@@ -213,6 +224,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         Some(Command::List(options)) => list(&options),
         Some(Command::Import { file, ask }) => import(&file, &ask),
         Some(Command::Export { file, ask }) => export(file.as_deref(), &ask),
+        Some(Command::Cluster { command }) => cluster::run(&command),
         Some(Command::Config { command }) => configuration(&command),
         Some(Command::Storage { command }) => storage::run(&command),
     };

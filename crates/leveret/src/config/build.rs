@@ -552,7 +552,7 @@ impl Reader<'_> {
         };
         let node_name = self
             .text("node_name")
-            .map_or_else(|| format!("leveret@{}", machine.host_name), str::to_owned);
+            .map_or_else(|| self.own_name(machine), str::to_owned);
         let choose = |typed: u64, automatic: usize| match typed {
             0 => automatic,
             n => usize::try_from(n).unwrap_or(automatic),
@@ -582,6 +582,15 @@ impl Reader<'_> {
             metrics_per_object: self.flag("prometheus.return_per_object_metrics"),
             shutdown_timeout_ms: self.count("shutdown_timeout"),
         })
+    }
+
+    /// A node's name where nobody gave it one: nodes of a cluster may share a machine, but never an
+    /// address.
+    fn own_name(&self, machine: &Machine) -> String {
+        match self.cluster() {
+            Some(cluster) => format!("leveret@{}", cluster.advertised),
+            None => format!("leveret@{}", machine.host_name),
+        }
     }
 
     fn cluster(&self) -> Option<Cluster> {

@@ -75,7 +75,7 @@ pub const KEYS: &[Key] = &[
     key("io_threads", Count(0, 256), "0", "Threads that serve client sockets; 0 chooses by the number of cores."),
     key("shards", Count(0, 1024), "0", "Parts into which queues are spread; 0 chooses by the number of cores."),
     key("shutdown_timeout", Count(0, 3_600_000), "10000", "Milliseconds within which a shutdown drains connections before it closes them."),
-    key("node_name", Text, "", "Name of this node as clients and tools see it; `leveret@` and the host's name where not given."),
+    key("node_name", Text, "", "Name of this node as clients and tools see it; `leveret@` and the host's name where not given, or its address in the cluster."),
     // The cluster.
     key("cluster.address", Address, "", "This node's own address for the other nodes of its cluster; a node without one is alone. `--cluster` sets it too."),
     key("cluster.advertised", Text, "", "Where the other nodes reach this one, `host:port`; `cluster.address` where not given."),

@@ -15,9 +15,9 @@ pub mod value;
 mod tests;
 
 pub use build::{
-    Admission, AlternativeName, CertificateName, Cluster, Config, DiskLimit, FirstBoot, Folders, Limits,
-    Listeners, Log, LogFormat, LogLevel, LogSink, Login, Machine, Mechanism, MemoryWatermark,
-    PasswordHashing, QueueType, Storage, Threads, Tls, TlsVersion,
+    Admission, AlternativeName, CertificateName, Cluster, Config, DiskLimit, FirstBoot, Folders,
+    Limits, Listeners, Log, LogFormat, LogLevel, LogSink, Login, Machine, Mechanism,
+    MemoryWatermark, PasswordHashing, QueueType, Storage, Threads, Tls, TlsVersion,
 };
 pub use file::{FileConfig, Source};
 

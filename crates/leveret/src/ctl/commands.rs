@@ -1,6 +1,6 @@
 //! The table of commands.
 
-use super::{Context, Failure, Output, code, diagnostics, lists, node, users};
+use super::{Context, Failure, Output, cluster, code, diagnostics, lists, node, users};
 use std::ops::RangeInclusive;
 
 /// A command.
@@ -119,7 +119,12 @@ static COMMANDS: &[Command] = &[
     command("export_definitions", "export_definitions [<file>|-]", 0..=1, node::export_definitions),
     // The node.
     command("status", "status", 0..=0, node::status),
-    command("cluster_status", "cluster_status", 0..=0, node::cluster_status),
+    command("cluster_status", "cluster_status", 0..=0, cluster::cluster_status),
+    command("forget_cluster_node", "forget_cluster_node <node>", 1..=1, cluster::forget_cluster_node),
+    command("grow", "grow <node> <all|even> [--vhost-pattern <pattern>] [--queue-pattern <pattern>]", 2..=2, cluster::grow),
+    command("shrink", "shrink <node> [--vhost-pattern <pattern>] [--queue-pattern <pattern>]", 1..=1, cluster::shrink),
+    command("add_member", "add_member [-p <vhost>] <queue> <node>", 2..=2, cluster::add_member),
+    command("delete_member", "delete_member [-p <vhost>] <queue> <node>", 2..=2, cluster::delete_member),
     command("ping", "ping", 0..=0, node::ping),
     waiting(command("await_startup", "await_startup", 0..=0, node::await_startup)),
     waiting(command("await_online_nodes", "await_online_nodes <count>", 1..=1, node::await_startup)),
@@ -185,8 +190,8 @@ static COMMANDS: &[Command] = &[
     offline(command("is_enabled", "is_enabled <plugin> [...]", 1..=MANY, diagnostics::is_plugin_enabled)),
     // rabbitmq-upgrade.
     waiting(command("await_online_quorum_plus_one", "await_online_quorum_plus_one", 0..=0, diagnostics::check_quorum_critical)),
-    command("drain", "drain", 0..=0, node::stop_app),
-    command("revive", "revive", 0..=0, node::start_app),
+    command("drain", "drain", 0..=0, cluster::drain),
+    command("revive", "revive", 0..=0, cluster::revive),
     command("post_upgrade", "post_upgrade", 0..=0, diagnostics::nothing_to_do),
     command("has_reached_target_cluster_size", "has_reached_target_cluster_size", 0..=0, diagnostics::check_cluster_size),
     offline(command("set", "set <plugin> [...]", 0..=MANY, node::plugins)),

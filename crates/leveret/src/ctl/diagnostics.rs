@@ -1,7 +1,7 @@
 //! What `rabbitmq-diagnostics` asks that is no list: checks, facts, the whole report.
 
 use super::node::{self, check};
-use super::{Context, Failure, Output, code};
+use super::{Context, Failure, Output, cluster, code};
 use crate::cli::http::segment;
 use crate::cli::table::{Rows, show};
 use serde_json::Value;
@@ -32,7 +32,7 @@ pub fn report(context: &Context<'_>) -> Result<Output> {
     use super::lists;
     const PARTS: &[Part] = &[
         ("Status", node::status),
-        ("Cluster status", node::cluster_status),
+        ("Cluster status", cluster::cluster_status),
         ("Environment", environment),
         ("Feature flags", lists::list_feature_flags),
         ("Virtual hosts", lists::list_vhosts),

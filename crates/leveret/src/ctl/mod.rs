@@ -4,6 +4,7 @@
 //!
 //! Invariant: a command prints its result on standard output and everything else on standard error.
 
+mod cluster;
 mod commands;
 mod diagnostics;
 mod lists;

@@ -276,7 +276,7 @@ fn bytes(value: &Value) -> String {
     )
 }
 
-fn describe_listener(listener: &Value) -> String {
+pub(super) fn describe_listener(listener: &Value) -> String {
     format!(
         "{}, port: {}, protocol: {}",
         show(&listener["ip_address"]),
@@ -301,24 +301,6 @@ fn alarms_of(node: &Value) -> Vec<(&'static str, String)> {
         true => vec![("(none)", String::new())],
         false => alarms,
     }
-}
-
-pub fn cluster_status(context: &Context<'_>) -> Result<Output> {
-    let name = context.target.name()?;
-    context.banner(format!("Cluster status of node {name} ..."));
-    let overview = context.target.get("/api/overview")?;
-    let mut out = format!(
-        "Basics\n\nCluster name: {}\n\nDisk Nodes\n\n{name}\n\nRunning Nodes\n\n{name}\n\nListeners\n\n",
-        show(&overview["cluster_name"])
-    );
-    for listener in overview["listeners"].as_array().into_iter().flatten() {
-        let _ = writeln!(
-            out,
-            "Node: {name}, interface: {}",
-            describe_listener(listener)
-        );
-    }
-    Ok(Output::Text(out))
 }
 
 pub fn ping(context: &Context<'_>) -> Result<Output> {

@@ -53,6 +53,10 @@ pub struct Options {
     pub tags: Option<String>,
     /// `--default-queue-type`
     pub default_queue_type: Option<String>,
+    /// `--vhost-pattern`
+    pub vhost_pattern: String,
+    /// `--queue-pattern`
+    pub queue_pattern: String,
     /// `--limit`: how many at most; 0: all.
     pub limit: usize,
     /// `--per-connection-delay`, in milliseconds.
@@ -105,6 +109,8 @@ impl Options {
             description: None,
             tags: None,
             default_queue_type: None,
+            vhost_pattern: ".*".to_owned(),
+            queue_pattern: ".*".to_owned(),
             limit: 0,
             delay: Duration::ZERO,
             timeout: TIMEOUT,
@@ -202,6 +208,8 @@ impl Options {
             }
             "--description" => self.description = Some(value.to_owned()),
             "--tags" => self.tags = Some(value.to_owned()),
+            "--vhost-pattern" => self.vhost_pattern = value.to_owned(),
+            "--queue-pattern" => self.queue_pattern = value.to_owned(),
             "--default-queue-type" => self.default_queue_type = Some(value.to_owned()),
             "--limit" => self.limit = value.parse().map_err(|_| bad("a whole number"))?,
             "--per-connection-delay" => {

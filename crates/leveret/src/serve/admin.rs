@@ -1,6 +1,6 @@
 //! The node as the management interface sees it.
 
-use super::messages;
+use super::{cluster, messages};
 use crate::config::Config;
 use leveret_auth::password::SALT_BYTES_GIVEN;
 use leveret_auth::{is_loopback, verify_login};
@@ -8,6 +8,7 @@ use leveret_management::api::{
     Actor, AfterGet, BrokerStats, Changed, ChannelStats, ConnectionStats, ConsumerStats, Get, Got,
     Level, Listener, Login, MessageCounters, NodeStats, Publish, QueueStats, Topology,
 };
+use leveret_management::cluster::{ClusterChange, ClusterView};
 use leveret_management::keeper::{ExecuteError, Keeper, MakeCommands};
 use leveret_management::{Bound, Running, Service};
 use leveret_metadata::Catalogue;
@@ -195,6 +196,19 @@ impl Keeper for Admin {
 }
 
 impl Running for Admin {
+    fn cluster(&self) -> Option<ClusterView> {
+        cluster::view(&self.broker)
+    }
+
+    fn change_cluster(&self, change: &ClusterChange) -> Result<usize, String> {
+        cluster::change(&self.broker, change)
+    }
+
+    fn cluster_size(&self) -> (usize, usize) {
+        let nodes = self.broker.catalogue().nodes().len().max(1);
+        (1 + self.broker.peers().up().len(), nodes)
+    }
+
     fn authenticate(&self, login: Login<'_>) -> bool {
         let hash = {
             let catalogue = self.broker.catalogue();
@@ -319,7 +333,10 @@ impl Running for Admin {
 
     fn queue(&self, queue: QueueId) -> Option<QueueStats> {
         let now = self.broker.now();
-        let facts = self.broker.shard(self.broker.shard_of(queue)).facts(now, queue)?;
+        let facts = self
+            .broker
+            .shard(self.broker.shard_of(queue))
+            .facts(now, queue)?;
         Some(self.stats_of(&facts, &connections(&self.broker)))
     }
 

@@ -1,6 +1,7 @@
 //! From the configuration, as an operator sees it, to what the parts of a node need.
 
 use super::definitions::{self, Import};
+use crate::cli::cluster::left_to_join;
 use crate::config::{
     AlternativeName, CertificateName, Config, DiskLimit, Mechanism, MemoryWatermark,
     PasswordHashing, QueueType, Tls,
@@ -49,7 +50,10 @@ pub fn node_config(config: &Config) -> Result<NodeConfig, String> {
         cluster: config.cluster.as_ref().map(|cluster| ClusterConfig {
             address: cluster.address,
             advertised: cluster.advertised.clone(),
-            join: cluster.join.clone(),
+            join: match cluster.join.is_empty() {
+                true => left_to_join(&config.folders.root),
+                false => cluster.join.clone(),
+            },
             secret: cluster.secret.clone().into_bytes(),
             file: config.folders.root.join("cluster"),
             name: config.node_name.clone(),

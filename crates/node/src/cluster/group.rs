@@ -251,9 +251,10 @@ impl CatalogueGroup {
             Event::PeerDown(peer) => self.group.peer_down(peer),
             Event::Transfer(to) => {
                 if let Err(error) = self.group.transfer_leader(replica_of(to)) {
-                    tracing::warn!(%to, "cannot hand the catalogue over: {error}");
+                    tracing::debug!(%to, "the catalogue's leader stays: {error}");
                 }
             }
+            Event::Drain => {}
         }
     }
 
@@ -297,6 +298,19 @@ impl CatalogueGroup {
         }
         self.incoming = Some(payload.slice(4..end));
         self.receive_message(from, &payload.slice(end..))
+    }
+
+    /// Hands the catalogue to the first other voter that is up.
+    pub(super) fn hand_over_leadership<E: Env>(&mut self, env: &E) {
+        let voters = self.group.membership().voters.clone();
+        let next = voters
+            .into_iter()
+            .find(|voter| env.peers().is_up(voter.node()));
+        if let Some(next) = next.filter(|_| self.group.is_leader())
+            && let Err(error) = self.group.transfer_leader(next)
+        {
+            tracing::debug!("the catalogue's leader stays: {error}");
+        }
     }
 
     // --- what follows ---------------------------------------------------------------------------

@@ -11,7 +11,10 @@ pub mod forming;
 pub mod group;
 pub mod wire;
 
+mod leaders;
 mod peers;
+
+pub use leaders::transfer;
 
 pub use peers::{PeerAddress, PeerView, Peers};
 
@@ -19,6 +22,7 @@ use crate::env::{Env, ProposalId};
 use crate::shard::Shard;
 use bytes::Bytes;
 use group::CatalogueGroup;
+use leaders::Moves;
 use leveret_metadata::{Catalogue, CatalogueError, Change, Command, Outcome};
 use leveret_replication::Status;
 use leveret_types::{ConnectionId, NodeId, Now, QueueId, ReplicaId, ShardId};
@@ -52,6 +56,7 @@ enum Event {
     PeerUp(NodeId),
     PeerDown(NodeId),
     Transfer(NodeId),
+    Drain,
 }
 
 /// Who this node is in its cluster.
@@ -73,12 +78,15 @@ pub struct Cluster {
     events: Mutex<Vec<Event>>,
     waiting: AtomicBool,
     group: Mutex<CatalogueGroup>,
+    moves: Mutex<Moves>,
     next_proposal: AtomicU64,
     /// The replica that leads the catalogue's group; 0 if none is known.
     leader: AtomicU64,
     wants_attention: AtomicBool,
     /// Whether the shards have their queues: from then on they follow the catalogue.
     placed: AtomicBool,
+    /// Whether the catalogue says that this node is to be emptied.
+    draining: AtomicBool,
 }
 
 impl Cluster {
@@ -93,10 +101,12 @@ impl Cluster {
             events: Mutex::default(),
             waiting: AtomicBool::new(true),
             group: Mutex::new(group),
+            moves: Mutex::default(),
             next_proposal: AtomicU64::new(1),
             leader: AtomicU64::new(0),
             wants_attention: AtomicBool::new(true),
             placed: AtomicBool::new(false),
+            draining: AtomicBool::new(false),
         })
     }
 
@@ -154,7 +164,7 @@ impl Cluster {
     /// Whether [`run`] is to be called every [`leveret_types::limits::GROUP_TICK_MS`].
     #[must_use]
     pub fn wants_attention(&self) -> bool {
-        self.wants_attention.load(Ordering::Relaxed)
+        self.wants_attention.load(Ordering::Relaxed) || !lock(&self.moves).is_empty()
     }
 
     /// The write-ahead log has gone on: [`run`] is to see how far.
@@ -187,16 +197,41 @@ pub fn run<E: Env>(now: Now, env: &E) {
     let mut group = lock(&cluster.group);
     cluster.waiting.store(false, Ordering::Release);
     let events = std::mem::take(&mut *lock(&cluster.events));
+    let mut drains = false;
     for event in events {
+        drains |= matches!(event, Event::Drain);
         group.handle(now, event);
     }
+    if drains {
+        group.hand_over_leadership(env);
+        lock(&cluster.moves).leave(env);
+    }
     group.advance(now, cluster, env);
+    drop(group);
+    if cluster.is_placed() {
+        lock(&cluster.moves).run(now, env);
+    }
+}
+
+/// Hands what this node leads to others, as far as they can take it. Nothing may be borrowed.
+pub fn leave_leaders<E: Env>(env: &E) {
+    if let Some(cluster) = env.cluster() {
+        lock(&cluster.moves).leave(env);
+        env.wake_cluster();
+    }
 }
 
 /// Takes in frames that another node has sent, in their order. Nothing may be borrowed.
 pub fn receive<E: Env>(now: Now, from: NodeId, frames: Vec<(QueueId, Bytes)>, env: &E) {
     let mut held: Option<(ShardId, E::ShardGuard<'_>)> = None;
     for (queue, frame) in frames {
+        if queue == CATALOGUE_GROUP && frame.first() == Some(&leaders::KIND_TRANSFER) {
+            if let Some((_, mut shard)) = held.take() {
+                shard.finish(now);
+            }
+            leaders::receive(now, &frame, env);
+            continue;
+        }
         if queue == CATALOGUE_GROUP {
             if let Some(cluster) = env.cluster() {
                 cluster.tell(Event::Frame(from, frame));
@@ -222,6 +257,7 @@ pub fn peer_up<E: Env>(now: Now, peer: NodeId, env: &E) {
     env.peers().set_up(peer, true);
     if let Some(cluster) = env.cluster() {
         cluster.tell(Event::PeerUp(peer));
+        lock(&cluster.moves).returned(now, peer);
     }
     for_each_shard(env, now, |shard| shard.peer_up(now, peer));
 }
@@ -232,6 +268,7 @@ pub fn peer_down<E: Env>(now: Now, peer: NodeId, env: &E) {
     env.peers().set_up(peer, false);
     if let Some(cluster) = env.cluster() {
         cluster.tell(Event::PeerDown(peer));
+        lock(&cluster.moves).gone(peer);
     }
     for_each_shard(env, now, |shard| shard.peer_down(now, peer));
 }
@@ -267,6 +304,15 @@ pub fn follow_nodes<E: Env>(catalogue: &Catalogue, env: &E) {
         address: node.address.clone(),
     });
     env.peers().replace(peers.collect());
+    if let Some(cluster) = env.cluster() {
+        let own = catalogue.node(env.node_id());
+        let draining = own.is_some_and(|own| own.draining);
+        if draining && !cluster.draining.swap(true, Ordering::Relaxed) {
+            cluster.tell(Event::Drain);
+        } else if !draining {
+            cluster.draining.store(false, Ordering::Relaxed);
+        }
+    }
 }
 
 /// Puts a catalogue that has come as a whole in the place of the one that there was.

@@ -20,7 +20,7 @@ mod start;
 
 pub(crate) use keeper::MembersKeeper;
 pub(crate) use link_thread::{LinkThread, TOKEN_BELL};
-pub(crate) use start::{Parts, PrepareError, Prepared, Running, prepare};
+pub(crate) use start::{PrepareError, Prepared, Running, prepare};
 
 use crate::inbox::Inbox;
 use crate::tls::TlsError;

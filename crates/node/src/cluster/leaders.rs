@@ -1,0 +1,156 @@
+//! Where the queues' leaders are: moved to another node when an operator asks for it, away from a
+//! node that is being emptied, and back to a node that has returned.
+//!
+//! A queue's first member is the one that is to lead it. Only the leader can hand over, and only
+//! the members know who leads: the wish goes to all of them.
+//!
+//! ```text
+//! frame for queue 0   kind 3 u8 | queue u64 | node u32
+//! ```
+
+use super::CATALOGUE_GROUP;
+use crate::env::{Env, PeerFrame};
+use leveret_types::limits::LEADERS_MOVED_AT_ONCE;
+use leveret_types::{NodeId, Now, QueueId};
+use std::collections::{BTreeMap, VecDeque};
+
+/// The first byte of a frame that asks for a transfer.
+pub(super) const KIND_TRANSFER: u8 = 3;
+/// How long a node that has returned is left alone before it leads again.
+const SETTLE_MS: u64 = 3_000;
+
+/// Transfers that this node will ask for.
+#[derive(Debug, Default)]
+pub(super) struct Moves {
+    /// Nodes that have returned, and when they get their leaders back.
+    returned: BTreeMap<NodeId, u64>,
+    queued: VecDeque<(QueueId, NodeId)>,
+}
+
+impl Moves {
+    /// A node is up: what it is to lead goes back to it after a while.
+    pub(super) fn returned(&mut self, now: Now, node: NodeId) {
+        self.returned.insert(node, now.monotonic_ms + SETTLE_MS);
+    }
+
+    /// A node is down: nothing is moved there.
+    pub(super) fn gone(&mut self, node: NodeId) {
+        self.returned.remove(&node);
+        self.queued.retain(|(_, to)| *to != node);
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.returned.is_empty() && self.queued.is_empty()
+    }
+
+    /// Empties this node of leaders, as far as other members are up.
+    pub(super) fn leave<E: Env>(&mut self, env: &E) {
+        let own = env.node_id();
+        let catalogue = env.catalogue();
+        for record in catalogue.queues(None) {
+            let others = record.members().iter().map(|member| member.node());
+            let next = others.filter(|node| *node != own).find(|node| {
+                let draining = catalogue.node(*node).is_some_and(|node| node.draining);
+                env.peers().is_up(*node) && !draining
+            });
+            self.queued.extend(next.map(|next| (record.id(), next)));
+        }
+    }
+
+    /// Asks for the transfers whose time has come, some at a time.
+    pub(super) fn run<E: Env>(&mut self, now: Now, env: &E) {
+        let due: Vec<NodeId> = self
+            .returned
+            .iter()
+            .filter(|(_, at)| **at <= now.monotonic_ms)
+            .map(|(node, _)| *node)
+            .collect();
+        for node in due {
+            self.returned.remove(&node);
+            let catalogue = env.catalogue();
+            let led = catalogue.queues(None).filter(|record| {
+                let first = record.members().first();
+                record.members().len() > 1 && first.is_some_and(|first| first.node() == node)
+            });
+            self.queued.extend(led.map(|record| (record.id(), node)));
+        }
+        for _ in 0..LEADERS_MOVED_AT_ONCE {
+            let Some((queue, to)) = self.queued.pop_front() else {
+                return;
+            };
+            hand_over_here(now, queue, to, env);
+        }
+    }
+}
+
+/// Lets a queue be led by another of its members, if that can. Nothing may be borrowed.
+pub fn transfer<E: Env>(now: Now, queue: QueueId, to: NodeId, env: &E) {
+    let members: Vec<NodeId> = {
+        let catalogue = env.catalogue();
+        let record = catalogue.queue(queue);
+        let members = record.into_iter().flat_map(|record| record.members());
+        members.map(|member| member.node()).collect()
+    };
+    for member in members {
+        if member == env.node_id() {
+            hand_over_here(now, queue, to, env);
+        } else {
+            let mut bytes = vec![KIND_TRANSFER];
+            bytes.extend_from_slice(&queue.0.to_be_bytes());
+            bytes.extend_from_slice(&to.0.to_be_bytes());
+            env.post_peer(member, PeerFrame::new(CATALOGUE_GROUP, bytes));
+        }
+    }
+}
+
+/// Takes another node's wish in; what makes no sense is dropped.
+pub(super) fn receive<E: Env>(now: Now, frame: &[u8], env: &E) {
+    let Some((queue, to)) = decode(frame) else {
+        tracing::warn!("a wish for a queue's leader makes no sense");
+        return;
+    };
+    hand_over_here(now, queue, to, env);
+}
+
+fn decode(frame: &[u8]) -> Option<(QueueId, NodeId)> {
+    let rest = frame.strip_prefix(&[KIND_TRANSFER])?;
+    let (queue, rest) = rest.split_first_chunk()?;
+    let to: &[u8; 4] = rest.try_into().ok()?;
+    Some((
+        QueueId(u64::from_be_bytes(*queue)),
+        NodeId(u32::from_be_bytes(*to)),
+    ))
+}
+
+fn hand_over_here<E: Env>(now: Now, queue: QueueId, to: NodeId, env: &E) {
+    if to == env.node_id() {
+        return;
+    }
+    let result = env.with_shard(now, env.shard_of(queue), |shard| {
+        match shard.replica_leader(queue) {
+            Some(leader) if leader == env.node_id() => shard.transfer_leader(now, queue, to),
+            _ => None,
+        }
+    });
+    if let Some(Err(error)) = result {
+        tracing::debug!(%queue, %to, "a queue's leader stays: {error}");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_wish_is_read_as_it_was_written_and_nothing_else_is() {
+        let mut frame = vec![KIND_TRANSFER];
+        frame.extend(7u64.to_be_bytes());
+        frame.extend(3u32.to_be_bytes());
+        assert_eq!(decode(&frame), Some((QueueId(7), NodeId(3))));
+        for end in 0..frame.len() {
+            assert_eq!(decode(&frame[..end]), None);
+        }
+        frame.push(0);
+        assert_eq!(decode(&frame), None);
+    }
+}
