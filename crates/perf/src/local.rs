@@ -23,6 +23,8 @@ const STOP: Duration = Duration::from_secs(30);
 const LOOK: Duration = Duration::from_millis(10);
 /// The environment variable by which a node is told to model its devices.
 pub const MODEL_VARIABLE: &str = "LEVERET_TRIAL_DEVICE";
+/// What a node's log says when it sees another.
+const NODE_UP: &str = "another node is up";
 /// The folders of a node, by their names in the configuration.
 pub const FOLDERS: [&str; 4] = ["data", "segment", "wal", "logs"];
 
@@ -41,6 +43,8 @@ struct Node {
     amqp: SocketAddr,
     metrics: SocketAddr,
     folders: Vec<(String, PathBuf)>,
+    /// What it says on standard error.
+    log_file: PathBuf,
     /// Folders on the user's drives, which go with the run.
     placed: Vec<PathBuf>,
 }
@@ -82,7 +86,24 @@ impl Nodes {
         for node in &mut nodes.nodes {
             node.await_ready()?;
         }
+        nodes.await_cluster();
         Ok(nodes)
+    }
+
+    /// Waits until every node has seen the others: a queue that is declared before that has fewer
+    /// copies than nodes, for good. Their logs say it; one that does not is noted.
+    fn await_cluster(&mut self) {
+        let others = self.nodes.len() - 1;
+        let until = Instant::now() + START;
+        let seen = |node: &Node| node.whole_log().matches(NODE_UP).count() >= others;
+        while !self.nodes.iter().all(seen) {
+            if Instant::now() >= until {
+                let note = "not every node saw the others: queues may have fewer copies than nodes";
+                self.notes.push(note.to_owned());
+                return;
+            }
+            std::thread::sleep(LOOK);
+        }
     }
 
     fn start_node(
@@ -125,7 +146,8 @@ impl Nodes {
         if let Some(model) = &spec.model {
             command.env(MODEL_VARIABLE, model);
         }
-        let log = File::create(home.join("stderr.log"));
+        let log_file = home.join("stderr.log");
+        let log = File::create(&log_file);
         let log = log.map_err(Error::io(format!("write {}", home.display())))?;
         // A group of its own: an interrupt at the terminal ends the run, which ends the node.
         command.process_group(0).stdin(Stdio::null());
@@ -138,6 +160,7 @@ impl Nodes {
             amqp,
             metrics,
             folders,
+            log_file,
             placed,
         })
     }
@@ -223,12 +246,12 @@ impl Node {
         Error::Node { node, what }
     }
 
+    fn whole_log(&self) -> String {
+        fs::read_to_string(&self.log_file).unwrap_or_default()
+    }
+
     fn log(&self) -> String {
-        let folder = self.folders.iter().find_map(|(_, path)| path.parent());
-        let log = folder.map(|folder| folder.join("stderr.log"));
-        let text = log
-            .and_then(|log| fs::read_to_string(log).ok())
-            .unwrap_or_default();
+        let text = self.whole_log();
         let lines: Vec<&str> = text.lines().collect();
         lines[lines.len().saturating_sub(5)..].join("\n")
     }
