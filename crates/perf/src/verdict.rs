@@ -102,8 +102,8 @@ const SYNCING: f64 = 0.65;
 const WAITING: f64 = 0.3;
 /// Less than this part of what was asked is not what was asked.
 const AS_ASKED: f64 = 0.98;
-/// So much of what was asked for has to arrive in the measured time; the rest may have been on its way,
-/// or wait for a phase in which nobody consumes.
+/// So much of what was asked for has to arrive in the measured time; the rest may have been on its
+/// way, or wait for a phase in which nobody consumes.
 const TAKEN: f64 = 0.95;
 /// From this size of a batch on, its bytes and not the sync take the time.
 const LARGE_BATCH_BYTES: f64 = 1_000_000.0;
