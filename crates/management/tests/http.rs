@@ -92,12 +92,22 @@ fn the_overview_has_what_exporters_and_clients_read() {
         ("/message_stats/publish_details/rate", json!(0.0)),
         ("/listeners/0/protocol", json!("amqp")),
         ("/listeners/0/port", json!(5672)),
+        // Typed clients want a map.
+        ("/cluster_tags", json!({})),
+        ("/node_tags", json!({})),
     ] {
         assert_eq!(overview.pointer(path), Some(&expected), "{path}");
     }
     assert_eq!(api.get("/api/nodes")[0]["fd_total"], 1024);
     assert_eq!(api.get("/api/nodes/leveret%40burrow")["running"], true);
     assert_eq!(api.admin("GET", "/api/nodes/other", "").status, 404);
+    let memory = api.get("/api/nodes/leveret%40burrow/memory");
+    assert_eq!(memory["memory"]["reserved_unallocated"], 0);
+    assert_eq!(
+        memory["memory"]["total"]["rss"],
+        memory["memory"]["other_system"]
+    );
+    assert_eq!(api.get("/api/shovels/%2F"), json!([]));
     let flags = api.get("/api/feature-flags");
     let stream = flags
         .as_array()
