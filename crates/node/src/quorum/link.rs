@@ -90,6 +90,9 @@ pub struct HeldRange {
     pub range: Range<u64>,
     /// Bytes of their bodies together, about.
     pub bytes: u64,
+    /// The operation that settles them and has no answer; 0 if there is none. A leader that has
+    /// that operation already knows better what became of them.
+    pub settled_by: u64,
 }
 
 /// How a proxy presents itself.

@@ -150,8 +150,12 @@ impl Holder {
     fn presented(&self, id: ConsumerId) -> PresentedHolder {
         let held = self.held.iter().flat_map(|(lane, runs)| {
             let lane = *lane;
-            runs.iter()
-                .map(move |(range, bytes)| HeldRange { lane, range, bytes })
+            runs.iter().map(move |(range, bytes)| HeldRange {
+                lane,
+                range,
+                bytes,
+                settled_by: 0,
+            })
         });
         PresentedHolder {
             id,
@@ -201,6 +205,8 @@ pub(crate) struct Proxy {
     journal: Journal,
     /// Number of the next operation that this session has not sent.
     sent: u64,
+    /// Number of the next operation that no session has sent.
+    ever_sent: u64,
     /// What else is to be said, each before the operation of that number.
     control: VecDeque<(u64, ToLeader)>,
     holders: HashMap<ConsumerId, Holder, foldhash::fast::FixedState>,
@@ -229,6 +235,7 @@ impl Proxy {
             retry_at_ms: 0,
             journal: Journal::default(),
             sent: 1,
+            ever_sent: 1,
             control: VecDeque::new(),
             holders: HashMap::default(),
             requests: Vec::new(),
@@ -269,6 +276,7 @@ impl Proxy {
     /// The last operation was given to the leader already.
     pub(crate) fn sent_in_place(&mut self) {
         self.sent = self.journal.next();
+        self.ever_sent = self.sent;
     }
 
     // ---- What this node's clients want.
@@ -314,7 +322,7 @@ impl Proxy {
         let next = self.journal.next();
         let is_last = self.control.back().is_none_or(|(at, _)| *at < next);
         if is_last
-            && let Some(last) = self.journal.last_from(self.sent)
+            && let Some(last) = self.journal.last_from(self.ever_sent)
             && let Operation::Settle(before) = &mut last.operation
             && before.holder == settle.holder
             && before.lane == settle.lane
@@ -569,7 +577,7 @@ impl Proxy {
         let holders = self.holders.iter();
         let mut holders: Vec<_> = holders.map(|(id, holder)| holder.presented(*id)).collect();
         holders.sort_unstable_by_key(|holder| holder.id);
-        for kept in self.journal.iter() {
+        for (number, kept) in (self.journal.first()..).zip(self.journal.iter()) {
             let Operation::Settle(settle) = &kept.operation else {
                 continue;
             };
@@ -577,6 +585,7 @@ impl Proxy {
                 lane: settle.lane,
                 range: settle.range.clone(),
                 bytes: kept.held_bytes,
+                settled_by: number,
             };
             match holders.binary_search_by_key(&settle.holder, |holder| holder.id) {
                 Ok(at) => holders[at].held.push(held),
@@ -622,6 +631,7 @@ impl Proxy {
                 let operations = self.journal.range(self.sent..until);
                 put(Put::Operations(self.sent, Box::new(operations)));
                 self.sent = until;
+                self.ever_sent = self.ever_sent.max(until);
             }
             match self.control.pop_front() {
                 Some((_, message)) => put(Put::Message(message)),

@@ -444,6 +444,7 @@ impl Writer {
                 self.u8(held.lane);
                 self.range(&held.range);
                 self.u64(held.bytes);
+                self.u64(held.settled_by);
             }
             self.u8(0);
         }
@@ -624,6 +625,7 @@ impl Reader {
                     lane: self.u8()?,
                     range: self.range()?,
                     bytes: self.u64()?,
+                    settled_by: self.u64()?,
                 });
             }
             presentation

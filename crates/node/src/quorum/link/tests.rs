@@ -52,6 +52,7 @@ fn to_leader() -> Vec<ToLeader> {
                             lane,
                             range,
                             bytes: 3,
+                            settled_by: 4,
                         })
                         .into(),
                 },

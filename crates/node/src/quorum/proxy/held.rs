@@ -58,6 +58,9 @@ impl HeldRuns {
     /// Takes an interval out; answers how many messages of it were there, and their bytes.
     pub(super) fn remove(&mut self, range: Range<u64>) -> (u64, u64) {
         let (mut count, mut bytes) = (0, 0);
+        if range.is_empty() {
+            return (count, bytes);
+        }
         let mut at = self.runs.partition_point(|(run, _)| run.end <= range.start);
         while let Some((run, sum)) = self
             .runs

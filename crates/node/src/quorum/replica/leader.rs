@@ -5,7 +5,7 @@ use super::header::{Header, Returned};
 use super::lanes::Lanes;
 use super::{Around, attachment};
 use crate::quorum::link::{
-    Answer, Operation, Origin, Presentation, Settle, Standing, ToLeader, ToProxy, Window,
+    Answer, HeldRange, Operation, Origin, Presentation, Settle, Standing, ToLeader, ToProxy, Window,
 };
 use crate::shard::{DeadLetter, Deferred, QueueSpec};
 use crate::stored;
@@ -408,7 +408,9 @@ impl Leader {
                     self.answer(around, from, ToProxy::Attached { consumer, result });
                 }
             }
-            for held in &holder.held {
+            // What became of messages by an operation that is taken already is known better here.
+            let is_held = |held: &&HeldRange| held.settled_by == 0 || held.settled_by > taken;
+            for held in holder.held.iter().filter(is_held) {
                 self.queue
                     .adopt(around.now, holder.id, held.lane, held.range.clone());
             }
