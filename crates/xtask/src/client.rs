@@ -98,19 +98,30 @@ impl Client {
 
     /// Declares a queue; gives how many messages are ready in it.
     pub fn declare(&mut self, queue: &str, durable: bool) -> Result<u32> {
-        self.declare_with(queue, u8::from(durable) << 1)
+        self.declare_with(queue, u8::from(durable) << 1, &[])
+    }
+
+    /// Declares a quorum queue.
+    pub fn declare_quorum(&mut self, queue: &str) -> Result<u32> {
+        let mut table = Vec::new();
+        short_string(&mut table, "x-queue-type");
+        table.push(b'S');
+        table.extend_from_slice(&6u32.to_be_bytes());
+        table.extend_from_slice(b"quorum");
+        self.declare_with(queue, 1 << 1, &table)
     }
 
     /// Asks how many messages are ready in a queue.
     pub fn ready_count(&mut self, queue: &str) -> Result<u32> {
-        self.declare_with(queue, 1)
+        self.declare_with(queue, 1, &[])
     }
 
-    fn declare_with(&mut self, queue: &str, flags: u8) -> Result<u32> {
+    fn declare_with(&mut self, queue: &str, flags: u8, table: &[u8]) -> Result<u32> {
         let mut arguments = vec![0, 0];
         short_string(&mut arguments, queue);
         arguments.push(flags);
-        arguments.extend_from_slice(&0u32.to_be_bytes());
+        arguments.extend_from_slice(&(table.len() as u32).to_be_bytes());
+        arguments.extend_from_slice(table);
         let answer = self.call(1, (50, 10), &arguments, (50, 11))?;
         let counts = answer
             .get(1 + answer[0] as usize..)

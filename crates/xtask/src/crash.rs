@@ -24,8 +24,8 @@ use crate::client::{Client, Event};
 use crate::numbers::Random;
 use crate::suite::{Bench, Report};
 
-const PUBLISHERS: usize = 16;
-const QUEUES: usize = 4;
+pub(crate) const PUBLISHERS: usize = 16;
+pub(crate) const QUEUES: usize = 4;
 /// Unconfirmed messages that a publisher may have.
 const WINDOW: u64 = 256;
 /// A message's fixed part: publisher, sequence number, checksum of the rest.
@@ -49,9 +49,12 @@ struct Book {
 }
 
 /// The ledger: a book for each publisher, and what was found wrong.
-struct Ledger {
+pub(crate) struct Ledger {
     books: Vec<Mutex<Book>>,
     wrong: Mutex<Vec<String>>,
+    /// Whether deliveries are in order even if they are told to come again: as long as nobody but
+    /// the broker's end can interrupt them.
+    is_strict: bool,
 }
 
 impl Ledger {
@@ -62,6 +65,15 @@ impl Ledger {
         Ledger {
             books,
             wrong: Mutex::new(Vec::new()),
+            is_strict: true,
+        }
+    }
+
+    /// A ledger for a cluster: what comes again may come out of order.
+    pub(crate) fn unordered() -> Ledger {
+        Ledger {
+            is_strict: false,
+            ..Ledger::new()
         }
     }
 
@@ -82,7 +94,7 @@ impl Ledger {
         }
     }
 
-    fn found(&self) -> Vec<String> {
+    pub(crate) fn found(&self) -> Vec<String> {
         self.wrong
             .lock()
             .unwrap_or_else(std::sync::PoisonError::into_inner)
@@ -108,7 +120,7 @@ impl Ledger {
         }
     }
 
-    fn totals(&self) -> (u64, usize, usize) {
+    pub(crate) fn totals(&self) -> (u64, usize, usize) {
         (0..PUBLISHERS).fold((0, 0, 0), |(sent, confirmed, delivered), publisher| {
             let book = self.book(publisher);
             (
@@ -152,7 +164,13 @@ fn queue_name(publisher: usize) -> String {
 }
 
 /// Publishes until the broker dies or the flag falls.
-fn publish(address: SocketAddr, publisher: usize, seed: u64, ledger: &Ledger, on: &AtomicBool) {
+pub(crate) fn publish(
+    address: SocketAddr,
+    publisher: usize,
+    seed: u64,
+    ledger: &Ledger,
+    on: &AtomicBool,
+) {
     let attempt = || -> Result<()> {
         let mut random = Random::new(seed);
         let mut client = Client::connect(address)?;
@@ -208,7 +226,7 @@ fn publish(address: SocketAddr, publisher: usize, seed: u64, ledger: &Ledger, on
 }
 
 /// A socket that breaks is the test; a refusal in words is not.
-fn report_protocol_error(result: Result<()>, ledger: &Ledger, who: &str) {
+pub(crate) fn report_protocol_error(result: Result<()>, ledger: &Ledger, who: &str) {
     if let Err(error) = result {
         let text = format!("{error:#}");
         // 320 is how a broker that is going down says so.
@@ -219,7 +237,7 @@ fn report_protocol_error(result: Result<()>, ledger: &Ledger, who: &str) {
 }
 
 /// Consumes until the broker dies or `done` says that it is enough.
-fn consume(
+pub(crate) fn consume(
     address: SocketAddr,
     queue: usize,
     seed: u64,
@@ -237,10 +255,13 @@ fn consume(
         let idle = event.is_none();
         if let Some(Event::Deliver {
             tag,
-            redelivered: _,
+            redelivered,
             body,
         }) = event
         {
+            if redelivered && !ledger.is_strict {
+                last_of.fill(None);
+            }
             audit_delivery(&body, queue, ledger, &mut last_of);
             unsettled += 1;
             if unsettled >= random.between(1, 60) {
@@ -326,8 +347,7 @@ fn live_and_die(broker: &mut Broker, random: &mut Random, ledger: &Ledger) -> Re
 }
 
 /// Empties every queue and holds the ledger against what came.
-fn audit(broker: &Broker, random: &mut Random, ledger: &Ledger) -> Result<()> {
-    let address = broker.amqp;
+pub(crate) fn audit(address: SocketAddr, random: &mut Random, ledger: &Ledger) -> Result<()> {
     let started = Instant::now();
     thread::scope(|scope| {
         let drains: Vec<_> = (0..QUEUES)
@@ -385,7 +405,7 @@ fn rounds(kind: Kind, name: &str, count: u32, seed: u64) -> Result<Vec<String>> 
         broker.launch()?;
         recovery_s_max = recovery_s_max.max(started.elapsed().as_secs_f64());
         if round % AUDIT_EVERY == 0 || round == count {
-            audit(&broker, &mut random, &ledger)?;
+            audit(broker.amqp, &mut random, &ledger)?;
             let (sent, confirmed, delivered) = ledger.totals();
             println!(
                 "      round {round}/{count}: sent {sent}, confirmed {confirmed}, \
@@ -425,17 +445,28 @@ pub fn run(arguments: &[String]) -> Result<bool> {
     let mut seed = std::time::SystemTime::now()
         .duration_since(std::time::UNIX_EPOCH)
         .map_or(0, |since| since.as_secs());
+    let in_cluster = arguments.iter().any(|word| word == "--cluster");
+    let arguments: Vec<String> = arguments
+        .iter()
+        .filter(|word| *word != "--cluster")
+        .cloned()
+        .collect();
     for pair in arguments.chunks(2) {
         match pair {
             [flag, value] if flag == "--rounds" => count = value.parse()?,
             [flag, value] if flag == "--seed" => seed = value.parse()?,
             [flag, value] if flag == "--broker" => kind = Kind::parse(value)?,
-            other => bail!("crash takes --rounds N, --seed N, --broker KIND, not {other:?}"),
+            other => {
+                bail!("crash takes --cluster, --rounds N, --seed N, --broker KIND, not {other:?}")
+            }
         }
     }
     kind.prepare()?;
     println!("      seed {seed}");
-    let wrong = rounds(kind, "crash", count, seed)?;
+    let wrong = match in_cluster {
+        true => crate::cluster_crash::rounds("crash-cluster", count, seed)?,
+        false => rounds(kind, "crash", count, seed)?,
+    };
     for what in &wrong {
         println!("FAILED {what}");
     }

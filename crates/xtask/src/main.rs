@@ -15,6 +15,8 @@ mod broker;
 mod certificates;
 mod ci;
 mod client;
+mod cluster;
+mod cluster_crash;
 mod codegen;
 mod crash;
 mod graph;
@@ -45,6 +47,8 @@ usage: cargo xtask COMMAND
   licences                  licences and duplicate versions against deny.toml
   crash [--rounds N]        kill -9 under load, with a ledger outside the process (default 25)
         [--broker KIND] [--seed N]
+        [--cluster]         kills and stops of nodes of a cluster of three, quorum queues
+  cluster [N]               nodes on loopback for trying things out (default 3)
   bench amqp                PerfTest on RabbitMQ and on this: rate, latency, CPU, memory
   bench storage             the WAL beside fio; memory, start, drain, write amplification
   bench idle | start        what idle queues and connections cost; how fast it starts
@@ -77,6 +81,7 @@ fn dispatch(arguments: &[String]) -> Result<bool> {
         "licences" => licences::run(),
         "codegen" => codegen::run(rest.iter().any(|word| word == "--check")).map(|()| true),
         "crash" => crash::run(rest),
+        "cluster" => cluster::run(rest),
 
         "bench" => bench::run(rest),
         "help" | "--help" | "-h" => {

@@ -19,7 +19,7 @@ use anyhow::{Result, bail};
 use crate::broker::{self, Broker, Kind};
 use crate::left_out::LeftOut;
 use crate::tools::{self, Tool};
-use crate::{crash, left_out, run};
+use crate::{cluster_crash, crash, left_out, run};
 
 /// What one suite found.
 #[derive(Debug, Default)]
@@ -194,6 +194,13 @@ const SUITES: &[Suite] = &[
         needs: &[],
         uses_broker: true,
         run: crash::suite,
+    },
+    Suite {
+        name: "crash-cluster",
+        about: "kills and stops of nodes of a cluster of three, audited from outside",
+        needs: &[],
+        uses_broker: true,
+        run: cluster_crash::suite,
     },
 ];
 
