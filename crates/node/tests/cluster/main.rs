@@ -8,3 +8,4 @@ mod world;
 
 mod classic;
 mod quorum;
+mod random;
