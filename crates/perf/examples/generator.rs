@@ -28,12 +28,13 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     }
 }
 
-/// Says where the sink is, and waits until nobody wants it any more.
+/// Says where the sink is, waits until nobody wants it any more, and says what it has read.
 fn serve_sink() -> Result<(), Box<dyn std::error::Error>> {
     let sink = Sink::start();
     println!("{}", sink.address);
     std::io::stdout().flush()?;
     std::io::stdin().lines().for_each(drop);
+    println!("{}", sink.frames.load(std::sync::atomic::Ordering::Relaxed));
     Ok(())
 }
 
@@ -44,12 +45,16 @@ fn against_sink() -> Result<(), Box<dyn std::error::Error>> {
         .stdin(Stdio::piped())
         .stdout(Stdio::piped());
     let mut sink = command.spawn()?;
-    let mut address = String::new();
-    let output = sink.stdout.take().ok_or("the sink has no output")?;
-    BufReader::new(output).read_line(&mut address)?;
-    let uri = format!("amqp://{}/", address.trim());
+    let mut lines = BufReader::new(sink.stdout.take().ok_or("the sink has no output")?).lines();
+    let address = lines.next().ok_or("the sink does not say where it is")??;
+    let uri = format!("amqp://{address}/");
     let done = measure("send", &uri, SEND).and_then(|()| measure("receive", &uri, RECEIVE));
-    sink.kill()?;
+    drop(sink.stdin.take());
+    let frames: u64 = lines
+        .next()
+        .ok_or("the sink does not say what it read")??
+        .parse()?;
+    println!("the sink read {frames} frames, three for each message that was sent");
     sink.wait()?;
     done
 }
@@ -63,7 +68,7 @@ fn measure(what: &str, uri: &str, load: &str) -> Result<(), Box<dyn std::error::
     let totals = &result.main_load().totals;
     let messages = totals.published + totals.consumed;
     println!(
-        "{what}: {:.0} published/s, {:.0} consumed/s, {:.3} CPU-s per million, busiest thread {:.0} %",
+        "{what}: {messages} messages; {:.0} published/s, {:.0} consumed/s, {:.3} CPU-s per million, busiest thread {:.0} %",
         totals.publish_rate,
         totals.consume_rate,
         result.generator.cpu_s / messages as f64 * 1e6,

@@ -158,7 +158,7 @@ fn run(options: &RunOptions, shown: &str) -> Result<ExitCode, String> {
     let engine = Engine {
         command: shown.to_owned(),
         pids: options.outcome.pid.clone(),
-        ..Engine::default()
+        binary: options.place.binary.clone(),
     };
     let runs = match &options.outcome.compare {
         None => vec![run_once(&engine, &spec)?],

@@ -221,6 +221,9 @@ pub struct PlaceOptions {
     /// Device to model for nodes of our own: hdd:1, hdd:2, hdd:3, ssd:1, ssd:2, ssd:3
     #[arg(long, value_name = "MODEL")]
     pub model: Option<String>,
+    /// Program whose `serve` is started for nodes of our own; this one where not given
+    #[arg(long, value_name = "FILE")]
+    pub binary: Option<PathBuf>,
     /// File of the authorities that may have signed the broker's certificate (amqps://)
     #[arg(long, value_name = "FILE")]
     pub ca_file: Option<PathBuf>,

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 
+use crate::client::Client;
 use crate::error::Error;
 use crate::sample::{Sampler, Subject};
 use crate::spec::{BrokerSpec, SpecError};
@@ -168,15 +169,7 @@ impl Nodes {
     /// Where to connect to.
     #[must_use]
     pub fn uris(&self) -> Vec<Uri> {
-        let uris = self.nodes.iter().map(|node| Uri {
-            tls: false,
-            host: node.amqp.ip().to_string(),
-            port: node.amqp.port(),
-            user: "guest".to_owned(),
-            password: "guest".to_owned(),
-            virtual_host: "/".to_owned(),
-        });
-        uris.collect()
+        self.nodes.iter().map(Node::uri).collect()
     }
 
     /// What samples them.
@@ -256,20 +249,37 @@ impl Node {
         lines[lines.len().saturating_sub(5)..].join("\n")
     }
 
+    fn uri(&self) -> Uri {
+        Uri {
+            tls: false,
+            host: self.amqp.ip().to_string(),
+            port: self.amqp.port(),
+            user: "guest".to_owned(),
+            password: "guest".to_owned(),
+            virtual_host: "/".to_owned(),
+        }
+    }
+
+    /// Waits until it lets a client in: a listener takes connections before that.
     fn await_ready(&mut self) -> Result<(), Error> {
         let until = Instant::now() + START;
-        while std::net::TcpStream::connect(self.amqp).is_err() {
+        let uri = self.uri();
+        loop {
+            let last = match Client::connect(&uri, None).and_then(Client::close) {
+                Ok(()) => return Ok(()),
+                Err(error) => error,
+            };
             if let Ok(Some(status)) = self.child.try_wait() {
                 let what = format!("it ended with {status}:\n{}", self.log());
                 return Err(self.failed(what));
             }
             if Instant::now() >= until {
-                let what = format!("it does not accept after {} s", START.as_secs());
+                let seconds = START.as_secs();
+                let what = format!("it does not accept after {seconds} s: {last}");
                 return Err(self.failed(what));
             }
             std::thread::sleep(LOOK);
         }
-        Ok(())
     }
 
     fn await_end(&mut self, until: Instant) -> Result<(), Error> {

@@ -13,12 +13,26 @@ use std::io::{self, IoSlice};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use quota::Quota;
 
 /// Slices of one vectored write; more are written in several calls (`IOV_MAX` of Linux).
 const SLICES_MAX: usize = 1_024;
+
+static SYNCS: AtomicU64 = AtomicU64::new(0);
+static SYNC_US: AtomicU64 = AtomicU64::new(0);
+
+/// How many times this process has synced a file's data, and how many microseconds that took in
+/// all.
+#[must_use]
+pub fn syncs() -> (u64, u64) {
+    (
+        SYNCS.load(Ordering::Relaxed),
+        SYNC_US.load(Ordering::Relaxed),
+    )
+}
 
 /// The operating system's file system.
 #[derive(Clone, Debug, Default)]
@@ -353,10 +367,13 @@ impl DiskFile for RealFile {
     }
 
     fn sync_data(&self) -> io::Result<()> {
+        let began = Instant::now();
         self.file.sync_data()?;
         if let Some(device) = &self.device {
             device.sync(self.number);
         }
+        SYNCS.fetch_add(1, Ordering::Relaxed);
+        SYNC_US.fetch_add(began.elapsed().as_micros() as u64, Ordering::Relaxed);
         Ok(())
     }
 

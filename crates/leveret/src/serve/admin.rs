@@ -6,7 +6,7 @@ use leveret_auth::password::SALT_BYTES_GIVEN;
 use leveret_auth::{is_loopback, verify_login};
 use leveret_management::api::{
     Actor, AfterGet, BrokerStats, Changed, ChannelStats, ConnectionStats, ConsumerStats, Get, Got,
-    Level, Listener, Login, MessageCounters, NodeStats, Publish, QueueStats, Topology,
+    IoStats, Level, Listener, Login, MessageCounters, NodeStats, Publish, QueueStats, Topology,
 };
 use leveret_management::cluster::{ClusterChange, ClusterView};
 use leveret_management::keeper::{ExecuteError, Keeper, MakeCommands};
@@ -239,6 +239,7 @@ impl Running for Admin {
         let watermarks = *self.housekeeping.watermarks.read();
         let alarms = self.broker.alarms();
         let process = super::process::usage();
+        let (syncs, sync_us) = leveret_shell::disk::syncs();
         NodeStats {
             name: self.config.node_name.clone(),
             cluster_name: self.cluster_name(),
@@ -269,6 +270,11 @@ impl Running for Admin {
             serving: self.broker.serving(),
             connections_max: self.config.limits.admission.connections as u64,
             certificates: super::certificates::expiries(&self.config),
+            io: IoStats {
+                syncs,
+                sync_us,
+                ..IoStats::default()
+            },
             ..NodeStats::default()
         }
     }

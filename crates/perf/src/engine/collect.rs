@@ -223,6 +223,7 @@ mod tests {
             second,
             at_us,
             tallies: vec![tally],
+            phase: 1,
             waited_us: 250_000,
         }
     }

@@ -64,8 +64,8 @@ impl Running {
         sum
     }
 
-    fn set(&self, control: &Control, flags: u8) -> Result<(), Error> {
-        control.set(flags);
+    fn set(&self, control: &Control, flags: u8, phase: usize) -> Result<(), Error> {
+        control.set(flags, phase);
         for waker in &self.wakers {
             waker.wake().map_err(Error::io("wake a thread"))?;
         }
@@ -77,7 +77,9 @@ impl<'a> Coordinator<'a> {
     /// For a run that was set up.
     pub fn new(spec: &'a Spec, setup: &'a Setup, threads: usize) -> Self {
         let mut phases = Vec::new();
-        if spec.warm_up_s > 0.0 {
+        // A load that ends by its count is counted whole.
+        let counted = spec.loads.iter().all(|load| load.count.is_some());
+        if spec.warm_up_s > 0.0 && !counted {
             let first = spec.phases.first();
             phases.push(Phase {
                 measured: false,
@@ -138,12 +140,12 @@ impl<'a> Coordinator<'a> {
         sampler.sample(0, false);
         let course = self.course(&running, sampler, live);
         // Also after an error: threads close their connections and end.
-        let stopped = running.set(&self.control, STOP);
+        let stopped = running.set(&self.control, STOP, self.done.len());
         let handles = std::mem::take(&mut running.handles);
         let ends: Vec<WorkerEnd> = handles.into_iter().filter_map(|h| h.join().ok()).collect();
         let drained = course?;
         stopped?;
-        self.take_rest(&running, live)?;
+        self.take_rest(&running)?;
         Ok(self.outcome(&running, &ends, &drained))
     }
 
@@ -157,13 +159,9 @@ impl<'a> Coordinator<'a> {
         let phases = self.phases.clone();
         for (at, phase) in phases.iter().enumerate() {
             let from_us = running.clock.now_us();
-            running.set(&self.control, flags(phase))?;
-            let part = Part {
-                phase: at,
-                measured: phase.measured,
-            };
+            running.set(&self.control, flags(phase), at)?;
             let over = |now_us: u64| self_over(phase, running, self.setup, from_us, now_us);
-            let reached = self.until(running, part, &phase.name, sampler, live, over)?;
+            let reached = self.until(running, &phase.name, sampler, live, over)?;
             if !reached && phase.until_backlog.or(phase.until_backlog_below).is_some() {
                 let name = &phase.name;
                 let note = format!("phase `{name}` ended by its time, not by its backlog");
@@ -195,12 +193,8 @@ impl<'a> Coordinator<'a> {
         drain.publish = false;
         drain.consume = consume;
         drain.measured = false;
-        let part = Part {
-            phase: self.done.len(),
-            measured: false,
-        };
         let from_us = running.clock.now_us();
-        running.set(&self.control, flags(&drain))?;
+        running.set(&self.control, flags(&drain), self.done.len())?;
         let idle_us = (self.spec.drain_s * 1e6) as u64;
         // A backlog that shrinks is waited for, but not for much longer than the run took.
         let bound_us = 2 * (from_us + idle_us);
@@ -220,7 +214,7 @@ impl<'a> Coordinator<'a> {
             let complete = arrived && quiet_us >= LINGER_US.min(idle_us);
             (complete || idle || now_us >= bound_us).then_some(complete)
         };
-        self.until(running, part, "drain", sampler, live, over)?;
+        self.until(running, "drain", sampler, live, over)?;
         self.close_phase(&drain, from_us, running);
         let mut drained = Vec::new();
         for (at, planned) in self.setup.loads.iter().enumerate() {
@@ -244,7 +238,6 @@ impl<'a> Coordinator<'a> {
     fn until(
         &mut self,
         running: &Running,
-        part: Part,
         name: &str,
         sampler: &mut Sampler,
         live: &mut dyn FnMut(&Live),
@@ -253,6 +246,7 @@ impl<'a> Coordinator<'a> {
         loop {
             match running.words.recv_timeout(LOOK) {
                 Ok(Word::Second(worker, report)) => {
+                    let part = self.part(report.phase);
                     self.collector.add(worker, report, part);
                     if self.collector.is_complete() {
                         self.second(running, part, name, sampler, live);
@@ -306,20 +300,27 @@ impl<'a> Coordinator<'a> {
     }
 
     /// What the threads said last.
-    fn take_rest(&mut self, running: &Running, live: &mut dyn FnMut(&Live)) -> Result<(), Error> {
-        let _ = live;
-        let part = Part {
-            phase: self.done.len().saturating_sub(1),
-            measured: false,
-        };
+    fn take_rest(&mut self, running: &Running) -> Result<(), Error> {
+        let mut part = self.part(self.done.len());
         for word in running.words.try_iter() {
             match word {
-                Word::Second(worker, report) => self.collector.add(worker, report, part),
+                Word::Second(worker, report) => {
+                    part = self.part(report.phase);
+                    self.collector.add(worker, report, part);
+                }
                 Word::Failed(error) => return Err(error),
             }
         }
         self.collector.close(part);
         Ok(())
+    }
+
+    /// The part of the run that a phase is. What comes after the last belongs to the drain.
+    fn part(&self, phase: usize) -> Part {
+        Part {
+            phase: phase.min(self.phases.len()),
+            measured: self.phases.get(phase).is_some_and(|phase| phase.measured),
+        }
     }
 
     fn outcome(mut self, running: &Running, ends: &[WorkerEnd], drained: &[bool]) -> Outcome {

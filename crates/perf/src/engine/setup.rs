@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher, Hasher};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use leveret_amqp::{RawTable, TableBuilder, exchange, queue};
 use rustls::ClientConfig;
@@ -21,6 +22,13 @@ use crate::spec::{Load, Spec, SpecError};
 use crate::transport::tls_config;
 use crate::uri::Uri;
 use crate::verify::{Ledger, Order, Routing};
+
+/// How long what was declared at one node of a cluster may take to reach the others.
+const SPREAD: Duration = Duration::from_secs(10);
+/// How often that is looked at.
+const LOOK: Duration = Duration::from_millis(20);
+/// Reply code for a queue that there is not.
+const NOT_FOUND: u16 = 404;
 
 /// What is declared, and with whom.
 pub struct Setup {
@@ -99,7 +107,57 @@ impl Setup {
             product: (String::new(), String::new()),
         };
         setup.declare()?;
+        setup.await_everywhere()?;
         Ok(setup)
+    }
+
+    /// Waits until every broker knows the queues: in a cluster, what one was told reaches the
+    /// others a moment later.
+    fn await_everywhere(&self) -> Result<(), Error> {
+        if self.uris.len() < 2 {
+            return Ok(());
+        }
+        let until = Instant::now() + SPREAD;
+        for uri in 0..self.uris.len() {
+            // Each node learns in the order in which things were declared: the last stands for all.
+            let last = self
+                .loads
+                .iter()
+                .filter_map(|planned| planned.queues.last());
+            for queue in last {
+                while let Err(error) = self.look_for(uri, queue) {
+                    let unknown = matches!(
+                        error,
+                        Error::Closed {
+                            code: NOT_FOUND,
+                            ..
+                        }
+                    );
+                    if !unknown || Instant::now() >= until {
+                        return Err(error);
+                    }
+                    std::thread::sleep(LOOK);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// An error if the broker does not know the queue, which costs its channel.
+    fn look_for(&self, uri: usize, queue: &str) -> Result<(), Error> {
+        let mut client = self.client(uri)?;
+        client.open_channel(1)?;
+        let passive = queue::Declare {
+            queue,
+            passive: true,
+            durable: false,
+            exclusive: false,
+            auto_delete: false,
+            nowait: false,
+            arguments: RawTable::EMPTY,
+        };
+        client.declare_queue(1, &passive)?;
+        client.close()
     }
 
     fn client(&self, uri: usize) -> Result<Client, Error> {

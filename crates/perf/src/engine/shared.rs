@@ -1,6 +1,6 @@
 //! What the coordinator and the threads that drive connections have in common.
 
-use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Instant;
 
 use crate::error::Error;
@@ -37,23 +37,23 @@ impl Clock {
     }
 }
 
-/// What the coordinator tells the threads.
+/// What the coordinator tells the threads: what is to be done, and in which phase that is.
 #[derive(Debug, Default)]
-pub struct Control {
-    flags: AtomicU8,
-}
+pub struct Control(AtomicU32);
 
 impl Control {
-    /// What is to be done now.
+    /// What is to be done now, and in which phase.
     #[must_use]
     #[inline]
-    pub fn flags(&self) -> u8 {
-        self.flags.load(Ordering::Acquire)
+    pub fn read(&self) -> (u8, usize) {
+        let word = self.0.load(Ordering::Acquire);
+        (word as u8, (word >> u8::BITS) as usize)
     }
 
-    /// Says what is to be done from now on.
-    pub fn set(&self, flags: u8) {
-        self.flags.store(flags, Ordering::Release);
+    /// Says what is to be done from now on, in phase `phase`.
+    pub fn set(&self, flags: u8, phase: usize) {
+        let word = u32::from(flags) | (phase as u32) << u8::BITS;
+        self.0.store(word, Ordering::Release);
     }
 }
 
@@ -184,6 +184,8 @@ pub struct Report {
     pub second: u64,
     /// When it ended.
     pub at_us: u64,
+    /// The phase that it was in.
+    pub phase: usize,
     /// Its tallies, by load.
     pub tallies: Vec<Tally>,
     /// Microseconds of it in which the thread waited for something to happen.

@@ -25,6 +25,8 @@ const WAKER: Token = Token(usize::MAX);
 const TIMER: Token = Token(usize::MAX - 1);
 /// How long connections may take to close.
 const CLOSE_US: u64 = 10_000_000;
+/// The least part of a second that is reported by itself.
+const PART_US: u64 = 200_000;
 /// Microseconds of a second.
 const SECOND_US: u64 = 1_000_000;
 
@@ -58,6 +60,8 @@ struct Run {
     timers: BinaryHeap<Reverse<(u64, usize)>>,
     armed_us: Option<u64>,
     second: u64,
+    phase: usize,
+    reported_us: u64,
     waited_us: u64,
     close_by_us: Option<u64>,
 }
@@ -133,6 +137,8 @@ impl Worker {
             timers: BinaryHeap::new(),
             armed_us: None,
             second: 0,
+            phase: 0,
+            reported_us: 0,
             waited_us: 0,
             close_by_us: None,
         };
@@ -170,8 +176,17 @@ impl Run {
 
     /// Does what the coordinator has said since the last look.
     fn follow(&mut self) -> Result<(), Error> {
-        let flags = self.control.flags();
+        let (flags, phase) = self.control.read();
         let before = std::mem::replace(&mut self.shared.flags, flags);
+        let now_us = self.shared.clock.now_us();
+        if phase != self.phase {
+            // What is left of the second before is too little to stand by itself, unless the
+            // phase ended in its midst.
+            if now_us - self.reported_us >= PART_US {
+                self.report(now_us);
+            }
+            self.phase = phase;
+        }
         if flags == before {
             return Ok(());
         }
@@ -223,9 +238,11 @@ impl Run {
         let report = Report {
             second: self.second,
             at_us: now_us,
+            phase: self.phase,
             tallies: std::mem::replace(&mut self.shared.tallies, fresh),
             waited_us: std::mem::take(&mut self.waited_us),
         };
+        self.reported_us = now_us;
         // Without a coordinator there is nobody to tell.
         let _ = self.words.send(Word::Second(self.worker.index, report));
     }

@@ -496,8 +496,8 @@ fn deliveries(tag: &str, channel: u16) -> Vec<u8> {
     out
 }
 
-fn pour(mut stream: TcpStream, bytes: &[u8]) {
-    while stream.write_all(bytes).is_ok() {}
+fn pour(peer: &Mutex<Peer>, bytes: &[u8]) {
+    while peer.lock().unwrap().stream.write_all(bytes).is_ok() {}
 }
 
 fn swallow(stream: TcpStream, counted: &std::sync::atomic::AtomicU64) -> Option<()> {
@@ -521,13 +521,14 @@ fn swallow(stream: TcpStream, counted: &std::sync::atomic::AtomicU64) -> Option<
             if frame.kind == FrameKind::Method && !is_publish {
                 let method = Method::decode(frame.payload).unwrap();
                 let mut out = Vec::new();
-                answer(
-                    &mut state.lock().unwrap(),
-                    &peer,
-                    frame.channel,
-                    &method,
-                    &mut out,
-                );
+                if let Method::BasicConsume(consume) = &method {
+                    let bytes = deliveries(consume.consumer_tag, frame.channel);
+                    let peer = Arc::clone(&peer);
+                    thread::spawn(move || pour(&peer, &bytes));
+                } else {
+                    let mut state = state.lock().unwrap();
+                    answer(&mut state, &peer, frame.channel, &method, &mut out);
+                }
                 peer.lock().unwrap().stream.write_all(&out).ok()?;
             }
             rest = &rest[frame.wire_len()..];
