@@ -123,11 +123,13 @@ pub fn rounds(name: &str, count: u32, seed: u64) -> Result<Vec<String>> {
     let mut random = Random::new(seed);
     let ledger = Ledger::unordered();
     let mut cluster = Cluster::start(name, 3)?;
-    let mut client = Client::connect(cluster.amqp(0))?;
-    for queue in 0..QUEUES {
-        client.declare_quorum(&format!("crash-{queue}"))?;
+    for node in 0..cluster.nodes.len() {
+        // At each node: one that has not heard of a queue yet would refuse its consumers.
+        let mut client = Client::connect(cluster.amqp(node))?;
+        for queue in 0..QUEUES {
+            client.declare_quorum(&format!("crash-{queue}"))?;
+        }
     }
-    drop(client);
     for number in 1..=count {
         let fault = round(&mut cluster, &mut random, &ledger)?;
         if number % AUDIT_EVERY == 0 || number == count {
