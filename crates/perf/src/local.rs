@@ -6,6 +6,7 @@ use std::net::{SocketAddr, TcpListener};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
@@ -301,6 +302,13 @@ impl Node {
     }
 }
 
+/// Ports that are tried, below those that Linux gives to connections: one of those may be taken
+/// between here and the node.
+const PORT_FROM: u32 = 22_000;
+const PORT_TO: u32 = 32_000;
+/// Where the next nodes of this process begin to look.
+static NEXT: AtomicU32 = AtomicU32::new(0);
+
 /// Free loopback ports.
 struct Ports {
     amqp: Vec<SocketAddr>,
@@ -311,12 +319,19 @@ struct Ports {
 impl Ports {
     fn choose(nodes: usize) -> Result<Self, Error> {
         // All are held until all are chosen, so that none comes twice.
-        let listeners: Result<Vec<_>, _> = (0..3 * nodes)
-            .map(|_| TcpListener::bind(("127.0.0.1", 0)))
+        let begun = NEXT.fetch_add(3 * nodes as u32, Ordering::Relaxed) + std::process::id();
+        let count = PORT_TO - PORT_FROM;
+        let ports = (0..count).map(|at| PORT_FROM + (begun + at) % count);
+        let listeners: Vec<TcpListener> = ports
+            .filter_map(|port| TcpListener::bind(("127.0.0.1", port as u16)).ok())
+            .take(3 * nodes)
             .collect();
-        let listeners = listeners.map_err(Error::io("find free ports"))?;
         let addresses: Result<Vec<_>, _> = listeners.iter().map(TcpListener::local_addr).collect();
         let addresses = addresses.map_err(Error::io("find free ports"))?;
+        if addresses.len() < 3 * nodes {
+            let none = std::io::ErrorKind::AddrInUse.into();
+            return Err(Error::io("find free ports")(none));
+        }
         Ok(Self {
             amqp: addresses[..nodes].to_vec(),
             metrics: addresses[nodes..2 * nodes].to_vec(),

@@ -1,0 +1,184 @@
+//! `leveret perf` with nodes of its own: started, measured, held up, and gone afterwards.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use leveret_perf::engine::Engine;
+use leveret_perf::local::Nodes;
+use leveret_perf::spec::{BrokerSpec, Spec};
+
+fn binary() -> PathBuf {
+    PathBuf::from(env!("CARGO_BIN_EXE_leveret"))
+}
+
+fn engine() -> Engine {
+    Engine {
+        binary: Some(binary()),
+        ..Engine::default()
+    }
+}
+
+fn spec(text: &str) -> Spec {
+    let times = "name = \"test\"\nduration_s = 2.0\nwarm_up_s = 0.0\ndrain_s = 5.0\n";
+    Spec::parse(&format!("{times}{text}")).unwrap()
+}
+
+/// A folder that goes with the test.
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn new(name: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("leveret-{name}-{}", std::process::id()));
+        std::fs::create_dir_all(&path).unwrap();
+        Self(path)
+    }
+
+    fn is_empty(&self) -> bool {
+        std::fs::read_dir(&self.0).unwrap().next().is_none()
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+#[test]
+fn a_node_of_its_own_is_measured_and_gone_afterwards() {
+    let drive = Scratch::new("perf-drive");
+    let mut spec = spec(
+        "[[load]]\nsize = 1000\nconfirm_window = 100\nprefetch = 100\n\
+         [[load]]\nname = \"beside\"\nqueues = 3\npublishers = 3\nconsumers = 3\nrate = 50.0\n",
+    );
+    spec.broker.drives.insert("wal".to_owned(), drive.0.clone());
+    let mut was_used = false;
+    let result = engine().run(&spec, &mut |_| was_used |= !drive.is_empty());
+    let result = result.unwrap();
+    assert_eq!(result.failure(), None);
+    assert!(
+        was_used && drive.is_empty(),
+        "the node's folder came and went"
+    );
+    assert_eq!(result.target.product, "Leveret");
+    assert_eq!(result.loads.len(), 2);
+    assert!(result.loads.iter().all(|load| load.checks.loss_checked));
+    let node = &result.nodes[0];
+    assert!(node.cpu_s > 0.0 && node.rss_bytes_max > 0, "{node:?}");
+    assert!(node.fsyncs.is_some_and(|count| count > 0), "{node:?}");
+    let folders: Vec<_> = node
+        .drives
+        .iter()
+        .map(|drive| drive.folder.as_str())
+        .collect();
+    assert_eq!(folders, ["data", "segment", "wal", "logs"]);
+    let mut names = result.phases.iter().map(|phase| phase.name.as_str());
+    assert!(names.by_ref().eq(["steady", "drain"]));
+}
+
+#[test]
+fn a_modelled_device_is_slower_and_named() {
+    let load = "[[load]]\nsize = 1000\nrate = 50.0\nconfirm_window = 1000\n";
+    let mut modelled = spec(load);
+    modelled.broker.model = Some("hdd:1".to_owned());
+    let result = engine().run(&modelled, &mut |_| {}).unwrap();
+    assert_eq!(result.failure(), None);
+    assert_eq!(result.modelled_device.as_deref(), Some("hdd:1"));
+    // The head has to come back to the log's file before it can be synced: eight milliseconds.
+    let latency = result.loads[0].confirm.as_ref().unwrap();
+    assert!(
+        latency.percentiles.max_us >= 8_000,
+        "{:?}",
+        latency.percentiles
+    );
+    let real = engine().run(&spec(load), &mut |_| {}).unwrap();
+    assert_eq!(real.modelled_device, None);
+}
+
+fn signal(pid: u32, name: &str) {
+    let sent = Command::new("kill").args([name, &pid.to_string()]).status();
+    assert!(sent.unwrap().success());
+}
+
+#[test]
+fn a_broker_that_is_stopped_for_a_while_shows_it() {
+    let nodes = Nodes::start(&BrokerSpec::default(), Some(&binary())).unwrap();
+    let pid = nodes.pids()[0];
+    let uri = format!("amqp://guest:guest@{}/", nodes.uris()[0].place());
+    let mut spec = spec("[[load]]\nsize = 64\nrate = 1000.0\nconfirm_window = 50\n");
+    spec.uris = vec![uri];
+    spec.duration_s = 3.0;
+    let mut stopper = None;
+    let mut stop_once = |_: &_| {
+        stopper.get_or_insert_with(|| {
+            std::thread::spawn(move || {
+                signal(pid, "-STOP");
+                let began = Instant::now();
+                std::thread::sleep(Duration::from_millis(500));
+                // Measured before it goes on, so that it is no longer than the stall was.
+                let stalled = began.elapsed();
+                signal(pid, "-CONT");
+                stalled
+            })
+        });
+    };
+    let result = engine().run(&spec, &mut |live| stop_once(live)).unwrap();
+    let stalled = stopper.expect("a second was over").join().unwrap();
+    nodes.stop().unwrap();
+    assert_eq!(result.failure(), None);
+    let latency = result.loads[0]
+        .confirm
+        .as_ref()
+        .unwrap()
+        .histogram()
+        .unwrap();
+    let stalled_us = stalled.as_micros() as u64;
+    let late: u64 = latency
+        .slots()
+        .filter(|(us, _)| *us > stalled_us / 2)
+        .map(|(_, n)| n)
+        .sum();
+    // At a thousand a second, each millisecond of the stall's first half had a message due.
+    let due = stalled.as_millis() as u64 / 2;
+    assert!(late + 20 >= due, "{late} of {due} were late; {latency:?}");
+}
+
+#[test]
+fn the_command_line_runs_shows_and_refuses() {
+    let run = |words: &[&str]| {
+        let output = Command::new(binary())
+            .arg("perf")
+            .args(words)
+            .output()
+            .unwrap();
+        let said = [output.stdout, output.stderr].concat();
+        (output.status.code(), String::from_utf8(said).unwrap())
+    };
+    let scratch = Scratch::new("perf-cli");
+    let json = scratch.0.join("result.json").display().to_string();
+    let words = [
+        "run", "-C", "1000", "-s", "100", "-c", "50", "-z", "20", "--json", &json,
+    ];
+    let (code, said) = run(&words);
+    assert_eq!(code, Some(0), "{said}");
+    assert!(Path::new(&json).exists());
+    let (code, said) = run(&["report", &json]);
+    assert_eq!(code, Some(0), "{said}");
+    let (code, said) = run(&["run", "--help"]);
+    assert!(code == Some(0) && said.contains("--quorum-queue"), "{said}");
+    let (code, said) = run(&["show", "quorum-1"]);
+    assert!(code == Some(0) && said.contains("[[load]]"), "{said}");
+    for (words, expected) in [
+        (&["run", "quorum-2"][..], "the nearest is"),
+        (&["run", "-h", "box"], "no AMQP URI"),
+        (&["run", "--model", "tape:1"], "hdd"),
+        (&["run", "-h", "amqp://127.0.0.1:1"], "127.0.0.1:1"),
+    ] {
+        let (code, said) = run(words);
+        assert!(
+            code == Some(2) && said.contains(expected),
+            "{words:?}: {said}"
+        );
+    }
+}
