@@ -22,8 +22,8 @@ struct Snapshot {
 }
 
 impl Catalogue {
-    /// The bytes of what survives a restart; of a cluster's catalogue, of all that there is. Two catalogues with the same durable content have the
-    /// same bytes.
+    /// The bytes of what survives a restart; of a cluster's catalogue, of all that there is. Two
+    /// catalogues with the same durable content have the same bytes.
     #[must_use]
     pub fn snapshot(&self) -> Vec<u8> {
         encode(&Snapshot {

@@ -13,20 +13,20 @@ use crate::segment_thread::SegmentThread;
 use crate::tls::{TlsError, TlsFiles};
 use crate::wal_thread::WalThread;
 use leveret_metadata::{CatalogueError, Command};
-use leveret_node::cluster::group;
+use leveret_node::cluster::{Cluster, group};
 use leveret_node::shard::Shard;
 use leveret_node::{ConnectionFacts, Env, NodeSettings};
 use leveret_storage::{
-    Disk, Folders, LogSummary, OpenError, Options, Reader, Recovered, RecoveryReport, ShardLogs,
-    StoreLock, WalWriter, recover,
+    Disk, Folders, LogSummary, OpenError, Options, ReadRequest, Reader, Recovered, RecoveryReport,
+    ShardLogs, StoreLock, WalWriter, recover,
 };
-use leveret_types::{ConnectionId, ProtocolError, ShardId};
+use leveret_types::{ConnectionId, NodeId, ProtocolError, ShardId};
 use mio::{Poll, Waker};
 use parking_lot::{Mutex, RwLock};
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::mpsc::{channel, sync_channel};
+use std::sync::mpsc::{Receiver, channel, sync_channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -183,19 +183,7 @@ impl Node {
             None if group::is_on_disk(first) => return Err(StartError::Clustered),
             None => (catalogue, Links::none(), None, None),
         };
-        let mut shards: Vec<Shard> = recovered
-            .shards
-            .into_iter()
-            .enumerate()
-            .map(|(index, logs)| {
-                let id = ShardId(index as u16);
-                let mut shard = Shard::new(id, settings.shard_count, links.node, logs);
-                if let Some(cluster) = &cluster {
-                    shard.set_start(cluster.identity().start);
-                }
-                shard
-            })
-            .collect();
+        let mut shards = make_shards(recovered.shards, links.node, cluster.as_ref());
 
         let (polls, inboxes) = inboxes(config.io_threads)?;
         let (reads, read_requests) = channel();
@@ -241,25 +229,9 @@ impl Node {
         );
         let wal_thread = spawn("wal", move || wal.run())?;
         let segment_thread = spawn("segments", move || segment.run())?;
-        let read_requests = Arc::new(Mutex::new(read_requests));
-        for number in 0..read_threads::READERS {
-            let (broker, reader) = (Arc::clone(&broker), recovered.reader.another());
-            let requests = Arc::clone(&read_requests);
-            spawn(&format!("reader-{number}"), move || {
-                read_threads::run(&broker, reader, &requests);
-            })?;
-        }
-        let folders = &config.folders;
-        let watched = vec![
-            folders.data.clone(),
-            folders.segment.clone(),
-            folders.wal.clone(),
-        ];
-        let housekeeping = Arc::new(Housekeeping::new(config.watermarks, watched));
-        let housekeeping_thread = {
-            let (housekeeping, broker) = (Arc::clone(&housekeeping), Arc::clone(&broker));
-            spawn("housekeeping", move || housekeeping.run(&broker))?
-        };
+        start_readers(&broker, &recovered.reader, read_requests)?;
+        let (housekeeping, housekeeping_thread) =
+            start_housekeeping(&broker, config.watermarks, &config.folders)?;
         let cluster = match entering {
             Some(entering) => Some(join_in(
                 entering,
@@ -409,6 +381,54 @@ fn inboxes(threads: usize) -> io::Result<Inboxes> {
         polls.push(poll);
     }
     Ok((polls, inboxes))
+}
+
+fn make_shards(logs: Vec<ShardLogs>, node: NodeId, cluster: Option<&Cluster>) -> Vec<Shard> {
+    let count = u16::try_from(logs.len()).unwrap_or(u16::MAX);
+    logs.into_iter()
+        .enumerate()
+        .map(|(index, logs)| {
+            let mut shard = Shard::new(ShardId(index as u16), count, node, logs);
+            if let Some(cluster) = cluster {
+                shard.set_start(cluster.identity().start);
+            }
+            shard
+        })
+        .collect()
+}
+
+fn start_readers<D: Disk + Send + 'static>(
+    broker: &Arc<Broker>,
+    reader: &Reader<D>,
+    requests: Receiver<ReadRequest>,
+) -> io::Result<()>
+where
+    Reader<D>: Send,
+{
+    let requests = Arc::new(Mutex::new(requests));
+    for number in 0..read_threads::READERS {
+        let (broker, reader) = (Arc::clone(broker), reader.another());
+        let requests = Arc::clone(&requests);
+        spawn(&format!("reader-{number}"), move || {
+            read_threads::run(&broker, reader, &requests);
+        })?;
+    }
+    Ok(())
+}
+
+fn start_housekeeping(
+    broker: &Arc<Broker>,
+    watermarks: Watermarks,
+    folders: &Folders,
+) -> io::Result<(Arc<Housekeeping>, JoinHandle<()>)> {
+    let folders = [&folders.data, &folders.segment, &folders.wal];
+    let watched = folders.into_iter().cloned().collect();
+    let housekeeping = Arc::new(Housekeeping::new(watermarks, watched));
+    let thread = {
+        let (housekeeping, broker) = (Arc::clone(&housekeeping), Arc::clone(broker));
+        spawn("housekeeping", move || housekeeping.run(&broker))?
+    };
+    Ok((housekeeping, thread))
 }
 
 fn start_io(

@@ -159,6 +159,7 @@ impl World {
     #[allow(dead_code)] // Not every test asks.
     pub fn changed(&mut self) -> String {
         let name = |change: Change| match change {
+            Change::NodesChanged => "nodes changed".to_owned(),
             Change::QueueCreated(_) => "queue created".to_owned(),
             Change::QueueChanged(_) => "queue changed".to_owned(),
             Change::QueueDeleted(queue) => format!("queue {} deleted", queue.name()),

@@ -56,6 +56,11 @@ pub fn start(folder: &Path, tls: Option<TlsFiles>) -> Node {
 
 /// Starts a node as [`start`] does, on a disk of the test's making.
 pub fn start_on(disk: RealDisk, folder: &Path, tls: Option<TlsFiles>) -> Node {
+    Node::start(config(folder, tls), disk).expect("the node starts")
+}
+
+/// What such a node is started with.
+pub fn config(folder: &Path, tls: Option<TlsFiles>) -> NodeConfig {
     let any: SocketAddr = ([127, 0, 0, 1], 0).into();
     let password = PasswordHash::new(HashingAlgorithm::Sha256, b"guest", &[7; 16]);
     let mechanisms = if tls.is_some() {
@@ -67,7 +72,7 @@ pub fn start_on(disk: RealDisk, folder: &Path, tls: Option<TlsFiles>) -> Node {
         mechanisms: mechanisms.to_owned(),
         ..Settings::default()
     });
-    let config = NodeConfig {
+    NodeConfig {
         folders: Folders::within(folder),
         amqp: vec![any],
         amqps: tls.iter().map(|_| any).collect(),
@@ -97,8 +102,8 @@ pub fn start_on(disk: RealDisk, folder: &Path, tls: Option<TlsFiles>) -> Node {
             certificate_name: NameFrom::CommonName,
             login_failure_delay_ms: 0,
         },
-    };
-    Node::start(config, disk).expect("the node starts")
+        cluster: None,
+    }
 }
 
 /// The address of a node's listener, with TLS or without.
