@@ -112,6 +112,13 @@ const SUITES: &[Suite] = &[
         run: python::behaviours,
     },
     Suite {
+        name: "cluster",
+        about: "pika and kombu over three nodes, and one of them killed",
+        needs: &[Tool::Python],
+        uses_broker: true,
+        run: python::cluster,
+    },
+    Suite {
         name: "bad-input",
         about: "the bad-input catalogue over raw sockets",
         needs: &[Tool::Python],

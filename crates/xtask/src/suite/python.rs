@@ -4,6 +4,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
@@ -12,6 +13,7 @@ use serde_json::Value;
 
 use super::{Bench, Report, controlled};
 use crate::broker::Broker;
+use crate::cluster::Cluster;
 use crate::run;
 
 /// What the environment holds. Versions are fixed: a suite that changes by itself proves nothing.
@@ -59,6 +61,45 @@ fn own(bench: &Bench, part: &str) -> Result<Report> {
     let mut command = pytest(bench, &tests)?;
     command.arg("--timeout=30").arg(format!("test_{part}"));
     run_pytest(bench, &mut command, broker, &[])
+}
+
+/// Own scripts with pika and kombu over the three nodes of a cluster, then kombu's own integration
+/// tests at one of them.
+pub fn cluster(bench: &Bench) -> Result<Report> {
+    let mut nodes = Vec::new();
+    let mut controls = Vec::new();
+    for node in Cluster::start(bench.name, 3)?.nodes {
+        let (node, control) = controlled(node)?;
+        nodes.push(node);
+        controls.push(control);
+    }
+    let mut report = bench.documented();
+    let kombu = source(bench, "kombu==5.7.0")?;
+    let own = run::root().join("tests/interop/python");
+    for (part, folder, tests, at) in [
+        ("own", own, "test_cluster", 0),
+        ("kombu", kombu, "t/integration/test_py_amqp.py", 2),
+    ] {
+        let results = bench.folder()?.join(format!("results-{part}.jsonl"));
+        let mut command = pytest(bench, &folder)?;
+        command.args(["--timeout=120", tests]);
+        let addresses: Vec<String> = nodes.iter().map(|n| lock(n).amqp.to_string()).collect();
+        point_at(&mut command, bench, &lock(&nodes[at]), &results)?;
+        command
+            .env("CLUSTER_AMQP", addresses.join(","))
+            .env("CLUSTER_CONTROLS", controls.join(","));
+        let log = bench.log(part)?;
+        let success = run::logged(&mut command, &log, DEADLINE)?;
+        report.add(read_results(&results, &log, success)?);
+    }
+    for node in &nodes {
+        stop(&mut lock(node), &mut report)?;
+    }
+    Ok(report)
+}
+
+fn lock(broker: &Mutex<Broker>) -> MutexGuard<'_, Broker> {
+    broker.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// py-amqp's integration tests, over TCP and over TLS.
@@ -246,10 +287,7 @@ fn run_pytest(
     let log = bench.log("pytest")?;
     let success = run::logged(command, &log, DEADLINE);
     let mut report = bench.documented();
-    let mut broker = broker
-        .lock()
-        .unwrap_or_else(std::sync::PoisonError::into_inner);
-    stop(&mut broker, &mut report)?;
+    stop(&mut lock(&broker), &mut report)?;
     report.add(read_results(&results, &log, success?)?);
     Ok(report)
 }
