@@ -240,8 +240,10 @@ fn tls_read(
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(0),
             done => return done,
         }
-        if session.is_handshaking() {
-            tls_flush(session, socket)?;
+        // The handshake's end lets what was written during it go out: before that is waited for.
+        match tls_flush(session, socket) {
+            Err(error) if error.kind() != io::ErrorKind::WouldBlock => return Err(error),
+            _ => {}
         }
         let taken = retry(|| session.read_tls(socket))?;
         session
