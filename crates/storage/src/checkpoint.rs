@@ -18,7 +18,7 @@
 //! ```
 
 use crate::bytes_io::{Put, Take, seed};
-use crate::disk::{Disk, DiskFile, read_whole};
+use crate::disk::{Disk, DiskFile, read_whole, write_zeros};
 use crate::error::{Fatal, OpenError};
 use crate::id::{ChunkSeq, FileId, Generation, LogKind};
 use crate::log::{Cut, Damage, Log};
@@ -36,7 +36,7 @@ pub(crate) const HEADER_BYTES: usize = 56;
 const CRC_AT: usize = 12;
 const RESERVE_NAME: &str = "leveret.reserve";
 /// Bytes kept aside so that a checkpoint, which frees space, can be written to a full disk.
-const RESERVE_BYTES: usize = 4 * 1024 * 1024;
+const RESERVE_BYTES: u64 = 4 * 1024 * 1024;
 
 pub(crate) fn file_name(sequence: u64) -> String {
     format!("{sequence:016x}.checkpoint")
@@ -437,9 +437,8 @@ impl<D: Disk> CheckpointWriter<D> {
         if self.reserve {
             return Ok(true);
         }
-        let zeros = vec![0; RESERVE_BYTES];
         let made = self.disk.create_new(&path).and_then(|file| {
-            file.write_at(&[IoSlice::new(&zeros)], 0)?;
+            write_zeros(&file, RESERVE_BYTES)?;
             file.sync_data()
         });
         match made {

@@ -35,9 +35,20 @@ impl Bodies {
         }
     }
 
+    /// The buffer, if all bodies are in one.
+    pub(crate) fn into_buffer(mut self) -> Option<Bytes> {
+        let only = self.parts.pop().filter(|_| self.parts.is_empty());
+        only.map(|part| part.bytes)
+    }
+
     /// The body at `position`; it shares the buffer.
     pub(crate) fn get(&self, position: usize) -> Bytes {
         slice(&self.parts, &self.ends, position)
+    }
+
+    /// The bytes of the body at `position`.
+    pub(crate) fn slice(&self, position: usize) -> &[u8] {
+        locate(&self.parts, &self.ends, position).map_or(&[], |(part, range)| &part.bytes[range])
     }
 
     /// How many bodies.
@@ -78,6 +89,16 @@ impl Bodies {
 }
 
 fn slice(parts: &[Part], ends: &[u32], position: usize) -> Bytes {
+    let place = locate(parts, ends, position);
+    place.map_or_else(Bytes::new, |(part, range)| part.bytes.slice(range))
+}
+
+/// The piece that a body lies in, and where; `None` of an empty one.
+fn locate<'a>(
+    parts: &'a [Part],
+    ends: &[u32],
+    position: usize,
+) -> Option<(&'a Part, Range<usize>)> {
     let end = ends[position] as usize;
     let start = if position == 0 {
         0
@@ -85,14 +106,14 @@ fn slice(parts: &[Part], ends: &[u32], position: usize) -> Bytes {
         ends[position - 1] as usize
     };
     if start == end {
-        return Bytes::new();
+        return None;
     }
     let part = match parts {
         [only] => only,
         _ => &parts[parts.partition_point(|p| p.start as usize <= start) - 1],
     };
     let base = part.start as usize;
-    part.bytes.slice(start - base..end - base)
+    Some((part, start - base..end - base))
 }
 
 /// Buffers that chunks have left, to be used again: a fresh one costs a page fault for every 4 KiB.

@@ -55,14 +55,44 @@ pub trait DiskFile: Send + Sync + 'static {
 /// [`io::ErrorKind::UnexpectedEof`].
 pub(crate) fn read_exact(file: &impl DiskFile, offset: u64, len: usize) -> io::Result<Vec<u8>> {
     let mut buffer = vec![0; len];
-    let read = file.read_at(&mut buffer, offset)?;
+    read_exact_into(file, offset, &mut buffer)?;
+    Ok(buffer)
+}
+
+/// Fills a buffer, or fails.
+pub(crate) fn read_exact_into(
+    file: &impl DiskFile,
+    offset: u64,
+    buffer: &mut [u8],
+) -> io::Result<()> {
+    let (read, len) = (file.read_at(buffer, offset)?, buffer.len());
     if read < len {
         return Err(io::Error::new(
             io::ErrorKind::UnexpectedEof,
             format!("{read} of {len} bytes at offset {offset}"),
         ));
     }
-    Ok(buffer)
+    Ok(())
+}
+
+static ZEROS: [u8; 64 * 1024] = [0; 64 * 1024];
+/// Bytes of zeros written at once.
+const ZEROS_WRITE_BYTES: u64 = 1 << 20;
+
+/// Writes `len` zeros from the start of a file, without a buffer of that size.
+pub(crate) fn write_zeros(file: &impl DiskFile, len: u64) -> io::Result<()> {
+    let mut at = 0;
+    while at < len {
+        let count = (len - at).min(ZEROS_WRITE_BYTES) as usize;
+        let (whole, rest) = (count / ZEROS.len(), count % ZEROS.len());
+        let mut slices = vec![IoSlice::new(&ZEROS); whole];
+        if rest > 0 {
+            slices.push(IoSlice::new(&ZEROS[..rest]));
+        }
+        file.write_at(&slices, at)?;
+        at += count as u64;
+    }
+    Ok(())
 }
 
 /// Reads a whole file.

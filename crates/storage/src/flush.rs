@@ -13,6 +13,9 @@ use leveret_types::LogId;
 use leveret_types::limits::{SEGMENT_BYTES_MAX, SEGMENT_SMALL_BYTES, SEGMENT_SMALL_FILES_MAX};
 use std::ops::Range;
 
+/// A flush holds this part of the cache's budget of bodies at most.
+const PINNED_PART: usize = 4;
+
 /// A chunk that a flush reads.
 #[derive(Clone, Debug)]
 pub(crate) struct PlanChunk {
@@ -146,7 +149,8 @@ impl ShardLogs {
                 }
             }
         }
-        let (chunks, pieces) = only_used(chunks, pieces);
+        let (mut chunks, pieces) = only_used(chunks, pieces);
+        hold_the_newest(&mut chunks, self.budget.cache_bytes / PINNED_PART);
         self.epoch += 1;
         self.outstanding += 1;
         FlushPlan {
@@ -428,6 +432,19 @@ fn plan_chunk(chunk: &crate::chunk::Chunk) -> PlanChunk {
         bytes: chunk.bytes,
         place: chunk.place,
         bodies: chunk.bodies.clone(),
+    }
+}
+
+/// Leaves cached bodies in a plan as far as these bytes go, newest first: a plan lasts, and what it
+/// holds is memory beyond the cache's budget once the cache has let it go. The older ones would be
+/// let go before their turn, and are read from the log's file.
+fn hold_the_newest(chunks: &mut [PlanChunk], budget: usize) {
+    let mut held = 0;
+    for chunk in chunks.iter_mut().rev() {
+        held += chunk.bytes as usize;
+        if held > budget && chunk.place.is_some() {
+            chunk.bodies = None;
+        }
     }
 }
 

@@ -11,6 +11,7 @@ use crate::rebuild;
 use crate::recover::{Options, RecoveryReport, load, summaries};
 use crate::shard::ShardLogs;
 use crate::store::{Store, StoreError};
+use bytes::BytesMut;
 use leveret_types::LogId;
 use std::fmt;
 
@@ -199,11 +200,8 @@ fn verify_shard<D: Disk>(shard: &mut ShardLogs, reader: &mut Reader<D>) -> u64 {
     let mut sound = 0;
     let mut pieces = plan.pieces.iter().peekable();
     for (at, chunk) in plan.chunks.iter().enumerate() {
-        let request = ReadRequest {
-            shard: plan.shard,
-            key: Key::Chunk(chunk.seq),
-            source: chunk.source(),
-        };
+        let key = Key::Chunk(chunk.seq);
+        let request = ReadRequest::new(plan.shard, key, chunk.source(), BytesMut::new());
         let result = reader.read(request).result;
         while let Some(piece) = pieces.next_if(|p| p.chunk as usize == at) {
             for (position, index) in (piece.first_position..).zip(piece.indexes()) {
@@ -237,11 +235,11 @@ fn verify_blocks<D: Disk>(
     let mut sound = 0;
     for block in &log.durable.blocks {
         let (file, offset, len) = (block.file, block.offset, block.len);
-        let request = ReadRequest {
-            shard,
-            key: Key::Block { file, offset },
-            source: Source::Segment { file, offset, len },
-        };
+        let (key, source) = (
+            Key::Block { file, offset },
+            Source::Segment { file, offset, len },
+        );
+        let request = ReadRequest::new(shard, key, source, BytesMut::new());
         let result = reader.read(request).result;
         for index in log.durable.live.within(block.indexes()).flatten() {
             let entry = match &result {

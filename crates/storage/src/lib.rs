@@ -33,6 +33,7 @@ pub mod fuzz;
 mod id;
 mod loaded;
 mod log;
+mod read_buffer;
 mod reader;
 mod record;
 mod recover;

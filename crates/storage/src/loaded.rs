@@ -2,7 +2,8 @@
 
 use crate::chunk::{Bodies, Place};
 use crate::id::{ChunkSeq, FileId};
-use bytes::Bytes;
+use crate::read_buffer::ReadBuffers;
+use bytes::{Bytes, BytesMut};
 use hashbrown::HashMap;
 use leveret_types::LogId;
 use smallvec::SmallVec;
@@ -43,14 +44,25 @@ impl Source {
 
 /// Something to be read from disk. Give it to a [`crate::Reader`] and the answer to the shard that
 /// asked.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct ReadRequest {
     pub(crate) shard: u8,
     pub(crate) key: Key,
     pub(crate) source: Source,
+    /// What to read into; another is made if it is too small.
+    pub(crate) buffer: BytesMut,
 }
 
 impl ReadRequest {
+    pub(crate) fn new(shard: u8, key: Key, source: Source, buffer: BytesMut) -> Self {
+        Self {
+            shard,
+            key,
+            source,
+            buffer,
+        }
+    }
+
     /// The shard that asks.
     #[must_use]
     pub fn shard(&self) -> u8 {
@@ -123,6 +135,7 @@ pub(crate) struct LoadedCache {
     /// Logs that found the budget taken by reads under way.
     starved: Vec<LogId>,
     requests: Vec<ReadRequest>,
+    buffers: ReadBuffers,
     bytes: usize,
     pending_bytes: usize,
     clock: u64,
@@ -143,6 +156,7 @@ impl LoadedCache {
             failed: HashMap::default(),
             starved: Vec::new(),
             requests: Vec::new(),
+            buffers: ReadBuffers::default(),
             bytes: 0,
             pending_bytes: 0,
             clock: 0,
@@ -196,7 +210,9 @@ impl LoadedCache {
         let bytes = source.bytes();
         self.pending_bytes += bytes;
         self.waiting.insert(key, Waiting { bytes, logs });
-        self.requests.push(ReadRequest { shard, key, source });
+        let buffer = self.buffers.take(bytes);
+        let request = ReadRequest::new(shard, key, source, buffer);
+        self.requests.push(request);
     }
 
     pub(crate) fn take_requests(&mut self) -> Vec<ReadRequest> {
@@ -264,6 +280,7 @@ impl LoadedCache {
         self.failed.remove(&key);
         if let Some(held) = self.held.remove(&key) {
             self.bytes -= held.bytes;
+            self.buffers.give(held.content);
         }
     }
 }

@@ -1,13 +1,14 @@
 //! Reads chunks and blocks back from disk and verifies them.
 
 use crate::chunk::{Bodies, Place};
-use crate::disk::{Disk, read_exact};
+use crate::disk::{Disk, read_exact_into};
 use crate::id::ChunkSeq;
 use crate::loaded::{Content, Key, Loaded, ReadRequest, Source};
+use crate::read_buffer::room;
 use crate::segment;
 use crate::wal;
 use crate::wal::format::{BODY_ENTRY_BYTES, body_entries, chunk_seed};
-use bytes::Bytes;
+use bytes::BytesMut;
 use std::io;
 use std::path::PathBuf;
 
@@ -28,6 +29,8 @@ pub struct Reader<D: Disk> {
     salt: u64,
     /// Most recently used last.
     open: Vec<(Name, D::File)>,
+    /// The table of the chunk read last.
+    table: BytesMut,
 }
 
 impl<D: Disk> Reader<D> {
@@ -38,6 +41,7 @@ impl<D: Disk> Reader<D> {
             segment,
             salt,
             open: Vec::new(),
+            table: BytesMut::new(),
         }
     }
 
@@ -51,15 +55,20 @@ impl<D: Disk> Reader<D> {
     /// Reads, verifies and indexes what was asked for. Whatever is wrong becomes part of the
     /// answer: it is for the shard to judge.
     pub fn read(&mut self, request: ReadRequest) -> Loaded {
-        let ReadRequest { shard, key, source } = request;
+        let ReadRequest {
+            shard,
+            key,
+            source,
+            buffer,
+        } = request;
         let result = match source {
             Source::Wal {
                 place,
                 seq,
                 count,
                 bytes,
-            } => self.chunk(shard, place, seq, count, bytes),
-            Source::Segment { file, offset, len } => self.block(file, offset, len),
+            } => self.chunk(shard, place, seq, count, bytes, buffer),
+            Source::Segment { file, offset, len } => self.block(file, offset, len, buffer),
         };
         Loaded { shard, key, result }
     }
@@ -83,10 +92,17 @@ impl<D: Disk> Reader<D> {
         Ok(file)
     }
 
-    fn bytes(&mut self, name: Name, offset: u64, len: usize) -> Result<Vec<u8>, String> {
+    fn fill(
+        &mut self,
+        buffer: &mut BytesMut,
+        name: Name,
+        offset: u64,
+        len: usize,
+    ) -> Result<(), String> {
+        room(buffer, len);
         let read = self
             .file(name)
-            .and_then(|file| read_exact(file, offset, len));
+            .and_then(|file| read_exact_into(file, offset, buffer));
         read.map_err(|e| match name {
             Name::Wal(generation) => {
                 format!(
@@ -107,11 +123,13 @@ impl<D: Disk> Reader<D> {
         seq: ChunkSeq,
         count: u32,
         len: u32,
+        mut bytes: BytesMut,
     ) -> Result<Content, String> {
+        let mut table = std::mem::take(&mut self.table);
         let name = Name::Wal(place.generation);
         let table_len = count as usize * BODY_ENTRY_BYTES;
         let table_name = Name::Wal(place.table_generation);
-        let table = self.bytes(table_name, u64::from(place.table_at), table_len)?;
+        self.fill(&mut table, table_name, u64::from(place.table_at), table_len)?;
         if crc32c::crc32c(&table) != place.table_crc {
             // A file that was recycled meanwhile ends here too; the shard knows which it is.
             return Err(format!(
@@ -119,7 +137,7 @@ impl<D: Disk> Reader<D> {
                 wal::writer::file_name(place.generation)
             ));
         }
-        let bytes = self.bytes(name, u64::from(place.bodies_at), len as usize)?;
+        self.fill(&mut bytes, name, u64::from(place.bodies_at), len as usize)?;
         let mut previous = chunk_seed(self.salt, place.generation, u16::from(shard), seq);
         let (mut ends, mut damaged) = (Vec::with_capacity(count as usize), Vec::new());
         let mut start = 0;
@@ -140,12 +158,20 @@ impl<D: Disk> Reader<D> {
                 bytes.len()
             ));
         }
-        let bodies = Bodies::from_buffer(Bytes::from(bytes), ends);
+        self.table = table;
+        let bodies = Bodies::from_buffer(bytes.freeze(), ends);
         Ok(Content::Chunk { bodies, damaged })
     }
 
-    fn block(&mut self, file: u64, offset: u32, len: u32) -> Result<Content, String> {
-        let bytes = self.bytes(Name::Segment(file), u64::from(offset), len as usize)?;
+    fn block(
+        &mut self,
+        file: u64,
+        offset: u32,
+        len: u32,
+        mut bytes: BytesMut,
+    ) -> Result<Content, String> {
+        let name = Name::Segment(file);
+        self.fill(&mut bytes, name, u64::from(offset), len as usize)?;
         let Some((header, spans)) = segment::format::decode_block(&bytes, self.salt, file, offset)
         else {
             return Err(format!(
@@ -154,7 +180,7 @@ impl<D: Disk> Reader<D> {
             ));
         };
         Ok(Content::Block {
-            bytes: Bytes::from(bytes),
+            bytes: bytes.freeze(),
             log: header.log,
             first_index: header.first_index,
             spans,

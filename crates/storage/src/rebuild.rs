@@ -20,7 +20,7 @@ use crate::segment;
 use crate::shard::{Read, ShardLogs};
 use crate::store::Store;
 use crate::wal;
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use leveret_types::{LogId, RangeSet};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -300,11 +300,11 @@ fn read_block<D: Disk>(
     offset: u32,
     len: u32,
 ) -> Option<Content> {
-    let request = ReadRequest {
-        shard,
-        key: Key::Block { file, offset },
-        source: Source::Segment { file, offset, len },
-    };
+    let (key, source) = (
+        Key::Block { file, offset },
+        Source::Segment { file, offset, len },
+    );
+    let request = ReadRequest::new(shard, key, source, BytesMut::new());
     reader.read(request).result.ok()
 }
 

@@ -9,6 +9,7 @@ use crate::error::Fatal;
 use crate::flush::{CompactionPlan, FlushPlan};
 use crate::id::FileId;
 use crate::loaded::{Content, Key, ReadRequest, Source};
+use crate::read_buffer::ReadBuffers;
 use crate::reader::Reader;
 use crate::wal::pool::is_full;
 use hashbrown::HashMap;
@@ -85,6 +86,7 @@ pub struct SegmentWriter<D: Disk> {
     salt: u64,
     next_file: FileId,
     reader: Reader<D>,
+    buffers: ReadBuffers,
 }
 
 impl<D: Disk> SegmentWriter<D> {
@@ -101,6 +103,7 @@ impl<D: Disk> SegmentWriter<D> {
             salt,
             next_file,
             reader,
+            buffers: ReadBuffers::default(),
         }
     }
 
@@ -188,21 +191,21 @@ impl<'a, D: Disk> Output<'a, D> {
     fn flush(&mut self, plan: &FlushPlan) -> Result<(), Failure> {
         let mut pieces = plan.pieces.iter().peekable();
         for (at, chunk) in plan.chunks.iter().enumerate() {
-            let read;
-            let (bodies, damaged) = match &chunk.bodies {
-                Some(bodies) => (bodies, &[][..]),
-                None => {
-                    read = self.read(plan.shard, Key::Chunk(chunk.seq), chunk.source());
-                    match &read {
-                        Ok(Content::Chunk { bodies, damaged }) => (bodies, &damaged[..]),
-                        Ok(Content::Block { .. }) => unreachable!("a chunk was asked for"),
-                        Err(why) => {
-                            while let Some(p) = pieces.next_if(|p| p.chunk as usize == at) {
-                                self.unreadable(p.log, p.indexes(), why);
-                            }
-                            continue;
-                        }
+            let content = match &chunk.bodies {
+                Some(bodies) => Ok(Content::Chunk {
+                    bodies: bodies.clone(),
+                    damaged: Vec::new(),
+                }),
+                None => self.read(plan.shard, Key::Chunk(chunk.seq), chunk.source()),
+            };
+            let (bodies, damaged) = match &content {
+                Ok(Content::Chunk { bodies, damaged }) => (bodies, damaged),
+                Ok(Content::Block { .. }) => unreachable!("a chunk was asked for"),
+                Err(why) => {
+                    while let Some(p) = pieces.next_if(|p| p.chunk as usize == at) {
+                        self.unreadable(p.log, p.indexes(), why);
                     }
+                    continue;
                 }
             };
             while let Some(piece) = pieces.next_if(|p| p.chunk as usize == at) {
@@ -211,11 +214,14 @@ impl<'a, D: Disk> Output<'a, D> {
                         let why = "its checksum in the write-ahead log is wrong";
                         self.unreadable(piece.log, index..index + 1, why);
                     } else {
-                        let body = bodies.get(position as usize);
-                        self.push((piece.log, plan.volatile), index, &body)?;
+                        let body = bodies.slice(position as usize);
+                        self.push((piece.log, plan.volatile), index, body)?;
                     }
                 }
             }
+            content
+                .into_iter()
+                .for_each(|content| self.writer.buffers.give(content));
         }
         self.finish()
     }
@@ -252,7 +258,7 @@ impl<'a, D: Disk> Output<'a, D> {
                 first_index,
                 spans,
                 ..
-            } = content
+            } = &content
             else {
                 unreachable!("a block was asked for");
             };
@@ -270,15 +276,15 @@ impl<'a, D: Disk> Output<'a, D> {
                     }
                 }
             }
+            self.writer.buffers.give(content);
         }
         self.finish()
     }
 
     fn read(&mut self, shard: u8, key: Key, source: Source) -> Result<Content, String> {
-        self.writer
-            .reader
-            .read(ReadRequest { shard, key, source })
-            .result
+        let buffer = self.writer.buffers.take(source.bytes());
+        let request = ReadRequest::new(shard, key, source, buffer);
+        self.writer.reader.read(request).result
     }
 
     fn unreadable(&mut self, log: LogId, range: Range<u64>, why: &str) {

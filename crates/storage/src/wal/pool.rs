@@ -1,13 +1,10 @@
 //! Files written once with zeros, so that later writes change no metadata: a sync of such a file
 //! costs a third.
 
-use crate::disk::{Disk, DiskFile};
+use crate::disk::{Disk, DiskFile, write_zeros};
 use crate::error::Fatal;
-use std::io::{self, IoSlice};
+use std::io;
 use std::path::{Path, PathBuf};
-
-/// Bytes of zeros written at once while a file is prepared.
-const PIECE_BYTES: usize = 1 << 20;
 
 /// A file that is ready to become a part of the write-ahead log.
 #[derive(Debug, PartialEq, Eq)]
@@ -75,14 +72,7 @@ impl<D: Disk> WalPool<D> {
 
     fn write_zeros(&self, path: &Path) -> Result<(), (&'static str, io::Error)> {
         let file = self.disk.create_new(path).map_err(|e| ("create", e))?;
-        let zeros = vec![0; PIECE_BYTES];
-        let mut at = 0;
-        while at < self.file_bytes {
-            let count = (self.file_bytes - at).min(PIECE_BYTES as u64) as usize;
-            let piece = [IoSlice::new(&zeros[..count])];
-            file.write_at(&piece, at).map_err(|e| ("write", e))?;
-            at += count as u64;
-        }
+        write_zeros(&file, self.file_bytes).map_err(|e| ("write", e))?;
         file.sync_data().map_err(|e| ("sync", e))?;
         self.disk
             .sync_dir(&self.folder)
