@@ -67,7 +67,9 @@ impl Shard {
             if replicas.has(id) {
                 replicas.update(around, id, spec);
             } else if is_member {
-                replicas.add(around, id, spec, &[], &mut |_| {});
+                let has_log = |lane: &u8| around.logs.has_log(super::log_of(id, *lane));
+                let lanes: Vec<u8> = (0..=u8::MAX).filter(has_log).collect();
+                replicas.add(around, id, spec, &lanes, &mut |_| {});
             }
         });
     }

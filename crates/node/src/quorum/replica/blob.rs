@@ -1,7 +1,7 @@
 //! What a replica keeps besides its logs: the state that its headers have made so far.
 //!
 //! ```text
-//! blob: version u8 = 1 | mark: length, bytes | votes from | origins | lanes | returns        each: count, items
+//! blob: version u8 = 1 | member u64 | mark: length, bytes | votes from | origins | lanes | returns        each: count, items
 //! origin:  node | start | through
 //! lane:    lane u8 | index after its last message | handed out below
 //! returns: lane u8 | start | count | how often
@@ -15,8 +15,8 @@ use crate::quorum::link::Origin;
 use bytes::Bytes;
 use leveret_queue::RunMap;
 use leveret_replication::SnapshotMark;
-use leveret_types::NodeId;
 use leveret_types::limits::CLUSTER_NODES_MAX;
+use leveret_types::{NodeId, ReplicaId};
 use std::ops::Range;
 
 const VERSION: u8 = 1;
@@ -39,6 +39,8 @@ pub(super) struct LaneState {
 /// What the headers so far have made, besides what lives in the logs.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Applied {
+    /// Whose state it is.
+    pub(super) replica: ReplicaId,
     /// The last entry that this member ever acknowledged and took back since. Until its log is as
     /// long again it must not help to elect a leader, who may lack what is committed.
     pub(super) votes_from: u64,
@@ -118,6 +120,7 @@ impl Applied {
 
     pub(super) fn encode(&self, mark: &SnapshotMark) -> Vec<u8> {
         let mut out = vec![VERSION];
+        out.extend_from_slice(&self.replica.0.to_le_bytes());
         let mut bytes = Vec::new();
         mark.encode(&mut bytes);
         put(&mut out, bytes.len() as u64);
@@ -157,10 +160,12 @@ impl Applied {
         if reader.u8("the version of a state")? != VERSION {
             return Err(reader.fail("a state of this version"));
         }
+        let replica = take_replica(&mut reader)?;
         let len = reader.count("a mark")?;
         let mark = Bytes::copy_from_slice(reader.bytes(len, "a mark")?);
         let mark = SnapshotMark::decode(&mark).map_err(|_| reader.fail("a mark"))?;
         let mut state = Self {
+            replica,
             votes_from: reader.number("the entry to vote from")?,
             ..Self::default()
         };
@@ -206,4 +211,10 @@ impl Applied {
             .map(|state| state.returns.iter().collect())
             .unwrap_or_default()
     }
+}
+
+pub(super) fn take_replica(reader: &mut Reader<'_>) -> Result<ReplicaId, Malformed> {
+    let bytes = reader.bytes(8, "a replica")?;
+    let word = <[u8; 8]>::try_from(bytes).map_err(|_| reader.fail("a replica"))?;
+    Ok(ReplicaId(u64::from_le_bytes(word)))
 }

@@ -78,18 +78,10 @@ impl Header {
     }
 
     /// How many messages came.
-    pub(super) fn messages(&self) -> u64 {
+    #[cfg(test)]
+    fn messages(&self) -> u64 {
         let came = self.came.iter();
         came.map(|came| came.range.end - came.range.start).sum()
-    }
-
-    pub(super) fn clear(&mut self) {
-        self.weight = 0;
-        self.origins.clear();
-        self.came.clear();
-        self.left.clear();
-        self.returned.clear();
-        self.delivered.clear();
     }
 
     /// Notes that one more message came to a lane.

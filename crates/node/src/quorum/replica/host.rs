@@ -2,9 +2,9 @@
 
 use super::attachment;
 use super::snapshot;
-use super::{Around, Broken, Replica};
+use super::{Around, Broken, HEADER_LANE, Replica};
 use crate::quorum::link::{Answer, ToLeader, ToProxy};
-use crate::shard::{QueueFacts, QueueSpec};
+use crate::shard::{QueueFacts, QueueSpec, log_of};
 use bytes::Bytes;
 use hashbrown::HashMap;
 use leveret_queue::{Counters, Counts};
@@ -37,6 +37,8 @@ pub struct Replicas {
     /// Groups for which time matters, and when it passes next.
     ticking: Vec<QueueId>,
     next_tick_ms: u64,
+    /// Replicas that are no members any more.
+    gone: Vec<QueueId>,
     /// When leaders want to act next.
     deadlines: BTreeSet<(u64, QueueId)>,
 }
@@ -92,8 +94,12 @@ impl Replicas {
         lanes: &[u8],
         load: &mut dyn FnMut(&mut ShardLogs),
     ) {
-        let members = spec.members.iter().copied();
-        let Some(me) = members.clone().find(|member| member.node() == around.node) else {
+        let mut members = spec.members.iter().copied();
+        let me = members.find(|member| member.node() == around.node);
+        let log = log_of(id, HEADER_LANE);
+        let was_member = around.logs.has_log(log) && !around.logs.state(log).is_empty();
+        // Who was a member stays one until the group has let it go.
+        let Some(me) = me.or(was_member.then_some(ReplicaId(0))) else {
             return;
         };
         match Replica::open(id, me, spec, lanes, around.logs, load) {
@@ -119,6 +125,7 @@ impl Replicas {
                 leader.update(around.now, &spec);
             }
             replica.spec = spec;
+            replica.note_if_gone();
             replica.reconcile(around);
         });
     }
@@ -179,6 +186,9 @@ impl Replicas {
                 self.deadlines.insert((deadline, id));
             }
         }
+        if replica.is_gone {
+            self.gone.push(id);
+        }
         Some(result)
     }
 
@@ -188,7 +198,14 @@ impl Replicas {
             self.with(around, id, |replica, around| {
                 replica.listed.open = false;
                 replica.work(around);
-                replica.close_batch(around);
+                let now = around.now;
+                if replica
+                    .leader
+                    .as_mut()
+                    .is_some_and(|leader| leader.is_due(now))
+                {
+                    replica.close_batch(around);
+                }
             });
         }
     }
@@ -207,6 +224,9 @@ impl Replicas {
 
     /// Lets leaders act on what has happened.
     pub(crate) fn finish(&mut self, around: &mut Around<'_>) {
+        while let Some(id) = self.gone.pop() {
+            self.leave_if_gone(around, id);
+        }
         while let Some(id) = self.dirty.pop() {
             self.with(around, id, |replica, around| {
                 replica.listed.dirty = false;
@@ -217,11 +237,11 @@ impl Replicas {
 
     /// Time passes.
     pub(crate) fn tick(&mut self, around: &mut Around<'_>) {
-        while let Some(&(at, id)) = self.deadlines.first() {
-            if at > around.now.monotonic_ms {
-                break;
-            }
-            self.deadlines.pop_first();
+        // What a leader does at its deadline it does in `finish`: until then, it stays due.
+        let now = around.now.monotonic_ms;
+        let due = self.deadlines.iter().take_while(|(at, _)| *at <= now);
+        for (at, id) in due.copied().collect::<Vec<_>>() {
+            self.deadlines.remove(&(at, id));
             self.with(around, id, |replica, _| {
                 replica.deadline_ms = 0;
                 if let Some(leader) = &mut replica.leader {
@@ -237,7 +257,9 @@ impl Replicas {
             self.with(around, id, |replica, around| {
                 replica.listed.ticking = false;
                 replica.group.tick();
-                replica.reconcile(around);
+                if !replica.has_wanted_members() {
+                    replica.reconcile(around);
+                }
                 replica.drive(around, &mut VecDeque::new());
             });
         }
@@ -286,12 +308,30 @@ impl Replicas {
                 self.map.remove(&queue);
             }
             Some(Err(error)) => tracing::error!(%queue, %from, %error, "a frame is dropped"),
-            Some(Ok(())) => {
-                if self.map.get(&queue).is_some_and(|replica| replica.is_gone) {
-                    self.remove(around, queue);
-                }
+            Some(Ok(())) | None => {}
+        }
+    }
+
+    /// A replica that is no member any more goes; or begins again as another member, if the node
+    /// is to have one.
+    fn leave_if_gone(&mut self, around: &mut Around<'_>, queue: QueueId) {
+        let Some(replica) = self.map.get(&queue).filter(|replica| replica.is_gone) else {
+            return;
+        };
+        let spec = replica.spec.clone();
+        let mut members = spec.members.iter().copied();
+        let me = members.find(|member| member.node() == around.node);
+        let lanes = match me {
+            Some(me) => replica.keep_applied(around.logs, me),
+            None => {
+                replica.keep_nothing(around.logs);
+                Vec::new()
             }
-            None => {}
+        };
+        self.deadlines.remove(&(replica.deadline_ms, queue));
+        self.map.remove(&queue);
+        if me.is_some() {
+            self.add(around, queue, spec, &lanes, &mut |_| {});
         }
     }
 
@@ -485,31 +525,32 @@ impl Replica {
     }
 
     /// Proposes the next step from the members that the group has to those that it should have:
-    /// new ones come as learners, vote when they have caught up, and only then do others leave.
+    /// new ones come as learners, vote when they have caught up, and only then does another leave;
+    /// the leader itself last.
     pub(super) fn reconcile(&mut self, around: &mut Around<'_>) {
         use leveret_replication::MembershipChange;
         let membership = self.group.membership();
         if self.leader.is_none() || membership.is_joint() || self.spec.members.is_empty() {
             return;
         }
-        let wanted = &self.spec.members;
-        let new = wanted.iter().find(|member| !membership.contains(**member));
-        let learner = self
-            .group
-            .promotable_learner()
-            .filter(|of| wanted.contains(of));
-        let old = membership
-            .members()
-            .into_iter()
-            .find(|member| !wanted.contains(member));
-        let change = match (new, learner) {
-            (Some(new), _) => MembershipChange::add(*new),
-            (None, Some(learner)) => MembershipChange::promote(learner),
-            (None, None) if !membership.learners.is_empty() => return,
-            (None, None) => match old {
-                Some(old) => MembershipChange::remove(old),
-                None => return,
-            },
+        let (me, wanted) = (self.group.replica(), &self.spec.members);
+        let members = membership.members();
+        // A node has one member at a time: another one's place must be free.
+        let has_room = |new: &ReplicaId| !members.iter().any(|m| m.node() == new.node());
+        let new = wanted.iter().find(|new| has_room(new));
+        let is_old = |member: &&ReplicaId| !wanted.contains(member);
+        let in_the_way = |old: &&ReplicaId| wanted.iter().any(|new| new.node() == old.node());
+        let mut old: Vec<&ReplicaId> = members.iter().filter(is_old).collect();
+        old.sort_by_key(|old| (**old == me, !in_the_way(old)));
+        let learner = self.group.promotable_learner();
+        let learner = learner.filter(|learner| wanted.contains(learner));
+        let is_learning = membership.learners.iter().any(|of| wanted.contains(of));
+        let change = match (learner, new, old.first()) {
+            (Some(learner), ..) => MembershipChange::promote(learner),
+            (None, ..) if is_learning => return,
+            (None, Some(new), _) => MembershipChange::add(*new),
+            (None, None, Some(old)) => MembershipChange::remove(**old),
+            (None, None, None) => return,
         };
         match self.group.propose_membership(&change) {
             Ok(_) => self.drive(around, &mut VecDeque::new()),

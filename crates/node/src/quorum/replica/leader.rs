@@ -16,7 +16,9 @@ use leveret_queue::{
 };
 use leveret_session::contract::Delivery;
 use leveret_storage::{Read, ShardLogs};
-use leveret_types::limits::{QUORUM_BATCH_BYTES, QUORUM_BATCH_ITEMS, QUORUM_PRESENT_MS_MAX};
+use leveret_types::limits::{
+    QUORUM_BATCH_BYTES, QUORUM_BATCH_ITEMS, QUORUM_PRESENT_MS_MAX, QUORUM_SETTLES_GATHER_MS,
+};
 use leveret_types::{ConsumerId, Message, NodeId, Now, QueueId};
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -76,6 +78,11 @@ struct Batch {
     /// The messages that came, as they go to the followers.
     attachment: Vec<u8>,
     asked: Vec<Asked>,
+    /// Since when there is something in it, on the monotonic clock, if it is settles alone, for
+    /// which nobody waits.
+    lazy_since_ms: Option<u64>,
+    /// Whether somebody waits for something in it.
+    is_awaited: bool,
 }
 
 /// An entry that is proposed and not committed.
@@ -669,6 +676,7 @@ impl Leader {
         session.taken = sequence;
         self.batch.header.through(session.origin, sequence);
         self.dirty = true;
+        self.batch.is_awaited |= !matches!(operation, Operation::Settle(_));
         match operation {
             Operation::Publish(message) => self.publish(around, lanes, from, sequence, &message),
             Operation::Settle(settle) => self.settle(around, settle),
@@ -743,6 +751,16 @@ impl Leader {
         !self.batch.header.is_empty() || !self.batch.asked.is_empty()
     }
 
+    /// Whether the batch is to be proposed now: at once if somebody waits for it; settles alone may
+    /// gather, for each entry costs all members a write.
+    pub(super) fn is_due(&mut self, now: Now) -> bool {
+        if self.batch.is_awaited || !self.batch.asked.is_empty() {
+            return true;
+        }
+        let since = *self.batch.lazy_since_ms.get_or_insert(now.monotonic_ms);
+        now.monotonic_ms >= since + QUORUM_SETTLES_GATHER_MS
+    }
+
     /// Whether the batch takes no more before it is proposed.
     pub(super) fn wants_close(&self) -> bool {
         self.is_full() && !self.batch.header.is_empty()
@@ -771,6 +789,7 @@ impl Leader {
     /// The batch that was closed is the entry at `index`.
     pub(super) fn proposed(&mut self, index: u64) {
         let spare = std::mem::take(&mut self.spare);
+        (self.batch.lazy_since_ms, self.batch.is_awaited) = (None, false);
         self.in_flight.push_back(InFlight {
             index,
             came: std::mem::replace(&mut self.batch.came, spare),
@@ -782,6 +801,7 @@ impl Leader {
     pub(super) fn reopen(&mut self, closed: Closed) {
         self.batch.header = closed.header;
         self.batch.header.delivered.clear();
+        self.batch.is_awaited = true;
         self.batch.attachment = closed.attachment.into();
     }
 

@@ -208,6 +208,7 @@ impl Replica {
         if let Some(now) = ready.membership {
             self.members_changed(around, &now);
             self.members = now.members();
+            self.note_if_gone();
         }
         if let Some(index) = last {
             self.group.applied(index);
@@ -346,6 +347,24 @@ impl Replica {
         }
     }
 
+    /// Notes whether the group has let this member go, and the catalogue has too. One that was not
+    /// let in yet is not gone.
+    fn note_if_gone(&mut self) {
+        let me = self.group.replica();
+        let was_in = self.group.commit() > 1 && self.last_applied > 1;
+        let is_in = self.members.contains(&me) || self.spec.members.contains(&me);
+        self.is_gone |= was_in && !is_in;
+    }
+
+    /// Whether those belong to the group who should, and all vote.
+    fn has_wanted_members(&self) -> bool {
+        let (has, wanted) = (self.group.membership(), &self.spec.members);
+        has.learners.is_empty()
+            && !has.is_joint()
+            && has.voters.len() == wanted.len()
+            && wanted.iter().all(|member| has.voters.contains(member))
+    }
+
     /// This member does not lead, or not in this term.
     fn step_down(&mut self, around: &mut Around<'_>, role: RoleChange) {
         self.leads = None;
@@ -410,6 +429,9 @@ impl Replica {
 
     /// Lets the leader act on what has happened.
     fn pump(&mut self, around: &mut Around<'_>) {
+        if !self.has_wanted_members() {
+            self.reconcile(around);
+        }
         self.work(around);
         if let Some(leader) = &mut self.leader
             && leader.dirty
@@ -458,6 +480,11 @@ impl Replica {
         message: Message,
         mut arrived: VecDeque<Arrival>,
     ) -> Result<(), Broken> {
+        // The group has another member on this node, so that it has let this one go.
+        if message.to != self.group.replica() && self.spec.members.contains(&message.to) {
+            self.is_gone = message.to.node() == around.node;
+            return Ok(());
+        }
         let is_vote = matches!(message.body, Body::Vote { .. });
         if is_vote && self.is_mute() {
             return Ok(());
@@ -470,6 +497,11 @@ impl Replica {
             }
         }
         self.drive(around, &mut arrived);
+        if !self.has_wanted_members()
+            && let Some(leader) = &mut self.leader
+        {
+            leader.dirty = true;
+        }
         Ok(())
     }
 }

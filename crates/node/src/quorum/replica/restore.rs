@@ -26,8 +26,9 @@ pub(super) enum RestoreError {
 }
 
 impl Replica {
-    /// The member on this node, with what its logs have of it. `lanes` are those that have a log,
-    /// the one of the headers included; none of a queue that is new here. `load` carries out the
+    /// The member on this node, with what its logs have of it: that may be another than `me`, which
+    /// the node is to have. `lanes` are those that have a log, the one of the headers included;
+    /// none of a queue that is new here. `load` carries out the
     /// reads from disk that the logs ask for.
     ///
     /// # Errors
@@ -41,11 +42,16 @@ impl Replica {
         load: &mut dyn FnMut(&mut ShardLogs),
     ) -> Result<Self, RestoreError> {
         let log = log_of(id, HEADER_LANE);
-        if !lanes.contains(&HEADER_LANE) || !logs.has_log(log) {
+        if !logs.has_log(log) {
             logs.create_log(log, LogKind::Durable);
-            let blob = Applied::default().encode(&first_mark(me, &spec));
+        }
+        if logs.state(log).is_empty() {
+            let state = Applied {
+                replica: me,
+                ..Applied::default()
+            };
             logs.skip_to(log, 2);
-            logs.set_state(log, &blob);
+            logs.set_state(log, &state.encode(&first_mark(me, &spec)));
         }
         for lane in lanes {
             if let Some(damage) = logs.damage(log_of(id, *lane)) {
@@ -53,6 +59,7 @@ impl Replica {
             }
         }
         let (applied, mark) = Applied::decode(logs.state(log)).map_err(RestoreError::State)?;
+        let me = applied.replica;
         let entries = read_entries(id, mark.index, logs, load)?;
         let tail = headers(&entries)?;
         let lanes = restore_lanes(id, lanes, &applied, &tail, logs)?;
@@ -114,6 +121,38 @@ pub(super) fn config(id: QueueId, me: ReplicaId) -> GroupConfig {
         replica: me,
         seed: id.0,
         weigh: header::weigh,
+    }
+}
+
+impl Replica {
+    /// Takes back all that is not applied, for `me`, another member on this node. Answers
+    /// the lanes that have a log.
+    pub(super) fn keep_applied(&self, logs: &mut ShardLogs, me: ReplicaId) -> Vec<u8> {
+        logs.truncate(self.header_log(), self.compacted + 1);
+        let mut lanes: Vec<u8> = self.lanes.numbers().collect();
+        for lane in &lanes {
+            let end = self.applied.lane(*lane).map_or(0, |state| state.end);
+            logs.truncate(self.lanes.log(*lane), end);
+        }
+        if let Some(mark) = self.group.mark(self.compacted) {
+            let state = Applied {
+                replica: me,
+                ..self.applied.clone()
+            };
+            logs.set_state(self.header_log(), &state.encode(&mark));
+        }
+        lanes.push(HEADER_LANE);
+        lanes
+    }
+
+    /// Takes all back. The logs stay, empty: their ids are used again if the node becomes a member
+    /// again.
+    pub(super) fn keep_nothing(&self, logs: &mut ShardLogs) {
+        logs.truncate(self.header_log(), 0);
+        logs.set_state(self.header_log(), &[]);
+        for lane in self.lanes.numbers() {
+            logs.truncate(self.lanes.log(lane), 0);
+        }
     }
 }
 

@@ -15,7 +15,7 @@
 //!
 //! Invariant: of one transfer no more than a window of parts is under way.
 
-use super::blob::Applied;
+use super::blob::{Applied, take_replica};
 use super::header::lane as take_lane;
 use super::wire::{Malformed, Reader, put, put_range};
 use super::{Around, Replica, restore};
@@ -392,8 +392,9 @@ impl Replica {
             settle_dead(around.logs, log, &lane.live);
             self.lanes.set_end(lane.lane, lane.end);
         }
-        let votes_from = self.applied.votes_from;
+        let (replica, votes_from) = (self.applied.replica, self.applied.votes_from);
         self.applied = Applied {
+            replica,
             votes_from,
             ..receiving.applied
         };
@@ -467,12 +468,6 @@ impl Sending {
     pub(super) const fn node(&self) -> leveret_types::NodeId {
         self.to.node()
     }
-}
-
-fn take_replica(reader: &mut Reader<'_>) -> Result<ReplicaId, Malformed> {
-    let bytes = reader.bytes(8, "a replica")?;
-    let word = <[u8; 8]>::try_from(bytes).map_err(|_| reader.fail("a replica"))?;
-    Ok(ReplicaId(u64::from_le_bytes(word)))
 }
 
 type Offer = (u64, Message, Applied, Vec<LiveLane>);

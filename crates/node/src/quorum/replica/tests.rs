@@ -521,6 +521,28 @@ impl World {
         }
     }
 
+    /// Other members from now on, or other settings: the catalogue says so to all nodes that run.
+    fn update(&mut self, change: impl FnOnce(&mut QueueSpec)) {
+        change(&mut self.spec);
+        let spec = self.spec.clone();
+        self.say(format!("members {:?}", spec.members));
+        for at in 0..self.count() {
+            if self.is_up(at) {
+                self.with(at, |shard, now| {
+                    shard.update_queue(now, QUEUE, spec.clone())
+                });
+            }
+        }
+    }
+
+    fn voters(&self, at: usize) -> Vec<ReplicaId> {
+        let running = self.nodes[at].running.as_ref().expect("it runs");
+        let status = running.shard.replica_status(QUEUE);
+        status
+            .map(|status| status.group.membership.voters)
+            .unwrap_or_default()
+    }
+
     /// Ends all faults, and lets one client take all there is.
     fn heal_and_drain(&mut self) {
         for at in 0..self.count() {
@@ -562,6 +584,20 @@ impl World {
         panic!("no end; leader {:?}", self.leader());
     }
 
+    /// Says what happened, for a seed that failed.
+    fn tell(&self, seed: u64) -> ! {
+        let from = self.trace.len().saturating_sub(400);
+        for line in &self.trace[from..] {
+            println!("{line}");
+        }
+        println!("members should be {:?}", self.spec.members);
+        for node in &self.nodes {
+            let status = node.running.as_ref().map(|r| r.shard.replica_status(QUEUE));
+            println!("node {}: {status:?}", node.id);
+        }
+        panic!("seed {seed}");
+    }
+
     /// What must hold at the end.
     fn check(&self) {
         for number in &self.ledger.confirmed {
@@ -587,8 +623,13 @@ impl World {
             live.sort_by_key(|(log, ..)| *log);
             live
         };
-        for at in 0..self.count() {
-            assert_eq!(live(at), live(0), "node {at} has another queue than node 0");
+        let is_member = |at: &usize| {
+            let node = self.nodes[*at].id;
+            self.spec.members.iter().any(|member| member.node() == node)
+        };
+        let members: Vec<usize> = (0..self.count()).filter(is_member).collect();
+        for at in members.iter().copied() {
+            assert_eq!(live(at), live(members[0]), "node {at} has another queue");
             for (log, live, _) in live(at) {
                 assert!(live.is_empty(), "log {log} keeps {live:?}");
             }
@@ -627,11 +668,7 @@ fn run(seed: u64, steps: u64, faults: bool, prepare: impl FnOnce(&mut World)) ->
         );
     }
     if outcome.is_err() {
-        let from = world.trace.len().saturating_sub(400);
-        for line in &world.trace[from..] {
-            println!("{line}");
-        }
-        panic!("seed {seed}");
+        world.tell(seed);
     }
     world.ledger
 }
@@ -658,6 +695,107 @@ fn crashes_and_cut_ways_lose_nothing() {
     assert!(snapshots > 20, "{snapshots} snapshots");
     let confirmed: usize = all.iter().map(|ledger| ledger.confirmed.len()).sum();
     assert!(confirmed > all.len() * 100, "{confirmed} confirms");
+}
+
+/// Replaces a member now and then, also by another one on its own node, as for a lost disk.
+#[test]
+fn members_come_and_go_under_faults() {
+    for seed in seeds(40) {
+        let mut world = World::new(seed, 4, spec(3));
+        let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            for step in 0..3_000_u32 {
+                world.step(true);
+                // One change at a time, as the catalogue does it.
+                let leader = world.leader();
+                let mut wanted = world.spec.members.clone();
+                wanted.sort_unstable();
+                let is_settled = leader.is_some_and(|leader| world.voters(leader) == wanted);
+                if step % 100 == 99 && is_settled {
+                    let (at, node) = (
+                        world.random.below(3) as usize,
+                        world.random.below(4) as u32 + 1,
+                    );
+                    let is_taken = |m: &ReplicaId| m.node() == NodeId(node);
+                    let others = world
+                        .spec
+                        .members
+                        .iter()
+                        .enumerate()
+                        .filter(|(i, _)| *i != at);
+                    if !others.map(|(_, m)| m).any(is_taken) {
+                        world.update(|spec| spec.members[at] = ReplicaId::new(NodeId(node), step));
+                    }
+                }
+            }
+            world.heal_and_drain();
+            world.rest(100);
+            let mut wanted = world.spec.members.clone();
+            wanted.sort_unstable();
+            let leader = world.leader().expect("a leader");
+            assert_eq!(world.voters(leader), wanted);
+            world.check();
+        }));
+        if outcome.is_err() {
+            world.tell(seed);
+        }
+    }
+}
+
+#[test]
+fn a_queue_grows_onto_a_node_and_shrinks_off_another() {
+    let mut world = World::new(1, 3, spec(2));
+    world.rest(100);
+    for _ in 0..100 {
+        world.publish(0);
+        world.rest(1);
+    }
+    world.rest(20);
+    assert_eq!(world.ledger.confirmed.len(), 100);
+    world.update(|spec| spec.members.push(ReplicaId::new(NodeId(3), 7)));
+    world.rest(100);
+    assert_eq!(world.voters(2), world.spec.members);
+    assert!(world.ledger.snapshots > 0, "its state came as a whole");
+    world.update(|spec| drop(spec.members.remove(0)));
+    world.rest(200);
+    let left = world.spec.members.clone();
+    assert_eq!((world.voters(0), world.voters(1)), (Vec::new(), left));
+    world.crash(1);
+    world.start(1);
+    world.heal_and_drain();
+    assert_eq!(world.ledger.delivered.len(), 100);
+}
+
+#[test]
+fn publishes_on_their_way_count_where_they_would_be_refused() {
+    let mut limited = spec(3);
+    limited.settings.length_max = Some(5);
+    limited.settings.overflow = leveret_queue::Overflow::RejectPublish;
+    let mut world = World::new(1, 3, limited);
+    world.rest(100);
+    for _ in 0..20 {
+        world.publish(1);
+    }
+    world.rest(20);
+    assert_eq!(world.ledger.confirmed, (0..5).collect());
+    world.heal_and_drain();
+    world.publish(2);
+    world.rest(20);
+    assert!(world.ledger.confirmed.contains(&20));
+}
+
+#[test]
+fn a_queue_with_one_member_needs_nobody_else() {
+    let mut world = World::new(1, 3, spec(1));
+    world.rest(5);
+    world.publish(2);
+    world.publish(0);
+    world.rest(5);
+    assert_eq!(world.ledger.confirmed.len(), 2);
+    world.crash(0);
+    world.publish(1);
+    world.start(0);
+    world.heal_and_drain();
+    assert_eq!(world.ledger.delivered.len(), 3);
 }
 
 #[test]
