@@ -265,20 +265,6 @@ impl Proxy {
         !self.journal.is_empty() || !self.holders.is_empty() || !self.requests.is_empty()
     }
 
-    /// Whether the next operation may be given to a leader on this node at once: nothing that comes
-    /// before it waits to be sent.
-    pub(crate) fn in_place(&self, node: NodeId) -> bool {
-        self.place == Place::Led(node)
-            && self.sent == self.journal.next()
-            && self.control.is_empty()
-    }
-
-    /// The last operation was given to the leader already.
-    pub(crate) fn sent_in_place(&mut self) {
-        self.sent = self.journal.next();
-        self.ever_sent = self.sent;
-    }
-
     // ---- What this node's clients want.
 
     /// Takes a message; answers its number, and whether its publisher is to be held back.

@@ -1,6 +1,10 @@
 //! Quorum queues: any node serves them, and a confirm outlives any one of them.
 
+use crate::client;
 use crate::script::check;
+use crate::world::World;
+use leveret_types::NodeId;
+use leveret_types::limits::KEPT_OPERATION_BYTES_MAX;
 
 #[test]
 fn a_queue_is_declared_published_to_consumed_and_deleted_at_any_node() {
@@ -181,5 +185,59 @@ fn dead_letters_and_other_queues_of_one_message_reach_the_cluster() {
          run 1000
          a get dead => a: got 1 left=0 m1
          a get q => a: get-empty",
+    );
+}
+
+/// While no majority writes, a publisher is read from until a bound is reached, and then no more:
+/// the publishers of that queue alone. All is confirmed when the majority is back.
+#[test]
+fn a_queue_without_a_majority_holds_its_own_publishers_back() {
+    let mut world = World::new(3);
+    let say = |world: &mut World, name: &str, words: &[&str]| {
+        world.send(name, client::say(words));
+        world.rest();
+    };
+    for (name, queue) in [("a", "q"), ("b", "p")] {
+        world.connect(name, NodeId(1));
+        world.rest();
+        say(
+            &mut world,
+            name,
+            &["declare", queue, "x-queue-type=classic"],
+        );
+        say(&mut world, name, &["confirm"]);
+    }
+    say(&mut world, "b", &["declare", "held", "quorum"]);
+    world.pass(1_000);
+    world.heard();
+    world.syncing.remove(&NodeId(2));
+    world.syncing.remove(&NodeId(3));
+    let reads = |world: &World, name: &str| {
+        let client = &world.clients[name];
+        world.nodes[&client.node].connections[&client.connection].reading()
+    };
+    let mut sent = 0;
+    while reads(&world, "b") {
+        assert!(
+            sent * 1_000_000 <= 2 * KEPT_OPERATION_BYTES_MAX,
+            "no bound holds"
+        );
+        say(&mut world, "b", &["publish", "held", "1x1000000"]);
+        sent += 1;
+    }
+    assert!(
+        sent * 1_000_000 >= KEPT_OPERATION_BYTES_MAX / 2,
+        "only {sent} were taken"
+    );
+    assert!(reads(&world, "a"));
+    say(&mut world, "a", &["publish", "q", "m"]);
+    assert_eq!(world.heard(), "a: ack 1");
+    world.syncing.insert(NodeId(2));
+    world.pass(5_000);
+    assert!(reads(&world, "b"));
+    let heard = world.heard();
+    assert!(
+        heard.ends_with(&format!("ack {sent}*")) || heard.ends_with(&format!("ack {sent}")),
+        "{heard}"
     );
 }
