@@ -52,7 +52,7 @@ usage: cargo xtask COMMAND
   bench amqp                PerfTest on RabbitMQ and on this: rate, latency, CPU, memory
   bench storage             the WAL beside fio; memory, start, drain, write amplification
   bench idle | start        what idle queues and connections cost; how fast it starts
-        [--fast] [--write] [--only KIND]
+        [--fast] [--write] [--only KIND] [--part NAME]
 ";
 
 fn main() -> ExitCode {

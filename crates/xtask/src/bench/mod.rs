@@ -22,6 +22,8 @@ pub struct Options {
     write: bool,
     /// One broker alone.
     only: Option<Kind>,
+    /// Only the parts of a benchmark whose names contain this.
+    part: String,
 }
 
 impl Options {
@@ -51,6 +53,7 @@ pub fn run(arguments: &[String]) -> Result<bool> {
         fast: false,
         write: false,
         only: None,
+        part: String::new(),
     };
     let mut words = rest.iter();
     while let Some(word) = words.next() {
@@ -58,7 +61,10 @@ pub fn run(arguments: &[String]) -> Result<bool> {
             "--fast" => options.fast = true,
             "--write" => options.write = true,
             "--only" => options.only = Some(Kind::parse(words.next().map_or("", String::as_str))?),
-            other => bail!("bench knows --fast, --write and --only KIND, not `{other}`"),
+            "--part" => options.part = words.next().cloned().unwrap_or_default(),
+            other => {
+                bail!("bench knows --fast, --write, --only KIND and --part NAME, not `{other}`")
+            }
         }
     }
     for kind in options.kinds() {
