@@ -215,12 +215,12 @@ impl Shard {
         let result = match frame.first() {
             Some(&link::TO_LEADER) => link::decode_to_leader(frame).map(|frame| {
                 for message in frame.messages {
-                    self.to_leader(now, from, queue, frame.session, message);
+                    self.tell_leader(now, from, queue, frame.session, message);
                 }
             }),
             _ => link::decode_to_proxy(queue, frame).map(|frame| {
                 for message in frame.messages {
-                    self.to_proxy(now, from, queue, frame.session, message);
+                    self.tell_proxy(now, from, queue, frame.session, message);
                 }
             }),
         };
@@ -230,7 +230,7 @@ impl Shard {
     }
 
     /// Gives a leader in this shard what a proxy says.
-    fn to_leader(
+    fn tell_leader(
         &mut self,
         now: Now,
         from: NodeId,
@@ -257,7 +257,14 @@ impl Shard {
     }
 
     /// Gives a proxy in this shard what a leader says.
-    fn to_proxy(&mut self, now: Now, from: NodeId, queue: QueueId, session: u64, message: ToProxy) {
+    fn tell_proxy(
+        &mut self,
+        now: Now,
+        from: NodeId,
+        queue: QueueId,
+        session: u64,
+        message: ToProxy,
+    ) {
         let received = with_proxies!(self, now, |proxies, reach| {
             proxies.receive(queue, from, session, message, reach)
         });
@@ -269,7 +276,7 @@ impl Shard {
                 });
             }
             Received::Answer(answer) if from == self.node() => {
-                self.to_leader(now, from, queue, 0, answer);
+                self.tell_leader(now, from, queue, 0, answer);
             }
             Received::Answer(answer) => {
                 let mut encoder = Encoder::to_leader(0);
@@ -323,7 +330,7 @@ impl Shard {
             post(&mut self.effects, node, queue, encoder);
         }
         for (session, message) in local {
-            self.to_leader(now, own, queue, session, message);
+            self.tell_leader(now, own, queue, session, message);
         }
     }
 
@@ -341,7 +348,7 @@ impl Shard {
                 message,
             } = answer;
             if to == own {
-                self.to_proxy(now, own, queue, session, message);
+                self.tell_proxy(now, own, queue, session, message);
                 continue;
             }
             let place = (to, queue, session);

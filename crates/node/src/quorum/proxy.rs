@@ -594,8 +594,8 @@ impl Proxy {
     }
 
     /// Puts out what is to be said to the leader.
-    pub(crate) fn flush<'a>(
-        &'a mut self,
+    pub(crate) fn flush(
+        &mut self,
         start: u64,
         mut put: impl FnMut(Put<'_, Box<dyn Iterator<Item = &'_ Operation> + '_>>),
     ) {

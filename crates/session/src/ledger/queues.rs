@@ -58,19 +58,16 @@ impl Queues {
     /// Adds a publish; false if it is out of order and does not belong here.
     pub(super) fn push(&mut self, queue: QueueId, sequence: u64, number: u64) -> bool {
         let runs = self.runs.entry(queue).or_default();
-        match runs.back_mut() {
-            Some(last) => {
-                let next = (last.number + last.count, last.sequence + last.count);
-                if number < next.0 || sequence < next.1 {
-                    return false;
-                }
-                if (number, sequence) == next {
-                    last.count += 1;
-                    self.len += 1;
-                    return true;
-                }
+        if let Some(last) = runs.back_mut() {
+            let next = (last.number + last.count, last.sequence + last.count);
+            if number < next.0 || sequence < next.1 {
+                return false;
             }
-            None => {}
+            if (number, sequence) == next {
+                last.count += 1;
+                self.len += 1;
+                return true;
+            }
         }
         runs.push_back(Run {
             number,

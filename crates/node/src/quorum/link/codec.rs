@@ -477,7 +477,7 @@ pub fn decode_to_leader(bytes: Bytes) -> Result<ToLeaderFrame, Malformed> {
     let session = reader.frame(TO_LEADER)?;
     let mut messages = Vec::new();
     while !reader.bytes.is_empty() {
-        messages.push(reader.to_leader()?);
+        messages.push(reader.message_for_leader()?);
     }
     Ok(ToLeaderFrame { session, messages })
 }
@@ -491,7 +491,7 @@ pub fn decode_to_proxy(queue: QueueId, bytes: Bytes) -> Result<ToProxyFrame, Mal
     let session = reader.frame(TO_PROXY)?;
     let mut messages = Vec::new();
     while !reader.bytes.is_empty() {
-        messages.push(reader.to_proxy(queue)?);
+        messages.push(reader.message_for_proxy(queue)?);
     }
     Ok(ToProxyFrame { session, messages })
 }
@@ -668,7 +668,7 @@ impl Reader {
         }
     }
 
-    fn to_leader(&mut self) -> Result<ToLeader, Malformed> {
+    fn message_for_leader(&mut self) -> Result<ToLeader, Malformed> {
         self.record()?;
         Ok(match self.u8()? {
             tag::PRESENT => ToLeader::Present(Box::new(self.presentation()?)),
@@ -701,7 +701,7 @@ impl Reader {
         })
     }
 
-    fn to_proxy(&mut self, queue: QueueId) -> Result<ToProxy, Malformed> {
+    fn message_for_proxy(&mut self, queue: QueueId) -> Result<ToProxy, Malformed> {
         self.record()?;
         Ok(match self.u8()? {
             tag::LEADING => ToProxy::Leading { term: self.u64()? },
