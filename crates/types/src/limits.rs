@@ -209,6 +209,8 @@ pub const QUORUM_SENT_BYTES: usize = 4 * 1024 * 1024;
 pub const QUORUM_PART_BYTES: usize = 256 * 1024;
 /// Parts of one state that may be under way.
 pub const QUORUM_PARTS_IN_FLIGHT: u64 = 4;
+/// Milliseconds without an answer after which the transfer of a queue's state is given up.
+pub const QUORUM_TRANSFER_SILENCE_MS: u64 = 1_000;
 /// Milliseconds for which settles, for which nobody waits, gather before they are an entry.
 pub const QUORUM_SETTLES_GATHER_MS: u64 = 20;
 /// Milliseconds that a new leader gives the nodes that are up to say what their consumers hold.

@@ -171,7 +171,7 @@ impl Replicas {
             !replica.unsynced.is_empty(),
             &mut self.unsynced,
         );
-        if replica.group.wants_tick() && !listed.ticking {
+        if (replica.group.wants_tick() || replica.sending.is_some()) && !listed.ticking {
             listed.ticking = true;
             if self.ticking.is_empty() {
                 self.next_tick_ms = around.now.monotonic_ms + GROUP_TICK_MS;
@@ -257,6 +257,8 @@ impl Replicas {
             self.with(around, id, |replica, around| {
                 replica.listed.ticking = false;
                 replica.group.tick();
+                replica.retry_outgoing(around);
+                replica.give_up_silent(around);
                 if !replica.has_wanted_members() {
                     replica.reconcile(around);
                 }

@@ -4,7 +4,7 @@
 use super::{Around, Replica, attachment};
 use crate::shard::log_of;
 use bytes::Bytes;
-use leveret_replication::{Body, Entry, Message};
+use leveret_replication::{Body, Message};
 use leveret_storage::{Read, ShardLogs};
 use leveret_types::QueueId;
 use leveret_types::limits::QUORUM_SENT_BYTES;
@@ -16,6 +16,10 @@ struct Parked {
     message: Message,
     /// What lies behind its first entries.
     built: Vec<Bytes>,
+    /// The same of the entry that follows these, as far as it was read, and how many messages that
+    /// is: what has been read is not held until all is there.
+    partial: Vec<u8>,
+    read: usize,
 }
 
 /// What is kept for sending.
@@ -68,30 +72,40 @@ impl Outgoing {
         let at = self.kept.binary_search_by_key(&index, |(index, _)| *index);
         Some(self.kept[at.ok()?].1.clone())
     }
+}
 
-    /// What lies behind an entry; nothing while it is being read.
-    fn attachment(&self, logs: &mut ShardLogs, queue: QueueId, entry: &Entry) -> Option<Bytes> {
-        if let Some(bytes) = self.get(entry.index) {
-            return Some(bytes);
-        }
-        let Ok(Some(header)) = attachment::header_of(entry) else {
-            return Some(Bytes::new());
+impl Parked {
+    /// Reads what lies behind the next entry; false while that is under way.
+    fn build(&mut self, outgoing: &Outgoing, logs: &mut ShardLogs, queue: QueueId) -> bool {
+        let Some(entry) = self.message.entries().get(self.built.len()) else {
+            return true;
         };
-        let mut out = Vec::with_capacity(usize::try_from(header.weight).unwrap_or(0).min(1 << 20));
-        for came in &header.came {
-            for index in came.range.clone() {
-                match logs.read(log_of(queue, came.lane), index) {
-                    Read::Ready(bytes) => attachment::put_message(&mut out, &[&bytes]),
-                    Read::Gone => attachment::put_gone(&mut out),
-                    Read::Pending => return None,
-                    Read::Damaged(why) => {
-                        tracing::error!(%queue, why, "a message cannot be sent to a follower");
-                        return None;
-                    }
+        if self.read == 0
+            && let Some(bytes) = outgoing.get(entry.index)
+        {
+            self.built.push(bytes);
+            return true;
+        }
+        let header = attachment::header_of(entry).ok().flatten();
+        let header = header.unwrap_or_default();
+        let came = header.came.iter();
+        let all = came.flat_map(|came| came.range.clone().map(|index| (came.lane, index)));
+        for (lane, index) in all.skip(self.read) {
+            match logs.read(log_of(queue, lane), index) {
+                Read::Ready(bytes) => attachment::put_message(&mut self.partial, &[&bytes]),
+                Read::Gone => attachment::put_gone(&mut self.partial),
+                Read::Pending => return false,
+                Read::Damaged(why) => {
+                    tracing::error!(%queue, why, "a message cannot be sent to a follower");
+                    return false;
                 }
             }
+            self.read += 1;
         }
-        Some(Bytes::from(out))
+        self.built
+            .push(Bytes::from(std::mem::take(&mut self.partial)));
+        self.read = 0;
+        true
     }
 }
 
@@ -108,6 +122,8 @@ impl Replica {
         let mut parked = Parked {
             message,
             built: Vec::new(),
+            partial: Vec::new(),
+            read: 0,
         };
         if waits || !self.try_send(around, &mut parked) {
             self.outgoing.parked.push_back(parked);
@@ -115,14 +131,13 @@ impl Replica {
     }
 
     fn try_send(&self, around: &mut Around<'_>, parked: &mut Parked) -> bool {
-        let Parked { message, built } = parked;
-        for entry in &message.entries()[built.len()..] {
-            match self.outgoing.attachment(around.logs, self.id, entry) {
-                Some(bytes) => built.push(bytes),
-                None => return false,
+        while parked.built.len() < parked.message.entries().len() {
+            if !parked.build(&self.outgoing, around.logs, self.id) {
+                return false;
             }
         }
-        let frame = attachment::frame(self.id, message, built.drain(..));
+        let message = &parked.message;
+        let frame = attachment::frame(self.id, message, parked.built.drain(..));
         around.effects.peer.push((message.to.node(), frame));
         true
     }

@@ -25,7 +25,9 @@ use crate::stored;
 use bytes::Bytes;
 use leveret_replication::{Body, Group, HardState, Message, SnapshotMark};
 use leveret_storage::{Durability, Read, ShardLogs};
-use leveret_types::limits::{QUORUM_PART_BYTES, QUORUM_PARTS_IN_FLIGHT};
+use leveret_types::limits::{
+    QUORUM_PART_BYTES, QUORUM_PARTS_IN_FLIGHT, QUORUM_TRANSFER_SILENCE_MS,
+};
 use leveret_types::{QueueId, RangeSet, ReplicaId};
 
 /// First bytes of frames.
@@ -60,6 +62,8 @@ pub(super) struct Sending {
     unanswered: u64,
     is_wanted: bool,
     is_done: bool,
+    /// When something of it went or was answered last, on the monotonic clock.
+    alive_ms: u64,
 }
 
 /// A state that this member receives.
@@ -81,7 +85,9 @@ impl Replica {
             return;
         };
         // One at a time: the group asks again.
-        if self.sending.is_some() || mark.index != self.last_applied {
+        let sending = self.sending.as_ref();
+        let is_busy = sending.is_some_and(|sending| sending.to != to);
+        if is_busy || mark.index != self.last_applied {
             return self.group.report_snapshot(to, false);
         }
         let lanes: Vec<LiveLane> = self
@@ -131,6 +137,7 @@ impl Replica {
             unanswered: 1,
             is_wanted: false,
             is_done: false,
+            alive_ms: around.now.monotonic_ms,
         }));
         self.post(around, to, out);
     }
@@ -246,6 +253,7 @@ impl Replica {
                 }
             }
             sending.is_wanted = true;
+            sending.alive_ms = around.now.monotonic_ms;
         }
         self.send_parts(around);
         Ok(())
@@ -264,6 +272,7 @@ impl Replica {
             .unanswered
             .max(number.saturating_add(1).min(sending.next));
         let to = sending.to;
+        sending.alive_ms = around.now.monotonic_ms;
         if number == ALL || (sending.is_done && sending.unanswered == sending.next) {
             self.sending = None;
             self.group.report_snapshot(to, true);
@@ -279,6 +288,17 @@ impl Replica {
         let to = take_replica(&mut reader)?;
         let mark = reader.number("a mark")?;
         Ok((to == self.group.replica()).then_some((reader, mark)))
+    }
+
+    /// Gives a transfer up that the other member has turned away from: it has gone, or takes entries
+    /// instead. The group asks again for what is still needed.
+    pub(super) fn give_up_silent(&mut self, around: &Around<'_>) {
+        let silent = |sending: &Box<Sending>| {
+            around.now.monotonic_ms >= sending.alive_ms + QUORUM_TRANSFER_SILENCE_MS
+        };
+        if let Some(sending) = self.sending.take_if(|sending| silent(sending)) {
+            self.group.report_snapshot(sending.to, false);
+        }
     }
 
     /// Sends what the window allows and the logs have at hand.

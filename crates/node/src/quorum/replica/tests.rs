@@ -577,7 +577,7 @@ impl World {
             } else {
                 idle + 1
             };
-            if idle > 20 {
+            if idle > 200 {
                 return;
             }
         }
@@ -728,7 +728,7 @@ fn members_come_and_go_under_faults() {
                 }
             }
             world.heal_and_drain();
-            world.rest(100);
+            world.rest(500);
             let mut wanted = world.spec.members.clone();
             wanted.sort_unstable();
             let leader = world.leader().expect("a leader");
