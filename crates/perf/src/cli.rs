@@ -48,9 +48,9 @@ enum Command {
     /// damaged, 2 where there is no result
     #[command(
         disable_help_flag = true,
-        after_help = "Every message carries a sequence, the time at which it was due, and a checksum. Latency \
-            counts from the due time: a broker that stalls shows it. -h is the broker, as in PerfTest; \
-            --help is this."
+        after_help = "Every message carries a sequence, the time at which it was due, and a checksum. \
+            Latency counts from the due time: a broker that stalls shows it. -h is the broker, as \
+            in PerfTest; --help is this."
     )]
     Run {
         /// Print this

@@ -18,7 +18,7 @@ fn folder(name: &str) -> PathBuf {
 #[test]
 fn a_page_holds_everything_and_fetches_nothing() {
     let run = sample::run("mixed-medium-1", 20_000.0, None);
-    let page = report::page(&[run.clone()]);
+    let page = report::page(std::slice::from_ref(&run));
     for text in [
         "mixed-medium-1",
         "leveret perf run mixed-medium-1",
@@ -53,9 +53,9 @@ fn modelled_runs_say_so_everywhere() {
     let run = sample::run("quorum-1", 9_000.0, Some("hdd:1"));
     let other = sample::run("quorum-1", 19_000.0, None);
     let wanted = "MODELLED DEVICE, NOT A REAL ONE: HDD ×1";
-    assert!(report::page(&[run.clone()]).contains(wanted));
+    assert!(report::page(std::slice::from_ref(&run)).contains(wanted));
     assert!(report::summary(&run).contains(wanted));
-    for figure in report::pictures(&[run.clone()]) {
+    for figure in report::pictures(std::slice::from_ref(&run)) {
         assert!(figure.svg(Paint::Light).contains(wanted), "{}", figure.name);
     }
     let both = [run, other.clone()];
@@ -78,7 +78,10 @@ fn modelled_runs_say_so_everywhere() {
 fn a_failed_check_is_not_to_be_missed() {
     let mut run = sample::run("quorum-1", 9_000.0, None);
     run.loads[0].checks.lost = 3;
-    assert!(report::page(&[run.clone()]).contains("<b>Checks failed.</b> load `quorum`: 3 lost"));
+    assert!(
+        report::page(std::slice::from_ref(&run))
+            .contains("<b>Checks failed.</b> load `quorum`: 3 lost")
+    );
     assert!(report::summary(&run).contains("CHECKS FAILED: load `quorum`: 3 lost"));
     assert!(report::comparison(&[run.clone(), run]).contains("CHECKS FAILED in"));
 }
@@ -98,7 +101,7 @@ fn names_cannot_break_out() {
     run.phases[0].name = evil.to_owned();
     run.modelled_device = Some(evil.to_owned());
     for page in [
-        report::page(&[run.clone()]),
+        report::page(std::slice::from_ref(&run)),
         report::page(&[run.clone(), run.clone()]),
     ] {
         assert!(!page.to_lowercase().contains("<script"));
@@ -225,7 +228,7 @@ fn runs_are_told_apart_by_what_differs() {
             .collect()
     };
     let one = run("quorum-1", "Leveret", None);
-    assert_eq!(names(&[one.clone()]), ["quorum-1"]);
+    assert_eq!(names(std::slice::from_ref(&one)), ["quorum-1"]);
     assert_eq!(
         names(&[one.clone(), run("quorum-4", "Leveret", None)]),
         ["quorum-1", "quorum-4"]
@@ -276,7 +279,7 @@ fn a_prediction_stands_beside_what_came() {
         confirm_p99_us: 2_000.0,
         reasoning: "by reckoning".to_owned(),
     });
-    let page = report::page(&[run.clone()]);
+    let page = report::page(std::slice::from_ref(&run));
     assert!(page.contains("What the drive promised") && page.contains("by reckoning"));
     assert!(
         report::summary(&run).contains("18k/s"),
