@@ -109,8 +109,7 @@ impl Broker {
         shards: Vec<Shard>,
         inboxes: Vec<Inbox<ThreadEvent>>,
         reads: Sender<ReadRequest>,
-        links: Links,
-        cluster: Option<Cluster>,
+        (links, cluster): (Links, Option<Cluster>),
         admission: AdmissionLimits,
     ) -> Self {
         assert_eq!(shards.len(), usize::from(settings.shard_count));

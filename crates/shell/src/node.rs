@@ -204,8 +204,7 @@ impl Node {
             shards,
             inboxes,
             reads,
-            links,
-            cluster,
+            (links, cluster),
             config.admission,
         ));
 

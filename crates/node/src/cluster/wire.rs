@@ -91,7 +91,7 @@ impl Decoder {
     ///
     /// # Errors
     /// See [`WireError`].
-    pub fn next(&mut self) -> Result<Option<Decoded>, WireError> {
+    pub fn take(&mut self) -> Result<Option<Decoded>, WireError> {
         let Some((header, rest)) = self.buffer.split_first_chunk::<HEADER_BYTES>() else {
             return Ok(None);
         };
@@ -145,7 +145,7 @@ mod tests {
         for part in bytes.chunks(step) {
             decoder.feed(part);
             loop {
-                match decoder.next() {
+                match decoder.take() {
                     Ok(Some(decoded)) => found.push(decoded),
                     Ok(None) => break,
                     Err(error) => return (found, Err(error)),
@@ -189,7 +189,7 @@ mod tests {
         longest[..4].copy_from_slice(&(PEER_FRAME_BYTES_MAX as u32).to_le_bytes());
         let mut decoder = Decoder::default();
         decoder.feed(&longest);
-        assert_eq!(decoder.next(), Ok(None), "it waits for the payload");
+        assert_eq!(decoder.take(), Ok(None), "it waits for the payload");
         assert!(decoder.buffer.capacity() <= 2 * BUFFER_BYTES_KEPT);
         let mut longer = longest;
         longer[..4].copy_from_slice(&(PEER_FRAME_BYTES_MAX as u32 + 1).to_le_bytes());

@@ -383,7 +383,7 @@ impl LinkThread {
                 Ok(0) => return Err("it has closed its link".to_owned()),
                 Ok(count) => {
                     link.decoder.feed(&self.scratch[..count]);
-                    while let Some(decoded) = link.decoder.next().map_err(|e| e.to_string())? {
+                    while let Some(decoded) = link.decoder.take().map_err(|e| e.to_string())? {
                         match decoded {
                             Decoded::Frame(queue, frame) => frames.push((queue, frame)),
                             Decoded::Heartbeat => {}
