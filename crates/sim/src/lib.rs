@@ -9,6 +9,7 @@
 //! of entries for each log.
 
 pub mod check;
+pub mod cluster;
 pub mod disk;
 pub mod explore;
 pub mod faults;

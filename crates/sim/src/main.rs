@@ -1,5 +1,6 @@
-//! Commands for more than a test run has time for: `crash-points`, `seeds`, `fuzz`.
+//! Commands for more than a test run has time for: `crash-points`, `seeds`, `cluster`, `fuzz`.
 
+use leveret_sim::cluster::{self, Broken, Lived};
 use leveret_sim::disk::Lies;
 use leveret_sim::explore::{Found, Plan, Report, crash_points, random_life};
 use leveret_sim::fuzz::{self, Target};
@@ -12,6 +13,7 @@ const USAGE: &str = "\
 leveret-sim crash-points [--points N] [--seed N] [--chances N]   workloads crashed at every moment
 leveret-sim crash-points --seed N --point N        one moment again, to see a finding
 leveret-sim seeds [--count N] [--from N]           lives of random operations with crashes
+leveret-sim cluster [--seeds N] [--from N] [--cuts 0]   lives of a cluster with faults of all kinds
 leveret-sim fuzz [--seconds N] [--target NAME] [--seed N]   fuzz targets, from fuzz/corpus
 leveret-sim fuzz --target NAME --input FILE        one input, to see a finding again
 leveret-sim corpus                                 writes the inputs that fuzzing begins with";
@@ -19,12 +21,14 @@ leveret-sim corpus                                 writes the inputs that fuzzin
 /// Flags with their values.
 struct Flags(Vec<(String, String)>);
 
-const KNOWN: [&str; 9] = [
+const KNOWN: [&str; 11] = [
     "--chances",
     "--points",
     "--seed",
     "--point",
     "--count",
+    "--cuts",
+    "--seeds",
     "--from",
     "--seconds",
     "--target",
@@ -79,6 +83,11 @@ fn main() -> ExitCode {
         "seeds" => Ok(explore_seeds(
             flags.number("--count", 1_000)?,
             flags.number("--from", 0)?,
+        )),
+        "cluster" => Ok(live_clusters(
+            flags.number("--seeds", 20_000)?,
+            flags.number("--from", 0)?,
+            flags.number("--cuts", 1)? != 0,
         )),
         "fuzz" => fuzz_targets(&flags),
         "corpus" => write_corpus(),
@@ -186,4 +195,58 @@ fn explore_seeds(count: u64, from: u64) -> ExitCode {
         |seed| random_life(seed, Lies::default()),
         |_, seeds| seeds >= count,
     )
+}
+
+/// What lives of clusters came to, so far.
+#[derive(Default)]
+struct Lives {
+    count: u64,
+    total: Lived,
+    broken: Option<Broken>,
+}
+
+fn live_clusters(count: u64, from: u64, has_cuts: bool) -> ExitCode {
+    let plan = cluster::Plan {
+        has_cuts,
+        ..cluster::Plan::default()
+    };
+    let (next, lives) = (AtomicU64::new(from), Mutex::new(Lives::default()));
+    let start = Instant::now();
+    let work = || loop {
+        let seed = next.fetch_add(1, Ordering::Relaxed);
+        if seed >= from + count {
+            return;
+        }
+        let lived = cluster::live(seed, &plan);
+        let Ok(mut lives) = lives.lock() else { return };
+        lives.count += 1;
+        match lived {
+            Ok(lived) => lives.total.add(&lived),
+            Err(broken) => {
+                next.store(from + count, Ordering::Relaxed);
+                lives.broken = Some(broken);
+            }
+        }
+        if lives.count.is_multiple_of(100) {
+            let (seconds, total) = (start.elapsed().as_secs_f64(), lives.total);
+            println!("{seconds:6.1} s  {:6} lives  {total}", lives.count);
+        }
+    };
+    std::thread::scope(|scope| {
+        let threads = std::thread::available_parallelism().map_or(1, usize::from);
+        (0..threads).for_each(|_| drop(scope.spawn(work)));
+    });
+    let Ok(lives) = lives.into_inner() else {
+        return ExitCode::FAILURE;
+    };
+    match lives.broken {
+        Some(broken) => {
+            println!("FOUND {broken}");
+            ExitCode::FAILURE
+        }
+        None => {
+            println!("{} lives, nothing found: {}", lives.count, lives.total);
+            ExitCode::SUCCESS
+        }
+    }
 }

@@ -1,0 +1,223 @@
+//! A client of a node: bytes both ways, and what a publisher and a consumer make of them.
+
+use leveret_amqp::encode;
+use leveret_amqp::frame::{FrameKind, next_frame};
+use leveret_amqp::{
+    ContentHeader, Method, PROTOCOL_HEADER, Properties, RawTable, TableBuilder, basic, channel,
+    confirm, connection, queue,
+};
+use leveret_types::{ConnectionId, FieldValue, NodeId};
+
+/// What a client was told.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Heard {
+    /// A publish, or all up to it, is confirmed or refused.
+    Confirmed {
+        tag: u64,
+        multiple: bool,
+        is_taken: bool,
+    },
+    /// A message.
+    Delivered { tag: u64, body: u64 },
+    /// The broker ended the channel or the connection.
+    Closed(String),
+    /// A consumer was cancelled by the broker.
+    Cancelled,
+    /// A declaration succeeded: messages that are ready.
+    Declared(u32),
+    /// Anything else.
+    Other,
+}
+
+/// A client's end of a connection with channel 1.
+pub(super) struct Client {
+    pub(super) node: NodeId,
+    pub(super) connection: ConnectionId,
+    partial: Vec<u8>,
+    /// The tag of a delivery whose body is to come.
+    delivering: Option<u64>,
+}
+
+impl Client {
+    pub(super) fn new(node: NodeId, connection: ConnectionId) -> Self {
+        Self {
+            node,
+            connection,
+            partial: Vec::new(),
+            delivering: None,
+        }
+    }
+
+    /// Takes in what the broker has written.
+    pub(super) fn hear(&mut self, written: &[u8]) -> Result<Vec<Heard>, String> {
+        self.partial.extend_from_slice(written);
+        let bytes = std::mem::take(&mut self.partial);
+        let (mut rest, mut heard) = (&bytes[..], Vec::new());
+        let broken = |what: &str| format!("a client cannot read {what}");
+        while let Some(frame) = next_frame(rest, u32::MAX).map_err(|_| broken("a frame"))? {
+            rest = &rest[frame.wire_len()..];
+            match frame.kind {
+                FrameKind::Method => {
+                    let method = Method::decode(frame.payload).map_err(|_| broken("a method"))?;
+                    heard.extend(self.method(&method));
+                }
+                FrameKind::Body => {
+                    let body = frame.payload.get(..8).and_then(|body| body.try_into().ok());
+                    let body = body.ok_or_else(|| broken("a body"))?;
+                    let tag = self
+                        .delivering
+                        .take()
+                        .ok_or_else(|| broken("a stray body"))?;
+                    let body = u64::from_le_bytes(body);
+                    heard.push(Heard::Delivered { tag, body });
+                }
+                FrameKind::Header | FrameKind::Heartbeat => {}
+            }
+        }
+        self.partial = rest.to_vec();
+        Ok(heard)
+    }
+
+    fn method(&mut self, method: &Method<'_>) -> Option<Heard> {
+        Some(match method {
+            Method::BasicDeliver(m) => {
+                self.delivering = Some(m.delivery_tag);
+                return None;
+            }
+            Method::BasicAck(m) => Heard::Confirmed {
+                tag: m.delivery_tag,
+                multiple: m.multiple,
+                is_taken: true,
+            },
+            Method::BasicNack(m) => Heard::Confirmed {
+                tag: m.delivery_tag,
+                multiple: m.multiple,
+                is_taken: false,
+            },
+            Method::ConnectionClose(m) => Heard::Closed(m.reply_text.to_string()),
+            Method::ChannelClose(m) => Heard::Closed(m.reply_text.to_string()),
+            Method::BasicCancel(_) => Heard::Cancelled,
+            Method::QueueDeclareOk(m) => Heard::Declared(m.message_count),
+            _ => Heard::Other,
+        })
+    }
+}
+
+/// The bytes with which a client opens a connection and channel 1.
+pub(super) fn opening() -> Vec<u8> {
+    let mut out = PROTOCOL_HEADER.to_vec();
+    let start_ok = connection::StartOk {
+        client_properties: RawTable::EMPTY,
+        mechanism: "PLAIN",
+        response: b"\0guest\0guest",
+        locale: "en_US",
+    };
+    encode::method(&mut out, 0, &start_ok);
+    let tune_ok = connection::TuneOk {
+        channel_max: 16,
+        frame_max: 131_072,
+        heartbeat: 0,
+    };
+    encode::method(&mut out, 0, &tune_ok);
+    encode::method(&mut out, 0, &connection::Open { virtual_host: "/" });
+    encode::method(&mut out, 1, &channel::Open {});
+    out
+}
+
+/// Declares a durable quorum queue, or asks about it.
+pub(super) fn declare(name: &str, passive: bool) -> Vec<u8> {
+    let mut arguments = TableBuilder::new();
+    arguments.push("x-queue-type", &FieldValue::text("quorum"));
+    // Consumers die often here.
+    arguments.push("x-delivery-limit", &FieldValue::I64(1_000_000));
+    let declare = queue::Declare {
+        queue: name,
+        passive,
+        durable: true,
+        exclusive: false,
+        auto_delete: false,
+        nowait: false,
+        arguments: arguments.as_table(),
+    };
+    let mut out = Vec::new();
+    encode::method(&mut out, 1, &declare);
+    out
+}
+
+pub(super) fn select_confirms() -> Vec<u8> {
+    let mut out = Vec::new();
+    encode::method(&mut out, 1, &confirm::Select { nowait: false });
+    out
+}
+
+/// A message whose body is a number, and some bytes more.
+pub(super) fn publish(queue: &str, body: u64, bytes: usize) -> Vec<u8> {
+    let mut out = Vec::new();
+    let method = basic::Publish {
+        exchange: b"",
+        routing_key: queue.as_bytes(),
+        mandatory: false,
+        immediate: false,
+    };
+    encode::method(&mut out, 1, &method);
+    let properties = Properties {
+        delivery_mode: Some(2),
+        ..Properties::default()
+    };
+    let mut content = body.to_le_bytes().to_vec();
+    content.resize(8 + bytes, b'.');
+    encode::frame(&mut out, FrameKind::Header, 1, |out| {
+        ContentHeader {
+            class: 60,
+            body_size: content.len() as u64,
+            properties: &properties.to_bytes(),
+        }
+        .encode(out);
+    });
+    encode::frame(&mut out, FrameKind::Body, 1, |out| {
+        out.extend_from_slice(&content)
+    });
+    out
+}
+
+/// Consumes with a window of messages without an answer.
+pub(super) fn consume(queue: &str, window: u16) -> Vec<u8> {
+    let mut out = Vec::new();
+    let qos = basic::Qos {
+        prefetch_size: 0,
+        prefetch_count: window,
+        global: false,
+    };
+    encode::method(&mut out, 1, &qos);
+    let consume = basic::Consume {
+        queue,
+        consumer_tag: "sim",
+        no_local: false,
+        no_ack: false,
+        exclusive: false,
+        nowait: false,
+        arguments: RawTable::EMPTY,
+    };
+    encode::method(&mut out, 1, &consume);
+    out
+}
+
+pub(super) fn acknowledge(tag: u64) -> Vec<u8> {
+    let mut out = Vec::new();
+    let ack = basic::Ack {
+        delivery_tag: tag,
+        multiple: false,
+    };
+    encode::method(&mut out, 1, &ack);
+    out
+}
+
+pub(super) fn give_back(tag: u64) -> Vec<u8> {
+    let mut out = Vec::new();
+    let reject = basic::Reject {
+        delivery_tag: tag,
+        requeue: true,
+    };
+    encode::method(&mut out, 1, &reject);
+    out
+}

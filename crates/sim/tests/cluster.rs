@@ -1,0 +1,45 @@
+//! The node's code in a cluster, for as many seeds as a run of the tests has time for.
+
+use leveret_sim::cluster::{Plan, Planted, live};
+
+const SEEDS: u64 = 300;
+/// Seeds within which a planted bug is found.
+const PLANTED_SEEDS_MAX: u64 = 500;
+
+/// Processes, disks, power and clients fail, and connections only with them. Of connections that
+/// break between nodes which live, `leveret-sim cluster` finds more than is repaired so far:
+/// `docs/testing.md` has the seeds.
+fn plan() -> Plan {
+    Plan {
+        has_cuts: false,
+        ..Plan::default()
+    }
+}
+
+#[test]
+fn clusters_keep_their_promises() {
+    for seed in 0..SEEDS {
+        if let Err(broken) = live(seed, &plan()) {
+            panic!("{broken} --cuts 0");
+        }
+    }
+}
+
+#[test]
+fn one_seed_is_one_life() {
+    for seed in 0..20 {
+        let lived = live(seed, &plan());
+        assert!(lived.is_ok(), "{lived:?}");
+        assert_eq!(lived, live(seed, &plan()));
+    }
+}
+
+#[test]
+fn planted_bugs_are_found() {
+    for planted in Planted::ALL {
+        let plan = Plan { planted, ..plan() };
+        let found = (0..PLANTED_SEEDS_MAX).find_map(|seed| live(seed, &plan).err());
+        let found = found.unwrap_or_else(|| panic!("{planted:?} is not found"));
+        println!("{planted:?}: {found}");
+    }
+}
