@@ -1,0 +1,295 @@
+//! The catalogue of a cluster: the same on every node, whatever is applied again, and who has what.
+
+use leveret_metadata::{
+    Batch, Catalogue, CatalogueError, Change, Command, Config, NodeRecord, Outcome, Proposed,
+};
+use leveret_types::{FieldTable, FieldValue, NodeId};
+
+fn first() -> NodeRecord {
+    NodeRecord {
+        node: 1,
+        uuid: [1; 16],
+        address: "a:1".to_owned(),
+        name: "node-1".to_owned(),
+        start: 0,
+        applied: 0,
+        draining: false,
+    }
+}
+
+/// The catalogues of two nodes, which are given the same batches.
+struct World {
+    nodes: [Catalogue; 2],
+    up: Vec<u32>,
+    next: u64,
+}
+
+impl World {
+    /// A cluster of nodes 1 to `count`, all up, with virtual host `/`.
+    fn new(count: u8) -> Self {
+        let founded = || {
+            let mut catalogue = Catalogue::new(Config::default());
+            catalogue.found(first());
+            catalogue
+        };
+        let mut world = Self {
+            nodes: [founded(), founded()],
+            up: (1..=u32::from(count)).collect(),
+            next: 1,
+        };
+        world.done(1, vhost("/"));
+        for node in 2..=count {
+            let outcome = world.done(
+                1,
+                Command::NodeJoin {
+                    uuid: [node; 16],
+                    address: format!("{node}:1"),
+                    name: format!("node-{node}"),
+                },
+            );
+            assert_eq!(outcome.node, Some(NodeId(node.into())));
+        }
+        world
+    }
+
+    fn apply(&mut self, origin: u32, id: u64, command: Command) -> Answers {
+        let batch = Batch {
+            rules: self.nodes[0].rules(),
+            up: self.up.clone(),
+            commands: vec![Proposed {
+                origin,
+                start: 7,
+                id,
+                command,
+            }],
+        };
+        let batch = Batch::decode(&batch.encode()).expect("it was encoded");
+        let [one, two] = &mut self.nodes;
+        let answers = one.apply_batch(&batch);
+        assert_eq!(answers, two.apply_batch(&batch));
+        assert_eq!(one.snapshot(), two.snapshot());
+        answers
+    }
+
+    fn ask(&mut self, origin: u32, command: Command) -> Result<Outcome, CatalogueError> {
+        let id = self.next;
+        self.next += 1;
+        let mut answers = self.apply(origin, id, command);
+        answers.pop().flatten().expect("it is new")
+    }
+
+    fn done(&mut self, origin: u32, command: Command) -> Outcome {
+        self.ask(origin, command).expect("nothing is wrong with it")
+    }
+
+    fn declare(&mut self, origin: u32, name: &str, arguments: &[(&str, FieldValue)]) -> Vec<u32> {
+        let mut table = FieldTable::new();
+        for (key, value) in arguments {
+            table.set(key, value.clone());
+        }
+        let outcome = self.done(
+            origin,
+            Command::QueueDeclare {
+                vhost: "/".to_owned(),
+                name: name.to_owned(),
+                durable: true,
+                exclusive: None,
+                auto_delete: false,
+                arguments: table,
+                random: [0; 16],
+                shards: 2,
+                id: None,
+            },
+        );
+        let queue = outcome.queue.expect("a queue");
+        self.members(queue)
+    }
+
+    fn members(&self, queue: leveret_types::QueueId) -> Vec<u32> {
+        let record = self.nodes[0].queue(queue).expect("it is there");
+        let members = record.members().iter();
+        members.map(|member| member.node().0).collect()
+    }
+}
+
+type Answers = Vec<Option<Result<Outcome, CatalogueError>>>;
+
+fn vhost(name: &str) -> Command {
+    Command::VhostPut {
+        vhost: name.to_owned(),
+        description: None,
+        tags: None,
+        default_queue_type: None,
+        protected: None,
+        tracing: None,
+    }
+}
+
+fn quorum() -> (&'static str, FieldValue) {
+    ("x-queue-type", FieldValue::text("quorum"))
+}
+
+#[test]
+fn what_is_applied_again_is_not_carried_out_again() {
+    let mut world = World::new(1);
+    let id = world.next;
+    assert!(world.apply(1, id, vhost("x"))[0].is_some());
+    assert_eq!(world.apply(1, id, vhost("x")), [None]);
+    assert_eq!(world.apply(1, id - 1, vhost("y")), [None], "an older one");
+    assert!(world.nodes[0].vhost("y").is_none());
+}
+
+#[test]
+fn members_and_leaders_are_spread_and_who_is_down_is_left_out() {
+    let mut world = World::new(5);
+    let mut members = [0; 6];
+    let mut leads = [0; 6];
+    for number in 0..50 {
+        let placed = world.declare(1, &format!("q-{number}"), &[quorum()]);
+        assert_eq!(placed.len(), 3);
+        leads[placed[0] as usize] += 1;
+        placed.iter().for_each(|node| members[*node as usize] += 1);
+    }
+    assert_eq!(members[1..], [30; 5]);
+    assert_eq!(leads[1..], [10; 5]);
+    world.up = vec![1, 2, 4];
+    let placed = world.declare(1, "while two are down", &[quorum()]);
+    assert!(
+        placed.iter().all(|node| [1, 2, 4].contains(node)),
+        "{placed:?}"
+    );
+}
+
+#[test]
+fn arguments_say_how_many_members_and_who_leads() {
+    let mut world = World::new(3);
+    for (wanted, placed) in [(1, 1), (2, 2), (3, 3), (7, 3)] {
+        let size = ("x-quorum-initial-group-size", FieldValue::I64(wanted));
+        let name = format!("of {wanted}");
+        assert_eq!(world.declare(1, &name, &[quorum(), size]).len(), placed);
+    }
+    for origin in [1, 2, 3, 3] {
+        let local = ("x-queue-leader-locator", FieldValue::text("client-local"));
+        let name = format!("at {origin} {}", world.next);
+        assert_eq!(world.declare(origin, &name, &[quorum(), local])[0], origin);
+    }
+}
+
+#[test]
+fn mirrored_queues_are_replicated_as_their_policy_says() {
+    for (mode, params, expected) in [
+        ("all", None, vec![1, 2, 3]),
+        ("exactly", Some(FieldValue::I64(2)), vec![1, 2]),
+        (
+            "nodes",
+            Some(FieldValue::Array(vec![
+                FieldValue::text("node-3"),
+                FieldValue::text("elsewhere"),
+            ])),
+            vec![3],
+        ),
+    ] {
+        let mut world = World::new(3);
+        let mut definition = FieldTable::new();
+        definition.set("ha-mode", FieldValue::text(mode));
+        if let Some(params) = params {
+            definition.set("ha-params", params);
+        }
+        world.done(
+            1,
+            Command::PolicySet {
+                vhost: "/".to_owned(),
+                name: "ha".to_owned(),
+                operator: false,
+                pattern: "^ha".to_owned(),
+                apply_to: "queues".to_owned(),
+                priority: 0,
+                definition,
+            },
+        );
+        let mut placed = world.declare(1, "ha", &[]);
+        placed.sort_unstable();
+        assert_eq!(placed, expected, "{mode}");
+        assert_eq!(world.declare(1, "other", &[]), [], "no policy");
+    }
+}
+
+#[test]
+fn a_node_that_is_forgotten_leaves_groups_and_takes_what_it_had_alone() {
+    let mut world = World::new(3);
+    world.declare(3, "alone", &[]);
+    let shared = world.declare(1, "shared", &[quorum()]);
+    assert_eq!(shared.len(), 3);
+    let outcome = world.done(1, Command::NodeForget { node: 3 });
+    assert_eq!(outcome.changes[0], Change::NodesChanged);
+    let catalogue = &world.nodes[0];
+    assert!(catalogue.queue_by_name("/", "alone").is_none());
+    let shared = catalogue.queue_by_name("/", "shared").expect("it stays");
+    assert_eq!(shared.members().len(), 2);
+    let again = Command::NodeJoin {
+        uuid: [9; 16],
+        address: "3:1".to_owned(),
+        name: "node-3".to_owned(),
+    };
+    assert_eq!(
+        world.done(1, again).node,
+        Some(NodeId(4)),
+        "no number twice"
+    );
+    for node in [2, 4] {
+        world.done(1, Command::NodeForget { node });
+    }
+    let last = world.ask(1, Command::NodeForget { node: 1 });
+    assert_eq!(last, Err(CatalogueError::LastNode(NodeId(1))));
+}
+
+#[test]
+fn a_snapshot_has_the_cluster_and_what_does_not_survive_a_single_nodes_restart() {
+    let mut world = World::new(3);
+    world.declare(2, "classic", &[]);
+    world.declare(1, "quorum", &[quorum()]);
+    let mut exclusive = Command::QueueDeclare {
+        vhost: "/".to_owned(),
+        name: "exclusive".to_owned(),
+        durable: false,
+        exclusive: Some(2 << 52 | 5),
+        auto_delete: false,
+        arguments: FieldTable::new(),
+        random: [0; 16],
+        shards: 2,
+        id: None,
+    };
+    world.done(2, exclusive.clone());
+    let bytes = world.nodes[0].snapshot();
+    let restored = Catalogue::restore(Config::default(), &bytes).expect("it was made here");
+    assert_eq!(restored.snapshot(), bytes);
+    let home = |name| restored.queue_by_name("/", name).map(|queue| queue.home());
+    assert_eq!(home("classic"), Some(NodeId(2)));
+    assert_eq!(home("exclusive"), Some(NodeId(2)));
+    // The two go on alike, ids of queues included.
+    world.nodes[1] = restored;
+    if let Command::QueueDeclare { name, .. } = &mut exclusive {
+        "another".clone_into(name);
+    }
+    world.done(2, exclusive);
+    world.declare(3, "later", &[quorum()]);
+    let started = Command::NodeStarted {
+        node: 2,
+        address: "2:2".to_owned(),
+        name: "node-2".to_owned(),
+    };
+    world.done(2, started);
+    let catalogue = &world.nodes[1];
+    for (name, stays) in [
+        ("exclusive", false),
+        ("another", false),
+        ("classic", true),
+        ("quorum", true),
+    ] {
+        assert_eq!(
+            catalogue.queue_by_name("/", name).is_some(),
+            stays,
+            "{name}"
+        );
+    }
+}
