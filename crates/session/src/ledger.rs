@@ -3,9 +3,9 @@
 //!
 //! A publish is in exactly one of four places. It is *undecided* until the node has put it into
 //! queues or refused it; then it *waits* for shards' logs to become durable as far as it was
-//! written, or for queues of the cluster to commit it; then its answer is *ready* to be confirmed or
-//! to be rejected; and at the next flush it is answered and forgotten. Neighbours in the same place
-//! are one interval, so that a batch costs what one message costs.
+//! written, or for queues of the cluster to commit it; then its answer is *ready* to be confirmed
+//! or to be rejected; and at the next flush it is answered and forgotten. Neighbours in the same
+//! place are one interval, so that a batch costs what one message costs.
 
 mod queues;
 

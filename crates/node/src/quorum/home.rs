@@ -98,7 +98,8 @@ impl Homes {
         }
     }
 
-    /// Turns what was posted to connections that stand for nodes into messages to the proxies there.
+    /// Turns what was posted to connections that stand for nodes into messages to the proxies
+    /// there.
     pub(crate) fn redirect(&mut self, effects: &mut ShardEffects, answers: &mut Vec<Answer>) {
         if self.guests.is_empty() {
             return;

@@ -158,7 +158,8 @@ pub enum ToLeader {
         /// Comes back in the answer.
         request: u64,
     },
-    /// The local replica does not have the message of a delivery: [`ToProxy::Deliver`] again, whole.
+    /// The local replica does not have the message of a delivery: [`ToProxy::Deliver`] again,
+    /// whole.
     Fetch {
         /// The consumer.
         consumer: ConsumerId,

@@ -370,6 +370,11 @@ impl Proxy {
         );
     }
 
+    /// Whether it knows this holder: a consumer, one that holds messages, or one that asks.
+    pub(crate) fn holds(&self, holder: ConsumerId) -> bool {
+        self.holders.contains_key(&holder)
+    }
+
     /// A holder is gone.
     pub(crate) fn detach(&mut self, holder: ConsumerId) {
         self.requests
@@ -437,9 +442,9 @@ impl Proxy {
     }
 
     /// Says something to the leader, behind all operations that there are. Without a leader it need
-    /// not be said: the presentation will.
+    /// not be said: the presentation will; but not one that is on its way already.
     fn say(&mut self, message: ToLeader) {
-        if matches!(self.place, Place::Led(_)) {
+        if self.place != Place::Unknown {
             self.control.push_back((self.journal.next(), message));
         }
     }
@@ -682,7 +687,7 @@ impl Proxy {
 
     fn committed(&mut self, from: NodeId, through: u64, reach: &mut Reach<'_>) {
         if self.place == Place::Asked(from) {
-            self.established(from, reach);
+            self.established(from);
         }
         let mut told: Vec<ConnectionId> = Vec::new();
         while let Some(kept) = self.journal.pop_through(through) {
@@ -716,20 +721,9 @@ impl Proxy {
     }
 
     /// The leader has taken the session: all that has no answer is said again.
-    fn established(&mut self, node: NodeId, reach: &mut Reach<'_>) {
+    fn established(&mut self, node: NodeId) {
         self.place = Place::Led(node);
         (self.attempts, self.hints) = (0, 0);
-        let cancelled: Vec<ConsumerId> = self
-            .requests
-            .iter()
-            .filter_map(|request| match request.question {
-                Question::Cancel(consumer) => Some(consumer),
-                _ => None,
-            })
-            .collect();
-        for consumer in cancelled {
-            self.cancelled(consumer, reach);
-        }
         let questions: Vec<ToLeader> = self
             .requests
             .iter()
@@ -819,7 +813,8 @@ impl Proxy {
     }
 
     fn got(&mut self, holder: ConsumerId, got: Option<(Delivery, u64)>, reach: &mut Reach<'_>) {
-        let is_it = |question: &Question| matches!(question, Question::Get { holder: of, .. } if *of == holder);
+        let of_get = |question: &Question| matches!(question, Question::Get { .. });
+        let is_it = |question: &Question| of_get(question) && question.holder() == Some(holder);
         let Some(request) = self.take_request(is_it) else {
             // Nobody waits for it any more.
             if let Some((delivery, _)) = got {

@@ -98,8 +98,8 @@ impl Shard {
         Ok(When::Later)
     }
 
-    /// Stops deliveries to a consumer; what it holds stays with it. If that is answered later, it is
-    /// by `Reply::Done`.
+    /// Stops deliveries to a consumer; what it holds stays with it. If that is answered later, it
+    /// is by `Reply::Done`.
     pub fn cancel(
         &mut self,
         now: Now,

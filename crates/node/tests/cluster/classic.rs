@@ -58,7 +58,8 @@ fn a_queue_whose_node_is_down_refuses_and_its_consumers_are_cancelled() {
          b consume q t => b: consuming t, deliver 1 m1
          kill 1 => b: cancelled t
          b publish q m2 => b: nack 2
-         b get q => b: close 404 NOT_FOUND - home node '1' of queue 'q' in vhost '/' is down or inaccessible
+         b get q => b: close 404 NOT_FOUND - home node '1' of queue 'q' in vhost '/' is down or \
+         inaccessible
          start 1
          c@3
          c get q => c: got 1 left=0 again m1",

@@ -171,7 +171,8 @@ fn dead_letters_and_other_queues_of_one_message_reach_the_cluster() {
         "a@1
          b@3
          a declare dead quorum => a: declared dead 0 0
-         a declare q quorum x-dead-letter-exchange= x-dead-letter-routing-key=dead => a: declared q 0 0
+         a declare q quorum x-dead-letter-exchange= x-dead-letter-routing-key=dead \
+         => a: declared q 0 0
          a exchange all fanout => a: declare-ok
          a declare p => a: declared p 0 0
          a bind q all => a: bind-ok
@@ -240,4 +241,41 @@ fn a_queue_without_a_majority_holds_its_own_publishers_back() {
         heard.ends_with(&format!("ack {sent}*")) || heard.ends_with(&format!("ack {sent}")),
         "{heard}"
     );
+}
+
+/// Its socket ends while the proxy's presentation, in which it is listed, is on its way.
+#[test]
+fn a_consumer_that_goes_while_its_node_presents_itself_holds_nothing() {
+    let mut world = World::new(3);
+    world.connect("a", NodeId(1));
+    world.rest();
+    world.send("a", client::say(&["declare", "q", "quorum"]));
+    world.pass(1_000);
+    let leader = world.leader("q").expect("it is led");
+    let other = NodeId(1 + leader.0 % 3);
+    for leave in [
+        vec![],
+        client::say(&["close"]),
+        client::say(&["cancel", "t"]),
+    ] {
+        world.connect("b", other);
+        world.rest();
+        world.send("b", client::say(&["consume", "q", "t"]));
+        world.send("a", client::say(&["publish", "q", "m"]));
+        world.rest();
+        world.blink(leader, other);
+        if leave.is_empty() {
+            world.drop_client("b");
+        } else {
+            world.send("b", leave);
+            world.rest();
+            world.drop_client("b");
+        }
+        world.pass(1_000);
+        world.heard();
+        world.send("a", client::say(&["get", "q", "noack"]));
+        world.rest();
+        let expected = format!("a: got {tag} left=0 again count=1 m");
+        assert_eq!(world.heard(), expected);
+    }
 }

@@ -1,5 +1,6 @@
 //! Random faults under a random load, by seed: what was confirmed is not lost, what was settled
-//! while all was well does not come back, nothing is there twice, and in the end every queue drains.
+//! while all was well does not come back, nothing is there twice, and in the end every queue
+//! drains.
 
 use crate::client;
 use crate::world::World;
