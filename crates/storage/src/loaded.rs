@@ -34,6 +34,15 @@ pub(crate) enum Source {
 }
 
 impl Source {
+    /// Bytes to read into one buffer.
+    pub(crate) fn buffer_bytes(&self) -> usize {
+        match self {
+            Self::Wal { bytes, .. } => *bytes as usize,
+            Self::Segment { len, .. } => *len as usize,
+        }
+    }
+
+    /// Bytes that it takes in memory.
     pub(crate) fn bytes(&self) -> usize {
         match self {
             Self::Wal { bytes, count, .. } => *bytes as usize + *count as usize * 4,
@@ -210,7 +219,7 @@ impl LoadedCache {
         let bytes = source.bytes();
         self.pending_bytes += bytes;
         self.waiting.insert(key, Waiting { bytes, logs });
-        let buffer = self.buffers.take(bytes);
+        let buffer = self.buffers.take(source.buffer_bytes());
         let request = ReadRequest::new(shard, key, source, buffer);
         self.requests.push(request);
     }

@@ -89,6 +89,27 @@ mod tests {
     }
 
     #[test]
+    fn a_full_chunk_with_its_table_of_ends_fits_a_buffer_of_a_full_chunk() {
+        let source = crate::loaded::Source::Wal {
+            place: crate::chunk::Place {
+                generation: 1,
+                table_generation: 1,
+                table_at: 0,
+                table_crc: 0,
+                bodies_at: 4096,
+            },
+            seq: 1,
+            count: 250,
+            bytes: CHUNK_BYTES as u32,
+        };
+        let mut buffers = ReadBuffers::default();
+        let buffer = read(&mut buffers, CHUNK_BYTES);
+        let address = buffer.as_ptr();
+        buffers.give(chunk(buffer));
+        assert_eq!(buffers.take(source.buffer_bytes()).as_ptr(), address);
+    }
+
+    #[test]
     fn what_is_read_from_and_what_is_large_is_not_kept() {
         let mut buffers = ReadBuffers::default();
         let content = chunk(read(&mut buffers, 1_000));

@@ -282,7 +282,7 @@ impl<'a, D: Disk> Output<'a, D> {
     }
 
     fn read(&mut self, shard: u8, key: Key, source: Source) -> Result<Content, String> {
-        let buffer = self.writer.buffers.take(source.bytes());
+        let buffer = self.writer.buffers.take(source.buffer_bytes());
         let request = ReadRequest::new(shard, key, source, buffer);
         self.writer.reader.read(request).result
     }
