@@ -188,8 +188,8 @@ impl Queue {
         }
     }
 
-    /// From now on what comes back counted is told as [`Effect::Returned`]: for a queue whose counts
-    /// are kept by somebody else.
+    /// From now on what comes back counted is told as [`Effect::Returned`]: for a queue whose
+    /// counts are kept by somebody else.
     pub const fn tell_returns(&mut self) {
         self.tells_returns = true;
     }

@@ -290,8 +290,8 @@ impl Replica {
         Ok((to == self.group.replica()).then_some((reader, mark)))
     }
 
-    /// Gives a transfer up that the other member has turned away from: it has gone, or takes entries
-    /// instead. The group asks again for what is still needed.
+    /// Gives a transfer up that the other member has turned away from: it has gone, or takes
+    /// entries instead. The group asks again for what is still needed.
     pub(super) fn give_up_silent(&mut self, around: &Around<'_>) {
         let silent = |sending: &Box<Sending>| {
             around.now.monotonic_ms >= sending.alive_ms + QUORUM_TRANSFER_SILENCE_MS
