@@ -61,7 +61,10 @@ fn copy(place: Place<'_>, message: &Message, key: &str, fact: (&str, FieldValue)
             "routing_keys",
             &FieldValue::Array(vec![FieldValue::LongString(message.routing_key().to_vec())]),
         )
-        .push("properties", &FieldValue::Table(properties::by_name(message)))
+        .push(
+            "properties",
+            &FieldValue::Table(properties::by_name(message)),
+        )
         .push("node", &FieldValue::text(place.node))
         .push("vhost", &FieldValue::text(place.vhost))
         .push("connection", &FieldValue::text(place.connection))
