@@ -180,6 +180,8 @@ fn outputs(options: &flags::OutcomeOptions) -> Outputs {
     Outputs {
         html: options.html.clone(),
         json: options.json.clone(),
+        csv: options.csv.clone(),
+        figures: options.figures.clone(),
         ..Outputs::default()
     }
 }

@@ -251,6 +251,12 @@ pub struct OutcomeOptions {
     /// Write a page with plots here
     #[arg(long, value_name = "FILE")]
     pub html: Option<PathBuf>,
+    /// Write the seconds here, with those of nodes and the latency curves beside it
+    #[arg(long, value_name = "FILE")]
+    pub csv: Option<PathBuf>,
+    /// Write each picture into this folder, as SVG and as PNG
+    #[arg(long, value_name = "FOLDER")]
+    pub figures: Option<PathBuf>,
     /// Broker processes on this machine to sample, by commas
     #[arg(long, value_name = "PIDS", value_delimiter = ',')]
     pub pid: Vec<u32>,

@@ -9,11 +9,13 @@ use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::client::Client;
 use crate::error::Error;
-use crate::sample::{Sampler, Subject};
+use crate::sample::{Sampler, Subject, get};
 use crate::spec::{BrokerSpec, SpecError};
 use crate::uri::Uri;
 
@@ -25,8 +27,10 @@ const STOP: Duration = Duration::from_secs(30);
 const LOOK: Duration = Duration::from_millis(10);
 /// The environment variable by which a node is told to model its devices.
 pub const MODEL_VARIABLE: &str = "LEVERET_TRIAL_DEVICE";
-/// What a node's log says when it sees another.
-const NODE_UP: &str = "another node is up";
+/// Where a node says how it sees its cluster.
+const CLUSTER: &str = "/api/leveret/cluster";
+/// The user that a new node has.
+const USER: &str = "guest";
 /// The folders of a node, by their names in the configuration.
 pub const FOLDERS: [&str; 4] = ["data", "segment", "wal", "logs"];
 
@@ -44,6 +48,7 @@ struct Node {
     child: Child,
     amqp: SocketAddr,
     metrics: SocketAddr,
+    http: SocketAddr,
     folders: Vec<(String, PathBuf)>,
     /// What it says on standard error.
     log_file: PathBuf,
@@ -93,12 +98,14 @@ impl Nodes {
     }
 
     /// Waits until every node has seen the others: a queue that is declared before that has fewer
-    /// copies than nodes, for good. Their logs say it; one that does not is noted.
+    /// copies than nodes until the cluster has added them. One that does not see them is noted.
     fn await_cluster(&mut self) {
-        let others = self.nodes.len() - 1;
+        let count = self.nodes.len();
+        if count < 2 {
+            return;
+        }
         let until = Instant::now() + START;
-        let seen = |node: &Node| node.whole_log().matches(NODE_UP).count() >= others;
-        while !self.nodes.iter().all(seen) {
+        while !self.nodes.iter().all(|node| node.sees() == Some(count)) {
             if Instant::now() >= until {
                 let note = "not every node saw the others: queues may have fewer copies than nodes";
                 self.notes.push(note.to_owned());
@@ -138,11 +145,11 @@ impl Nodes {
         }
         let file = home.join("rabbitmq.conf");
         fs::write(&file, configuration).map_err(Error::io(format!("write {}", file.display())))?;
-        let (amqp, metrics) = (ports.amqp[at], ports.metrics[at]);
+        let (amqp, metrics, http) = (ports.amqp[at], ports.metrics[at], ports.http[at]);
         let mut command = Command::new(binary);
         command.arg("serve").arg("--config").arg(&file);
         command.arg("--data-dir").arg(&home);
-        command.args(["--http", "none", "--amqp", &amqp.to_string()]);
+        command.args(["--http", &http.to_string(), "--amqp", &amqp.to_string()]);
         command.args(["--metrics", &metrics.to_string()]);
         ports.join(at, &mut command);
         if let Some(model) = &spec.model {
@@ -161,6 +168,7 @@ impl Nodes {
             child,
             amqp,
             metrics,
+            http,
             folders,
             log_file,
             placed,
@@ -240,12 +248,19 @@ impl Node {
         Error::Node { node, what }
     }
 
-    fn whole_log(&self) -> String {
-        fs::read_to_string(&self.log_file).unwrap_or_default()
+    /// The nodes of its cluster that it sees, itself among them; none if it does not say.
+    fn sees(&self) -> Option<usize> {
+        let login = STANDARD.encode(format!("{USER}:{USER}"));
+        let answer = get(
+            self.http,
+            CLUSTER,
+            &format!("Authorization: Basic {login}\r\n"),
+        );
+        nodes_up(&answer.ok()?)
     }
 
     fn log(&self) -> String {
-        let text = self.whole_log();
+        let text = fs::read_to_string(&self.log_file).unwrap_or_default();
         let lines: Vec<&str> = text.lines().collect();
         lines[lines.len().saturating_sub(5)..].join("\n")
     }
@@ -255,8 +270,8 @@ impl Node {
             tls: false,
             host: self.amqp.ip().to_string(),
             port: self.amqp.port(),
-            user: "guest".to_owned(),
-            password: "guest".to_owned(),
+            user: USER.to_owned(),
+            password: USER.to_owned(),
             virtual_host: "/".to_owned(),
         }
     }
@@ -306,6 +321,8 @@ impl Node {
 /// between here and the node.
 const PORT_FROM: u32 = 22_000;
 const PORT_TO: u32 = 32_000;
+/// AMQP, metrics, HTTP, and the cluster's link.
+const PORTS_OF_A_NODE: usize = 4;
 /// Where the next nodes of this process begin to look.
 static NEXT: AtomicU32 = AtomicU32::new(0);
 
@@ -313,29 +330,32 @@ static NEXT: AtomicU32 = AtomicU32::new(0);
 struct Ports {
     amqp: Vec<SocketAddr>,
     metrics: Vec<SocketAddr>,
+    http: Vec<SocketAddr>,
     cluster: Vec<SocketAddr>,
 }
 
 impl Ports {
     fn choose(nodes: usize) -> Result<Self, Error> {
         // All are held until all are chosen, so that none comes twice.
-        let begun = NEXT.fetch_add(3 * nodes as u32, Ordering::Relaxed) + std::process::id();
+        let begun = NEXT.fetch_add((PORTS_OF_A_NODE * nodes) as u32, Ordering::Relaxed)
+            + std::process::id();
         let count = PORT_TO - PORT_FROM;
         let ports = (0..count).map(|at| PORT_FROM + (begun + at) % count);
         let listeners: Vec<TcpListener> = ports
             .filter_map(|port| TcpListener::bind(("127.0.0.1", port as u16)).ok())
-            .take(3 * nodes)
+            .take(PORTS_OF_A_NODE * nodes)
             .collect();
         let addresses: Result<Vec<_>, _> = listeners.iter().map(TcpListener::local_addr).collect();
         let addresses = addresses.map_err(Error::io("find free ports"))?;
-        if addresses.len() < 3 * nodes {
+        if addresses.len() < PORTS_OF_A_NODE * nodes {
             let none = std::io::ErrorKind::AddrInUse.into();
             return Err(Error::io("find free ports")(none));
         }
         Ok(Self {
             amqp: addresses[..nodes].to_vec(),
             metrics: addresses[nodes..2 * nodes].to_vec(),
-            cluster: addresses[2 * nodes..].to_vec(),
+            http: addresses[2 * nodes..3 * nodes].to_vec(),
+            cluster: addresses[3 * nodes..].to_vec(),
         })
     }
 
@@ -353,6 +373,14 @@ impl Ports {
 fn knows_clusters(binary: &Path) -> bool {
     let help = Command::new(binary).args(["serve", "--help"]).output();
     help.is_ok_and(|help| String::from_utf8_lossy(&help.stdout).contains("--cluster"))
+}
+
+/// Nodes that are up, in the answer of a node over HTTP.
+fn nodes_up(answer: &str) -> Option<usize> {
+    let (_, body) = answer.split_once("\r\n\r\n")?;
+    let view: serde_json::Value = serde_json::from_str(body).ok()?;
+    let nodes = view["nodes"].as_array()?;
+    Some(nodes.iter().filter(|node| node["up"] == true).count())
 }
 
 fn check(spec: &BrokerSpec) -> Result<(), Error> {
@@ -420,6 +448,16 @@ mod tests {
                 fine,
                 "{model} {folder}"
             );
+        }
+    }
+
+    #[test]
+    fn nodes_that_are_up_are_counted() {
+        let head = "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n\r\n";
+        let all = r#"{"own":1,"nodes":[{"up":true},{"up":false},{"up":true}]}"#;
+        assert_eq!(nodes_up(&format!("{head}{all}")), Some(2));
+        for other in ["", head, "HTTP/1.1 404 Not Found\r\n\r\n{\"error\":\"\"}"] {
+            assert_eq!(nodes_up(other), None, "{other}");
         }
     }
 

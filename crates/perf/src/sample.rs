@@ -226,7 +226,7 @@ fn drive_state(device: Option<&str>) -> Drive {
 
 /// How many syncs a node has made, and how many seconds they took.
 fn syncs(metrics: SocketAddr) -> Option<(f64, f64)> {
-    let text = get(metrics, "/metrics").ok()?;
+    let text = get(metrics, "/metrics", "").ok()?;
     let count = metric(&text, "rabbitmq_io_sync_ops_total")?;
     let seconds = metric(&text, "rabbitmq_io_sync_time_seconds_total")?;
     Some((count, seconds))
@@ -244,11 +244,13 @@ fn metric(text: &str, name: &str) -> Option<f64> {
     values.fold(None, |sum, value| Some(sum.unwrap_or(0.0) + value))
 }
 
-fn get(address: SocketAddr, path: &str) -> std::io::Result<String> {
+/// What a node answers over HTTP, head and body; `headers` are whole lines.
+pub(crate) fn get(address: SocketAddr, path: &str, headers: &str) -> std::io::Result<String> {
     let mut stream = TcpStream::connect_timeout(&address, PATIENCE)?;
     stream.set_read_timeout(Some(PATIENCE))?;
     stream.set_write_timeout(Some(PATIENCE))?;
-    let request = format!("GET {path} HTTP/1.0\r\nHost: {address}\r\nConnection: close\r\n\r\n");
+    let request =
+        format!("GET {path} HTTP/1.0\r\nHost: {address}\r\nConnection: close\r\n{headers}\r\n");
     stream.write_all(request.as_bytes())?;
     let mut answer = Vec::new();
     stream.take(METRICS_BYTES_MAX).read_to_end(&mut answer)?;
