@@ -230,8 +230,10 @@ pub(crate) fn change_in(change: &MembershipChange) -> eraftpb::ConfChangeV2 {
         (&change.removed, ConfChangeType::RemoveNode),
     ];
     let single = |replica: &ReplicaId, kind: ConfChangeType| {
-        let mut single = ConfChangeSingle::default();
-        single.node_id = replica.0;
+        let mut single = ConfChangeSingle {
+            node_id: replica.0,
+            ..ConfChangeSingle::default()
+        };
         single.set_change_type(kind);
         single
     };

@@ -70,7 +70,7 @@ impl Group {
             return;
         }
         let elapsed = self.raw.raft.election_elapsed;
-        if elapsed % ASK_TICKS == 0 && self.raw.raft.state == StateRole::Follower {
+        if elapsed.is_multiple_of(ASK_TICKS) && self.raw.raft.state == StateRole::Follower {
             self.ask();
         }
         self.raw.raft.election_elapsed = elapsed + 1;
