@@ -1,10 +1,13 @@
 //! `leveret perf` on every experiment that it comes with, in its short form: each must run to its
-//! end with no message lost, doubled, out of order or damaged.
+//! end with no message lost, doubled, out of order or damaged, and a backlog must clear.
 
+use std::fs;
+use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
 use anyhow::Result;
+use serde_json::Value;
 
 use super::{Bench, Report};
 use crate::broker::{Kind, leveret_binary};
@@ -12,6 +15,9 @@ use crate::run;
 
 /// A short form takes seconds; one that builds a backlog, a minute or two.
 const DEADLINE: Duration = Duration::from_secs(300);
+
+/// What a result notes of a phase that was to end with a backlog, and did not.
+const NOT_REACHED: &str = "ended by its time, not by its backlog";
 
 /// Runs them one after another. Leveret's node is one that `perf` starts itself; a peer's is the
 /// suite's.
@@ -29,14 +35,23 @@ pub fn run(bench: &Bench) -> Result<Report> {
             command.args(["-h", &format!("{}%2f", peer.url())]);
         }
         let log = bench.log(name)?;
-        command.arg("--json").arg(log.with_extension("json"));
-        if run::logged(&mut command, &log, DEADLINE)? {
+        let json = log.with_extension("json");
+        command.arg("--json").arg(&json);
+        let sound = run::logged(&mut command, &log, DEADLINE)? && clears(&json)?;
+        if sound {
             report.passed += 1;
         } else {
             report.failed.push(format!("{name}: see {}", log.display()));
         }
     }
     Ok(report)
+}
+
+/// Whether what an experiment waits for came to be: a backlog that grew, and one that was worked off.
+fn clears(json: &Path) -> Result<bool> {
+    let result: Value = serde_json::from_str(&fs::read_to_string(json)?)?;
+    let mut notes = result["notes"].as_array().into_iter().flatten();
+    Ok(!notes.any(|note| note.as_str().is_some_and(|note| note.contains(NOT_REACHED))))
 }
 
 /// The names in what `leveret perf list` prints: the words that begin a line.
@@ -48,6 +63,18 @@ fn names(list: &str) -> impl Iterator<Item = &str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_backlog_that_stays_is_no_success() {
+        let path = std::env::temp_dir().join(format!("xtask-perf-{}.json", std::process::id()));
+        let clears_with = |notes: &str| {
+            fs::write(&path, format!("{{\"notes\": [{notes}]}}")).unwrap();
+            clears(&path).unwrap()
+        };
+        assert!(clears_with("\"the machine was busy\""));
+        assert!(!clears_with(&format!("\"phase `drain` {NOT_REACHED}\"")));
+        fs::remove_file(path).unwrap();
+    }
 
     #[test]
     fn names_begin_lines() {
