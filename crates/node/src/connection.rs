@@ -5,6 +5,7 @@
 
 mod asked;
 mod consume;
+mod holders;
 mod login;
 mod publish;
 mod topology;

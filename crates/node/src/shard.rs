@@ -446,6 +446,15 @@ impl Shard {
         self.delete_if_unused(queue);
     }
 
+    /// Whether the queue, or its proxy here, knows this holder still.
+    pub(crate) fn is_holding(&self, queue: QueueId, holder: ConsumerId) -> bool {
+        if self.is_proxied(queue) {
+            return self.proxies.holds(queue, holder);
+        }
+        let actor = self.queues.get(&queue);
+        actor.is_some_and(|actor| actor.queue.holds(holder))
+    }
+
     /// A consumer's link or channel has credit again.
     pub(crate) fn unblock_here(&mut self, now: Now, queue: QueueId, consumer: ConsumerId) {
         if let Some(actor) = self.queues.get_mut(&queue) {

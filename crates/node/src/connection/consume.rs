@@ -1,5 +1,6 @@
 //! Consumers, deliveries, settles and gets.
 
+use super::holders::Holders;
 use super::{ChannelFacts, Connection, ConsumerFacts, Run};
 use crate::env::{ConnectionEvent, Env};
 use crate::firehose::{self, Place};
@@ -34,8 +35,8 @@ pub(super) struct Channel {
     limiter: Arc<Limiter>,
     /// Queues that hold messages for this channel, with the holder of each: cancelled consumers,
     /// and one for all gets of a queue.
-    holders: Vec<(ConsumerId, QueueId)>,
-    getters: Vec<(ConsumerId, QueueId)>,
+    holders: Holders,
+    getters: Holders,
 }
 
 impl Connection {
@@ -217,18 +218,15 @@ impl Connection {
     /// after `basic.cancel`.
     pub(super) fn holding_channel(&self, holder: ConsumerId) -> Option<ChannelId> {
         let mut channels = self.channels.iter();
-        let is_holder = |(id, _): &(ConsumerId, QueueId)| *id == holder;
         let found = channels.find(|(_, channel)| {
-            let mut holders = channel.holders.iter().chain(&channel.getters);
-            holders.any(is_holder)
+            channel.holders.contains(holder) || channel.getters.contains(holder)
         });
         found.map(|(channel, _)| *channel)
     }
 
     fn getting_channel(&self, holder: ConsumerId) -> Option<ChannelId> {
         let mut channels = self.channels.iter();
-        let is_holder = |(id, _): &(ConsumerId, QueueId)| *id == holder;
-        let found = channels.find(|(_, channel)| channel.getters.iter().any(is_holder));
+        let found = channels.find(|(_, channel)| channel.getters.contains(holder));
         found.map(|(channel, _)| *channel)
     }
 
@@ -256,11 +254,7 @@ impl Connection {
             return;
         };
         // What was got was never counted.
-        let got = channel
-            .getters
-            .iter()
-            .any(|(holder, _)| *holder == settle.holder);
-        if !got
+        if !channel.getters.contains(settle.holder)
             && channel
                 .limiter
                 .give(u32::try_from(count).unwrap_or(u32::MAX))
@@ -310,11 +304,10 @@ impl Connection {
             return self.reply(now, Reply::Done);
         };
         if !subscription.no_ack {
-            self.channels
-                .entry(channel)
-                .or_default()
-                .holders
-                .push((consumer, queue));
+            let state = self.channels.entry(channel).or_default();
+            state.holders.add(consumer, queue, |holder, queue| {
+                is_holding(holder, queue, now, env)
+            });
         }
         // The answer goes through the inbox, behind the deliveries that are there already.
         env.with_shard(now, env.shard_of(queue), |shard| {
@@ -338,14 +331,11 @@ impl Connection {
             Err(error) => return self.fail(now, error),
         };
         let state = self.channels.entry(channel).or_default();
-        let known = state
-            .getters
-            .iter()
-            .find(|(_, of)| *of == queue)
-            .map(|(holder, _)| *holder);
-        let holder = known.unwrap_or_else(|| {
+        let holder = state.getters.of(queue).unwrap_or_else(|| {
             let holder = env.consumer_id();
-            state.getters.push((holder, queue));
+            state.getters.add(holder, queue, |holder, queue| {
+                is_holding(holder, queue, now, env)
+            });
             holder
         });
         let outcome = env.with_shard(now, env.shard_of(queue), |shard| {
@@ -364,7 +354,7 @@ impl Connection {
             .collect();
         let consumers = gone.iter().filter_map(|(id, s)| Some((*id, s.queue?)));
         let state = self.channels.remove(&channel).unwrap_or_default();
-        let holders = state.holders.into_iter().chain(state.getters);
+        let holders = state.holders.into_all().chain(state.getters.into_all());
         let now = run.now;
         for (holder, queue) in consumers.chain(holders) {
             run.shard(run.env.shard_of(queue))
@@ -421,6 +411,13 @@ impl Connection {
         });
         facts.collect()
     }
+}
+
+/// Whether a queue still knows a holder: one that holds nothing and consumes nothing it forgets.
+fn is_holding<E: Env>(holder: ConsumerId, queue: QueueId, now: Now, env: &E) -> bool {
+    env.with_shard(now, env.shard_of(queue), |shard| {
+        shard.is_holding(queue, holder)
+    })
 }
 
 /// What a consumer's arguments say.

@@ -70,6 +70,12 @@ impl Proxies {
         self.entries.contains_key(&queue)
     }
 
+    /// Whether a queue's proxy knows this holder.
+    pub(crate) fn holds(&self, queue: QueueId, holder: ConsumerId) -> bool {
+        let proxy = self.entries.get(&queue).and_then(|it| it.proxy.as_ref());
+        proxy.is_some_and(|proxy| proxy.holds(holder))
+    }
+
     /// Takes a queue away: its consumers are cancelled, what waits for it is refused.
     pub(crate) fn remove(&mut self, queue: QueueId, reach: &mut Reach<'_>) {
         if let Some(entry) = self.entries.remove(&queue) {
