@@ -1,8 +1,11 @@
 //! The real disk: files, vectored writes, syncs of files and folders, locks. And, for trials, a
 //! model of a slower device on top of it.
 
+mod counts;
 mod quota;
 mod trial;
+
+pub use counts::{Calls, IoCounts, io_counts};
 
 use leveret_storage::{Disk, DiskFile};
 use parking_lot::Mutex;
@@ -13,26 +16,12 @@ use std::io::{self, IoSlice};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use quota::Quota;
 
 /// Slices of one vectored write; more are written in several calls (`IOV_MAX` of Linux).
 const SLICES_MAX: usize = 1_024;
-
-static SYNCS: AtomicU64 = AtomicU64::new(0);
-static SYNC_US: AtomicU64 = AtomicU64::new(0);
-
-/// How many times this process has synced a file's data, and how many microseconds that took in
-/// all.
-#[must_use]
-pub fn syncs() -> (u64, u64) {
-    (
-        SYNCS.load(Ordering::Relaxed),
-        SYNC_US.load(Ordering::Relaxed),
-    )
-}
 
 /// The operating system's file system.
 #[derive(Clone, Debug, Default)]
@@ -320,6 +309,7 @@ impl Disk for RealDisk {
 
 impl DiskFile for RealFile {
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+        let began = Instant::now();
         let mut count = 0;
         while count < buffer.len() {
             match self
@@ -335,6 +325,7 @@ impl DiskFile for RealFile {
         if let Some(device) = &self.device {
             device.read(self.number, offset, count as u64);
         }
+        counts::read(began, count as u64);
         Ok(count)
     }
 
@@ -343,6 +334,7 @@ impl DiskFile for RealFile {
             let bytes: usize = slices.iter().map(|slice| slice.len()).sum();
             quota.grow(self.number, offset + bytes as u64)?;
         }
+        let began = Instant::now();
         let mut at = offset;
         for group in slices.chunks(SLICES_MAX) {
             let mut group = group.to_vec();
@@ -363,6 +355,7 @@ impl DiskFile for RealFile {
         if let Some(device) = &self.device {
             device.write(self.number, offset, at - offset);
         }
+        counts::wrote(began, at - offset);
         Ok(())
     }
 
@@ -372,8 +365,7 @@ impl DiskFile for RealFile {
         if let Some(device) = &self.device {
             device.sync(self.number);
         }
-        SYNCS.fetch_add(1, Ordering::Relaxed);
-        SYNC_US.fetch_add(began.elapsed().as_micros() as u64, Ordering::Relaxed);
+        counts::synced(began);
         Ok(())
     }
 
@@ -427,6 +419,28 @@ mod tests {
         assert_eq!(file.len().unwrap(), expected.len() as u64 + 3);
         assert_eq!(disk.list(&scratch.0.join("a/b")).unwrap(), ["file"]);
         assert!(disk.create_new(&path).is_err());
+    }
+
+    #[test]
+    fn what_is_read_written_and_synced_is_counted() {
+        let scratch = Scratch::new("counted");
+        let disk = RealDisk::new();
+        disk.create_dir_all(&scratch.0).unwrap();
+        let file = disk.create_new(&scratch.0.join("file")).unwrap();
+        // Other tests of this process count as well.
+        let before = io_counts();
+        let slices = [IoSlice::new(&[1; 1_000]), IoSlice::new(&[2; 500])];
+        file.write_at(&slices, 0).unwrap();
+        file.sync_data().unwrap();
+        let mut buffer = [0; 2_000];
+        assert_eq!(file.read_at(&mut buffer, 0).unwrap(), 1_500);
+        let after = io_counts();
+        assert!(after.writes.count > before.writes.count);
+        assert!(after.writes.bytes >= before.writes.bytes + 1_500);
+        assert!(after.reads.count > before.reads.count);
+        assert!(after.reads.bytes >= before.reads.bytes + 1_500);
+        assert!(after.syncs.count > before.syncs.count);
+        assert_eq!(after.syncs.bytes, 0);
     }
 
     #[test]

@@ -239,7 +239,6 @@ impl Running for Admin {
         let watermarks = *self.housekeeping.watermarks.read();
         let alarms = self.broker.alarms();
         let process = super::process::usage();
-        let (syncs, sync_us) = leveret_shell::disk::syncs();
         NodeStats {
             name: self.config.node_name.clone(),
             cluster_name: self.cluster_name(),
@@ -270,11 +269,7 @@ impl Running for Admin {
             serving: self.broker.serving(),
             connections_max: self.config.limits.admission.connections as u64,
             certificates: super::certificates::expiries(&self.config),
-            io: IoStats {
-                syncs,
-                sync_us,
-                ..IoStats::default()
-            },
+            io: io_stats(),
             ..NodeStats::default()
         }
     }
@@ -521,6 +516,20 @@ impl Admin {
             Topology::DeclareQueue { name, .. } => vhost.queue_id(name).is_some(),
             _ => true,
         }
+    }
+}
+
+fn io_stats() -> IoStats {
+    let counts = leveret_shell::disk::io_counts();
+    IoStats {
+        reads: counts.reads.count,
+        read_bytes: counts.reads.bytes,
+        read_us: counts.reads.microseconds,
+        writes: counts.writes.count,
+        write_bytes: counts.writes.bytes,
+        write_us: counts.writes.microseconds,
+        syncs: counts.syncs.count,
+        sync_us: counts.syncs.microseconds,
     }
 }
 
