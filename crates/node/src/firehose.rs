@@ -5,7 +5,7 @@ use crate::shard::Deferred;
 use leveret_amqp::{Properties, TableBuilder};
 use leveret_types::limits::SHORT_STRING_BYTES_MAX;
 use leveret_types::message::Facts;
-use leveret_types::{ChannelId, FieldTable, FieldValue, Message, MessageParts};
+use leveret_types::{ChannelId, FieldValue, Message, MessageParts};
 
 /// The exchange that copies go to.
 pub const EXCHANGE: &str = "amq.rabbitmq.trace";
@@ -100,6 +100,7 @@ fn copy(place: Place<'_>, message: &Message, key: &str, fact: (&str, FieldValue)
 #[cfg(test)]
 mod tests {
     use super::*;
+    use leveret_types::FieldTable;
 
     const PLACE: Place<'_> = Place {
         node: "leveret@here",
