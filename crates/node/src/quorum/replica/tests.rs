@@ -755,7 +755,9 @@ fn a_queue_grows_onto_a_node_and_shrinks_off_another() {
     world.rest(100);
     assert_eq!(world.voters(2), world.spec.members);
     assert!(world.ledger.snapshots > 0, "its state came as a whole");
-    world.update(|spec| drop(spec.members.remove(0)));
+    world.update(|spec| {
+        spec.members.remove(0);
+    });
     world.rest(200);
     let left = world.spec.members.clone();
     assert_eq!((world.voters(0), world.voters(1)), (Vec::new(), left));
