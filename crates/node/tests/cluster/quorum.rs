@@ -253,11 +253,12 @@ fn a_consumer_that_goes_while_its_node_presents_itself_holds_nothing() {
     world.pass(1_000);
     let leader = world.leader("q").expect("it is led");
     let other = NodeId(1 + leader.0 % 3);
-    for leave in [
+    let ways = [
         vec![],
         client::say(&["close"]),
         client::say(&["cancel", "t"]),
-    ] {
+    ];
+    for (tag, leave) in (1..).zip(ways) {
         world.connect("b", other);
         world.rest();
         world.send("b", client::say(&["consume", "q", "t"]));
