@@ -1,6 +1,6 @@
 //! `leveret perf` with nodes of its own: started, measured, held up, and gone afterwards.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -96,6 +96,20 @@ fn a_modelled_device_is_slower_and_named() {
     assert_eq!(real.modelled_device, None);
 }
 
+#[test]
+fn three_nodes_of_its_own_see_each_other_and_are_measured() {
+    let mut spec =
+        spec("[[load]]\nsize = 100\nrate = 200.0\nconfirm_window = 100\nqueue_type = \"quorum\"\n");
+    spec.broker.nodes = 3;
+    let result = engine().run(&spec, &mut |_| {}).unwrap();
+    assert_eq!(result.failure(), None);
+    assert!(result.notes.is_empty(), "{:?}", result.notes);
+    let names: Vec<_> = result.nodes.iter().map(|node| node.name.as_str()).collect();
+    assert_eq!(names, ["node-1", "node-2", "node-3"]);
+    assert!(result.nodes.iter().all(|node| node.cpu_s > 0.0));
+    assert_eq!(result.target.uris.len(), 3);
+}
+
 fn signal(pid: u32, name: &str) {
     let sent = Command::new("kill").args([name, &pid.to_string()]).status();
     assert!(sent.unwrap().success());
@@ -157,12 +171,17 @@ fn the_command_line_runs_shows_and_refuses() {
     };
     let scratch = Scratch::new("perf-cli");
     let json = scratch.0.join("result.json").display().to_string();
-    let words = [
-        "run", "-C", "1000", "-s", "100", "-c", "50", "-z", "20", "--json", &json,
-    ];
+    let csv = scratch.0.join("result.csv").display().to_string();
+    let figures = scratch.0.join("figures").display().to_string();
+    let mut words = vec!["run", "-C", "1000", "-s", "100", "-c", "50", "-z", "20"];
+    words.extend(["--json", &json, "--csv", &csv, "--figures", &figures]);
     let (code, said) = run(&words);
     assert_eq!(code, Some(0), "{said}");
-    assert!(Path::new(&json).exists());
+    for file in ["result.json", "result.csv", "result-percentiles.csv"] {
+        assert!(scratch.0.join(file).exists(), "{file}: {said}");
+    }
+    let drawn = std::fs::read_dir(&figures).unwrap().count();
+    assert!(drawn > 0, "{said}");
     let (code, said) = run(&["report", &json]);
     assert_eq!(code, Some(0), "{said}");
     let (code, said) = run(&["run", "--help"]);
