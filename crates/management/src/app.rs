@@ -10,6 +10,7 @@ use crate::route::Found;
 use base64::Engine;
 use leveret_types::limits::LOGIN_FAILURE_DELAY_MS;
 use std::net::IpAddr;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -32,6 +33,14 @@ pub struct App {
     traffic: Mutex<Rates<u64, 2>>,
     /// Messages in and out, by exchange.
     exchanges: Mutex<Rates<u64, 2>>,
+    logins: Logins,
+}
+
+/// Logins by name and password over HTTP: each request that brings a password is one.
+#[derive(Debug, Default)]
+struct Logins {
+    succeeded: AtomicU64,
+    failed: AtomicU64,
 }
 
 impl App {
@@ -47,6 +56,7 @@ impl App {
             depths: Mutex::default(),
             traffic: Mutex::default(),
             exchanges: Mutex::default(),
+            logins: Logins::default(),
         }
     }
 
@@ -134,13 +144,24 @@ impl App {
             from,
         };
         if !self.node.authenticate(login) {
+            self.logins.failed.fetch_add(1, Ordering::Relaxed);
             return Err(failed());
         }
+        self.logins.succeeded.fetch_add(1, Ordering::Relaxed);
         let user = self.node.user(user).ok_or_else(failed)?;
         Ok(Who::User {
             name: user.name,
             tags: user.tags,
         })
+    }
+
+    /// How many logins over HTTP have succeeded, and how many have failed.
+    pub(crate) fn http_logins(&self) -> (u64, u64) {
+        let logins = &self.logins;
+        (
+            logins.succeeded.load(Ordering::Relaxed),
+            logins.failed.load(Ordering::Relaxed),
+        )
     }
 
     /// Whether `who` may use the route that was found; a virtual host that is not there is told

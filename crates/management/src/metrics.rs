@@ -99,7 +99,7 @@ pub fn page(app: &App, path: &str, query: &str) -> Result<String, ApiError> {
     identity(&mut page, &node);
     node_metrics(&mut page, &node);
     totals(&mut page, app, &broker);
-    churn(&mut page, &broker);
+    churn(&mut page, app, &broker);
     global(&mut page, &broker);
     let scope = Scope::default();
     queue_coarse(&mut page, app, &scope, per_object);
@@ -146,7 +146,7 @@ fn detailed(app: &App, query: &str) -> Result<String, ApiError> {
     page.prefix = "rabbitmq_detailed_";
     for family in &families {
         match family.as_str() {
-            "connection_churn_metrics" => churn(&mut page, &broker),
+            "connection_churn_metrics" => churn(&mut page, app, &broker),
             "node_metrics" | "node_coarse_metrics" => node_metrics(&mut page, &node),
             "queue_coarse_metrics" => queue_coarse(&mut page, app, &scope, true),
             "queue_metrics" | "queue_consumer_count" => queue_metrics(&mut page, app, &scope, true),
@@ -354,7 +354,10 @@ fn totals(page: &mut Page, app: &App, broker: &BrokerStats) {
     page.one("queues", Gauge, "Queues available", app.counts().queues);
 }
 
-fn churn(page: &mut Page, broker: &BrokerStats) {
+fn churn(page: &mut Page, app: &App, broker: &BrokerStats) {
+    let (by_http, failed_by_http) = app.http_logins();
+    let succeeded = broker.logins_succeeded + by_http;
+    let failed = broker.logins_failed + failed_by_http;
     for (name, help, count) in [
         (
             "connections_opened_total",
@@ -394,17 +397,17 @@ fn churn(page: &mut Page, broker: &BrokerStats) {
         (
             "auth_attempts_total",
             "Total number of authorization attempts",
-            broker.logins_succeeded + broker.logins_failed,
+            succeeded + failed,
         ),
         (
             "auth_attempts_succeeded_total",
             "Total number of successful authentication attempts",
-            broker.logins_succeeded,
+            succeeded,
         ),
         (
             "auth_attempts_failed_total",
             "Total number of failed authentication attempts",
-            broker.logins_failed,
+            failed,
         ),
     ] {
         page.one(name, Counter, help, count);

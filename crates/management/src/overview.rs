@@ -422,14 +422,21 @@ pub fn login(call: &Call<'_>) -> Answer {
 /// `GET /api/auth/attempts/{node}`
 pub fn auth_attempts(call: &Call<'_>) -> Answer {
     let broker = call.app.node().broker_stats();
-    Ok(Reply::Json(json!([{
-        "remote_address": "",
-        "username": "",
-        "protocol": "amqp091",
-        "auth_attempts": broker.logins_succeeded + broker.logins_failed,
-        "auth_attempts_failed": broker.logins_failed,
-        "auth_attempts_succeeded": broker.logins_succeeded,
-    }])))
+    let (http_succeeded, http_failed) = call.app.http_logins();
+    let row = |protocol: &str, succeeded: u64, failed: u64| {
+        json!({
+            "remote_address": "",
+            "username": "",
+            "protocol": protocol,
+            "auth_attempts": succeeded + failed,
+            "auth_attempts_failed": failed,
+            "auth_attempts_succeeded": succeeded,
+        })
+    };
+    Ok(Reply::Json(json!([
+        row("amqp091", broker.logins_succeeded, broker.logins_failed),
+        row("http", http_succeeded, http_failed),
+    ])))
 }
 
 /// Features that clients test for: all of them are there from the start.

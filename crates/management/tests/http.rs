@@ -676,6 +676,41 @@ fn logins() {
 }
 
 #[test]
+fn logins_over_http_are_counted() {
+    let api = start();
+    let attempts = || {
+        let rows = api.get("/api/auth/attempts/leveret@burrow");
+        let row = |row: &Value| row["protocol"] == "http";
+        let rows = rows.as_array().expect("rows");
+        let http = rows.iter().find(|of| row(of)).expect("a row of http");
+        [
+            "auth_attempts",
+            "auth_attempts_succeeded",
+            "auth_attempts_failed",
+        ]
+        .map(|name| http[name].as_u64().expect("a count"))
+    };
+    assert_eq!(attempts(), [1, 1, 0]);
+    api.send(&basic("administrator", "wrong"), "GET", "/api/overview", "");
+    // The operator's token is no password, and who brings nothing tries nothing.
+    api.send("Bearer token", "GET", "/api/overview", "");
+    api.send("", "GET", "/api/overview", "");
+    assert_eq!(attempts(), [3, 2, 1]);
+    let page = api.metrics("/metrics");
+    for line in [
+        "rabbitmq_auth_attempts_total 3",
+        "rabbitmq_auth_attempts_succeeded_total 2",
+        "rabbitmq_auth_attempts_failed_total 1",
+    ] {
+        assert!(
+            page.body.lines().any(|l| l == line),
+            "{line}: {}",
+            page.body
+        );
+    }
+}
+
+#[test]
 fn bodies_and_heads_are_bounded() {
     let api = start();
     let address = api.server.plain_address(Service::Api).expect("http");
