@@ -7,12 +7,16 @@ use super::{BarSeries, Bars, Figure, GROUPS_MAX, SERIES_MAX, Scale};
 
 /// Widest that a bar gets, so that two of them do not look like walls.
 const BAR_MAX: f64 = 58.0;
+/// Share of a group's width that its bars take.
+const GROUP_SHARE: f64 = 0.78;
 /// Least width of a bar above which its value fits.
 const VALUE_WIDTH_MIN: f64 = 24.0;
 /// The angle of names that have no room side by side.
 const SLANT_DEGREES: f64 = 35.0;
 /// Most height that such names may take.
 const SLANTED_ROOM_MAX: f64 = 120.0;
+/// Most height that values may take above the plot.
+const TURNED_ROOM_MAX: f64 = 60.0;
 /// Height of one row of the legend.
 const LEGEND_STEP: f64 = 18.0;
 
@@ -25,9 +29,11 @@ pub(super) fn draw(figure: &Figure, bars: &Bars, paint: Paint) -> String {
         .flat_map(|one| one.values.iter().take(groups.len()).flatten());
     let y = Placed::fit(bars.y.scale, bars.y.unit, values.copied());
     let legend = draw_legend(&mut canvas, series);
+    let left = svg::gutter(&y.ticks).max(overhang(groups));
+    let step = (svg::WIDTH - 16.0 - left) / groups.len().max(1) as f64;
     let area = Area {
-        left: svg::gutter(&y.ticks).max(overhang(groups)),
-        top: legend + 18.0,
+        left,
+        top: legend + 18.0 + turned_room(bars, groups.len(), series, step),
         right: svg::WIDTH - 16.0,
         bottom: canvas.height - group_room(groups),
     };
@@ -124,6 +130,26 @@ fn overhang(groups: &[String]) -> f64 {
     }
 }
 
+/// Room above the plot for values that stand upright on bars that reach its top.
+fn turned_room(bars: &Bars, groups: usize, series: &[BarSeries], step: f64) -> f64 {
+    let width = (step * GROUP_SHARE / series.len().max(1) as f64).min(BAR_MAX);
+    let values = series
+        .iter()
+        .flat_map(|one| one.values.iter().take(groups).flatten());
+    let longest = values
+        .map(|value| svg::width_of(&bars.y.unit.tick(*value)))
+        .fold(0.0, f64::max);
+    if fits_across(longest, width) || width < VALUE_WIDTH_MIN / 2.0 {
+        return 0.0;
+    }
+    longest.min(TURNED_ROOM_MAX)
+}
+
+/// Whether a value of this width stands across a bar.
+fn fits_across(value: f64, width: f64) -> bool {
+    width >= value * 0.86
+}
+
 /// How the groups' names stand.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Lay {
@@ -158,7 +184,7 @@ fn draw_group(canvas: &mut Canvas, area: Area, y: &Placed, bars: &Bars, of: (usi
         let middle = (area.left + area.right) / 2.0;
         canvas.label(middle, area.bottom - 4.0, Anchor::Middle, Part::Muted, "–");
     }
-    let room = (area.right - area.left) * 0.78;
+    let room = (area.right - area.left) * GROUP_SHARE;
     let width = (room / placed.len().max(1) as f64).min(BAR_MAX);
     let mut left = (area.left + area.right - width * placed.len() as f64) / 2.0;
     let foot = match bars.y.scale {
@@ -200,7 +226,7 @@ fn hint(group: &str, series: &BarSeries, bars: &Bars, value: f64) -> String {
 fn draw_value(canvas: &mut Canvas, bar: Area, text: &str, width: f64) {
     let middle = (bar.left + bar.right) / 2.0;
     let ink = canvas.paint.part(Part::Text).into_owned();
-    if width >= svg::width_of(text) * 0.86 {
+    if fits_across(svg::width_of(text), width) {
         canvas.styled(
             middle,
             bar.top - 4.0,

@@ -88,7 +88,8 @@ impl Placed {
 
     fn percentile(unit: Unit, high: f64) -> Self {
         let high = high.clamp(90.0, PERCENTILE_MAX);
-        let ticks = [0.0, 50.0, 75.0, 90.0, 99.0, 99.9, 99.99, 99.999, 99.9999];
+        // What lies between the median and 90 % has no room for its name.
+        let ticks = [0.0, 50.0, 90.0, 99.0, 99.9, 99.99, 99.999, 99.9999];
         let shown = ticks.into_iter().filter(|tick| *tick <= high * 1.000_001);
         Self::with_ticks(Scale::Percentile, unit, 0.0, high, shown.collect())
     }
