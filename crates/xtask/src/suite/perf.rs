@@ -47,7 +47,7 @@ pub fn run(bench: &Bench) -> Result<Report> {
     Ok(report)
 }
 
-/// Whether what an experiment waits for came to be: a backlog that grew, and one that was worked off.
+/// Whether what an experiment waits for came to be: a backlog that grew, and one that cleared.
 fn clears(json: &Path) -> Result<bool> {
     let result: Value = serde_json::from_str(&fs::read_to_string(json)?)?;
     let mut notes = result["notes"].as_array().into_iter().flatten();
