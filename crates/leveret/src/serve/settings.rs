@@ -169,17 +169,6 @@ fn machine_memory_bytes() -> u64 {
 fn session_settings(config: &Config, tls: bool) -> SessionSettings {
     let verifies = |tls: &Tls| tls.client_authorities.is_some();
     let proves_names = tls && config.tls.as_ref().is_some_and(verifies);
-    let mechanisms: Vec<&str> = config
-        .login
-        .mechanisms
-        .iter()
-        .filter(|mechanism| proves_names || **mechanism != Mechanism::External)
-        .map(|mechanism| match mechanism {
-            Mechanism::Plain => "PLAIN",
-            Mechanism::AmqPlain => "AMQPLAIN",
-            Mechanism::External => "EXTERNAL",
-        })
-        .collect();
     SessionSettings {
         frame_max: config.limits.frame_bytes_max,
         channel_max: match config.limits.channels_max {
@@ -189,10 +178,23 @@ fn session_settings(config: &Config, tls: bool) -> SessionSettings {
         heartbeat_seconds: config.limits.heartbeat_seconds,
         message_bytes_max: config.limits.message_bytes_max,
         consumers_per_channel_max: config.limits.consumers_per_channel_max,
-        mechanisms: mechanisms.join(" "),
+        mechanisms: offered(&config.login.mechanisms, proves_names),
         server_properties: server_properties(config),
         handshake_ms_max: config.limits.handshake_timeout_ms,
     }
+}
+
+/// The mechanisms that a listener offers; `proves_names` where it verifies clients' certificates.
+fn offered(mechanisms: &[Mechanism], proves_names: bool) -> String {
+    let mechanisms = mechanisms
+        .iter()
+        .filter(|mechanism| proves_names || **mechanism != Mechanism::External)
+        .map(|mechanism| match mechanism {
+            Mechanism::Plain => "PLAIN",
+            Mechanism::AmqPlain => "AMQPLAIN",
+            Mechanism::External => "EXTERNAL",
+        });
+    mechanisms.collect::<Vec<_>>().join(" ")
 }
 
 fn server_properties(config: &Config) -> FieldTable {
@@ -246,4 +248,17 @@ fn first_boot(config: &Config) -> Result<Vec<Command>, String> {
         }
     }
     Ok(commands)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn external_is_offered_where_certificates_are_verified() {
+        let all = [Mechanism::External, Mechanism::Plain, Mechanism::AmqPlain];
+        assert_eq!(offered(&all, true), "EXTERNAL PLAIN AMQPLAIN");
+        assert_eq!(offered(&all, false), "PLAIN AMQPLAIN");
+        assert_eq!(offered(&all[..1], false), "");
+    }
 }
