@@ -6,7 +6,7 @@
 //! rates are this crate's affair.
 
 use crate::cluster::{ClusterChange, ClusterView};
-use leveret_types::{ConnectionId, FieldTable, ProtocolError, QueueId};
+use leveret_types::{ConnectionId, FieldTable, NodeId, ProtocolError, QueueId};
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 
@@ -510,6 +510,14 @@ pub trait Running: Send + Sync + 'static {
     /// Replicated queues that would lose their majority with this node.
     fn critical_queues(&self) -> Vec<(String, String)> {
         Vec::new()
+    }
+    /// The node that leads a replicated queue, as far as is known here.
+    fn queue_leader(&self, _queue: QueueId) -> Option<NodeId> {
+        None
+    }
+    /// Whether a node of the cluster is up, seen from here.
+    fn is_up(&self, _node: NodeId) -> bool {
+        true
     }
     /// The cluster; none of a node alone.
     fn cluster(&self) -> Option<ClusterView> {

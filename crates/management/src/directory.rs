@@ -2,7 +2,7 @@
 //! queues, bindings), as a trait of plain values.
 
 use crate::api::Binding;
-use leveret_types::{FieldTable, FieldValue, QueueId};
+use leveret_types::{FieldTable, FieldValue, NodeId, QueueId};
 use serde_json::Value;
 
 /// How many of each thing there are.
@@ -141,6 +141,9 @@ pub struct Queue {
     pub operator_policy: Option<String>,
     /// What both come to.
     pub effective_policy: FieldTable,
+    /// The nodes that have it, by number and name: those of its members, or the one that it lives
+    /// on. Empty on a node without cluster.
+    pub nodes: Vec<(NodeId, String)>,
 }
 
 /// Which bindings are meant. An exchange's bindings to queues from the default exchange are among

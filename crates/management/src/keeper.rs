@@ -344,6 +344,9 @@ fn queue_of(catalogue: &Catalogue, queue: &QueueRecord) -> Queue {
             operator.and_then(|name| vhost.operator_policies().find(|p| &*p.name == name));
         Some(merge_policies(policy, operator))
     };
+    let members = queue.members().iter().map(|member| member.node());
+    let home = queue.members().is_empty().then_some(queue.home());
+    let name = |node| Some((node, catalogue.node_label(node)?));
     let has_policy = queue.policy().is_some() || queue.operator_policy().is_some();
     Queue {
         id: queue.id(),
@@ -360,6 +363,7 @@ fn queue_of(catalogue: &Catalogue, queue: &QueueRecord) -> Queue {
             true => effective().unwrap_or_default(),
             false => FieldTable::new(),
         },
+        nodes: members.chain(home).filter_map(name).collect(),
     }
 }
 

@@ -9,8 +9,8 @@ use crate::page;
 use crate::reply::{ApiError, Reply, merge};
 use crate::route::Call;
 use base64::Engine;
-use leveret_types::QueueId;
 use leveret_types::limits::HTTP_BODY_BYTES_MAX;
+use leveret_types::{NodeId, QueueId};
 use serde_json::{Value, json};
 use std::collections::HashMap;
 
@@ -31,15 +31,15 @@ pub fn queue_json(app: &App, node: &str, queue: &Queue, stats: Option<&QueueStat
         "auto_delete": queue.auto_delete,
         "exclusive": queue.exclusive,
         "arguments": json_of(&queue.arguments),
-        "node": node,
+        "node": leader(app, queue).unwrap_or(node),
         "policy": queue.policy,
         "operator_policy": queue.operator_policy,
         "effective_policy_definition": json_of(&queue.effective_policy),
     });
     if queue.kind == "quorum" {
-        json["leader"] = node.into();
-        json["members"] = json!([node]);
-        json["online"] = json!([node]);
+        json["leader"] = leader(app, queue).unwrap_or(node).into();
+        json["members"] = json!(members(queue, node, |_| true));
+        json["online"] = json!(members(queue, node, |at| app.node().is_up(at)));
     }
     let Some(stats) = stats else {
         json["state"] = "down".into();
@@ -84,6 +84,23 @@ pub fn queue_json(app: &App, node: &str, queue: &Queue, stats: Option<&QueueStat
         json["owner_pid_details"] = owner.map_or(Value::Null, |c| json!({"name": c.name}));
     }
     json
+}
+
+/// The name of the node that leads a queue, or has it; none on a node without cluster.
+fn leader<'q>(app: &App, queue: &'q Queue) -> Option<&'q str> {
+    let leads = app.node().queue_leader(queue.id);
+    let mut nodes = queue.nodes.iter();
+    let at = nodes.find(|(node, _)| leads.is_none_or(|leads| leads == *node));
+    at.map(|(_, name)| &**name)
+}
+
+/// The names of a queue's nodes that are as asked; this node's on a node without cluster.
+fn members<'q>(queue: &'q Queue, own: &'q str, wanted: impl Fn(NodeId) -> bool) -> Vec<&'q str> {
+    if queue.nodes.is_empty() {
+        return vec![own];
+    }
+    let nodes = queue.nodes.iter().filter(|(node, _)| wanted(*node));
+    nodes.map(|(_, name)| &**name).collect()
 }
 
 /// A moment in RFC 3339's form, in milliseconds.

@@ -164,6 +164,21 @@ impl Catalogue {
         self.cluster.nodes.get(&node.0)
     }
 
+    /// What operators see as the name of a node: its own, with its number before the `@` where
+    /// another node of the cluster has the same.
+    #[must_use]
+    pub fn node_label(&self, node: NodeId) -> Option<String> {
+        let record = self.node(node)?;
+        let shared = self.nodes().filter(|other| other.name == record.name);
+        if shared.count() == 1 {
+            return Some(record.name.clone());
+        }
+        Some(match record.name.split_once('@') {
+            Some((name, host)) => format!("{name}-{node}@{host}"),
+            None => format!("{}-{node}", record.name),
+        })
+    }
+
     /// The node whose data folder has this identity.
     #[must_use]
     pub fn node_by_uuid(&self, uuid: &[u8; 16]) -> Option<&NodeRecord> {

@@ -19,7 +19,7 @@ use leveret_session::contract::{Reply, Topology as Operation};
 use leveret_shell::broker::Broker;
 use leveret_shell::housekeeping::{Housekeeping, Watermarks};
 use leveret_shell::node::{close_connection, connections};
-use leveret_types::{ConnectionId, ProtocolError, QueueId, ReplyCode};
+use leveret_types::{ConnectionId, NodeId, ProtocolError, QueueId, ReplyCode};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
@@ -195,6 +195,14 @@ impl Keeper for Admin {
     }
 }
 
+impl Admin {
+    /// The node's name, as the cluster's other nodes show it.
+    fn node_name(&self) -> String {
+        let label = self.broker.catalogue().node_label(self.broker.node_id());
+        label.unwrap_or_else(|| self.config.node_name.clone())
+    }
+}
+
 impl Running for Admin {
     fn cluster(&self) -> Option<ClusterView> {
         cluster::view(&self.broker)
@@ -202,6 +210,15 @@ impl Running for Admin {
 
     fn change_cluster(&self, change: &ClusterChange) -> Result<usize, String> {
         cluster::change(&self.broker, change)
+    }
+
+    fn queue_leader(&self, queue: QueueId) -> Option<NodeId> {
+        let shard = self.broker.shard(self.broker.shard_of(queue));
+        shard.replica_leader(queue)
+    }
+
+    fn is_up(&self, node: NodeId) -> bool {
+        node == self.broker.node_id() || self.broker.peers().is_up(node)
     }
 
     fn cluster_size(&self) -> (usize, usize) {
@@ -240,7 +257,7 @@ impl Running for Admin {
         let alarms = self.broker.alarms();
         let process = super::process::usage();
         NodeStats {
-            name: self.config.node_name.clone(),
+            name: self.node_name(),
             cluster_name: self.cluster_name(),
             cluster_id: super::process::uuid_text(self.uuid),
             os_pid: std::process::id(),

@@ -16,7 +16,7 @@ pub fn view(broker: &Broker) -> Option<ClusterView> {
     let own = cluster.identity().node;
     let nodes = catalogue.nodes().map(|node| ClusterNode {
         number: node.node,
-        name: node.name.clone(),
+        name: catalogue.node_label(node.id()).unwrap_or_default(),
         uuid: process::uuid_text(node.uuid),
         address: node.address.clone(),
         up: node.id() == own || broker.peers().is_up(node.id()),
@@ -97,13 +97,14 @@ fn execute(broker: &Broker, command: &Command) -> Result<(), String> {
 fn named(broker: &Broker, name: &str) -> Result<NodeRecord, String> {
     let catalogue = broker.catalogue();
     let number = name.parse().ok();
+    let label = |node: &NodeRecord| catalogue.node_label(node.id()).unwrap_or_default();
     let found = catalogue
         .nodes()
-        .find(|node| Some(node.node) == number || node.name == name);
+        .find(|node| Some(node.node) == number || label(node) == name);
     found.cloned().ok_or_else(|| {
         let known: Vec<_> = catalogue
             .nodes()
-            .map(|node| format!("{} ({})", node.node, node.name))
+            .map(|node| format!("{} ({})", node.node, label(node)))
             .collect();
         format!(
             "the cluster has no node {name}; it has {}",
