@@ -14,8 +14,6 @@ RUN for name in rabbitmqctl rabbitmq-diagnostics rabbitmq-plugins rabbitmq-queue
     done
 USER leveret
 # Where the command line finds the node.
-# Buffers of messages go back to the system when they are freed (docs/performance.md, Storage).
-ENV MALLOC_MMAP_THRESHOLD_=131072 MALLOC_TRIM_THRESHOLD_=262144
 ENV LEVERET_DATA_DIR=/data
 VOLUME /data
 EXPOSE 5672 15672 15692

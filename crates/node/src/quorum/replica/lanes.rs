@@ -8,6 +8,10 @@ use bytes::Bytes;
 use leveret_storage::{BodyId, Durability, LogKind, ShardLogs};
 use leveret_types::{LogId, QueueId};
 
+/// A message of a header: its lane and index, and its body with the message's size; nothing where
+/// the bytes behind the header do not have it.
+type Arrived = (u8, u64, Option<(BodyId, u32)>);
+
 /// The lanes of one queue.
 #[derive(Debug)]
 pub(super) struct Lanes {
@@ -91,7 +95,7 @@ impl Lanes {
     pub(super) fn append_arrived(&mut self, logs: &mut ShardLogs, header: &Header, bodies: &Bytes) {
         let mut rest = &bodies[..];
         // Bodies first: what refers to them must be in one chunk with the header.
-        let mut found: Vec<(u8, u64, Option<(BodyId, u32)>)> = Vec::new();
+        let mut found: Vec<Arrived> = Vec::new();
         for came in &header.came {
             for index in came.range.clone() {
                 let body = attachment::next(&mut rest);

@@ -419,9 +419,9 @@ impl Replica {
     /// Takes operations that wait, and proposes full batches.
     fn work(&mut self, around: &mut Around<'_>) {
         while let Some(leader) = &mut self.leader {
-            let all = leader.take_waiting(around, &mut self.lanes);
+            leader.take_waiting(around, &mut self.lanes);
             let full = leader.wants_close();
-            if (full && !self.close_batch(around)) || (all && !full) || !full {
+            if !full || !self.close_batch(around) {
                 break;
             }
         }

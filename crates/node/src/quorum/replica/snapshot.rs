@@ -293,10 +293,8 @@ impl Replica {
     /// Gives a transfer up that the other member has turned away from: it has gone, or takes
     /// entries instead. The group asks again for what is still needed.
     pub(super) fn give_up_silent(&mut self, around: &Around<'_>) {
-        let silent = |sending: &Box<Sending>| {
-            around.now.monotonic_ms >= sending.alive_ms + QUORUM_TRANSFER_SILENCE_MS
-        };
-        if let Some(sending) = self.sending.take_if(|sending| silent(sending)) {
+        let silent = |alive_ms| around.now.monotonic_ms >= alive_ms + QUORUM_TRANSFER_SILENCE_MS;
+        if let Some(sending) = self.sending.take_if(|sending| silent(sending.alive_ms)) {
             self.group.report_snapshot(sending.to, false);
         }
     }
