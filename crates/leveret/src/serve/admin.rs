@@ -287,7 +287,6 @@ impl Running for Admin {
             connections_max: self.config.limits.admission.connections as u64,
             certificates: super::certificates::expiries(&self.config),
             io: io_stats(),
-            ..NodeStats::default()
         }
     }
 
