@@ -22,6 +22,9 @@ use std::sync::Arc;
 /// Shards of each node.
 pub(super) const SHARDS: u16 = 2;
 
+/// A change of the catalogue on its way, and who waits for what it answers.
+pub(super) type Proposed = (Option<(ConnectionId, ProposalId)>, Command);
+
 /// What a node's actors reach.
 pub(super) struct NodeEnv {
     pub(super) node: NodeId,
@@ -31,7 +34,7 @@ pub(super) struct NodeEnv {
     posts: RefCell<VecDeque<(ConnectionId, ConnectionEvent)>>,
     pub(super) frames: RefCell<VecDeque<(NodeId, PeerFrame)>>,
     deferred: RefCell<Vec<Deferred>>,
-    pub(super) proposals: RefCell<Vec<(Option<(ConnectionId, ProposalId)>, Command)>>,
+    pub(super) proposals: RefCell<Vec<Proposed>>,
     next_proposal: Cell<u64>,
     next_consumer: Cell<u64>,
     random: Cell<u64>,
