@@ -198,6 +198,8 @@ pub(crate) struct Proxy {
     term: u64,
     /// A presentation that is to be sent.
     present: bool,
+    /// Whether a leader may know holders that are gone: it has not heard of that, or may not have.
+    owes: bool,
     /// Looks for the leader since it was last known.
     attempts: u32,
     hints: u32,
@@ -230,6 +232,7 @@ impl Proxy {
             session: 0,
             term: 0,
             present: false,
+            owes: false,
             attempts: 0,
             hints: 0,
             retry_at_ms: 0,
@@ -262,6 +265,11 @@ impl Proxy {
 
     /// Whether it needs a leader.
     pub(crate) fn is_busy(&self) -> bool {
+        self.owes || self.is_used()
+    }
+
+    /// Whether somebody wants something of the queue.
+    fn is_used(&self) -> bool {
         !self.journal.is_empty() || !self.holders.is_empty() || !self.requests.is_empty()
     }
 
@@ -558,6 +566,8 @@ impl Proxy {
 
     /// The leader is gone, or the way to it.
     pub(crate) fn lose(&mut self, now: Now) {
+        // It may not have heard what was said to it last, and may not know that it is lost.
+        self.owes |= self.place != Place::Unknown;
         self.place = Place::Unknown;
         self.present = false;
         self.control.clear();
@@ -657,8 +667,14 @@ impl Proxy {
                     |of: &Question| matches!(of, Question::Attach(asked) if asked.id == consumer);
                 match (self.holders.get_mut(&consumer), result) {
                     (Some(holder), Ok(())) => holder.attached = true,
-                    (Some(_), Err(_)) => {
+                    (Some(holder), Err(_)) => {
+                        // It was attached to a leader before, and another is exclusive now.
+                        if holder.attached {
+                            let cancel = ConnectionEvent::CancelConsumer(consumer);
+                            reach.post(holder.connection, cancel);
+                        }
                         self.holders.remove(&consumer);
+                        self.say(ToLeader::Detach(consumer));
                     }
                     (None, Ok(())) => self.say(ToLeader::Detach(consumer)),
                     (None, Err(_)) => {}
@@ -723,6 +739,7 @@ impl Proxy {
     /// The leader has taken the session: all that has no answer is said again.
     fn established(&mut self, node: NodeId) {
         self.place = Place::Led(node);
+        self.owes = false;
         (self.attempts, self.hints) = (0, 0);
         let questions: Vec<ToLeader> = self
             .requests
@@ -888,7 +905,7 @@ impl Proxy {
     pub(crate) fn next_deadline_ms(&self) -> Option<u64> {
         let requests = self.requests.iter().map(|request| request.until_ms).min();
         let leaderless = !matches!(self.place, Place::Led(_)) && self.is_busy();
-        let retry = leaderless.then_some(self.retry_at_ms);
+        let retry = leaderless.then(|| self.look_at_ms());
         [requests, retry].into_iter().flatten().min()
     }
 
@@ -896,7 +913,15 @@ impl Proxy {
     pub(crate) fn wants_leader(&self, now: Now) -> bool {
         !matches!(self.place, Place::Led(_))
             && self.is_busy()
-            && self.retry_at_ms <= now.monotonic_ms
+            && self.look_at_ms() <= now.monotonic_ms
+    }
+
+    /// When a leader is to be looked for: without haste if nobody waits for it.
+    fn look_at_ms(&self) -> u64 {
+        match self.is_used() {
+            true => self.retry_at_ms,
+            false => self.retry_at_ms + ANSWER_MS,
+        }
     }
 
     /// Gives up questions that nobody has answered in time.

@@ -254,11 +254,12 @@ fn a_consumer_that_goes_while_its_node_presents_itself_holds_nothing() {
     let leader = world.leader("q").expect("it is led");
     let other = NodeId(1 + leader.0 % 3);
     let ways = [
-        vec![],
-        client::say(&["close"]),
-        client::say(&["cancel", "t"]),
+        (vec![], 1),
+        (client::say(&["close"]), 1),
+        // It is back when it goes: that counts beside the loss of its node.
+        (client::say(&["cancel", "t"]), 2),
     ];
-    for (tag, leave) in (1..).zip(ways) {
+    for (tag, (leave, count)) in (1..).zip(ways) {
         world.connect("b", other);
         world.rest();
         world.send("b", client::say(&["consume", "q", "t"]));
@@ -276,7 +277,89 @@ fn a_consumer_that_goes_while_its_node_presents_itself_holds_nothing() {
         world.heard();
         world.send("a", client::say(&["get", "q", "noack"]));
         world.rest();
-        let expected = format!("a: got {tag} left=0 again count=1 m");
+        let expected = format!("a: got {tag} left=0 again count={count} m");
         assert_eq!(world.heard(), expected);
     }
+}
+
+/// Nobody else may get it before the return is what a leader that follows knows.
+#[test]
+fn what_is_given_back_comes_again_once_that_is_committed() {
+    check(
+        "a@1
+         b@2
+         a declare q quorum => a: declared q 0 0
+         run 1000
+         a consume q t => a: consuming t
+         b consume q t => b: consuming t
+         a publish q m1 => a: deliver 1 m1
+         stall 2
+         stall 3
+         a reject 1 requeue
+         run 1000
+         unstall 2 => b: deliver 1 again count=1 m1
+         b ack 1
+         run 1000
+         b get q => b: get-empty",
+    );
+}
+
+#[test]
+fn what_a_consumer_held_returns_though_its_leader_never_missed_its_node() {
+    let mut world = World::new(3);
+    world.connect("a", NodeId(1));
+    world.rest();
+    world.send("a", client::say(&["declare", "q", "quorum"]));
+    world.pass(1_000);
+    let leader = world.leader("q").expect("it is led");
+    let other = NodeId(1 + leader.0 % 3);
+    world.connect("b", other);
+    world.rest();
+    world.send("b", client::say(&["consume", "q", "t"]));
+    world.send("a", client::say(&["publish", "q", "m"]));
+    world.rest();
+    world.lose(other, leader);
+    world.drop_client("b");
+    world.rest();
+    world.find(other, leader);
+    world.pass(5_000);
+    world.heard();
+    world.send("a", client::say(&["get", "q"]));
+    world.rest();
+    // Not counted: for all that its leader knows, it did not fail.
+    assert_eq!(world.heard(), "a: got 1 left=0 again m");
+}
+
+/// A leader that waits for a node takes no operations, and the end of a consumer is none.
+#[test]
+fn the_end_of_a_consumer_does_not_overtake_what_it_acknowledged() {
+    let mut world = World::new(4);
+    let leaves = NodeId(4);
+    world.connect("a", leaves);
+    world.rest();
+    world.send("a", client::say(&["declare", "q", "quorum"]));
+    world.pass(1_000);
+    let leader = world.leader("q").expect("it is led");
+    assert_ne!(leader, leaves);
+    let stays = NodeId(1 + leader.0 % 3);
+    world.connect("b", stays);
+    world.rest();
+    world.send("b", client::say(&["consume", "q", "t"]));
+    world.rest();
+    world.send("a", client::say(&["publish", "q", "m1", "m2"]));
+    world.rest();
+    world.heard();
+    world.deaf.insert(leaves);
+    world.kill(leader);
+    world.pass(2_000);
+    world.send("b", client::say(&["ack", "1"]));
+    world.rest();
+    world.drop_client("b");
+    world.pass(10_000);
+    world.connect("c", stays);
+    world.rest();
+    world.heard();
+    world.send("c", client::say(&["get", "q", "noack"]));
+    world.rest();
+    assert_eq!(world.heard(), "c: got 1 left=0 again count=1 m2");
 }

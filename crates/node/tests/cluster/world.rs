@@ -30,6 +30,8 @@ pub struct World {
     proposals: u64,
     /// Whether nodes write to their disks.
     pub syncing: BTreeSet<NodeId>,
+    /// Nodes that nothing arrives at, and that nobody takes for down.
+    pub deaf: BTreeSet<NodeId>,
 }
 
 fn pair(a: NodeId, b: NodeId) -> (NodeId, NodeId) {
@@ -49,6 +51,7 @@ impl World {
             starts: 1,
             proposals: 0,
             syncing: BTreeSet::new(),
+            deaf: BTreeSet::new(),
         };
         for node in (1..=nodes).map(NodeId) {
             world.disks.insert(node, MemoryDisk::new());
@@ -140,6 +143,18 @@ impl World {
         self.join(a, b);
     }
 
+    /// One node loses another from sight, which does not notice.
+    pub fn lose(&mut self, node: NodeId, other: NodeId) {
+        let now = self.now;
+        self.nodes[&node].each_shard(now, |shard| shard.peer_down(now, other));
+    }
+
+    /// The end of that.
+    pub fn find(&mut self, node: NodeId, other: NodeId) {
+        let now = self.now;
+        self.nodes[&node].each_shard(now, |shard| shard.peer_up(now, other));
+    }
+
     pub fn connect(&mut self, name: &str, node: NodeId) {
         let connection = self
             .nodes
@@ -211,7 +226,7 @@ impl World {
             busy |= self.write_out(id);
         }
         let wires: Vec<_> = self.wires.keys().copied().collect();
-        for (from, to) in wires {
+        for (from, to) in wires.into_iter().filter(|(_, to)| !self.deaf.contains(to)) {
             let frame = self
                 .wires
                 .get_mut(&(from, to))

@@ -12,7 +12,8 @@ use crate::stored;
 use bytes::Bytes;
 use hashbrown::HashMap;
 use leveret_queue::{
-    Consumer, Effect, Got, Log, Meta, Offer, Peek, Position, Queue, Reason, RecoveredLane, State,
+    Consumer, Effect, Got, Log, Meta, Offer, Outcome, Peek, Position, Queue, Reason, RecoveredLane,
+    State,
 };
 use leveret_session::contract::Delivery;
 use leveret_storage::{Read, ShardLogs};
@@ -78,6 +79,8 @@ struct Batch {
     /// The messages that came, as they go to the followers.
     attachment: Vec<u8>,
     asked: Vec<Asked>,
+    /// What goes back to the queue once that is committed, and whose it is.
+    returns: Vec<(NodeId, Settle)>,
     /// Since when there is something in it, on the monotonic clock, if it is settles alone, for
     /// which nobody waits.
     lazy_since_ms: Option<u64>,
@@ -91,6 +94,7 @@ struct InFlight {
     index: u64,
     came: Vec<(Position, Meta)>,
     asked: Vec<Asked>,
+    returns: Vec<(NodeId, Settle)>,
 }
 
 /// Operations that came while none could be taken.
@@ -99,6 +103,8 @@ struct Waiting {
     node: NodeId,
     first: u64,
     operations: Vec<Operation>,
+    /// A holder that is gone once these are taken: what it has settled before does not return.
+    gone: Option<ConsumerId>,
 }
 
 /// A batch that is to be proposed.
@@ -324,10 +330,7 @@ impl Leader {
                 self.answer(around, from, ToProxy::Cancelled(consumer));
                 self.delete_if_unused(around);
             }
-            ToLeader::Detach(holder) => {
-                self.take_away(around, holder, true);
-                self.delete_if_unused(around);
-            }
+            ToLeader::Detach(holder) => self.detach(around, from, holder),
             ToLeader::Credit {
                 consumer,
                 messages,
@@ -422,10 +425,25 @@ impl Leader {
                     .adopt(around.now, holder.id, held.lane, held.range.clone());
             }
         }
+        self.hold_returns(around, from);
         self.answer(around, from, ToProxy::Committed { through });
         self.awaited.retain(|node| *node != from);
         self.dirty = true;
         self.carry_out(around);
+    }
+
+    /// What a node gave back stays with who had it until that is committed.
+    fn hold_returns(&mut self, around: &Around<'_>, from: NodeId) {
+        let in_flight = self.in_flight.iter().flat_map(|entry| &entry.returns);
+        let returns = in_flight.chain(&self.batch.returns);
+        for (_, settle) in returns.filter(|(node, _)| *node == from) {
+            self.holders.entry(settle.holder).or_insert_with(|| Place {
+                node: from,
+                window: Window::default(),
+            });
+            let (now, range) = (around.now, settle.range.clone());
+            self.queue.adopt(now, settle.holder, settle.lane, range);
+        }
     }
 
     /// A node is down, or begins anew: its holders are not there any more. What they hold returns;
@@ -478,6 +496,26 @@ impl Leader {
             |asked| !matches!(asked.request, Request::Get { holder: of, .. } if of == holder),
         );
         self.carry_out(around);
+    }
+
+    /// A holder is gone, behind all operations that its node has sent.
+    fn detach(&mut self, around: &mut Around<'_>, from: NodeId, holder: ConsumerId) {
+        match self.waiting.iter_mut().rev().find(|w| w.node == from) {
+            Some(last) if last.gone.is_none() => last.gone = Some(holder),
+            Some(last) => {
+                let first = last.first + last.operations.len() as u64;
+                self.waiting.push_back(Waiting {
+                    node: from,
+                    first,
+                    operations: Vec::new(),
+                    gone: Some(holder),
+                });
+            }
+            None => {
+                self.take_away(around, holder, true);
+                self.delete_if_unused(around);
+            }
+        }
     }
 
     fn attach(&mut self, around: &mut Around<'_>, from: NodeId, consumer: Consumer) {
@@ -629,6 +667,7 @@ impl Leader {
             node: from,
             first: next,
             operations,
+            gone: None,
         });
     }
 
@@ -652,6 +691,10 @@ impl Leader {
                 waiting.first = sequence;
                 self.waiting.push_front(waiting);
                 return false;
+            }
+            if let Some(holder) = waiting.gone {
+                self.take_away(around, holder, true);
+                self.delete_if_unused(around);
             }
         }
         true
@@ -679,6 +722,11 @@ impl Leader {
         self.batch.is_awaited |= !matches!(operation, Operation::Settle(_));
         match operation {
             Operation::Publish(message) => self.publish(around, lanes, from, sequence, &message),
+            // Nobody else may get it before a leader that follows knows that it is free.
+            Operation::Settle(settle) if matches!(settle.outcome, Outcome::Requeue { .. }) => {
+                self.batch.is_awaited = true;
+                self.batch.returns.push((from, settle));
+            }
             Operation::Settle(settle) => self.settle(around, settle),
             Operation::Nothing => {}
         }
@@ -794,6 +842,7 @@ impl Leader {
             index,
             came: std::mem::replace(&mut self.batch.came, spare),
             asked: std::mem::take(&mut self.batch.asked),
+            returns: std::mem::take(&mut self.batch.returns),
         });
     }
 
@@ -825,6 +874,9 @@ impl Leader {
             if session.is_some_and(|(session, _)| session.origin == *origin) {
                 self.answer(around, origin.node, ToProxy::Committed { through });
             }
+        }
+        for (_, settle) in entry.returns {
+            self.settle(around, settle);
         }
         for asked in entry.asked {
             self.do_asked(around, asked);
