@@ -244,6 +244,8 @@ impl World {
             for client in self.people_at(other) {
                 self.ledger.doubt(client);
             }
+            // Whoever leads there may have returned it before it heard of the acknowledgement.
+            self.ledger.gone(0, &self.hosts[&other].unsure);
             let now = self.now(node);
             if let Some(node) = &self.hosts[&node].node {
                 node.each_shard(now, |shard| shard.peer_down(now, other));
