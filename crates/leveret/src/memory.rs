@@ -1,8 +1,8 @@
 //! What the allocator keeps of memory that is free.
 //!
 //! glibc raises two of its thresholds whenever a larger buffer is freed: below them nothing goes
-//! back to the system, and each thread's arena keeps megabytes that it once used. A broker has a few
-//! large buffers and many small ones, so this is most of what it would hold without need: 12 MB
+//! back to the system, and each thread's arena keeps megabytes that it once used. A broker has a
+//! few large buffers and many small ones, so this is most of what it would hold without need: 12 MB
 //! beside 35 MB with 500,000 messages waiting. Setting a threshold stops its growth.
 
 /// Buffers of this size and more are mapped, and unmapped when they are freed.

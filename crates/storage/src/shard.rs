@@ -101,9 +101,9 @@ pub(crate) struct Budget {
 /// happened as a whole or not at all. A chunk ends in [`Self::seal`], in [`Self::checkpoint_part`],
 /// and in [`Self::body`] when it is full; any other calls that follow on each other are in one.
 ///
-/// Entries of a log are numbered from 0, densely but for [`Self::skip_to`]. Bodies are put into the shard first and appended
-/// to any number of its logs then, before the next call of [`Self::seal`]: a body of which nobody
-/// holds an entry is forgotten.
+/// Entries of a log are numbered from 0, densely but for [`Self::skip_to`]. Bodies are put into the
+/// shard first and appended to any number of its logs then, before the next call of [`Self::seal`]:
+/// a body of which nobody holds an entry is forgotten.
 #[derive(Debug)]
 pub struct ShardLogs {
     pub(crate) shard: u8,
@@ -395,8 +395,8 @@ impl ShardLogs {
         self.logs.get(&id)?.term_and_vote
     }
 
-    /// Makes `index` the next entry's, although the entries before it were never appended here: they
-    /// count as settled. Nothing happens if the log is there or further already.
+    /// Makes `index` the next entry's, although the entries before it were never appended here:
+    /// they count as settled. Nothing happens if the log is there or further already.
     ///
     /// # Panics
     /// If there is no such log.

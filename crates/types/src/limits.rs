@@ -121,8 +121,8 @@ pub const LOADED_BYTES: usize = 8 * 1024 * 1024;
 pub const CHUNK_BYTES: usize = 256 * 1024;
 /// Bytes of one segment file; the last entry may exceed it.
 pub const SEGMENT_BYTES_MAX: u64 = 64 * 1024 * 1024;
-/// Segment files of about one size below [`SEGMENT_SMALL_BYTES`] that a shard has; with one more they
-/// are merged.
+/// Segment files of about one size below [`SEGMENT_SMALL_BYTES`] that a shard has; with one more
+/// they are merged.
 pub const SEGMENT_SMALL_FILES_MAX: usize = 16;
 /// Bytes of a segment file that is merged with others for its size alone, each time into one of
 /// several times its size, until it has so many.
@@ -130,7 +130,8 @@ pub const SEGMENT_SMALL_BYTES: u64 = 512 * 1024;
 /// Bytes of one block of a segment: what is read from disk at once. A larger message has a block of
 /// its own.
 pub const SEGMENT_BLOCK_BYTES: usize = 128 * 1024;
-/// Bytes of a frame between a queue's proxy and its leader; a larger message has a frame of its own.
+/// Bytes of a frame between a queue's proxy and its leader; a larger message has a frame of its
+/// own.
 pub const LINK_FRAME_BYTES: usize = 1024 * 1024;
 /// Records of such a frame: operations, deliveries.
 pub const LINK_RECORDS_MAX: usize = 16_384;

@@ -322,7 +322,8 @@ impl Actor {
         if self.holders.iter().any(|(known, _)| *known == holder) {
             return;
         }
-        // Those that hold nothing any more make room, so that cancelling again and again costs none.
+        // Those that hold nothing any more make room, so that cancelling again and again costs
+        // none.
         if self.holders.len() == self.holders.capacity() {
             self.holders.retain(|(known, _)| self.queue.holds(*known));
         }

@@ -1,9 +1,10 @@
 //! Bytes that a process sends to block devices.
 //!
-//! `write_bytes` in `/proc/PID/io` counts the page cache's folios when they become dirty. With large
-//! folios that is up to a hundred times what is written: a sector is changed, the folio counted,
-//! and the sector alone written. So the kernel's own trace of block requests is read where this
-//! process may, and the device's counter, which includes what all others write, where it may not.
+//! `write_bytes` in `/proc/PID/io` counts the page cache's folios when they become dirty. With
+//! large folios that is up to a hundred times what is written: a sector is changed, the folio
+//! counted, and the sector alone written. So the kernel's own trace of block requests is read where
+//! this process may, and the device's counter, which includes what all others write, where it may
+//! not.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;

@@ -64,9 +64,9 @@ impl Report {
     }
 }
 
-/// The example `wal_rate` writes records from sixteen writers; fio then writes blocks of
-/// the size that its batches had, with fdatasync after each, into a pre-written file beside it. Both
-/// take turns, for the speed of a shared device changes from minute to minute.
+/// The example `wal_rate` writes records from sixteen writers; fio then writes blocks of the size
+/// that its batches had, with fdatasync after each, into a pre-written file beside it. Both take
+/// turns, for the speed of a shared device changes from minute to minute.
 fn wal_beside_fio(options: &Options, report: &mut Report) -> Result<()> {
     tools::ensure(tools::Tool::Fio)?;
     let (rounds, seconds) = if options.fast { (1, 2) } else { (7, 3) };
