@@ -6,21 +6,11 @@ const SEEDS: u64 = 300;
 /// Seeds within which a planted bug is found.
 const PLANTED_SEEDS_MAX: u64 = 500;
 
-/// Processes, disks, power and clients fail, and connections only with them. Of connections that
-/// break between nodes which live, `leveret-sim cluster` finds more than is repaired so far:
-/// `docs/testing.md` has the seeds.
-fn plan() -> Plan {
-    Plan {
-        has_cuts: false,
-        ..Plan::default()
-    }
-}
-
 #[test]
 fn clusters_keep_their_promises() {
     for seed in 0..SEEDS {
-        if let Err(broken) = live(seed, &plan()) {
-            panic!("{broken} --cuts 0");
+        if let Err(broken) = live(seed, &Plan::default()) {
+            panic!("{broken}");
         }
     }
 }
@@ -28,16 +18,19 @@ fn clusters_keep_their_promises() {
 #[test]
 fn one_seed_is_one_life() {
     for seed in 0..20 {
-        let lived = live(seed, &plan());
+        let lived = live(seed, &Plan::default());
         assert!(lived.is_ok(), "{lived:?}");
-        assert_eq!(lived, live(seed, &plan()));
+        assert_eq!(lived, live(seed, &Plan::default()));
     }
 }
 
 #[test]
 fn planted_bugs_are_found() {
     for planted in Planted::ALL {
-        let plan = Plan { planted, ..plan() };
+        let plan = Plan {
+            planted,
+            ..Plan::default()
+        };
         let found = (0..PLANTED_SEEDS_MAX).find_map(|seed| live(seed, &plan).err());
         let found = found.unwrap_or_else(|| panic!("{planted:?} is not found"));
         println!("{planted:?}: {found}");
