@@ -22,6 +22,9 @@ use std::sync::Arc;
 
 pub const SHARDS: u16 = 2;
 
+/// A change of the catalogue on its way, and who waits for what it answers.
+pub type Proposed = (Option<(ConnectionId, ProposalId)>, Command);
+
 /// What a node's actors reach.
 pub struct NodeEnv {
     pub node: NodeId,
@@ -31,7 +34,7 @@ pub struct NodeEnv {
     posts: RefCell<VecDeque<(ConnectionId, ConnectionEvent)>>,
     pub frames: RefCell<VecDeque<(NodeId, PeerFrame)>>,
     deferred: RefCell<Vec<Deferred>>,
-    pub proposals: RefCell<Vec<(Option<(ConnectionId, ProposalId)>, Command)>>,
+    pub proposals: RefCell<Vec<Proposed>>,
     next_proposal: Cell<u64>,
     next_consumer: Cell<u64>,
     random: Cell<u64>,
