@@ -102,10 +102,10 @@ impl Disk {
             content.entries.clear();
             (content.mark, content.state) = (mark, state);
         }
-        if let Some(hard_state) = write.hard_state {
-            if !self.loses_votes {
-                content.hard_state = hard_state;
-            }
+        if let Some(hard_state) = write.hard_state
+            && !self.loses_votes
+        {
+            content.hard_state = hard_state;
         }
         if let Some(first) = write.append.first() {
             let last = write.append[write.append.len() - 1].index;

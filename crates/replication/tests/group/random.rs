@@ -115,11 +115,12 @@ impl Life<'_> {
             return Ok(());
         };
         let index = node.applied.min(node.disk.durable.last());
-        if node.disk.durable.mark.index < index && group.status().applied >= index {
-            if let Some(mark) = group.mark(index) {
-                node.disk.compact(mark, world.checker.state(index));
-                group.compacted(index);
-            }
+        if node.disk.durable.mark.index < index
+            && group.status().applied >= index
+            && let Some(mark) = group.mark(index)
+        {
+            node.disk.compact(mark, world.checker.state(index));
+            group.compacted(index);
         }
         Ok(())
     }

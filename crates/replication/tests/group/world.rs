@@ -227,10 +227,10 @@ impl World {
         if ready.role.is_some_and(|role| role.role == Role::Leader) {
             self.checker.leads(group)?;
         }
-        if self.planted == Planted::AcknowledgesEarly {
-            if let Some(number) = node.disk.last_waiting() {
-                group.persisted(number);
-            }
+        if self.planted == Planted::AcknowledgesEarly
+            && let Some(number) = node.disk.last_waiting()
+        {
+            group.persisted(number);
         }
         let early = match self.planted {
             Planted::AppliesEarly if group.is_leader() => ready.append.clone(),
@@ -350,11 +350,11 @@ impl World {
     fn report_snapshot(&mut self, flying: &Flying, has_arrived: bool) -> Result<(), Found> {
         let (message, _) = Message::decode(&flying.bytes).map_err(|why| why.to_string())?;
         let leader = self.at(flying.from);
-        if let (Body::Snapshot(_), Some(leader)) = (&message.body, leader) {
-            if self.nodes[leader].group.is_some() {
-                self.group(leader).report_snapshot(message.to, has_arrived);
-                self.drain(leader)?;
-            }
+        if let (Body::Snapshot(_), Some(leader)) = (&message.body, leader)
+            && self.nodes[leader].group.is_some()
+        {
+            self.group(leader).report_snapshot(message.to, has_arrived);
+            self.drain(leader)?;
         }
         Ok(())
     }

@@ -507,11 +507,12 @@ impl World {
                 self.cut.insert((at.min(other), at.max(other)));
                 self.part(at, other);
             }
-            98 if at != other => {
-                if self.cut.remove(&(at.min(other), at.max(other))) && self.connected(at, other) {
-                    self.say(format!("join {at} {other}"));
-                    self.meet(at, other);
-                }
+            98 if at != other
+                && self.cut.remove(&(at.min(other), at.max(other)))
+                && self.connected(at, other) =>
+            {
+                self.say(format!("join {at} {other}"));
+                self.meet(at, other);
             }
             99 if faults && up && at != other => {
                 let to = self.nodes[other].id;
