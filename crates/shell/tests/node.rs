@@ -2,10 +2,12 @@
 
 mod client;
 
-use client::{Client, PENDING_MAX, Scratch, address, connect, start};
+use client::{Client, PENDING_MAX, Scratch, address, config, connect, start};
 use leveret_amqp::{
     ContentHeader, FrameKind, Method, Properties, RawTable, basic, confirm, encode, queue,
 };
+use leveret_shell::disk::RealDisk;
+use leveret_shell::node::Node;
 use std::io::{ErrorKind, Read};
 use std::net::{SocketAddr, TcpStream};
 
@@ -135,5 +137,36 @@ fn clients_that_do_not_log_in_are_bounded_and_those_who_have_do_not_count() {
     });
     again.expect("a place").close();
     logged_in.close();
+    node.shut_down();
+}
+
+#[test]
+fn a_node_has_as_many_connections_as_it_may() {
+    const CONNECTIONS_MAX: usize = 3;
+    let scratch = Scratch::new("full");
+    let mut config = config(&scratch.0, None);
+    config.admission.connections = CONNECTIONS_MAX;
+    let node = Node::start(config, RealDisk::new()).expect("the node starts");
+    let at = address(&node, false);
+    let mut inside: Vec<_> = (0..CONNECTIONS_MAX).map(|_| log_in(at)).collect();
+    let ended = connect(at).read(&mut [0]);
+    assert!(
+        matches!(&ended, Ok(0))
+            || matches!(&ended, Err(e) if e.kind() == ErrorKind::ConnectionReset),
+        "{ended:?}"
+    );
+    for client in &mut inside {
+        declare(client, false);
+    }
+    inside.pop().expect("a client").close();
+    // The node has the place back once it has seen the client go.
+    let again = (0..1_000).find_map(|_| {
+        std::thread::sleep(std::time::Duration::from_millis(10));
+        Client::log_in(connect(at), "PLAIN", b"\0guest\0guest").ok()
+    });
+    again.expect("a place").close();
+    for client in inside {
+        client.close();
+    }
     node.shut_down();
 }

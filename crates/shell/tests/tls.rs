@@ -121,6 +121,25 @@ fn a_certificate_is_a_login_if_the_right_authority_signed_it() {
 }
 
 #[test]
+fn where_certificates_are_not_verified_they_are_no_logins() {
+    let scratch = Scratch::new("tls-unverified");
+    let (authority, stranger) = (Authority::new(), Authority::new());
+    let files = TlsFiles {
+        verify_peer: false,
+        ..authority.write_files(&scratch.0, false)
+    };
+    let node = start(&scratch.0, Some(files));
+    let at = address(&node, true);
+    for signer in [&stranger, &authority] {
+        let shown = log_in(at, &authority, Some((signer, "guest")));
+        assert!(shown.is_err(), "a name that nobody has proven");
+    }
+    let by_password = log_in(at, &authority, None);
+    by_password.expect("let in by password").close();
+    node.shut_down();
+}
+
+#[test]
 fn certificates_are_read_again_and_stay_when_the_new_ones_are_bad() {
     let scratch = Scratch::new("reload");
     let (old, new) = (Authority::new(), Authority::new());
