@@ -1,6 +1,6 @@
 //! A replicated queue's member on this node: its group, its logs, and the leader if it leads.
 //!
-//! An entry of the group is a batch: a [`header`] of a few dozen bytes in a log of its own (lane
+//! An entry of the group is a batch: a `header` of a few dozen bytes in a log of its own (lane
 //! 255), and the messages that the header names in the queue's lanes, at the indexes that it names.
 //! Messages are appended when the entry is; what leaves does so when the entry is committed. A
 //! follower's logs are therefore a queue's logs, and whoever becomes leader does what a restart
