@@ -2,7 +2,6 @@
 //! memory, and a network that the test holds in its hands.
 
 mod client;
-mod node;
 mod script;
 mod world;
 

@@ -4,23 +4,13 @@
 
 use crate::client;
 use crate::world::World;
+use leveret_sim::Random;
 use leveret_types::NodeId;
 use std::collections::{BTreeMap, BTreeSet};
 
 const SEEDS: u64 = 60;
 const STEPS: usize = 250;
 const QUEUES: [&str; 2] = ["q0", "q1"];
-
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, bound: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 >> 11) % bound
-    }
-}
 
 /// What a publisher was told so far.
 #[derive(Default)]
@@ -59,7 +49,7 @@ impl Run {
     fn new(seed: u64) -> Self {
         let mut run = Self {
             world: World::new(3),
-            random: Random(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1),
+            random: Random::new(seed),
             publishers: BTreeMap::new(),
             consumers: BTreeMap::new(),
             confirmed: BTreeSet::new(),

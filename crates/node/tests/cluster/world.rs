@@ -1,11 +1,11 @@
 //! Three nodes, the network between them, and their clients.
 
 use crate::client::{self, Client};
-use crate::node::{Node, catalogue_of};
 use bytes::Bytes;
 use leveret_metadata::{Batch, Catalogue, CatalogueError, Outcome, Proposed};
 use leveret_node::catalogue::follow;
 use leveret_node::env::{ConnectionEvent, Env, PeerFrame};
+use leveret_sim::cluster::node::{Node, catalogue_of};
 use leveret_storage::MemoryDisk;
 use leveret_types::{NodeId, Now};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -17,7 +17,7 @@ const HEARTBEAT_MS: u64 = 100;
 /// See the module's description.
 pub struct World {
     pub now: Now,
-    pub nodes: BTreeMap<NodeId, Node>,
+    pub nodes: BTreeMap<NodeId, Node<MemoryDisk>>,
     disks: BTreeMap<NodeId, MemoryDisk>,
     /// What the cluster has agreed on.
     agreed: Vec<Batch>,
@@ -77,6 +77,7 @@ impl World {
         let disk = &self.disks[&node];
         let start = self.now.wall_ms + self.starts;
         let started = Node::start(node, start, disk, self.catalogue(), self.now);
+        let started = started.expect("the store opens");
         self.nodes.insert(node, started);
         self.syncing.insert(node);
         let others: Vec<NodeId> = self.nodes.keys().copied().filter(|n| *n != node).collect();
@@ -239,7 +240,7 @@ impl World {
         if !busy {
             for id in self.syncing.clone() {
                 if let Some(node) = self.nodes.get_mut(&id) {
-                    busy |= node.sync(self.now);
+                    busy |= node.sync(self.now).expect("memory is written");
                 }
             }
         }

@@ -14,7 +14,7 @@
 
 mod client;
 mod ledger;
-mod node;
+pub mod node;
 mod world;
 
 use crate::Random;

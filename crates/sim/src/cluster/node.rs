@@ -1,6 +1,9 @@
-//! One node: its environment, its store on a simulated disk, its connections.
+//! One node without threads: its environment, its store on a disk of the caller's choice, its
+//! connections. The three nodes of `leveret-node`'s tests are these, on disks in memory.
+//!
+//! The catalogue's group is left to whoever drives the node: what is proposed waits in
+//! [`NodeEnv::proposals`].
 
-use crate::disk::SimDisk;
 use bytes::Bytes;
 use leveret_metadata::{Catalogue, CatalogueError, Command, Config, NodeRecord};
 use leveret_node::cluster::{Cluster, Peers};
@@ -11,7 +14,7 @@ use leveret_node::reply_to::Replies;
 use leveret_node::shard::{Deferred, Shard, shard_of};
 use leveret_node::{Alarms, Connection, NodeCounters, NodeSettings, Peer, catalogue, deferred};
 use leveret_routing::Scratch;
-use leveret_storage::{Folders, Options, Reader, SealedChunk, ShardLogs, WalWriter, recover};
+use leveret_storage::{Disk, Folders, Options, Reader, SealedChunk, ShardLogs, WalWriter, recover};
 use leveret_types::{ConnectionId, ConsumerId, NodeId, Now, QueueId, ShardId};
 use std::cell::{Cell, Ref, RefCell, RefMut};
 use std::collections::{BTreeMap, VecDeque};
@@ -20,21 +23,25 @@ use std::path::Path;
 use std::sync::Arc;
 
 /// Shards of each node.
-pub(super) const SHARDS: u16 = 2;
+pub const SHARDS: u16 = 2;
 
 /// A change of the catalogue on its way, and who waits for what it answers.
-pub(super) type Proposed = (Option<(ConnectionId, ProposalId)>, Command);
+pub type PendingChange = (Option<(ConnectionId, ProposalId)>, Command);
 
 /// What a node's actors reach.
-pub(super) struct NodeEnv {
-    pub(super) node: NodeId,
+pub struct NodeEnv {
+    /// Which node it is.
+    pub node: NodeId,
     shards: Vec<RefCell<Shard>>,
     durable: Vec<Cell<u64>>,
-    pub(super) catalogue: RefCell<Catalogue>,
+    /// The catalogue as far as this node has applied it.
+    pub catalogue: RefCell<Catalogue>,
     posts: RefCell<VecDeque<(ConnectionId, ConnectionEvent)>>,
-    pub(super) frames: RefCell<VecDeque<(NodeId, PeerFrame)>>,
+    /// What is on its way to other nodes, in order.
+    pub frames: RefCell<VecDeque<(NodeId, PeerFrame)>>,
     deferred: RefCell<Vec<Deferred>>,
-    pub(super) proposals: RefCell<Vec<Proposed>>,
+    /// What this node's clients want changed in the catalogue.
+    pub proposals: RefCell<Vec<PendingChange>>,
     next_proposal: Cell<u64>,
     next_consumer: Cell<u64>,
     random: Cell<u64>,
@@ -47,7 +54,7 @@ pub(super) struct NodeEnv {
 }
 
 /// A borrowed shard, whose effects leave when it is let go.
-pub(super) struct Guard<'a> {
+pub struct Guard<'a> {
     env: &'a NodeEnv,
     shard: RefMut<'a, Shard>,
 }
@@ -189,15 +196,17 @@ impl Env for NodeEnv {
 }
 
 /// A node that runs.
-pub(super) struct Node {
-    pub(super) env: NodeEnv,
-    pub(super) connections: BTreeMap<ConnectionId, Connection>,
+pub struct Node<D: Disk> {
+    /// What its actors reach.
+    pub env: NodeEnv,
+    /// Its clients' connections.
+    pub connections: BTreeMap<ConnectionId, Connection>,
     next_connection: u64,
-    wal: WalWriter<SimDisk>,
-    reader: Reader<SimDisk>,
+    wal: WalWriter<D>,
+    reader: Reader<D>,
     chunks: Vec<SealedChunk>,
     scratch: Scratch,
-    _lock: leveret_storage::StoreLock<SimDisk>,
+    _lock: leveret_storage::StoreLock<D>,
 }
 
 fn settings() -> NodeSettings {
@@ -212,12 +221,16 @@ fn settings() -> NodeSettings {
     }
 }
 
-impl Node {
-    /// Starts a node on what its disk has. `catalogue` is what the cluster has agreed on so far.
-    pub(super) fn start(
+impl<D: Disk> Node<D> {
+    /// Starts a node on what its disk has. `catalogue` is what the cluster has agreed on so far;
+    /// `start` is greater than at all its starts before.
+    ///
+    /// # Errors
+    /// If its store does not open.
+    pub fn start(
         node: NodeId,
         start: u64,
-        disk: &SimDisk,
+        disk: &D,
         catalogue: Catalogue,
         now: Now,
     ) -> Result<Self, String> {
@@ -283,7 +296,8 @@ impl Node {
         })
     }
 
-    pub(super) fn connect(&mut self, now: Now) -> ConnectionId {
+    /// A client's socket is accepted.
+    pub fn connect(&mut self, now: Now) -> ConnectionId {
         let id = ConnectionId(self.next_connection);
         self.next_connection += 1;
         let address = "127.0.0.1:1".parse().expect("an address");
@@ -298,21 +312,21 @@ impl Node {
     }
 
     /// A client's bytes.
-    pub(super) fn receive(&mut self, connection: ConnectionId, bytes: Bytes, now: Now) {
+    pub fn receive(&mut self, connection: ConnectionId, bytes: Bytes, now: Now) {
         if let Some(connection) = self.connections.get_mut(&connection) {
             connection.receive(now, bytes, &self.env);
         }
     }
 
     /// A client's socket is gone.
-    pub(super) fn drop_client(&mut self, connection: ConnectionId, now: Now) {
+    pub fn drop_client(&mut self, connection: ConnectionId, now: Now) {
         if let Some(mut connection) = self.connections.remove(&connection) {
             connection.teardown(now, &self.env);
         }
     }
 
     /// Does what is to be done inside the node; false if that was nothing.
-    pub(super) fn step(&mut self, now: Now) -> bool {
+    pub fn step(&mut self, now: Now) -> bool {
         let mut busy = false;
         loop {
             let post = self.env.posts.borrow_mut().pop_front();
@@ -350,7 +364,7 @@ impl Node {
 
     /// Writes to the disk what has gathered: whether that was something. `None` when the process
     /// died in the middle of it.
-    pub(super) fn sync(&mut self, now: Now) -> Option<bool> {
+    pub fn sync(&mut self, now: Now) -> Option<bool> {
         for number in 0..SHARDS {
             let mut shard = self.env.shard(ShardId(number));
             shard.before_seal(now);
@@ -386,7 +400,7 @@ impl Node {
     }
 
     /// Time has passed.
-    pub(super) fn tick(&mut self, now: Now) {
+    pub fn tick(&mut self, now: Now) {
         for number in 0..SHARDS {
             let mut shard = self.env.shard(ShardId(number));
             if shard.next_deadline_ms() <= now.monotonic_ms {
@@ -403,14 +417,27 @@ impl Node {
         }
     }
 
-    pub(super) fn each_shard(&self, now: Now, act: impl Fn(&mut Shard)) {
+    /// When [`Self::tick`] has something to do.
+    pub fn deadline(&self) -> Option<u64> {
+        let shards = self.shards_deadline();
+        let connections = self.connections.values().filter_map(Connection::deadline);
+        connections.chain(shards).min()
+    }
+
+    fn shards_deadline(&self) -> Option<u64> {
+        let shards = (0..SHARDS).map(|number| self.env.shard(ShardId(number)).next_deadline_ms());
+        shards.min().filter(|at| *at < u64::MAX)
+    }
+
+    /// Does something to each shard, and lets it go.
+    pub fn each_shard(&self, now: Now, act: impl Fn(&mut Shard)) {
         for number in 0..SHARDS {
             self.env.with_shard(now, ShardId(number), &act);
         }
     }
 
     /// A frame of another node.
-    pub(super) fn frame(&self, from: NodeId, frame: &PeerFrame, now: Now) {
+    pub fn frame(&self, from: NodeId, frame: &PeerFrame, now: Now) {
         let bytes = Bytes::from(frame.pieces.concat());
         let shard = shard_of(frame.queue, SHARDS);
         self.env.with_shard(now, shard, |shard| {
@@ -419,13 +446,13 @@ impl Node {
     }
 
     /// The queue of that name.
-    pub(super) fn queue(&self, name: &str) -> Option<QueueId> {
+    pub fn queue(&self, name: &str) -> Option<QueueId> {
         self.env.catalogue.borrow().vhost("/")?.queue_id(name)
     }
 }
 
 /// The catalogue of a cluster of nodes 1 to `nodes`, as each of them has it at the beginning.
-pub(super) fn catalogue_of(nodes: u32) -> Catalogue {
+pub fn catalogue_of(nodes: u32) -> Catalogue {
     let mut catalogue = Catalogue::new(Config::default());
     let algorithm = leveret_auth::HashingAlgorithm::Sha256;
     let password = leveret_auth::PasswordHash::new(algorithm, b"guest", &[1; 16]);

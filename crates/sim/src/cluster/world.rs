@@ -26,7 +26,7 @@ pub(super) const UNCONFIRMED_MAX: usize = 40;
 /// A machine: what outlives its process.
 pub(super) struct Host {
     disk: SimDisk,
-    pub(super) node: Option<Node>,
+    pub(super) node: Option<Node<SimDisk>>,
     /// How its clock differs, and by how many of a thousand it runs faster.
     skew_ms: u64,
     drift: u64,
