@@ -86,6 +86,7 @@ impl QueueKind {
                 "x-consumer-timeout",
                 "x-consumer-disconnected-timeout",
                 "x-quorum-initial-group-size",
+                "x-quorum-target-group-size",
                 "x-initial-cluster-size",
                 "x-queue-leader-locator",
                 "x-member-placement-tag",
@@ -224,6 +225,7 @@ fn check_value(name: &str, value: &FieldValue, arguments: &FieldTable) -> Result
         | "x-max-in-memory-bytes"
         | "x-consumer-timeout"
         | "x-consumer-disconnected-timeout"
+        | "x-quorum-target-group-size"
         | "x-delayed-retry-min"
         | "x-delayed-retry-max" => not_negative(value).map(drop),
         _ => Ok(()),

@@ -1,9 +1,10 @@
 //! The catalogue: what there is, and the door through which every change goes.
 
 use crate::arguments::QueueKind;
-use crate::cluster::{Circumstances, Cluster, Load};
+use crate::cluster::{Circumstances, Cluster};
 use crate::command::{Command, Endpoint};
 use crate::error::CatalogueError;
+use crate::membership::{Load, MembershipConfig};
 use crate::record::{QueueRecord, User, Vhost, resource};
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
@@ -37,6 +38,8 @@ pub struct Config {
     /// Milliseconds within which a delivery must be settled where its queue does not say
     /// (`consumer_timeout`); none: no bound.
     pub consumer_timeout_ms: Option<u64>,
+    /// How many members the groups of replicated queues have.
+    pub membership: MembershipConfig,
 }
 
 impl Default for Config {
@@ -50,6 +53,7 @@ impl Default for Config {
             loopback_users: vec!["guest".to_owned()],
             hashing: HashingAlgorithm::default(),
             consumer_timeout_ms: None,
+            membership: MembershipConfig::default(),
         }
     }
 }
@@ -273,7 +277,8 @@ impl Catalogue {
             | Command::NodeForget { .. }
             | Command::NodeStarted { .. }
             | Command::NodeDrain { .. }
-            | Command::QueueMembers { .. } => self.apply_to_cluster(command),
+            | Command::QueueMembers { .. }
+            | Command::Look => self.apply_to_cluster(command),
         }
     }
 

@@ -9,10 +9,9 @@ use crate::arguments::QueueKind;
 use crate::catalogue::{Catalogue, Change, Outcome};
 use crate::command::{Command, decode, encode};
 use crate::error::CatalogueError;
-use crate::policy::Mirrors;
 use crate::record::QueueRecord;
 use leveret_types::limits::{CLUSTER_NODES_MAX, GROUP_SIZE_DEFAULT};
-use leveret_types::{FieldValue, NodeId, QueueId, ReplicaId};
+use leveret_types::{NodeId, QueueId, ReplicaId};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -46,9 +45,9 @@ impl NodeRecord {
 /// What a cluster adds to the catalogue.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Cluster {
-    nodes: BTreeMap<u32, NodeRecord>,
+    pub(crate) nodes: BTreeMap<u32, NodeRecord>,
     next_node: u32,
-    next_incarnation: u32,
+    pub(crate) next_incarnation: u32,
 }
 
 /// Which limits hold for what is declared: the leader's, so that all nodes decide alike.
@@ -59,6 +58,9 @@ pub struct Rules {
     vhosts_max: u64,
     default_queue_type: Option<String>,
     relaxed_redeclaration: bool,
+    /// Nothing in what older versions wrote.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    initial_group_size: Option<u64>,
 }
 
 /// A command that a node wants carried out.
@@ -121,6 +123,9 @@ pub(crate) struct Placed {
     queue: u64,
     members: Vec<u64>,
     home: u32,
+    /// 0 in what older versions wrote: as many as there are.
+    #[serde(default)]
+    size: u32,
 }
 
 /// What snapshots of a cluster's catalogue have besides the commands.
@@ -134,16 +139,8 @@ pub(crate) struct ClusterSnapshot {
 /// For whom, and in which circumstances, a command is carried out.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Circumstances {
-    origin: NodeId,
-    up: Vec<NodeId>,
-}
-
-/// How many queues a node has, of which kind.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Load {
-    members: usize,
-    first: usize,
-    homes: usize,
+    pub(crate) origin: NodeId,
+    pub(crate) up: Vec<NodeId>,
 }
 
 impl Catalogue {
@@ -195,6 +192,7 @@ impl Catalogue {
             vhosts_max: config.vhosts_max as u64,
             default_queue_type: config.default_queue_type.map(|kind| kind.name().to_owned()),
             relaxed_redeclaration: config.relaxed_redeclaration,
+            initial_group_size: Some(config.membership.initial_size as u64),
         }
     }
 
@@ -208,7 +206,11 @@ impl Catalogue {
         self.cluster.nodes.insert(first.node, first);
         for queue in self.queues.values_mut() {
             match queue.kind {
-                QueueKind::Quorum => queue.members = vec![ReplicaId::new(node, 0)],
+                QueueKind::Quorum => {
+                    queue.members = vec![ReplicaId::new(node, 0)];
+                    let initial = self.config.membership.initial_size;
+                    queue.group_size = queue.settings.initial_size.unwrap_or(initial);
+                }
                 QueueKind::Classic => queue.home = node,
             }
         }
@@ -229,6 +231,11 @@ impl Catalogue {
         self.config.exchanges_max = usize::try_from(rules.exchanges_max).unwrap_or(usize::MAX);
         self.config.vhosts_max = usize::try_from(rules.vhosts_max).unwrap_or(usize::MAX);
         self.config.relaxed_redeclaration = rules.relaxed_redeclaration;
+        let size = rules.initial_group_size.map(usize::try_from);
+        self.config.membership.initial_size = match size {
+            Some(size) => size.unwrap_or(usize::MAX),
+            None => GROUP_SIZE_DEFAULT,
+        };
         self.config.default_queue_type = match rules.default_queue_type.as_deref() {
             Some("quorum") => Some(QueueKind::Quorum),
             Some("classic") => Some(QueueKind::Classic),
@@ -292,7 +299,10 @@ impl Catalogue {
                 record.draining = *draining;
                 Ok(nodes_changed())
             }
-            Command::QueueMembers { id, members } => self.set_members(QueueId(*id), members),
+            Command::QueueMembers { id, members, size } => {
+                self.set_members(QueueId(*id), members, *size)
+            }
+            Command::Look => Ok(Outcome::default()),
             other => unreachable!("{other:?} is not about the cluster"),
         }
     }
@@ -416,116 +426,6 @@ impl Catalogue {
         Ok(())
     }
 
-    fn set_members(&mut self, id: QueueId, members: &[u64]) -> Result<Outcome, CatalogueError> {
-        let nodes = &self.cluster.nodes;
-        for member in members {
-            let node = ReplicaId(*member).node();
-            if !nodes.contains_key(&node.0) {
-                return Err(CatalogueError::NoNode(node));
-            }
-        }
-        let Some(queue) = self.queues.get_mut(&id) else {
-            return Ok(Outcome::default());
-        };
-        if queue.members.is_empty() || members.is_empty() {
-            return Err(CatalogueError::NotReplicated {
-                resource: queue.resource(),
-            });
-        }
-        queue.members = members.iter().copied().map(ReplicaId).collect();
-        self.cluster.next_incarnation += 1;
-        self.recount();
-        Ok(Outcome {
-            queue: Some(id),
-            changes: vec![Change::QueueChanged(id)],
-            ..Outcome::default()
-        })
-    }
-
-    /// A number that no membership of a group has had yet.
-    #[must_use]
-    pub fn next_incarnation(&self) -> u32 {
-        self.cluster.next_incarnation.max(1)
-    }
-
-    /// Decides where a new queue lives.
-    pub(crate) fn place(&mut self, record: &mut QueueRecord) {
-        let Some(circumstances) = self.circumstances.take() else {
-            return;
-        };
-        let origin = circumstances.origin;
-        record.home = origin;
-        if let Some(size) = group_size(record, &self.cluster) {
-            let local = record.settings.leader_local;
-            let named = match &record.settings.mirrors {
-                Some(Mirrors::Nodes(names)) => names.clone(),
-                _ => Vec::new(),
-            };
-            let mut nodes: Vec<&NodeRecord> = self
-                .cluster
-                .nodes
-                .values()
-                .filter(|node| !node.draining)
-                .filter(|node| named.is_empty() || named.contains(&node.name))
-                .collect();
-            let load = |node: &NodeRecord| self.load.get(&node.node).copied().unwrap_or_default();
-            let down = |node: &NodeRecord| !circumstances.up.contains(&node.id());
-            nodes.sort_by_key(|node| {
-                let elsewhere = local && node.id() != origin;
-                (elsewhere, down(node), load(node).members, node.node)
-            });
-            nodes.truncate(size);
-            nodes.sort_by_key(|node| {
-                let elsewhere = local && node.id() != origin;
-                (elsewhere, down(node), load(node).first, node.node)
-            });
-            record.members = nodes
-                .iter()
-                .map(|node| ReplicaId::new(node.id(), 0))
-                .collect();
-        }
-        self.circumstances = Some(circumstances);
-    }
-
-    pub(crate) fn note_placed(&mut self, record: &QueueRecord) {
-        self.count(record, |count| *count += 1);
-    }
-
-    pub(crate) fn note_gone(&mut self, record: &QueueRecord) {
-        self.count(record, |count| *count = count.saturating_sub(1));
-    }
-
-    fn count(&mut self, record: &QueueRecord, step: impl Fn(&mut usize)) {
-        if !self.is_clustered() {
-            return;
-        }
-        for member in &record.members {
-            step(&mut self.load.entry(member.node().0).or_default().members);
-        }
-        match record.members.first() {
-            Some(first) => step(&mut self.load.entry(first.node().0).or_default().first),
-            None => step(&mut self.load.entry(record.home.0).or_default().homes),
-        }
-    }
-
-    fn recount(&mut self) {
-        self.load.clear();
-        let records: Vec<(Vec<ReplicaId>, NodeId)> = self
-            .queues
-            .values()
-            .map(|queue| (queue.members.clone(), queue.home))
-            .collect();
-        for (members, home) in records {
-            for member in &members {
-                self.load.entry(member.node().0).or_default().members += 1;
-            }
-            match members.first() {
-                Some(first) => self.load.entry(first.node().0).or_default().first += 1,
-                None => self.load.entry(home.0).or_default().homes += 1,
-            }
-        }
-    }
-
     pub(crate) fn cluster_snapshot(&self) -> Option<ClusterSnapshot> {
         self.is_clustered().then(|| {
             let mut placed: Vec<Placed> = self
@@ -535,6 +435,7 @@ impl Catalogue {
                     queue: queue.id.0,
                     members: queue.members.iter().map(|member| member.0).collect(),
                     home: queue.home.0,
+                    size: u32::try_from(queue.group_size).unwrap_or(u32::MAX),
                 })
                 .collect();
             placed.sort_unstable_by_key(|placed| placed.queue);
@@ -553,35 +454,10 @@ impl Catalogue {
             if let Some(queue) = self.queues.get_mut(&QueueId(placed.queue)) {
                 queue.members = placed.members.into_iter().map(ReplicaId).collect();
                 queue.home = NodeId(placed.home);
+                queue.group_size = placed.size as usize;
             }
         }
         self.recount();
-    }
-}
-
-/// How many members a queue's group has; none if it is not to be replicated.
-fn group_size(record: &QueueRecord, cluster: &Cluster) -> Option<usize> {
-    let nodes = cluster.nodes.len();
-    if record.kind == QueueKind::Quorum {
-        let wanted = record
-            .arguments
-            .get("x-quorum-initial-group-size")
-            .and_then(FieldValue::as_integer);
-        let wanted = wanted.and_then(|size| usize::try_from(size).ok());
-        return Some(wanted.unwrap_or(GROUP_SIZE_DEFAULT).clamp(1, nodes));
-    }
-    let mirrored = record.durable && record.exclusive.is_none() && !record.auto_delete;
-    match record.settings.mirrors.as_ref().filter(|_| mirrored)? {
-        Mirrors::All => Some(nodes),
-        Mirrors::Exactly(count) => Some((*count).clamp(1, nodes)),
-        Mirrors::Nodes(names) => {
-            let there = cluster
-                .nodes
-                .values()
-                .filter(|node| names.contains(&node.name))
-                .count();
-            (there > 0).then_some(there)
-        }
     }
 }
 

@@ -325,7 +325,14 @@ pub enum Command {
         id: u64,
         /// The members from now on, the preferred leader first.
         members: Vec<u64>,
+        /// How many members it is to have from now on, where somebody decides that; nothing leaves
+        /// that as it was.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        size: Option<u32>,
     },
+    /// Changes nothing: a node whose own command of this kind has been carried out has seen all
+    /// that the cluster had agreed on when it asked.
+    Look,
     /// Removes a binding; one that does not exist is removed already.
     Unbind {
         /// The virtual host.

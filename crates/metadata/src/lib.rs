@@ -22,6 +22,7 @@ mod cluster;
 mod command;
 mod definitions;
 mod error;
+mod membership;
 mod policy;
 mod record;
 mod snapshot;
@@ -38,7 +39,11 @@ pub use definitions::{
     TopicPermissionDefinition, UserDefinition, VhostDefinition,
 };
 pub use error::CatalogueError;
-pub use policy::{ApplyTo, Mirrors, Overflow, Policy, QueueSettings, merge as merge_policies};
+pub use membership::MembershipConfig;
+pub use policy::{
+    ApplyTo, DelayedRetry, Mirrors, Overflow, Policy, QueueSettings, Retried,
+    merge as merge_policies,
+};
 pub use record::{ExchangeRecord, QueueRecord, Traffic, User, Vhost};
 pub use table::Json;
 pub use topology::{generated_name, strip_cr_lf};

@@ -401,11 +401,40 @@ pub struct QueueSettings {
     pub delivery_limit: Option<u32>,
     /// `consumer-timeout`: how long a delivery may stay unsettled. `None` is for ever.
     pub consumer_timeout_ms: Option<u64>,
+    /// `delayed-retry-*` of a quorum queue: which messages that come back wait, and for how long.
+    pub delayed_retry: Option<DelayedRetry>,
     /// `ha-mode` and `ha-params` of a classic queue.
     pub mirrors: Option<Mirrors>,
+    /// `initial-cluster-size` of a quorum queue, or what its arguments say instead: members of its
+    /// group when it is declared.
+    pub initial_size: Option<usize>,
+    /// `target-group-size` of a quorum queue: members that its group is to have, by and by.
+    pub target_size: Option<usize>,
     /// `queue-leader-locator` or `queue-master-locator` is `client-local`: a new queue is led by
     /// the node that it is declared at.
     pub leader_local: bool,
+}
+
+/// Which messages that come back to a quorum queue wait before they go out again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Retried {
+    /// All.
+    All,
+    /// Those whose delivery failed.
+    Failed,
+    /// Those that were given back without that.
+    Returned,
+}
+
+/// `delayed-retry-*` in force.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DelayedRetry {
+    /// `delayed-retry-type`.
+    pub of: Retried,
+    /// `delayed-retry-min` in milliseconds: the wait after one failure, twice that after two.
+    pub min_ms: u64,
+    /// `delayed-retry-max` in milliseconds: no wait is longer.
+    pub max_ms: u64,
 }
 
 /// The definitions of a policy and an operator policy merged: of limits the lower, else the
@@ -480,6 +509,12 @@ pub fn resolve(kind: QueueKind, arguments: &FieldTable, policy: &FieldTable) -> 
         QueueKind::Classic => number("max-priority").and_then(|v| u8::try_from(v).ok()),
         QueueKind::Quorum => None,
     };
+    // Of a group's members: an argument by its whole name, or a key of policies.
+    let size = |key: &str| {
+        let value = arguments.get(key).cloned().or_else(|| find(key));
+        let value = value.filter(|_| kind == QueueKind::Quorum)?.as_integer()?;
+        usize::try_from(value).ok().filter(|size| *size > 0)
+    };
     QueueSettings {
         ttl_ms: number("message-ttl"),
         expires_ms: number("expires"),
@@ -498,15 +533,40 @@ pub fn resolve(kind: QueueKind, arguments: &FieldTable, policy: &FieldTable) -> 
             .unwrap_or(false),
         delivery_limit,
         consumer_timeout_ms: number("consumer-timeout"),
+        delayed_retry: match kind {
+            QueueKind::Classic => None,
+            QueueKind::Quorum => delayed_retry(
+                text("delayed-retry-type").as_deref(),
+                number("delayed-retry-min"),
+                number("delayed-retry-max"),
+            ),
+        },
         mirrors: match kind {
             QueueKind::Classic => mirrors(policy),
             QueueKind::Quorum => None,
         },
+        initial_size: size("x-quorum-initial-group-size").or_else(|| size("initial-cluster-size")),
+        target_size: size("x-quorum-target-group-size").max(size("target-group-size")),
         leader_local: text("queue-leader-locator")
             .or_else(|| text("queue-master-locator"))
             .as_deref()
             == Some("client-local"),
     }
+}
+
+/// What is said of delayed retries. Without a least delay there is none.
+fn delayed_retry(of: Option<&str>, min_ms: Option<u64>, max_ms: Option<u64>) -> Option<DelayedRetry> {
+    let of = match of? {
+        "all" => Retried::All,
+        "failed" => Retried::Failed,
+        "returned" => Retried::Returned,
+        _ => return None,
+    };
+    Some(DelayedRetry {
+        of,
+        min_ms: min_ms?,
+        max_ms: max_ms.unwrap_or(u64::MAX),
+    })
 }
 
 /// What a policy says of mirrors.

@@ -26,6 +26,7 @@ pub struct QueueRecord {
     pub(crate) settings: QueueSettings,
     pub(crate) members: Vec<ReplicaId>,
     pub(crate) home: NodeId,
+    pub(crate) group_size: usize,
 }
 
 impl QueueRecord {
@@ -39,6 +40,12 @@ impl QueueRecord {
     #[must_use]
     pub fn members(&self) -> &[ReplicaId] {
         &self.members
+    }
+    /// How many members its group is to have where neither its arguments nor a policy nor the
+    /// configuration has a target; 0 where nobody said.
+    #[must_use]
+    pub const fn group_size(&self) -> usize {
+        self.group_size
     }
     /// The node that a queue that is not replicated lives on; 0 outside clusters.
     #[must_use]

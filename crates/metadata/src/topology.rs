@@ -493,6 +493,7 @@ impl Catalogue {
             settings: policy::QueueSettings::default(),
             members: Vec::new(),
             home: NodeId::default(),
+            group_size: 0,
         };
         apply_policies(vhost, &mut record);
         self.place(&mut record);

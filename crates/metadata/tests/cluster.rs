@@ -105,10 +105,66 @@ impl World {
         self.members(queue)
     }
 
+    /// A policy for queues whose names begin with "ha".
+    fn mirror(&mut self, mode: &str, params: Option<FieldValue>) {
+        let mut definition = FieldTable::new();
+        definition.set("ha-mode", FieldValue::text(mode));
+        if let Some(params) = params {
+            definition.set("ha-params", params);
+        }
+        self.done(1, policy(definition));
+    }
+
+    fn join(&mut self, node: u8) {
+        self.done(
+            1,
+            Command::NodeJoin {
+                uuid: [node; 16],
+                address: format!("{node}:1"),
+                name: format!("node-{node}"),
+            },
+        );
+        self.up.push(node.into());
+    }
+
+    /// Sets the members that are due, until none are; answers the nodes that a queue has then,
+    /// first the one that is to lead.
+    fn reconciled(&mut self, name: &str) -> Vec<u32> {
+        for _ in 0..10 {
+            let record = self.nodes[0].queue_by_name("/", name).expect("it is there");
+            let id = record.id();
+            let up = self.up.clone();
+            let due = self.nodes[0].members_due(record, |node| up.contains(&node.0));
+            let Some(due) = due else {
+                return self.members(id);
+            };
+            let command = Command::QueueMembers {
+                id: id.0,
+                members: due.iter().map(|member| member.0).collect(),
+                size: None,
+            };
+            let outcome = self.done(1, command);
+            assert_eq!(outcome.changes, [Change::QueueChanged(id)]);
+        }
+        panic!("queue {name} never has the members that are due");
+    }
+
     fn members(&self, queue: leveret_types::QueueId) -> Vec<u32> {
         let record = self.nodes[0].queue(queue).expect("it is there");
         let members = record.members().iter();
         members.map(|member| member.node().0).collect()
+    }
+}
+
+fn policy(definition: FieldTable) -> Command {
+    Command::PolicySet {
+        vhost: "/".to_owned(),
+        name: "ha".to_owned(),
+        operator: false,
+        pattern: "^ha".to_owned(),
+        apply_to: "queues".to_owned(),
+        priority: 0,
+        definition,
     }
 }
 
@@ -190,23 +246,7 @@ fn mirrored_queues_are_replicated_as_their_policy_says() {
         ),
     ] {
         let mut world = World::new(3);
-        let mut definition = FieldTable::new();
-        definition.set("ha-mode", FieldValue::text(mode));
-        if let Some(params) = params {
-            definition.set("ha-params", params);
-        }
-        world.done(
-            1,
-            Command::PolicySet {
-                vhost: "/".to_owned(),
-                name: "ha".to_owned(),
-                operator: false,
-                pattern: "^ha".to_owned(),
-                apply_to: "queues".to_owned(),
-                priority: 0,
-                definition,
-            },
-        );
+        world.mirror(mode, params);
         let mut placed = world.declare(1, "ha", &[]);
         placed.sort_unstable();
         assert_eq!(placed, expected, "{mode}");
@@ -292,4 +332,145 @@ fn a_snapshot_has_the_cluster_and_what_does_not_survive_a_single_nodes_restart()
             "{name}"
         );
     }
+}
+
+#[test]
+fn a_queue_that_was_declared_before_all_nodes_had_come_gets_its_members_when_they_come() {
+    let mut world = World::new(1);
+    assert_eq!(world.declare(1, "q", &[quorum()]), [1]);
+    assert_eq!(world.reconciled("q"), [1], "there is nobody else");
+    world.join(2);
+    assert_eq!(world.reconciled("q"), [1, 2]);
+    world.join(3);
+    world.up.retain(|node| *node != 3);
+    assert_eq!(world.reconciled("q"), [1, 2], "it is down");
+    world.up.push(3);
+    assert_eq!(world.reconciled("q"), [1, 2, 3]);
+    world.join(4);
+    assert_eq!(
+        world.reconciled("q"),
+        [1, 2, 3],
+        "it has all that it is to have"
+    );
+    world.done(1, Command::NodeForget { node: 2 });
+    assert_eq!(world.reconciled("q"), [1, 3, 4]);
+    let record = world.nodes[0].queue_by_name("/", "q").expect("it stays");
+    let ids: std::collections::BTreeSet<_> = record.members().iter().map(|m| m.0).collect();
+    assert_eq!(ids.len(), 3);
+    let incarnations = record.members().iter().map(|m| m.0 as u32);
+    assert_eq!(
+        incarnations.filter(|number| *number == 0).count(),
+        1,
+        "the founder"
+    );
+}
+
+#[test]
+fn a_target_says_how_many_members_a_group_is_to_have_and_nothing_takes_them_away() {
+    let mut world = World::new(5);
+    let target = ("x-quorum-target-group-size", FieldValue::I64(5));
+    assert_eq!(
+        world.declare(1, "by argument", &[quorum(), target]).len(),
+        3
+    );
+    assert_eq!(world.reconciled("by argument").len(), 5);
+    assert_eq!(world.declare(1, "ha by policy", &[quorum()]).len(), 3);
+    let target = FieldTable::from([("target-group-size", FieldValue::I64(4))]);
+    world.done(1, policy(target));
+    assert_eq!(world.reconciled("ha by policy").len(), 4);
+    let name = "ha by policy".to_owned();
+    let clear = Command::PolicyClear {
+        vhost: "/".to_owned(),
+        name: "ha".to_owned(),
+        operator: false,
+    };
+    world.done(1, clear);
+    assert_eq!(
+        world.reconciled(&name).len(),
+        4,
+        "no policy takes members away"
+    );
+}
+
+#[test]
+fn what_an_operator_has_taken_away_does_not_come_back_by_itself() {
+    let mut world = World::new(3);
+    world.declare(1, "q", &[quorum()]);
+    let record = world.nodes[0].queue_by_name("/", "q").expect("it is there");
+    let (id, first) = (record.id().0, record.members()[0].0);
+    let command = Command::QueueMembers {
+        id,
+        members: vec![first],
+        size: Some(1),
+    };
+    world.done(1, command);
+    assert_eq!(world.reconciled("q").len(), 1);
+    let bytes = world.nodes[0].snapshot();
+    world.nodes[0] = Catalogue::restore(Config::default(), &bytes).expect("it was made here");
+    assert_eq!(world.reconciled("q").len(), 1, "a snapshot has that");
+}
+
+#[test]
+fn a_policy_for_mirrors_gives_queues_that_are_there_their_members_and_takes_them_away() {
+    let mut world = World::new(4);
+    assert_eq!(world.declare(2, "ha", &[]), []);
+    assert_eq!(world.declare(2, "other", &[]), []);
+    world.mirror("all", None);
+    assert_eq!(world.reconciled("ha"), [2, 1, 3, 4], "from where it lives");
+    assert_eq!(world.reconciled("other"), [], "the policy is not for it");
+    world.join(5);
+    assert_eq!(world.reconciled("ha"), [2, 1, 3, 4, 5]);
+    world.mirror("exactly", Some(FieldValue::I64(2)));
+    world.up.retain(|node| *node != 5);
+    assert_eq!(world.reconciled("ha"), [2, 1], "who is down goes first");
+    world.up.push(5);
+    let nodes = ["node-3", "node-4", "elsewhere"].map(FieldValue::text);
+    world.mirror("nodes", Some(FieldValue::Array(nodes.into())));
+    assert_eq!(world.reconciled("ha"), [3, 4]);
+    let nodes = FieldValue::Array(vec![FieldValue::text("elsewhere")]);
+    world.mirror("nodes", Some(nodes));
+    assert_eq!(
+        world.reconciled("ha"),
+        [3, 4],
+        "nobody could have it instead"
+    );
+    world.done(
+        1,
+        policy(FieldTable::from([("max-length", FieldValue::I64(9))])),
+    );
+    assert_eq!(world.reconciled("ha"), [3]);
+}
+
+#[test]
+fn a_queue_is_made_a_replicated_one_only_where_it_lives_and_only_if_it_lasts() {
+    let mut world = World::new(3);
+    world.declare(2, "classic", &[]);
+    let record = world.nodes[0].queue_by_name("/", "classic").expect("it is");
+    let id = record.id().0;
+    let on = |node: u64| Command::QueueMembers {
+        id,
+        members: vec![node << 32],
+        size: None,
+    };
+    let elsewhere = world.ask(1, on(1));
+    assert!(matches!(
+        elsewhere,
+        Err(CatalogueError::NotReplicated { .. })
+    ));
+    assert!(world.ask(1, on(9)).is_err(), "there is no such node");
+    world.done(1, on(2));
+    world.mirror("all", None);
+    let exclusive = Command::QueueDeclare {
+        vhost: "/".to_owned(),
+        name: "ha exclusive".to_owned(),
+        durable: true,
+        exclusive: Some(2 << 52 | 5),
+        auto_delete: false,
+        arguments: FieldTable::new(),
+        random: [0; 16],
+        shards: 2,
+        id: None,
+    };
+    world.done(2, exclusive);
+    assert_eq!(world.reconciled("ha exclusive"), []);
 }
