@@ -3,6 +3,7 @@
 use super::file::{FileConfig, Setting};
 use super::keys::{self, Key, Kind, Meaning};
 use super::{ConfigError, Loaded, value};
+use leveret_metadata::MembershipConfig;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 
@@ -44,6 +45,8 @@ pub struct Config {
     pub storage: Storage,
     /// The cluster that the node is part of; none for a node alone.
     pub cluster: Option<Cluster>,
+    /// How many members the groups of replicated queues have.
+    pub membership: MembershipConfig,
     /// Threads.
     pub threads: Threads,
     /// Logs.
@@ -573,6 +576,7 @@ impl Reader<'_> {
                 wal_file_bytes: self.size("wal.file_size"),
             },
             cluster: self.cluster(),
+            membership: self.membership(),
             threads: Threads {
                 io: choose(self.count("io_threads"), machine.cores.clamp(1, 64)),
                 shards: choose(self.count("shards"), machine.cores.clamp(1, 64)),
@@ -605,6 +609,18 @@ impl Reader<'_> {
             join: listed.map(|(_, setting)| setting.text.clone()).collect(),
             secret: self.words("cluster.secret"),
         })
+    }
+
+    fn membership(&self) -> MembershipConfig {
+        let target = "quorum_queue.continuous_membership_reconciliation.target_group_size";
+        MembershipConfig {
+            initial_size: narrow(self.count("quorum_queue.initial_cluster_size")),
+            reconciles: self.flag("quorum_queue.continuous_membership_reconciliation.enabled"),
+            target_size: self.text(target).map(|_| narrow(self.count(target))),
+            interval_ms: self.count("quorum_queue.continuous_membership_reconciliation.interval"),
+            trigger_interval_ms: self
+                .count("quorum_queue.continuous_membership_reconciliation.trigger_interval"),
+        }
     }
 
     fn folders(&self) -> Folders {

@@ -152,16 +152,23 @@ fn transfer(broker: &Broker, vhost: &str, queue: &str, to: &str) -> Result<usize
     };
     // The one that leads from now on is the one that is to lead after the next return of a node.
     members.swap(0, at);
-    set_members(broker, id, &members)?;
+    set_members(broker, id, &members, None)?;
     leveret_node::cluster::transfer(broker.now(), id, to, broker);
     broker.run_deferred_work();
     Ok(1)
 }
 
-fn set_members(broker: &Broker, queue: QueueId, members: &[ReplicaId]) -> Result<(), String> {
+/// Sets a queue's members; `size` is how many it is to have from now on, where that changes.
+fn set_members(
+    broker: &Broker,
+    queue: QueueId,
+    members: &[ReplicaId],
+    size: Option<usize>,
+) -> Result<(), String> {
     let members = members.iter().map(|member| member.0).collect();
+    let size = size.and_then(|size| u32::try_from(size).ok());
     let id = queue.0;
-    execute(broker, &Command::QueueMembers { id, members })
+    execute(broker, &Command::QueueMembers { id, members, size })
 }
 
 /// Changes the members of the queues that match, where `change` says how.
@@ -184,7 +191,8 @@ fn regroup(
             .collect()
     };
     for (queue, members) in &changes {
-        set_members(broker, *queue, members)?;
+        // An operator's word holds: what was taken away does not come back by itself.
+        set_members(broker, *queue, members, Some(members.len()))?;
     }
     Ok(changes.len())
 }
@@ -218,7 +226,7 @@ fn rebalance(broker: &Broker) -> usize {
     let mut moved = 0;
     for (queue, members) in wanted {
         let to = members[0].node();
-        if set_members(broker, queue, &members).is_ok() {
+        if set_members(broker, queue, &members, None).is_ok() {
             leveret_node::cluster::transfer(broker.now(), queue, to, broker);
             moved += 1;
         }

@@ -45,6 +45,7 @@ pub fn node_config(config: &Config) -> Result<NodeConfig, String> {
             loopback_users: config.login.loopback_users.clone(),
             hashing: hashing(config.login.hashing),
             consumer_timeout_ms: Some(config.limits.consumer_timeout_ms).filter(|ms| *ms > 0),
+            membership: config.membership,
         },
         admission: admission(config),
         cluster: config.cluster.as_ref().map(|cluster| ClusterConfig {
