@@ -58,8 +58,20 @@ impl Client {
     /// # Errors
     /// If the broker is not there, or does not let the user in.
     pub fn connect(uri: &Uri, tls: Option<&Arc<ClientConfig>>) -> Result<Self, Error> {
+        Self::connect_within(uri, tls, PATIENCE)
+    }
+
+    /// The same, for a broker that may take so long for each answer.
+    ///
+    /// # Errors
+    /// See [`Self::connect`].
+    pub fn connect_within(
+        uri: &Uri,
+        tls: Option<&Arc<ClientConfig>>,
+        patience: Duration,
+    ) -> Result<Self, Error> {
         let place = uri.place();
-        let transport = Transport::connect(uri, tls, PATIENCE).map_err(|error| {
+        let transport = Transport::connect(uri, tls, patience).map_err(|error| {
             let place = place.clone();
             Error::Connection { place, error }
         })?;

@@ -1,4 +1,8 @@
-//! The messages of one channel that wait for their confirms, with the times that they were due.
+//! The messages of one channel that wait for their confirms: which they are, and when they were due.
+//!
+//! A broker counts what is published on a channel from 1 (the delivery tag). On a publisher's first
+//! channel that is the message's own sequence; on one that replaces it after a broken connection
+//! ([`Confirms::begin_anew`]) it is not.
 
 use std::collections::VecDeque;
 
@@ -7,6 +11,15 @@ use leveret_types::ranges::RangeSet;
 /// In the place of a due time: the message was confirmed before an earlier one.
 const CONFIRMED: u64 = u64::MAX;
 
+/// A message that waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Waiting {
+    /// Which, of its publisher's.
+    pub sequence: u32,
+    /// When it was due: microseconds since the run began.
+    pub due_us: u64,
+}
+
 /// A confirm came for a message that waits for none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Unexpected;
@@ -14,21 +27,21 @@ pub struct Unexpected;
 /// What waits on one channel. Delivery tags count from 1.
 #[derive(Clone, Debug, Default)]
 pub struct Confirms {
-    /// Due times, from the oldest message that waits.
-    waiting: VecDeque<u64>,
-    /// Messages before `waiting`.
+    /// From the oldest message that waits.
+    waiting: VecDeque<Waiting>,
+    /// Messages of this channel before `waiting`.
     settled: u64,
     /// Messages in `waiting` that do wait.
     outstanding: u64,
-    /// Messages that were refused.
+    /// Sequences of messages that were refused.
     refused: RangeSet,
 }
 
 impl Confirms {
     /// One more message was published.
     #[inline]
-    pub fn push(&mut self, due_us: u64) {
-        self.waiting.push_back(due_us);
+    pub fn push(&mut self, message: Waiting) {
+        self.waiting.push_back(message);
         self.outstanding += 1;
     }
 
@@ -39,23 +52,33 @@ impl Confirms {
         self.outstanding
     }
 
-    /// Messages that were refused, by delivery tag.
+    /// Messages that were refused, by sequence.
     #[must_use]
     pub fn refused(&self) -> &RangeSet {
         &self.refused
     }
 
-    /// Messages that wait, by delivery tag.
+    /// Messages that wait, by sequence.
     #[must_use]
     pub fn unconfirmed(&self) -> RangeSet {
         let mut set = RangeSet::new();
-        let numbers = self.settled + 1..;
-        for (tag, due) in numbers.zip(&self.waiting) {
-            if *due != CONFIRMED {
-                set.insert(tag);
-            }
+        for message in self.still_waiting() {
+            set.insert(u64::from(message.sequence));
         }
         set
+    }
+
+    fn still_waiting(&self) -> impl Iterator<Item = Waiting> + '_ {
+        let waits = |message: &Waiting| message.due_us != CONFIRMED;
+        self.waiting.iter().copied().filter(waits)
+    }
+
+    /// The channel is gone: what waits is given to `resend`, in the order in which it was
+    /// published, and tags count from 1 again.
+    pub fn begin_anew(&mut self, mut resend: impl FnMut(Waiting)) {
+        self.still_waiting().for_each(&mut resend);
+        self.waiting.clear();
+        (self.settled, self.outstanding) = (0, 0);
     }
 
     /// `basic.ack` (or, where `refused`, `basic.nack`) for `tag`, or for all up to it: `on` is
@@ -87,13 +110,19 @@ impl Confirms {
         } else if place == 0 {
             self.settle_oldest(refused, &mut on);
         } else {
-            let due = std::mem::replace(&mut self.waiting[place as usize], CONFIRMED);
-            if due == CONFIRMED {
+            let place = &mut self.waiting[place as usize];
+            let message = *place;
+            if message.due_us == CONFIRMED {
                 return Err(Unexpected);
             }
-            self.note(tag, due, refused, &mut on);
+            place.due_us = CONFIRMED;
+            self.note(message, refused, &mut on);
         }
-        while self.waiting.front() == Some(&CONFIRMED) {
+        while self
+            .waiting
+            .front()
+            .is_some_and(|oldest| oldest.due_us == CONFIRMED)
+        {
             self.waiting.pop_front();
             self.settled += 1;
         }
@@ -102,21 +131,21 @@ impl Confirms {
 
     #[inline]
     fn settle_oldest(&mut self, refused: bool, on: &mut impl FnMut(u64)) {
-        if let Some(due) = self.waiting.pop_front() {
+        if let Some(message) = self.waiting.pop_front() {
             self.settled += 1;
-            if due != CONFIRMED {
-                self.note(self.settled, due, refused, on);
+            if message.due_us != CONFIRMED {
+                self.note(message, refused, on);
             }
         }
     }
 
     #[inline]
-    fn note(&mut self, tag: u64, due: u64, refused: bool, on: &mut impl FnMut(u64)) {
+    fn note(&mut self, message: Waiting, refused: bool, on: &mut impl FnMut(u64)) {
         self.outstanding -= 1;
         if refused {
-            self.refused.insert(tag);
+            self.refused.insert(u64::from(message.sequence));
         }
-        on(due);
+        on(message.due_us);
     }
 }
 
@@ -124,9 +153,14 @@ impl Confirms {
 mod tests {
     use super::*;
 
+    fn message(sequence: u32) -> Waiting {
+        let due_us = u64::from(sequence) * 10;
+        Waiting { sequence, due_us }
+    }
+
     fn after(settles: &[(u64, bool, bool)]) -> (Vec<u64>, Result<(), Unexpected>, Confirms) {
         let mut confirms = Confirms::default();
-        (1..=6).for_each(|number| confirms.push(number * 10));
+        (1..=6).for_each(|number| confirms.push(message(number)));
         let mut dues = Vec::new();
         let mut last = Ok(());
         for (tag, multiple, refused) in settles {
@@ -164,6 +198,30 @@ mod tests {
         let ends = |set: &RangeSet| (set.first(), set.last(), set.len());
         assert_eq!(ends(confirms.refused()), (Some(1), Some(5), 5));
         assert_eq!(ends(&confirms.unconfirmed()), (Some(6), Some(6), 1));
+    }
+
+    #[test]
+    fn on_a_new_channel_tags_begin_again_and_sequences_do_not() {
+        let (_, _, mut confirms) = after(&[(1, false, false), (3, false, false), (4, false, true)]);
+        let mut resend = Vec::new();
+        confirms.begin_anew(|message| resend.push(message));
+        assert_eq!(resend, [2, 5, 6].map(message));
+        assert_eq!(
+            (confirms.outstanding(), confirms.unconfirmed().len()),
+            (0, 0)
+        );
+        assert_eq!(confirms.settle(1, false, false, |_| {}), Err(Unexpected));
+        resend
+            .into_iter()
+            .for_each(|message| confirms.push(message));
+        let mut dues = Vec::new();
+        confirms
+            .settle(2, true, false, |due| dues.push(due))
+            .unwrap();
+        assert_eq!(dues, [20, 50]);
+        let left: Vec<_> = confirms.unconfirmed().iter().collect();
+        assert_eq!(left.as_slice(), std::slice::from_ref(&(6..7)));
+        assert_eq!(confirms.refused().first(), Some(4));
     }
 
     #[test]

@@ -41,6 +41,20 @@ pub enum Error {
         /// Reply text.
         text: String,
     },
+    /// The broker cancelled a consumer, as it does when the queue is gone.
+    #[error("{place} cancelled a consumer: its queue is gone")]
+    Cancelled {
+        /// Host and port.
+        place: String,
+    },
+    /// A connection broke, and could not be opened again for as long as was to be tried.
+    #[error("no broker for {seconds:.0} s after a connection broke; the last attempt: {last}")]
+    Outage {
+        /// Seconds since it broke.
+        seconds: f64,
+        /// Why the last attempt failed.
+        last: Box<Error>,
+    },
     /// The broker sent what the protocol does not allow there.
     #[error("{place} broke the protocol: {what}")]
     Protocol {
@@ -62,7 +76,28 @@ pub enum Error {
     Tls(String),
 }
 
+/// Reply codes of brokers that close a connection for reasons of their own: they are stopping, they
+/// were told to, or something in them failed.
+const FORCED: [u16; 2] = [320, 541];
+
 impl Error {
+    /// Whether a connection that ended so may be opened again, here or elsewhere.
+    #[must_use]
+    pub fn is_break(&self) -> bool {
+        match self {
+            Self::Connection { .. } | Self::Cancelled { .. } => true,
+            Self::Closed { scope, code, .. } => *scope == "connection" && FORCED.contains(code),
+            _ => false,
+        }
+    }
+
+    /// Whether it may pass in a broker that is coming up, or in a cluster that has just lost one:
+    /// there, queues and permissions may be unknown for a while.
+    #[must_use]
+    pub fn may_pass(&self) -> bool {
+        self.is_break() || matches!(self, Self::Closed { .. })
+    }
+
     pub(crate) fn io(what: impl Into<String>) -> impl FnOnce(std::io::Error) -> Self {
         let what = what.into();
         |error| Self::Io { what, error }

@@ -40,9 +40,8 @@ const SHORT: [(&str, &str); 27] = [
 ];
 
 /// PerfTest's flags that change nothing here, by whether they take a value.
-const IGNORED: [(&str, bool); 8] = [
+const IGNORED: [(&str, bool); 7] = [
     ("--heartbeat", true),
-    ("--disable-connection-recovery", false),
     ("--heartbeat-sender-threads", true),
     ("--metrics-format", true),
     ("--use-millis", false),
@@ -206,6 +205,12 @@ pub struct PlaceOptions {
     /// Seconds before those
     #[arg(long, value_name = "SECONDS")]
     pub warm_up: Option<f64>,
+    /// Seconds for which a connection that broke is opened again, at the next broker in turn
+    #[arg(long, value_name = "SECONDS", conflicts_with = "no_reconnect")]
+    pub reconnect: Option<f64>,
+    /// The run ends with the first connection that breaks [-dcr]
+    #[arg(long, alias = "disable-connection-recovery")]
+    pub no_reconnect: bool,
     /// Threads that drive connections
     #[arg(long, value_name = "N")]
     pub threads: Option<usize>,
@@ -490,6 +495,10 @@ impl PlaceOptions {
             }
         }
         spec.warm_up_s = self.warm_up.unwrap_or(spec.warm_up_s);
+        spec.reconnect_s = match self.no_reconnect {
+            true => 0.0,
+            false => self.reconnect.unwrap_or(spec.reconnect_s),
+        };
         spec.threads = self.threads.unwrap_or(spec.threads);
         spec.seed = self.seed.unwrap_or(spec.seed);
         let broker: &mut BrokerSpec = &mut spec.broker;
@@ -619,6 +628,12 @@ mod tests {
             let error = spec(line).unwrap_err();
             assert!(error.contains(said), "{line}: {error}");
         }
+        let reconnects = |line: &str| spec(line).unwrap().reconnect_s;
+        assert_eq!((reconnects(""), reconnects("--reconnect 5")), (60.0, 5.0));
+        assert_eq!(
+            (reconnects("-dcr"), reconnects("known --no-reconnect")),
+            (0.0, 0.0)
+        );
         let named = spec("known -z 3 --model hdd:2 --drives wal=/a,segment=/b").unwrap();
         assert_eq!(named.broker.drives.len(), 2);
     }

@@ -109,6 +109,23 @@ pub struct LoadResult {
     pub checks: Checks,
     /// What held the load back.
     pub limits: LimitsSeen,
+    /// Connections that broke while it ran.
+    #[serde(default)]
+    pub breaks: Breaks,
+}
+
+/// Connections of a load that broke, and were opened again.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Breaks {
+    /// How often a connection broke.
+    pub broken: u64,
+    /// How often one was opened again.
+    pub reopened: u64,
+    /// Messages that were sent again, as nobody had confirmed them; each as often as it was.
+    pub republished: u64,
+    /// The longest time from a break until something came over the connection that replaced it,
+    /// in milliseconds.
+    pub outage_ms_max: f64,
 }
 
 /// One second of one load.
@@ -136,6 +153,12 @@ pub struct Second {
     pub redelivered: u64,
     /// Messages that were published and not consumed when it ended, over all queues.
     pub backlog: u64,
+    /// Messages sent again after a connection broke; not among `published`.
+    #[serde(default)]
+    pub republished: u64,
+    /// Connections that broke.
+    #[serde(default)]
+    pub broken: u64,
     /// Confirm latencies of this second.
     #[serde(default)]
     pub confirm: Option<Percentiles>,
@@ -267,6 +290,19 @@ pub struct Checks {
     pub returned: u64,
     /// Messages that were neither confirmed nor refused when the run gave up waiting.
     pub unconfirmed: u64,
+    /// Deliveries of what had arrived before, not marked as redelivered, of messages that had to be
+    /// sent again over a new connection. No failure: nobody could tell whether they had arrived.
+    #[serde(default)]
+    pub republished_twice: u64,
+    /// Deliveries, not marked as redelivered, of what had arrived at a consumer whose connection
+    /// then broke. No failure: AMQP asks for the mark where a broker can know.
+    #[serde(default)]
+    pub unmarked: u64,
+    /// Messages that did not arrive, and for which nobody answers: sent without confirms over a
+    /// connection that broke, or settled by the broker as it sent them to a consumer whose
+    /// connection broke. No failure.
+    #[serde(default)]
+    pub in_doubt: u64,
 }
 
 impl Checks {
@@ -294,6 +330,9 @@ pub struct LimitsSeen {
     pub socket_full: f64,
     /// Part of the publishers' time in which the broker had them blocked (`connection.blocked`).
     pub blocked: f64,
+    /// Part of the publishers' time in which their connection was broken and not opened again.
+    #[serde(default)]
+    pub disconnected: f64,
     /// The furthest that a publisher fell behind its schedule, in milliseconds; 0 without a rate.
     pub behind_schedule_ms_max: f64,
 }
@@ -406,6 +445,12 @@ impl RunResult {
     #[must_use]
     pub fn failed(&self) -> bool {
         self.loads.iter().any(|load| load.checks.failed())
+    }
+
+    /// Whether a connection of any load broke while it ran.
+    #[must_use]
+    pub fn has_breaks(&self) -> bool {
+        self.loads.iter().any(|load| load.breaks.broken > 0)
     }
 
     /// The load that the run is about.

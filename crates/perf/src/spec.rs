@@ -64,6 +64,11 @@ pub struct Spec {
     /// one that came. Default 15.
     #[serde(default = "default_drain")]
     pub drain_s: f64,
+    /// Seconds for which a connection that broke is opened again, at the next of its brokers in
+    /// turn; 0: the run ends with the first that breaks. Default 60. A single node that the run
+    /// started itself is not waited for: nobody starts it again.
+    #[serde(default = "default_reconnect")]
+    pub reconnect_s: f64,
     /// Seed of sizes, bytes and jitter. Default 1.
     #[serde(default = "default_seed")]
     pub seed: u64,
@@ -338,6 +343,9 @@ fn default_warm_up() -> f64 {
 fn default_drain() -> f64 {
     15.0
 }
+fn default_reconnect() -> f64 {
+    60.0
+}
 fn default_seed() -> u64 {
     1
 }
@@ -458,6 +466,7 @@ impl Spec {
         seconds("duration_s", self.duration_s)?;
         seconds("warm_up_s", self.warm_up_s)?;
         seconds("drain_s", self.drain_s)?;
+        seconds("reconnect_s", self.reconnect_s)?;
         for phase in &self.phases {
             seconds("phase.duration_s", phase.duration_s)?;
         }

@@ -2,7 +2,7 @@
 //! never after [`Transport::into_nonblocking`].
 
 use std::io::{self, Read, Write};
-use std::net::TcpStream;
+use std::net::{Shutdown, TcpStream, ToSocketAddrs};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -135,7 +135,7 @@ impl Transport {
         tls: Option<&Arc<ClientConfig>>,
         patience: Duration,
     ) -> io::Result<Self> {
-        let socket = TcpStream::connect((uri.host.as_str(), uri.port))?;
+        let socket = reach(uri, patience)?;
         socket.set_nodelay(true)?;
         socket.set_read_timeout(Some(patience))?;
         socket.set_write_timeout(Some(patience))?;
@@ -171,6 +171,15 @@ impl Transport {
             socket,
             tls: self.tls,
         })
+    }
+
+    /// Cuts the connection, whatever is on its way.
+    pub fn cut(&mut self) {
+        // One that is cut already is what is wanted.
+        let _ = match &mut self.socket {
+            Socket::Blocking(socket) => socket.shutdown(Shutdown::Both),
+            Socket::Polled(socket) => socket.shutdown(Shutdown::Both),
+        };
     }
 
     /// The socket, to register with a poll; none while it blocks.
@@ -226,6 +235,18 @@ impl Transport {
             None => Ok(()),
         }
     }
+}
+
+/// Connects to the first of the name's addresses that takes the connection in time.
+fn reach(uri: &Uri, patience: Duration) -> io::Result<TcpStream> {
+    let mut last = io::Error::other(format!("`{}` has no address", uri.host));
+    for address in (uri.host.as_str(), uri.port).to_socket_addrs()? {
+        match TcpStream::connect_timeout(&address, patience) {
+            Ok(socket) => return Ok(socket),
+            Err(error) => last = error,
+        }
+    }
+    Err(last)
 }
 
 fn tls_read(

@@ -18,6 +18,8 @@ pub enum Limit {
     Machine,
     /// The broker had blocked its publishers: an alarm.
     Alarm,
+    /// Connections broke, and there was no broker for a while.
+    Outage,
     /// The broker's processors.
     BrokerProcessor,
     /// Nothing: the load was carried as asked.
@@ -68,6 +70,8 @@ pub struct Evidence {
     pub socket_full: f64,
     /// The part in which the broker had them blocked.
     pub blocked: f64,
+    /// The part in which publishers had no connection.
+    pub disconnected: f64,
     /// How busy the generator's busiest thread was.
     pub generator_busy: f64,
     /// The part of this machine's cores that the generator used.
@@ -100,6 +104,8 @@ const PROCESSORS_FULL: f64 = 0.9;
 const SYNCING: f64 = 0.65;
 /// Publishers that wait this part of their time are held back.
 const WAITING: f64 = 0.3;
+/// Publishers without a broker for this part of their time were held back by that.
+const DISCONNECTED: f64 = 0.05;
 /// Less than this part of what was asked is not what was asked.
 const AS_ASKED: f64 = 0.98;
 /// So much of what was asked for has to arrive in the measured time; the rest may have been on its
@@ -112,7 +118,7 @@ const BEHIND_MS: f64 = 1_000.0;
 /// A backlog of so many seconds of publishing is one.
 const BACKLOG_S: f64 = 2.0;
 
-static RULES: [Rule; 12] = [
+static RULES: [Rule; 13] = [
     Rule {
         limit: Limit::Nothing,
         holds: |of| of.publish_rate <= 0.0 && of.consume_rate <= 0.0 && of.blocked < WAITING,
@@ -129,6 +135,18 @@ static RULES: [Rule; 12] = [
             )
         },
         helps: "Memory or disk is short: look at the broker's alarms and at its watermarks.",
+    },
+    Rule {
+        limit: Limit::Outage,
+        holds: |of| of.disconnected >= DISCONNECTED,
+        found: |of| {
+            format!(
+                "Connections that broke: publishers had no broker {} of the time.",
+                percent(of.disconnected)
+            )
+        },
+        helps: "More brokers to fall back on (-h and -H), queues with copies on other nodes; the \
+            broker's log says why it went away.",
     },
     Rule {
         limit: Limit::Load,
@@ -318,6 +336,7 @@ impl Evidence {
             window_full,
             socket_full,
             blocked,
+            disconnected,
             behind_schedule_ms_max,
         } = load.limits;
         let busiest = busiest_in_syncs(&run.nodes, seconds);
@@ -331,6 +350,7 @@ impl Evidence {
             window_full,
             socket_full,
             blocked,
+            disconnected,
             generator_busy: run.generator.busiest_thread,
             generator_cores: run.generator.cpu_s / cores,
             broker_cores: run.nodes.iter().map(|node| node.cpu_s).sum::<f64>() / cores,
@@ -403,7 +423,7 @@ mod tests {
     #[test]
     fn each_rule_is_met_by_what_it_is_for() {
         type Change = fn(&mut Evidence);
-        let cases: [(Limit, &str, Change); 21] = [
+        let cases: [(Limit, &str, Change); 22] = [
             (Limit::Nothing, "nothing at all", |of| {
                 *of = Evidence::default()
             }),
@@ -415,6 +435,7 @@ mod tests {
                     ..Evidence::default()
                 }
             }),
+            (Limit::Outage, "a lost broker", |of| of.disconnected = 0.05),
             (Limit::Load, "as asked", |of| of.asked_rate = Some(1_010.0)),
             (Limit::Load, "as asked, with a thread that spins", |of| {
                 of.asked_rate = Some(1_000.0);

@@ -6,7 +6,7 @@ mod support;
 use std::time::Duration;
 
 use leveret_perf::engine::Engine;
-use leveret_perf::result::{Checks, RunResult};
+use leveret_perf::result::{Checks, RunResult, Second};
 use leveret_perf::spec::Spec;
 use support::{Broker, Fault, Proxy, spec};
 
@@ -77,6 +77,57 @@ fn a_confirm_that_never_comes_is_caught() {
     let result = with_fault(Fault::DropConfirm, CONFIRMED);
     assert_eq!(result.loads[0].checks.unconfirmed, 1);
     assert!(result.failed());
+}
+
+/// The fiftieth message is taken by the broker, and nobody says so: it is sent again.
+#[test]
+fn what_has_no_confirm_is_sent_again_over_another_connection() {
+    let result = with_fault(Fault::CutAtConfirm, CONFIRMED);
+    let load = &result.loads[0];
+    assert_eq!(result.failure(), None, "{:?}", load.checks);
+    assert!(load.checks.loss_checked);
+    assert_eq!((load.breaks.broken, load.breaks.reopened), (1, 1));
+    assert!(load.breaks.republished >= 1 && load.breaks.outage_ms_max > 0.0);
+    assert!(load.checks.republished_twice >= 1, "{:?}", load.checks);
+    assert!(load.checks.republished_twice <= load.breaks.republished);
+    let seconds = |of: fn(&Second) -> u64| load.seconds.iter().map(of).sum::<u64>();
+    assert_eq!(
+        seconds(|second| second.confirmed),
+        seconds(|second| second.published)
+    );
+    assert_eq!(
+        seconds(|second| second.republished),
+        load.breaks.republished
+    );
+}
+
+#[test]
+fn nobody_answers_for_what_was_on_its_way_without_acknowledgement_or_confirm() {
+    for (fault, load) in [
+        (Fault::CutAtDelivery, CONFIRMED),
+        (Fault::CutAtDelivery, UNCONFIRMED),
+    ] {
+        let result = with_fault(fault, load);
+        let load = &result.loads[0];
+        assert_eq!(result.failure(), None, "{:?}", load.checks);
+        assert_eq!((load.breaks.broken, load.breaks.reopened), (1, 1));
+        assert!(
+            load.checks.loss_checked && load.checks.in_doubt >= 1,
+            "{:?}",
+            load.checks
+        );
+        assert_eq!(load.breaks.republished, 0);
+    }
+}
+
+#[test]
+fn a_run_that_does_not_reconnect_ends_with_the_first_break() {
+    let broker = Broker::start();
+    let proxy = Proxy::start(broker.address, Fault::CutAtConfirm);
+    let mut spec = spec(proxy.address, CONFIRMED);
+    spec.reconnect_s = 0.0;
+    let error = Engine::default().run(&spec, &mut |_| {}).unwrap_err();
+    assert!(error.is_break(), "{error}");
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::setup::Planned;
 use super::shared::{Progress, Report, Tally};
 use crate::histogram::Histogram;
-use crate::result::{Latency, LimitsSeen, LoadResult, Second, Totals, rate};
+use crate::result::{Breaks, Latency, LimitsSeen, LoadResult, Second, Totals, rate};
 
 /// What was collected so far.
 pub struct Collector {
@@ -32,6 +32,7 @@ struct Series {
     seconds: Vec<Second>,
     measured: Tally,
     measured_us: u64,
+    breaks: Breaks,
     backlog_max: u64,
 }
 
@@ -133,6 +134,7 @@ impl Collector {
             checks: Default::default(),
             limits,
             seconds: series.seconds,
+            breaks: series.breaks,
         }
     }
 }
@@ -150,6 +152,11 @@ impl Series {
         });
         let backlog = self.progress.backlog(self.copies);
         self.backlog_max = self.backlog_max.max(backlog);
+        self.breaks.broken += tally.broken;
+        self.breaks.reopened += tally.reopened;
+        self.breaks.republished += tally.republished;
+        let outage_ms = tally.outage_us_max as f64 / 1e3;
+        self.breaks.outage_ms_max = self.breaks.outage_ms_max.max(outage_ms);
         if part.measured {
             self.measured.add(tally);
             self.measured_us += ((at_s - before_s) * 1e6) as u64;
@@ -167,6 +174,8 @@ impl Series {
             returned: tally.returned,
             consumed: tally.consumed,
             redelivered: tally.redelivered,
+            republished: tally.republished,
+            broken: tally.broken,
             backlog,
             confirm: percentiles(&tally.confirm),
             end_to_end: percentiles(&tally.end_to_end),
@@ -199,6 +208,7 @@ impl Series {
             window_full: part(self.measured.window_full_us),
             socket_full: part(self.measured.socket_full_us),
             blocked: part(self.measured.blocked_us),
+            disconnected: part(self.measured.disconnected_us),
             behind_schedule_ms_max: self.measured.behind_us_max as f64 / 1e3,
         }
     }

@@ -10,6 +10,8 @@ use leveret_amqp::{
 };
 
 use super::consumer::{Consumer, Delivery};
+use super::dial::Request;
+use super::outage::{Outage, Redial};
 use super::publisher::{Hold, Next, Publisher};
 use super::shared::{CONSUME, Clock, PUBLISH, Progress, Tally, UNLIMITED};
 use super::template::Stamped;
@@ -38,6 +40,14 @@ pub struct Shared {
     pub ledgers: Vec<Ledger>,
 }
 
+impl Shared {
+    /// Confirms and deliveries of this second.
+    fn heard(&self) -> u64 {
+        let of = |tally: &Tally| tally.confirmed + tally.refused + tally.consumed;
+        self.tallies.iter().map(of).sum()
+    }
+}
+
 /// One connection.
 pub struct Connection {
     transport: Transport,
@@ -50,6 +60,9 @@ pub struct Connection {
     output: Vec<u8>,
     output_from: usize,
     channels: Vec<Channel>,
+    load: usize,
+    redial: Redial,
+    outage: Option<Outage>,
     blocked: bool,
     closing: bool,
     /// Whether the socket may have bytes to read.
@@ -113,12 +126,10 @@ impl Channel {
 }
 
 impl Connection {
-    /// A connection that was opened, with its channels.
+    /// A connection of a load that was opened, with its channels, and how it would be again.
     #[must_use]
-    pub fn new(opened: Opened, channels: Vec<Channel>) -> Self {
-        let mut input = opened.input;
-        let input_to = input.len();
-        input.resize(input_to.max(READ_BYTES + opened.frame_max as usize), 0);
+    pub fn new(opened: Opened, channels: Vec<Channel>, load: usize, redial: Redial) -> Self {
+        let (input, input_to) = input_buffer(opened.input, opened.frame_max);
         Self {
             transport: opened.transport,
             place: opened.place,
@@ -129,6 +140,9 @@ impl Connection {
             output: Vec::with_capacity(OUTPUT_BYTES + 4_096),
             output_from: 0,
             channels,
+            load,
+            redial,
+            outage: None,
             blocked: false,
             closing: false,
             readable: true,
@@ -154,13 +168,15 @@ impl Connection {
     pub fn follow(&mut self, before: u8, shared: &mut Shared) {
         let changed = before ^ shared.flags;
         let now_us = shared.clock.now_us();
+        let is_down = self.is_down();
         for (number, channel) in (1_u16..).zip(&mut self.channels) {
             match &mut channel.role {
                 Role::Publisher(publisher) if changed & (PUBLISH | UNLIMITED) != 0 => {
                     publisher.account(now_us, &mut shared.tallies[publisher.load]);
                     publisher.begin(now_us);
                 }
-                Role::Consumer(consumer) if changed & CONSUME != 0 => {
+                // One that is down begins as it is to when it is open again.
+                Role::Consumer(consumer) if changed & CONSUME != 0 && !is_down => {
                     let out = &mut self.output;
                     follow_consumer(consumer, number, shared.flags & CONSUME != 0, out);
                 }
@@ -169,7 +185,7 @@ impl Connection {
         }
     }
 
-    /// Reads, publishes, settles and writes, a bounded amount of each.
+    /// Reads, publishes, settles and writes, a bounded amount of each. Not for one that is down.
     ///
     /// # Errors
     /// If the connection is cut, or the broker closes it or breaks the protocol.
@@ -193,10 +209,147 @@ impl Connection {
     /// # Errors
     /// As [`Self::turn`].
     pub fn close(&mut self) -> Result<(), Error> {
+        if self.is_down() {
+            (self.closing, self.closed) = (true, true);
+            self.timer_us = None;
+            return Ok(());
+        }
         self.flush_settles();
         encode::method(&mut self.output, 0, &CLOSE);
         self.closing = true;
         self.write()
+    }
+
+    /// Whether it broke and is not open again.
+    #[must_use]
+    pub fn is_down(&self) -> bool {
+        self.outage.as_ref().is_some_and(Outage::is_down)
+    }
+
+    /// It ended with `error`; it is opened again, as its `timer_us` and [`Self::redial`] say, if
+    /// that is no longer than `patience_us` ago.
+    ///
+    /// # Errors
+    /// The error, if it is none that another connection would help against.
+    pub fn on_break(
+        &mut self,
+        error: Error,
+        number: usize,
+        patience_us: u64,
+        shared: &mut Shared,
+    ) -> Result<(), Error> {
+        let may_go_on = match self.outage {
+            None => error.is_break(),
+            Some(_) => error.may_pass(),
+        };
+        if !may_go_on || patience_us == 0 || self.closing {
+            return Err(error);
+        }
+        let now_us = shared.clock.now_us();
+        let tally = &mut shared.tallies[self.load];
+        tally.broken += 1;
+        self.transport.cut();
+        self.output.clear();
+        (self.output_from, self.input_from, self.input_to) = (0, 0, 0);
+        (self.readable, self.writable, self.blocked) = (false, false, false);
+        for channel in &mut self.channels {
+            channel.incoming = None;
+            match &mut channel.role {
+                Role::Publisher(publisher) => publisher.on_break(now_us, tally),
+                Role::Consumer(consumer) => consumer.on_break(&mut shared.ledgers),
+            }
+        }
+        match self.outage {
+            Some(_) => self.on_failed_attempt(error, patience_us, now_us),
+            None => {
+                let outage = self.outage.insert(Outage::begin(now_us, number));
+                self.timer_us = outage.next_us();
+                Ok(())
+            }
+        }
+    }
+
+    /// An attempt to open it again failed.
+    ///
+    /// # Errors
+    /// [`Error::Outage`] if it has been tried for `patience_us`.
+    pub fn on_failed_attempt(
+        &mut self,
+        error: Error,
+        patience_us: u64,
+        now_us: u64,
+    ) -> Result<(), Error> {
+        let Some(outage) = &mut self.outage else {
+            return Ok(());
+        };
+        let length_us = outage.length_us(now_us);
+        if length_us >= patience_us {
+            return Err(Error::Outage {
+                seconds: length_us as f64 / 1e6,
+                last: Box::new(error),
+            });
+        }
+        outage.failed(now_us);
+        self.timer_us = outage.next_us();
+        Ok(())
+    }
+
+    /// What is to be asked for now, so that it is opened again.
+    pub fn redial(&mut self, now_us: u64, number: usize) -> Option<Request> {
+        let outage = self.outage.as_mut().filter(|_| !self.closing)?;
+        outage.attempt(now_us, number, &mut self.redial)
+    }
+
+    /// It is open again: publishers send again what has no confirm, and consumers consume.
+    pub fn reopen(&mut self, opened: Opened, shared: &mut Shared) {
+        let now_us = shared.clock.now_us();
+        (self.input, self.input_to) = input_buffer(opened.input, opened.frame_max);
+        self.input_from = 0;
+        self.transport = opened.transport;
+        self.place = opened.place;
+        self.frame_max = opened.frame_max;
+        (self.readable, self.writable) = (true, true);
+        shared.tallies[self.load].reopened += 1;
+        let mut is_heard = false;
+        for (number, channel) in (1_u16..).zip(&mut self.channels) {
+            match &mut channel.role {
+                Role::Publisher(publisher) => {
+                    is_heard |= publisher.window.is_some();
+                    publisher.template.set_frame_max(opened.frame_max);
+                    publisher.account(now_us, &mut shared.tallies[self.load]);
+                    publisher.held = None;
+                }
+                Role::Consumer(consumer) => {
+                    is_heard = true;
+                    if shared.flags & CONSUME != 0 {
+                        follow_consumer(consumer, number, true, &mut self.output);
+                    }
+                }
+            }
+        }
+        if let Some(outage) = &mut self.outage {
+            outage.opened(now_us);
+        }
+        if !is_heard {
+            self.end_outage(now_us, shared);
+        }
+    }
+
+    /// Something came, or could not have, over a connection that was opened again.
+    fn end_outage(&mut self, now_us: u64, shared: &mut Shared) {
+        if let Some(outage) = self.outage.take() {
+            let longest = &mut shared.tallies[self.load].outage_us_max;
+            *longest = outage.length_us(now_us).max(*longest);
+        }
+    }
+
+    /// A second is over: what nothing came over for a while may have nothing to say.
+    pub fn look_at_outage(&mut self, now_us: u64, shared: &mut Shared) {
+        if let Some(length_us) = self.outage.and_then(|outage| outage.over_us(now_us)) {
+            let longest = &mut shared.tallies[self.load].outage_us_max;
+            *longest = length_us.max(*longest);
+            self.outage = None;
+        }
     }
 
     /// Settles what waits for batches to fill.
@@ -299,6 +452,7 @@ impl Connection {
 
     fn frames(&mut self, shared: &mut Shared) -> Result<(), Error> {
         let now_us = shared.clock.now_us();
+        let before = self.outage.map(|_| shared.heard());
         let input = std::mem::take(&mut self.input);
         let mut rest = &input[self.input_from..self.input_to];
         let mut result = Ok(());
@@ -314,6 +468,9 @@ impl Connection {
         }
         self.input_from = self.input_to - rest.len();
         self.input = input;
+        if before.is_some_and(|before| shared.heard() > before) {
+            self.end_outage(now_us, shared);
+        }
         result
     }
 
@@ -364,8 +521,8 @@ impl Connection {
                 self.readable = false;
             }
             Method::BasicCancel(_) => {
-                let what = "the broker cancelled a consumer: its queue is gone";
-                return Err(self.protocol(what.to_owned()));
+                let place = self.place.clone();
+                return Err(Error::Cancelled { place });
             }
             // Answers to what was asked without waiting.
             _ => {}
@@ -379,6 +536,13 @@ impl Connection {
     }
 }
 
+/// Room for what is read, with what was read already, and how much that is.
+fn input_buffer(mut read: Vec<u8>, frame_max: u32) -> (Vec<u8>, usize) {
+    let length = read.len();
+    read.resize(length.max(READ_BYTES + frame_max as usize), 0);
+    (read, length)
+}
+
 fn pump_publisher(
     publisher: &mut Publisher,
     blocked: bool,
@@ -387,12 +551,19 @@ fn pump_publisher(
 ) -> Next {
     let load = publisher.load;
     let tally = &mut shared.tallies[load];
-    if shared.flags & PUBLISH == 0 {
+    let again = !publisher.resend.is_empty();
+    if shared.flags & PUBLISH == 0 && !again {
         return Next::Held;
     }
     if blocked {
         publisher.hold(Hold::Blocked, shared.clock.now_us(), tally);
         return Next::Held;
+    }
+    if again {
+        publisher.pump_again(out, OUTPUT_BYTES, shared.clock.now_us(), tally);
+        if !publisher.resend.is_empty() || shared.flags & PUBLISH == 0 {
+            return Next::Held;
+        }
     }
     let unlimited = load == 0 && shared.flags & UNLIMITED != 0;
     let progress = &mut shared.progress[load];

@@ -116,6 +116,12 @@ impl Settling {
         }
     }
 
+    /// The channel is gone, and with it all that waited to be settled on it.
+    pub fn begin_anew(&mut self) {
+        self.pending = 0;
+        self.later.clear();
+    }
+
     /// Settles what waits for a batch to fill.
     pub fn flush(&mut self, channel: u16, out: &mut Vec<u8>) {
         if self.pending > 0 {
@@ -167,6 +173,15 @@ impl Consumer {
         if is_first {
             progress.arrived += 1;
             tally.end_to_end.record(stamp.age_us(now_us));
+        }
+    }
+
+    /// Its connection broke. What the broker delivers to the next begins an order of its own.
+    pub fn on_break(&mut self, ledgers: &mut [Ledger]) {
+        self.settling.begin_anew();
+        self.order.begin_anew();
+        if let Some(ledger) = self.ledger {
+            ledgers[ledger].on_break(self.settling.is_automatic());
         }
     }
 

@@ -441,10 +441,7 @@ fn checks(
             ledger.count(&mut checks);
             for publisher in publishers() {
                 let number = u32::from(publisher.number - first);
-                checks.damaged += ledger.invented(number, publisher.published);
-                if drained {
-                    checks.lost += ledger.missing(number, &publisher.promised);
-                }
+                ledger.judge(number, &publisher.sent, drained, &mut checks);
             }
         }
     }

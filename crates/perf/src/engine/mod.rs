@@ -12,6 +12,8 @@ mod collect;
 mod connection;
 mod consumer;
 mod coordinator;
+mod dial;
+mod outage;
 mod publisher;
 mod setup;
 mod shared;
@@ -56,7 +58,14 @@ impl Engine {
         };
         let result = self.run_with(spec, nodes.as_mut(), live);
         match (result, nodes) {
-            (Ok(result), Some(nodes)) => nodes.stop().map(|()| result),
+            (Ok(mut result), Some(nodes)) => match nodes.stop() {
+                // A node that was lost on the way cannot be stopped in order; the load went on.
+                Err(error) if result.has_breaks() => {
+                    result.notes.push(error.to_string());
+                    Ok(result)
+                }
+                stopped => stopped.map(|()| result),
+            },
             // The first error is the one that matters; the nodes end with their value.
             (result, _) => result,
         }
@@ -84,7 +93,10 @@ impl Engine {
             threads => threads,
         };
         let shown = uris.iter().map(ToString::to_string).collect();
-        let setup = Setup::new(spec, uris)?;
+        // Nobody starts a single node of our own again.
+        let is_alone = started_here && uris.len() == 1;
+        let reconnect_s = if is_alone { 0.0 } else { spec.reconnect_s };
+        let setup = Setup::new(spec, uris, reconnect_s)?;
         let workers = setup.connect(threads, spec.seed)?;
         let coordinator = Coordinator::new(spec, &setup, threads);
         let outcome = coordinator.run(workers, &mut sampler, live);
@@ -92,8 +104,14 @@ impl Engine {
         // matters less than why the run failed.
         let cleaned = setup.clean();
         let outcome = outcome?;
-        cleaned?;
         let mut notes = outcome.notes;
+        let has_breaks = outcome.loads.iter().any(|load| load.breaks.broken > 0);
+        match cleaned {
+            Err(error) if has_breaks => {
+                notes.push(format!("the run's queues were not deleted: {error}"));
+            }
+            cleaned => cleaned?,
+        }
         notes.extend(nodes.iter().flat_map(|nodes| nodes.notes()));
         Ok(RunResult {
             version: VERSION,

@@ -1,13 +1,16 @@
 //! One publisher: what it sends, when, and what it waits for.
 
+use std::collections::VecDeque;
+
 use leveret_types::ranges::RangeSet;
 
 use super::shared::{Clock, Progress, Tally};
 use super::template::Template;
-use crate::confirms::{Confirms, Unexpected};
+use crate::confirms::{Confirms, Unexpected, Waiting};
 use crate::schedule::Schedule;
 use crate::spec::Rate;
 use crate::stamp::{SEQUENCE_MAX, Stamp};
+use crate::verify::{Sent, Times};
 
 /// Messages between two looks at the clock, where messages are due as soon as they can be sent.
 const LOOK_EVERY: u32 = 32;
@@ -33,6 +36,12 @@ pub struct Publisher {
     pub window: Option<u64>,
     /// What waits.
     pub confirms: Confirms,
+    /// What is to be sent again, as its confirm did not come before the connection broke.
+    pub resend: VecDeque<Waiting>,
+    /// What was sent again.
+    pub republished: Times,
+    /// The last message that was sent without confirms over a connection that broke.
+    pub in_doubt_to: u32,
     /// Messages that were returned.
     pub returned: RangeSet,
     /// Messages sent.
@@ -52,6 +61,8 @@ pub enum Hold {
     Socket,
     /// The broker has blocked it.
     Blocked,
+    /// Its connection broke.
+    Disconnected,
 }
 
 /// What a publisher waits for, after it has sent what it could.
@@ -69,7 +80,38 @@ impl Publisher {
     /// Begins, or begins again after a pause.
     pub fn begin(&mut self, now_us: u64) {
         self.schedule.restart(now_us + self.offset_us);
-        self.held = None;
+        self.held = self.held.filter(|(hold, _)| *hold == Hold::Disconnected);
+    }
+
+    /// Its connection broke: what has no confirm is to be sent again. Without confirms nobody can
+    /// tell what arrived.
+    pub fn on_break(&mut self, now_us: u64, tally: &mut Tally) {
+        self.hold(Hold::Disconnected, now_us, tally);
+        if self.window.is_none() {
+            self.in_doubt_to = self.sequence;
+            return;
+        }
+        // What had been sent again is older than what was still to be.
+        let mut again = VecDeque::new();
+        self.confirms.begin_anew(|message| again.push_back(message));
+        again.append(&mut self.resend);
+        self.resend = again;
+    }
+
+    /// Sends again, in the order of the first time, what has no confirm, under its old stamps.
+    pub fn pump_again(&mut self, out: &mut Vec<u8>, room: usize, now_us: u64, tally: &mut Tally) {
+        while out.len() < room
+            && let Some(message) = self.resend.pop_front()
+        {
+            self.release(now_us, tally);
+            self.write(message, out);
+            self.confirms.push(message);
+            self.republished.insert(message.sequence);
+            tally.republished += 1;
+        }
+        if !self.resend.is_empty() {
+            self.hold(Hold::Socket, now_us, tally);
+        }
     }
 
     /// Ends what held it, if something did.
@@ -81,6 +123,7 @@ impl Publisher {
                 Hold::Window => tally.window_full_us += time,
                 Hold::Socket => tally.socket_full_us += time,
                 Hold::Blocked => tally.blocked_us += time,
+                Hold::Disconnected => tally.disconnected_us += time,
             }
         }
     }
@@ -158,19 +201,27 @@ impl Publisher {
     #[inline]
     fn send(&mut self, due_us: u64, out: &mut Vec<u8>, tally: &mut Tally) {
         self.sequence += 1;
-        let stamp = Stamp {
-            run: self.run,
-            publisher: self.number,
-            sequence: self.sequence,
-            due_us: due_us as u32,
-        };
-        let size = self.template.write(out, &stamp);
+        let sequence = self.sequence;
+        let message = Waiting { sequence, due_us };
+        let size = self.write(message, out);
         if self.window.is_some() {
-            self.confirms.push(due_us);
+            self.confirms.push(message);
         }
         self.schedule.advance();
         tally.published += 1;
         tally.published_bytes += size as u64;
+    }
+
+    /// Writes a message; gives the octets of its body.
+    #[inline]
+    fn write(&mut self, message: Waiting, out: &mut Vec<u8>) -> usize {
+        let stamp = Stamp {
+            run: self.run,
+            publisher: self.number,
+            sequence: message.sequence,
+            due_us: message.due_us as u32,
+        };
+        self.template.write(out, &stamp)
     }
 
     /// A confirm, or a refusal, for one message or for all up to it.
@@ -218,21 +269,32 @@ impl Publisher {
     /// What it has done in all.
     #[must_use]
     pub fn end(&self) -> PublisherEnd {
-        let mut promised = RangeSet::new();
         let sent = u64::from(self.sequence);
-        promised.insert_range(1..sent + 1);
-        let unconfirmed = self.confirms.unconfirmed();
+        let in_doubt_to = u64::from(self.in_doubt_to);
+        let mut promised = RangeSet::new();
+        promised.insert_range(in_doubt_to + 1..sent + 1);
+        let mut unconfirmed = self.confirms.unconfirmed();
+        for message in &self.resend {
+            unconfirmed.insert(u64::from(message.sequence));
+        }
+        let mut in_doubt = RangeSet::new();
+        in_doubt.insert_range(1..in_doubt_to + 1);
         for set in [self.confirms.refused(), &self.returned, &unconfirmed] {
             for range in set.iter() {
-                promised.remove_range(range);
+                promised.remove_range(range.clone());
+                in_doubt.remove_range(range);
             }
         }
         PublisherEnd {
             load: self.load,
             number: self.number,
-            published: sent,
-            promised,
             unconfirmed: unconfirmed.len(),
+            sent: Sent {
+                published: sent,
+                promised,
+                in_doubt,
+                republished: self.republished.clone(),
+            },
         }
     }
 }
@@ -244,11 +306,9 @@ pub struct PublisherEnd {
     pub load: usize,
     /// Its number, over all loads.
     pub number: u16,
-    /// Messages sent.
-    pub published: u64,
-    /// Those that the broker has answered for: confirmed, or, without confirms, sent.
-    pub promised: RangeSet,
-    /// Those that were neither confirmed nor refused.
+    /// What queues' deliveries are judged by.
+    pub sent: Sent,
+    /// Messages that were neither confirmed nor refused.
     pub unconfirmed: u64,
 }
 

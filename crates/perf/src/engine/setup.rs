@@ -7,14 +7,15 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use leveret_amqp::{RawTable, TableBuilder, exchange, queue};
-use rustls::ClientConfig;
 
 use super::connection::{Channel, Connection, Role};
 use super::consumer::{Consumer, Settling};
+use super::dial::{ChannelSetup, Dialer};
+use super::outage::Redial;
 use super::publisher::{self, Publisher};
 use super::template::{Bodies, Stamped, Template, field_table};
 use super::worker::Worker;
-use crate::client::Client;
+use crate::client::{Client, Opened};
 use crate::confirms::Confirms;
 use crate::error::Error;
 use crate::schedule::Schedule;
@@ -32,9 +33,9 @@ const NOT_FOUND: u16 = 404;
 
 /// What is declared, and with whom.
 pub struct Setup {
-    /// The brokers.
-    pub uris: Vec<Uri>,
-    tls: Option<Arc<ClientConfig>>,
+    dialer: Arc<Dialer>,
+    /// For how long a broken connection is tried again.
+    patience_us: u64,
     run: u16,
     /// The loads, with names of the run's own where none were given.
     pub loads: Vec<Planned>,
@@ -82,11 +83,12 @@ pub struct Threads {
 }
 
 impl Setup {
-    /// Declares what the specification needs at the brokers at `uris`.
+    /// Declares what the specification needs at the brokers at `uris`. A connection that breaks
+    /// later is opened again, for `reconnect_s` seconds at most.
     ///
     /// # Errors
     /// If a broker cannot be reached or refuses, or if the specification cannot be run.
-    pub fn new(spec: &Spec, uris: Vec<Uri>) -> Result<Self, Error> {
+    pub fn new(spec: &Spec, uris: Vec<Uri>, reconnect_s: f64) -> Result<Self, Error> {
         let any_tls = uris.iter().any(|uri| uri.tls);
         let tls = any_tls.then(|| tls_config(&spec.tls)).transpose();
         let tls = tls.map_err(Error::Tls)?;
@@ -100,8 +102,8 @@ impl Setup {
             first += load.publishers;
         }
         let mut setup = Self {
-            uris,
-            tls,
+            dialer: Arc::new(Dialer { uris, tls }),
+            patience_us: (reconnect_s * 1e6) as u64,
             run,
             loads,
             product: (String::new(), String::new()),
@@ -114,11 +116,11 @@ impl Setup {
     /// Waits until every broker knows the queues: in a cluster, what one was told reaches the
     /// others a moment later.
     fn await_everywhere(&self) -> Result<(), Error> {
-        if self.uris.len() < 2 {
+        if self.brokers() < 2 {
             return Ok(());
         }
         let until = Instant::now() + SPREAD;
-        for uri in 0..self.uris.len() {
+        for uri in 0..self.brokers() {
             // Each node learns in the order in which things were declared: the last stands for all.
             let last = self
                 .loads
@@ -145,7 +147,7 @@ impl Setup {
 
     /// An error if the broker does not know the queue, which costs its channel.
     fn look_for(&self, uri: usize, queue: &str) -> Result<(), Error> {
-        let mut client = self.client(uri)?;
+        let mut client = self.dialer.client(uri)?;
         client.open_channel(1)?;
         let passive = queue::Declare {
             queue,
@@ -160,17 +162,18 @@ impl Setup {
         client.close()
     }
 
-    fn client(&self, uri: usize) -> Result<Client, Error> {
-        Client::connect(&self.uris[uri], self.tls.as_ref())
+    /// How many brokers there are.
+    fn brokers(&self) -> usize {
+        self.dialer.uris.len()
     }
 
     fn declare(&mut self) -> Result<(), Error> {
         let mut clients = BTreeMap::new();
         for planned in &self.loads {
             for (at, queue) in planned.queues.iter().enumerate() {
-                let uri = turn(&planned.load.declare_at, at, self.uris.len());
+                let uri = turn(&planned.load.declare_at, at, self.brokers());
                 if let std::collections::btree_map::Entry::Vacant(place) = clients.entry(uri) {
-                    let mut client = self.client(uri)?;
+                    let mut client = self.dialer.client(uri)?;
                     client.open_channel(1)?;
                     self.product = client.product();
                     place.insert(client);
@@ -209,7 +212,8 @@ impl Setup {
                 self.publishers(at, (thread, threads), seed, &mut connections)?;
             }
             let count = self.loads.len();
-            workers.push(Worker::new(thread, connections, ledgers, count)?);
+            let redial = (&self.dialer, self.patience_us);
+            workers.push(Worker::new(thread, connections, ledgers, count, redial)?);
             ledger_loads.push(loads);
         }
         Ok(Threads {
@@ -233,14 +237,13 @@ impl Setup {
         // ones.
         let own = (0..load.publishers).filter(|p| (*p as usize + 1) % threads == thread);
         for (uri, group) in self.grouped(own, &load.publish_to, load.channels_per_connection) {
-            let mut client = self.client(uri)?;
-            let frame_max = client.frame_max();
+            let setup = ChannelSetup {
+                confirms: load.confirm_window > 0,
+                prefetch: 0,
+            };
+            let (opened, redial) = self.open(uri, &load.publish_to, setup, group.len())?;
             let mut channels = Vec::new();
             for (channel, index) in (1..).zip(group) {
-                client.open_channel(channel)?;
-                if load.confirm_window > 0 {
-                    client.confirm_select(channel)?;
-                }
                 let number = planned.publisher_first + index as u16;
                 let bodies = bodies.seeded(seed.wrapping_add(u64::from(number)));
                 let queue = &planned.queues[index as usize % planned.queues.len()];
@@ -249,12 +252,15 @@ impl Setup {
                     run: self.run,
                     number,
                     load: at,
-                    template: Template::new(load, bodies, channel, key, frame_max)?,
+                    template: Template::new(load, bodies, channel, key, opened.frame_max)?,
                     schedule: Schedule::new(load.rate.clone(), 0),
                     offset_us: publisher::offset_us(&load.rate, index, load.publishers),
                     count: publisher::count(load.count),
                     window: (load.confirm_window > 0).then_some(u64::from(load.confirm_window)),
                     confirms: Confirms::default(),
+                    resend: Default::default(),
+                    republished: Default::default(),
+                    in_doubt_to: 0,
                     returned: Default::default(),
                     sequence: 0,
                     finished: false,
@@ -263,9 +269,28 @@ impl Setup {
                 let role = Role::Publisher(Box::new(publisher));
                 channels.push(Channel::new(role, Stamped::of(&load.size)));
             }
-            connections.push(Connection::new(client.into_opened()?, channels));
+            connections.push(Connection::new(opened, channels, at, redial));
         }
         Ok(())
+    }
+
+    /// A connection to broker number `uri` with so many channels, and how it is opened again: at
+    /// the next of the brokers that its like connect to.
+    fn open(
+        &self,
+        uri: usize,
+        like: &[usize],
+        setup: ChannelSetup,
+        channels: usize,
+    ) -> Result<(Opened, Redial), Error> {
+        let uris = match like {
+            [] => (0..self.brokers()).collect(),
+            list => list.to_vec(),
+        };
+        let channels: Arc<[ChannelSetup]> = vec![setup; channels].into();
+        let opened = self.dialer.open(uri, &channels)?;
+        let at = uris.iter().position(|at| *at == uri).unwrap_or(0);
+        Ok((opened, Redial { uris, at, channels }))
     }
 
     /// Opens a load's consumers of one thread: those of its own queues.
@@ -282,13 +307,13 @@ impl Setup {
         let queue_of = |consumer: u32| consumer % load.queues;
         let own = (0..load.consumers).filter(|c| queue_of(*c) as usize % threads == thread);
         for (uri, group) in self.grouped(own, &load.consume_from, load.channels_per_connection) {
-            let mut client = self.client(uri)?;
+            let setup = ChannelSetup {
+                confirms: false,
+                prefetch: load.prefetch,
+            };
+            let (opened, redial) = self.open(uri, &load.consume_from, setup, group.len())?;
             let mut channels = Vec::new();
-            for (channel, index) in (1..).zip(group) {
-                client.open_channel(channel)?;
-                if load.prefetch > 0 {
-                    client.qos(channel, load.prefetch)?;
-                }
+            for index in group {
                 let queue = queue_of(index);
                 let is_its =
                     |(ledger, at_of): (&Ledger, &usize)| *at_of == at && ledger.queue() == queue;
@@ -309,7 +334,7 @@ impl Setup {
                 let role = Role::Consumer(Box::new(consumer));
                 channels.push(Channel::new(role, Stamped::of(&load.size)));
             }
-            connections.push(Connection::new(client.into_opened()?, channels));
+            connections.push(Connection::new(opened, channels, at, redial));
         }
         Ok(())
     }
@@ -323,7 +348,7 @@ impl Setup {
     ) -> Vec<(usize, Vec<u32>)> {
         let mut by_uri: BTreeMap<usize, Vec<u32>> = BTreeMap::new();
         for member in members {
-            let uri = turn(at, member as usize, self.uris.len());
+            let uri = turn(at, member as usize, self.brokers());
             by_uri.entry(uri).or_default().push(member);
         }
         let groups = by_uri.into_iter().flat_map(|(uri, members)| {
@@ -333,10 +358,10 @@ impl Setup {
         groups.collect()
     }
 
-    /// Deletes what was declared under names of the run's own.
+    /// Deletes what was declared under names of the run's own, at the first broker that lets it.
     ///
     /// # Errors
-    /// If the broker cannot be reached or refuses.
+    /// If none can be reached, or if all refuse: what the first said.
     pub fn clean(&self) -> Result<(), Error> {
         if !self
             .loads
@@ -345,7 +370,16 @@ impl Setup {
         {
             return Ok(());
         }
-        let mut client = self.client(0)?;
+        let first = self.clean_at(0);
+        let mut others = 1..self.brokers();
+        if first.is_err() && others.any(|uri| self.clean_at(uri).is_ok()) {
+            return Ok(());
+        }
+        first
+    }
+
+    fn clean_at(&self, uri: usize) -> Result<(), Error> {
+        let mut client = self.dialer.client(uri)?;
         client.open_channel(1)?;
         for planned in &self.loads {
             if planned.queues_are_ours {

@@ -149,6 +149,17 @@ pub struct Tally {
     pub socket_full_us: u64,
     /// Publishers' microseconds while blocked.
     pub blocked_us: u64,
+    /// Publishers' microseconds without a connection.
+    pub disconnected_us: u64,
+    /// Messages sent again after a connection broke.
+    pub republished: u64,
+    /// Connections that broke.
+    pub broken: u64,
+    /// Connections that were opened again.
+    pub reopened: u64,
+    /// The longest time from a break until something came over the connection that replaced it,
+    /// of those that ended, in microseconds.
+    pub outage_us_max: u64,
     /// The furthest that any was behind its schedule, in microseconds.
     pub behind_us_max: u64,
     /// Confirm latencies.
@@ -171,6 +182,11 @@ impl Tally {
         self.window_full_us += other.window_full_us;
         self.socket_full_us += other.socket_full_us;
         self.blocked_us += other.blocked_us;
+        self.disconnected_us += other.disconnected_us;
+        self.republished += other.republished;
+        self.broken += other.broken;
+        self.reopened += other.reopened;
+        self.outage_us_max = self.outage_us_max.max(other.outage_us_max);
         self.behind_us_max = self.behind_us_max.max(other.behind_us_max);
         self.confirm.add(&other.confirm);
         self.end_to_end.add(&other.end_to_end);

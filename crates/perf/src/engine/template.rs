@@ -48,8 +48,7 @@ pub struct Bodies {
     files: Arc<Vec<Vec<u8>>>,
     size: Size,
     stamped: Stamped,
-    numbers: Numbers,
-    next_file: usize,
+    seed: u64,
 }
 
 /// Where a load's stamps are.
@@ -96,30 +95,32 @@ impl Bodies {
             files: Arc::new(files),
             size: load.size.clone(),
             stamped: Stamped::of(&load.size),
-            numbers,
-            next_file: 0,
+            seed,
         })
     }
 
-    /// The same bodies in another order.
+    /// Bodies of other sizes, where there are several.
     #[must_use]
     pub fn seeded(&self, seed: u64) -> Self {
         Self {
-            numbers: Numbers::new(seed),
+            seed: Numbers::new(seed).next(),
             ..self.clone()
         }
     }
 
-    /// The next body, without the stamp that may come before it.
+    /// A message's body, without the stamp that may come before it: the same whenever it is asked
+    /// for, since a message may have to be sent again.
     #[inline]
-    fn next(&mut self) -> &[u8] {
+    fn of(&self, sequence: u32) -> &[u8] {
         let size = match &self.size {
             Size::Fixed(size) => *size,
-            Size::Range { min, max } => min + self.numbers.next() % (max - min + 1),
+            Size::Range { min, max } => {
+                let mut numbers = Numbers::new(self.seed.wrapping_add(u64::from(sequence)));
+                min + numbers.next() % (max - min + 1)
+            }
             Size::Files { .. } => {
-                let file = &self.files[self.next_file];
-                self.next_file = (self.next_file + 1) % self.files.len();
-                return file;
+                let at = sequence.wrapping_sub(1) as usize % self.files.len();
+                return &self.files[at];
             }
         };
         let before = match self.stamped {
@@ -198,10 +199,15 @@ impl Template {
         })
     }
 
+    /// From here on frames are as large as another connection takes them.
+    pub fn set_frame_max(&mut self, frame_max: u32) {
+        self.payload_max = (frame_max - FRAME_OVERHEAD_BYTES) as usize;
+    }
+
     /// Appends one publish; gives the octets of its body.
     #[inline]
-    pub fn write(&mut self, out: &mut Vec<u8>, stamp: &Stamp) -> usize {
-        let rest = self.bodies.next();
+    pub fn write(&self, out: &mut Vec<u8>, stamp: &Stamp) -> usize {
+        let rest = self.bodies.of(stamp.sequence);
         let stamp = stamp.encode(rest);
         let start = out.len();
         out.extend_from_slice(&self.head);
@@ -364,7 +370,7 @@ mod tests {
     fn publish(load: &Load, frame_max: u32) -> (Vec<u8>, Vec<u8>, Option<Stamp>) {
         let bodies = Bodies::new(load, 1).unwrap();
         let stamped = bodies.stamped;
-        let mut template = Template::new(load, bodies, 7, "key", frame_max).unwrap();
+        let template = Template::new(load, bodies, 7, "key", frame_max).unwrap();
         let stamp = Stamp {
             run: 1,
             publisher: 2,

@@ -16,6 +16,7 @@ use rustix::time::{
 };
 
 use super::connection::{Connection, Role, Shared, Turn};
+use super::dial::{Answer, Dialer, Redialer};
 use super::publisher::PublisherEnd;
 use super::shared::{Clock, Control, Gauge, Progress, Report, STOP, Tally, Word};
 use crate::error::Error;
@@ -39,6 +40,8 @@ pub struct Worker {
     connections: Vec<Connection>,
     ledgers: Vec<Ledger>,
     gauges: Arc<Vec<Gauge>>,
+    redialer: Redialer,
+    patience_us: u64,
 }
 
 /// What a thread leaves.
@@ -67,7 +70,8 @@ struct Run {
 }
 
 impl Worker {
-    /// A thread's connections; `loads` of loads in all.
+    /// A thread's connections; `loads` of loads in all. One that breaks is opened again by `dialer`,
+    /// which is tried for `patience_us`; 0: not at all.
     ///
     /// # Errors
     /// If the kernel gives no poll or no timer.
@@ -76,6 +80,7 @@ impl Worker {
         connections: Vec<Connection>,
         ledgers: Vec<Ledger>,
         loads: usize,
+        (dialer, patience_us): (&Arc<Dialer>, u64),
     ) -> Result<Self, Error> {
         let wrong = || Error::io("set an event loop up");
         let poll = Poll::new().map_err(wrong())?;
@@ -89,20 +94,27 @@ impl Worker {
         let mut worker = Self {
             index,
             poll,
+            redialer: Redialer::new(Arc::clone(dialer), Arc::clone(&waker)),
+            patience_us,
             waker,
             timer,
             connections,
             ledgers,
             gauges: Arc::new((0..loads).map(|_| Gauge::default()).collect()),
         };
-        for (at, connection) in worker.connections.iter_mut().enumerate() {
-            if let Some(socket) = connection.socket() {
-                let interest = Interest::READABLE | Interest::WRITABLE;
-                let registered = worker.poll.registry().register(socket, Token(at), interest);
-                registered.map_err(wrong())?;
-            }
+        for at in 0..worker.connections.len() {
+            worker.register(at)?;
         }
         Ok(worker)
+    }
+
+    fn register(&mut self, at: usize) -> Result<(), Error> {
+        let Some(socket) = self.connections[at].socket() else {
+            return Ok(());
+        };
+        let interest = Interest::READABLE | Interest::WRITABLE;
+        let registered = self.poll.registry().register(socket, Token(at), interest);
+        registered.map_err(Error::io("wait for a connection"))
     }
 
     /// What wakes it up, to look at [`Control`].
@@ -155,6 +167,9 @@ impl Run {
         let mut events = Events::with_capacity(1_024);
         loop {
             self.follow()?;
+            while let Some(answer) = self.worker.redialer.answer() {
+                self.on_redialed(answer)?;
+            }
             let now_us = self.shared.clock.now_us();
             self.tick(now_us);
             self.fire(now_us);
@@ -222,6 +237,7 @@ impl Run {
                     publisher.account(now_us, &mut self.shared.tallies[publisher.load]);
                 }
             }
+            connection.look_at_outage(now_us, &mut self.shared);
             // A batch of acknowledgements that does not fill must not wait for ever.
             connection.flush_settles();
         }
@@ -338,7 +354,20 @@ impl Run {
             return Ok(());
         }
         let before = connection.timer_us;
-        let turn = connection.turn(&mut self.shared)?;
+        if connection.is_down() {
+            return match connection.redial(self.shared.clock.now_us(), at) {
+                Some(request) => self.worker.redialer.ask(request),
+                None => Ok(()),
+            };
+        }
+        let turn = match connection.turn(&mut self.shared) {
+            Ok(turn) => turn,
+            Err(error) => {
+                let patience_us = self.worker.patience_us;
+                connection.on_break(error, at, patience_us, &mut self.shared)?;
+                Turn::Wait
+            }
+        };
         if let Some(at_us) = connection
             .timer_us
             .filter(|_| connection.timer_us != before)
@@ -347,6 +376,30 @@ impl Run {
         }
         if turn == Turn::Again {
             self.look_at(at);
+        }
+        Ok(())
+    }
+
+    /// A connection was opened again, or could not be.
+    fn on_redialed(&mut self, answer: Answer) -> Result<(), Error> {
+        let at = answer.connection;
+        let connection = &mut self.worker.connections[at];
+        if connection.closed {
+            return Ok(());
+        }
+        match answer.result {
+            Ok(opened) => {
+                connection.reopen(opened, &mut self.shared);
+                self.worker.register(at)?;
+                self.look_at(at);
+            }
+            Err(error) => {
+                let now_us = self.shared.clock.now_us();
+                connection.on_failed_attempt(error, self.worker.patience_us, now_us)?;
+                if let Some(at_us) = connection.timer_us {
+                    self.timers.push(Reverse((at_us, at)));
+                }
+            }
         }
         Ok(())
     }

@@ -10,7 +10,7 @@ const LOAD_HEAD: &str = "run,modelled,load,at_s,phase,measured,published_per_s,c
     confirm_p50_us,confirm_p75_us,confirm_p95_us,confirm_p99_us,confirm_p99_9_us,confirm_p99_99_us,\
     confirm_max_us,\
     end_to_end_p50_us,end_to_end_p75_us,end_to_end_p95_us,end_to_end_p99_us,end_to_end_p99_9_us,\
-    end_to_end_p99_99_us,end_to_end_max_us\n";
+    end_to_end_p99_99_us,end_to_end_max_us,republished,broken_connections\n";
 const NODE_HEAD: &str = "run,modelled,node,at_s,cpu_cores,rss_bytes,disk_written_bytes_per_s,\
     disk_read_bytes_per_s,fsyncs_per_s,fsync_mean_us\n";
 const PERCENTILE_HEAD: &str = "run,modelled,load,latency,percentile,micros\n";
@@ -33,7 +33,7 @@ pub fn loads(runs: &[(String, &RunResult)]) -> String {
 
 fn second_fields(second: &Second, phase: &str) -> String {
     format!(
-        "{:.3},{},{},{:.1},{:.1},{:.1},{},{},{},{},{},{}",
+        "{:.3},{},{},{:.1},{:.1},{:.1},{},{},{},{},{},{},{},{}",
         second.at_s,
         field(phase),
         second.measured,
@@ -46,6 +46,8 @@ fn second_fields(second: &Second, phase: &str) -> String {
         second.backlog,
         percentiles(second.confirm.as_ref()),
         percentiles(second.end_to_end.as_ref()),
+        second.republished,
+        second.broken,
     )
 }
 

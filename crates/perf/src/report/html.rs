@@ -193,6 +193,7 @@ impl Page {
             section("What the drive promised", table);
         }
         section("Checks", tables::checks(run));
+        section("Broken connections", tables::breaks(run));
         section("Resources", tables::nodes(run));
         if let Some(prediction) = &run.prediction {
             self.push(&format!(

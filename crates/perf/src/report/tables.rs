@@ -125,6 +125,40 @@ pub(super) fn checks(run: &RunResult) -> Table {
     table
 }
 
+/// Connections that broke, and what became of the messages on them; empty where none did.
+pub(super) fn breaks(run: &RunResult) -> Table {
+    let mut table = Table::new(&[
+        "broken connections",
+        "broke",
+        "opened again",
+        "longest outage",
+        "publishers without one",
+        "sent again",
+        "arrived twice for it",
+        "again, unmarked",
+        "in doubt",
+    ]);
+    for load in run.loads.iter().filter(|load| load.breaks.broken > 0) {
+        let (breaks, checks) = (&load.breaks, &load.checks);
+        let counts = [
+            breaks.republished,
+            checks.republished_twice,
+            checks.unmarked,
+            checks.in_doubt,
+        ];
+        let row = [
+            load.name.clone(),
+            breaks.broken.to_string(),
+            breaks.reopened.to_string(),
+            Unit::Micros.write(breaks.outage_ms_max * 1e3),
+            percent(load.limits.disconnected),
+        ];
+        let counts = counts.map(|count| count.to_string());
+        table.row(row.into_iter().chain(counts));
+    }
+    table
+}
+
 /// What local brokers used.
 pub(super) fn nodes(run: &RunResult) -> Table {
     let mut table = Table::new(&[
@@ -292,6 +326,9 @@ pub fn summary(run: &RunResult) -> String {
     if !latencies.rows.is_empty() {
         let _ = writeln!(text, "{}", latencies.text());
     }
+    if run.has_breaks() {
+        let _ = writeln!(text, "{}", breaks(run).text());
+    }
     if !run.nodes.is_empty() {
         let _ = writeln!(text, "{}", nodes(run).text());
     }
@@ -312,6 +349,11 @@ pub fn summary(run: &RunResult) -> String {
 
 /// What the checks looked at, where they found nothing.
 pub(super) fn passed(run: &RunResult) -> &'static str {
+    let in_doubt = run.loads.iter().any(|load| load.checks.in_doubt > 0);
+    if in_doubt {
+        return "nothing duplicated, out of order or damaged; what is in doubt was on connections \
+                that broke, without confirms or settled as it was sent: nobody answers for it";
+    }
     match run.loads.iter().all(|load| load.checks.loss_checked) {
         true => "nothing lost, duplicated, out of order or damaged",
         false => {

@@ -110,6 +110,7 @@ fn sample_load(name: &str, rate: f64) -> LoadResult {
             window_full: 0.8,
             ..LimitsSeen::default()
         },
+        breaks: Default::default(),
     }
 }
 

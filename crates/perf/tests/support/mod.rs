@@ -6,6 +6,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -97,6 +98,16 @@ struct Peer {
     confirms: HashMap<u16, u64>,
 }
 
+impl Peer {
+    fn new(stream: &TcpStream) -> Self {
+        Self {
+            stream: stream.try_clone().unwrap(),
+            tags: HashMap::new(),
+            confirms: HashMap::new(),
+        }
+    }
+}
+
 /// A broker in memory: queues, bindings of equal keys and of fanout exchanges, confirms, consumers
 /// in turn. It keeps no account of acknowledgements.
 pub struct Broker {
@@ -113,7 +124,11 @@ impl Broker {
         thread::spawn(move || {
             for stream in listener.incoming().flatten() {
                 let state = Arc::clone(&state);
-                thread::spawn(move || serve(stream, &state));
+                thread::spawn(move || {
+                    let peer = Arc::new(Mutex::new(Peer::new(&stream)));
+                    serve(stream, &state, &peer);
+                    state.lock().unwrap().forget(&peer);
+                });
             }
         });
         Self { address }
@@ -148,13 +163,8 @@ fn handshake(frames: &mut Frames) -> Option<()> {
     frames.stream.write_all(&out).ok()
 }
 
-fn serve(stream: TcpStream, state: &Mutex<State>) -> Option<()> {
+fn serve(stream: TcpStream, state: &Mutex<State>, peer: &Arc<Mutex<Peer>>) -> Option<()> {
     stream.set_nodelay(true).ok()?;
-    let peer = Arc::new(Mutex::new(Peer {
-        stream: stream.try_clone().ok()?,
-        tags: HashMap::new(),
-        confirms: HashMap::new(),
-    }));
     let mut frames = Frames::new(stream);
     handshake(&mut frames)?;
     loop {
@@ -176,7 +186,7 @@ fn serve(stream: TcpStream, state: &Mutex<State>) -> Option<()> {
         let mut out = Vec::new();
         answer(
             &mut state.lock().unwrap(),
-            &peer,
+            peer,
             frame.channel,
             &method,
             &mut out,
@@ -266,6 +276,13 @@ fn answer(
 }
 
 impl State {
+    /// A connection is over, and its consumers with it.
+    fn forget(&mut self, peer: &Arc<Mutex<Peer>>) {
+        for queue in self.queues.values_mut() {
+            queue.consumers.retain(|(of, _, _)| !Arc::ptr_eq(of, peer));
+        }
+    }
+
     fn publish(&mut self, message: Stored) {
         let (exchange, key, _) = &message;
         let mut targets: Vec<String> = Vec::new();
@@ -329,6 +346,10 @@ pub enum Fault {
     Damage,
     /// A confirm never comes.
     DropConfirm,
+    /// A connection is cut where a confirm would have come.
+    CutAtConfirm,
+    /// A connection is cut where a delivery would have come.
+    CutAtDelivery,
     /// Nothing passes for a while, either way; what came meanwhile follows.
     Stall(Duration),
 }
@@ -353,6 +374,7 @@ impl Proxy {
         let to_tell = Arc::clone(&stalled);
         // One for all connections: a stall is of the broker, not of one consumer.
         let gate = Arc::new(Mutex::new(()));
+        let cut = Arc::new(AtomicBool::new(false));
         thread::spawn(move || {
             for client in listener.incoming().flatten() {
                 let server = TcpStream::connect(broker).unwrap();
@@ -364,7 +386,20 @@ impl Proxy {
                 let passing = Arc::clone(&gate);
                 thread::spawn(move || copy(up.0, up.1, &passing));
                 let stalled = Arc::clone(&to_tell);
-                thread::spawn(move || spoil(server, client, fault, &gate, &stalled));
+                let cut = Arc::clone(&cut);
+                thread::spawn(move || {
+                    let over = client.try_clone().unwrap();
+                    spoil(
+                        server.try_clone().unwrap(),
+                        client,
+                        fault,
+                        &gate,
+                        (&stalled, &cut),
+                    );
+                    for stream in [over, server] {
+                        let _ = stream.shutdown(std::net::Shutdown::Both);
+                    }
+                });
             }
         });
         Self { address, stalled }
@@ -388,7 +423,7 @@ fn spoil(
     mut to: TcpStream,
     fault: Fault,
     gate: &Mutex<()>,
-    stalled: &Mutex<Option<Duration>>,
+    (stalled, cut): (&Mutex<Option<Duration>>, &AtomicBool),
 ) -> Option<()> {
     let mut frames = Frames::new(from);
     let mut deliveries = 0;
@@ -422,6 +457,13 @@ fn spoil(
             Fault::Reorder if is_now => {
                 held = Some(unit);
                 continue;
+            }
+            Fault::CutAtConfirm | Fault::CutAtDelivery => {
+                let at_confirm = fault == Fault::CutAtConfirm && confirms == FAULT_AT;
+                let at_delivery = fault == Fault::CutAtDelivery && is_now;
+                if (at_confirm || at_delivery) && !cut.swap(true, Ordering::Relaxed) {
+                    return None;
+                }
             }
             Fault::DropConfirm if confirms == FAULT_AT => {
                 confirms += 1;
