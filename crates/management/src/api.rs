@@ -106,7 +106,13 @@ pub struct IoStats {
     pub write_us: u64,
     pub syncs: u64,
     pub sync_us: u64,
+    /// Syncs by how long they took: the longest time of each slot in microseconds, ascending, and
+    /// how many were within it and no slot before. What took longer than all is in none.
+    pub sync_slots: [(u64, u64); IO_SYNC_SLOTS],
 }
+
+/// Slots of [`IoStats::sync_slots`].
+pub const IO_SYNC_SLOTS: usize = 31;
 
 /// What happened to messages: of a queue, a channel, or the whole node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

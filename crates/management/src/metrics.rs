@@ -5,7 +5,7 @@
 //! families that the query names, with the prefix `rabbitmq_detailed_`.
 
 use crate::api::{
-    BrokerStats, ChannelStats, ConnectionStats, MessageCounters, NodeStats, QueueStats,
+    BrokerStats, ChannelStats, ConnectionStats, IoStats, MessageCounters, NodeStats, QueueStats,
 };
 use crate::app::App;
 use crate::directory::Queue;
@@ -59,6 +59,34 @@ impl Page {
                 false => writeln!(text, "{prefix}{name}{{{labels}}} {value}"),
             };
         }
+    }
+
+    /// A histogram: its buckets, cumulative, by their label; how many there were; their sum in
+    /// microseconds.
+    fn histogram(
+        &mut self,
+        name: &str,
+        help: &str,
+        buckets: Vec<(String, String)>,
+        count: u64,
+        sum_us: u64,
+    ) {
+        let prefix = self.prefix;
+        let text = &mut self.text;
+        // Writing to a string cannot fail.
+        let _ = writeln!(
+            text,
+            "# TYPE {prefix}{name} histogram\n# HELP {prefix}{name} {help}"
+        );
+        let all = ("le=\"+Inf\"".to_owned(), count.to_string());
+        for (label, value) in buckets.into_iter().chain([all]) {
+            let _ = writeln!(text, "{prefix}{name}_bucket{{{label}}} {value}");
+        }
+        let _ = writeln!(
+            text,
+            "{prefix}{name}_sum {}\n{prefix}{name}_count {count}",
+            sum_us as f64 / 1e6
+        );
     }
 
     /// A metric of one value.
@@ -329,6 +357,26 @@ fn node_metrics(page: &mut Page, node: &NodeStats) {
         Counter,
         "Total I/O sync time",
         io.sync_us as f64 / 1e6,
+    );
+    sync_histogram(page, io);
+}
+
+/// How long syncs took, as a histogram of Prometheus: each bucket has all up to its bound.
+fn sync_histogram(page: &mut Page, io: &IoStats) {
+    let mut within = 0;
+    let mut series: Vec<(String, String)> = Vec::new();
+    for (bound_us, count) in io.sync_slots.iter().filter(|(bound_us, _)| *bound_us > 0) {
+        within += count;
+        let label = format!("le=\"{}\"", *bound_us as f64 / 1e6);
+        series.push((label, within.to_string()));
+    }
+    let name = "io_sync_duration_seconds";
+    page.histogram(
+        name,
+        "How long I/O sync operations took",
+        series,
+        io.syncs,
+        io.sync_us,
     );
 }
 

@@ -5,7 +5,7 @@ mod counts;
 mod quota;
 mod trial;
 
-pub use counts::{Calls, IoCounts, io_counts};
+pub use counts::{Calls, IoCounts, SYNC_SLOT_US, SYNC_SLOTS, io_counts, sync_slots};
 
 use leveret_storage::{Disk, DiskFile};
 use parking_lot::Mutex;

@@ -536,7 +536,8 @@ impl Admin {
 }
 
 fn io_stats() -> IoStats {
-    let counts = leveret_shell::disk::io_counts();
+    use leveret_shell::disk::{SYNC_SLOT_US, io_counts, sync_slots};
+    let (counts, slots) = (io_counts(), sync_slots());
     IoStats {
         reads: counts.reads.count,
         read_bytes: counts.reads.bytes,
@@ -546,6 +547,7 @@ fn io_stats() -> IoStats {
         write_us: counts.writes.microseconds,
         syncs: counts.syncs.count,
         sync_us: counts.syncs.microseconds,
+        sync_slots: std::array::from_fn(|at| (SYNC_SLOT_US[at], slots[at])),
     }
 }
 

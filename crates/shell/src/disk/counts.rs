@@ -7,6 +7,31 @@ static READS: Tally = Tally::new();
 static WRITES: Tally = Tally::new();
 static SYNCS: Tally = Tally::new();
 
+/// Slots by which syncs are counted: how many took so long.
+pub const SYNC_SLOTS: usize = 32;
+
+/// The longest time of each slot but the last, in microseconds: each half as long again as the one
+/// before, from 16 microseconds to 3 seconds. The last slot has what took longer.
+pub const SYNC_SLOT_US: [u64; SYNC_SLOTS - 1] = slot_bounds();
+
+static SYNC_COUNTS: [AtomicU64; SYNC_SLOTS] = [const { AtomicU64::new(0) }; SYNC_SLOTS];
+
+const fn slot_bounds() -> [u64; SYNC_SLOTS - 1] {
+    let mut bounds = [16; SYNC_SLOTS - 1];
+    let mut at = 1;
+    while at < bounds.len() {
+        bounds[at] = bounds[at - 1] * 3 / 2;
+        at += 1;
+    }
+    bounds
+}
+
+/// How many syncs each slot has, since the process started.
+#[must_use]
+pub fn sync_slots() -> [u64; SYNC_SLOTS] {
+    std::array::from_fn(|at| SYNC_COUNTS[at].load(Ordering::Relaxed))
+}
+
 /// Calls of one kind since the process started.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Calls {
@@ -48,6 +73,9 @@ pub(super) fn wrote(began: Instant, bytes: u64) {
 }
 
 pub(super) fn synced(began: Instant) {
+    let took_us = u64::try_from(began.elapsed().as_micros()).unwrap_or(u64::MAX);
+    let slot = SYNC_SLOT_US.partition_point(|bound| *bound < took_us);
+    SYNC_COUNTS[slot].fetch_add(1, Ordering::Relaxed);
     SYNCS.add(began, 0);
 }
 
@@ -80,5 +108,23 @@ impl Tally {
             bytes: self.bytes.load(Ordering::Relaxed),
             microseconds: self.nanoseconds.load(Ordering::Relaxed) / 1_000,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slots_rise_and_a_sync_is_in_the_one_that_holds_its_time() {
+        assert!(SYNC_SLOT_US.is_sorted());
+        assert_eq!((SYNC_SLOT_US[0], SYNC_SLOT_US[1]), (16, 24));
+        let before = sync_slots();
+        // A minute is beyond all slots with a bound. Others of this process may sync meanwhile.
+        let Some(began) = Instant::now().checked_sub(std::time::Duration::from_secs(60)) else {
+            return;
+        };
+        synced(began);
+        assert!(sync_slots()[SYNC_SLOTS - 1] > before[SYNC_SLOTS - 1]);
     }
 }
