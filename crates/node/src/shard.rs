@@ -22,7 +22,7 @@ pub use entry::When;
 use hashbrown::HashMap;
 use leveret_queue::{AttachError, Consumer, Counts, Got, Offer, Outcome};
 use leveret_session::contract::Delivery;
-use leveret_storage::{BodyId, Durability, SealedChunk, ShardLogs, Urgency};
+use leveret_storage::{BodyId, Durability, SealedChunk, ShardLogs, SharedBody, Urgency};
 use leveret_types::{
     ConnectionId, ConsumerId, LogId, Message, NodeId, Now, ProtocolError, QueueId, ReplyCode,
     ShardId,
@@ -133,11 +133,13 @@ pub enum Enqueued {
     Gone,
 }
 
-/// The bodies that a message has in the log so far: one for all the queues it goes to.
+/// The bodies that a message has so far: one for all its queues of a shard, and one in the
+/// write-ahead log for all shards. Shards are given the message one after the other.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Bodies {
     durable: Option<BodyId>,
     volatile: Option<BodyId>,
+    shared: Option<SharedBody>,
 }
 
 /// A shard.
@@ -772,7 +774,8 @@ fn body_of(logs: &mut ShardLogs, message: &Message, durable: bool, bodies: &mut 
     } else {
         bodies.durable.or(bodies.volatile)
     };
-    if let Some(body) = known {
+    let is_here = |body: &BodyId| body.shard().0 == u16::from(logs.shard());
+    if let Some(body) = known.filter(is_here) {
         return body;
     }
     let header = stored::header(message);
@@ -784,13 +787,19 @@ fn body_of(logs: &mut ShardLogs, message: &Message, durable: bool, bodies: &mut 
         parts.properties,
         parts.body,
     ];
-    if durable {
-        let body = logs.body(Durability::Durable, &pieces);
-        bodies.durable = Some(body);
-        body
-    } else {
+    if !durable {
         let body = logs.body(Durability::Volatile, &pieces);
-        bodies.volatile = Some(body);
-        body
+        (bodies.durable, bodies.volatile) = (None, Some(body));
+        return body;
     }
+    let body = match bodies.shared {
+        Some(shared) => logs.body_again(shared, &pieces),
+        None => {
+            let body = logs.body(Durability::Durable, &pieces);
+            bodies.shared = logs.share(body);
+            body
+        }
+    };
+    bodies.durable = Some(body);
+    body
 }

@@ -174,7 +174,7 @@ impl Broker {
     }
 
     /// How many shards there are.
-    pub fn shard_ids(&self) -> impl Iterator<Item = ShardId> + use<> {
+    pub fn shard_ids(&self) -> impl DoubleEndedIterator<Item = ShardId> + use<> {
         (0..self.settings.shard_count).map(ShardId)
     }
 

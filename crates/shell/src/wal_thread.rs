@@ -75,9 +75,12 @@ impl<D: Disk> WalThread<D> {
     }
 
     /// Takes what the shards have gathered and writes it, as one batch unless it is very large.
+    ///
+    /// A message that goes to several shards is given to them ascending. From the last shard to the
+    /// first, no second copy of it is taken without the first one, which it refers to.
     fn write_all(&mut self) {
         let now = self.broker.now();
-        for shard in self.broker.shard_ids() {
+        for shard in self.broker.shard_ids().rev() {
             {
                 let mut guard = self.broker.shard(shard);
                 guard.before_seal(now);
@@ -85,6 +88,7 @@ impl<D: Disk> WalThread<D> {
             }
             self.broker.backlog_taken(shard);
         }
+        self.chunks.sort_by_key(SealedChunk::shard);
         while !self.chunks.is_empty() {
             self.writer_supply();
             match self.writer.write(&mut self.chunks) {

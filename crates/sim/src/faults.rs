@@ -292,6 +292,8 @@ pub enum Planted {
     TruncateOnRot,
     /// What an earlier use of a file left behind is taken for new.
     StaleRecords,
+    /// What a chunk refers to is looked for in another place of the file.
+    StrayReferences,
 }
 
 /// Runs a store whose start has this bug. Without it, no seed finds anything.
@@ -317,6 +319,13 @@ pub fn planted(seed: u64, bug: Planted) -> Result<(), Found> {
             let uuid = crate::world::options().uuid;
             disk.tamper(newest, |bytes| {
                 leveret_storage::fuzz::revive_stale(bytes, uuid);
+            });
+            Tolerance::None
+        }
+        Planted::StrayReferences => {
+            let uuid = crate::world::options().uuid;
+            disk.tamper(newest, |bytes| {
+                leveret_storage::fuzz::lead_astray(bytes, uuid);
             });
             Tolerance::None
         }

@@ -13,8 +13,8 @@ use leveret_amqp::fuzz::Random;
 use leveret_storage::{
     BodyId, CheckpointError, CheckpointPart, CheckpointWriter, CompactionPlan, Durability, Fatal,
     FlushPlan, Folders, Generation, LogKind, OpenError, Options, PrepareError, Read, Reader,
-    Recovered, SealedChunk, SegmentError, SegmentWriter, ShardLogs, StoreLock, WalError,
-    WalOutcome, WalPool, WalWriter, Written, recover,
+    Recovered, SealedChunk, SegmentError, SegmentWriter, ShardLogs, SharedBody, StoreLock,
+    WalError, WalOutcome, WalPool, WalWriter, Written, recover,
 };
 use leveret_types::LogId;
 use std::path::Path;
@@ -25,7 +25,7 @@ pub const SHARDS: u16 = 3;
 pub const WAL_FILE_BYTES: u64 = 48 * 1024;
 /// Logs that live at most.
 const LOGS_MAX: usize = 14;
-/// Logs that one body is appended to at most.
+/// Logs that one body is appended to at most, of all shards.
 pub const FAN_OUT_MAX: u64 = 3;
 /// Prepared files that are kept for the write-ahead log.
 const READY_FILES: usize = 2;
@@ -94,6 +94,8 @@ pub struct Covered {
     pub deleted_logs: u64,
     /// Truncations that reached entries in segment files.
     pub deep_truncations: u64,
+    /// Bodies that the write-ahead log referred to instead of writing them again.
+    pub references: u64,
     /// Refusals because the disk was full.
     pub no_space: u64,
 }
@@ -109,6 +111,7 @@ impl Covered {
         self.recycled += other.recycled;
         self.deleted_logs += other.deleted_logs;
         self.deep_truncations += other.deep_truncations;
+        self.references += other.references;
         self.no_space += other.no_space;
     }
 
@@ -116,7 +119,12 @@ impl Covered {
     #[must_use]
     pub fn all(&self) -> bool {
         let seen = [self.rolls, self.flushes, self.page_outs, self.compactions];
-        let more = [self.checkpoints, self.recycled, self.deleted_logs];
+        let more = [
+            self.checkpoints,
+            self.recycled,
+            self.deleted_logs,
+            self.references,
+        ];
         seen.iter().chain(&more).all(|count| *count > 0)
     }
 }
@@ -171,6 +179,15 @@ impl Engine {
     }
 }
 
+/// A body that may be given to other shards too.
+#[derive(Clone, Copy)]
+struct Handed {
+    shared: SharedBody,
+    entry: Entry,
+    /// Logs that it may be appended to yet.
+    left: u64,
+}
+
 /// A store under way.
 pub struct World {
     /// What it stands on.
@@ -183,7 +200,11 @@ pub struct World {
     /// Whether logs are treated as Raft groups treat theirs: suffixes are overwritten, snapshots
     /// stand for prefixes. So it is with every fifth seed.
     replicated: bool,
+    /// Whether bodies go to several shards: not where a seed has a name for what it found before
+    /// they could.
+    shares: bool,
     next_log: u64,
+    handed: Option<Handed>,
     engine: Engine,
 }
 
@@ -226,7 +247,9 @@ impl World {
             covered: Covered::default(),
             random,
             replicated: seed % 5 == 3,
+            shares: !matches!(seed % 5, 1 | 4),
             next_log,
+            handed: None,
             engine: Engine::new(recovered),
         })
     }
@@ -257,6 +280,7 @@ impl World {
     pub fn step(&mut self) -> Result<(), Stop> {
         match self.random.below(100) {
             68 | 69 if self.replicated => self.replicate(),
+            34..38 if self.shares => self.append_again(),
             0..38 => self.append(),
             38..60 => self.settle(),
             60..64 => self.create_log(),
@@ -458,11 +482,43 @@ impl World {
             return;
         }
         let (entry, body) = self.body(shard, len, volatile);
-        for _ in 0..self.random.below(FAN_OUT_MAX) + 1 {
+        let shared = self.engine.shards[shard].share(body);
+        let count = self.random.below(FAN_OUT_MAX) + 1;
+        for _ in 0..count {
             let Some(id) = self.any_log(shard) else {
                 return;
             };
             self.append_to(shard, id, entry, body);
+        }
+        if let Some(shared) = shared {
+            let left = FAN_OUT_MAX - count;
+            self.handed = Some(Handed {
+                shared,
+                entry,
+                left,
+            });
+            if self.shares && self.random.below(2) == 0 {
+                self.append_again();
+            }
+        }
+    }
+
+    /// Gives another shard the last body, as a publish to queues of several shards does: at once,
+    /// or after the write-ahead log has passed by.
+    fn append_again(&mut self) {
+        while let Some(handed) = self.handed.as_mut().filter(|handed| handed.left > 0) {
+            handed.left -= 1;
+            let Handed { shared, entry, .. } = *handed;
+            let shard = self.any_shard();
+            let Some(id) = self.any_log(shard) else {
+                return;
+            };
+            let payload = entry.payload();
+            let body = self.engine.shards[shard].body_again(shared, &[&payload]);
+            self.append_to(shard, id, entry, body);
+            if self.random.below(2) == 0 {
+                return;
+            }
         }
     }
 
@@ -557,6 +613,7 @@ impl World {
     fn written(&mut self, outcome: WalOutcome) {
         let engine = &mut self.engine;
         self.covered.rolls += u64::from(outcome.rolled.is_some());
+        self.covered.references += outcome.references;
         engine.full = outcome.rolled.or(engine.full);
         for (shard, chunk, place) in outcome.written {
             let shard = usize::from(shard);

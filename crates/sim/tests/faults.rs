@@ -87,6 +87,9 @@ fn planted_bugs_are_found() {
         planted(seed, Planted::TruncateOnRot)
     });
     is_found("stale records", |seed| planted(seed, Planted::StaleRecords));
+    is_found("stray references", |seed| {
+        planted(seed, Planted::StrayReferences)
+    });
 }
 
 #[test]

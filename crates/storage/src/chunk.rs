@@ -1,7 +1,7 @@
 //! Chunks: what one shard gathered for the next write, and the cache of the newest of them.
 
 use crate::bytes_io::Put;
-use crate::id::{ChunkSeq, Generation};
+use crate::id::{ChunkSeq, Generation, SharedBody};
 use bytes::{Bytes, BytesMut};
 use leveret_types::LogId;
 use leveret_types::limits::CHUNK_BYTES;
@@ -82,9 +82,39 @@ impl Bodies {
         })
     }
 
-    /// The buffers in order, for a vectored write.
-    pub(crate) fn buffers(&self) -> impl Iterator<Item = &[u8]> {
-        self.parts.iter().map(|part| &part.bytes[..])
+    /// The bytes in order, for a vectored write, but for the bodies at these positions, which
+    /// ascend.
+    pub(crate) fn without(&self, positions: impl Iterator<Item = u32>) -> Vec<&[u8]> {
+        let mut slices = Vec::with_capacity(self.parts.len());
+        let mut from = 0;
+        for position in positions {
+            let left_out = self.range(position as usize);
+            self.push_slices(from..left_out.start, &mut slices);
+            from = left_out.end;
+        }
+        self.push_slices(from..self.bytes(), &mut slices);
+        slices
+    }
+
+    fn push_slices<'a>(&'a self, range: Range<usize>, out: &mut Vec<&'a [u8]>) {
+        for part in &self.parts {
+            let base = part.start as usize;
+            let start = range.start.max(base);
+            let end = range.end.min(base + part.bytes.len());
+            if start < end {
+                out.push(&part.bytes[start - base..end - base]);
+            }
+        }
+    }
+
+    /// Where the body at `position` lies, counted from the first byte of the first one.
+    pub(crate) fn range(&self, position: usize) -> Range<usize> {
+        range(&self.ends, position)
+    }
+
+    /// Where each body ends.
+    pub(crate) fn ends(&self) -> &Arc<Vec<u32>> {
+        &self.ends
     }
 }
 
@@ -93,18 +123,19 @@ fn slice(parts: &[Part], ends: &[u32], position: usize) -> Bytes {
     place.map_or_else(Bytes::new, |(part, range)| part.bytes.slice(range))
 }
 
+/// Where the body at `position` lies among bodies that end here.
+pub(crate) fn range(ends: &[u32], position: usize) -> Range<usize> {
+    let start = position.checked_sub(1).map_or(0, |before| ends[before]);
+    start as usize..ends[position] as usize
+}
+
 /// The piece that a body lies in, and where; `None` of an empty one.
 fn locate<'a>(
     parts: &'a [Part],
     ends: &[u32],
     position: usize,
 ) -> Option<(&'a Part, Range<usize>)> {
-    let end = ends[position] as usize;
-    let start = if position == 0 {
-        0
-    } else {
-        ends[position - 1] as usize
-    };
+    let Range { start, end } = range(ends, position);
     if start == end {
         return None;
     }
@@ -160,6 +191,8 @@ pub(crate) struct Builder {
     ends: Vec<u32>,
     meta: Vec<u8>,
     meta_ends: Vec<(LogId, u32)>,
+    /// Bodies that another chunk has too, by their positions, which ascend.
+    shared: Vec<(u32, SharedBody)>,
     /// Whether it holds more than settles: something that someone may be waiting for.
     pub(crate) awaited: bool,
 }
@@ -175,6 +208,7 @@ impl Builder {
             ends: Vec::new(),
             meta: Vec::new(),
             meta_ends: Vec::new(),
+            shared: Vec::new(),
             awaited: false,
         }
     }
@@ -210,6 +244,24 @@ impl Builder {
         self.ends
             .push((self.parts_bytes + self.buffer.len()) as u32);
         sequence
+    }
+
+    /// Notes that the body pushed last is the one that another chunk has.
+    pub(crate) fn note_shared(&mut self, shared: SharedBody) {
+        let position = (self.ends.len() - 1) as u32;
+        assert_eq!(
+            range(&self.ends, position as usize).len(),
+            shared.len as usize,
+            "{shared:?} is another body"
+        );
+        self.shared.push((position, shared));
+    }
+
+    /// The position and the length of the body with this sequence, if this chunk has it.
+    pub(crate) fn find(&self, sequence: u64) -> Option<(u32, u32)> {
+        let position = usize::try_from(sequence.checked_sub(self.first_body)?).ok()?;
+        let is_here = position < self.ends.len();
+        is_here.then(|| (position as u32, range(&self.ends, position).len() as u32))
     }
 
     /// Adds a record about a log, and says where in the chunk's records it lies.
@@ -276,6 +328,7 @@ impl Builder {
             },
             meta: done.meta,
             meta_ends: done.meta_ends,
+            shared: done.shared,
         }
     }
 }
@@ -304,6 +357,9 @@ pub struct SealedChunk {
     pub(crate) bodies: Bodies,
     pub(crate) meta: Vec<u8>,
     pub(crate) meta_ends: Vec<(LogId, u32)>,
+    /// Bodies that another chunk has too, by their positions, which ascend: they need not be
+    /// written again.
+    pub(crate) shared: Vec<(u32, SharedBody)>,
 }
 
 impl SealedChunk {
@@ -319,7 +375,7 @@ impl SealedChunk {
         self.seq
     }
 
-    /// Bytes of its bodies and records.
+    /// Bytes of its bodies and records: what is written of it at most.
     #[must_use]
     pub fn bytes(&self) -> usize {
         self.bodies.bytes() + self.meta.len()
@@ -350,6 +406,8 @@ pub struct Place {
     pub(crate) table_crc: u32,
     /// Offset of the first body.
     pub(crate) bodies_at: u32,
+    /// How many bodies do not lie there but elsewhere in the file, as the table says.
+    pub(crate) references: u16,
 }
 
 /// A chunk with bodies, as a shard remembers it.
@@ -547,10 +605,14 @@ mod tests {
         for (i, body) in bodies.iter().enumerate() {
             assert_eq!(sealed.bodies.get(i), *body);
         }
-        assert_eq!(
-            sealed.bodies.buffers().flatten().count(),
-            sealed.bodies.bytes()
-        );
+        let buffers = sealed.bodies.without(std::iter::empty());
+        assert_eq!(buffers.concat(), bodies.concat());
+        for left_out in [&[0][..], &[49], &[3, 4, 30], &(0..50).collect::<Vec<u32>>()] {
+            let kept = (0..50).filter(|at| !left_out.contains(at));
+            let kept: Vec<u8> = kept.flat_map(|at| bodies[at as usize].clone()).collect();
+            let buffers = sealed.bodies.without(left_out.iter().copied());
+            assert_eq!(buffers.concat(), kept, "without {left_out:?}");
+        }
     }
 
     #[test]

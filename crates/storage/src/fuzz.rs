@@ -1,9 +1,11 @@
 //! Entrances for fuzzing: each takes any bytes, and must neither panic nor allocate much more than
 //! it was given.
 
+mod astray;
 pub mod flipped;
 mod stale;
 
+pub use astray::lead_astray;
 pub use stale::revive_stale;
 
 use crate::folders::Identity;

@@ -59,6 +59,17 @@ impl fmt::Debug for BodyId {
     }
 }
 
+/// A durable body that has a chunk of the write-ahead log already: another shard that is given it
+/// too does so with [`crate::ShardLogs::body_again`], and it is written once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SharedBody {
+    pub(crate) shard: u8,
+    pub(crate) seq: ChunkSeq,
+    /// Where in the chunk, counted in bodies.
+    pub(crate) position: u32,
+    pub(crate) len: u32,
+}
+
 /// Number of a chunk within its shard, from 1 on. What was appended while chunk *n* gathered is
 /// durable once the shard is durable through *n*.
 pub type ChunkSeq = u64;

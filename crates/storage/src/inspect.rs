@@ -350,6 +350,13 @@ impl Inspection {
                 report.batches, report.wal_bytes, report.wal_files
             )?;
         }
+        if report.references > 0 {
+            let count = report.references;
+            writeln!(
+                f,
+                "{count} bodies there are those of other shards and not written again"
+            )?;
+        }
         if report.torn_bytes > 0 {
             let bytes = report.torn_bytes;
             writeln!(

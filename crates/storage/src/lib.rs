@@ -12,7 +12,8 @@
 //! - [`WalWriter`]: takes [`SealedChunk`]s of all shards; one write and one sync for all.
 //!
 //! Invariant: nothing but a [`Disk`] is ever asked for IO; no clock, no thread, no randomness.
-//! Invariant: a body is written to the write-ahead log once, however many logs it is appended to.
+//! Invariant: a body is written to the write-ahead log once, however many logs it is appended to;
+//! of several shards, once for each of the log's files that they have it in.
 //! Invariant: what was reported durable is found again after a crash, or reported as damaged: never
 //! silently missing.
 //! Invariant: every byte read from disk is covered by a checksum that names the place where it
@@ -49,7 +50,7 @@ pub use disk::{Disk, DiskFile, MemoryDisk, MemoryDiskCounts};
 pub use error::{Fatal, OpenError, WalError};
 pub use flush::{CompactionPlan, FlushPlan};
 pub use folders::Folders;
-pub use id::{BodyId, ChunkSeq, Durability, FileId, Generation, LogKind, SHARDS_MAX};
+pub use id::{BodyId, ChunkSeq, Durability, FileId, Generation, LogKind, SHARDS_MAX, SharedBody};
 pub use loaded::{Loaded, ReadRequest};
 pub use log::Damage;
 pub use reader::Reader;

@@ -97,6 +97,7 @@ mod tests {
                 table_at: 0,
                 table_crc: 0,
                 bodies_at: 4096,
+                references: 0,
             },
             seq: 1,
             count: 250,

@@ -7,13 +7,20 @@ use crate::loaded::{Content, Key, Loaded, ReadRequest, Source};
 use crate::read_buffer::room;
 use crate::segment;
 use crate::wal;
-use crate::wal::format::{BODY_ENTRY_BYTES, body_entries, chunk_seed};
+use crate::wal::format::{Tables, chunk_seed, table_bytes};
 use bytes::BytesMut;
+use leveret_types::limits::CHUNK_BYTES;
 use std::io;
+use std::ops::Range;
 use std::path::PathBuf;
 
 /// Files that one reader keeps open.
 const OPEN_FILES_MAX: usize = 32;
+
+/// Bytes of others that are read along with those of a chunk that lie on both sides of them.
+const GAP_BYTES_MAX: usize = 16 * 1024;
+/// Bytes read at once of a chunk whose bodies lie in several places, but for a larger body.
+const SPAN_BYTES_MAX: usize = CHUNK_BYTES;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Name {
@@ -31,6 +38,8 @@ pub struct Reader<D: Disk> {
     open: Vec<(Name, D::File)>,
     /// The table of the chunk read last.
     table: BytesMut,
+    /// A stretch of a file that bodies were copied out of.
+    span: BytesMut,
 }
 
 impl<D: Disk> Reader<D> {
@@ -42,6 +51,7 @@ impl<D: Disk> Reader<D> {
             salt,
             open: Vec::new(),
             table: BytesMut::new(),
+            span: BytesMut::new(),
         }
     }
 
@@ -127,7 +137,7 @@ impl<D: Disk> Reader<D> {
     ) -> Result<Content, String> {
         let mut table = std::mem::take(&mut self.table);
         let name = Name::Wal(place.generation);
-        let table_len = count as usize * BODY_ENTRY_BYTES;
+        let table_len = table_bytes(count, place.references);
         let table_name = Name::Wal(place.table_generation);
         self.fill(&mut table, table_name, u64::from(place.table_at), table_len)?;
         if crc32c::crc32c(&table) != place.table_crc {
@@ -137,20 +147,25 @@ impl<D: Disk> Reader<D> {
                 wal::writer::file_name(place.generation)
             ));
         }
-        self.fill(&mut bytes, name, u64::from(place.bodies_at), len as usize)?;
+        let tables = Tables::new(&table, count);
+        if place.references == 0 {
+            self.fill(&mut bytes, name, u64::from(place.bodies_at), len as usize)?;
+        } else {
+            self.gather(&mut bytes, place, tables, len as usize)?;
+        }
         let mut previous = chunk_seed(self.salt, place.generation, u16::from(shard), seq);
         let (mut ends, mut damaged) = (Vec::with_capacity(count as usize), Vec::new());
         let mut start = 0;
-        for (position, (body, crc)) in body_entries(&table).enumerate() {
-            let end = start + body as usize;
+        for (position, entry) in (0..).zip(tables.entries()) {
+            let end = start + entry.len as usize;
             let sound = bytes
                 .get(start..end)
-                .is_some_and(|body| crate::bytes_io::chain(previous, body) == crc);
+                .is_some_and(|body| crate::bytes_io::chain(previous, body) == entry.crc);
             if !sound {
-                damaged.push(position as u32);
+                damaged.push(position);
             }
             ends.push(end as u32);
-            (start, previous) = (end, crc);
+            (start, previous) = (end, entry.crc);
         }
         if start != bytes.len() {
             return Err(format!(
@@ -161,6 +176,52 @@ impl<D: Disk> Reader<D> {
         self.table = table;
         let bodies = Bodies::from_buffer(bytes.freeze(), ends);
         Ok(Content::Chunk { bodies, damaged })
+    }
+
+    /// Reads the bodies of a chunk of which some lie elsewhere in the file, in the order in which
+    /// they lie there.
+    fn gather(
+        &mut self,
+        bytes: &mut BytesMut,
+        place: Place,
+        tables: Tables<'_>,
+        len: usize,
+    ) -> Result<(), String> {
+        let (mut to, mut own_at) = (0, place.bodies_at as usize);
+        let mut pieces: Vec<(usize, Range<usize>)> = Vec::new();
+        for entry in tables.entries() {
+            let body = to..to + entry.len as usize;
+            to = body.end;
+            match entry.elsewhere {
+                Some(offset) => pieces.push((offset as usize, body)),
+                None => {
+                    pieces.push((own_at, body.clone()));
+                    own_at += body.len();
+                }
+            }
+        }
+        if to != len {
+            return Err(format!("a chunk has {len} bytes, its table says {to}"));
+        }
+        pieces.sort_unstable_by_key(|(at, _)| *at);
+        room(bytes, len);
+        let name = Name::Wal(place.generation);
+        let mut span = std::mem::take(&mut self.span);
+        let mut rest = &pieces[..];
+        while let [(start, _), ..] = *rest {
+            let count = together(rest);
+            let (read, after) = rest.split_at(count);
+            let end = read.iter().map(|(at, body)| at + body.len()).max();
+            let span_len = end.unwrap_or(start) - start;
+            self.fill(&mut span, name, start as u64, span_len)?;
+            for (at, body) in read {
+                let from = at - start;
+                bytes[body.clone()].copy_from_slice(&span[from..from + body.len()]);
+            }
+            rest = after;
+        }
+        self.span = span;
+        Ok(())
     }
 
     fn block(
@@ -186,6 +247,23 @@ impl<D: Disk> Reader<D> {
             spans,
         })
     }
+}
+
+/// How many of these pieces of a file, ascending, are read at once: those between which little
+/// lies.
+fn together(pieces: &[(usize, Range<usize>)]) -> usize {
+    let Some((start, _)) = pieces.first() else {
+        return 0;
+    };
+    let mut end = *start;
+    let near = pieces.iter().take_while(|(at, body)| {
+        let next = end.max(at + body.len());
+        let fits = *at <= end + GAP_BYTES_MAX && next - start <= SPAN_BYTES_MAX;
+        let is_first = at == start;
+        end = next;
+        fits || is_first
+    });
+    near.count()
 }
 
 impl ReadRequest {

@@ -6,7 +6,7 @@ use crate::chunk::{Bodies, Chunk, Place, SealedChunk};
 use crate::disk::{Disk, DiskFile, read_exact};
 use crate::error::OpenError;
 use crate::folders::{Folders, Identity};
-use crate::id::{FileId, Generation, LogKind, SHARDS_MAX};
+use crate::id::{FileId, Generation, LogKind, SHARDS_MAX, SharedBody};
 use crate::log::{Block, Cut, Damage, Log, Side};
 use crate::reader::Reader;
 use crate::record::Record;
@@ -14,12 +14,13 @@ use crate::segment;
 use crate::segment::format::{HEADER_BYTES, LogBlock};
 use crate::segment::writer::SegmentWriter;
 use crate::shard::{Budget, FileState, ShardLogs};
-use crate::wal::format::{ChunkHead, Position};
+use crate::wal::format::{ChunkHead, Position, Tables};
 use crate::wal::pool::{self, PreparedFile, WalPool};
-use crate::wal::scan::{Batch, Item, WalScan, scan, verify};
+use crate::wal::scan::{Batch, Elsewhere, Item, WalScan, referred, scan, verify};
 use crate::wal::writer::{Resume, WalWriter};
 use bytes::Bytes;
 use leveret_types::{LogId, RangeSet, limits};
+use std::collections::BTreeMap;
 use std::ops::Range;
 
 /// How a store is opened.
@@ -89,6 +90,8 @@ pub struct RecoveryReport {
     pub batches: u64,
     /// Bytes of these batches.
     pub wal_bytes: u64,
+    /// Bodies in them that are written once for several shards: how often one was not written.
+    pub references: u64,
     /// Bytes of a last batch that was never finished, thus never confirmed, and was cut off.
     pub torn_bytes: u64,
     /// Bytes that were written again because nothing proved that they were durable.
@@ -449,12 +452,13 @@ impl ShardReplay {
             table_at: (batch.head_at.offset + chunk.table.start as u64) as u32,
             table_crc: crc32c::crc32c(&batch.bytes[chunk.table.clone()]),
             bodies_at: (batch.head.data_at() + chunk.body_data.start) as u32,
+            references: chunk.references,
         };
         self.logs.chunks.push(Chunk {
             seq: chunk.seq,
             first_body: chunk.first_body,
             count: chunk.bodies,
-            bytes: (chunk.body_data.end - chunk.body_data.start) as u32,
+            bytes: chunk.tables(&batch.bytes).body_bytes() as u32,
             place: Some(place),
             bodies: None,
             entries: Vec::new(),
@@ -701,14 +705,15 @@ impl Replay {
                 let read = open.read_at(&mut data, batch.head.data_at());
                 let read = read.map_err(|e| OpenError::io(&path, e))?;
                 data.truncate(read);
-                self.batch(batch, data, wal.synced);
+                let mut elsewhere = |at, len| read_exact(&open, at, len).ok();
+                self.batch(batch, data, wal.synced, &mut elsewhere);
             }
         }
         self.note_missing_tails(gaps > 0 || !wal.notes.is_empty());
         Ok(())
     }
 
-    fn batch(&mut self, batch: &Batch, data: Vec<u8>, synced: Position) {
+    fn batch(&mut self, batch: &Batch, data: Vec<u8>, synced: Position, elsewhere: Elsewhere<'_>) {
         if batch.from_copy {
             let note = format!(
                 "the head of the batch at {} of file {} is damaged; its copy is used",
@@ -724,10 +729,18 @@ impl Replay {
         self.report.batches += 1;
         self.report.wal_bytes += batch.range().end - batch.range().start;
         let tail = start >= synced && !batch.chunks.is_empty();
+        let owned = if tail {
+            owned_bodies(batch)
+        } else {
+            BTreeMap::new()
+        };
         for chunk in &batch.chunks {
-            self.chunk(batch, chunk, &data);
+            self.report.references += u64::from(chunk.references);
+            self.chunk(batch, chunk, &data, elsewhere);
             if tail {
-                self.tail.push(sealed(batch, chunk, &data));
+                let mut sealed = sealed(batch, chunk, &data, elsewhere);
+                sealed.shared = shared_again(batch, chunk, &owned);
+                self.tail.push(sealed);
             }
         }
         if tail {
@@ -743,28 +756,36 @@ impl Replay {
         }
     }
 
-    fn chunk(&mut self, batch: &Batch, chunk: &ChunkHead, data: &[u8]) {
+    fn chunk(&mut self, batch: &Batch, chunk: &ChunkHead, data: &[u8], elsewhere: Elsewhere<'_>) {
+        let salt = self.salt;
         let Some(shard) = self.shards.get_mut(usize::from(chunk.shard)) else {
             let note = format!("a chunk of shard {}, which is not", chunk.shard);
             self.report.notes.push(note);
             return;
         };
         shard.chunk(batch, chunk);
-        verify(batch, chunk, data, self.salt, |item, sound| match item {
-            Item::Body(position) => {
-                if !sound {
-                    shard
-                        .bad_bodies
-                        .insert(chunk.first_body + u64::from(position));
+        verify(
+            batch,
+            chunk,
+            data,
+            salt,
+            elsewhere,
+            |item, sound| match item {
+                Item::Body(position) | Item::Reference(position) => {
+                    if !sound {
+                        shard
+                            .bad_bodies
+                            .insert(chunk.first_body + u64::from(position));
+                    }
                 }
-            }
-            Item::Record(log, bytes) => {
-                match Record::decode(bytes).filter(|_| sound) {
-                    Some(record) => shard.record(chunk.seq, log, record),
-                    None => shard.lost_record(chunk.seq, log),
-                };
-            }
-        });
+                Item::Record(log, bytes) => {
+                    match Record::decode(bytes).filter(|_| sound) {
+                        Some(record) => shard.record(chunk.seq, log, record),
+                        None => shard.lost_record(chunk.seq, log),
+                    };
+                }
+            },
+        );
     }
 
     /// With a gap somewhere, a shard of which nothing came after it may have lost chunks too.
@@ -781,16 +802,64 @@ impl Replay {
     }
 }
 
-/// A chunk of the tail, to be written again.
-pub(crate) fn sealed(batch: &Batch, chunk: &ChunkHead, data: &Bytes) -> SealedChunk {
+/// Where in the file the bodies lie that a batch holds itself.
+fn owned_bodies(batch: &Batch) -> BTreeMap<u32, SharedBody> {
+    let mut owned = BTreeMap::new();
+    if batch.chunks.iter().all(|chunk| chunk.references == 0) {
+        return owned;
+    }
+    for chunk in &batch.chunks {
+        let mut at = (batch.head.data_at() + chunk.body_data.start) as u32;
+        for (position, entry) in (0..).zip(chunk.tables(&batch.bytes).entries()) {
+            if entry.elsewhere.is_none() && entry.len > 0 {
+                let body = SharedBody {
+                    shard: chunk.shard as u8,
+                    seq: chunk.seq,
+                    position,
+                    len: entry.len,
+                };
+                owned.insert(at, body);
+                at += entry.len;
+            }
+        }
+    }
+    owned
+}
+
+/// The bodies of a chunk that are references to such bodies.
+fn shared_again(
+    batch: &Batch,
+    chunk: &ChunkHead,
+    owned: &BTreeMap<u32, SharedBody>,
+) -> Vec<(u32, SharedBody)> {
+    let entries = (0..).zip(chunk.tables(&batch.bytes).entries());
+    let shared = entries.filter_map(|(position, entry)| {
+        let body = owned.get(&entry.elsewhere?)?;
+        (body.len == entry.len).then_some((position, *body))
+    });
+    shared.collect()
+}
+
+/// A chunk of the tail, to be written again, with all of its bodies.
+pub(crate) fn sealed(
+    batch: &Batch,
+    chunk: &ChunkHead,
+    data: &Bytes,
+    elsewhere: Elsewhere<'_>,
+) -> SealedChunk {
     let span = |r: &Range<u64>| r.start as usize..r.end as usize;
+    let tables = chunk.tables(&batch.bytes);
     let mut end = 0;
-    let table = &batch.bytes[chunk.table.clone()];
-    let ends = crate::wal::format::body_entries(table).map(|(len, _)| {
-        end += len;
+    let ends = tables.entries().map(|entry| {
+        end += entry.len;
         end
     });
     let ends: Vec<u32> = ends.collect();
+    let own = data.slice(span(&chunk.body_data));
+    let bodies = match chunk.references {
+        0 => own,
+        _ => Bytes::from(with_referred(batch, tables, &own, data, elsewhere)),
+    };
     let mut end = 0;
     let meta_ends = crate::wal::format::record_entries(&batch.bytes, chunk).map(|entry| {
         end += entry.len;
@@ -801,9 +870,38 @@ pub(crate) fn sealed(batch: &Batch, chunk: &ChunkHead, data: &Bytes) -> SealedCh
         seq: chunk.seq,
         first_body: chunk.first_body,
         meta_ends: meta_ends.collect(),
-        bodies: Bodies::from_buffer(data.slice(span(&chunk.body_data)), ends),
+        bodies: Bodies::from_buffer(bodies, ends),
         meta: data[span(&chunk.record_data)].to_vec(),
+        shared: Vec::new(),
     }
+}
+
+/// The bodies of a chunk with those that lie elsewhere in their places. What cannot be read becomes
+/// zeros: that it is lost was noted where it was verified.
+fn with_referred(
+    batch: &Batch,
+    tables: Tables<'_>,
+    own: &[u8],
+    data: &[u8],
+    elsewhere: Elsewhere<'_>,
+) -> Vec<u8> {
+    let mut all = Vec::with_capacity(tables.body_bytes() as usize);
+    let mut own_at = 0;
+    for entry in tables.entries() {
+        let end = all.len() + entry.len as usize;
+        match entry.elsewhere {
+            None => {
+                all.extend_from_slice(&own[own_at..own_at + entry.len as usize]);
+                own_at += entry.len as usize;
+            }
+            Some(offset) => {
+                let body = referred(batch, data, (offset, entry.len), elsewhere);
+                all.extend_from_slice(&body.unwrap_or_default());
+            }
+        }
+        all.resize(end, 0);
+    }
+    all
 }
 
 /// Makes the tail durable again, removes what never became part of the store, and hands out the

@@ -1,7 +1,7 @@
 //! The logs of one shard: what gathers, what lives, where it is. No IO.
 
 use crate::chunk::{Builder, Chunk, Chunks, Entry, Place, Run, SealedChunk, Spare};
-use crate::id::{BodyId, ChunkSeq, Durability, FileId, Generation, LogKind};
+use crate::id::{BodyId, ChunkSeq, Durability, FileId, Generation, LogKind, SharedBody};
 use crate::loaded::{Content, Key, Loaded, LoadedCache, ReadRequest, Source};
 use crate::log::{Cut, Damage, Freed, Log, Side, Spot, share_of};
 use crate::record::Record;
@@ -233,6 +233,38 @@ impl ShardLogs {
                 )
             }
         }
+    }
+
+    /// What other shards may refer to instead of writing this body again. Nothing if it is
+    /// volatile, empty, or its chunk gathers no more: ask right after [`Self::body`].
+    #[must_use]
+    pub fn share(&self, body: BodyId) -> Option<SharedBody> {
+        if body.is_volatile() || body.shard().0 != u16::from(self.shard) {
+            return None;
+        }
+        let (position, len) = self
+            .builder
+            .find(body.sequence())
+            .filter(|(_, len)| *len > 0)?;
+        Some(SharedBody {
+            shard: self.shard,
+            seq: self.builder.seq,
+            position,
+            len,
+        })
+    }
+
+    /// As [`Self::body`], of a durable body that another shard was given before: it is cached here
+    /// as any other, but the write-ahead log refers to the bytes that it has. So that it can, the
+    /// other shard's chunk must be handed to it before this one's or together with it; else it
+    /// writes them again.
+    ///
+    /// # Panics
+    /// If the length is not that of the other body.
+    pub fn body_again(&mut self, shared: SharedBody, pieces: &[&[u8]]) -> BodyId {
+        let body = self.body(Durability::Durable, pieces);
+        self.builder.note_shared(shared);
+        body
     }
 
     /// Appends an entry with this body, which counts for `bytes`, and gives its index.

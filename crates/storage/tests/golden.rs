@@ -1,5 +1,5 @@
-//! Freezes the formats: what this version writes is byte for byte what `golden/v1` holds, and what
-//! that holds is read.
+//! Freezes the formats: what this version writes is byte for byte what `golden/v2` holds, and what
+//! that holds is read, and what version 1 wrote, whose write-ahead log had no references.
 //!
 //! A change here is a change of format: it needs a new version number, a new folder, and code that
 //! reads the old one. `LEVERET_GOLDEN=write cargo test -p leveret-storage --test golden` writes the
@@ -12,8 +12,10 @@ use leveret_types::LogId;
 use std::io::IoSlice;
 use std::path::{Path, PathBuf};
 
-fn golden() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("golden/v1")
+fn golden(version: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("golden")
+        .join(version)
 }
 
 fn folders() -> Folders {
@@ -65,14 +67,29 @@ fn scene() -> MemoryDisk {
     let body = even.body(Durability::Durable, &[b""]);
     even.append(LogId(6), body, 0);
     store.sync().unwrap();
+    let [even, odd] = &mut store.shards[..] else {
+        panic!("two shards");
+    };
+    odd.create_log(LogId(3), LogKind::Durable);
+    let body = even.body(Durability::Durable, &[b"for both"]);
+    even.append(LogId(6), body, 8);
+    let shared = even.share(body).unwrap();
+    let body = odd.body_again(shared, &[b"for both"]);
+    odd.append(LogId(3), body, 8);
+    store.sync().unwrap();
+    let body = store.shards[1].body_again(shared, &[b"for both"]);
+    store.shards[1].append(LogId(3), body, 8);
+    store.sync().unwrap();
     store.mark_idle().unwrap();
     disk
 }
 
-fn check_scene(disk: &MemoryDisk) {
+/// Version 1 had no body in two shards.
+fn check_scene(disk: &MemoryDisk, version: &str) {
     let (mut store, report) = Store::open(disk, &folders(), &options()).unwrap();
     assert_eq!(report.notes, Vec::<String>::new());
     let ready = |text: &'static str| Read::Ready(text.into());
+    let both = |count| vec![ready("for both"); if version == "v1" { 0 } else { count }];
     let expected = [
         (
             2,
@@ -85,7 +102,8 @@ fn check_scene(disk: &MemoryDisk) {
             ],
         ),
         (4, vec![Read::Gone; 5]),
-        (6, vec![ready("")]),
+        (6, [vec![ready("")], both(1)].concat()),
+        (3, both(2)),
         (
             1,
             vec![
@@ -136,22 +154,28 @@ fn what_is_written_is_what_the_golden_files_hold() {
         "identity, checkpoint, two segments, a log file"
     );
     if std::env::var_os("LEVERET_GOLDEN").is_some() {
-        std::fs::create_dir_all(golden()).unwrap();
+        std::fs::create_dir_all(golden("v2")).unwrap();
         for (name, bytes) in &files {
-            std::fs::write(golden().join(name), bytes).unwrap();
+            std::fs::write(golden("v2").join(name), bytes).unwrap();
         }
     }
     for (name, bytes) in files {
-        let frozen = std::fs::read(golden().join(&name)).unwrap();
+        let frozen = std::fs::read(golden("v2").join(&name)).unwrap();
         assert!(bytes == frozen, "the format of {name} has changed");
     }
 }
 
 #[test]
 fn what_the_golden_files_hold_is_read() {
+    for version in ["v1", "v2"] {
+        check_scene(&put_on_disk(version), version);
+    }
+}
+
+fn put_on_disk(version: &str) -> MemoryDisk {
     let disk = MemoryDisk::new();
     let folders = folders();
-    for entry in std::fs::read_dir(golden()).unwrap() {
+    for entry in std::fs::read_dir(golden(version)).unwrap() {
         let path = entry.unwrap().path();
         let name = path.file_name().unwrap().to_str().unwrap();
         let to = match path.extension().and_then(|e| e.to_str()) {
@@ -166,10 +190,10 @@ fn what_the_golden_files_hold_is_read() {
             file.write_at(&[IoSlice::new(&bytes)], 0).unwrap();
         }
     }
-    check_scene(&disk);
+    disk
 }
 
 #[test]
 fn the_scene_is_what_it_says() {
-    check_scene(&scene());
+    check_scene(&scene(), "v2");
 }

@@ -2,7 +2,8 @@
 //! content at every step.
 
 use leveret_storage::{
-    Disk, Durability, Folders, LogKind, MemoryDisk, Options, Read, RecoveryReport, Store,
+    Disk, Durability, Folders, LogKind, MemoryDisk, Options, Read, RecoveryReport, SharedBody,
+    Store,
 };
 use leveret_types::LogId;
 use std::collections::BTreeMap;
@@ -211,6 +212,7 @@ impl World {
             };
             let pieces = payload.split_at(payload.len() / 3);
             let body = self.store().shards[shard].body(durability, &[pieces.0, pieces.1]);
+            let shared = self.store().shards[shard].share(body);
             let logs = if fan_out { &others[..] } else { &[log][..] };
             for log in logs {
                 let index = self.store().shards[shard].append(*log, body, payload.len() as u32);
@@ -221,7 +223,28 @@ impl World {
                 let payload = payload.clone();
                 plain.entries.insert(index, Entry { payload, volatile });
             }
+            if let Some(shared) = shared.filter(|_| fan_out) {
+                self.append_again(shared, &payload);
+            }
         }
+    }
+
+    /// Appends a body that a shard has to a log of any other, perhaps when it is written already.
+    fn append_again(&mut self, shared: SharedBody, payload: &[u8]) {
+        let Some(log) = self.some_log() else {
+            return;
+        };
+        if self.random.below(8) == 0 {
+            self.durable(|store| store.sync().unwrap_or_else(|e| panic!("{e}")));
+        }
+        let shard = self.shard_of(log);
+        let body = self.store().shards[shard].body_again(shared, &[payload]);
+        let index = self.store().shards[shard].append(log, body, payload.len() as u32);
+        let plain = self.plain.get_mut(&log).expect("the log is in the model");
+        assert_eq!(index, plain.next_index);
+        plain.next_index += 1;
+        let (payload, volatile) = (payload.to_vec(), false);
+        plain.entries.insert(index, Entry { payload, volatile });
     }
 
     fn settle(&mut self) {

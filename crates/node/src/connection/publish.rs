@@ -393,10 +393,11 @@ pub(crate) fn enqueue<E: Env>(
     run: &mut Run<'_, E>,
 ) -> Outcome {
     let mut outcome = Outcome::default();
-    let mut bodies: SmallVec<[(ShardId, Bodies); 2]> = SmallVec::new();
+    let mut bodies = Bodies::default();
     let now = run.now;
     // Shard by shard: a shard that is let go between two of its queues may be given newer bodies by
-    // others, and the logs take bodies in their order.
+    // others, and the logs take bodies in their order. Ascending: the log's thread goes the other
+    // way round, so that it never has a message's second shard without the first.
     let mut by_shard = Targets::new();
     let targets = if targets.is_sorted_by_key(|queue| run.env.shard_of(*queue)) {
         targets
@@ -408,14 +409,7 @@ pub(crate) fn enqueue<E: Env>(
     for queue in targets {
         let id = run.env.shard_of(*queue);
         let shard = run.shard(id);
-        let at = bodies
-            .iter()
-            .position(|(of, _)| *of == id)
-            .unwrap_or_else(|| {
-                bodies.push((id, Bodies::default()));
-                bodies.len() - 1
-            });
-        match shard.publish(now, *queue, message, &mut bodies[at].1, notify) {
+        match shard.publish(now, *queue, message, &mut bodies, notify) {
             Enqueued::Durable => {
                 let chunk = shard.ticket().chunk;
                 let awaited = Awaited::Shard(id);

@@ -10,7 +10,8 @@ use crate::id::{Durability, LogKind};
 use crate::segment::format as segment;
 use crate::shard::{Budget, ShardLogs};
 use crate::wal::format as wal;
-use crate::wal::scan::{Batch, verify};
+use crate::wal::layout::{BatchLayout, Recent, put_data};
+use crate::wal::scan::{Batch, Item, verify};
 use leveret_types::LogId;
 
 const AT: wal::Position = wal::Position {
@@ -30,13 +31,19 @@ fn flip(bytes: &mut [u8], input: &[u8]) -> bool {
     true
 }
 
-/// Some bodies, appended to some logs: what `input` says.
-fn shard_of(input: &[u8]) -> ShardLogs {
+/// A shard without logs.
+fn empty_shard(number: u8) -> ShardLogs {
     let budget = Budget {
         cache_bytes: 1 << 20,
         loaded_bytes: 1 << 20,
     };
-    let mut shard = ShardLogs::new(0, budget);
+    ShardLogs::new(number, budget)
+}
+
+/// Some bodies, appended to some logs: what `input` says. Some of them go to another shard too.
+fn shards_of(input: &[u8]) -> [ShardLogs; 2] {
+    let (mut shard, mut other) = (empty_shard(0), empty_shard(1));
+    other.create_log(LogId(9), LogKind::Durable);
     for (number, piece) in input.chunks(13).take(64).enumerate() {
         let id = LogId(u64::from(piece[0] & 3));
         if !shard.has_log(id) {
@@ -44,6 +51,12 @@ fn shard_of(input: &[u8]) -> ShardLogs {
         }
         let body = shard.body(Durability::Durable, &[piece]);
         let index = shard.append(id, body, piece.len() as u32);
+        if piece[0] & 4 != 0
+            && let Some(shared) = shard.share(body)
+        {
+            let again = other.body_again(shared, &[piece]);
+            other.append(LogId(9), again, piece.len() as u32);
+        }
         match piece[0] >> 5 {
             0 => drop(shard.settle(id, 0..index, 1)),
             1 => shard.set_state(id, piece),
@@ -52,15 +65,17 @@ fn shard_of(input: &[u8]) -> ShardLogs {
             _ => {}
         }
     }
-    shard
+    [shard, other]
 }
 
 /// A batch of the write-ahead log: its head, and its data.
 fn batch_of(input: &[u8]) -> Option<(Vec<u8>, Vec<u8>)> {
     let mut chunks = Vec::new();
-    shard_of(input).seal(&mut chunks);
-    if chunks.is_empty() {
+    if input.is_empty() {
         return None;
+    }
+    for mut shard in shards_of(input) {
+        shard.seal(&mut chunks);
     }
     let context = wal::BatchContext {
         salt: SALT,
@@ -71,14 +86,9 @@ fn batch_of(input: &[u8]) -> Option<(Vec<u8>, Vec<u8>)> {
         copy_len: 0,
     };
     let (mut head, mut data) = (Vec::new(), Vec::new());
-    wal::encode_head(context, &chunks, &mut head);
-    for chunk in &chunks {
-        data.extend_from_slice(&chunk.meta);
-        chunk
-            .bodies
-            .buffers()
-            .for_each(|b| data.extend_from_slice(b));
-    }
+    let layout = BatchLayout::new(&chunks, &Recent::default(), AT, 0);
+    wal::encode_head(context, &chunks, &layout, &mut head);
+    put_data(&chunks, &layout, &mut data);
     Some((head, data))
 }
 
@@ -90,11 +100,16 @@ pub fn batch(input: &[u8]) {
     let Some((mut head, mut data)) = batch_of(input) else {
         return;
     };
-    assert!(items(&head, &data).is_some_and(|sound| sound.iter().all(|s| *s)));
+    let broken = |head: &[u8], data: &[u8]| {
+        let items = items(head, data)?;
+        let broken = |reference| move |item: &&(bool, bool)| **item == (reference, false);
+        Some([false, true].map(|reference| items.iter().filter(broken(reference)).count()))
+    };
+    assert_eq!(broken(&head, &data), Some([0, 0]));
     if flip(&mut data, input) {
-        let sound = items(&head, &data).unwrap_or_default();
-        let broken = sound.iter().filter(|s| !**s).count();
-        assert_eq!(broken, 1, "one changed bit is in one item");
+        let [own, references] = broken(&head, &data).unwrap_or_default();
+        assert_eq!(own, 1, "one changed bit is in one item");
+        assert!(references <= 1, "and in what refers to it");
     }
     if flip(&mut head, input) {
         assert!(
@@ -104,8 +119,9 @@ pub fn batch(input: &[u8]) {
     }
 }
 
-/// Whether each item of a batch is sound; `None` if its head is not.
-fn items(head: &[u8], data: &[u8]) -> Option<Vec<bool>> {
+/// Whether each item of a batch is a reference, and whether it is sound; `None` if the batch's head
+/// is not.
+fn items(head: &[u8], data: &[u8]) -> Option<Vec<(bool, bool)>> {
     let (decoded, chunks) = wal::decode_head(head, SALT)?;
     let batch = Batch {
         head: decoded,
@@ -114,11 +130,20 @@ fn items(head: &[u8], data: &[u8]) -> Option<Vec<bool>> {
         head_at: AT,
         from_copy: false,
     };
-    let mut sound = Vec::new();
+    let mut found = Vec::new();
     for chunk in &batch.chunks {
-        verify(&batch, chunk, data, SALT, |_, s| sound.push(s));
+        verify(
+            &batch,
+            chunk,
+            data,
+            SALT,
+            &mut |_, _| None,
+            |item, sound| {
+                found.push((matches!(item, Item::Reference(_)), sound));
+            },
+        );
     }
-    Some(sound)
+    Some(found)
 }
 
 /// A block of a segment file.
@@ -191,7 +216,7 @@ pub fn segment_index(input: &[u8]) {
 /// # Panics
 /// As [`batch`].
 pub fn checkpoint(input: &[u8]) {
-    let mut shard = shard_of(input);
+    let [mut shard, _] = shards_of(input);
     let part = shard.checkpoint_part();
     let mut bytes = checkpoint::encode(SALT, 9, 1, 1, &[part]);
     let logs = |bytes: &[u8]| {

@@ -6,6 +6,7 @@ use crate::folders::Identity;
 use crate::id::Generation;
 use crate::recover::sealed;
 use crate::wal::format as wal;
+use crate::wal::layout::{BatchLayout, Recent, put_data};
 use crate::wal::scan::Batch;
 use bytes::Bytes;
 use std::collections::BTreeMap;
@@ -49,7 +50,7 @@ pub fn revive_stale(file: &mut Vec<u8>, uuid: [u8; 16]) -> usize {
     revived
 }
 
-fn batch_at(file: &[u8], at: u64, salt: u64) -> Option<Batch> {
+pub(super) fn batch_at(file: &[u8], at: u64, salt: u64) -> Option<Batch> {
     let bytes = file.get(at as usize..)?;
     let (head, chunks) = wal::decode_head(bytes, salt).filter(|(head, _)| head.offset == at)?;
     let bytes = bytes[..head.head_len as usize].to_vec();
@@ -79,7 +80,11 @@ fn renumbered(
     let mut chunks = Vec::new();
     for chunk in &batch.chunks {
         let (seq, first_body) = next.get_mut(&chunk.shard)?;
-        let mut revived = sealed(batch, chunk, &data);
+        let mut elsewhere = |at: u64, len: usize| {
+            let at = usize::try_from(at).ok()?;
+            file.get(at..at.checked_add(len)?).map(<[u8]>::to_vec)
+        };
+        let mut revived = sealed(batch, chunk, &data, &mut elsewhere);
         (revived.seq, revived.first_body) = (*seq, *first_body);
         *seq += 1;
         *first_body += u64::from(chunk.bodies);
@@ -109,15 +114,10 @@ fn write_batch(
         copy_len: last.bytes.len() as u32,
     };
     let mut out = Vec::new();
-    wal::encode_head(context, chunks, &mut out);
+    let layout = BatchLayout::new(chunks, &Recent::default(), position, last.bytes.len());
+    wal::encode_head(context, chunks, &layout, &mut out);
     out.extend_from_slice(&last.bytes);
-    for chunk in chunks {
-        out.extend_from_slice(&chunk.meta);
-        chunk
-            .bodies
-            .buffers()
-            .for_each(|b| out.extend_from_slice(b));
-    }
+    put_data(chunks, &layout, &mut out);
     while !(out.len() as u64).is_multiple_of(wal::SECTOR_BYTES) {
         out.put_u8(0);
     }

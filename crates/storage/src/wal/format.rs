@@ -1,4 +1,4 @@
-//! The bytes of a write-ahead log file, version 1. All numbers are little-endian.
+//! The bytes of a write-ahead log file, version 2. All numbers are little-endian.
 //!
 //! ```text
 //! file   = header (one sector) batch batch ...              a sector is 4,096 bytes
@@ -11,11 +11,16 @@
 //!        | synced generation u64 | synced offset u64: what was durable when this batch was written
 //!        | head length u32 | copy length u32 | data length u64
 //!        then for each chunk:
-//!          shard u16 | 0 u16 | bodies u32 | records u32 | record bytes u32 | body bytes u64 | chunk sequence u64 | first body u64
-//!          for each body:   length u32 | crc u32
-//!          for each record: log u64 | length u32 | crc u32
-//! data   = for each chunk: its records, its bodies
+//!          shard u16 | references u16 | bodies u32 | records u32 | record bytes u32 | body bytes u64 | chunk sequence u64 | first body u64
+//!          for each body:      length u32 | crc u32
+//!          for each reference: which body u32, ascending | offset u32 in this file
+//!          for each record:    log u64 | length u32 | crc u32
+//! data   = for each chunk: its records, its bodies but for those that are references
 //! ```
+//!
+//! A body that is a reference has its bytes at that offset: in another chunk, of this batch or of
+//! an earlier one in the same file. So a message that goes to several shards is written once. A
+//! file of version 1 is the same without references.
 //!
 //! A body's checksum is chained to that of the body before it, and the first one's to salt,
 //! generation, shard and chunk sequence; records go on where the bodies end. So nothing that an
@@ -25,6 +30,7 @@
 //! and only what is really damaged is lost. It lies in the next batch, thus in another sector,
 //! however small the batch.
 
+use super::layout::BatchLayout;
 use crate::bytes_io::{Put, Take, chain, seed};
 use crate::chunk::{SealedChunk, encode_body_table};
 use crate::id::{ChunkSeq, Generation};
@@ -34,12 +40,15 @@ use std::ops::Range;
 /// Batches begin at multiples of this: no batch ever shares a sector with one that is durable
 /// already.
 pub(crate) const SECTOR_BYTES: u64 = 4096;
-pub(crate) const VERSION: u16 = 1;
+pub(crate) const VERSION: u16 = 2;
+/// The version in which there were no references; the rest is the same.
+const VERSION_BEFORE_REFERENCES: u16 = 1;
 pub(crate) const FILE_MAGIC: [u8; 8] = *b"LVRTWAL\0";
 pub(crate) const BATCH_MAGIC: u32 = u32::from_le_bytes(*b"LVWB");
 pub(crate) const HEAD_BYTES: usize = 72;
 pub(crate) const CHUNK_HEAD_BYTES: usize = 40;
 pub(crate) const BODY_ENTRY_BYTES: usize = 8;
+pub(crate) const REFERENCE_BYTES: usize = 8;
 pub(crate) const RECORD_ENTRY_BYTES: usize = 16;
 
 /// A position in the write-ahead log.
@@ -136,12 +145,22 @@ pub(crate) struct ChunkHead {
     pub(crate) first_body: u64,
     pub(crate) bodies: u32,
     pub(crate) records: u32,
-    /// Where in the head the table of bodies lies; that of records follows.
+    /// How many bodies are references.
+    pub(crate) references: u16,
+    /// Where in the head the table of bodies lies, with that of references; that of records
+    /// follows.
     pub(crate) table: Range<usize>,
     /// Where in the batch's data the records lie.
     pub(crate) record_data: Range<u64>,
-    /// Where in the batch's data the bodies lie.
+    /// Where in the batch's data the bodies lie that are no references.
     pub(crate) body_data: Range<u64>,
+}
+
+impl ChunkHead {
+    /// The tables of bodies and of references.
+    pub(crate) fn tables<'a>(&self, head: &'a [u8]) -> Tables<'a> {
+        Tables::new(&head[self.table.clone()], self.bodies)
+    }
 }
 
 /// Where a chunk's checksums start from.
@@ -160,30 +179,34 @@ pub(crate) struct BatchContext {
     pub(crate) copy_len: u32,
 }
 
-/// Encodes a batch's head into `out`. Gives for each chunk where its table of bodies lies in the
-/// head, and the table's checksum.
+/// Encodes a batch's head into `out`. Gives for each chunk where its tables of bodies and
+/// references lie in the head, and their checksum.
 pub(crate) fn encode_head(
     context: BatchContext,
     chunks: &[SealedChunk],
+    layout: &BatchLayout,
     out: &mut Vec<u8>,
 ) -> Vec<(Range<usize>, u32)> {
     out.clear();
     out.resize(HEAD_BYTES, 0);
     let mut tables = Vec::with_capacity(chunks.len());
-    let mut data_len = 0;
-    for chunk in chunks {
+    for (chunk, layout) in chunks.iter().zip(&layout.chunks) {
         let shard = u16::from(chunk.shard);
         out.put_u16(shard);
-        out.put_u16(0);
+        out.put_u16(layout.references.len() as u16);
         out.put_u32(chunk.bodies.count() as u32);
         out.put_u32(chunk.meta_ends.len() as u32);
         out.put_u32(chunk.meta.len() as u32);
-        out.put_u64(chunk.bodies.bytes() as u64);
+        out.put_u64(layout.body_bytes);
         out.put_u64(chunk.seq);
         out.put_u64(chunk.first_body);
         let start = chunk_seed(context.salt, context.at.generation, shard, chunk.seq);
         let table_at = out.len();
         let mut previous = encode_body_table(&chunk.bodies, start, out);
+        for reference in &layout.references {
+            out.put_u32(reference.position);
+            out.put_u32(reference.offset);
+        }
         let table = table_at..out.len();
         tables.push((table.clone(), crc32c::crc32c(&out[table])));
         for (log, record) in chunk.records() {
@@ -192,8 +215,12 @@ pub(crate) fn encode_head(
             out.put_u32(record.len() as u32);
             out.put_u32(previous);
         }
-        data_len += chunk.bytes() as u64;
     }
+    assert_eq!(
+        out.len(),
+        layout.head_bytes,
+        "a head is as long as laid out"
+    );
     let mut fixed = Vec::with_capacity(HEAD_BYTES);
     fixed.put_u32(BATCH_MAGIC);
     fixed.put_u32(0);
@@ -207,7 +234,7 @@ pub(crate) fn encode_head(
     fixed.put_u64(context.synced.offset);
     fixed.put_u32(out.len() as u32);
     fixed.put_u32(context.copy_len);
-    fixed.put_u64(data_len);
+    fixed.put_u64(layout.data_bytes);
     assert_eq!(fixed.len(), HEAD_BYTES);
     out[..HEAD_BYTES].copy_from_slice(&fixed);
     let crc = head_crc(context.salt, &out[8..]);
@@ -240,7 +267,7 @@ pub(crate) fn peek_head(bytes: &[u8]) -> Option<Head> {
         data_len: take.u64()?,
     };
     let plausible = magic == BATCH_MAGIC
-        && version == VERSION
+        && (version == VERSION || version == VERSION_BEFORE_REFERENCES)
         && head.head_len as usize >= HEAD_BYTES
         && head.data_len <= u64::from(u32::MAX);
     plausible.then_some(head)
@@ -257,13 +284,17 @@ pub(crate) fn decode_head(bytes: &[u8], salt: u64) -> Option<(Head, Vec<ChunkHea
     let (mut at, mut data_at) = (HEAD_BYTES, 0_u64);
     for _ in 0..head.chunks {
         let mut take = Take(bytes.get(at..)?);
-        let (shard, _) = (take.u16()?, take.u16()?);
+        let (shard, references) = (take.u16()?, take.u16()?);
         let (bodies, records, record_bytes) = (take.u32()?, take.u32()?, take.u32()?);
         let (body_bytes, seq, first_body) = (take.u64()?, take.u64()?, take.u64()?);
         at += CHUNK_HEAD_BYTES;
-        let table = at..at + bodies as usize * BODY_ENTRY_BYTES;
+        let table_len = table_bytes(bodies, references);
+        let table = at..at + table_len;
         at = table.end + records as usize * RECORD_ENTRY_BYTES;
         bytes.get(..at)?;
+        if !Tables::new(&bytes[table.clone()], bodies).are_plausible() {
+            return None;
+        }
         let record_data = data_at..data_at + u64::from(record_bytes);
         let body_data = record_data.end..record_data.end.checked_add(body_bytes)?;
         data_at = body_data.end;
@@ -273,6 +304,7 @@ pub(crate) fn decode_head(bytes: &[u8], salt: u64) -> Option<(Head, Vec<ChunkHea
             first_body,
             bodies,
             records,
+            references,
             table,
             record_data,
             body_data,
@@ -307,9 +339,63 @@ pub(crate) fn record_entries<'a>(
     })
 }
 
-/// Lengths and checksums in a table of bodies.
-pub(crate) fn body_entries(table: &[u8]) -> impl ExactSizeIterator<Item = (u32, u32)> + '_ {
-    table
-        .chunks_exact(BODY_ENTRY_BYTES)
-        .map(|e| (crate::bytes_io::u32_at(e, 0), crate::bytes_io::u32_at(e, 4)))
+/// Bytes of a chunk's tables of bodies and references.
+pub(crate) fn table_bytes(bodies: u32, references: u16) -> usize {
+    bodies as usize * BODY_ENTRY_BYTES + usize::from(references) * REFERENCE_BYTES
+}
+
+/// What a chunk's tables say of a body.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct BodyEntry {
+    pub(crate) len: u32,
+    pub(crate) crc: u32,
+    /// Where in the file it lies if it is a reference.
+    pub(crate) elsewhere: Option<u32>,
+}
+
+/// The tables of a chunk's bodies and references.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Tables<'a> {
+    bodies: &'a [u8],
+    references: &'a [u8],
+}
+
+impl<'a> Tables<'a> {
+    /// The tables in these bytes, of so many bodies.
+    pub(crate) fn new(tables: &'a [u8], bodies: u32) -> Self {
+        let (bodies, references) = tables.split_at(bodies as usize * BODY_ENTRY_BYTES);
+        Self { bodies, references }
+    }
+
+    /// What they say of each body, in order.
+    pub(crate) fn entries(self) -> impl Iterator<Item = BodyEntry> + 'a {
+        let mut references = self.references().peekable();
+        let entries = self.bodies.chunks_exact(BODY_ENTRY_BYTES).enumerate();
+        entries.map(move |(position, entry)| {
+            let reference = references.next_if(|(of, _)| *of as usize == position);
+            BodyEntry {
+                len: crate::bytes_io::u32_at(entry, 0),
+                crc: crate::bytes_io::u32_at(entry, 4),
+                elsewhere: reference.map(|(_, offset)| offset),
+            }
+        })
+    }
+
+    /// Bytes of all bodies, references or not.
+    pub(crate) fn body_bytes(self) -> u64 {
+        self.entries().map(|entry| u64::from(entry.len)).sum()
+    }
+
+    fn references(self) -> impl Iterator<Item = (u32, u32)> + 'a {
+        let pair = |e| (crate::bytes_io::u32_at(e, 0), crate::bytes_io::u32_at(e, 4));
+        self.references.chunks_exact(REFERENCE_BYTES).map(pair)
+    }
+
+    /// Whether each reference is of another body that is there.
+    fn are_plausible(self) -> bool {
+        let bodies = self.bodies.len() / BODY_ENTRY_BYTES;
+        let positions = || self.references().map(|(position, _)| position);
+        positions().is_sorted_by(|a, b| a < b)
+            && positions().all(|position| (position as usize) < bodies)
+    }
 }

@@ -11,6 +11,7 @@ use super::writer::{file_name, parse_file_name};
 use crate::disk::{Disk, DiskFile, read_exact};
 use crate::error::OpenError;
 use crate::id::Generation;
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::io;
 use std::ops::Range;
@@ -261,10 +262,34 @@ fn is_whole(file: &impl DiskFile, batch: &Batch, salt: u64) -> io::Result<bool> 
         return Ok(false);
     }
     let mut whole = true;
+    let mut elsewhere = |_, _| None;
     for chunk in &batch.chunks {
-        verify(batch, chunk, &data, salt, |_, sound| whole &= sound);
+        verify(batch, chunk, &data, salt, &mut elsewhere, |item, sound| {
+            // What is referred to is in this batch, and is looked at there, or was durable before.
+            whole &= sound || matches!(item, Item::Reference(_));
+        });
     }
     Ok(whole)
+}
+
+/// Bytes of a file outside of the batch at hand: from this offset on, so many.
+pub(crate) type Elsewhere<'a> = &'a mut dyn FnMut(u64, usize) -> Option<Vec<u8>>;
+
+/// The bytes of a body that is a reference.
+pub(crate) fn referred<'a>(
+    batch: &Batch,
+    data: &'a [u8],
+    (offset, len): (u32, u32),
+    elsewhere: Elsewhere<'_>,
+) -> Option<Cow<'a, [u8]>> {
+    let (offset, len) = (u64::from(offset), len as usize);
+    match offset.checked_sub(batch.head.data_at()) {
+        Some(at) => {
+            let at = usize::try_from(at).ok()?;
+            data.get(at..at.checked_add(len)?).map(Cow::Borrowed)
+        }
+        None => elsewhere(offset, len).map(Cow::Owned),
+    }
 }
 
 /// A record or body of a chunk.
@@ -272,29 +297,40 @@ fn is_whole(file: &impl DiskFile, batch: &Batch, salt: u64) -> io::Result<bool> 
 pub(crate) enum Item<'a> {
     /// The body at this position.
     Body(u32),
+    /// The body at this position, whose bytes are elsewhere in the file.
+    Reference(u32),
     /// A record about this log.
     Record(leveret_types::LogId, &'a [u8]),
 }
 
 /// Goes through a chunk in a batch's data and says of each body and record whether its checksum is
-/// right.
+/// right. What is referred to is asked for from `elsewhere` where it is not in the batch.
 pub(crate) fn verify<'a>(
     batch: &Batch,
     chunk: &ChunkHead,
     data: &'a [u8],
     salt: u64,
+    elsewhere: Elsewhere<'_>,
     mut each: impl FnMut(Item<'a>, bool),
 ) {
     let seed = super::format::chunk_seed(salt, batch.head.generation, chunk.shard, chunk.seq);
     let mut previous = seed;
     let mut at = chunk.body_data.start as usize;
-    let table = &batch.bytes[chunk.table.clone()];
-    for (position, (len, crc)) in super::format::body_entries(table).enumerate() {
-        let end = at + len as usize;
-        let body = data.get(at..end);
-        let sound = body.is_some_and(|b| crate::bytes_io::chain(previous, b) == crc);
-        each(Item::Body(position as u32), sound);
-        (at, previous) = (end, crc);
+    for (position, entry) in (0..).zip(chunk.tables(&batch.bytes).entries()) {
+        let is_sound = |body: &[u8]| crate::bytes_io::chain(previous, body) == entry.crc;
+        if let Some(offset) = entry.elsewhere {
+            let body = referred(batch, data, (offset, entry.len), elsewhere);
+            let sound = body.is_some_and(|body| is_sound(&body));
+            each(Item::Reference(position), sound);
+        } else {
+            let end = at + entry.len as usize;
+            each(
+                Item::Body(position),
+                data.get(at..end).is_some_and(is_sound),
+            );
+            at = end;
+        }
+        previous = entry.crc;
     }
     let mut at = chunk.record_data.start as usize;
     for entry in super::format::record_entries(&batch.bytes, chunk) {

@@ -1,8 +1,7 @@
 //! The write-ahead log's writer: one vectored write and one fdatasync for all that gathered.
 
-use super::format::{
-    BatchContext, Position, SECTOR_BYTES, encode_file_header, encode_head, sectors,
-};
+use super::format::{BatchContext, Position, SECTOR_BYTES, encode_file_header, encode_head};
+use super::layout::{BatchLayout, Recent};
 use super::pool::PreparedFile;
 use crate::chunk::{Place, SealedChunk};
 use crate::disk::{Disk, DiskFile};
@@ -25,6 +24,8 @@ pub struct WalOutcome {
     pub rolled: Option<Generation>,
     /// Bytes written, padding included.
     pub bytes: u64,
+    /// Bodies that were not written because the file had them already.
+    pub references: u64,
 }
 
 /// Name of a file of the write-ahead log.
@@ -43,6 +44,16 @@ struct Current<F> {
     generation: Generation,
     /// Where the next batch begins; 0 while the file's header is unwritten.
     offset: u64,
+}
+
+impl<F> Current<F> {
+    /// Where the next batch goes.
+    fn next(&self) -> Position {
+        Position {
+            generation: self.generation,
+            offset: self.offset.max(SECTOR_BYTES),
+        }
+    }
 }
 
 /// Writes chunks to the write-ahead log. Owned by one thread.
@@ -65,6 +76,8 @@ pub struct WalWriter<D: Disk> {
     head: Vec<u8>,
     previous_head: Vec<u8>,
     pool: Vec<PreparedFile>,
+    /// What later chunks may refer to.
+    recent: Recent,
 }
 
 /// Where a writer goes on.
@@ -92,6 +105,7 @@ impl<D: Disk> WalWriter<D> {
             head: Vec::new(),
             previous_head: Vec::new(),
             pool: Vec::new(),
+            recent: Recent::default(),
         }
     }
 
@@ -160,12 +174,18 @@ impl<D: Disk> WalWriter<D> {
     }
 
     fn write_batch(&mut self, chunks: &[SealedChunk]) -> Result<WalOutcome, WalError> {
-        let table_bytes: usize = chunks.iter().map(table_bytes).sum();
-        let data_bytes: usize = chunks.iter().map(SealedChunk::bytes).sum();
-        let copy_len = self.previous_head.len();
-        let size = (super::format::HEAD_BYTES + table_bytes + data_bytes + copy_len) as u64;
-        let rolled = match &self.current {
-            Some(c) if c.offset > SECTOR_BYTES && c.offset + sectors(size) > self.file_bytes => {
+        let (copy_bytes, file_bytes) = (self.previous_head.len(), self.file_bytes);
+        let lay_out = |recent: &Recent, at| BatchLayout::new(chunks, recent, at, copy_bytes);
+        let mut layout = self
+            .current
+            .as_ref()
+            .map(|current| lay_out(&self.recent, current.next()));
+        let is_full = |current: &Current<D::File>, layout: &BatchLayout| {
+            current.offset > SECTOR_BYTES && current.offset + layout.bytes(copy_bytes) > file_bytes
+        };
+        let rolled = match (&self.current, &layout) {
+            (Some(current), Some(laid_out)) if is_full(current, laid_out) => {
+                layout = None;
                 self.roll()
             }
             _ => None,
@@ -174,7 +194,8 @@ impl<D: Disk> WalWriter<D> {
             Some(current) => current,
             None => self.next_file()?,
         };
-        let written = self.write_into(&mut current, chunks);
+        let layout = layout.unwrap_or_else(|| lay_out(&self.recent, current.next()));
+        let written = self.write_into(&mut current, chunks, layout);
         let (generation, offset) = (current.generation, current.offset);
         self.current = Some(current);
         let mut outcome = written?;
@@ -188,39 +209,35 @@ impl<D: Disk> WalWriter<D> {
         &mut self,
         current: &mut Current<D::File>,
         chunks: &[SealedChunk],
+        layout: BatchLayout,
     ) -> Result<WalOutcome, WalError> {
         let fresh = current.offset == 0;
-        let at = if fresh { SECTOR_BYTES } else { current.offset };
+        let at = current.next().offset;
         let context = BatchContext {
             salt: self.salt,
             chain: self.chain,
-            at: Position {
-                generation: current.generation,
-                offset: at,
-            },
+            at: current.next(),
             sequence: self.sequence,
             synced: self.synced,
             copy_len: self.previous_head.len() as u32,
         };
-        let tables = encode_head(context, chunks, &mut self.head);
+        let tables = encode_head(context, chunks, &layout, &mut self.head);
         let header = fresh.then(|| encode_file_header(self.salt, current.generation));
-        let unpadded = self.head.len()
-            + self.previous_head.len()
-            + chunks.iter().map(SealedChunk::bytes).sum::<usize>();
+        let heads = (self.head.len() + self.previous_head.len()) as u64;
+        let unpadded = heads + layout.data_bytes;
         let padding = [0; SECTOR_BYTES as usize];
-        let padded = sectors(unpadded as u64);
+        let padded = layout.bytes(self.previous_head.len());
 
         let mut slices = Vec::with_capacity(4 + chunks.len() * 2);
         slices.extend(header.as_deref().map(IoSlice::new));
         slices.push(IoSlice::new(&self.head));
         slices.push(IoSlice::new(&self.previous_head));
-        for chunk in chunks {
+        for (chunk, layout) in chunks.iter().zip(&layout.chunks) {
             slices.push(IoSlice::new(&chunk.meta));
-            slices.extend(chunk.bodies.buffers().map(IoSlice::new));
+            let bodies = chunk.bodies.without(layout.left_out());
+            slices.extend(bodies.into_iter().map(IoSlice::new));
         }
-        slices.push(IoSlice::new(
-            &padding[..(padded - unpadded as u64) as usize],
-        ));
+        slices.push(IoSlice::new(&padding[..(padded - unpadded) as usize]));
         slices.retain(|slice| !slice.is_empty());
         let start = if fresh { 0 } else { at };
         current
@@ -232,19 +249,24 @@ impl<D: Disk> WalWriter<D> {
             .sync_data()
             .map_err(|e| Fatal::new("sync", &self.folder, e))?;
 
-        let mut data_at = at + (self.head.len() + self.previous_head.len()) as u64;
         let mut written = Vec::with_capacity(chunks.len());
-        for (chunk, (table, table_crc)) in chunks.iter().zip(tables) {
+        let laid_out = chunks.iter().zip(&layout.chunks);
+        for ((chunk, layout), (table, table_crc)) in laid_out.zip(tables) {
             let place = Place {
                 generation: current.generation,
                 table_generation: current.generation,
                 table_at: (at + table.start as u64) as u32,
                 table_crc,
-                bodies_at: (data_at + chunk.meta.len() as u64) as u32,
+                bodies_at: layout.bodies_at as u32,
+                references: layout.references.len() as u16,
             };
             written.push((chunk.shard, chunk.seq, place));
-            data_at += chunk.bytes() as u64;
         }
+        let references = written
+            .iter()
+            .map(|(.., place)| u64::from(place.references));
+        let references = references.sum();
+        self.recent.add(current.generation, chunks, layout.chunks);
         current.offset = at + padded;
         self.chain = crate::bytes_io::u32_at(&self.head, 4);
         self.sequence += 1;
@@ -252,6 +274,7 @@ impl<D: Disk> WalWriter<D> {
         Ok(WalOutcome {
             written,
             rolled: None,
+            references,
             bytes: padded + if fresh { SECTOR_BYTES } else { 0 },
         })
     }
@@ -288,13 +311,6 @@ impl<D: Disk> WalWriter<D> {
             offset: 0,
         })
     }
-}
-
-fn table_bytes(chunk: &SealedChunk) -> usize {
-    use super::format::{BODY_ENTRY_BYTES, CHUNK_HEAD_BYTES, RECORD_ENTRY_BYTES};
-    CHUNK_HEAD_BYTES
-        + chunk.bodies.count() * BODY_ENTRY_BYTES
-        + chunk.meta_ends.len() * RECORD_ENTRY_BYTES
 }
 
 /// How many chunks from the front fit one batch; at least one.
