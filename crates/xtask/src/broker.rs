@@ -3,7 +3,7 @@
 
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -24,7 +24,7 @@ const STOP_DEADLINE: Duration = Duration::from_secs(30);
 const RABBITMQ_BIN: &str = "/usr/lib/rabbitmq/bin";
 
 /// Names a binary to test in place of a fresh build.
-const BINARY_VARIABLE: &str = "XTASK_BINARY";
+pub const BINARY_VARIABLE: &str = "XTASK_BINARY";
 
 /// Which broker.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -79,6 +79,38 @@ pub fn leveret_binary() -> PathBuf {
     }
 }
 
+/// Where a broker listens.
+#[derive(Clone, Debug)]
+pub enum Place {
+    /// Free ports of this machine's loopback.
+    Loopback,
+    /// The usual ports of an address of its own, in a network namespace that a process holds.
+    Namespace { ip: IpAddr, holder: u32 },
+}
+
+impl Place {
+    /// AMQP, management, metrics, and one more.
+    fn addresses(&self) -> Result<[SocketAddr; 4]> {
+        match *self {
+            Place::Loopback => free_ports(),
+            Place::Namespace { ip, .. } => {
+                Ok([5672, 15672, 15692, 4369].map(|port| SocketAddr::new(ip, port)))
+            }
+        }
+    }
+
+    /// A command as it must be started to run there.
+    pub fn enter(&self, command: Command) -> Command {
+        let Place::Namespace { holder, .. } = self else {
+            return command;
+        };
+        let mut entering = Command::new("nsenter");
+        entering.args(["--target", &holder.to_string(), "--net", "--"]);
+        entering.arg(command.get_program()).args(command.get_args());
+        entering
+    }
+}
+
 /// A running broker. Dropping it kills it.
 pub struct Broker {
     /// Which one.
@@ -92,11 +124,12 @@ pub struct Broker {
     /// Leveret's metrics; RabbitMQ's Erlang distribution, which needs a port of its own.
     pub metrics: SocketAddr,
     /// RabbitMQ's port mapper daemon.
-    epmd: SocketAddr,
+    pub epmd: SocketAddr,
     /// AMQP over TLS, if it was asked for.
     pub tls: Option<SocketAddr>,
     /// More lines for `rabbitmq.conf`, which both brokers read.
     settings: String,
+    place: Place,
     child: Option<Child>,
 }
 
@@ -141,8 +174,13 @@ impl Broker {
 
     /// Chooses folder and ports; `launch` starts it.
     pub fn plan(kind: Kind, name: &str) -> Result<Broker> {
+        Broker::plan_at(kind, name, Place::Loopback, "")
+    }
+
+    /// The same at a place, with further lines of its `rabbitmq.conf`.
+    pub fn plan_at(kind: Kind, name: &str, place: Place, settings: &str) -> Result<Broker> {
         let folder = run::fresh_folder(&format!("brokers/{name}-{}", kind.name()))?;
-        let ports = free_ports()?;
+        let ports = place.addresses()?;
         Ok(Broker {
             kind,
             folder,
@@ -151,7 +189,8 @@ impl Broker {
             metrics: ports[2],
             epmd: ports[3],
             tls: None,
-            settings: String::new(),
+            settings: settings.to_owned(),
+            place,
             child: None,
         })
     }
@@ -177,7 +216,7 @@ impl Broker {
             self.kind.name()
         );
         let mut command = match self.kind {
-            Kind::Leveret => self.leveret_command()?,
+            Kind::Leveret => self.place.enter(self.leveret_command()?),
             Kind::RabbitMq => self.rabbitmq_command()?,
         };
         let log = File::options()
@@ -237,15 +276,17 @@ impl Broker {
         Ok(self.rabbitmq_script("rabbitmq-server"))
     }
 
+    /// The name of RabbitMQ's node.
+    pub fn rabbitmq_name(&self) -> String {
+        format!("peer{}@localhost", self.amqp.port())
+    }
+
     /// One of RabbitMQ's scripts, told to work in this broker's folder.
     fn rabbitmq_script(&self, script: &str) -> Command {
         let mut command = Command::new(Path::new(RABBITMQ_BIN).join(script));
         command
             .env("HOME", &self.folder)
-            .env(
-                "RABBITMQ_NODENAME",
-                format!("peer{}@localhost", self.amqp.port()),
-            )
+            .env("RABBITMQ_NODENAME", self.rabbitmq_name())
             .env("RABBITMQ_NODE_PORT", self.amqp.port().to_string())
             .env("RABBITMQ_DIST_PORT", self.metrics.port().to_string())
             .env("RABBITMQ_MNESIA_BASE", self.folder.join("mnesia"))

@@ -41,6 +41,20 @@ pub enum Event {
     },
 }
 
+impl Event {
+    /// Whether it says that a transaction was committed.
+    pub fn is_tx_committed(&self) -> bool {
+        matches!(
+            self,
+            Event::Answer {
+                class: 90,
+                method: 21,
+                ..
+            }
+        )
+    }
+}
+
 /// A connection with one channel, number 1.
 pub struct Client {
     stream: TcpStream,
@@ -147,6 +161,17 @@ impl Client {
     pub fn confirm_select(&mut self) -> Result<()> {
         self.call(1, (85, 10), &[0], (85, 11))?;
         Ok(())
+    }
+
+    /// Makes the channel's publishes and settlements transactions.
+    pub fn tx_select(&mut self) -> Result<()> {
+        self.call(1, (90, 10), &[], (90, 11))?;
+        Ok(())
+    }
+
+    /// Puts a commit into the output buffer; its answer is left to `next`.
+    pub fn tx_commit(&mut self) {
+        self.method(1, (90, 20), &[]);
     }
 
     /// Sets how many deliveries may be unsettled.

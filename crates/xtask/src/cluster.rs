@@ -1,11 +1,14 @@
 //! A cluster of nodes on loopback: to try things out, and for suites.
 
+use std::fs;
 use std::net::{SocketAddr, TcpListener};
+use std::os::unix::fs::PermissionsExt;
 use std::thread;
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 
-use crate::broker::{Broker, Kind};
+use crate::broker::{Broker, Kind, Place};
+use crate::http;
 
 /// Nodes of a cluster that nobody gave a number for.
 const NODES: usize = 3;
@@ -17,35 +20,112 @@ pub struct Cluster {
 }
 
 impl Cluster {
-    /// Starts nodes with nothing in them, all at once; returns when all accept.
+    /// Starts nodes on loopback with nothing in them, all at once; returns when all accept.
     pub fn start(name: &str, count: usize) -> Result<Cluster> {
         let addresses = free_addresses(count)?;
-        let joined: String = addresses
+        let members: Vec<_> = addresses
+            .into_iter()
+            .map(|address| (Place::Loopback, address))
+            .collect();
+        Cluster::form(name, &members, "")
+    }
+
+    /// The same at places, each with the address for its peers and all with the same settings.
+    pub fn form(name: &str, members: &[(Place, SocketAddr)], settings: &str) -> Result<Cluster> {
+        let joined: String = members
             .iter()
             .enumerate()
-            .map(|(index, address)| format!("cluster.join.{} = {address}\n", index + 1))
+            .map(|(index, (_, address))| format!("cluster.join.{} = {address}\n", index + 1))
             .collect();
-        let started: Vec<Result<Broker>> = thread::scope(|scope| {
-            let starts: Vec<_> = addresses
-                .iter()
-                .enumerate()
-                .map(|(index, address)| {
-                    let name = format!("{name}-{}", index + 1);
-                    let own = format!("cluster.address = {address}\n{joined}");
-                    scope.spawn(move || {
-                        let lines: Vec<&str> = own.lines().collect();
-                        Broker::start(Kind::Leveret, &name, &lines)
-                    })
-                })
-                .collect();
-            let joined = starts.into_iter().map(|start| start.join());
-            joined
-                .map(|start| start.expect("a start does not panic"))
-                .collect()
-        });
-        Ok(Cluster {
-            nodes: started.into_iter().collect::<Result<Vec<Broker>>>()?,
-        })
+        let mut nodes = Vec::new();
+        for (index, (place, address)) in members.iter().enumerate() {
+            let name = format!("{name}-{}", index + 1);
+            let own = format!("cluster.address = {address}\n{joined}{settings}");
+            nodes.push(Broker::plan_at(Kind::Leveret, &name, place.clone(), &own)?);
+        }
+        let mut cluster = Cluster { nodes };
+        cluster.launch_all()?;
+        Ok(cluster)
+    }
+
+    /// Starts a cluster of either kind on loopback.
+    pub fn start_kind(kind: Kind, name: &str, count: usize) -> Result<Cluster> {
+        match kind {
+            Kind::Leveret => Cluster::start(name, count),
+            Kind::RabbitMq => Cluster::start_peer(name, count),
+        }
+    }
+
+    /// Starts nodes of RabbitMQ, and lets all join the first.
+    fn start_peer(name: &str, count: usize) -> Result<Cluster> {
+        let mut nodes = Vec::new();
+        for index in 0..count {
+            let name = format!("{name}-{}", index + 1);
+            nodes.push(Broker::plan(Kind::RabbitMq, &name)?);
+        }
+        // Nodes of a cluster know each other by one secret, and find each other by one daemon.
+        let epmd = nodes[0].epmd;
+        for node in &mut nodes {
+            node.epmd = epmd;
+            let cookie = node.folder.join(".erlang.cookie");
+            fs::write(&cookie, "LEVERETBENCH")?;
+            fs::set_permissions(&cookie, fs::Permissions::from_mode(0o400))?;
+        }
+        let mut cluster = Cluster { nodes };
+        // One after the other: each looks for the daemon and would start one of its own.
+        for node in 0..count {
+            cluster.launch(&[node])?;
+        }
+        let first = cluster.nodes[0].rabbitmq_name();
+        for node in &cluster.nodes[1..] {
+            node.ctl(&["stop_app"])?;
+            node.ctl(&["join_cluster", &first])?;
+            node.ctl(&["start_app"])?;
+        }
+        Ok(cluster)
+    }
+
+    /// Where all nodes speak AMQP.
+    pub fn addresses(&self) -> Vec<SocketAddr> {
+        self.nodes.iter().map(|node| node.amqp).collect()
+    }
+
+    /// Kills all nodes, one right after the other.
+    pub fn kill_all(&mut self) -> Result<()> {
+        self.nodes.iter_mut().try_for_each(Broker::kill)
+    }
+
+    /// Starts all nodes again on what they have.
+    pub fn launch_all(&mut self) -> Result<()> {
+        let all: Vec<usize> = (0..self.nodes.len()).collect();
+        self.launch(&all)
+    }
+
+    /// An error if a node has died by itself.
+    pub fn check_alive(&mut self) -> Result<()> {
+        for node in &mut self.nodes {
+            if !node.is_alive() {
+                bail!("a node died by itself: see {}", node.log().display());
+            }
+        }
+        Ok(())
+    }
+
+    /// Which node leads a queue, as the node that is asked sees it.
+    pub fn leader_of(&self, queue: &str, asked: usize) -> Result<usize> {
+        let path = format!("/api/queues/%2F/{queue}");
+        let queue = http::get(self.nodes[asked].http, &path)?;
+        // Mirrored classic queues have no `leader` in RabbitMQ; `node` is where the leader is.
+        let leader = queue["leader"].as_str().or(queue["node"].as_str());
+        let leader = leader.context("the queue has no leader")?;
+        for (index, node) in self.nodes.iter().enumerate() {
+            // A node that does not answer is not the one either.
+            let name = http::get(node.http, "/api/overview").ok();
+            if name.is_some_and(|overview| overview["node"] == leader) {
+                return Ok(index);
+            }
+        }
+        bail!("no node that answers is called {leader}")
     }
 
     /// Where a node speaks AMQP.

@@ -16,10 +16,10 @@ mod certificates;
 mod ci;
 mod client;
 mod cluster;
-mod cluster_crash;
 mod codegen;
 mod crash;
 mod graph;
+mod http;
 mod left_out;
 mod licences;
 mod limits_page;
@@ -48,8 +48,13 @@ usage: cargo xtask COMMAND
   crash [--rounds N]        kill -9 under load, with a ledger outside the process (default 25)
         [--broker KIND] [--seed N]
         [--cluster]         kills and stops of nodes of a cluster of three, quorum queues
+        [--cluster --netns [--seconds N] [--fault NAME]]
+                            each node in a network namespace of its own: kills, stops, cut networks,
+                            each under load for so long (default 60)
   cluster [N]               nodes on loopback for trying things out (default 3)
   bench amqp                PerfTest on RabbitMQ and on this: rate, latency, CPU, memory
+  bench quorum              the same over clusters, quorum and mirrored queues; 10,000 quorum
+                            queues; failover
   bench storage             the WAL beside fio; memory, start, drain, write amplification
   bench idle | start        what idle queues and connections cost; how fast it starts
         [--fast] [--write] [--only KIND] [--part NAME]

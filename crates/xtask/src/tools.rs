@@ -20,6 +20,8 @@ pub enum Tool {
     RabbitMq,
     /// The disk benchmark that the storage figures are compared with.
     Fio,
+    /// The kernel's packet filter, and what makes networks and enters their namespaces.
+    Nftables,
 }
 
 impl Tool {
@@ -31,6 +33,7 @@ impl Tool {
             Tool::Java => &["default-jdk-headless", "maven"],
             Tool::RabbitMq => &["rabbitmq-server"],
             Tool::Fio => &["fio"],
+            Tool::Nftables => &["nftables", "iproute2", "util-linux"],
         }
     }
 
@@ -43,6 +46,12 @@ impl Tool {
             Tool::Java => &[&["javac", "-version"], &["mvn", "--version"]],
             Tool::RabbitMq => &[&["test", "-x", "/usr/lib/rabbitmq/bin/rabbitmq-server"]],
             Tool::Fio => &[&["fio", "--version"]],
+            Tool::Nftables => &[
+                &["nft", "--version"],
+                &["ip", "-V"],
+                &["unshare", "--version"],
+                &["nsenter", "--version"],
+            ],
         }
     }
 

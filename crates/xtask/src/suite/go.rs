@@ -9,7 +9,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
 
-use super::{Bench, Report};
+use super::{Bench, ControlledCluster, Report};
 use crate::broker::{Broker, Kind};
 use crate::run;
 
@@ -24,7 +24,7 @@ pub fn run(bench: &Bench) -> Result<Report> {
     let url = broker.url();
     let script = ctl_script(bench, &broker)?;
     let log = bench.log("go")?;
-    let mut command = go(bench)?;
+    let mut command = go()?;
     command.args([
         "test",
         "-json",
@@ -45,7 +45,31 @@ pub fn run(bench: &Bench) -> Result<Report> {
     broker.stop()?;
     let success = success?;
     let mut report = bench.documented();
-    report.add(parse(&fs::read_to_string(&log)?));
+    report.add(read(success, &log)?);
+    Ok(report)
+}
+
+/// Own tests with amqp091-go over the three nodes of a cluster.
+pub fn cluster(bench: &Bench) -> Result<Report> {
+    let folder = bench.folder()?.join("tests");
+    run::copy_folder(&run::root().join("tests/interop/go"), &folder)?;
+    let cluster = ControlledCluster::start(bench.name)?;
+    let log = bench.log("go")?;
+    let mut command = go()?;
+    command.args(["test", "-json", "-count=1", "-timeout", "9m", "."]);
+    command
+        .current_dir(&folder)
+        .envs(cluster.environment.clone());
+    let success = run::logged(&mut command, &log, DEADLINE);
+    let mut report = bench.documented();
+    cluster.stop(&mut report)?;
+    report.add(read(success?, &log)?);
+    Ok(report)
+}
+
+/// What a run of `go test` found.
+fn read(success: bool, log: &Path) -> Result<Report> {
+    let mut report = parse(&fs::read_to_string(log)?);
     if !success && report.failed.is_empty() {
         report
             .failed
@@ -55,8 +79,9 @@ pub fn run(bench: &Bench) -> Result<Report> {
 }
 
 /// The go command with its caches below the target folder.
-fn go(bench: &Bench) -> Result<Command> {
-    let folder = bench.folder()?;
+fn go() -> Result<Command> {
+    // All suites in Go share the caches of one.
+    let folder = run::target_folder("interop/go")?;
     let mut command = Command::new("go");
     command
         .env("GOMODCACHE", folder.join("modules"))
@@ -71,7 +96,7 @@ fn go(bench: &Bench) -> Result<Command> {
 /// The module's source in a folder of its own.
 fn fetch(bench: &Bench) -> Result<PathBuf> {
     let folder = bench.folder()?;
-    let mut command = go(bench)?;
+    let mut command = go()?;
     command
         .args(["mod", "download", "-json", MODULE])
         .current_dir(&folder);

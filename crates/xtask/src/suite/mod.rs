@@ -11,15 +11,16 @@ mod rust;
 pub use java::{perftest, perftest_classpath};
 
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use anyhow::{Result, bail};
 
 use crate::broker::{self, Broker, Kind};
+use crate::cluster::Cluster;
 use crate::left_out::LeftOut;
 use crate::tools::{self, Tool};
-use crate::{cluster_crash, crash, left_out, run};
+use crate::{crash, left_out, run};
 
 /// What one suite found.
 #[derive(Debug, Default)]
@@ -113,10 +114,17 @@ const SUITES: &[Suite] = &[
     },
     Suite {
         name: "cluster",
-        about: "pika and kombu over three nodes, and one of them killed",
+        about: "pika, kombu and Celery over three nodes, one or another killed",
         needs: &[Tool::Python],
         uses_broker: true,
         run: python::cluster,
+    },
+    Suite {
+        name: "cluster-go",
+        about: "amqp091-go over three nodes, quorum queues, one or another killed",
+        needs: &[Tool::Go],
+        uses_broker: true,
+        run: go::cluster,
     },
     Suite {
         name: "bad-input",
@@ -204,10 +212,10 @@ const SUITES: &[Suite] = &[
     },
     Suite {
         name: "crash-cluster",
-        about: "kills and stops of nodes of a cluster of three, audited from outside",
+        about: "kills and stops of nodes of a cluster, cut networks, audited from outside",
         needs: &[],
         uses_broker: true,
-        run: cluster_crash::suite,
+        run: crash::cluster_suite,
     },
 ];
 
@@ -367,6 +375,58 @@ fn print_table(rows: &[Row]) -> Totals {
     );
     println!("\n{passed} passed, {failed} failed, {left_out} skipped");
     totals
+}
+
+/// The nodes of a cluster, each behind a lock, and how tests in whatever language find them.
+struct ControlledCluster {
+    nodes: Vec<Arc<Mutex<Broker>>>,
+    environment: [(&'static str, String); 2],
+}
+
+impl ControlledCluster {
+    /// Three nodes with nothing in them.
+    fn start(name: &str) -> Result<ControlledCluster> {
+        let cluster = Cluster::start(name, 3)?;
+        let addresses: Vec<String> = cluster
+            .addresses()
+            .iter()
+            .map(ToString::to_string)
+            .collect();
+        let (mut nodes, mut controls) = (Vec::new(), Vec::new());
+        for node in cluster.nodes {
+            let (node, control) = controlled(node)?;
+            nodes.push(node);
+            controls.push(control);
+        }
+        Ok(ControlledCluster {
+            nodes,
+            environment: [
+                ("CLUSTER_AMQP", addresses.join(",")),
+                ("CLUSTER_CONTROLS", controls.join(",")),
+            ],
+        })
+    }
+
+    /// Stops the nodes; that one died by itself is a failure.
+    fn stop(&self, report: &mut Report) -> Result<()> {
+        self.nodes
+            .iter()
+            .try_for_each(|node| stop(&mut lock(node), report))
+    }
+}
+
+fn lock(broker: &Mutex<Broker>) -> MutexGuard<'_, Broker> {
+    broker.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Stops the broker; that it died by itself is a failure.
+fn stop(broker: &mut Broker, report: &mut Report) -> Result<()> {
+    if !broker.is_alive() {
+        report
+            .failed
+            .push(format!("the broker died: see {}", broker.log().display()));
+    }
+    broker.stop()
 }
 
 /// A broker behind a lock with its control port, for suites that restart it.

@@ -4,16 +4,14 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
 use serde_json::Value;
 
-use super::{Bench, Report, controlled};
+use super::{Bench, ControlledCluster, Report, controlled, lock, stop};
 use crate::broker::Broker;
-use crate::cluster::Cluster;
 use crate::run;
 
 /// What the environment holds. Versions are fixed: a suite that changes by itself proves nothing.
@@ -63,16 +61,10 @@ fn own(bench: &Bench, part: &str) -> Result<Report> {
     run_pytest(bench, &mut command, broker, &[])
 }
 
-/// Own scripts with pika and kombu over the three nodes of a cluster, then kombu's own integration
-/// tests at one of them.
+/// Own scripts with pika, kombu and Celery over the three nodes of a cluster, then kombu's own
+/// integration tests at one of them.
 pub fn cluster(bench: &Bench) -> Result<Report> {
-    let mut nodes = Vec::new();
-    let mut controls = Vec::new();
-    for node in Cluster::start(bench.name, 3)?.nodes {
-        let (node, control) = controlled(node)?;
-        nodes.push(node);
-        controls.push(control);
-    }
+    let cluster = ControlledCluster::start(bench.name)?;
     let mut report = bench.documented();
     let kombu = source(bench, "kombu==5.7.0")?;
     let own = run::root().join("tests/interop/python");
@@ -83,23 +75,14 @@ pub fn cluster(bench: &Bench) -> Result<Report> {
         let results = bench.folder()?.join(format!("results-{part}.jsonl"));
         let mut command = pytest(bench, &folder)?;
         command.args(["--timeout=120", tests]);
-        let addresses: Vec<String> = nodes.iter().map(|n| lock(n).amqp.to_string()).collect();
-        point_at(&mut command, bench, &lock(&nodes[at]), &results)?;
-        command
-            .env("CLUSTER_AMQP", addresses.join(","))
-            .env("CLUSTER_CONTROLS", controls.join(","));
+        point_at(&mut command, bench, &lock(&cluster.nodes[at]), &results)?;
+        command.envs(cluster.environment.clone());
         let log = bench.log(part)?;
         let success = run::logged(&mut command, &log, DEADLINE)?;
         report.add(read_results(&results, &log, success)?);
     }
-    for node in &nodes {
-        stop(&mut lock(node), &mut report)?;
-    }
+    cluster.stop(&mut report)?;
     Ok(report)
-}
-
-fn lock(broker: &Mutex<Broker>) -> MutexGuard<'_, Broker> {
-    broker.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// py-amqp's integration tests, over TCP and over TLS.
@@ -321,16 +304,6 @@ fn read_results(results: &Path, log: &Path, success: bool) -> Result<Report> {
         report.failed.push(format!("pytest: see {}", log.display()));
     }
     Ok(report)
-}
-
-/// Stops the broker; that it died by itself is a failure.
-fn stop(broker: &mut Broker, report: &mut Report) -> Result<()> {
-    if !broker.is_alive() {
-        report
-            .failed
-            .push(format!("the broker died: see {}", broker.log().display()));
-    }
-    broker.stop()
 }
 
 /// Reads the plugin's lines: one object a test, with its name, outcome and reason.

@@ -1,0 +1,382 @@
+//! The ledger outside the brokers: what was sent, what was confirmed, what came back, what was
+//! settled for good. What contradicts it is kept in words.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use crate::numbers::Random;
+
+/// Publishers, each with a book of its own.
+pub const PUBLISHERS: usize = 16;
+/// Queues; publisher `n` writes to queue `n % QUEUES`.
+pub const QUEUES: usize = 4;
+/// A message's fixed part: publisher, sequence number, length of the rest.
+const HEAD_BYTES: usize = 2 + 8 + 8;
+/// The longest body behind the fixed part.
+pub const BODY_BYTES_MAX: u64 = 200_000;
+/// One fault tends to show a thousand times.
+const ACCUSATIONS_MAX: usize = 20;
+
+/// What is known of one publisher's messages.
+#[derive(Default)]
+pub struct Book {
+    /// The next sequence number; all below were sent, or at least begun.
+    pub next: u64,
+    /// What the broker has confirmed.
+    pub confirmed: HashSet<u64>,
+    /// How often each message came.
+    delivered: HashMap<u64, u32>,
+    /// What was settled in a transaction whose commit was answered.
+    settled: HashSet<u64>,
+}
+
+/// What a ledger takes for wrong, which depends on what happens to the brokers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rules {
+    /// One broker, whose end is all that interrupts: deliveries are always in order.
+    OneBroker,
+    /// A cluster whose nodes die and stop: what comes again may come out of order, and an empty
+    /// queue may still get back what consumers held whose connections have just gone.
+    Cluster,
+    /// The same, and a minority of nodes may refuse in words what only a majority can do.
+    CutCluster,
+}
+
+/// A delivery as a consumer remembers it until its settlement is durable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Delivery {
+    publisher: usize,
+    sequence: u64,
+    /// How often the message had come, with this time.
+    times: u32,
+}
+
+/// A book for each publisher, and what was found wrong.
+pub struct Ledger {
+    books: Vec<Mutex<Book>>,
+    wrong: Mutex<Vec<String>>,
+    rules: Rules,
+    pauses: Mutex<Pauses>,
+}
+
+/// When confirms came.
+struct Pauses {
+    last: Instant,
+    longest: Duration,
+}
+
+/// Counts over all publishers.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Totals {
+    /// Sent, or at least begun.
+    pub sent: u64,
+    /// Confirmed.
+    pub confirmed: usize,
+    /// Delivered at least once.
+    pub delivered: usize,
+    /// Settled for good.
+    pub settled: usize,
+}
+
+impl std::fmt::Display for Totals {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let (sent, confirmed, delivered) = (self.sent, self.confirmed, self.delivered);
+        write!(
+            f,
+            "sent {sent}, confirmed {confirmed}, delivered {delivered}"
+        )?;
+        match self.settled {
+            0 => Ok(()),
+            settled => write!(f, ", settled {settled}"),
+        }
+    }
+}
+
+impl Ledger {
+    /// Empty books.
+    pub fn new(rules: Rules) -> Ledger {
+        let books = (0..PUBLISHERS).map(|_| Mutex::default()).collect();
+        Ledger {
+            books,
+            wrong: Mutex::new(Vec::new()),
+            rules,
+            pauses: Mutex::new(Pauses {
+                last: Instant::now(),
+                longest: Duration::ZERO,
+            }),
+        }
+    }
+
+    /// One publisher's book.
+    pub fn book(&self, publisher: usize) -> MutexGuard<'_, Book> {
+        lock(&self.books[publisher])
+    }
+
+    /// Notes what is wrong.
+    pub fn accuse(&self, what: String) {
+        let mut wrong = lock(&self.wrong);
+        if wrong.len() < ACCUSATIONS_MAX {
+            wrong.push(what);
+        }
+    }
+
+    /// What was found wrong so far.
+    pub fn found(&self) -> Vec<String> {
+        lock(&self.wrong).clone()
+    }
+
+    /// Whether consumers settle in transactions, so that they know what is settled for good.
+    pub fn settles_in_transactions(&self) -> bool {
+        self.rules != Rules::OneBroker
+    }
+
+    /// Consumers of each queue while there is load.
+    pub fn consumers(&self) -> usize {
+        match self.rules {
+            Rules::OneBroker => 1,
+            Rules::Cluster | Rules::CutCluster => 2,
+        }
+    }
+
+    /// Turns without a delivery after which an empty queue is believed to be empty.
+    pub fn quiet_turns(&self) -> u32 {
+        match self.rules {
+            Rules::OneBroker => 1,
+            Rules::Cluster | Rules::CutCluster => 20,
+        }
+    }
+
+    /// A socket that breaks is the test; a refusal in words is not.
+    pub fn hear_end_of(&self, who: &str, result: anyhow::Result<()>) {
+        let Err(error) = result else { return };
+        let text = format!("{error:#}");
+        // 320 is how a broker that is going down says so, 506 how a minority does.
+        let is_expected = !text.contains("closed with")
+            || text.contains("closed with 320")
+            || (self.rules == Rules::CutCluster && text.contains("closed with 506"));
+        if !is_expected {
+            self.accuse(format!("{who}: {text}"));
+        }
+    }
+
+    /// Notes that a confirm came.
+    pub fn hear_confirm(&self) {
+        let mut pauses = lock(&self.pauses);
+        pauses.longest = pauses.longest.max(pauses.last.elapsed());
+        pauses.last = Instant::now();
+    }
+
+    /// The longest time without a confirm since this was last asked, up to now.
+    pub fn longest_pause(&self) -> Duration {
+        let mut pauses = lock(&self.pauses);
+        let longest = pauses.longest.max(pauses.last.elapsed());
+        pauses.longest = Duration::ZERO;
+        pauses.last = Instant::now();
+        longest
+    }
+
+    /// Holds a delivery against the books. `last_of` is what its consumer has seen of each
+    /// publisher.
+    pub fn audit_delivery(
+        &self,
+        bytes: &[u8],
+        redelivered: bool,
+        queue: usize,
+        last_of: &mut [Option<u64>],
+    ) -> Option<Delivery> {
+        let Some((publisher, sequence)) = read_body(bytes) else {
+            self.accuse(format!(
+                "queue {queue}: a message of {} bytes that nobody sent",
+                bytes.len()
+            ));
+            return None;
+        };
+        if publisher % QUEUES != queue {
+            self.accuse(format!(
+                "queue {queue}: publisher {publisher} never wrote to it"
+            ));
+        }
+        let mut book = self.book(publisher);
+        if sequence >= book.next {
+            self.accuse(format!(
+                "publisher {publisher}: number {sequence} was never sent"
+            ));
+        }
+        if book.settled.contains(&sequence) {
+            self.accuse(format!(
+                "publisher {publisher}: {sequence} came again after its settlement was committed"
+            ));
+        }
+        let times = book.delivered.entry(sequence).or_insert(0);
+        *times += 1;
+        let delivery = Delivery {
+            publisher,
+            sequence,
+            times: *times,
+        };
+        if redelivered && self.rules != Rules::OneBroker {
+            last_of.fill(None);
+        }
+        // What a consumer sees for the first time is in the queue's own order.
+        if let Some(last) = last_of[publisher].replace(sequence)
+            && last >= sequence
+        {
+            self.accuse(format!(
+                "publisher {publisher}: {sequence} came after {last}"
+            ));
+        }
+        Some(delivery)
+    }
+
+    /// Notes settlements whose transaction was committed. What another consumer has got meanwhile
+    /// was settled too late, and is the other's.
+    pub fn settled(&self, deliveries: &[Delivery]) {
+        for delivery in deliveries {
+            let mut book = self.book(delivery.publisher);
+            if book.delivered.get(&delivery.sequence) == Some(&delivery.times) {
+                book.settled.insert(delivery.sequence);
+            }
+        }
+    }
+
+    /// Every confirmed message must have come back by now.
+    pub fn close_books(&self) {
+        for publisher in 0..PUBLISHERS {
+            let book = self.book(publisher);
+            let is_lost = |sequence: &&u64| !book.delivered.contains_key(*sequence);
+            let mut lost: Vec<u64> = book.confirmed.iter().filter(is_lost).copied().collect();
+            lost.sort_unstable();
+            if let Some(first) = lost.first() {
+                self.accuse(format!(
+                    "publisher {publisher}: {} confirmed messages lost, the first is {first}",
+                    lost.len()
+                ));
+            }
+        }
+    }
+
+    /// The counts so far.
+    pub fn totals(&self) -> Totals {
+        let mut totals = Totals::default();
+        for publisher in 0..PUBLISHERS {
+            let book = self.book(publisher);
+            totals.sent += book.next;
+            totals.confirmed += book.confirmed.len();
+            totals.delivered += book.delivered.len();
+            totals.settled += book.settled.len();
+        }
+        totals
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A message whose every byte follows from its publisher, number and length.
+pub fn body(publisher: usize, sequence: u64, length: u64) -> Vec<u8> {
+    let mut body = Vec::with_capacity(HEAD_BYTES + length as usize);
+    body.extend_from_slice(&(publisher as u16).to_be_bytes());
+    body.extend_from_slice(&sequence.to_be_bytes());
+    let mut filler = Random::new(sequence ^ ((publisher as u64) << 48));
+    let mut rest = Vec::with_capacity(length as usize + 8);
+    while (rest.len() as u64) < length {
+        rest.extend_from_slice(&filler.next().to_be_bytes());
+    }
+    rest.truncate(length as usize);
+    body.extend_from_slice(&length.to_be_bytes());
+    body.extend_from_slice(&rest);
+    body
+}
+
+/// Publisher and number of a message, if it is one of ours and whole.
+fn read_body(bytes: &[u8]) -> Option<(usize, u64)> {
+    let publisher = u16::from_be_bytes(bytes.get(..2)?.try_into().ok()?) as usize;
+    let sequence = u64::from_be_bytes(bytes.get(2..10)?.try_into().ok()?);
+    let length = u64::from_be_bytes(bytes.get(10..18)?.try_into().ok()?);
+    let whole = publisher < PUBLISHERS
+        && length <= BODY_BYTES_MAX
+        && bytes == body(publisher, sequence, length);
+    whole.then_some((publisher, sequence))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_changed_byte_is_noticed() {
+        let message = body(3, 77, 100);
+        assert_eq!(read_body(&message), Some((3, 77)));
+        for at in 0..message.len() {
+            let mut changed = message.clone();
+            changed[at] ^= 1;
+            assert_ne!(read_body(&changed), Some((3, 77)), "byte {at}");
+        }
+    }
+
+    #[test]
+    fn the_ledger_finds_loss_invention_and_disorder() {
+        let ledger = Ledger::new(Rules::OneBroker);
+        ledger.book(0).next = 3;
+        ledger.book(0).confirmed.extend([0, 1, 2]);
+        let mut last_of = vec![None; PUBLISHERS];
+        let mut deliver = |sequence| {
+            ledger.audit_delivery(&body(0, sequence, 5), false, 0, &mut last_of);
+        };
+        deliver(0);
+        deliver(2);
+        assert_eq!(ledger.found(), Vec::<String>::new());
+        deliver(0);
+        deliver(9);
+        ledger.close_books();
+        let found = ledger.found();
+        assert!(found[0].contains("0 came after 2"), "{found:?}");
+        assert!(found[1].contains("9 was never sent"), "{found:?}");
+        assert!(
+            found[2].contains("1 confirmed messages lost, the first is 1"),
+            "{found:?}"
+        );
+    }
+
+    #[test]
+    fn what_was_settled_for_good_must_not_come_again() {
+        let ledger = Ledger::new(Rules::Cluster);
+        ledger.book(0).next = 2;
+        let mut last_of = vec![None; PUBLISHERS];
+        let mut deliver = |sequence, redelivered| {
+            ledger
+                .audit_delivery(&body(0, sequence, 5), redelivered, 0, &mut last_of)
+                .expect("it is whole")
+        };
+        let late = deliver(0, false);
+        let other = deliver(0, true);
+        // The first holder's commit is too late to mean anything.
+        ledger.settled(&[late]);
+        let again = deliver(0, true);
+        assert_eq!(ledger.found(), Vec::<String>::new());
+        ledger.settled(&[other, again]);
+        deliver(0, true);
+        let found = ledger.found();
+        assert!(
+            found[0].contains("0 came again after its settlement"),
+            "{found:?}"
+        );
+    }
+
+    #[test]
+    fn a_minority_may_refuse_only_where_nodes_are_cut_off() {
+        let refusal = || Err(anyhow::anyhow!("closed with 506 RESOURCE_ERROR"));
+        for (rules, accusations) in [(Rules::Cluster, 1), (Rules::CutCluster, 0)] {
+            let ledger = Ledger::new(rules);
+            ledger.hear_end_of("consumer", refusal());
+            ledger.hear_end_of("consumer", Err(anyhow::anyhow!("connection reset")));
+            ledger.hear_end_of(
+                "consumer",
+                Err(anyhow::anyhow!("closed with 320 going down")),
+            );
+            assert_eq!(ledger.found().len(), accusations, "{rules:?}");
+        }
+    }
+}

@@ -1,0 +1,143 @@
+//! Faults under load, again and again, with a ledger outside the processes.
+//!
+//! Sixteen publishers with confirms fill four durable queues while consumers with acks empty them.
+//! Meanwhile something happens: the broker is killed and started again on the same folder; a node
+//! of a cluster is killed or stopped, or the network between the nodes is cut. The ledger knows
+//! what was sent, what was confirmed, what came back and what was settled, and holds the brokers to
+//! this:
+//!
+//! - what was confirmed is delivered at least once, in this life or a later one;
+//! - what is delivered was sent, and is byte for byte what was sent;
+//! - one channel's messages come out of one queue in the order that they went in;
+//! - what was settled in a transaction that was committed never comes again (clusters alone: an
+//!   acknowledgement without a transaction is not confirmed by the protocol);
+//! - all queues can be emptied.
+
+mod cluster;
+mod ledger;
+mod load;
+mod namespaces;
+mod network;
+mod single;
+
+use std::net::SocketAddr;
+
+use anyhow::{Result, bail};
+
+use self::ledger::Ledger;
+use crate::broker::Kind;
+use crate::numbers::Random;
+use crate::suite::{Bench, Report};
+
+/// Rounds that CI runs of one broker.
+const CI_ROUNDS: u32 = 25;
+/// Rounds that CI runs of a cluster on loopback.
+const CI_ROUNDS_CLUSTER: u32 = 6;
+
+/// Brokers to which things happen.
+trait Scene {
+    /// The rules of the ledger, kept over all rounds.
+    fn ledger(&self) -> &Ledger;
+
+    /// Load while something happens; gives what happened, in words.
+    fn round(&mut self, number: u32, random: &mut Random) -> Result<String>;
+
+    /// Where the queues are emptied after a round.
+    fn audited_at(&self, number: u32) -> SocketAddr;
+
+    /// All queues are emptied and the books closed every so many rounds; in between, backlogs
+    /// survive several faults.
+    fn audit_every(&self) -> u32;
+}
+
+/// Plays the rounds; gives what was found wrong.
+fn play(scene: &mut impl Scene, count: u32, seed: u64) -> Result<Vec<String>> {
+    let mut random = Random::new(seed);
+    for number in 1..=count {
+        let happened = scene.round(number, &mut random)?;
+        let ledger = scene.ledger();
+        let audits = number.is_multiple_of(scene.audit_every()) || number == count;
+        if audits {
+            load::audit(scene.audited_at(number), &mut random, ledger)?;
+        }
+        if audits || !happened.is_empty() {
+            let totals = ledger.totals();
+            println!("      round {number}/{count}: {happened}{totals}");
+        }
+        if !ledger.found().is_empty() {
+            println!("      seed {seed}, round {number}");
+            break;
+        }
+    }
+    if scene.ledger().totals().confirmed == 0 {
+        bail!("nothing was ever confirmed: the audit proves nothing");
+    }
+    Ok(scene.ledger().found())
+}
+
+/// Kills of one broker as a suite: one test a round.
+pub fn suite(bench: &Bench) -> Result<Report> {
+    let mut single = single::Single::start(bench.kind, bench.name)?;
+    Ok(report(CI_ROUNDS, play(&mut single, CI_ROUNDS, 1)?))
+}
+
+/// Faults of a cluster as a suite: one test a round, then one a fault of the network.
+pub fn cluster_suite(bench: &Bench) -> Result<Report> {
+    let mut nodes = cluster::Nodes::start(bench.name)?;
+    let wrong = play(&mut nodes, CI_ROUNDS_CLUSTER, 1)?;
+    drop(nodes);
+    let mut report = report(CI_ROUNDS_CLUSTER, wrong);
+    report.add(network::suite()?);
+    Ok(report)
+}
+
+fn report(rounds: u32, wrong: Vec<String>) -> Report {
+    Report {
+        passed: if wrong.is_empty() { rounds as usize } else { 0 },
+        failed: wrong,
+        ..Report::default()
+    }
+}
+
+/// `cargo xtask crash`.
+pub fn run(arguments: &[String]) -> Result<bool> {
+    let (mut count, mut kind) = (CI_ROUNDS, Kind::Leveret);
+    let (mut in_cluster, mut in_namespaces) = (false, false);
+    let mut network = network::Options::default();
+    let mut seed = std::time::SystemTime::now()
+        .duration_since(std::time::UNIX_EPOCH)
+        .map_or(0, |since| since.as_secs());
+    let mut words = arguments.iter();
+    while let Some(word) = words.next() {
+        let mut value = || words.next().map_or("", String::as_str);
+        match word.as_str() {
+            "--cluster" => in_cluster = true,
+            "--netns" => in_namespaces = true,
+            "--rounds" => count = value().parse()?,
+            "--seed" => seed = value().parse()?,
+            "--broker" => kind = Kind::parse(value())?,
+            "--seconds" => network.seconds = value().parse()?,
+            "--fault" => network.fault = Some(value().to_owned()),
+            other => bail!(
+                "crash takes --cluster, --rounds N, --seed N, --broker KIND, and with --cluster \
+                 --netns also --seconds N and --fault NAME, not `{other}`"
+            ),
+        }
+    }
+    kind.prepare()?;
+    if in_namespaces {
+        network.seed = seed;
+        return network::run(&network);
+    }
+    println!("      seed {seed}");
+    let wrong = if in_cluster {
+        play(&mut cluster::Nodes::start("crash-cluster")?, count, seed)?
+    } else {
+        play(&mut single::Single::start(kind, "crash")?, count, seed)?
+    };
+    for what in &wrong {
+        println!("FAILED {what}");
+    }
+    println!("\n{} rounds, {} faults", count, wrong.len());
+    Ok(wrong.is_empty())
+}

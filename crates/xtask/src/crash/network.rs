@@ -1,0 +1,362 @@
+//! A cluster of three in network namespaces: kills, stops, and cuts of the network between the
+//! nodes, while clients reach all of them throughout.
+//!
+//! Each fault has a third of its time: load before it for a sixth, the fault for a half, load after
+//! it for a third. Then all queues are emptied and the books closed.
+
+use std::net::SocketAddr;
+use std::process::{Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+
+use super::ledger::{Ledger, QUEUES, Rules};
+use super::namespaces::Namespaces;
+use super::{Scene, cluster, load, play};
+use crate::broker;
+use crate::cluster::Cluster;
+use crate::numbers::Random;
+use crate::run;
+use crate::suite::Report;
+use crate::tools::{self, Tool};
+
+/// Set for the copy of this tool that runs in a network namespace of its own.
+const INSIDE: &str = "XTASK_IN_NAMESPACE";
+/// Seconds of each fault for the suite that CI runs.
+const CI_SECONDS: u64 = 6;
+/// All nodes trust each other by this.
+const SETTINGS: &str = "cluster.secret = between namespaces\nloopback_users = none\n";
+/// A fault that lasts so long must not keep a majority from confirming.
+const LONG: Duration = Duration::from_secs(20);
+/// How long a leader is looked for.
+const LEADER_DEADLINE: Duration = Duration::from_secs(30);
+/// What precedes the name of a fault that went well, in the output of the copy.
+const PASSED: &str = "passed ";
+/// What precedes a finding.
+const FAILED: &str = "FAILED ";
+
+/// What the command line asks for.
+pub struct Options {
+    /// How long each fault takes, load before and after it included.
+    pub seconds: u64,
+    /// One fault alone.
+    pub fault: Option<String>,
+    /// Of the load's randomness.
+    pub seed: u64,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options {
+            seconds: 60,
+            fault: None,
+            seed: 1,
+        }
+    }
+}
+
+/// What happens, in the order in which it does. The leader is that of the first queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fault {
+    KillLeader,
+    KillFollower,
+    KillAll,
+    StopLeader,
+    /// A follower on one side, everyone else on the other.
+    Halves,
+    /// The leader on one side, everyone else on the other.
+    IsolatedLeader,
+    /// The leader hears nobody.
+    DeafLeader,
+    /// Nobody hears the leader.
+    MuteLeader,
+    /// One pair after the other is cut, so that each node sees a majority, and no two the same.
+    Ring,
+}
+
+const FAULTS: &[(&str, Fault)] = &[
+    ("kill-leader", Fault::KillLeader),
+    ("kill-follower", Fault::KillFollower),
+    ("kill-all", Fault::KillAll),
+    ("stop-leader", Fault::StopLeader),
+    ("halves", Fault::Halves),
+    ("isolated-leader", Fault::IsolatedLeader),
+    ("deaf-leader", Fault::DeafLeader),
+    ("mute-leader", Fault::MuteLeader),
+    ("ring", Fault::Ring),
+];
+
+/// The cluster, its network, and the faults that are still to happen.
+struct Network {
+    cluster: Cluster,
+    namespaces: Namespaces,
+    ledger: Ledger,
+    faults: Vec<(&'static str, Fault)>,
+    seconds: u64,
+}
+
+impl Network {
+    fn start(faults: Vec<(&'static str, Fault)>, seconds: u64) -> Result<Network> {
+        let namespaces = Namespaces::new(3)?;
+        let cluster = Cluster::form("crash-network", &namespaces.members(), SETTINGS)?;
+        cluster::declare_quorum_queues(&cluster)?;
+        Ok(Network {
+            cluster,
+            namespaces,
+            ledger: Ledger::new(Rules::CutCluster),
+            faults,
+            seconds,
+        })
+    }
+
+    fn part(&self, share: f64) -> Duration {
+        Duration::from_secs_f64(self.seconds as f64 * share)
+    }
+}
+
+impl Scene for Network {
+    fn ledger(&self) -> &Ledger {
+        &self.ledger
+    }
+
+    fn round(&mut self, number: u32, random: &mut Random) -> Result<String> {
+        let (name, fault) = self.faults[number as usize - 1];
+        let (before, during, after) = (self.part(1.0 / 6.0), self.part(0.5), self.part(1.0 / 3.0));
+        let addresses = self.cluster.addresses();
+        let (cluster, namespaces, ledger) = (&mut self.cluster, &self.namespaces, &self.ledger);
+        let [faulty, healed] = load::during(&addresses, true, random, ledger, |_| {
+            thread::sleep(before);
+            ledger.longest_pause();
+            let confirmed = ledger.totals().confirmed;
+            happen(fault, cluster, namespaces, during)?;
+            if during >= LONG && ledger.totals().confirmed == confirmed {
+                ledger.accuse(format!("{name}: nothing was confirmed while it lasted"));
+            }
+            let faulty = ledger.longest_pause();
+            thread::sleep(after);
+            cluster.check_alive()?;
+            Ok([faulty, ledger.longest_pause()])
+        })?;
+        Ok(format!(
+            "{name}, longest without a confirm {:.1} s, {:.1} s after it; ",
+            faulty.as_secs_f64(),
+            healed.as_secs_f64(),
+        ))
+    }
+
+    fn audited_at(&self, number: u32) -> SocketAddr {
+        self.cluster.amqp(number as usize)
+    }
+
+    fn audit_every(&self) -> u32 {
+        1
+    }
+}
+
+/// Lets a fault happen and last, and ends it.
+fn happen(
+    fault: Fault,
+    cluster: &mut Cluster,
+    namespaces: &Namespaces,
+    lasting: Duration,
+) -> Result<()> {
+    let leader = leader(cluster)?;
+    let others: Vec<usize> = (0..cluster.nodes.len()).filter(|&n| n != leader).collect();
+    match fault {
+        Fault::KillLeader => kill_again_and_again(cluster, lasting, self::leader),
+        Fault::KillFollower => {
+            let follower = |cluster: &Cluster| {
+                let leader = self::leader(cluster)?;
+                Ok((leader + 1) % cluster.nodes.len())
+            };
+            kill_again_and_again(cluster, lasting, follower)
+        }
+        Fault::KillAll => {
+            let ends = Instant::now() + lasting;
+            loop {
+                cluster.kill_all()?;
+                cluster.launch_all()?;
+                thread::sleep(lasting / 4);
+                if Instant::now() >= ends {
+                    return Ok(());
+                }
+            }
+        }
+        Fault::StopLeader => {
+            let pid = cluster.nodes[leader].pid();
+            run::signal(pid, "STOP")?;
+            thread::sleep(lasting);
+            run::signal(pid, "CONT")
+        }
+        Fault::Halves => cut(
+            namespaces,
+            &both_ways(others[0], &[leader, others[1]]),
+            lasting,
+        ),
+        Fault::IsolatedLeader => cut(namespaces, &both_ways(leader, &others), lasting),
+        Fault::DeafLeader => {
+            let pairs: Vec<_> = others.iter().map(|&other| (other, leader)).collect();
+            cut(namespaces, &pairs, lasting)
+        }
+        Fault::MuteLeader => {
+            let pairs: Vec<_> = others.iter().map(|&other| (leader, other)).collect();
+            cut(namespaces, &pairs, lasting)
+        }
+        Fault::Ring => {
+            let pairs = [
+                (leader, others[0]),
+                (others[0], others[1]),
+                (others[1], leader),
+            ];
+            pairs
+                .iter()
+                .try_for_each(|&(one, two)| cut(namespaces, &both_ways(one, &[two]), lasting / 3))
+        }
+    }
+}
+
+/// Kills a node, lets the others go on, starts it again and lets it catch up, a third of the time
+/// each; several times if there is time for it.
+fn kill_again_and_again(
+    cluster: &mut Cluster,
+    lasting: Duration,
+    which: impl Fn(&Cluster) -> Result<usize>,
+) -> Result<()> {
+    let times = (lasting.as_secs() / 10).max(1) as u32;
+    for _ in 0..times {
+        let node = which(cluster)?;
+        cluster.nodes[node].kill()?;
+        thread::sleep(lasting / times / 2);
+        cluster.launch(&[node])?;
+        thread::sleep(lasting / times / 2);
+    }
+    Ok(())
+}
+
+fn both_ways(one: usize, others: &[usize]) -> Vec<(usize, usize)> {
+    let there = others.iter().map(|&other| (one, other));
+    let back = others.iter().map(|&other| (other, one));
+    there.chain(back).collect()
+}
+
+/// Cuts the ways from one node to another for a while.
+fn cut(namespaces: &Namespaces, pairs: &[(usize, usize)], lasting: Duration) -> Result<()> {
+    for &(from, to) in pairs {
+        namespaces.cut(from, to)?;
+    }
+    thread::sleep(lasting);
+    namespaces.heal()
+}
+
+/// Which node leads the first queue, as soon as there is one.
+fn leader(cluster: &Cluster) -> Result<usize> {
+    let started = Instant::now();
+    loop {
+        let found = (0..cluster.nodes.len())
+            .find_map(|asked| cluster.leader_of(&load::queue_name(0), asked).ok());
+        match found {
+            Some(leader) => return Ok(leader),
+            None if started.elapsed() > LEADER_DEADLINE => {
+                bail!("no node knows a leader of the first of {QUEUES} queues")
+            }
+            None => thread::sleep(Duration::from_millis(200)),
+        }
+    }
+}
+
+/// A command that starts this tool's copy in a network namespace of its own; an error where none
+/// can be made.
+fn copy(options: &Options) -> Result<Command> {
+    tools::ensure(Tool::Nftables)?;
+    // Whoever may not make a namespace as they are may do so as the superuser of a new user
+    // namespace, on most machines.
+    let ways: [&[&str]; 2] = [&["--net"], &["--net", "--user", "--map-root-user"]];
+    let works =
+        |way: &&&[&str]| run::output(Command::new("unshare").args(**way).arg("true")).is_ok();
+    let way = ways.iter().find(works);
+    let way = way.context("this machine lets nobody make a network namespace")?;
+    let mut command = Command::new("unshare");
+    command.args(*way).arg("--").arg(std::env::current_exe()?);
+    command.args(["crash", "--cluster", "--netns"]);
+    command.args(["--seconds", &options.seconds.to_string()]);
+    command.args(["--seed", &options.seed.to_string()]);
+    if let Some(fault) = &options.fault {
+        command.args(["--fault", fault]);
+    }
+    // The copy builds nothing: it reaches no registry.
+    command
+        .env(INSIDE, "1")
+        .env(broker::BINARY_VARIABLE, broker::leveret_binary());
+    Ok(command)
+}
+
+/// `cargo xtask crash --cluster --netns`.
+pub fn run(options: &Options) -> Result<bool> {
+    if std::env::var_os(INSIDE).is_none() {
+        return Ok(copy(options)?.status()?.success());
+    }
+    let chosen = |(name, _): &(&'static str, Fault)| {
+        options.fault.as_ref().is_none_or(|wanted| wanted == name)
+    };
+    let faults: Vec<_> = FAULTS.iter().copied().filter(chosen).collect();
+    if faults.is_empty() {
+        let names: Vec<&str> = FAULTS.iter().map(|(name, _)| *name).collect();
+        bail!("a fault is one of {}", names.join(", "));
+    }
+    let count = faults.len() as u32;
+    let mut network = Network::start(faults, options.seconds)?;
+    let wrong = play(&mut network, count, options.seed)?;
+    for what in &wrong {
+        println!("{FAILED}{what}");
+    }
+    if wrong.is_empty() {
+        for (name, _) in &network.faults {
+            println!("{PASSED}{name}");
+        }
+    }
+    Ok(wrong.is_empty())
+}
+
+/// All faults for a few seconds each: one test a fault.
+pub fn suite() -> Result<Report> {
+    let options = Options {
+        seconds: CI_SECONDS,
+        ..Options::default()
+    };
+    let mut command = match copy(&options) {
+        Ok(command) => command,
+        Err(error) => {
+            return Ok(Report {
+                left_out: vec![("faults of the network".to_owned(), format!("{error:#}"))],
+                ..Report::default()
+            });
+        }
+    };
+    let output = command.stdin(Stdio::null()).output()?;
+    let said = String::from_utf8_lossy(&output.stdout);
+    print!("{said}");
+    let mut report = Report::default();
+    for line in said.lines() {
+        if line.starts_with(PASSED) {
+            report.passed += 1;
+        } else if let Some(what) = line.strip_prefix(FAILED) {
+            report.failed.push(what.to_owned());
+        }
+    }
+    if !output.status.success() && report.failed.is_empty() {
+        let said = String::from_utf8_lossy(&output.stderr);
+        report.failed.push(run::last_lines(&said, 3));
+    }
+    Ok(report)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cut_both_ways_names_each_way_once() {
+        assert_eq!(both_ways(0, &[1, 2]), [(0, 1), (0, 2), (1, 0), (2, 0)]);
+    }
+}
