@@ -2,8 +2,11 @@
 
 mod amqp;
 mod block_writes;
+mod cluster;
 mod idle;
 mod load;
+mod perftest;
+mod quorum;
 mod storage;
 
 use std::fs;
@@ -11,8 +14,8 @@ use std::fs;
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
 
-use crate::broker::Kind;
-use crate::run;
+use crate::broker::{Broker, Kind};
+use crate::{http, run};
 
 /// What the command line asks for.
 pub struct Options {
@@ -27,6 +30,11 @@ pub struct Options {
 }
 
 impl Options {
+    /// Whether a part of that name is asked for.
+    pub fn wants(&self, part: &str) -> bool {
+        part.contains(&self.part)
+    }
+
     /// The brokers to measure.
     pub fn kinds(&self) -> Vec<Kind> {
         match self.only {
@@ -48,7 +56,7 @@ pub struct Measured {
 pub fn run(arguments: &[String]) -> Result<bool> {
     let (name, rest) = arguments
         .split_first()
-        .context("bench amqp, storage, idle or start")?;
+        .context("bench amqp, quorum, storage, idle or start")?;
     let mut options = Options {
         fast: false,
         write: false,
@@ -73,10 +81,11 @@ pub fn run(arguments: &[String]) -> Result<bool> {
     raise_file_limit();
     let measured = match name.as_str() {
         "amqp" => amqp::run(&options)?,
+        "quorum" => quorum::run(&options)?,
         "idle" => idle::run(&options)?,
         "start" => idle::start(&options)?,
         "storage" => storage::run(&options)?,
-        other => bail!("there is no benchmark `{other}`: amqp, storage, idle, start"),
+        other => bail!("there is no benchmark `{other}`: amqp, quorum, storage, idle, start"),
     };
     println!("\n{}", measured.text);
     let json = run::target_folder("bench")?.join(format!("{name}.json"));
@@ -95,6 +104,17 @@ fn raise_file_limit() {
     let me = std::process::id().to_string();
     let mut command = std::process::Command::new("prlimit");
     let _ = run::output(command.args(["--pid", &me, "--nofile=65536:65536"]));
+}
+
+/// One of Leveret's metrics, by its name; without labels.
+fn metric(broker: &Broker, name: &str) -> Result<f64> {
+    let page = http::get_text(broker.metrics, "/metrics")?;
+    let value = page.lines().find_map(|line| {
+        let (found, value) = line.split_once(' ')?;
+        (found == name).then_some(value)
+    });
+    let value = value.with_context(|| format!("{name} is not among the metrics"))?;
+    Ok(value.parse()?)
 }
 
 /// Puts a report between its two marks in docs/performance.md, in place of the one before.

@@ -31,7 +31,7 @@ pub fn run(options: &Options) -> Result<Measured> {
         ("fanout-backlog", fanout_backlog),
     ];
     for (name, part) in parts {
-        if !name.contains(&options.part) {
+        if !options.wants(name) {
             continue;
         }
         // One that fails takes nothing from those that were measured; its row says so.
