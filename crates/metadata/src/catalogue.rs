@@ -149,6 +149,8 @@ pub struct DeadLetterTarget<'a> {
     pub exchange: &'a str,
     /// The routing key; without one the message keeps its own.
     pub routing_key: Option<&'a str>,
+    /// Whether a message stays until it has arrived.
+    pub at_least_once: bool,
 }
 
 /// Everything that is declared on the node.
@@ -445,6 +447,7 @@ impl Catalogue {
         Some(DeadLetterTarget {
             exchange: queue.settings.dead_letter_exchange.as_deref()?,
             routing_key: queue.settings.dead_letter_routing_key.as_deref(),
+            at_least_once: queue.settings.dead_letter_at_least_once,
         })
     }
 

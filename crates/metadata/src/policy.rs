@@ -555,7 +555,11 @@ pub fn resolve(kind: QueueKind, arguments: &FieldTable, policy: &FieldTable) -> 
 }
 
 /// What is said of delayed retries. Without a least delay there is none.
-fn delayed_retry(of: Option<&str>, min_ms: Option<u64>, max_ms: Option<u64>) -> Option<DelayedRetry> {
+fn delayed_retry(
+    of: Option<&str>,
+    min_ms: Option<u64>,
+    max_ms: Option<u64>,
+) -> Option<DelayedRetry> {
     let of = match of? {
         "all" => Retried::All,
         "failed" => Retried::Failed,

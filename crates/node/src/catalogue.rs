@@ -167,7 +167,20 @@ pub fn spec(catalogue: &Catalogue, record: &QueueRecord) -> QueueSpec {
             consumer_timeout_ms: settings
                 .consumer_timeout_ms
                 .or(catalogue.config().consumer_timeout_ms),
+            delayed_retry: settings.delayed_retry.map(delayed_retry),
         },
+    }
+}
+
+fn delayed_retry(retry: leveret_metadata::DelayedRetry) -> leveret_queue::DelayedRetry {
+    leveret_queue::DelayedRetry {
+        of: match retry.of {
+            leveret_metadata::Retried::All => leveret_queue::Retried::All,
+            leveret_metadata::Retried::Failed => leveret_queue::Retried::Failed,
+            leveret_metadata::Retried::Returned => leveret_queue::Retried::Returned,
+        },
+        min_ms: retry.min_ms,
+        max_ms: retry.max_ms,
     }
 }
 

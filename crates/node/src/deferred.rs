@@ -25,7 +25,7 @@ pub fn run<E: Env>(work: Vec<Deferred>, scratch: &mut Scratch, now: Now, env: &E
             } => {
                 publish(&vhost, &message, delayed, scratch, &mut run);
             }
-            Deferred::Afterwards(then) => afterwards(&then, &mut run),
+            Deferred::Afterwards { then, refused } => afterwards(&then, refused, &mut run),
             Deferred::DeleteQueue { queue, if_unused } => {
                 run.release();
                 delete_queue(queue, if_unused, now, env);
@@ -46,6 +46,7 @@ fn dead_letter<E: Env>(dead: &DeadLetter, scratch: &mut Scratch, run: &mut Run<'
     run.env.counters().dead_lettered(dead.reason);
     let mut message = None;
     let mut targets = Vec::new();
+    let mut goes_nowhere = false;
     let catalogue = run.catalogue();
     if let Some(queue) = catalogue.queue(dead.queue)
         && let Some(letter) = catalogue.dead_letter_of(queue)
@@ -65,6 +66,7 @@ fn dead_letter<E: Env>(dead: &DeadLetter, scratch: &mut Scratch, run: &mut Run<'
             scratch,
             &mut targets,
         );
+        goes_nowhere = letter.at_least_once && targets.is_empty();
         targets.retain(|target| {
             catalogue
                 .queue(*target)
@@ -78,6 +80,11 @@ fn dead_letter<E: Env>(dead: &DeadLetter, scratch: &mut Scratch, run: &mut Run<'
         }
         return;
     };
+    if goes_nowhere {
+        // Somebody may yet declare the exchange, or bind a queue.
+        let shard = run.shard(run.env.shard_of(dead.queue));
+        return shard.not_dead_lettered(now, dead.queue, lane, index);
+    }
     // In the log behind the message's new places: a crash between the two leaves it in both, never
     // in neither.
     let then = Then::DeadLettered {
@@ -98,20 +105,34 @@ fn put_then<E: Env>(
 ) {
     let following = Afterwards::new(then);
     if let Some(message) = message {
-        enqueue(message, targets, &Notify::Then(Arc::clone(&following)), run);
+        let notify = Notify::Then(Arc::clone(&following));
+        if enqueue(message, targets, &notify, run).rejected {
+            following.refuse();
+        }
     }
-    if let Some(Deferred::Afterwards(then)) = following.filled() {
-        afterwards(&then, run);
+    if let Some(Deferred::Afterwards { then, refused }) = following.filled() {
+        afterwards(&then, refused, run);
     }
 }
 
-/// A message is in all the queues that it was put into: it leaves where it was.
-fn afterwards<E: Env>(then: &Then, run: &mut Run<'_, E>) {
+/// A message is in all the queues that it was put into: it leaves where it was. One that must
+/// arrive in all of them, and was `refused` by one, goes again later.
+fn afterwards<E: Env>(then: &Then, refused: bool, run: &mut Run<'_, E>) {
     let now = run.now;
     match *then {
         Then::DeadLettered { queue, lane, index } => {
+            let must_arrive = refused && {
+                let catalogue = run.catalogue();
+                let letter = catalogue
+                    .queue(queue)
+                    .and_then(|queue| catalogue.dead_letter_of(queue));
+                letter.is_some_and(|letter| letter.at_least_once)
+            };
             let shard = run.shard(run.env.shard_of(queue));
-            shard.dead_lettered(now, queue, lane, index..index + 1);
+            match must_arrive {
+                true => shard.not_dead_lettered(now, queue, lane, index),
+                false => shard.dead_lettered(now, queue, lane, index..index + 1),
+            }
         }
         Then::DelayedReleased { index, bytes } => {
             run.shard(delayed::SHARD).delayed_released(index, bytes);

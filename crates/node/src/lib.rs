@@ -30,6 +30,7 @@ pub mod stored;
 mod connection;
 mod counters;
 mod dead_letter;
+mod dead_letters;
 mod firehose;
 
 pub use connection::{

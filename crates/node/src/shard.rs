@@ -90,7 +90,12 @@ pub enum Deferred {
         delayed: Option<u64>,
     },
     /// A message is in all the queues that it was put into: what waited for that.
-    Afterwards(Then),
+    Afterwards {
+        /// What is to be done.
+        then: Then,
+        /// Whether one of the queues has refused the message.
+        refused: bool,
+    },
     /// Close the channel of a consumer that has kept a delivery for too long.
     TimedOut {
         /// Its connection.
@@ -531,11 +536,25 @@ impl Shard {
     /// A message that was dead-lettered is where it was to go (or nowhere): it leaves.
     pub fn dead_lettered(&mut self, now: Now, queue: QueueId, lane: u8, range: Range<u64>) {
         if let Some(actor) = self.queues.get_mut(&queue) {
+            actor.dead.arrived(lane, &range);
             actor.queue.dead_lettered(lane, range, &mut self.scratch);
+            actor.send_dead_letters(&mut self.logs, &mut self.effects);
             self.carry_out(queue);
         } else {
             self.with_replicas(now, |replicas, around| {
                 replicas.dead_lettered(around, queue, lane, range);
+            });
+        }
+    }
+
+    /// A message that must be dead-lettered could not be: it goes again later.
+    pub(crate) fn not_dead_lettered(&mut self, now: Now, queue: QueueId, lane: u8, index: u64) {
+        if let Some(actor) = self.queues.get_mut(&queue) {
+            actor.dead.refused(now, lane, index);
+            self.mark(queue);
+        } else {
+            self.with_replicas(now, |replicas, around| {
+                replicas.not_dead_lettered(around, queue, lane, index);
             });
         }
     }
@@ -554,7 +573,7 @@ impl Shard {
                 continue;
             };
             actor.queue.resume();
-            actor.retry_dead_letters(&mut self.logs, &mut self.effects);
+            actor.send_dead_letters(&mut self.logs, &mut self.effects);
             for waiting in std::mem::take(&mut actor.waiting_gets) {
                 let outcome = self.get_here(
                     now,
@@ -694,8 +713,11 @@ impl Shard {
         let Some(actor) = self.queues.get_mut(&queue) else {
             return;
         };
+        actor.dead.retry(now);
+        actor.send_dead_letters(&mut self.logs, &mut self.effects);
         actor.forget_fresh();
-        let deadline = actor.queue.next_deadline_ms(now).unwrap_or(0);
+        let deadlines = [actor.queue.next_deadline_ms(now), actor.dead.deadline_ms()];
+        let deadline = deadlines.into_iter().flatten().min().unwrap_or(0);
         if deadline != actor.deadline_ms {
             self.deadlines.remove(&(actor.deadline_ms, queue));
             actor.deadline_ms = deadline;

@@ -1,6 +1,6 @@
 //! Every way in which a queue can act, and what it answers.
 
-use crate::Position;
+use crate::{Position, Returns};
 use leveret_types::ConsumerId;
 use std::ops::Range;
 
@@ -20,15 +20,15 @@ pub enum Effect {
         /// carries the bytes of all.
         bytes: u64,
     },
-    /// Messages came back and have this count from now on; see
+    /// Messages came back, and this is known of them from now on; see
     /// [`crate::Queue::tell_returns`].
     Returned {
         /// The lane.
         lane: u8,
         /// Indexes in the lane.
         range: Range<u64>,
-        /// How often they have come back by now, counted.
-        count: u32,
+        /// What is known of each.
+        returns: Returns,
     },
     /// Publish these messages to the dead-letter exchange; then call
     /// [`crate::Queue::dead_lettered`]. Until then they are kept.
@@ -77,9 +77,12 @@ pub struct Delivery {
     pub bytes: u32,
     /// Whether it may have been delivered before.
     pub redelivered: bool,
-    /// How often it came back before, counted; `None` where it never did, or the queue does not
+    /// How often its delivery failed before; `None` where it never did, or the queue does not
     /// count. The `x-delivery-count` header.
     pub delivery_count: Option<u32>,
+    /// How often somebody had it before and gave it back; `None` where nobody did, or the queue
+    /// does not count. The `x-acquired-count` header.
+    pub acquired_count: Option<u32>,
     /// Whether it is settled by being sent (`no_ack`). Then it is in an [`Effect::Settled`] of the
     /// same call as well.
     pub settled: bool,
@@ -122,6 +125,9 @@ pub enum Outcome {
         /// does not.
         count: bool,
     },
+    /// They go back through no fault of the holder's: its node is lost, or it never saw them. Not
+    /// counted towards the delivery limit, and not delayed.
+    Release,
     /// Dead-lettered, or dropped where there is no dead-letter exchange.
     Reject,
 }

@@ -1,6 +1,7 @@
 //! Lanes: one for each priority that the queue has seen.
 
 use crate::log::Meta;
+use crate::returns::Returns;
 use crate::runs::RunMap;
 use leveret_types::RangeSet;
 
@@ -13,8 +14,9 @@ pub(crate) struct Lane {
     pub(crate) leaving: RunMap<u32>,
     /// Set aside because they cannot be read.
     pub(crate) damaged: RangeSet,
-    /// How often messages came back, counted. Those that never did are not in it.
-    pub(crate) returns: RunMap<u32>,
+    /// What is known of messages that came back, of a quorum queue. Those that never did are not
+    /// in it.
+    pub(crate) returns: RunMap<Returns>,
     /// Bytes of what is ready.
     pub(crate) ready_bytes: u64,
     /// Index after the last message that was enqueued.

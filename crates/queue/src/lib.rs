@@ -52,8 +52,8 @@
 //! # Ok::<(), leveret_queue::AttachError>(())
 //! ```
 //!
-//! Invariant: every live message is in exactly one place: ready, held by one holder, leaving (being
-//! dead-lettered), or damaged.
+//! Invariant: every live message is in exactly one place: ready, delayed, held by one holder,
+//! leaving (being dead-lettered), or damaged.
 //! Invariant: a message leaves only with an [`Effect::Settled`] that names it, and only once.
 //! Invariant: within a lane, what is ready is handed out in order of index; what returns takes its
 //! old place.
@@ -64,6 +64,7 @@ mod effect;
 mod lane;
 mod log;
 mod queue;
+mod returns;
 mod runs;
 mod settings;
 mod state;
@@ -72,6 +73,7 @@ pub use consumer::{AttachError, Consumer, ConsumerView};
 pub use effect::{Delivery, Effect, Got, Offer, Outcome, Reason};
 pub use log::{Log, Meta, Peek, Position};
 pub use queue::{Counters, Counts, Queue};
+pub use returns::Returns;
 pub use runs::RunMap;
-pub use settings::{Overflow, QueueKind, Settings};
+pub use settings::{DelayedRetry, Overflow, QueueKind, Retried, Settings};
 pub use state::{LaneState, RecoveredLane, State, StateError};

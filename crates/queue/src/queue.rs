@@ -11,6 +11,7 @@ use crate::consumer::{AttachError, Consumer, Holders, Slot};
 use crate::effect::{Effect, Got, Offer, Outcome, Reason};
 use crate::lane::Lanes;
 use crate::log::{Log, Meta, Position};
+use crate::returns::{Delayed, Return, Returns};
 use crate::settings::{Overflow, QueueKind, Settings};
 use crate::state::{LaneState, RecoveredLane, State};
 use leveret_types::{ConsumerId, Now};
@@ -34,6 +35,8 @@ pub struct Queue {
     ready_bytes: u64,
     unsettled: u64,
     unsettled_bytes: u64,
+    /// Messages that came back and wait for their time.
+    delayed: Delayed,
     /// Messages that are on their way to the queue, and their bytes: taken, not enqueued yet.
     announced: u64,
     announced_bytes: u64,
@@ -82,6 +85,7 @@ impl Queue {
             ready_bytes: 0,
             unsettled: 0,
             unsettled_bytes: 0,
+            delayed: Delayed::default(),
             announced: 0,
             announced_bytes: 0,
             tells_returns: false,
@@ -113,12 +117,12 @@ impl Queue {
                 .lanes
                 .iter()
                 .find(|saved| saved.lane == recovered.lane);
-            queue.recover_lane(recovered, saved);
+            queue.recover_lane(now, recovered, saved);
         }
         queue
     }
 
-    fn recover_lane(&mut self, recovered: RecoveredLane, saved: Option<&LaneState>) {
+    fn recover_lane(&mut self, now: Now, recovered: RecoveredLane, saved: Option<&LaneState>) {
         let RecoveredLane {
             lane: number,
             live,
@@ -136,9 +140,17 @@ impl Queue {
         lane.delivered_through =
             saved.map_or(next_index, |saved| saved.delivered_through.min(next_index));
         lane.may_expire = saved.is_none_or(|saved| saved.may_expire);
-        for (range, count) in saved.into_iter().flat_map(|saved| &saved.returns) {
+        let leaving = saved.into_iter().flat_map(|saved| &saved.leaving);
+        let leaving: Vec<Range<u64>> = leaving
+            .flat_map(|range| live.within(range.clone()))
+            .collect();
+        let mut delayed = Vec::new();
+        for (range, known) in saved.into_iter().flat_map(|saved| &saved.returns) {
             for part in live.within(range.clone()) {
-                lane.returns.insert(part, *count);
+                lane.returns.insert(part.clone(), *known);
+                if known.ready_ms > now.wall_ms {
+                    delayed.push((part, known.ready_ms));
+                }
             }
         }
         if !live.is_empty() {
@@ -148,6 +160,37 @@ impl Queue {
             lane.ready = live;
             self.lanes.occupy(number);
         }
+        for range in leaving {
+            let bytes = self.take_ready(number, range.clone());
+            self.lanes.held(number).leaving.insert(range, bytes);
+        }
+        for (range, ready_ms) in delayed {
+            let parts: Vec<_> = self.lanes.held(number).ready.within(range).collect();
+            for part in parts {
+                let bytes = self.take_ready(number, part.clone());
+                self.delayed.insert(ready_ms, number, part, bytes);
+            }
+        }
+    }
+
+    /// Takes a range out of what is ready, all of which is, and says how many bytes each of its
+    /// messages has, as far as that is known: what the lane's messages have on average.
+    fn take_ready(&mut self, number: u8, range: Range<u64>) -> u32 {
+        let lane = self.lanes.held(number);
+        // At most the size of the largest message, which has 32 bits.
+        let bytes = (lane.ready_bytes / lane.ready.len()) as u32;
+        let count = lane.ready.remove_range(range);
+        let freed = match lane.ready.is_empty() {
+            true => lane.ready_bytes,
+            false => count * u64::from(bytes),
+        };
+        lane.ready_bytes -= freed;
+        if lane.ready.is_empty() {
+            self.lanes.vacate(number);
+        }
+        self.ready -= count;
+        self.ready_bytes -= freed;
+        bytes
     }
 
     /// The kind that it was made as.
@@ -188,8 +231,8 @@ impl Queue {
         }
     }
 
-    /// From now on what comes back counted is told as [`Effect::Returned`]: for a queue whose
-    /// counts are kept by somebody else.
+    /// From now on what comes back is told as [`Effect::Returned`]: for a queue whose counts are
+    /// kept by somebody else.
     pub const fn tell_returns(&mut self) {
         self.tells_returns = true;
     }
@@ -298,30 +341,22 @@ impl Queue {
     ///
     /// Their sizes are not looked up; each counts for what the lane's messages have on average.
     pub fn adopt(&mut self, now: Now, holder: ConsumerId, number: u8, range: Range<u64>) -> u64 {
+        // Whoever gave it to the holder had another clock.
+        while let Some((lane, part, bytes)) = self.delayed.take(number, &range) {
+            self.requeue(lane, part, bytes);
+        }
         let Some(lane) = self.lanes.get_mut(number) else {
             return 0;
         };
         let parts: Vec<Range<u64>> = lane.ready.within(range).collect();
         let mut adopted = 0;
         for part in parts {
+            let bytes = self.take_ready(number, part.clone());
+            let count = part.end - part.start;
             let lane = self.lanes.held(number);
-            // At most the size of the largest message, which has 32 bits.
-            let bytes = (lane.ready_bytes / lane.ready.len()) as u32;
-            let count = lane.ready.remove_range(part.clone());
-            let left = count * u64::from(bytes);
-            let freed = match lane.ready.is_empty() {
-                true => lane.ready_bytes,
-                false => left,
-            };
-            lane.ready_bytes -= freed;
             lane.delivered_through = lane.delivered_through.max(part.end);
-            if lane.ready.is_empty() {
-                self.lanes.vacate(number);
-            }
-            self.ready -= count;
-            self.ready_bytes -= freed;
             self.unsettled += count;
-            self.unsettled_bytes += left;
+            self.unsettled_bytes += count * u64::from(bytes);
             self.hold_adopted(now, holder, number, part, bytes);
             adopted += count;
         }
@@ -374,16 +409,22 @@ impl Queue {
         cancelled
     }
 
-    /// A holder's channel is gone: what it holds returns, counted towards the delivery limit. Says
-    /// how many messages that were.
+    /// A holder's channel is gone: what it holds returns, counted towards the delivery limit,
+    /// unless it goes because it was too slow ([`Effect::TimedOut`]). Says how many messages that
+    /// were.
     pub fn detach(&mut self, now: Now, holder: ConsumerId, out: &mut Vec<Effect>) -> u64 {
-        self.take_away(now, holder, Outcome::Requeue { count: true }, out)
+        let slot = self.holders.find(holder);
+        let outcome = match slot.is_some_and(|slot| self.holders.get(slot).timed_out) {
+            true => Outcome::Release,
+            false => Outcome::Requeue { count: true },
+        };
+        self.take_away(now, holder, outcome, out)
     }
 
     /// A holder is not known any more for no fault of its own: what it holds returns, uncounted.
     /// Says how many messages that were.
     pub fn forget(&mut self, now: Now, holder: ConsumerId, out: &mut Vec<Effect>) -> u64 {
-        self.take_away(now, holder, Outcome::Requeue { count: false }, out)
+        self.take_away(now, holder, Outcome::Release, out)
     }
 
     fn take_away(
@@ -399,7 +440,7 @@ impl Queue {
         let (gone, was_consumer) = self.holders.remove(slot);
         for (lane, held) in &gone.held {
             for (range, held) in held.iter() {
-                self.release(*lane, range, held.bytes, outcome, out);
+                self.release(now, *lane, range, held.bytes, outcome, out);
             }
         }
         if was_consumer {
@@ -493,7 +534,7 @@ impl Queue {
         found.held_count -= count;
         let holds_nothing = found.held_count == 0;
         for (range, bytes) in taken.drain(..) {
-            self.release(lane, range, bytes, outcome, out);
+            self.release(now, lane, range, bytes, outcome, out);
         }
         self.keep(taken);
         self.flush(out);
@@ -513,6 +554,7 @@ impl Queue {
     /// Messages that a holder had, of `bytes` each, go where `outcome` says.
     fn release(
         &mut self,
+        now: Now,
         lane: u8,
         range: Range<u64>,
         bytes: u32,
@@ -527,12 +569,13 @@ impl Queue {
                 self.counters.accepted += count;
                 self.leave(lane, range, count * u64::from(bytes), out);
             }
-            Outcome::Requeue { count: counted } => {
+            Outcome::Requeue { .. } | Outcome::Release => {
                 self.counters.requeued += count;
-                if counted && self.kind == QueueKind::Quorum {
-                    self.requeue_counted(lane, range, bytes, out);
-                } else {
-                    self.requeue(lane, range, bytes);
+                match (self.kind, return_of(outcome)) {
+                    (QueueKind::Quorum, Some(how)) => {
+                        self.requeue_counted(now, lane, range, bytes, how, out);
+                    }
+                    _ => self.requeue(lane, range, bytes),
                 }
             }
             Outcome::Reject => {
@@ -558,33 +601,79 @@ impl Queue {
 
     fn requeue_counted(
         &mut self,
+        now: Now,
         number: u8,
         range: Range<u64>,
         bytes: u32,
+        how: Return,
         out: &mut Vec<Effect>,
     ) {
-        let limit = self.settings.delivery_limit;
         let mut parts = Vec::new();
-        let count_up = |count: Option<u32>| count.unwrap_or(0).saturating_add(1);
+        let settings = &self.settings;
+        let change = |before| Returns::after(before, how, settings, now.wall_ms);
         self.lanes
             .held(number)
             .returns
-            .update(range, count_up, |part, count| parts.push((part, count)));
-        for (part, count) in parts {
-            if limit.is_some_and(|limit| count > limit) {
+            .update(range, change, |part, known| parts.push((part, known)));
+        for (part, known) in parts {
+            if how == Return::Failed && Returns::exceeds(known.failed, &self.settings) {
                 self.counters.delivery_limited += part.end - part.start;
                 self.discard(number, part, bytes, Reason::DeliveryLimit, out);
-            } else {
-                if self.tells_returns {
-                    self.flush(out);
-                    out.push(Effect::Returned {
-                        lane: number,
-                        range: part.clone(),
-                        count,
-                    });
-                }
-                self.requeue(number, part, bytes);
+                continue;
             }
+            if self.tells_returns {
+                self.flush(out);
+                out.push(Effect::Returned {
+                    lane: number,
+                    range: part.clone(),
+                    returns: known,
+                });
+            }
+            match known.ready_ms > now.wall_ms {
+                true => self.delayed.insert(known.ready_ms, number, part, bytes),
+                false => self.requeue(number, part, bytes),
+            }
+        }
+    }
+
+    /// What [`Self::settle`] at this moment would make known of messages that come back by it, for
+    /// who must write that down before it happens. Says it of what the holder really holds.
+    pub fn foresee(
+        &self,
+        now: Now,
+        holder: ConsumerId,
+        number: u8,
+        range: &Range<u64>,
+        outcome: Outcome,
+        mut told: impl FnMut(Range<u64>, Returns),
+    ) {
+        let (Some(slot), Some(how)) = (self.holders.find(holder), return_of(outcome)) else {
+            return;
+        };
+        let Some(lane) = self
+            .lanes
+            .get(number)
+            .filter(|_| self.kind == QueueKind::Quorum)
+        else {
+            return;
+        };
+        let settings = &self.settings;
+        let held = self.holders.get(slot).held.iter();
+        for (run, _) in held
+            .filter(|(of, _)| *of == number)
+            .flat_map(|(_, runs)| runs.iter())
+        {
+            let part = run.start.max(range.start)..run.end.min(range.end);
+            for (piece, before) in lane.returns.pieces(part) {
+                told(piece, Returns::after(before, how, settings, now.wall_ms));
+            }
+        }
+    }
+
+    /// Makes ready what has waited for its time.
+    fn release_due(&mut self, now: Now) {
+        while let Some((lane, range, bytes)) = self.delayed.pop_due(now.wall_ms) {
+            self.requeue(lane, range, bytes);
         }
     }
 
@@ -625,5 +714,15 @@ impl Queue {
             delivery,
             ready: self.ready,
         }
+    }
+}
+
+/// How messages come back with this outcome, if they do.
+const fn return_of(outcome: Outcome) -> Option<Return> {
+    match outcome {
+        Outcome::Requeue { count: true } => Some(Return::Failed),
+        Outcome::Requeue { count: false } => Some(Return::Given),
+        Outcome::Release => Some(Return::Released),
+        Outcome::Accept | Outcome::Reject => None,
     }
 }

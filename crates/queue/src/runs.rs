@@ -82,6 +82,16 @@ impl<V: Copy + Eq> RunMap<V> {
         })
     }
 
+    /// The numbers of `range`, as intervals of equal value or of none.
+    pub fn pieces(&self, range: Range<u64>) -> impl Iterator<Item = (Range<u64>, Option<V>)> + '_ {
+        let mut from = range.start;
+        std::iter::from_fn(move || {
+            let piece = self.piece_from(from, range.end)?;
+            from = piece.0.end;
+            Some(piece)
+        })
+    }
+
     /// Gives every number of `range` a value.
     ///
     /// # Panics
@@ -134,6 +144,9 @@ impl<V: Copy + Eq> RunMap<V> {
     /// there were.
     pub fn remove(&mut self, range: Range<u64>, mut taken: impl FnMut(Range<u64>, V)) -> u64 {
         let before = self.len;
+        if range.is_empty() {
+            return 0;
+        }
         let mut at = self.search(range.start);
         while let Some(run) = self.runs.get_mut(at).filter(|r| r.start < range.end) {
             let cut = run.start.max(range.start)..run.end.min(range.end);

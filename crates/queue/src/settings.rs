@@ -24,6 +24,38 @@ pub enum Overflow {
     RejectPublishDlx,
 }
 
+/// Which messages that come back wait before they go out again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Retried {
+    /// All that a client gives back or fails to settle.
+    All,
+    /// Those whose delivery failed, which counts towards the delivery limit.
+    Failed,
+    /// Those that were given back without that.
+    Returned,
+}
+
+/// `delayed-retry-type`, `-min` and `-max` of a quorum queue: a back-off that grows with every
+/// failed delivery.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DelayedRetry {
+    /// Which messages wait.
+    pub of: Retried,
+    /// Milliseconds after the first failure, twice that after the second, and so on.
+    pub min_ms: u64,
+    /// Never longer than this many milliseconds.
+    pub max_ms: u64,
+}
+
+impl DelayedRetry {
+    /// How long a message waits whose delivery has failed so often.
+    #[must_use]
+    pub fn delay_ms(&self, failed: u32) -> u64 {
+        let steps = u64::from(failed.max(1));
+        self.min_ms.saturating_mul(steps).min(self.max_ms)
+    }
+}
+
 /// A queue's settings in force: arguments, policy and operator policy merged. All times are
 /// milliseconds.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -50,6 +82,8 @@ pub struct Settings {
     pub delivery_limit: Option<u32>,
     /// `consumer-timeout`: how long a delivery may stay unsettled. `None` is for ever.
     pub consumer_timeout_ms: Option<u64>,
+    /// `delayed-retry-*` of a quorum queue. `None` is that what comes back is ready at once.
+    pub delayed_retry: Option<DelayedRetry>,
 }
 
 impl Default for Settings {
@@ -66,6 +100,7 @@ impl Default for Settings {
             single_active: false,
             delivery_limit: Some(limits::DELIVERY_LIMIT),
             consumer_timeout_ms: None,
+            delayed_retry: None,
         }
     }
 }

@@ -2,15 +2,20 @@
 //! the messages.
 //!
 //! ```text
-//! version: u8 = 1 | lanes: u16 | lane*
-//! lane: number u8 | may_expire u8 | delivered_through u64 | returns u32 | (start u64, end u64, count u32)*
+//! version: u8 = 2 | lanes: u16 | lane*
+//! lane: number u8 | may_expire u8 | delivered_through u64 | returns u32 | return*
+//! return: start u64 | end u64 | failed u32 | acquired u32 | ready at u64
 //! ```
-//! All numbers are little-endian. Lanes ascend by number, returns by start, and neither overlap.
+//! Version 1 had neither of the last two. All numbers are little-endian. Lanes ascend by number,
+//! returns by start, and neither overlap.
 
+use crate::returns::Returns;
 use leveret_types::RangeSet;
 use std::ops::Range;
 
-const VERSION: u8 = 1;
+const VERSION: u8 = 2;
+/// The oldest version that is read.
+const VERSION_FIRST: u8 = 1;
 
 /// One lane as the storage engine recovered it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -35,8 +40,11 @@ pub struct LaneState {
     pub may_expire: bool,
     /// What is below this index and still live was delivered before: it is flagged as redelivered.
     pub delivered_through: u64,
-    /// How often messages came back, counted towards the delivery limit.
-    pub returns: Vec<(Range<u64>, u32)>,
+    /// What is known of messages that came back.
+    pub returns: Vec<(Range<u64>, Returns)>,
+    /// What is on its way to the dead-letter exchange already, and goes on being so. Not among the
+    /// saved bytes: who keeps it elsewhere fills it in.
+    pub leaving: Vec<Range<u64>>,
 }
 
 /// What is saved of a queue. A lane that is not in it is taken at its worst: all of it delivered
@@ -82,10 +90,12 @@ impl State {
             out.push(u8::from(lane.may_expire));
             out.extend_from_slice(&lane.delivered_through.to_le_bytes());
             out.extend_from_slice(&returns.to_le_bytes());
-            for (range, count) in lane.returns.iter().take(returns as usize) {
+            for (range, known) in lane.returns.iter().take(returns as usize) {
                 out.extend_from_slice(&range.start.to_le_bytes());
                 out.extend_from_slice(&range.end.to_le_bytes());
-                out.extend_from_slice(&count.to_le_bytes());
+                out.extend_from_slice(&known.failed.to_le_bytes());
+                out.extend_from_slice(&known.acquired.to_le_bytes());
+                out.extend_from_slice(&known.ready_ms.to_le_bytes());
             }
         }
     }
@@ -94,13 +104,13 @@ impl State {
     pub fn decode(bytes: &[u8]) -> Result<Self, StateError> {
         let mut reader = Reader { bytes, at: 0 };
         let [version] = reader.take()?;
-        if version != VERSION {
+        if !(VERSION_FIRST..=VERSION).contains(&version) {
             return Err(StateError::Version(version));
         }
         let lanes = u16::from_le_bytes(reader.take()?);
         let mut state = Self::default();
         for _ in 0..lanes {
-            let lane = reader.lane()?;
+            let lane = reader.lane(version)?;
             if state
                 .lanes
                 .last()
@@ -134,30 +144,47 @@ impl Reader<'_> {
         Ok(taken)
     }
 
-    fn lane(&mut self) -> Result<LaneState, StateError> {
+    fn lane(&mut self, version: u8) -> Result<LaneState, StateError> {
         let [lane] = self.take()?;
         let [may_expire] = self.take()?;
         if may_expire > 1 {
             return Err(self.damaged());
         }
         let delivered_through = u64::from_le_bytes(self.take()?);
-        let mut returns: Vec<(Range<u64>, u32)> = Vec::new();
+        let mut returns: Vec<(Range<u64>, Returns)> = Vec::new();
         for _ in 0..u32::from_le_bytes(self.take()?) {
             let range = u64::from_le_bytes(self.take()?)..u64::from_le_bytes(self.take()?);
-            let count = u32::from_le_bytes(self.take()?);
+            let known = self.returns(version)?;
             let overlaps = returns
                 .last()
                 .is_some_and(|(last, _)| last.end > range.start);
             if range.is_empty() || overlaps {
                 return Err(self.damaged());
             }
-            returns.push((range, count));
+            returns.push((range, known));
         }
         Ok(LaneState {
             lane,
             may_expire: may_expire == 1,
             delivered_through,
             returns,
+            leaving: Vec::new(),
+        })
+    }
+
+    fn returns(&mut self, version: u8) -> Result<Returns, StateError> {
+        let failed = u32::from_le_bytes(self.take()?);
+        if version == VERSION_FIRST {
+            return Ok(Returns {
+                failed,
+                acquired: failed,
+                ready_ms: 0,
+            });
+        }
+        Ok(Returns {
+            failed,
+            acquired: u32::from_le_bytes(self.take()?),
+            ready_ms: u64::from_le_bytes(self.take()?),
         })
     }
 }

@@ -788,16 +788,22 @@ impl Connection {
     }
 }
 
-/// Gives `send` a delivery's content: as it is, or with the header that counts earlier deliveries.
+/// Gives `send` a delivery's content: as it is, or with the headers that count earlier deliveries.
 fn with_delivery_content(delivery: &Delivery, send: impl FnOnce(&Content<'_>)) {
-    const HEADER: &str = "x-delivery-count";
-    let Some(count) = delivery.delivery_count.filter(|count| *count > 0) else {
+    const HEADERS: [&str; 2] = ["x-delivery-count", "x-acquired-count"];
+    let counts = [delivery.delivery_count, delivery.acquired_count];
+    let counts = counts.map(|count| count.filter(|count| *count > 0));
+    if counts == [None, None] {
         send(&Content::of(&delivery.message));
         return;
-    };
+    }
     let mut properties = Properties::trusted(delivery.message.properties());
-    let mut headers = TableBuilder::copy_of(properties.headers(), &[HEADER]);
-    headers.push(HEADER, &FieldValue::I64(i64::from(count)));
+    let mut headers = TableBuilder::copy_of(properties.headers(), &HEADERS);
+    for (header, count) in HEADERS.into_iter().zip(counts) {
+        if let Some(count) = count {
+            headers.push(header, &FieldValue::I64(i64::from(count)));
+        }
+    }
     properties.headers = Some(headers.as_table());
     send(&Content {
         properties: &properties.to_bytes(),

@@ -297,9 +297,12 @@ pub struct Delivery {
     pub index: u64,
     /// Whether it was delivered before.
     pub redelivered: bool,
-    /// How often it came back before, where the queue counts that: sent as the header
+    /// How often its delivery failed before, where the queue counts that: sent as the header
     /// `x-delivery-count`.
     pub delivery_count: Option<u32>,
+    /// How often somebody had it before, where the queue counts that: sent as the header
+    /// `x-acquired-count`.
+    pub acquired_count: Option<u32>,
     /// The message.
     pub message: Message,
 }

@@ -83,6 +83,7 @@ pub fn delivery(consumer: ConsumerId, index: u64) -> Delivery {
         index,
         redelivered: false,
         delivery_count: None,
+        acquired_count: None,
         message: Message::from_parts(parts, Facts::default()),
     }
 }

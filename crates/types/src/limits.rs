@@ -78,6 +78,10 @@ pub const REGEX_PROGRAM_BYTES_MAX: usize = 1024 * 1024;
 pub const ARGON2_MEMORY_KIB_MAX: u32 = 256 * 1024;
 /// See [`ARGON2_MEMORY_KIB_MAX`].
 pub const ARGON2_PASSES_MAX: u32 = 16;
+/// Dead-lettered messages of one queue that may be on their way to their new queues at once.
+pub const DEAD_LETTERS_UNDER_WAY_MAX: usize = 256;
+/// Milliseconds after which a message that must be dead-lettered, and could not be, goes again.
+pub const DEAD_LETTER_RETRY_MS: u64 = 5_000;
 /// Default delivery limit of a quorum queue (`x-delivery-limit`).
 pub const DELIVERY_LIMIT: u32 = 20;
 /// Deliveries that one connection may have waiting to be written, in messages and in bytes; above

@@ -47,7 +47,7 @@ struct Route {
 /// What became of a publish at its queues.
 #[derive(Default)]
 pub(crate) struct Outcome {
-    rejected: bool,
+    pub(crate) rejected: bool,
     /// What must come true before the publish is confirmed.
     pub(crate) waits: SmallVec<[(Awaited, u64); 2]>,
     /// Queues of the cluster that should be given no more for now.
@@ -319,6 +319,7 @@ impl Connection {
                     index: 0,
                     redelivered: false,
                     delivery_count: None,
+                    acquired_count: None,
                     message: message.clone(),
                 };
                 run.release();

@@ -259,6 +259,8 @@ pub struct LocalDelivery {
     pub redelivered: bool,
     /// See [`Delivery::delivery_count`].
     pub delivery_count: Option<u32>,
+    /// See [`Delivery::acquired_count`].
+    pub acquired_count: Option<u32>,
 }
 
 /// What a leader may have under way to one consumer on another node: bounded in messages and in

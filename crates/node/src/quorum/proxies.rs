@@ -228,6 +228,7 @@ impl Proxies {
             index: delivery.index,
             redelivered: delivery.redelivered,
             delivery_count: delivery.delivery_count,
+            acquired_count: delivery.acquired_count,
             message,
         };
         proxy.deliver(from, delivery, reach);

@@ -762,7 +762,10 @@ impl Proxy {
                 };
                 reach.effects.posts.push((connection, refused));
             }
-            Notify::Then(then) => reach.effects.deferred.extend(then.filled()),
+            Notify::Then(then) => {
+                then.refuse();
+                reach.effects.deferred.extend(then.filled());
+            }
         });
     }
 
@@ -792,7 +795,7 @@ impl Proxy {
             holder: delivery.consumer,
             lane: delivery.lane,
             range: delivery.index..delivery.index + 1,
-            outcome: Outcome::Requeue { count: false },
+            outcome: Outcome::Release,
         };
         self.push_settle(settle, u64::from(delivery.message.size()));
     }
@@ -812,7 +815,7 @@ impl Proxy {
                         holder: consumer,
                         lane: delivery.lane,
                         range,
-                        outcome: Outcome::Requeue { count: false },
+                        outcome: Outcome::Release,
                     });
                 } else {
                     // It is settled already: it goes to the client, room or not.

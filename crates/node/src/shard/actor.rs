@@ -1,19 +1,19 @@
 //! One queue of a shard: the queue machine, its logs, and where its consumers are.
 
 use super::{DeadLetter, Deferred, ShardEffects, log_of};
+use crate::dead_letters::DeadLetters;
 use crate::env::ConnectionEvent;
 use crate::link::ConsumerLink;
 use crate::stored;
 use hashbrown::HashMap;
 use leveret_queue::{
     AttachError, Consumer, ConsumerView, Counters, Counts, Effect, Got, Log, Meta, Offer, Peek,
-    Position, Queue, QueueKind, Reason, RecoveredLane, Settings, State,
+    Position, Queue, QueueKind, RecoveredLane, Settings, State,
 };
 use leveret_session::contract::Delivery;
 use leveret_storage::{BodyId, LogKind, Read, ShardLogs};
 use leveret_types::{ConnectionId, ConsumerId, Message, NodeId, Now, QueueId, ReplicaId};
 use std::collections::VecDeque;
-use std::ops::Range;
 
 /// Messages of one batch that are kept at hand until the queue has had a look at them.
 const FRESH_MAX: usize = 4_096;
@@ -84,8 +84,7 @@ pub(super) struct Actor {
     /// Messages that the queue looked at since the last pump, for the deliveries that follow: what
     /// the log has read from disk it keeps only as long as it has room.
     peeked: VecDeque<(Position, Message)>,
-    /// Dead-lettered messages that are being read from disk.
-    dead: Vec<(u8, Range<u64>, Reason)>,
+    pub(super) dead: DeadLetters,
     pub(super) waiting_gets: Vec<WaitingGet>,
     pub(super) dirty: bool,
     pub(super) deadline_ms: u64,
@@ -207,7 +206,7 @@ impl Actor {
             consumers: HashMap::default(),
             fresh: VecDeque::new(),
             peeked: VecDeque::new(),
-            dead: Vec::new(),
+            dead: DeadLetters::default(),
             holders: Vec::new(),
             waiting_gets: Vec::new(),
             dirty: false,
@@ -383,6 +382,7 @@ impl Actor {
             index: delivery.position.index,
             redelivered: delivery.redelivered,
             delivery_count: delivery.delivery_count,
+            acquired_count: delivery.acquired_count,
             message,
         })
     }
@@ -418,7 +418,8 @@ impl Actor {
                 range,
                 reason,
             } => {
-                self.dead_letter(lane, range, reason, logs, effects);
+                self.dead.push(lane, range, reason);
+                self.send_dead_letters(logs, effects);
             }
             Effect::TimedOut { holder } => {
                 if let Some(connection) = self.connection_of(holder) {
@@ -447,32 +448,29 @@ impl Actor {
 
     /// Hands messages over to be dead-lettered; those that are on disk only once they have been
     /// read.
-    fn dead_letter(
-        &mut self,
-        lane: u8,
-        range: Range<u64>,
-        reason: Reason,
-        logs: &mut ShardLogs,
-        effects: &mut ShardEffects,
-    ) {
-        for index in range.clone() {
-            let position = Position { lane, index };
+    pub(super) fn send_dead_letters(&mut self, logs: &mut ShardLogs, effects: &mut ShardEffects) {
+        while let Some((position, reason)) = self.dead.next() {
             let Some(message) = self.message(logs, position) else {
-                self.dead.push((lane, index..range.end, reason));
-                return;
+                let log = log_of(self.id, position.lane);
+                if matches!(logs.read(log, position.index), Read::Pending) {
+                    return;
+                }
+                tracing::error!(
+                    queue = %self.id,
+                    lane = position.lane,
+                    index = position.index,
+                    "a message that is to be dead-lettered cannot be read; it stays",
+                );
+                self.dead.skip();
+                continue;
             };
+            self.dead.sent();
             effects.deferred.push(Deferred::DeadLetter(DeadLetter {
                 queue: self.id,
-                position: Some((lane, index)),
+                position: Some((position.lane, position.index)),
                 message,
                 reason,
             }));
-        }
-    }
-
-    pub(super) fn retry_dead_letters(&mut self, logs: &mut ShardLogs, effects: &mut ShardEffects) {
-        for (lane, range, reason) in std::mem::take(&mut self.dead) {
-            self.dead_letter(lane, range, reason, logs, effects);
         }
     }
 

@@ -43,11 +43,20 @@ impl Client {
                 FrameKind::Header => {
                     let header = ContentHeader::decode(frame.payload).expect("a header");
                     let properties = Properties::decode(header.properties).expect("properties");
-                    if let Some(RawValue::I64(count)) =
-                        properties.headers().get(b"x-delivery-count")
-                    {
-                        let last = self.heard.last_mut().expect("a header follows a method");
-                        let _ = write!(last, " count={count}");
+                    let headers = properties.headers();
+                    let last = self.heard.last_mut().expect("a header follows a method");
+                    let failed = match headers.get(b"x-delivery-count") {
+                        Some(RawValue::I64(count)) => {
+                            let _ = write!(last, " count={count}");
+                            Some(count)
+                        }
+                        _ => None,
+                    };
+                    match headers.get(b"x-acquired-count") {
+                        Some(RawValue::I64(count)) if failed != Some(count) => {
+                            let _ = write!(last, " acquired={count}");
+                        }
+                        _ => {}
                     }
                 }
                 FrameKind::Body => {

@@ -93,11 +93,91 @@ fn what_a_dead_node_held_returns_and_a_living_one_keeps() {
          a publish q m1 m2 m3 => b: deliver 1 m1; c: deliver 1 m2
          kill 3
          run 1000
-         b ack 1 => b: deliver 2 again count=1 m2
+         b ack 1 => b: deliver 2 again acquired=1 m2
          b ack 2 => b: deliver 3 m3
          b ack 3
          run 1000
          b get q => b: get-empty",
+    );
+}
+
+#[test]
+fn what_is_counted_of_a_message_outlives_its_leader() {
+    check(
+        "a@2
+         b@3
+         a declare q quorum => a: declared q 0 0
+         run 1000
+         a publish q m1
+         b consume q t => b: consuming t, deliver 1 m1
+         b nack 1 requeue => b: deliver 2 again acquired=1 m1
+         b reject 2 requeue => b: deliver 3 again count=1 acquired=2 m1
+         run 1000
+         kill leader q
+         run 5000
+         b nack 3 requeue => b: deliver 4 again count=1 acquired=3 m1",
+    );
+}
+
+#[test]
+fn what_waits_for_its_retry_waits_on_under_another_leader() {
+    check(
+        "a@2
+         b@3
+         a declare q quorum x-delayed-retry-type=all x-delayed-retry-min=20000 => a: declared q 0 0
+         run 1000
+         a publish q m1
+         b consume q t => b: consuming t, deliver 1 m1
+         b reject 1 requeue
+         run 1000
+         a declare q passive => a: declared q 1 1
+         kill leader q
+         run 17000
+         run 3000 => b: deliver 2 again count=1 m1",
+    );
+}
+
+#[test]
+fn what_must_be_dead_lettered_waits_for_a_place_and_goes_to_no_consumer_again() {
+    check(
+        "a@2
+         b@3
+         a declare q quorum x-overflow=reject-publish x-dead-letter-strategy=at-least-once \
+         x-dead-letter-exchange= x-dead-letter-routing-key=d => a: declared q 0 0
+         run 1000
+         a publish q m1
+         b consume q t => b: consuming t, deliver 1 m1
+         b reject 1
+         run 1000
+         kill leader q
+         run 10000
+         a declare d quorum => a: declared d 0 0
+         run 6000
+         a get d noack => a: got 1 left=0 m1
+         run 6000
+         a get d noack => a: get-empty",
+    );
+}
+
+#[test]
+fn what_must_be_dead_lettered_and_is_refused_goes_again() {
+    check(
+        "a@1
+         a declare d quorum x-max-length=1 x-overflow=reject-publish => a: declared d 0 0
+         a declare q quorum x-overflow=reject-publish x-dead-letter-strategy=at-least-once \
+         x-dead-letter-exchange= x-dead-letter-routing-key=d => a: declared q 0 0
+         run 1000
+         a publish q m1 m2
+         a get q => a: got 1 left=1 m1
+         a get q => a: got 2 left=0 m2
+         a reject 1
+         a reject 2
+         run 6000
+         a get d noack => a: got 3 left=0 m1
+         run 6000
+         a get d noack => a: got 4 left=0 m2
+         run 6000
+         a get d noack => a: get-empty",
     );
 }
 
@@ -254,10 +334,11 @@ fn a_consumer_that_goes_while_its_node_presents_itself_holds_nothing() {
     let leader = world.leader("q").expect("it is led");
     let other = NodeId(1 + leader.0 % 3);
     let ways = [
-        (vec![], 1),
-        (client::say(&["close"]), 1),
+        // The loss of a node is nobody's fault.
+        (vec![], "acquired=1"),
+        (client::say(&["close"]), "acquired=1"),
         // It is back when it goes: that counts beside the loss of its node.
-        (client::say(&["cancel", "t"]), 2),
+        (client::say(&["cancel", "t"]), "count=1 acquired=2"),
     ];
     for (tag, (leave, count)) in (1..).zip(ways) {
         world.connect("b", other);
@@ -277,7 +358,7 @@ fn a_consumer_that_goes_while_its_node_presents_itself_holds_nothing() {
         world.heard();
         world.send("a", client::say(&["get", "q", "noack"]));
         world.rest();
-        let expected = format!("a: got {tag} left=0 again count={count} m");
+        let expected = format!("a: got {tag} left=0 again {count} m");
         assert_eq!(world.heard(), expected);
     }
 }
@@ -327,7 +408,7 @@ fn what_a_consumer_held_returns_though_its_leader_never_missed_its_node() {
     world.send("a", client::say(&["get", "q"]));
     world.rest();
     // Not counted: for all that its leader knows, it did not fail.
-    assert_eq!(world.heard(), "a: got 1 left=0 again m");
+    assert_eq!(world.heard(), "a: got 1 left=0 again acquired=1 m");
 }
 
 /// A leader that waits for a node takes no operations, and the end of a consumer is none.

@@ -9,8 +9,11 @@ use std::ops::Range;
 const TAKEN_KEPT: usize = 256;
 
 impl Queue {
-    /// Takes away all that is ready, and says how many messages that were.
+    /// Takes away all that is ready or waits for its time, and says how many messages that were.
     pub fn purge(&mut self, out: &mut Vec<Effect>) -> u64 {
+        while let Some((lane, range, bytes)) = self.delayed.take_any() {
+            self.requeue(lane, range, bytes);
+        }
         let purged = self.ready;
         for number in 0..=u8::MAX {
             let Some(lane) = self

@@ -11,6 +11,9 @@ impl Queue {
     /// Does what follows from all calls since the last pump: delivers, expires, enforces the length
     /// limits.
     pub fn pump(&mut self, now: Now, log: &mut impl Log, out: &mut Vec<Effect>) {
+        if !self.delayed.is_empty() {
+            self.release_due(now);
+        }
         self.deliver(now, log, out);
         self.expire_heads(now, log, out);
         if self.enforce_limits(log, out) {
@@ -152,7 +155,7 @@ impl Queue {
     ) -> Delivery {
         let lane = self.lanes.held(position.lane);
         let redelivered = position.index < lane.delivered_through;
-        let delivery_count = lane.returns.get(position.index);
+        let returns = lane.returns.get(position.index).unwrap_or_default();
         lane.delivered_through = lane.delivered_through.max(position.index + 1);
         let taken = self.take_head(position.lane, meta.bytes);
         assert_eq!(
@@ -178,7 +181,8 @@ impl Queue {
             position,
             bytes: meta.bytes,
             redelivered,
-            delivery_count,
+            delivery_count: Some(returns.failed).filter(|count| *count > 0),
+            acquired_count: Some(returns.acquired).filter(|count| *count > 0),
             settled: no_ack,
         }
     }

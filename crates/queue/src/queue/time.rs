@@ -61,11 +61,10 @@ impl Queue {
     /// When [`Self::tick`] should be called next, on the monotonic clock. To be asked after a pump.
     #[must_use]
     pub fn next_deadline_ms(&self, now: Now) -> Option<u64> {
-        let head = (self.head_expiry_ms != NEVER_MS).then(|| {
-            let wait = self
-                .head_expiry_ms
-                .saturating_sub(now.wall_ms)
-                .min(WALL_CHECK_MS_MAX);
+        let delayed = self.delayed.next_ms().unwrap_or(NEVER_MS);
+        let wall = self.head_expiry_ms.min(delayed);
+        let head = (wall != NEVER_MS).then(|| {
+            let wait = wall.saturating_sub(now.wall_ms).min(WALL_CHECK_MS_MAX);
             now.monotonic_ms + wait
         });
         let timeout = Some(self.timeout_at_ms).filter(|at| *at != NEVER_MS);

@@ -3,6 +3,7 @@
 use super::Queue;
 use crate::consumer::ConsumerView;
 use crate::log::Position;
+use crate::returns::Returns;
 use crate::state::{LaneState, State};
 use leveret_types::{ConsumerId, Now};
 use std::ops::Range;
@@ -43,10 +44,12 @@ pub struct Counters {
 /// How a queue stands.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Messages that wait for a consumer.
+    /// Messages that wait for a consumer, those among them that wait for their time.
     pub ready: u64,
     /// Bytes of their bodies.
     pub ready_bytes: u64,
+    /// Messages that came back and wait for their time ([`crate::DelayedRetry`]).
+    pub delayed: u64,
     /// Messages that somebody holds.
     pub unsettled: u64,
     /// Bytes of their bodies.
@@ -71,9 +74,11 @@ impl Queue {
         let able_now = self
             .able_since_ms
             .map_or(0, |since| now.monotonic_ms.saturating_sub(since));
+        let (delayed, delayed_bytes) = self.delayed.sums();
         Counts {
-            ready: self.ready,
-            ready_bytes: self.ready_bytes,
+            ready: self.ready + delayed,
+            ready_bytes: self.ready_bytes + delayed_bytes,
+            delayed,
             unsettled: self.unsettled,
             unsettled_bytes: self.unsettled_bytes,
             leaving: self.lanes.iter().map(|(_, lane)| lane.leaving.len()).sum(),
@@ -129,9 +134,9 @@ impl Queue {
             .map_or(0, |lane| lane.delivered_through)
     }
 
-    /// How often a message that has not left came back, counted.
+    /// What is known of a message that came back and has not left.
     #[must_use]
-    pub fn delivery_count(&self, position: Position) -> Option<u32> {
+    pub fn returns(&self, position: Position) -> Option<Returns> {
         self.lanes.get(position.lane)?.returns.get(position.index)
     }
 
@@ -143,6 +148,7 @@ impl Queue {
             may_expire: lane.may_expire,
             delivered_through: lane.delivered_through,
             returns: lane.returns.iter().collect(),
+            leaving: Vec::new(),
         });
         State {
             lanes: lanes.collect(),

@@ -3,7 +3,8 @@
 
 use crate::world::{Place, World};
 use leveret_queue::{
-    Consumer, Delivery, Effect, Got, Meta, Outcome, Overflow, Position, QueueKind, Reason, Settings,
+    Consumer, DelayedRetry, Delivery, Effect, Got, Meta, Outcome, Overflow, Position, QueueKind,
+    Reason, Retried, Settings,
 };
 use leveret_types::{ConsumerId, Now};
 use std::collections::BTreeMap;
@@ -36,6 +37,8 @@ struct Message {
     place: Place,
     delivered: bool,
     returns: u32,
+    acquired: u32,
+    ready_ms: u64,
     fresh: bool,
 }
 
@@ -76,7 +79,7 @@ impl Model {
         let mut ready: Vec<Position> = self
             .messages
             .iter()
-            .filter(|(_, m)| m.place == Place::Ready)
+            .filter(|(_, m)| m.place == Place::Ready && m.ready_ms <= self.now.wall_ms)
             .map(|(p, _)| *p)
             .collect();
         ready.sort_by_key(|position| (std::cmp::Reverse(position.lane), position.index));
@@ -217,6 +220,7 @@ impl Model {
             bytes: message.meta.bytes,
             redelivered: message.delivered,
             delivery_count: (message.returns > 0).then_some(message.returns),
+            acquired_count: (message.acquired > 0).then_some(message.acquired),
             settled: no_ack,
         };
         message.delivered = true;
@@ -274,18 +278,32 @@ impl Model {
         match outcome {
             Outcome::Accept => self.leave(position),
             Outcome::Reject => self.discard(position, Reason::Rejected),
-            Outcome::Requeue { count } => {
+            Outcome::Requeue { .. } | Outcome::Release => {
                 self.set(position, Place::Ready);
+                let count = outcome == Outcome::Requeue { count: true };
+                let quorum = self.kind == QueueKind::Quorum;
+                let counted = count && quorum;
                 let message = self.messages.get_mut(&position).expect("known");
-                message.returns += u32::from(count && self.kind == QueueKind::Quorum);
+                message.returns += u32::from(counted);
+                message.acquired += u32::from(quorum);
                 let returns = message.returns;
-                let counted = count && self.kind == QueueKind::Quorum;
-                if counted
-                    && self
-                        .settings
-                        .delivery_limit
-                        .is_some_and(|limit| returns > limit)
-                {
+                let limit = self.settings.delivery_limit;
+                let exceeds = counted && limit.is_some_and(|limit| returns > limit);
+                let wait = self.settings.delayed_retry.filter(|retry| {
+                    let exempt = match count {
+                        true => Retried::Returned,
+                        false => Retried::Failed,
+                    };
+                    quorum && outcome != Outcome::Release && retry.of != exempt && !exceeds
+                });
+                let wait = wait.map_or(0, |retry| {
+                    (retry.min_ms * u64::from(returns.max(1))).min(retry.max_ms)
+                });
+                message.ready_ms = match wait {
+                    0 => 0,
+                    wait => self.now.wall_ms + wait,
+                };
+                if exceeds {
                     self.discard(position, Reason::DeliveryLimit);
                 }
             }
@@ -329,6 +347,11 @@ fn random_settings(random: &mut Random, fixed: Option<&Settings>, cold_allowed: 
         single_active: fixed.map_or(random.one_in(4), |f| f.single_active),
         delivery_limit: random.maybe(4).map(|limit| limit as u32),
         consumer_timeout_ms: None,
+        delayed_retry: random.one_in(3).then(|| DelayedRetry {
+            of: [Retried::All, Retried::Failed, Retried::Returned][random.below(3) as usize],
+            min_ms: random.below(30),
+            max_ms: random.below(80),
+        }),
     }
 }
 
@@ -394,6 +417,8 @@ impl Pair {
                     place: Place::Ready,
                     delivered: false,
                     returns: 0,
+                    acquired: 0,
+                    ready_ms: 0,
                     fresh: true,
                 };
                 self.model.messages.insert(position, message);
@@ -467,6 +492,7 @@ impl Pair {
         let outcome = match self.random.below(5) {
             0 | 1 => Outcome::Accept,
             2 => Outcome::Reject,
+            3 if self.random.one_in(3) => Outcome::Release,
             _ => Outcome::Requeue {
                 count: self.random.one_in(2),
             },
@@ -565,7 +591,11 @@ impl Pair {
     }
 
     fn purge(&mut self) {
-        let ready = self.model.ready();
+        let mut ready = self.model.ready();
+        let all = self.model.messages.iter();
+        let waits = all.filter(|(at, m)| m.place == Place::Ready && !ready.contains(at));
+        let waits: Vec<Position> = waits.map(|(position, _)| *position).collect();
+        ready.extend(waits);
         assert_eq!(
             self.world.call(|queue, _, _, out| queue.purge(out)),
             ready.len() as u64
@@ -576,6 +606,10 @@ impl Pair {
     }
 
     fn restart(&mut self) {
+        // Sizes of messages that wait for their time are estimated afterwards: scripts try that.
+        if self.world.queue.counts(self.world.now).delayed > 0 {
+            return;
+        }
         self.world.log.cold.clear();
         self.model.cold.clear();
         for (position, message) in &mut self.model.messages {

@@ -1,7 +1,9 @@
 //! What a queue is after a restart.
 
 use crate::script::{check, run};
-use leveret_queue::{LaneState, Queue, QueueKind, RecoveredLane, Settings, State, StateError};
+use leveret_queue::{
+    LaneState, Queue, QueueKind, RecoveredLane, Returns, Settings, State, StateError,
+};
 use leveret_types::Now;
 
 #[test]
@@ -95,15 +97,27 @@ fn recovery_of_a_long_queue_looks_at_no_message() {
     assert_eq!(world.log.peeks, before);
 }
 
+fn known(failed: u32, acquired: u32, ready_ms: u64) -> Returns {
+    Returns {
+        failed,
+        acquired,
+        ready_ms,
+    }
+}
+
 fn state() -> State {
     let lane = |lane, returns| LaneState {
         lane,
         may_expire: lane == 0,
         delivered_through: 7,
         returns,
+        leaving: vec![],
     };
     State {
-        lanes: vec![lane(0, vec![]), lane(200, vec![(1..3, 2), (5..6, 20)])],
+        lanes: vec![
+            lane(0, vec![]),
+            lane(200, vec![(1..3, known(2, 3, 0)), (5..6, known(20, 20, 7))]),
+        ],
     }
 }
 
@@ -113,13 +127,25 @@ fn the_saved_bytes_are_frozen() {
     let mut bytes = Vec::new();
     state().encode(&mut bytes);
     let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
-    let golden = "010200\
+    let golden = "020200\
+        0001070000000000000000000000\
+        c800070000000000000002000000\
+        0100000000000000030000000000000002000000030000000000000000000000\
+        0500000000000000060000000000000014000000140000000700000000000000";
+    assert_eq!(hex, golden);
+    assert_eq!(State::decode(&bytes), Ok(state()));
+    let first = "010200\
         0001070000000000000000000000\
         c800070000000000000002000000\
         0100000000000000030000000000000002000000\
         0500000000000000060000000000000014000000";
-    assert_eq!(hex, golden);
-    assert_eq!(State::decode(&bytes), Ok(state()));
+    let bytes: Vec<u8> = (0..first.len())
+        .step_by(2)
+        .map(|at| u8::from_str_radix(&first[at..at + 2], 16).expect("hex"))
+        .collect();
+    let mut old = state();
+    old.lanes[1].returns = vec![(1..3, known(2, 2, 0)), (5..6, known(20, 20, 0))];
+    assert_eq!(State::decode(&bytes), Ok(old), "the first version");
 }
 
 #[test]
@@ -133,16 +159,17 @@ fn damaged_bytes_are_refused() {
         );
     }
     for (at, value, expected) in [
-        (0, 2, StateError::Version(2)),
+        (0, 0, StateError::Version(0)),
+        (0, 3, StateError::Version(3)),
         (4, 2, StateError::Damaged(5)),
-        (17, 0, StateError::Damaged(71)),
-        (31, 9, StateError::Damaged(51)),
-        (51, 2, StateError::Damaged(71)),
+        (17, 0, StateError::Damaged(95)),
+        (31, 9, StateError::Damaged(63)),
+        (63, 2, StateError::Damaged(95)),
     ] {
         let mut changed = bytes.clone();
         changed[at] = value;
         assert_eq!(State::decode(&changed), Err(expected), "byte {at}");
     }
     bytes.push(0);
-    assert_eq!(State::decode(&bytes), Err(StateError::Damaged(71)));
+    assert_eq!(State::decode(&bytes), Err(StateError::Damaged(95)));
 }

@@ -6,10 +6,12 @@
 //!
 //! ```text
 //! declare [quorum] [ttl=] [expires=] [max-length=] [max-bytes=] [overflow=drop|reject|dlx] [dlx] [prio=] [sac] [limit=] [timeout=]
+//!         [retry=all|failed|returned:min[:max]]
 //! policy ...               the same words; what is not named is unset
 //! publish a b:p=3:ttl=100:size=10    one batch, then a pump
 //! consume c1 [prefetch=] [priority=] [exclusive] [no-ack] [timeout=]; cancel c1; detach c1; room c1=2; unblock c1
 //! ack c1 a b; nack c1 a; return c1 a; reject c1 a     nack does not count towards the delivery limit, return does
+//! release c1 a
 //! get g1 [no-ack]; purge; dead-lettered a; touch; restart [crash]
 //! forget c1; adopt c1 a b; tell-returns; announce 10 20; withdraw 10
 //! cold a b; warm; damage a; discard-damaged
@@ -17,13 +19,14 @@
 //! ```
 //!
 //! Answers: `c1<a` delivered, with `*` redelivered, `*2` and a delivery count of 2, `<<` settled by
-//! being sent; `gone a b` one range that left; `dlx(expired) a`; `refused a`; `refused-dlx a`;
-//! `count 2 a`; `active c1`; `waits c1`; `late c1`; `damaged a`; `queue-expired`.
+//! being sent, `+3` and an acquired count of 3 where that is not the delivery count; `gone a b` one
+//! range that left; `dlx(expired) a`; `refused a`; `refused-dlx a`; `count 2/3 a@40` of both counts
+//! and when it is ready; `active c1`; `waits c1`; `late c1`; `damaged a`; `queue-expired`.
 
 use crate::world::{Place, World};
 use leveret_queue::{
-    AttachError, Consumer, Delivery, Effect, Got, Meta, Offer, Outcome, Overflow, Position,
-    QueueKind, Settings,
+    AttachError, Consumer, DelayedRetry, Delivery, Effect, Got, Meta, Offer, Outcome, Overflow,
+    Position, QueueKind, Retried, Settings,
 };
 use leveret_types::{ConsumerId, Now};
 
@@ -95,6 +98,19 @@ fn settings(words: &[&str]) -> (QueueKind, Settings) {
             "sac" => settings.single_active = true,
             "limit" => settings.delivery_limit = value.parse().ok(),
             "timeout" => settings.consumer_timeout_ms = Some(number(value)),
+            "retry" => {
+                let mut parts = value.split(':');
+                settings.delayed_retry = Some(DelayedRetry {
+                    of: match parts.next() {
+                        Some("all") => Retried::All,
+                        Some("failed") => Retried::Failed,
+                        Some("returned") => Retried::Returned,
+                        other => panic!("retry {other:?}"),
+                    },
+                    min_ms: parts.next().map_or(0, number),
+                    max_ms: parts.next().map_or(u64::MAX, number),
+                });
+            }
             other => panic!("setting {other}"),
         }
     }
@@ -119,6 +135,7 @@ impl Runner {
             "ack" => self.settle(words, Outcome::Accept),
             "nack" => self.settle(words, Outcome::Requeue { count: false }),
             "return" => self.settle(words, Outcome::Requeue { count: true }),
+            "release" => self.settle(words, Outcome::Release),
             "reject" => self.settle(words, Outcome::Reject),
             "cancel" => {
                 let known = self
@@ -398,10 +415,15 @@ impl Runner {
         let name = self.name(&delivery.position);
         let arrow = if delivery.settled { "<<" } else { "<" };
         let flag = if delivery.redelivered { "*" } else { "" };
-        let count = delivery
+        let mut count = delivery
             .delivery_count
             .map(|count| count.to_string())
             .unwrap_or_default();
+        if let Some(acquired) = delivery.acquired_count
+            && delivery.acquired_count != delivery.delivery_count
+        {
+            count.push_str(&format!("+{acquired}"));
+        }
         format!(
             "{}{arrow}{name}{flag}{count}",
             holder_name(delivery.consumer)
@@ -423,8 +445,17 @@ impl Runner {
                 } => {
                     format!("dlx({}){}", reason.name(), self.names(*lane, range.clone()))
                 }
-                Effect::Returned { lane, range, count } => {
-                    format!("count {count}{}", self.names(*lane, range.clone()))
+                Effect::Returned {
+                    lane,
+                    range,
+                    returns,
+                } => {
+                    let names = self.names(*lane, range.clone());
+                    let at = match returns.ready_ms {
+                        0 => String::new(),
+                        at => format!("@{at}"),
+                    };
+                    format!("count {}/{}{names}{at}", returns.failed, returns.acquired)
                 }
                 Effect::Activate { consumer } => format!("active {}", holder_name(*consumer)),
                 Effect::Deactivate { consumer } => format!("waits {}", holder_name(*consumer)),

@@ -147,7 +147,7 @@ impl World {
         range: Range<u64>,
         outcome: Outcome,
     ) -> u64 {
-        if matches!(outcome, Outcome::Requeue { .. }) {
+        if matches!(outcome, Outcome::Requeue { .. } | Outcome::Release) {
             self.put_back(holder, |position| {
                 position.lane == lane && range.contains(&position.index)
             });
@@ -208,6 +208,8 @@ impl World {
 
     /// The process ends and starts again.
     pub fn restart(&mut self, clean: bool) {
+        // The sizes of messages that wait for their time are estimated afterwards.
+        self.any_damage |= self.queue.counts(self.now).delayed > 0;
         let mut bytes = Vec::new();
         self.queue.state().encode(&mut bytes);
         let state = State::decode(&bytes).expect("the queue's own state");
@@ -250,11 +252,7 @@ impl World {
                     self.left_bytes.0 += bytes;
                     for index in range {
                         let position = Position { lane, index };
-                        assert_eq!(
-                            self.queue.delivery_count(position),
-                            None,
-                            "{position:?} left"
-                        );
+                        assert_eq!(self.queue.returns(position), None, "{position:?} left");
                         let known = self.known.remove(&position);
                         let known =
                             known.unwrap_or_else(|| panic!("{position:?} leaves and is not there"));
@@ -307,6 +305,11 @@ impl World {
         known.deliveries += 1;
     }
 
+    fn is_delayed(&self, position: Position) -> bool {
+        let returns = self.queue.returns(position);
+        returns.is_some_and(|returns| returns.ready_ms > self.now.wall_ms)
+    }
+
     /// The queue says of itself what the ledger says of it.
     fn compare(&self) {
         let counts = self.queue.counts(self.now);
@@ -350,7 +353,8 @@ impl World {
         let ledger = self
             .known
             .iter()
-            .filter(|(_, known)| known.place == Place::Ready);
+            .filter(|(_, known)| known.place == Place::Ready)
+            .filter(|(position, _)| !self.is_delayed(**position));
         let queue = (0..=u8::MAX).flat_map(|lane| {
             let indexes = self.queue.ready_from(lane, 0).flatten();
             indexes.map(move |index| Position { lane, index })

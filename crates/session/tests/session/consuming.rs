@@ -202,6 +202,8 @@ fn a_message_that_came_back_says_how_often() {
         "
         deliver 1 c 10 count=0 => true; 1<deliver c 1 x/k body
         deliver 1 c 10 redelivered count=3 => true; 1<deliver c 2 redelivered x/k count=3 body
+        deliver 1 c 10 redelivered acquired=2 => true; 1<deliver c 3 redelivered x/k acquired=2 body
+        deliver 1 c 9 count=1 acquired=2 => true; 1<deliver c 4 x/k count=1 acquired=2 body
         ",
     );
 }

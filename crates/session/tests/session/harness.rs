@@ -140,6 +140,8 @@ impl Talk {
                 delivery.redelivered = options.contains(&"redelivered");
                 let count = options.iter().find_map(|o| o.strip_prefix("count="));
                 delivery.delivery_count = count.map(|c| int(c) as u32);
+                let count = options.iter().find_map(|o| o.strip_prefix("acquired="));
+                delivery.acquired_count = count.map(|c| int(c) as u32);
                 shown.push(format!("{}", connection.deliver(&delivery)));
             }
             ["accepted", number, publish, waits @ ..] => {
@@ -823,6 +825,10 @@ fn show_frames(mut written: &[u8], shown: &mut Vec<String>) {
                 if let Some(RawValue::I64(count)) = properties.headers().get(b"x-delivery-count") {
                     let last = shown.last_mut().expect("a header follows a method");
                     let _ = write!(last, " count={count}");
+                }
+                if let Some(RawValue::I64(count)) = properties.headers().get(b"x-acquired-count") {
+                    let last = shown.last_mut().expect("a header follows a method");
+                    let _ = write!(last, " acquired={count}");
                 }
             }
             FrameKind::Body => {

@@ -305,6 +305,7 @@ impl Encoder {
                 out.u64(delivery.index);
                 out.u8(u8::from(delivery.redelivered));
                 out.count(delivery.delivery_count);
+                out.count(delivery.acquired_count);
             }
             ToProxy::Cancelled(consumer) => {
                 out.u8(tag::CANCELLED);
@@ -414,6 +415,7 @@ impl Writer {
                     Outcome::Requeue { count: false } => 1,
                     Outcome::Requeue { count: true } => 2,
                     Outcome::Reject => 3,
+                    Outcome::Release => 4,
                 });
             }
         }
@@ -457,6 +459,7 @@ impl Writer {
         self.u64(delivery.index);
         self.u8(u8::from(delivery.redelivered));
         self.count(delivery.delivery_count);
+        self.count(delivery.acquired_count);
         self.message(&delivery.message);
     }
 
@@ -661,6 +664,7 @@ impl Reader {
                     1 => Outcome::Requeue { count: false },
                     2 => Outcome::Requeue { count: true },
                     3 => Outcome::Reject,
+                    4 => Outcome::Release,
                     _ => return Err(self.malformed("an outcome")),
                 },
             })),
@@ -731,6 +735,7 @@ impl Reader {
                 index: self.u64()?,
                 redelivered: self.flag()?,
                 delivery_count: self.count()?,
+                acquired_count: self.count()?,
             }),
             tag::GOT => ToProxy::Got {
                 holder: self.id()?,
@@ -768,6 +773,7 @@ impl Reader {
             index: self.u64()?,
             redelivered: self.flag()?,
             delivery_count: self.count()?,
+            acquired_count: self.count()?,
             message: self.message()?,
         })
     }

@@ -72,6 +72,7 @@ fn to_leader() -> Vec<ToLeader> {
                 settle(Outcome::Accept),
                 settle(Outcome::Requeue { count: true }),
                 settle(Outcome::Requeue { count: false }),
+                settle(Outcome::Release),
                 settle(Outcome::Reject),
                 Operation::Nothing,
             ],
@@ -106,6 +107,7 @@ fn to_proxy(queue: QueueId) -> Vec<ToProxy> {
         index: u64::MAX,
         redelivered: true,
         delivery_count: Some(2),
+        acquired_count: Some(5),
         message: message(body),
     };
     let attached = |result| ToProxy::Attached {
@@ -135,6 +137,7 @@ fn to_proxy(queue: QueueId) -> Vec<ToProxy> {
             index: 3,
             redelivered: false,
             delivery_count: None,
+            acquired_count: Some(1),
         }),
         ToProxy::Got {
             holder: ConsumerId(2),

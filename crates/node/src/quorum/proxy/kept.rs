@@ -8,7 +8,7 @@ use leveret_types::{ConnectionId, QueueId};
 use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 /// What an operation weighs besides its message.
 const OPERATION_BYTES: usize = 64;
@@ -29,6 +29,8 @@ pub(crate) enum Notify {
 pub(crate) struct Afterwards {
     /// In how many it is not yet.
     missing: AtomicU32,
+    /// Whether one of them has refused it.
+    refused: AtomicBool,
     then: Then,
 }
 
@@ -58,6 +60,7 @@ impl Afterwards {
     pub(crate) fn new(then: Then) -> Arc<Self> {
         Arc::new(Self {
             missing: AtomicU32::new(1),
+            refused: AtomicBool::new(false),
             then,
         })
     }
@@ -67,10 +70,18 @@ impl Afterwards {
         self.missing.fetch_add(1, Ordering::Relaxed);
     }
 
+    /// A place does not take the message; it counts as filled all the same.
+    pub(crate) fn refuse(&self) {
+        self.refused.store(true, Ordering::Release);
+    }
+
     /// A place is filled; what is to be done if it was the last.
     pub(crate) fn filled(&self) -> Option<Deferred> {
         let last = self.missing.fetch_sub(1, Ordering::AcqRel) == 1;
-        last.then(|| Deferred::Afterwards(self.then.clone()))
+        last.then(|| Deferred::Afterwards {
+            then: self.then.clone(),
+            refused: self.refused.load(Ordering::Acquire),
+        })
     }
 }
 

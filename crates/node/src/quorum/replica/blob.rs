@@ -1,28 +1,41 @@
 //! What a replica keeps besides its logs: the state that its headers have made so far.
 //!
 //! ```text
-//! blob: version u8 = 1 | member u64 | mark: length, bytes | votes from | origins | lanes | returns        each: count, items
+//! blob: version u8 = 2 | member u64 | mark: length, bytes | votes from
+//!       | origins | lanes | returns | leaving                        each: count, items
 //! origin:  node | start | through
 //! lane:    lane u8 | index after its last message | handed out below
-//! returns: lane u8 | start | count | how often
+//! returns: lane u8 | start | count | failed | acquired | ready at
+//! leaving: lane u8 | start | count | why u8
 //! ```
-//! Numbers are LEB128. It is the state of the log of headers, written with the headers that it
-//! makes superfluous.
+//! Version 1 had neither the last two of what returned, nor what is leaving. Numbers are LEB128. It
+//! is the state of the log of headers, written with the headers that it makes superfluous.
 
-use super::header::{Header, lane};
+use super::header::{Header, lane, put_returns, reason_byte, take_reason, take_returns};
 use super::wire::{Malformed, Reader, put, put_range};
 use crate::quorum::link::Origin;
 use bytes::Bytes;
-use leveret_queue::RunMap;
+use leveret_queue::{Reason, Returns, RunMap};
 use leveret_replication::SnapshotMark;
 use leveret_types::limits::CLUSTER_NODES_MAX;
 use leveret_types::{NodeId, ReplicaId};
 use std::ops::Range;
 
-const VERSION: u8 = 1;
+const VERSION: u8 = 2;
+/// The oldest version that is read.
+const VERSION_FIRST: u8 = 1;
 /// Runs of nodes that are remembered: of each node that is in the cluster the last one, and of some
 /// that have left.
 const ORIGINS_MAX: usize = 2 * CLUSTER_NODES_MAX;
+
+/// Why a state cannot be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum Unreadable {
+    #[error("it is of format version {0}, and this version of Leveret reads version {VERSION}")]
+    Version(u8),
+    #[error(transparent)]
+    Malformed(#[from] Malformed),
+}
 
 /// One lane as the headers tell of it.
 #[derive(Clone, Debug, Default)]
@@ -32,8 +45,10 @@ pub(super) struct LaneState {
     pub(super) end: u64,
     /// What is below was handed out, as far as is known.
     pub(super) delivered: u64,
-    /// How often messages came back, counted.
-    pub(super) returns: RunMap<u32>,
+    /// What is known of messages that came back.
+    pub(super) returns: RunMap<Returns>,
+    /// What is on its way to the dead-letter exchange, and why.
+    pub(super) leaving: RunMap<Reason>,
 }
 
 /// What the headers so far have made, besides what lives in the logs.
@@ -84,15 +99,26 @@ impl Applied {
             state.end = state.end.max(came.range.end);
         }
         for returned in &header.returned {
-            let count = returned.count;
+            let known = returned.known;
             self.lane_mut(returned.lane).returns.update(
                 returned.range.clone(),
-                |_| count,
+                |_| known,
+                |_, _| {},
+            );
+        }
+        for leaving in &header.leaving {
+            let reason = leaving.reason;
+            self.lane_mut(leaving.lane).leaving.update(
+                leaving.range.clone(),
+                |_| reason,
                 |_, _| {},
             );
         }
         for left in &header.left {
             let state = self.lane_mut(left.lane);
+            if !state.leaving.is_empty() {
+                state.leaving.remove(left.range.clone(), |_, _| {});
+            }
             if !state.returns.is_empty() {
                 state.returns.remove(left.range.clone(), |_, _| {});
             }
@@ -143,10 +169,20 @@ impl Applied {
             lanes.flat_map(|state| state.returns.iter().map(|run| (state.lane, run)))
         };
         put(&mut out, returns().count() as u64);
-        for (lane, (range, count)) in returns() {
+        for (lane, (range, known)) in returns() {
             out.push(lane);
             put_range(&mut out, &range);
-            put(&mut out, u64::from(count));
+            put_returns(&mut out, known);
+        }
+        let leaving = || {
+            let lanes = self.lanes.iter();
+            lanes.flat_map(|state| state.leaving.iter().map(|run| (state.lane, run)))
+        };
+        put(&mut out, leaving().count() as u64);
+        for (lane, (range, reason)) in leaving() {
+            out.push(lane);
+            put_range(&mut out, &range);
+            out.push(reason_byte(reason));
         }
         out
     }
@@ -154,13 +190,20 @@ impl Applied {
     /// Reads a state from exactly these bytes, with the mark of the last header in it.
     ///
     /// # Errors
-    /// Where the bytes stop making sense.
-    pub(super) fn decode(bytes: &[u8]) -> Result<(Self, SnapshotMark), Malformed> {
+    /// Which other version they are of, or where they stop making sense.
+    pub(super) fn decode(bytes: &[u8]) -> Result<(Self, SnapshotMark), Unreadable> {
         let mut reader = Reader::new(bytes);
-        if reader.u8("the version of a state")? != VERSION {
-            return Err(reader.fail("a state of this version"));
+        match reader.u8("the version of a state")? {
+            version @ VERSION_FIRST..=VERSION => Ok(Self::decode_fields(&mut reader, version)?),
+            other => Err(Unreadable::Version(other)),
         }
-        let replica = take_replica(&mut reader)?;
+    }
+
+    fn decode_fields(
+        reader: &mut Reader<'_>,
+        version: u8,
+    ) -> Result<(Self, SnapshotMark), Malformed> {
+        let replica = take_replica(reader)?;
         let len = reader.count("a mark")?;
         let mark = Bytes::copy_from_slice(reader.bytes(len, "a mark")?);
         let mark = SnapshotMark::decode(&mark).map_err(|_| reader.fail("a mark"))?;
@@ -180,7 +223,7 @@ impl Applied {
             state.origins.push((Origin { node, start }, through));
         }
         for _ in 0..reader.count("lanes")? {
-            let number = lane(&mut reader)?;
+            let number = lane(reader)?;
             let known = state.lane(number).is_some();
             if known {
                 return Err(reader.fail("a lane that is there already"));
@@ -190,23 +233,43 @@ impl Applied {
             found.delivered = reader.number("a lane's deliveries")?;
         }
         for _ in 0..reader.count("returns")? {
-            let number = lane(&mut reader)?;
+            let number = lane(reader)?;
             let range = reader.range("returns")?;
-            let count = reader.u32("a count of returns")?;
+            let known = take_returns(reader, version > VERSION_FIRST)?;
             if state.lane(number).is_none() {
                 return Err(reader.fail("returns to a lane that is not there"));
             }
             state
                 .lane_mut(number)
                 .returns
-                .update(range, |_| count, |_, _| {});
+                .update(range, |_| known, |_, _| {});
+        }
+        let leaving = match version {
+            VERSION_FIRST => 0,
+            _ => reader.count("what is leaving")?,
+        };
+        for _ in 0..leaving {
+            let number = lane(reader)?;
+            let range = reader.range("what is leaving")?;
+            let reason = take_reason(reader)?;
+            if state.lane(number).is_none() {
+                return Err(reader.fail("what is leaving a lane that is not there"));
+            }
+            let leaving = &mut state.lane_mut(number).leaving;
+            leaving.update(range, |_| reason, |_, _| {});
         }
         reader.end("what follows a state")?;
         Ok((state, mark))
     }
 
+    /// What of a lane is on its way to the dead-letter exchange, and why.
+    pub(super) fn leaving(&self, lane: u8) -> impl Iterator<Item = (Range<u64>, Reason)> + '_ {
+        let state = self.lane(lane);
+        state.into_iter().flat_map(|state| state.leaving.iter())
+    }
+
     /// Where live messages may have come back, for [`leveret_queue::State`].
-    pub(super) fn returns(&self, lane: u8) -> Vec<(Range<u64>, u32)> {
+    pub(super) fn returns(&self, lane: u8) -> Vec<(Range<u64>, Returns)> {
         self.lane(lane)
             .map(|state| state.returns.iter().collect())
             .unwrap_or_default()
@@ -217,4 +280,25 @@ pub(super) fn take_replica(reader: &mut Reader<'_>) -> Result<ReplicaId, Malform
     let bytes = reader.bytes(8, "a replica")?;
     let word = <[u8; 8]>::try_from(bytes).map_err(|_| reader.fail("a replica"))?;
     Ok(ReplicaId(u64::from_le_bytes(word)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_state_of_another_version_is_refused_by_its_number() {
+        let state = Applied::default();
+        let mark = SnapshotMark::founding([ReplicaId(1)]);
+        let mut bytes = state.encode(&mark);
+        let (_, read) = Applied::decode(&bytes).expect("its own version");
+        assert_eq!(read, mark);
+        bytes[0] = VERSION + 1;
+        let error = Applied::decode(&bytes).expect_err("of a later version");
+        assert_eq!(
+            error.to_string(),
+            "it is of format version 3, and this version of Leveret reads version 2",
+        );
+        assert!(Applied::decode(&[]).is_err());
+    }
 }

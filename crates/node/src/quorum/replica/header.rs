@@ -1,15 +1,18 @@
 //! The header of a batch: what an entry of a queue's Raft log says.
 //!
 //! ```text
-//! header:    version u8 = 1 | weight | origins | came | left | returned | delivered      each: count, items
+//! header:    version u8 = 2 | weight | origins | came | left | returned | delivered | leaving
+//!            each: count, items
 //! weight:    bytes that the messages take behind the entry, lengths included
 //! origin:    node | start | through
 //! came:      lane u8 | first index | count
 //! left:      lane u8 | start | count | bytes
-//! returned:  lane u8 | start | count | how often
+//! returned:  lane u8 | start | count | failed | acquired | ready at
 //! delivered: lane u8 | through
+//! leaving:   lane u8 | start | count | why u8
 //! ```
-//! Numbers are LEB128 ([`super::wire`]). The messages that came lie behind the entry
+//! Version 1 had neither the last two of what returned, nor what is leaving. Numbers are LEB128
+//! ([`super::wire`]). The messages that came lie behind the entry
 //! ([`super::attachment`]), in the order in which the header names them.
 //!
 //! Invariant: numbers are absolute, so that a header that is applied twice changes nothing.
@@ -17,10 +20,13 @@
 use super::wire::{Malformed, Reader, put, put_range};
 use crate::quorum::link::Origin;
 use bytes::Bytes;
+use leveret_queue::{Reason, Returns};
 use leveret_types::NodeId;
 use std::ops::Range;
 
-const VERSION: u8 = 1;
+const VERSION: u8 = 2;
+/// The oldest version that is read.
+const VERSION_FIRST: u8 = 1;
 /// The highest lane that messages may have: the last one has the headers.
 pub(super) const LANE_MAX: u8 = 254;
 
@@ -46,8 +52,16 @@ pub(super) struct Left {
 pub(super) struct Returned {
     pub(super) lane: u8,
     pub(super) range: Range<u64>,
-    /// How often they have come back by now, counted.
-    pub(super) count: u32,
+    /// What is known of each from then on.
+    pub(super) known: Returns,
+}
+
+/// Messages that are on their way to the dead-letter exchange from then on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Leaving {
+    pub(super) lane: u8,
+    pub(super) range: Range<u64>,
+    pub(super) reason: Reason,
 }
 
 /// What a queue did between two writes of its leader's log.
@@ -62,6 +76,7 @@ pub(super) struct Header {
     pub(super) returned: Vec<Returned>,
     /// Below this index of a lane messages were handed out.
     pub(super) delivered: Vec<(u8, u64)>,
+    pub(super) leaving: Vec<Leaving>,
 }
 
 impl Header {
@@ -70,11 +85,16 @@ impl Header {
             && self.came.is_empty()
             && self.left.is_empty()
             && self.returned.is_empty()
+            && self.leaving.is_empty()
     }
 
     /// Items in it: what its size goes by.
     pub(super) fn items(&self) -> usize {
-        self.origins.len() + self.came.len() + self.left.len() + self.returned.len()
+        self.origins.len()
+            + self.came.len()
+            + self.left.len()
+            + self.returned.len()
+            + self.leaving.len()
     }
 
     /// How many messages came.
@@ -139,12 +159,18 @@ impl Header {
         for returned in &self.returned {
             out.push(returned.lane);
             put_range(&mut out, &returned.range);
-            put(&mut out, u64::from(returned.count));
+            put_returns(&mut out, returned.known);
         }
         put(&mut out, self.delivered.len() as u64);
         for (lane, through) in &self.delivered {
             out.push(*lane);
             put(&mut out, *through);
+        }
+        put(&mut out, self.leaving.len() as u64);
+        for leaving in &self.leaving {
+            out.push(leaving.lane);
+            put_range(&mut out, &leaving.range);
+            out.push(reason_byte(leaving.reason));
         }
         Bytes::from(out)
     }
@@ -155,7 +181,8 @@ impl Header {
     /// Where the bytes stop making sense.
     pub(super) fn decode(bytes: &[u8]) -> Result<Self, Malformed> {
         let mut reader = Reader::new(bytes);
-        if reader.u8("the version of a batch")? != VERSION {
+        let version = reader.u8("the version of a batch")?;
+        if !(VERSION_FIRST..=VERSION).contains(&version) {
             return Err(reader.fail("a batch of this version"));
         }
         let mut header = Self {
@@ -182,13 +209,24 @@ impl Header {
         for _ in 0..reader.count("returns")? {
             let lane = lane(&mut reader)?;
             let range = reader.range("returns")?;
-            let count = reader.u32("a count of returns")?;
-            header.returned.push(Returned { lane, range, count });
+            let known = take_returns(&mut reader, version > VERSION_FIRST)?;
+            header.returned.push(Returned { lane, range, known });
         }
         for _ in 0..reader.count("deliveries")? {
             let lane = lane(&mut reader)?;
             let through = reader.number("deliveries")?;
             header.delivered.push((lane, through));
+        }
+        let leaving = match version {
+            VERSION_FIRST => 0,
+            _ => reader.count("what is leaving")?,
+        };
+        for _ in 0..leaving {
+            header.leaving.push(Leaving {
+                lane: lane(&mut reader)?,
+                range: reader.range("what is leaving")?,
+                reason: take_reason(&mut reader)?,
+            });
         }
         reader.end("what follows a batch")?;
         Ok(header)
@@ -200,6 +238,51 @@ pub(super) fn weigh(data: &[u8]) -> u64 {
     let behind = data.get(1..).map(|rest| Reader::new(rest).number(""));
     let behind = behind.and_then(Result::ok).unwrap_or(0);
     behind.saturating_add(data.len() as u64)
+}
+
+/// Why a message leaves, as a byte.
+pub(super) const fn reason_byte(reason: Reason) -> u8 {
+    match reason {
+        Reason::Rejected => 0,
+        Reason::Expired => 1,
+        Reason::MaxLength => 2,
+        Reason::DeliveryLimit => 3,
+    }
+}
+
+/// Reads why a message leaves.
+pub(super) fn take_reason(reader: &mut Reader<'_>) -> Result<Reason, Malformed> {
+    match reader.u8("why messages are leaving")? {
+        0 => Ok(Reason::Rejected),
+        1 => Ok(Reason::Expired),
+        2 => Ok(Reason::MaxLength),
+        3 => Ok(Reason::DeliveryLimit),
+        _ => Err(reader.fail("why messages are leaving")),
+    }
+}
+
+/// Writes what is known of messages that came back: three numbers.
+pub(super) fn put_returns(out: &mut Vec<u8>, known: Returns) {
+    put(out, u64::from(known.failed));
+    put(out, u64::from(known.acquired));
+    put(out, known.ready_ms);
+}
+
+/// Reads what is known of messages that came back; of old only how often their delivery failed.
+pub(super) fn take_returns(reader: &mut Reader<'_>, whole: bool) -> Result<Returns, Malformed> {
+    let failed = reader.u32("a count of failed deliveries")?;
+    Ok(match whole {
+        true => Returns {
+            failed,
+            acquired: reader.u32("a count of acquisitions")?,
+            ready_ms: reader.number("when messages are ready")?,
+        },
+        false => Returns {
+            failed,
+            acquired: failed,
+            ready_ms: 0,
+        },
+    })
 }
 
 pub(super) fn lane(reader: &mut Reader<'_>) -> Result<u8, Malformed> {
@@ -236,16 +319,25 @@ mod tests {
         header.returned.push(Returned {
             lane: 4,
             range: 22..24,
-            count: 3,
+            known: Returns {
+                failed: 3,
+                acquired: 4,
+                ready_ms: 0,
+            },
         });
         header.delivered.push((4, 64));
+        header.leaving.push(Leaving {
+            lane: 4,
+            range: 24..26,
+            reason: Reason::DeliveryLimit,
+        });
         header
     }
 
     #[test]
     fn neighbours_are_one_item() {
         let header = header();
-        assert_eq!(header.items(), 2 + 2 + 2 + 1);
+        assert_eq!(header.items(), 2 + 2 + 2 + 1 + 1);
         assert_eq!(header.messages(), 51);
         assert_eq!(header.origins[0].1, 300);
         assert_eq!(header.left[0].bytes, 105);
@@ -276,7 +368,10 @@ mod tests {
             for flip in 1..=255_u8 {
                 let mut changed = bytes.to_vec();
                 changed[at] ^= flip;
-                if let Ok(header) = Header::decode(&changed) {
+                let is_older = at == 0 && changed[0] < VERSION;
+                if let Ok(header) = Header::decode(&changed)
+                    && !is_older
+                {
                     assert_eq!(header.encode(), changed, "byte {at} changed by {flip}");
                 }
             }
@@ -293,9 +388,9 @@ mod tests {
         let mut bytes = vec![VERSION, 0, 0, 1, 4];
         put(&mut bytes, u64::MAX);
         put(&mut bytes, 2);
-        bytes.extend([0, 0, 0]);
+        bytes.extend([0, 0, 0, 0]);
         assert!(Header::decode(&bytes).is_err(), "indexes have 64 bits");
-        let last = [VERSION, 0, 0, 1, 255, 0, 1, 0, 0, 0];
+        let last = [VERSION, 0, 0, 1, 255, 0, 1, 0, 0, 0, 0];
         assert!(Header::decode(&last).is_err(), "the last lane has headers");
     }
 }

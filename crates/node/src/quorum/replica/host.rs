@@ -431,6 +431,21 @@ impl Replicas {
         });
     }
 
+    /// A message that must be dead-lettered could not be.
+    pub(crate) fn not_dead_lettered(
+        &mut self,
+        around: &mut Around<'_>,
+        queue: QueueId,
+        lane: u8,
+        index: u64,
+    ) {
+        self.with(around, queue, |replica, around| {
+            if let Some(leader) = &mut replica.leader {
+                leader.not_dead_lettered(around, lane, index);
+            }
+        });
+    }
+
     /// Hands a queue's leadership to the member on another node.
     ///
     /// # Errors

@@ -1,9 +1,10 @@
 //! The leader of a queue: the queue machine, what is on its way to being committed, and whom it
 //! serves on which node.
 
-use super::header::{Header, Returned};
+use super::header::{Header, Leaving, Returned};
 use super::lanes::Lanes;
 use super::{Around, attachment};
+use crate::dead_letters::DeadLetters;
 use crate::quorum::link::{
     Answer, HeldRange, Operation, Origin, Presentation, Settle, Standing, ToLeader, ToProxy, Window,
 };
@@ -79,8 +80,8 @@ struct Batch {
     /// The messages that came, as they go to the followers.
     attachment: Vec<u8>,
     asked: Vec<Asked>,
-    /// What goes back to the queue once that is committed, and whose it is.
-    returns: Vec<(NodeId, Settle)>,
+    /// What goes back to the queue once that is committed.
+    returns: Vec<GivenBack>,
     /// Since when there is something in it, on the monotonic clock, if it is settles alone, for
     /// which nobody waits.
     lazy_since_ms: Option<u64>,
@@ -94,7 +95,17 @@ struct InFlight {
     index: u64,
     came: Vec<(Position, Meta)>,
     asked: Vec<Asked>,
-    returns: Vec<(NodeId, Settle)>,
+    returns: Vec<GivenBack>,
+}
+
+/// What a holder gives back.
+#[derive(Debug)]
+struct GivenBack {
+    /// The holder's node.
+    from: NodeId,
+    settle: Settle,
+    /// When: what is known of the messages from then on counts from here.
+    at: Now,
 }
 
 /// Operations that came while none could be taken.
@@ -105,6 +116,15 @@ struct Waiting {
     operations: Vec<Operation>,
     /// A holder that is gone once these are taken: what it has settled before does not return.
     gone: Option<ConsumerId>,
+}
+
+/// What a look into the log gave.
+enum Found {
+    Message(Message),
+    /// It is being read from disk.
+    Pending,
+    /// It cannot be read, now or later.
+    Never,
 }
 
 /// A batch that is to be proposed.
@@ -130,10 +150,11 @@ pub(super) struct Leader {
     in_flight: VecDeque<InFlight>,
     waiting: VecDeque<Waiting>,
     peeked: VecDeque<(Position, Message)>,
-    /// Dead-lettered messages that are being read from disk.
-    dead: Vec<(u8, Range<u64>, Reason)>,
+    dead: DeadLetters,
     waiting_gets: Vec<Asked>,
     scratch: Vec<Effect>,
+    /// Whether what comes back now is known to be so from a committed entry.
+    is_foreseen: bool,
     spare: Vec<(Position, Meta)>,
     /// Whether something has happened since the last pump.
     pub(super) dirty: bool,
@@ -233,9 +254,10 @@ impl Leader {
             in_flight: VecDeque::new(),
             waiting: VecDeque::new(),
             peeked: VecDeque::new(),
-            dead: Vec::new(),
+            dead: DeadLetters::default(),
             waiting_gets: Vec::new(),
             scratch: Vec::new(),
+            is_foreseen: false,
             spare: Vec::new(),
             dirty: true,
         }
@@ -384,8 +406,7 @@ impl Leader {
         if !is_of_term || is_old {
             return self.leading(around, from);
         }
-        let is_new_run = before.is_some_and(|known| known.origin.start < presentation.start);
-        self.forget_node(around, from, is_new_run);
+        self.forget_node(around, from);
         let origin = Origin {
             node: from,
             start: presentation.start,
@@ -436,7 +457,7 @@ impl Leader {
     fn hold_returns(&mut self, around: &Around<'_>, from: NodeId) {
         let in_flight = self.in_flight.iter().flat_map(|entry| &entry.returns);
         let returns = in_flight.chain(&self.batch.returns);
-        for (_, settle) in returns.filter(|(node, _)| *node == from) {
+        for GivenBack { settle, .. } in returns.filter(|back| back.from == from) {
             self.holders.entry(settle.holder).or_insert_with(|| Place {
                 node: from,
                 window: Window::default(),
@@ -446,9 +467,9 @@ impl Leader {
         }
     }
 
-    /// A node is down, or begins anew: its holders are not there any more. What they hold returns;
-    /// counted, if they are known to be gone.
-    fn forget_node(&mut self, around: &mut Around<'_>, node: NodeId, counted: bool) {
+    /// A node is down, or begins anew: its holders are not there any more. What they hold returns,
+    /// uncounted: the loss of a node is not the fault of who held a message on it.
+    fn forget_node(&mut self, around: &mut Around<'_>, node: NodeId) {
         for session in &mut self.sessions {
             if session.origin.node == node {
                 session.number = None;
@@ -465,7 +486,7 @@ impl Leader {
         // In the order in which they came, so that the same happens each time.
         gone.sort_unstable();
         for holder in gone {
-            self.take_away(around, holder, counted);
+            self.take_away(around, holder, false);
         }
         self.dirty = true;
     }
@@ -473,7 +494,7 @@ impl Leader {
     /// A node is down.
     pub(super) fn peer_down(&mut self, around: &mut Around<'_>, node: NodeId) {
         self.awaited.retain(|awaited| *awaited != node);
-        self.forget_node(around, node, true);
+        self.forget_node(around, node);
     }
 
     /// A node is up again: it is told who leads.
@@ -563,13 +584,15 @@ impl Leader {
         let Some(message) = self.message(around.logs, position) else {
             return;
         };
+        let returns = self.queue.returns(position).unwrap_or_default();
         let delivery = Delivery {
             consumer,
             queue: self.id,
             lane: position.lane,
             index: position.index,
             redelivered: true,
-            delivery_count: self.queue.delivery_count(position),
+            delivery_count: Some(returns.failed).filter(|count| *count > 0),
+            acquired_count: Some(returns.acquired).filter(|count| *count > 0),
             message,
         };
         self.answer(around, from, ToProxy::Deliver(delivery));
@@ -723,13 +746,35 @@ impl Leader {
         match operation {
             Operation::Publish(message) => self.publish(around, lanes, from, sequence, &message),
             // Nobody else may get it before a leader that follows knows that it is free.
-            Operation::Settle(settle) if matches!(settle.outcome, Outcome::Requeue { .. }) => {
+            Operation::Settle(settle)
+                if matches!(settle.outcome, Outcome::Requeue { .. } | Outcome::Release) =>
+            {
                 self.batch.is_awaited = true;
-                self.batch.returns.push((from, settle));
+                self.foresee(around.now, &settle);
+                self.batch.returns.push(GivenBack {
+                    from,
+                    settle,
+                    at: around.now,
+                });
             }
-            Operation::Settle(settle) => self.settle(around, settle),
+            Operation::Settle(settle) => self.settle(around, around.now, settle),
             Operation::Nothing => {}
         }
+    }
+
+    /// Writes down what will be known of messages that come back.
+    fn foresee(&mut self, now: Now, settle: &Settle) {
+        let Settle {
+            holder,
+            lane,
+            range,
+            outcome,
+        } = settle;
+        let (queue, returned) = (&self.queue, &mut self.batch.header.returned);
+        queue.foresee(now, *holder, *lane, range, *outcome, |range, known| {
+            let lane = *lane;
+            returned.push(Returned { lane, range, known });
+        });
     }
 
     fn publish(
@@ -782,7 +827,7 @@ impl Leader {
         self.queue.announce(bytes);
     }
 
-    fn settle(&mut self, around: &mut Around<'_>, settle: Settle) {
+    fn settle(&mut self, around: &mut Around<'_>, at: Now, settle: Settle) {
         let Settle {
             holder,
             lane,
@@ -790,7 +835,7 @@ impl Leader {
             outcome,
         } = settle;
         self.queue
-            .settle(around.now, holder, lane, range, outcome, &mut self.scratch);
+            .settle(at, holder, lane, range, outcome, &mut self.scratch);
         self.carry_out(around);
     }
 
@@ -875,9 +920,21 @@ impl Leader {
                 self.answer(around, origin.node, ToProxy::Committed { through });
             }
         }
-        for (_, settle) in entry.returns {
-            self.settle(around, settle);
+        for GivenBack { settle, at, .. } in entry.returns {
+            // What is known of them now is in the entry already.
+            self.is_foreseen = true;
+            self.settle(around, at, settle);
+            self.is_foreseen = false;
         }
+        for leaving in &header.leaving {
+            let Leaving {
+                lane,
+                ref range,
+                reason,
+            } = *leaving;
+            self.dead.push(lane, range.clone(), reason);
+        }
+        self.send_dead_letters(around);
         for asked in entry.asked {
             self.do_asked(around, asked);
         }
@@ -887,6 +944,8 @@ impl Leader {
     /// Lets the queue act: deliver, expire, drop.
     pub(super) fn pump(&mut self, around: &mut Around<'_>) {
         self.dirty = false;
+        self.dead.retry(around.now);
+        self.send_dead_letters(around);
         if !self.is_acting() {
             if around.now.monotonic_ms < self.await_until_ms {
                 return;
@@ -913,32 +972,52 @@ impl Leader {
 
     /// When [`Self::pump`] is to be called next, whatever happens; 0 is never.
     pub(super) fn deadline_ms(&self, now: Now) -> u64 {
-        match self.is_acting() {
-            true => self.queue.next_deadline_ms(now).unwrap_or(0),
-            false => self.await_until_ms,
-        }
+        let queue = match self.is_acting() {
+            true => self.queue.next_deadline_ms(now),
+            false => Some(self.await_until_ms),
+        };
+        let dead = self.dead.deadline_ms();
+        queue.into_iter().chain(dead).min().unwrap_or(0)
     }
 
     /// Messages that were read from disk have come.
     pub(super) fn loaded(&mut self, around: &mut Around<'_>) {
         self.queue.resume();
-        for (lane, range, reason) in std::mem::take(&mut self.dead) {
-            self.dead_letter(around, lane, range, reason);
-        }
+        self.send_dead_letters(around);
         self.dirty = true;
     }
 
     /// Messages that were dead-lettered are where they were to go.
     pub(super) fn dead_lettered(&mut self, around: &mut Around<'_>, lane: u8, range: Range<u64>) {
+        self.dead.arrived(lane, &range);
         self.queue.dead_lettered(lane, range, &mut self.scratch);
         self.carry_out(around);
+        self.send_dead_letters(around);
+    }
+
+    /// A message that must be dead-lettered could not be.
+    pub(super) fn not_dead_lettered(&mut self, around: &mut Around<'_>, lane: u8, index: u64) {
+        self.dead.refused(around.now, lane, index);
+        self.dirty = true;
+    }
+
+    /// These messages were on their way to the dead-letter exchange before this leader was one.
+    pub(super) fn was_leaving(&mut self, lane: u8, range: Range<u64>, reason: Reason) {
+        self.dead.push(lane, range, reason);
     }
 
     fn message(&mut self, logs: &mut ShardLogs, position: Position) -> Option<Message> {
+        match self.read(logs, position) {
+            Found::Message(message) => Some(message),
+            Found::Pending | Found::Never => None,
+        }
+    }
+
+    fn read(&mut self, logs: &mut ShardLogs, position: Position) -> Found {
         // Deliveries follow in the order of the looks.
         while let Some((at, message)) = self.peeked.front() {
             if *at == position {
-                return Some(message.clone());
+                return Found::Message(message.clone());
             }
             if self.peeked.iter().all(|(other, _)| *other != position) {
                 break;
@@ -947,8 +1026,9 @@ impl Leader {
         }
         let log = crate::shard::log_of(self.id, position.lane);
         match logs.read(log, position.index) {
-            Read::Ready(bytes) => stored::decode(bytes),
-            Read::Pending | Read::Gone | Read::Damaged(_) => None,
+            Read::Ready(bytes) => stored::decode(bytes).map_or(Found::Never, Found::Message),
+            Read::Pending => Found::Pending,
+            Read::Gone | Read::Damaged(_) => Found::Never,
         }
     }
 
@@ -965,6 +1045,7 @@ impl Leader {
             index: delivery.position.index,
             redelivered: delivery.redelivered,
             delivery_count: delivery.delivery_count,
+            acquired_count: delivery.acquired_count,
             message,
         })
     }
@@ -993,15 +1074,24 @@ impl Leader {
                 }
             }
             Effect::Settled { lane, range, bytes } => self.batch.header.left(lane, range, bytes),
-            Effect::Returned { lane, range, count } => {
-                let returned = Returned { lane, range, count };
+            Effect::Returned { .. } if self.is_foreseen => {}
+            Effect::Returned {
+                lane,
+                range,
+                returns: known,
+            } => {
+                let returned = Returned { lane, range, known };
                 self.batch.header.returned.push(returned);
             }
             Effect::DeadLetter {
                 lane,
                 range,
                 reason,
-            } => self.dead_letter(around, lane, range, reason),
+            } => self.batch.header.leaving.push(Leaving {
+                lane,
+                range,
+                reason,
+            }),
             Effect::TimedOut { holder } => {
                 if let Some(node) = self.holders.get(&holder).map(|place| place.node) {
                     self.answer(around, node, ToProxy::TimedOut(holder));
@@ -1023,21 +1113,26 @@ impl Leader {
 
     /// Hands messages over to be dead-lettered; those that are on disk only once they have been
     /// read.
-    fn dead_letter(
-        &mut self,
-        around: &mut Around<'_>,
-        lane: u8,
-        range: Range<u64>,
-        reason: Reason,
-    ) {
-        for index in range.clone() {
-            let Some(message) = self.message(around.logs, Position { lane, index }) else {
-                self.dead.push((lane, index..range.end, reason));
-                return;
+    fn send_dead_letters(&mut self, around: &mut Around<'_>) {
+        while let Some((position, reason)) = self.dead.next() {
+            let message = match self.read(around.logs, position) {
+                Found::Message(message) => message,
+                Found::Pending => return,
+                Found::Never => {
+                    tracing::error!(
+                        queue = %self.id,
+                        lane = position.lane,
+                        index = position.index,
+                        "a message that is to be dead-lettered cannot be read; it stays",
+                    );
+                    self.dead.skip();
+                    continue;
+                }
             };
+            self.dead.sent();
             let dead = DeadLetter {
                 queue: self.id,
-                position: Some((lane, index)),
+                position: Some((position.lane, position.index)),
                 message,
                 reason,
             };

@@ -320,13 +320,19 @@ impl Replica {
                 may_expire: true,
                 delivered_through: self.applied.lane(lane).map_or(0, |state| state.delivered),
                 returns: self.applied.returns(lane),
+                leaving: self.applied.leaving(lane).map(|(range, _)| range).collect(),
             });
         }
         let mut nodes = around.up.to_vec();
         nodes.push(around.node);
         let (queue, spec) = (self.id, &self.spec);
         let recovered = (recovered, &state);
-        let leader = Leader::new(around.now, queue, term, spec, recovered, nodes.clone());
+        let mut leader = Leader::new(around.now, queue, term, spec, recovered, nodes.clone());
+        for state in &self.applied.lanes {
+            for (range, reason) in state.leaving.iter() {
+                leader.was_leaving(state.lane, range, reason);
+            }
+        }
         self.leader = Some(Box::new(leader));
         for to in nodes {
             around.answers.push(Answer {

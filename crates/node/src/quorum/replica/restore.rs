@@ -16,7 +16,7 @@ pub(super) enum RestoreError {
     #[error("its log is damaged: {0}")]
     Damaged(String),
     #[error("its state cannot be read: {0}")]
-    State(super::wire::Malformed),
+    State(super::blob::Unreadable),
     #[error("entry {index} of its log cannot be read: {why}")]
     Entry { index: u64, why: String },
     #[error("lane {lane} ends at {found}, and headers name messages up to {named}")]

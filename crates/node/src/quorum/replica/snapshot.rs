@@ -15,7 +15,7 @@
 //!
 //! Invariant: of one transfer no more than a window of parts is under way.
 
-use super::blob::{Applied, take_replica};
+use super::blob::{Applied, Unreadable, take_replica};
 use super::header::lane as take_lane;
 use super::wire::{Malformed, Reader, put, put_range};
 use super::{Around, Replica, restore};
@@ -501,7 +501,11 @@ fn decode_offer(frame: &Bytes) -> Result<Offer, Malformed> {
         return Err(reader.fail("a message of the group"));
     }
     let len = reader.count("a state")?;
-    let (applied, mark) = Applied::decode(reader.bytes(len, "a state")?)?;
+    let state = Applied::decode(reader.bytes(len, "a state")?);
+    let (applied, mark) = state.map_err(|error| match error {
+        Unreadable::Version(_) => reader.fail("a state of this version"),
+        Unreadable::Malformed(error) => error,
+    })?;
     if message.body != Body::Snapshot(mark) {
         return Err(reader.fail("a state with that mark"));
     }

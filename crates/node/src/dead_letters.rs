@@ -1,0 +1,142 @@
+//! A queue's messages on their way to its dead-letter exchange: a bounded number of them at a
+//! time, and again later what did not arrive where it must.
+
+use leveret_queue::{Position, Reason};
+use leveret_types::Now;
+use leveret_types::limits::{DEAD_LETTER_RETRY_MS, DEAD_LETTERS_UNDER_WAY_MAX};
+use std::collections::VecDeque;
+use std::ops::Range;
+
+/// See the module's description.
+#[derive(Debug, Default)]
+pub(crate) struct DeadLetters {
+    /// What is to go, in this order.
+    waiting: VecDeque<(u8, Range<u64>, Reason)>,
+    /// What has been handed over, and has not arrived.
+    under_way: VecDeque<(Position, Reason)>,
+    /// What did not arrive.
+    later: Vec<(Position, Reason)>,
+    /// When that is tried again, on the monotonic clock.
+    retry_at_ms: u64,
+}
+
+impl DeadLetters {
+    /// These messages are to go.
+    pub(crate) fn push(&mut self, lane: u8, range: Range<u64>, reason: Reason) {
+        match self.waiting.back_mut() {
+            Some((of, last, why)) if (*of, last.end, *why) == (lane, range.start, reason) => {
+                last.end = range.end;
+            }
+            _ => self.waiting.push_back((lane, range, reason)),
+        }
+    }
+
+    /// The message that is to go next, if one more may be under way.
+    pub(crate) fn next(&self) -> Option<(Position, Reason)> {
+        let (lane, range, reason) = self.waiting.front()?;
+        let position = Position {
+            lane: *lane,
+            index: range.start,
+        };
+        (self.under_way.len() < DEAD_LETTERS_UNDER_WAY_MAX).then_some((position, *reason))
+    }
+
+    /// The next message was handed over.
+    pub(crate) fn sent(&mut self) {
+        self.under_way.extend(self.next());
+        self.skip();
+    }
+
+    /// The next message cannot be read: those behind it go on.
+    pub(crate) fn skip(&mut self) {
+        if let Some((_, range, _)) = self.waiting.front_mut() {
+            range.start += 1;
+            if range.is_empty() {
+                self.waiting.pop_front();
+            }
+        }
+    }
+
+    /// These messages are where they were to go.
+    pub(crate) fn arrived(&mut self, lane: u8, range: &Range<u64>) {
+        self.under_way
+            .retain(|(at, _)| at.lane != lane || !range.contains(&at.index));
+    }
+
+    /// A message did not arrive, and must.
+    pub(crate) fn refused(&mut self, now: Now, lane: u8, index: u64) {
+        let position = Position { lane, index };
+        let Some(at) = self.under_way.iter().position(|(of, _)| *of == position) else {
+            return;
+        };
+        if self.later.is_empty() {
+            self.retry_at_ms = now.monotonic_ms + DEAD_LETTER_RETRY_MS;
+        }
+        // It keeps its place among those under way, so that what is tried again is bounded too.
+        self.later.push(self.under_way[at]);
+    }
+
+    /// Lets what did not arrive go again, if its time has come.
+    pub(crate) fn retry(&mut self, now: Now) {
+        if self.deadline_ms().is_some_and(|at| at <= now.monotonic_ms) {
+            let again = std::mem::take(&mut self.later);
+            self.under_way.retain(|one| !again.contains(one));
+            for (Position { lane, index }, reason) in again.into_iter().rev() {
+                self.waiting.push_front((lane, index..index + 1, reason));
+            }
+        }
+    }
+
+    /// When [`Self::retry`] is to be called next, on the monotonic clock.
+    pub(crate) fn deadline_ms(&self) -> Option<u64> {
+        (!self.later.is_empty()).then_some(self.retry_at_ms)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn send_all(letters: &mut DeadLetters) -> Vec<u64> {
+        let mut sent = Vec::new();
+        while let Some((position, _)) = letters.next() {
+            letters.sent();
+            sent.push(position.index);
+        }
+        sent
+    }
+
+    #[test]
+    fn only_so_many_are_under_way() {
+        let max = DEAD_LETTERS_UNDER_WAY_MAX as u64;
+        let mut letters = DeadLetters::default();
+        letters.push(4, 0..max, Reason::Expired);
+        letters.push(4, max..max + 1, Reason::Expired);
+        assert_eq!(send_all(&mut letters).len() as u64, max, "all but one");
+        letters.arrived(4, &(7..8));
+        assert_eq!(send_all(&mut letters), [max]);
+    }
+
+    #[test]
+    fn what_did_not_arrive_goes_again_after_a_while() {
+        let mut letters = DeadLetters::default();
+        letters.push(0, 0..3, Reason::Rejected);
+        assert_eq!(send_all(&mut letters), [0, 1, 2]);
+        letters.refused(Now::both(10), 0, 1);
+        letters.arrived(0, &(0..1));
+        letters.retry(Now::both(11));
+        assert_eq!(send_all(&mut letters), [] as [u64; 0]);
+        assert_eq!(letters.deadline_ms(), Some(10 + DEAD_LETTER_RETRY_MS));
+        letters.retry(Now::both(10 + DEAD_LETTER_RETRY_MS));
+        assert_eq!(send_all(&mut letters), [1]);
+        assert_eq!(letters.deadline_ms(), None);
+    }
+
+    #[test]
+    fn what_cannot_be_read_holds_nobody_up() {
+        let mut letters = DeadLetters::default();
+        letters.push(0, 0..2, Reason::MaxLength);
+        letters.skip();
+        assert_eq!(send_all(&mut letters), [1]);
+    }
+}

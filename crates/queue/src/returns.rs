@@ -1,0 +1,149 @@
+//! What the queue knows of messages that came back, and how long they wait before they go out
+//! again.
+
+use crate::settings::{Retried, Settings};
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+/// What is known of a message that came back.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Returns {
+    /// How often its delivery failed: what counts towards the delivery limit. The
+    /// `x-delivery-count` header.
+    pub failed: u32,
+    /// How often somebody had it and gave it back, for whatever reason. The `x-acquired-count`
+    /// header.
+    pub acquired: u32,
+    /// Not before this moment, in milliseconds since the Unix epoch, is it ready again; 0 where
+    /// it was at once.
+    pub ready_ms: u64,
+}
+
+/// How messages come back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Return {
+    /// The delivery failed.
+    Failed,
+    /// The client gave it back.
+    Given,
+    /// Nobody's fault: neither counted nor delayed.
+    Released,
+}
+
+impl Returns {
+    /// What is known after one more return at `wall_ms`.
+    pub(crate) fn after(
+        before: Option<Self>,
+        how: Return,
+        settings: &Settings,
+        wall_ms: u64,
+    ) -> Self {
+        let before = before.unwrap_or_default();
+        let failed = before
+            .failed
+            .saturating_add(u32::from(how == Return::Failed));
+        let delays = settings.delayed_retry.filter(|retry| match how {
+            Return::Failed => retry.of != Retried::Returned && !Self::exceeds(failed, settings),
+            Return::Given => retry.of != Retried::Failed,
+            Return::Released => false,
+        });
+        let delay_ms = delays.map_or(0, |retry| retry.delay_ms(failed));
+        Self {
+            failed,
+            acquired: before.acquired.saturating_add(1),
+            ready_ms: match delay_ms {
+                0 => 0,
+                delay => wall_ms.saturating_add(delay),
+            },
+        }
+    }
+
+    /// Whether a message whose delivery has failed so often goes.
+    pub(crate) fn exceeds(failed: u32, settings: &Settings) -> bool {
+        settings.delivery_limit.is_some_and(|limit| failed > limit)
+    }
+}
+
+/// Messages that wait for their time, by that time.
+#[derive(Debug, Default)]
+pub(crate) struct Delayed {
+    /// By when, lane and first index; with the index after the last, and the bytes of each.
+    due: BTreeMap<(u64, u8, u64), (u64, u32)>,
+    count: u64,
+    bytes: u64,
+}
+
+impl Delayed {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.due.is_empty()
+    }
+
+    /// How many messages wait, and the bytes of their bodies.
+    pub(crate) const fn sums(&self) -> (u64, u64) {
+        (self.count, self.bytes)
+    }
+
+    /// When the next message is due, in milliseconds since the Unix epoch.
+    pub(crate) fn next_ms(&self) -> Option<u64> {
+        self.due.keys().next().map(|(at, ..)| *at)
+    }
+
+    /// Messages of `bytes` each wait until `ready_ms`.
+    pub(crate) fn insert(&mut self, ready_ms: u64, lane: u8, range: Range<u64>, bytes: u32) {
+        let count = range.end - range.start;
+        self.count += count;
+        self.bytes += count * u64::from(bytes);
+        // Neighbours that came back together wait together.
+        let mut before = self.due.range_mut(..(ready_ms, lane, range.start));
+        if let Some(((at, of, _), (end, size))) = before.next_back()
+            && (*at, *of, *end, *size) == (ready_ms, lane, range.start, bytes)
+        {
+            *end = range.end;
+            return;
+        }
+        let before = self
+            .due
+            .insert((ready_ms, lane, range.start), (range.end, bytes));
+        assert!(before.is_none(), "{range:?} of lane {lane} waits twice");
+    }
+
+    /// Takes out the next messages that are due at `wall_ms`.
+    pub(crate) fn pop_due(&mut self, wall_ms: u64) -> Option<(u8, Range<u64>, u32)> {
+        let first = self
+            .due
+            .first_entry()
+            .filter(|first| first.key().0 <= wall_ms)?;
+        let ((_, lane, start), (end, bytes)) = first.remove_entry();
+        Some(self.taken(lane, start..end, bytes))
+    }
+
+    /// Takes out what waits of a range.
+    pub(crate) fn take(&mut self, lane: u8, range: &Range<u64>) -> Option<(u8, Range<u64>, u32)> {
+        let (key, (end, bytes)) = self.due.iter().find_map(|(key, (end, bytes))| {
+            let hit = key.1 == lane && key.2 < range.end && *end > range.start;
+            hit.then_some((*key, (*end, *bytes)))
+        })?;
+        self.due.remove(&key);
+        let (at, _, start) = key;
+        let cut = start.max(range.start)..end.min(range.end);
+        if start < cut.start {
+            self.due.insert((at, lane, start), (cut.start, bytes));
+        }
+        if cut.end < end {
+            self.due.insert((at, lane, cut.end), (end, bytes));
+        }
+        Some(self.taken(lane, cut, bytes))
+    }
+
+    /// Takes out some of all that waits.
+    pub(crate) fn take_any(&mut self) -> Option<(u8, Range<u64>, u32)> {
+        self.pop_due(u64::MAX)
+    }
+
+    fn taken(&mut self, lane: u8, range: Range<u64>, bytes: u32) -> (u8, Range<u64>, u32) {
+        let count = range.end - range.start;
+        self.count -= count;
+        self.bytes -= count * u64::from(bytes);
+        (lane, range, bytes)
+    }
+}
