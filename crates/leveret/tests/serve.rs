@@ -2,8 +2,8 @@
 //! answers the command line, and begins with the definitions that it is given.
 
 use std::fs;
-use std::io::{BufRead, BufReader};
-use std::os::unix::net::UnixDatagram;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::net::{UnixDatagram, UnixStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::Duration;
@@ -81,6 +81,25 @@ impl Node {
         let output = self.ctl(words);
         assert!(output.status.success(), "{words:?}: {output:?}");
         String::from_utf8(output.stdout).expect("text")
+    }
+
+    /// Publishes a persistent message of this text to a queue, by the socket file.
+    fn publish(&self, vhost: &str, queue: &str, text: &str) {
+        let body = format!(
+            r#"{{"properties":{{"delivery_mode":2}},"routing_key":"{queue}","payload":"{text}","payload_encoding":"string"}}"#
+        );
+        let token = fs::read_to_string(self.data.join("cli.token")).expect("the token");
+        let mut socket = UnixStream::connect(self.data.join("control.sock")).expect("the socket");
+        let request = format!(
+            "POST /api/exchanges/{vhost}/amq.default/publish HTTP/1.1\r\nHost: node\r\n\
+             Authorization: Bearer {}\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{body}",
+            token.trim(),
+            body.len()
+        );
+        socket.write_all(request.as_bytes()).expect("it is sent");
+        let mut answer = String::new();
+        socket.read_to_string(&mut answer).expect("an answer");
+        assert!(answer.contains("\"routed\":true"), "{answer}");
     }
 
     /// Sends SIGTERM; whether it ended well.
@@ -196,6 +215,44 @@ fn definitions_are_all_that_a_node_begins_with() {
         "invoices\t0\n"
     );
     assert!(node.terminate(), "an orderly end");
+}
+
+fn storage(word: &str, data: &Path) -> String {
+    let mut command = Command::new(BINARY);
+    command.env_clear().args(["storage", word, "--data-dir"]);
+    let output = command.arg(data).output().expect("it runs");
+    assert!(output.status.success(), "{output:?}");
+    String::from_utf8(output.stdout).expect("text")
+}
+
+#[test]
+fn what_a_node_left_on_disk_is_told_by_the_names_of_its_queues() {
+    let folder = Folder::new("names");
+    let file = folder.write("definitions.json", DEFINITIONS);
+    let text = format!("load_definitions = {}\n", file.display());
+    let configuration = folder.write("rabbitmq.conf", &text);
+    let start = || {
+        let mut command = serve(&folder.data());
+        command.arg("--config").arg(&configuration);
+        Node::start(&mut command, &folder.data())
+    };
+    let expected = |count| format!("(queue 'orders' in vhost 'warren'): {count} entries");
+    let node = start();
+    node.publish("warren", "orders", "first");
+    // Killed: the catalogue is in the write-ahead log, as the message.
+    drop(node);
+    for word in ["inspect", "verify"] {
+        let told = storage(word, &folder.data());
+        assert!(told.contains("not closed in order"), "{told}");
+        assert!(told.contains("(the catalogue)"), "{told}");
+        assert!(told.contains(&expected(1)), "{told}");
+    }
+    let node = start();
+    node.publish("warren", "orders", "second");
+    assert!(node.terminate(), "an orderly end");
+    let told = storage("verify", &folder.data());
+    assert!(!told.contains("not closed in order"), "{told}");
+    assert!(told.contains(&expected(2)), "{told}");
 }
 
 #[test]
