@@ -32,6 +32,7 @@ mod counters;
 mod dead_letter;
 mod dead_letters;
 mod firehose;
+mod looked;
 
 pub use connection::{
     Answer, Caller, ChannelFacts, Connection, ConnectionFacts, ConsumerFacts, Peer, Question,

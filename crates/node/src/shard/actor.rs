@@ -4,14 +4,14 @@ use super::{DeadLetter, Deferred, ShardEffects, log_of};
 use crate::dead_letters::DeadLetters;
 use crate::env::ConnectionEvent;
 use crate::link::ConsumerLink;
-use crate::stored;
+use crate::looked::{Found, Looked, meta_of};
 use hashbrown::HashMap;
 use leveret_queue::{
-    AttachError, Consumer, ConsumerView, Counters, Counts, Effect, Got, Log, Meta, Offer, Peek,
-    Position, Queue, QueueKind, RecoveredLane, Settings, State,
+    AttachError, Consumer, ConsumerView, Counters, Counts, Effect, Got, Log, Offer, Peek, Position,
+    Queue, QueueKind, RecoveredLane, Settings, State,
 };
 use leveret_session::contract::Delivery;
-use leveret_storage::{BodyId, LogKind, Read, ShardLogs};
+use leveret_storage::{BodyId, LogKind, ShardLogs};
 use leveret_types::{ConnectionId, ConsumerId, Message, NodeId, Now, QueueId, ReplicaId};
 use std::collections::VecDeque;
 
@@ -83,7 +83,7 @@ pub(super) struct Actor {
     fresh: VecDeque<(Position, Message)>,
     /// Messages that the queue looked at since the last pump, for the deliveries that follow: what
     /// the log has read from disk it keeps only as long as it has room.
-    peeked: VecDeque<(Position, Message)>,
+    looked: Looked,
     pub(super) dead: DeadLetters,
     pub(super) waiting_gets: Vec<WaitingGet>,
     pub(super) dirty: bool,
@@ -96,7 +96,7 @@ struct LogView<'a> {
     queue: QueueId,
     logs: &'a mut ShardLogs,
     fresh: &'a VecDeque<(Position, Message)>,
-    peeked: &'a mut VecDeque<(Position, Message)>,
+    looked: &'a mut Looked,
     consumers: &'a HashMap<ConsumerId, Attached, foldhash::fast::FixedState>,
 }
 
@@ -105,40 +105,13 @@ impl Log for LogView<'_> {
         if let Some(message) = find_fresh(self.fresh, position) {
             return Peek::Ready(meta_of(message));
         }
-        if let Some((last, message)) = self.peeked.back()
-            && *last == position
-        {
-            return Peek::Ready(meta_of(message));
-        }
-        match self
-            .logs
-            .read(log_of(self.queue, position.lane), position.index)
-        {
-            Read::Ready(bytes) => match stored::decode(bytes) {
-                Some(message) => {
-                    let meta = meta_of(&message);
-                    self.peeked.push_back((position, message));
-                    Peek::Ready(meta)
-                }
-                None => Peek::Damaged,
-            },
-            Read::Pending => Peek::Pending,
-            Read::Gone | Read::Damaged(_) => Peek::Damaged,
-        }
+        self.looked.peek(self.logs, self.queue, position)
     }
 
     fn admit(&mut self, consumer: ConsumerId, bytes: u32) -> bool {
         self.consumers
             .get(&consumer)
             .is_some_and(|c| c.link.admit(bytes as usize))
-    }
-}
-
-fn meta_of(message: &Message) -> Meta {
-    Meta {
-        bytes: message.size(),
-        published_ms: message.facts.published_ms,
-        expiration_ms: message.facts.expiration_ms,
     }
 }
 
@@ -205,7 +178,7 @@ impl Actor {
             lanes,
             consumers: HashMap::default(),
             fresh: VecDeque::new(),
-            peeked: VecDeque::new(),
+            looked: Looked::default(),
             dead: DeadLetters::default(),
             holders: Vec::new(),
             waiting_gets: Vec::new(),
@@ -230,7 +203,7 @@ impl Actor {
             queue: self.id,
             logs,
             fresh: &self.fresh,
-            peeked: &mut self.peeked,
+            looked: &mut self.looked,
             consumers: &self.consumers,
         };
         self.queue.offer(now, bytes, &mut view, out)
@@ -258,10 +231,9 @@ impl Actor {
 
     pub(super) fn forget_fresh(&mut self) {
         self.fresh.clear();
-        self.peeked.clear();
+        self.looked.clear(self.consumers.is_empty());
         if self.fresh.capacity() > 64 && self.consumers.is_empty() {
             self.fresh.shrink_to_fit();
-            self.peeked.shrink_to_fit();
         }
     }
 
@@ -270,7 +242,7 @@ impl Actor {
             queue: self.id,
             logs,
             fresh: &self.fresh,
-            peeked: &mut self.peeked,
+            looked: &mut self.looked,
             consumers: &self.consumers,
         };
         self.queue.tick(now, &mut view, out);
@@ -288,7 +260,7 @@ impl Actor {
             queue: self.id,
             logs,
             fresh: &self.fresh,
-            peeked: &mut self.peeked,
+            looked: &mut self.looked,
             consumers: &self.consumers,
         };
         self.queue.get(now, holder, no_ack, &mut view, out)
@@ -347,23 +319,10 @@ impl Actor {
         self.auto_delete && self.had_consumer && self.consumers.is_empty()
     }
 
-    fn message(&mut self, logs: &mut ShardLogs, position: Position) -> Option<Message> {
-        if let Some(message) = find_fresh(&self.fresh, position) {
-            return Some(message.clone());
-        }
-        // Deliveries follow in the order of the looks.
-        while let Some((at, message)) = self.peeked.front() {
-            if *at == position {
-                return Some(message.clone());
-            }
-            if self.peeked.iter().all(|(other, _)| *other != position) {
-                break;
-            }
-            self.peeked.pop_front();
-        }
-        match logs.read(log_of(self.id, position.lane), position.index) {
-            Read::Ready(bytes) => stored::decode(bytes),
-            Read::Pending | Read::Gone | Read::Damaged(_) => None,
+    fn find(&mut self, logs: &mut ShardLogs, position: Position) -> Found {
+        match find_fresh(&self.fresh, position) {
+            Some(message) => Found::Message(message.clone()),
+            None => self.looked.find(logs, self.id, position),
         }
     }
 
@@ -374,7 +333,9 @@ impl Actor {
         logs: &mut ShardLogs,
         delivery: &leveret_queue::Delivery,
     ) -> Option<Delivery> {
-        let message = self.message(logs, delivery.position)?;
+        let Found::Message(message) = self.find(logs, delivery.position) else {
+            return None;
+        };
         Some(Delivery {
             consumer: delivery.consumer,
             queue: self.id,
@@ -450,19 +411,19 @@ impl Actor {
     /// read.
     pub(super) fn send_dead_letters(&mut self, logs: &mut ShardLogs, effects: &mut ShardEffects) {
         while let Some((position, reason)) = self.dead.next() {
-            let Some(message) = self.message(logs, position) else {
-                let log = log_of(self.id, position.lane);
-                if matches!(logs.read(log, position.index), Read::Pending) {
-                    return;
+            let message = match self.find(logs, position) {
+                Found::Message(message) => message,
+                Found::Pending => return,
+                Found::Never => {
+                    tracing::error!(
+                        queue = %self.id,
+                        lane = position.lane,
+                        index = position.index,
+                        "a message that is to be dead-lettered cannot be read; it stays",
+                    );
+                    self.dead.skip();
+                    continue;
                 }
-                tracing::error!(
-                    queue = %self.id,
-                    lane = position.lane,
-                    index = position.index,
-                    "a message that is to be dead-lettered cannot be read; it stays",
-                );
-                self.dead.skip();
-                continue;
             };
             self.dead.sent();
             effects.deferred.push(Deferred::DeadLetter(DeadLetter {
