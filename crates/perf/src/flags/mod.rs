@@ -1,0 +1,300 @@
+//! The flags of `leveret perf run`: PerfTest's, with PerfTest's meaning, and our own.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+use crate::spec::{BrokerSpec, Spec, Tls};
+
+mod load;
+#[cfg(test)]
+mod tests;
+mod words;
+
+pub use words::translate;
+
+/// What is run, and what is done with what it finds.
+#[derive(Args, Clone, Debug, Default)]
+pub struct RunOptions {
+    /// A preset (`leveret perf list`) or a file of that form; without one, the flags say the load
+    #[arg(value_name = "NAME|FILE")]
+    pub what: Option<String>,
+    /// The load.
+    #[command(flatten)]
+    pub load: LoadOptions,
+    /// Where it goes.
+    #[command(flatten)]
+    pub place: PlaceOptions,
+    /// What is done with what was found.
+    #[command(flatten)]
+    pub outcome: OutcomeOptions,
+}
+
+/// The load, in PerfTest's flags.
+#[derive(Args, Clone, Debug, Default)]
+#[command(next_help_heading = "Load (PerfTest's flags)")]
+pub struct LoadOptions {
+    /// Publishers
+    #[arg(short = 'x', long, value_name = "N")]
+    pub producers: Option<u32>,
+    /// Consumers
+    #[arg(short = 'y', long, value_name = "N")]
+    pub consumers: Option<u32>,
+    /// Channels of each publisher's connection: as many publishers again
+    #[arg(short = 'X', long, value_name = "N")]
+    pub producer_channel_count: Option<u32>,
+    /// Channels of each consumer's connection: as many consumers again
+    #[arg(short = 'Y', long, value_name = "N")]
+    pub consumer_channel_count: Option<u32>,
+    /// Queue; one of the run's own where not given
+    #[arg(short = 'u', long, value_name = "NAME")]
+    pub queue: Option<String>,
+    /// Several queues by a pattern with %d [-qp]
+    #[arg(long, value_name = "PATTERN")]
+    pub queue_pattern: Option<String>,
+    /// First number of the pattern [-qpf]
+    #[arg(long, value_name = "N")]
+    pub queue_pattern_from: Option<u32>,
+    /// Last number of the pattern [-qpt]
+    #[arg(long, value_name = "N")]
+    pub queue_pattern_to: Option<u32>,
+    /// Arguments of queues, key=value,... [-qa]
+    #[arg(long, value_name = "LIST")]
+    pub queue_args: Option<String>,
+    /// Quorum queues [-qq]
+    #[arg(long)]
+    pub quorum_queue: bool,
+    /// Streams [-sq]
+    #[arg(long)]
+    pub stream_queue: bool,
+    /// Queues go with their last consumer [-ad]
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, default_missing_value = "true")]
+    pub auto_delete: Option<bool>,
+    /// Queues and exchange are there already
+    #[arg(short = 'p', long)]
+    pub predeclared: bool,
+    /// Exchange
+    #[arg(short = 'e', long, value_name = "NAME")]
+    pub exchange: Option<String>,
+    /// Type of the exchange
+    #[arg(short = 't', long = "type", value_name = "TYPE")]
+    pub exchange_type: Option<String>,
+    /// Routing key
+    #[arg(short = 'k', long, value_name = "KEY")]
+    pub routing_key: Option<String>,
+    /// Bytes of a message; several, by commas, are taken as a range from least to greatest
+    #[arg(short = 's', long, value_name = "BYTES", value_delimiter = ',')]
+    pub size: Vec<u64>,
+    /// Files with payloads, by commas
+    #[arg(short = 'B', long, value_name = "FILES", value_delimiter = ',')]
+    pub body: Vec<PathBuf>,
+    /// `persistent`, `mandatory`; also by commas
+    #[arg(short = 'f', long, value_name = "FLAG", value_delimiter = ',')]
+    pub flag: Vec<String>,
+    /// Properties of messages, key=value,... [-mp]
+    #[arg(long, value_name = "LIST")]
+    pub message_properties: Option<String>,
+    /// Messages per second of each publisher; -1 is no bound
+    #[arg(short = 'r', long, value_name = "RATE", allow_negative_numbers = true)]
+    pub rate: Option<f64>,
+    /// Rate for some seconds, RATE:SECONDS; several follow each other, over and over [-vr]
+    #[arg(long, value_name = "RATE:SECONDS")]
+    pub variable_rate: Vec<String>,
+    /// Seconds between messages of each publisher
+    #[arg(short = 'P', long, value_name = "SECONDS")]
+    pub publishing_interval: Option<f64>,
+    /// Messages per second of each consumer
+    #[arg(short = 'R', long, value_name = "RATE", allow_negative_numbers = true)]
+    pub consumer_rate: Option<f64>,
+    /// Messages that may wait for a confirm
+    #[arg(short = 'c', long, value_name = "N", allow_negative_numbers = true)]
+    pub confirm: Option<i64>,
+    /// Deliveries that may wait for an acknowledgement
+    #[arg(short = 'q', long, value_name = "N")]
+    pub qos: Option<u16>,
+    /// The broker settles deliveries as it sends them
+    #[arg(short = 'a', long)]
+    pub autoack: bool,
+    /// One acknowledgement for so many deliveries
+    #[arg(short = 'A', long, value_name = "N")]
+    pub multi_ack_every: Option<u32>,
+    /// Microseconds that a consumer takes for each delivery
+    #[arg(short = 'L', long, value_name = "MICROSECONDS")]
+    pub consumer_latency: Option<u64>,
+    /// Arguments of consumers, key=value,... [-ca]
+    #[arg(long, value_name = "LIST")]
+    pub consumer_args: Option<String>,
+    /// Messages of each publisher
+    #[arg(short = 'C', long, value_name = "N")]
+    pub pmessages: Option<u64>,
+    /// Messages of each consumer; must be what publishers send, as the run ends when all came
+    #[arg(short = 'D', long, value_name = "N")]
+    pub cmessages: Option<u64>,
+}
+
+/// Where the load goes, and for how long.
+#[derive(Args, Clone, Debug, Default)]
+#[command(next_help_heading = "Place and time")]
+pub struct PlaceOptions {
+    /// Broker, amqp://user:password@host:port/vhost; a node of our own where not given [-h]
+    #[arg(long, value_name = "URI")]
+    pub uri: Option<String>,
+    /// Several brokers, by commas, connected to in turn [-H]
+    #[arg(long, value_name = "URIS", value_delimiter = ',')]
+    pub uris: Vec<String>,
+    /// Seconds to measure
+    #[arg(short = 'z', long, value_name = "SECONDS")]
+    pub time: Option<f64>,
+    /// Seconds before those
+    #[arg(long, value_name = "SECONDS")]
+    pub warm_up: Option<f64>,
+    /// Seconds for which a connection that broke is opened again, at the next broker in turn
+    #[arg(long, value_name = "SECONDS", conflicts_with = "no_reconnect")]
+    pub reconnect: Option<f64>,
+    /// The run ends with the first connection that breaks [-dcr]
+    #[arg(long, alias = "disable-connection-recovery")]
+    pub no_reconnect: bool,
+    /// Threads that drive connections
+    #[arg(long, value_name = "N")]
+    pub threads: Option<usize>,
+    /// Seed of sizes and bytes
+    #[arg(long, value_name = "N")]
+    pub seed: Option<u64>,
+    /// Nodes of our own: 1 or 3
+    #[arg(long, value_name = "N")]
+    pub nodes: Option<usize>,
+    /// Drives for the folders of nodes of our own: wal=/mnt/a,segment=/mnt/b,data=…,logs=…
+    #[arg(long, value_name = "LIST")]
+    pub drives: Option<String>,
+    /// Device to model for nodes of our own: hdd:1, hdd:2, hdd:3, ssd:1, ssd:2, ssd:3
+    #[arg(long, value_name = "MODEL")]
+    pub model: Option<String>,
+    /// Program whose `serve` is started for nodes of our own; this one where not given
+    #[arg(long, value_name = "FILE")]
+    pub binary: Option<PathBuf>,
+    /// File of the authorities that may have signed the broker's certificate (amqps://)
+    #[arg(long, value_name = "FILE")]
+    pub ca_file: Option<PathBuf>,
+    /// Take any certificate, as PerfTest does
+    #[arg(long)]
+    pub insecure_tls: bool,
+}
+
+/// What is done with what was found.
+#[derive(Args, Clone, Debug, Default)]
+#[command(next_help_heading = "Outcome")]
+pub struct OutcomeOptions {
+    /// The same in a few seconds
+    #[arg(long)]
+    pub fast: bool,
+    /// Run the same against this broker too, in alternation, and print ratios
+    #[arg(long, value_name = "URI")]
+    pub compare: Option<String>,
+    /// Runs against each broker, with --compare
+    #[arg(long, value_name = "N", default_value_t = 3)]
+    pub rounds: u32,
+    /// Write the result here
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<PathBuf>,
+    /// Write a page with plots here
+    #[arg(long, value_name = "FILE")]
+    pub html: Option<PathBuf>,
+    /// Write the seconds here, with those of nodes and the latency curves beside it
+    #[arg(long, value_name = "FILE")]
+    pub csv: Option<PathBuf>,
+    /// Write each picture into this folder, as SVG and as PNG
+    #[arg(long, value_name = "FOLDER")]
+    pub figures: Option<PathBuf>,
+    /// Broker processes on this machine to sample, by commas
+    #[arg(long, value_name = "PIDS", value_delimiter = ',')]
+    pub pid: Vec<u32>,
+    /// Print the specification and run nothing
+    #[arg(long)]
+    pub show: bool,
+}
+
+impl RunOptions {
+    /// The specification: a named one, or that of the flags. `find` gives a preset's.
+    ///
+    /// # Errors
+    /// A text that says what does not go, and what would.
+    pub fn spec(
+        &self,
+        find: impl FnOnce(&str) -> Result<Spec, String>,
+        fast: impl FnOnce(&Spec) -> Spec,
+    ) -> Result<Spec, String> {
+        let mut spec = match &self.what {
+            Some(_) if self.load.is_given() => {
+                return Err(
+                    "a preset or a file says its load itself: copy it (`leveret perf show \
+                            NAME > FILE`) and change that"
+                        .to_owned(),
+                );
+            }
+            Some(what) => find(what)?,
+            None => Spec {
+                name: "flags".to_owned(),
+                loads: vec![self.load.load()?],
+                ..Spec::default()
+            },
+        };
+        if self.outcome.fast {
+            spec = fast(&spec);
+        }
+        self.place.apply(&mut spec)?;
+        spec.check().map_err(|error| error.to_string())?;
+        Ok(spec)
+    }
+}
+
+impl PlaceOptions {
+    fn apply(&self, spec: &mut Spec) -> Result<(), String> {
+        let uris: Vec<String> = self.uri.iter().chain(&self.uris).cloned().collect();
+        if !uris.is_empty() {
+            narrow(spec, uris.len());
+            spec.uris = uris;
+        }
+        if let Some(time) = self.time {
+            spec.duration_s = time;
+            if !spec.phases.is_empty() {
+                return Err("-z does not go with phases, which have times of their own".to_owned());
+            }
+        }
+        spec.warm_up_s = self.warm_up.unwrap_or(spec.warm_up_s);
+        spec.reconnect_s = match self.no_reconnect {
+            true => 0.0,
+            false => self.reconnect.unwrap_or(spec.reconnect_s),
+        };
+        spec.threads = self.threads.unwrap_or(spec.threads);
+        spec.seed = self.seed.unwrap_or(spec.seed);
+        let broker: &mut BrokerSpec = &mut spec.broker;
+        broker.nodes = self.nodes.unwrap_or(broker.nodes);
+        broker.model = self.model.clone().or(broker.model.take());
+        for pair in self.drives.iter().flat_map(|list| list.split(',')) {
+            let (folder, path) = pair
+                .split_once('=')
+                .ok_or_else(|| format!("--drives takes folder=path,…, not `{pair}`"))?;
+            broker.drives.insert(folder.to_owned(), PathBuf::from(path));
+        }
+        if self.insecure_tls || self.ca_file.is_some() {
+            spec.tls = Tls {
+                ca_file: self.ca_file.clone(),
+                insecure: self.insecure_tls,
+            };
+        }
+        Ok(())
+    }
+}
+
+/// Loads that name brokers by their numbers name only such as there are.
+fn narrow(spec: &mut Spec, uris: usize) {
+    for load in &mut spec.loads {
+        for list in [
+            &mut load.publish_to,
+            &mut load.consume_from,
+            &mut load.declare_at,
+        ] {
+            list.iter_mut().for_each(|at| *at %= uris);
+        }
+    }
+}
