@@ -1,0 +1,305 @@
+//! Operations on their way to being committed: taken into a batch, proposed, and taking effect.
+
+use super::{Closed, GivenBack, InFlight, Leader, View, Waiting, meta_of};
+use crate::quorum::link::{Operation, Settle, ToProxy};
+use crate::quorum::replica::header::{Header, Leaving, Returned};
+use crate::quorum::replica::lanes::Lanes;
+use crate::quorum::replica::{Around, attachment};
+use crate::shard::{DeadLetter, Deferred};
+use crate::stored;
+use bytes::Bytes;
+use leveret_queue::{Offer, Outcome, Position, Reason};
+use leveret_types::limits::{QUORUM_BATCH_BYTES, QUORUM_BATCH_ITEMS, QUORUM_SETTLES_GATHER_MS};
+use leveret_types::{Message, NodeId, Now};
+
+impl Leader {
+    /// Takes operations of a node's session, from number `first` on.
+    pub(in super::super) fn operations(
+        &mut self,
+        around: &mut Around<'_>,
+        from: NodeId,
+        session: u64,
+        first: u64,
+        operations: Vec<Operation>,
+    ) {
+        let known = match self.session(from) {
+            None => return self.leading(around, from),
+            Some((_, known)) if known != session => return,
+            Some((known, _)) => known,
+        };
+        let waiting = self.waiting.iter().rev().find(|w| w.node == from);
+        let next = waiting.map_or(known.taken + 1, |w| w.first + w.operations.len() as u64);
+        if first > next {
+            return self.leading(around, from);
+        }
+        let skipped = usize::try_from(next - first).unwrap_or(usize::MAX);
+        if skipped >= operations.len() {
+            return;
+        }
+        let operations = match skipped {
+            0 => operations,
+            skipped => operations.into_iter().skip(skipped).collect(),
+        };
+        self.waiting.push_back(Waiting {
+            node: from,
+            first: next,
+            operations,
+            gone: None,
+        });
+    }
+
+    /// Takes operations that wait, until the batch is full.
+    pub(in super::super) fn take_waiting(&mut self, around: &mut Around<'_>, lanes: &mut Lanes) {
+        if !self.is_acting() {
+            return;
+        }
+        while let Some(mut waiting) = self.waiting.pop_front() {
+            let count = waiting.operations.len() as u64;
+            let mut operations = waiting.operations.into_iter();
+            let mut sequence = waiting.first;
+            while !self.is_full()
+                && let Some(operation) = operations.next()
+            {
+                self.operation(around, lanes, waiting.node, sequence, operation);
+                sequence += 1;
+            }
+            if sequence < waiting.first + count {
+                waiting.operations = operations.collect();
+                waiting.first = sequence;
+                self.waiting.push_front(waiting);
+                return;
+            }
+            if let Some(holder) = waiting.gone {
+                self.take_away(around, holder, true);
+                self.delete_if_unused(around);
+            }
+        }
+    }
+
+    pub(super) fn is_full(&self) -> bool {
+        self.batch.header.weight >= QUORUM_BATCH_BYTES as u64
+            || self.batch.header.items() >= QUORUM_BATCH_ITEMS
+    }
+
+    pub(super) fn operation(
+        &mut self,
+        around: &mut Around<'_>,
+        lanes: &mut Lanes,
+        from: NodeId,
+        sequence: u64,
+        operation: Operation,
+    ) {
+        let Some(session) = self.sessions.iter_mut().find(|s| s.origin.node == from) else {
+            return;
+        };
+        session.taken = sequence;
+        self.batch.header.through(session.origin, sequence);
+        self.dirty = true;
+        self.batch.is_awaited |= !matches!(operation, Operation::Settle(_));
+        match operation {
+            Operation::Publish(message) => self.publish(around, lanes, from, sequence, &message),
+            // Nobody else may get it before a leader that follows knows that it is free.
+            Operation::Settle(settle)
+                if matches!(settle.outcome, Outcome::Requeue { .. } | Outcome::Release) =>
+            {
+                self.batch.is_awaited = true;
+                self.foresee(around.now, &settle);
+                self.batch.returns.push(GivenBack {
+                    from,
+                    settle,
+                    at: around.now,
+                });
+            }
+            Operation::Settle(settle) => self.settle(around, around.now, settle),
+            Operation::Nothing => {}
+        }
+    }
+
+    /// Writes down what will be known of messages that come back.
+    pub(super) fn foresee(&mut self, now: Now, settle: &Settle) {
+        let Settle {
+            holder,
+            lane,
+            range,
+            outcome,
+        } = settle;
+        let (queue, returned) = (&self.queue, &mut self.batch.header.returned);
+        queue.foresee(now, *holder, *lane, range, *outcome, |range, known| {
+            let lane = *lane;
+            returned.push(Returned { lane, range, known });
+        });
+    }
+
+    pub(super) fn publish(
+        &mut self,
+        around: &mut Around<'_>,
+        lanes: &mut Lanes,
+        from: NodeId,
+        sequence: u64,
+        message: &Message,
+    ) {
+        let bytes = message.size();
+        let offer = on_queue!(self, around, |queue, view, out| queue
+            .offer(around.now, bytes, &mut view, out));
+        if !self.scratch.is_empty() {
+            self.carry_out(around);
+        }
+        if let Offer::Reject { dead_letter } = offer {
+            if dead_letter {
+                let dead = DeadLetter {
+                    queue: self.id,
+                    position: None,
+                    message: message.clone(),
+                    reason: Reason::MaxLength,
+                };
+                around.effects.deferred.push(Deferred::DeadLetter(dead));
+            }
+            let sequences = sequence..sequence + 1;
+            return self.answer(around, from, ToProxy::Refused { sequences });
+        }
+        let header = stored::header(message);
+        let parts = message.parts();
+        let pieces = [
+            &header[..],
+            parts.exchange,
+            parts.routing_key,
+            parts.properties,
+            parts.body,
+        ];
+        let lane = self.queue.lane_for(message.facts.priority);
+        let before = self.batch.attachment.len();
+        attachment::put_message(&mut self.batch.attachment, &pieces);
+        let stored = &self.batch.attachment[before + 4..];
+        let index = lanes.append(around.logs, lane, &[stored], bytes);
+        let batch = &mut self.batch;
+        batch.header.message(lane, index);
+        batch.header.weight = batch.attachment.len() as u64;
+        batch
+            .came
+            .push((Position { lane, index }, meta_of(message)));
+        self.queue.announce(bytes);
+    }
+
+    pub(super) fn settle(&mut self, around: &mut Around<'_>, at: Now, settle: Settle) {
+        let Settle {
+            holder,
+            lane,
+            range,
+            outcome,
+        } = settle;
+        self.queue
+            .settle(at, holder, lane, range, outcome, &mut self.scratch);
+        self.carry_out(around);
+    }
+
+    /// Whether anything is to be proposed.
+    pub(in super::super) fn has_open_batch(&self) -> bool {
+        !self.batch.header.is_empty() || !self.batch.asked.is_empty()
+    }
+
+    /// Whether the batch is to be proposed now: at once if somebody waits for it; settles alone may
+    /// gather, for each entry costs all members a write.
+    pub(in super::super) fn is_due(&mut self, now: Now) -> bool {
+        if self.batch.is_awaited || !self.batch.asked.is_empty() {
+            return true;
+        }
+        let since = *self.batch.lazy_since_ms.get_or_insert(now.monotonic_ms);
+        now.monotonic_ms >= since + QUORUM_SETTLES_GATHER_MS
+    }
+
+    /// Whether the batch takes no more before it is proposed.
+    pub(in super::super) fn wants_close(&self) -> bool {
+        self.is_full() && !self.batch.header.is_empty()
+    }
+
+    /// Ends the batch: it is to be proposed, and [`Self::proposed`] or [`Self::reopen`] called.
+    pub(in super::super) fn close(
+        &mut self,
+        lanes: &Lanes,
+        delivered: impl Fn(u8) -> u64,
+    ) -> Option<Closed> {
+        if self.batch.header.is_empty() {
+            return None;
+        }
+        let mut header = std::mem::take(&mut self.batch.header);
+        for lane in lanes.numbers() {
+            let through = self.queue.delivered_through(lane);
+            if through > delivered(lane) {
+                header.delivered.push((lane, through));
+            }
+        }
+        let next = Vec::with_capacity(self.batch.attachment.len().min(64 * 1024));
+        let attachment = std::mem::replace(&mut self.batch.attachment, next);
+        Some(Closed {
+            header,
+            attachment: Bytes::from(attachment),
+        })
+    }
+
+    /// The batch that was closed is the entry at `index`.
+    pub(in super::super) fn proposed(&mut self, index: u64) {
+        let spare = std::mem::take(&mut self.spare);
+        (self.batch.lazy_since_ms, self.batch.is_awaited) = (None, false);
+        self.in_flight.push_back(InFlight {
+            index,
+            came: std::mem::replace(&mut self.batch.came, spare),
+            asked: std::mem::take(&mut self.batch.asked),
+            returns: std::mem::take(&mut self.batch.returns),
+        });
+    }
+
+    /// The batch that was closed was not taken.
+    pub(in super::super) fn reopen(&mut self, closed: Closed) {
+        self.batch.header = closed.header;
+        self.batch.header.delivered.clear();
+        self.batch.is_awaited = true;
+        self.batch.attachment = closed.attachment.into();
+    }
+
+    /// The entry at `index`, which this leader proposed, is committed, and what left by it has left
+    /// the logs.
+    pub(in super::super) fn committed(
+        &mut self,
+        around: &mut Around<'_>,
+        index: u64,
+        header: &Header,
+    ) {
+        let Some(mut entry) = self.in_flight.pop_front() else {
+            panic!("entry {index} is committed, and none is in flight");
+        };
+        assert_eq!(entry.index, index, "entries are committed in order");
+        for (position, meta) in entry.came.drain(..) {
+            self.queue.withdraw(meta.bytes);
+            self.queue.enqueue(position, &meta);
+        }
+        if entry.came.capacity() <= QUORUM_BATCH_ITEMS {
+            self.spare = entry.came;
+        }
+        for (origin, through) in &header.origins {
+            let through = *through;
+            let session = self.session(origin.node);
+            if session.is_some_and(|(session, _)| session.origin == *origin) {
+                self.answer(around, origin.node, ToProxy::Committed { through });
+            }
+        }
+        for GivenBack { settle, at, .. } in entry.returns {
+            // What is known of them now is in the entry already.
+            self.is_foreseen = true;
+            self.settle(around, at, settle);
+            self.is_foreseen = false;
+        }
+        for leaving in &header.leaving {
+            let Leaving {
+                lane,
+                ref range,
+                reason,
+            } = *leaving;
+            self.dead.push(lane, range.clone(), reason);
+        }
+        self.send_dead_letters(around);
+        for asked in entry.asked {
+            self.do_asked(around, asked);
+        }
+        self.dirty = true;
+    }
+}

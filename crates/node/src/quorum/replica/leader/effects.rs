@@ -1,0 +1,148 @@
+//! What the queue machine wants done, and how a leader does it.
+
+use super::{Found, Leader};
+use crate::quorum::link::ToProxy;
+use crate::quorum::replica::Around;
+use crate::quorum::replica::header::{Leaving, Returned};
+use crate::shard::{DeadLetter, Deferred};
+use crate::stored;
+use leveret_queue::{Effect, Position};
+use leveret_session::contract::Delivery;
+use leveret_storage::{Read, ShardLogs};
+use leveret_types::Message;
+
+impl Leader {
+    pub(super) fn message(&mut self, logs: &mut ShardLogs, position: Position) -> Option<Message> {
+        match self.read(logs, position) {
+            Found::Message(message) => Some(message),
+            Found::Pending | Found::Never => None,
+        }
+    }
+
+    pub(super) fn read(&mut self, logs: &mut ShardLogs, position: Position) -> Found {
+        // Deliveries follow in the order of the looks.
+        while let Some((at, message)) = self.peeked.front() {
+            if *at == position {
+                return Found::Message(message.clone());
+            }
+            if self.peeked.iter().all(|(other, _)| *other != position) {
+                break;
+            }
+            self.peeked.pop_front();
+        }
+        let log = crate::shard::log_of(self.id, position.lane);
+        match logs.read(log, position.index) {
+            Read::Ready(bytes) => stored::decode(bytes).map_or(Found::Never, Found::Message),
+            Read::Pending => Found::Pending,
+            Read::Gone | Read::Damaged(_) => Found::Never,
+        }
+    }
+
+    pub(super) fn delivery(
+        &mut self,
+        logs: &mut ShardLogs,
+        delivery: &leveret_queue::Delivery,
+    ) -> Option<Delivery> {
+        let message = self.message(logs, delivery.position)?;
+        Some(Delivery {
+            consumer: delivery.consumer,
+            queue: self.id,
+            lane: delivery.position.lane,
+            index: delivery.position.index,
+            redelivered: delivery.redelivered,
+            delivery_count: delivery.delivery_count,
+            acquired_count: delivery.acquired_count,
+            message,
+        })
+    }
+
+    pub(super) fn carry_out(&mut self, around: &mut Around<'_>) {
+        let mut effects = std::mem::take(&mut self.scratch);
+        for effect in effects.drain(..) {
+            self.carry_out_one(around, effect);
+        }
+        assert!(self.scratch.is_empty(), "an effect of an effect");
+        self.scratch = effects;
+    }
+
+    pub(super) fn carry_out_one(&mut self, around: &mut Around<'_>, effect: Effect) {
+        match effect {
+            Effect::Deliver(delivery) => {
+                let Some(node) = self.holders.get(&delivery.consumer).map(|place| place.node)
+                else {
+                    return;
+                };
+                match self.delivery(around.logs, &delivery) {
+                    Some(delivery) => self.answer(around, node, ToProxy::Deliver(delivery)),
+                    None => {
+                        tracing::error!(queue = %self.id, "a message that was there cannot be read");
+                    }
+                }
+            }
+            Effect::Settled { lane, range, bytes } => self.batch.header.left(lane, range, bytes),
+            Effect::Returned { .. } if self.is_foreseen => {}
+            Effect::Returned {
+                lane,
+                range,
+                returns: known,
+            } => {
+                let returned = Returned { lane, range, known };
+                self.batch.header.returned.push(returned);
+            }
+            Effect::DeadLetter {
+                lane,
+                range,
+                reason,
+            } => self.batch.header.leaving.push(Leaving {
+                lane,
+                range,
+                reason,
+            }),
+            Effect::TimedOut { holder } => {
+                if let Some(node) = self.holders.get(&holder).map(|place| place.node) {
+                    self.answer(around, node, ToProxy::TimedOut(holder));
+                }
+            }
+            Effect::Damaged { position } => tracing::error!(
+                queue = %self.id,
+                lane = position.lane,
+                index = position.index,
+                "a message cannot be read; it is set aside, see `leveret storage verify`",
+            ),
+            Effect::Expired => around.effects.deferred.push(Deferred::DeleteQueue {
+                queue: self.id,
+                if_unused: true,
+            }),
+            Effect::Activate { .. } | Effect::Deactivate { .. } => {}
+        }
+    }
+
+    /// Hands messages over to be dead-lettered; those that are on disk only once they have been
+    /// read.
+    pub(super) fn send_dead_letters(&mut self, around: &mut Around<'_>) {
+        while let Some((position, reason)) = self.dead.next() {
+            let message = match self.read(around.logs, position) {
+                Found::Message(message) => message,
+                Found::Pending => return,
+                Found::Never => {
+                    tracing::error!(
+                        queue = %self.id,
+                        lane = position.lane,
+                        index = position.index,
+                        "a message that is to be dead-lettered cannot be read; it stays",
+                    );
+                    self.dead.skip();
+                    continue;
+                }
+            };
+            self.dead.sent();
+            let dead = DeadLetter {
+                queue: self.id,
+                position: Some((position.lane, position.index)),
+                message,
+                reason,
+            };
+            around.effects.deferred.push(Deferred::DeadLetter(dead));
+        }
+    }
+}

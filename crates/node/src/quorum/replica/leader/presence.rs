@@ -1,0 +1,224 @@
+//! Whom a leader serves on which node: sessions, holders, and what becomes of them when a node comes
+//! or goes.
+
+use super::{GivenBack, Leader, Place, Request, Session, Waiting};
+use crate::quorum::link::{HeldRange, Origin, Presentation, ToProxy, Window};
+use crate::quorum::replica::Around;
+use crate::shard::Deferred;
+use leveret_queue::Consumer;
+use leveret_types::{ConsumerId, NodeId};
+
+impl Leader {
+    /// The nodes that are served, and their sessions.
+    pub(in super::super) fn sessions(&self) -> impl Iterator<Item = (NodeId, u64)> + '_ {
+        self.sessions
+            .iter()
+            .filter_map(|session| Some((session.origin.node, session.number?)))
+    }
+
+    /// What is known of a node's run, and its session if it has one.
+    pub(super) fn session(&self, node: NodeId) -> Option<(&Session, u64)> {
+        let mut sessions = self.sessions.iter();
+        let session = sessions.find(|session| session.origin.node == node)?;
+        Some((session, session.number?))
+    }
+
+    /// Whether a node speaks in the session that it began last.
+    pub(in super::super) fn is_current(&self, from: NodeId, session: u64) -> bool {
+        self.session(from)
+            .is_some_and(|(_, known)| known == session)
+    }
+
+    pub(super) fn present(
+        &mut self,
+        around: &mut Around<'_>,
+        from: NodeId,
+        number: u64,
+        presentation: &Presentation,
+        committed: impl FnOnce(Origin) -> Option<u64>,
+    ) {
+        let is_of_term = presentation.term == self.term || presentation.term == 0;
+        let mut sessions = self.sessions.iter();
+        let before = sessions
+            .find(|session| session.origin.node == from)
+            .copied();
+        let is_old = before.is_some_and(|known| {
+            known.origin.start > presentation.start
+                || (known.origin.start == presentation.start && known.number >= Some(number))
+        });
+        if !is_of_term || is_old {
+            return self.leading(around, from);
+        }
+        self.forget_node(around, from);
+        let origin = Origin {
+            node: from,
+            start: presentation.start,
+        };
+        let through = committed(origin).unwrap_or(0);
+        // What is in flight is not taken twice either.
+        let taken = match before {
+            Some(known) if known.origin == origin => known.taken,
+            _ => through.max(presentation.first_sequence.saturating_sub(1)),
+        };
+        self.sessions.retain(|session| session.origin.node != from);
+        self.sessions.push(Session {
+            origin,
+            number: Some(number),
+            taken,
+        });
+        self.waiting.retain(|waiting| waiting.node != from);
+        for holder in &presentation.holders {
+            let place = Place {
+                node: from,
+                window: Window::default(),
+            };
+            self.holders.insert(holder.id, place);
+            if let Some(consumer) = holder.consumer {
+                let result = self.queue.attach(around.now, consumer, &mut self.scratch);
+                self.consumers += usize::from(result.is_ok());
+                self.had_consumer |= result.is_ok();
+                if result.is_err() {
+                    let consumer = consumer.id;
+                    self.answer(around, from, ToProxy::Attached { consumer, result });
+                }
+            }
+            // What became of messages by an operation that is taken already is known better here.
+            let is_held = |held: &&HeldRange| held.settled_by == 0 || held.settled_by > taken;
+            for held in holder.held.iter().filter(is_held) {
+                self.queue
+                    .adopt(around.now, holder.id, held.lane, held.range.clone());
+            }
+        }
+        self.hold_returns(around, from);
+        self.answer(around, from, ToProxy::Committed { through });
+        self.awaited.retain(|node| *node != from);
+        self.dirty = true;
+        self.carry_out(around);
+    }
+
+    /// What a node gave back stays with who had it until that is committed.
+    pub(super) fn hold_returns(&mut self, around: &Around<'_>, from: NodeId) {
+        let in_flight = self.in_flight.iter().flat_map(|entry| &entry.returns);
+        let returns = in_flight.chain(&self.batch.returns);
+        for GivenBack { settle, .. } in returns.filter(|back| back.from == from) {
+            self.holders.entry(settle.holder).or_insert_with(|| Place {
+                node: from,
+                window: Window::default(),
+            });
+            let (now, range) = (around.now, settle.range.clone());
+            self.queue.adopt(now, settle.holder, settle.lane, range);
+        }
+    }
+
+    /// A node is down, or begins anew: its holders are not there any more. What they hold returns,
+    /// uncounted: the loss of a node is not the fault of who held a message on it.
+    pub(super) fn forget_node(&mut self, around: &mut Around<'_>, node: NodeId) {
+        for session in &mut self.sessions {
+            if session.origin.node == node {
+                session.number = None;
+            }
+        }
+        self.waiting.retain(|waiting| waiting.node != node);
+        self.waiting_gets.retain(|waiting| waiting.node != node);
+        let mut gone: Vec<ConsumerId> = self
+            .holders
+            .iter()
+            .filter(|(_, place)| place.node == node)
+            .map(|(id, _)| *id)
+            .collect();
+        // In the order in which they came, so that the same happens each time.
+        gone.sort_unstable();
+        for holder in gone {
+            self.take_away(around, holder, false);
+        }
+        self.dirty = true;
+    }
+
+    /// A node is down.
+    pub(in super::super) fn peer_down(&mut self, around: &mut Around<'_>, node: NodeId) {
+        self.awaited.retain(|awaited| *awaited != node);
+        self.forget_node(around, node);
+    }
+
+    /// A node is up again: it is told who leads.
+    pub(in super::super) fn peer_up(&mut self, around: &mut Around<'_>, node: NodeId) {
+        self.leading(around, node);
+    }
+
+    pub(super) fn take_away(&mut self, around: &mut Around<'_>, holder: ConsumerId, counted: bool) {
+        if self.holders.remove(&holder).is_none() {
+            return;
+        }
+        let was_consumer = self.queue.consumers().any(|c| c.consumer.id == holder);
+        self.consumers -= usize::from(was_consumer);
+        let out = &mut self.scratch;
+        match counted {
+            true => self.queue.detach(around.now, holder, out),
+            false => self.queue.forget(around.now, holder, out),
+        };
+        self.waiting_gets.retain(
+            |asked| !matches!(asked.request, Request::Get { holder: of, .. } if of == holder),
+        );
+        self.carry_out(around);
+    }
+
+    /// A holder is gone, behind all operations that its node has sent.
+    pub(super) fn detach(&mut self, around: &mut Around<'_>, from: NodeId, holder: ConsumerId) {
+        match self.waiting.iter_mut().rev().find(|w| w.node == from) {
+            Some(last) if last.gone.is_none() => last.gone = Some(holder),
+            Some(last) => {
+                let first = last.first + last.operations.len() as u64;
+                self.waiting.push_back(Waiting {
+                    node: from,
+                    first,
+                    operations: Vec::new(),
+                    gone: Some(holder),
+                });
+            }
+            None => {
+                self.take_away(around, holder, true);
+                self.delete_if_unused(around);
+            }
+        }
+    }
+
+    pub(super) fn attach(&mut self, around: &mut Around<'_>, from: NodeId, consumer: Consumer) {
+        let place = Place {
+            node: from,
+            window: Window::default(),
+        };
+        let result = self.queue.attach(around.now, consumer, &mut self.scratch);
+        if result.is_ok() {
+            self.holders.insert(consumer.id, place);
+            self.consumers += 1;
+            self.had_consumer = true;
+        }
+        let consumer = consumer.id;
+        self.answer(around, from, ToProxy::Attached { consumer, result });
+        self.carry_out(around);
+    }
+
+    pub(super) fn credit(
+        &mut self,
+        around: &mut Around<'_>,
+        consumer: ConsumerId,
+        messages: u32,
+        bytes: u64,
+    ) {
+        let Some(place) = self.holders.get_mut(&consumer) else {
+            return;
+        };
+        if place.node == around.node || place.window.give(messages, bytes) {
+            self.queue.unblock(around.now, consumer);
+        }
+    }
+
+    pub(super) fn delete_if_unused(&self, around: &mut Around<'_>) {
+        if self.auto_delete && self.had_consumer && self.consumers == 0 {
+            around.effects.deferred.push(Deferred::DeleteQueue {
+                queue: self.id,
+                if_unused: true,
+            });
+        }
+    }
+}
