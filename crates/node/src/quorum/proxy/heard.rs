@@ -1,0 +1,253 @@
+//! What the leader says.
+
+use super::kept::Notify;
+use super::{Asker, Place, Proxy, Question, Reach, Request};
+use crate::env::{ConnectionEvent, QueueAnswer};
+use crate::quorum::link::{LocalDelivery, Settle, ToLeader, ToProxy};
+use leveret_queue::Outcome;
+use leveret_session::contract::{Delivery, Reply};
+use leveret_types::limits::PARKED_ANSWERS_MAX;
+use leveret_types::{ConnectionId, ConsumerId, NodeId};
+use std::ops::Range;
+
+impl Proxy {
+    /// Takes in what a leader says in the session. `next` is the session that a presentation to
+    /// another node would begin. What only the local replica can complete is given back.
+    pub(crate) fn receive(
+        &mut self,
+        from: NodeId,
+        message: ToProxy,
+        next: u64,
+        reach: &mut Reach<'_>,
+    ) -> Option<LocalDelivery> {
+        match message {
+            ToProxy::Leading { term } => {
+                self.leading(reach.now, from, term, next);
+            }
+            ToProxy::NotLeader { term, leader } => {
+                self.not_leader(reach.now, from, term, leader, next);
+            }
+            ToProxy::Committed { through } => self.committed(from, through, reach),
+            ToProxy::Refused { sequences } => self.refused(sequences, reach),
+            ToProxy::Attached { consumer, result } => {
+                let answer = QueueAnswer::Attached { consumer, result };
+                let question =
+                    |of: &Question| matches!(of, Question::Attach(asked) if asked.id == consumer);
+                match (self.holders.get_mut(&consumer), result) {
+                    (Some(holder), Ok(())) => holder.attached = true,
+                    (Some(holder), Err(_)) => {
+                        // It was attached to a leader before, and another is exclusive now.
+                        if holder.attached {
+                            let cancel = ConnectionEvent::CancelConsumer(consumer);
+                            reach.post(holder.connection, cancel);
+                        }
+                        self.holders.remove(&consumer);
+                        self.say(ToLeader::Detach(consumer));
+                    }
+                    (None, Ok(())) => self.say(ToLeader::Detach(consumer)),
+                    (None, Err(_)) => {}
+                }
+                self.answer(question, answer, reach);
+            }
+            ToProxy::Deliver(delivery) => self.deliver(from, delivery, reach),
+            ToProxy::DeliverLocal(delivery) => return Some(delivery),
+            ToProxy::Cancelled(consumer) => self.cancelled(consumer, reach),
+            ToProxy::Got { holder, got } => self.got(holder, got, reach),
+            ToProxy::Purged { request, count } => {
+                self.answer_request(request, QueueAnswer::Purged(count), reach);
+            }
+            ToProxy::Counted { request, standing } => {
+                self.standing = standing;
+                self.answer_request(request, QueueAnswer::Counted(standing), reach);
+            }
+            ToProxy::TimedOut(consumer) => {
+                if let Some(holder) = self.holders.get(&consumer) {
+                    reach.post(holder.connection, ConnectionEvent::TimedOut(consumer));
+                }
+            }
+        }
+        None
+    }
+
+    pub(super) fn committed(&mut self, from: NodeId, through: u64, reach: &mut Reach<'_>) {
+        if self.place == Place::Asked(from) {
+            self.established(from);
+        }
+        let mut told: Vec<ConnectionId> = Vec::new();
+        while let Some(kept) = self.journal.pop_through(through) {
+            match kept.notify {
+                Notify::Nobody => {}
+                Notify::Connection(connection) => {
+                    if told.last() != Some(&connection) && !told.contains(&connection) {
+                        told.push(connection);
+                    }
+                }
+                Notify::Then(then) => reach.effects.deferred.extend(then.filled()),
+            }
+        }
+        self.sent = self.sent.max(self.journal.first());
+        self.waiters.retain(|(until, connection)| {
+            let waits = *until > through;
+            if !waits && !told.contains(connection) {
+                told.push(*connection);
+            }
+            waits
+        });
+        let queue = self.queue;
+        for connection in told {
+            reach.post(connection, ConnectionEvent::Committed { queue, through });
+        }
+        if self.journal.is_roomy() {
+            for connection in self.throttled.drain(..) {
+                reach.post(connection, ConnectionEvent::Room(queue));
+            }
+        }
+    }
+
+    pub(super) fn refused(&mut self, sequences: Range<u64>, reach: &mut Reach<'_>) {
+        let queue = self.queue;
+        self.journal.void(sequences, |number, notify| match notify {
+            Notify::Nobody => {}
+            Notify::Connection(connection) => {
+                let refused = ConnectionEvent::Refused {
+                    queue,
+                    sequences: number..number + 1,
+                };
+                reach.effects.posts.push((connection, refused));
+            }
+            Notify::Then(then) => {
+                then.refuse();
+                reach.effects.deferred.extend(then.filled());
+            }
+        });
+    }
+
+    /// A message for a consumer.
+    pub(crate) fn deliver(&mut self, from: NodeId, delivery: Delivery, reach: &mut Reach<'_>) {
+        let Some(holder) = self.holders.get_mut(&delivery.consumer) else {
+            // It was cancelled, and all that it held is settled.
+            return self.give_back(&delivery);
+        };
+        let size = delivery.message.size();
+        if holder.settles() {
+            holder.hold(delivery.lane, delivery.index, size);
+        }
+        // A leader on this node has asked the connection itself.
+        let is_admitted = from == reach.node;
+        if is_admitted && holder.waiting.is_empty() {
+            return reach.post(holder.connection, ConnectionEvent::Deliver(delivery));
+        }
+        let consumer = delivery.consumer;
+        let session = if is_admitted { 0 } else { self.session };
+        holder.waiting.push_back((session, delivery));
+        self.forward(consumer, reach);
+    }
+
+    pub(super) fn give_back(&mut self, delivery: &Delivery) {
+        let settle = Settle {
+            holder: delivery.consumer,
+            lane: delivery.lane,
+            range: delivery.index..delivery.index + 1,
+            outcome: Outcome::Release,
+        };
+        self.push_settle(settle, u64::from(delivery.message.size()));
+    }
+
+    /// No delivery for this consumer comes any more.
+    pub(super) fn cancelled(&mut self, consumer: ConsumerId, reach: &mut Reach<'_>) {
+        if let Some(holder) = self.holders.get_mut(&consumer) {
+            let keeps = holder.settles();
+            holder.consumer = None;
+            holder.attached = false;
+            holder.link = None;
+            let (connection, waiting) = (holder.connection, std::mem::take(&mut holder.waiting));
+            for (_, delivery) in waiting {
+                if keeps {
+                    let range = delivery.index..delivery.index + 1;
+                    self.settle(Settle {
+                        holder: consumer,
+                        lane: delivery.lane,
+                        range,
+                        outcome: Outcome::Release,
+                    });
+                } else {
+                    // It is settled already: it goes to the client, room or not.
+                    reach.post(connection, ConnectionEvent::Deliver(delivery));
+                }
+            }
+        }
+        let is_it = |question: &Question| *question == Question::Cancel(consumer);
+        if let Some(request) = self.take_request(is_it)
+            && let Asker::Connection(connection) = request.asker
+        {
+            reach.post(connection, ConnectionEvent::Reply(Reply::Done));
+        }
+        self.forget_if_done(consumer);
+    }
+
+    pub(super) fn got(
+        &mut self,
+        holder: ConsumerId,
+        got: Option<(Delivery, u64)>,
+        reach: &mut Reach<'_>,
+    ) {
+        let of_get = |question: &Question| matches!(question, Question::Get { .. });
+        let is_it = |question: &Question| of_get(question) && question.holder() == Some(holder);
+        let Some(request) = self.take_request(is_it) else {
+            // Nobody waits for it any more.
+            if let Some((delivery, _)) = got {
+                self.give_back(&delivery);
+            }
+            return;
+        };
+        if let (Some((delivery, _)), Question::Get { no_ack: false, .. }) =
+            (&got, &request.question)
+            && let Some(holder) = self.holders.get_mut(&holder)
+        {
+            holder.hold(delivery.lane, delivery.index, delivery.message.size());
+        }
+        self.forget_if_done(holder);
+        self.tell(request.asker, QueueAnswer::Got(got), reach);
+    }
+
+    pub(super) fn take_request(&mut self, is_it: impl Fn(&Question) -> bool) -> Option<Request> {
+        let at = self
+            .requests
+            .iter()
+            .position(|request| is_it(&request.question))?;
+        Some(self.requests.remove(at))
+    }
+
+    pub(super) fn answer(
+        &mut self,
+        is_it: impl Fn(&Question) -> bool,
+        answer: QueueAnswer,
+        reach: &mut Reach<'_>,
+    ) {
+        if let Some(request) = self.take_request(is_it) {
+            self.tell(request.asker, answer, reach);
+        }
+    }
+
+    pub(super) fn answer_request(&mut self, id: u64, answer: QueueAnswer, reach: &mut Reach<'_>) {
+        if let Some(at) = self.requests.iter().position(|request| request.id == id) {
+            let request = self.requests.remove(at);
+            self.tell(request.asker, answer, reach);
+        }
+    }
+
+    pub(super) fn tell(&mut self, asker: Asker, answer: QueueAnswer, reach: &mut Reach<'_>) {
+        match asker {
+            Asker::Connection(connection) => {
+                let queue = self.queue;
+                reach.post(connection, ConnectionEvent::Answered { queue, answer });
+            }
+            Asker::Poll(poll) => {
+                if self.parked.len() >= PARKED_ANSWERS_MAX {
+                    self.parked.pop_front();
+                }
+                self.parked.push_back((poll, answer));
+            }
+        }
+    }
+}

@@ -1,0 +1,169 @@
+//! Where the leader is, and what it is told when it is found.
+
+use super::{ANSWER_MS, HINTS_MAX, Place, Proxy, Put, RETRY_MS};
+use crate::quorum::link::{HeldRange, Operation, Presentation, PresentedHolder, ToLeader};
+use leveret_types::{NodeId, Now};
+
+impl Proxy {
+    /// Looks for the leader: `candidates` in the order in which they are worth asking.
+    pub(crate) fn locate(&mut self, now: Now, session: u64, candidates: &[NodeId]) {
+        if candidates.is_empty() {
+            self.retry_at_ms = now.monotonic_ms + RETRY_MS;
+            return;
+        }
+        let at = self.attempts as usize % candidates.len();
+        self.attempts = self.attempts.saturating_add(1);
+        self.present_to(now, candidates[at], session);
+    }
+
+    /// Presents itself to a node: with that a session begins.
+    pub(super) fn present_to(&mut self, now: Now, node: NodeId, session: u64) {
+        self.place = Place::Asked(node);
+        self.session = session;
+        self.present = true;
+        self.retry_at_ms = now.monotonic_ms + ANSWER_MS;
+        self.sent = self.journal.first();
+        self.control.clear();
+        for holder in self.holders.values_mut() {
+            holder.credit = (0, 0);
+        }
+    }
+
+    /// A node says that it leads; whether that is news and the proxy has presented itself.
+    pub(crate) fn leading(&mut self, now: Now, node: NodeId, term: u64, session: u64) -> bool {
+        if term < self.term {
+            return false;
+        }
+        self.term = term;
+        self.hints = 0;
+        self.present_to(now, node, session);
+        true
+    }
+
+    /// A node says that it does not lead.
+    pub(super) fn not_leader(
+        &mut self,
+        now: Now,
+        from: NodeId,
+        term: u64,
+        leader: Option<NodeId>,
+        next: u64,
+    ) {
+        let ours = self.place == Place::Asked(from) || self.place == Place::Led(from);
+        if !ours {
+            return;
+        }
+        self.lose(now);
+        if let Some(leader) = leader.filter(|_| term >= self.term && self.hints < HINTS_MAX) {
+            self.hints += 1;
+            self.present_to(now, leader, next);
+        }
+    }
+
+    /// The leader is gone, or the way to it.
+    pub(crate) fn lose(&mut self, now: Now) {
+        // It may not have heard what was said to it last, and may not know that it is lost.
+        self.owes |= self.place != Place::Unknown;
+        self.place = Place::Unknown;
+        self.present = false;
+        self.control.clear();
+        self.retry_at_ms = now.monotonic_ms + RETRY_MS;
+    }
+
+    pub(super) fn presentation(&self, start: u64) -> Presentation {
+        let holders = self.holders.iter();
+        let mut holders: Vec<_> = holders.map(|(id, holder)| holder.presented(*id)).collect();
+        holders.sort_unstable_by_key(|holder| holder.id);
+        for (number, kept) in (self.journal.first()..).zip(self.journal.iter()) {
+            let Operation::Settle(settle) = &kept.operation else {
+                continue;
+            };
+            let held = HeldRange {
+                lane: settle.lane,
+                range: settle.range.clone(),
+                bytes: kept.held_bytes,
+                settled_by: number,
+            };
+            match holders.binary_search_by_key(&settle.holder, |holder| holder.id) {
+                Ok(at) => holders[at].held.push(held),
+                Err(at) => holders.insert(
+                    at,
+                    PresentedHolder {
+                        id: settle.holder,
+                        consumer: None,
+                        held: vec![held],
+                    },
+                ),
+            }
+        }
+        Presentation {
+            start,
+            term: self.term,
+            first_sequence: self.journal.first(),
+            holders,
+        }
+    }
+
+    /// Puts out what is to be said to the leader.
+    pub(crate) fn flush(
+        &mut self,
+        start: u64,
+        mut put: impl FnMut(Put<'_, Box<dyn Iterator<Item = &'_ Operation> + '_>>),
+    ) {
+        match self.place {
+            Place::Unknown => return,
+            Place::Asked(_) => {
+                if std::mem::take(&mut self.present) {
+                    let presentation = Box::new(self.presentation(start));
+                    put(Put::Message(ToLeader::Present(presentation)));
+                }
+                return;
+            }
+            Place::Led(_) => {}
+        }
+        loop {
+            let until = self.control.front().map_or(u64::MAX, |(at, _)| *at);
+            let until = until.min(self.journal.next());
+            if self.sent < until {
+                let operations = self.journal.range(self.sent..until);
+                put(Put::Operations(self.sent, Box::new(operations)));
+                self.sent = until;
+                self.ever_sent = self.ever_sent.max(until);
+            }
+            match self.control.pop_front() {
+                Some((_, message)) => put(Put::Message(message)),
+                None => break,
+            }
+        }
+    }
+
+    /// The leader has taken the session: all that has no answer is said again.
+    pub(super) fn established(&mut self, node: NodeId) {
+        self.place = Place::Led(node);
+        self.owes = false;
+        (self.attempts, self.hints) = (0, 0);
+        let questions: Vec<ToLeader> = self
+            .requests
+            .iter()
+            .map(|request| request.question.message(request.id))
+            .collect();
+        for question in questions {
+            self.say(question);
+        }
+    }
+
+    /// Whether a leader is to be looked for now.
+    pub(crate) fn wants_leader(&self, now: Now) -> bool {
+        !matches!(self.place, Place::Led(_))
+            && self.is_busy()
+            && self.look_at_ms() <= now.monotonic_ms
+    }
+
+    /// When a leader is to be looked for: without haste if nobody waits for it.
+    pub(super) fn look_at_ms(&self) -> u64 {
+        match self.is_used() {
+            true => self.retry_at_ms,
+            false => self.retry_at_ms + ANSWER_MS,
+        }
+    }
+}
