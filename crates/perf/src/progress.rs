@@ -215,10 +215,14 @@ fn nodes(live: &Live) -> Table {
 fn plain(live: &Live) -> String {
     let mut text = String::new();
     for (name, second) in live.loads.iter().take(LINES_MAX) {
+        let broke = match second.broken {
+            0 => String::new(),
+            broken => format!(", {broken} connections broke"),
+        };
         let _ = writeln!(
             text,
             "{} {} {}: published {:.0}/s, confirmed {:.0}/s, consumed {:.0}/s, backlog {}, \
-             confirm p50 {} p99 {}, end-to-end p50 {} p99 {}",
+             confirm p50 {} p99 {}, end-to-end p50 {} p99 {}{broke}",
             clock(live.at_s),
             printable(&live.phase),
             printable(name),

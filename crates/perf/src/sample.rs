@@ -1,5 +1,9 @@
 //! What local brokers use, second by second: from `/proc`, from the kernel's counts of their
 //! drives, and from the metrics that they serve.
+//!
+//! Bytes written are those of a broker's own write calls, where its metrics count them. The kernel's
+//! count of a process (`/proc/…/io`) is of the pages that it made dirty: with large folios that is
+//! several times what reaches the device.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -9,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crate::machine::{Usage, usage};
-use crate::result::{DriveUsage, NodeSecond, NodeUsage};
+use crate::result::{DriveUsage, FsyncSlot, NodeSecond, NodeUsage};
 
 /// How long a node may take to serve its metrics; a sample without them is better than a late one.
 const PATIENCE: Duration = Duration::from_millis(500);
@@ -51,8 +55,19 @@ struct Sampled {
 #[derive(Clone, Debug, Default)]
 struct State {
     usage: Usage,
-    syncs: Option<(f64, f64)>,
+    metrics: Metrics,
     drives: Vec<Drive>,
+}
+
+/// What a broker says of itself.
+#[derive(Clone, Debug, Default)]
+struct Metrics {
+    /// Syncs, and the seconds that they took.
+    syncs: Option<(f64, f64)>,
+    /// Bytes that it wrote to files.
+    written_bytes: Option<f64>,
+    /// Syncs by the seconds that they took no longer than, cumulative.
+    sync_buckets: Vec<(f64, f64)>,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -126,15 +141,19 @@ impl Sampled {
             return None;
         }
         let length_s = length_us as f64 / 1e6;
-        let written = now
+        let by_kernel = now
             .usage
             .written_bytes
             .saturating_sub(before.usage.written_bytes);
+        let by_broker = now.metrics.written_bytes.zip(before.metrics.written_bytes);
+        let written = by_broker.map_or(by_kernel, |(now, before)| (now - before) as u64);
         let read = now.usage.read_bytes.saturating_sub(before.usage.read_bytes);
         let syncs = now
+            .metrics
             .syncs
-            .zip(before.syncs)
+            .zip(before.metrics.syncs)
             .map(|(n, b)| ((n.0 - b.0), (n.1 - b.1)));
+        let sync_slots = slots(&now.metrics.sync_buckets, &before.metrics.sync_buckets);
         let cpu_s = now.usage.cpu_s - before.usage.cpu_s;
         let second = NodeSecond {
             at_s: now_us as f64 / 1e6,
@@ -144,8 +163,12 @@ impl Sampled {
             disk_read_bytes_per_s: read as f64 / length_s,
             fsyncs_per_s: syncs.map(|(count, _)| count / length_s),
             fsync_mean_us: syncs.and_then(|(count, s)| mean_us(s, count)),
+            fsync_p50_us: percentile_us(&sync_slots, 50.0),
+            fsync_p99_us: percentile_us(&sync_slots, 99.0),
         };
         if measured {
+            self.result.written_by_broker = by_broker.is_some();
+            self.add_slots(&sync_slots);
             self.result.cpu_s += cpu_s;
             self.result.disk_written_bytes += written;
             self.measured_us += length_us;
@@ -166,6 +189,16 @@ impl Sampled {
         self.result.fsync_mean_us = mean_us(before_s + seconds, before + count);
     }
 
+    fn add_slots(&mut self, slots: &[FsyncSlot]) {
+        if self.result.fsync_slots.is_empty() {
+            self.result.fsync_slots = slots.to_vec();
+            return;
+        }
+        for (sum, slot) in self.result.fsync_slots.iter_mut().zip(slots) {
+            sum.count += slot.count;
+        }
+    }
+
     fn add_drives(&mut self, before: &State, now: &State) {
         let drives = self.result.drives.iter_mut().zip(&mut self.busy_ms);
         for ((usage, busy), (before, now)) in drives.zip(before.drives.iter().zip(&now.drives)) {
@@ -179,7 +212,7 @@ impl Sampled {
         let drives = self.result.drives.iter();
         Some(State {
             usage: usage(self.subject.pid)?,
-            syncs: self.subject.metrics.and_then(syncs),
+            metrics: self.subject.metrics.and_then(metrics).unwrap_or_default(),
             drives: drives
                 .map(|drive| drive_state(drive.device.as_deref()))
                 .collect(),
@@ -191,8 +224,44 @@ impl Sampled {
         for (drive, busy_ms) in self.result.drives.iter_mut().zip(&self.busy_ms) {
             drive.busy = (*busy_ms as f64 / measured_ms).min(1.0);
         }
+        let percentile = |percent| percentile_us(&self.result.fsync_slots, percent);
+        let (p50, p99, p99_9) = (percentile(50.0), percentile(99.0), percentile(99.9));
+        (self.result.fsync_p50_us, self.result.fsync_p99_us) = (p50, p99);
+        self.result.fsync_p99_9_us = p99_9;
         self.result
     }
+}
+
+/// Syncs of each slot between two looks.
+fn slots(now: &[(f64, f64)], before: &[(f64, f64)]) -> Vec<FsyncSlot> {
+    let mut lower = 0.0;
+    let of = |(now, before): (&(f64, f64), &(f64, f64))| {
+        let cumulative = now.1 - before.1;
+        let count = (cumulative - std::mem::replace(&mut lower, cumulative)).max(0.0);
+        FsyncSlot {
+            to_us: now.0.is_finite().then_some(now.0 * 1e6),
+            count: count as u64,
+        }
+    };
+    now.iter().zip(before).map(of).collect()
+}
+
+/// The time that so many percent of syncs took at most: within a slot in proportion, and at least
+/// its beginning where it has no end.
+fn percentile_us(slots: &[FsyncSlot], percent: f64) -> Option<f64> {
+    let all: u64 = slots.iter().map(|slot| slot.count).sum();
+    let wanted = all as f64 * percent / 100.0;
+    let (mut passed, mut from_us) = (0.0, 0.0);
+    for slot in slots.iter().filter(|_| all > 0) {
+        let count = slot.count as f64;
+        if count > 0.0 && passed + count >= wanted {
+            let to_us = slot.to_us.unwrap_or(from_us);
+            return Some(from_us + (to_us - from_us) * (wanted - passed) / count);
+        }
+        passed += count;
+        from_us = slot.to_us.unwrap_or(from_us);
+    }
+    None
 }
 
 fn mean_us(seconds: f64, count: f64) -> Option<f64> {
@@ -224,12 +293,30 @@ fn drive_state(device: Option<&str>) -> Drive {
     }
 }
 
-/// How many syncs a node has made, and how many seconds they took.
-fn syncs(metrics: SocketAddr) -> Option<(f64, f64)> {
-    let text = get(metrics, "/metrics", "").ok()?;
-    let count = metric(&text, "rabbitmq_io_sync_ops_total")?;
-    let seconds = metric(&text, "rabbitmq_io_sync_time_seconds_total")?;
-    Some((count, seconds))
+/// What a node serves of its syncs and writes.
+fn metrics(address: SocketAddr) -> Option<Metrics> {
+    let text = get(address, "/metrics", "").ok()?;
+    let count = metric(&text, "rabbitmq_io_sync_ops_total");
+    let seconds = metric(&text, "rabbitmq_io_sync_time_seconds_total");
+    Some(Metrics {
+        syncs: count.zip(seconds),
+        written_bytes: metric(&text, "rabbitmq_io_write_bytes_total"),
+        sync_buckets: buckets(&text, "rabbitmq_io_sync_duration_seconds_bucket"),
+    })
+}
+
+/// A histogram's buckets: their bounds, and what each counts up to there.
+fn buckets(text: &str, name: &str) -> Vec<(f64, f64)> {
+    let bucket = |line: &str| {
+        let rest = line.strip_prefix(name)?.strip_prefix("{le=\"")?;
+        let (bound, rest) = rest.split_once('"')?;
+        let bound = match bound {
+            "+Inf" => f64::INFINITY,
+            bound => bound.parse().ok()?,
+        };
+        Some((bound, rest.rsplit(' ').next()?.parse().ok()?))
+    };
+    text.lines().filter_map(bucket).collect()
 }
 
 /// The sum of a metric over all of its labels.
@@ -266,6 +353,24 @@ mod tests {
         let text = "# TYPE io_sync counter\nio_sync 3\nio_sync{node=\"a\"} 4.5\nio_synced 9\n";
         assert_eq!(metric(text, "io_sync"), Some(7.5));
         assert_eq!(metric(text, "io"), None);
+    }
+
+    #[test]
+    fn percentiles_of_syncs_are_within_their_slots() {
+        let text = |counts: [u32; 3]| {
+            let [one, two, all] = counts;
+            format!(
+                "h_bucket{{le=\"0.0001\"}} {one}\nh_bucket{{le=\"0.0002\"}} {two}\n\
+                 h_bucket{{le=\"+Inf\"}} {all}\nh_sum 3\n"
+            )
+        };
+        let [before, now] = [[10, 10, 10], [60, 110, 111]].map(|at| buckets(&text(at), "h_bucket"));
+        let found = slots(&now, &before);
+        let counts: Vec<u64> = found.iter().map(|slot| slot.count).collect();
+        assert_eq!(counts, [50, 50, 1]);
+        let at = |percent| percentile_us(&found, percent).unwrap().round();
+        assert_eq!((at(25.0), at(75.0), at(100.0)), (51.0, 152.0, 200.0));
+        assert_eq!(percentile_us(&slots(&before, &before), 50.0), None);
     }
 
     #[test]

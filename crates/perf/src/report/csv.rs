@@ -12,7 +12,7 @@ const LOAD_HEAD: &str = "run,modelled,load,at_s,phase,measured,published_per_s,c
     end_to_end_p50_us,end_to_end_p75_us,end_to_end_p95_us,end_to_end_p99_us,end_to_end_p99_9_us,\
     end_to_end_p99_99_us,end_to_end_max_us,republished,broken_connections\n";
 const NODE_HEAD: &str = "run,modelled,node,at_s,cpu_cores,rss_bytes,disk_written_bytes_per_s,\
-    disk_read_bytes_per_s,fsyncs_per_s,fsync_mean_us\n";
+    disk_read_bytes_per_s,fsyncs_per_s,fsync_mean_us,fsync_p50_us,fsync_p99_us\n";
 const PERCENTILE_HEAD: &str = "run,modelled,load,latency,percentile,micros\n";
 
 /// Each second of each load.
@@ -77,7 +77,7 @@ pub fn nodes(runs: &[(String, &RunResult)]) -> String {
                 let maybe = |value: Option<f64>| value.map_or(String::new(), |v| format!("{v:.1}"));
                 let _ = writeln!(
                     text,
-                    "{},{},{},{:.3},{:.3},{},{:.0},{:.0},{},{}",
+                    "{},{},{},{:.3},{:.3},{},{:.0},{:.0},{},{},{},{}",
                     field(label),
                     modelled(run),
                     field(&node.name),
@@ -88,6 +88,8 @@ pub fn nodes(runs: &[(String, &RunResult)]) -> String {
                     second.disk_read_bytes_per_s,
                     maybe(second.fsyncs_per_s),
                     maybe(second.fsync_mean_us),
+                    maybe(second.fsync_p50_us),
+                    maybe(second.fsync_p99_us),
                 );
             }
         }

@@ -73,12 +73,27 @@ fn spans(run: &RunResult) -> Vec<Span> {
         .iter()
         .enumerate()
         .filter(|(at, phase)| !phase.measured || (several && at % 2 == 0));
-    shown
-        .map(|(_, phase)| Span {
-            name: phase.name.clone(),
-            range: (phase.from_s, phase.to_s),
-        })
-        .collect()
+    let shown = shown.map(|(_, phase)| Span {
+        name: phase.name.clone(),
+        range: (phase.from_s, phase.to_s),
+    });
+    shown.chain(breaks(run)).collect()
+}
+
+/// The seconds in which connections broke, those of several loads once.
+fn breaks(run: &RunResult) -> Vec<Span> {
+    let seconds = run.loads.iter().flat_map(|load| &load.seconds);
+    let mut broken: Vec<(f64, f64)> = seconds
+        .filter(|second| second.broken > 0)
+        .map(|second| (second.at_s - second.length_s, second.at_s))
+        .collect();
+    broken.sort_by(|one, other| one.0.total_cmp(&other.0));
+    broken.dedup_by(|next, before| next.0 < before.1);
+    let name = |range| Span {
+        name: "connections broke".to_owned(),
+        range,
+    };
+    broken.into_iter().map(name).collect()
 }
 
 fn of_seconds(
@@ -255,7 +270,11 @@ fn nodes(run: &RunResult) -> Vec<Figure> {
         ),
         of_nodes(
             run,
-            ("disk", "Broker disk writes", "bytes per second to devices"),
+            (
+                "disk",
+                "Broker disk writes",
+                "bytes per second, by the broker's own count where it has one",
+            ),
             Unit::BytesPerSecond,
             |of| Some(of.disk_written_bytes_per_s),
         ),
@@ -275,7 +294,60 @@ fn nodes(run: &RunResult) -> Vec<Figure> {
             Unit::Micros,
             |of| of.fsync_mean_us.filter(|mean| *mean > 0.0),
         ),
+        of_nodes(
+            run,
+            (
+                "sync-p99",
+                "Latency of the log's syncs, p99",
+                "99th percentile of each second",
+            ),
+            Unit::Micros,
+            |of| of.fsync_p99_us,
+        ),
+        sync_slots(run),
     ]
+}
+
+/// How many syncs took how long, over the measured time.
+fn sync_slots(run: &RunResult) -> Figure {
+    let has = |at: usize| {
+        let of = |node: &NodeUsage| node.fsync_slots.get(at).is_some_and(|slot| slot.count > 0);
+        run.nodes.iter().any(of)
+    };
+    let slots = run.nodes.iter().map(|node| node.fsync_slots.len()).max();
+    let used: Vec<usize> = (0..slots.unwrap_or(0)).filter(|at| has(*at)).collect();
+    // From the first to the last that has any, so that a gap between them shows.
+    let shown = match (used.first(), used.last()) {
+        (Some(first), Some(last)) => *first..*last + 1,
+        _ => 0..0,
+    };
+    let name = |at: usize| {
+        let slot = run.nodes.iter().find_map(|node| node.fsync_slots.get(at));
+        match slot.and_then(|slot| slot.to_us) {
+            Some(to_us) => format!("to {}", Unit::Micros.write(to_us)),
+            None => "longer".to_owned(),
+        }
+    };
+    let series = run.nodes.iter().enumerate().map(|(at, node)| BarSeries {
+        name: node.name.clone(),
+        ink: Ink::Category(at),
+        values: shown
+            .clone()
+            .map(|at| node.fsync_slots.get(at).map(|slot| slot.count as f64))
+            .collect(),
+    });
+    let series = series.collect();
+    figure(
+        run,
+        "sync-times",
+        "How long the log's syncs took".to_owned(),
+        "number of syncs over the measured time, by the longest time of each bar".to_owned(),
+        Body::Bars(Bars {
+            y: axis("", Scale::Linear, Unit::Count),
+            groups: shown.map(name).collect(),
+            series,
+        }),
+    )
 }
 
 fn of_nodes(

@@ -170,6 +170,9 @@ pub(super) fn nodes(run: &RunResult) -> Table {
         "bytes/message",
         "syncs",
         "mean sync",
+        "sync p50",
+        "p99",
+        "p99.9",
     ]);
     let totals = &run.main_load().totals;
     let seconds = totals.measured_s.max(f64::MIN_POSITIVE);
@@ -191,8 +194,10 @@ pub(super) fn nodes(run: &RunResult) -> Table {
                 .map_or(NONE.to_owned(), |syncs| {
                     format!("{}/s", Unit::PerSecond.write(syncs as f64 / seconds))
                 }),
-            node.fsync_mean_us
-                .map_or(NONE.to_owned(), |mean| Unit::Micros.write(mean)),
+            micros(node.fsync_mean_us),
+            micros(node.fsync_p50_us),
+            micros(node.fsync_p99_us),
+            micros(node.fsync_p99_9_us),
         ]);
     }
     let generator = &run.generator;
@@ -202,6 +207,10 @@ pub(super) fn nodes(run: &RunResult) -> Table {
         Unit::Cores.write(generator.cpu_s * 1e6 / messages),
     ]);
     table
+}
+
+fn micros(time: Option<f64>) -> String {
+    time.map_or(NONE.to_owned(), |time| Unit::Micros.write(time))
 }
 
 /// What a drive promised, and what came.

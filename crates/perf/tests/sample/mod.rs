@@ -3,8 +3,8 @@
 use leveret_perf::histogram::Histogram;
 use leveret_perf::preset::Preset;
 use leveret_perf::result::{
-    Checks, DriveUsage, GeneratorUsage, Latency, LimitsSeen, LoadResult, Machine, NodeSecond,
-    NodeUsage, PhaseResult, RunResult, Second, Target, Totals, VERSION,
+    Checks, DriveUsage, FsyncSlot, GeneratorUsage, Latency, LimitsSeen, LoadResult, Machine,
+    NodeSecond, NodeUsage, PhaseResult, RunResult, Second, Target, Totals, VERSION,
 };
 
 /// Measured seconds of each sample; one of warm-up is before them.
@@ -123,6 +123,8 @@ fn node(number: u32) -> NodeUsage {
         disk_read_bytes_per_s: 0.0,
         fsyncs_per_s: Some(2_000.0 + 50.0 * f64::from((at + number) % 9)),
         fsync_mean_us: Some(350.0 + 20.0 * f64::from((at * number) % 11)),
+        fsync_p50_us: Some(300.0),
+        fsync_p99_us: Some(900.0 + 50.0 * f64::from((at * number) % 7)),
     };
     let drive = |folder: &str, written: u64| DriveUsage {
         folder: folder.to_owned(),
@@ -138,6 +140,22 @@ fn node(number: u32) -> NodeUsage {
         disk_written_bytes: 600_000_000,
         fsyncs: Some(60_000),
         fsync_mean_us: Some(400.0),
+        written_by_broker: true,
+        fsync_p50_us: Some(310.0),
+        fsync_p99_us: Some(1_000.0),
+        fsync_p99_9_us: Some(4_000.0),
+        fsync_slots: [
+            (182, 1_000),
+            (273, 9_000),
+            (409, 40_000),
+            (613, 9_000),
+            (919, 1_000),
+        ]
+        .map(|(to_us, count)| FsyncSlot {
+            to_us: Some(f64::from(to_us)),
+            count,
+        })
+        .to_vec(),
         seconds: (0..=SECONDS).map(second).collect(),
         drives: vec![
             drive("wal", 20_000_000),
