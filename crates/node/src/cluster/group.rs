@@ -1,9 +1,6 @@
 //! The catalogue's group: the log that all nodes of a cluster apply to their catalogues.
 //!
 //! ```text
-//! log CATALOGUE_GROUP_LOG of shard 0
-//!   entry   a replication::Entry's record; its data is a metadata::Batch
-//!   state   version u8 | length of the mark u32 | mark | metadata::Catalogue::snapshot
 //! frames for queue 0
 //!   0  a replication::Message
 //!   1  metadata::Proposed commands, for the leader
@@ -13,31 +10,30 @@
 //! Invariant: a node answers for a command when its own catalogue has carried it out; that is after
 //! a majority has it on disk.
 
+mod snapshots;
+mod store;
+
+pub use store::{Recovered, found, is_on_disk, join, recover};
+
 use super::{CATALOGUE_GROUP, Cluster, Event, Waiter};
 use crate::catalogue::{SHARD, follow};
 use crate::env::{ConnectionEvent, Env, PeerFrame, ProposalId};
 use crate::shard::CATALOGUE_GROUP_LOG;
 use bytes::Bytes;
 use leveret_metadata::{
-    Batch, Catalogue, CatalogueError, Change, Command, Config, Outcome, Proposed, decode_proposed,
-    encode_proposed,
+    Batch, CatalogueError, Change, Command, Outcome, Proposed, decode_proposed, encode_proposed,
 };
 use leveret_replication::{
-    Body, Entry, EntryKind, Group, GroupConfig, HardState, MembershipChange, Message, ProposeError,
-    Ready, SnapshotMark, Status,
+    Entry, EntryKind, Group, GroupConfig, MembershipChange, Message, ProposeError, Ready, Status,
 };
-use leveret_storage::{Durability, LogKind, Read, ShardLogs};
+use leveret_storage::Durability;
 use leveret_types::limits::{ENTRY_BYTES_MAX, GROUP_TICK_MS, PROPOSAL_MS_MAX};
 use leveret_types::{NodeId, Now, ReplicaId};
 use std::collections::{BTreeMap, VecDeque};
 
-/// Version of the state's bytes.
-const STATE_VERSION: u8 = 1;
 const KIND_RAFT: u8 = 0;
 const KIND_PROPOSED: u8 = 1;
 const KIND_SNAPSHOT: u8 = 2;
-/// Entries after which a snapshot is worth its bytes.
-const SNAPSHOT_ENTRIES: u64 = 1_024;
 /// Bytes of commands that one entry carries; a larger command has one of its own.
 const BATCH_BYTES: usize = 256 * 1024;
 /// Entries that may wait for a majority while more commands gather.
@@ -48,113 +44,6 @@ const IN_FLIGHT_MAX: u64 = 8;
 #[must_use]
 pub const fn replica_of(node: NodeId) -> ReplicaId {
     ReplicaId::new(node, 0)
-}
-
-/// The catalogue's group as the disk has it.
-pub struct Recovered {
-    hard: HardState,
-    mark: SnapshotMark,
-    entries: Vec<Entry>,
-}
-
-/// Makes the catalogue of a node without cluster that of a cluster of one, on disk as well.
-pub fn found(catalogue: &mut Catalogue, first: leveret_metadata::NodeRecord, logs: &mut ShardLogs) {
-    // The founding state is not the same on all members, as groups elsewhere have it: one entry
-    // further, those who join from the first place find that what they lack is in a snapshot.
-    let mark = SnapshotMark {
-        index: 2,
-        ..SnapshotMark::founding([replica_of(first.id())])
-    };
-    catalogue.found(first);
-    begin(logs, &mark, &catalogue.snapshot());
-}
-
-/// Prepares the disk of a node that joins the cluster which the first node has founded: what the
-/// catalogue has comes from the others.
-pub fn join(logs: &mut ShardLogs) {
-    let mark = SnapshotMark::founding([replica_of(NodeId(1))]);
-    begin(logs, &mark, &[]);
-}
-
-fn begin(logs: &mut ShardLogs, mark: &SnapshotMark, catalogue: &[u8]) {
-    assert!(!logs.has_log(CATALOGUE_GROUP_LOG), "a group begins once");
-    logs.create_log(CATALOGUE_GROUP_LOG, LogKind::Durable);
-    logs.set_snapshot(CATALOGUE_GROUP_LOG, mark.index + 1, &state(mark, catalogue));
-}
-
-/// Whether the disk has the catalogue of a cluster.
-#[must_use]
-pub fn is_on_disk(logs: &ShardLogs) -> bool {
-    logs.has_log(CATALOGUE_GROUP_LOG)
-}
-
-fn state(mark: &SnapshotMark, catalogue: &[u8]) -> Vec<u8> {
-    let mut encoded = Vec::new();
-    mark.encode(&mut encoded);
-    let mut bytes = vec![STATE_VERSION];
-    bytes.extend_from_slice(&(encoded.len() as u32).to_be_bytes());
-    bytes.extend_from_slice(&encoded);
-    bytes.extend_from_slice(catalogue);
-    bytes
-}
-
-fn read_state(bytes: &[u8]) -> Result<(SnapshotMark, &[u8]), CatalogueError> {
-    let damaged = || unreadable("its state is damaged or of another version".to_owned());
-    let rest = bytes.strip_prefix(&[STATE_VERSION]).ok_or_else(damaged)?;
-    let (length, rest) = rest.split_first_chunk::<4>().ok_or_else(damaged)?;
-    let length = u32::from_be_bytes(*length) as usize;
-    let mark = rest.get(..length).ok_or_else(damaged)?;
-    let mark = SnapshotMark::decode(&Bytes::copy_from_slice(mark))
-        .map_err(|error| unreadable(error.to_string()))?;
-    Ok((mark, &rest[length..]))
-}
-
-/// Reads the group from disk: the catalogue as of its last snapshot, and what is to be carried out
-/// once it is known to be committed.
-///
-/// # Errors
-/// If it makes no sense: the store is of another version, or damaged.
-pub fn recover(
-    logs: &mut ShardLogs,
-    config: Config,
-    mut load: impl FnMut(&mut ShardLogs),
-) -> Result<(Catalogue, Recovered), CatalogueError> {
-    let (mark, snapshot) = read_state(logs.state(CATALOGUE_GROUP_LOG))?;
-    let catalogue = match snapshot {
-        [] => Catalogue::new(config),
-        snapshot => Catalogue::restore(config, snapshot)?,
-    };
-    let next = logs
-        .log_stats(CATALOGUE_GROUP_LOG)
-        .map_or(0, |stats| stats.next_index);
-    let mut entries = Vec::new();
-    for index in mark.index + 1..next {
-        let record = loop {
-            match logs.read(CATALOGUE_GROUP_LOG, index) {
-                Read::Ready(bytes) => break bytes,
-                Read::Pending => load(logs),
-                Read::Gone => return Err(unreadable(format!("entry {index} is missing"))),
-                Read::Damaged(why) => return Err(unreadable(format!("entry {index}: {why}"))),
-            }
-        };
-        let entry = Entry::decode_record(index, &record)
-            .map_err(|error| unreadable(format!("entry {index}: {error}")))?;
-        entries.push(entry);
-    }
-    let (term, vote) = logs.term_and_vote(CATALOGUE_GROUP_LOG).unwrap_or_default();
-    let recovered = Recovered {
-        hard: HardState { term, vote },
-        mark,
-        entries,
-    };
-    Ok((catalogue, recovered))
-}
-
-fn unreadable(reason: String) -> CatalogueError {
-    CatalogueError::Unreadable {
-        what: "log of the cluster's catalogue",
-        reason,
-    }
 }
 
 /// A command of this node's that the cluster has not carried out yet.
@@ -198,7 +87,7 @@ impl CatalogueGroup {
         let first = found.mark.index;
         let alone = found.mark.membership.voters == [replica_of(own)];
         let group = Group::new(config, found.hard, found.mark, found.entries, 0)
-            .map_err(|error| unreadable(error.to_string()))?;
+            .map_err(|error| store::unreadable(error.to_string()))?;
         let mut catalogue_group = Self {
             group,
             own,
@@ -570,90 +459,6 @@ impl CatalogueGroup {
                 answer(waiting.waiter, ProposalId(proposed.id), result, env);
             }
         }
-    }
-
-    // --- snapshots ------------------------------------------------------------------------------
-
-    fn send_snapshot<E: Env>(&mut self, message: Message, env: &E) {
-        let to = message.to;
-        let Some(mark) = self.group.mark(self.applied) else {
-            self.group.report_snapshot(to, false);
-            return;
-        };
-        let snapshot = Bytes::from(env.catalogue().snapshot());
-        let message = Message {
-            body: Body::Snapshot(mark),
-            ..message
-        };
-        let mut head = vec![KIND_SNAPSHOT];
-        head.extend_from_slice(&(snapshot.len() as u32).to_be_bytes());
-        let mut tail = Vec::new();
-        message.encode(&mut tail);
-        let frame = PeerFrame {
-            queue: CATALOGUE_GROUP,
-            pieces: smallvec::smallvec![head.into(), snapshot, tail.into()],
-        };
-        env.post_peer(to.node(), frame);
-        // The link either brings it there or breaks, which the group is told.
-        self.group.report_snapshot(to, true);
-    }
-
-    fn install<E: Env>(&mut self, now: Now, mark: &SnapshotMark, cluster: &Cluster, env: &E) {
-        let bytes = self
-            .incoming
-            .take()
-            .expect("a mark is stepped in together with its snapshot");
-        env.change_catalogue(|catalogue| {
-            let config = catalogue.config().clone();
-            let restored = match Catalogue::restore(config, &bytes) {
-                Ok(restored) => restored,
-                // The leader has sent it over a link that checks what it carries.
-                Err(error) => panic!("the leader's catalogue cannot be read: {error}"),
-            };
-            super::replace(catalogue, restored, now, cluster.is_placed(), env);
-        });
-        env.with_shard(now, SHARD, |shard| {
-            shard.logs.truncate(CATALOGUE_GROUP_LOG, mark.index + 1);
-            let state = state(mark, &bytes);
-            shard
-                .logs
-                .set_snapshot(CATALOGUE_GROUP_LOG, mark.index + 1, &state);
-        });
-        self.applied = mark.index;
-        self.compacted = mark.index;
-        // Whatever this node has asked for may be in the snapshot: asking again does no harm.
-        self.handed_over = 0;
-        self.answer_carried_out(env);
-    }
-
-    /// Commands that a snapshot has brought are done; what they answered is not known any more.
-    fn answer_carried_out<E: Env>(&mut self, env: &E) {
-        let through = {
-            let catalogue = env.catalogue();
-            let own = catalogue.node(self.own);
-            own.filter(|own| own.start == self.start)
-                .map_or(0, |own| own.applied)
-        };
-        let left = self.waiting.split_off(&(through + 1));
-        for (id, waiting) in std::mem::replace(&mut self.waiting, left) {
-            answer(waiting.waiter, ProposalId(id), Ok(Outcome::default()), env);
-        }
-    }
-
-    fn snapshot_if_worth_it<E: Env>(&mut self, env: &E) {
-        if self.applied < self.compacted + SNAPSHOT_ENTRIES {
-            return;
-        }
-        let Some(mark) = self.group.mark(self.applied) else {
-            return;
-        };
-        // The catalogue is what these entries made, and nobody else changes it.
-        let state = state(&mark, &env.catalogue().snapshot());
-        env.shard(SHARD)
-            .logs
-            .set_snapshot(CATALOGUE_GROUP_LOG, mark.index + 1, &state);
-        self.group.compacted(mark.index);
-        self.compacted = mark.index;
     }
 
     // --- the end --------------------------------------------------------------------------------
