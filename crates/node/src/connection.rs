@@ -7,6 +7,7 @@ mod asked;
 mod consume;
 mod holders;
 mod login;
+mod look;
 mod publish;
 mod topology;
 
@@ -152,6 +153,9 @@ pub struct Connection {
     held: Option<Held>,
     /// What was asked of the cluster.
     asked: Option<asked::Asked>,
+    /// What waits until this node has looked for a name that it does not know, and whether it has.
+    missed: Option<look::Missed>,
+    looked: bool,
     /// The consumer that is being attached to a queue of the cluster.
     attaching: Option<ConsumerId>,
     /// Queues of the cluster that have too much of what this node has published to take more.
@@ -265,6 +269,8 @@ impl Connection {
             publisher: publish::Publisher::default(),
             held: None,
             asked: None,
+            missed: None,
+            looked: false,
             attaching: None,
             full_queues: SmallVec::new(),
             transacted: Vec::new(),
@@ -334,6 +340,7 @@ impl Connection {
                 }
             }
             ConnectionEvent::Executed { id, result } => self.executed(id, result, now, env),
+            ConnectionEvent::Looked => self.look_again(now, env),
             ConnectionEvent::Close(error) => self.session.close(error),
             ConnectionEvent::Committed { queue, through } => {
                 self.session.committed(queue, through);
@@ -416,7 +423,8 @@ impl Connection {
     pub fn deadline(&self) -> Option<u64> {
         let delayed = self.delayed.as_ref().map(|(at, _)| *at);
         // What an alarm had held back is carried out at once when the alarm is over.
-        let waiting = (!self.requests.is_empty() && !self.held_back()).then_some(0);
+        let stays = self.held_back() || self.missed.is_some();
+        let waiting = (!self.requests.is_empty() && !stays).then_some(0);
         [delayed, waiting, self.session.deadline()]
             .into_iter()
             .flatten()
@@ -426,6 +434,7 @@ impl Connection {
     /// Whether the socket is to be read.
     pub fn reading(&self) -> bool {
         !(self.session.suspended()
+            || self.missed.is_some()
             || self.blocked && self.session.published_yet()
             || !self.full_queues.is_empty())
     }
@@ -528,14 +537,18 @@ impl Connection {
     /// Carries out requests until none are left or one waits for its answer.
     fn process<E: Env>(&mut self, now: Now, env: &E) -> usize {
         let mut count = 0;
-        while !self.requests.is_empty() && !self.hold_back_publisher(env) {
+        while !self.requests.is_empty() && self.missed.is_none() && !self.hold_back_publisher(env) {
             let mut requests = std::mem::take(&mut self.requests);
             count += requests.len();
             let mut run = Run::new(env, now);
-            for request in requests.drain(..) {
+            let mut rest = requests.drain(..);
+            while let Some(request) = rest.next() {
                 self.request(request, &mut run);
+                if self.missed.is_some() {
+                    self.requests.splice(0..0, rest.by_ref());
+                }
             }
-            drop(run);
+            drop((rest, run));
             if self.requests.is_empty() {
                 requests.shrink_to(REQUESTS_KEPT);
                 self.requests = requests;

@@ -61,6 +61,9 @@ pub enum ConnectionEvent {
         /// The answer.
         answer: QueueAnswer,
     },
+    /// This node has seen what the cluster had agreed on when the connection asked for a look, or
+    /// will not in time.
+    Looked,
     /// The cluster has carried out a change of the catalogue, or refused it.
     Executed {
         /// What [`Proposal::Waiting`] said.
@@ -258,6 +261,18 @@ pub trait Env {
         } else if let Err(error) = self.execute(now, command) {
             tracing::warn!(%error, "the catalogue stays as it is");
         }
+    }
+
+    /// Lets a connection that names what this node does not know hear, by
+    /// [`ConnectionEvent::Looked`], when to look again: another node may have declared it a moment
+    /// ago. False if it is to be told at once that there is no such thing.
+    fn look(&self, connection: ConnectionId) -> bool {
+        let cluster = self.cluster();
+        let looks = cluster.is_some_and(|cluster| cluster.look(connection, self.peers()));
+        if looks {
+            self.wake_cluster();
+        }
+        looks
     }
 
     /// Runs `work` on a shard and lets it go.

@@ -178,6 +178,13 @@ pub const GROUP_SIZE_DEFAULT: usize = 3;
 pub const PROPOSAL_MS_MAX: u64 = 15_000;
 /// Queues whose leaders one node hands over in one step, so that others are not held up.
 pub const LEADERS_MOVED_AT_ONCE: usize = 32;
+/// Queues whose members one node has changed in one step, so that others are not held up.
+pub const QUEUES_RECONCILED_AT_ONCE: usize = 32;
+/// Connections of a node that wait at once to know whether the cluster has a name that the node
+/// does not know; others are told that there is none.
+pub const LOOKS_MAX: usize = 1_024;
+/// Milliseconds that a connection waits for that.
+pub const LOOK_MS_MAX: u64 = 1_000;
 /// Nodes of one cluster.
 pub const CLUSTER_NODES_MAX: usize = 64;
 

@@ -15,6 +15,7 @@ mod store;
 
 pub use store::{Recovered, found, is_on_disk, join, recover};
 
+use super::reconcile::Reconciler;
 use super::{CATALOGUE_GROUP, Cluster, Event, Waiter};
 use crate::catalogue::{SHARD, follow};
 use crate::env::{ConnectionEvent, Env, PeerFrame, ProposalId};
@@ -27,8 +28,8 @@ use leveret_replication::{
     Entry, EntryKind, Group, GroupConfig, MembershipChange, Message, ProposeError, Ready, Status,
 };
 use leveret_storage::Durability;
-use leveret_types::limits::{ENTRY_BYTES_MAX, GROUP_TICK_MS, PROPOSAL_MS_MAX};
-use leveret_types::{NodeId, Now, ReplicaId};
+use leveret_types::limits::{ENTRY_BYTES_MAX, GROUP_TICK_MS, LOOK_MS_MAX, PROPOSAL_MS_MAX};
+use leveret_types::{ConnectionId, NodeId, Now, ReplicaId};
 use std::collections::{BTreeMap, VecDeque};
 
 const KIND_RAFT: u8 = 0;
@@ -75,6 +76,11 @@ pub(super) struct CatalogueGroup {
     ticked_ms: u64,
     /// Whether another member has said something.
     heard: bool,
+    /// Connections that want to know what the cluster has agreed on, and the command of those whose
+    /// answer is under way.
+    looking: Vec<ConnectionId>,
+    look: Option<u64>,
+    reconciler: Reconciler,
 }
 
 impl CatalogueGroup {
@@ -102,6 +108,9 @@ impl CatalogueGroup {
             compacted: first,
             ticked_ms: 0,
             heard: false,
+            looking: Vec::new(),
+            look: None,
+            reconciler: Reconciler::default(),
         };
         if alone {
             catalogue_group.group.campaign();
@@ -121,7 +130,11 @@ impl CatalogueGroup {
                 waiter,
                 command,
             } => {
-                let deadline_ms = now.monotonic_ms + PROPOSAL_MS_MAX;
+                let patience = match &waiter {
+                    Waiter::Looks(_) => LOOK_MS_MAX,
+                    _ => PROPOSAL_MS_MAX,
+                };
+                let deadline_ms = now.monotonic_ms + patience;
                 let waiting = Waiting {
                     command,
                     waiter,
@@ -131,6 +144,7 @@ impl CatalogueGroup {
             }
             Event::Frame(from, frame) => self.receive(from, frame),
             Event::PeerUp(peer) => {
+                self.reconciler.came();
                 self.group.peer_up(peer);
                 if self.handed_to.is_some_and(|to| to.node() == peer) {
                     // What was on its way may be lost.
@@ -144,6 +158,7 @@ impl CatalogueGroup {
                 }
             }
             Event::Drain => {}
+            Event::Look(connection) => self.looking.push(connection),
         }
     }
 
@@ -211,15 +226,35 @@ impl CatalogueGroup {
             self.ticked_ms = now.monotonic_ms;
             self.group.tick();
         }
+        self.begin_look(cluster);
+        self.reconcile(now, cluster, env);
         self.carry_out_all(now, cluster, env);
         if std::mem::take(&mut self.heard) && self.group.is_leader() && self.group.wants_tick() {
             // Somebody at each node waits to hear what is committed: it is told at once.
             self.group.tick();
             self.carry_out_all(now, cluster, env);
         }
-        self.expire(now, env);
+        self.expire(now, cluster, env);
         self.snapshot_if_worth_it(env);
-        cluster.note(self.group.leader(), self.wants_attention());
+        let due_ms = self.reconciler.due_ms();
+        cluster.note(self.group.leader(), self.wants_attention(), due_ms);
+    }
+
+    /// Asks for those who want to know: once for all, and not again before that is answered.
+    fn begin_look(&mut self, cluster: &Cluster) {
+        if self.look.is_none() && !self.looking.is_empty() {
+            let looking = std::mem::take(&mut self.looking);
+            let id = cluster.propose(Waiter::Looks(looking), Command::Look);
+            self.look = Some(id.0);
+        }
+    }
+
+    fn reconcile<E: Env>(&mut self, now: Now, cluster: &Cluster, env: &E) {
+        let config = env.catalogue().config().membership;
+        self.reconciler.leads(self.group.is_leader(), now, &config);
+        if cluster.is_placed() {
+            self.reconciler.run(now, cluster, env);
+        }
     }
 
     fn carry_out_all<E: Env>(&mut self, now: Now, cluster: &Cluster, env: &E) {
@@ -448,6 +483,8 @@ impl CatalogueGroup {
                 } else if *change == Change::NodesChanged {
                     super::follow_nodes(catalogue, env);
                 }
+                let config = &catalogue.config().membership;
+                self.reconciler.changed(change, now, config);
             }
             results
         });
@@ -456,7 +493,13 @@ impl CatalogueGroup {
                 continue;
             }
             if let (Some(waiting), Some(result)) = (self.waiting.remove(&proposed.id), result) {
-                answer(waiting.waiter, ProposalId(proposed.id), result, env);
+                self.answer(
+                    waiting.waiter,
+                    ProposalId(proposed.id),
+                    result,
+                    cluster,
+                    env,
+                );
             }
         }
     }
@@ -464,39 +507,54 @@ impl CatalogueGroup {
     // --- the end --------------------------------------------------------------------------------
 
     /// Commands for which nobody answers in time: without a majority.
-    fn expire<E: Env>(&mut self, now: Now, env: &E) {
-        while let Some(first) = self.waiting.first_entry() {
-            if first.get().deadline_ms > now.monotonic_ms {
-                return;
-            }
-            let (id, waiting) = first.remove_entry();
-            answer(
-                waiting.waiter,
-                ProposalId(id),
-                Err(CatalogueError::NoMajority),
-                env,
-            );
+    fn expire<E: Env>(&mut self, now: Now, cluster: &Cluster, env: &E) {
+        let is_due = |waiting: &Waiting| waiting.deadline_ms <= now.monotonic_ms;
+        if let Some(look) = self.look
+            && self.waiting.get(&look).is_some_and(is_due)
+        {
+            self.give_up(look, cluster, env);
+        }
+        while let Some((first, waiting)) = self.waiting.first_key_value()
+            && is_due(waiting)
+        {
+            self.give_up(*first, cluster, env);
         }
     }
-}
 
-fn answer<E: Env>(
-    waiter: Waiter,
-    id: ProposalId,
-    result: Result<Outcome, CatalogueError>,
-    env: &E,
-) {
-    match waiter {
-        Waiter::Connection(connection) => {
-            env.post(connection, ConnectionEvent::Executed { id, result });
+    fn give_up<E: Env>(&mut self, id: u64, cluster: &Cluster, env: &E) {
+        if let Some(waiting) = self.waiting.remove(&id) {
+            let result = Err(CatalogueError::NoMajority);
+            self.answer(waiting.waiter, ProposalId(id), result, cluster, env);
         }
-        Waiter::Operator(answer) => {
-            // Whoever asked may have given up.
-            let _ = answer.try_send(result);
-        }
-        Waiter::Nobody => {
-            if let Err(error) = result {
-                tracing::debug!(%error, "the cluster refuses what this node asked for");
+    }
+
+    fn answer<E: Env>(
+        &mut self,
+        waiter: Waiter,
+        id: ProposalId,
+        result: Result<Outcome, CatalogueError>,
+        cluster: &Cluster,
+        env: &E,
+    ) {
+        match waiter {
+            Waiter::Connection(connection) => {
+                env.post(connection, ConnectionEvent::Executed { id, result });
+            }
+            Waiter::Looks(connections) => {
+                self.look = None;
+                cluster.looked(connections.len());
+                for connection in connections {
+                    env.post(connection, ConnectionEvent::Looked);
+                }
+            }
+            Waiter::Operator(answer) => {
+                // Whoever asked may have given up.
+                let _ = answer.try_send(result);
+            }
+            Waiter::Nobody => {
+                if let Err(error) = result {
+                    tracing::debug!(%error, "the cluster refuses what this node asked for");
+                }
             }
         }
     }

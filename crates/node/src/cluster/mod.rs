@@ -13,6 +13,7 @@ pub mod wire;
 
 mod leaders;
 mod peers;
+mod reconcile;
 
 pub use leaders::transfer;
 
@@ -25,8 +26,9 @@ use group::CatalogueGroup;
 use leaders::Moves;
 use leveret_metadata::{Catalogue, CatalogueError, Change, Command, Outcome};
 use leveret_replication::Status;
+use leveret_types::limits::LOOKS_MAX;
 use leveret_types::{ConnectionId, NodeId, Now, QueueId, ReplicaId, ShardId};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::SyncSender;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -38,6 +40,8 @@ pub const CATALOGUE_GROUP: QueueId = QueueId(0);
 pub enum Waiter {
     /// A connection.
     Connection(ConnectionId),
+    /// Connections that want to know whether there is something that this node does not know.
+    Looks(Vec<ConnectionId>),
     /// A thread that has the other end, which must have room for the answer.
     Operator(SyncSender<Result<Outcome, CatalogueError>>),
     /// Nobody.
@@ -57,6 +61,7 @@ enum Event {
     PeerDown(NodeId),
     Transfer(NodeId),
     Drain,
+    Look(ConnectionId),
 }
 
 /// Who this node is in its cluster.
@@ -87,6 +92,9 @@ pub struct Cluster {
     placed: AtomicBool,
     /// Whether the catalogue says that this node is to be emptied.
     draining: AtomicBool,
+    /// Connections that wait for a look, and when members of queues are looked at next.
+    looks: AtomicUsize,
+    due_ms: AtomicU64,
 }
 
 impl Cluster {
@@ -107,6 +115,8 @@ impl Cluster {
             wants_attention: AtomicBool::new(true),
             placed: AtomicBool::new(false),
             draining: AtomicBool::new(false),
+            looks: AtomicUsize::new(0),
+            due_ms: AtomicU64::new(u64::MAX),
         })
     }
 
@@ -128,6 +138,30 @@ impl Cluster {
         });
         self.waiting.store(true, Ordering::Release);
         id
+    }
+
+    /// Lets a connection know, by [`crate::env::ConnectionEvent::Looked`], when this node has seen
+    /// all that the cluster has agreed on by now, or after
+    /// [`leveret_types::limits::LOOK_MS_MAX`]; false if too many wait
+    /// already, or nobody leads, so that this node knows as much as it ever will. [`run`] is to be
+    /// called after.
+    pub fn look(&self, connection: ConnectionId, peers: &Peers) -> bool {
+        let is_up = |leader| leader == self.identity.node || peers.is_up(leader);
+        if !self.leader().is_some_and(is_up) {
+            return false;
+        }
+        let waiting = |count| (count < LOOKS_MAX).then_some(count + 1);
+        let order = (Ordering::Relaxed, Ordering::Relaxed);
+        if self.looks.fetch_update(order.0, order.1, waiting).is_err() {
+            return false;
+        }
+        self.tell(Event::Look(connection));
+        true
+    }
+
+    /// So many connections wait no more.
+    fn looked(&self, count: usize) {
+        self.looks.fetch_sub(count, Ordering::Relaxed);
     }
 
     /// Hands the leadership of the catalogue's group to another node, if this one has it.
@@ -161,6 +195,12 @@ impl Cluster {
         self.waiting.load(Ordering::Acquire)
     }
 
+    /// Whether it is time for [`run`] to see to the members of queues.
+    #[must_use]
+    pub fn is_due(&self, now: Now) -> bool {
+        self.due_ms.load(Ordering::Relaxed) <= now.monotonic_ms
+    }
+
     /// Whether [`run`] is to be called every [`leveret_types::limits::GROUP_TICK_MS`].
     #[must_use]
     pub fn wants_attention(&self) -> bool {
@@ -172,7 +212,8 @@ impl Cluster {
         self.waiting.store(true, Ordering::Release);
     }
 
-    fn note(&self, leader: Option<ReplicaId>, wants_attention: bool) {
+    fn note(&self, leader: Option<ReplicaId>, wants_attention: bool, due_ms: u64) {
+        self.due_ms.store(due_ms, Ordering::Relaxed);
         let leader = leader.map_or(0, |leader| leader.0);
         self.leader.store(leader, Ordering::Relaxed);
         self.wants_attention

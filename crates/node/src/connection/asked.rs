@@ -4,6 +4,7 @@
 //! of the catalogue that the cluster decides, or a question to a queue whose leader may be
 //! elsewhere.
 
+use super::look::Missed;
 use super::topology::{Step, StepAnswer, Then, blamed, ids};
 use super::{Caller, Connection};
 use crate::env::{Env, Proposal, ProposalId, QueueAnswer};
@@ -32,6 +33,16 @@ pub(super) struct Asked {
     then: Then,
 }
 
+/// Whether an operation has come to its end because something does not exist: the deletion of a
+/// queue is content with that.
+fn is_unknown(operation: &Topology, step: &Result<Step, ProtocolError>) -> bool {
+    match step {
+        Err(error) => error.code == ReplyCode::NotFound,
+        Ok(Step::Answered(..)) => matches!(operation, Topology::QueueDelete { .. }),
+        Ok(_) => false,
+    }
+}
+
 impl Connection {
     pub(super) fn topology<E: Env>(&mut self, operation: Topology, now: Now, env: &E) {
         let exclusive = matches!(
@@ -43,7 +54,14 @@ impl Connection {
         );
         let blame = ids(&operation);
         let caller = self.caller(env);
+        let again = self.may_look(env).then(|| operation.clone());
         let step = caller.begin(operation, env);
+        if let Some(again) = again
+            && is_unknown(&again, &step)
+            && self.looks(|| Missed::Topology(again), env)
+        {
+            return;
+        }
         self.go_on(caller, blame, exclusive, step, now, env);
     }
 

@@ -1,6 +1,7 @@
 //! Consumers, deliveries, settles and gets.
 
 use super::holders::Holders;
+use super::look::Missed;
 use super::{ChannelFacts, Connection, ConsumerFacts, Run};
 use crate::env::{ConnectionEvent, Env};
 use crate::firehose::{self, Place};
@@ -46,7 +47,13 @@ impl Connection {
         }
         let queue = match self.readable_queue(&consume.queue, env) {
             Ok(queue) => queue,
-            Err(error) => return self.fail(now, error),
+            Err(error) => {
+                let missed = || Missed::Consume(consume);
+                if !self.looks_for(&error, missed, env) {
+                    self.fail(now, error);
+                }
+                return;
+            }
         };
         let arguments = match ConsumerArguments::read(&consume.arguments) {
             Ok(arguments) => arguments,
@@ -328,7 +335,17 @@ impl Connection {
     ) {
         let queue = match self.readable_queue(name, env) {
             Ok(queue) => queue,
-            Err(error) => return self.fail(now, error),
+            Err(error) => {
+                let missed = || Missed::Get {
+                    channel,
+                    queue: name.to_owned(),
+                    no_ack,
+                };
+                if !self.looks_for(&error, missed, env) {
+                    self.fail(now, error);
+                }
+                return;
+            }
         };
         let state = self.channels.entry(channel).or_default();
         let holder = state.getters.of(queue).unwrap_or_else(|| {

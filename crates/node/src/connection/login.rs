@@ -1,6 +1,7 @@
 //! Who the client is, and what it may do.
 
 use super::Connection;
+use super::look::Missed;
 use crate::certificate;
 use crate::counters::add;
 use crate::env::Env;
@@ -132,6 +133,15 @@ impl Connection {
                 let user = self.login.user.clone();
                 self.reply(now, Reply::Login(LoginOutcome::Accepted { user }));
             }
+            Err(_)
+                if env.catalogue().user(&credentials.user).is_none()
+                    && self.looks(
+                        || Missed::Login {
+                            mechanism: mechanism.name().to_owned(),
+                            response: response.to_vec(),
+                        },
+                        env,
+                    ) => {}
             Err(reason) => {
                 add(&env.counters().logins_failed, 1);
                 tracing::warn!(
@@ -210,6 +220,7 @@ impl Connection {
     }
 
     pub(super) fn open_vhost<E: Env>(&mut self, name: &str, now: Now, env: &E) {
+        let again = || Missed::OpenVhost(name.to_owned());
         match self.enter_vhost(name, env) {
             Ok(()) => {
                 tracing::info!(
@@ -221,8 +232,17 @@ impl Connection {
                 self.blocked = env.alarms().reason().is_some();
                 self.reply(now, Reply::Done);
             }
+            Err(_) if self.is_stranger(name, env) && self.looks(again, env) => {}
             Err(error) => self.fail(now, error.at(10, 40)),
         }
+    }
+
+    /// Whether there is no such virtual host, or the user has nothing to do with it.
+    fn is_stranger<E: Env>(&self, vhost: &str, env: &E) -> bool {
+        let catalogue = env.catalogue();
+        let user = catalogue.user(&self.login.user);
+        let permitted = user.is_some_and(|user| user.permission(vhost).is_some());
+        catalogue.vhost(vhost).is_none() || !permitted
     }
 
     fn enter_vhost<E: Env>(&mut self, name: &str, env: &E) -> Result<(), ProtocolError> {

@@ -1,5 +1,6 @@
 //! Publishing: from a message to the queues that it goes to.
 
+use super::look::Missed;
 use super::{Connection, FixedMap, Run};
 use crate::counters::add;
 use crate::env::{ConnectionEvent, Env, Ticket};
@@ -117,9 +118,14 @@ impl Connection {
             Ok(Routed::To(targets)) => targets,
             Ok(Routed::Delayed) => return self.answer_delayed(&publish, run),
             Err(error) => {
+                run.release();
+                let channel = publish.channel;
+                if self.looks_for(&error, || Missed::Publish(publish), run.env) {
+                    return;
+                }
                 return self
                     .session
-                    .fail(run.now, publish.channel, error, &mut self.requests);
+                    .fail(run.now, channel, error, &mut self.requests);
             }
         };
         if targets.is_empty() {

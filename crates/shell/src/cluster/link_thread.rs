@@ -410,7 +410,7 @@ impl LinkThread {
         let Some(cluster) = self.broker.cluster() else {
             return;
         };
-        let due = cluster.wants_attention()
+        let due = (cluster.wants_attention() || cluster.is_due(now))
             && now.monotonic_ms.saturating_sub(self.ran_ms) >= GROUP_TICK_MS;
         if due || cluster.has_work() {
             self.ran_ms = now.monotonic_ms;

@@ -2,7 +2,7 @@
 //! written where they make entries superfluous.
 
 use super::store::state;
-use super::{CatalogueGroup, KIND_SNAPSHOT, answer};
+use super::{CatalogueGroup, KIND_SNAPSHOT};
 use crate::catalogue::SHARD;
 use crate::cluster::{CATALOGUE_GROUP, Cluster};
 use crate::env::{Env, PeerFrame, ProposalId};
@@ -71,11 +71,11 @@ impl CatalogueGroup {
         self.compacted = mark.index;
         // Whatever this node has asked for may be in the snapshot: asking again does no harm.
         self.handed_over = 0;
-        self.answer_carried_out(env);
+        self.answer_carried_out(cluster, env);
     }
 
     /// Commands that a snapshot has brought are done; what they answered is not known any more.
-    fn answer_carried_out<E: Env>(&mut self, env: &E) {
+    fn answer_carried_out<E: Env>(&mut self, cluster: &Cluster, env: &E) {
         let through = {
             let catalogue = env.catalogue();
             let own = catalogue.node(self.own);
@@ -84,7 +84,8 @@ impl CatalogueGroup {
         };
         let left = self.waiting.split_off(&(through + 1));
         for (id, waiting) in std::mem::replace(&mut self.waiting, left) {
-            answer(waiting.waiter, ProposalId(id), Ok(Outcome::default()), env);
+            let result = Ok(Outcome::default());
+            self.answer(waiting.waiter, ProposalId(id), result, cluster, env);
         }
     }
 
