@@ -5,6 +5,7 @@
 //! expire and drop, once for the whole batch. What is to happen elsewhere is in [`Shard::effects`].
 
 mod actor;
+mod convert;
 mod entry;
 mod replicas;
 
@@ -316,6 +317,9 @@ impl Shard {
     /// Changes what policies and arguments make of a queue.
     pub fn update_queue(&mut self, now: Now, id: QueueId, spec: QueueSpec) {
         if let Some(actor) = self.queues.get_mut(&id) {
+            if !spec.members.is_empty() {
+                return self.begin_group(now, id, spec);
+            }
             actor.update(now, spec);
             self.mark(id);
         } else {

@@ -8,7 +8,7 @@
 //! What it knows of a node goes with the way to that node: the proxy has given up everything by
 //! then, so that nothing is taken twice.
 
-use super::link::{Answer, Operation, Standing, ToLeader, ToProxy};
+use super::link::{Answer, Operation, Origin, Standing, ToLeader, ToProxy};
 use crate::env::ConnectionEvent;
 use crate::link::{ConsumerLink, Link};
 use crate::shard::{Bodies, Deferred, Enqueued, GetOutcome, Shard, ShardEffects};
@@ -29,6 +29,11 @@ const fn stand_in(node: NodeId) -> ConnectionId {
 fn stands_for(connection: ConnectionId) -> Option<NodeId> {
     let node = u32::try_from(connection.0 & !STANDS_FOR_NODE).ok()?;
     (connection.0 & STANDS_FOR_NODE != 0).then_some(NodeId(node))
+}
+
+/// Whether a connection is no client's but stands for another node.
+pub(crate) fn stands_for_node(connection: ConnectionId) -> bool {
+    stands_for(connection).is_some()
 }
 
 /// What is known of one node's proxy of one queue.
@@ -63,6 +68,17 @@ impl Homes {
     /// A queue is gone.
     pub(crate) fn remove(&mut self, queue: QueueId) {
         self.guests.retain(|(of, _), _| *of != queue);
+    }
+
+    /// A queue gets a leader instead: answers whose operations have been taken so far.
+    pub(crate) fn take_origins(&mut self, queue: QueueId) -> Vec<(Origin, u64)> {
+        let guests = self.guests.extract_if(|(of, _), _| *of == queue);
+        let origin = |node, start| Origin { node, start };
+        let mut taken: Vec<_> = guests
+            .map(|((_, node), guest)| (origin(node, guest.start), guest.taken))
+            .collect();
+        taken.sort_unstable();
+        taken
     }
 
     fn answer(&self, to: NodeId, queue: QueueId, message: ToProxy, answers: &mut Vec<Answer>) {

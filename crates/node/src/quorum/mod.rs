@@ -11,7 +11,7 @@ mod proxies;
 mod proxy;
 pub mod replica;
 
-pub(crate) use home::Homes;
+pub(crate) use home::{Homes, stands_for_node};
 pub(crate) use proxies::Proxies;
 pub use proxy::Asker;
 pub(crate) use proxy::{Afterwards, Notify, Then};

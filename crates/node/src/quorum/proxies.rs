@@ -63,6 +63,7 @@ impl Proxies {
             deadline_ms: 0,
         });
         entry.nodes = SmallVec::from_slice(nodes);
+        entry.single = single;
     }
 
     /// Whether the queue is used through a proxy here.

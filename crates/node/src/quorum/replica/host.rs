@@ -1,9 +1,10 @@
 //! All replicas of a shard: which of them have something to do, and when.
 
 use super::attachment;
+use super::restore::{adopt, sole_founder};
 use super::snapshot;
 use super::{Around, Broken, HEADER_LANE, Replica};
-use crate::quorum::link::{Answer, ToLeader, ToProxy};
+use crate::quorum::link::{Answer, Origin, ToLeader, ToProxy};
 use crate::shard::{QueueFacts, QueueSpec, log_of};
 use bytes::Bytes;
 use hashbrown::HashMap;
@@ -116,6 +117,27 @@ impl Replicas {
                 "a replica cannot take part; remove it from the queue's members and add it again",
             ),
         }
+    }
+
+    /// Adds the first member of a queue that was on this node alone so far, with what its logs have.
+    /// `origins` are those whose operations it has taken.
+    pub(crate) fn adopt(
+        &mut self,
+        around: &mut Around<'_>,
+        id: QueueId,
+        spec: QueueSpec,
+        lanes: &[u8],
+        state: &leveret_queue::State,
+        origins: Vec<(Origin, u64)>,
+    ) {
+        let Some(me) = sole_founder(&spec, around.node) else {
+            tracing::error!(queue = %id, "a group does not begin where its queue is");
+            return;
+        };
+        adopt(id, me, lanes, state, origins, around.logs);
+        let mut lanes = lanes.to_vec();
+        lanes.push(HEADER_LANE);
+        self.add(around, id, spec, &lanes, &mut |_| {});
     }
 
     /// Changes what policies and arguments make of a queue, and who its members are.

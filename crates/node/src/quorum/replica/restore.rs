@@ -4,6 +4,7 @@ use super::blob::Applied;
 use super::lanes::Lanes;
 use super::outgoing::Outgoing;
 use super::{HEADER_LANE, Pending, Replica, attachment, header, host};
+use crate::quorum::link::Origin;
 use crate::shard::{QueueSpec, log_of};
 use leveret_replication::{Entry, Group, GroupConfig, HardState, Membership, SnapshotMark};
 use leveret_storage::{LogKind, Read, ShardLogs};
@@ -43,7 +44,15 @@ impl Replica {
     ) -> Result<Self, RestoreError> {
         let log = log_of(id, HEADER_LANE);
         if !logs.has_log(log) {
-            logs.create_log(log, LogKind::Durable);
+            match lanes.first() {
+                // The queue was on this node alone when it was written to last.
+                Some(first) if sole_founder(&spec, me.node()) == Some(me) => {
+                    let state = leveret_queue::State::decode(logs.state(log_of(id, *first)));
+                    let state = state.unwrap_or_default();
+                    adopt(id, me, lanes, &state, Vec::new(), logs);
+                }
+                _ => logs.create_log(log, LogKind::Durable),
+            }
         }
         if logs.state(log).is_empty() {
             let state = Applied {
@@ -156,10 +165,60 @@ impl Replica {
     }
 }
 
+/// The member on a node that is the only one that a group began with.
+pub(super) fn sole_founder(spec: &QueueSpec, node: NodeId) -> Option<ReplicaId> {
+    let mut founders = spec.members.iter().filter(|member| is_founder(member));
+    let first = founders.next().filter(|first| first.node() == node)?;
+    founders.next().is_none().then_some(*first)
+}
+
+const fn is_founder(member: &ReplicaId) -> bool {
+    member.0 & u32::MAX as u64 == 0
+}
+
+/// Makes what the logs of a queue have, which was on this node alone so far, the first state of its
+/// group. It is not what others begin with who come later: they find that what they lack is in a
+/// snapshot.
+pub(super) fn adopt(
+    id: QueueId,
+    me: ReplicaId,
+    lanes: &[u8],
+    state: &leveret_queue::State,
+    origins: Vec<(Origin, u64)>,
+    logs: &mut ShardLogs,
+) {
+    let log = log_of(id, HEADER_LANE);
+    logs.create_log(log, LogKind::Durable);
+    let mut applied = Applied {
+        replica: me,
+        origins,
+        ..Applied::default()
+    };
+    for lane in lanes {
+        let lane_log = log_of(id, *lane);
+        // One index is passed over: that is on disk, whatever the messages before it are.
+        let end = logs.log_stats(lane_log).map_or(0, |s| s.next_index) + 1;
+        logs.skip_to(lane_log, end);
+        let adopted = applied.lane_mut(*lane);
+        adopted.end = end;
+        if let Some(before) = state.lanes.iter().find(|before| before.lane == *lane) {
+            adopted.delivered = before.delivered_through;
+            for (range, count) in &before.returns {
+                adopted.returns.update(range.clone(), |_| *count, |_, _| {});
+            }
+        }
+    }
+    let mark = SnapshotMark {
+        index: 2,
+        ..SnapshotMark::founding([me])
+    };
+    logs.skip_to(log, mark.index + 1);
+    logs.set_state(log, &applied.encode(&mark));
+}
+
 /// What a member begins with that has no log yet. One that came to the group later is not in its
 /// founding state, and waits for the leader to send it what there is.
 fn first_mark(me: ReplicaId, spec: &QueueSpec) -> SnapshotMark {
-    let is_founder = |member: &ReplicaId| member.0 & u64::from(u32::MAX) == 0;
     if spec.members.iter().all(is_founder) {
         return SnapshotMark::founding(spec.members.iter().copied());
     }
