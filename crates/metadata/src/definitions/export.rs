@@ -1,0 +1,224 @@
+//! From the catalogue to definitions.
+
+use super::{
+    BindingDefinition, Definitions, ExchangeDefinition, GlobalParameterDefinition,
+    ParameterDefinition, PermissionDefinition, PolicyDefinition, QueueDefinition, Tags,
+    TopicPermissionDefinition, UserDefinition, VhostDefinition, VhostMetadata,
+};
+use crate::catalogue::Catalogue;
+use crate::command::{Command, Endpoint};
+use crate::policy::Policy;
+use crate::record::{User, Vhost};
+use crate::table::Json;
+use leveret_routing::Destination;
+use leveret_types::{FieldTable, FieldValue};
+
+impl Catalogue {
+    /// What survives a restart, of the whole broker or of one virtual host, whose items then do not
+    /// name it. The fields about the product are left to the caller.
+    #[must_use]
+    pub fn export(&self, vhost: Option<&str>) -> Definitions {
+        let mut definitions = Definitions::default();
+        for record in self
+            .vhosts()
+            .filter(|record| vhost.is_none_or(|name| name == record.name()))
+        {
+            let name = if vhost.is_none() { record.name() } else { "" };
+            self.export_topology(record, name, &mut definitions);
+            export_parameters(record, name, &mut definitions);
+        }
+        if let Some(vhost) = vhost {
+            definitions.rabbitmq_definition_format = Some("single_virtual_host".to_owned());
+            definitions.original_vhost_name = Some(vhost.to_owned());
+            return definitions;
+        }
+        definitions.rabbitmq_definition_format = Some("cluster".to_owned());
+        definitions.vhosts = self.vhosts().map(export_vhost).collect();
+        for user in self.users() {
+            export_user(user, &mut definitions);
+        }
+        definitions.global_parameters = self
+            .global_parameters()
+            .map(|(name, value)| GlobalParameterDefinition {
+                name: name.to_owned(),
+                value: Json(value.clone()),
+            })
+            .collect();
+        definitions
+    }
+
+    fn export_topology(&self, record: &Vhost, vhost: &str, definitions: &mut Definitions) {
+        let table = |arguments: &FieldTable| Json(FieldValue::Table(arguments.clone()));
+        let exchanges = record
+            .exchanges()
+            .filter(|x| x.durable() && !x.name().starts_with("amq."));
+        definitions
+            .exchanges
+            .extend(exchanges.map(|exchange| ExchangeDefinition {
+                name: exchange.name().to_owned(),
+                vhost: vhost.to_owned(),
+                kind: exchange.kind().to_owned(),
+                durable: true,
+                auto_delete: exchange.auto_delete(),
+                internal: exchange.internal(),
+                arguments: table(exchange.arguments()),
+            }));
+        let queues = record.queue_ids().filter_map(|id| self.queue(id));
+        definitions
+            .queues
+            .extend(
+                queues
+                    .filter(|q| q.survives_restart())
+                    .map(|queue| QueueDefinition {
+                        name: queue.name().to_owned(),
+                        vhost: vhost.to_owned(),
+                        kind: Some(queue.kind().name().to_owned()),
+                        durable: true,
+                        auto_delete: queue.auto_delete(),
+                        arguments: table(queue.arguments()),
+                    }),
+            );
+        let mut bindings: Vec<BindingDefinition> = Vec::new();
+        for binding in record.router().bindings() {
+            let (endpoint, destination_type) = match binding.destination {
+                Destination::Queue(name) => (Endpoint::Queue(name.to_owned()), "queue"),
+                Destination::Exchange(name) => (Endpoint::Exchange(name.to_owned()), "exchange"),
+            };
+            let command = Command::Bind {
+                vhost: record.name().to_owned(),
+                source: binding.source.to_owned(),
+                destination: endpoint,
+                routing_key: binding.routing_key.to_vec(),
+                arguments: binding.arguments.clone(),
+            };
+            if self.is_durable(&command) {
+                bindings.push(BindingDefinition {
+                    source: binding.source.to_owned(),
+                    vhost: vhost.to_owned(),
+                    destination: binding.destination.name().to_owned(),
+                    destination_type: destination_type.to_owned(),
+                    routing_key: String::from_utf8_lossy(binding.routing_key).into_owned(),
+                    arguments: table(binding.arguments),
+                });
+            }
+        }
+        bindings.sort_by(|a, b| {
+            let key = |b: &BindingDefinition| {
+                (
+                    b.source.clone(),
+                    b.destination_type.clone(),
+                    b.destination.clone(),
+                    b.routing_key.clone(),
+                )
+            };
+            key(a)
+                .cmp(&key(b))
+                .then_with(|| format!("{:?}", a.arguments).cmp(&format!("{:?}", b.arguments)))
+        });
+        definitions.bindings.append(&mut bindings);
+    }
+}
+
+fn export_vhost(vhost: &Vhost) -> VhostDefinition {
+    let description = Some(vhost.description().to_owned());
+    let tags = Tags(vhost.tags().to_vec());
+    let default_queue_type = vhost
+        .default_queue_type()
+        .map(|kind| kind.name().to_owned());
+    VhostDefinition {
+        name: vhost.name().to_owned(),
+        description: description.clone(),
+        tags: tags.clone(),
+        default_queue_type: default_queue_type.clone(),
+        metadata: VhostMetadata {
+            description,
+            tags,
+            default_queue_type,
+        },
+        protected_from_deletion: Some(vhost.protected()),
+        tracing: Some(vhost.tracing()),
+    }
+}
+
+fn export_parameters(record: &Vhost, vhost: &str, definitions: &mut Definitions) {
+    let parameter = |component: &str, name: &str, value: FieldValue| ParameterDefinition {
+        value: Json(value),
+        vhost: vhost.to_owned(),
+        component: component.to_owned(),
+        name: name.to_owned(),
+    };
+    let limits = limits_table(record.limits());
+    if !limits.is_empty() {
+        let value = FieldValue::Table(limits);
+        definitions
+            .parameters
+            .push(parameter("vhost-limits", "limits", value));
+    }
+    for policy in record.operator_policies() {
+        let value = FieldTable::from([
+            ("pattern", FieldValue::text(policy.pattern.as_str())),
+            ("definition", FieldValue::Table(policy.definition.clone())),
+            ("priority", FieldValue::I64(policy.priority)),
+            ("apply-to", FieldValue::text(policy.apply_to.name())),
+        ]);
+        let value = FieldValue::Table(value);
+        definitions
+            .parameters
+            .push(parameter("operator_policy", &policy.name, value));
+    }
+    for (component, name, value) in record.parameters() {
+        definitions
+            .parameters
+            .push(parameter(component, name, value.clone()));
+    }
+    definitions
+        .policies
+        .extend(record.policies().map(|policy: &Policy| PolicyDefinition {
+            vhost: vhost.to_owned(),
+            name: policy.name.to_string(),
+            pattern: policy.pattern.as_str().to_owned(),
+            apply_to: policy.apply_to.name().to_owned(),
+            definition: Json(FieldValue::Table(policy.definition.clone())),
+            priority: policy.priority,
+        }));
+}
+
+fn limits_table<'a>(limits: impl Iterator<Item = (&'a str, i64)>) -> FieldTable {
+    limits
+        .map(|(name, value)| (name.to_owned(), FieldValue::I64(value)))
+        .collect()
+}
+
+fn export_user(user: &User, definitions: &mut Definitions) {
+    definitions.users.push(UserDefinition {
+        name: user.name().to_owned(),
+        password_hash: Some(user.password().text.clone()),
+        hashing_algorithm: Some(user.password().algorithm.name().to_owned()),
+        password: None,
+        tags: Tags(user.tags().to_vec()),
+        limits: Json(FieldValue::Table(limits_table(user.limits()))),
+    });
+    definitions
+        .permissions
+        .extend(
+            user.permissions()
+                .map(|(vhost, permission)| PermissionDefinition {
+                    user: user.name().to_owned(),
+                    vhost: vhost.to_owned(),
+                    configure: permission.configure.as_str().to_owned(),
+                    write: permission.write.as_str().to_owned(),
+                    read: permission.read.as_str().to_owned(),
+                }),
+        );
+    definitions
+        .topic_permissions
+        .extend(user.topic_permissions().map(|(vhost, exchange, topic)| {
+            TopicPermissionDefinition {
+                user: user.name().to_owned(),
+                vhost: vhost.to_owned(),
+                exchange: exchange.to_owned(),
+                write: topic.write().to_owned(),
+                read: topic.read().to_owned(),
+            }
+        }));
+}

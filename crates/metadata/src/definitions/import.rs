@@ -1,0 +1,410 @@
+//! From definitions to the commands that make them.
+
+use super::{
+    BindingDefinition, Definitions, ExchangeDefinition, ParameterDefinition, PolicyDefinition,
+    QueueDefinition, UserDefinition, VhostDefinition,
+};
+use crate::arguments::QueueKind;
+use crate::catalogue::Catalogue;
+use crate::command::{Command, Endpoint};
+use crate::error::CatalogueError;
+use crate::table::Json;
+use leveret_auth::password::SALT_BYTES_GIVEN;
+use leveret_auth::{HashingAlgorithm, PasswordHash};
+use leveret_types::{FieldTable, FieldValue};
+use std::collections::BTreeMap;
+
+impl Definitions {
+    /// The commands that import these definitions into `catalogue`, each of which it will accept in
+    /// this order. Queues, exchanges and bindings that exist are left as they are, all else is
+    /// replaced.
+    ///
+    /// `vhost` is where items go that name none: an import into one virtual host. `salt` gives
+    /// unguessable bytes for passwords in clear text; `shards` is how many shards queues are spread
+    /// over.
+    ///
+    /// # Errors
+    /// The first item that is not right, by name. Nothing has changed then.
+    pub fn to_commands(
+        &self,
+        catalogue: &Catalogue,
+        vhost: Option<&str>,
+        shards: u16,
+        salt: &mut dyn FnMut() -> [u8; SALT_BYTES_GIVEN],
+    ) -> Result<Vec<Command>, CatalogueError> {
+        // A copy of the catalogue takes every command first: what it accepts, the catalogue will.
+        let mut import = Import {
+            trial: catalogue.trial()?,
+            vhost,
+            commands: Vec::new(),
+        };
+        self.import_accounts(&mut import, salt)?;
+        for parameter in &self.parameters {
+            import.parameter(parameter)?;
+        }
+        for policy in &self.policies {
+            import.policy(policy)?;
+        }
+        self.import_topology(&mut import, shards)?;
+        Ok(import.commands)
+    }
+
+    fn import_accounts(
+        &self,
+        import: &mut Import<'_>,
+        salt: &mut dyn FnMut() -> [u8; SALT_BYTES_GIVEN],
+    ) -> Result<(), CatalogueError> {
+        for parameter in &self.global_parameters {
+            import.add(
+                format!("global parameter '{}'", parameter.name),
+                Command::GlobalParameterSet {
+                    name: parameter.name.clone(),
+                    value: parameter.value.0.clone(),
+                },
+            )?;
+        }
+        for vhost in &self.vhosts {
+            import.vhost(vhost)?;
+        }
+        for user in &self.users {
+            let hashing = import.trial.config().hashing;
+            let password = password_of(user, hashing, salt);
+            import.user(user, password)?;
+        }
+        for permission in &self.permissions {
+            let vhost = import.vhost_of(&permission.vhost)?;
+            let item = format!(
+                "permission of user '{}' in vhost '{vhost}'",
+                permission.user
+            );
+            import.add(
+                item,
+                Command::PermissionSet {
+                    vhost,
+                    user: permission.user.clone(),
+                    configure: permission.configure.clone(),
+                    write: permission.write.clone(),
+                    read: permission.read.clone(),
+                },
+            )?;
+        }
+        for permission in &self.topic_permissions {
+            let vhost = import.vhost_of(&permission.vhost)?;
+            let item = format!(
+                "topic permission of user '{}' in vhost '{vhost}'",
+                permission.user
+            );
+            import.add(
+                item,
+                Command::TopicPermissionSet {
+                    vhost,
+                    user: permission.user.clone(),
+                    exchange: permission.exchange.clone(),
+                    write: permission.write.clone(),
+                    read: permission.read.clone(),
+                },
+            )?;
+        }
+        Ok(())
+    }
+
+    fn import_topology(&self, import: &mut Import<'_>, shards: u16) -> Result<(), CatalogueError> {
+        for exchange in &self.exchanges {
+            import.exchange(exchange)?;
+        }
+        for queue in &self.queues {
+            import.queue(queue, shards)?;
+        }
+        self.bindings
+            .iter()
+            .try_for_each(|binding| import.binding(binding))
+    }
+}
+
+/// The hash that an imported user gets; `None` leaves that of an existing user.
+fn password_of(
+    user: &UserDefinition,
+    hashing: HashingAlgorithm,
+    salt: &mut dyn FnMut() -> [u8; SALT_BYTES_GIVEN],
+) -> Result<Option<PasswordHash>, CatalogueError> {
+    if let Some(text) = &user.password_hash {
+        let algorithm = match user.hashing_algorithm.as_deref() {
+            None => HashingAlgorithm::Md5,
+            Some(name) => HashingAlgorithm::parse(name).ok_or_else(|| {
+                CatalogueError::Definitions(format!("unknown hashing algorithm '{name}'"))
+            })?,
+        };
+        return Ok(Some(PasswordHash::parse(algorithm, text)?));
+    }
+    match &user.password {
+        Some(password) => Ok(Some(PasswordHash::new(
+            hashing,
+            password.as_bytes(),
+            &salt(),
+        )?)),
+        None => Ok(None),
+    }
+}
+
+/// An import under way.
+struct Import<'a> {
+    trial: Catalogue,
+    vhost: Option<&'a str>,
+    commands: Vec<Command>,
+}
+
+impl Import<'_> {
+    fn add(&mut self, item: String, command: Command) -> Result<(), CatalogueError> {
+        match self.trial.apply(&command) {
+            Ok(_) => {
+                self.commands.push(command);
+                Ok(())
+            }
+            Err(error) => Err(CatalogueError::Definition {
+                item,
+                error: Box::new(error),
+            }),
+        }
+    }
+
+    /// The virtual host of an item: its own, else the one that is imported into.
+    fn vhost_of(&self, named: &str) -> Result<String, CatalogueError> {
+        match (self.vhost, named) {
+            (Some(vhost), _) => Ok(vhost.to_owned()),
+            (None, "") => Err(CatalogueError::Definitions(
+                "items name no virtual host: import them into one".to_owned(),
+            )),
+            (None, named) => Ok(named.to_owned()),
+        }
+    }
+
+    fn vhost(&mut self, vhost: &VhostDefinition) -> Result<(), CatalogueError> {
+        let metadata = &vhost.metadata;
+        let tags = if vhost.tags.0.is_empty() {
+            &metadata.tags
+        } else {
+            &vhost.tags
+        };
+        let default = vhost
+            .default_queue_type
+            .as_ref()
+            .or(metadata.default_queue_type.as_ref());
+        self.add(
+            format!("vhost '{}'", vhost.name),
+            Command::VhostPut {
+                vhost: vhost.name.clone(),
+                description: vhost
+                    .description
+                    .clone()
+                    .or_else(|| metadata.description.clone()),
+                tags: Some(tags.0.clone()),
+                default_queue_type: default.cloned(),
+                protected: vhost.protected_from_deletion,
+                tracing: vhost.tracing,
+            },
+        )
+    }
+
+    fn user(
+        &mut self,
+        user: &UserDefinition,
+        password: Result<Option<PasswordHash>, CatalogueError>,
+    ) -> Result<(), CatalogueError> {
+        let item = format!("user '{}'", user.name);
+        let password = password.map_err(|error| CatalogueError::Definition {
+            item: item.clone(),
+            error: Box::new(error),
+        })?;
+        self.add(
+            item.clone(),
+            Command::UserPut {
+                user: user.name.clone(),
+                password,
+                tags: Some(user.tags.0.clone()),
+            },
+        )?;
+        for (limit, value) in integers(&item, &user.limits)? {
+            self.add(
+                item.clone(),
+                Command::UserLimitSet {
+                    user: user.name.clone(),
+                    limit,
+                    value,
+                },
+            )?;
+        }
+        Ok(())
+    }
+
+    fn parameter(&mut self, parameter: &ParameterDefinition) -> Result<(), CatalogueError> {
+        let vhost = self.vhost_of(&parameter.vhost)?;
+        let item = format!("parameter '{}' of {}", parameter.name, parameter.component);
+        match parameter.component.as_str() {
+            "vhost-limits" => {
+                for (limit, value) in integers(&item, &parameter.value)? {
+                    let vhost = vhost.clone();
+                    self.add(
+                        item.clone(),
+                        Command::VhostLimitSet {
+                            vhost,
+                            limit,
+                            value,
+                        },
+                    )?;
+                }
+                Ok(())
+            }
+            "operator_policy" | "policy" => {
+                let operator = parameter.component == "operator_policy";
+                let empty = FieldTable::new();
+                let value = parameter.value.as_table().unwrap_or(&empty);
+                let text = |key: &str| value.get(key).and_then(FieldValue::as_text);
+                let definition = match value.get("definition") {
+                    Some(FieldValue::Table(definition)) => definition.clone(),
+                    _ => FieldTable::new(),
+                };
+                self.add(
+                    item,
+                    Command::PolicySet {
+                        vhost,
+                        name: parameter.name.clone(),
+                        operator,
+                        pattern: text("pattern").unwrap_or_default().to_owned(),
+                        apply_to: text("apply-to").unwrap_or("all").to_owned(),
+                        priority: value
+                            .get("priority")
+                            .and_then(FieldValue::as_integer)
+                            .unwrap_or(0),
+                        definition,
+                    },
+                )
+            }
+            _ => self.add(
+                item,
+                Command::ParameterSet {
+                    vhost,
+                    component: parameter.component.clone(),
+                    name: parameter.name.clone(),
+                    value: parameter.value.0.clone(),
+                },
+            ),
+        }
+    }
+
+    fn policy(&mut self, policy: &PolicyDefinition) -> Result<(), CatalogueError> {
+        let vhost = self.vhost_of(&policy.vhost)?;
+        let item = format!("policy '{}' in vhost '{vhost}'", policy.name);
+        self.add(
+            item,
+            Command::PolicySet {
+                vhost,
+                name: policy.name.clone(),
+                operator: false,
+                pattern: policy.pattern.clone(),
+                apply_to: policy.apply_to.clone(),
+                priority: policy.priority,
+                definition: policy.definition.as_table().cloned().unwrap_or_default(),
+            },
+        )
+    }
+
+    fn exchange(&mut self, exchange: &ExchangeDefinition) -> Result<(), CatalogueError> {
+        let vhost = self.vhost_of(&exchange.vhost)?;
+        let record = self.trial.vhost(&vhost);
+        if exchange.name.is_empty() || record.is_some_and(|v| v.exchange(&exchange.name).is_some())
+        {
+            return Ok(());
+        }
+        let item = format!("exchange '{}' in vhost '{vhost}'", exchange.name);
+        self.add(
+            item,
+            Command::ExchangeDeclare {
+                vhost,
+                name: exchange.name.clone(),
+                kind: exchange.kind.clone(),
+                durable: exchange.durable,
+                auto_delete: exchange.auto_delete,
+                internal: exchange.internal,
+                arguments: exchange.arguments.as_table().cloned().unwrap_or_default(),
+            },
+        )
+    }
+
+    fn queue(&mut self, queue: &QueueDefinition, shards: u16) -> Result<(), CatalogueError> {
+        let vhost = self.vhost_of(&queue.vhost)?;
+        if self.trial.queue_by_name(&vhost, &queue.name).is_some() {
+            return Ok(());
+        }
+        let item = format!("queue '{}' in vhost '{vhost}'", queue.name);
+        let mut arguments = queue.arguments.as_table().cloned().unwrap_or_default();
+        // The type beside the arguments keeps a queue what it was, whatever the default is here.
+        let default = self
+            .trial
+            .default_queue_kind(&vhost)
+            .unwrap_or(QueueKind::Classic);
+        if let Some(kind) = queue.kind.as_deref().filter(|kind| *kind != default.name())
+            && arguments.get("x-queue-type").is_none()
+        {
+            arguments.set("x-queue-type", FieldValue::text(kind));
+        }
+        if queue.name.is_empty() {
+            let error = Box::new(CatalogueError::NameLength(0));
+            return Err(CatalogueError::Definition { item, error });
+        }
+        self.add(
+            item,
+            Command::QueueDeclare {
+                vhost,
+                name: queue.name.clone(),
+                durable: queue.durable,
+                exclusive: None,
+                auto_delete: queue.auto_delete,
+                arguments,
+                random: [0; 16],
+                shards,
+                id: None,
+            },
+        )
+    }
+
+    fn binding(&mut self, binding: &BindingDefinition) -> Result<(), CatalogueError> {
+        let vhost = self.vhost_of(&binding.vhost)?;
+        if binding.source.is_empty() {
+            // Older exports name the default exchange's bindings, which every queue has anyway.
+            return Ok(());
+        }
+        let item = format!(
+            "binding from '{}' to {} '{}' in vhost '{vhost}'",
+            binding.source, binding.destination_type, binding.destination
+        );
+        let destination = match binding.destination_type.as_str() {
+            "exchange" => Endpoint::Exchange(binding.destination.clone()),
+            _ => Endpoint::Queue(binding.destination.clone()),
+        };
+        self.add(
+            item,
+            Command::Bind {
+                vhost,
+                source: binding.source.clone(),
+                destination,
+                routing_key: binding.routing_key.clone().into_bytes(),
+                arguments: binding.arguments.as_table().cloned().unwrap_or_default(),
+            },
+        )
+    }
+}
+
+/// The entries of an object of integers.
+fn integers(item: &str, value: &Json) -> Result<BTreeMap<String, i64>, CatalogueError> {
+    let invalid =
+        || CatalogueError::Definitions(format!("{item}: limits must be an object of integers"));
+    match &value.0 {
+        FieldValue::Table(table) => table
+            .iter()
+            .map(|(name, value)| Ok((name.to_owned(), value.as_integer().ok_or_else(invalid)?)))
+            .collect(),
+        // RabbitMQ writes an empty proplist as an empty list.
+        FieldValue::Array(items) if items.is_empty() => Ok(BTreeMap::new()),
+        _ => Err(invalid()),
+    }
+}

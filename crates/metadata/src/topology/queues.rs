@@ -1,0 +1,352 @@
+//! Queues: declared, equal to what there is, deleted, and what policies make of them.
+
+use super::exchanges::alternate;
+use super::{check_name, generated_name};
+use crate::arguments::{self, QueueKind, RELAXED_ARGUMENTS};
+use crate::catalogue::{Catalogue, Change, Outcome, reached};
+use crate::command::Command;
+use crate::error::CatalogueError;
+use crate::policy;
+use crate::record::{QueueRecord, Vhost, resource};
+use leveret_routing::Unbound;
+use leveret_types::{ConnectionId, FieldTable, FieldValue, NodeId, QueueId};
+use std::borrow::Cow;
+use std::sync::Arc;
+
+/// Marks the ids of queues that do not survive a restart: they are counted apart, because their
+/// declarations are not in the log and replaying it must give the same ids to the others. A log's
+/// id is a queue's id times 256, so the highest byte stays free.
+const TRANSIENT_ID: u64 = 1 << 54;
+/// Bits of a queue's id that are its shard.
+const SHARD_BITS: u32 = 8;
+
+/// The fields of a queue's declaration.
+pub(super) struct QueueWanted<'a> {
+    pub(super) vhost: &'a str,
+    pub(super) name: &'a str,
+    pub(super) durable: bool,
+    pub(super) exclusive: Option<ConnectionId>,
+    pub(super) auto_delete: bool,
+    pub(super) arguments: &'a FieldTable,
+    pub(super) random: &'a [u8; 16],
+    pub(super) shards: u16,
+    pub(super) id: Option<u64>,
+}
+
+impl Catalogue {
+    pub(super) fn declare_queue(
+        &mut self,
+        wanted: &QueueWanted<'_>,
+    ) -> Result<Outcome, CatalogueError> {
+        let vhost = self.vhost_or_error(wanted.vhost)?;
+        let generated = wanted.name.is_empty();
+        let name = match generated {
+            true => generated_name(*wanted.random),
+            false => wanted.name.to_owned(),
+        };
+        let resource = resource("queue", &name, wanted.vhost);
+        if let Some(current) = vhost.queue_id(&name).and_then(|id| self.queue(id)) {
+            self.check_queue_equivalence(&resource, current, wanted)?;
+            return Ok(Outcome {
+                queue: Some(current.id),
+                ..Outcome::default()
+            });
+        }
+        let arguments = self.with_default_type(wanted);
+        let kind = arguments::kind_of(&resource, &arguments)?;
+        if generated && kind != QueueKind::Classic {
+            return Err(CatalogueError::ServerNamed {
+                queue_type: kind.module_name(),
+            });
+        }
+        if !generated && !self.replaying {
+            check_name("queue", &name)?;
+        }
+        arguments::validate(&resource, kind, &arguments)?;
+        check_quorum_properties(&resource, kind, wanted)?;
+        if !self.replaying {
+            self.check_queue_limits(vhost, &name)?;
+        }
+        self.insert_queue(wanted, &name, kind, arguments)
+    }
+
+    /// The arguments of a new queue: where they do not name a type, and the queue may be of the
+    /// default type, that is put in.
+    fn with_default_type<'a>(&self, wanted: &QueueWanted<'a>) -> Cow<'a, FieldTable> {
+        let default = self.default_queue_kind(wanted.vhost);
+        let fits = wanted.durable
+            && wanted.exclusive.is_none()
+            && !wanted.auto_delete
+            && !wanted.name.is_empty();
+        match default {
+            Some(kind)
+                if fits && !self.replaying && wanted.arguments.get("x-queue-type").is_none() =>
+            {
+                let mut arguments = wanted.arguments.clone();
+                arguments.set("x-queue-type", FieldValue::text(kind.name()));
+                Cow::Owned(arguments)
+            }
+            _ => Cow::Borrowed(wanted.arguments),
+        }
+    }
+
+    fn check_queue_limits(&self, vhost: &Vhost, name: &str) -> Result<(), CatalogueError> {
+        let queue = name.to_owned();
+        if let Some(limit) = vhost
+            .limit("max-queues")
+            .filter(|limit| reached(*limit, vhost.queues.len()))
+        {
+            return Err(CatalogueError::QueueLimitOfVhost {
+                queue,
+                vhost: vhost.name.to_string(),
+                limit,
+            });
+        }
+        let limit = self.config.queues_max;
+        if self.queues.len() >= limit {
+            return Err(CatalogueError::QueueLimit { queue, limit });
+        }
+        Ok(())
+    }
+
+    fn check_queue_equivalence(
+        &self,
+        resource: &str,
+        current: &QueueRecord,
+        wanted: &QueueWanted<'_>,
+    ) -> Result<(), CatalogueError> {
+        let received_type = wanted
+            .arguments
+            .get("x-queue-type")
+            .and_then(FieldValue::as_text);
+        let relaxed = self.config.relaxed_redeclaration
+            && current.kind == QueueKind::Quorum
+            && received_type == Some("classic");
+        if relaxed {
+            return RELAXED_ARGUMENTS.iter().try_for_each(|name| {
+                arguments::check_argument(resource, name, &current.arguments, wanted.arguments)
+            });
+        }
+        if current.exclusive != wanted.exclusive {
+            return Err(CatalogueError::Locked {
+                resource: resource.to_owned(),
+            });
+        }
+        let property = |name: &str, current: bool, received: bool| {
+            arguments::check_property(resource, name, &current.to_string(), &received.to_string())
+        };
+        property("durable", current.durable, wanted.durable)?;
+        property("auto_delete", current.auto_delete, wanted.auto_delete)?;
+        // A declaration that leaves the type to the default is content with what the default was
+        // when the queue was created.
+        let default = self.default_queue_kind(&current.vhost);
+        let ignore_type = received_type.is_none()
+            && (current.kind == QueueKind::Classic || default == Some(current.kind));
+        arguments::check_equivalence(
+            resource,
+            current.kind,
+            &current.arguments,
+            wanted.arguments,
+            ignore_type,
+        )
+    }
+
+    fn insert_queue(
+        &mut self,
+        wanted: &QueueWanted<'_>,
+        name: &str,
+        kind: QueueKind,
+        arguments: Cow<'_, FieldTable>,
+    ) -> Result<Outcome, CatalogueError> {
+        let durable = wanted.durable && wanted.exclusive.is_none();
+        let id = self.allocate(durable, wanted);
+        let vhost = self.vhost_mut(wanted.vhost)?;
+        let mut record = QueueRecord {
+            id,
+            vhost: Arc::clone(&vhost.name),
+            name: name.into(),
+            kind,
+            durable: wanted.durable,
+            auto_delete: wanted.auto_delete,
+            exclusive: wanted.exclusive,
+            arguments: arguments.into_owned(),
+            policy: None,
+            operator_policy: None,
+            settings: policy::QueueSettings::default(),
+            members: Vec::new(),
+            home: NodeId::default(),
+            group_size: 0,
+        };
+        apply_policies(vhost, &mut record);
+        self.place(&mut record);
+        let vhost = self.vhost_mut(wanted.vhost)?;
+        let added = vhost.router.add_queue(name, id);
+        assert!(
+            added,
+            "queue {name:?} is in the router but not in the catalogue"
+        );
+        vhost.queues.insert(Arc::clone(&record.name), id);
+        let log = if durable {
+            vec![queue_command(&record)]
+        } else {
+            Vec::new()
+        };
+        self.note_placed(&record);
+        let before = self.queues.insert(id, record);
+        assert!(before.is_none(), "queue id {id} is in use");
+        Ok(Outcome {
+            queue: Some(id),
+            created: true,
+            changes: vec![Change::QueueCreated(id)],
+            log,
+            ..Outcome::default()
+        })
+    }
+
+    /// The id of a new queue: shards take turns.
+    fn allocate(&mut self, durable: bool, wanted: &QueueWanted<'_>) -> QueueId {
+        if let Some(id) = wanted.id {
+            let number = (id & !TRANSIENT_ID) >> SHARD_BITS;
+            self.next_queue = self.next_queue.max(number + 1);
+            return QueueId(id);
+        }
+        // The nodes of a cluster may have different numbers of shards, and take theirs of all.
+        let shards = match self.circumstances {
+            Some(_) => 1 << SHARD_BITS,
+            None => u64::from(wanted.shards.clamp(1, 1 << SHARD_BITS)),
+        };
+        let (counter, mark) = match durable {
+            true => (&mut self.next_queue, 0),
+            false => (&mut self.next_transient_queue, TRANSIENT_ID),
+        };
+        let number = *counter;
+        *counter += 1;
+        QueueId(mark | (number << SHARD_BITS) | (number % shards))
+    }
+
+    pub(super) fn delete_queue(
+        &mut self,
+        vhost: &str,
+        name: &str,
+        connection: Option<ConnectionId>,
+        id: Option<QueueId>,
+    ) -> Result<Outcome, CatalogueError> {
+        self.vhost_or_error(vhost)?;
+        let Some(queue) = self
+            .queue_by_name(vhost, name)
+            .filter(|queue| id.is_none_or(|id| id == queue.id))
+        else {
+            return Ok(Outcome::default());
+        };
+        if queue.exclusive.is_some() && connection.is_some() && queue.exclusive != connection {
+            return Err(CatalogueError::Locked {
+                resource: queue.resource(),
+            });
+        }
+        let mut outcome = Outcome::default();
+        let id = queue.id;
+        let unbound = self.remove_queue(id, &mut outcome);
+        self.remove_idle(vhost, unbound, &mut outcome)?;
+        Ok(outcome)
+    }
+
+    /// Takes a queue out of everything.
+    pub(crate) fn remove_queue(&mut self, id: QueueId, outcome: &mut Outcome) -> Unbound {
+        let Some(record) = self.queues.remove(&id) else {
+            return Unbound::default();
+        };
+        self.note_gone(&record);
+        let mut unbound = Unbound::default();
+        if let Some(vhost) = self.vhosts.get_mut(&*record.vhost) {
+            vhost.queues.remove(&record.name);
+            unbound = vhost.router.remove_queue(&record.name).unwrap_or_default();
+        }
+        if record.survives_restart() {
+            outcome.log.push(record.deletion());
+        }
+        outcome.changes.push(Change::QueueDeleted(Box::new(record)));
+        unbound
+    }
+
+    /// Sees which policies apply to every queue and exchange of a virtual host now, and names what
+    /// changed.
+    pub(crate) fn refresh_policies(
+        &mut self,
+        name: &str,
+        outcome: &mut Outcome,
+    ) -> Result<(), CatalogueError> {
+        let vhost = self
+            .vhosts
+            .get_mut(name)
+            .ok_or_else(|| CatalogueError::NoVhost(name.to_owned()))?;
+        for id in vhost.queues.values() {
+            let Some(record) = self.queues.get_mut(id) else {
+                continue;
+            };
+            let before = record.settings.clone();
+            apply_policies(vhost, record);
+            if record.settings != before {
+                outcome.changes.push(Change::QueueChanged(*id));
+            }
+        }
+        let names: Vec<Arc<str>> = vhost.exchanges.keys().cloned().collect();
+        for name in names {
+            let (policy, definition) = vhost.exchange_policy(&name);
+            if let Some(exchange) = vhost.exchanges.get_mut(&name) {
+                exchange.policy = policy;
+                let alternate = alternate(&exchange.arguments, &definition);
+                vhost.router.set_alternate(&name, alternate.as_deref());
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What a quorum queue cannot be.
+fn check_quorum_properties(
+    resource: &str,
+    kind: QueueKind,
+    wanted: &QueueWanted<'_>,
+) -> Result<(), CatalogueError> {
+    if kind != QueueKind::Quorum {
+        return Ok(());
+    }
+    let refused = [
+        (wanted.auto_delete, "auto-delete"),
+        (wanted.exclusive.is_some(), "exclusive-owner"),
+        (!wanted.durable, "non-durable"),
+    ];
+    match refused.into_iter().find(|(has, _)| *has) {
+        Some((_, property)) => Err(CatalogueError::InvalidProperty {
+            property,
+            resource: resource.to_owned(),
+        }),
+        None => Ok(()),
+    }
+}
+
+/// Sees which policies apply to a queue, and what is in force for it then.
+fn apply_policies(vhost: &Vhost, record: &mut QueueRecord) {
+    let user = policy::for_queue(vhost.policies.values(), &record.name, record.kind);
+    let operator = policy::for_queue(vhost.operator_policies.values(), &record.name, record.kind);
+    record.policy = user.map(|policy| Arc::clone(&policy.name));
+    record.operator_policy = operator.map(|policy| Arc::clone(&policy.name));
+    let definition = policy::merge(user, operator);
+    record.settings = policy::resolve(record.kind, &record.arguments, &definition);
+}
+
+/// The declaration of a queue that exists: with its generated name, its default type and its id
+/// written out.
+pub(crate) fn queue_command(record: &QueueRecord) -> Command {
+    Command::QueueDeclare {
+        vhost: record.vhost.to_string(),
+        name: record.name.to_string(),
+        durable: record.durable,
+        exclusive: record.exclusive.map(|connection| connection.0),
+        auto_delete: record.auto_delete,
+        arguments: record.arguments.clone(),
+        random: [0; 16],
+        shards: 1,
+        id: Some(record.id.0),
+    }
+}
