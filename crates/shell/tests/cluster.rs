@@ -3,12 +3,18 @@
 #[allow(dead_code, reason = "clients of other tests")]
 mod client;
 
-use client::{Scratch, config};
+use client::{Client, Scratch, address, config, connect};
+use leveret_amqp::encode;
+use leveret_amqp::frame::FrameKind;
+use leveret_amqp::{
+    ContentHeader, Method, Properties, RawTable, TableBuilder, basic, confirm, exchange, queue,
+};
 use leveret_metadata::Command;
 use leveret_node::Env;
 use leveret_shell::cluster::ClusterConfig;
 use leveret_shell::disk::RealDisk;
 use leveret_shell::node::{Node, NodeConfig, StartError};
+use leveret_types::{FieldValue, NodeId, ShardId};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::Path;
@@ -114,12 +120,7 @@ fn a_majority_goes_on_and_who_returns_has_what_it_missed() {
     let addresses = free_addresses::<3>();
     let configs = addresses.map(|own| member(&scratch.0, own, &addresses, b""));
     let mut nodes = start_all(configs.into());
-    for node in &nodes {
-        eventually("all vote", || {
-            let status = node.broker.cluster().map(|cluster| cluster.status());
-            status.is_some_and(|status| status.membership.voters.len() == 3)
-        });
-    }
+    all_vote_and_are_up(&nodes);
     let gone = nodes.remove(0);
     gone.shut_down();
     put_vhost(&nodes[0], "while it was away");
@@ -181,4 +182,237 @@ fn what_an_operator_has_to_change_is_said() {
         Err(other) => panic!("{other}"),
         Ok(_) => panic!("a cluster's node does not start alone"),
     }
+}
+
+type Guest = Client<TcpStream>;
+
+fn log_in(node: &Node) -> Guest {
+    Client::log_in(connect(address(node, false)), "PLAIN", b"\0guest\0guest").expect("logged in")
+}
+
+/// Declares a queue; answers how many messages are ready, or the code that closed the channel.
+fn declare(client: &mut Guest, name: &str, passive: bool, kind: &str) -> Result<u32, u16> {
+    let mut arguments = TableBuilder::new();
+    arguments.push("x-queue-type", &FieldValue::text(kind));
+    let declare = queue::Declare {
+        queue: name,
+        passive,
+        durable: true,
+        exclusive: false,
+        auto_delete: false,
+        nowait: false,
+        arguments: arguments.as_table(),
+    };
+    let answer = client.call(1, &declare).expect("an answer");
+    match Method::decode(&answer) {
+        Ok(Method::QueueDeclareOk(ok)) => Ok(ok.message_count),
+        Ok(Method::ChannelClose(close)) => Err(close.reply_code),
+        other => panic!("{other:?}"),
+    }
+}
+
+/// Publishes a persistent message on a channel with confirms; answers how that was answered.
+fn publish(client: &mut Guest, exchange: &str, key: &str) -> String {
+    let mut bytes = Vec::new();
+    let method = basic::Publish {
+        exchange: exchange.as_bytes(),
+        routing_key: key.as_bytes(),
+        mandatory: false,
+        immediate: false,
+    };
+    encode::method(&mut bytes, 1, &method);
+    let properties = Properties {
+        delivery_mode: Some(2),
+        ..Properties::default()
+    };
+    encode::frame(&mut bytes, FrameKind::Header, 1, |out| {
+        ContentHeader {
+            class: 60,
+            body_size: 1,
+            properties: &properties.to_bytes(),
+        }
+        .encode(out);
+    });
+    encode::frame(&mut bytes, FrameKind::Body, 1, |out| out.push(b'm'));
+    client.send_bytes(&bytes).expect("sent");
+    let answer = client.answer().expect("an answer");
+    let answer = Method::decode(&answer).expect("a method");
+    answer.name().to_owned()
+}
+
+fn select(client: &mut Guest) {
+    let answer = client.call(1, &confirm::Select { nowait: false });
+    answer.expect("confirms");
+}
+
+fn all_vote_and_are_up(nodes: &[Node]) {
+    for node in nodes {
+        eventually("all vote", || {
+            let status = node.broker.cluster().map(|cluster| cluster.status());
+            status.is_some_and(|status| status.membership.voters.len() == nodes.len())
+        });
+        let others = nodes.len() - 1;
+        eventually("all are up", || node.broker.peers().up().len() == others);
+    }
+}
+
+/// Three nodes of one cluster, all of which vote.
+fn three(scratch: &Scratch, addresses: [SocketAddr; 3]) -> Vec<Node> {
+    let configs = addresses.map(|own| member(&scratch.0, own, &addresses, b""));
+    let nodes = start_all(configs.into());
+    all_vote_and_are_up(&nodes);
+    nodes
+}
+
+#[test]
+fn what_one_node_has_answered_for_every_other_one_knows() {
+    let scratch = Scratch::new("cluster-looks");
+    let nodes = three(&scratch, free_addresses());
+    let mut clients: Vec<Guest> = nodes.iter().map(log_in).collect();
+    clients.iter_mut().for_each(select);
+    for round in 0..60 {
+        let name = format!("thing-{round}");
+        let at = round % 3;
+        assert_eq!(declare(&mut clients[at], &name, false, "classic"), Ok(0));
+        for elsewhere in [(at + 1) % 3, (at + 2) % 3] {
+            let client = &mut clients[elsewhere];
+            assert_eq!(declare(client, &name, true, "classic"), Ok(0), "{round}");
+        }
+        let declare = exchange::Declare {
+            exchange: &name,
+            kind: "fanout",
+            passive: false,
+            durable: true,
+            auto_delete: false,
+            internal: false,
+            nowait: false,
+            arguments: RawTable::EMPTY,
+        };
+        let answer = clients[at].call(1, &declare).expect("an answer");
+        let answer = Method::decode(&answer).expect("a method");
+        assert!(matches!(answer, Method::ExchangeDeclareOk(_)), "{answer:?}");
+        for elsewhere in [(at + 1) % 3, (at + 2) % 3] {
+            let answered = publish(&mut clients[elsewhere], &name, "");
+            assert_eq!(answered, "basic.ack", "{round}");
+        }
+    }
+    // What nobody has declared is still unknown everywhere.
+    for client in &mut clients {
+        assert_eq!(declare(client, "nothing", true, "classic"), Err(404));
+    }
+    drop(clients);
+    nodes.into_iter().for_each(Node::shut_down);
+}
+
+#[test]
+fn a_minority_answers_what_it_knows_and_refuses_what_it_cannot_decide() {
+    let scratch = Scratch::new("cluster-minority");
+    let mut nodes = three(&scratch, free_addresses());
+    let left = nodes.remove(0);
+    let mut client = log_in(&left);
+    assert_eq!(declare(&mut client, "known", false, "quorum"), Ok(0));
+    select(&mut client);
+    assert_eq!(publish(&mut client, "", "known"), "basic.ack");
+    nodes.into_iter().for_each(Node::shut_down);
+    eventually("it is alone", || left.broker.peers().up().is_empty());
+    assert_eq!(declare(&mut client, "known", true, "quorum"), Ok(1));
+    // The client would not wait for ever.
+    assert_eq!(declare(&mut client, "unknown", true, "quorum"), Err(404));
+    let refused = left.broker.execute_in_cluster(&Command::VhostDelete {
+        vhost: "/".to_owned(),
+    });
+    let refused = refused.expect_err("there is no majority").to_string();
+    assert!(refused.contains("fewer than half"), "{refused}");
+    assert!(left.broker.catalogue().vhost("/").is_some());
+    left.shut_down();
+}
+
+/// How many queues a node leads, as another one knows.
+fn led_by(node: NodeId, seen_from: &Node) -> usize {
+    let broker = &seen_from.broker;
+    let shards = (0..broker.settings().shard_count).map(ShardId);
+    let statuses = shards.flat_map(|shard| broker.shard(shard).replica_statuses());
+    let leaders = statuses.filter_map(|status| status.group.leader);
+    leaders.filter(|leader| leader.node() == node).count()
+}
+
+#[test]
+fn leaders_are_spread_when_queues_are_declared_and_again_when_a_node_returns() {
+    let scratch = Scratch::new("cluster-leaders");
+    let addresses = free_addresses();
+    let mut nodes = three(&scratch, addresses);
+    let mut client = log_in(&nodes[0]);
+    for queue in 0..9 {
+        let name = format!("queue-{queue}");
+        assert_eq!(declare(&mut client, &name, false, "quorum"), Ok(0));
+    }
+    let ids: Vec<NodeId> = nodes.iter().map(|node| node.broker.node_id()).collect();
+    for id in &ids {
+        eventually("each leads three", || led_by(*id, &nodes[0]) == 3);
+    }
+    nodes.remove(2).shut_down();
+    eventually("two lead all", || {
+        led_by(ids[0], &nodes[0]) + led_by(ids[1], &nodes[0]) == 9
+    });
+    nodes.push(start(member(&scratch.0, addresses[2], &[], b"")));
+    eventually("the third has its leaders again", || {
+        led_by(ids[2], &nodes[0]) == 3
+    });
+    drop(client);
+    nodes.into_iter().for_each(Node::shut_down);
+}
+
+#[test]
+fn a_node_alone_that_founds_a_cluster_keeps_what_its_quorum_queues_have() {
+    let scratch = Scratch::new("cluster-founded");
+    let addresses = free_addresses::<3>();
+    let folder = scratch.0.join(addresses[0].port().to_string());
+    std::fs::create_dir_all(&folder).expect("a folder");
+    let alone = client::start(&folder, None);
+    let mut client = log_in(&alone);
+    select(&mut client);
+    for kind in ["quorum", "classic"] {
+        assert_eq!(declare(&mut client, kind, false, kind), Ok(0));
+        for _ in 0..3 {
+            assert_eq!(publish(&mut client, "", kind), "basic.ack");
+        }
+    }
+    drop(client);
+    alone.shut_down();
+    let mut founder = member(&scratch.0, addresses[0], &[], b"");
+    founder.catalogue.membership.trigger_interval_ms = 100;
+    let first = start(founder);
+    let mut client = log_in(&first);
+    for kind in ["quorum", "classic"] {
+        eventually("its messages are there", || {
+            declare(&mut client, kind, true, kind) == Ok(3)
+        });
+    }
+    let others: Vec<Node> = addresses[1..]
+        .iter()
+        .map(|own| start(member(&scratch.0, *own, &addresses[..1], b"")))
+        .collect();
+    let voters = || {
+        let id = {
+            let catalogue = first.broker.catalogue();
+            catalogue
+                .queue_by_name("/", "quorum")
+                .expect("it is there")
+                .id()
+        };
+        let shard = first.broker.shard(first.broker.shard_of(id));
+        let status = shard.replica_status(id);
+        status.map_or(0, |status| status.group.membership.voters.len())
+    };
+    eventually("the queue has the members that it is to have", || {
+        voters() == 3
+    });
+    drop(client);
+    first.shut_down();
+    let mut client = log_in(&others[0]);
+    eventually("the messages are at the other members", || {
+        declare(&mut client, "quorum", true, "quorum") == Ok(3)
+    });
+    drop(client);
+    others.into_iter().for_each(Node::shut_down);
 }

@@ -197,14 +197,16 @@ pub fn say(words: &[&str]) -> Vec<u8> {
                 match body.split_once('x') {
                     Some((count, size)) => {
                         for _ in 0..int(count) {
-                            publish(&mut out, "", word(0), &vec![b'.'; int(size) as usize]);
+                            let body = vec![b'.'; int(size) as usize];
+                            publish(&mut out, "", word(0), &body, true);
                         }
                     }
-                    None => publish(&mut out, "", word(0), body.as_bytes()),
+                    None => publish(&mut out, "", word(0), body.as_bytes(), true),
                 }
             }
         }
-        "publish-to" => publish(&mut out, word(0), word(1), word(2).as_bytes()),
+        "publish-transient" => publish(&mut out, "", word(0), word(1).as_bytes(), false),
+        "publish-to" => publish(&mut out, word(0), word(1), word(2).as_bytes(), true),
         "qos" => {
             let qos = basic::Qos {
                 prefetch_size: 0,
@@ -269,7 +271,7 @@ pub fn say(words: &[&str]) -> Vec<u8> {
     out
 }
 
-fn publish(out: &mut Vec<u8>, exchange: &str, key: &str, body: &[u8]) {
+fn publish(out: &mut Vec<u8>, exchange: &str, key: &str, body: &[u8], persistent: bool) {
     let method = basic::Publish {
         exchange: exchange.as_bytes(),
         routing_key: key.as_bytes(),
@@ -278,7 +280,7 @@ fn publish(out: &mut Vec<u8>, exchange: &str, key: &str, body: &[u8]) {
     };
     encode::method(out, 1, &method);
     let properties = Properties {
-        delivery_mode: Some(2),
+        delivery_mode: Some(1 + u8::from(persistent)),
         ..Properties::default()
     };
     encode::frame(out, FrameKind::Header, 1, |out| {

@@ -6,5 +6,6 @@ mod script;
 mod world;
 
 mod classic;
+mod members;
 mod quorum;
 mod random;

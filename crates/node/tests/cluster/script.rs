@@ -5,7 +5,9 @@
 //! 100` lets milliseconds pass, `kill 1` ends a node's process, `kill leader q` the one that leads
 //! a queue, `start 1` starts it again on its disk, `isolate 1` cuts it off, `heal` ends that,
 //! `blink 1 2` breaks the connection between two nodes, `drop a` is the end of a client's socket,
-//! `stall 1` lets a node write no more to its disk and `unstall 1` again.
+//! `stall 1` lets a node write no more to its disk and `unstall 1` again; `mirror MODE [N]` sets a
+//! policy for queues whose names begin with "ha", `mirror` takes it away, and `reconcile` gives all
+//! queues the members that are due to them.
 
 use crate::client;
 use crate::world::World;
@@ -60,6 +62,12 @@ fn act(world: &mut World, said: &str, killed: &mut Vec<NodeId>) {
         ["stall", of] => {
             world.syncing.remove(&node(of));
         }
+        ["mirror"] => world.mirror(None, None),
+        ["mirror", mode] => world.mirror(Some(mode), None),
+        ["mirror", mode, count] => {
+            world.mirror(Some(mode), Some(count.parse().expect("a number")));
+        }
+        ["reconcile"] => world.reconcile(),
         ["unstall", of] => {
             world.syncing.insert(node(of));
         }

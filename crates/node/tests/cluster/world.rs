@@ -2,12 +2,12 @@
 
 use crate::client::{self, Client};
 use bytes::Bytes;
-use leveret_metadata::{Batch, Catalogue, CatalogueError, Outcome, Proposed};
+use leveret_metadata::{Batch, Catalogue, CatalogueError, Command, Outcome, Proposed};
 use leveret_node::catalogue::follow;
 use leveret_node::env::{ConnectionEvent, Env, PeerFrame};
 use leveret_sim::cluster::node::{Node, catalogue_of};
 use leveret_storage::MemoryDisk;
-use leveret_types::{NodeId, Now};
+use leveret_types::{FieldTable, FieldValue, NodeId, Now};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// Rounds after which a world that does not come to rest is said to be in a loop.
@@ -313,6 +313,79 @@ impl World {
             }
         }
         busy
+    }
+
+    /// Lets the cluster carry out a change.
+    pub fn change(&mut self, command: Command) {
+        let first = self.nodes.values().next().expect("a node is up");
+        first.env.proposals.borrow_mut().push((None, command));
+        self.rest();
+    }
+
+    /// Sets the policy for queues whose names begin with "ha", or takes it away.
+    pub fn mirror(&mut self, mode: Option<&str>, count: Option<i64>) {
+        let (vhost, name, operator) = ("/".to_owned(), "ha".to_owned(), false);
+        let Some(mode) = mode else {
+            return self.change(Command::PolicyClear {
+                vhost,
+                name,
+                operator,
+            });
+        };
+        let mut definition = FieldTable::new();
+        definition.set("ha-mode", FieldValue::text(mode));
+        if let Some(count) = count {
+            definition.set("ha-params", FieldValue::I64(count));
+        }
+        self.change(Command::PolicySet {
+            vhost,
+            name,
+            operator,
+            pattern: "^ha".to_owned(),
+            apply_to: "queues".to_owned(),
+            priority: 0,
+            definition,
+        });
+    }
+
+    /// Gives queues the members that are due to them, and the groups time to follow.
+    pub fn reconcile(&mut self) {
+        for _ in 0..10 {
+            let due: Vec<Command> = {
+                let first = self.nodes.values().next().expect("a node is up");
+                let catalogue = first.env.catalogue.borrow();
+                let is_up = |node| self.nodes.contains_key(&node);
+                let queues = catalogue.queues(None);
+                let due = queues.filter_map(|record| {
+                    let members = catalogue.members_due(record, is_up)?;
+                    Some(Command::QueueMembers {
+                        id: record.id().0,
+                        members: members.iter().map(|member| member.0).collect(),
+                        size: None,
+                    })
+                });
+                due.collect()
+            };
+            if due.is_empty() {
+                return;
+            }
+            due.into_iter().for_each(|command| self.change(command));
+            self.pass(2_000);
+        }
+        panic!("there is always something due");
+    }
+
+    /// The nodes of a queue's members that vote, as its leader has them.
+    pub fn voters(&self, queue: &str) -> Vec<u32> {
+        let leader = self.leader(queue).expect("the queue is led");
+        let node = &self.nodes[&leader];
+        let id = node.queue(queue).expect("it is there");
+        let shard = node.env.shard(node.env.shard_of(id));
+        let status = shard.replica_status(id).expect("it is here");
+        let voters = status.group.membership.voters.iter();
+        let mut voters: Vec<u32> = voters.map(|voter| voter.node().0).collect();
+        voters.sort_unstable();
+        voters
     }
 
     /// The node that leads a queue.
