@@ -22,6 +22,9 @@ pub struct ClusterView {
     pub committed: u64,
     /// Up to where this node has carried it out.
     pub applied: u64,
+    /// Replicated queues whose leader the node that was asked does not know: they have none, or no
+    /// member there.
+    pub leaders_unknown: usize,
     /// Its nodes, by number.
     pub nodes: Vec<ClusterNode>,
 }
@@ -47,6 +50,8 @@ pub struct ClusterNode {
     pub members: usize,
     /// Queues that it is to lead.
     pub leads: usize,
+    /// Queues that it leads now, as far as the node that was asked knows.
+    pub leading: usize,
     /// Queues that are not replicated and live on it.
     pub homes: usize,
 }
@@ -118,6 +123,7 @@ fn view_json(view: &ClusterView) -> Value {
                 "draining": node.draining,
                 "queue_members": node.members,
                 "queues_led": node.leads,
+                "queues_leading": node.leading,
                 "queues_alone": node.homes,
             })
         })
@@ -129,6 +135,7 @@ fn view_json(view: &ClusterView) -> Value {
         "term": view.term,
         "committed": view.committed,
         "applied": view.applied,
+        "leaders_unknown": view.leaders_unknown,
         "nodes": nodes,
     })
 }

@@ -181,14 +181,22 @@ fn status(ask: &AskOptions) -> Result<String, String> {
         ("state", "state"),
         ("queue members", "queue_members"),
         ("queues to lead", "queues_led"),
+        ("leads now", "queues_leading"),
         ("queues alone", "queues_alone"),
     ];
     let leader = match view["leader"].as_u64() {
         Some(leader) => format!("led by node {leader}"),
         None => "without a leader: nothing can be declared".to_owned(),
     };
+    let unknown = match view["leaders_unknown"].as_u64() {
+        None | Some(0) => String::new(),
+        Some(1) => "\n1 queue has no leader that the node that was asked knows of.\n".to_owned(),
+        Some(queues) => {
+            format!("\n{queues} queues have no leader that the node that was asked knows of.\n")
+        }
+    };
     Ok(format!(
-        "Cluster {}, {leader}, term {}, catalogue at {} of {}\n\n{}",
+        "Cluster {}, {leader}, term {}, catalogue at {} of {}\n\n{}{unknown}",
         table::show(&view["id"]),
         table::show(&view["term"]),
         table::show(&view["applied"]),

@@ -6,14 +6,18 @@ use leveret_management::cluster::{ClusterChange, ClusterNode, ClusterView};
 use leveret_metadata::{Catalogue, Command, NodeRecord, QueueRecord};
 use leveret_node::Env;
 use leveret_shell::broker::Broker;
-use leveret_types::{NodeId, QueueId, ReplicaId};
+use leveret_types::{NodeId, QueueId, ReplicaId, ShardId};
+use std::collections::BTreeMap;
 
 /// The cluster, seen from this node; none if it is in none.
 pub fn view(broker: &Broker) -> Option<ClusterView> {
     let cluster = broker.cluster()?;
     let status = cluster.status();
+    let leading = leading(broker);
     let catalogue = broker.catalogue();
     let own = cluster.identity().node;
+    let replicated = catalogue.queues(None).filter(|q| !q.members().is_empty());
+    let leaders_known: usize = leading.values().sum();
     let nodes = catalogue.nodes().map(|node| ClusterNode {
         number: node.node,
         name: catalogue.node_label(node.id()).unwrap_or_default(),
@@ -26,6 +30,7 @@ pub fn view(broker: &Broker) -> Option<ClusterView> {
             .iter()
             .any(|voter| voter.node() == node.id()),
         draining: node.draining,
+        leading: leading.get(&node.id()).copied().unwrap_or(0),
         ..load(&catalogue, node.id())
     });
     Some(ClusterView {
@@ -35,8 +40,22 @@ pub fn view(broker: &Broker) -> Option<ClusterView> {
         term: status.term,
         committed: status.commit,
         applied: status.applied,
+        leaders_unknown: replicated.count().saturating_sub(leaders_known),
         nodes: nodes.collect(),
     })
+}
+
+/// How many queues each node leads now, of those that have a member here.
+fn leading(broker: &Broker) -> BTreeMap<NodeId, usize> {
+    let mut leading = BTreeMap::new();
+    for shard in 0..broker.settings().shard_count {
+        for status in broker.shard(ShardId(shard)).replica_statuses() {
+            if let Some(leader) = status.group.leader {
+                *leading.entry(leader.node()).or_default() += 1;
+            }
+        }
+    }
+    leading
 }
 
 fn load(catalogue: &Catalogue, node: NodeId) -> ClusterNode {
@@ -245,7 +264,7 @@ fn spread(
         .filter(|record| record.members().len() > 1)
         .collect();
     queues.sort_unstable_by_key(|record| record.id());
-    let mut leads = std::collections::BTreeMap::<NodeId, usize>::new();
+    let mut leads = BTreeMap::<NodeId, usize>::new();
     for record in &queues {
         *leads.entry(record.members()[0].node()).or_default() += 1;
     }
