@@ -6,7 +6,7 @@ use crate::catalogue::{Catalogue, Change, Outcome};
 use crate::error::CatalogueError;
 use crate::policy::Mirrors;
 use crate::record::QueueRecord;
-use leveret_types::limits::GROUP_SIZE_DEFAULT;
+use leveret_types::limits::{GROUP_MEMBERS_MAX, GROUP_SIZE_DEFAULT};
 use leveret_types::{NodeId, QueueId, ReplicaId};
 
 /// How many members the groups of replicated queues have
@@ -74,7 +74,7 @@ impl Catalogue {
                 let members = self.load_of(*node).members;
                 (elsewhere(*node), down(*node), members, *node)
             });
-            nodes.truncate(size);
+            nodes.truncate(size.min(GROUP_MEMBERS_MAX));
             nodes.sort_by_key(|node| {
                 let first = self.load_of(*node).first;
                 (elsewhere(*node), down(*node), first, *node)
@@ -228,6 +228,7 @@ impl Catalogue {
         named: Option<&Mirrors>,
         is_up: &impl Fn(NodeId) -> bool,
     ) -> Vec<ReplicaId> {
+        let missing = missing.min(GROUP_MEMBERS_MAX.saturating_sub(members.len()));
         if missing == 0 {
             return members;
         }

@@ -3,6 +3,7 @@
 use leveret_metadata::{
     Batch, Catalogue, CatalogueError, Change, Command, Config, NodeRecord, Outcome, Proposed,
 };
+use leveret_types::limits::GROUP_MEMBERS_MAX;
 use leveret_types::{FieldTable, FieldValue, NodeId};
 
 fn first() -> NodeRecord {
@@ -473,4 +474,16 @@ fn a_queue_is_made_a_replicated_one_only_where_it_lives_and_only_if_it_lasts() {
     };
     world.done(2, exclusive);
     assert_eq!(world.reconciled("ha exclusive"), []);
+}
+
+#[test]
+fn a_group_has_no_more_members_than_a_group_may_have() {
+    let most = GROUP_MEMBERS_MAX as u8;
+    for (nodes, members) in [(most, most), (most + 1, most)] {
+        let mut world = World::new(nodes);
+        world.declare(1, "ha early", &[]);
+        world.mirror("all", None);
+        assert_eq!(world.reconciled("ha early").len(), members as usize);
+        assert_eq!(world.declare(1, "ha late", &[]).len(), members as usize);
+    }
 }
