@@ -73,6 +73,8 @@ pub(super) struct CatalogueGroup {
     incoming: Option<Bytes>,
     applied: u64,
     compacted: u64,
+    /// Whether the members have changed since the last snapshot.
+    members_changed: bool,
     ticked_ms: u64,
     /// Whether another member has said something.
     heard: bool,
@@ -106,6 +108,7 @@ impl CatalogueGroup {
             incoming: None,
             applied: first,
             compacted: first,
+            members_changed: false,
             ticked_ms: 0,
             heard: false,
             looking: Vec::new(),
@@ -432,6 +435,7 @@ impl CatalogueGroup {
         for entry in &ready.committed {
             self.apply(now, entry, cluster, env);
         }
+        self.members_changed |= ready.membership.is_some();
     }
 
     fn write<E: Env>(&mut self, now: Now, ready: &Ready, env: &E) {

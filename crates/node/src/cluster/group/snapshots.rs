@@ -90,7 +90,10 @@ impl CatalogueGroup {
     }
 
     pub(super) fn snapshot_if_worth_it<E: Env>(&mut self, env: &E) {
-        if self.applied < self.compacted + SNAPSHOT_ENTRIES {
+        // How far the log is committed is not on disk: who the members are must be there without
+        // their changes being committed anew, by a majority that only they could tell.
+        let worth_it = self.applied >= self.compacted + SNAPSHOT_ENTRIES;
+        if !worth_it && !self.members_changed {
             return;
         }
         let Some(mark) = self.group.mark(self.applied) else {
@@ -101,7 +104,11 @@ impl CatalogueGroup {
         env.shard(SHARD)
             .logs
             .set_snapshot(CATALOGUE_GROUP_LOG, mark.index + 1, &state);
-        self.group.compacted(mark.index);
-        self.compacted = mark.index;
+        self.members_changed = false;
+        // Members that are a little behind still get the entries from memory.
+        if worth_it {
+            self.group.compacted(mark.index);
+            self.compacted = mark.index;
+        }
     }
 }
