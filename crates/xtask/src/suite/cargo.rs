@@ -57,13 +57,7 @@ pub fn fuzz(bench: &Bench) -> Result<Report> {
 /// Reads what `cargo test` wrote.
 pub fn report(success: bool, log: &Path) -> Result<Report> {
     let text = fs::read_to_string(log).with_context(|| format!("read {}", log.display()))?;
-    let mut report = parse(&text);
-    if !success && report.failed.is_empty() {
-        report
-            .failed
-            .push(format!("cargo test: see {}", log.display()));
-    }
-    Ok(report)
+    Ok(parse(&text).ended("cargo test", success, log))
 }
 
 /// The tests by the lines `test NAME ... ok`, which may have the test's own output in between.

@@ -69,13 +69,7 @@ pub fn cluster(bench: &Bench) -> Result<Report> {
 
 /// What a run of `go test` found.
 fn read(success: bool, log: &Path) -> Result<Report> {
-    let mut report = parse(&fs::read_to_string(log)?);
-    if !success && report.failed.is_empty() {
-        report
-            .failed
-            .push(format!("go test: see {}", log.display()));
-    }
-    Ok(report)
+    Ok(parse(&fs::read_to_string(log)?).ended("go test", success, log))
 }
 
 /// The go command with its caches below the target folder.

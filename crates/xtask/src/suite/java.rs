@@ -47,12 +47,7 @@ pub fn clients(bench: &Bench) -> Result<Report> {
             report.add(parse(&fs::read_to_string(path)?));
         }
     }
-    if !success && report.failed.is_empty() {
-        report
-            .failed
-            .push(format!("mvn test: see {}", log.display()));
-    }
-    Ok(report)
+    Ok(report.ended("mvn test", success, &log))
 }
 
 /// Reads one of surefire's reports: an element a test, with an element inside if it failed.

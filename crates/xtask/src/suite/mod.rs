@@ -10,7 +10,7 @@ mod rust;
 
 pub use java::{perftest, perftest_classpath};
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
@@ -39,6 +39,17 @@ impl Report {
         self.passed += other.passed;
         self.failed.extend(other.failed);
         self.left_out.extend(other.left_out);
+    }
+
+    /// The report of a program that has ended: that it failed without naming a test is a failure of
+    /// its own.
+    fn ended(self, program: &str, success: bool, log: &Path) -> Report {
+        let mut report = self;
+        if !success && report.failed.is_empty() {
+            let failure = format!("{program}: see {}", log.display());
+            report.failed.push(failure);
+        }
+        report
     }
 }
 

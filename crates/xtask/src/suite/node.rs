@@ -28,13 +28,7 @@ pub fn run(bench: &Bench) -> Result<Report> {
         .current_dir(&folder);
     command.env("AMQP_URL", broker.url());
     let success = run::logged(&mut command, &log, DEADLINE)?;
-    let mut report = parse(&fs::read_to_string(&log)?);
-    if !success && report.failed.is_empty() {
-        report
-            .failed
-            .push(format!("node --test: see {}", log.display()));
-    }
-    Ok(report)
+    Ok(parse(&fs::read_to_string(&log)?).ended("node --test", success, &log))
 }
 
 /// Reads TAP. A file that holds tests is a test too, and is not counted: its own line has the

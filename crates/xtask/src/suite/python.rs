@@ -299,11 +299,7 @@ fn point_at(command: &mut Command, bench: &Bench, broker: &Broker, results: &Pat
 
 /// What a run of pytest found.
 fn read_results(results: &Path, log: &Path, success: bool) -> Result<Report> {
-    let mut report = parse(&fs::read_to_string(results)?);
-    if !success && report.failed.is_empty() {
-        report.failed.push(format!("pytest: see {}", log.display()));
-    }
-    Ok(report)
+    Ok(parse(&fs::read_to_string(results)?).ended("pytest", success, log))
 }
 
 /// Reads the plugin's lines: one object a test, with its name, outcome and reason.
