@@ -22,11 +22,12 @@ const DEAD_BYTES_MIN: u64 = 16 * 1024 * 1024;
 const SPACE_RETRY: Duration = Duration::from_millis(500);
 /// How long to wait between looks at how far the log is durable.
 const DURABLE_POLL: Duration = Duration::from_millis(1);
-/// Files of the log that it has in the long run: the one that it writes, and two to go on with.
-const READY_FILES: usize = 3;
-/// With fewer, another is made while a full one is still being emptied: else that one is used
-/// again, which costs no writing.
-const READY_FILES_LOW: usize = 2;
+/// Files of the log that it has in the long run: the one that it writes, and one to go on with.
+const READY_FILES: usize = 2;
+/// A flush that copies more lasts as long as the log may need for a file: another file is made
+/// before it. After a shorter one the file that it has emptied is used again, which costs no
+/// writing.
+const FLUSH_BYTES_SHORT: u64 = 8 * 1024 * 1024;
 
 /// The segment writer's thread.
 pub struct SegmentThread<D: Disk> {
@@ -108,7 +109,6 @@ impl<D: Disk> SegmentThread<D> {
         let Some(through) = self.full.filter(|full| *full > self.done) else {
             return;
         };
-        self.keep_ready(READY_FILES_LOW);
         if self.flush(through) && self.checkpoint() {
             self.done = through;
             self.broker.set_segments_behind(false);
@@ -129,6 +129,9 @@ impl<D: Disk> SegmentThread<D> {
     fn flush(&mut self, through: Generation) -> bool {
         for shard in self.broker.shard_ids() {
             let plan = self.broker.lock_shard(shard).logs.begin_flush(through);
+            if plan.bytes() > FLUSH_BYTES_SHORT && !self.broker.segments.stopped() {
+                self.keep_ready(READY_FILES);
+            }
             if !self.carry_out(shard, &plan) {
                 return false;
             }

@@ -87,6 +87,16 @@ impl FlushPlan {
     pub fn entries(&self) -> u64 {
         self.pieces.iter().map(|p| u64::from(p.count)).sum()
     }
+
+    /// Bytes of these, where those of a chunk count for its average.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        let bytes = self.pieces.iter().map(|piece| {
+            let chunk = &self.chunks[piece.chunk as usize];
+            u64::from(chunk.bytes) * u64::from(piece.count) / u64::from(chunk.count)
+        });
+        bytes.sum()
+    }
 }
 
 /// A block that a compaction reads, and which of its entries it keeps.

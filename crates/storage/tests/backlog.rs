@@ -86,3 +86,26 @@ fn memory_flattens_while_a_backlog_grows_and_nothing_of_it_remains() {
     store.close().unwrap();
     assert_eq!(world.files(".seg").len(), 0);
 }
+
+#[test]
+fn a_plan_says_how_many_bytes_it_will_copy() {
+    let world = World::new();
+    let (mut store, _) = world.open();
+    store.shards[0].create_log(LOGS[0], LogKind::Durable);
+    for n in 0..10 {
+        let shard = &mut store.shards[0];
+        let body = shard.body(Durability::Durable, &[&payload(n, BODY_BYTES)]);
+        shard.append(LOGS[0], body, BODY_BYTES as u32);
+    }
+    store.sync().unwrap();
+    store.roll();
+    for (settled, left) in [(0..0, 10), (0..4, 6), (4..10, 0)] {
+        let shard = &mut store.shards[0];
+        let bytes = settled.clone().count() * BODY_BYTES;
+        shard.settle(LOGS[0], settled, bytes as u64);
+        let plan = shard.begin_flush(u64::MAX);
+        assert_eq!(plan.entries(), left);
+        assert_eq!(plan.bytes(), left * BODY_BYTES as u64);
+        shard.abandon_flush(&plan);
+    }
+}

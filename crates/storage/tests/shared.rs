@@ -88,6 +88,7 @@ fn a_body_of_every_shard_is_in_the_log_once() {
     }
     let body_bytes = COUNT as usize * BODY_BYTES;
     let written = log_bytes(&world);
+    println!("{written} bytes for {body_bytes} of bodies in {SHARDS} shards");
     assert!(
         written < body_bytes * 12 / 10,
         "{written} bytes for {body_bytes} of bodies"
