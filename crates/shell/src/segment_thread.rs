@@ -155,9 +155,8 @@ impl<D: Disk> SegmentThread<D> {
     }
 
     fn carry_out(&mut self, shard: ShardId, plan: &FlushPlan) -> bool {
-        let written = self
-            .writer
-            .flush(plan, &mut |bytes| pace(bytes, BYTES_PER_SECOND));
+        let mut pace = Pace::new(BYTES_PER_SECOND);
+        let written = self.writer.flush(plan, &mut |bytes| pace.wrote(bytes));
         match self.or_no_space(written) {
             Some(written) => {
                 self.broker
@@ -217,10 +216,11 @@ impl<D: Disk> SegmentThread<D> {
             ..
         } = self;
         let mut waiting = Vec::new();
+        let mut pace = Pace::new(COMPACTION_BYTES_PER_SECOND);
         let written = writer.compact(plan, &mut |bytes| {
             waiting.extend(rolled.try_iter());
             if waiting.is_empty() && !broker.segments.stopped() {
-                pace(bytes, COMPACTION_BYTES_PER_SECOND);
+                pace.wrote(bytes);
             }
         });
         (written, waiting)
@@ -328,6 +328,31 @@ const BYTES_PER_SECOND: u64 = 400 * 1024 * 1024;
 /// Bytes a second that a compaction reads and writes together at most: nobody waits for it.
 const COMPACTION_BYTES_PER_SECOND: u64 = 48 * 1024 * 1024;
 
-fn pace(bytes: u64, bytes_per_second: u64) {
-    std::thread::sleep(Duration::from_micros(bytes * 1_000_000 / bytes_per_second));
+/// Bytes after which a gentle rate is kept by a pause: one for every block would be a tenth of what
+/// a flush costs.
+const PACE_BYTES: u64 = 1024 * 1024;
+
+/// Keeps a rate.
+struct Pace {
+    bytes_per_second: u64,
+    /// Bytes since the last pause.
+    bytes: u64,
+}
+
+impl Pace {
+    const fn new(bytes_per_second: u64) -> Self {
+        Self {
+            bytes_per_second,
+            bytes: 0,
+        }
+    }
+
+    fn wrote(&mut self, bytes: u64) {
+        self.bytes += bytes;
+        if self.bytes >= PACE_BYTES {
+            let micros = self.bytes * 1_000_000 / self.bytes_per_second;
+            std::thread::sleep(Duration::from_micros(micros));
+            self.bytes = 0;
+        }
+    }
 }
