@@ -42,7 +42,7 @@ fn many_queues(options: &Options) -> Result<Measured> {
     if !options.kinds().contains(&Kind::Leveret) {
         bail!("many-queues is measured on Leveret alone: 10,000 of RabbitMQ's do not fit here");
     }
-    let mut cluster = Cluster::start("bench", 3)?;
+    let mut cluster = Cluster::start("bench-many", 3)?;
     // One queue first, so that what all share is not counted as the queues'.
     Client::connect(cluster.amqp(0))?.declare_quorum("many-first")?;
     thread::sleep(SETTLE);
@@ -50,6 +50,7 @@ fn many_queues(options: &Options) -> Result<Measured> {
     let started = Instant::now();
     declare_many(&cluster.addresses(), count)?;
     let declared_s = started.elapsed().as_secs_f64();
+    println!("many-queues | declared in {declared_s:.1} s");
     thread::sleep(SETTLE);
     let idle = usage(&cluster)?;
     thread::sleep(WATCH);
@@ -57,9 +58,14 @@ fn many_queues(options: &Options) -> Result<Measured> {
     let publish = |node| publish_to_all(cluster.amqp(node), count);
     let first_s = publish(1)?.as_secs_f64();
     let warm_s = publish(1)?.as_secs_f64();
+    println!("many-queues | a message to each: {first_s:.1} s, {warm_s:.1} s");
     cluster.nodes[0].kill()?;
-    let publish = |node| publish_to_all(cluster.amqp(node), count);
-    let killed_s = publish(1)?.as_secs_f64();
+    let killed = publish_to_all(cluster.amqp(1), count);
+    let killed = match &killed {
+        Ok(took) => format!("{:.1} s", took.as_secs_f64()),
+        Err(missing) => format!("{missing:#}"),
+    };
+    println!("many-queues | after a node's death: {killed}");
     let each = |at: usize| {
         let bytes = watched[at].rss_bytes.saturating_sub(before[at].rss_bytes);
         bytes as f64 / count as f64
@@ -78,7 +84,7 @@ fn many_queues(options: &Options) -> Result<Measured> {
         ("a message to each, again", format!("{warm_s:.1} s")),
         (
             "a message to each, right after a node's kill -9",
-            format!("{killed_s:.1} s"),
+            killed.clone(),
         ),
     ];
     let rows: Vec<_> = rows
@@ -95,7 +101,7 @@ fn many_queues(options: &Options) -> Result<Measured> {
             "bytes_each_and_node": bytes,
             "idle_cpu_percent": cpu,
             "message_to_each_s": [first_s, warm_s],
-            "message_to_each_after_kill_s": killed_s,
+            "message_to_each_after_kill": killed,
         }),
     })
 }
@@ -138,7 +144,12 @@ fn publish_to_all(address: SocketAddr, count: usize) -> Result<Duration> {
     let mut open: std::collections::BTreeSet<u64> = (1..=count as u64).collect();
     while !open.is_empty() {
         let left = CONFIRM_DEADLINE.checked_sub(started.elapsed());
-        let left = left.with_context(|| format!("{} of {count} not confirmed", open.len()))?;
+        let first = open.first().map_or(0, |number| *number as usize - 1);
+        let left = left.with_context(|| {
+            let seconds = CONFIRM_DEADLINE.as_secs();
+            let (name, open) = (many_name(first), open.len());
+            format!("{open} of {count} not confirmed after {seconds} s, the first is to {name}")
+        })?;
         if let Some(Event::Confirm {
             number,
             multiple,
@@ -164,7 +175,7 @@ fn failover(options: &Options) -> Result<Measured> {
     let mut rows = Vec::new();
     let mut records = Vec::new();
     for kind in options.kinds() {
-        let mut cluster = Cluster::start_kind(kind, "bench", 3)?;
+        let mut cluster = Cluster::start_kind(kind, "bench-failover", 3)?;
         Client::connect(cluster.amqp(0))?.declare_quorum("failover")?;
         let mut pauses = Vec::new();
         for _ in 0..times {
