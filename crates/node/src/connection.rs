@@ -497,6 +497,8 @@ impl Connection {
     /// The socket is gone: everything that the connection had is given back.
     pub fn teardown<E: Env>(&mut self, now: Now, env: &E) {
         self.session.teardown(&mut self.requests);
+        // Nobody waits for a look any more, and what is to be given back does not.
+        self.missed = None;
         self.process(now, env);
         self.delete_exclusive_queues(now, env);
         self.log_out(env);
