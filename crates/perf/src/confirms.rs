@@ -1,4 +1,5 @@
-//! The messages of one channel that wait for their confirms: which they are, and when they were due.
+//! The messages of one channel that wait for their confirms: which they are, and when they were
+//! due.
 //!
 //! A broker counts what is published on a channel from 1 (the delivery tag). On a publisher's first
 //! channel that is the message's own sequence; on one that replaces it after a broken connection

@@ -11,7 +11,7 @@ const GRID: [f64; 25] = [
 const STRIPS: u32 = 2_000;
 
 /// Microseconds: a mean and a grid of percentiles.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Distribution {
     /// How many were timed.
     pub count: u64,

@@ -30,7 +30,7 @@ fn promised(predicted: &[(Assumptions, Prediction)]) -> Figure {
     Figure {
         name: "drive-promised".to_owned(),
         title: "Confirmed messages, predicted".to_owned(),
-        subtitle: "per second, by the model; neither processors nor clients included".to_owned(),
+        subtitle: "per second, by the model: the drive, the way round, and what a message costs the processors".to_owned(),
         banner: None,
         body: Body::Bars(Bars {
             y: Axis {

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use super::turnaround::turnaround;
 use super::{DRIVE_VERSION, Distribution, DriveResult, Mixed, SyncRow};
 
 /// Sizes of batches: from one message to all that a busy log writes at once.
@@ -17,8 +18,8 @@ const LOG_FILE_BYTES: u64 = 64 << 20;
 const LARGE_BYTES: usize = 1 << 20;
 /// Bytes that the segment writer writes between two syncs.
 const SEGMENT_SYNC_BYTES: u64 = 16 << 20;
-/// Batch of the log in the mixed measurement.
-const MIXED_BYTES: u64 = 64 << 10;
+/// Batches of the log in the mixed measurement: a page at least, and no more than in the tables.
+const MIXED_BYTES: std::ops::RangeInclusive<u64> = 4 << 10..=4 << 20;
 /// Samples of one row at the least, whatever the time, and at the most.
 const SAMPLES_MIN: usize = 20;
 const SAMPLES_MAX: usize = 50_000;
@@ -34,6 +35,9 @@ pub struct Plan {
     pub row: Duration,
     /// Bytes of the bandwidth's measurement.
     pub bandwidth_bytes: u64,
+    /// Bytes of each of the log's writes in the mixed measurement: those of the load that is asked
+    /// about.
+    pub log_bytes: u64,
 }
 
 impl Plan {
@@ -41,11 +45,13 @@ impl Plan {
     pub const FULL: Self = Self {
         row: Duration::from_secs(2),
         bandwidth_bytes: 1 << 30,
+        log_bytes: 64 << 10,
     };
     /// About five seconds on a quick drive.
     pub const FAST: Self = Self {
         row: Duration::from_millis(300),
         bandwidth_bytes: 128 << 20,
+        log_bytes: 64 << 10,
     };
 
     /// Bytes that the drive must have free: all files at their largest.
@@ -149,6 +155,8 @@ pub fn measure(
     let (write, read) = bandwidth(&scratch, plan, &noise)?;
     step("the log and a segment writer at once");
     let mixed = mixed(&scratch, plan, &noise)?;
+    step("the way from a confirm to the next message");
+    let turnaround = turnaround(plan.row).map_err(context("talk to ourselves beside", path))?;
     Ok(DriveResult {
         version: DRIVE_VERSION,
         path: path.display().to_string(),
@@ -157,6 +165,7 @@ pub fn measure(
         write_bytes_per_second: write,
         read_bytes_per_second: read,
         mixed,
+        turnaround,
     })
 }
 
@@ -326,6 +335,11 @@ fn mixed(scratch: &Scratch, plan: &Plan, noise: &[u8]) -> Result<Mixed, DriveErr
     prewrite(&log, &log_path, noise)?;
     let (segment, segment_path) = scratch.file("mixed-segment")?;
     let (stop, written) = (AtomicBool::new(false), AtomicU64::new(0));
+    // Whole pages, as the log writes them.
+    let bytes = plan
+        .log_bytes
+        .clamp(*MIXED_BYTES.start(), *MIXED_BYTES.end());
+    let bytes = bytes.next_multiple_of(*MIXED_BYTES.start());
     let start = Instant::now();
     let samples = std::thread::scope(|scope| {
         let writer =
@@ -335,7 +349,7 @@ fn mixed(scratch: &Scratch, plan: &Plan, noise: &[u8]) -> Result<Mixed, DriveErr
             file: &log,
             path: &log_path,
             noise,
-            bytes: MIXED_BYTES,
+            bytes,
             recycled: true,
         };
         let samples = writes.synced(&until);
@@ -347,7 +361,7 @@ fn mixed(scratch: &Scratch, plan: &Plan, noise: &[u8]) -> Result<Mixed, DriveErr
     })?;
     Ok(Mixed {
         log: SyncRow {
-            bytes: MIXED_BYTES,
+            bytes,
             micros: Distribution::of(samples),
         },
         segment_bytes_per_second: written.load(Ordering::Relaxed) as f64
@@ -388,6 +402,7 @@ mod tests {
     const TINY: Plan = Plan {
         row: Duration::ZERO,
         bandwidth_bytes: 1 << 20,
+        log_bytes: 1,
     };
 
     fn folder(name: &str) -> PathBuf {
@@ -402,7 +417,7 @@ mod tests {
         let path = folder("rows");
         let mut steps = Vec::new();
         let found = measure(&path, &TINY, &mut |step| steps.push(step.to_owned())).unwrap();
-        assert_eq!(steps.len(), 4);
+        assert_eq!(steps.len(), 5);
         for rows in [&found.growing, &found.recycled] {
             let sizes: Vec<u64> = rows.iter().map(|row| row.bytes).collect();
             assert_eq!(sizes, SIZES);
@@ -410,7 +425,8 @@ mod tests {
             assert!(rows.iter().all(|row| row.micros.percentile(50.0) > 0.0));
         }
         assert!(found.write_bytes_per_second > 0.0 && found.read_bytes_per_second > 0.0);
-        assert!(found.mixed.log.micros.count > 0);
+        assert!(found.mixed.log.micros.count > 0 && found.turnaround.count > 0);
+        assert_eq!(found.mixed.log.bytes, 4 << 10, "a page at least");
         assert_eq!(fs::read_dir(&path).unwrap().count(), 0);
         fs::remove_dir(&path).unwrap();
     }
@@ -428,6 +444,7 @@ mod tests {
         let plan = Plan {
             row: Duration::ZERO,
             bandwidth_bytes: u64::MAX / 2,
+            ..TINY
         };
         let error = measure(&path, &plan, &mut |_| panic!("nothing is to begin")).unwrap_err();
         assert!(matches!(error, DriveError::NoRoom { .. }), "{error}");

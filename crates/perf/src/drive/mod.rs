@@ -4,7 +4,8 @@
 //! The log's whole use of a drive is: write a batch behind the batch before, `fdatasync`, tell who
 //! waits. So that pair is timed, for batches of several sizes, on a file that grows and on one that
 //! was written before (which is what Leveret's log uses: a sync of it changes no metadata). Beside
-//! these the drive's bandwidth, and the same pair while a segment writer is at work.
+//! these the drive's bandwidth, the same pair while a segment writer is at work, and how long a
+//! confirm takes to become the next message on this machine, without the drive.
 //!
 //! Invariant: nothing but one new folder in `PATH` is written to, and that is removed again.
 
@@ -14,6 +15,7 @@ mod figures;
 mod measure;
 mod predict;
 mod text;
+mod turnaround;
 
 pub use command::{Arguments, CommandError, Runner, check_spec, run};
 pub use distribution::Distribution;
@@ -41,6 +43,10 @@ pub struct DriveResult {
     pub read_bytes_per_second: f64,
     /// The log and a segment writer at the same time.
     pub mixed: Mixed,
+    /// Microseconds from a confirm to the next message, the drive left out: threads and loopback as
+    /// busy as they were.
+    #[serde(default)]
+    pub turnaround: Distribution,
 }
 
 /// The version of [`DriveResult`] that this program writes, and the newest that it reads.

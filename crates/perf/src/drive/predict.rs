@@ -6,12 +6,14 @@
 //!   measured sizes in proportion. What gathers while one batch is being synced is the next batch.
 //! - A **quorum** queue waits for the second fastest of three such drives, and for one round trip:
 //!   see [`Distribution::median_of_three`].
-//! - **At full speed** with `W` messages unconfirmed, half of them gather while the other half is
-//!   being synced. So batches hold `W / 2`, the rate is `(W / 2) / S`, and a message waits for the
-//!   sync of the batch before and its own.
+//! - Confirms of a batch have to become the next messages: a way round of time `Z` over threads and
+//!   loopback, measured on the machine as busy as it was.
+//! - **At full speed** with `W` messages unconfirmed, half of them go round while the other half is
+//!   being synced, and the slower of the two is waited for. So batches hold `W / 2`, the rate is
+//!   `(W / 2) / E[max(S, Z)]`, and a message waits for two of these, the batch before and its own.
 //! - **At a given rate** `r`, batches hold what arrives during one sync, `r · S`, at least one
 //!   message. A message that finds the drive idle waits for one sync; one that does not, for what
-//!   is left of a sync and then its own.
+//!   is left of a sync and then its own; and each for its way round.
 //! - No more than the processor carries, where its cost of a message is known.
 //!
 //! What the model leaves out: the network to the clients, settles (they travel with other batches),
@@ -113,17 +115,21 @@ fn at_full_speed(drive: &DriveResult, load: &Assumptions) -> Prediction {
         .max(1.0)
         .min(BATCH_BYTES_MAX / message_bytes(load))
         .max(1.0);
+    let waited = sync(drive, load, half).or_later(&drive.turnaround);
     let sync = sync(drive, load, half);
     let drive_rate = if load.window < 2.0 {
-        1e6 / sync.mean
+        1e6 / (sync.mean + drive.turnaround.mean)
     } else {
-        half * 1e6 / sync.mean
+        half * 1e6 / waited.mean
     };
     let processor_rate = load.processor_us.map_or(f64::INFINITY, |cost| 1e6 / cost);
     let rate = drive_rate.min(processor_rate);
-    // A window of one has nothing before it to wait for.
-    let waits = if load.window < 2.0 { 0.0 } else { 1.0 };
-    let latencies = Weighted::sum(&sync, waits);
+    // A window of one has nothing before it to wait for, and goes round alone.
+    let latencies = if load.window < 2.0 {
+        Weighted::sum(&sync, &drive.turnaround)
+    } else {
+        Weighted::twice(&waited)
+    };
     // Whoever waits for the processor waits so much longer: messages unconfirmed over rate.
     let stretch = drive_rate / rate;
     Prediction {
@@ -162,10 +168,12 @@ fn at_rate(drive: &DriveResult, load: &Assumptions, rate: f64) -> Prediction {
     let none = (-per_micro * sync.mean).exp();
     let busy = sync.mean / (sync.mean + none / per_micro);
     let latencies = Weighted::arrivals(&sync, busy);
+    // Its tail and that of the sync hardly ever meet.
+    let round = drive.turnaround.percentile(50.0);
     Prediction {
         rate,
-        p50_us: latencies.percentile(50.0),
-        p99_us: latencies.percentile(99.0),
+        p50_us: latencies.percentile(50.0) + round,
+        p99_us: latencies.percentile(99.0) + round,
         batch,
         sync_us: sync.mean,
         bound: Bound::Load,
@@ -222,12 +230,42 @@ fn sync_of(rows: &[SyncRow], bytes: f64) -> Distribution {
 /// Latencies with how often each occurs.
 struct Weighted(Vec<(f64, f64)>);
 
+impl Sync {
+    /// What is waited for: the sync, or what takes longer.
+    fn or_later(self, other: &Distribution) -> Self {
+        let later = |(one, two): (f64, f64)| (self.at)(one).max(other.percentile(two));
+        let all = Weighted::sorted(pairs().map(|pair| (later(pair), 1.0)).collect());
+        let mean = all.mean();
+        let at = Box::new(move |percent| all.percentile(percent));
+        Self { mean, at }
+    }
+}
+
+/// All pairs of strips.
+fn pairs() -> impl Iterator<Item = (f64, f64)> {
+    strips().flat_map(|one| strips().map(move |two| (one, two)))
+}
+
 impl Weighted {
-    /// The batch before (`waits` times) and one's own.
-    fn sum(sync: &Sync, waits: f64) -> Self {
-        let pairs = strips().flat_map(|before| strips().map(move |own| (before, own)));
-        let latency = |(before, own): (f64, f64)| waits * (sync.at)(before) + (sync.at)(own);
-        Self::sorted(pairs.map(|pair| (latency(pair), 1.0)).collect())
+    /// The batch before, and one's own.
+    fn twice(waited: &Sync) -> Self {
+        let at: Vec<f64> = strips().map(|at| (waited.at)(at)).collect();
+        let sums = at
+            .iter()
+            .flat_map(|one| at.iter().map(move |two| (one + two, 1.0)));
+        Self::sorted(sums.collect())
+    }
+
+    /// A sync, and the way round.
+    fn sum(sync: &Sync, round: &Distribution) -> Self {
+        let latency = |(one, two): (f64, f64)| (sync.at)(one) + round.percentile(two);
+        Self::sorted(pairs().map(|pair| (latency(pair), 1.0)).collect())
+    }
+
+    fn mean(&self) -> f64 {
+        let total: f64 = self.0.iter().map(|(_, weight)| weight).sum();
+        let sum: f64 = self.0.iter().map(|(value, weight)| value * weight).sum();
+        sum / total.max(f64::MIN_POSITIVE)
     }
 
     /// One's own sync; for the share `busy` of messages also what is left of the one under way.
@@ -271,6 +309,19 @@ fn strips() -> impl Iterator<Item = f64> {
 }
 
 impl Prediction {
+    /// Halfway between two, of the drive before a run and after it.
+    #[must_use]
+    pub fn between(&self, after: &Self) -> Self {
+        Self {
+            rate: f64::midpoint(self.rate, after.rate),
+            p50_us: f64::midpoint(self.p50_us, after.p50_us),
+            p99_us: f64::midpoint(self.p99_us, after.p99_us),
+            batch: f64::midpoint(self.batch, after.batch),
+            sync_us: f64::midpoint(self.sync_us, after.sync_us),
+            bound: self.bound,
+        }
+    }
+
     /// For a run's result: the figures, and how they were reckoned.
     #[must_use]
     pub fn for_run(&self, drive: &DriveResult, load: &Assumptions) -> result::Prediction {

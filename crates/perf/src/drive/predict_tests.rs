@@ -21,6 +21,7 @@ fn drive(base_us: f64, us_per_kib: f64) -> DriveResult {
             log: row(64 << 10),
             segment_bytes_per_second: 1e8,
         },
+        turnaround: Distribution::default(),
     }
 }
 
@@ -62,6 +63,20 @@ fn a_window_of_one_waits_for_its_own_sync_alone() {
     let found = predict(&drive(1_000.0, 0.0), &load(QueueKind::Classic, 1.0, None));
     near(found.rate, 1_000.0, 1e-6);
     near(found.p50_us, 1_000.0, 1e-6);
+}
+
+#[test]
+fn the_way_round_is_waited_for_where_it_takes_longer_than_the_sync() {
+    for (round_us, cycle_us) in [(400.0, 1_000.0), (3_000.0, 3_000.0)] {
+        let mut drive = drive(1_000.0, 0.0);
+        drive.turnaround = Distribution::of(vec![round_us; 10]);
+        let found = predict(&drive, &load(QueueKind::Classic, 200.0, None));
+        near(found.rate, 100.0 * 1e6 / cycle_us, 1e-6);
+        near(found.rate * found.p50_us / 1e6, 200.0, 1e-6);
+        let alone = predict(&drive, &load(QueueKind::Classic, 1.0, None));
+        near(alone.p50_us, 1_000.0 + round_us, 1e-6);
+        near(alone.rate * alone.p50_us / 1e6, 1.0, 1e-6);
+    }
 }
 
 #[test]

@@ -35,7 +35,27 @@ pub(super) fn tables(drive: &DriveResult) -> Vec<(String, Table)> {
             sync_table(mixed),
         ),
         ("Bandwidth".to_owned(), bandwidth(drive)),
+        (
+            "From a confirm to the next message, without the drive".to_owned(),
+            turnaround(drive),
+        ),
     ]
+}
+
+/// A row, where it was measured: older results have none.
+fn turnaround(drive: &DriveResult) -> Table {
+    let mut table = Table::new(&["p50", "p95", "p99", "max", "mean"]);
+    let of = &drive.turnaround;
+    if of.count > 0 {
+        let times = [50.0, 95.0, 99.0, 100.0].map(|percent| of.percentile(percent));
+        table.row(
+            times
+                .into_iter()
+                .chain([of.mean])
+                .map(|time| Unit::Micros.write(time)),
+        );
+    }
+    table
 }
 
 fn bandwidth(drive: &DriveResult) -> Table {

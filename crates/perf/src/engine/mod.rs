@@ -61,7 +61,9 @@ impl Engine {
             (Ok(mut result), Some(nodes)) => match nodes.stop() {
                 // A node that was lost on the way cannot be stopped in order; the load went on.
                 Err(error) if result.has_breaks() => {
-                    result.notes.push(error.to_string());
+                    let said = error.to_string();
+                    let first = said.lines().next().unwrap_or_default();
+                    result.notes.push(first.trim_end_matches(':').to_owned());
                     Ok(result)
                 }
                 stopped => stopped.map(|()| result),

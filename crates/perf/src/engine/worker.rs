@@ -70,8 +70,8 @@ struct Run {
 }
 
 impl Worker {
-    /// A thread's connections; `loads` of loads in all. One that breaks is opened again by `dialer`,
-    /// which is tried for `patience_us`; 0: not at all.
+    /// A thread's connections; `loads` of loads in all. One that breaks is opened again by
+    /// `dialer`, which is tried for `patience_us`; 0: not at all.
     ///
     /// # Errors
     /// If the kernel gives no poll or no timer.
