@@ -5,6 +5,7 @@ mod certificates;
 mod cluster;
 mod definitions;
 mod log;
+mod log_file;
 mod messages;
 mod process;
 mod settings;
@@ -29,7 +30,7 @@ use web::Web;
 pub fn run(loaded: Loaded) -> Result<(), String> {
     let begun = Instant::now();
     let config = loaded.config;
-    log::start(&config.log)?;
+    let logs = log::start(&config.log)?;
     for notice in &loaded.notices {
         tracing::warn!("{notice}");
     }
@@ -46,11 +47,14 @@ pub fn run(loaded: Loaded) -> Result<(), String> {
         .map_err(|error| error.to_string())?;
     starting.store(false, Ordering::SeqCst);
     report(&node);
-    let web = start_web(&config, loaded.effective, &node)?;
+    let web = start_web(&config, loaded.effective, logs.clone(), &node)?;
     announce(&config, &node, &web, begun)?;
     for signal in signals.forever() {
         match signal {
-            SIGHUP => reload_certificates(&node, &web),
+            SIGHUP => {
+                logs.follow();
+                reload_certificates(&node, &web);
+            }
             _ => break,
         }
     }
@@ -89,6 +93,7 @@ fn reload_certificates(node: &Node, web: &Web) {
 fn start_web(
     config: &Config,
     effective: Vec<(String, String)>,
+    logs: log::Logs,
     node: &Node,
 ) -> Result<Web, String> {
     let root = &config.folders.root;
@@ -103,6 +108,7 @@ fn start_web(
         uuid: node.uuid,
         config: config.clone(),
         effective,
+        logs,
         listening: Arc::clone(&listening),
     };
     let app = App::new(Arc::new(admin), Some(token), config.metrics_per_object);

@@ -3,6 +3,7 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
 use std::os::unix::net::{UnixDatagram, UnixStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
@@ -175,6 +176,100 @@ const DEFINITIONS: &str = r#"{
     "users": [{"name": "boss", "password": "boss", "tags": ["administrator"]}],
     "queues": [{"vhost": "warren", "name": "orders", "durable": true, "auto_delete": false, "arguments": {}}]
 }"#;
+
+#[test]
+fn suspended_listeners_refuse_clients_until_they_are_resumed() {
+    let folder = Folder::new("suspend");
+    let mut command = serve(&folder.data());
+    let node = Node::start(command.args(["--http", "none"]), &folder.data());
+    let listeners = node.told(&["-q", "listeners"]);
+    let port = listeners.split("port: ").nth(1).expect("a listener");
+    let port: u16 = port
+        .split(',')
+        .next()
+        .and_then(|port| port.parse().ok())
+        .expect("a port");
+    let connect = || TcpStream::connect(("127.0.0.1", port));
+    let mut open = connect().expect("it listens");
+    node.told(&["suspend_listeners"]);
+    assert!(connect().is_err(), "it listens no more");
+    assert!(
+        !node
+            .ctl(&["check_port_listener", &port.to_string()])
+            .status
+            .success()
+    );
+    // Connections that are open go on.
+    open.write_all(b"AMQP\0\0\x09\x01").expect("written");
+    open.read_exact(&mut [0; 7]).expect("the first frame");
+    node.told(&["suspend_listeners"]);
+    node.told(&["resume_listeners"]);
+    node.told(&["resume_listeners"]);
+    let mut again = connect().expect("it listens again");
+    again.write_all(b"AMQP\0\0\x09\x01").expect("written");
+    again.read_exact(&mut [0; 7]).expect("the first frame");
+    node.told(&["check_port_listener", &port.to_string()]);
+}
+
+#[test]
+fn the_log_changes_its_level_and_is_rotated_while_the_node_runs() {
+    let folder = Folder::new("log");
+    let config = folder.write(
+        "rabbitmq.conf",
+        "log.file = leveret.log\nlog.file.level = error\nlog.file.rotation.count = 2\n",
+    );
+    let mut command = serve(&folder.data());
+    command.args(["--http", "none", "--config"]).arg(&config);
+    let node = Node::start(&mut command, &folder.data());
+    let log = |name: &str| fs::read_to_string(folder.data().join("logs").join(name));
+    node.told(&["set_cluster_name", "quiet"]);
+    assert_eq!(log("leveret.log").expect("a log"), "");
+    node.told(&["set_log_level", "info"]);
+    node.told(&["set_cluster_name", "loud"]);
+    let text = log("leveret.log").expect("a log");
+    assert!(text.contains("catalogue changed"), "{text}");
+
+    node.told(&["rotate_logs"]);
+    assert_eq!(log("leveret.log.0").expect("an archive"), text);
+    assert!(log("leveret.log").expect("a log").contains("rotated"));
+
+    // As logrotate does it: moved away, then told.
+    let logs = folder.data().join("logs");
+    fs::rename(logs.join("leveret.log"), logs.join("taken")).expect("moved");
+    node.told(&["rotate_logs"]);
+    assert!(log("leveret.log").expect("a log").contains("new file"));
+
+    node.told(&["set_log_level", "none"]);
+    let before = log("leveret.log").expect("a log");
+    node.told(&["set_cluster_name", "silent"]);
+    assert_eq!(log("leveret.log").expect("a log"), before);
+
+    for wrong in [
+        &["set_log_level", "loud"][..],
+        &["set_log_level", "queue", "info"],
+    ] {
+        assert_eq!(node.ctl(wrong).status.code(), Some(65), "{wrong:?}");
+    }
+}
+
+#[test]
+fn a_configuration_is_checked_by_its_place_or_by_option() {
+    let folder = Folder::new("check");
+    let good = folder.write("good.conf", "listeners.tcp.default = 5672\n");
+    let bad = folder.write("bad.conf", "listeners.tcp.defualt = 5672\nheartbeet = 5\n");
+    let check = |words: &[&str], file: &Path| {
+        let mut command = Command::new(BINARY);
+        command.env_clear().args(["config", "check"]);
+        command.args(words).arg(file).output().expect("it runs")
+    };
+    for words in [&[][..], &["--config"]] {
+        assert!(check(words, &good).status.success(), "{words:?}");
+        let output = check(words, &bad);
+        let text = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(!output.status.success(), "{text}");
+        assert!(text.contains("did you mean \"heartbeat\"?"), "{text}");
+    }
+}
 
 #[test]
 fn definitions_are_all_that_a_node_begins_with() {

@@ -546,6 +546,28 @@ pub trait Running: Send + Sync + 'static {
     fn set_disk_limit(&self, level: Level);
     /// Takes clients, or closes all connections and takes none.
     fn set_serving(&self, serving: bool);
+    /// Lets clients connect, or no new ones; connections that are open go on.
+    ///
+    /// # Errors
+    /// Why not, for the operator.
+    fn set_listening(&self, _listen: bool) -> Result<(), String> {
+        Err("this node has no listeners that can be suspended".to_owned())
+    }
+    /// Has the log take lines of this level (`debug`, `info`, `warning`, `error`, `none`) and
+    /// graver ones, until the next start.
+    ///
+    /// # Errors
+    /// Why not, for the operator.
+    fn set_log_level(&self, _level: &str) -> Result<(), String> {
+        Err("this node has no log".to_owned())
+    }
+    /// Puts the log file away, or opens it anew where somebody has moved it.
+    ///
+    /// # Errors
+    /// Why not, for the operator.
+    fn rotate_logs(&self) -> Result<(), String> {
+        Err("this node has no log file".to_owned())
+    }
     /// Begins to stop the node; returns at once.
     fn stop(&self);
 }

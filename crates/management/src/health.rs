@@ -292,6 +292,29 @@ pub fn serving(call: &Call<'_>) -> Answer {
     Ok(Reply::Done)
 }
 
+/// `PUT /api/leveret/listening`: `{"listening": false}`
+pub fn listening(call: &Call<'_>) -> Answer {
+    let body = call.body()?;
+    body.required("listening")?;
+    let listen = body.flag_or("listening", true)?;
+    done(call.app.node().set_listening(listen))
+}
+
+/// `PUT /api/leveret/log-level`: `{"level": "debug"}`
+pub fn log_level(call: &Call<'_>) -> Answer {
+    done(call.app.node().set_log_level(call.body()?.text("level")?))
+}
+
+/// `POST /api/leveret/rotate-logs`
+pub fn rotate_logs(call: &Call<'_>) -> Answer {
+    done(call.app.node().rotate_logs())
+}
+
+fn done(result: Result<(), String>) -> Answer {
+    result.map_err(ApiError::BadRequest)?;
+    Ok(Reply::Done)
+}
+
 /// `POST /api/leveret/stop`
 pub fn stop(call: &Call<'_>) -> Answer {
     call.app.node().stop();

@@ -195,6 +195,9 @@ pub static ROUTES: &[Route] = routes! {
     "/api/leveret/authenticate" => POST(Administrator, health::authenticate);
     "/api/leveret/memory-watermark" => PUT(Administrator, health::memory_watermark);
     "/api/leveret/disk-free-limit" => PUT(Administrator, health::disk_free_limit);
+    "/api/leveret/listening" => PUT(Administrator, health::listening);
+    "/api/leveret/log-level" => PUT(Administrator, health::log_level);
+    "/api/leveret/rotate-logs" => POST(Administrator, health::rotate_logs);
     "/api/leveret/serving" => PUT(Administrator, health::serving);
     "/api/leveret/stop" => POST(Administrator, health::stop);
 };

@@ -21,9 +21,10 @@ use leveret_storage::{ReadRequest, Urgency};
 use leveret_types::limits::PROPOSAL_MS_MAX;
 use leveret_types::{ConnectionId, ConsumerId, NodeId, Now, ShardId};
 use parking_lot::{Mutex, MutexGuard, RwLock, RwLockReadGuard};
+use std::io;
 use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
-use std::sync::mpsc::{Receiver, Sender, sync_channel};
+use std::sync::mpsc::{Receiver, Sender, SyncSender, sync_channel};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// Bytes that may wait for the write-ahead log before publishers' sockets are left unread.
@@ -78,6 +79,7 @@ pub struct Broker {
     connections: AtomicUsize,
     pub(crate) admission: Admission,
     serving: AtomicBool,
+    listening: AtomicBool,
     /// The ways to the other nodes.
     pub(crate) cluster_links: Links,
     cluster: Option<Cluster>,
@@ -146,6 +148,7 @@ impl Broker {
             connections: AtomicUsize::new(0),
             admission: Admission::new(admission),
             serving: AtomicBool::new(true),
+            listening: AtomicBool::new(true),
             cluster_links: links,
             cluster,
             peers: Peers::default(),
@@ -374,6 +377,17 @@ impl Broker {
         if !serving {
             self.broadcast(|| ThreadEvent::CloseAll);
         }
+    }
+
+    /// Whether an operator lets the node listen for clients.
+    pub fn listening(&self) -> bool {
+        self.listening.load(Ordering::Acquire)
+    }
+
+    /// Has the IO threads listen for clients, or listen no more; each of them answers.
+    pub(crate) fn set_listening(&self, listen: bool, answer: &SyncSender<io::Result<()>>) {
+        self.listening.store(listen, Ordering::Release);
+        self.broadcast(|| ThreadEvent::Listen(listen, answer.clone()));
     }
 
     /// Sets the alarms, and tells the IO threads if they have changed.

@@ -53,6 +53,9 @@ pub enum ThreadEvent {
     AlarmsChanged,
     /// Close the connections that are open.
     CloseAll,
+    /// Listen, or listen no more; the connections that are open go on. Answers what kept a
+    /// listener from it.
+    Listen(bool, SyncSender<io::Result<()>>),
     /// Take no new connections, close those that are open, then end.
     Drain,
     /// End now.
@@ -118,9 +121,7 @@ impl IoThread {
         mut listeners: Vec<Listener>,
     ) -> io::Result<Self> {
         for (number, listener) in listeners.iter_mut().enumerate() {
-            let token = Token(TOKEN_LISTENER + number);
-            poll.registry()
-                .register(listener.socket(), token, Interest::READABLE)?;
+            listener.resume(poll.registry(), Token(TOKEN_LISTENER + number))?;
         }
         Ok(Self {
             index,
@@ -434,6 +435,10 @@ impl IoThread {
                 }
             }
             ThreadEvent::CloseAll => self.close_all(),
+            ThreadEvent::Listen(listen, answer) => {
+                // Whoever asked may have given up.
+                let _ = answer.try_send(self.set_listening(listen));
+            }
             ThreadEvent::Drain => {
                 self.draining = true;
                 self.listeners.clear();
@@ -441,6 +446,22 @@ impl IoThread {
             }
             ThreadEvent::Stop => self.stopped = true,
         }
+    }
+
+    fn set_listening(&mut self, listen: bool) -> io::Result<()> {
+        let mut result = Ok(());
+        for (number, listener) in self.listeners.iter_mut().enumerate() {
+            match listen {
+                false => listener.suspend(),
+                true if listener.is_listening() => {}
+                true => {
+                    let token = Token(TOKEN_LISTENER + number);
+                    let resumed = listener.resume(self.poll.registry(), token);
+                    result = result.and(resumed);
+                }
+            }
+        }
+        result
     }
 
     fn close_all(&mut self) {

@@ -2,6 +2,7 @@
 
 use crate::transport::Transport;
 use mio::net::{TcpListener, TcpStream};
+use mio::{Interest, Registry, Token};
 use parking_lot::RwLock;
 use rustls::{ServerConfig, ServerConnection};
 use std::io;
@@ -38,9 +39,10 @@ impl Origin {
     }
 }
 
-/// A listening socket.
+/// A listening socket, or the place of one that an operator has suspended.
 pub struct Listener {
-    socket: TcpListener,
+    /// None while it is suspended: clients are refused by the system, not left to wait.
+    socket: Option<TcpListener>,
     local: SocketAddr,
     tls: Option<TlsSettings>,
 }
@@ -53,7 +55,11 @@ impl Listener {
     pub fn bind(address: SocketAddr, tls: Option<TlsSettings>) -> io::Result<Self> {
         let socket = TcpListener::bind(address)?;
         let local = socket.local_addr()?;
-        Ok(Self { socket, local, tls })
+        Ok(Self {
+            socket: Some(socket),
+            local,
+            tls,
+        })
     }
 
     /// The address that it listens on: with the port that the system chose where none was given.
@@ -66,15 +72,35 @@ impl Listener {
         self.tls.is_some()
     }
 
-    /// The socket, to register with a poll.
-    pub fn socket(&mut self) -> &mut TcpListener {
-        &mut self.socket
+    /// Has a poll tell of connections by this token; listens again where it was suspended.
+    ///
+    /// # Errors
+    /// If the address cannot be bound again, or not be registered.
+    pub fn resume(&mut self, registry: &Registry, token: Token) -> io::Result<()> {
+        let mut socket = match self.socket.take() {
+            Some(socket) => socket,
+            None => TcpListener::bind(self.local)?,
+        };
+        registry.register(&mut socket, token, Interest::READABLE)?;
+        self.socket = Some(socket);
+        Ok(())
+    }
+
+    /// Listens no more, until it is resumed.
+    pub fn suspend(&mut self) {
+        // The poll forgets a socket that is closed.
+        self.socket = None;
+    }
+
+    /// Whether it listens.
+    pub fn is_listening(&self) -> bool {
+        self.socket.is_some()
     }
 
     /// The next connection that waits, if any.
     pub fn accept(&self) -> Option<(TcpStream, Origin)> {
         loop {
-            match self.socket.accept() {
+            match self.socket.as_ref()?.accept() {
                 Ok((socket, remote)) => {
                     // Small frames must not wait for an acknowledgement; a socket that refuses the
                     // option still works.

@@ -334,6 +334,23 @@ pub fn connections(broker: &Broker) -> Vec<ConnectionFacts> {
     facts
 }
 
+/// Has the node listen for clients, or listen no more; connections that are open go on.
+///
+/// # Errors
+/// What kept a listener from it, or that a thread did not answer within five seconds.
+pub fn set_listening(broker: &Broker, listen: bool) -> io::Result<()> {
+    let (answer, answers) = sync_channel(broker.thread_count());
+    broker.set_listening(listen, &answer);
+    let deadline = Instant::now() + Duration::from_secs(5);
+    let mut result = Ok(());
+    for _ in 0..broker.thread_count() {
+        let left = deadline.saturating_duration_since(Instant::now());
+        let answered = answers.recv_timeout(left).map_err(io::Error::other);
+        result = result.and(answered.flatten());
+    }
+    result
+}
+
 /// Closes a connection as an operator.
 pub fn close_connection(broker: &Broker, connection: ConnectionId, error: ProtocolError) {
     broker.post(connection, leveret_node::ConnectionEvent::Close(error));

@@ -183,8 +183,12 @@ enum Listed {
 enum ConfigCommand {
     /// Say whether a node would start with this configuration and environment
     Check {
-        /// The file; that of the environment where not given
+        /// File or folder; that of LEVERET_CONFIG_FILE where not given
+        #[arg(conflicts_with = "config")]
         file: Option<PathBuf>,
+        /// The same, as `leveret serve` takes it
+        #[arg(long, value_name = "FILE")]
+        config: Option<PathBuf>,
     },
     /// Explain every key
     Reference {
@@ -306,7 +310,9 @@ fn configuration(command: &ConfigCommand) -> Result<String, String> {
     let file = match command {
         ConfigCommand::Reference { markdown: true } => return Ok(config::reference::markdown()),
         ConfigCommand::Reference { markdown: false } => return Ok(config::reference::text()),
-        ConfigCommand::Check { file } => config::file_named(file.as_deref()),
+        ConfigCommand::Check { file, config } => {
+            config::file_named(file.as_deref().or(config.as_deref()))
+        }
     };
     let typed = config::read(file.as_deref()).map_err(|error| error.to_string())?;
     let loaded = Config::build(&typed, &Machine::here()).map_err(|errors| lines(&errors))?;

@@ -2,6 +2,7 @@
 
 use super::file::{FileConfig, Setting};
 use super::keys::{self, Key, Kind, Meaning};
+use super::rotation::Schedule;
 use super::{ConfigError, Loaded, value};
 use leveret_metadata::MembershipConfig;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -326,6 +327,19 @@ pub struct Log {
     pub console: Option<LogSink>,
     /// The log file and its path; none where there is none.
     pub file: Option<(PathBuf, LogSink)>,
+    /// When the log file is put away.
+    pub rotation: Rotation,
+}
+
+/// When a log file is put away, and how many such files are kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rotation {
+    /// Bytes that it does not grow beyond; `u64::MAX`: no bound.
+    pub bytes_max: u64,
+    /// When it is put away by the clock.
+    pub at: Option<Schedule>,
+    /// Files that are kept beside it; with 0 it is emptied.
+    pub archives: u64,
 }
 
 /// What a sink of the log takes, and how it writes it.
@@ -345,6 +359,27 @@ pub enum LogLevel {
     Info,
     Warning,
     Error,
+}
+
+impl LogLevel {
+    /// The level of this name, in any of the words that RabbitMQ has for it, or none for `none`.
+    ///
+    /// # Errors
+    /// The words that there are.
+    pub fn named(word: &str) -> Result<Option<Self>, String> {
+        Ok(Some(match word {
+            "debug" => Self::Debug,
+            "info" | "notice" => Self::Info,
+            "warning" => Self::Warning,
+            "error" | "critical" | "alert" | "emergency" => Self::Error,
+            "none" => return Ok(None),
+            _ => {
+                return Err(format!(
+                    "\"{word}\" is no level: one of debug, info, warning, error, critical, none"
+                ));
+            }
+        }))
+    }
 }
 
 /// The form of a line of the log.
@@ -884,13 +919,7 @@ impl Reader<'_> {
 
     fn log(&self, folders: &Folders) -> Log {
         let sink = |level: &'static str, format: &'static str| {
-            let level = match self.words(level).as_str() {
-                "debug" => LogLevel::Debug,
-                "info" => LogLevel::Info,
-                "warning" => LogLevel::Warning,
-                "none" => return None,
-                _ => LogLevel::Error,
-            };
+            let level = LogLevel::named(&self.words(level)).ok().flatten()?;
             let format = match self.words(format).as_str() {
                 "json" => LogFormat::Json,
                 _ => LogFormat::Plain,
@@ -905,6 +934,14 @@ impl Reader<'_> {
             file: file
                 .filter(|_| name != "false")
                 .map(|sink| (folders.logs.join(name), sink)),
+            rotation: Rotation {
+                bytes_max: match self.size("log.file.rotation.size") {
+                    0 => u64::MAX,
+                    bytes => bytes,
+                },
+                at: Schedule::parse(&self.words("log.file.rotation.date")).ok(),
+                archives: self.count("log.file.rotation.count"),
+            },
         }
     }
 }

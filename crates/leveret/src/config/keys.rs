@@ -27,6 +27,8 @@ pub enum Kind {
     Text,
     /// Any text, never shown.
     Secret,
+    /// A moment that comes again, as [`Schedule`](super::rotation::Schedule) reads it.
+    Schedule,
     /// One of these words.
     Choice(&'static [&'static str]),
 }
@@ -53,7 +55,7 @@ const fn key(name: &'static str, kind: Kind, default: &'static str, doc: &'stati
     }
 }
 
-use Kind::{Address, Bool, Bytes, Choice, Count, Fraction, Ip, Path, Port, Secret, Text};
+use Kind::{Address, Bool, Bytes, Choice, Count, Fraction, Ip, Path, Port, Schedule, Secret, Text};
 
 const MIB: u64 = 1 << 20;
 const TIB: u64 = 1 << 40;
@@ -177,6 +179,9 @@ pub const KEYS: &[Key] = &[
     key("log.file", Text, "false", "Name of the log file in `folders.logs`, or `false`."),
     key("log.file.level", LEVELS, "info", "Least level that the log file takes."),
     key("log.file.formatter", FORMATS, "plaintext", "Form of the lines in the log file."),
+    key("log.file.rotation.size", Bytes(0, TIB), "0", "Size at which the log file is put away as `.0`, which becomes `.1` then; 0: it is not, for its size."),
+    key("log.file.rotation.date", Schedule, "", "When it is put away by the clock (UTC): `$D0` every day at midnight, `$W0D23` Sundays at 23, `$M1D0` the first of every month, `$H30` every hour."),
+    key("log.file.rotation.count", Count(0, 10_000), "10", "How many such files are kept; 0: the log file is emptied instead."),
     key("log.dir", Path, "", "The same as `folders.logs`."),
 ];
 
@@ -264,13 +269,16 @@ pub const IGNORED: &[(&str, &str)] = &[
     ("prometheus.ssl.ciphers.*", "only ciphers without a known weakness are offered"),
     ("prometheus.path", "metrics are at /metrics"),
     ("prometheus.filter_aggregated_queue_metrics_pattern", "aggregated metrics count every queue"),
+    ("log.file.rotation.compress", "the files that are put away stay as they are"),
+    ("log.default.*", "give `log.console.level` and `log.file.level`"),
+    ("log.level", "give `log.console.level` and `log.file.level`"),
     ("log.*", "there are two sinks: console and file"),
     ("product.*", "clients test for these"),
     ("motd_file", "there is no message of the day"),
     ("tracing.*", "`ctl trace_on` feeds amq.rabbitmq.trace"),
     ("message_interceptors.*", "messages are handed on as they came"),
     ("erlang.*", "there is no Erlang"),
-    ("max_log_file_size", "rotate log files with logrotate"),
+    ("max_log_file_size", "see `log.file.rotation.size`"),
 ];
 
 /// Keys of RabbitMQ that a node must not take lightly and cannot obey, and what to do. A last part

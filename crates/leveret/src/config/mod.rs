@@ -9,6 +9,7 @@ pub mod build;
 pub mod file;
 pub mod keys;
 pub mod reference;
+pub mod rotation;
 pub mod value;
 
 #[cfg(test)]
@@ -17,7 +18,7 @@ mod tests;
 pub use build::{
     Admission, AlternativeName, CertificateName, Cluster, Config, DiskLimit, FirstBoot, Folders,
     Limits, Listeners, Log, LogFormat, LogLevel, LogSink, Login, Machine, Mechanism,
-    MemoryWatermark, PasswordHashing, QueueType, Storage, Threads, Tls, TlsVersion,
+    MemoryWatermark, PasswordHashing, QueueType, Rotation, Storage, Threads, Tls, TlsVersion,
 };
 pub use file::{FileConfig, Source};
 

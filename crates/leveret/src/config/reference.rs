@@ -16,6 +16,7 @@ fn kind(key: &Key) -> String {
         Kind::Path => "path".to_owned(),
         Kind::Text => "text".to_owned(),
         Kind::Secret => "text, never shown".to_owned(),
+        Kind::Schedule => "moment".to_owned(),
         Kind::Choice(words) => words.join(", "),
     }
 }

@@ -1,6 +1,7 @@
 //! A key's text made a value, by its kind.
 
 use super::keys::Kind;
+use super::rotation::Schedule;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 /// Checks that `text` is what `kind` asks for; the error says what would have been.
@@ -13,6 +14,7 @@ pub fn check(kind: Kind, text: &str) -> Result<(), String> {
         Kind::Address => address(text).map(|_| ()),
         Kind::Port => port(text).map(|_| ()),
         Kind::Ip => ip(text).map(|_| ()),
+        Kind::Schedule => Schedule::parse(text).map(|_| ()),
         Kind::Path if text.is_empty() => Err("must not be empty".to_owned()),
         Kind::Path | Kind::Text | Kind::Secret => Ok(()),
         Kind::Choice([only]) => (text == *only)

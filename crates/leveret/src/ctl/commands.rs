@@ -1,6 +1,6 @@
 //! The table of commands.
 
-use super::{Context, Failure, Output, cluster, code, diagnostics, lists, node, users};
+use super::{Context, Failure, Output, cluster, code, diagnostics, lists, node, operate, users};
 use std::ops::RangeInclusive;
 
 /// A command.
@@ -135,6 +135,10 @@ static COMMANDS: &[Command] = &[
     command("shutdown", "shutdown", 0..=0, node::stop),
     command("set_vm_memory_high_watermark", "set_vm_memory_high_watermark <fraction> | absolute <size>", 1..=2, node::set_memory_watermark),
     command("set_disk_free_limit", "set_disk_free_limit <size> | mem_relative <fraction>", 1..=2, node::set_disk_limit),
+    command("suspend_listeners", "suspend_listeners", 0..=0, operate::suspend_listeners),
+    command("resume_listeners", "resume_listeners", 0..=0, operate::resume_listeners),
+    command("rotate_logs", "rotate_logs", 0..=0, operate::rotate_logs),
+    command("set_log_level", "set_log_level <debug|info|warning|error|critical|none>", 1..=2, operate::set_log_level),
     command("enable_feature_flag", "enable_feature_flag <name>|all", 1..=1, node::enable_feature_flag),
     command("environment", "environment", 0..=0, diagnostics::environment),
     command("report", "report", 0..=0, diagnostics::report),
@@ -150,10 +154,6 @@ static COMMANDS: &[Command] = &[
     offline(command("decode", "decode <value> <passphrase>", 0..=MANY, diagnostics::instead)),
     offline(command("reset", "reset", 0..=0, diagnostics::instead)),
     offline(command("force_reset", "force_reset", 0..=0, diagnostics::instead)),
-    offline(command("rotate_logs", "rotate_logs", 0..=0, diagnostics::instead)),
-    offline(command("set_log_level", "set_log_level <level>", 0..=MANY, diagnostics::instead)),
-    offline(command("suspend_listeners", "suspend_listeners", 0..=0, diagnostics::instead)),
-    offline(command("resume_listeners", "resume_listeners", 0..=0, diagnostics::instead)),
     offline(command("erlang_cookie_hash", "erlang_cookie_hash", 0..=0, diagnostics::instead)),
     offline(command("observer", "observer", 0..=0, diagnostics::instead)),
     offline(command("consume_event_stream", "consume_event_stream", 0..=MANY, diagnostics::instead)),

@@ -77,16 +77,6 @@ const INSTEAD: &[(&str, &str)] = &[
     ("decode", "the configuration has no encrypted values"),
     ("reset", "stop the node and remove its data folder"),
     ("force_reset", "stop the node and remove its data folder"),
-    ("rotate_logs", "let logrotate do it, with copytruncate"),
-    (
-        "set_log_level",
-        "set log.console.level or log.file.level and start the node again",
-    ),
-    (
-        "suspend_listeners",
-        "use stop_app, which closes the connections that are open as well",
-    ),
-    ("resume_listeners", "use start_app"),
     (
         "erlang_cookie_hash",
         "there is no Erlang cookie: the command line is let in by who may read the node's data folder",

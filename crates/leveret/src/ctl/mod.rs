@@ -9,6 +9,7 @@ mod commands;
 mod diagnostics;
 mod lists;
 mod node;
+mod operate;
 mod options;
 mod users;
 

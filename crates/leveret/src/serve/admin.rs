@@ -1,7 +1,8 @@
 //! The node as the management interface sees it.
 
+use super::log::Logs;
 use super::{cluster, messages};
-use crate::config::Config;
+use crate::config::{Config, LogLevel};
 use leveret_auth::password::SALT_BYTES_GIVEN;
 use leveret_auth::{is_loopback, verify_login};
 use leveret_management::api::{
@@ -18,7 +19,7 @@ use leveret_queue::Outcome;
 use leveret_session::contract::{Reply, Topology as Operation};
 use leveret_shell::broker::Broker;
 use leveret_shell::housekeeping::{Housekeeping, Watermarks};
-use leveret_shell::node::{close_connection, connections};
+use leveret_shell::node::{close_connection, connections, set_listening};
 use leveret_types::{ConnectionId, NodeId, ProtocolError, QueueId, ReplyCode};
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -46,6 +47,8 @@ pub struct Admin {
     pub config: Config,
     /// The same, key by key, as operators know it.
     pub effective: Vec<(String, String)>,
+    /// Its log.
+    pub logs: Logs,
     /// What it listens on, once that is known.
     pub listening: Arc<OnceLock<Vec<Listener>>>,
 }
@@ -282,7 +285,7 @@ impl Running for Admin {
                 .iter()
                 .map(|(path, _)| path.clone())
                 .collect::<Vec<PathBuf>>(),
-            listeners: self.listening.get().cloned().unwrap_or_default(),
+            listeners: self.listeners(),
             serving: self.broker.serving(),
             connections_max: self.config.limits.admission.connections as u64,
             certificates: super::certificates::expiries(&self.config),
@@ -498,6 +501,24 @@ impl Running for Admin {
         self.broker.set_serving(serving);
     }
 
+    fn set_listening(&self, listen: bool) -> Result<(), String> {
+        set_listening(&self.broker, listen)
+            .map_err(|error| format!("cannot listen for clients again: {error}"))?;
+        tracing::info!(
+            listen,
+            "an operator has changed whether clients may connect"
+        );
+        Ok(())
+    }
+
+    fn set_log_level(&self, level: &str) -> Result<(), String> {
+        self.logs.set_level(LogLevel::named(level)?)
+    }
+
+    fn rotate_logs(&self) -> Result<(), String> {
+        self.logs.rotate()
+    }
+
     fn stop(&self) {
         // The way that every supervisor takes: one path to the end.
         if let Err(error) = signal_hook::low_level::raise(signal_hook::consts::SIGTERM) {
@@ -507,7 +528,15 @@ impl Running for Admin {
 }
 
 impl Admin {
-    /// Whether what a declaration would create is there already.
+    /// What is listened on now: for clients, unless an operator has suspended that.
+    fn listeners(&self) -> Vec<Listener> {
+        let all = self.listening.get().cloned().unwrap_or_default();
+        let listens = self.broker.listening();
+        let of_clients = |listener: &Listener| listener.protocol.starts_with("amqp");
+        let listening = all.into_iter().filter(|l| listens || !of_clients(l));
+        listening.collect()
+    }
+
     /// Asks a queue, whose leader may be on another node, and waits for the answer.
     fn ask(&self, queue: QueueId, question: Question) -> QueueAnswer {
         let number = self.broker.consumer_id().0;
@@ -522,6 +551,7 @@ impl Admin {
         }
     }
 
+    /// Whether what a declaration would create is there already.
     fn exists(&self, vhost: &str, change: &Topology) -> bool {
         let catalogue = self.broker.catalogue();
         let Some(vhost) = catalogue.vhost(vhost) else {
