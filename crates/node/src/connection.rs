@@ -75,6 +75,8 @@ pub struct ConnectionFacts {
     pub received_bytes: u64,
     /// Bytes written to it.
     pub sent_bytes: u64,
+    /// Bytes that wait to be written to it.
+    pub unsent_bytes: u64,
     /// TLS version and cipher suite.
     pub tls: Option<(String, String)>,
     /// SASL mechanism.
@@ -528,6 +530,7 @@ impl Connection {
             connected_at_ms: self.connected_at_ms,
             received_bytes: self.received_bytes,
             sent_bytes: self.sent_bytes,
+            unsent_bytes: session.unsent_bytes() as u64,
             tls: self.tls_facts.clone(),
             mechanism: self.login.mechanism().to_owned(),
             channels: self.channel_facts(),

@@ -81,6 +81,16 @@ pub(crate) struct Holder {
 }
 
 impl Holder {
+    /// Bytes of memory that it takes.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        let held = self.held.iter().map(|(_, held)| held.memory_bytes());
+        size_of::<Self>()
+            + self.held.capacity() * size_of::<(u8, RunMap<Held>)>()
+            + held.sum::<usize>()
+    }
+}
+
+impl Holder {
     const fn new(id: ConsumerId, consumer: Option<Consumer>, order: u64) -> Self {
         Self {
             id,

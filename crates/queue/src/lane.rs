@@ -43,6 +43,17 @@ pub(crate) struct Lanes {
     occupied: [u64; 4],
 }
 
+impl Lane {
+    /// Bytes of memory that it takes.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        size_of::<Self>()
+            + self.ready.memory_bytes()
+            + self.damaged.memory_bytes()
+            + self.leaving.memory_bytes()
+            + self.returns.memory_bytes()
+    }
+}
+
 impl Lanes {
     pub(crate) fn get(&self, lane: u8) -> Option<&Lane> {
         self.list.get(usize::from(lane))?.as_deref()

@@ -47,6 +47,12 @@ impl<V: Copy + Eq> RunMap<V> {
         self.len == 0
     }
 
+    /// Bytes of memory that the intervals take.
+    #[must_use]
+    pub fn memory_bytes(&self) -> usize {
+        self.runs.capacity() * size_of::<Run<V>>()
+    }
+
     /// Index of the first interval that ends after `index`.
     fn search(&self, index: u64) -> usize {
         match self.runs.back() {

@@ -222,6 +222,12 @@ impl Connection {
         self.asked.is_some()
     }
 
+    /// Bytes that wait to be written to the socket.
+    #[must_use]
+    pub fn unsent_bytes(&self) -> usize {
+        self.out.len()
+    }
+
     /// What is to be written to the socket.
     pub const fn output(&mut self) -> &mut OutBuffer {
         &mut self.out

@@ -316,6 +316,16 @@ impl Log {
         }
     }
 
+    /// Bytes of memory that it takes, but for bodies.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        let of = |side: &Side| {
+            side.live.memory_bytes()
+                + side.runs.capacity() * size_of::<Run>()
+                + side.blocks.capacity() * size_of::<Block>()
+        };
+        size_of::<Self>() + of(&self.durable) + of(&self.volatile) + self.state.capacity()
+    }
+
     pub(crate) fn side(&mut self, volatile: bool) -> &mut Side {
         if volatile {
             &mut self.volatile

@@ -57,6 +57,8 @@ pub struct LogStats {
 pub struct ShardStats {
     /// Logs.
     pub logs: usize,
+    /// Bytes of memory in which the logs note where their entries lie.
+    pub index_bytes: usize,
     /// Bytes of chunks that are cached, unwritten ones included.
     pub cached_bytes: usize,
     /// Bytes read back from disk, or being read.
@@ -933,6 +935,7 @@ impl ShardLogs {
         let files = || self.files.values();
         ShardStats {
             logs: self.logs.len(),
+            index_bytes: self.logs.values().map(|log| log.memory_bytes()).sum(),
             cached_bytes: self.chunks.cached_bytes
                 + self.volatile_chunks.cached_bytes
                 + self.builder.bytes()

@@ -15,6 +15,12 @@ pub struct RangeSet {
 }
 
 impl RangeSet {
+    /// Bytes of memory that the intervals take.
+    #[must_use]
+    pub fn memory_bytes(&self) -> usize {
+        self.ranges.capacity() * size_of::<Range<u64>>()
+    }
+
     /// The empty set.
     #[must_use]
     pub const fn new() -> Self {

@@ -65,6 +65,8 @@ pub struct Counts {
     /// Milliseconds for which a consumer stood ready to take a message. Its growth over an
     /// interval, divided by the interval, is RabbitMQ's consumer capacity.
     pub able_ms: u64,
+    /// Bytes of memory that the queue takes, but for messages' bodies.
+    pub memory_bytes: usize,
 }
 
 impl Queue {
@@ -86,7 +88,14 @@ impl Queue {
             consumers: self.holders.attached(),
             active: self.active.map(|slot| self.holders.get(slot).id),
             able_ms: self.able_ms + able_now,
+            memory_bytes: self.memory_bytes(),
         }
+    }
+
+    fn memory_bytes(&self) -> usize {
+        let lanes = self.lanes.iter().map(|(_, lane)| lane.memory_bytes());
+        let holders = self.holders.iter().map(|(_, holder)| holder.memory_bytes());
+        size_of::<Self>() + lanes.sum::<usize>() + holders.sum::<usize>()
     }
 
     /// What the queue has done.
