@@ -42,3 +42,35 @@ pub fn keep_little() {
 /// Other allocators have thresholds of their own.
 #[cfg(not(all(target_os = "linux", target_env = "gnu")))]
 pub const fn keep_little() {}
+
+/// Bytes that the allocator has given out, and bytes that it keeps for later.
+#[cfg(all(target_os = "linux", target_env = "gnu"))]
+#[expect(unsafe_code, reason = "no crate asks this safely; it takes nothing")]
+#[must_use]
+pub fn allocated() -> (u64, u64) {
+    // SAFETY: adds up the allocator's own counts, under its locks.
+    let counts = unsafe { libc::mallinfo2() };
+    (
+        (counts.uordblks + counts.hblkhd) as u64,
+        counts.fordblks as u64,
+    )
+}
+
+/// Other allocators are not asked.
+#[cfg(not(all(target_os = "linux", target_env = "gnu")))]
+#[must_use]
+pub const fn allocated() -> (u64, u64) {
+    (0, 0)
+}
+
+#[cfg(all(test, target_os = "linux", target_env = "gnu"))]
+mod tests {
+    #[test]
+    fn what_is_allocated_is_counted() {
+        let (before, _) = super::allocated();
+        let large = std::hint::black_box(vec![1_u8; 64 << 20]);
+        let (after, _) = super::allocated();
+        assert!(after >= before + (60 << 20), "{before} {after}");
+        drop(large);
+    }
+}

@@ -8,6 +8,7 @@ mod log;
 mod log_file;
 mod messages;
 mod process;
+mod reports;
 mod settings;
 mod web;
 
@@ -112,6 +113,9 @@ fn start_web(
         listening: Arc::clone(&listening),
     };
     let app = App::new(Arc::new(admin), Some(token), config.metrics_per_object);
+    let app = Arc::new(app);
+    reports::answer_others(&node.broker, &app)
+        .map_err(|error| format!("cannot start a thread: {error}"))?;
     let web = Web::start(app, config)?;
     // The ports are known by now, those that the system chose as well.
     let _ = listening.set(admin::listeners(&node.listening, web.bound()));

@@ -94,6 +94,29 @@ pub struct Listener {
     pub address: SocketAddr,
 }
 
+/// Where the node's memory is, in bytes. What it holds for clients is counted, not estimated.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MemoryStats {
+    /// Resident memory of the process.
+    pub resident_bytes: u64,
+    /// Of it, the program and the files that it maps.
+    pub program_bytes: u64,
+    /// What the allocator has given out.
+    pub live_bytes: u64,
+    /// What the allocator keeps for later; parts of it may not be resident.
+    pub unused_bytes: u64,
+    /// Bodies of messages: cached, on their way to the disk, or read back from it.
+    pub bodies_bytes: u64,
+    /// Where messages lie on disk.
+    pub index_bytes: u64,
+    /// Classic queues: which messages wait, and who holds which.
+    pub classic_queue_bytes: u64,
+    /// The same of replicated queues that are led here.
+    pub quorum_queue_bytes: u64,
+    /// What waits to be written to clients' sockets.
+    pub unsent_bytes: u64,
+}
+
 /// What a node did to its disk.
 #[derive(Clone, Copy, Debug, Default)]
 #[allow(missing_docs)] // Each is a count, or what its name says.
@@ -197,11 +220,33 @@ impl BrokerStats {
     }
 }
 
+/// One replica of a queue, as its own node knows it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ReplicaStats {
+    /// `leader`, `follower` or `candidate`.
+    pub role: &'static str,
+    /// `voter`, `promotable` (it will be one), or `unknown` where it does not belong to the group.
+    pub membership: &'static str,
+    /// The latest term that it knows.
+    pub term: u64,
+    /// Its last entry, durable or not.
+    pub last_index: u64,
+    /// Up to where its log is durable.
+    pub written: u64,
+    /// Up to where it has applied.
+    pub applied: u64,
+    /// Up to where it knows the log to be committed.
+    pub committed: u64,
+}
+
 /// A queue, as its shard knows it. What was declared is in the catalogue, under the same id.
 #[derive(Clone, Debug, Default)]
 pub struct QueueStats {
     /// Which queue.
     pub id: QueueId,
+    /// Whether it is a replica that does not lead: then these figures are what its log has, and
+    /// the leader knows better.
+    pub follows: bool,
     /// Messages that wait.
     pub ready: u64,
     /// Messages that were delivered and are not settled.
@@ -471,6 +516,10 @@ pub trait Running: Send + Sync + 'static {
     fn node_stats(&self) -> NodeStats;
     /// Counters of the whole node.
     fn broker_stats(&self) -> BrokerStats;
+    /// Where the node's memory is.
+    fn memory(&self) -> MemoryStats {
+        MemoryStats::default()
+    }
     /// All queues, in no order.
     fn queues(&self) -> Vec<QueueStats>;
     /// One queue; none where it is gone.
@@ -517,6 +566,10 @@ pub trait Running: Send + Sync + 'static {
     fn critical_queues(&self) -> Vec<(String, String)> {
         Vec::new()
     }
+    /// How the replica of a queue stands that is here; none if there is none.
+    fn replica(&self, _queue: QueueId) -> Option<ReplicaStats> {
+        None
+    }
     /// The node that leads a replicated queue, as far as is known here.
     fn queue_leader(&self, _queue: QueueId) -> Option<NodeId> {
         None
@@ -535,6 +588,11 @@ pub trait Running: Send + Sync + 'static {
     /// Why not, for the operator.
     fn change_cluster(&self, _change: &ClusterChange) -> Result<usize, String> {
         Err("this node is in no cluster".to_owned())
+    }
+    /// Asks the other nodes of the cluster that are up, each of which answers as
+    /// [`answer`](crate::peers::answer) does; who does not in time is left out.
+    fn ask_peers(&self, _what: &str) -> Vec<(NodeId, Vec<u8>)> {
+        Vec::new()
     }
     /// How many nodes the cluster has, and how many it is to have.
     fn cluster_size(&self) -> (usize, usize) {

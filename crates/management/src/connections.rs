@@ -6,6 +6,7 @@ use crate::directory::Queue;
 use crate::input::json_of;
 use crate::overview::{Subject, message_stats};
 use crate::page;
+use crate::peers::{self, asks};
 use crate::queues::rfc3339;
 use crate::reply::{ApiError, Reply};
 use crate::route::Call;
@@ -15,6 +16,14 @@ use std::collections::HashMap;
 use std::time::Instant;
 
 type Answer = Result<Reply, ApiError>;
+
+/// The connection that a [`pid`] names.
+fn id_of(pid: &str) -> Option<ConnectionId> {
+    let numbers = pid.strip_suffix(".0>")?;
+    let (rest, _channel) = numbers.rsplit_once('.')?;
+    let (_node, connection) = rest.rsplit_once('.')?;
+    connection.parse().ok().map(ConnectionId)
+}
 
 /// What stands for an Erlang process id: text without a space, that scripts hand back to
 /// `close_connection`.
@@ -74,19 +83,32 @@ fn connection_json(app: &App, node: &str, c: &ConnectionStats) -> Value {
     json
 }
 
-/// Whether this request may see a connection: its own user's, or all of them.
-fn may_see(call: &Call<'_>, c: &ConnectionStats) -> bool {
-    call.who.is_monitor() || c.user == call.who.name()
+/// Whether this request may see a connection, or what belongs to one: its own user's, or all.
+fn may_see(call: &Call<'_>, row: &Value) -> bool {
+    call.who.is_monitor() || row["user"] == call.who.name()
 }
 
-fn list_connections(call: &Call<'_>, keep: impl Fn(&ConnectionStats) -> bool) -> Answer {
-    let app = call.app;
+/// The connections of this node.
+pub fn own_connections(app: &App) -> Vec<Value> {
     let node = app.node().node_stats().name;
     let mut all = app.node().connections();
-    all.retain(|c| may_see(call, c) && keep(c));
     all.sort_by_key(|c| c.id);
-    let items = all.iter().map(|c| connection_json(app, &node, c)).collect();
-    page::list(items, &call.query).map(Reply::Json)
+    all.iter().map(|c| connection_json(app, &node, c)).collect()
+}
+
+/// The connections of all nodes, this one's first.
+fn all_connections(app: &App) -> Vec<Value> {
+    let mut all = own_connections(app);
+    let shape = connection_json(app, "", &ConnectionStats::default());
+    let rows = peers::rows(app, asks::CONNECTIONS);
+    all.extend(rows.into_iter().map(|row| peers::shaped(&shape, row)));
+    all
+}
+
+fn list_connections(call: &Call<'_>, keep: impl Fn(&Value) -> bool) -> Answer {
+    let mut all = all_connections(call.app);
+    all.retain(|c| may_see(call, c) && keep(c));
+    page::list(all, &call.query).map(Reply::Json)
 }
 
 /// `GET /api/connections`
@@ -96,37 +118,44 @@ pub fn connections(call: &Call<'_>) -> Answer {
 
 /// `GET /api/vhosts/{vhost}/connections`
 pub fn connections_of_vhost(call: &Call<'_>) -> Answer {
-    list_connections(call, |c| c.vhost == call.param(0))
+    list_connections(call, |c| c["vhost"] == call.param(0))
 }
 
 /// `GET /api/connections/username/{user}`
 pub fn connections_of_user(call: &Call<'_>) -> Answer {
-    list_connections(call, |c| c.user == call.param(0))
+    list_connections(call, |c| c["user"] == call.param(0))
 }
 
-fn named(call: &Call<'_>) -> Result<ConnectionStats, ApiError> {
-    let all = call.app.node().connections();
-    let found = all.into_iter().find(|c| c.name == call.param(0));
+fn named(call: &Call<'_>) -> Result<Value, ApiError> {
+    let mut all = all_connections(call.app).into_iter();
+    let found = all.find(|c| c["name"] == call.param(0));
     found.filter(|c| may_see(call, c)).ok_or(ApiError::NotFound)
 }
 
 /// `GET /api/connections/{name}`
 pub fn connection(call: &Call<'_>) -> Answer {
-    let node = call.app.node().node_stats().name;
-    let json = connection_json(call.app, &node, &named(call)?);
-    Ok(Reply::Json(page::one(json, &call.query)))
+    Ok(Reply::Json(page::one(named(call)?, &call.query)))
 }
 
 const CLOSE_REASON: &str = "Closed via management plugin";
 
-/// Whether this request may close a connection: its own user's, or any for an administrator.
-fn close(call: &Call<'_>, c: &ConnectionStats) -> Result<(), ApiError> {
-    if !call.who.is_administrator() && c.user != call.who.name() {
+/// Closes a connection, if this request may: its own user's, or any for an administrator.
+fn close(call: &Call<'_>, c: &Value) -> Result<(), ApiError> {
+    if !call.who.is_administrator() && c["user"] != call.who.name() {
         let text = "Not administrator user".to_owned();
         return Err(ApiError::NotAuthorised(text));
     }
     let reason = call.reason.as_deref().unwrap_or(CLOSE_REASON);
-    call.app.node().close_connection(c.id, reason);
+    let app = call.app;
+    let Some(id) = c["pid"].as_str().and_then(id_of) else {
+        return Ok(());
+    };
+    if c["node"] == app.node().node_stats().name {
+        app.node().close_connection(id, reason);
+    } else {
+        // Its own node knows it; the others have none of that number.
+        peers::ask(app, &format!("{}{} {reason}", asks::CLOSE, id.0));
+    }
     Ok(())
 }
 
@@ -138,8 +167,8 @@ pub fn close_one(call: &Call<'_>) -> Answer {
 
 /// `DELETE /api/connections/username/{user}`
 pub fn close_of_user(call: &Call<'_>) -> Answer {
-    for c in call.app.node().connections() {
-        if c.user == call.param(0) {
+    for c in all_connections(call.app) {
+        if c["user"] == call.param(0) {
             close(call, &c)?;
         }
     }
@@ -184,26 +213,40 @@ fn channel_json(app: &App, node: &str, c: &ConnectionStats, channel: &ChannelSta
     json
 }
 
-/// Connections by id, but for those that this request may not see.
-fn visible(call: &Call<'_>) -> HashMap<ConnectionId, ConnectionStats> {
-    let mut all = call.app.node().connections();
-    all.retain(|c| may_see(call, c));
+/// The connections of this node, by id.
+fn by_id(app: &App) -> HashMap<ConnectionId, ConnectionStats> {
+    let all = app.node().connections();
     all.into_iter().map(|c| (c.id, c)).collect()
 }
 
-fn list_channels(call: &Call<'_>, keep: impl Fn(&ConnectionStats) -> bool) -> Answer {
-    let app = call.app;
+/// The channels of this node.
+pub fn own_channels(app: &App) -> Vec<Value> {
     let node = app.node().node_stats().name;
-    let connections = visible(call);
+    let connections = by_id(app);
     let mut channels = app.node().channels();
     channels.sort_by_key(|c| (c.connection, c.number));
-    let items = channels
+    let of_known = channels
         .iter()
-        .filter_map(|channel| Some((connections.get(&channel.connection)?, channel)))
-        .filter(|(connection, _)| keep(connection))
+        .filter_map(|channel| Some((connections.get(&channel.connection)?, channel)));
+    of_known
         .map(|(connection, channel)| channel_json(app, &node, connection, channel))
-        .collect();
-    page::list(items, &call.query).map(Reply::Json)
+        .collect()
+}
+
+/// The channels of all nodes, this one's first.
+fn all_channels(app: &App) -> Vec<Value> {
+    let mut all = own_channels(app);
+    let (connection, channel) = (ConnectionStats::default(), ChannelStats::default());
+    let shape = channel_json(app, "", &connection, &channel);
+    let rows = peers::rows(app, asks::CHANNELS);
+    all.extend(rows.into_iter().map(|row| peers::shaped(&shape, row)));
+    all
+}
+
+fn list_channels(call: &Call<'_>, keep: impl Fn(&Value) -> bool) -> Answer {
+    let mut all = all_channels(call.app);
+    all.retain(|channel| may_see(call, channel) && keep(channel));
+    page::list(all, &call.query).map(Reply::Json)
 }
 
 /// `GET /api/channels`
@@ -213,35 +256,25 @@ pub fn channels(call: &Call<'_>) -> Answer {
 
 /// `GET /api/vhosts/{vhost}/channels`
 pub fn channels_of_vhost(call: &Call<'_>) -> Answer {
-    list_channels(call, |c| c.vhost == call.param(0))
+    list_channels(call, |c| c["vhost"] == call.param(0))
 }
 
 /// `GET /api/connections/{name}/channels`
 pub fn channels_of_connection(call: &Call<'_>) -> Answer {
     let connection = named(call)?;
-    list_channels(call, |c| c.id == connection.id)
+    list_channels(call, |c| {
+        c["connection_details"]["name"] == connection["name"]
+    })
 }
 
 /// `GET /api/channels/{name}`
 pub fn channel(call: &Call<'_>) -> Answer {
-    let app = call.app;
-    let node = app.node().node_stats().name;
-    let connections = visible(call);
-    let all = app.node().channels();
-    let found = all.iter().find_map(|channel| {
-        let connection = connections.get(&channel.connection)?;
-        let is_it = channel_name(connection, channel.number) == call.param(0);
-        is_it.then_some((connection, channel))
-    });
-    let (connection, channel) = found.ok_or(ApiError::NotFound)?;
-    let mut json = channel_json(app, &node, connection, channel);
-    let names = queue_names(app);
-    let consumers = app.node().consumers();
-    json["consumer_details"] = consumers
-        .iter()
-        .filter(|c| (c.connection, c.channel) == (channel.connection, channel.number))
-        .filter_map(|c| consumer_json(&node, names.get(&c.queue)?, Some(connection), c))
-        .collect();
+    let mut all = all_channels(call.app).into_iter();
+    let found = all.find(|c| c["name"] == call.param(0) && may_see(call, c));
+    let mut json = found.ok_or(ApiError::NotFound)?;
+    let consumers = all_consumers(call.app).into_iter();
+    let of_it = consumers.filter(|c| c["channel_details"]["name"] == json["name"]);
+    json["consumer_details"] = of_it.collect();
     Ok(Reply::Json(page::one(json, &call.query)))
 }
 
@@ -281,53 +314,47 @@ fn consumer_json(
     }))
 }
 
-/// The consumers of a queue.
-pub fn consumers_of(app: &App, queue: QueueId) -> Value {
-    let consumers = app.node().consumers();
-    if consumers.iter().all(|c| c.queue != queue) {
-        return json!([]);
-    }
+/// The consumers of this node's clients.
+pub fn own_consumers(app: &App) -> Vec<Value> {
     let node = app.node().node_stats().name;
-    let connections = app.node().connections();
     let names = queue_names(app);
-    consumers
-        .iter()
-        .filter(|c| c.queue == queue)
-        .filter_map(|c| {
-            let connection = connections.iter().find(|x| x.id == c.connection);
-            consumer_json(&node, names.get(&queue)?, connection, c)
-        })
+    let connections = by_id(app);
+    let consumers = app.node().consumers();
+    let rows = consumers.iter().filter_map(|consumer| {
+        let connection = connections.get(&consumer.connection);
+        consumer_json(&node, names.get(&consumer.queue)?, connection, consumer)
+    });
+    rows.collect()
+}
+
+/// The consumers of all nodes' clients, this one's first.
+fn all_consumers(app: &App) -> Vec<Value> {
+    let mut all = own_consumers(app);
+    let (connection, consumer) = (ConnectionStats::default(), ConsumerStats::default());
+    let shape = consumer_json("", &Queue::default(), Some(&connection), &consumer);
+    let shape = shape.unwrap_or_default();
+    let rows = peers::rows(app, asks::CONSUMERS);
+    all.extend(rows.into_iter().map(|row| peers::shaped(&shape, row)));
+    all
+}
+
+/// The consumers of a queue.
+pub fn consumers_of(app: &App, queue: &Queue) -> Value {
+    let all = all_consumers(app).into_iter();
+    all.filter(|c| c["queue"]["name"] == queue.name && c["queue"]["vhost"] == queue.vhost)
         .collect()
 }
 
 fn list_consumers(call: &Call<'_>, vhost: Option<&str>) -> Answer {
     let app = call.app;
-    let node = app.node().node_stats().name;
-    let names = queue_names(app);
-    let connections: HashMap<_, _> = app
-        .node()
-        .connections()
-        .into_iter()
-        .map(|c| (c.id, c))
-        .collect();
     let mut seen: HashMap<String, bool> = HashMap::new();
-    let mut items = Vec::new();
-    for consumer in app.node().consumers() {
-        let Some(queue) = names.get(&consumer.queue) else {
-            continue;
-        };
-        if vhost.is_some_and(|vhost| vhost != queue.vhost) {
-            continue;
-        }
-        let may = seen
-            .entry(queue.vhost.clone())
-            .or_insert_with(|| app.sees(call.who, &queue.vhost));
-        if *may {
-            let connection = connections.get(&consumer.connection);
-            items.extend(consumer_json(&node, queue, connection, &consumer));
-        }
-    }
-    page::list(items, &call.query).map(Reply::Json)
+    let mut all = all_consumers(app);
+    all.retain(|consumer| {
+        let of = consumer["queue"]["vhost"].as_str().unwrap_or_default();
+        let may_see = || app.sees(call.who, of);
+        vhost.is_none_or(|vhost| vhost == of) && *seen.entry(of.to_owned()).or_insert_with(may_see)
+    });
+    page::list(all, &call.query).map(Reply::Json)
 }
 
 /// `GET /api/consumers`

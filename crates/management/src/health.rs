@@ -2,9 +2,10 @@
 
 use crate::api::{AfterGet, Get, Level, Listener, Login, NodeStats, Publish, Topology};
 use crate::input::Body;
-use crate::page;
+use crate::peers::{self, asks};
 use crate::reply::{ApiError, Reply, merge};
 use crate::route::Call;
+use crate::{overview, page};
 use leveret_types::FieldTable;
 use serde_json::{Value, json};
 use std::net::{IpAddr, Ipv4Addr};
@@ -22,18 +23,30 @@ fn unwell(reason: impl Into<String>, details: Value) -> Answer {
     Ok(Reply::Unwell(json))
 }
 
-/// `GET /api/health/checks/alarms` and `/local-alarms`
+/// `GET /api/health/checks/alarms`: those of all nodes that answer.
 pub fn alarms(call: &Call<'_>) -> Answer {
-    let node = call.app.node().node_stats();
-    let alarm =
-        |set: bool, resource: &str| set.then(|| json!({"node": node.name, "resource": resource}));
-    let alarms: Vec<_> = [
-        alarm(node.memory_alarm, "memory"),
-        alarm(node.disk_alarm, "disk"),
-    ]
-    .into_iter()
-    .flatten()
-    .collect();
+    let app = call.app;
+    let mut alarms = alarms_of(&overview::own_node(app));
+    for (_, node) in peers::ask(app, asks::NODE) {
+        alarms.extend(alarms_of(&node));
+    }
+    alarmed(alarms)
+}
+
+/// `GET /api/health/checks/local-alarms`
+pub fn local_alarms(call: &Call<'_>) -> Answer {
+    alarmed(alarms_of(&overview::own_node(call.app)))
+}
+
+/// The alarms of a node, from its row in `/api/nodes`.
+fn alarms_of(node: &Value) -> Vec<Value> {
+    let alarms = [("mem_alarm", "memory"), ("disk_free_alarm", "disk")];
+    let set = alarms.iter().filter(|(field, _)| node[*field] == true);
+    set.map(|(_, resource)| json!({"node": node["name"], "resource": resource}))
+        .collect()
+}
+
+fn alarmed(alarms: Vec<Value>) -> Answer {
     if alarms.is_empty() {
         return well();
     }

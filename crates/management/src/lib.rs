@@ -25,6 +25,7 @@ pub mod metrics;
 mod multipart;
 mod overview;
 mod page;
+pub mod peers;
 mod queues;
 mod rates;
 mod reply;

@@ -606,7 +606,9 @@ fn dead_lettered(page: &mut Page, broker: &BrokerStats) {
 
 /// The stats of queues with their labels, or their sum without any.
 fn queue_series(app: &App, scope: &Scope, per_object: bool) -> Vec<(String, QueueStats)> {
-    let stats = app.node().queues();
+    let mut stats = app.node().queues();
+    // Each queue's figures are its leader's: sums over the nodes are right then.
+    stats.retain(|queue| !queue.follows);
     if !per_object {
         let mut sum = QueueStats::default();
         for s in &stats {

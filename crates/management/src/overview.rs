@@ -3,6 +3,7 @@
 use crate::api::{Listener, MessageCounters, NodeStats};
 use crate::app::App;
 use crate::input::Query;
+use crate::peers::{self, asks};
 use crate::reply::{ApiError, Reply, merge};
 use crate::route::Call;
 use serde_json::{Map, Value, json};
@@ -52,10 +53,15 @@ pub const MESSAGE_FIELDS: usize = 12;
 
 /// `message_stats`: each counter, and its rate.
 pub fn message_stats(app: &App, subject: Subject, counters: &MessageCounters) -> Value {
-    let fields = fields(counters);
-    let rates = app.message_rates(subject, fields.map(|(_, count)| count), Instant::now());
+    let counts = fields(counters).map(|(_, count)| count);
+    let rates = app.message_rates(subject, counts, Instant::now());
+    messages_at(counters, rates)
+}
+
+/// Counters with the rates at which they grow.
+pub fn messages_at(counters: &MessageCounters, rates: [f64; MESSAGE_FIELDS]) -> Value {
     let mut out = Map::new();
-    for ((name, count), rate) in fields.into_iter().zip(rates) {
+    for ((name, count), rate) in fields(counters).into_iter().zip(rates) {
         out.insert(name.to_owned(), count.into());
         out.insert(format!("{name}_details"), json!({"rate": rate}));
     }
@@ -64,12 +70,18 @@ pub fn message_stats(app: &App, subject: Subject, counters: &MessageCounters) ->
 
 /// `messages`, `messages_ready` and `messages_unacknowledged` with the rates at which they change.
 pub fn depths(app: &App, subject: Subject, ready: u64, unacknowledged: u64) -> Value {
+    let depths = [ready + unacknowledged, ready, unacknowledged];
+    let rates = app.depth_rates(subject, depths, Instant::now());
+    depths_at(ready, unacknowledged, rates)
+}
+
+/// Depths with the rates at which they change.
+pub fn depths_at(ready: u64, unacknowledged: u64, rates: [f64; 3]) -> Value {
     let depths = [
         ("messages", ready + unacknowledged),
         ("messages_ready", ready),
         ("messages_unacknowledged", unacknowledged),
     ];
-    let rates = app.depth_rates(subject, depths.map(|(_, depth)| depth), Instant::now());
     let mut out = Map::new();
     for ((name, depth), rate) in depths.into_iter().zip(rates) {
         out.insert(name.to_owned(), depth.into());
@@ -88,16 +100,62 @@ fn listener_json(node: &str, listener: &Listener) -> Value {
     })
 }
 
-/// `GET /api/overview`
-pub fn overview(call: &Call<'_>) -> Answer {
-    let app = call.app;
+/// The parts of `/api/overview` that are the sums, or the lists, of all nodes'.
+const SUMMED: [&str; 6] = [
+    "message_stats",
+    "queue_totals",
+    "object_totals",
+    "churn_rates",
+    "listeners",
+    "contexts",
+];
+
+/// This node's part of [`SUMMED`].
+pub fn own_overview(app: &App) -> Value {
     let (node, broker) = (app.node().node_stats(), app.node().broker_stats());
     let (mut ready, mut unacknowledged) = (0, 0);
-    for queue in app.node().queues() {
+    for queue in app.node().queues().iter().filter(|queue| !queue.follows) {
         ready += queue.ready;
         unacknowledged += queue.unacknowledged;
     }
+    let listeners = node.listeners.iter().map(|l| listener_json(&node.name, l));
+    json!({
+        "message_stats": message_stats(app, Subject::Node, &broker.all_messages()),
+        "queue_totals": depths(app, Subject::Node, ready, unacknowledged),
+        "object_totals": {
+            "channels": broker.channels,
+            "connections": broker.connections,
+            "consumers": broker.consumers,
+        },
+        "churn_rates": {
+            "connection_created": broker.connections_opened,
+            "connection_closed": broker.connections_closed,
+            "channel_created": broker.channels_opened,
+            "channel_closed": broker.channels_closed,
+            "queue_declared": broker.queues_declared,
+            "queue_created": broker.queues_created,
+            "queue_deleted": broker.queues_deleted,
+        },
+        "listeners": listeners.collect::<Value>(),
+        "contexts": contexts(&node),
+    })
+}
+
+/// `GET /api/overview`
+pub fn overview(call: &Call<'_>) -> Answer {
+    let app = call.app;
+    let node = app.node().node_stats();
     let counts = app.counts();
+    let mut sums = own_overview(app);
+    for (_, part) in peers::ask(app, asks::OVERVIEW) {
+        peers::add(&mut sums, &peers::pick(&part, &SUMMED));
+    }
+    sums["object_totals"]["exchanges"] = counts.exchanges.into();
+    sums["object_totals"]["queues"] = counts.queues.into();
+    if !call.who.is_monitor() {
+        sums["listeners"] = json!([]);
+        sums["contexts"] = json!([]);
+    }
     let mut overview = json!({
         "management_version": RABBITMQ_VERSION,
         "rates_mode": "basic",
@@ -118,33 +176,8 @@ pub fn overview(call: &Call<'_>) -> Answer {
         "is_op_policy_updating_enabled": true,
         "node": node.name,
         "statistics_db_event_queue": 0,
-        "message_stats": message_stats(app, Subject::Node, &broker.all_messages()),
-        "queue_totals": depths(app, Subject::Node, ready, unacknowledged),
-        "object_totals": {
-            "channels": broker.channels,
-            "connections": broker.connections,
-            "consumers": broker.consumers,
-            "exchanges": counts.exchanges,
-            "queues": counts.queues,
-        },
-        "churn_rates": {
-            "connection_created": broker.connections_opened,
-            "connection_closed": broker.connections_closed,
-            "channel_created": broker.channels_opened,
-            "channel_closed": broker.channels_closed,
-            "queue_declared": broker.queues_declared,
-            "queue_created": broker.queues_created,
-            "queue_deleted": broker.queues_deleted,
-        },
-        "contexts": [],
     });
-    if call.who.is_monitor() {
-        let listeners = node.listeners.iter().map(|l| listener_json(&node.name, l));
-        overview["listeners"] = listeners.collect();
-        overview["contexts"] = contexts(&node);
-    } else {
-        overview["listeners"] = json!([]);
-    }
+    merge(&mut overview, sums);
     Ok(Reply::Json(crate::page::one(overview, &call.query)))
 }
 
@@ -261,63 +294,140 @@ fn mean_ms(us: u64, count: u64) -> f64 {
     us as f64 / count as f64 / 1_000.0
 }
 
+/// This node as the API shows it.
+pub fn own_node(app: &App) -> Value {
+    node_json(app, &app.node().node_stats())
+}
+
 /// `GET /api/nodes`
 pub fn nodes(call: &Call<'_>) -> Answer {
-    let node = node_json(call.app, &call.app.node().node_stats());
-    let mut nodes = vec![node];
+    let mut nodes = vec![own_node(call.app)];
     nodes.extend(others(call.app));
     let all = crate::page::list(nodes, &call.query)?;
     Ok(Reply::Json(all))
 }
 
-/// What this node knows of the other nodes of its cluster: whether they are there.
+/// The other nodes of the cluster, as they tell of themselves; of one that is down only that.
 fn others(app: &App) -> Vec<Value> {
     let Some(cluster) = app.node().cluster() else {
         return Vec::new();
     };
+    let mut told = peers::ask(app, asks::NODE);
     let others = cluster
         .nodes
         .iter()
         .filter(|node| node.number != cluster.own);
     others
         .map(|node| {
-            json!({
+            let at = told.iter().position(|(from, _)| from.0 == node.number);
+            let told = at.map_or_else(|| json!({}), |at| told.swap_remove(at).1);
+            let known = json!({
                 "name": node.name,
                 "type": "disc",
                 "running": node.up,
                 "being_drained": node.draining,
-            })
+            });
+            let mut shape = node_json(app, &NodeStats::default());
+            match told.as_object().is_some_and(|told| !told.is_empty()) {
+                true => merge(&mut shape, told),
+                false => shape = json!({}),
+            }
+            merge(&mut shape, known);
+            shape
         })
         .collect()
 }
 
 /// `GET /api/nodes/{name}`
 pub fn node(call: &Call<'_>) -> Answer {
-    let node = call.app.node().node_stats();
-    if node.name != call.param(0) {
-        return Err(ApiError::NotFound);
+    let own = call.app.node().node_stats();
+    let mut json = match own.name == call.param(0) {
+        true => node_json(call.app, &own),
+        false => {
+            let mut others = others(call.app).into_iter();
+            let found = others.find(|node| node["name"] == call.param(0));
+            found.ok_or(ApiError::NotFound)?
+        }
+    };
+    if call.query.flag("memory") {
+        json["memory"] = memory_of(call)?["memory"].take();
     }
-    let json = node_json(call.app, &node);
     Ok(Reply::Json(crate::page::one(json, &call.query)))
 }
 
 /// `GET /api/nodes/{name}/memory`
 pub fn node_memory(call: &Call<'_>) -> Answer {
-    let node = call.app.node().node_stats();
-    if node.name != call.param(0) {
-        return Err(ApiError::NotFound);
+    memory_of(call).map(Reply::Json)
+}
+
+fn memory_of(call: &Call<'_>) -> Result<Value, ApiError> {
+    let app = call.app;
+    if app.node().node_stats().name == call.param(0) {
+        return Ok(own_memory(app));
     }
-    let used = node.memory_used_bytes;
-    let mut memory = Map::new();
-    for part in MEMORY_PARTS {
-        memory.insert(part.to_owned(), 0.into());
+    let cluster = app.node().cluster().ok_or(ApiError::NotFound)?;
+    let mut nodes = cluster.nodes.iter();
+    let named = nodes.find(|node| node.name == call.param(0));
+    let named = named.ok_or(ApiError::NotFound)?;
+    let mut told = peers::ask(app, asks::MEMORY).into_iter();
+    let told = told.find(|(from, _)| from.0 == named.number);
+    // As RabbitMQ answers for a node that does not.
+    let mut memory = told.map_or_else(|| json!({"memory": "not_available"}), |(_, told)| told);
+    if memory["memory"].is_object() {
+        let mut whole = no_memory();
+        merge(&mut whole, memory["memory"].take());
+        memory["memory"] = whole;
     }
-    // What the kernel gave the process is all that is known of it.
-    memory.insert("other_system".to_owned(), used.into());
-    memory.insert("strategy".to_owned(), "rss".into());
-    let total = json!({"rss": used, "allocated": used, "erlang": used});
-    memory.insert("total".to_owned(), total);
-    Ok(Reply::Json(json!({"memory": memory})))
+    Ok(memory)
+}
+
+/// Where this node's memory is, in RabbitMQ's words for its parts; together they are what is
+/// resident.
+pub fn own_memory(app: &App) -> Value {
+    let memory = app.node().memory();
+    let code = memory.program_bytes.min(memory.resident_bytes);
+    let mut left = memory.resident_bytes - code;
+    let mut take = |bytes: u64| {
+        let taken = bytes.min(left);
+        left -= taken;
+        taken
+    };
+    let live = take(memory.live_bytes);
+    let unused = take(memory.unused_bytes);
+    let counted = [
+        ("binary", memory.bodies_bytes),
+        ("msg_index", memory.index_bytes),
+        ("queue_procs", memory.classic_queue_bytes),
+        ("quorum_queue_procs", memory.quorum_queue_bytes),
+        ("connection_writers", memory.unsent_bytes),
+    ];
+    let mut json = no_memory();
+    let mut others = live;
+    for (part, bytes) in counted {
+        let bytes = bytes.min(others);
+        others -= bytes;
+        json[part] = bytes.into();
+    }
+    // Connections, the catalogue, figures.
+    json["other_proc"] = others.into();
+    json["code"] = code.into();
+    json["allocated_unused"] = unused.into();
+    // Stacks, and what the kernel gives by the page.
+    json["other_system"] = left.into();
+    json["strategy"] = "rss".into();
+    json["total"] = json!({
+        "rss": memory.resident_bytes,
+        "allocated": live + unused,
+        "erlang": live,
+    });
+    json!({"memory": json})
+}
+
+fn no_memory() -> Value {
+    let parts = MEMORY_PARTS
+        .iter()
+        .map(|part| ((*part).to_owned(), json!(0)));
+    Value::Object(parts.collect())
 }
 
 /// Parts into which RabbitMQ divides memory: clients want each of them to be there.

@@ -1,18 +1,18 @@
 //! Queues: lists, declarations, contents.
 
-use crate::api::{AfterGet, Get, Got, Publish, QueueStats, Topology};
+use crate::api::{AfterGet, Get, Got, MessageCounters, Publish, QueueStats, Topology};
 use crate::app::App;
 use crate::directory::Queue;
 use crate::input::json_of;
-use crate::overview::{Subject, depths, message_stats};
+use crate::overview::{MESSAGE_FIELDS, Subject, depths, depths_at, message_stats, messages_at};
 use crate::page;
+use crate::peers::{self, asks};
 use crate::reply::{ApiError, Reply, merge};
 use crate::route::Call;
 use base64::Engine;
 use leveret_types::limits::HTTP_BODY_BYTES_MAX;
 use leveret_types::{NodeId, QueueId};
 use serde_json::{Value, json};
-use std::collections::HashMap;
 
 type Answer = Result<Reply, ApiError>;
 
@@ -21,8 +21,8 @@ const GET_MAX: i64 = 10_000;
 /// Bytes of payload that one answer carries.
 const GET_BYTES_MAX: usize = HTTP_BODY_BYTES_MAX;
 
-/// A queue as RabbitMQ's API shows it.
-pub fn queue_json(app: &App, node: &str, queue: &Queue, stats: Option<&QueueStats>) -> Value {
+/// A queue as RabbitMQ's API shows it, with what its leader tells of it.
+fn queue_json(app: &App, node: &str, queue: &Queue, figures: Option<Value>) -> Value {
     let mut json = json!({
         "name": queue.name,
         "vhost": queue.vhost,
@@ -41,20 +41,50 @@ pub fn queue_json(app: &App, node: &str, queue: &Queue, stats: Option<&QueueStat
         json["members"] = json!(members(queue, node, |_| true));
         json["online"] = json!(members(queue, node, |at| app.node().is_up(at)));
     }
-    let Some(stats) = stats else {
-        json["state"] = "down".into();
-        return json;
-    };
+    // Its leader may be up and slow to tell how it is.
+    let leads = app.node().queue_leader(queue.id);
+    let is_led = leads.is_some_and(|leader| app.node().is_up(leader));
+    json["state"] = if is_led { "running" } else { "down" }.into();
+    if let Some(mut figures) = figures {
+        if let Some(figures) = figures.as_object_mut() {
+            figures.remove("id");
+        }
+        merge(&mut json, figures);
+    }
+    json
+}
+
+/// What the leader of a queue knows of it, under the queue's `id`.
+pub(crate) fn figures(app: &App, stats: &QueueStats) -> Value {
     let subject = Subject::Queue(stats.id.0);
-    merge(
-        &mut json,
-        depths(app, subject, stats.ready, stats.unacknowledged),
-    );
+    let messages = message_stats(app, subject, &stats.messages);
+    let depths = depths(app, subject, stats.ready, stats.unacknowledged);
+    let mut json = figures_of(stats, messages, depths);
+    if let Some(owner) = stats.owner {
+        let owner = app.node().connections().into_iter().find(|c| c.id == owner);
+        json["owner_pid_details"] = owner.map_or(Value::Null, |c| json!({"name": c.name}));
+    }
+    json
+}
+
+/// What is known of a queue in which nothing is and nothing happened.
+pub(crate) fn no_figures() -> Value {
+    let counters = MessageCounters::default();
+    figures_of(
+        &QueueStats::default(),
+        messages_at(&counters, [0.0; MESSAGE_FIELDS]),
+        depths_at(0, 0, [0.0; 3]),
+    )
+}
+
+fn figures_of(stats: &QueueStats, messages: Value, depths: Value) -> Value {
+    let mut json = depths;
     merge(
         &mut json,
         json!({
+            "id": stats.id.0,
             "state": if stats.damaged { "crashed" } else { "running" },
-            "message_stats": message_stats(app, subject, &stats.messages),
+            "message_stats": messages,
             "message_bytes": stats.ready_bytes + stats.unacknowledged_bytes,
             "message_bytes_ready": stats.ready_bytes,
             "message_bytes_unacknowledged": stats.unacknowledged_bytes,
@@ -78,10 +108,6 @@ pub fn queue_json(app: &App, node: &str, queue: &Queue, stats: Option<&QueueStat
     );
     if let Some(since) = stats.idle_since_ms {
         json["idle_since"] = rfc3339(since).into();
-    }
-    if let Some(owner) = stats.owner {
-        let owner = app.node().connections().into_iter().find(|c| c.id == owner);
-        json["owner_pid_details"] = owner.map_or(Value::Null, |c| json!({"name": c.name}));
     }
     json
 }
@@ -129,8 +155,7 @@ pub fn rfc3339(ms: u64) -> String {
 
 fn list(call: &Call<'_>, vhost: Option<&str>) -> Answer {
     let app = call.app;
-    let stats: HashMap<QueueId, QueueStats> =
-        app.node().queues().into_iter().map(|s| (s.id, s)).collect();
+    let mut figures = peers::queue_figures(app);
     let node = app.node().node_stats().name;
     let mut declared = app.node().declared_queues(vhost);
     if vhost.is_none() && !call.who.is_monitor() {
@@ -139,7 +164,7 @@ fn list(call: &Call<'_>, vhost: Option<&str>) -> Answer {
     declared.sort_by(|a, b| (&a.vhost, &a.name).cmp(&(&b.vhost, &b.name)));
     let items = declared
         .iter()
-        .map(|queue| queue_json(app, &node, queue, stats.get(&queue.id)))
+        .map(|queue| queue_json(app, &node, queue, figures.remove(&queue.id)))
         .collect();
     page::list(items, &call.query).map(Reply::Json)
 }
@@ -163,13 +188,76 @@ fn declared(call: &Call<'_>) -> Result<Queue, ApiError> {
 pub fn one(call: &Call<'_>) -> Answer {
     let app = call.app;
     let queue = declared(call)?;
-    let stats = app.node().queue(queue.id);
+    let figures = peers::figures_of(app, queue.id);
     let node = app.node().node_stats().name;
-    let mut json = queue_json(app, &node, &queue, stats.as_ref());
-    json["consumer_details"] = crate::connections::consumers_of(app, queue.id);
+    let mut json = queue_json(app, &node, &queue, figures);
+    json["consumer_details"] = crate::connections::consumers_of(app, &queue);
     json["incoming"] = json!([]);
     json["deliveries"] = json!([]);
     Ok(Reply::Json(page::one(json, &call.query)))
+}
+
+/// How the replica of a queue stands that this node has, in RabbitMQ's words.
+pub(crate) fn own_replica(app: &App, queue: QueueId) -> Value {
+    let Some(replica) = app.node().replica(queue) else {
+        return Value::Null;
+    };
+    json!({
+        "Node Name": app.node().node_stats().name,
+        "Raft State": replica.role,
+        "Membership": replica.membership,
+        "Last Log Index": replica.last_index,
+        "Last Written": replica.written,
+        "Last Applied": replica.applied,
+        "Commit Index": replica.committed,
+        // Entries leave the log one by one, when their messages have left.
+        "Snapshot Index": 0,
+        "Term": replica.term,
+        "Machine Version": 0,
+    })
+}
+
+/// `GET /api/queues/quorum/{vhost}/{name}/status`: every replica of a queue, the nodes' own words.
+pub fn replicas(call: &Call<'_>) -> Answer {
+    let app = call.app;
+    let queue = declared(call)?;
+    if queue.kind != "quorum" {
+        let text = format!("queue '{}' is not replicated", queue.name);
+        return Err(ApiError::BadRequest(text));
+    }
+    let empty = [
+        "Last Log Index",
+        "Last Written",
+        "Last Applied",
+        "Commit Index",
+        "Term",
+    ];
+    let own_name = app.node().node_stats().name;
+    let mut told: Vec<(NodeId, Value)> =
+        peers::ask(app, &format!("{}{}", asks::REPLICA, queue.id.0));
+    let own = own_replica(app, queue.id);
+    let row = |name: &str, told: Option<Value>| {
+        let mut row = json!({"Node Name": name, "Raft State": "noproc", "Membership": "unknown"});
+        for field in empty
+            .into_iter()
+            .chain(["Snapshot Index", "Machine Version"])
+        {
+            row[field] = 0.into();
+        }
+        merge(&mut row, told.unwrap_or(Value::Null));
+        row
+    };
+    if queue.nodes.is_empty() {
+        return Ok(Reply::Json(json!([row(&own_name, Some(own))])));
+    }
+    let rows = queue.nodes.iter().map(|(node, name)| {
+        if *name == own_name {
+            return row(name, Some(own.clone()));
+        }
+        let at = told.iter().position(|(from, _)| from == node);
+        row(name, at.map(|at| told.swap_remove(at).1))
+    });
+    Ok(Reply::Json(rows.collect()))
 }
 
 /// `PUT /api/queues/{vhost}/{name}`

@@ -60,6 +60,7 @@ pub static ROUTES: &[Route] = routes! {
     "/api/queues/detailed" => GET(Management, queues::all);
     "/api/queues/{vhost}" => GET(Visible, queues::of_vhost);
     "/api/queues/{vhost}/{}" => GET(Visible, queues::one), PUT(Member, queues::put), DELETE(Member, queues::delete);
+    "/api/queues/quorum/{vhost}/{}/status" => GET(Visible, queues::replicas);
     "/api/queues/{vhost}/{}/bindings" => GET(Visible, exchanges::bindings_of_queue);
     "/api/queues/{vhost}/{}/contents" => DELETE(Member, queues::purge);
     "/api/queues/{vhost}/{}/get" => POST(Member, queues::get);
@@ -162,7 +163,7 @@ pub static ROUTES: &[Route] = routes! {
     "/api/all-configuration" => GET(Administrator, catalogue::export), POST(Administrator, catalogue::import);
 
     "/api/health/checks/alarms" => GET(Management, health::alarms);
-    "/api/health/checks/local-alarms" => GET(Management, health::alarms);
+    "/api/health/checks/local-alarms" => GET(Management, health::local_alarms);
     "/api/health/checks/metadata-store/initialized" => GET(Management, health::passed);
     "/api/health/checks/metadata-store/initialized/with-data" => GET(Management, health::has_data);
     "/api/health/checks/certificate-expiration/{}/{}" => GET(Management, health::certificates);
@@ -180,8 +181,8 @@ pub static ROUTES: &[Route] = routes! {
     "/api/health/checks/ready-to-serve-clients" => GET(Management, health::ready_for_clients);
     "/api/health/checks/reached-target-cluster-size" => GET(Management, health::cluster_size);
     "/api/aliveness-test/{vhost}" => GET(Visible, health::aliveness);
-    "/api/healthchecks/node" => GET(Management, health::alarms);
-    "/api/healthchecks/node/{}" => GET(Management, health::alarms);
+    "/api/healthchecks/node" => GET(Management, health::local_alarms);
+    "/api/healthchecks/node/{}" => GET(Management, health::local_alarms);
 
     // Of plugins that are not part of this broker: there are none, and monitors ask for them.
     "/api/shovels" => GET(Monitoring, overview::none);

@@ -58,7 +58,7 @@ impl Server {
     ///
     /// # Errors
     /// If an endpoint cannot be bound, or the system has no thread left.
-    pub fn start(app: App, endpoints: &[Endpoint]) -> io::Result<Self> {
+    pub fn start(app: impl Into<Arc<App>>, endpoints: &[Endpoint]) -> io::Result<Self> {
         let (stop, stopped) = oneshot::channel();
         let mut server = Self {
             bound: Vec::new(),
@@ -81,7 +81,7 @@ impl Server {
             .thread_keep_alive(Duration::from_secs(10))
             .thread_name("http-worker")
             .build()?;
-        let app = Arc::new(app);
+        let app = app.into();
         let thread = std::thread::Builder::new().name("http".to_owned());
         server.thread = Some(thread.spawn(move || {
             runtime.block_on(async {

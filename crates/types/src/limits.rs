@@ -176,6 +176,19 @@ pub const PEER_CONTROL_BYTES_MAX: usize = 1024 * 1024;
 pub const GROUP_SIZE_DEFAULT: usize = 3;
 /// Milliseconds that a command waits for the cluster to carry it out before it is refused.
 pub const PROPOSAL_MS_MAX: u64 = 15_000;
+/// Bytes of what one node tells another for operators: how all queues stand that it leads.
+pub const REPORT_BYTES_MAX: usize = 64 * 1024 * 1024;
+/// Bytes of one part of it: frames of queues go between the parts.
+pub const REPORT_PART_BYTES: usize = 128 * 1024;
+/// Bytes of what is asked.
+pub const REPORT_ASK_BYTES_MAX: usize = 4_096;
+/// Questions of this node that wait for other nodes' answers.
+pub const REPORTS_ASKED_MAX: usize = 64;
+/// Questions of other nodes that wait to be answered.
+pub const REPORTS_WAITING_MAX: usize = 64;
+/// Milliseconds that a listing waits for the other nodes; what they do not tell by then is left
+/// out.
+pub const REPORT_MS_MAX: u64 = 3_000;
 /// Queues whose leaders one node hands over in one step, so that others are not held up.
 pub const LEADERS_MOVED_AT_ONCE: usize = 32;
 /// Queues whose members one node has changed in one step, so that others are not held up.

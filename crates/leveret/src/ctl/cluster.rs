@@ -2,7 +2,7 @@
 
 use super::{Context, Failure, Output};
 use crate::cli::http::segment;
-use crate::cli::table::show;
+use crate::cli::table::{Rows, show};
 use crate::cli::target::CallError;
 use serde_json::{Value, json};
 use std::fmt::Write;
@@ -73,6 +73,33 @@ pub fn delete_member(context: &Context<'_>) -> Result<Output> {
     ));
     change(context, "shrink", &one_queue(context, queue, node))?;
     Ok(Output::Done)
+}
+
+/// How every replica of a queue stands.
+pub fn quorum_status(context: &Context<'_>) -> Result<Output> {
+    const COLUMNS: &[&str] = &[
+        "Node Name",
+        "Raft State",
+        "Membership",
+        "Last Log Index",
+        "Last Written",
+        "Last Applied",
+        "Commit Index",
+        "Snapshot Index",
+        "Term",
+        "Machine Version",
+    ];
+    let queue = context.argument(0);
+    let name = context.target.name()?;
+    context.banner(format!("Status of quorum queue {queue} on node {name} ..."));
+    let (vhost, queue) = (segment(context.vhost()), segment(queue));
+    let path = format!("/api/queues/quorum/{vhost}/{queue}/status");
+    let rows = super::node::or_no_queue(context, context.target.get(&path))?;
+    let columns: Vec<_> = COLUMNS.iter().map(|column| (*column, *column)).collect();
+    Ok(Output::Rows(Rows::pick(
+        rows.as_array().map_or(&[], Vec::as_slice),
+        &columns,
+    )))
 }
 
 pub fn drain(context: &Context<'_>) -> Result<Output> {

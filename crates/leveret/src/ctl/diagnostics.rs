@@ -250,11 +250,40 @@ fn end_of(file: &str) -> std::io::Result<String> {
 pub fn memory_breakdown(context: &Context<'_>) -> Result<Output> {
     let name = context.target.name()?;
     context.banner(format!("Reporting memory breakdown on node {name}..."));
-    let node = node::own_node(context)?;
-    Ok(Output::Text(format!(
-        "resident: {} bytes (100%)",
-        show(&node["mem_used"])
-    )))
+    let (scale, unit) = match context.options.unit.to_ascii_lowercase().as_str() {
+        "bytes" => (1.0, "bytes"),
+        "kb" => (1e3, "kb"),
+        "mb" => (1e6, "mb"),
+        _ => (1e9, "gb"),
+    };
+    let memory = memory(context, &name)?;
+    let lines = memory_parts(&memory)
+        .into_iter()
+        .map(|(part, bytes, percent)| {
+            format!("{part}: {:.4} {unit} ({percent:.2}%)", bytes as f64 / scale)
+        });
+    Ok(Output::Text(lines.collect::<Vec<_>>().join("\n")))
+}
+
+/// Where the memory of a node is.
+pub(super) fn memory(context: &Context<'_>, name: &str) -> Result<Value> {
+    let path = format!("/api/nodes/{}/memory", segment(name));
+    Ok(context.target.get(&path)?["memory"].take())
+}
+
+/// The parts of a node's memory, the largest first: name, bytes, and percent of the whole.
+pub(super) fn memory_parts(memory: &Value) -> Vec<(String, u64, f64)> {
+    let parts = memory.as_object().into_iter().flatten();
+    let mut parts: Vec<_> = parts
+        .filter_map(|(part, bytes)| Some((part.clone(), bytes.as_u64()?)))
+        .collect();
+    parts.sort_by(|(a, a_bytes), (b, b_bytes)| b_bytes.cmp(a_bytes).then(a.cmp(b)));
+    let whole: u64 = parts.iter().map(|(_, bytes)| bytes).sum();
+    let percent = |bytes| 100.0 * bytes as f64 / whole.max(1) as f64;
+    parts
+        .into_iter()
+        .map(|(part, bytes)| (part, bytes, percent(bytes)))
+        .collect()
 }
 
 pub fn erlang_version(_: &Context<'_>) -> Result<Output> {

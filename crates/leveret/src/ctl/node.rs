@@ -1,5 +1,6 @@
 //! The node itself: status, checks, alarms, definitions, closing connections, stopping.
 
+use super::diagnostics::{memory, memory_parts};
 use super::{Context, Failure, Output, code};
 use crate::cli::http::segment;
 use crate::cli::table::{Rows, show};
@@ -17,7 +18,10 @@ fn queue_path(context: &Context<'_>) -> String {
     format!("/api/queues/{vhost}/{name}")
 }
 
-fn or_no_queue<T>(context: &Context<'_>, result: std::result::Result<T, CallError>) -> Result<T> {
+pub(super) fn or_no_queue<T>(
+    context: &Context<'_>,
+    result: std::result::Result<T, CallError>,
+) -> Result<T> {
     result.map_err(|error| match error {
         CallError::Refused(404, _) => Failure::new(
             code::DATA,
@@ -188,11 +192,16 @@ pub fn status(context: &Context<'_>) -> Result<Output> {
     context.banner(format!("Status of node {name} ..."));
     let overview = context.target.get("/api/overview")?;
     let node = own_node(context)?;
+    let memory = memory(context, &name)?;
     if context.options.formatter == super::options::Formatter::Json {
-        let pairs = json!({"overview": overview, "node": node});
+        let pairs = json!({"overview": overview, "node": node, "memory": memory});
         return Ok(Output::Rows(Rows::pick(
             &[pairs],
-            &[("overview", "overview"), ("node", "node")],
+            &[
+                ("overview", "overview"),
+                ("node", "node"),
+                ("memory", "memory"),
+            ],
         )));
     }
     let mut out = String::new();
@@ -218,13 +227,17 @@ pub fn status(context: &Context<'_>) -> Result<Output> {
         ],
     );
     section("Alarms", alarms_of(&node));
-    section(
-        "Memory",
-        vec![
-            ("Total memory used", bytes(&node["mem_used"])),
-            ("Memory high watermark setting", bytes(&node["mem_limit"])),
-        ],
-    );
+    let parts = memory_parts(&memory);
+    let mut lines = vec![
+        ("Total memory used", bytes(&node["mem_used"])),
+        ("Calculation strategy", shown(&memory["strategy"])),
+        ("Memory high watermark setting", bytes(&node["mem_limit"])),
+    ];
+    lines.extend(parts.iter().map(|(part, used, percent)| {
+        let used = bytes(&Value::from(*used));
+        (part.as_str(), format!("{used} ({percent:.2} %)"))
+    }));
+    section("Memory", lines);
     section(
         "Free Disk Space",
         vec![
@@ -313,23 +326,58 @@ pub fn ping(context: &Context<'_>) -> Result<Output> {
     Ok(Output::Text("Ping succeeded".to_owned()))
 }
 
-/// Waits until the node serves clients, as long as `-t` allows.
-pub fn await_startup(context: &Context<'_>) -> Result<Output> {
+/// Waits until `there` finds what is awaited, as long as `-t` allows; `missing` says what was not
+/// there in time.
+fn wait_for(
+    context: &Context<'_>,
+    missing: &str,
+    there: impl Fn() -> std::result::Result<bool, CallError>,
+) -> Result<Output> {
     let deadline = Instant::now() + context.options.timeout;
-    let path = "/api/health/checks/ready-to-serve-clients";
     loop {
-        match context.target.get(path) {
-            Ok(_) => return Ok(Output::Done),
+        let not_yet = match there() {
+            Ok(true) => return Ok(Output::Done),
+            Ok(false) => missing.to_owned(),
             Err(CallError::Refused(status, text)) if status != 503 => {
                 return Err(CallError::Refused(status, text).into());
             }
-            Err(error) if Instant::now() >= deadline => {
-                let text = format!("the node is not ready to serve clients: {error}");
-                return Err(Failure::new(code::TEMPORARY, text));
-            }
-            Err(_) => std::thread::sleep(Duration::from_millis(100)),
+            Err(error) => format!("{missing}: {error}"),
+        };
+        if Instant::now() >= deadline {
+            return Err(Failure::new(code::TEMPORARY, not_yet));
         }
+        std::thread::sleep(Duration::from_millis(100));
     }
+}
+
+/// Waits until the node serves clients.
+pub fn await_startup(context: &Context<'_>) -> Result<Output> {
+    let path = "/api/health/checks/ready-to-serve-clients";
+    wait_for(context, "the node is not ready to serve clients", || {
+        context.target.get(path).map(|_| true)
+    })
+}
+
+/// Waits until so many nodes of the cluster run, seen from this one.
+pub fn await_online_nodes(context: &Context<'_>) -> Result<Output> {
+    let count: usize = context.argument(0).parse().map_err(|_| {
+        Failure::usage(format!("\"{}\" is no number of nodes", context.argument(0)))
+    })?;
+    context.banner(format!("Will wait for {count} nodes to be online ..."));
+    wait_for(context, &format!("not {count} nodes are online"), || {
+        let nodes = context.target.get("/api/nodes")?;
+        let nodes = nodes.as_array().into_iter().flatten();
+        Ok(nodes.filter(|node| node["running"] == true).count() >= count)
+    })
+}
+
+/// Waits until this node can go without taking the majority from a queue.
+pub fn await_quorum_plus_one(context: &Context<'_>) -> Result<Output> {
+    context.banner("Will wait for a quorum + 1 of nodes to be online for all quorum queues ...");
+    let path = "/api/health/checks/node-is-quorum-critical";
+    wait_for(context, "some quorum queues need this node", || {
+        context.target.get(path).map(|_| true)
+    })
 }
 
 fn application(context: &Context<'_>, running: bool) -> Result<Output> {

@@ -1,13 +1,14 @@
 //! The node as the management interface sees it.
 
 use super::log::Logs;
-use super::{cluster, messages};
+use super::{cluster, messages, reports};
 use crate::config::{Config, LogLevel};
 use leveret_auth::password::SALT_BYTES_GIVEN;
 use leveret_auth::{is_loopback, verify_login};
 use leveret_management::api::{
     Actor, AfterGet, BrokerStats, Changed, ChannelStats, ConnectionStats, ConsumerStats, Get, Got,
-    IoStats, Level, Listener, Login, MessageCounters, NodeStats, Publish, QueueStats, Topology,
+    IoStats, Level, Listener, Login, MemoryStats, MessageCounters, NodeStats, Publish, QueueStats,
+    ReplicaStats, Topology,
 };
 use leveret_management::cluster::{ClusterChange, ClusterView};
 use leveret_management::keeper::{ExecuteError, Keeper, MakeCommands};
@@ -16,11 +17,12 @@ use leveret_metadata::Catalogue;
 use leveret_node::shard::QueueFacts;
 use leveret_node::{Caller, ConnectionFacts, Env, Question, QueueAnswer, Ticket, operator};
 use leveret_queue::Outcome;
+use leveret_replication::Role;
 use leveret_session::contract::{Reply, Topology as Operation};
 use leveret_shell::broker::Broker;
 use leveret_shell::housekeeping::{Housekeeping, Watermarks};
 use leveret_shell::node::{close_connection, connections, set_listening};
-use leveret_types::{ConnectionId, NodeId, ProtocolError, QueueId, ReplyCode};
+use leveret_types::{ConnectionId, NodeId, ProtocolError, QueueId, ReplicaId, ReplyCode};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
@@ -82,15 +84,28 @@ impl Admin {
         }
     }
 
-    fn queue_facts(&self) -> Vec<QueueFacts> {
+    /// Facts about the queues that are here, and whether each is a replica that does not lead.
+    fn queue_facts(&self) -> Vec<(QueueFacts, bool)> {
         let now = self.broker.now();
         let shards = self.broker.shard_ids();
-        shards
-            .flat_map(|id| self.broker.shard(id).all_facts(now).collect::<Vec<_>>())
-            .collect()
+        let of_shard = |id| {
+            let shard = self.broker.shard(id);
+            let facts = shard.all_facts(now);
+            facts
+                .map(|facts| {
+                    let follows = shard.replica_leads(facts.id) == Some(false);
+                    (facts, follows)
+                })
+                .collect::<Vec<_>>()
+        };
+        shards.flat_map(of_shard).collect()
     }
 
-    fn stats_of(&self, facts: &QueueFacts, connections: &[ConnectionFacts]) -> QueueStats {
+    fn stats_of(
+        &self,
+        (facts, follows): &(QueueFacts, bool),
+        connections: &[ConnectionFacts],
+    ) -> QueueStats {
         let (counts, counters) = (&facts.counts, &facts.counters);
         let tag = |consumer: leveret_types::ConsumerId| {
             connections
@@ -106,6 +121,7 @@ impl Admin {
         let age_ms = self.broker.now().monotonic_ms.max(1);
         QueueStats {
             id: facts.id,
+            follows: *follows,
             ready: counts.ready,
             unacknowledged: counts.unsettled,
             ready_bytes: counts.ready_bytes,
@@ -120,6 +136,7 @@ impl Admin {
             } else {
                 0
             },
+            memory_bytes: counts.memory_bytes as u64,
             consumers: counts.consumers as u64,
             consumer_capacity: (counts.able_ms as f64 / age_ms as f64).min(1.0),
             exclusive_consumer_tag: exclusive.and_then(|(view, _)| tag(view.consumer.id)),
@@ -215,6 +232,44 @@ impl Running for Admin {
         cluster::change(&self.broker, change)
     }
 
+    fn ask_peers(&self, what: &str) -> Vec<(NodeId, Vec<u8>)> {
+        reports::ask_others(&self.broker, what)
+    }
+
+    fn leaderless_queues(&self) -> Vec<(String, String)> {
+        cluster::leaderless_queues(&self.broker)
+    }
+
+    fn critical_queues(&self) -> Vec<(String, String)> {
+        cluster::critical_queues(&self.broker)
+    }
+
+    fn replica(&self, queue: QueueId) -> Option<ReplicaStats> {
+        let shard = self.broker.shard(self.broker.shard_of(queue));
+        let group = shard.replica_status(queue)?.group;
+        let is_here = |replica: &ReplicaId| replica.node() == self.broker.node_id();
+        let members = &group.membership;
+        Some(ReplicaStats {
+            role: match group.role {
+                Role::Leader => "leader",
+                Role::Candidate => "candidate",
+                Role::Follower => "follower",
+            },
+            membership: if members.voters.iter().any(is_here) {
+                "voter"
+            } else if members.learners.iter().any(is_here) {
+                "promotable"
+            } else {
+                "unknown"
+            },
+            term: group.term,
+            last_index: group.last_index,
+            written: group.durable,
+            applied: group.applied,
+            committed: group.commit,
+        })
+    }
+
     fn queue_leader(&self, queue: QueueId) -> Option<NodeId> {
         let shard = self.broker.shard(self.broker.shard_of(queue));
         shard.replica_leader(queue)
@@ -293,6 +348,34 @@ impl Running for Admin {
         }
     }
 
+    fn memory(&self) -> MemoryStats {
+        let connections = connections(&self.broker);
+        let mut memory = MemoryStats {
+            resident_bytes: self.housekeeping.resources.read().memory_bytes,
+            program_bytes: super::process::program_bytes(),
+            unsent_bytes: connections.iter().map(|c| c.unsent_bytes).sum(),
+            ..MemoryStats::default()
+        };
+        (memory.live_bytes, memory.unused_bytes) = crate::memory::allocated();
+        for shard in self.broker.shard_ids() {
+            let stats = self.broker.shard(shard).logs.stats();
+            memory.bodies_bytes += (stats.cached_bytes + stats.loaded_bytes) as u64;
+            memory.index_bytes += stats.index_bytes as u64;
+        }
+        let facts = self.queue_facts();
+        let catalogue = self.broker.catalogue();
+        for (facts, _) in facts {
+            let record = catalogue.queue(facts.id);
+            let replicated = record.is_some_and(|queue| !queue.members().is_empty());
+            let sum = match replicated {
+                true => &mut memory.quorum_queue_bytes,
+                false => &mut memory.classic_queue_bytes,
+            };
+            *sum += facts.counts.memory_bytes as u64;
+        }
+        memory
+    }
+
     fn broker_stats(&self) -> BrokerStats {
         let counters = self.broker.counters().values();
         let connections = connections(&self.broker);
@@ -305,7 +388,7 @@ impl Running for Admin {
             dropped: counters.messages_unroutable_dropped,
             ..MessageCounters::default()
         };
-        for facts in self.queue_facts() {
+        for (facts, _) in self.queue_facts() {
             classic.delivered += facts.counters.delivered;
             classic.delivered_auto_ack += facts.counters.delivered_settled;
             classic.got += facts.counters.got;
@@ -353,10 +436,11 @@ impl Running for Admin {
 
     fn queue(&self, queue: QueueId) -> Option<QueueStats> {
         let now = self.broker.now();
-        let facts = self
-            .broker
-            .shard(self.broker.shard_of(queue))
-            .facts(now, queue)?;
+        let facts = {
+            let shard = self.broker.shard(self.broker.shard_of(queue));
+            let follows = shard.replica_leads(queue) == Some(false);
+            (shard.facts(now, queue)?, follows)
+        };
         Some(self.stats_of(&facts, &connections(&self.broker)))
     }
 
@@ -377,7 +461,7 @@ impl Running for Admin {
     fn consumers(&self) -> Vec<ConsumerStats> {
         let facts = self.queue_facts();
         let active = |consumer| {
-            let mut views = facts.iter().flat_map(|facts| &facts.consumers);
+            let mut views = facts.iter().flat_map(|(facts, _)| &facts.consumers);
             views
                 .find(|(view, _)| view.consumer.id == consumer)
                 .is_none_or(|(view, _)| view.active)
@@ -691,6 +775,7 @@ fn connection_stats(facts: ConnectionFacts) -> ConnectionStats {
         connected_at_ms: facts.connected_at_ms,
         received_bytes: facts.received_bytes,
         sent_bytes: facts.sent_bytes,
+        pending_bytes: facts.unsent_bytes,
         ..ConnectionStats::default()
     }
 }

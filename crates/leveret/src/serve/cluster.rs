@@ -291,3 +291,62 @@ fn spread(
     }
     changes
 }
+
+/// The replicated queues with members that are up on fewer nodes than make a majority, or whose
+/// member here knows of no leader that is up.
+pub fn leaderless_queues(broker: &Broker) -> Vec<(String, String)> {
+    replicated(broker, |queue, nodes| {
+        let up = nodes.iter().filter(|node| is_up(broker, **node)).count();
+        if !nodes.contains(&broker.node_id()) {
+            return up * 2 <= nodes.len();
+        }
+        let shard = broker.shard(broker.shard_of(queue));
+        let leader = shard.replica_leader(queue);
+        leader.is_none_or(|leader| !is_up(broker, leader))
+    })
+}
+
+/// The replicated queues that would lose their majority with this node; none on a node alone.
+pub fn critical_queues(broker: &Broker) -> Vec<(String, String)> {
+    replicated(broker, |_, nodes| {
+        let others = nodes.iter().filter(|node| **node != broker.node_id());
+        let left = others.filter(|node| is_up(broker, **node)).count();
+        nodes.contains(&broker.node_id()) && left * 2 <= nodes.len()
+    })
+}
+
+fn is_up(broker: &Broker, node: NodeId) -> bool {
+    node == broker.node_id() || broker.peers().is_up(node)
+}
+
+/// Virtual host and name of the replicated queues that are as asked, by id and nodes; none of a
+/// node alone, which has nobody to lose.
+fn replicated(
+    broker: &Broker,
+    wanted: impl Fn(QueueId, &[NodeId]) -> bool,
+) -> Vec<(String, String)> {
+    if broker.cluster().is_none() {
+        return Vec::new();
+    }
+    let all: Vec<_> = {
+        let catalogue = broker.catalogue();
+        let replicated = catalogue
+            .queues(None)
+            .filter(|queue| !queue.members().is_empty());
+        replicated
+            .map(|queue| {
+                let nodes: Vec<_> = queue.members().iter().map(|member| member.node()).collect();
+                (
+                    queue.id(),
+                    queue.vhost().to_owned(),
+                    queue.name().to_owned(),
+                    nodes,
+                )
+            })
+            .collect()
+    };
+    let wanted = all
+        .into_iter()
+        .filter(|(queue, _, _, nodes)| wanted(*queue, nodes));
+    wanted.map(|(_, vhost, name, _)| (vhost, name)).collect()
+}

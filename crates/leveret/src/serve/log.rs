@@ -57,14 +57,16 @@ impl Logs {
         Ok(())
     }
 
-    /// Puts the log file away, or opens it anew where somebody has moved it.
+    /// Puts the log file away, or opens it anew where somebody has moved it; nothing where there is
+    /// none: what standard error becomes is its reader's affair.
     ///
     /// # Errors
-    /// If there is no log file, or its folder does not let it be.
+    /// If the file's folder does not let it be.
     pub fn rotate(&self) -> Result<(), String> {
-        let file = self.file.as_ref().ok_or_else(|| {
-            "the node logs to standard error alone; see log.file of the configuration".to_owned()
-        })?;
+        let Some(file) = &self.file else {
+            tracing::info!("nothing to rotate: the log goes to standard error alone");
+            return Ok(());
+        };
         match file.rotate() {
             Ok(Rotated::OpenedAnew) => tracing::info!("the log goes on in a new file"),
             Ok(Rotated::Archived) => tracing::info!("the log was rotated"),

@@ -21,6 +21,16 @@ pub fn usage() -> Usage {
     }
 }
 
+/// Resident bytes of the program itself and of the files that it maps.
+pub fn program_bytes() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status
+        .lines()
+        .find_map(|line| line.strip_prefix("RssFile:"));
+    let kilobytes = line.and_then(|line| line.split_ascii_whitespace().next()?.parse().ok());
+    kilobytes.map_or(0, |kilobytes: u64| kilobytes * 1024)
+}
+
 fn fds_max() -> Option<u64> {
     let limits = std::fs::read_to_string("/proc/self/limits").ok()?;
     let line = limits
@@ -66,7 +76,8 @@ mod tests {
     }
 
     #[test]
-    fn this_process_has_files_and_time() {
+    fn this_process_has_a_program_files_and_time() {
+        assert!(program_bytes() > 0);
         let usage = usage();
         assert!(
             usage.fds_used > 2 && usage.fds_max >= usage.fds_used,

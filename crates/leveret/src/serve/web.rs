@@ -6,6 +6,7 @@ use leveret_management::{App, Bound, Endpoint, Place, Server, Service, Tls};
 use leveret_shell::tls::TlsFiles;
 use std::net::SocketAddr;
 use std::path::Path;
+use std::sync::Arc;
 
 /// Bytes of the longest name that the kernel takes for a socket file.
 const SOCKET_PATH_BYTES_MAX: usize = 107;
@@ -21,7 +22,7 @@ impl Web {
     ///
     /// # Errors
     /// One line: which certificates or which address cannot be used.
-    pub fn start(app: App, config: &Config) -> Result<Self, String> {
+    pub fn start(app: Arc<App>, config: &Config) -> Result<Self, String> {
         let listeners = &config.listeners;
         let mut tls = Vec::new();
         let mut endpoints = Vec::new();

@@ -9,6 +9,7 @@ pub mod control;
 pub mod detector;
 pub mod forming;
 pub mod group;
+pub mod reports;
 pub mod wire;
 
 mod leaders;
@@ -28,6 +29,7 @@ use leveret_metadata::{Catalogue, CatalogueError, Change, Command, Outcome};
 use leveret_replication::Status;
 use leveret_types::limits::LOOKS_MAX;
 use leveret_types::{ConnectionId, NodeId, Now, QueueId, ReplicaId, ShardId};
+use reports::{KIND_ANSWER, KIND_ASK, Reports};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::SyncSender;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -95,6 +97,7 @@ pub struct Cluster {
     /// Connections that wait for a look, and when members of queues are looked at next.
     looks: AtomicUsize,
     due_ms: AtomicU64,
+    reports: Reports,
 }
 
 impl Cluster {
@@ -117,6 +120,7 @@ impl Cluster {
             draining: AtomicBool::new(false),
             looks: AtomicUsize::new(0),
             due_ms: AtomicU64::new(u64::MAX),
+            reports: Reports::default(),
         })
     }
 
@@ -124,6 +128,12 @@ impl Cluster {
     #[must_use]
     pub const fn identity(&self) -> &Identity {
         &self.identity
+    }
+
+    /// What this node asks others for operators, and others ask it.
+    #[must_use]
+    pub const fn reports(&self) -> &Reports {
+        &self.reports
     }
 
     /// Asks the cluster to carry out a command. [`run`] is to be called after.
@@ -275,6 +285,10 @@ pub fn receive<E: Env>(now: Now, from: NodeId, frames: Vec<(QueueId, Bytes)>, en
         }
         if queue == CATALOGUE_GROUP {
             if let Some(cluster) = env.cluster() {
+                if matches!(frame.first(), Some(&(KIND_ASK | KIND_ANSWER))) {
+                    cluster.reports.receive(from, &frame);
+                    continue;
+                }
                 cluster.tell(Event::Frame(from, frame));
             }
             continue;

@@ -109,6 +109,13 @@ impl Shard {
         self.replicas.leader(queue)
     }
 
+    /// Whether the replica here leads the queue and serves; none if there is no replica here.
+    #[must_use]
+    pub fn replica_leads(&self, queue: QueueId) -> Option<bool> {
+        let has = self.replicas.has(queue);
+        has.then(|| self.replicas.is_leader(queue))
+    }
+
     /// How the group of a queue stands, seen from the member here.
     #[must_use]
     pub fn replica_status(&self, queue: QueueId) -> Option<ReplicaStatus> {

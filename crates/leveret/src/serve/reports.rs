@@ -1,0 +1,86 @@
+//! What the nodes of a cluster tell each other for operators: asked from the HTTP API's threads,
+//! answered by one thread of its own, so that neither clients nor replication wait for a listing.
+
+use bytes::Bytes;
+use leveret_management::{App, peers};
+use leveret_node::Env;
+use leveret_node::cluster::reports::{self, Ask};
+use leveret_shell::broker::Broker;
+use leveret_types::NodeId;
+use leveret_types::limits::{CLUSTER_NODES_MAX, REPORT_MS_MAX, REPORTS_WAITING_MAX};
+use std::io;
+use std::sync::mpsc::sync_channel;
+use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant};
+
+const PATIENCE: Duration = Duration::from_millis(REPORT_MS_MAX);
+/// How long a full link is left alone before the next part is tried.
+const PAUSE: Duration = Duration::from_millis(5);
+
+/// Asks the other nodes; who has not answered after three seconds is left out.
+pub fn ask_others(broker: &Broker, what: &str) -> Vec<(NodeId, Vec<u8>)> {
+    let (to, answers) = sync_channel(CLUSTER_NODES_MAX);
+    let Some((number, asked)) = reports::ask(broker, what.as_bytes(), to) else {
+        return Vec::new();
+    };
+    let deadline = Instant::now() + PATIENCE;
+    let mut all = Vec::new();
+    while all.len() < asked {
+        let left = deadline.saturating_duration_since(Instant::now());
+        match answers.recv_timeout(left) {
+            Ok(report) => all.push((report.from, report.bytes)),
+            Err(_) => break,
+        }
+    }
+    if let Some(cluster) = broker.cluster() {
+        cluster.reports().forget(number);
+    }
+    all
+}
+
+/// Starts the thread that answers other nodes; none outside clusters.
+///
+/// # Errors
+/// If the system has no thread left.
+pub fn answer_others(broker: &Arc<Broker>, app: &Arc<App>) -> io::Result<()> {
+    let Some(cluster) = broker.cluster() else {
+        return Ok(());
+    };
+    let (asks, asked) = sync_channel::<Ask>(REPORTS_WAITING_MAX);
+    cluster.reports().set_answerer(Box::new(move |ask| {
+        // With so many waiting, who asks would not hear in time anyway.
+        let _ = asks.try_send(ask);
+    }));
+    let (broker, app) = (Arc::downgrade(broker), Arc::downgrade(app));
+    let answer = move || {
+        while let Ok(ask) = asked.recv() {
+            if answer_one(&broker, &app, &ask).is_none() {
+                return;
+            }
+        }
+    };
+    let thread = std::thread::Builder::new().name("reports".to_owned());
+    thread.spawn(answer).map(drop)
+}
+
+/// Answers one question; nothing when the node is gone.
+fn answer_one(broker: &Weak<Broker>, app: &Weak<App>, ask: &Ask) -> Option<()> {
+    let begun = Instant::now();
+    let (broker, app) = (broker.upgrade()?, app.upgrade()?);
+    let Some(answer) = std::str::from_utf8(&ask.what)
+        .ok()
+        .and_then(|what| peers::answer(&app, what))
+    else {
+        return Some(());
+    };
+    for frame in reports::answer(ask, Bytes::from(answer)) {
+        while broker.peer_congested(ask.from) {
+            if begun.elapsed() > PATIENCE {
+                return Some(());
+            }
+            std::thread::sleep(PAUSE);
+        }
+        broker.post_peer(ask.from, frame);
+    }
+    Some(())
+}

@@ -1,0 +1,238 @@
+//! What the nodes of a cluster tell each other so that each shows all: figures of the queues that a
+//! node leads, its connections, how it is itself.
+//!
+//! A node answers with the JSON that it would show for its own part; whoever asked puts the parts
+//! together. Zeros are left out on the way: most queues of a large cluster are idle.
+
+use crate::app::App;
+use crate::overview;
+use crate::{connections, queues};
+use leveret_types::{ConnectionId, NodeId, QueueId};
+use serde_json::{Map, Value, json};
+use std::collections::HashMap;
+
+/// What is asked of other nodes.
+pub mod asks {
+    /// Figures of all queues that are led there, each with its `id`.
+    pub const QUEUES: &str = "queues";
+    /// Figures of one queue: its number follows.
+    pub const QUEUE: &str = "queue ";
+    /// Clients' connections there.
+    pub const CONNECTIONS: &str = "connections";
+    /// Their channels.
+    pub const CHANNELS: &str = "channels";
+    /// Their consumers.
+    pub const CONSUMERS: &str = "consumers";
+    /// How the node is.
+    pub const NODE: &str = "node";
+    /// Where its memory is.
+    pub const MEMORY: &str = "memory";
+    /// Its part of `/api/overview`.
+    pub const OVERVIEW: &str = "overview";
+    /// How a queue's replica there stands: its number follows.
+    pub const REPLICA: &str = "replica ";
+    /// Close a connection: its number and the reason follow.
+    pub const CLOSE: &str = "close ";
+}
+
+/// Answers what another node asks; nothing where the question makes no sense here, as one of a
+/// later version may not.
+#[must_use]
+pub fn answer(app: &App, ask: &str) -> Option<Vec<u8>> {
+    let answer = match ask {
+        asks::QUEUES => {
+            let all = app.node().queues();
+            let led = all.iter().filter(|queue| !queue.follows);
+            led.map(|queue| queues::figures(app, queue)).collect()
+        }
+        asks::CONNECTIONS => connections::own_connections(app).into(),
+        asks::CHANNELS => connections::own_channels(app).into(),
+        asks::CONSUMERS => connections::own_consumers(app).into(),
+        asks::NODE => overview::own_node(app),
+        asks::MEMORY => overview::own_memory(app),
+        asks::OVERVIEW => overview::own_overview(app),
+        _ => return one(app, ask),
+    };
+    // Numbers and texts always are JSON.
+    serde_json::to_vec(&without_zeros(answer)).ok()
+}
+
+/// Answers about one thing.
+fn one(app: &App, ask: &str) -> Option<Vec<u8>> {
+    let answer = if let Some(queue) = ask.strip_prefix(asks::QUEUE) {
+        let stats = app.node().queue(QueueId(queue.parse().ok()?));
+        let led = stats.filter(|queue| !queue.follows);
+        led.map_or(Value::Null, |stats| queues::figures(app, &stats))
+    } else if let Some(queue) = ask.strip_prefix(asks::REPLICA) {
+        queues::own_replica(app, QueueId(queue.parse().ok()?))
+    } else {
+        let (connection, reason) = ask.strip_prefix(asks::CLOSE)?.split_once(' ')?;
+        let connection = ConnectionId(connection.parse().ok()?);
+        json!(app.node().close_connection(connection, reason))
+    };
+    serde_json::to_vec(&without_zeros(answer)).ok()
+}
+
+/// What the other nodes answer, each with its number; who does not answer in time is left out.
+pub fn ask(app: &App, what: &str) -> Vec<(NodeId, Value)> {
+    let answers = app.node().ask_peers(what);
+    // One that makes no sense is of another version, and as good as none.
+    let parse =
+        |(node, bytes): (NodeId, Vec<u8>)| Some((node, serde_json::from_slice(&bytes).ok()?));
+    answers.into_iter().filter_map(parse).collect()
+}
+
+/// The rows of all answers to a question that is answered with a list.
+pub fn rows(app: &App, what: &str) -> Vec<Value> {
+    let of_one = |(_, answer): (NodeId, Value)| match answer {
+        Value::Array(rows) => rows,
+        _ => Vec::new(),
+    };
+    ask(app, what).into_iter().flat_map(of_one).collect()
+}
+
+/// Figures of queues by their ids: those that are led here, and those that are led elsewhere.
+pub fn queue_figures(app: &App) -> HashMap<QueueId, Value> {
+    let elsewhere = rows(app, asks::QUEUES).into_iter().filter_map(|row| {
+        let id = QueueId(row["id"].as_u64()?);
+        Some((id, with_zeros(row)))
+    });
+    let mut all: HashMap<_, _> = elsewhere.collect();
+    for queue in app.node().queues() {
+        // What a follower knows is better than nothing.
+        if !queue.follows || !all.contains_key(&queue.id) {
+            all.insert(queue.id, queues::figures(app, &queue));
+        }
+    }
+    all
+}
+
+/// Figures of one queue, wherever it is led.
+pub fn figures_of(app: &App, queue: QueueId) -> Option<Value> {
+    let own = app.node().queue(queue);
+    if let Some(led) = own.as_ref().filter(|stats| !stats.follows) {
+        return Some(queues::figures(app, led));
+    }
+    let answers = ask(app, &format!("{}{}", asks::QUEUE, queue.0));
+    let mut answers = answers.into_iter();
+    match answers.find(|(_, answer)| answer.is_object()) {
+        Some((_, figures)) => Some(with_zeros(figures)),
+        None => own.map(|stats| queues::figures(app, &stats)),
+    }
+}
+
+/// A queue's figures with those that were left out because they are 0.
+fn with_zeros(row: Value) -> Value {
+    let mut figures = queues::no_figures();
+    merge_deeply(&mut figures, row);
+    figures
+}
+
+fn merge_deeply(into: &mut Value, from: Value) {
+    match (into, from) {
+        (Value::Object(into), Value::Object(from)) => {
+            for (name, value) in from {
+                merge_deeply(into.entry(name).or_insert(Value::Null), value);
+            }
+        }
+        (into, from) => *into = from,
+    }
+}
+
+/// Fields whose contents are clients': a 0 in them says something.
+const AS_THEY_ARE: [&str; 2] = ["arguments", "client_properties"];
+
+/// Takes the fields away that are 0, nothing, or hold nothing else.
+fn without_zeros(value: Value) -> Value {
+    let is_nothing = |value: &Value| match value {
+        Value::Null => true,
+        Value::Number(number) => number.as_f64() == Some(0.0),
+        Value::Object(fields) => fields.is_empty(),
+        _ => false,
+    };
+    match value {
+        Value::Object(fields) => {
+            let fields = fields.into_iter().map(|(name, value)| {
+                let value = match AS_THEY_ARE.contains(&name.as_str()) {
+                    true => value,
+                    false => without_zeros(value),
+                };
+                (name, value)
+            });
+            Value::Object(fields.filter(|(_, v)| !is_nothing(v)).collect())
+        }
+        Value::Array(items) => items.into_iter().map(without_zeros).collect(),
+        other => other,
+    }
+}
+
+/// Adds the numbers of one object to those of another, deeply; what only one has stays.
+pub fn add(into: &mut Value, from: &Value) {
+    match (into, from) {
+        (Value::Object(into), Value::Object(from)) => {
+            for (name, value) in from {
+                match into.get_mut(name) {
+                    Some(sum) => add(sum, value),
+                    None => drop(into.insert(name.clone(), value.clone())),
+                }
+            }
+        }
+        (into @ Value::Number(_), Value::Number(more)) => {
+            *into = match (into.as_u64(), more.as_u64()) {
+                (Some(sum), Some(more)) => sum.saturating_add(more).into(),
+                _ => {
+                    let of = |value: &Value| value.as_f64().unwrap_or(0.0);
+                    json!(of(into) + more.as_f64().unwrap_or(0.0))
+                }
+            };
+        }
+        (Value::Array(into), Value::Array(from)) => into.extend(from.iter().cloned()),
+        _ => {}
+    }
+}
+
+/// An object with some fields of another.
+pub fn pick(from: &Value, fields: &[&str]) -> Value {
+    let mut out = Map::new();
+    for field in fields {
+        out.insert((*field).to_owned(), from[*field].clone());
+    }
+    Value::Object(out)
+}
+
+/// Rows as they come from another node, on the shape that a row of this node has.
+pub fn shaped(shape: &Value, row: Value) -> Value {
+    let mut shaped = shape.clone();
+    merge_deeply(&mut shaped, row);
+    shaped
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_left_out_on_the_way_is_there_again_at_its_end() {
+        let full = json!({"id": 7, "messages": 0, "message_stats": {"ack": 3, "get": 0}});
+        let sent = without_zeros(full);
+        let arguments = json!({"arguments": {"x-priority": 0}});
+        assert_eq!(without_zeros(arguments.clone()), arguments);
+        assert_eq!(sent, json!({"id": 7, "message_stats": {"ack": 3}}));
+        let seen = with_zeros(sent);
+        assert_eq!(seen["messages"], 0);
+        assert_eq!(seen["message_stats"]["ack"], 3);
+        assert_eq!(seen["message_stats"]["get"], 0);
+        assert_eq!(seen["message_stats"]["get_details"]["rate"], 0.0);
+    }
+
+    #[test]
+    fn numbers_add_up_and_lists_go_on() {
+        let mut sum = json!({"a": 1, "b": {"rate": 0.5}, "list": [1], "text": "x"});
+        add(
+            &mut sum,
+            &json!({"a": 2, "b": {"rate": 1}, "list": [2], "text": "y", "new": 4}),
+        );
+        let expected = json!({"a": 3, "b": {"rate": 1.5}, "list": [1, 2], "text": "x", "new": 4});
+        assert_eq!(sum, expected);
+    }
+}

@@ -1,0 +1,291 @@
+//! What nodes tell each other for operators: how the queues stand that a node leads, who is
+//! connected to it, how it is itself. Every listing of a cluster is put together from these.
+//!
+//! What is asked and answered is between those who ask and answer, above this crate: here it is
+//! bytes. An answer may be long; it comes in parts, so that it does not keep the frames of queues
+//! waiting.
+//!
+//! ```text
+//! frame for queue 0   kind 4 u8 | number u64 | what is asked
+//!                     kind 5 u8 | number u64 | part u32 | last u8 | bytes
+//! ```
+//! Integers are little endian. Nothing is repeated: who gets no answer in time goes without.
+
+use super::{CATALOGUE_GROUP, lock};
+use crate::env::{Env, PeerFrame};
+use bytes::{BufMut, Bytes, BytesMut};
+use leveret_types::NodeId;
+use leveret_types::limits::{
+    REPORT_ASK_BYTES_MAX, REPORT_BYTES_MAX, REPORT_PART_BYTES, REPORTS_ASKED_MAX,
+};
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::mpsc::SyncSender;
+use std::sync::{Mutex, OnceLock};
+
+/// The first byte of a frame that asks.
+pub(super) const KIND_ASK: u8 = 4;
+/// The first byte of a part of an answer.
+pub(super) const KIND_ANSWER: u8 = 5;
+
+/// What another node asks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ask {
+    /// The node that asks.
+    pub from: NodeId,
+    /// Its number of the question.
+    pub number: u64,
+    /// What it asks.
+    pub what: Bytes,
+}
+
+/// What another node has answered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Report {
+    /// The node that answers.
+    pub from: NodeId,
+    /// Its answer.
+    pub bytes: Vec<u8>,
+}
+
+/// Who is handed what other nodes ask. It must not block: it hands on.
+pub type Answerer = Box<dyn Fn(Ask) + Send + Sync>;
+
+/// Questions that this node has asked, and who answers those of others.
+#[derive(Default)]
+pub struct Reports {
+    asked: Mutex<Asked>,
+    answerer: OnceLock<Answerer>,
+}
+
+impl fmt::Debug for Reports {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Reports").finish_non_exhaustive()
+    }
+}
+
+#[derive(Default)]
+struct Asked {
+    last: u64,
+    questions: HashMap<u64, Question>,
+}
+
+struct Question {
+    to: SyncSender<Report>,
+    /// What has come of the answers, by who sends it: parts and bytes.
+    gathering: HashMap<NodeId, (u32, Vec<u8>)>,
+}
+
+impl Reports {
+    /// Says who answers what other nodes ask; only the first to say so does.
+    pub fn set_answerer(&self, answerer: Answerer) {
+        let _ = self.answerer.set(answerer);
+    }
+
+    /// Notes a question whose answers go to `to`; nothing if too many wait already.
+    fn note(&self, to: SyncSender<Report>) -> Option<u64> {
+        let mut asked = lock(&self.asked);
+        if asked.questions.len() >= REPORTS_ASKED_MAX {
+            return None;
+        }
+        asked.last += 1;
+        let (number, gathering) = (asked.last, HashMap::new());
+        asked.questions.insert(number, Question { to, gathering });
+        Some(number)
+    }
+
+    /// Waits no longer for answers to a question.
+    pub fn forget(&self, number: u64) {
+        lock(&self.asked).questions.remove(&number);
+    }
+
+    /// Takes in a frame; what makes no sense is passed over, for nothing depends on it.
+    pub(super) fn receive(&self, from: NodeId, frame: &Bytes) {
+        let Some((number, rest)) = frame.get(1..).and_then(<[u8]>::split_first_chunk) else {
+            return;
+        };
+        let number = u64::from_le_bytes(*number);
+        if frame.first() == Some(&KIND_ASK) {
+            let Some(answerer) = self.answerer.get() else {
+                return;
+            };
+            if rest.len() <= REPORT_ASK_BYTES_MAX {
+                let what = frame.slice_ref(rest);
+                answerer(Ask { from, number, what });
+            }
+            return;
+        }
+        let Some((part, [last, bytes @ ..])) = rest.split_first_chunk() else {
+            return;
+        };
+        let part = u32::from_le_bytes(*part);
+        self.gather(from, number, part, *last == 1, bytes);
+    }
+
+    fn gather(&self, from: NodeId, number: u64, part: u32, last: bool, bytes: &[u8]) {
+        let mut asked = lock(&self.asked);
+        let Some(question) = asked.questions.get_mut(&number) else {
+            return;
+        };
+        let (parts, gathered) = question.gathering.entry(from).or_default();
+        if *parts != part || gathered.len() + bytes.len() > REPORT_BYTES_MAX {
+            // A part was lost with the link, or it is more than anybody wants: the rest is of no
+            // use either.
+            *parts = u32::MAX;
+            *gathered = Vec::new();
+            return;
+        }
+        *parts += 1;
+        gathered.extend_from_slice(bytes);
+        if last && let Some((_, bytes)) = question.gathering.remove(&from) {
+            // Whoever asked has room for one answer of each node, or has given up.
+            let _ = question.to.try_send(Report { from, bytes });
+        }
+    }
+}
+
+/// Asks all other nodes that are up; answers the question's number, for [`Reports::forget`], and
+/// how many were asked. `to` must have room for an answer of each node of the cluster. Nothing
+/// outside clusters, or if too many questions wait.
+pub fn ask<E: Env>(env: &E, what: &[u8], to: SyncSender<Report>) -> Option<(u64, usize)> {
+    let number = env.cluster()?.reports().note(to)?;
+    let mut frame = BytesMut::with_capacity(9 + what.len());
+    frame.put_u8(KIND_ASK);
+    frame.put_u64_le(number);
+    frame.put_slice(what);
+    let frame = frame.freeze();
+    let up = env.peers().up();
+    for peer in &up {
+        env.post_peer(*peer, PeerFrame::new(CATALOGUE_GROUP, frame.clone()));
+    }
+    Some((number, up.len()))
+}
+
+/// The frames of an answer, to be posted to who asked, in this order; none if it is longer than any
+/// may be.
+pub fn answer(ask: &Ask, bytes: Bytes) -> impl Iterator<Item = PeerFrame> {
+    let number = ask.number;
+    let fits = bytes.len() <= REPORT_BYTES_MAX;
+    let parts = if fits {
+        bytes.len() / REPORT_PART_BYTES + 1
+    } else {
+        0
+    };
+    (0..parts).map(move |part| {
+        let from = part * REPORT_PART_BYTES;
+        let to = bytes.len().min(from + REPORT_PART_BYTES);
+        let mut head = BytesMut::with_capacity(14);
+        head.put_u8(KIND_ANSWER);
+        head.put_u64_le(number);
+        head.put_u32_le(part as u32);
+        head.put_u8(u8::from(part + 1 == parts));
+        PeerFrame {
+            queue: CATALOGUE_GROUP,
+            pieces: [head.freeze(), bytes.slice(from..to)].into_iter().collect(),
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Arc;
+    use std::sync::mpsc::{Receiver, sync_channel};
+
+    const PEER: NodeId = NodeId(2);
+
+    fn frames(number: u64, bytes: Vec<u8>) -> Vec<Bytes> {
+        let ask = Ask {
+            from: NodeId(1),
+            number,
+            what: Bytes::new(),
+        };
+        let whole = |frame: PeerFrame| frame.pieces.concat().into();
+        answer(&ask, bytes.into()).map(whole).collect()
+    }
+
+    fn asked() -> (Reports, u64, Receiver<Report>) {
+        let reports = Reports::default();
+        let (to, answers) = sync_channel(8);
+        let number = reports.note(to).expect("there is room");
+        (reports, number, answers)
+    }
+
+    #[test]
+    fn an_answer_of_any_length_arrives_whole() {
+        for length in [
+            0,
+            1,
+            REPORT_PART_BYTES - 1,
+            REPORT_PART_BYTES,
+            3 * REPORT_PART_BYTES + 7,
+        ] {
+            let (reports, number, answers) = asked();
+            let bytes: Vec<u8> = (0..length).map(|at| at as u8).collect();
+            for frame in frames(number, bytes.clone()) {
+                assert!(answers.try_recv().is_err(), "not before its end");
+                reports.receive(PEER, &frame);
+            }
+            let report = answers.try_recv().expect("an answer");
+            assert_eq!(
+                (report.from, report.bytes == bytes),
+                (PEER, true),
+                "{length}"
+            );
+        }
+    }
+
+    #[test]
+    fn an_answer_with_a_gap_or_beyond_the_bound_never_arrives() {
+        let (reports, number, answers) = asked();
+        let whole = frames(number, vec![7; 3 * REPORT_PART_BYTES]);
+        for frame in [&whole[0], &whole[2], &whole[3]] {
+            reports.receive(PEER, frame);
+        }
+        assert!(answers.try_recv().is_err());
+
+        let (reports, number, answers) = asked();
+        let part = vec![7; REPORT_PART_BYTES];
+        for number_of_part in 0..=(REPORT_BYTES_MAX / REPORT_PART_BYTES) as u32 {
+            reports.gather(PEER, number, number_of_part, false, &part);
+        }
+        reports.gather(PEER, number, 0, true, b"");
+        assert!(answers.try_recv().is_err());
+        assert_eq!(frames(1, vec![0; REPORT_BYTES_MAX + 1]).len(), 0);
+    }
+
+    #[test]
+    fn questions_are_bounded_and_forgotten() {
+        let reports = Reports::default();
+        let (to, answers) = sync_channel(8);
+        let numbers: Vec<_> = (0..REPORTS_ASKED_MAX)
+            .map(|_| reports.note(to.clone()).expect("there is room"))
+            .collect();
+        assert_eq!(reports.note(to.clone()), None);
+        reports.forget(numbers[0]);
+        for frame in frames(numbers[0], b"late".to_vec()) {
+            reports.receive(PEER, &frame);
+        }
+        assert!(answers.try_recv().is_err());
+        assert!(reports.note(to).is_some());
+    }
+
+    #[test]
+    fn what_is_asked_reaches_the_answerer_and_nonsense_nobody() {
+        let reports = Reports::default();
+        let heard = Arc::new(Mutex::new(Vec::new()));
+        let hears = Arc::clone(&heard);
+        reports.set_answerer(Box::new(move |ask| lock(&hears).push(ask)));
+        let mut frame = vec![KIND_ASK];
+        frame.extend_from_slice(&9_u64.to_le_bytes());
+        frame.extend_from_slice(b"queues");
+        for end in 0..=frame.len() {
+            reports.receive(PEER, &Bytes::copy_from_slice(&frame[..end]));
+        }
+        let long = [&frame[..9], &vec![b'x'; REPORT_ASK_BYTES_MAX + 1]].concat();
+        reports.receive(PEER, &long.into());
+        let heard = lock(&heard);
+        assert_eq!(heard.len(), 7, "the whole question, and six shorter ones");
+        assert_eq!((heard[6].number, &heard[6].what[..]), (9, &b"queues"[..]));
+    }
+}
