@@ -2,8 +2,8 @@
 //! drives, and from the metrics that they serve.
 //!
 //! Bytes written are those of a broker's own write calls, where its metrics count them. The
-//! kernel's count of a process (`/proc/…/io`) is of the pages that it made dirty: with large folios that is
-//! several times what reaches the device.
+//! kernel's count of a process (`/proc/…/io`) is of the pages that it made dirty: with large folios
+//! that is several times what reaches the device.
 
 use std::fs;
 use std::io::{Read, Write};

@@ -67,6 +67,9 @@ pub struct Connection {
     closing: bool,
     /// Whether the socket may have bytes to read.
     pub readable: bool,
+    /// Whether the other end has closed: what is left is read to its end, which comes with no event
+    /// of its own.
+    pub read_closed: bool,
     /// Whether the socket may take bytes.
     pub writable: bool,
     /// Whether it is closed in order.
@@ -146,6 +149,7 @@ impl Connection {
             blocked: false,
             closing: false,
             readable: true,
+            read_closed: false,
             writable: true,
             closed: false,
             listed: false,
@@ -309,6 +313,7 @@ impl Connection {
         self.place = opened.place;
         self.frame_max = opened.frame_max;
         (self.readable, self.writable) = (true, true);
+        self.read_closed = false;
         shared.tallies[self.load].reopened += 1;
         let mut is_heard = false;
         for (number, channel) in (1_u16..).zip(&mut self.channels) {
@@ -436,9 +441,10 @@ impl Connection {
         match self.transport.read(&mut self.input[self.input_to..]) {
             Ok(0) => self.cut(io::ErrorKind::UnexpectedEof.into()),
             Ok(count) => {
-                // A plain socket that gave less than was asked for has no more: epoll(7).
+                // A plain socket that gave less than was asked for has no more, but for its end:
+                // epoll(7).
                 let room = self.input.len() - self.input_to;
-                self.readable = count == room || self.transport.is_tls();
+                self.readable = count == room || self.read_closed || self.transport.is_tls();
                 self.input_to += count;
                 self.frames(shared)
             }

@@ -335,6 +335,7 @@ impl Run {
             TIMER => self.armed_us = None,
             Token(at) => {
                 let connection = &mut self.worker.connections[at];
+                connection.read_closed |= event.is_read_closed();
                 connection.readable |= event.is_readable() || event.is_read_closed();
                 connection.readable |= event.is_error();
                 connection.writable |= event.is_writable() || event.is_error();
