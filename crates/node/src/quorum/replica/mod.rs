@@ -205,6 +205,7 @@ impl Replica {
         for entry in ready.committed {
             self.apply(around, &entry);
         }
+        let has_new_members = ready.membership.is_some();
         if let Some(now) = ready.membership {
             self.members_changed(around, &now);
             self.members = now.members();
@@ -213,7 +214,7 @@ impl Replica {
         if let Some(index) = last {
             self.group.applied(index);
             self.last_applied = index;
-            self.compact(around.logs);
+            self.compact(around.logs, has_new_members);
         }
     }
 
@@ -447,9 +448,10 @@ impl Replica {
         self.work(around);
     }
 
-    /// Forgets headers that the state stands for.
-    fn compact(&mut self, logs: &mut ShardLogs) {
-        if self.last_applied < self.compacted + QUORUM_HEADERS_KEPT {
+    /// Forgets headers that the state stands for, if they are many, or `at_once`: a restart begins
+    /// with the members of the state, for what was committed after it is not on the disk.
+    fn compact(&mut self, logs: &mut ShardLogs, at_once: bool) {
+        if !at_once && self.last_applied < self.compacted + QUORUM_HEADERS_KEPT {
             return;
         }
         let Some(mark) = self.group.mark(self.last_applied) else {
