@@ -119,8 +119,8 @@ impl Replicas {
         }
     }
 
-    /// Adds the first member of a queue that was on this node alone so far, with what its logs have.
-    /// `origins` are those whose operations it has taken.
+    /// Adds the first member of a queue that was on this node alone so far, with what its logs
+    /// have. `origins` are those whose operations it has taken.
     pub(crate) fn adopt(
         &mut self,
         around: &mut Around<'_>,

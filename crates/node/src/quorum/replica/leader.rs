@@ -4,15 +4,15 @@
 use super::Around;
 use super::header::Header;
 use crate::dead_letters::DeadLetters;
+use crate::looked::Looked;
 use crate::quorum::link::{Answer, Operation, Origin, Settle, ToLeader, ToProxy, Window};
 use crate::shard::QueueSpec;
-use crate::stored;
 use bytes::Bytes;
 use hashbrown::HashMap;
 use leveret_queue::{Effect, Log, Meta, Peek, Position, Queue, Reason, RecoveredLane, State};
-use leveret_storage::{Read, ShardLogs};
+use leveret_storage::ShardLogs;
 use leveret_types::limits::QUORUM_PRESENT_MS_MAX;
-use leveret_types::{ConsumerId, Message, NodeId, Now, QueueId};
+use leveret_types::{ConsumerId, NodeId, Now, QueueId};
 use std::collections::VecDeque;
 use std::ops::Range;
 
@@ -109,15 +109,6 @@ struct Waiting {
     gone: Option<ConsumerId>,
 }
 
-/// What a look into the log gave.
-enum Found {
-    Message(Message),
-    /// It is being read from disk.
-    Pending,
-    /// It cannot be read, now or later.
-    Never,
-}
-
 /// A batch that is to be proposed.
 pub(super) struct Closed {
     pub(super) header: Header,
@@ -140,7 +131,7 @@ pub(super) struct Leader {
     batch: Batch,
     in_flight: VecDeque<InFlight>,
     waiting: VecDeque<Waiting>,
-    peeked: VecDeque<(Position, Message)>,
+    looked: Looked,
     dead: DeadLetters,
     waiting_gets: Vec<Asked>,
     scratch: Vec<Effect>,
@@ -156,31 +147,14 @@ struct View<'a> {
     queue: QueueId,
     own: NodeId,
     logs: &'a mut ShardLogs,
-    peeked: &'a mut VecDeque<(Position, Message)>,
+    looked: &'a mut Looked,
     holders: &'a mut HashMap<ConsumerId, Place, foldhash::fast::FixedState>,
     admit: &'a mut dyn crate::quorum::Admit,
 }
 
 impl Log for View<'_> {
     fn peek(&mut self, position: Position) -> Peek {
-        if let Some((last, message)) = self.peeked.back()
-            && *last == position
-        {
-            return Peek::Ready(meta_of(message));
-        }
-        let log = crate::shard::log_of(self.queue, position.lane);
-        match self.logs.read(log, position.index) {
-            Read::Ready(bytes) => match stored::decode(bytes) {
-                Some(message) => {
-                    let meta = meta_of(&message);
-                    self.peeked.push_back((position, message));
-                    Peek::Ready(meta)
-                }
-                None => Peek::Damaged,
-            },
-            Read::Pending => Peek::Pending,
-            Read::Gone | Read::Damaged(_) => Peek::Damaged,
-        }
+        self.looked.peek(self.logs, self.queue, position)
     }
 
     fn admit(&mut self, consumer: ConsumerId, bytes: u32) -> bool {
@@ -192,14 +166,6 @@ impl Log for View<'_> {
     }
 }
 
-fn meta_of(message: &Message) -> Meta {
-    Meta {
-        bytes: message.size(),
-        published_ms: message.facts.published_ms,
-        expiration_ms: message.facts.expiration_ms,
-    }
-}
-
 /// The queue machine with its view of the surroundings, for one call.
 macro_rules! on_queue {
     ($leader:ident, $around:ident, |$queue:ident, $view:ident, $out:ident| $call:expr) => {{
@@ -207,7 +173,7 @@ macro_rules! on_queue {
             queue: $leader.id,
             own: $around.node,
             logs: $around.logs,
-            peeked: &mut $leader.peeked,
+            looked: &mut $leader.looked,
             holders: &mut $leader.holders,
             admit: $around.admit,
         };
@@ -249,7 +215,7 @@ impl Leader {
             batch: Batch::default(),
             in_flight: VecDeque::new(),
             waiting: VecDeque::new(),
-            peeked: VecDeque::new(),
+            looked: Looked::default(),
             dead: DeadLetters::default(),
             waiting_gets: Vec::new(),
             scratch: Vec::new(),
@@ -385,10 +351,7 @@ impl Leader {
                 self.do_asked(around, asked);
             }
         }
-        self.peeked.clear();
-        if self.peeked.capacity() > 64 && self.holders.is_empty() {
-            self.peeked = VecDeque::new();
-        }
+        self.looked.clear(self.holders.is_empty());
     }
 
     /// When [`Self::pump`] is to be called next, whatever happens; 0 is never.

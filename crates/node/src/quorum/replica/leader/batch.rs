@@ -1,6 +1,7 @@
 //! Operations on their way to being committed: taken into a batch, proposed, and taking effect.
 
-use super::{Closed, GivenBack, InFlight, Leader, View, Waiting, meta_of};
+use super::{Closed, GivenBack, InFlight, Leader, View, Waiting};
+use crate::looked::meta_of;
 use crate::quorum::link::{Operation, Settle, ToProxy};
 use crate::quorum::replica::header::{Header, Leaving, Returned};
 use crate::quorum::replica::lanes::Lanes;

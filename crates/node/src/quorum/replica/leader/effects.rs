@@ -1,40 +1,21 @@
 //! What the queue machine wants done, and how a leader does it.
 
-use super::{Found, Leader};
+use super::Leader;
+use crate::looked::Found;
 use crate::quorum::link::ToProxy;
 use crate::quorum::replica::Around;
 use crate::quorum::replica::header::{Leaving, Returned};
 use crate::shard::{DeadLetter, Deferred};
-use crate::stored;
 use leveret_queue::{Effect, Position};
 use leveret_session::contract::Delivery;
-use leveret_storage::{Read, ShardLogs};
+use leveret_storage::ShardLogs;
 use leveret_types::Message;
 
 impl Leader {
     pub(super) fn message(&mut self, logs: &mut ShardLogs, position: Position) -> Option<Message> {
-        match self.read(logs, position) {
+        match self.looked.find(logs, self.id, position) {
             Found::Message(message) => Some(message),
             Found::Pending | Found::Never => None,
-        }
-    }
-
-    pub(super) fn read(&mut self, logs: &mut ShardLogs, position: Position) -> Found {
-        // Deliveries follow in the order of the looks.
-        while let Some((at, message)) = self.peeked.front() {
-            if *at == position {
-                return Found::Message(message.clone());
-            }
-            if self.peeked.iter().all(|(other, _)| *other != position) {
-                break;
-            }
-            self.peeked.pop_front();
-        }
-        let log = crate::shard::log_of(self.id, position.lane);
-        match logs.read(log, position.index) {
-            Read::Ready(bytes) => stored::decode(bytes).map_or(Found::Never, Found::Message),
-            Read::Pending => Found::Pending,
-            Read::Gone | Read::Damaged(_) => Found::Never,
         }
     }
 
@@ -121,7 +102,7 @@ impl Leader {
     /// read.
     pub(super) fn send_dead_letters(&mut self, around: &mut Around<'_>) {
         while let Some((position, reason)) = self.dead.next() {
-            let message = match self.read(around.logs, position) {
+            let message = match self.looked.find(around.logs, self.id, position) {
                 Found::Message(message) => message,
                 Found::Pending => return,
                 Found::Never => {

@@ -1,5 +1,5 @@
-//! Whom a leader serves on which node: sessions, holders, and what becomes of them when a node comes
-//! or goes.
+//! Whom a leader serves on which node: sessions, holders, and what becomes of them when a node
+//! comes or goes.
 
 use super::{GivenBack, Leader, Place, Request, Session, Waiting};
 use crate::quorum::link::{HeldRange, Origin, Presentation, ToProxy, Window};
