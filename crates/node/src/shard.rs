@@ -197,7 +197,7 @@ impl Shard {
             urgent: false,
             next_deadline_ms: u64::MAX,
             scratch: Vec::new(),
-            proxies: Proxies::new(Origin { node, start: 1 }),
+            proxies: Proxies::new(Origin { node, start: 1 }, count),
             homes: Homes::default(),
             replicas: Replicas::default(),
             up: Vec::new(),
@@ -209,7 +209,7 @@ impl Shard {
     /// as the milliseconds since the Unix epoch at its start. To be called before queues are added.
     pub fn set_start(&mut self, start: u64) {
         let node = self.node;
-        self.proxies = Proxies::new(Origin { node, start });
+        self.proxies = Proxies::new(Origin { node, start }, self.count);
     }
 
     /// The place in the write-ahead log of everything done so far.

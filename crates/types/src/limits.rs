@@ -148,6 +148,8 @@ pub const LINK_CONSUMER_BYTES_MAX: u64 = 1024 * 1024;
 pub const KEPT_OPERATIONS_MAX: usize = 65_536;
 /// See [`KEPT_OPERATIONS_MAX`].
 pub const KEPT_OPERATION_BYTES_MAX: usize = 16 * 1024 * 1024;
+/// Bytes of such operations of one node on all queues together, an equal part for each shard.
+pub const KEPT_NODE_BYTES_MAX: usize = 512 * 1024 * 1024;
 /// Milliseconds for which what is asked of a queue waits for its leader.
 pub const LEADER_WAIT_MS_MAX: u64 = 5_000;
 /// Answers of one queue's leader that are kept for operators who ask again.

@@ -2,11 +2,13 @@
 //! be looked at.
 
 use super::link::{LocalDelivery, Operation, Origin, ToLeader, ToProxy};
-use super::proxy::{Place, Proxy, Put, Reach};
+use super::proxy::{Budget, Place, Proxy, Put, Reach};
 use hashbrown::HashMap;
+use leveret_types::limits::KEPT_NODE_BYTES_MAX;
 use leveret_types::{ConsumerId, NodeId, Now, QueueId};
 use smallvec::SmallVec;
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 /// Sessions that one millisecond of a node's life may begin, so that a later run's numbers are
 /// greater than all of an earlier one's.
@@ -34,11 +36,14 @@ pub(crate) struct Proxies {
     deadlines: BTreeSet<(u64, QueueId)>,
     up: Vec<NodeId>,
     last_session: u64,
+    together: Arc<Budget>,
 }
 
 impl Proxies {
-    pub(crate) fn new(origin: Origin) -> Self {
+    /// None yet, of one of `shards` shards.
+    pub(crate) fn new(origin: Origin, shards: u16) -> Self {
         Self {
+            together: Budget::new(KEPT_NODE_BYTES_MAX / usize::from(shards.max(1))),
             origin,
             entries: HashMap::default(),
             dirty: Vec::new(),
@@ -85,6 +90,18 @@ impl Proxies {
                 proxy.abandon(reach);
             }
         }
+        self.let_go_on(reach);
+    }
+
+    /// Lets those go on that were held back because all queues together kept too much, once they
+    /// keep less.
+    fn let_go_on(&mut self, reach: &mut Reach<'_>) {
+        if self.together.has_room_again() {
+            let entries = self.entries.values_mut();
+            for proxy in entries.filter_map(|entry| entry.proxy.as_deref_mut()) {
+                proxy.let_go_on(reach);
+            }
+        }
     }
 
     /// Whatever waits for an unavailable queue is told so.
@@ -92,6 +109,7 @@ impl Proxies {
         if let Some(proxy) = self.use_proxy(queue) {
             proxy.abandon(reach);
         }
+        self.let_go_on(reach);
     }
 
     /// Whether the only node that has the queue is down.
@@ -115,7 +133,7 @@ impl Proxies {
         Some(
             entry
                 .proxy
-                .get_or_insert_with(|| Box::new(Proxy::new(queue))),
+                .get_or_insert_with(|| Box::new(Proxy::new(queue, Arc::clone(&self.together)))),
         )
     }
 
@@ -201,6 +219,7 @@ impl Proxies {
             entry.dirty = true;
             self.dirty.push(queue);
         }
+        self.let_go_on(reach);
         match local {
             Some(delivery) => Received::Local(delivery),
             None => Received::Done,
@@ -272,6 +291,7 @@ impl Proxies {
                 self.dirty.push(*queue);
             }
         }
+        self.let_go_on(reach);
     }
 
     /// Marks the proxies whose time has come.
@@ -338,5 +358,50 @@ fn absent(message: &ToProxy) -> Received {
     match message {
         ToProxy::Leading { term } => Received::Answer(ToLeader::Absent { term: *term }),
         _ => Received::Done,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::env::ConnectionEvent;
+    use crate::quorum::Notify;
+    use crate::shard::ShardEffects;
+    use leveret_types::ConnectionId;
+
+    /// A queue that keeps nothing itself is never heard of: others must let its publishers go on.
+    #[test]
+    fn who_was_held_back_for_other_queues_goes_on_when_those_keep_less() {
+        let node = NodeId(1);
+        let mut proxies = Proxies::new(Origin { node, start: 1 }, u16::MAX);
+        let (busy, quiet, publisher) = (QueueId(1), QueueId(2), ConnectionId(7));
+        let mut effects = ShardEffects::default();
+        let reach = &mut Reach {
+            now: Now::both(1),
+            node,
+            effects: &mut effects,
+        };
+        for queue in [busy, quiet] {
+            proxies.place(queue, &[NodeId(2)], false);
+        }
+        let mut hold_back = |proxies: &mut Proxies, queue| {
+            let proxy = proxies.use_proxy(queue).expect("it is placed");
+            proxy.hold_back(publisher)
+        };
+        let mut last = 0;
+        while !hold_back(&mut proxies, quiet) {
+            let proxy = proxies.use_proxy(busy).expect("it is placed");
+            (last, _) = proxy.publish(Operation::Nothing, Notify::Nobody);
+        }
+        assert!(last > 1, "one operation is no bound");
+        let through = ToProxy::Committed { through: last };
+        proxies.receive(busy, NodeId(2), 0, through, reach);
+        assert!(!hold_back(&mut proxies, quiet));
+        assert!(
+            effects.posts.iter().any(|(to, event)| *to == publisher
+                && matches!(event, ConnectionEvent::Room(queue) if *queue == quiet)),
+            "{:?}",
+            effects.posts
+        );
     }
 }

@@ -21,7 +21,7 @@ mod kept;
 mod place;
 
 pub use kept::Then;
-pub(crate) use kept::{Afterwards, Notify};
+pub(crate) use kept::{Afterwards, Budget, Notify};
 
 use super::link::{
     HeldRange, LocalDelivery, Operation, PresentedHolder, Settle, Standing, ToLeader,
@@ -40,6 +40,7 @@ use leveret_types::limits::{
 use leveret_types::{ConnectionId, ConsumerId, NodeId, Now, QueueId};
 use std::collections::VecDeque;
 use std::ops::Range;
+use std::sync::Arc;
 
 /// Milliseconds after which a leader is looked for again.
 const RETRY_MS: u64 = 50;
@@ -226,7 +227,8 @@ pub(crate) struct Proxy {
 }
 
 impl Proxy {
-    pub(crate) fn new(queue: QueueId) -> Self {
+    /// The proxy of a queue, which keeps what `together` with others it may.
+    pub(crate) fn new(queue: QueueId, together: Arc<Budget>) -> Self {
         Self {
             queue,
             place: Place::Unknown,
@@ -237,7 +239,7 @@ impl Proxy {
             attempts: 0,
             hints: 0,
             retry_at_ms: 0,
-            journal: Journal::default(),
+            journal: Journal::new(together),
             sent: 1,
             ever_sent: 1,
             control: VecDeque::new(),
@@ -294,8 +296,18 @@ impl Proxy {
         let full = self.journal.is_full();
         if full && !self.throttled.contains(&connection) {
             self.throttled.push(connection);
+            self.journal.together().wait();
         }
         full
+    }
+
+    /// Lets those go on that were held back, if there is room.
+    pub(crate) fn let_go_on(&mut self, reach: &mut Reach<'_>) {
+        if self.journal.is_roomy() {
+            for connection in self.throttled.drain(..) {
+                reach.post(connection, ConnectionEvent::Room(self.queue));
+            }
+        }
     }
 
     /// Takes note of what became of messages; answers how many of them the holder had.

@@ -97,11 +97,7 @@ impl Proxy {
         for connection in told {
             reach.post(connection, ConnectionEvent::Committed { queue, through });
         }
-        if self.journal.is_roomy() {
-            for connection in self.throttled.drain(..) {
-                reach.post(connection, ConnectionEvent::Room(queue));
-            }
-        }
+        self.let_go_on(reach);
     }
 
     pub(super) fn refused(&mut self, sequences: Range<u64>, reach: &mut Reach<'_>) {

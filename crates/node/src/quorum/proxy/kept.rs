@@ -8,7 +8,7 @@ use leveret_types::{ConnectionId, QueueId};
 use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 
 /// What an operation weighs besides its message.
 const OPERATION_BYTES: usize = 64;
@@ -94,6 +94,49 @@ pub(super) struct Kept {
     pub(super) held_bytes: u64,
 }
 
+/// The bytes that all journals of a shard may keep together, and how many they do.
+#[derive(Debug)]
+pub(crate) struct Budget {
+    max: usize,
+    bytes: AtomicUsize,
+    /// Whether somebody is held back because of it.
+    is_awaited: AtomicBool,
+}
+
+impl Budget {
+    pub(crate) fn new(max: usize) -> Arc<Self> {
+        Arc::new(Self {
+            max,
+            bytes: AtomicUsize::new(0),
+            is_awaited: AtomicBool::new(false),
+        })
+    }
+
+    // Its journals are all in one shard: nobody else changes it meanwhile.
+    fn change(&self, from: usize, to: usize) {
+        let bytes = self.bytes.load(Ordering::Relaxed) - from + to;
+        self.bytes.store(bytes, Ordering::Relaxed);
+    }
+
+    fn is_full(&self) -> bool {
+        self.bytes.load(Ordering::Relaxed) >= self.max
+    }
+
+    /// Somebody is held back because it is used up; nothing if it is not.
+    pub(super) fn wait(&self) {
+        if self.is_full() {
+            self.is_awaited.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether there is room again for those that were held back; said once.
+    pub(crate) fn has_room_again(&self) -> bool {
+        self.is_awaited.load(Ordering::Relaxed)
+            && self.bytes.load(Ordering::Relaxed) <= self.max / 2
+            && self.is_awaited.swap(false, Ordering::Relaxed)
+    }
+}
+
 /// Operations without an answer, in order.
 #[derive(Debug)]
 pub(super) struct Journal {
@@ -101,19 +144,35 @@ pub(super) struct Journal {
     /// Number of the first of them.
     first: u64,
     bytes: usize,
+    together: Arc<Budget>,
 }
 
-impl Default for Journal {
-    fn default() -> Self {
-        Self {
-            kept: VecDeque::new(),
-            first: 1,
-            bytes: 0,
-        }
+impl Drop for Journal {
+    fn drop(&mut self) {
+        self.together.change(self.bytes, 0);
     }
 }
 
 impl Journal {
+    pub(super) const fn new(together: Arc<Budget>) -> Self {
+        Self {
+            kept: VecDeque::new(),
+            first: 1,
+            bytes: 0,
+            together,
+        }
+    }
+
+    /// What it keeps in `together` with other journals.
+    pub(super) fn together(&self) -> &Budget {
+        &self.together
+    }
+
+    fn reweigh(&mut self, from: usize, to: usize) {
+        self.bytes = self.bytes - from + to;
+        self.together.change(from, to);
+    }
+
     /// Number of the first operation without an answer.
     pub(super) const fn first(&self) -> u64 {
         self.first
@@ -130,7 +189,9 @@ impl Journal {
 
     /// Whether no more should be put in.
     pub(super) fn is_full(&self) -> bool {
-        self.kept.len() >= KEPT_OPERATIONS_MAX || self.bytes >= KEPT_OPERATION_BYTES_MAX
+        self.kept.len() >= KEPT_OPERATIONS_MAX
+            || self.bytes >= KEPT_OPERATION_BYTES_MAX
+            || self.together.is_full()
     }
 
     /// Whether there is room again for those that were held back.
@@ -140,7 +201,7 @@ impl Journal {
 
     /// Puts an operation in; answers its number.
     pub(super) fn push(&mut self, kept: Kept) -> u64 {
-        self.bytes += weight(&kept.operation);
+        self.reweigh(0, weight(&kept.operation));
         self.kept.push_back(kept);
         self.next() - 1
     }
@@ -172,7 +233,7 @@ impl Journal {
         }
         let kept = self.kept.pop_front()?;
         self.first += 1;
-        self.bytes -= weight(&kept.operation);
+        self.reweigh(weight(&kept.operation), 0);
         if self.kept.is_empty() {
             self.kept.shrink_to(64);
         }
@@ -187,10 +248,10 @@ impl Journal {
                 return;
             };
             if matches!(kept.operation, Operation::Publish(_)) {
-                self.bytes -= weight(&kept.operation);
+                let before = weight(&kept.operation);
                 kept.operation = Operation::Nothing;
-                self.bytes += weight(&kept.operation);
                 tell(number, std::mem::replace(&mut kept.notify, Notify::Nobody));
+                self.reweigh(before, weight(&Operation::Nothing));
             }
         }
     }
@@ -202,4 +263,37 @@ fn weight(operation: &Operation) -> usize {
             Operation::Publish(message) => message.weight(),
             Operation::Settle(_) | Operation::Nothing => 0,
         }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn nothing() -> Kept {
+        Kept {
+            operation: Operation::Nothing,
+            notify: Notify::Nobody,
+            held_bytes: 0,
+        }
+    }
+
+    #[test]
+    fn journals_share_what_they_may_keep() {
+        let together = Budget::new(3 * OPERATION_BYTES);
+        let mut a = Journal::new(Arc::clone(&together));
+        let mut b = Journal::new(Arc::clone(&together));
+        a.push(nothing());
+        b.push(nothing());
+        assert!(!a.is_full() && !b.is_full(), "one below the bound");
+        a.push(nothing());
+        assert!(a.is_full() && b.is_full(), "at the bound");
+        b.together().wait();
+        assert!(!together.has_room_again());
+        a.pop_through(1);
+        assert!(!together.has_room_again(), "not before half of it is free");
+        drop(a);
+        assert!(together.has_room_again());
+        assert!(!together.has_room_again(), "said once");
+        assert!(!b.is_full());
+    }
 }
