@@ -101,8 +101,12 @@ impl Scene for Nodes {
         let addresses = self.cluster.addresses();
         let cluster = &mut self.cluster;
         let fault = Fault::pick(random, addresses.len());
-        load::during(&addresses, true, random, &self.ledger, |random| {
+        let ledger = &self.ledger;
+        load::during(&addresses, true, random, ledger, |random| {
             thread::sleep(between(random, LOAD_MS));
+            if let Fault::Stop(node) = fault {
+                ledger.doubt(addresses[node]);
+            }
             fault.happen(cluster, random)?;
             thread::sleep(between(random, LOAD_MS));
             cluster.check_alive()

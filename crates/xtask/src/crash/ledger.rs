@@ -2,6 +2,7 @@
 //! settled for good. What contradicts it is kept in words.
 
 use std::collections::{HashMap, HashSet};
+use std::net::SocketAddr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -58,6 +59,8 @@ pub struct Ledger {
     wrong: Mutex<Vec<String>>,
     rules: Rules,
     pauses: Mutex<Pauses>,
+    /// Nodes that others may take for dead, so that what their consumers settle may mean nothing.
+    doubted: Mutex<HashSet<SocketAddr>>,
 }
 
 /// When confirms came.
@@ -105,6 +108,7 @@ impl Ledger {
                 last: Instant::now(),
                 longest: Duration::ZERO,
             }),
+            doubted: Mutex::default(),
         }
     }
 
@@ -151,10 +155,12 @@ impl Ledger {
     pub fn hear_end_of(&self, who: &str, result: anyhow::Result<()>) {
         let Err(error) = result else { return };
         let text = format!("{error:#}");
-        // 320 is how a broker that is going down says so, 506 how a minority does.
+        // 320 is how a broker that is going down says so; 506, and 541 for want of a leader, how a
+        // minority does.
         let is_expected = !text.contains("closed with")
             || text.contains("closed with 320")
-            || (self.rules == Rules::CutCluster && text.contains("closed with 506"));
+            || (self.rules == Rules::CutCluster
+                && (text.contains("closed with 506") || text.contains("has no leader")));
         if !is_expected {
             self.accuse(format!("{who}: {text}"));
         }
@@ -229,9 +235,23 @@ impl Ledger {
         Some(delivery)
     }
 
-    /// Notes settlements whose transaction was committed. What another consumer has got meanwhile
-    /// was settled too late, and is the other's.
-    pub fn settled(&self, deliveries: &[Delivery]) {
+    /// From now on until [`Ledger::trust_all`] others may take a node for dead: its consumers'
+    /// messages go to others, and what they settle settles nothing, as `docs/guarantees.md` says.
+    pub fn doubt(&self, node: SocketAddr) {
+        lock(&self.doubted).insert(node);
+    }
+
+    /// The consumers that were doubted are gone.
+    pub fn trust_all(&self) {
+        lock(&self.doubted).clear();
+    }
+
+    /// Notes settlements at a node whose transaction was committed. What another consumer has got
+    /// meanwhile was settled too late, and is the other's.
+    pub fn settled(&self, node: SocketAddr, deliveries: &[Delivery]) {
+        if lock(&self.doubted).contains(&node) {
+            return;
+        }
         for delivery in deliveries {
             let mut book = self.book(delivery.publisher);
             if book.delivered.get(&delivery.sequence) == Some(&delivery.times) {
@@ -353,10 +373,15 @@ mod tests {
         let late = deliver(0, false);
         let other = deliver(0, true);
         // The first holder's commit is too late to mean anything.
-        ledger.settled(&[late]);
+        let node = SocketAddr::from(([127, 0, 0, 1], 5672));
+        ledger.settled(node, &[late]);
+        let again = deliver(0, true);
+        ledger.doubt(node);
+        ledger.settled(node, &[again]);
         let again = deliver(0, true);
         assert_eq!(ledger.found(), Vec::<String>::new());
-        ledger.settled(&[other, again]);
+        ledger.trust_all();
+        ledger.settled(node, &[other, again]);
         deliver(0, true);
         let found = ledger.found();
         assert!(

@@ -129,7 +129,7 @@ impl Scene for Network {
             thread::sleep(before);
             ledger.longest_pause();
             let confirmed = ledger.totals().confirmed;
-            happen(fault, cluster, namespaces, during)?;
+            happen(fault, cluster, namespaces, ledger, during)?;
             if during >= LONG && ledger.totals().confirmed == confirmed {
                 ledger.accuse(format!("{name}: nothing was confirmed while it lasted"));
             }
@@ -159,10 +159,21 @@ fn happen(
     fault: Fault,
     cluster: &mut Cluster,
     namespaces: &Namespaces,
+    ledger: &Ledger,
     lasting: Duration,
 ) -> Result<()> {
     let leader = leader(cluster)?;
     let others: Vec<usize> = (0..cluster.nodes.len()).filter(|&n| n != leader).collect();
+    // Whom others lose sight of without its end.
+    let lost: &[usize] = match fault {
+        Fault::KillLeader | Fault::KillFollower | Fault::KillAll => &[],
+        Fault::Halves => &others[..1],
+        Fault::Ring => &[0, 1, 2],
+        _ => &[leader],
+    };
+    for &node in lost {
+        ledger.doubt(cluster.amqp(node));
+    }
     match fault {
         Fault::KillLeader => kill_again_and_again(cluster, lasting, self::leader),
         Fault::KillFollower => {
