@@ -143,14 +143,6 @@ impl Ledger {
         }
     }
 
-    /// Turns without a delivery after which an empty queue is believed to be empty.
-    pub fn quiet_turns(&self) -> u32 {
-        match self.rules {
-            Rules::OneBroker => 1,
-            Rules::Cluster | Rules::CutCluster => 20,
-        }
-    }
-
     /// A socket that breaks is the test; a refusal in words is not.
     pub fn hear_end_of(&self, who: &str, result: anyhow::Result<()>) {
         let Err(error) = result else { return };
