@@ -1,5 +1,5 @@
-//! Which nodes have a queue: where a new one lives, and who is to join or leave the group of one that
-//! does not have the members that it should have.
+//! Which nodes have a queue: where a new one lives, and who is to join or leave the group of one
+//! that does not have the members that it should have.
 
 use crate::arguments::QueueKind;
 use crate::catalogue::{Catalogue, Change, Outcome};
@@ -308,8 +308,8 @@ fn is_named(mirrors: &Option<Mirrors>, node: &str) -> bool {
     }
 }
 
-/// Whether a policy may make it a replicated one: what goes with a process or a consumer is not, nor
-/// what has so many priorities that no lane is left for the group.
+/// Whether a policy may make it a replicated one: what goes with a process or a consumer is not,
+/// nor what has so many priorities that no lane is left for the group.
 const fn may_be_mirrored(record: &QueueRecord) -> bool {
     let lasts = record.durable && record.exclusive.is_none() && !record.auto_delete;
     lasts && record.settings.priority_max < u8::MAX && matches!(record.kind, QueueKind::Classic)

@@ -1,6 +1,6 @@
-//! Members for queues that do not have those that they should have: because they were declared while
-//! nodes were still to come, because a node was lost for good, or because a policy says otherwise
-//! now.
+//! Members for queues that do not have those that they should have: because they were declared
+//! while nodes were still to come, because a node was lost for good, or because a policy says
+//! otherwise now.
 //!
 //! The node that leads the catalogue's group does this: it asks the catalogue which queues lack
 //! members, and changes them some at a time. The groups do the rest themselves, each with a learner
