@@ -15,8 +15,10 @@ use leveret_types::limits::PEER_FRAME_BYTES_MAX;
 pub const HEADER_BYTES: usize = 16;
 /// The queue of heartbeats: no id has all bits set.
 const HEARTBEAT: u64 = u64::MAX;
-/// Room that a decoder keeps when it is empty.
-const BUFFER_BYTES_KEPT: usize = 256 * 1024;
+/// Bytes of a decoder's buffers, if what comes is not more at once. Frames that were taken out
+/// share the buffer as long as they live, and it is not used again before: a buffer for each read
+/// would be a mapping of the system's for each read.
+const BUFFER_BYTES: usize = 64 * 1024;
 
 /// Why a peer's bytes make no sense. The link is broken then: nothing behind them can be trusted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -80,9 +82,8 @@ pub struct Decoder {
 impl Decoder {
     /// Takes bytes in.
     pub fn feed(&mut self, bytes: &[u8]) {
-        if self.buffer.is_empty() {
-            // Frames that were taken out share the old buffer as long as they live.
-            self.buffer.reserve(BUFFER_BYTES_KEPT.max(bytes.len()));
+        if self.buffer.capacity() - self.buffer.len() < bytes.len() {
+            self.buffer.reserve(BUFFER_BYTES.max(bytes.len()));
         }
         self.buffer.extend_from_slice(bytes);
     }
@@ -190,7 +191,7 @@ mod tests {
         let mut decoder = Decoder::default();
         decoder.feed(&longest);
         assert_eq!(decoder.take(), Ok(None), "it waits for the payload");
-        assert!(decoder.buffer.capacity() <= 2 * BUFFER_BYTES_KEPT);
+        assert!(decoder.buffer.capacity() <= 2 * BUFFER_BYTES);
         let mut longer = longest;
         longer[..4].copy_from_slice(&(PEER_FRAME_BYTES_MAX as u32 + 1).to_le_bytes());
         let error = Err(WireError::TooLong(PEER_FRAME_BYTES_MAX as u32 + 1));
