@@ -15,12 +15,14 @@
 //! Invariant: any bytes are either decoded or refused, in memory bounded by their number.
 
 mod codec;
+mod fuzz;
 #[cfg(test)]
 mod tests;
 
 pub use codec::{
     Encoder, Malformed, ToLeaderFrame, ToProxyFrame, decode_to_leader, decode_to_proxy,
 };
+pub use fuzz::{fuzz, seeds};
 
 use leveret_queue::{AttachError, Consumer, Outcome};
 use leveret_session::contract::Delivery;
@@ -312,34 +314,4 @@ pub struct Answer {
     pub session: u64,
     /// What is said.
     pub message: ToProxy,
-}
-
-/// An entrance for fuzzing: any bytes. What is a frame is encoded to the same bytes again.
-pub fn fuzz(bytes: &[u8]) {
-    let shared = bytes::Bytes::copy_from_slice(bytes);
-    if let Ok(frame) = decode_to_leader(shared.clone()) {
-        let mut encoder = Encoder::to_leader(frame.session);
-        for message in &frame.messages {
-            encoder.put_to_leader(message);
-        }
-        same_again(encoder.finish(), bytes);
-    }
-    if let Ok(frame) = decode_to_proxy(QueueId(1), shared) {
-        let mut encoder = Encoder::to_proxy(frame.session);
-        for message in &frame.messages {
-            encoder.put_to_proxy(message);
-        }
-        same_again(encoder.finish(), bytes);
-    }
-}
-
-/// A frame that the encoder would have cut, or that says nothing, comes out otherwise; so does a
-/// number behind the flag that says that there is none.
-fn same_again(frames: Vec<Pieces>, bytes: &[u8]) {
-    if let [frame] = &frames[..] {
-        assert_eq!(
-            frame.iter().map(bytes::Bytes::len).sum::<usize>(),
-            bytes.len()
-        );
-    }
 }

@@ -75,6 +75,7 @@ fn seeds(target: &str) -> Vec<Vec<u8>> {
         "group_message" | "group_record" | "group_members" | "group_step" => {
             leveret_replication::fuzz::seeds(target)
         }
+        "link_frame" => leveret_node::quorum::link::seeds(),
         "disk_segment" | "disk_snapshot" | "superblock" => some(5, 400)
             .into_iter()
             .chain(changes(Some(3), 6))

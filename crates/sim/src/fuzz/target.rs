@@ -78,6 +78,10 @@ pub static TARGETS: &[Target] = &[
         run: |input| _ = leveret_replication::fuzz::step(input),
     },
     Target {
+        name: "link_frame",
+        run: leveret_node::quorum::link::fuzz,
+    },
+    Target {
         name: "topic_match",
         run: leveret_routing::fuzz::topic,
     },

@@ -257,6 +257,16 @@ fn every_cut_and_every_flipped_byte_is_refused_or_another_frame() {
 }
 
 #[test]
+fn what_fuzzing_begins_with_are_frames() {
+    for seed in seeds() {
+        let bytes = Bytes::from(seed);
+        let is_for_leader = decode_to_leader(bytes.clone()).is_ok();
+        assert!(is_for_leader || decode_to_proxy(QueueId(1), bytes.clone()).is_ok());
+        fuzz(&bytes);
+    }
+}
+
+#[test]
 fn frames_are_cut_at_their_bounds_and_keep_the_sequence() {
     let operations: Vec<Operation> = vec![Operation::Nothing; LINK_RECORDS_MAX + 1];
     let large: Vec<Operation> = (0..3)
