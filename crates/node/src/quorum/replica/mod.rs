@@ -448,17 +448,22 @@ impl Replica {
         self.work(around);
     }
 
-    /// Forgets headers that the state stands for, if they are many, or `at_once`: a restart begins
-    /// with the members of the state, for what was committed after it is not on the disk.
-    fn compact(&mut self, logs: &mut ShardLogs, at_once: bool) {
-        if !at_once && self.last_applied < self.compacted + QUORUM_HEADERS_KEPT {
+    /// Forgets headers that the state stands for, if they are many. The state is written as well
+    /// if it `has_new_members`: a restart begins with those of the state, for what was committed
+    /// after it is not on the disk.
+    fn compact(&mut self, logs: &mut ShardLogs, has_new_members: bool) {
+        let are_many = self.last_applied >= self.compacted + QUORUM_HEADERS_KEPT;
+        if !are_many && !has_new_members {
             return;
         }
         let Some(mark) = self.group.mark(self.last_applied) else {
             return;
         };
         self.write_state(logs, &mark);
-        self.group.compacted(mark.index);
+        // Until they are many, those who lack some are sent them rather than all that lives.
+        if are_many {
+            self.group.compacted(mark.index);
+        }
     }
 
     fn write_state(&mut self, logs: &mut ShardLogs, mark: &SnapshotMark) {
