@@ -81,8 +81,13 @@ impl Signal {
             }
         };
         *asleep = false;
-        self.state.fetch_and(STOP, Ordering::SeqCst);
-        woken
+        // What came just when the time was over is taken away here, and so answered.
+        match self.state.fetch_and(STOP, Ordering::SeqCst) {
+            state if state & STOP != 0 => Woken::Stop,
+            state if state & NOW != 0 => Woken::Now,
+            LAZY => Woken::Lazily,
+            _ => woken,
+        }
     }
 
     /// Whether the thread has been told to end.
