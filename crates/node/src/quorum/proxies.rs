@@ -384,7 +384,7 @@ mod tests {
         for queue in [busy, quiet] {
             proxies.place(queue, &[NodeId(2)], false);
         }
-        let mut hold_back = |proxies: &mut Proxies, queue| {
+        let hold_back = |proxies: &mut Proxies, queue| {
             let proxy = proxies.use_proxy(queue).expect("it is placed");
             proxy.hold_back(publisher)
         };

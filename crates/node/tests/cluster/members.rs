@@ -100,9 +100,9 @@ fn all_nodes_may_end_at_once_after_the_change_transient_messages_or_not() {
          start
          run 5000
          b@2
-         b get ha => b: got 1 left=2 again m1
-         b get ha => b: got 2 left=1 again m2
-         b get ha => b: got 3 left=0 again m3",
+         b get ha => b: got 1 left=2 m1
+         b get ha => b: got 2 left=1 m2
+         b get ha => b: got 3 left=0 m3",
     );
 }
 
