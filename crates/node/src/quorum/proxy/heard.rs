@@ -121,8 +121,15 @@ impl Proxy {
     /// A message for a consumer.
     pub(crate) fn deliver(&mut self, from: NodeId, delivery: Delivery, reach: &mut Reach<'_>) {
         let Some(holder) = self.holders.get_mut(&delivery.consumer) else {
-            // It was cancelled, and all that it held is settled.
-            return self.give_back(&delivery);
+            // It is gone, and the leader has been told, or will be. What came meanwhile returns by
+            // that: as an operation it might take effect late, on a message that another has.
+            let detach = ToLeader::Detach(delivery.consumer);
+            let is_said = matches!(self.control.back(),
+                Some((_, ToLeader::Detach(last))) if *last == delivery.consumer);
+            if !is_said {
+                self.say(detach);
+            }
+            return;
         };
         let size = delivery.message.size();
         if holder.settles() {

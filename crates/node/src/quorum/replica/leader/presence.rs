@@ -82,12 +82,19 @@ impl Leader {
                     self.answer(around, from, ToProxy::Attached { consumer, result });
                 }
             }
-            // What became of messages by an operation that is taken already is known better here.
-            let is_held = |held: &&HeldRange| held.settled_by == 0 || held.settled_by > taken;
-            for held in holder.held.iter().filter(is_held) {
-                self.queue
-                    .adopt(around.now, holder.id, held.lane, held.range.clone());
-            }
+        }
+        // What became of messages by an operation that is taken already is known better here. Of
+        // two who claim a message, who has not settled it had it later, or who did so last.
+        let is_held = |held: &HeldRange| held.settled_by == 0 || held.settled_by > taken;
+        let mut claims: Vec<(ConsumerId, &HeldRange)> = Vec::new();
+        for holder in &presentation.holders {
+            let held = holder.held.iter().filter(|held| is_held(held));
+            claims.extend(held.map(|held| (holder.id, held)));
+        }
+        claims.sort_by_key(|(_, held)| std::cmp::Reverse(held.settled_by.wrapping_sub(1)));
+        for (holder, held) in claims {
+            let range = held.range.clone();
+            self.queue.adopt(around.now, holder, held.lane, range);
         }
         self.hold_returns(around, from);
         self.answer(around, from, ToProxy::Committed { through });
