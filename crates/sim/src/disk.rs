@@ -258,6 +258,18 @@ impl SimDisk {
         self.state().counts[call as usize]
     }
 
+    /// Bytes of all files together.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        self.state().files.bytes()
+    }
+
+    /// Whether all files together may have only so many bytes.
+    #[must_use]
+    pub fn is_limited(&self) -> bool {
+        self.state().bytes_max.is_some()
+    }
+
     /// Sets how many bytes all files together may have.
     pub fn set_bytes_max(&self, bytes_max: Option<u64>) {
         self.state().bytes_max = bytes_max;

@@ -202,10 +202,23 @@ fn explore_seeds(count: u64, from: u64) -> ExitCode {
 struct Lives {
     count: u64,
     total: Lived,
-    broken: Option<Broken>,
+    broken: Vec<Broken>,
 }
 
+/// Broken promises after which there is no need for more.
+const FOUND_MAX: usize = 50;
+
 fn live_clusters(count: u64, from: u64, has_cuts: bool) -> ExitCode {
+    std::panic::set_hook(Box::new(|panic| {
+        let seed = cluster::seed();
+        println!(
+            "FOUND {}",
+            Broken {
+                seed,
+                what: panic.to_string()
+            }
+        );
+    }));
     let plan = cluster::Plan {
         has_cuts,
         ..cluster::Plan::default()
@@ -223,8 +236,11 @@ fn live_clusters(count: u64, from: u64, has_cuts: bool) -> ExitCode {
         match lived {
             Ok(lived) => lives.total.add(&lived),
             Err(broken) => {
-                next.store(from + count, Ordering::Relaxed);
-                lives.broken = Some(broken);
+                println!("FOUND {broken}");
+                lives.broken.push(broken);
+                if lives.broken.len() >= FOUND_MAX {
+                    next.store(from + count, Ordering::Relaxed);
+                }
             }
         }
         if lives.count.is_multiple_of(100) {
@@ -239,14 +255,11 @@ fn live_clusters(count: u64, from: u64, has_cuts: bool) -> ExitCode {
     let Ok(lives) = lives.into_inner() else {
         return ExitCode::FAILURE;
     };
-    match lives.broken {
-        Some(broken) => {
-            println!("FOUND {broken}");
-            ExitCode::FAILURE
-        }
-        None => {
-            println!("{} lives, nothing found: {}", lives.count, lives.total);
-            ExitCode::SUCCESS
-        }
+    if lives.broken.is_empty() {
+        println!("{} lives, nothing found: {}", lives.count, lives.total);
+        return ExitCode::SUCCESS;
     }
+    let seeds: Vec<u64> = lives.broken.iter().map(|broken| broken.seed).collect();
+    println!("{} lives, found in {seeds:?}: {}", lives.count, lives.total);
+    ExitCode::FAILURE
 }

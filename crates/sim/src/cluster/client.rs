@@ -18,13 +18,19 @@ pub(super) enum Heard {
         is_taken: bool,
     },
     /// A message.
-    Delivered { tag: u64, body: u64 },
+    Delivered {
+        tag: u64,
+        body: u64,
+        is_redelivered: bool,
+    },
     /// The broker ended the channel or the connection.
     Closed(String),
     /// A consumer was cancelled by the broker.
     Cancelled,
     /// A declaration succeeded: messages that are ready.
     Declared(u32),
+    /// A deletion succeeded.
+    Deleted,
     /// Anything else.
     Other,
 }
@@ -34,8 +40,8 @@ pub(super) struct Client {
     pub(super) node: NodeId,
     pub(super) connection: ConnectionId,
     partial: Vec<u8>,
-    /// The tag of a delivery whose body is to come.
-    delivering: Option<u64>,
+    /// The tag of a delivery whose body is to come, and whether it came before.
+    delivering: Option<(u64, bool)>,
 }
 
 impl Client {
@@ -62,14 +68,16 @@ impl Client {
                     heard.extend(self.method(&method));
                 }
                 FrameKind::Body => {
-                    let body = frame.payload.get(..8).and_then(|body| body.try_into().ok());
-                    let body = body.ok_or_else(|| broken("a body"))?;
-                    let tag = self
+                    let (tag, is_redelivered) = self
                         .delivering
                         .take()
                         .ok_or_else(|| broken("a stray body"))?;
-                    let body = u64::from_le_bytes(body);
-                    heard.push(Heard::Delivered { tag, body });
+                    let body = number_of(frame.payload).ok_or_else(|| broken("a body"))?;
+                    heard.push(Heard::Delivered {
+                        tag,
+                        body,
+                        is_redelivered,
+                    });
                 }
                 FrameKind::Header | FrameKind::Heartbeat => {}
             }
@@ -81,7 +89,7 @@ impl Client {
     fn method(&mut self, method: &Method<'_>) -> Option<Heard> {
         Some(match method {
             Method::BasicDeliver(m) => {
-                self.delivering = Some(m.delivery_tag);
+                self.delivering = Some((m.delivery_tag, m.redelivered));
                 return None;
             }
             Method::BasicAck(m) => Heard::Confirmed {
@@ -98,6 +106,7 @@ impl Client {
             Method::ChannelClose(m) => Heard::Closed(m.reply_text.to_string()),
             Method::BasicCancel(_) => Heard::Cancelled,
             Method::QueueDeclareOk(m) => Heard::Declared(m.message_count),
+            Method::QueueDeleteOk(_) => Heard::Deleted,
             _ => Heard::Other,
         })
     }
@@ -124,12 +133,14 @@ pub(super) fn opening() -> Vec<u8> {
     out
 }
 
-/// Declares a durable quorum queue, or asks about it.
-pub(super) fn declare(name: &str, passive: bool) -> Vec<u8> {
+/// Declares a durable queue, or asks about it.
+pub(super) fn declare(name: &str, kind: &str, passive: bool) -> Vec<u8> {
     let mut arguments = TableBuilder::new();
-    arguments.push("x-queue-type", &FieldValue::text("quorum"));
-    // Consumers die often here.
-    arguments.push("x-delivery-limit", &FieldValue::I64(1_000_000));
+    arguments.push("x-queue-type", &FieldValue::text(kind));
+    if kind == "quorum" {
+        // Consumers die often here.
+        arguments.push("x-delivery-limit", &FieldValue::I64(1_000_000));
+    }
     let declare = queue::Declare {
         queue: name,
         passive,
@@ -144,13 +155,38 @@ pub(super) fn declare(name: &str, passive: bool) -> Vec<u8> {
     out
 }
 
+pub(super) fn delete(name: &str) -> Vec<u8> {
+    let delete = queue::Delete {
+        queue: name,
+        if_unused: false,
+        if_empty: false,
+        nowait: false,
+    };
+    let mut out = Vec::new();
+    encode::method(&mut out, 1, &delete);
+    out
+}
+
 pub(super) fn select_confirms() -> Vec<u8> {
     let mut out = Vec::new();
     encode::method(&mut out, 1, &confirm::Select { nowait: false });
     out
 }
 
-/// A message whose body is a number, and some bytes more.
+/// The byte that follows a number in a body.
+const fn filling(body: u64) -> u8 {
+    (body % 251) as u8
+}
+
+/// The number that a body is; nothing if it is not as it was published.
+fn number_of(content: &[u8]) -> Option<u64> {
+    let (number, rest) = content.split_first_chunk()?;
+    let number = u64::from_le_bytes(*number);
+    let is_whole = rest.iter().all(|byte| *byte == filling(number));
+    is_whole.then_some(number)
+}
+
+/// A message whose body is a number, and some bytes more that follow from it.
 pub(super) fn publish(queue: &str, body: u64, bytes: usize) -> Vec<u8> {
     let mut out = Vec::new();
     let method = basic::Publish {
@@ -165,7 +201,7 @@ pub(super) fn publish(queue: &str, body: u64, bytes: usize) -> Vec<u8> {
         ..Properties::default()
     };
     let mut content = body.to_le_bytes().to_vec();
-    content.resize(8 + bytes, b'.');
+    content.resize(8 + bytes, filling(body));
     encode::frame(&mut out, FrameKind::Header, 1, |out| {
         ContentHeader {
             class: 60,

@@ -1,199 +1,37 @@
 //! One node without threads: its environment, its store on a disk of the caller's choice, its
 //! connections. The three nodes of `leveret-node`'s tests are these, on disks in memory.
 //!
-//! The catalogue's group is left to whoever drives the node: what is proposed waits in
-//! [`NodeEnv::proposals`].
+//! A node [starts](Node::start) with a catalogue of which somebody else takes care: what is
+//! proposed waits in [`NodeEnv::proposals`]. Or it [enters](Node::enter) a cluster, whose catalogue
+//! is a group of its own, as in the broker.
+
+mod env;
+mod segments;
+
+pub use env::{Guard, NodeEnv, PendingChange};
 
 use bytes::Bytes;
-use leveret_metadata::{Catalogue, CatalogueError, Command, Config, NodeRecord};
-use leveret_node::cluster::{Cluster, Peers};
-use leveret_node::env::{ConnectionEvent, Env, Executed, PeerFrame, Proposal, ProposalId};
-use leveret_node::history::History;
-use leveret_node::registry::Registry;
-use leveret_node::reply_to::Replies;
-use leveret_node::shard::{Deferred, Shard, shard_of};
-use leveret_node::{Alarms, Connection, NodeCounters, NodeSettings, Peer, catalogue, deferred};
+use leveret_metadata::{Catalogue, CatalogueError, Command, Config, NodeRecord, Outcome};
+use leveret_node::cluster::{self, Cluster, Identity, PeerAddress, Waiter, group};
+use leveret_node::env::{Env, PeerFrame};
+use leveret_node::shard::Shard;
+use leveret_node::{Alarms, Connection, Peer, catalogue, deferred};
 use leveret_routing::Scratch;
-use leveret_storage::{Disk, Folders, Options, Reader, SealedChunk, ShardLogs, WalWriter, recover};
-use leveret_types::{ConnectionId, ConsumerId, NodeId, Now, QueueId, ShardId};
-use std::cell::{Cell, Ref, RefCell, RefMut};
-use std::collections::{BTreeMap, VecDeque};
-use std::ops::{Deref, DerefMut};
+use leveret_storage::{
+    Disk, Folders, LogSummary, Options, Reader, Recovered, SealedChunk, ShardLogs, WalError,
+    WalOutcome, WalWriter, recover,
+};
+use leveret_types::limits::GROUP_TICK_MS;
+use leveret_types::{ConnectionId, NodeId, Now, QueueId, ShardId};
+use segments::Segments;
+use std::collections::BTreeMap;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::mpsc::{Receiver, TryRecvError, sync_channel};
 
 /// Shards of each node.
 pub const SHARDS: u16 = 2;
-
-/// A change of the catalogue on its way, and who waits for what it answers.
-pub type PendingChange = (Option<(ConnectionId, ProposalId)>, Command);
-
-/// What a node's actors reach.
-pub struct NodeEnv {
-    /// Which node it is.
-    pub node: NodeId,
-    shards: Vec<RefCell<Shard>>,
-    durable: Vec<Cell<u64>>,
-    /// The catalogue as far as this node has applied it.
-    pub catalogue: RefCell<Catalogue>,
-    posts: RefCell<VecDeque<(ConnectionId, ConnectionEvent)>>,
-    /// What is on its way to other nodes, in order.
-    pub frames: RefCell<VecDeque<(NodeId, PeerFrame)>>,
-    deferred: RefCell<Vec<Deferred>>,
-    /// What this node's clients want changed in the catalogue.
-    pub proposals: RefCell<Vec<PendingChange>>,
-    next_proposal: Cell<u64>,
-    next_consumer: Cell<u64>,
-    random: Cell<u64>,
-    peers: Peers,
-    settings: NodeSettings,
-    counters: NodeCounters,
-    registry: Registry,
-    replies: Replies,
-    history: History,
-}
-
-/// A borrowed shard, whose effects leave when it is let go.
-pub struct Guard<'a> {
-    env: &'a NodeEnv,
-    shard: RefMut<'a, Shard>,
-}
-
-impl Deref for Guard<'_> {
-    type Target = Shard;
-    fn deref(&self) -> &Shard {
-        &self.shard
-    }
-}
-
-impl DerefMut for Guard<'_> {
-    fn deref_mut(&mut self) -> &mut Shard {
-        &mut self.shard
-    }
-}
-
-impl Drop for Guard<'_> {
-    fn drop(&mut self) {
-        let effects = std::mem::take(&mut self.shard.effects);
-        self.env.posts.borrow_mut().extend(effects.posts);
-        self.env.frames.borrow_mut().extend(effects.peer);
-        self.env.deferred.borrow_mut().extend(effects.deferred);
-    }
-}
-
-impl Env for NodeEnv {
-    type ShardGuard<'a> = Guard<'a>;
-    type CatalogueGuard<'a> = Ref<'a, Catalogue>;
-
-    fn shard(&self, shard: ShardId) -> Guard<'_> {
-        Guard {
-            env: self,
-            shard: self.shards[usize::from(shard.0)].borrow_mut(),
-        }
-    }
-
-    fn catalogue(&self) -> Ref<'_, Catalogue> {
-        self.catalogue.borrow()
-    }
-
-    fn execute(&self, _now: Now, command: &Command) -> Result<Executed, CatalogueError> {
-        self.proposals.borrow_mut().push((None, command.clone()));
-        Ok(Executed {
-            outcome: Default::default(),
-            ticket: None,
-        })
-    }
-
-    fn propose(
-        &self,
-        _now: Now,
-        connection: ConnectionId,
-        command: &Command,
-    ) -> Result<Proposal, CatalogueError> {
-        let id = ProposalId(self.next_proposal.replace(self.next_proposal.get() + 1));
-        let waiter = Some((connection, id));
-        self.proposals.borrow_mut().push((waiter, command.clone()));
-        Ok(Proposal::Waiting(id))
-    }
-
-    fn durable(&self, shard: ShardId) -> u64 {
-        self.durable[usize::from(shard.0)].get()
-    }
-
-    fn log_congested(&self) -> bool {
-        false
-    }
-
-    fn post(&self, connection: ConnectionId, event: ConnectionEvent) {
-        self.posts.borrow_mut().push_back((connection, event));
-    }
-
-    fn node_id(&self) -> NodeId {
-        self.node
-    }
-
-    fn peers(&self) -> &Peers {
-        &self.peers
-    }
-
-    fn cluster(&self) -> Option<&Cluster> {
-        None
-    }
-
-    fn wake_cluster(&self) {}
-
-    fn change_catalogue<R>(&self, work: impl FnOnce(&mut Catalogue) -> R) -> R {
-        work(&mut self.catalogue.borrow_mut())
-    }
-
-    fn post_peer(&self, to: NodeId, frame: PeerFrame) {
-        self.frames.borrow_mut().push_back((to, frame));
-    }
-
-    fn peer_congested(&self, _peer: NodeId) -> bool {
-        false
-    }
-
-    fn defer(&self, work: Deferred) {
-        self.deferred.borrow_mut().push(work);
-    }
-
-    fn alarms(&self) -> Alarms {
-        Alarms::default()
-    }
-
-    fn consumer_id(&self) -> ConsumerId {
-        ConsumerId(self.next_consumer.replace(self.next_consumer.get() + 1))
-    }
-
-    fn random(&self) -> [u8; 16] {
-        let mut bytes = [0; 16];
-        let next = self.random.get().wrapping_mul(0x9E37_79B9_7F4A_7C15) + 1;
-        self.random.set(next);
-        bytes[..8].copy_from_slice(&next.to_le_bytes());
-        bytes
-    }
-
-    fn settings(&self) -> &NodeSettings {
-        &self.settings
-    }
-
-    fn counters(&self) -> &NodeCounters {
-        &self.counters
-    }
-
-    fn registry(&self) -> &Registry {
-        &self.registry
-    }
-
-    fn replies(&self) -> &Replies {
-        &self.replies
-    }
-
-    fn history(&self) -> &History {
-        &self.history
-    }
-}
+/// Bytes of a file of the log, for nodes of which nobody looks after the segments.
+const WAL_FILE_BYTES: u64 = 4 * 1024 * 1024;
 
 /// A node that runs.
 pub struct Node<D: Disk> {
@@ -203,22 +41,49 @@ pub struct Node<D: Disk> {
     pub connections: BTreeMap<ConnectionId, Connection>,
     next_connection: u64,
     wal: WalWriter<D>,
+    segments: Segments<D>,
     reader: Reader<D>,
     chunks: Vec<SealedChunk>,
     scratch: Scratch,
+    /// What its cluster has not answered yet, while its queues are not in their places.
+    entering: Option<Entering>,
+    /// When the catalogue's group was last given its time.
+    ran_ms: u64,
     _lock: leveret_storage::StoreLock<D>,
 }
 
-fn settings() -> NodeSettings {
-    NodeSettings {
-        session: Arc::default(),
-        session_tls: Arc::default(),
-        shard_count: SHARDS,
-        node_name: "leveret@test".to_owned(),
-        hashing: leveret_auth::HashingAlgorithm::Sha256,
-        certificate_name: Default::default(),
-        login_failure_delay_ms: 0,
-    }
+struct Entering {
+    answer: Option<Receiver<Result<Outcome, CatalogueError>>>,
+    started: Command,
+    found: Vec<LogSummary>,
+}
+
+/// How a node enters its cluster.
+pub struct Entrance {
+    /// Who it is.
+    pub identity: Identity,
+    /// Where it listens for others.
+    pub address: String,
+    /// All nodes that it knows of, until the catalogue says more.
+    pub members: Vec<PeerAddress>,
+    /// Bytes of a file of its write-ahead log.
+    pub wal_file_bytes: u64,
+}
+
+fn open<D: Disk>(
+    node: NodeId,
+    uuid: [u8; 16],
+    wal_file_bytes: u64,
+    disk: &D,
+) -> Result<Recovered<D>, String> {
+    let options = Options {
+        shards: SHARDS,
+        uuid,
+        wal_file_bytes,
+        ..Options::default()
+    };
+    let folders = Folders::within(Path::new("/store"));
+    recover(disk, &folders, &options).map_err(|why| format!("node {node} does not start: {why}"))
 }
 
 impl<D: Disk> Node<D> {
@@ -234,30 +99,118 @@ impl<D: Disk> Node<D> {
         catalogue: Catalogue,
         now: Now,
     ) -> Result<Self, String> {
-        let options = Options {
-            shards: SHARDS,
-            uuid: [node.0 as u8; 16],
-            wal_file_bytes: 4 * 1024 * 1024,
-            ..Options::default()
+        let recovered = open(node, [node.0 as u8; 16], WAL_FILE_BYTES, disk)?;
+        let mut node = Self::assemble(node, start, recovered, catalogue, None);
+        node.place(now);
+        Ok(node)
+    }
+
+    /// Starts a node that is in a cluster. Its queues have their places when the cluster has
+    /// answered it: see [`Self::is_placed`].
+    ///
+    /// # Errors
+    /// If its store or the catalogue's log does not open.
+    pub fn enter(entrance: Entrance, disk: &D) -> Result<Self, String> {
+        let Identity {
+            node, uuid, start, ..
+        } = entrance.identity;
+        let mut recovered = open(node, uuid, entrance.wal_file_bytes, disk)?;
+        let refused = |why: CatalogueError| format!("node {node} does not start: {why}");
+        let reader = &mut recovered.reader;
+        let mut load = |logs: &mut ShardLogs| {
+            for request in logs.take_reads() {
+                logs.loaded(reader.read(request));
+            }
         };
-        let folders = Folders::within(Path::new("/store"));
-        let mut recovered = recover(disk, &folders, &options)
-            .map_err(|why| format!("node {node} does not start: {why}"))?;
-        let mut durable = Vec::new();
-        let mut shards = Vec::new();
-        for (number, logs) in (0..).zip(recovered.shards) {
-            durable.push(Cell::new(logs.durable_through()));
+        let logs = &mut recovered.shards[0];
+        catalogue::recover(logs, Config::default(), &mut load).map_err(refused)?;
+        if !group::is_on_disk(logs) {
+            match node {
+                NodeId(1) => group::found(&mut first_catalogue(), record_of(1, uuid), logs),
+                _ => group::join(logs),
+            }
+        }
+        let (catalogue, found) =
+            group::recover(logs, Config::default(), &mut load).map_err(refused)?;
+        let cluster = Cluster::new(entrance.identity, found).map_err(refused)?;
+        let mut node = Self::assemble(node, start, recovered, catalogue, Some(cluster));
+        let others = entrance.members.into_iter();
+        let others = others.filter(|member| member.node != node.env.node);
+        node.env.peers().replace(others.collect());
+        {
+            let catalogue = node.env.catalogue();
+            if catalogue.is_clustered() {
+                cluster::follow_nodes(&catalogue, &node.env);
+            }
+        }
+        if let Some(entering) = &mut node.entering {
+            entering.started = Command::NodeStarted {
+                node: node.env.node.0,
+                name: format!("leveret@{}", node.env.node),
+                address: entrance.address,
+            };
+        }
+        Ok(node)
+    }
+
+    fn assemble(
+        node: NodeId,
+        start: u64,
+        recovered: Recovered<D>,
+        catalogue: Catalogue,
+        cluster: Option<Cluster>,
+    ) -> Self {
+        let shards = (0..).zip(recovered.shards).map(|(number, logs)| {
             let mut shard = Shard::new(ShardId(number), SHARDS, node, logs);
             shard.set_start(start);
-            shards.push(RefCell::new(shard));
+            shard
+        });
+        let entering = Entering {
+            answer: None,
+            started: Command::NodeDrain {
+                node: node.0,
+                draining: false,
+            },
+            found: recovered.logs,
+        };
+        Self {
+            env: NodeEnv::new(node, start, shards.collect(), catalogue, cluster),
+            connections: BTreeMap::new(),
+            next_connection: 1,
+            wal: recovered.wal,
+            segments: Segments {
+                writer: recovered.segment,
+                checkpoints: recovered.checkpoint,
+                pool: recovered.pool,
+                full: recovered.flush_through,
+            },
+            reader: recovered.reader,
+            chunks: Vec::new(),
+            scratch: Scratch::new(1),
+            entering: Some(entering),
+            ran_ms: 0,
+            _lock: recovered.lock,
         }
-        {
-            let mut borrowed: Vec<_> = shards.iter().map(RefCell::borrow_mut).collect();
-            let reader = &mut recovered.reader;
+    }
+
+    /// Whether its queues are in their places, so that clients can be served.
+    #[must_use]
+    pub fn is_placed(&self) -> bool {
+        self.entering.is_none()
+    }
+
+    /// Gives the shards their queues.
+    fn place(&mut self, now: Now) {
+        let Some(entering) = self.entering.take() else {
+            return;
+        };
+        let (env, reader) = (&self.env, &mut self.reader);
+        let mut place = |catalogue: &Catalogue| {
+            let mut shards: Vec<_> = (0..SHARDS).map(|id| env.shard(ShardId(id))).collect();
             catalogue::place_queues(
-                &catalogue,
-                &mut borrowed,
-                &recovered.logs,
+                catalogue,
+                &mut shards,
+                &entering.found,
                 now,
                 |logs: &mut ShardLogs| {
                     for request in logs.take_reads() {
@@ -265,35 +218,39 @@ impl<D: Disk> Node<D> {
                     }
                 },
             );
+        };
+        match env.cluster() {
+            Some(_) => cluster::place(env, place),
+            None => place(&env.catalogue()),
         }
-        Ok(Self {
-            env: NodeEnv {
-                node,
-                shards,
-                durable,
-                catalogue: RefCell::new(catalogue),
-                posts: RefCell::default(),
-                frames: RefCell::default(),
-                deferred: RefCell::default(),
-                proposals: RefCell::default(),
-                next_proposal: Cell::new(1),
-                next_consumer: Cell::new(u64::from(node.0) << 40 | 1),
-                random: Cell::new(start << 8 | u64::from(node.0)),
-                peers: Peers::default(),
-                settings: settings(),
-                counters: NodeCounters::default(),
-                registry: Registry::default(),
-                replies: Replies::default(),
-                history: History::default(),
-            },
-            connections: BTreeMap::new(),
-            next_connection: 1,
-            wal: recovered.wal,
-            reader: recovered.reader,
-            chunks: Vec::new(),
-            scratch: Scratch::new(1),
-            _lock: recovered.lock,
-        })
+    }
+
+    /// Asks the cluster to take note of this start until it has; then all queues are placed.
+    fn go_in(&mut self, now: Now) -> bool {
+        let (Some(entering), Some(cluster)) = (&mut self.entering, self.env.cluster()) else {
+            return false;
+        };
+        let answered = entering.answer.as_ref().map(Receiver::try_recv);
+        match answered {
+            Some(Err(TryRecvError::Empty)) => return false,
+            Some(Ok(Ok(_))) => self.place(now),
+            None | Some(Ok(Err(_)) | Err(TryRecvError::Disconnected)) => {
+                let (answer, answers) = sync_channel(1);
+                cluster.propose(Waiter::Operator(answer), entering.started.clone());
+                entering.answer = Some(answers);
+            }
+        }
+        true
+    }
+
+    /// Lets the catalogue's group go on if there is something for it.
+    fn run_cluster(&mut self, now: Now) -> bool {
+        let busy = self.env.cluster().is_some_and(Cluster::has_work);
+        if busy {
+            self.ran_ms = now.monotonic_ms;
+            cluster::run(now, &self.env);
+        }
+        busy
     }
 
     /// A client's socket is accepted.
@@ -343,6 +300,8 @@ impl<D: Disk> Node<D> {
             busy = true;
             deferred::run(work, &mut self.scratch, now, &self.env);
         }
+        busy |= self.go_in(now);
+        busy |= self.run_cluster(now);
         for number in 0..SHARDS {
             busy |= self.read(ShardId(number), now);
         }
@@ -373,23 +332,18 @@ impl<D: Disk> Node<D> {
         let mut busy = false;
         while !self.chunks.is_empty() {
             busy = true;
-            let outcome = self.wal.write(&mut self.chunks).ok()?;
-            for number in 0..SHARDS {
-                let of_shard =
-                    |(of, ..): &&(u8, u64, leveret_storage::Place)| u16::from(*of) == number;
-                let written: Vec<_> = outcome.written.iter().filter(of_shard).copied().collect();
-                let Some((_, through, _)) = written.last() else {
-                    continue;
-                };
-                let mut shard = self.env.shard(ShardId(number));
-                shard
-                    .logs
-                    .on_durable(written.iter().map(|(_, chunk, place)| (*chunk, *place)));
-                self.env.durable[usize::from(number)].set(*through);
-                shard.on_durable(now);
+            match self.wal.write(&mut self.chunks) {
+                Ok(outcome) => self.written(&outcome, now),
+                Err(WalError::NoSpace) => {
+                    // What gathered stays, and publishers are blocked until there is space.
+                    self.set_disk_alarm(true);
+                    return Some(false);
+                }
+                Err(WalError::Fatal(_)) => return None,
             }
         }
         if busy {
+            self.set_disk_alarm(false);
             for connection in self.connections.values_mut() {
                 if connection.awaiting() {
                     connection.durable(now, &self.env);
@@ -399,8 +353,54 @@ impl<D: Disk> Node<D> {
         Some(busy)
     }
 
+    /// Writes all that has gathered, and that it is written: what rots from now on is not taken for
+    /// what was never finished. `None` when the process died of it, false when there is no space.
+    pub fn come_to_rest(&mut self, now: Now) -> Option<bool> {
+        while self.sync(now)? {}
+        let is_written = !self.env.alarms.get().disk && self.wal.mark_idle().is_ok();
+        Some(is_written)
+    }
+
+    fn written(&mut self, outcome: &WalOutcome, now: Now) {
+        for number in 0..SHARDS {
+            let of_shard = |(of, ..): &&(u8, u64, leveret_storage::Place)| u16::from(*of) == number;
+            let written: Vec<_> = outcome.written.iter().filter(of_shard).copied().collect();
+            let Some((_, through, _)) = written.last() else {
+                continue;
+            };
+            let mut shard = self.env.shard(ShardId(number));
+            shard
+                .logs
+                .on_durable(written.iter().map(|(_, chunk, place)| (*chunk, *place)));
+            self.env.durable[usize::from(number)].set(*through);
+            shard.on_durable(now);
+        }
+        if let Some(cluster) = self.env.cluster() {
+            cluster.durable();
+        }
+        self.segments.full = outcome.rolled.or(self.segments.full);
+    }
+
+    fn set_disk_alarm(&mut self, disk: bool) {
+        if self.env.alarms.get().disk == disk {
+            return;
+        }
+        self.env.alarms.set(Alarms {
+            disk,
+            ..Alarms::default()
+        });
+        for connection in self.connections.values_mut() {
+            connection.alarms_changed(&self.env);
+        }
+    }
+
     /// Time has passed.
     pub fn tick(&mut self, now: Now) {
+        let attentive = self.env.cluster().is_some_and(Cluster::wants_attention);
+        if attentive && now.monotonic_ms >= self.ran_ms + GROUP_TICK_MS {
+            self.ran_ms = now.monotonic_ms;
+            cluster::run(now, &self.env);
+        }
         for number in 0..SHARDS {
             let mut shard = self.env.shard(ShardId(number));
             if shard.next_deadline_ms() <= now.monotonic_ms {
@@ -439,10 +439,7 @@ impl<D: Disk> Node<D> {
     /// A frame of another node.
     pub fn frame(&self, from: NodeId, frame: &PeerFrame, now: Now) {
         let bytes = Bytes::from(frame.pieces.concat());
-        let shard = shard_of(frame.queue, SHARDS);
-        self.env.with_shard(now, shard, |shard| {
-            shard.receive_peer(now, from, frame.queue, bytes);
-        });
+        cluster::receive(now, from, vec![(frame.queue, bytes)], &self.env);
     }
 
     /// The queue of that name.
@@ -451,8 +448,7 @@ impl<D: Disk> Node<D> {
     }
 }
 
-/// The catalogue of a cluster of nodes 1 to `nodes`, as each of them has it at the beginning.
-pub fn catalogue_of(nodes: u32) -> Catalogue {
+fn first_catalogue() -> Catalogue {
     let mut catalogue = Catalogue::new(Config::default());
     let algorithm = leveret_auth::HashingAlgorithm::Sha256;
     let password = leveret_auth::PasswordHash::new(algorithm, b"guest", &[1; 16]);
@@ -460,15 +456,25 @@ pub fn catalogue_of(nodes: u32) -> Catalogue {
     for command in Catalogue::defaults("guest", password, "/") {
         catalogue.apply(&command).expect("a default");
     }
-    catalogue.found(NodeRecord {
-        node: 1,
-        uuid: [1; 16],
-        address: "127.0.0.1:1".to_owned(),
-        name: "leveret@1".to_owned(),
+    catalogue
+}
+
+fn record_of(node: u32, uuid: [u8; 16]) -> NodeRecord {
+    NodeRecord {
+        node,
+        uuid,
+        address: format!("127.0.0.1:{node}"),
+        name: format!("leveret@{node}"),
         start: 0,
         applied: 0,
         draining: false,
-    });
+    }
+}
+
+/// The catalogue of a cluster of nodes 1 to `nodes`, as each of them has it at the beginning.
+pub fn catalogue_of(nodes: u32) -> Catalogue {
+    let mut catalogue = first_catalogue();
+    catalogue.found(record_of(1, [1; 16]));
     for node in 2..=nodes {
         let join = Command::NodeJoin {
             uuid: [node as u8; 16],

@@ -1,0 +1,500 @@
+//! The second phase: everything works again. Operators put right what was lost, everybody must be
+//! answered, and all that was confirmed must be found, once.
+
+use super::client;
+use super::people::Part;
+use super::world::{TURN_MS, World};
+use crate::Random;
+use leveret_metadata::{Command, QueueRecord};
+use leveret_node::env::Env;
+use leveret_types::{NodeId, QueueId, ReplicaId};
+
+/// Milliseconds within which a cluster of which everything works must have answered everybody.
+const CALM_MS: u64 = 20_000;
+/// Members that each group is to have.
+const MEMBERS: usize = 3;
+
+impl World {
+    /// Everything works again, for long enough that all is answered.
+    pub(super) fn calm(&mut self) -> Result<(), String> {
+        self.cut.clear();
+        for id in self.ids() {
+            if let Some(host) = self.hosts.get_mut(&id) {
+                host.is_stalled = false;
+                host.disk.crash_at(u64::MAX);
+                host.disk.set_fault(None);
+                host.disk.set_bytes_max(None);
+            }
+        }
+        // What was asked for before may be carried out yet.
+        for _ in 0..20 {
+            self.turn()?;
+        }
+        self.replace_machines()?;
+        self.stop_draining()?;
+        self.declare_all()?;
+        self.fill_groups()?;
+        let end = self.clock_ms + CALM_MS;
+        loop {
+            self.rest()?;
+            // Long enough for what is told lazily; a minute's quiet follows from it.
+            let is_early = self.clock_ms + CALM_MS < end + 1_000;
+            if !is_early && self.unanswered().is_none() {
+                if (0..self.queues.len()).all(|queue| self.id_of(queue).is_some()) {
+                    break;
+                }
+                self.declare_all()?;
+                self.fill_groups()?;
+            }
+            if self.clock_ms > end {
+                let why = self.unanswered().unwrap_or_default();
+                return Err(format!("everything works, and for {CALM_MS} ms {why}"));
+            }
+            self.turn()?;
+        }
+        self.check_copies()?;
+        self.ledger.calm();
+        self.is_whole = true;
+        let numbers = 0..self.queues.len();
+        self.homes = numbers.map(|number| self.find_home(number)).collect();
+        for host in self.hosts.values_mut() {
+            host.unsure.clear();
+        }
+        Ok(())
+    }
+
+    /// Some time passes while all is well.
+    pub(super) fn turn(&mut self) -> Result<(), String> {
+        for id in self.ids() {
+            let host = &self.hosts[&id];
+            if host.node.is_none() && !host.is_gone && !host.is_hopeless {
+                self.start(id)?;
+            }
+        }
+        self.rest()?;
+        self.pass(TURN_MS);
+        self.connect_all();
+        Ok(())
+    }
+
+    // What operators do.
+
+    /// Machines that are gone, or do not start on what their disks have, are forgotten, and others
+    /// take their places. Where a disk has rotted and the node starts, its members of the groups
+    /// are taken out and added anew.
+    fn replace_machines(&mut self) -> Result<(), String> {
+        for id in self.ids() {
+            let host = &self.hosts[&id];
+            if !host.is_rotten {
+                continue;
+            }
+            // A member whose logs are damaged does not begin anew on the same disk.
+            if self.is_up(id) && self.is_soon_serving(id)? && self.has_all_members(id) {
+                self.begin_members_anew(id)?;
+                if let Some(host) = self.hosts.get_mut(&id) {
+                    host.is_rotten = false;
+                }
+                continue;
+            }
+            let mut random = Random::new(u64::from(id.0));
+            if self.is_up(id) {
+                self.crash(id, &mut random, false);
+            }
+            self.connect_all();
+            self.carry_out(&Command::NodeForget { node: id.0 })?;
+            self.hosts.retain(|_, host| !host.is_forgotten);
+            match self.hosts.get_mut(&id) {
+                // Somebody may find it, and start it.
+                Some(host) if host.is_gone && !host.disk.paths().is_empty() => {
+                    (host.is_forgotten, host.is_rotten) = (true, false);
+                }
+                _ => drop(self.hosts.remove(&id)),
+            }
+            self.add_machine(&mut random)?;
+        }
+        Ok(())
+    }
+
+    fn has_all_members(&self, node: NodeId) -> bool {
+        let Some(of) = self.node(node) else {
+            return false;
+        };
+        self.groups().into_iter().all(|queue| {
+            let members = self.members(queue).unwrap_or_default().0;
+            let shard = of.env.shard(of.env.shard_of(queue));
+            let is_member = members.iter().any(|member| member.node() == node);
+            !is_member || shard.replica_status(queue).is_some()
+        })
+    }
+
+    pub(super) fn is_soon_serving(&mut self, node: NodeId) -> Result<bool, String> {
+        let end = self.clock_ms + CALM_MS;
+        while !self.is_serving(node) && self.clock_ms < end {
+            self.turn()?;
+        }
+        Ok(self.is_serving(node))
+    }
+
+    fn begin_members_anew(&mut self, node: NodeId) -> Result<(), String> {
+        for queue in self.groups() {
+            let Some((members, _)) = self.members(queue) else {
+                continue;
+            };
+            let rest = members.into_iter().filter(|member| member.node() != node);
+            let rest: Vec<ReplicaId> = rest.collect();
+            if !rest.is_empty() {
+                self.set_members(queue, &rest)?;
+            }
+        }
+        // The groups have let it go before it comes anew.
+        self.await_groups()?;
+        self.fill_groups()
+    }
+
+    fn set_members(&mut self, queue: QueueId, members: &[ReplicaId]) -> Result<(), String> {
+        let members = members.iter().map(|member| member.0).collect();
+        let (id, size) = (queue.0, None);
+        self.carry_out(&Command::QueueMembers { id, members, size })
+            .map(drop)
+    }
+
+    fn await_groups(&mut self) -> Result<(), String> {
+        let end = self.clock_ms + CALM_MS;
+        while let Some(why) = self.unready_group() {
+            if self.clock_ms > end {
+                return Err(format!("everything works, and for {CALM_MS} ms {why}"));
+            }
+            self.turn()?;
+        }
+        Ok(())
+    }
+
+    fn stop_draining(&mut self) -> Result<(), String> {
+        for id in self.ids() {
+            let is_draining =
+                |catalogue: &leveret_metadata::Catalogue| Some(catalogue.node(id)?.draining);
+            if self.with_catalogue(is_draining).flatten() == Some(true) {
+                let (node, draining) = (id.0, false);
+                self.carry_out(&Command::NodeDrain { node, draining })?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Declares the queues that there are not.
+    fn declare_all(&mut self) -> Result<(), String> {
+        for id in self.ids() {
+            if !self.is_soon_serving(id)? {
+                let standing = self.catalogue_standing();
+                return Err(format!(
+                    "node {id} does not find into its cluster{standing}"
+                ));
+            }
+        }
+        for queue in 0..self.queues.len() {
+            for _ in 0..40 {
+                if self.id_of(queue).is_some() {
+                    break;
+                }
+                let at = NodeId(1 + (queue % self.hosts.len()) as u32);
+                let at = if self.is_serving(at) {
+                    at
+                } else {
+                    self.ids()[0]
+                };
+                let asker = self.come(at, queue, Part::asker());
+                let QueueOfWords { name, kind } = self.words(queue);
+                self.say(asker, client::declare(&name, kind, false));
+                for _ in 0..20 {
+                    self.turn()?;
+                }
+                self.leave(asker);
+            }
+        }
+        Ok(())
+    }
+
+    fn words(&self, queue: usize) -> QueueOfWords {
+        QueueOfWords {
+            name: self.queues[queue].name.clone(),
+            kind: self.queues[queue].kind,
+        }
+    }
+
+    /// Adds members to the groups that have too few.
+    fn fill_groups(&mut self) -> Result<(), String> {
+        for queue in self.groups() {
+            while let Some((mut members, incarnation)) = self.members(queue)
+                && members.len() < MEMBERS.min(self.ids().len())
+            {
+                let has_one = |id: &NodeId| members.iter().any(|member| member.node() == *id);
+                let Some(new) = self.ids().into_iter().find(|id| !has_one(id)) else {
+                    break;
+                };
+                members.push(ReplicaId::new(new, incarnation));
+                self.set_members(queue, &members)?;
+                self.await_groups()?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The queues that are groups.
+    pub(super) fn groups(&self) -> Vec<QueueId> {
+        let groups = self.with_catalogue(|catalogue| {
+            let groups = catalogue.queues(None);
+            let mut groups: Vec<QueueId> = groups
+                .filter(|record| !record.members().is_empty())
+                .map(QueueRecord::id)
+                .collect();
+            groups.sort_unstable();
+            groups
+        });
+        groups.unwrap_or_default()
+    }
+
+    /// A queue's members, and a number that no member had.
+    pub(super) fn members(&self, queue: QueueId) -> Option<(Vec<ReplicaId>, u32)> {
+        self.with_catalogue(|catalogue| {
+            let members = catalogue.queue(queue)?.members().to_vec();
+            Some((members, catalogue.next_incarnation()))
+        })
+        .flatten()
+    }
+
+    pub(super) fn id_of(&self, queue: usize) -> Option<QueueId> {
+        let name = &self.queues[queue].name;
+        self.with_catalogue(|catalogue| catalogue.vhost("/")?.queue_id(name))
+            .flatten()
+    }
+
+    /// The node that a queue is on alone.
+    fn find_home(&self, queue: usize) -> Option<NodeId> {
+        let id = self.id_of(queue)?;
+        let record = |catalogue: &leveret_metadata::Catalogue| {
+            let record = catalogue.queue(id)?;
+            record.members().is_empty().then(|| record.home())
+        };
+        self.with_catalogue(record).flatten()
+    }
+
+    // What is owed.
+
+    /// What is still owed to somebody.
+    fn unanswered(&self) -> Option<String> {
+        for (id, person) in &self.people {
+            if let Part::Publisher { unconfirmed, .. } = &person.part
+                && let Some((tag, body)) = unconfirmed.first_key_value()
+            {
+                return Some(format!(
+                    "client {id} at node {} has no answer to publish {tag}, message {body} of {}{}",
+                    person.client.node,
+                    self.queues[person.queue].name,
+                    self.standing(self.id_of(person.queue)),
+                ));
+            }
+        }
+        self.unready_group().or_else(|| self.unready_catalogue())
+    }
+
+    fn unready_catalogue(&self) -> Option<String> {
+        let mut applied = self.ids().into_iter().filter_map(|id| {
+            let status = self.node(id)?.env.cluster()?.status();
+            Some((status.applied, status.membership.voters.len()))
+        });
+        let first = applied.next()?;
+        let is_even = applied.all(|other| other == first) && first.1 == self.ids().len();
+        (!is_even).then(|| format!("the catalogues differ{}", self.catalogue_standing()))
+    }
+
+    /// A group without leader, or that is not of the members that it is to have.
+    fn unready_group(&self) -> Option<String> {
+        self.groups().into_iter().find_map(|queue| {
+            let (members, _) = self.members(queue)?;
+            let mut nodes: Vec<NodeId> = members.iter().map(|member| member.node()).collect();
+            nodes.sort_unstable();
+            let why = match self.leader(queue) {
+                None => "nobody leads".to_owned(),
+                Some(leader) => {
+                    let node = self.node(leader)?;
+                    let shard = node.env.shard(node.env.shard_of(queue));
+                    let group = shard.replica_status(queue)?.group;
+                    let membership = &group.membership;
+                    let mut voters: Vec<NodeId> = membership
+                        .voters
+                        .iter()
+                        .map(|member| member.node())
+                        .collect();
+                    voters.sort_unstable();
+                    let between = membership.voters_outgoing.len() + membership.learners.len();
+                    let behind = group.members.iter().any(|one| one.matched < group.commit);
+                    if voters == nodes && between == 0 && !behind {
+                        return None;
+                    }
+                    format!("{nodes:?} are to be the members, with all entries, of")
+                }
+            };
+            Some(format!("{why} queue {queue}{}", self.standing(Some(queue))))
+        })
+    }
+
+    /// How a queue's group stands on each node.
+    fn standing(&self, queue: Option<QueueId>) -> String {
+        let Some(queue) = queue else {
+            return ", which is not there".to_owned();
+        };
+        let mut all = String::new();
+        for id in self.ids() {
+            let Some(node) = self.node(id) else {
+                all += &format!("\n  node {id} does not run");
+                continue;
+            };
+            let status = {
+                let shard = node.env.shard(node.env.shard_of(queue));
+                shard.replica_status(queue)
+            };
+            all += &match status {
+                Some(status) => format!(
+                    "\n  node {id}: {:?} of term {}, leader {:?}, commit {}, applied {}, durable {}, \
+                     last {}, serving {}, {:?}, {:?}",
+                    status.group.role,
+                    status.group.term,
+                    status.group.leader.map(|leader| leader.node().0),
+                    status.group.commit,
+                    status.group.applied,
+                    status.group.durable,
+                    status.group.last_index,
+                    status.is_serving,
+                    status.group.membership,
+                    status.group.members,
+                ),
+                None => format!("\n  node {id}: no replica"),
+            };
+        }
+        all
+    }
+
+    pub(super) fn catalogue_standing(&self) -> String {
+        let mut all = String::new();
+        for id in self.all() {
+            let status = self
+                .node(id)
+                .and_then(|node| Some(node.env.cluster()?.status()));
+            all += &match status {
+                Some(status) => format!("\n  node {id}: {status:?}"),
+                None => format!("\n  node {id} does not run"),
+            };
+        }
+        all
+    }
+
+    fn leader(&self, queue: QueueId) -> Option<NodeId> {
+        self.ids().into_iter().find(|id| {
+            self.node(*id).is_some_and(|node| {
+                let shard = node.env.shard(node.env.shard_of(queue));
+                let status = shard.replica_status(queue);
+                status.is_some_and(|status| status.is_serving)
+            })
+        })
+    }
+
+    /// All members of a group have the same messages, and who is no member has none.
+    fn check_copies(&self) -> Result<(), String> {
+        for queue in self.groups() {
+            let mut counts = Vec::new();
+            let members = self.members(queue).map(|(members, _)| members);
+            let members = members.unwrap_or_default();
+            for id in self.ids() {
+                let Some(node) = self.node(id) else { continue };
+                let shard = node.env.shard(node.env.shard_of(queue));
+                let is_member = members.iter().any(|member| member.node() == id);
+                let has_replica = shard.replica_status(queue).is_some();
+                if is_member != has_replica {
+                    return Err(format!(
+                        "node {id} is a member of {queue}: {is_member}; it has a replica: \
+                         {has_replica}"
+                    ));
+                }
+                if is_member && let Some(facts) = shard.facts(self.now(id), queue) {
+                    counts.push((id, facts.counts.ready + facts.counts.unsettled));
+                }
+            }
+            if counts.windows(2).any(|pair| pair[0].1 != pair[1].1) {
+                return Err(format!("the members of {queue} have {counts:?} messages"));
+            }
+        }
+        Ok(())
+    }
+
+    /// All that is left is consumed; what was confirmed must have been there.
+    pub(super) fn drain(&mut self) -> Result<(), String> {
+        for id in self.people.keys().copied().collect::<Vec<_>>() {
+            self.leave(id);
+        }
+        self.calm()?;
+        for queue in 0..self.queues.len() {
+            let nodes = self.ids();
+            self.come(nodes[queue % nodes.len()], queue, Part::consumer());
+        }
+        let end = self.clock_ms + CALM_MS;
+        while self.clock_ms < end {
+            self.rest()?;
+            if !self.take_all() {
+                self.pass(TURN_MS);
+            }
+        }
+        self.calm()?;
+        let owed = self.ledger.owed();
+        match owed.first() {
+            Some((first, queue)) => Err(format!(
+                "{} messages were confirmed and are lost, the first is {first} of queue {queue}",
+                owed.len()
+            )),
+            None => self.check_empty(),
+        }
+    }
+
+    /// Consumers acknowledge all that they hold; whether that was something.
+    fn take_all(&mut self) -> bool {
+        let mut has_taken = false;
+        for id in self.people.keys().copied().collect::<Vec<_>>() {
+            while let Some(Part::Consumer { held }) = self.people.get(&id).map(|one| &one.part)
+                && !held.is_empty()
+            {
+                self.answer(id, 0, true);
+                has_taken = true;
+            }
+        }
+        has_taken
+    }
+
+    /// All queues are empty, seen from every node.
+    fn check_empty(&mut self) -> Result<(), String> {
+        for queue in 0..self.queues.len() {
+            for node in self.ids() {
+                let asker = self.come(node, queue, Part::asker());
+                let QueueOfWords { name, kind } = self.words(queue);
+                self.say(asker, client::declare(&name, kind, true));
+                self.rest()?;
+                self.pass(TURN_MS);
+                self.rest()?;
+                let answer = match self.people.get(&asker).map(|person| &person.part) {
+                    Some(Part::Asker { answer, .. }) => *answer,
+                    _ => None,
+                };
+                if answer != Some(0) {
+                    return Err(format!(
+                        "node {node} says {answer:?} of {name}, which is empty"
+                    ));
+                }
+                self.leave(asker);
+            }
+        }
+        Ok(())
+    }
+}
+
+struct QueueOfWords {
+    name: String,
+    kind: &'static str,
+}

@@ -1,0 +1,155 @@
+//! What happens to disks and machines.
+
+use super::Planted;
+use super::world::{Host, World};
+use crate::Random;
+use crate::disk::{Call, Fault, SimDisk};
+use leveret_types::NodeId;
+use std::io;
+
+impl World {
+    /// The process dies at one of its next calls to the disk.
+    pub(super) fn arm(&mut self, node: NodeId, calls: u64) {
+        if let Some(host) = self.hosts.get(&node) {
+            host.disk.crash_at(host.disk.operations() + calls);
+        }
+    }
+
+    /// One of the next calls to the disk fails, or all of its kind from then on.
+    pub(super) fn fail(&mut self, node: NodeId, random: &mut Random) {
+        let changing = Call::ALL.into_iter().filter(|call| call.changes());
+        let changing: Vec<Call> = changing.collect();
+        let fault = Fault {
+            call: changing[random.below(changing.len() as u64) as usize],
+            nth: random.below(3),
+            kind: io::ErrorKind::Other,
+            sticky: random.below(2) == 0,
+        };
+        if let Some(host) = self.hosts.get(&node) {
+            host.disk.set_fault(Some(fault));
+        }
+    }
+
+    /// A disk has room for some bytes more, or as much as it likes.
+    pub(super) fn fill(&mut self, node: NodeId, random: &mut Random) {
+        if let Some(host) = self.hosts.get(&node) {
+            let room = random.below(64 * 1024);
+            let is_full = random.below(2) == 0;
+            let bytes_max = is_full.then(|| host.disk.bytes() + room);
+            host.disk.set_bytes_max(bytes_max);
+        }
+    }
+
+    /// Somebody sets a clock.
+    pub(super) fn set_clock(&mut self, node: NodeId, random: &mut Random) {
+        if let Some(host) = self.hosts.get_mut(&node) {
+            host.skew_ms = random.below(3_600_000);
+        }
+    }
+
+    /// Planted: remembers a disk, to go back to it.
+    pub(super) fn remember(&mut self, node: NodeId) {
+        if let (Planted::ForgetsVotes, Some(host)) = (self.planted, self.hosts.get_mut(&node)) {
+            host.image = Some(host.disk.files());
+        }
+    }
+
+    /// Whether a node may lose its disk: all groups have their members, and those all that is
+    /// durable.
+    fn may_lose(&self, node: NodeId) -> bool {
+        self.is_whole && self.hosts.get(&node).is_some_and(|host| !host.is_forgotten)
+    }
+
+    fn spoil(&mut self, node: NodeId) {
+        self.is_whole = false;
+        if let Some(host) = self.hosts.get_mut(&node) {
+            host.is_rotten = true;
+        }
+        for number in 0..self.queues.len() {
+            if self.homes[number] == Some(node) {
+                self.ledger.lost(number);
+            }
+        }
+    }
+
+    /// A machine is gone for good, with its disk or only until somebody finds it again.
+    pub(super) fn lose_machine(&mut self, node: NodeId, random: &mut Random) {
+        if self.may_lose(node) {
+            self.spoil(node);
+            self.crash(node, random, true);
+            if let Some(host) = self.hosts.get_mut(&node) {
+                host.is_gone = true;
+                if random.below(2) == 0 {
+                    host.disk = SimDisk::new();
+                }
+            }
+        }
+    }
+
+    /// Some of what is durable on a disk rots, while its process is down.
+    pub(super) fn rot(&mut self, node: NodeId, random: &mut Random) -> Result<(), String> {
+        if !self.may_lose(node) || !self.is_up(node) {
+            return Ok(());
+        }
+        let is_marked = self.with_disk(node, random, |node, now| node.come_to_rest(now));
+        if !is_marked || !self.is_up(node) {
+            return Ok(());
+        }
+        self.spoil(node);
+        self.crash(node, random, false);
+        if let Some(host) = self.hosts.get(&node) {
+            host.rot(random);
+        }
+        self.start(node)
+    }
+}
+
+impl Host {
+    /// Planted: what was written since is forgotten, terms and votes among it.
+    pub(super) fn go_back(&mut self, random: &mut Random) {
+        if let (Some(image), true) = (self.image.take(), random.below(2) == 0) {
+            self.disk = SimDisk::with(image);
+        }
+    }
+
+    /// Planted: the last of what was written to the log has rotted, and is taken for never written.
+    pub(super) fn forget_the_end(&mut self) {
+        let mut paths = self.disk.paths();
+        paths.retain(|path| path.extension().is_some_and(|extension| extension == "wal"));
+        for path in paths {
+            self.disk.tamper(&path, |bytes| {
+                let end = written_end(bytes);
+                let start = end.saturating_sub(4_096).max(4_096.min(end));
+                bytes[start..end].fill(0);
+            });
+        }
+    }
+
+    /// A bit of some file, or a sector.
+    fn rot(&self, random: &mut Random) {
+        let paths = self.disk.paths();
+        if paths.is_empty() {
+            return;
+        }
+        let path = &paths[random.below(paths.len() as u64) as usize];
+        self.disk.tamper(path, |bytes| {
+            let end = written_end(bytes);
+            if end == 0 {
+                return;
+            }
+            let at = random.below(end as u64) as usize;
+            if random.below(2) == 0 {
+                bytes[at] ^= 1 << random.below(8);
+            } else {
+                let start = at - at % 512;
+                let sector = &mut bytes[start..end.min(start + 512)];
+                sector.fill(random.below(256) as u8);
+            }
+        });
+    }
+}
+
+fn written_end(bytes: &[u8]) -> usize {
+    let last = bytes.iter().rposition(|byte| *byte != 0);
+    last.map_or(0, |last| last + 1)
+}

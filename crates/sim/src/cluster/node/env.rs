@@ -1,0 +1,239 @@
+//! What a simulated node's actors reach.
+
+use super::SHARDS;
+use leveret_metadata::{Catalogue, CatalogueError, Command};
+use leveret_node::cluster::{Cluster, Peers, Waiter};
+use leveret_node::env::{ConnectionEvent, Env, Executed, PeerFrame, Proposal, ProposalId};
+use leveret_node::history::History;
+use leveret_node::registry::Registry;
+use leveret_node::reply_to::Replies;
+use leveret_node::shard::{Deferred, Shard};
+use leveret_node::{Alarms, NodeCounters, NodeSettings};
+use leveret_types::{ConnectionId, ConsumerId, NodeId, Now, ShardId};
+use std::cell::{Cell, Ref, RefCell, RefMut};
+use std::collections::VecDeque;
+use std::ops::{Deref, DerefMut};
+use std::sync::Arc;
+
+/// A change of the catalogue on its way, and who waits for what it answers.
+pub type PendingChange = (Option<(ConnectionId, ProposalId)>, Command);
+
+/// What a node's actors reach.
+pub struct NodeEnv {
+    /// Which node it is.
+    pub node: NodeId,
+    pub(super) shards: Vec<RefCell<Shard>>,
+    pub(super) durable: Vec<Cell<u64>>,
+    /// The catalogue as far as this node has applied it.
+    pub catalogue: RefCell<Catalogue>,
+    pub(super) posts: RefCell<VecDeque<(ConnectionId, ConnectionEvent)>>,
+    /// What is on its way to other nodes, in order.
+    pub frames: RefCell<VecDeque<(NodeId, PeerFrame)>>,
+    pub(super) deferred: RefCell<Vec<Deferred>>,
+    /// What this node's clients want changed in the catalogue, where that has no group of its own.
+    pub proposals: RefCell<Vec<PendingChange>>,
+    next_proposal: Cell<u64>,
+    next_consumer: Cell<u64>,
+    random: Cell<u64>,
+    pub(super) alarms: Cell<Alarms>,
+    pub(super) cluster: Option<Cluster>,
+    peers: Peers,
+    settings: NodeSettings,
+    counters: NodeCounters,
+    registry: Registry,
+    replies: Replies,
+    history: History,
+}
+
+impl NodeEnv {
+    /// The environment of a node that has these shards, and this catalogue so far.
+    pub(super) fn new(
+        node: NodeId,
+        start: u64,
+        shards: Vec<Shard>,
+        catalogue: Catalogue,
+        cluster: Option<Cluster>,
+    ) -> Self {
+        let durable = shards.iter().map(|shard| shard.logs.durable_through());
+        Self {
+            node,
+            durable: durable.map(Cell::new).collect(),
+            shards: shards.into_iter().map(RefCell::new).collect(),
+            catalogue: RefCell::new(catalogue),
+            posts: RefCell::default(),
+            frames: RefCell::default(),
+            deferred: RefCell::default(),
+            proposals: RefCell::default(),
+            next_proposal: Cell::new(1),
+            next_consumer: Cell::new(u64::from(node.0) << 40 | 1),
+            random: Cell::new(start << 8 | u64::from(node.0)),
+            alarms: Cell::default(),
+            cluster,
+            peers: Peers::default(),
+            settings: settings(),
+            counters: NodeCounters::default(),
+            registry: Registry::default(),
+            replies: Replies::default(),
+            history: History::default(),
+        }
+    }
+}
+
+fn settings() -> NodeSettings {
+    NodeSettings {
+        session: Arc::default(),
+        session_tls: Arc::default(),
+        shard_count: SHARDS,
+        node_name: "leveret@test".to_owned(),
+        hashing: leveret_auth::HashingAlgorithm::Sha256,
+        certificate_name: Default::default(),
+        login_failure_delay_ms: 0,
+    }
+}
+
+/// A borrowed shard, whose effects leave when it is let go.
+pub struct Guard<'a> {
+    env: &'a NodeEnv,
+    shard: RefMut<'a, Shard>,
+}
+
+impl Deref for Guard<'_> {
+    type Target = Shard;
+    fn deref(&self) -> &Shard {
+        &self.shard
+    }
+}
+
+impl DerefMut for Guard<'_> {
+    fn deref_mut(&mut self) -> &mut Shard {
+        &mut self.shard
+    }
+}
+
+impl Drop for Guard<'_> {
+    fn drop(&mut self) {
+        let effects = std::mem::take(&mut self.shard.effects);
+        self.env.posts.borrow_mut().extend(effects.posts);
+        self.env.frames.borrow_mut().extend(effects.peer);
+        self.env.deferred.borrow_mut().extend(effects.deferred);
+    }
+}
+
+impl Env for NodeEnv {
+    type ShardGuard<'a> = Guard<'a>;
+    type CatalogueGuard<'a> = Ref<'a, Catalogue>;
+
+    fn shard(&self, shard: ShardId) -> Guard<'_> {
+        Guard {
+            env: self,
+            shard: self.shards[usize::from(shard.0)].borrow_mut(),
+        }
+    }
+
+    fn catalogue(&self) -> Ref<'_, Catalogue> {
+        self.catalogue.borrow()
+    }
+
+    fn execute(&self, _now: Now, command: &Command) -> Result<Executed, CatalogueError> {
+        self.proposals.borrow_mut().push((None, command.clone()));
+        Ok(Executed {
+            outcome: Default::default(),
+            ticket: None,
+        })
+    }
+
+    fn propose(
+        &self,
+        _now: Now,
+        connection: ConnectionId,
+        command: &Command,
+    ) -> Result<Proposal, CatalogueError> {
+        if let Some(cluster) = &self.cluster {
+            let id = cluster.propose(Waiter::Connection(connection), command.clone());
+            return Ok(Proposal::Waiting(id));
+        }
+        let id = ProposalId(self.next_proposal.replace(self.next_proposal.get() + 1));
+        let waiter = Some((connection, id));
+        self.proposals.borrow_mut().push((waiter, command.clone()));
+        Ok(Proposal::Waiting(id))
+    }
+
+    fn durable(&self, shard: ShardId) -> u64 {
+        self.durable[usize::from(shard.0)].get()
+    }
+
+    fn log_congested(&self) -> bool {
+        false
+    }
+
+    fn post(&self, connection: ConnectionId, event: ConnectionEvent) {
+        self.posts.borrow_mut().push_back((connection, event));
+    }
+
+    fn node_id(&self) -> NodeId {
+        self.node
+    }
+
+    fn peers(&self) -> &Peers {
+        &self.peers
+    }
+
+    fn cluster(&self) -> Option<&Cluster> {
+        self.cluster.as_ref()
+    }
+
+    /// [`super::Node::step`] looks for itself.
+    fn wake_cluster(&self) {}
+
+    fn change_catalogue<R>(&self, work: impl FnOnce(&mut Catalogue) -> R) -> R {
+        work(&mut self.catalogue.borrow_mut())
+    }
+
+    fn post_peer(&self, to: NodeId, frame: PeerFrame) {
+        self.frames.borrow_mut().push_back((to, frame));
+    }
+
+    fn peer_congested(&self, _peer: NodeId) -> bool {
+        false
+    }
+
+    fn defer(&self, work: Deferred) {
+        self.deferred.borrow_mut().push(work);
+    }
+
+    fn alarms(&self) -> Alarms {
+        self.alarms.get()
+    }
+
+    fn consumer_id(&self) -> ConsumerId {
+        ConsumerId(self.next_consumer.replace(self.next_consumer.get() + 1))
+    }
+
+    fn random(&self) -> [u8; 16] {
+        let mut bytes = [0; 16];
+        let next = self.random.get().wrapping_mul(0x9E37_79B9_7F4A_7C15) + 1;
+        self.random.set(next);
+        bytes[..8].copy_from_slice(&next.to_le_bytes());
+        bytes
+    }
+
+    fn settings(&self) -> &NodeSettings {
+        &self.settings
+    }
+
+    fn counters(&self) -> &NodeCounters {
+        &self.counters
+    }
+
+    fn registry(&self) -> &Registry {
+        &self.registry
+    }
+
+    fn replies(&self) -> &Replies {
+        &self.replies
+    }
+
+    fn history(&self) -> &History {
+        &self.history
+    }
+}

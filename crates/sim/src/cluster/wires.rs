@@ -1,0 +1,151 @@
+//! The connections between nodes: what is under way on them, who believes to be connected to whom.
+//!
+//! A connection brings what it brings once and in order; it may break at any moment, and its two
+//! ends notice that one after the other. Until an end notices, what is under way still arrives
+//! there. So what is sent again over a new connection may have arrived over the old one.
+
+use super::world::World;
+use leveret_node::cluster;
+use leveret_node::env::Env;
+use leveret_types::NodeId;
+use std::collections::VecDeque;
+
+impl World {
+    /// Whether a node has another one among the members of its cluster.
+    fn knows(&self, one: NodeId, other: NodeId) -> bool {
+        let view = self.node(one).and_then(|node| node.env.peers().get(other));
+        let host = self.hosts.get(&other);
+        view.is_some_and(|view| host.is_some_and(|host| host.uuid() == view.peer.uuid))
+    }
+
+    fn is_open(&self, one: NodeId, other: NodeId) -> bool {
+        self.is_up(one)
+            && self.is_up(other)
+            && !self.cut.contains(&(one, other))
+            && !self.cut.contains(&(other, one))
+            && self.knows(one, other)
+            && self.knows(other, one)
+    }
+
+    /// A node notices that its connection to another is gone: what is on its way to it is lost.
+    pub(super) fn lose(&mut self, node: NodeId, other: NodeId) {
+        self.wires.remove(&(other, node));
+        self.waking.remove(&(node, other));
+        if self.sees.remove(&(node, other)) {
+            self.estranged();
+            for client in self.people_at(other) {
+                self.ledger.doubt(client);
+            }
+            // Whoever leads there may have returned it before it heard of the acknowledgement.
+            if let Some(host) = self.hosts.get(&other) {
+                self.ledger.gone(0, &host.unsure);
+            }
+            let now = self.now(node);
+            if let Some(node) = self.node(node) {
+                cluster::peer_down(now, other, &node.env);
+            }
+        }
+    }
+
+    /// A new connection: one end uses it at once, the other one when it hears of it.
+    fn connect(&mut self, one: NodeId, other: NodeId) {
+        for (from, to) in [(one, other), (other, one)] {
+            self.lose(from, to);
+        }
+        for (from, to) in [(one, other), (other, one)] {
+            self.wires.insert((from, to), VecDeque::new());
+        }
+        self.waking.insert((other, one));
+        self.use_connection(one, other);
+    }
+
+    fn use_connection(&mut self, node: NodeId, other: NodeId) {
+        self.waking.remove(&(node, other));
+        self.sees.insert((node, other));
+        let now = self.now(node);
+        if let Some(node) = self.node(node) {
+            cluster::peer_up(now, other, &node.env);
+        }
+    }
+
+    /// A detector's turn: one node looks at another.
+    pub(super) fn detect(&mut self, node: NodeId, other: NodeId) {
+        if node == other || !self.is_up(node) {
+            return;
+        }
+        if !self.is_open(node, other) {
+            return self.lose(node, other);
+        }
+        for (one, other) in [(node, other), (other, node)] {
+            if self.waking.contains(&(one, other)) {
+                self.use_connection(one, other);
+            }
+        }
+        let both = self.sees.contains(&(node, other)) && self.sees.contains(&(other, node));
+        if !both {
+            self.connect(node, other);
+        }
+    }
+
+    pub(super) fn connect_all(&mut self) {
+        for one in self.all() {
+            for other in self.all() {
+                self.detect(one, other);
+            }
+        }
+    }
+
+    /// A connection breaks: what is under way is lost.
+    pub(super) fn blink(&mut self, one: NodeId, other: NodeId) {
+        if one != other && self.is_open(one, other) {
+            self.connect(one, other);
+        }
+    }
+
+    /// One end gives a connection up.
+    pub(super) fn hang_up(&mut self, node: NodeId, other: NodeId) {
+        if node != other && self.is_up(node) {
+            self.lose(node, other);
+        }
+    }
+
+    /// A node closes what connects it to those that are not of its cluster any more.
+    pub(super) fn part_with_strangers(&mut self, node: NodeId) -> bool {
+        let seen = self.sees.iter().filter(|(one, _)| *one == node);
+        let seen: Vec<NodeId> = seen.map(|(_, other)| *other).collect();
+        let strangers = seen.into_iter().filter(|other| !self.knows(node, *other));
+        let strangers: Vec<NodeId> = strangers.collect();
+        for other in &strangers {
+            self.lose(node, *other);
+        }
+        !strangers.is_empty()
+    }
+
+    /// The next frame of one direction arrives.
+    pub(super) fn deliver(&mut self, from: NodeId, to: NodeId) -> bool {
+        if self.cut.contains(&(from, to)) {
+            return false;
+        }
+        if self.waking.contains(&(to, from)) {
+            self.use_connection(to, from);
+        }
+        let frame = self
+            .wires
+            .get_mut(&(from, to))
+            .and_then(VecDeque::pop_front);
+        let Some(frame) = frame else {
+            return false;
+        };
+        let is_heard = self.sees.contains(&(to, from));
+        let now = self.now(to);
+        if let (Some(node), true) = (self.node(to), is_heard) {
+            node.frame(from, &frame, now);
+        }
+        true
+    }
+
+    pub(super) fn directions(&self) -> Vec<(NodeId, NodeId)> {
+        let busy = self.wires.iter().filter(|(_, frames)| !frames.is_empty());
+        busy.map(|(direction, _)| *direction).collect()
+    }
+}
