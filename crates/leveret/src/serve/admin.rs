@@ -350,9 +350,10 @@ impl Running for Admin {
 
     fn memory(&self) -> MemoryStats {
         let connections = connections(&self.broker);
+        let resident = super::process::resident();
         let mut memory = MemoryStats {
-            resident_bytes: self.housekeeping.resources.read().memory_bytes,
-            program_bytes: super::process::program_bytes(),
+            resident_bytes: resident.bytes,
+            program_bytes: resident.program_bytes,
             unsent_bytes: connections.iter().map(|c| c.unsent_bytes).sum(),
             ..MemoryStats::default()
         };

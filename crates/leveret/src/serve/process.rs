@@ -21,14 +21,27 @@ pub fn usage() -> Usage {
     }
 }
 
-/// Resident bytes of the program itself and of the files that it maps.
-pub fn program_bytes() -> u64 {
+/// What of this process is in memory, read at one moment: a part is never more than the whole.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Resident {
+    /// All of it, in bytes.
+    pub bytes: u64,
+    /// The program itself, and the files that it maps.
+    pub program_bytes: u64,
+}
+
+/// What is in memory now; what the kernel does not tell counts as 0.
+pub fn resident() -> Resident {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let line = status
-        .lines()
-        .find_map(|line| line.strip_prefix("RssFile:"));
-    let kilobytes = line.and_then(|line| line.split_ascii_whitespace().next()?.parse().ok());
-    kilobytes.map_or(0, |kilobytes: u64| kilobytes * 1024)
+    let bytes = |name: &str| {
+        let line = status.lines().find_map(|line| line.strip_prefix(name));
+        let kilobytes = line.and_then(|line| line.split_ascii_whitespace().next()?.parse().ok());
+        kilobytes.map_or(0, |kilobytes: u64| kilobytes * 1024)
+    };
+    Resident {
+        bytes: bytes("VmRSS:"),
+        program_bytes: bytes("RssFile:"),
+    }
 }
 
 fn fds_max() -> Option<u64> {
@@ -77,7 +90,9 @@ mod tests {
 
     #[test]
     fn this_process_has_a_program_files_and_time() {
-        assert!(program_bytes() > 0);
+        let resident = resident();
+        assert!(resident.program_bytes > 0);
+        assert!(resident.bytes > resident.program_bytes, "{resident:?}");
         let usage = usage();
         assert!(
             usage.fds_used > 2 && usage.fds_max >= usage.fds_used,
