@@ -72,8 +72,16 @@ struct Asked {
 
 struct Question {
     to: SyncSender<Report>,
-    /// What has come of the answers, by who sends it: parts and bytes.
-    gathering: HashMap<NodeId, (u32, Vec<u8>)>,
+    /// What has come of the answers, by who sends it.
+    gathering: HashMap<NodeId, Gathered>,
+}
+
+/// What has come of one node's answer.
+enum Gathered {
+    /// So many parts, and their bytes.
+    Parts(u32, Vec<u8>),
+    /// A part was lost with the link, or it is more than anybody wants: the rest is of no use.
+    Broken,
 }
 
 impl Reports {
@@ -127,17 +135,26 @@ impl Reports {
         let Some(question) = asked.questions.get_mut(&number) else {
             return;
         };
-        let (parts, gathered) = question.gathering.entry(from).or_default();
-        if *parts != part || gathered.len() + bytes.len() > REPORT_BYTES_MAX {
-            // A part was lost with the link, or it is more than anybody wants: the rest is of no
-            // use either.
-            *parts = u32::MAX;
-            *gathered = Vec::new();
-            return;
+        let nothing = || Gathered::Parts(0, Vec::new());
+        let answer = question.gathering.entry(from).or_insert_with(nothing);
+        match answer {
+            Gathered::Parts(parts, gathered)
+                if *parts == part && gathered.len() + bytes.len() <= REPORT_BYTES_MAX =>
+            {
+                // Parts may be empty: not their bytes, their number bounds them.
+                let Some(next) = parts.checked_add(1) else {
+                    *answer = Gathered::Broken;
+                    return;
+                };
+                *parts = next;
+                gathered.extend_from_slice(bytes);
+            }
+            _ => {
+                *answer = Gathered::Broken;
+                return;
+            }
         }
-        *parts += 1;
-        gathered.extend_from_slice(bytes);
-        if last && let Some((_, bytes)) = question.gathering.remove(&from) {
+        if last && let Some(Gathered::Parts(_, bytes)) = question.gathering.remove(&from) {
             // Whoever asked has room for one answer of each node, or has given up.
             let _ = question.to.try_send(Report { from, bytes });
         }
@@ -250,6 +267,9 @@ mod tests {
             reports.gather(PEER, number, number_of_part, false, &part);
         }
         reports.gather(PEER, number, 0, true, b"");
+        assert!(answers.try_recv().is_err());
+        // Nor does a part of the number that no part has.
+        reports.gather(PEER, number, u32::MAX, true, b"");
         assert!(answers.try_recv().is_err());
         assert_eq!(frames(1, vec![0; REPORT_BYTES_MAX + 1]).len(), 0);
     }
