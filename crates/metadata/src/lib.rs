@@ -39,11 +39,9 @@ pub use definitions::{
     TopicPermissionDefinition, UserDefinition, VhostDefinition,
 };
 pub use error::CatalogueError;
+pub use leveret_types::{DelayedRetry, Overflow, Retried};
 pub use membership::MembershipConfig;
-pub use policy::{
-    ApplyTo, DelayedRetry, Mirrors, Overflow, Policy, QueueSettings, Retried,
-    merge as merge_policies,
-};
+pub use policy::{ApplyTo, Mirrors, Policy, QueueSettings, merge as merge_policies};
 pub use record::{ExchangeRecord, QueueRecord, Traffic, User, Vhost};
 pub use table::Json;
 pub use topology::{generated_name, strip_cr_lf};

@@ -5,7 +5,7 @@ use crate::arguments::{DELAYED_RETRY_TYPES, LEADER_LOCATORS, OVERFLOW_MODES, Que
 use crate::error::CatalogueError;
 use leveret_auth::Pattern;
 use leveret_types::limits::{DELIVERY_LIMIT, TTL_MS_MAX};
-use leveret_types::{FieldTable, FieldValue};
+use leveret_types::{DelayedRetry, FieldTable, FieldValue, Overflow, Retried};
 use std::sync::Arc;
 
 /// What a policy applies to.
@@ -350,18 +350,6 @@ fn erlang(value: &FieldValue) -> String {
 
 // --- what is in force --------------------------------------------------------------------------
 
-/// What happens to a publish to a full queue.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Overflow {
-    /// The oldest messages go.
-    #[default]
-    DropHead,
-    /// The publish is refused.
-    RejectPublish,
-    /// The publish is refused and the message dead-lettered.
-    RejectPublishDlx,
-}
-
 /// How many members a mirrored queue has (`ha-mode`).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Mirrors {
@@ -413,28 +401,6 @@ pub struct QueueSettings {
     /// `queue-leader-locator` or `queue-master-locator` is `client-local`: a new queue is led by
     /// the node that it is declared at.
     pub leader_local: bool,
-}
-
-/// Which messages that come back to a quorum queue wait before they go out again.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Retried {
-    /// All.
-    All,
-    /// Those whose delivery failed.
-    Failed,
-    /// Those that were given back without that.
-    Returned,
-}
-
-/// `delayed-retry-*` in force.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct DelayedRetry {
-    /// `delayed-retry-type`.
-    pub of: Retried,
-    /// `delayed-retry-min` in milliseconds: the wait after one failure, twice that after two.
-    pub min_ms: u64,
-    /// `delayed-retry-max` in milliseconds: no wait is longer.
-    pub max_ms: u64,
 }
 
 /// The definitions of a policy and an operator policy merged: of limits the lower, else the

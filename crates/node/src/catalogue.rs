@@ -153,13 +153,7 @@ pub fn spec(catalogue: &Catalogue, record: &QueueRecord) -> QueueSpec {
             expires_ms: settings.expires_ms,
             length_max: settings.length_max,
             length_bytes_max: settings.length_bytes_max,
-            overflow: match settings.overflow {
-                leveret_metadata::Overflow::DropHead => leveret_queue::Overflow::DropHead,
-                leveret_metadata::Overflow::RejectPublish => leveret_queue::Overflow::RejectPublish,
-                leveret_metadata::Overflow::RejectPublishDlx => {
-                    leveret_queue::Overflow::RejectPublishDlx
-                }
-            },
+            overflow: settings.overflow,
             dead_letter: settings.dead_letter_exchange.is_some(),
             priority_max: settings.priority_max,
             single_active: settings.single_active,
@@ -167,20 +161,8 @@ pub fn spec(catalogue: &Catalogue, record: &QueueRecord) -> QueueSpec {
             consumer_timeout_ms: settings
                 .consumer_timeout_ms
                 .or(catalogue.config().consumer_timeout_ms),
-            delayed_retry: settings.delayed_retry.map(delayed_retry),
+            delayed_retry: settings.delayed_retry,
         },
-    }
-}
-
-fn delayed_retry(retry: leveret_metadata::DelayedRetry) -> leveret_queue::DelayedRetry {
-    leveret_queue::DelayedRetry {
-        of: match retry.of {
-            leveret_metadata::Retried::All => leveret_queue::Retried::All,
-            leveret_metadata::Retried::Failed => leveret_queue::Retried::Failed,
-            leveret_metadata::Retried::Returned => leveret_queue::Retried::Returned,
-        },
-        min_ms: retry.min_ms,
-        max_ms: retry.max_ms,
     }
 }
 

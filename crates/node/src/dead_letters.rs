@@ -1,9 +1,11 @@
 //! A queue's messages on their way to its dead-letter exchange: a bounded number of them at a
 //! time, and again later what did not arrive where it must.
 
+use crate::looked::Found;
+use crate::shard::DeadLetter;
 use leveret_queue::{Position, Reason};
-use leveret_types::Now;
 use leveret_types::limits::{DEAD_LETTER_RETRY_MS, DEAD_LETTERS_UNDER_WAY_MAX};
+use leveret_types::{Now, QueueId};
 use std::collections::VecDeque;
 use std::ops::Range;
 
@@ -31,8 +33,41 @@ impl DeadLetters {
         }
     }
 
+    /// Takes the message that is to go next out to be handed over, if one more may be under way and
+    /// it need not be waited for. `find` looks for it where the queue keeps its messages.
+    pub(crate) fn take(
+        &mut self,
+        queue: QueueId,
+        mut find: impl FnMut(Position) -> Found,
+    ) -> Option<DeadLetter> {
+        while let Some((position, reason)) = self.next() {
+            match find(position) {
+                Found::Message(message) => {
+                    self.sent();
+                    return Some(DeadLetter {
+                        queue,
+                        position: Some((position.lane, position.index)),
+                        message,
+                        reason,
+                    });
+                }
+                Found::Pending => return None,
+                Found::Never => {
+                    tracing::error!(
+                        %queue,
+                        lane = position.lane,
+                        index = position.index,
+                        "a message that is to be dead-lettered cannot be read; it stays",
+                    );
+                    self.skip();
+                }
+            }
+        }
+        None
+    }
+
     /// The message that is to go next, if one more may be under way.
-    pub(crate) fn next(&self) -> Option<(Position, Reason)> {
+    fn next(&self) -> Option<(Position, Reason)> {
         let (lane, range, reason) = self.waiting.front()?;
         let position = Position {
             lane: *lane,
@@ -42,13 +77,13 @@ impl DeadLetters {
     }
 
     /// The next message was handed over.
-    pub(crate) fn sent(&mut self) {
+    fn sent(&mut self) {
         self.under_way.extend(self.next());
         self.skip();
     }
 
     /// The next message cannot be read: those behind it go on.
-    pub(crate) fn skip(&mut self) {
+    fn skip(&mut self) {
         if let Some((_, range, _)) = self.waiting.front_mut() {
             range.start += 1;
             if range.is_empty() {

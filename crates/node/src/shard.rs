@@ -805,14 +805,7 @@ fn body_of(logs: &mut ShardLogs, message: &Message, durable: bool, bodies: &mut 
         return body;
     }
     let header = stored::header(message);
-    let parts = message.parts();
-    let pieces = [
-        &header[..],
-        parts.exchange,
-        parts.routing_key,
-        parts.properties,
-        parts.body,
-    ];
+    let pieces = stored::pieces(&header, message);
     if !durable {
         let body = logs.body(Durability::Volatile, &pieces);
         (bodies.durable, bodies.volatile) = (None, Some(body));

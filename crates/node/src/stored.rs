@@ -57,6 +57,19 @@ pub fn header(message: &Message) -> [u8; HEADER_BYTES] {
     header
 }
 
+/// What is written of `message`, in order; `header` is its [`header`].
+#[must_use]
+pub fn pieces<'a>(header: &'a [u8; HEADER_BYTES], message: &'a Message) -> [&'a [u8]; 5] {
+    let parts = message.parts();
+    [
+        header,
+        parts.exchange,
+        parts.routing_key,
+        parts.properties,
+        parts.body,
+    ]
+}
+
 /// What the broker reads of a message without its parts; nothing if the bytes are not of this
 /// layout.
 #[must_use]

@@ -71,9 +71,10 @@ mod state;
 
 pub use consumer::{AttachError, Consumer, ConsumerView};
 pub use effect::{Delivery, Effect, Got, Offer, Outcome, Reason};
+pub use leveret_types::{DelayedRetry, Overflow, Retried};
 pub use log::{Log, Meta, Peek, Position};
 pub use queue::{Counters, Counts, Queue};
 pub use returns::Returns;
 pub use runs::RunMap;
-pub use settings::{DelayedRetry, Overflow, QueueKind, Retried, Settings};
+pub use settings::{QueueKind, Settings};
 pub use state::{LaneState, RecoveredLane, State, StateError};

@@ -12,8 +12,9 @@ use crate::effect::{Effect, Got, Offer, Outcome, Reason};
 use crate::lane::Lanes;
 use crate::log::{Log, Meta, Position};
 use crate::returns::{Delayed, Return, Returns};
-use crate::settings::{Overflow, QueueKind, Settings};
+use crate::settings::{QueueKind, Settings};
 use crate::state::{LaneState, RecoveredLane, State};
+use leveret_types::Overflow;
 use leveret_types::{ConsumerId, Now};
 use std::ops::Range;
 

@@ -1,7 +1,8 @@
 //! What the queue knows of messages that came back, and how long they wait before they go out
 //! again.
 
-use crate::settings::{Retried, Settings};
+use crate::settings::Settings;
+use leveret_types::Retried;
 use std::collections::BTreeMap;
 use std::ops::Range;
 

@@ -1,6 +1,6 @@
 //! What a queue is told to be: its arguments and policies, resolved.
 
-use leveret_types::limits;
+use leveret_types::{DelayedRetry, Overflow, limits};
 
 /// What kind of queue the machine serves. Fixed at declaration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -10,50 +10,6 @@ pub enum QueueKind {
     /// Lanes 0 to 31, 4 where a message has no priority; counts deliveries; a single active
     /// consumer yields to a higher priority.
     Quorum,
-}
-
-/// What happens to a publish that would exceed a length limit.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Overflow {
-    /// The oldest ready messages go, of the highest priority first (as RabbitMQ has it).
-    #[default]
-    DropHead,
-    /// The publish is refused.
-    RejectPublish,
-    /// The publish is refused, and the message dead-lettered.
-    RejectPublishDlx,
-}
-
-/// Which messages that come back wait before they go out again.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Retried {
-    /// All that a client gives back or fails to settle.
-    All,
-    /// Those whose delivery failed, which counts towards the delivery limit.
-    Failed,
-    /// Those that were given back without that.
-    Returned,
-}
-
-/// `delayed-retry-type`, `-min` and `-max` of a quorum queue: a back-off that grows with every
-/// failed delivery.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct DelayedRetry {
-    /// Which messages wait.
-    pub of: Retried,
-    /// Milliseconds after the first failure, twice that after the second, and so on.
-    pub min_ms: u64,
-    /// Never longer than this many milliseconds.
-    pub max_ms: u64,
-}
-
-impl DelayedRetry {
-    /// How long a message waits whose delivery has failed so often.
-    #[must_use]
-    pub fn delay_ms(&self, failed: u32) -> u64 {
-        let steps = u64::from(failed.max(1));
-        self.min_ms.saturating_mul(steps).min(self.max_ms)
-    }
 }
 
 /// A queue's settings in force: arguments, policy and operator policy merged. All times are

@@ -10,6 +10,7 @@ pub mod id;
 pub mod limits;
 pub mod message;
 pub mod ranges;
+pub mod settings;
 pub mod table;
 pub mod time;
 
@@ -17,5 +18,6 @@ pub use error::{ProtocolError, ReplyCode, Scope};
 pub use id::{ChannelId, ConnectionId, ConsumerId, LogId, NodeId, QueueId, ReplicaId, ShardId};
 pub use message::{Message, MessageParts};
 pub use ranges::RangeSet;
+pub use settings::{DelayedRetry, Overflow, Retried};
 pub use table::{FieldTable, FieldValue};
 pub use time::Now;

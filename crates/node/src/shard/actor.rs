@@ -1,6 +1,6 @@
 //! One queue of a shard: the queue machine, its logs, and where its consumers are.
 
-use super::{DeadLetter, Deferred, ShardEffects, log_of};
+use super::{Deferred, ShardEffects, log_of};
 use crate::dead_letters::DeadLetters;
 use crate::env::ConnectionEvent;
 use crate::link::ConsumerLink;
@@ -410,28 +410,13 @@ impl Actor {
     /// Hands messages over to be dead-lettered; those that are on disk only once they have been
     /// read.
     pub(super) fn send_dead_letters(&mut self, logs: &mut ShardLogs, effects: &mut ShardEffects) {
-        while let Some((position, reason)) = self.dead.next() {
-            let message = match self.find(logs, position) {
-                Found::Message(message) => message,
-                Found::Pending => return,
-                Found::Never => {
-                    tracing::error!(
-                        queue = %self.id,
-                        lane = position.lane,
-                        index = position.index,
-                        "a message that is to be dead-lettered cannot be read; it stays",
-                    );
-                    self.dead.skip();
-                    continue;
-                }
-            };
-            self.dead.sent();
-            effects.deferred.push(Deferred::DeadLetter(DeadLetter {
-                queue: self.id,
-                position: Some((position.lane, position.index)),
-                message,
-                reason,
-            }));
+        let (queue, looked) = (self.id, &mut self.looked);
+        let mut find = |at| match find_fresh(&self.fresh, at) {
+            Some(message) => Found::Message(message.clone()),
+            None => looked.find(logs, queue, at),
+        };
+        while let Some(dead) = self.dead.take(queue, &mut find) {
+            effects.deferred.push(Deferred::DeadLetter(dead));
         }
     }
 

@@ -4,7 +4,7 @@ use super::{DELIVERY_TIME_MS, Queue};
 use crate::consumer::{Consumer, Held, Slot};
 use crate::effect::{Delivery, Effect, Reason};
 use crate::log::{Log, Meta, Peek, Position};
-use crate::settings::Overflow;
+use leveret_types::Overflow;
 use leveret_types::{ConsumerId, Now};
 
 impl Queue {

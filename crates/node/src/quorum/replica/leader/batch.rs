@@ -159,14 +159,7 @@ impl Leader {
             return self.answer(around, from, ToProxy::Refused { sequences });
         }
         let header = stored::header(message);
-        let parts = message.parts();
-        let pieces = [
-            &header[..],
-            parts.exchange,
-            parts.routing_key,
-            parts.properties,
-            parts.body,
-        ];
+        let pieces = stored::pieces(&header, message);
         let lane = self.queue.lane_for(message.facts.priority);
         let before = self.batch.attachment.len();
         attachment::put_message(&mut self.batch.attachment, &pieces);

@@ -5,7 +5,7 @@ use crate::looked::Found;
 use crate::quorum::link::ToProxy;
 use crate::quorum::replica::Around;
 use crate::quorum::replica::header::{Leaving, Returned};
-use crate::shard::{DeadLetter, Deferred};
+use crate::shard::Deferred;
 use leveret_queue::{Effect, Position};
 use leveret_session::contract::Delivery;
 use leveret_storage::ShardLogs;
@@ -101,28 +101,9 @@ impl Leader {
     /// Hands messages over to be dead-lettered; those that are on disk only once they have been
     /// read.
     pub(super) fn send_dead_letters(&mut self, around: &mut Around<'_>) {
-        while let Some((position, reason)) = self.dead.next() {
-            let message = match self.looked.find(around.logs, self.id, position) {
-                Found::Message(message) => message,
-                Found::Pending => return,
-                Found::Never => {
-                    tracing::error!(
-                        queue = %self.id,
-                        lane = position.lane,
-                        index = position.index,
-                        "a message that is to be dead-lettered cannot be read; it stays",
-                    );
-                    self.dead.skip();
-                    continue;
-                }
-            };
-            self.dead.sent();
-            let dead = DeadLetter {
-                queue: self.id,
-                position: Some((position.lane, position.index)),
-                message,
-                reason,
-            };
+        let (queue, looked) = (self.id, &mut self.looked);
+        let mut find = |at| looked.find(around.logs, queue, at);
+        while let Some(dead) = self.dead.take(queue, &mut find) {
             around.effects.deferred.push(Deferred::DeadLetter(dead));
         }
     }
