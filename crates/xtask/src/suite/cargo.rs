@@ -48,10 +48,20 @@ pub fn fuzz(bench: &Bench) -> Result<Report> {
     if success {
         report.passed = 1;
     } else {
-        let finding = format!("a target found something: see {}", log.display());
-        report.failed.push(finding);
+        // The machine may be gone when somebody reads this: what was found is said here too.
+        let text = fs::read_to_string(&log).with_context(|| format!("read {}", log.display()))?;
+        let finding = text.lines().filter(|line| is_finding(line));
+        let finding = finding.collect::<Vec<_>>().join("; ");
+        report
+            .failed
+            .push(format!("{finding}: see {}", log.display()));
     }
     Ok(report)
+}
+
+/// Whether a line of the fuzzer's output tells of a finding: an input, or where it panicked and why.
+fn is_finding(line: &str) -> bool {
+    !line.is_empty() && !line.ends_with("nothing found") && !line.starts_with("note:")
 }
 
 /// Reads what `cargo test` wrote.

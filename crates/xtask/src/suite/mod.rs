@@ -316,7 +316,7 @@ fn run_one(suite: &Suite, kind: Kind) -> Row {
         left_out,
     } = &report;
     println!(
-        "      {passed} passed, {} failed, {} left out",
+        "      {passed} passed, {} failed, {} left out, {seconds:.0} s",
         failed.len(),
         left_out.len()
     );
