@@ -329,6 +329,7 @@ impl Builder {
             meta: done.meta,
             meta_ends: done.meta_ends,
             shared: done.shared,
+            lost: Vec::new(),
         }
     }
 }
@@ -360,6 +361,9 @@ pub struct SealedChunk {
     /// Bodies that another chunk has too, by their positions, which ascend: they need not be
     /// written again.
     pub(crate) shared: Vec<(u32, SharedBody)>,
+    /// Bodies of which a start found nothing sound, by their positions, which ascend: they stay
+    /// lost wherever the chunk is written again. None of them is shared.
+    pub(crate) lost: Vec<u32>,
 }
 
 impl SealedChunk {

@@ -158,9 +158,10 @@ impl<D: Disk> Reader<D> {
         let mut start = 0;
         for (position, entry) in (0..).zip(tables.entries()) {
             let end = start + entry.len as usize;
-            let sound = bytes
-                .get(start..end)
-                .is_some_and(|body| crate::bytes_io::chain(previous, body) == entry.crc);
+            let sound = !entry.is_lost()
+                && bytes
+                    .get(start..end)
+                    .is_some_and(|body| crate::bytes_io::chain(previous, body) == entry.crc);
             if !sound {
                 damaged.push(position);
             }
@@ -193,6 +194,7 @@ impl<D: Disk> Reader<D> {
             let body = to..to + entry.len as usize;
             to = body.end;
             match entry.elsewhere {
+                Some(_) if entry.is_lost() => {}
                 Some(offset) => pieces.push((offset as usize, body)),
                 None => {
                     pieces.push((own_at, body.clone()));

@@ -736,10 +736,14 @@ impl Replay {
         };
         for chunk in &batch.chunks {
             self.report.references += u64::from(chunk.references);
-            self.chunk(batch, chunk, &data, elsewhere);
+            let lost = self.chunk(batch, chunk, &data, elsewhere);
             if tail {
                 let mut sealed = sealed(batch, chunk, &data, elsewhere);
                 sealed.shared = shared_again(batch, chunk, &owned);
+                sealed
+                    .shared
+                    .retain(|(at, _)| lost.binary_search(at).is_err());
+                sealed.lost = lost;
                 self.tail.push(sealed);
             }
         }
@@ -756,12 +760,20 @@ impl Replay {
         }
     }
 
-    fn chunk(&mut self, batch: &Batch, chunk: &ChunkHead, data: &[u8], elsewhere: Elsewhere<'_>) {
+    /// Takes a chunk in; gives the positions of its bodies that are not what they were.
+    fn chunk(
+        &mut self,
+        batch: &Batch,
+        chunk: &ChunkHead,
+        data: &[u8],
+        elsewhere: Elsewhere<'_>,
+    ) -> Vec<u32> {
+        let mut lost = Vec::new();
         let salt = self.salt;
         let Some(shard) = self.shards.get_mut(usize::from(chunk.shard)) else {
             let note = format!("a chunk of shard {}, which is not", chunk.shard);
             self.report.notes.push(note);
-            return;
+            return lost;
         };
         shard.chunk(batch, chunk);
         verify(
@@ -773,6 +785,7 @@ impl Replay {
             |item, sound| match item {
                 Item::Body(position) | Item::Reference(position) => {
                     if !sound {
+                        lost.push(position);
                         shard
                             .bad_bodies
                             .insert(chunk.first_body + u64::from(position));
@@ -786,6 +799,7 @@ impl Replay {
                 }
             },
         );
+        lost
     }
 
     /// With a gap somewhere, a shard of which nothing came after it may have lost chunks too.
@@ -873,11 +887,12 @@ pub(crate) fn sealed(
         bodies: Bodies::from_buffer(bodies, ends),
         meta: data[span(&chunk.record_data)].to_vec(),
         shared: Vec::new(),
+        lost: Vec::new(),
     }
 }
 
 /// The bodies of a chunk with those that lie elsewhere in their places. What cannot be read becomes
-/// zeros: that it is lost was noted where it was verified.
+/// zeros: that it is lost is found where it is verified, see [`SealedChunk::lost`].
 fn with_referred(
     batch: &Batch,
     tables: Tables<'_>,

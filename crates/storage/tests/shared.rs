@@ -225,3 +225,42 @@ fn rot_of_a_shared_body_is_reported_by_all_that_have_it_and_by_nobody_else() {
     assert_eq!(lost(log_of(0)), Some(vec![1]));
     assert_eq!(lost(log_of(2)), Some(vec![1]));
 }
+
+#[test]
+fn a_body_that_has_rotted_stays_lost_when_what_refers_to_it_is_written_again() {
+    let world = world();
+    let mut store = open(&world);
+    let shared = put_first(&mut store, 0);
+    store.sync().unwrap();
+    // A start finds nothing that says of this batch that it is durable, and writes it again.
+    put_again(&mut store, 1, 0, shared);
+    store.sync().unwrap();
+    drop(store);
+    let path = world.only_file(".wal");
+    let body = payload(0, BODY_BYTES);
+    world.disk.tamper(&path, |bytes| {
+        let at = bytes.windows(BODY_BYTES).position(|w| *w == body);
+        bytes[at.expect("the body is there") + 7] ^= 1;
+    });
+    for start in 0..3 {
+        let (mut store, report) = world.open();
+        assert!(report.rewritten_bytes > 0 || start > 0, "{report:?}");
+        for shard in 0..2 {
+            let read = store.read(log_of(shard), 0);
+            assert!(
+                matches!(read, Read::Damaged(_)),
+                "shard {shard} at start {start}: {read:?}"
+            );
+        }
+        // What comes after it is as sound as ever.
+        let after = put_first(&mut store, 10 + start);
+        put_again(&mut store, 1, 10 + start, after);
+        store.sync().unwrap();
+        for shard in 0..2 {
+            for n in 0..=start {
+                let expected = Read::Ready(payload(10 + n, BODY_BYTES).into());
+                assert_eq!(store.read(log_of(shard), n + 1), expected);
+            }
+        }
+    }
+}

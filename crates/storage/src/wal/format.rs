@@ -50,6 +50,8 @@ pub(crate) const CHUNK_HEAD_BYTES: usize = 40;
 pub(crate) const BODY_ENTRY_BYTES: usize = 8;
 pub(crate) const REFERENCE_BYTES: usize = 8;
 pub(crate) const RECORD_ENTRY_BYTES: usize = 16;
+/// Where a reference leads whose body is lost: the file's first sector, in which no body lies.
+pub(crate) const LOST_AT: u32 = 0;
 
 /// A position in the write-ahead log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -351,6 +353,13 @@ pub(crate) struct BodyEntry {
     pub(crate) crc: u32,
     /// Where in the file it lies if it is a reference.
     pub(crate) elsewhere: Option<u32>,
+}
+
+impl BodyEntry {
+    /// Whether it was lost before the chunk was written again: no bytes are the right ones.
+    pub(crate) fn is_lost(&self) -> bool {
+        self.elsewhere == Some(LOST_AT)
+    }
 }
 
 /// The tables of a chunk's bodies and references.

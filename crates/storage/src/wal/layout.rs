@@ -6,8 +6,8 @@
 //! file is used again only when no shard needs anything in it.
 
 use super::format::{
-    BODY_ENTRY_BYTES, CHUNK_HEAD_BYTES, HEAD_BYTES, Position, RECORD_ENTRY_BYTES, REFERENCE_BYTES,
-    sectors,
+    BODY_ENTRY_BYTES, CHUNK_HEAD_BYTES, HEAD_BYTES, LOST_AT, Position, RECORD_ENTRY_BYTES,
+    REFERENCE_BYTES, sectors,
 };
 use crate::chunk::{SealedChunk, range};
 use crate::id::{ChunkSeq, Generation, SharedBody};
@@ -130,6 +130,13 @@ enum Origin {
     Batch(usize),
 }
 
+/// A body that is not written with its chunk.
+#[derive(Clone, Copy)]
+enum Absent {
+    Shared(SharedBody, Origin),
+    Lost,
+}
+
 /// A batch.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct BatchLayout {
@@ -165,8 +172,8 @@ impl BatchLayout {
         };
         for (chunk, origins) in chunks.iter().zip(&origins) {
             let mut through_bytes = 0;
-            let references = origins.iter().map(|(position, shared, _)| {
-                through_bytes += shared.len;
+            let references = origins.iter().map(|(position, _)| {
+                through_bytes += chunk.bodies.range(*position as usize).len() as u32;
                 Reference {
                     position: *position,
                     offset: 0,
@@ -187,17 +194,18 @@ impl BatchLayout {
     }
 
     /// Says where what is referred to lies, now that every chunk has its place.
-    fn resolve(&mut self, chunks: &[SealedChunk], origins: &[Vec<(u32, SharedBody, Origin)>]) {
+    fn resolve(&mut self, chunks: &[SealedChunk], origins: &[Vec<(u32, Absent)>]) {
         for (number, origins) in origins.iter().enumerate() {
-            for (at, (_, shared, origin)) in origins.iter().enumerate() {
-                let offset = match origin {
-                    Origin::Recent(offset) => Some(*offset),
-                    Origin::Batch(of) => {
+            for (at, (_, absent)) in origins.iter().enumerate() {
+                let offset = match absent {
+                    Absent::Lost => Some(LOST_AT),
+                    Absent::Shared(_, Origin::Recent(offset)) => Some(*offset),
+                    Absent::Shared(shared, Origin::Batch(of)) => {
                         self.chunks[*of].offset_of(chunks[*of].bodies.ends(), *shared)
                     }
                 };
                 let Some(offset) = offset else {
-                    unreachable!("{shared:?} was looked up and is written with its chunk");
+                    unreachable!("a shared body was looked up and is written with its chunk");
                 };
                 self.chunks[number].references[at].offset = offset;
             }
@@ -226,7 +234,7 @@ fn origins(
     number: usize,
     recent: &Recent,
     generation: Generation,
-) -> Vec<(u32, SharedBody, Origin)> {
+) -> Vec<(u32, Absent)> {
     let mut last = 0;
     let find = |(position, shared): &(u32, SharedBody)| {
         let is_it = |chunk: &SealedChunk| (chunk.shard, chunk.seq) == (shared.shard, shared.seq);
@@ -241,10 +249,18 @@ fn origins(
         } else {
             recent.offset_of(generation, *shared).map(Origin::Recent)
         };
-        origin.map(|origin| (*position, *shared, origin))
+        origin.map(|origin| (*position, Absent::Shared(*shared, origin)))
     };
+    let lost = &chunks[number].lost;
     let found = chunks[number].shared.iter().filter_map(find);
-    found.take(usize::from(u16::MAX)).collect()
+    let mut absent: Vec<_> = found
+        .take(usize::from(u16::MAX).saturating_sub(lost.len()))
+        .collect();
+    if !lost.is_empty() {
+        absent.extend(lost.iter().map(|position| (*position, Absent::Lost)));
+        absent.sort_unstable_by_key(|(position, _)| *position);
+    }
+    absent
 }
 
 /// Whether a chunk has a body of its own there, and of that length: no reference leads to another.
@@ -256,6 +272,7 @@ fn is_first(chunk: &SealedChunk, shared: SharedBody) -> bool {
             .shared
             .binary_search_by_key(&shared.position, |(at, _)| *at)
             .is_err()
+        && chunk.lost.binary_search(&shared.position).is_err()
 }
 
 #[cfg(test)]

@@ -319,8 +319,8 @@ pub(crate) fn verify<'a>(
     for (position, entry) in (0..).zip(chunk.tables(&batch.bytes).entries()) {
         let is_sound = |body: &[u8]| crate::bytes_io::chain(previous, body) == entry.crc;
         if let Some(offset) = entry.elsewhere {
-            let body = referred(batch, data, (offset, entry.len), elsewhere);
-            let sound = body.is_some_and(|body| is_sound(&body));
+            let mut body = || referred(batch, data, (offset, entry.len), elsewhere);
+            let sound = !entry.is_lost() && body().is_some_and(|body| is_sound(&body));
             each(Item::Reference(position), sound);
         } else {
             let end = at + entry.len as usize;
