@@ -59,7 +59,8 @@ pub fn fuzz(bench: &Bench) -> Result<Report> {
     Ok(report)
 }
 
-/// Whether a line of the fuzzer's output tells of a finding: an input, or where it panicked and why.
+/// Whether a line of the fuzzer's output tells of a finding: an input, or where and why it
+/// panicked.
 fn is_finding(line: &str) -> bool {
     !line.is_empty() && !line.ends_with("nothing found") && !line.starts_with("note:")
 }
