@@ -271,7 +271,7 @@ impl Shard {
         if !self.up.contains(&peer) {
             self.up.push(peer);
         }
-        self.link_peer_up(peer);
+        self.link_peer_up(now, peer);
         self.with_replicas(now, |replicas, around| replicas.peer_up(around, peer));
     }
 

@@ -382,8 +382,8 @@ impl Shard {
         with_proxies!(self, now, |proxies, reach| proxies.tick(reach));
     }
 
-    pub(crate) fn link_peer_up(&mut self, peer: NodeId) {
-        self.proxies.peer_up(peer);
+    pub(crate) fn link_peer_up(&mut self, now: Now, peer: NodeId) {
+        self.proxies.peer_up(now, peer);
     }
 
     pub(crate) fn link_peer_down(&mut self, now: Now, peer: NodeId) {

@@ -255,16 +255,18 @@ impl Proxies {
     }
 
     /// A node is up: who needs a leader looks for it.
-    pub(crate) fn peer_up(&mut self, node: NodeId) {
+    pub(crate) fn peer_up(&mut self, now: Now, node: NodeId) {
         if !self.up.contains(&node) {
             self.up.push(node);
         }
         for (queue, entry) in &mut self.entries {
-            let waits = entry
-                .proxy
-                .as_deref()
-                .is_some_and(|proxy| proxy.is_busy() && !matches!(proxy.place(), Place::Led(_)));
-            if waits && !entry.dirty {
+            let proxy = entry.proxy.as_deref_mut();
+            let busy = proxy.filter(|proxy| proxy.is_busy());
+            let Some(proxy) = busy.filter(|proxy| !matches!(proxy.place(), Place::Led(_))) else {
+                continue;
+            };
+            proxy.look_soon(now);
+            if !entry.dirty {
                 entry.dirty = true;
                 self.dirty.push(*queue);
             }

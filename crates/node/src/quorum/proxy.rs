@@ -42,8 +42,9 @@ use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Milliseconds after which a leader is looked for again.
-const RETRY_MS: u64 = 50;
+/// Milliseconds after which a leader is looked for again, twice as long each time: who leads says
+/// so, and thousands of proxies that ask would keep the nodes from choosing.
+const RETRY_MS: Range<u64> = 50..1_000;
 /// Milliseconds within which a node that was asked must have answered.
 const ANSWER_MS: u64 = 1_000;
 /// Hints to other nodes that are followed at once; more of them wait for [`RETRY_MS`].

@@ -8,7 +8,7 @@ impl Proxy {
     /// Looks for the leader: `candidates` in the order in which they are worth asking.
     pub(crate) fn locate(&mut self, now: Now, session: u64, candidates: &[NodeId]) {
         if candidates.is_empty() {
-            self.retry_at_ms = now.monotonic_ms + RETRY_MS;
+            self.retry_at_ms = now.monotonic_ms + self.retry_after_ms();
             return;
         }
         let at = self.attempts as usize % candidates.len();
@@ -67,7 +67,20 @@ impl Proxy {
         self.place = Place::Unknown;
         self.present = false;
         self.control.clear();
-        self.retry_at_ms = now.monotonic_ms + RETRY_MS;
+        self.retry_at_ms = now.monotonic_ms + self.retry_after_ms();
+    }
+
+    /// How long not to look for the leader, the longer the more often that was in vain.
+    fn retry_after_ms(&self) -> u64 {
+        let doubled = RETRY_MS.start << self.attempts.min(8);
+        doubled.min(RETRY_MS.end)
+    }
+
+    /// A node is up that may lead, or know who does: it is worth asking before long.
+    pub(crate) fn look_soon(&mut self, now: Now) {
+        if self.place == Place::Unknown {
+            self.retry_at_ms = self.retry_at_ms.min(now.monotonic_ms + RETRY_MS.start);
+        }
     }
 
     pub(super) fn presentation(&self, start: u64) -> Presentation {
