@@ -158,6 +158,48 @@ fn a_broker_that_is_stopped_for_a_while_shows_it() {
     assert!(late + 20 >= due, "{late} of {due} were late; {latency:?}");
 }
 
+/// One node of three is killed with its clients on it: they go on at the others.
+#[test]
+fn a_killed_node_shows_as_an_outage_and_loses_nothing() {
+    let three = BrokerSpec {
+        nodes: 3,
+        ..BrokerSpec::default()
+    };
+    let nodes = Nodes::start(&three, Some(&binary())).unwrap();
+    let uris = nodes.uris().into_iter();
+    let mut spec = spec(
+        "[[load]]\nsize = 64\nrate = 200.0\nconfirm_window = 50\nprefetch = 50\n\
+         publishers = 3\nconsumers = 3\nqueues = 3\nqueue_type = \"quorum\"\n",
+    );
+    spec.uris = uris
+        .map(|uri| format!("amqp://guest:guest@{}/", uri.place()))
+        .collect();
+    (spec.duration_s, spec.drain_s) = (4.0, 20.0);
+    let victim = nodes.pids()[1];
+    let mut killed = false;
+    let mut kill_once = |_: &_| {
+        if !std::mem::replace(&mut killed, true) {
+            signal(victim, "-KILL");
+        }
+    };
+    let result = engine().run(&spec, &mut |live| kill_once(live)).unwrap();
+    let load = &result.loads[0];
+    assert_eq!(result.failure(), None, "{:?}", load.checks);
+    assert!(load.checks.loss_checked, "{:?}", load.checks);
+    assert!(
+        load.breaks.broken >= 2,
+        "a publisher's and a consumer's: {:?}",
+        load.breaks
+    );
+    assert!(load.breaks.reopened >= 2, "{:?}", load.breaks);
+    // What waits for a confirm when the node dies is confirmed by another, later.
+    let confirm = load.confirm.as_ref().unwrap().percentiles;
+    assert!(confirm.max_us > confirm.p50_us, "{confirm:?}");
+    let published: u64 = load.seconds.iter().map(|second| second.published).sum();
+    let confirmed: u64 = load.seconds.iter().map(|second| second.confirmed).sum();
+    assert_eq!(confirmed, published);
+}
+
 #[test]
 fn the_command_line_runs_shows_and_refuses() {
     let run = |words: &[&str]| {
