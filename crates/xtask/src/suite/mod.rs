@@ -3,6 +3,7 @@
 mod cargo;
 mod go;
 mod java;
+mod list;
 mod node;
 mod perf;
 mod python;
@@ -11,6 +12,7 @@ mod rust;
 pub use java::{perftest, perftest_classpath};
 
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
@@ -20,10 +22,11 @@ use crate::broker::{self, Broker, Kind};
 use crate::cluster::Cluster;
 use crate::left_out::LeftOut;
 use crate::tools::{self, Tool};
-use crate::{crash, left_out, run};
+use crate::{left_out, run};
+use list::SUITES;
 
 /// What one suite found.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Report {
     /// How many tests passed.
     pub passed: usize,
@@ -98,138 +101,12 @@ struct Suite {
     about: &'static str,
     needs: &'static [Tool],
     uses_broker: bool,
+    /// Whether nothing else runs meanwhile: it is about rates, or about how soon something happens.
+    alone: bool,
     run: fn(&Bench) -> Result<Report>,
 }
 
-const SUITES: &[Suite] = &[
-    Suite {
-        name: "unit",
-        about: "all of the workspace's own tests: unit, data-driven, crash points, models",
-        needs: &[],
-        uses_broker: false,
-        run: cargo::unit,
-    },
-    Suite {
-        name: "fuzz",
-        about: "every fuzz target: its corpus, then 20 s of mutations",
-        needs: &[],
-        uses_broker: false,
-        run: cargo::fuzz,
-    },
-    Suite {
-        name: "behaviours",
-        about: "own table of behaviours with pika: errors, arguments, extensions, restarts",
-        needs: &[Tool::Python],
-        uses_broker: true,
-        run: python::behaviours,
-    },
-    Suite {
-        name: "cluster",
-        about: "pika, kombu and Celery over three nodes, one or another killed",
-        needs: &[Tool::Python],
-        uses_broker: true,
-        run: python::cluster,
-    },
-    Suite {
-        name: "cluster-go",
-        about: "amqp091-go over three nodes, quorum queues, one or another killed",
-        needs: &[Tool::Go],
-        uses_broker: true,
-        run: go::cluster,
-    },
-    Suite {
-        name: "bad-input",
-        about: "the bad-input catalogue over raw sockets",
-        needs: &[Tool::Python],
-        uses_broker: true,
-        run: python::bad_input,
-    },
-    Suite {
-        name: "aio-pika",
-        about: "own scripts with aio-pika: robust reconnection, RPC patterns",
-        needs: &[Tool::Python],
-        uses_broker: true,
-        run: python::aio_pika,
-    },
-    Suite {
-        name: "py-amqp",
-        about: "py-amqp's integration tests",
-        needs: &[Tool::Python],
-        uses_broker: true,
-        run: python::py_amqp,
-    },
-    Suite {
-        name: "kombu",
-        about: "kombu's integration tests",
-        needs: &[Tool::Python],
-        uses_broker: true,
-        run: python::kombu,
-    },
-    Suite {
-        name: "celery",
-        about: "Celery's integration tests, results by RPC",
-        needs: &[Tool::Python],
-        uses_broker: true,
-        run: python::celery,
-    },
-    Suite {
-        name: "go",
-        about: "amqp091-go's integration tests",
-        needs: &[Tool::Go],
-        uses_broker: true,
-        run: go::run,
-    },
-    Suite {
-        name: "lapin",
-        about: "lapin's integration tests",
-        needs: &[],
-        uses_broker: true,
-        run: rust::lapin,
-    },
-    Suite {
-        name: "node",
-        about: "own scripts with amqplib",
-        needs: &[Tool::Node],
-        uses_broker: true,
-        run: node::run,
-    },
-    Suite {
-        name: "java",
-        about: "own programs with the Java client and Spring's RabbitTemplate",
-        needs: &[Tool::Java],
-        uses_broker: true,
-        run: java::clients,
-    },
-    Suite {
-        name: "perftest",
-        about: "PerfTest in several shapes, for a few seconds each",
-        needs: &[Tool::Java],
-        uses_broker: true,
-        run: java::perftest_smoke,
-    },
-    Suite {
-        name: "perf",
-        about: "leveret perf: each experiment in its short form, every message accounted for",
-        needs: &[],
-        uses_broker: true,
-        run: perf::run,
-    },
-    Suite {
-        name: "crash",
-        about: "kill -9 under load, 25 rounds, audited from outside",
-        needs: &[],
-        uses_broker: true,
-        run: crash::suite,
-    },
-    Suite {
-        name: "crash-cluster",
-        about: "kills and stops of nodes of a cluster, cut networks, audited from outside",
-        needs: &[],
-        uses_broker: true,
-        run: crash::cluster_suite,
-    },
-];
-
+#[derive(Clone)]
 struct Row {
     name: &'static str,
     report: Report,
@@ -279,26 +156,63 @@ fn run_chosen(chosen: &[&Suite], kind: Kind) -> Result<Totals> {
     if chosen.iter().any(|suite| suite.uses_broker) {
         kind.prepare()?;
     }
-    let mut rows = Vec::new();
-    for (at, suite) in chosen.iter().enumerate() {
-        println!(
-            "[{}/{}] {}: {}",
-            at + 1,
-            chosen.len(),
-            suite.name,
-            suite.about
-        );
-        rows.push(run_one(suite, kind));
-    }
+    let (alone, beside): (Vec<&Suite>, Vec<&Suite>) = chosen.iter().partition(|s| s.alone);
+    let count = Counter::new(chosen.len());
+    let next = AtomicUsize::new(0);
+    let lane = || {
+        let mut rows = Vec::new();
+        while let Some(suite) = beside.get(next.fetch_add(1, Ordering::Relaxed)) {
+            rows.push(run_one(suite, kind, &count));
+        }
+        rows
+    };
+    let mut rows = std::thread::scope(|scope| {
+        let lanes: Vec<_> = (0..LANES).map(|_| scope.spawn(lane)).collect();
+        let ended = lanes.into_iter().map(std::thread::ScopedJoinHandle::join);
+        ended.collect::<Result<Vec<_>, _>>()
+    })
+    .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    .concat();
+    rows.extend(alone.iter().map(|suite| run_one(suite, kind, &count)));
+    rows.sort_by_key(|row| chosen.iter().position(|suite| suite.name == row.name));
     Ok(print_table(&rows))
 }
 
-fn run_one(suite: &Suite, kind: Kind) -> Row {
+/// Suites that run at a time. Most of them wait most of the time: for a broker to start again, for
+/// a lifetime to end, for a package from its registry.
+const LANES: usize = 2;
+
+/// How many suites have begun.
+struct Counter {
+    begun: AtomicUsize,
+    of: usize,
+}
+
+impl Counter {
+    fn new(of: usize) -> Self {
+        let begun = AtomicUsize::new(0);
+        Self { begun, of }
+    }
+
+    fn next(&self) -> String {
+        let number = self.begun.fetch_add(1, Ordering::Relaxed) + 1;
+        format!("[{number}/{}]", self.of)
+    }
+}
+
+/// Makes usable what a suite needs; why it is not, otherwise. Packages are installed by one at a
+/// time.
+fn missing(suite: &Suite) -> Option<anyhow::Error> {
+    static INSTALLS: Mutex<()> = Mutex::new(());
+    let _one_at_a_time = INSTALLS.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut needs = suite.needs.iter();
+    needs.find_map(|&tool| tools::ensure(tool).err())
+}
+
+fn run_one(suite: &Suite, kind: Kind, count: &Counter) -> Row {
+    println!("{} {}: {}", count.next(), suite.name, suite.about);
     let started = Instant::now();
-    let missing = suite
-        .needs
-        .iter()
-        .find_map(|&tool| tools::ensure(tool).err());
+    let missing = missing(suite);
     let report = match missing {
         Some(error) => Report {
             left_out: vec![("the whole suite".to_owned(), format!("{error:#}"))],
@@ -315,14 +229,17 @@ fn run_one(suite: &Suite, kind: Kind) -> Row {
         failed,
         left_out,
     } = &report;
-    println!(
-        "      {passed} passed, {} failed, {} left out, {seconds:.0} s",
+    let mut said = format!(
+        "      {}: {passed} passed, {} failed, {} left out, {seconds:.0} s",
+        suite.name,
         failed.len(),
         left_out.len()
     );
     for name in failed {
-        println!("      FAILED {name}");
+        said.push_str("\n      FAILED ");
+        said.push_str(name);
     }
+    println!("{said}");
     Row {
         name: suite.name,
         report,
