@@ -170,10 +170,13 @@ impl World {
     }
 
     pub(super) fn now(&self, node: NodeId) -> Now {
-        let host = &self.hosts[&node];
+        // Of a machine that has been taken away others may still notice that it is gone: it has no
+        // clock, and nobody on it looks at one.
+        let host = self.hosts.get(&node);
+        let (drift, skew_ms) = host.map_or((0, 0), |host| (host.drift, host.skew_ms));
         Now {
-            monotonic_ms: 1 + self.clock_ms * (1_000 + host.drift) / 1_000,
-            wall_ms: 1_700_000_000_000 + self.clock_ms + host.skew_ms,
+            monotonic_ms: 1 + self.clock_ms * (1_000 + drift) / 1_000,
+            wall_ms: 1_700_000_000_000 + self.clock_ms + skew_ms,
         }
     }
 
