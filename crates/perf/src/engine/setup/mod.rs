@@ -30,7 +30,7 @@ pub struct Setup {
     run: u16,
     /// The loads, with names of the run's own where none were given.
     pub loads: Vec<Planned>,
-    /// Product and version, as the first broker names itself.
+    /// Product and version, as the last broker that something was declared at names itself.
     pub product: (String, String),
 }
 
