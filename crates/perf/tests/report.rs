@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use leveret_perf::plot::Paint;
 use leveret_perf::report::{self, Outputs, RUNS_MAX, ReportError, Table};
 use leveret_perf::result::{Prediction, RunResult};
+use leveret_perf::verdict::Evidence;
 
 fn folder(name: &str) -> PathBuf {
     let path = std::env::temp_dir().join(format!("leveret-report-{name}-{}", std::process::id()));
@@ -354,4 +355,27 @@ fn one_drive_or_several_is_one_picture() {
             .iter()
             .all(|figure| !figure.name.contains("document"))
     );
+}
+
+/// Deliveries of one message from several queues are one message consumed.
+#[test]
+fn copies_of_a_message_do_not_count_as_consumption() {
+    let mut run = sample::run("quorum-1", 9_000.0, None);
+    let consumed = run.loads[0].totals.consume_rate;
+    let mut cases = vec![("", "direct", None, 1.0), ("", "direct", Some("key"), 1.0)];
+    cases.extend([("", "fanout", None, 3.0), ("ours", "topic", None, 1.0)]);
+    cases.extend(["direct", "topic"].map(|kind| ("ours", kind, Some("key"), 3.0)));
+    cases.push(("", "topic", Some("key"), 3.0));
+    for (exchange, kind, key, copies) in cases {
+        let load = &mut run.spec.loads[0];
+        load.queues = 3;
+        load.exchange = exchange.to_owned();
+        load.exchange_type = kind.to_owned();
+        load.routing_key = key.map(str::to_owned);
+        let rate = Evidence::of(&run).consume_rate;
+        assert!(
+            (rate - consumed / copies).abs() < 1e-6,
+            "{exchange} {kind} {key:?}: {rate}"
+        );
+    }
 }

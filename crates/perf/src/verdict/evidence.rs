@@ -82,7 +82,7 @@ impl Evidence {
 
 /// Queues that each message goes to.
 fn copies(spec: Option<&Load>) -> f64 {
-    spec.filter(|spec| spec.exchange_type == "fanout")
+    spec.filter(|spec| spec.is_everywhere())
         .map_or(1.0, |spec| f64::from(spec.queues))
 }
 

@@ -61,9 +61,7 @@ pub(super) fn plan(
     if exchange_is_ours {
         load.exchange = format!("perf-{run:04x}-{at}");
     }
-    let is_everywhere =
-        load.exchange_type == "fanout" || (!load.exchange.is_empty() && load.routing_key.is_some());
-    let routing = if is_everywhere {
+    let routing = if load.is_everywhere() {
         Routing::Everywhere
     } else {
         Routing::Spread {
