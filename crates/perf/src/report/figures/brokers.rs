@@ -1,7 +1,7 @@
 //! What brokers and their drives were given to do.
 
 use super::{axis, figure, spans, time};
-use crate::plot::{BarSeries, Bars, Body, Figure, Ink, Lines, Scale, Series, Unit};
+use crate::plot::{BarSeries, Bars, Body, Figure, GROUPS_MAX, Ink, Lines, Scale, Series, Unit};
 use crate::result::{DriveUsage, NodeSecond, NodeUsage, RunResult};
 
 /// One picture for each thing that brokers use: over time, one line a node.
@@ -65,25 +65,34 @@ fn sync_slots(run: &RunResult) -> Figure {
     };
     let slots = run.nodes.iter().map(|node| node.fsync_slots.len()).max();
     let used: Vec<usize> = (0..slots.unwrap_or(0)).filter(|at| has(*at)).collect();
-    // From the first to the last that has any, so that a gap between them shows.
-    let shown = match (used.first(), used.last()) {
-        (Some(first), Some(last)) => *first..*last + 1,
-        _ => 0..0,
+    // From the first to the last that has any, so that a gap between them shows; several in one
+    // bar where there are too many, so that none is left out.
+    let shown: Vec<usize> = match (used.first(), used.last()) {
+        (Some(first), Some(last)) => (*first..*last + 1).collect(),
+        _ => Vec::new(),
     };
-    let name = |at: usize| {
-        let slot = run.nodes.iter().find_map(|node| node.fsync_slots.get(at));
+    let bars: Vec<&[usize]> = shown
+        .chunks(shown.len().div_ceil(GROUPS_MAX).max(1))
+        .collect();
+    let name = |bar: &&[usize]| {
+        let mut nodes = run.nodes.iter();
+        let slot = bar
+            .last()
+            .and_then(|at| nodes.find_map(|node| node.fsync_slots.get(*at)));
         match slot.and_then(|slot| slot.to_us) {
             Some(to_us) => format!("to {}", Unit::Micros.write(to_us)),
             None => "longer".to_owned(),
         }
     };
+    let count = |node: &NodeUsage, bar: &[usize]| {
+        let slots = bar.iter().filter_map(|at| node.fsync_slots.get(*at));
+        let counts = slots.map(|slot| slot.count as f64);
+        counts.reduce(|one, other| one + other)
+    };
     let series = run.nodes.iter().enumerate().map(|(at, node)| BarSeries {
         name: node.name.clone(),
         ink: Ink::Category(at),
-        values: shown
-            .clone()
-            .map(|at| node.fsync_slots.get(at).map(|slot| slot.count as f64))
-            .collect(),
+        values: bars.iter().map(|bar| count(node, bar)).collect(),
     });
     let series = series.collect();
     figure(
@@ -93,7 +102,7 @@ fn sync_slots(run: &RunResult) -> Figure {
         "number of syncs over the measured time, by the longest time of each bar".to_owned(),
         Body::Bars(Bars {
             y: axis("", Scale::Linear, Unit::Count),
-            groups: shown.map(name).collect(),
+            groups: bars.iter().map(name).collect(),
             series,
         }),
     )

@@ -32,7 +32,18 @@ pub fn of_run(run: &RunResult) -> Vec<Figure> {
     figures
 }
 
+/// The name of the bands in which connections broke.
+const BROKE: &str = "connections broke";
+
 fn figure(run: &RunResult, name: &str, title: String, subtitle: String, body: Body) -> Figure {
+    let is_broke = |span: &Span| span.name == BROKE;
+    // In a long run a band is too narrow for its name.
+    let subtitle = match &body {
+        Body::Lines(lines) if lines.spans.iter().any(is_broke) => {
+            format!("{subtitle}; narrow bands: {BROKE}")
+        }
+        _ => subtitle,
+    };
     Figure {
         name: name.to_owned(),
         title,
@@ -74,7 +85,7 @@ fn spans(run: &RunResult) -> Vec<Span> {
     shown.chain(breaks(run)).collect()
 }
 
-/// The seconds in which connections broke, those of several loads once.
+/// The seconds in which connections broke, of all loads; those that follow each other as one.
 fn breaks(run: &RunResult) -> Vec<Span> {
     let seconds = run.loads.iter().flat_map(|load| &load.seconds);
     let mut broken: Vec<(f64, f64)> = seconds
@@ -82,14 +93,22 @@ fn breaks(run: &RunResult) -> Vec<Span> {
         .map(|second| (second.at_s - second.length_s, second.at_s))
         .collect();
     broken.sort_by(|one, other| one.0.total_cmp(&other.0));
-    broken.dedup_by(|next, before| next.0 < before.1);
+    // The beginning of a second is reckoned, and need not meet the end of the one before.
+    broken.dedup_by(|next, before| {
+        let follows = next.0 < before.1 + 0.1;
+        if follows {
+            before.1 = before.1.max(next.1);
+        }
+        follows
+    });
     let name = |range| Span {
-        name: "connections broke".to_owned(),
+        name: BROKE.to_owned(),
         range,
     };
     broken.into_iter().map(name).collect()
 }
 
+/// A line with a point for each second; a second without a value is a gap in it.
 fn of_seconds(
     seconds: &[Second],
     name: String,
@@ -98,10 +117,15 @@ fn of_seconds(
 ) -> Series {
     // A last sliver of a second says nothing about a rate.
     let whole = seconds.iter().filter(|second| second.length_s >= 0.5);
-    let points = whole
-        .filter_map(|second| Some((second.at_s, value(second)?)))
+    let points: Vec<(f64, f64)> = whole
+        .map(|second| (second.at_s, value(second).unwrap_or(f64::NAN)))
         .collect();
-    Series { name, ink, points }
+    let has_any = points.iter().any(|point| point.1.is_finite());
+    Series {
+        name,
+        ink,
+        points: if has_any { points } else { Vec::new() },
+    }
 }
 
 /// A name for files and anchors.
