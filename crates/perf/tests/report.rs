@@ -5,9 +5,10 @@ mod sample;
 use std::fs;
 use std::path::PathBuf;
 
-use leveret_perf::plot::Paint;
+use leveret_perf::plot::{Body, GROUPS_MAX, Paint};
 use leveret_perf::report::{self, Outputs, RUNS_MAX, ReportError, Table};
-use leveret_perf::result::{Prediction, RunResult};
+use leveret_perf::result::{FsyncSlot, Prediction, RunResult};
+use leveret_perf::verdict::Evidence;
 
 fn folder(name: &str) -> PathBuf {
     let path = std::env::temp_dir().join(format!("leveret-report-{name}-{}", std::process::id()));
@@ -353,5 +354,139 @@ fn one_drive_or_several_is_one_picture() {
         report::pictures(&real)
             .iter()
             .all(|figure| !figure.name.contains("document"))
+    );
+}
+
+/// Deliveries of one message from several queues are one message consumed.
+#[test]
+fn copies_of_a_message_do_not_count_as_consumption() {
+    let mut run = sample::run("quorum-1", 9_000.0, None);
+    let consumed = run.loads[0].totals.consume_rate;
+    let mut cases = vec![("", "direct", None, 1.0), ("", "direct", Some("key"), 1.0)];
+    cases.extend([("", "fanout", None, 3.0), ("ours", "topic", None, 1.0)]);
+    cases.extend(["direct", "topic"].map(|kind| ("ours", kind, Some("key"), 3.0)));
+    cases.push(("", "topic", Some("key"), 3.0));
+    for (exchange, kind, key, copies) in cases {
+        let load = &mut run.spec.loads[0];
+        load.queues = 3;
+        load.exchange = exchange.to_owned();
+        load.exchange_type = kind.to_owned();
+        load.routing_key = key.map(str::to_owned);
+        let rate = Evidence::of(&run).consume_rate;
+        assert!(
+            (rate - consumed / copies).abs() < 1e-6,
+            "{exchange} {kind} {key:?}: {rate}"
+        );
+    }
+}
+
+#[test]
+fn a_second_without_messages_is_a_gap_in_the_latency() {
+    let mut run = sample::run("quorum-1", 9_000.0, None);
+    for second in &mut run.loads[0].seconds[10..14] {
+        second.confirm = None;
+    }
+    let pictures = report::pictures(std::slice::from_ref(&run));
+    let picture = pictures
+        .iter()
+        .find(|figure| figure.name == "quorum-confirm-latency");
+    let svg = picture.unwrap().svg(Paint::Light);
+    let pieces = |line: &str| line.split('"').next().unwrap().matches('M').count();
+    let lines: Vec<usize> = svg.split("<path d=\"").skip(1).map(pieces).collect();
+    assert_eq!(lines, [2; 5], "each line is in two pieces");
+    for second in &mut run.loads[0].seconds {
+        second.confirm = None;
+    }
+    let pictures = report::pictures(&[run]);
+    assert!(
+        pictures
+            .iter()
+            .all(|figure| figure.name != "quorum-confirm-latency")
+    );
+}
+
+#[test]
+fn pictures_say_what_their_bands_are_where_connections_broke() {
+    let mut run = sample::run("quorum-1", 9_000.0, None);
+    let of = |run: &RunResult| {
+        let pictures = report::pictures(std::slice::from_ref(run));
+        let rates = pictures.into_iter().find(|figure| figure.name == "rates");
+        let rates = rates.unwrap();
+        let Body::Lines(lines) = rates.body else {
+            panic!("rates are lines")
+        };
+        let bands = lines
+            .spans
+            .into_iter()
+            .filter(|span| span.name == "connections broke");
+        (
+            rates.subtitle,
+            bands.map(|span| span.range).collect::<Vec<_>>(),
+        )
+    };
+    assert_eq!(of(&run), ("messages per second".to_owned(), vec![]));
+    let ends: Vec<f64> = [10, 11, 20]
+        .map(|at| run.loads[0].seconds[at].at_s)
+        .to_vec();
+    for at in [10, 11, 20] {
+        let second = &mut run.loads[0].seconds[at];
+        second.broken = 2;
+        // As the clock has it: a little longer than from the second before.
+        second.length_s = 1.001;
+    }
+    let (subtitle, bands) = of(&run);
+    assert_eq!(
+        subtitle,
+        "messages per second; narrow bands: connections broke"
+    );
+    assert_eq!(
+        bands,
+        [(ends[0] - 1.001, ends[1]), (ends[2] - 1.001, ends[2])]
+    );
+}
+
+/// The longest syncs are those that a reader looks for.
+#[test]
+fn no_sync_is_left_out_of_the_picture_however_many_slots_there_are() {
+    let mut run = sample::run("quorum-1", 9_000.0, None);
+    for node in &mut run.nodes {
+        node.fsync_slots = (0..40_u32)
+            .map(|at| FsyncSlot {
+                to_us: (at < 39).then_some(16.0 * 1.5_f64.powi(at as i32)),
+                count: u64::from(at) + 1,
+            })
+            .collect();
+    }
+    let pictures = report::pictures(&[run]);
+    let picture = pictures
+        .iter()
+        .find(|figure| figure.name == "sync-times")
+        .unwrap();
+    let Body::Bars(bars) = &picture.body else {
+        panic!("sync times are bars")
+    };
+    assert!(bars.groups.len() <= GROUPS_MAX, "{:?}", bars.groups);
+    assert_eq!(bars.groups[..2], ["to 24 \u{b5}s", "to 54 \u{b5}s"]);
+    assert_eq!(bars.groups.last().unwrap(), "longer");
+    for series in &bars.series {
+        let sum: f64 = series.values.iter().flatten().sum();
+        assert!((sum - 820.0).abs() < 1e-9, "{sum}");
+    }
+}
+
+#[test]
+fn commands_in_a_verdict_are_code() {
+    let mut run = sample::run("quorum-1", 9_000.0, None);
+    for node in &mut run.nodes {
+        node.fsyncs = Some(27_000);
+        node.fsync_mean_us = Some(1_000.0);
+        node.disk_written_bytes = 27_000_000;
+        node.cpu_s = 1.0;
+    }
+    run.loads[0].limits.window_full = 0.9;
+    let page = report::page(&[run]);
+    assert!(
+        page.contains("<code>leveret perf drive PATH</code>"),
+        "{page}"
     );
 }

@@ -9,12 +9,16 @@ use super::{BarSeries, Bars, Figure, GROUPS_MAX, SERIES_MAX, Scale};
 const BAR_MAX: f64 = 58.0;
 /// Share of a group's width that its bars take.
 const GROUP_SHARE: f64 = 0.78;
-/// Least width of a bar above which its value fits.
-const VALUE_WIDTH_MIN: f64 = 24.0;
+/// Least width of a bar above which its value fits, standing upright.
+const VALUE_WIDTH_MIN: f64 = 12.0;
+/// Least distance between the values of two bars side by side.
+const VALUE_GAP: f64 = 3.0;
 /// The angle of names that have no room side by side.
 const SLANT_DEGREES: f64 = 35.0;
 /// Most height that such names may take.
 const SLANTED_ROOM_MAX: f64 = 120.0;
+/// Letters of such a name that have room in it.
+const SLANTED_LETTERS: usize = 23;
 /// Most height that values may take above the plot.
 const TURNED_ROOM_MAX: f64 = 60.0;
 /// Height of one row of the legend.
@@ -23,7 +27,7 @@ const LEGEND_STEP: f64 = 18.0;
 pub(super) fn draw(figure: &Figure, bars: &Bars, paint: Paint) -> String {
     let mut canvas = Canvas::new(figure, paint);
     let series = bars.series.get(..SERIES_MAX).unwrap_or(&bars.series);
-    let groups = bars.groups.get(..GROUPS_MAX).unwrap_or(&bars.groups);
+    let groups = &names(bars.groups.get(..GROUPS_MAX).unwrap_or(&bars.groups));
     let values = series
         .iter()
         .flat_map(|one| one.values.iter().take(groups.len()).flatten());
@@ -31,9 +35,10 @@ pub(super) fn draw(figure: &Figure, bars: &Bars, paint: Paint) -> String {
     let legend = draw_legend(&mut canvas, series);
     let left = svg::gutter(&y.ticks).max(overhang(groups));
     let step = (svg::WIDTH - 16.0 - left) / groups.len().max(1) as f64;
+    let (stand, room) = stand(bars, groups.len(), series, step);
     let area = Area {
         left,
-        top: legend + 18.0 + turned_room(bars, groups.len(), series, step),
+        top: legend + 18.0 + room,
         right: svg::WIDTH - 16.0,
         bottom: canvas.height - group_room(groups),
     };
@@ -58,7 +63,7 @@ pub(super) fn draw(figure: &Figure, bars: &Bars, paint: Paint) -> String {
             },
             &y,
             bars,
-            (at, series),
+            (at, series, stand),
         );
         draw_group_name(&mut canvas, (left + step / 2.0, area.bottom), lay, name);
     }
@@ -83,7 +88,8 @@ fn draw_legend(canvas: &mut Canvas, series: &[BarSeries]) -> f64 {
     }
     let mut x = 12.0;
     for one in series {
-        let width = svg::width_of(&one.name) + 34.0;
+        let name = svg::fitted(&one.name, svg::letters(svg::WIDTH - 46.0));
+        let width = svg::width_of(&name) + 34.0;
         if x + width > svg::WIDTH && x > 12.0 {
             x = 12.0;
             y += LEGEND_STEP;
@@ -96,7 +102,7 @@ fn draw_legend(canvas: &mut Canvas, series: &[BarSeries]) -> f64 {
             bottom: y + 1.0,
         };
         canvas.rectangle(swatch, 2.0, &colour);
-        canvas.label(x + 15.0, y, Anchor::Start, Part::Text, &one.name);
+        canvas.label(x + 15.0, y, Anchor::Start, Part::Text, &name);
         x += width;
     }
     y + 8.0
@@ -118,36 +124,54 @@ fn group_room(groups: &[String]) -> f64 {
     }
 }
 
-/// Room that the first of slanted names needs left of the plot.
+/// Room that slanted names need left of the plot.
 fn overhang(groups: &[String]) -> f64 {
+    if lay(groups) != Lay::Slanted {
+        return 0.0;
+    }
     let step = (svg::WIDTH - 64.0) / groups.len().max(1) as f64;
-    match (lay(groups), groups.first()) {
-        (Lay::Slanted, Some(first)) => {
-            let length = svg::width_of(first).min(SLANTED_ROOM_MAX * 1.6);
-            length * SLANT_DEGREES.to_radians().cos() - step / 2.0
-        }
-        _ => 0.0,
+    let over = |(at, name): (usize, &String)| {
+        svg::width_of(name) * SLANT_DEGREES.to_radians().cos() - step * (at as f64 + 0.5)
+    };
+    groups.iter().enumerate().map(over).fold(0.0, f64::max)
+}
+
+/// The groups' names, shortened where they would have to stand slanted and leave the picture.
+fn names(groups: &[String]) -> Vec<String> {
+    let shortened = |name: &String| svg::fitted(name, SLANTED_LETTERS).into_owned();
+    match lay(groups) {
+        Lay::Slanted => groups.iter().map(shortened).collect(),
+        Lay::Line | Lay::Halves => groups.to_vec(),
     }
 }
 
-/// Room above the plot for values that stand upright on bars that reach its top.
-fn turned_room(bars: &Bars, groups: usize, series: &[BarSeries], step: f64) -> f64 {
-    let width = (step * GROUP_SHARE / series.len().max(1) as f64).min(BAR_MAX);
+/// How the bars' values stand: all of a figure alike, as a few that are written among many that are
+/// not would mislead.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Stand {
+    Across,
+    Upright,
+    Nowhere,
+}
+
+/// How values stand in a figure, and the room above the plot for those on bars that reach its top.
+fn stand(bars: &Bars, groups: usize, series: &[BarSeries], step: f64) -> (Stand, f64) {
+    let has = |one: &&BarSeries, at: usize| one.values.get(at).copied().flatten().is_some();
+    let most = (0..groups)
+        .map(|at| series.iter().filter(|one| has(one, at)).count())
+        .max();
+    let width = (step * GROUP_SHARE / most.unwrap_or(0).max(1) as f64).min(BAR_MAX);
     let values = series
         .iter()
         .flat_map(|one| one.values.iter().take(groups).flatten());
     let longest = values
         .map(|value| svg::width_of(&bars.y.unit.tick(*value)))
         .fold(0.0, f64::max);
-    if fits_across(longest, width) || width < VALUE_WIDTH_MIN / 2.0 {
-        return 0.0;
+    match width {
+        width if width >= longest + VALUE_GAP => (Stand::Across, 0.0),
+        width if width >= VALUE_WIDTH_MIN => (Stand::Upright, longest.min(TURNED_ROOM_MAX)),
+        _ => (Stand::Nowhere, 0.0),
     }
-    longest.min(TURNED_ROOM_MAX)
-}
-
-/// Whether a value of this width stands across a bar.
-fn fits_across(value: f64, width: f64) -> bool {
-    width >= value * 0.86
 }
 
 /// How the groups' names stand.
@@ -172,8 +196,13 @@ fn lay(groups: &[String]) -> Lay {
     }
 }
 
-fn draw_group(canvas: &mut Canvas, area: Area, y: &Placed, bars: &Bars, of: (usize, &[BarSeries])) {
-    let (at, series) = of;
+fn draw_group(
+    canvas: &mut Canvas,
+    area: Area,
+    y: &Placed,
+    bars: &Bars,
+    (at, series, stand): (usize, &[BarSeries], Stand),
+) {
     let value = |one: &BarSeries| one.values.get(at).copied().flatten();
     // A group stands around its middle, however many of its bars have a value.
     let placed: Vec<(&BarSeries, f64, f64)> = series
@@ -203,7 +232,7 @@ fn draw_group(canvas: &mut Canvas, area: Area, y: &Placed, bars: &Bars, of: (usi
         };
         let colour = canvas.paint.ink(one.ink).into_owned();
         canvas.rectangle(bar, 2.0, &colour);
-        draw_value(canvas, bar, &bars.y.unit.tick(value), width);
+        draw_value(canvas, bar, &bars.y.unit.tick(value), stand);
         let name = bars.groups.get(at).map_or("", String::as_str);
         canvas.hint(
             Area {
@@ -223,32 +252,20 @@ fn hint(group: &str, series: &BarSeries, bars: &Bars, value: f64) -> String {
     )
 }
 
-fn draw_value(canvas: &mut Canvas, bar: Area, text: &str, width: f64) {
-    let middle = (bar.left + bar.right) / 2.0;
+fn draw_value(canvas: &mut Canvas, bar: Area, text: &str, stand: Stand) {
+    let (middle, foot) = ((bar.left + bar.right) / 2.0, bar.top - 4.0);
     let ink = canvas.paint.part(Part::Text).into_owned();
-    if fits_across(svg::width_of(text), width) {
-        canvas.styled(
-            middle,
-            bar.top - 4.0,
-            Anchor::Middle,
-            &ink,
-            r#" font-size="10.5""#,
-            text,
-        );
-    } else if width >= VALUE_WIDTH_MIN / 2.0 {
-        let turn = format!(
-            r#" font-size="10" transform="rotate(-90 {:.1} {:.1})""#,
-            middle + 3.5,
-            bar.top - 4.0
-        );
-        canvas.styled(
-            middle + 3.5,
-            bar.top - 4.0,
-            Anchor::Start,
-            &ink,
-            &turn,
-            text,
-        );
+    match stand {
+        Stand::Across => {
+            let size = r#" font-size="10.5""#;
+            canvas.styled(middle, foot, Anchor::Middle, &ink, size, text);
+        }
+        Stand::Upright => {
+            let x = middle + 3.5;
+            let turn = format!(r#" font-size="10" transform="rotate(-90 {x:.1} {foot:.1})""#);
+            canvas.styled(x, foot, Anchor::Start, &ink, &turn, text);
+        }
+        Stand::Nowhere => {}
     }
 }
 

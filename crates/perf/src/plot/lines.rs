@@ -9,6 +9,8 @@ use super::{Figure, Lines, POINTS_MAX, SERIES_MAX, Series, Span};
 const LABEL_STEP: f64 = 15.0;
 /// Most room that labels may take from the plot.
 const LABEL_ROOM_MAX: f64 = 210.0;
+/// What of it is taken by the swatch and the distances around the text.
+const LABEL_EDGE: f64 = 28.0;
 /// Strips with hints in one figure.
 const HINTS_MAX: usize = 400;
 
@@ -62,7 +64,7 @@ fn plot_area(canvas: &Canvas, y: &Placed, series: &[Series]) -> Area {
     Area {
         left: svg::gutter(&y.ticks),
         top: canvas.head + 12.0,
-        right: svg::WIDTH - (widest + 28.0).min(LABEL_ROOM_MAX),
+        right: svg::WIDTH - (widest + LABEL_EDGE).min(LABEL_ROOM_MAX),
         bottom: canvas.height - 42.0,
     }
 }
@@ -165,7 +167,7 @@ fn draw_labels(canvas: &mut Canvas, area: Area, drawn: &[Drawn]) {
             y + 4.0,
             Anchor::Start,
             Part::Text,
-            &series.name,
+            &svg::fitted(&series.name, svg::letters(LABEL_ROOM_MAX - LABEL_EDGE)),
         );
     }
 }
@@ -251,10 +253,12 @@ fn thin(series: &Series) -> Series {
     }
 }
 
+/// The lowest and the highest point; a gap only where there is nothing else.
 fn extremes(stretch: &[(f64, f64)]) -> Vec<(f64, f64)> {
     let by_height = |one: &&(f64, f64), other: &&(f64, f64)| one.1.total_cmp(&other.1);
-    let low = stretch.iter().min_by(by_height);
-    let high = stretch.iter().max_by(by_height);
+    let known = || stretch.iter().filter(|point| point.1.is_finite());
+    let low = known().min_by(by_height).or(stretch.first());
+    let high = known().max_by(by_height);
     let mut found: Vec<(f64, f64)> = low.into_iter().chain(high).copied().collect();
     found.sort_by(|one, other| one.0.total_cmp(&other.0));
     found.dedup();

@@ -1,5 +1,6 @@
 //! The few elements of SVG that figures need, and the frame that all of them share.
 
+use std::borrow::Cow;
 use std::fmt::Write as _;
 
 use super::paint::{Paint, Part};
@@ -9,7 +10,11 @@ use super::{Figure, Unit};
 pub(super) const WIDTH: f64 = 760.0;
 /// Height of every figure without its banner.
 pub(super) const HEIGHT: f64 = 340.0;
+/// Roughly how wide a letter of the usual size is.
+const LETTER_WIDTH: f64 = 6.9;
 const BANNER_HEIGHT: f64 = 26.0;
+/// Letters of a title that fit into the width of a figure.
+const TITLE_LETTERS: usize = 80;
 const FONT: &str = "system-ui,-apple-system,'Segoe UI',Roboto,'Noto Sans','DejaVu Sans',sans-serif";
 
 /// A rectangle of the picture.
@@ -112,7 +117,7 @@ impl Canvas {
             Anchor::Start,
             &ink,
             r#" font-size="15" font-weight="700""#,
-            &figure.title,
+            &fitted(&figure.title, TITLE_LETTERS),
         );
         let muted = self.paint.part(Part::Muted).into_owned();
         self.styled(
@@ -252,7 +257,25 @@ pub(crate) fn escaped(text: &str) -> String {
 
 /// Roughly how wide a text of the usual size is.
 pub(super) fn width_of(text: &str) -> f64 {
-    text.chars().count() as f64 * 6.9
+    text.chars().count() as f64 * LETTER_WIDTH
+}
+
+/// How many letters of the usual size fit into so much room.
+pub(super) fn letters(room: f64) -> usize {
+    (room / LETTER_WIDTH) as usize
+}
+
+/// The text in so many letters at most. What is left out is in its middle: names that begin alike
+/// differ at their ends.
+pub(super) fn fitted(text: &str, letters: usize) -> Cow<'_, str> {
+    let count = text.chars().count();
+    if count <= letters {
+        return Cow::Borrowed(text);
+    }
+    let head = letters / 2;
+    let tail = letters.saturating_sub(head + 1);
+    let kept = text.chars().take(head).chain(['\u{2026}']);
+    Cow::Owned(kept.chain(text.chars().skip(count - tail)).collect())
 }
 
 /// Horizontal grid lines with their labels left of `area`.

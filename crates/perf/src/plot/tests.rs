@@ -280,3 +280,82 @@ fn a_png_is_one_or_says_why_not() {
         Err(error) => assert!(matches!(error, PngError::NoFonts), "{error}"),
     }
 }
+
+/// All texts of a picture, with where they stand.
+fn texts(svg: &str) -> Vec<(f64, String)> {
+    let document = resvg::usvg::roxmltree::Document::parse(svg).unwrap();
+    let texts = document
+        .descendants()
+        .filter(|node| node.has_tag_name("text"));
+    texts
+        .map(|node| {
+            let x = node.attribute("x").unwrap().parse().unwrap();
+            (x, node.text().unwrap_or_default().to_owned())
+        })
+        .collect()
+}
+
+#[test]
+fn long_names_keep_their_ends_and_stay_within_the_picture() {
+    let long = |end: &str| format!("{}{end}", "a long name ".repeat(20));
+    let mut picture = lines(Scale::Linear, vec![vec![(0.0, 1.0)], vec![(0.0, 2.0)]]);
+    picture.title = long("titled");
+    let Body::Lines(body) = &mut picture.body else {
+        unreachable!()
+    };
+    body.series[0].name = long("published");
+    body.series[1].name = long("consumed");
+    let found = texts(&check(&picture));
+    for end in ["titled", "published", "consumed"] {
+        let (x, text) = found.iter().find(|(_, text)| text.ends_with(end)).unwrap();
+        assert!(x + svg::width_of(text) <= svg::WIDTH, "{x} {text}");
+        assert!(text.starts_with("a long"), "{text}");
+    }
+    let mut picture = bars(vec![vec![Some(1.0); 8], vec![Some(2.0); 8]], 8);
+    let Body::Bars(body) = &mut picture.body else {
+        unreachable!()
+    };
+    body.groups[1] = long("group");
+    body.series[0].name = long("legend");
+    let found = texts(&check(&picture));
+    let (x, text) = found
+        .iter()
+        .find(|(_, text)| text.ends_with("legend"))
+        .unwrap();
+    assert!(x + svg::width_of(text) <= svg::WIDTH, "{x} {text}");
+    let (x, text) = found
+        .iter()
+        .find(|(_, text)| text.ends_with("group"))
+        .unwrap();
+    let reach = svg::width_of(text) * 35f64.to_radians().cos();
+    assert!(x - reach >= 0.0, "{x} {text}");
+}
+
+#[test]
+fn the_values_of_bars_are_all_written_or_none() {
+    let written = |values: Vec<Option<f64>>, series: usize, groups: usize| {
+        let texts = texts(&check(&bars(vec![values; series], groups)));
+        let numbers = ["7", "77", "777k"];
+        let numbers = texts
+            .iter()
+            .filter(|(_, text)| numbers.contains(&text.as_str()));
+        numbers.count()
+    };
+    let values = |groups: usize| {
+        let values = [7.0, 77.0, 777_000.0].into_iter().cycle().map(Some);
+        values.take(groups).collect::<Vec<_>>()
+    };
+    assert_eq!(written(values(3), 1, 3), 3);
+    assert_eq!(written(values(12), 3, 12), 36, "upright");
+    assert_eq!(written(values(20), 3, 20), 0, "too narrow for any");
+}
+
+#[test]
+fn a_gap_takes_no_extreme_of_a_long_series_away() {
+    let count = POINTS_MAX * 10;
+    let mut points: Vec<(f64, f64)> = (0..count).map(|at| (at as f64, 1.0)).collect();
+    points[count / 3].1 = 1_000.0;
+    points[count / 3 + 1].1 = f64::NAN;
+    points[count / 3 - 1].1 = f64::NAN;
+    assert!(check(&lines(Scale::Linear, vec![points])).contains(">1 ms</text>"));
+}

@@ -168,8 +168,8 @@ impl Page {
         self.push(&format!(
             "<div class=\"verdict\"><h2>What limited the run</h2><p>{}</p>\
              <p><b>What would help.</b> {}</p></div>",
-            escaped(&verdict.found),
-            escaped(&verdict.helps)
+            with_code(&verdict.found),
+            with_code(&verdict.helps)
         ));
     }
 
@@ -283,6 +283,19 @@ impl Page {
             escaped(&run.command)
         ));
     }
+}
+
+/// Text for a page: what stands between back quotes is code.
+fn with_code(text: &str) -> String {
+    let mut safe = String::new();
+    for (at, part) in text.split('`').enumerate() {
+        let part = escaped(part);
+        let _ = match at % 2 {
+            0 => write!(safe, "{part}"),
+            _ => write!(safe, "<code>{part}</code>"),
+        };
+    }
+    safe
 }
 
 /// A time as `2026-03-04 05:06:07 UTC`, by the civil calendar's arithmetic (Hinnant,

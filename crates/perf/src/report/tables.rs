@@ -202,7 +202,10 @@ pub(super) fn nodes(run: &RunResult) -> Table {
     }
     let generator = &run.generator;
     table.row([
-        format!("generator, {} threads", generator.threads),
+        match generator.threads {
+            1 => "generator, 1 thread".to_owned(),
+            threads => format!("generator, {threads} threads"),
+        },
         format!("{} cores", Unit::Cores.write(generator.cpu_s / seconds)),
         Unit::Cores.write(generator.cpu_s * 1e6 / messages),
     ]);

@@ -404,6 +404,16 @@ impl Default for BrokerSpec {
     }
 }
 
+impl Load {
+    /// Whether each message goes to every queue of the load: in a `fanout` exchange, and in any but
+    /// the default one under one routing key.
+    #[must_use]
+    pub fn is_everywhere(&self) -> bool {
+        let is_default_exchange = self.exchange.is_empty() && self.exchange_type == "direct";
+        self.exchange_type == "fanout" || (!is_default_exchange && self.routing_key.is_some())
+    }
+}
+
 impl Default for Load {
     /// The load of a file that says nothing of it.
     fn default() -> Self {

@@ -1,0 +1,186 @@
+//! Exchanges and queues: declared before the load, deleted after it.
+
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+use std::time::{Duration, Instant};
+
+use leveret_amqp::{RawTable, exchange, queue};
+
+use super::plan::Planned;
+use super::{Setup, arguments, turn};
+use crate::client::Client;
+use crate::error::Error;
+
+/// How long what was declared at one node of a cluster may take to reach the others.
+const SPREAD: Duration = Duration::from_secs(10);
+/// How often that is looked at.
+const LOOK: Duration = Duration::from_millis(20);
+/// Reply code for a queue that there is not.
+const NOT_FOUND: u16 = 404;
+
+impl Setup {
+    /// Waits until every broker knows the queues: in a cluster, what one was told reaches the
+    /// others a moment later.
+    pub(super) fn await_everywhere(&self) -> Result<(), Error> {
+        if self.brokers() < 2 {
+            return Ok(());
+        }
+        let until = Instant::now() + SPREAD;
+        for uri in 0..self.brokers() {
+            // Each node learns in the order in which things were declared: the last stands for all.
+            let last = self
+                .loads
+                .iter()
+                .filter_map(|planned| planned.queues.last());
+            for queue in last {
+                while let Err(error) = self.look_for(uri, queue) {
+                    let unknown = matches!(
+                        error,
+                        Error::Closed {
+                            code: NOT_FOUND,
+                            ..
+                        }
+                    );
+                    if !unknown || Instant::now() >= until {
+                        return Err(error);
+                    }
+                    std::thread::sleep(LOOK);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// An error if the broker does not know the queue, which costs its channel.
+    fn look_for(&self, uri: usize, queue: &str) -> Result<(), Error> {
+        let mut client = self.dialer.client(uri)?;
+        client.open_channel(1)?;
+        let passive = queue::Declare {
+            queue,
+            passive: true,
+            durable: false,
+            exclusive: false,
+            auto_delete: false,
+            nowait: false,
+            arguments: RawTable::EMPTY,
+        };
+        client.declare_queue(1, &passive)?;
+        client.close()
+    }
+
+    pub(super) fn declare(&mut self) -> Result<(), Error> {
+        let mut clients = BTreeMap::new();
+        for planned in &self.loads {
+            for (at, queue) in planned.queues.iter().enumerate() {
+                let uri = turn(&planned.load.declare_at, at, self.brokers());
+                if let Entry::Vacant(place) = clients.entry(uri) {
+                    let mut client = self.dialer.client(uri)?;
+                    client.open_channel(1)?;
+                    self.product = client.product();
+                    place.insert(client);
+                }
+                let Some(client) = clients.get_mut(&uri) else {
+                    continue;
+                };
+                if at == 0 {
+                    declare_exchange(client, planned)?;
+                }
+                declare_queue(client, planned, at, queue)?;
+            }
+        }
+        clients.into_values().try_for_each(Client::close)
+    }
+
+    /// Deletes what was declared under names of the run's own, at the first broker that lets it.
+    ///
+    /// # Errors
+    /// If none can be reached, or if all refuse: what the first said.
+    pub fn clean(&self) -> Result<(), Error> {
+        if !self
+            .loads
+            .iter()
+            .any(|l| l.queues_are_ours || l.exchange_is_ours)
+        {
+            return Ok(());
+        }
+        let first = self.clean_at(0);
+        let mut others = 1..self.brokers();
+        if first.is_err() && others.any(|uri| self.clean_at(uri).is_ok()) {
+            return Ok(());
+        }
+        first
+    }
+
+    fn clean_at(&self, uri: usize) -> Result<(), Error> {
+        let mut client = self.dialer.client(uri)?;
+        client.open_channel(1)?;
+        for planned in &self.loads {
+            if planned.queues_are_ours {
+                for queue in &planned.queues {
+                    client.delete_queue(1, queue)?;
+                }
+            }
+            if planned.exchange_is_ours {
+                client.delete_exchange(1, &planned.load.exchange)?;
+            }
+        }
+        client.close()
+    }
+}
+
+/// An exchange that brokers have from the start.
+fn is_predeclared(exchange: &str) -> bool {
+    exchange.is_empty() || exchange.starts_with("amq.")
+}
+
+fn declare_exchange(client: &mut Client, planned: &Planned) -> Result<(), Error> {
+    let load = &planned.load;
+    if load.predeclared || is_predeclared(&load.exchange) {
+        return Ok(());
+    }
+    let declare = exchange::Declare {
+        exchange: &load.exchange,
+        kind: &load.exchange_type,
+        passive: false,
+        durable: load.durable,
+        auto_delete: false,
+        internal: false,
+        nowait: false,
+        arguments: RawTable::EMPTY,
+    };
+    client.declare_exchange(1, &declare)
+}
+
+fn declare_queue(
+    client: &mut Client,
+    planned: &Planned,
+    at: usize,
+    name: &str,
+) -> Result<(), Error> {
+    let load = &planned.load;
+    if load.predeclared {
+        return Ok(());
+    }
+    let mut table = arguments(&load.queue_arguments)?;
+    // Classic is what a queue is that names no type: older brokers do not know the argument.
+    let is_classic = load.queue_type == "classic";
+    if !is_classic && !load.queue_arguments.contains_key("x-queue-type") {
+        let kind = leveret_types::FieldValue::text(&load.queue_type);
+        table.push("x-queue-type", &kind);
+    }
+    let declare = queue::Declare {
+        queue: name,
+        passive: false,
+        durable: load.durable,
+        exclusive: false,
+        auto_delete: load.auto_delete,
+        nowait: false,
+        arguments: table.as_table(),
+    };
+    client.declare_queue(1, &declare)?;
+    if !load.exchange.is_empty() {
+        let key = load.routing_key.as_ref().unwrap_or(&planned.queues[at]);
+        client.bind(1, name, &load.exchange, key)?;
+    }
+    Ok(())
+}
