@@ -1,11 +1,11 @@
 //! `leveret cluster`: what operators ask and want of the cluster as a whole.
 
-use super::{AskOptions, table};
+use super::{AskOptions, NodeFolder, table};
 use crate::cli::target::CallError;
 use clap::Subcommand;
 use serde_json::{Value, json};
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use table::Rows;
 
 /// Name of the file in a data folder that holds the list of `leveret cluster join`.
@@ -19,14 +19,8 @@ pub(super) enum ClusterCommand {
         /// Addresses of nodes that are part of it
         #[arg(required = true, value_name = "ADDR", value_delimiter = ',')]
         addresses: Vec<String>,
-        /// Data folder of the node, on this machine
-        #[arg(
-            long,
-            value_name = "FOLDER",
-            env = "LEVERET_DATA_DIR",
-            default_value = "./leveret-data"
-        )]
-        data_dir: PathBuf,
+        #[command(flatten)]
+        node: NodeFolder,
     },
     /// Show the nodes, who of them is up, and what they have
     Status {
@@ -101,10 +95,7 @@ pub(super) struct Which {
 /// Carries a command out.
 pub(super) fn run(command: &ClusterCommand) -> Result<String, String> {
     match command {
-        ClusterCommand::Join {
-            addresses,
-            data_dir,
-        } => join(addresses, data_dir),
+        ClusterCommand::Join { addresses, node } => join(addresses, &node.data_dir),
         ClusterCommand::Status { ask } => status(ask),
         ClusterCommand::Forget { node, ask } => change(ask, "forget", &json!({ "node": node })),
         ClusterCommand::Drain { node, undo, ask } => {

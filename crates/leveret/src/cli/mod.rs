@@ -125,8 +125,9 @@ struct ServeOptions {
     metrics: Option<String>,
 }
 
+// Where a node of this machine keeps what it has.
 #[derive(Args)]
-struct AskOptions {
+struct NodeFolder {
     /// Data folder of the node, on this machine
     #[arg(
         long,
@@ -135,6 +136,12 @@ struct AskOptions {
         default_value = "./leveret-data"
     )]
     data_dir: PathBuf,
+}
+
+#[derive(Args)]
+struct AskOptions {
+    #[command(flatten)]
+    node: NodeFolder,
     /// HTTP API of a node elsewhere, http://host:port
     #[arg(long, value_name = "URL")]
     url: Option<String>,
@@ -328,7 +335,7 @@ fn configuration(command: &ConfigCommand) -> Result<String, String> {
 impl AskOptions {
     fn target(&self) -> Result<Target, String> {
         Target::find(&Address {
-            data_dir: self.data_dir.clone(),
+            data_dir: self.node.data_dir.clone(),
             url: self.url.clone(),
             user: self.user.clone(),
             password: self.password.clone(),
