@@ -93,7 +93,9 @@ fn lanes(logs: &ShardLogs, id: QueueId) -> Vec<u8> {
 pub(super) fn renew(logs: &mut ShardLogs, id: QueueId, lanes: &[u8]) {
     for lane in lanes {
         let log = log_of(id, *lane);
-        let is_used = logs.log_stats(log).is_some_and(|stats| stats.next_index > 0);
+        let is_used = logs
+            .log_stats(log)
+            .is_some_and(|stats| stats.next_index > 0);
         if is_used || !logs.state(log).is_empty() || logs.damage(log).is_some() {
             let known = logs.term_and_vote(log);
             logs.renew_log(log);

@@ -159,7 +159,7 @@ pub(super) fn sole_founder(spec: &QueueSpec, node: NodeId) -> Option<ReplicaId> 
 }
 
 const fn is_founder(member: &ReplicaId) -> bool {
-    member.0 & u32::MAX as u64 == 0
+    member.incarnation() == 0
 }
 
 /// Makes what the logs of a queue have, which was on this node alone so far, the first state of its
