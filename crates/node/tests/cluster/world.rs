@@ -450,6 +450,9 @@ impl World {
     pub fn transfer(&mut self, queue: &str, to: NodeId) {
         let (id, now) = (self.id(queue), self.now);
         let leader = self.leader(queue).expect("the queue is led");
+        if leader == to {
+            return;
+        }
         self.nodes[&leader].each_shard(now, |shard| {
             if let Some(handed) = shard.transfer_leader(now, id, to) {
                 handed.expect("it can lead");
