@@ -117,7 +117,8 @@ impl Replicas {
                 tracing::error!(
                     queue = %id,
                     %error,
-                    "a replica cannot take part; remove it from the queue's members and add it again",
+                    "a replica cannot take part; remove it from the queue's members and add it \
+                     again",
                 );
             }
             Err(error) => {
