@@ -323,7 +323,8 @@ pub enum Command {
     QueueMembers {
         /// The queue.
         id: u64,
-        /// The members from now on, the preferred leader first.
+        /// The members from now on, the preferred leader first. A node that has a member keeps it,
+        /// and the number of a new one is given when the command is carried out.
         members: Vec<u64>,
         /// How many members it is to have from now on, where somebody decides that; nothing leaves
         /// that as it was.

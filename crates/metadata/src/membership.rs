@@ -126,7 +126,10 @@ impl Catalogue {
         let refused = (!is_right).then(|| record.resource());
         if is_right {
             self.note_gone(&record);
-            record.members = members;
+            record.members = match record.members.is_empty() {
+                true => members,
+                false => self.numbered(&record.members, &members),
+            };
             record.group_size = size.map_or(record.group_size, |size| size as usize);
             self.note_placed(&record);
             self.cluster.next_incarnation += 1;
@@ -140,6 +143,28 @@ impl Catalogue {
                 ..Outcome::default()
             }),
         }
+    }
+
+    /// The members that a group gets that has some and is asked to have others. Who asks may not
+    /// have heard of what came and went meanwhile, so that the numbers which it gives count for
+    /// little: a node keeps the member that it has, and one that has none gets one that nobody ever
+    /// was. Only a number that is still to come replaces the member of a node at once.
+    fn numbered(&self, has: &[ReplicaId], asked: &[ReplicaId]) -> Vec<ReplicaId> {
+        let next = self.next_incarnation();
+        let mut members: Vec<ReplicaId> = Vec::with_capacity(asked.len());
+        for asked in asked {
+            let node = asked.node();
+            let known = has.iter().find(|member| member.node() == node);
+            let is_to_come = asked.incarnation() >= next;
+            let member = match known {
+                Some(known) if !is_to_come => *known,
+                _ => ReplicaId::new(node, next),
+            };
+            if !members.iter().any(|other| other.node() == node) {
+                members.push(member);
+            }
+        }
+        members
     }
 
     /// A number that no membership of a group has had yet.

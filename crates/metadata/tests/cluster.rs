@@ -4,7 +4,7 @@ use leveret_metadata::{
     Batch, Catalogue, CatalogueError, Change, Command, Config, NodeRecord, Outcome, Proposed,
 };
 use leveret_types::limits::GROUP_MEMBERS_MAX;
-use leveret_types::{FieldTable, FieldValue, NodeId};
+use leveret_types::{FieldTable, FieldValue, NodeId, QueueId, ReplicaId};
 
 fn first() -> NodeRecord {
     NodeRecord {
@@ -364,6 +364,76 @@ fn a_queue_that_was_declared_before_all_nodes_had_come_gets_its_members_when_the
         1,
         "the founder"
     );
+}
+
+impl World {
+    fn replicas(&self, queue: QueueId) -> Vec<ReplicaId> {
+        let record = self.nodes[0].queue(queue).expect("it is there");
+        record.members().to_vec()
+    }
+
+    fn set_members(&mut self, origin: u32, queue: QueueId, members: &[ReplicaId]) {
+        let command = Command::QueueMembers {
+            id: queue.0,
+            members: members.iter().map(|member| member.0).collect(),
+            size: None,
+        };
+        self.done(origin, command);
+    }
+}
+
+#[test]
+fn no_membership_is_given_twice_although_nodes_lag_behind_that_are_asked_for_it() {
+    let mut world = World::new(4);
+    world.declare(1, "q", &[quorum()]);
+    let record = world.nodes[0].queue_by_name("/", "q").expect("declared");
+    let queue = record.id();
+    let founders = world.replicas(queue);
+    let mut ever: std::collections::BTreeSet<ReplicaId> = founders.iter().copied().collect();
+    let out = NodeId(3);
+    let rest: Vec<ReplicaId> = founders
+        .iter()
+        .copied()
+        .filter(|m| m.node() != out)
+        .collect();
+    // Two operators saw the same catalogue: both bring the node back, with the same number.
+    world.set_members(1, queue, &rest);
+    let seen = world.nodes[0].next_incarnation();
+    let mut grown = rest.clone();
+    grown.push(ReplicaId::new(out, seen));
+    world.set_members(1, queue, &grown);
+    let first = *world.replicas(queue).last().expect("it has three");
+    assert!(ever.insert(first), "{first:?} was a member before");
+    world.set_members(2, queue, &grown);
+    assert_eq!(
+        world.replicas(queue),
+        [&rest[..], &[first]].concat(),
+        "it is there"
+    );
+    // The second one again, when the first has taken the node out once more.
+    world.set_members(1, queue, &rest);
+    world.set_members(2, queue, &grown);
+    let second = *world.replicas(queue).last().expect("it has three");
+    assert_eq!(second.node(), out);
+    assert!(ever.insert(second), "{second:?} was a member before");
+    // One that has heard of nothing since the beginning, and wants one member more.
+    let mut stale = founders.clone();
+    stale.push(ReplicaId::new(NodeId(4), 1));
+    world.set_members(2, queue, &stale);
+    let now = world.replicas(queue);
+    assert_eq!(now.len(), 4);
+    assert!(now.contains(&second), "{now:?}: it stays who it was");
+    world.set_members(1, queue, &rest);
+    world.set_members(2, queue, &founders);
+    let third = world.replicas(queue).into_iter().find(|m| m.node() == out);
+    assert!(
+        ever.insert(third.expect("it is back")),
+        "{third:?} was a member before"
+    );
+    // Nor does a node get two.
+    let twice: Vec<ReplicaId> = founders.iter().chain(&founders).copied().collect();
+    world.set_members(2, queue, &twice);
+    assert_eq!(world.replicas(queue).len(), 3);
 }
 
 #[test]

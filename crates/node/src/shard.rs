@@ -334,7 +334,10 @@ impl Shard {
         if self.replicas.has(id) {
             return self.remove_replica(now, id);
         }
-        let actor = self.queues.remove(&id)?;
+        let Some(actor) = self.queues.remove(&id) else {
+            self.delete_remains(id);
+            return None;
+        };
         self.deadlines.remove(&(actor.deadline_ms, id));
         for (consumer, attached) in &actor.consumers {
             self.effects.posts.push((

@@ -96,6 +96,8 @@ pub enum Operation {
     Create(LogKind),
     /// It ends.
     Delete,
+    /// It ends, and another one begins under its id.
+    Renew,
     /// An entry is appended at this index.
     Append(u64, Entry),
     /// Entries are settled.
@@ -126,6 +128,7 @@ fn apply(logs: &mut Logs, id: LogId, operation: &Operation) {
     };
     match operation {
         Operation::Create(_) | Operation::Delete => {}
+        Operation::Renew => *log = Log::new(log.kind),
         Operation::Append(index, entry) => {
             log.live.insert(*index, *entry);
             log.next_index = index + 1;

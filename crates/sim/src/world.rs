@@ -92,6 +92,8 @@ pub struct Covered {
     pub recycled: u64,
     /// Logs deleted.
     pub deleted_logs: u64,
+    /// Logs that began again under their ids.
+    pub renewed_logs: u64,
     /// Truncations that reached entries in segment files.
     pub deep_truncations: u64,
     /// Bodies that the write-ahead log referred to instead of writing them again.
@@ -110,6 +112,7 @@ impl Covered {
         self.checkpoints += other.checkpoints;
         self.recycled += other.recycled;
         self.deleted_logs += other.deleted_logs;
+        self.renewed_logs += other.renewed_logs;
         self.deep_truncations += other.deep_truncations;
         self.references += other.references;
         self.no_space += other.no_space;
@@ -361,6 +364,12 @@ impl World {
         let Some(id) = self.any_log(shard) else {
             return;
         };
+        if self.replicated && self.random.below(2) == 0 {
+            self.engine.shards[shard].renew_log(id);
+            self.done(shard, id, Operation::Renew);
+            self.covered.renewed_logs += 1;
+            return;
+        }
         self.engine.shards[shard].delete_log(id);
         self.done(shard, id, Operation::Delete);
         self.covered.deleted_logs += 1;

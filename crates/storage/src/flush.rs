@@ -229,7 +229,7 @@ impl ShardLogs {
     pub fn finish_flush(&mut self, plan: &FlushPlan, written: Written) {
         assert_eq!(plan.shard, self.shard, "a plan of another shard");
         self.take_in_files(&written, plan.epoch);
-        self.take_in_unreadable(&written.unreadable);
+        self.take_in_unreadable(&written.unreadable, plan.epoch);
         if plan.volatile {
             self.paging = false;
             self.forget_paged_out(plan);
@@ -324,15 +324,18 @@ impl ShardLogs {
         }
     }
 
-    fn take_in_unreadable(&mut self, unreadable: &[Unreadable]) {
+    fn take_in_unreadable(&mut self, unreadable: &[Unreadable], epoch: u64) {
         for Unreadable { log, range, why } in unreadable {
-            let live = self
-                .logs
-                .get(log)
-                .map(|l| l.durable.live.count_within(range.clone()));
-            if live.is_some_and(|count| count > 0) {
+            let Some(found) = self.logs.get(log) else {
+                continue;
+            };
+            // After a truncation, others have these indexes.
+            let since = found.truncations.iter().filter(|(at, _)| *at >= epoch);
+            let end = since.map(|(_, from)| *from).fold(range.end, u64::min);
+            let range = range.start..end.max(range.start);
+            if found.durable.live.count_within(range.clone()) > 0 {
                 let note = format!("entries {range:?} of log {log} cannot be read: {why}");
-                self.note_damage(*log, range.clone(), note);
+                self.note_damage(*log, range, note);
             }
         }
     }
@@ -419,7 +422,7 @@ impl ShardLogs {
             }
         }
         self.take_in_files(&written, plan.epoch);
-        self.take_in_unreadable(&written.unreadable);
+        self.take_in_unreadable(&written.unreadable, plan.epoch);
         self.end_work();
     }
 

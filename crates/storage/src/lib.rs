@@ -38,6 +38,7 @@ mod read_buffer;
 mod reader;
 mod record;
 mod recover;
+mod renew;
 mod salvage;
 mod segment;
 mod shard;

@@ -403,6 +403,11 @@ struct ShardReplay {
     bad_bodies: RangeSet,
     /// Whether chunks are missing, so that nobody knows what was in them.
     missing: Vec<String>,
+    /// Places so far at which something may be missing.
+    gaps: usize,
+    /// Logs that were begun or accepted behind that many of these: what was lost there is no
+    /// longer theirs.
+    sound_after: BTreeMap<LogId, usize>,
     /// Segment files before this one are older than any truncation that is replayed.
     cut_before: FileId,
 }
@@ -415,6 +420,8 @@ impl ShardReplay {
             last_seq: None,
             bad_bodies: RangeSet::new(),
             missing: Vec::new(),
+            gaps: 0,
+            sound_after: BTreeMap::new(),
             cut_before: 0,
         }
     }
@@ -434,6 +441,7 @@ impl ShardReplay {
         let expected = self.last_seq.map_or(self.after + 1, |last| last + 1);
         if chunk.seq > expected {
             let range = expected..chunk.seq;
+            self.gaps += 1;
             self.missing.push(format!(
                 "chunks {range:?} of shard {} are lost",
                 chunk.shard
@@ -468,6 +476,9 @@ impl ShardReplay {
     fn record(&mut self, seq: u64, id: LogId, record: Record<'_>) {
         let new = seq > self.after;
         let logs = &mut self.logs.logs;
+        if new && matches!(record, Record::Create | Record::Accept) {
+            self.sound_after.insert(id, self.gaps);
+        }
         if record == Record::Create {
             if new {
                 logs.insert(id, Box::new(Log::new(id, LogKind::Durable)));
@@ -586,8 +597,10 @@ impl ShardReplay {
         logs.set_durable_through(logs.builder.seq - 1);
         let mut with_runs: Vec<LogId> = Vec::new();
         for log in logs.logs.values_mut() {
-            for note in &self.missing {
-                log.damage_mut().note(note.clone());
+            if self.sound_after.get(&log.id) != Some(&self.gaps) {
+                for note in &self.missing {
+                    log.damage_mut().note(note.clone());
+                }
             }
             if !log.durable.runs.is_empty() {
                 with_runs.push(log.id);
@@ -685,7 +698,6 @@ impl Replay {
         folders: &Folders,
         wal: &WalScan,
     ) -> Result<(), OpenError> {
-        let mut gaps = 0;
         for (generation, file) in &wal.files {
             let path = folders.wal.join(crate::wal::writer::file_name(*generation));
             let open = disk.open(&path).map_err(|e| OpenError::io(&path, e))?;
@@ -695,11 +707,14 @@ impl Replay {
                     .push(format!("the header of {} is damaged", path.display()));
             }
             for gap in &file.gaps {
-                gaps += 1;
                 let note = format!("bytes {gap:?} of {} are damaged", path.display());
                 self.report.notes.push(note);
             }
+            let mut gaps = file.gaps.iter().peekable();
             for batch in &file.batches {
+                while gaps.next_if(|gap| gap.start < batch.head.offset).is_some() {
+                    self.pass_gap();
+                }
                 let len = batch.head.data_len as usize;
                 let mut data = vec![0; len];
                 let read = open.read_at(&mut data, batch.head.data_at());
@@ -708,9 +723,20 @@ impl Replay {
                 let mut elsewhere = |at, len| read_exact(&open, at, len).ok();
                 self.batch(batch, data, wal.synced, &mut elsewhere);
             }
+            gaps.for_each(|_| self.pass_gap());
         }
-        self.note_missing_tails(gaps > 0 || !wal.notes.is_empty());
+        if !wal.notes.is_empty() {
+            // Nobody knows where: behind all that is known.
+            self.pass_gap();
+        }
+        self.note_missing_tails();
         Ok(())
+    }
+
+    fn pass_gap(&mut self) {
+        for shard in &mut self.shards {
+            shard.gaps += 1;
+        }
     }
 
     fn batch(&mut self, batch: &Batch, data: Vec<u8>, synced: Position, elsewhere: Elsewhere<'_>) {
@@ -803,13 +829,10 @@ impl Replay {
     }
 
     /// With a gap somewhere, a shard of which nothing came after it may have lost chunks too.
-    fn note_missing_tails(&mut self, gaps: bool) {
-        if !gaps {
-            return;
-        }
+    fn note_missing_tails(&mut self) {
         let text = "a part of the write-ahead log is damaged, and nothing tells whose it was";
         for shard in &mut self.shards {
-            if shard.missing.is_empty() {
+            if shard.gaps > 0 && shard.missing.is_empty() {
                 shard.missing.push(text.to_owned());
             }
         }

@@ -172,7 +172,7 @@ impl ShardLogs {
     }
 
     /// Begins a log with no entries. Its id must be new: segment files may still hold blocks of one
-    /// that was deleted.
+    /// that was deleted. [`Self::renew_log`] uses an id again.
     ///
     /// # Panics
     /// If there is a log of that id.
@@ -480,6 +480,18 @@ impl ShardLogs {
         log.durable.truncate(from, &mut self.freed);
         log.volatile.truncate(from, &mut self.freed);
         (log.run_spot, log.settle_spot) = (Spot::default(), Spot::default());
+        if log.kind == LogKind::Durable {
+            self.record(id, Record::Truncate { from }, true);
+        }
+        self.cut(id, from);
+        self.account_freed();
+    }
+
+    /// What files hold of a log from `from` on is no longer its own.
+    pub(crate) fn cut(&mut self, id: LogId, from: u64) {
+        let Some(log) = self.logs.get_mut(&id) else {
+            return;
+        };
         // Blocks that a flush writes just now may hold what was truncated: they are cut when they
         // arrive.
         let before = self.files.keys().next_back().map_or(0, |last| last + 1);
@@ -488,13 +500,9 @@ impl ShardLogs {
             log.truncations.push((self.epoch, from));
             self.truncated.push(id);
         }
-        if log.kind == LogKind::Durable {
-            self.record(id, Record::Truncate { from }, true);
-        }
-        self.account_freed();
     }
 
-    fn record(&mut self, id: LogId, record: Record<'_>, awaited: bool) {
+    pub(crate) fn record(&mut self, id: LogId, record: Record<'_>, awaited: bool) {
         self.builder.push_record(id, record);
         self.builder.awaited |= awaited;
         // What comes later must not be taken for earlier: no record from before this one grows any
@@ -870,7 +878,7 @@ impl ShardLogs {
     }
 
     /// What is wrong with a log, if anything is. Nothing of such a log should be served before
-    /// [`Self::accept_loss`].
+    /// [`Self::accept_loss`]; or nothing of it is wanted any more: [`Self::renew_log`].
     #[must_use]
     pub fn damage(&self, id: LogId) -> Option<&Damage> {
         self.logs.get(&id)?.damage.as_deref()

@@ -61,6 +61,12 @@ impl ReplicaId {
     pub const fn node(self) -> NodeId {
         NodeId((self.0 >> 32) as u32)
     }
+
+    /// Which of the node's memberships it is; 0 of those that a group begins with.
+    #[must_use]
+    pub const fn incarnation(self) -> u32 {
+        (self.0 & u32::MAX as u64) as u32
+    }
 }
 id! {
     /// A queue shard: queues of one shard share a lock, a part of the write-ahead log and nothing

@@ -62,16 +62,15 @@ impl Shard {
             return;
         }
         self.place_proxy(id, &spec);
-        let is_member = spec.members.iter().any(|member| member.node() == self.node);
-        self.with_replicas(now, |replicas, around| {
-            if replicas.has(id) {
-                replicas.update(around, id, spec);
-            } else if is_member {
-                let has_log = |lane: &u8| around.logs.has_log(super::log_of(id, *lane));
-                let lanes: Vec<u8> = (0..=u8::MAX).filter(has_log).collect();
-                replicas.add(around, id, spec, &lanes, &mut |_| {});
-            }
+        self.with_replicas(now, |replicas, around| match replicas.has(id) {
+            true => replicas.update(around, id, spec),
+            false => replicas.begin(around, id, spec),
         });
+    }
+
+    /// Deletes what is left of a queue that is gone, and of which no replica took part here.
+    pub(super) fn delete_remains(&mut self, id: QueueId) {
+        self.replicas.delete_remains(&mut self.logs, id);
     }
 
     pub(super) fn remove_replica(&mut self, now: Now, id: QueueId) -> Option<Counts> {

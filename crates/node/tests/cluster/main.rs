@@ -2,6 +2,7 @@
 //! memory, and a network that the test holds in its hands.
 
 mod client;
+mod damaged;
 mod script;
 mod world;
 

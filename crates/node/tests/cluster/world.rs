@@ -7,7 +7,7 @@ use leveret_node::catalogue::follow;
 use leveret_node::env::{ConnectionEvent, Env, PeerFrame};
 use leveret_sim::cluster::node::{Node, catalogue_of};
 use leveret_storage::MemoryDisk;
-use leveret_types::{FieldTable, FieldValue, NodeId, Now};
+use leveret_types::{FieldTable, FieldValue, NodeId, Now, QueueId, ReplicaId};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// Rounds after which a world that does not come to rest is said to be in a loop.
@@ -116,6 +116,23 @@ impl World {
         for other in others {
             self.part(node, other);
         }
+    }
+
+    /// Changes a bit of what a node's disk has of this text, wherever it has it.
+    pub fn rot(&mut self, node: NodeId, text: &[u8]) {
+        let disk = &self.disks[&node];
+        let mut hit = 0;
+        for path in disk.paths() {
+            disk.tamper(&path, |bytes| {
+                let places = bytes.windows(text.len()).enumerate();
+                let places = places.filter(|(_, window)| *window == text);
+                for at in places.map(|(at, _)| at).collect::<Vec<_>>() {
+                    bytes[at] ^= 4;
+                    hit += 1;
+                }
+            });
+        }
+        assert!(hit > 0, "node {node} has it nowhere");
     }
 
     /// Cuts a node off from the others.
@@ -386,6 +403,62 @@ impl World {
         let mut voters: Vec<u32> = voters.map(|voter| voter.node().0).collect();
         voters.sort_unstable();
         voters
+    }
+
+    /// The members that the catalogue says that a queue has, and a number for one more.
+    pub fn members(&self, queue: &str) -> (Vec<ReplicaId>, u32) {
+        let catalogue = self.catalogue();
+        let record = catalogue.queue_by_name("/", queue).expect("it is there");
+        (record.members().to_vec(), catalogue.next_incarnation())
+    }
+
+    /// Takes a node out of a queue's members.
+    pub fn shrink(&mut self, queue: &str, out: NodeId) {
+        let (mut members, _) = self.members(queue);
+        members.retain(|member| member.node() != out);
+        self.set_members(queue, &members);
+    }
+
+    /// Adds a node to a queue's members.
+    pub fn grow(&mut self, queue: &str, node: NodeId) {
+        let (mut members, incarnation) = self.members(queue);
+        members.push(ReplicaId::new(node, incarnation));
+        self.set_members(queue, &members);
+    }
+
+    fn set_members(&mut self, queue: &str, members: &[ReplicaId]) {
+        let id = self.id(queue).0;
+        let members = members.iter().map(|member| member.0).collect();
+        let size = None;
+        self.change(Command::QueueMembers { id, members, size });
+        self.pass(3_000);
+    }
+
+    fn id(&self, queue: &str) -> QueueId {
+        let node = self.nodes.values().next().expect("a node is up");
+        node.queue(queue).expect("it is there")
+    }
+
+    /// Whether a member of a queue takes part on this node.
+    pub fn has_replica(&self, queue: &str, node: NodeId) -> bool {
+        let (id, node) = (self.id(queue), &self.nodes[&node]);
+        let shard = node.env.shard(node.env.shard_of(id));
+        shard.replica_status(id).is_some()
+    }
+
+    /// Hands the leadership of a queue to a node.
+    pub fn transfer(&mut self, queue: &str, to: NodeId) {
+        let (id, now) = (self.id(queue), self.now);
+        let leader = self.leader(queue).expect("the queue is led");
+        if leader == to {
+            return;
+        }
+        self.nodes[&leader].each_shard(now, |shard| {
+            if let Some(handed) = shard.transfer_leader(now, id, to) {
+                handed.expect("it can lead");
+            }
+        });
+        self.pass(1_000);
     }
 
     /// The node that leads a queue.

@@ -88,8 +88,7 @@ impl World {
             if !host.is_rotten {
                 continue;
             }
-            // A member whose logs are damaged does not begin anew on the same disk.
-            if self.is_up(id) && self.is_soon_serving(id)? && self.has_all_members(id) {
+            if self.is_up(id) && self.is_soon_serving(id)? {
                 self.begin_members_anew(id)?;
                 if let Some(host) = self.hosts.get_mut(&id) {
                     host.is_rotten = false;
@@ -113,18 +112,6 @@ impl World {
             self.add_machine(&mut random)?;
         }
         Ok(())
-    }
-
-    fn has_all_members(&self, node: NodeId) -> bool {
-        let Some(of) = self.node(node) else {
-            return false;
-        };
-        self.groups().into_iter().all(|queue| {
-            let members = self.members(queue).unwrap_or_default().0;
-            let shard = of.env.shard(of.env.shard_of(queue));
-            let is_member = members.iter().any(|member| member.node() == node);
-            !is_member || shard.replica_status(queue).is_some()
-        })
     }
 
     pub(super) fn is_soon_serving(&mut self, node: NodeId) -> Result<bool, String> {

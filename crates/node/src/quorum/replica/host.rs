@@ -1,6 +1,7 @@
 //! All replicas of a shard: which of them have something to do, and when.
 
 use super::attachment;
+use super::remains::{member_on, renew};
 use super::restore::{adopt, sole_founder};
 use super::snapshot;
 use super::{Around, Broken, HEADER_LANE, Replica};
@@ -28,7 +29,9 @@ pub(super) struct Listed {
 /// The replicas of a shard.
 #[derive(Default)]
 pub struct Replicas {
-    map: HashMap<QueueId, Box<Replica>, foldhash::fast::FixedState>,
+    pub(super) map: HashMap<QueueId, Box<Replica>, foldhash::fast::FixedState>,
+    /// Queues whose replica here cannot take part, with the last member that it may have been.
+    pub(super) quarantined: HashMap<QueueId, ReplicaId, foldhash::fast::FixedState>,
     /// Leaders that something has happened to.
     dirty: Vec<QueueId>,
     /// Leaders with something to propose.
@@ -41,7 +44,7 @@ pub struct Replicas {
     /// Replicas that are no members any more.
     gone: Vec<QueueId>,
     /// When leaders want to act next.
-    deadlines: BTreeSet<(u64, QueueId)>,
+    pub(super) deadlines: BTreeSet<(u64, QueueId)>,
 }
 
 /// How a replicated queue stands, seen from one member.
@@ -95,13 +98,11 @@ impl Replicas {
         lanes: &[u8],
         load: &mut dyn FnMut(&mut ShardLogs),
     ) {
-        let mut members = spec.members.iter().copied();
-        let me = members.find(|member| member.node() == around.node);
-        let log = log_of(id, HEADER_LANE);
-        let was_member = around.logs.has_log(log) && !around.logs.state(log).is_empty();
+        let wanted = member_on(&spec, around.node);
+        let was_member = !around.logs.state(log_of(id, HEADER_LANE)).is_empty();
         // Who was a member stays one until the group has let it go.
-        let Some(me) = me.or(was_member.then_some(ReplicaId(0))) else {
-            return;
+        let Some(me) = wanted.or(was_member.then_some(ReplicaId(0))) else {
+            return renew(around.logs, id, lanes);
         };
         match Replica::open(id, me, spec, lanes, around.logs, load) {
             Ok(mut replica) => {
@@ -111,11 +112,19 @@ impl Replicas {
                     replica.drive(around, &mut VecDeque::new());
                 });
             }
-            Err(error) => tracing::error!(
-                queue = %id,
-                %error,
-                "a replica cannot take part; remove it from the queue's members and add it again",
-            ),
+            Err(error) if wanted.is_some() => {
+                self.quarantined.insert(id, me);
+                tracing::error!(
+                    queue = %id,
+                    %error,
+                    "a replica cannot take part; remove it from the queue's members and add it \
+                     again",
+                );
+            }
+            Err(error) => {
+                tracing::warn!(queue = %id, %error, "what is left of a removed replica is emptied");
+                renew(around.logs, id, lanes);
+            }
         }
     }
 
@@ -329,7 +338,7 @@ impl Replicas {
         match result {
             Some(Err(error @ Broken::Group(_))) => {
                 tracing::error!(%queue, %error, "a replica is given up; remove it and add it again");
-                self.map.remove(&queue);
+                self.give_up(around, queue);
             }
             Some(Err(error)) => tracing::error!(%queue, %from, %error, "a frame is dropped"),
             Some(Ok(())) | None => {}
@@ -343,12 +352,11 @@ impl Replicas {
             return;
         };
         let spec = replica.spec.clone();
-        let mut members = spec.members.iter().copied();
-        let me = members.find(|member| member.node() == around.node);
+        let me = member_on(&spec, around.node);
         let lanes = match me {
-            Some(me) => replica.keep_applied(around.logs, me),
+            Some(me) => replica.hand_down(around.logs, me),
             None => {
-                replica.keep_nothing(around.logs);
+                renew(around.logs, queue, &replica.logs());
                 Vec::new()
             }
         };

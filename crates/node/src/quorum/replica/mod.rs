@@ -18,6 +18,7 @@ mod host;
 mod lanes;
 mod leader;
 mod outgoing;
+mod remains;
 mod restore;
 mod snapshot;
 #[cfg(test)]

@@ -42,6 +42,11 @@ impl Replica {
         logs: &mut ShardLogs,
         load: &mut dyn FnMut(&mut ShardLogs),
     ) -> Result<Self, RestoreError> {
+        for lane in lanes {
+            if let Some(damage) = logs.damage(log_of(id, *lane)) {
+                return Err(RestoreError::Damaged(damage.notes.join("; ")));
+            }
+        }
         let log = log_of(id, HEADER_LANE);
         if !logs.has_log(log) {
             match lanes.first() {
@@ -61,11 +66,6 @@ impl Replica {
             };
             logs.skip_to(log, 2);
             logs.set_state(log, &state.encode(&first_mark(me, &spec)));
-        }
-        for lane in lanes {
-            if let Some(damage) = logs.damage(log_of(id, *lane)) {
-                return Err(RestoreError::Damaged(damage.notes.join("; ")));
-            }
         }
         let (applied, mark) = Applied::decode(logs.state(log)).map_err(RestoreError::State)?;
         let me = applied.replica;
@@ -134,14 +134,12 @@ pub(super) fn config(id: QueueId, me: ReplicaId) -> GroupConfig {
 }
 
 impl Replica {
-    /// Takes back all that is not applied, for `me`, another member on this node. Answers
-    /// the lanes that have a log.
-    pub(super) fn keep_applied(&self, logs: &mut ShardLogs, me: ReplicaId) -> Vec<u8> {
+    /// Takes back all that is not applied, for `me`, another member on this node.
+    pub(super) fn keep_applied(&self, logs: &mut ShardLogs, me: ReplicaId) {
         logs.truncate(self.header_log(), self.compacted + 1);
-        let mut lanes: Vec<u8> = self.lanes.numbers().collect();
-        for lane in &lanes {
-            let end = self.applied.lane(*lane).map_or(0, |state| state.end);
-            logs.truncate(self.lanes.log(*lane), end);
+        for lane in self.lanes.numbers() {
+            let end = self.applied.lane(lane).map_or(0, |state| state.end);
+            logs.truncate(self.lanes.log(lane), end);
         }
         if let Some(mark) = self.group.mark(self.compacted) {
             let state = Applied {
@@ -149,18 +147,6 @@ impl Replica {
                 ..self.applied.clone()
             };
             logs.set_state(self.header_log(), &state.encode(&mark));
-        }
-        lanes.push(HEADER_LANE);
-        lanes
-    }
-
-    /// Takes all back. The logs stay, empty: their ids are used again if the node becomes a member
-    /// again.
-    pub(super) fn keep_nothing(&self, logs: &mut ShardLogs) {
-        logs.truncate(self.header_log(), 0);
-        logs.set_state(self.header_log(), &[]);
-        for lane in self.lanes.numbers() {
-            logs.truncate(self.lanes.log(lane), 0);
         }
     }
 }
@@ -173,7 +159,7 @@ pub(super) fn sole_founder(spec: &QueueSpec, node: NodeId) -> Option<ReplicaId> 
 }
 
 const fn is_founder(member: &ReplicaId) -> bool {
-    member.0 & u32::MAX as u64 == 0
+    member.incarnation() == 0
 }
 
 /// Makes what the logs of a queue have, which was on this node alone so far, the first state of its

@@ -1,0 +1,107 @@
+//! Replicas that cannot take part, and what becomes of their logs.
+//!
+//! What a damaged log says of itself may be old: which member it was, how it voted, what it
+//! acknowledged. So it never takes part again. It stays as it is for as long as the catalogue says
+//! that the node has the member that it may have been; when the member has been taken out the logs
+//! begin again, empty, and a member that is added then is another one, which has promised nothing.
+//!
+//! Invariant: a member begins with empty logs only if no other start on this disk may have begun
+//! it. A node's queues get their places from a catalogue that is newer than its start, so that a
+//! member that the catalogue names later is new.
+
+use super::{Around, HEADER_LANE, Replica, Replicas};
+use crate::shard::{QueueSpec, log_of};
+use leveret_storage::ShardLogs;
+use leveret_types::{NodeId, QueueId, ReplicaId};
+
+impl Replicas {
+    /// Follows the catalogue for a queue of which no replica takes part here: begins one if the
+    /// node is to have one, and empties what is left of one that it is to have no more.
+    pub(crate) fn begin(&mut self, around: &mut Around<'_>, id: QueueId, spec: QueueSpec) {
+        let me = member_on(&spec, around.node);
+        let quarantined = self.quarantined.get(&id).copied();
+        if me.is_some() && me == quarantined {
+            return;
+        }
+        let has_remains = quarantined.is_some() || around.logs.has_log(log_of(id, HEADER_LANE));
+        if me.is_none() && !has_remains {
+            return;
+        }
+        let lanes = lanes(around.logs, id);
+        if me.is_none() || quarantined.is_some() {
+            self.quarantined.remove(&id);
+            renew(around.logs, id, &lanes);
+        }
+        if me.is_some() {
+            self.add(around, id, spec, &lanes, &mut |_| {});
+        }
+    }
+
+    /// Gives a replica up that has found that it must not take part.
+    pub(super) fn give_up(&mut self, around: &mut Around<'_>, id: QueueId) {
+        let Some(replica) = self.map.remove(&id) else {
+            return;
+        };
+        self.deadlines.remove(&(replica.deadline_ms, id));
+        self.quarantined.insert(id, replica.group.replica());
+        self.begin(around, id, replica.spec);
+    }
+
+    /// Deletes all logs of a queue that is gone.
+    pub(crate) fn delete_remains(&mut self, logs: &mut ShardLogs, id: QueueId) {
+        self.quarantined.remove(&id);
+        for lane in lanes(logs, id) {
+            logs.delete_log(log_of(id, lane));
+        }
+    }
+}
+
+impl Replica {
+    /// Makes what is applied the beginning of `me`, another member on this node; or nothing of it,
+    /// if it is damaged. Answers the lanes that have a log.
+    pub(super) fn hand_down(&self, logs: &mut ShardLogs, me: ReplicaId) -> Vec<u8> {
+        let all = self.logs();
+        let is_sound = |lane: &u8| logs.damage(log_of(self.id, *lane)).is_none();
+        if all.iter().all(is_sound) {
+            self.keep_applied(logs, me);
+        } else {
+            renew(logs, self.id, &all);
+        }
+        all
+    }
+
+    /// The lanes that have a log, that of the headers included.
+    pub(super) fn logs(&self) -> Vec<u8> {
+        self.lanes.numbers().chain([HEADER_LANE]).collect()
+    }
+}
+
+/// The member of a queue that is on a node.
+pub(super) fn member_on(spec: &QueueSpec, node: NodeId) -> Option<ReplicaId> {
+    let mut members = spec.members.iter().copied();
+    members.find(|member| member.node() == node)
+}
+
+/// The lanes of a queue that have a log, that of the headers included.
+fn lanes(logs: &ShardLogs, id: QueueId) -> Vec<u8> {
+    let has_log = |lane: &u8| logs.has_log(log_of(id, *lane));
+    (0..=u8::MAX).filter(has_log).collect()
+}
+
+/// Empties the logs of a queue's lanes. They stay: their ids are used again if the node becomes a
+/// member again. So does the term, as far as it is known: a node's terms do not go back.
+pub(super) fn renew(logs: &mut ShardLogs, id: QueueId, lanes: &[u8]) {
+    for lane in lanes {
+        let log = log_of(id, *lane);
+        let is_used = logs
+            .log_stats(log)
+            .is_some_and(|stats| stats.next_index > 0);
+        if is_used || !logs.state(log).is_empty() || logs.damage(log).is_some() {
+            let known = logs.term_and_vote(log);
+            logs.renew_log(log);
+            if let Some((term, vote)) = known {
+                logs.set_term_and_vote(log, term, vote);
+            }
+        }
+    }
+}
