@@ -112,6 +112,35 @@ fn a_sound_store_is_explained() {
 }
 
 #[test]
+fn the_loss_of_a_replica_is_not_accepted_and_what_to_do_is_said() {
+    let scratch = Scratch::new("replica");
+    let root = &scratch.0;
+    write_store(root);
+    let (mut store, _) = Store::open(
+        &RealDisk::new(),
+        &Folders::within(root),
+        &Options::default(),
+    )
+    .expect("the store opens");
+    // The log of the headers makes queue 1 a replicated one.
+    store.shards[0].create_log(LogId(511), LogKind::Durable);
+    store.close().expect("closed in order");
+    spoil(root, "message 1 of log 256");
+    let told = [
+        "log 256 is of a replica (queue 1)",
+        "leveret cluster shrink",
+        "leveret cluster grow",
+    ];
+    check(root, &["verify"], false, &told);
+    let named = ["repair", "--log", "256", "--accept-loss"];
+    check(root, &named, false, &["nothing was changed", told[0]]);
+    spoil(root, "message 2 of log 512");
+    let given_up = ["log 512: 1 messages given up", told[0]];
+    check(root, &["repair", "--accept-loss"], true, &given_up);
+    check(root, &["verify"], false, &["1 logs are damaged", told[0]]);
+}
+
+#[test]
 fn damage_is_found_and_given_up_only_when_that_is_accepted() {
     let scratch = Scratch::new("damaged");
     write_store(&scratch.0);

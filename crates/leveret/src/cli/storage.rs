@@ -4,7 +4,9 @@ use crate::config::{self, Config, Machine, Source};
 use clap::{Args, Subcommand};
 use leveret_metadata::Catalogue;
 use leveret_node::catalogue;
-use leveret_node::shard::{CATALOGUE_LOG, queue_of, shard_of};
+use leveret_node::cluster::group;
+use leveret_node::quorum::replica::HEADER_LANE;
+use leveret_node::shard::{CATALOGUE_GROUP_LOG, CATALOGUE_LOG, queue_of, shard_of};
 use leveret_shell::disk::RealDisk;
 use leveret_storage::inspect::{self, InspectError, Inspection, ReadOnly, Repair};
 use leveret_storage::rebuild::rebuild;
@@ -84,12 +86,12 @@ pub fn run(command: &StorageCommand) -> Result<String, String> {
         StorageCommand::Inspect(place) => {
             let folders = place.folders()?;
             let found = inspect::inspect(&disk, &folders).map_err(told)?;
-            Ok(found.text(&Names::read(&disk, &folders).lookup()))
+            Ok(described(&found, &Names::read(&disk, &folders)))
         }
         StorageCommand::Verify(place) => {
             let folders = place.folders()?;
             let found = inspect::verify(&disk, &folders).map_err(told)?;
-            let text = found.text(&Names::read(&disk, &folders).lookup());
+            let text = described(&found, &Names::read(&disk, &folders));
             match found.damaged().count() {
                 0 => Ok(text),
                 damaged => Err(format!("{damaged} logs are damaged\n\n{text}")),
@@ -103,8 +105,7 @@ pub fn run(command: &StorageCommand) -> Result<String, String> {
             let logs: Vec<LogId> = logs.iter().copied().map(LogId).collect();
             let folders = place.folders()?;
             if *accept_loss {
-                let repairs = inspect::repair(&disk, &folders, &logs).map_err(told)?;
-                return Ok(repaired(&repairs));
+                return repair(&disk, &folders, &logs);
             }
             let found = inspect::verify(&disk, &folders).map_err(told)?;
             would_be_lost(&found, &logs)
@@ -146,14 +147,19 @@ impl Names {
         let read = || {
             let mut store = ReadOnly::open(disk, folders).ok()?;
             let (logs, load) = store.shard(usize::from(catalogue::SHARD.0));
-            catalogue::recover(logs, leveret_metadata::Config::default(), load).ok()
+            let config = leveret_metadata::Config::default();
+            if group::is_on_disk(logs) {
+                let (catalogue, _) = group::recover(logs, config, load).ok()?;
+                return Some(catalogue);
+            }
+            catalogue::recover(logs, config, load).ok()
         };
         Self(read())
     }
 
     fn lookup(&self) -> impl Fn(LogId) -> Option<String> + '_ {
         move |log| {
-            if log == CATALOGUE_LOG {
+            if log == CATALOGUE_LOG || log == CATALOGUE_GROUP_LOG {
                 return Some("the catalogue".to_owned());
             }
             let (queue, lane) = queue_of(log);
@@ -193,9 +199,72 @@ fn told(error: InspectError) -> String {
     format!("{error}{advice}")
 }
 
+/// Whether a log is a replica's, whose loss cannot be accepted: it would take part without what it
+/// has promised to others.
+fn is_replicated(found: &Inspection, log: LogId) -> bool {
+    let queue = queue_of(log).0;
+    let is_header = |other: LogId| queue_of(other) == (queue, HEADER_LANE);
+    log == CATALOGUE_GROUP_LOG || found.logs.iter().any(|other| is_header(other.log))
+}
+
+/// What was found, and what to do about damaged replicas.
+fn described(found: &Inspection, names: &Names) -> String {
+    let lookup = names.lookup();
+    let mut text = found.text(&lookup);
+    for log in found.damaged().filter(|log| is_replicated(found, log.log)) {
+        let number = log.log;
+        text.push_str(&match lookup(number) {
+            _ if number == CATALOGUE_GROUP_LOG => format!(
+                "log {number} is this node's copy of the cluster's catalogue: `leveret cluster \
+                 forget` this node and let another take its place\n"
+            ),
+            name => format!(
+                "log {number} is of a replica ({}), whose loss cannot be accepted: start the node, \
+                 take it out of the queue's members with `leveret cluster shrink`, and add it \
+                 again with `leveret cluster grow`\n",
+                name.unwrap_or_else(|| format!("queue {}", queue_of(number).0))
+            ),
+        });
+    }
+    text
+}
+
+/// Accepts the loss of what is damaged, but for replicas.
+fn repair(disk: &RealDisk, folders: &Folders, logs: &[LogId]) -> Result<String, String> {
+    let found = match inspect::inspect(disk, folders) {
+        Err(InspectError::Open(OpenError::Damaged { .. })) => {
+            // With no log chosen, it is the checkpoint that is mended.
+            inspect::repair(disk, folders, &[LogId(u64::MAX)]).map_err(told)?;
+            inspect::verify(disk, folders).map_err(told)?
+        }
+        Err(error) => return Err(told(error)),
+        Ok(_) => inspect::verify(disk, folders).map_err(told)?,
+    };
+    if let Some(log) = logs.iter().find(|log| is_replicated(&found, **log)) {
+        let text = described(&found, &Names::read(disk, folders));
+        return Err(format!(
+            "nothing was changed: log {log} is a replica's\n\n{text}"
+        ));
+    }
+    let is_chosen = |log: &LogId| logs.is_empty() || logs.contains(log);
+    let damaged = found.damaged().map(|log| log.log);
+    let chosen = damaged.filter(|log| is_chosen(log) && !is_replicated(&found, *log));
+    let chosen: Vec<LogId> = chosen.collect();
+    let mut text = match chosen.is_empty() {
+        true => repaired(&[]),
+        false => repaired(&inspect::repair(disk, folders, &chosen).map_err(told)?),
+    };
+    let left = found.damaged().filter(|log| is_replicated(&found, log.log));
+    if left.count() > 0 {
+        let found = inspect::verify(disk, folders).map_err(told)?;
+        text.push_str(&described(&found, &Names::read(disk, folders)));
+    }
+    Ok(text)
+}
+
 fn repaired(repairs: &[Repair]) -> String {
     if repairs.is_empty() {
-        return "nothing is damaged; nothing was changed\n".to_owned();
+        return "nothing is damaged that could be given up; nothing was changed\n".to_owned();
     }
     let line = |repair: &Repair| {
         let notes: String = repair
@@ -218,6 +287,7 @@ fn would_be_lost(found: &Inspection, logs: &[LogId]) -> Result<String, String> {
     for log in found.damaged() {
         if let Some(damage) = &log.damage
             && (logs.is_empty() || logs.contains(&log.log))
+            && !is_replicated(found, log.log)
         {
             let lost = damage.lost.len();
             text.push_str(&format!("log {}: {lost} messages would be lost\n", log.log));
