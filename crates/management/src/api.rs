@@ -194,6 +194,11 @@ pub struct BrokerStats {
     pub consumers: u64,
     /// Channels that have published.
     pub publishers: u64,
+    /// Deliveries that leaders on other nodes left to this node's replicas: those that had the
+    /// message, bytes of these messages, and those that had to ask for it.
+    pub replica_deliveries: u64,
+    pub replica_delivered_bytes: u64,
+    pub replica_fetches: u64,
 }
 
 impl BrokerStats {

@@ -562,6 +562,7 @@ fn global(page: &mut Page, broker: &BrokerStats) {
         );
     }
     dead_lettered(page, broker);
+    from_replicas(page, broker);
     page.metric(
         "global_publishers",
         Gauge,
@@ -574,6 +575,29 @@ fn global(page: &mut Page, broker: &BrokerStats) {
         "Consumers currently connected",
         [(protocol, broker.consumers)],
     );
+}
+
+/// What consumers at a follower's node got from the replica there; RabbitMQ has no such thing.
+fn from_replicas(page: &mut Page, broker: &BrokerStats) {
+    for (name, help, count) in [
+        (
+            "messages_delivered_from_replica",
+            "Total number of messages delivered out of a follower's log to consumers on its node",
+            broker.replica_deliveries,
+        ),
+        (
+            "bytes_delivered_from_replica",
+            "Total number of bytes of bodies of these messages",
+            broker.replica_delivered_bytes,
+        ),
+        (
+            "messages_fetched_for_replica",
+            "Total number of messages that a follower had to ask its leader for, to deliver them",
+            broker.replica_fetches,
+        ),
+    ] {
+        page.one(&format!("leveret_{name}_total"), Counter, help, count);
+    }
 }
 
 fn dead_lettered(page: &mut Page, broker: &BrokerStats) {

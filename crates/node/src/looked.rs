@@ -77,7 +77,8 @@ impl Looked {
     }
 }
 
-fn read(logs: &mut ShardLogs, queue: QueueId, at: Position) -> Found {
+/// A message as a queue's log has it.
+pub(crate) fn read(logs: &mut ShardLogs, queue: QueueId, at: Position) -> Found {
     match logs.read(log_of(queue, at.lane), at.index) {
         Read::Ready(bytes) => stored::decode(bytes).map_or(Found::Never, Found::Message),
         Read::Pending => Found::Pending,

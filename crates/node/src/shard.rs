@@ -577,6 +577,7 @@ impl Shard {
             let (queue, _) = queue_of(log);
             let Some(actor) = self.queues.get_mut(&queue) else {
                 self.with_replicas(now, |replicas, around| replicas.loaded(around, queue));
+                self.proxies.loaded(queue);
                 continue;
             };
             actor.queue.resume();

@@ -377,6 +377,16 @@ impl Group {
         self.raw.store().membership()
     }
 
+    /// Up to where the logs of the other members are known to be durable and the same. Only the
+    /// leader knows; elsewhere nothing.
+    pub fn matched(&self) -> impl Iterator<Item = (ReplicaId, u64)> + '_ {
+        let leads = self.is_leader();
+        let others = self.raw.raft.prs().iter();
+        others
+            .filter(move |(id, _)| leads && **id != self.replica.0)
+            .map(|(id, progress)| (ReplicaId(*id), progress.matched))
+    }
+
     /// How the group stands, seen from here.
     #[must_use]
     pub fn status(&self) -> Status {

@@ -143,6 +143,9 @@ pub const LINK_RECORDS_MAX: usize = 16_384;
 pub const LINK_CONSUMER_MESSAGES_MAX: u32 = 2_048;
 /// See [`LINK_CONSUMER_MESSAGES_MAX`].
 pub const LINK_CONSUMER_BYTES_MAX: u64 = 1024 * 1024;
+/// Entries of each lane of which a queue's leader remembers which messages they brought: a follower
+/// that lacks more of them than this is sent older messages with their bytes too.
+pub const ENTRIES_REMEMBERED: usize = 32;
 /// Operations of one node on one queue that have no answer, in number and in bytes; above it, those
 /// who publish to that queue are not read from.
 pub const KEPT_OPERATIONS_MAX: usize = 65_536;

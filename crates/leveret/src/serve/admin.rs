@@ -14,6 +14,7 @@ use leveret_management::cluster::{ClusterChange, ClusterView};
 use leveret_management::keeper::{ExecuteError, Keeper, MakeCommands};
 use leveret_management::{Bound, Running, Service};
 use leveret_metadata::Catalogue;
+use leveret_node::quorum::LocalDeliveries;
 use leveret_node::shard::QueueFacts;
 use leveret_node::{Caller, ConnectionFacts, Env, Question, QueueAnswer, Ticket, operator};
 use leveret_queue::Outcome;
@@ -399,6 +400,13 @@ impl Running for Admin {
             classic.acknowledged += facts.counters.accepted;
         }
         let kind = "rabbit_classic_queue";
+        let shards = self.broker.shard_ids();
+        let local = shards.map(|id| self.broker.shard(id).local_deliveries());
+        let local = local.fold(LocalDeliveries::default(), |sum, of| LocalDeliveries {
+            read: sum.read + of.read,
+            read_bytes: sum.read_bytes + of.read_bytes,
+            fetched: sum.fetched + of.fetched,
+        });
         BrokerStats {
             messages: vec![(kind, classic)],
             dead_lettered: vec![
@@ -424,6 +432,9 @@ impl Running for Admin {
             channels: connections.iter().map(|c| c.channels.len() as u64).sum(),
             consumers: connections.iter().map(|c| c.consumers.len() as u64).sum(),
             publishers: connections.iter().filter(|c| c.publishes).count() as u64,
+            replica_deliveries: local.read,
+            replica_delivered_bytes: local.read_bytes,
+            replica_fetches: local.fetched,
         }
     }
 

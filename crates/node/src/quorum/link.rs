@@ -160,8 +160,8 @@ pub enum ToLeader {
         /// Comes back in the answer.
         request: u64,
     },
-    /// The local replica does not have the message of a delivery: [`ToProxy::Deliver`] again,
-    /// whole.
+    /// The local replica does not have the message of a [`ToProxy::DeliverLocal`]:
+    /// [`ToProxy::Fetched`].
     Fetch {
         /// The consumer.
         consumer: ConsumerId,
@@ -220,6 +220,17 @@ pub enum ToProxy {
     Deliver(Delivery),
     /// A message for a consumer, which the receiver's own replica has.
     DeliverLocal(LocalDelivery),
+    /// The answer to [`ToLeader::Fetch`].
+    Fetched {
+        /// The consumer.
+        consumer: ConsumerId,
+        /// The lane.
+        lane: u8,
+        /// Its index.
+        index: u64,
+        /// The message, if it can be had.
+        fetched: Fetched,
+    },
     /// The answer to [`ToLeader::Cancel`], behind the consumer's last delivery. Said of an unknown
     /// consumer too.
     Cancelled(ConsumerId),
@@ -248,7 +259,22 @@ pub enum ToProxy {
     TimedOut(ConsumerId),
 }
 
+/// What became of the message of a delivery that came without it.
+#[derive(Clone, Debug)]
+pub enum Fetched {
+    /// Here it is.
+    Message(Message),
+    /// The consumer does not hold it any more: it came back, and may be with somebody else.
+    Gone,
+    /// The consumer holds it, and the leader cannot read it either.
+    Unreadable,
+}
+
 /// A delivery without its message.
+///
+/// Every member of the group that has the entry `entry` of term `term` has the message's entry too,
+/// and so the same message at this place: it may deliver that without knowing yet that the entry is
+/// committed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LocalDelivery {
     /// The consumer.
@@ -263,6 +289,29 @@ pub struct LocalDelivery {
     pub delivery_count: Option<u32>,
     /// See [`Delivery::acquired_count`].
     pub acquired_count: Option<u32>,
+    /// Bytes of the message's body.
+    pub bytes: u32,
+    /// The entry of the group that brought the message, or a later one.
+    pub entry: u64,
+    /// That entry's term.
+    pub term: u64,
+}
+
+impl LocalDelivery {
+    /// The delivery with its message.
+    #[must_use]
+    pub fn complete(&self, queue: QueueId, message: Message) -> Delivery {
+        Delivery {
+            consumer: self.consumer,
+            queue,
+            lane: self.lane,
+            index: self.index,
+            redelivered: self.redelivered,
+            delivery_count: self.delivery_count,
+            acquired_count: self.acquired_count,
+            message,
+        }
+    }
 }
 
 /// What a leader may have under way to one consumer on another node: bounded in messages and in

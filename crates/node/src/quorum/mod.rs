@@ -12,12 +12,14 @@ mod proxy;
 pub mod replica;
 
 pub(crate) use home::{Homes, stands_for_node};
+pub use proxies::LocalDeliveries;
 pub(crate) use proxies::Proxies;
 pub use proxy::Asker;
 pub(crate) use proxy::{Afterwards, Notify, Then};
 
 use crate::env::{PeerFrame, QueueAnswer};
 use crate::link::ConsumerLink;
+use crate::looked::Found;
 use crate::shard::{Enqueued, GetOutcome, Shard, ShardEffects};
 use bytes::Bytes;
 use leveret_queue::Consumer;
@@ -270,11 +272,6 @@ impl Shard {
         });
         match received {
             Received::Done => {}
-            Received::Local(delivery) => {
-                with_proxies!(self, now, |proxies, reach| {
-                    proxies.complete(queue, from, delivery, None, reach);
-                });
-            }
             Received::Answer(answer) if from == self.node() => {
                 self.tell_leader(now, from, queue, 0, answer);
             }
@@ -301,7 +298,32 @@ impl Shard {
         }
     }
 
+    /// Lets the replica here complete what a leader has left to it.
+    fn complete_local(&mut self, now: Now, queue: QueueId) {
+        let next = |shard: &mut Self| {
+            with_proxies!(shard, now, |proxies, reach| proxies
+                .next_local(queue, reach))
+        };
+        while let Some(delivery) = next(self) {
+            let found = self.replica_message(queue, &delivery);
+            let is_pending = matches!(found, Found::Pending);
+            with_proxies!(self, now, |proxies, reach| {
+                proxies.found_local(queue, found, reach);
+            });
+            if is_pending {
+                break;
+            }
+        }
+    }
+
+    /// What leaders on other nodes left to the replicas here to deliver.
+    #[must_use]
+    pub const fn local_deliveries(&self) -> LocalDeliveries {
+        self.proxies.local_deliveries()
+    }
+
     fn flush_proxy(&mut self, now: Now, queue: QueueId) {
+        self.complete_local(now, queue);
         let hint = self.replica_leader(queue);
         self.proxies.locate(now, queue, hint);
         let own = self.node();

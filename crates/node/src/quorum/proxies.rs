@@ -3,6 +3,7 @@
 
 use super::link::{LocalDelivery, Operation, Origin, ToLeader, ToProxy};
 use super::proxy::{Budget, Place, Proxy, Put, Reach};
+use crate::looked::Found;
 use hashbrown::HashMap;
 use leveret_types::limits::KEPT_NODE_BYTES_MAX;
 use leveret_types::{ConsumerId, NodeId, Now, QueueId};
@@ -37,12 +38,25 @@ pub(crate) struct Proxies {
     up: Vec<NodeId>,
     last_session: u64,
     together: Arc<Budget>,
+    counts: LocalDeliveries,
+}
+
+/// Deliveries that leaders on other nodes left to the replicas here.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LocalDeliveries {
+    /// The replica had the message.
+    pub read: u64,
+    /// Bytes of these messages' bodies.
+    pub read_bytes: u64,
+    /// The message had to be asked for.
+    pub fetched: u64,
 }
 
 impl Proxies {
     /// None yet, of one of `shards` shards.
     pub(crate) fn new(origin: Origin, shards: u16) -> Self {
         Self {
+            counts: LocalDeliveries::default(),
             together: Budget::new(KEPT_NODE_BYTES_MAX / usize::from(shards.max(1))),
             origin,
             entries: HashMap::default(),
@@ -211,7 +225,7 @@ impl Proxies {
         if !is_placing && proxy.session() != session {
             return Received::Done;
         }
-        let local = proxy.receive(from, message, next, reach);
+        proxy.receive(from, message, next, reach);
         if proxy.session() == next {
             self.last_session = next;
         }
@@ -220,38 +234,49 @@ impl Proxies {
             self.dirty.push(queue);
         }
         self.let_go_on(reach);
-        match local {
-            Some(delivery) => Received::Local(delivery),
-            None => Received::Done,
+        Received::Done
+    }
+
+    /// The next delivery of a queue that the replica here is to complete.
+    pub(crate) fn next_local(
+        &mut self,
+        queue: QueueId,
+        reach: &mut Reach<'_>,
+    ) -> Option<LocalDelivery> {
+        let proxy = self.entries.get_mut(&queue)?.proxy.as_deref_mut()?;
+        proxy.next_local(reach)
+    }
+
+    /// What became of the message of that delivery.
+    pub(crate) fn found_local(&mut self, queue: QueueId, found: Found, reach: &mut Reach<'_>) {
+        let entry = self.entries.get_mut(&queue);
+        let Some(proxy) = entry.and_then(|entry| entry.proxy.as_deref_mut()) else {
+            return;
+        };
+        match found {
+            Found::Message(message) => {
+                self.counts.read += 1;
+                self.counts.read_bytes += u64::from(message.size());
+                proxy.complete(message, reach);
+            }
+            Found::Pending => proxy.await_read(reach.now),
+            Found::Never => {
+                self.counts.fetched += 1;
+                proxy.fetch();
+            }
         }
     }
 
-    /// A delivery that was completed from the local replica, or could not be.
-    pub(crate) fn complete(
-        &mut self,
-        queue: QueueId,
-        from: NodeId,
-        delivery: LocalDelivery,
-        message: Option<leveret_types::Message>,
-        reach: &mut Reach<'_>,
-    ) {
-        let Some(proxy) = self.use_proxy(queue) else {
-            return;
-        };
-        let Some(message) = message else {
-            return proxy.fetch(delivery);
-        };
-        let delivery = leveret_session::contract::Delivery {
-            consumer: delivery.consumer,
-            queue,
-            lane: delivery.lane,
-            index: delivery.index,
-            redelivered: delivery.redelivered,
-            delivery_count: delivery.delivery_count,
-            acquired_count: delivery.acquired_count,
-            message,
-        };
-        proxy.deliver(from, delivery, reach);
+    /// Something was read from disk for a queue: deliveries may go on.
+    pub(crate) fn loaded(&mut self, queue: QueueId) {
+        if self.known(queue).is_some_and(Proxy::has_line) {
+            self.use_proxy(queue);
+        }
+    }
+
+    /// What leaders on other nodes left to the replicas here.
+    pub(crate) const fn local_deliveries(&self) -> LocalDeliveries {
+        self.counts
     }
 
     /// A node is up: who needs a leader looks for it.
@@ -286,7 +311,7 @@ impl Proxies {
             if entry.single {
                 proxy.abandon(reach);
             } else {
-                proxy.lose(reach.now);
+                proxy.lose(reach);
             }
             if !entry.dirty {
                 entry.dirty = true;
@@ -350,8 +375,6 @@ impl super::Admit for Proxies {
 pub(crate) enum Received {
     /// Nothing.
     Done,
-    /// The local replica is to complete a delivery.
-    Local(LocalDelivery),
     /// The leader is to be told this, outside of any session.
     Answer(ToLeader),
 }

@@ -18,14 +18,13 @@
 mod heard;
 mod held;
 mod kept;
+mod line;
 mod place;
 
 pub use kept::Then;
 pub(crate) use kept::{Afterwards, Budget, Notify};
 
-use super::link::{
-    HeldRange, LocalDelivery, Operation, PresentedHolder, Settle, Standing, ToLeader,
-};
+use super::link::{HeldRange, Operation, PresentedHolder, Settle, Standing, ToLeader};
 use crate::env::{ConnectionEvent, QueueAnswer};
 use crate::link::ConsumerLink;
 use crate::shard::ShardEffects;
@@ -38,6 +37,7 @@ use leveret_types::limits::{
     LEADER_WAIT_MS_MAX, LINK_CONSUMER_BYTES_MAX, LINK_CONSUMER_MESSAGES_MAX,
 };
 use leveret_types::{ConnectionId, ConsumerId, NodeId, Now, QueueId};
+use line::Line;
 use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
@@ -221,6 +221,8 @@ pub(crate) struct Proxy {
     throttled: Vec<ConnectionId>,
     /// Connections that wait for all operations up to a number.
     waiters: Vec<(u64, ConnectionId)>,
+    /// Deliveries that wait for their message, and what is behind them.
+    line: Line,
     /// How the queue stood when it was last asked.
     standing: Standing,
     /// Answers for those who ask again.
@@ -249,6 +251,7 @@ impl Proxy {
             next_request: 1,
             throttled: Vec::new(),
             waiters: Vec::new(),
+            line: Line::default(),
             standing: Standing::default(),
             parked: VecDeque::new(),
         }
@@ -401,6 +404,7 @@ impl Proxy {
     pub(crate) fn detach(&mut self, holder: ConsumerId) {
         self.requests
             .retain(|request| request.question.holder() != Some(holder));
+        self.leave_line(holder);
         if self.holders.remove(&holder).is_some() {
             self.say(ToLeader::Detach(holder));
         }
@@ -512,6 +516,15 @@ impl Proxy {
         self.give_credit(consumer);
     }
 
+    /// What was on its way to a consumer does not come.
+    fn give_room_back(&mut self, consumer: ConsumerId, bytes: u32) {
+        if let Some(holder) = self.holders.get_mut(&consumer) {
+            holder.credit.0 += 1;
+            holder.credit.1 += u64::from(bytes);
+            self.give_credit(consumer);
+        }
+    }
+
     /// Tells the leader what has gone on, once that is worth a message.
     fn give_credit(&mut self, consumer: ConsumerId) {
         let Some(holder) = self.holders.get_mut(&consumer) else {
@@ -528,15 +541,6 @@ impl Proxy {
         }
     }
 
-    /// A delivery is not in the local replica: the leader is to send it whole.
-    pub(crate) fn fetch(&mut self, delivery: LocalDelivery) {
-        self.say(ToLeader::Fetch {
-            consumer: delivery.consumer,
-            lane: delivery.lane,
-            index: delivery.index,
-        });
-    }
-
     // ---- Time, and the end.
 
     /// When the proxy is to be looked at next.
@@ -544,7 +548,8 @@ impl Proxy {
         let requests = self.requests.iter().map(|request| request.until_ms).min();
         let leaderless = !matches!(self.place, Place::Led(_)) && self.is_busy();
         let retry = leaderless.then(|| self.look_at_ms());
-        [requests, retry].into_iter().flatten().min()
+        let read = self.line.read_at_ms();
+        [requests, retry, read].into_iter().flatten().min()
     }
 
     /// Gives up questions that nobody has answered in time.
@@ -575,7 +580,7 @@ impl Proxy {
     /// Nobody will ever answer, or not until the queue's only node is back: publishes are refused,
     /// questions answered so, consumers cancelled.
     pub(crate) fn abandon(&mut self, reach: &mut Reach<'_>) {
-        self.lose(reach.now);
+        self.lose(reach);
         for request in std::mem::take(&mut self.requests) {
             match request.question {
                 Question::Cancel(_) => {

@@ -1,7 +1,8 @@
 //! The shard's replicas of queues that live on several nodes.
 
 use super::{QueueFacts, QueueSpec, Shard};
-use crate::quorum::link::ToLeader;
+use crate::looked::Found;
+use crate::quorum::link::{LocalDelivery, ToLeader};
 use crate::quorum::replica::{Around, ReplicaStatus, Replicas};
 use leveret_queue::Counts;
 use leveret_replication::ProposeError;
@@ -100,6 +101,11 @@ impl Shard {
         if !self.replicas.is_empty() {
             self.with_replicas(now, |replicas, around| replicas.finish(around));
         }
+    }
+
+    /// The message of a delivery, if the replica here has it.
+    pub(crate) fn replica_message(&mut self, queue: QueueId, of: &LocalDelivery) -> Found {
+        self.replicas.message(&mut self.logs, queue, of)
     }
 
     /// The node that leads a queue, as far as the replica here knows.

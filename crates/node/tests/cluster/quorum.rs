@@ -3,6 +3,7 @@
 use crate::client;
 use crate::script::check;
 use crate::world::World;
+use leveret_node::Env as _;
 use leveret_types::NodeId;
 use leveret_types::limits::KEPT_OPERATION_BYTES_MAX;
 
@@ -443,4 +444,76 @@ fn the_end_of_a_consumer_does_not_overtake_what_it_acknowledged() {
     world.send("c", client::say(&["get", "q", "noack"]));
     world.rest();
     assert_eq!(world.heard(), "c: got 1 left=0 again count=1 m2");
+}
+
+/// A cluster of which two nodes have clients: "a" is where the queue is led, "b" elsewhere.
+fn led_and_followed(nodes: u32, elsewhere: impl Fn(NodeId) -> NodeId) -> (World, NodeId) {
+    let mut world = World::new(nodes);
+    world.connect("d", NodeId(1));
+    world.rest();
+    world.send("d", client::say(&["declare", "q", "quorum"]));
+    world.pass(1_000);
+    let leader = world.leader("q").expect("it is led");
+    world.connect("a", leader);
+    world.connect("b", elsewhere(leader));
+    world.rest();
+    world.heard();
+    (world, elsewhere(leader))
+}
+
+/// How many deliveries to a node's consumers the replica there had the message of, and how many
+/// bytes those are.
+fn read_locally(world: &World, node: NodeId) -> (u64, u64) {
+    let node = &world.nodes[&node];
+    let id = node.queue("q").expect("it is there");
+    let shard = node.env.shard(node.env.shard_of(id));
+    let local = shard.local_deliveries();
+    assert_eq!(local.fetched, 0, "the leader knows what followers have");
+    (local.read, local.read_bytes)
+}
+
+#[test]
+fn a_consumer_at_a_follower_gets_messages_from_the_replica_there() {
+    let (mut world, follower) = led_and_followed(3, |leader| NodeId(1 + leader.0 % 3));
+    world.send("a", client::say(&["publish", "q", "one", "three"]));
+    world.pass(1_000);
+    world.send("b", client::say(&["consume", "q", "t"]));
+    world.rest();
+    assert_eq!(
+        world.heard(),
+        "b: consuming t, deliver 1 one, deliver 2 three"
+    );
+    assert_eq!(read_locally(&world, follower), (2, 8));
+    world.send("b", client::say(&["reject", "1", "requeue"]));
+    world.rest();
+    assert_eq!(world.heard(), "b: deliver 3 again count=1 one");
+    assert_eq!(read_locally(&world, follower), (3, 11));
+    world.send("b", client::say(&["ack", "3", "multiple"]));
+    world.pass(1_000);
+    world.send("a", client::say(&["declare", "q", "passive"]));
+    world.rest();
+    assert_eq!(world.heard(), "a: declared q 0 1");
+}
+
+#[test]
+fn a_consumer_at_a_follower_that_lacks_a_message_gets_it_from_the_leader() {
+    let (mut world, follower) = led_and_followed(3, |leader| NodeId(1 + leader.0 % 3));
+    world.send("b", client::say(&["consume", "q", "t"]));
+    world.rest();
+    world.syncing.remove(&follower);
+    world.send("a", client::say(&["publish", "q", "m1", "m2"]));
+    world.rest();
+    assert_eq!(world.heard(), "b: consuming t, deliver 1 m1, deliver 2 m2");
+    assert_eq!(read_locally(&world, follower), (0, 0));
+}
+
+#[test]
+fn a_consumer_at_a_node_without_a_member_gets_messages_from_the_leader() {
+    let (mut world, elsewhere) = led_and_followed(4, |_| NodeId(4));
+    world.send("a", client::say(&["publish", "q", "m1"]));
+    world.pass(1_000);
+    world.send("b", client::say(&["consume", "q", "t"]));
+    world.rest();
+    assert_eq!(world.heard(), "b: consuming t, deliver 1 m1");
+    assert_eq!(read_locally(&world, elsewhere), (0, 0));
 }

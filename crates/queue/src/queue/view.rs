@@ -143,6 +143,16 @@ impl Queue {
             .map_or(0, |lane| lane.delivered_through)
     }
 
+    /// Whether a holder has this message.
+    #[must_use]
+    pub fn has(&self, holder: ConsumerId, position: Position) -> bool {
+        let Some(slot) = self.holders.find(holder) else {
+            return false;
+        };
+        let mut held = self.holders.get(slot).held.iter();
+        held.any(|(lane, held)| *lane == position.lane && held.get(position.index).is_some())
+    }
+
     /// What is known of a message that came back and has not left.
     #[must_use]
     pub fn returns(&self, position: Position) -> Option<Returns> {

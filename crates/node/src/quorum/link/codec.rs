@@ -1,8 +1,8 @@
 //! The bytes of link messages.
 
 use super::{
-    HeldRange, LocalDelivery, Operation, Pieces, Presentation, PresentedHolder, Settle, Standing,
-    TO_LEADER, TO_PROXY, ToLeader, ToProxy,
+    Fetched, HeldRange, LocalDelivery, Operation, Pieces, Presentation, PresentedHolder, Settle,
+    Standing, TO_LEADER, TO_PROXY, ToLeader, ToProxy,
 };
 use crate::stored;
 use bytes::{Buf, Bytes};
@@ -79,6 +79,7 @@ mod tag {
     pub(super) const COUNTED: u8 = 10;
     pub(super) const TIMED_OUT: u8 = 11;
     pub(super) const CANCELLED: u8 = 12;
+    pub(super) const FETCHED: u8 = 13;
 
     pub(super) const OP_NOTHING: u8 = 0;
     pub(super) const OP_PUBLISH: u8 = 1;
@@ -262,6 +263,10 @@ impl Encoder {
     pub fn put_to_proxy(&mut self, message: &ToProxy) {
         let bytes = match message {
             ToProxy::Deliver(delivery) => stored_len(&delivery.message),
+            ToProxy::Fetched {
+                fetched: Fetched::Message(message),
+                ..
+            } => stored_len(message),
             _ => 64,
         };
         self.room(bytes);
@@ -300,12 +305,19 @@ impl Encoder {
             }
             ToProxy::DeliverLocal(delivery) => {
                 out.u8(tag::DELIVER_LOCAL);
-                out.u64(delivery.consumer.0);
-                out.u8(delivery.lane);
-                out.u64(delivery.index);
-                out.u8(u8::from(delivery.redelivered));
-                out.count(delivery.delivery_count);
-                out.count(delivery.acquired_count);
+                out.local_delivery(delivery);
+            }
+            ToProxy::Fetched {
+                consumer,
+                lane,
+                index,
+                fetched,
+            } => {
+                out.u8(tag::FETCHED);
+                out.u64(consumer.0);
+                out.u8(*lane);
+                out.u64(*index);
+                out.fetched(fetched);
             }
             ToProxy::Cancelled(consumer) => {
                 out.u8(tag::CANCELLED);
@@ -463,6 +475,29 @@ impl Writer {
         self.message(&delivery.message);
     }
 
+    fn local_delivery(&mut self, delivery: &LocalDelivery) {
+        self.u64(delivery.consumer.0);
+        self.u8(delivery.lane);
+        self.u64(delivery.index);
+        self.u8(u8::from(delivery.redelivered));
+        self.count(delivery.delivery_count);
+        self.count(delivery.acquired_count);
+        self.u32(delivery.bytes);
+        self.u64(delivery.entry);
+        self.u64(delivery.term);
+    }
+
+    fn fetched(&mut self, fetched: &Fetched) {
+        match fetched {
+            Fetched::Gone => self.u8(0),
+            Fetched::Unreadable => self.u8(1),
+            Fetched::Message(message) => {
+                self.u8(2);
+                self.message(message);
+            }
+        }
+    }
+
     fn finish(mut self) -> Pieces {
         if !self.buffer.is_empty() {
             self.pieces.push(Bytes::from(self.buffer));
@@ -564,6 +599,15 @@ impl Reader {
 
     fn id(&mut self) -> Result<ConsumerId, Malformed> {
         Ok(ConsumerId(self.u64()?))
+    }
+
+    /// Of a message, which has one behind it.
+    fn index(&mut self) -> Result<u64, Malformed> {
+        let index = self.u64()?;
+        match index {
+            u64::MAX => Err(self.malformed("an index")),
+            index => Ok(index),
+        }
     }
 
     fn range(&mut self) -> Result<Range<u64>, Malformed> {
@@ -729,14 +773,13 @@ impl Reader {
                 },
             },
             tag::DELIVER => ToProxy::Deliver(self.delivery(queue)?),
-            tag::DELIVER_LOCAL => ToProxy::DeliverLocal(LocalDelivery {
+            tag::DELIVER_LOCAL => ToProxy::DeliverLocal(self.local_delivery()?),
+            tag::FETCHED => ToProxy::Fetched {
                 consumer: self.id()?,
                 lane: self.u8()?,
                 index: self.u64()?,
-                redelivered: self.flag()?,
-                delivery_count: self.count()?,
-                acquired_count: self.count()?,
-            }),
+                fetched: self.fetched()?,
+            },
             tag::GOT => ToProxy::Got {
                 holder: self.id()?,
                 got: match self.flag()? {
@@ -765,12 +808,35 @@ impl Reader {
         })
     }
 
+    fn local_delivery(&mut self) -> Result<LocalDelivery, Malformed> {
+        Ok(LocalDelivery {
+            consumer: self.id()?,
+            lane: self.u8()?,
+            index: self.index()?,
+            redelivered: self.flag()?,
+            delivery_count: self.count()?,
+            acquired_count: self.count()?,
+            bytes: self.u32()?,
+            entry: self.u64()?,
+            term: self.u64()?,
+        })
+    }
+
+    fn fetched(&mut self) -> Result<Fetched, Malformed> {
+        match self.u8()? {
+            0 => Ok(Fetched::Gone),
+            1 => Ok(Fetched::Unreadable),
+            2 => Ok(Fetched::Message(self.message()?)),
+            _ => Err(self.malformed("what was fetched")),
+        }
+    }
+
     fn delivery(&mut self, queue: QueueId) -> Result<Delivery, Malformed> {
         Ok(Delivery {
             consumer: self.id()?,
             queue,
             lane: self.u8()?,
-            index: self.u64()?,
+            index: self.index()?,
             redelivered: self.flag()?,
             delivery_count: self.count()?,
             acquired_count: self.count()?,

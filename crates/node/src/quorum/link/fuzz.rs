@@ -1,7 +1,7 @@
 //! An entrance for fuzzing: any bytes, as another node may send them.
 
 use super::{
-    Encoder, LocalDelivery, Operation, Pieces, Settle, Standing, ToLeader, ToProxy,
+    Encoder, Fetched, LocalDelivery, Operation, Pieces, Settle, Standing, ToLeader, ToProxy,
     decode_to_leader, decode_to_proxy,
 };
 use bytes::Bytes;
@@ -65,13 +65,17 @@ pub fn seeds() -> Vec<Vec<u8>> {
     all.into_iter().map(|pieces| pieces.concat()).collect()
 }
 
-fn to_leader() -> Vec<ToLeader> {
+fn message() -> Message {
     let parts = MessageParts {
         exchange: b"x",
         routing_key: b"key",
         properties: &[0, 0],
         body: b"body",
     };
+    Message::from_parts(parts, Facts::default())
+}
+
+fn to_leader() -> Vec<ToLeader> {
     let settle = Settle {
         holder: ConsumerId(3),
         lane: 4,
@@ -84,7 +88,7 @@ fn to_leader() -> Vec<ToLeader> {
         ToLeader::Operations {
             first: 1,
             operations: vec![
-                Operation::Publish(Message::from_parts(parts, Facts::default())),
+                Operation::Publish(message()),
                 Operation::Settle(settle),
                 Operation::Nothing,
             ],
@@ -112,6 +116,12 @@ fn to_leader() -> Vec<ToLeader> {
 
 fn to_proxy() -> Vec<ToProxy> {
     let consumer = ConsumerId(3);
+    let fetched = |fetched| ToProxy::Fetched {
+        consumer,
+        lane: 4,
+        index: 5,
+        fetched,
+    };
     vec![
         ToProxy::Leading { term: 7 },
         ToProxy::NotLeader {
@@ -131,7 +141,13 @@ fn to_proxy() -> Vec<ToProxy> {
             redelivered: true,
             delivery_count: Some(1),
             acquired_count: Some(2),
+            bytes: 4,
+            entry: 6,
+            term: 7,
         }),
+        fetched(Fetched::Message(message())),
+        fetched(Fetched::Gone),
+        fetched(Fetched::Unreadable),
         ToProxy::Cancelled(consumer),
         ToProxy::Purged {
             request: 1,

@@ -104,7 +104,7 @@ fn to_proxy(queue: QueueId) -> Vec<ToProxy> {
         consumer: ConsumerId(1),
         queue,
         lane: 3,
-        index: u64::MAX,
+        index: u64::MAX - 1,
         redelivered: true,
         delivery_count: Some(2),
         acquired_count: Some(5),
@@ -113,6 +113,12 @@ fn to_proxy(queue: QueueId) -> Vec<ToProxy> {
     let attached = |result| ToProxy::Attached {
         consumer: ConsumerId(9),
         result,
+    };
+    let fetched = |fetched| ToProxy::Fetched {
+        consumer: ConsumerId(1),
+        lane: 2,
+        index: 3,
+        fetched,
     };
     vec![
         ToProxy::Leading { term: 7 },
@@ -138,7 +144,13 @@ fn to_proxy(queue: QueueId) -> Vec<ToProxy> {
             redelivered: false,
             delivery_count: None,
             acquired_count: Some(1),
+            bytes: 17,
+            entry: u64::MAX,
+            term: 9,
         }),
+        fetched(Fetched::Message(message(&[1; 50_000]))),
+        fetched(Fetched::Gone),
+        fetched(Fetched::Unreadable),
         ToProxy::Got {
             holder: ConsumerId(2),
             got: None,
@@ -225,7 +237,11 @@ fn what_is_said_to_a_proxy_comes_out_as_it_went_in() {
     let frame = decode_to_proxy(queue, joined(&frames[0])).expect("a frame");
     assert_eq!(frame.session, 78);
     for (sent, got) in messages.iter().zip(&frame.messages) {
-        if matches!(sent, ToProxy::Deliver(_) | ToProxy::Got { .. }) {
+        let has_message = matches!(
+            sent,
+            ToProxy::Deliver(_) | ToProxy::Got { .. } | ToProxy::Fetched { .. }
+        );
+        if has_message {
             continue;
         }
         assert_eq!(rewritten(&printed(sent)), rewritten(&printed(got)));
@@ -239,7 +255,14 @@ fn every_cut_and_every_flipped_byte_is_refused_or_another_frame() {
     let leader = joined(&encoded_to_leader(&to_leader()[3..])[0]);
     let small: Vec<ToProxy> = to_proxy(QueueId(1))
         .into_iter()
-        .filter(|message| !matches!(message, ToProxy::Deliver(d) if d.message.size() > 100))
+        .filter(|message| match message {
+            ToProxy::Deliver(delivery) => delivery.message.size() < 100,
+            ToProxy::Fetched {
+                fetched: Fetched::Message(message),
+                ..
+            } => message.size() < 100,
+            _ => true,
+        })
         .collect();
     let proxy = joined(&encoded_to_proxy(&small)[0]);
     for bytes in [leader, proxy] {
@@ -327,4 +350,27 @@ fn a_window_lets_one_message_of_any_size_and_tells_when_there_is_room() {
     assert!(!window.take(0));
     assert!(!window.give(1, 0), "not before half of it is free");
     assert!(window.give(LINK_CONSUMER_MESSAGES_MAX / 2, 0));
+}
+
+#[test]
+fn a_delivery_with_an_index_that_none_can_follow_is_refused() {
+    let queue = QueueId(5);
+    for (index, is_read) in [(u64::MAX - 1, true), (u64::MAX, false)] {
+        let local = LocalDelivery {
+            consumer: ConsumerId(1),
+            lane: 0,
+            index,
+            redelivered: false,
+            delivery_count: None,
+            acquired_count: None,
+            bytes: 4,
+            entry: 1,
+            term: 1,
+        };
+        let whole = local.complete(queue, message(b"body"));
+        for said in [ToProxy::DeliverLocal(local), ToProxy::Deliver(whole)] {
+            let frame = joined(&encoded_to_proxy(&[said])[0]);
+            assert_eq!(decode_to_proxy(queue, frame).is_ok(), is_read, "{index}");
+        }
+    }
 }

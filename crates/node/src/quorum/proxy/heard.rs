@@ -1,9 +1,10 @@
 //! What the leader says.
 
 use super::kept::Notify;
-use super::{Asker, Place, Proxy, Question, Reach, Request};
+use super::line::Incoming;
+use super::{Asker, Holder, Place, Proxy, Question, Reach, Request};
 use crate::env::{ConnectionEvent, QueueAnswer};
-use crate::quorum::link::{LocalDelivery, Settle, ToLeader, ToProxy};
+use crate::quorum::link::{Settle, ToLeader, ToProxy};
 use leveret_queue::Outcome;
 use leveret_session::contract::{Delivery, Reply};
 use leveret_types::limits::PARKED_ANSWERS_MAX;
@@ -12,20 +13,20 @@ use std::ops::Range;
 
 impl Proxy {
     /// Takes in what a leader says in the session. `next` is the session that a presentation to
-    /// another node would begin. What only the local replica can complete is given back.
+    /// another node would begin.
     pub(crate) fn receive(
         &mut self,
         from: NodeId,
         message: ToProxy,
         next: u64,
         reach: &mut Reach<'_>,
-    ) -> Option<LocalDelivery> {
+    ) {
         match message {
             ToProxy::Leading { term } => {
-                self.leading(reach.now, from, term, next);
+                self.leading(from, term, next, reach);
             }
             ToProxy::NotLeader { term, leader } => {
-                self.not_leader(reach.now, from, term, leader, next);
+                self.not_leader(from, (term, leader), next, reach);
             }
             ToProxy::Committed { through } => self.committed(from, through, reach),
             ToProxy::Refused { sequences } => self.refused(sequences, reach),
@@ -49,9 +50,15 @@ impl Proxy {
                 }
                 self.answer(question, answer, reach);
             }
-            ToProxy::Deliver(delivery) => self.deliver(from, delivery, reach),
-            ToProxy::DeliverLocal(delivery) => return Some(delivery),
-            ToProxy::Cancelled(consumer) => self.cancelled(consumer, reach),
+            ToProxy::Deliver(delivery) => self.arrive(Incoming::Whole(delivery), reach),
+            ToProxy::DeliverLocal(delivery) => self.arrive(Incoming::Local(delivery), reach),
+            ToProxy::Fetched {
+                consumer,
+                lane,
+                index,
+                fetched,
+            } => self.fetched((consumer, lane, index), fetched, reach),
+            ToProxy::Cancelled(consumer) => self.arrive(Incoming::Cancelled(consumer), reach),
             ToProxy::Got { holder, got } => self.got(holder, got, reach),
             ToProxy::Purged { request, count } => {
                 self.answer_request(request, QueueAnswer::Purged(count), reach);
@@ -66,7 +73,6 @@ impl Proxy {
                 }
             }
         }
-        None
     }
 
     pub(super) fn committed(&mut self, from: NodeId, through: u64, reach: &mut Reach<'_>) {
@@ -119,24 +125,16 @@ impl Proxy {
     }
 
     /// A message for a consumer.
-    pub(crate) fn deliver(&mut self, from: NodeId, delivery: Delivery, reach: &mut Reach<'_>) {
+    pub(super) fn deliver(&mut self, delivery: Delivery, reach: &mut Reach<'_>) {
+        // A leader on this node has asked the connection itself.
+        let is_admitted = self.is_led_here(reach);
         let Some(holder) = self.holders.get_mut(&delivery.consumer) else {
-            // It is gone, and the leader has been told, or will be. What came meanwhile returns by
-            // that: as an operation it might take effect late, on a message that another has.
-            let detach = ToLeader::Detach(delivery.consumer);
-            let is_said = matches!(self.control.back(),
-                Some((_, ToLeader::Detach(last))) if *last == delivery.consumer);
-            if !is_said {
-                self.say(detach);
-            }
-            return;
+            return self.say_gone(delivery.consumer);
         };
         let size = delivery.message.size();
         if holder.settles() {
             holder.hold(delivery.lane, delivery.index, size);
         }
-        // A leader on this node has asked the connection itself.
-        let is_admitted = from == reach.node;
         if is_admitted && holder.waiting.is_empty() {
             return reach.post(holder.connection, ConnectionEvent::Deliver(delivery));
         }
@@ -144,6 +142,17 @@ impl Proxy {
         let session = if is_admitted { 0 } else { self.session };
         holder.waiting.push_back((session, delivery));
         self.forward(consumer, reach);
+    }
+
+    /// A delivery came for a holder that is gone, and the leader has been told, or will be. What
+    /// came meanwhile returns by that: as an operation it might take effect late, on a message that
+    /// another has.
+    pub(super) fn say_gone(&mut self, consumer: ConsumerId) {
+        let is_said = matches!(self.control.back(),
+            Some((_, ToLeader::Detach(last))) if *last == consumer);
+        if !is_said {
+            self.say(ToLeader::Detach(consumer));
+        }
     }
 
     pub(super) fn give_back(&mut self, delivery: &Delivery) {
@@ -158,6 +167,10 @@ impl Proxy {
 
     /// No delivery for this consumer comes any more.
     pub(super) fn cancelled(&mut self, consumer: ConsumerId, reach: &mut Reach<'_>) {
+        if self.has_line() {
+            let keeps = self.holders.get(&consumer).is_none_or(Holder::settles);
+            self.clear_line_of(consumer, keeps, reach);
+        }
         if let Some(holder) = self.holders.get_mut(&consumer) {
             let keeps = holder.settles();
             holder.consumer = None;

@@ -1,6 +1,6 @@
 //! Where the leader is, and what it is told when it is found.
 
-use super::{ANSWER_MS, HINTS_MAX, Place, Proxy, Put, RETRY_MS};
+use super::{ANSWER_MS, HINTS_MAX, Place, Proxy, Put, RETRY_MS, Reach};
 use crate::quorum::link::{HeldRange, Operation, Presentation, PresentedHolder, ToLeader};
 use leveret_types::{NodeId, Now};
 
@@ -30,44 +30,51 @@ impl Proxy {
     }
 
     /// A node says that it leads; whether that is news and the proxy has presented itself.
-    pub(crate) fn leading(&mut self, now: Now, node: NodeId, term: u64, session: u64) -> bool {
+    pub(crate) fn leading(
+        &mut self,
+        node: NodeId,
+        term: u64,
+        session: u64,
+        reach: &mut Reach<'_>,
+    ) -> bool {
         if term < self.term {
             return false;
         }
         self.term = term;
         self.hints = 0;
-        self.present_to(now, node, session);
+        self.end_line(reach);
+        self.present_to(reach.now, node, session);
         true
     }
 
     /// A node says that it does not lead.
     pub(super) fn not_leader(
         &mut self,
-        now: Now,
         from: NodeId,
-        term: u64,
-        leader: Option<NodeId>,
+        (term, leader): (u64, Option<NodeId>),
         next: u64,
+        reach: &mut Reach<'_>,
     ) {
         let ours = self.place == Place::Asked(from) || self.place == Place::Led(from);
         if !ours {
             return;
         }
-        self.lose(now);
+        self.lose(reach);
         if let Some(leader) = leader.filter(|_| term >= self.term && self.hints < HINTS_MAX) {
             self.hints += 1;
-            self.present_to(now, leader, next);
+            self.present_to(reach.now, leader, next);
         }
     }
 
     /// The leader is gone, or the way to it.
-    pub(crate) fn lose(&mut self, now: Now) {
+    pub(crate) fn lose(&mut self, reach: &mut Reach<'_>) {
+        self.end_line(reach);
         // It may not have heard what was said to it last, and may not know that it is lost.
         self.owes |= self.place != Place::Unknown;
         self.place = Place::Unknown;
         self.present = false;
         self.control.clear();
-        self.retry_at_ms = now.monotonic_ms + self.retry_after_ms();
+        self.retry_at_ms = reach.now.monotonic_ms + self.retry_after_ms();
     }
 
     /// How long not to look for the leader, the longer the more often that was in vain.

@@ -5,11 +5,12 @@ use super::remains::{member_on, renew};
 use super::restore::{adopt, sole_founder};
 use super::snapshot;
 use super::{Around, Broken, HEADER_LANE, Replica};
-use crate::quorum::link::{Answer, Origin, ToLeader, ToProxy};
+use crate::looked::{self, Found};
+use crate::quorum::link::{Answer, LocalDelivery, Origin, ToLeader, ToProxy};
 use crate::shard::{QueueFacts, QueueSpec, log_of};
 use bytes::Bytes;
 use hashbrown::HashMap;
-use leveret_queue::{Counters, Counts};
+use leveret_queue::{Counters, Counts, Position};
 use leveret_replication::{ProposeError, Status};
 use leveret_storage::ShardLogs;
 use leveret_types::limits::GROUP_TICK_MS;
@@ -497,6 +498,27 @@ impl Replicas {
         })
     }
 
+    /// The message of a delivery that another member leads, if it is in the logs here.
+    pub(crate) fn message(
+        &self,
+        logs: &mut ShardLogs,
+        queue: QueueId,
+        of: &LocalDelivery,
+    ) -> Found {
+        let position = Position {
+            lane: of.lane,
+            index: of.index,
+        };
+        let replica = self.map.get(&queue);
+        if !replica.is_some_and(|replica| replica.has((of.entry, of.term), position)) {
+            return Found::Never;
+        }
+        match looked::read(logs, queue, position) {
+            Found::Message(message) if message.size() != of.bytes => Found::Never,
+            found => found,
+        }
+    }
+
     /// How a queue's group stands, seen from here.
     #[must_use]
     pub fn status(&self, queue: QueueId) -> Option<ReplicaStatus> {
@@ -557,6 +579,14 @@ impl Replica {
                 leader: self.leader_node().filter(|leader| *leader != around.node),
             },
         });
+    }
+
+    /// Whether the entry that brought a message is here, by an entry of the group that is that one
+    /// or a later one. What is at the message's place without it may be another message: one that a
+    /// leader before could not commit.
+    fn has(&self, (entry, term): (u64, u64), position: Position) -> bool {
+        let is_here = entry <= self.last_applied || self.group.term_at(entry) == Some(term);
+        is_here && position.index < self.lanes.end(position.lane)
     }
 
     fn live_counts(&self, logs: &ShardLogs) -> Counts {

@@ -8,11 +8,12 @@ use crate::looked::Looked;
 use crate::quorum::link::{Answer, Operation, Origin, Settle, ToLeader, ToProxy, Window};
 use crate::shard::QueueSpec;
 use bytes::Bytes;
+use covered::Covered;
 use hashbrown::HashMap;
 use leveret_queue::{Effect, Log, Meta, Peek, Position, Queue, Reason, RecoveredLane, State};
 use leveret_storage::ShardLogs;
 use leveret_types::limits::QUORUM_PRESENT_MS_MAX;
-use leveret_types::{ConsumerId, NodeId, Now, QueueId};
+use leveret_types::{ConsumerId, NodeId, Now, QueueId, ReplicaId};
 use std::collections::VecDeque;
 use std::ops::Range;
 
@@ -31,8 +32,20 @@ struct Session {
 #[derive(Debug)]
 struct Place {
     node: NodeId,
+    /// Whether what is delivered to it leaves by that.
+    no_ack: bool,
     /// What may be under way to it, if it is on another node.
     window: Window,
+}
+
+impl Place {
+    fn new(node: NodeId, no_ack: bool) -> Self {
+        Self {
+            node,
+            no_ack,
+            window: Window::default(),
+        }
+    }
 }
 
 /// What is asked of the queue when all that came before is committed.
@@ -48,6 +61,11 @@ enum Request {
     Count {
         request: u64,
     },
+    /// A message that the consumer was to read from its own node's replica.
+    Fetch {
+        consumer: ConsumerId,
+        position: Position,
+    },
     /// A purge is committed.
     Purged {
         request: u64,
@@ -61,6 +79,16 @@ struct Asked {
     node: NodeId,
     session: u64,
     request: Request,
+}
+
+impl Asked {
+    const fn new(node: NodeId, session: u64, request: Request) -> Self {
+        Self {
+            node,
+            session,
+            request,
+        }
+    }
 }
 
 /// What has happened since the last entry was proposed.
@@ -132,7 +160,9 @@ pub(super) struct Leader {
     in_flight: VecDeque<InFlight>,
     waiting: VecDeque<Waiting>,
     looked: Looked,
+    covered: Covered,
     dead: DeadLetters,
+    /// Gets and fetches that cannot be answered yet.
     waiting_gets: Vec<Asked>,
     scratch: Vec<Effect>,
     /// Whether what comes back now is known to be so from a committed entry.
@@ -184,16 +214,18 @@ macro_rules! on_queue {
 
 mod asked;
 mod batch;
+mod covered;
 mod effects;
 mod presence;
 
 impl Leader {
     /// The leader of a queue whose messages the logs have: all that its replicas know of it is
-    /// committed. `nodes` are those that are up and may have consumers.
+    /// committed, up to the first entry of its term, which is given with the term. `nodes` are
+    /// those that are up and may have consumers.
     pub(super) fn new(
         now: Now,
         id: QueueId,
-        term: u64,
+        (entry, term): (u64, u64),
         spec: &QueueSpec,
         recovered: (Vec<RecoveredLane>, &State),
         nodes: Vec<NodeId>,
@@ -216,6 +248,7 @@ impl Leader {
             in_flight: VecDeque::new(),
             waiting: VecDeque::new(),
             looked: Looked::default(),
+            covered: Covered::new(entry),
             dead: DeadLetters::default(),
             waiting_gets: Vec::new(),
             scratch: Vec::new(),
@@ -307,10 +340,9 @@ impl Leader {
                 bytes,
             } => self.credit(around, consumer, messages, bytes),
             ToLeader::Get { holder, no_ack } => {
-                self.holders.entry(holder).or_insert_with(|| Place {
-                    node: from,
-                    window: Window::default(),
-                });
+                self.holders
+                    .entry(holder)
+                    .or_insert_with(|| Place::new(from, no_ack));
                 self.ask(around, from, session, Request::Get { holder, no_ack });
             }
             ToLeader::Purge { request } => {
@@ -323,7 +355,11 @@ impl Leader {
                 consumer,
                 lane,
                 index,
-            } => self.fetch(around, from, consumer, Position { lane, index }),
+            } => {
+                let position = Position { lane, index };
+                let request = Request::Fetch { consumer, position };
+                self.do_asked(around, Asked::new(from, session, request));
+            }
             ToLeader::Present(_) | ToLeader::Absent { .. } | ToLeader::Operations { .. } => {}
         }
     }
@@ -352,6 +388,13 @@ impl Leader {
             }
         }
         self.looked.clear(self.holders.is_empty());
+    }
+
+    /// Takes note of how far the logs of other members are the same as this one's.
+    pub(super) fn set_matched(&mut self, matched: impl Iterator<Item = (ReplicaId, u64)>) {
+        if !self.holders.is_empty() {
+            self.covered.set_matched(matched);
+        }
     }
 
     /// When [`Self::pump`] is to be called next, whatever happens; 0 is never.

@@ -279,7 +279,9 @@ impl Replica {
         match entry.kind {
             EntryKind::Normal => self.apply_header(around, entry, &header),
             // The first entry of this member's own term: all before it is committed.
-            EntryKind::Empty if self.leads == Some(entry.term) => self.begin_to_lead(around),
+            EntryKind::Empty if self.leads == Some(entry.term) => {
+                self.begin_to_lead(around, entry.index);
+            }
             EntryKind::Empty | EntryKind::Membership => {}
         }
     }
@@ -298,7 +300,7 @@ impl Replica {
         }
     }
 
-    fn begin_to_lead(&mut self, around: &mut Around<'_>) {
+    fn begin_to_lead(&mut self, around: &mut Around<'_>, entry: u64) {
         let Some(term) = self.leads else {
             return;
         };
@@ -329,7 +331,8 @@ impl Replica {
         nodes.push(around.node);
         let (queue, spec) = (self.id, &self.spec);
         let recovered = (recovered, &state);
-        let mut leader = Leader::new(around.now, queue, term, spec, recovered, nodes.clone());
+        let begun = (entry, term);
+        let mut leader = Leader::new(around.now, queue, begun, spec, recovered, nodes.clone());
         for state in &self.applied.lanes {
             for (range, reason) in state.leaving.iter() {
                 leader.was_leaving(state.lane, range, reason);
@@ -444,6 +447,7 @@ impl Replica {
         if let Some(leader) = &mut self.leader
             && leader.dirty
         {
+            leader.set_matched(self.group.matched());
             leader.pump(around);
         }
         self.work(around);

@@ -1,6 +1,8 @@
 //! Three nodes with one shard each over disks in memory, a network that keeps the order of each
 //! way, and clients with a ledger; everything else is drawn from a seed.
 
+mod local;
+
 use super::HEADER_LANE;
 use crate::env::{ConnectionEvent, PeerFrame, QueueAnswer};
 use crate::link::ConsumerLink;
@@ -72,6 +74,8 @@ struct Ledger {
     places: BTreeMap<u64, (u8, u64)>,
     requeued: u32,
     snapshots: u32,
+    /// Deliveries that a replica on the consumer's node completed, and those that it could not.
+    local: (u64, u64),
 }
 
 struct World {
@@ -237,6 +241,7 @@ impl World {
 
     fn crash(&mut self, at: usize) {
         self.say(format!("crash {at}"));
+        self.count_local(at);
         self.nodes[at].running = None;
         for other in 0..self.count() {
             if other != at && self.is_up(other) {
@@ -307,6 +312,14 @@ impl World {
             }
         }
         said.into_iter().for_each(|text| self.say(text));
+    }
+
+    fn count_local(&mut self, at: usize) {
+        if let Some(running) = &self.nodes[at].running {
+            let local = running.shard.local_deliveries();
+            self.ledger.local.0 += local.read;
+            self.ledger.local.1 += local.fetched;
+        }
     }
 
     /// Delivers the first frame of a way.
@@ -649,6 +662,7 @@ fn run(seed: u64, steps: u64, faults: bool, prepare: impl FnOnce(&mut World)) ->
         world.heal_and_drain();
         world.check();
     }));
+    (0..world.count()).for_each(|at| world.count_local(at));
     let seen = &world.ledger;
     let deliveries = seen.delivered.values().sum::<u32>();
     if !faults && outcome.is_ok() {
@@ -696,6 +710,8 @@ fn crashes_and_cut_ways_lose_nothing() {
     assert!(snapshots > 20, "{snapshots} snapshots");
     let confirmed: usize = all.iter().map(|ledger| ledger.confirmed.len()).sum();
     assert!(confirmed > all.len() * 100, "{confirmed} confirms");
+    let local: u64 = all.iter().map(|ledger| ledger.local.0).sum();
+    assert!(local > 1_000, "only {local} deliveries came from followers");
 }
 
 /// Replaces a member now and then, also by another one on its own node, as for a lost disk.
@@ -803,7 +819,10 @@ fn a_queue_with_one_member_needs_nobody_else() {
 
 #[test]
 fn large_messages_and_small_caches() {
+    let mut local = 0;
     for seed in seeds(20) {
-        run(seed, 1_500, true, |world| world.body_bytes = 20_000);
+        let ledger = run(seed, 1_500, true, |world| world.body_bytes = 20_000);
+        local += ledger.local.0;
     }
+    assert!(local > 500, "only {local} deliveries came from followers");
 }

@@ -1,36 +1,45 @@
 //! What is asked of a leader, and answered once all that came before is committed.
 
 use super::{Asked, Leader, Request, View};
-use crate::quorum::link::{Standing, ToProxy};
+use crate::looked::Found;
+use crate::quorum::link::{Fetched, Standing, ToProxy};
 use crate::quorum::replica::Around;
 use leveret_queue::{Got, Position};
-use leveret_session::contract::Delivery;
 use leveret_types::{ConsumerId, NodeId};
 
 impl Leader {
-    /// Sends a message to a consumer again that was to read it from its own node's replica.
-    pub(super) fn fetch(
+    /// Answers who was to read a message from its own node's replica, which does not have it.
+    fn fetch(
         &mut self,
         around: &mut Around<'_>,
-        from: NodeId,
+        asked: Asked,
         consumer: ConsumerId,
         position: Position,
     ) {
-        let Some(message) = self.message(around.logs, position) else {
-            return;
+        let found = match self.queue.has(consumer, position) {
+            true => Some(self.looked.find(around.logs, self.id, position)),
+            false => None,
         };
-        let returns = self.queue.returns(position).unwrap_or_default();
-        let delivery = Delivery {
+        let fetched = match found {
+            Some(Found::Message(message)) => Fetched::Message(message),
+            Some(Found::Never) => Fetched::Unreadable,
+            Some(Found::Pending) => {
+                // A proxy asks for one message at a time.
+                let is_fetch = |asked: &Asked| matches!(asked.request, Request::Fetch { .. });
+                self.waiting_gets
+                    .retain(|other| other.node != asked.node || !is_fetch(other));
+                return self.waiting_gets.push(asked);
+            }
+            None => Fetched::Gone,
+        };
+        let Position { lane, index } = position;
+        let answer = ToProxy::Fetched {
             consumer,
-            queue: self.id,
-            lane: position.lane,
-            index: position.index,
-            redelivered: true,
-            delivery_count: Some(returns.failed).filter(|count| *count > 0),
-            acquired_count: Some(returns.acquired).filter(|count| *count > 0),
-            message,
+            lane,
+            index,
+            fetched,
         };
-        self.answer(around, from, ToProxy::Deliver(delivery));
+        self.answer(around, asked.node, answer);
     }
 
     /// Does what is asked once all that came before is committed.
@@ -41,11 +50,7 @@ impl Leader {
         session: u64,
         request: Request,
     ) {
-        let asked = Asked {
-            node,
-            session,
-            request,
-        };
+        let asked = Asked::new(node, session, request);
         if !self.batch.header.is_empty() || !self.waiting.is_empty() {
             self.batch.asked.push(asked);
         } else if let Some(last) = self.in_flight.back_mut() {
@@ -84,6 +89,9 @@ impl Leader {
                 self.carry_out(around);
                 let purged = Request::Purged { request, count };
                 self.ask(around, asked.node, asked.session, purged);
+            }
+            Request::Fetch { consumer, position } => {
+                self.fetch(around, asked, consumer, position);
             }
             Request::Purged { request, count } => {
                 self.answer(around, asked.node, ToProxy::Purged { request, count });

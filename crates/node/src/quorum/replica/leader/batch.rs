@@ -269,6 +269,9 @@ impl Leader {
         if entry.came.capacity() <= QUORUM_BATCH_ITEMS {
             self.spare = entry.came;
         }
+        for came in &header.came {
+            self.covered.came(index, came.lane, came.range.end);
+        }
         for (origin, through) in &header.origins {
             let through = *through;
             let session = self.session(origin.node);

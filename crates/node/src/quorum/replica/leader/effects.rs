@@ -2,14 +2,14 @@
 
 use super::Leader;
 use crate::looked::Found;
-use crate::quorum::link::ToProxy;
+use crate::quorum::link::{LocalDelivery, ToProxy};
 use crate::quorum::replica::Around;
 use crate::quorum::replica::header::{Leaving, Returned};
 use crate::shard::Deferred;
 use leveret_queue::{Effect, Position};
 use leveret_session::contract::Delivery;
 use leveret_storage::ShardLogs;
-use leveret_types::Message;
+use leveret_types::{Message, NodeId};
 
 impl Leader {
     pub(super) fn message(&mut self, logs: &mut ShardLogs, position: Position) -> Option<Message> {
@@ -37,6 +37,22 @@ impl Leader {
         })
     }
 
+    /// The delivery without its message, if the member on the consumer's node has that.
+    fn by_reference(&self, node: NodeId, delivery: &Delivery) -> Option<LocalDelivery> {
+        let entry = self.covered.by(node, delivery.lane, delivery.index)?;
+        Some(LocalDelivery {
+            consumer: delivery.consumer,
+            lane: delivery.lane,
+            index: delivery.index,
+            redelivered: delivery.redelivered,
+            delivery_count: delivery.delivery_count,
+            acquired_count: delivery.acquired_count,
+            bytes: delivery.message.size(),
+            entry,
+            term: self.term,
+        })
+    }
+
     pub(super) fn carry_out(&mut self, around: &mut Around<'_>) {
         let mut effects = std::mem::take(&mut self.scratch);
         for effect in effects.drain(..) {
@@ -49,16 +65,23 @@ impl Leader {
     pub(super) fn carry_out_one(&mut self, around: &mut Around<'_>, effect: Effect) {
         match effect {
             Effect::Deliver(delivery) => {
-                let Some(node) = self.holders.get(&delivery.consumer).map(|place| place.node)
-                else {
+                let Some(place) = self.holders.get(&delivery.consumer) else {
                     return;
                 };
-                match self.delivery(around.logs, &delivery) {
-                    Some(delivery) => self.answer(around, node, ToProxy::Deliver(delivery)),
-                    None => {
-                        tracing::error!(queue = %self.id, "a message that was there cannot be read");
-                    }
-                }
+                let node = place.node;
+                let is_near = node == around.node;
+                // What is delivered without acknowledgement leaves the replicas at once.
+                let may_read = !is_near && !place.no_ack;
+                let Some(delivery) = self.delivery(around.logs, &delivery) else {
+                    tracing::error!(queue = %self.id, "a message that was there cannot be read");
+                    return;
+                };
+                let local = may_read.then(|| self.by_reference(node, &delivery));
+                let message = match local.flatten() {
+                    Some(local) => ToProxy::DeliverLocal(local),
+                    None => ToProxy::Deliver(delivery),
+                };
+                self.answer(around, node, message);
             }
             Effect::Settled { lane, range, bytes } => self.batch.header.left(lane, range, bytes),
             Effect::Returned { .. } if self.is_foreseen => {}

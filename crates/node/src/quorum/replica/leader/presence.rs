@@ -2,7 +2,7 @@
 //! comes or goes.
 
 use super::{GivenBack, Leader, Place, Request, Session, Waiting};
-use crate::quorum::link::{HeldRange, Origin, Presentation, ToProxy, Window};
+use crate::quorum::link::{HeldRange, Origin, Presentation, ToProxy};
 use crate::quorum::replica::Around;
 use crate::shard::Deferred;
 use leveret_queue::Consumer;
@@ -68,11 +68,8 @@ impl Leader {
         });
         self.waiting.retain(|waiting| waiting.node != from);
         for holder in &presentation.holders {
-            let place = Place {
-                node: from,
-                window: Window::default(),
-            };
-            self.holders.insert(holder.id, place);
+            let no_ack = holder.consumer.is_some_and(|consumer| consumer.no_ack);
+            self.holders.insert(holder.id, Place::new(from, no_ack));
             if let Some(consumer) = holder.consumer {
                 let result = self.queue.attach(around.now, consumer, &mut self.scratch);
                 self.consumers += usize::from(result.is_ok());
@@ -108,10 +105,9 @@ impl Leader {
         let in_flight = self.in_flight.iter().flat_map(|entry| &entry.returns);
         let returns = in_flight.chain(&self.batch.returns);
         for GivenBack { settle, .. } in returns.filter(|back| back.from == from) {
-            self.holders.entry(settle.holder).or_insert_with(|| Place {
-                node: from,
-                window: Window::default(),
-            });
+            self.holders
+                .entry(settle.holder)
+                .or_insert_with(|| Place::new(from, false));
             let (now, range) = (around.now, settle.range.clone());
             self.queue.adopt(now, settle.holder, settle.lane, range);
         }
@@ -190,10 +186,7 @@ impl Leader {
     }
 
     pub(super) fn attach(&mut self, around: &mut Around<'_>, from: NodeId, consumer: Consumer) {
-        let place = Place {
-            node: from,
-            window: Window::default(),
-        };
+        let place = Place::new(from, consumer.no_ack);
         let result = self.queue.attach(around.now, consumer, &mut self.scratch);
         if result.is_ok() {
             self.holders.insert(consumer.id, place);
