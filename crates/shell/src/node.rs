@@ -109,8 +109,8 @@ pub enum StartError {
     System(#[from] io::Error),
 }
 
-/// Files of the write-ahead log that are used again rather than deleted.
-const WAL_FILES_KEPT: usize = 4;
+/// Files of the write-ahead log that are used again rather than deleted while consumers keep up.
+pub(crate) const WAL_FILES_KEPT: usize = 4;
 
 /// A node that runs.
 pub struct Node {

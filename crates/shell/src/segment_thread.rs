@@ -2,6 +2,7 @@
 //! segments, and the file is used again.
 
 use crate::broker::{Broker, DiskWriter};
+use crate::node::WAL_FILES_KEPT;
 use crate::signal::Woken;
 use leveret_node::Env;
 use leveret_storage::{
@@ -39,6 +40,8 @@ pub struct SegmentThread<D: Disk> {
     prepared: Sender<PreparedFile>,
     /// Files handed to the log and not rolled since: it has these, less the one that it writes.
     ready: usize,
+    /// Prepared files that are kept when the log no longer needs them.
+    keep: usize,
     /// The last full file, and the last one that a checkpoint has let go.
     full: Option<Generation>,
     done: Generation,
@@ -65,6 +68,7 @@ impl<D: Disk> SegmentThread<D> {
             rolled,
             prepared,
             ready,
+            keep: WAL_FILES_KEPT,
             full: None,
             done: 0,
             no_space: false,
@@ -127,15 +131,24 @@ impl<D: Disk> SegmentThread<D> {
     /// Brings what lives in the log's files through this one into segments; false if there is no
     /// space.
     fn flush(&mut self, through: Generation) -> bool {
+        let mut is_long = false;
         for shard in self.broker.shard_ids() {
             let plan = self.broker.lock_shard(shard).logs.begin_flush(through);
             if plan.bytes() > FLUSH_BYTES_SHORT && !self.broker.segments.stopped() {
+                is_long = true;
                 self.keep_ready(READY_FILES);
             }
             if !self.carry_out(shard, &plan) {
                 return false;
             }
         }
+        // While a backlog grows fast, the log goes on in more files: made once, they are kept until
+        // it has long been without need of them.
+        self.keep = match is_long {
+            true => WAL_FILES_MAX,
+            false => self.keep.saturating_sub(1).max(WAL_FILES_KEPT),
+        };
+        self.checkpoints.keep_prepared(self.keep);
         true
     }
 

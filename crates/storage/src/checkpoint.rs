@@ -427,6 +427,12 @@ impl<D: Disk> CheckpointWriter<D> {
         }
     }
 
+    /// From now on up to so many files are kept prepared of those that the write-ahead log no
+    /// longer needs; the others are deleted.
+    pub fn keep_prepared(&mut self, files: usize) {
+        self.pool_target = files;
+    }
+
     /// Makes the file that keeps space aside; false when there is no space for it. To be called
     /// again once there is.
     ///
@@ -438,7 +444,7 @@ impl<D: Disk> CheckpointWriter<D> {
             return Ok(true);
         }
         let made = self.disk.create_new(&path).and_then(|file| {
-            write_zeros(&file, RESERVE_BYTES)?;
+            write_zeros(&file, 0..RESERVE_BYTES)?;
             file.sync_data()
         });
         match made {

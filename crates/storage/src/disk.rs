@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, IoSlice};
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -79,11 +80,11 @@ static ZEROS: [u8; 64 * 1024] = [0; 64 * 1024];
 /// Bytes of zeros written at once.
 const ZEROS_WRITE_BYTES: u64 = 1 << 20;
 
-/// Writes `len` zeros from the start of a file, without a buffer of that size.
-pub(crate) fn write_zeros(file: &impl DiskFile, len: u64) -> io::Result<()> {
-    let mut at = 0;
-    while at < len {
-        let count = (len - at).min(ZEROS_WRITE_BYTES) as usize;
+/// Fills a part of a file with zeros, without a buffer of that size.
+pub(crate) fn write_zeros(file: &impl DiskFile, part: Range<u64>) -> io::Result<()> {
+    let mut at = part.start;
+    while at < part.end {
+        let count = (part.end - at).min(ZEROS_WRITE_BYTES) as usize;
         let (whole, rest) = (count / ZEROS.len(), count % ZEROS.len());
         let mut slices = vec![IoSlice::new(&ZEROS); whole];
         if rest > 0 {

@@ -26,6 +26,8 @@ fn options() -> Options {
     Options {
         uuid: *b"golden uuid v1..",
         shards: 2,
+        // A file that is used again holds what was in it before.
+        wal_pool_files: 0,
         ..Options::default()
     }
 }

@@ -3,6 +3,7 @@
 
 use crate::disk::{Disk, DiskFile, write_zeros};
 use crate::error::Fatal;
+use std::cmp::Ordering;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -72,26 +73,35 @@ impl<D: Disk> WalPool<D> {
 
     fn write_zeros(&self, path: &Path) -> Result<(), (&'static str, io::Error)> {
         let file = self.disk.create_new(path).map_err(|e| ("create", e))?;
-        write_zeros(&file, self.file_bytes).map_err(|e| ("write", e))?;
+        write_zeros(&file, 0..self.file_bytes).map_err(|e| ("write", e))?;
         file.sync_data().map_err(|e| ("sync", e))?;
         self.disk
             .sync_dir(&self.folder)
             .map_err(|e| ("sync of the folder", e))
     }
 
-    /// Takes a file that the write-ahead log no longer needs back. `None` if it had outgrown its
-    /// size and was deleted.
+    /// Takes a file that the write-ahead log no longer needs back. One that grew as it was written
+    /// gets its full size; one that cannot, or is larger, is deleted: `None`.
     ///
     /// # Errors
     /// Any failure is [`Fatal`].
     pub(crate) fn recycle(&mut self, path: &Path) -> Result<Option<PreparedFile>, Fatal> {
         let fail = |error| Fatal::new("recycle", path, error);
-        let len = self
-            .disk
-            .open(path)
-            .and_then(|file| file.len())
-            .map_err(fail)?;
-        if len != self.file_bytes {
+        let file = self.disk.open(path).map_err(fail)?;
+        let len = file.len().map_err(fail)?;
+        let filled = match len.cmp(&self.file_bytes) {
+            Ordering::Equal => true,
+            Ordering::Greater => false,
+            Ordering::Less => {
+                let rest = write_zeros(&file, len..self.file_bytes);
+                match rest.and_then(|()| file.sync_data()) {
+                    Ok(()) => true,
+                    Err(error) if is_full(&error) => false,
+                    Err(error) => return Err(fail(error)),
+                }
+            }
+        };
+        if !filled {
             self.disk.delete(path).map_err(fail)?;
             return Ok(None);
         }
