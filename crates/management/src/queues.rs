@@ -179,7 +179,8 @@ pub fn of_vhost(call: &Call<'_>) -> Answer {
     list(call, Some(call.param(0)))
 }
 
-fn declared(call: &Call<'_>) -> Result<Queue, ApiError> {
+/// The queue that the path names by virtual host and name.
+pub(crate) fn declared(call: &Call<'_>) -> Result<Queue, ApiError> {
     let queue = call.app.node().declared_queue(call.param(0), call.param(1));
     queue.ok_or(ApiError::NotFound)
 }
