@@ -7,6 +7,7 @@ use client::{Answer, basic, exchange};
 use fake::{Fake, Group};
 use leveret_management::{App, Endpoint, Server, Service};
 use leveret_types::NodeId;
+use serde_json::{Value, json};
 use std::sync::Arc;
 
 struct Api {
@@ -36,8 +37,58 @@ impl Api {
         exchange(address, request.as_bytes())
     }
 
+    fn get(&self, path: &str) -> Value {
+        let answer = self.admin("GET", path, "");
+        assert_eq!(answer.status, 200, "{path}: {answer:?}");
+        let kind = "content-type: application/json";
+        assert!(answer.head.contains(kind), "{path}: {answer:?}");
+        answer.json()
+    }
+
     fn asked(&self) -> Vec<String> {
         std::mem::take(&mut *self.node.asked.lock().expect("log"))
+    }
+}
+
+#[test]
+fn a_quorum_queue_is_led_by_who_leads_it_and_by_nobody_where_nobody_does() {
+    let [form, warren] = [2, 3].map(NodeId);
+    let [first, second, third] = ["leveret@burrow", "leveret@form", "leveret@warren"];
+    // Whom the member here takes for the leader, who says that it leads, who is down; and the
+    // node, the leader and the state that are shown.
+    for (leader, leads, down, shown) in [
+        (None, None, None, (first, None, "down")),
+        (Some(form), None, None, (second, Some(second), "running")),
+        (Some(form), None, Some(form), (second, None, "down")),
+        (
+            Some(form),
+            Some(warren),
+            None,
+            (third, Some(third), "running"),
+        ),
+        (
+            None,
+            Some(warren),
+            Some(form),
+            (third, Some(third), "running"),
+        ),
+    ] {
+        let api = start(Group {
+            leader,
+            down,
+            leads,
+        });
+        let listed = api.get("/api/queues/other");
+        let listed = listed.as_array().expect("a list").last().cloned();
+        for queue in [api.get("/api/queues/other/r"), listed.expect("a queue")] {
+            let (node, leader, state) = shown;
+            let expected = json!({"node": node, "leader": leader, "state": state});
+            for (field, value) in expected.as_object().expect("an object") {
+                assert_eq!(queue.get(field), Some(value), "{field} of {queue}");
+            }
+            let messages = if leads.is_some() { 7 } else { 0 };
+            assert_eq!(queue["messages"], messages);
+        }
     }
 }
 
