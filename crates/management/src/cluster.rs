@@ -1,6 +1,9 @@
 //! `/api/leveret/cluster`: the cluster as a whole, and what operators do to it. RabbitMQ does these
-//! things by its command line alone.
+//! things by its command line alone, but for the members of quorum queues:
+//! `/api/queues/quorum/.../replicas`.
 
+use crate::input::Body;
+use crate::queues;
 use crate::reply::{ApiError, Reply};
 use crate::route::Call;
 use serde_json::{Value, json};
@@ -88,6 +91,37 @@ pub enum ClusterChange {
         vhosts: String,
         /// Pattern of the queues' names.
         queues: String,
+        /// Whether only those are meant that have an even number of members.
+        even: bool,
+    },
+    /// Adds members to queues that have fewer, on the nodes that are up and have least.
+    GrowTo {
+        /// How many members a queue is to have.
+        count: usize,
+        /// Pattern of the queues' virtual hosts.
+        vhosts: String,
+        /// Pattern of the queues' names.
+        queues: String,
+        /// Whether only those are meant that have an even number of members.
+        even: bool,
+    },
+    /// Adds a member on a node to one queue, unless it has one there.
+    AddMember {
+        /// The queue's virtual host.
+        vhost: String,
+        /// The queue.
+        queue: String,
+        /// The node.
+        node: String,
+    },
+    /// Takes the member on a node from one queue, if it has one there.
+    RemoveMember {
+        /// The queue's virtual host.
+        vhost: String,
+        /// The queue.
+        queue: String,
+        /// The node.
+        node: String,
     },
     /// Takes the members on a node from queues that have others.
     Shrink {
@@ -162,6 +196,13 @@ pub fn change(call: &Call<'_>) -> Answer {
             node: text("node")?,
             vhosts: pattern("vhosts")?,
             queues: pattern("queues")?,
+            even: is_even(&body)?,
+        },
+        "grow-to-count" => ClusterChange::GrowTo {
+            count: usize::try_from(body.integer_or("count", 0)?).unwrap_or(0),
+            vhosts: pattern("vhosts")?,
+            queues: pattern("queues")?,
+            even: is_even(&body)?,
         },
         "shrink" => ClusterChange::Shrink {
             node: text("node")?,
@@ -180,6 +221,75 @@ pub fn rebalance(call: &Call<'_>) -> Answer {
         Some(_) => carry_out(call, &ClusterChange::Rebalance),
         None => Ok(Reply::Done),
     }
+}
+
+/// Whether the strategy is `even` and not `all`: which queues get a member.
+fn is_even(body: &Body) -> Result<bool, ApiError> {
+    match body.text_or("strategy", "all")? {
+        "all" => Ok(false),
+        "even" => Ok(true),
+        other => Err(ApiError::BadRequest(format!(
+            "strategy '{other}' is not recognised: it is all or even"
+        ))),
+    }
+}
+
+/// `POST /api/queues/quorum/{vhost}/{name}/replicas/add`, with the node in the body.
+pub fn add_member(call: &Call<'_>) -> Answer {
+    let (vhost, queue, node) = member(call)?;
+    carry_out(call, &ClusterChange::AddMember { vhost, queue, node })?;
+    Ok(Reply::Done)
+}
+
+/// `DELETE /api/queues/quorum/{vhost}/{name}/replicas/delete`, with the node in the body.
+pub fn remove_member(call: &Call<'_>) -> Answer {
+    let (vhost, queue, node) = member(call)?;
+    carry_out(call, &ClusterChange::RemoveMember { vhost, queue, node })?;
+    Ok(Reply::Accepted)
+}
+
+/// Virtual host, queue and node.
+fn member(call: &Call<'_>) -> Result<(String, String, String), ApiError> {
+    let queue = queues::declared(call)?;
+    let node = call.body()?.text("node")?.to_owned();
+    Ok((queue.vhost, queue.name, node))
+}
+
+/// `POST /api/queues/quorum/replicas/on/{node}/grow`, with patterns and the strategy in the body.
+pub fn grow_on(call: &Call<'_>) -> Answer {
+    let body = call.body()?;
+    let node = cluster_node(call)?;
+    if !node.up {
+        return Err(ApiError::NotFound);
+    }
+    let change = ClusterChange::Grow {
+        node: node.name,
+        vhosts: body.text_or("vhost_pattern", ".*")?.to_owned(),
+        queues: body.text_or("queue_pattern", ".*")?.to_owned(),
+        even: is_even(&body)?,
+    };
+    carry_out(call, &change)?;
+    Ok(Reply::Done)
+}
+
+/// `DELETE /api/queues/quorum/replicas/on/{node}/shrink`
+pub fn shrink_on(call: &Call<'_>) -> Answer {
+    let change = ClusterChange::Shrink {
+        node: cluster_node(call)?.name,
+        vhosts: ".*".to_owned(),
+        queues: ".*".to_owned(),
+    };
+    carry_out(call, &change)?;
+    Ok(Reply::Accepted)
+}
+
+/// The node that the path names, by name or number.
+fn cluster_node(call: &Call<'_>) -> Result<ClusterNode, ApiError> {
+    let wanted = call.param(0);
+    let view = call.app.node().cluster().ok_or(ApiError::NotFound)?;
+    let mut nodes = view.nodes.into_iter();
+    let found = nodes.find(|node| node.name == wanted || node.number.to_string() == wanted);
+    found.ok_or(ApiError::NotFound)
 }
 
 fn carry_out(call: &Call<'_>, change: &ClusterChange) -> Answer {

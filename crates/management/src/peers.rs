@@ -4,6 +4,7 @@
 //! A node answers with the JSON that it would show for its own part; whoever asked puts the parts
 //! together. Zeros are left out on the way: most queues of a large cluster are idle.
 
+use crate::api::QueueStats;
 use crate::app::App;
 use crate::overview;
 use crate::{connections, queues};
@@ -91,33 +92,75 @@ pub fn rows(app: &App, what: &str) -> Vec<Value> {
     ask(app, what).into_iter().flat_map(of_one).collect()
 }
 
-/// Figures of queues by their ids: those that are led here, and those that are led elsewhere.
-pub fn queue_figures(app: &App) -> HashMap<QueueId, Value> {
-    let elsewhere = rows(app, asks::QUEUES).into_iter().filter_map(|row| {
-        let id = QueueId(row["id"].as_u64()?);
-        Some((id, with_zeros(row)))
-    });
-    let mut all: HashMap<_, _> = elsewhere.collect();
+/// Who tells of a queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Teller {
+    /// This node, which leads it or has it alone.
+    Here,
+    /// Another node, which leads it or has it alone.
+    Elsewhere(NodeId),
+    /// This node, which has a replica that does not lead: better than nothing.
+    Follower,
+}
+
+/// A queue's figures, and whose they are.
+#[derive(Clone, Debug)]
+pub struct Told {
+    /// Who tells them.
+    pub by: Teller,
+    /// The figures.
+    pub figures: Value,
+}
+
+impl Told {
+    fn here(app: &App, stats: &QueueStats) -> Self {
+        let by = match stats.follows {
+            true => Teller::Follower,
+            false => Teller::Here,
+        };
+        let figures = queues::figures(app, stats);
+        Self { by, figures }
+    }
+
+    fn elsewhere(node: NodeId, row: Value) -> Self {
+        let (by, figures) = (Teller::Elsewhere(node), with_zeros(row));
+        Self { by, figures }
+    }
+}
+
+/// What is told of queues, by their ids: of those that are led here, and those that are led
+/// elsewhere.
+pub fn told_of_all(app: &App) -> HashMap<QueueId, Told> {
+    let mut all = HashMap::new();
+    for (node, answer) in ask(app, asks::QUEUES) {
+        let Value::Array(rows) = answer else {
+            continue;
+        };
+        for row in rows {
+            if let Some(id) = row["id"].as_u64() {
+                all.insert(QueueId(id), Told::elsewhere(node, row));
+            }
+        }
+    }
     for queue in app.node().queues() {
-        // What a follower knows is better than nothing.
         if !queue.follows || !all.contains_key(&queue.id) {
-            all.insert(queue.id, queues::figures(app, &queue));
+            all.insert(queue.id, Told::here(app, &queue));
         }
     }
     all
 }
 
-/// Figures of one queue, wherever it is led.
-pub fn figures_of(app: &App, queue: QueueId) -> Option<Value> {
+/// What is told of one queue, wherever it is led.
+pub fn told_of(app: &App, queue: QueueId) -> Option<Told> {
     let own = app.node().queue(queue);
     if let Some(led) = own.as_ref().filter(|stats| !stats.follows) {
-        return Some(queues::figures(app, led));
+        return Some(Told::here(app, led));
     }
     let answers = ask(app, &format!("{}{}", asks::QUEUE, queue.0));
     let mut answers = answers.into_iter();
     match answers.find(|(_, answer)| answer.is_object()) {
-        Some((_, figures)) => Some(with_zeros(figures)),
-        None => own.map(|stats| queues::figures(app, &stats)),
+        Some((node, row)) => Some(Told::elsewhere(node, row)),
+        None => own.map(|stats| Told::here(app, &stats)),
     }
 }
 

@@ -6,7 +6,7 @@ use crate::directory::Queue;
 use crate::input::json_of;
 use crate::overview::{MESSAGE_FIELDS, Subject, depths, depths_at, message_stats, messages_at};
 use crate::page;
-use crate::peers::{self, asks};
+use crate::peers::{self, Teller, Told, asks};
 use crate::reply::{ApiError, Reply, merge};
 use crate::route::Call;
 use base64::Engine;
@@ -21,8 +21,10 @@ const GET_MAX: i64 = 10_000;
 /// Bytes of payload that one answer carries.
 const GET_BYTES_MAX: usize = HTTP_BODY_BYTES_MAX;
 
-/// A queue as RabbitMQ's API shows it, with what its leader tells of it.
-fn queue_json(app: &App, node: &str, queue: &Queue, figures: Option<Value>) -> Value {
+/// A queue as RabbitMQ's API shows it, with what is told of it.
+fn queue_json(app: &App, node: &str, queue: &Queue, told: Option<Told>) -> Value {
+    let led = leader(app, node, queue, told.as_ref());
+    let first = queue.nodes.first().map_or(node, |(_, name)| &**name);
     let mut json = json!({
         "name": queue.name,
         "vhost": queue.vhost,
@@ -31,23 +33,29 @@ fn queue_json(app: &App, node: &str, queue: &Queue, figures: Option<Value>) -> V
         "auto_delete": queue.auto_delete,
         "exclusive": queue.exclusive,
         "arguments": json_of(&queue.arguments),
-        "node": leader(app, queue).unwrap_or(node),
+        // Always a name, as clients want it: without a leader, of the one that is to be it.
+        "node": led.map_or(first, |led| led.node),
         "policy": queue.policy,
         "operator_policy": queue.operator_policy,
         "effective_policy_definition": json_of(&queue.effective_policy),
     });
     if queue.kind == "quorum" {
-        json["leader"] = leader(app, queue).unwrap_or(node).into();
+        let leader = led.filter(|led| led.is_up);
+        json["leader"] = json!(leader.map(|led| led.node));
         json["members"] = json!(members(queue, node, |_| true));
         json["online"] = json!(members(queue, node, |at| app.node().is_up(at)));
     }
     // Its leader may be up and slow to tell how it is.
-    let leads = app.node().queue_leader(queue.id);
-    let is_led = leads.is_some_and(|leader| app.node().is_up(leader));
+    let is_led = led.is_some_and(|led| led.is_up);
     json["state"] = if is_led { "running" } else { "down" }.into();
-    if let Some(mut figures) = figures {
+    if let Some(Told { by, mut figures }) = told {
         if let Some(figures) = figures.as_object_mut() {
             figures.remove("id");
+            // A replica that is well does not make a queue that runs.
+            let is_well = figures.get("state").is_some_and(|state| state == "running");
+            if is_well && by == Teller::Follower {
+                figures.remove("state");
+            }
         }
         merge(&mut json, figures);
     }
@@ -112,12 +120,34 @@ fn figures_of(stats: &QueueStats, messages: Value, depths: Value) -> Value {
     json
 }
 
-/// The name of the node that leads a queue, or has it; none on a node without cluster.
-fn leader<'q>(app: &App, queue: &'q Queue) -> Option<&'q str> {
-    let leads = app.node().queue_leader(queue.id);
-    let mut nodes = queue.nodes.iter();
-    let at = nodes.find(|(node, _)| leads.is_none_or(|leads| leads == *node));
-    at.map(|(_, name)| &**name)
+/// The node that leads a queue, or has it.
+#[derive(Clone, Copy)]
+struct Leader<'q> {
+    node: &'q str,
+    is_up: bool,
+}
+
+/// Who leads a queue, or has it, as far as that is known: who tells of it as its leader knows, else
+/// whom the replica here follows.
+fn leader<'q>(
+    app: &App,
+    own: &'q str,
+    queue: &'q Queue,
+    told: Option<&Told>,
+) -> Option<Leader<'q>> {
+    let leads = match told.map(|told| told.by) {
+        Some(Teller::Here) => {
+            return Some(Leader {
+                node: own,
+                is_up: true,
+            });
+        }
+        Some(Teller::Elsewhere(node)) => Some(node),
+        Some(Teller::Follower) | None => app.node().queue_leader(queue.id),
+    };
+    let (id, node) = queue.nodes.iter().find(|(node, _)| Some(*node) == leads)?;
+    let is_up = app.node().is_up(*id);
+    Some(Leader { node, is_up })
 }
 
 /// The names of a queue's nodes that are as asked; this node's on a node without cluster.
@@ -155,7 +185,7 @@ pub fn rfc3339(ms: u64) -> String {
 
 fn list(call: &Call<'_>, vhost: Option<&str>) -> Answer {
     let app = call.app;
-    let mut figures = peers::queue_figures(app);
+    let mut told = peers::told_of_all(app);
     let node = app.node().node_stats().name;
     let mut declared = app.node().declared_queues(vhost);
     if vhost.is_none() && !call.who.is_monitor() {
@@ -164,7 +194,7 @@ fn list(call: &Call<'_>, vhost: Option<&str>) -> Answer {
     declared.sort_by(|a, b| (&a.vhost, &a.name).cmp(&(&b.vhost, &b.name)));
     let items = declared
         .iter()
-        .map(|queue| queue_json(app, &node, queue, figures.remove(&queue.id)))
+        .map(|queue| queue_json(app, &node, queue, told.remove(&queue.id)))
         .collect();
     page::list(items, &call.query).map(Reply::Json)
 }
@@ -179,7 +209,8 @@ pub fn of_vhost(call: &Call<'_>) -> Answer {
     list(call, Some(call.param(0)))
 }
 
-fn declared(call: &Call<'_>) -> Result<Queue, ApiError> {
+/// The queue that the path names by virtual host and name.
+pub(crate) fn declared(call: &Call<'_>) -> Result<Queue, ApiError> {
     let queue = call.app.node().declared_queue(call.param(0), call.param(1));
     queue.ok_or(ApiError::NotFound)
 }
@@ -188,9 +219,9 @@ fn declared(call: &Call<'_>) -> Result<Queue, ApiError> {
 pub fn one(call: &Call<'_>) -> Answer {
     let app = call.app;
     let queue = declared(call)?;
-    let figures = peers::figures_of(app, queue.id);
+    let told = peers::told_of(app, queue.id);
     let node = app.node().node_stats().name;
-    let mut json = queue_json(app, &node, &queue, figures);
+    let mut json = queue_json(app, &node, &queue, told);
     json["consumer_details"] = crate::connections::consumers_of(app, &queue);
     json["incoming"] = json!([]);
     json["deliveries"] = json!([]);

@@ -17,6 +17,8 @@ pub enum Reply {
     /// 201: created; where it is now, relative to the request, if that is not the request's own
     /// path.
     Created(Option<String>),
+    /// 202: taken, and done by and by.
+    Accepted,
     /// 204: done.
     Done,
     /// 503 with JSON: a check that did not pass.

@@ -314,6 +314,7 @@ fn respond(result: Result<Reply, ApiError>) -> HttpResponse {
             String::new(),
             place.map(|p| (header::LOCATION, p)),
         ),
+        Ok(Reply::Accepted) => (202, JSON, String::new(), None),
         Ok(Reply::Done) => (204, JSON, String::new(), None),
         Ok(Reply::Unwell(json)) => (503, JSON, json.to_string(), None),
         Err(error) => {

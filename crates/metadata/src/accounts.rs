@@ -77,8 +77,10 @@ impl Catalogue {
                 definition,
             } => {
                 check_length(name)?;
-                let policy =
-                    Policy::new(name, *operator, pattern, apply_to, *priority, definition)?;
+                let stored = self.replaying;
+                let policy = Policy::new(
+                    name, *operator, pattern, apply_to, *priority, definition, stored,
+                )?;
                 policies(self.vhost_mut(vhost)?, *operator).insert(name.clone(), policy);
                 self.policies_changed(vhost, command)
             }

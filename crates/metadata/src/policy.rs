@@ -75,7 +75,8 @@ pub struct Policy {
 }
 
 impl Policy {
-    /// Checks a policy.
+    /// Checks a policy. One that is `stored` was accepted once: a store opens under rules that came
+    /// later.
     ///
     /// # Errors With RabbitMQ's text, if a key is not known or a value is not right for it, or the
     /// pattern does not compile.
@@ -86,6 +87,7 @@ impl Policy {
         apply_to: &str,
         priority: i64,
         definition: &FieldTable,
+        stored: bool,
     ) -> Result<Self, CatalogueError> {
         let apply_to = ApplyTo::ALL
             .into_iter()
@@ -97,7 +99,9 @@ impl Policy {
                      but got {apply_to}"
                 ))
             })?;
-        validate_definition(definition, operator).map_err(CatalogueError::Validation)?;
+        if !stored {
+            validate_definition(definition, operator).map_err(CatalogueError::Validation)?;
+        }
         Ok(Self {
             name: name.into(),
             pattern: Pattern::new(pattern)?,
@@ -250,10 +254,10 @@ fn check(key: &str, value: &FieldValue) -> Option<bool> {
         | "consumer-timeout"
         | "consumer-disconnected-timeout"
         | "initial-cluster-size"
-        | "target-group-size"
         | "stream-max-segment-size-bytes"
         | "delayed-retry-min"
         | "delayed-retry-max" => at_least(0),
+        "target-group-size" => at_least(1),
         "stream-filter-size-bytes" => integer.is_some_and(|v| (16..=255).contains(&v)),
         "delivery-limit" => integer.is_some(),
         "overflow" => one_of(OVERFLOW_MODES),
@@ -300,7 +304,7 @@ fn noun(key: &str) -> &str {
         "queue-leader-locator" => "queue leader locator value",
         "queue-master-locator" => "queue master locator",
         "initial-cluster-size" => "cluster size",
-        "target-group-size" => "target group size",
+        "target-group-size" => "qq target count value",
         "stream-max-segment-size-bytes" => "segment size",
         "stream-filter-size-bytes" => "filter size",
         "consumer-timeout" => "consumer timeout",

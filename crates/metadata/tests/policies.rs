@@ -78,8 +78,8 @@ fn every_key_is_checked() {
         ),
         ("initial-cluster-size=-1", "-1 is not a valid cluster size"),
         (
-            "target-group-size=-1",
-            "-1 is not a valid target group size",
+            "target-group-size=0",
+            "0 is not a valid qq target count value",
         ),
         ("max-age=7X", "<<\"7X\">> is not a valid max age"),
         (
@@ -144,7 +144,7 @@ fn every_key_is_accepted() {
             consumer-disconnected-timeout=1",
         "queue-mode=lazy queue-version=1 queue-leader-locator=balanced \
             queue-master-locator=min-masters",
-        "initial-cluster-size=3 target-group-size=5 max-age=7D",
+        "initial-cluster-size=3 target-group-size=1 max-age=7D",
         "stream-max-segment-size-bytes=500000000 stream-filter-size-bytes=255",
         "delayed-retry-type=all delayed-retry-min=1 delayed-retry-max=2",
         "federation-upstream=u federation-upstream-set=all",

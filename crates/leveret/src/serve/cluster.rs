@@ -6,6 +6,7 @@ use leveret_management::cluster::{ClusterChange, ClusterNode, ClusterView};
 use leveret_metadata::{Catalogue, Command, NodeRecord, QueueRecord};
 use leveret_node::Env;
 use leveret_shell::broker::Broker;
+use leveret_types::limits::GROUP_MEMBERS_MAX;
 use leveret_types::{NodeId, QueueId, ReplicaId, ShardId};
 use std::collections::BTreeMap;
 
@@ -87,11 +88,29 @@ pub fn change(broker: &Broker, change: &ClusterChange) -> Result<usize, String> 
             node,
             vhosts,
             queues,
+            even,
         } => {
             let node = named(broker, node)?.id();
             regroup(broker, vhosts, queues, |record, incarnation| {
-                grown(record, node, incarnation)
+                let members = meant(record, *even)?;
+                grown(members, node, incarnation)
             })
+        }
+        ClusterChange::GrowTo {
+            count,
+            vhosts,
+            queues,
+            even,
+        } => {
+            let mut nodes = nodes_for_members(broker);
+            regroup(broker, vhosts, queues, |record, incarnation| {
+                let members = meant(record, *even)?;
+                grown_to(members, *count, &mut nodes, incarnation)
+            })
+        }
+        ClusterChange::AddMember { vhost, queue, node } => add_member(broker, vhost, queue, node),
+        ClusterChange::RemoveMember { vhost, queue, node } => {
+            remove_member(broker, vhost, queue, node)
         }
         ClusterChange::Shrink {
             node,
@@ -99,7 +118,9 @@ pub fn change(broker: &Broker, change: &ClusterChange) -> Result<usize, String> 
             queues,
         } => {
             let node = named(broker, node)?.id();
-            regroup(broker, vhosts, queues, |record, _| shrunk(record, node))
+            regroup(broker, vhosts, queues, |record, _| {
+                shrunk(record.members(), node)
+            })
         }
         ClusterChange::Rebalance => Ok(rebalance(broker)),
     }
@@ -158,13 +179,7 @@ fn transfer(broker: &Broker, vhost: &str, queue: &str, to: &str) -> Result<usize
         broker.wake_cluster();
         return Ok(0);
     }
-    let (id, mut members) = {
-        let catalogue = broker.catalogue();
-        let record = catalogue
-            .queue_by_name(vhost, queue)
-            .ok_or_else(|| format!("no queue '{queue}' in vhost '{vhost}'"))?;
-        (record.id(), record.members().to_vec())
-    };
+    let (id, mut members) = group(broker, vhost, queue)?;
     let at = members.iter().position(|member| member.node() == to);
     let Some(at) = at else {
         return Err(format!("queue '{queue}' has no member on node {to}"));
@@ -175,6 +190,54 @@ fn transfer(broker: &Broker, vhost: &str, queue: &str, to: &str) -> Result<usize
     leveret_node::cluster::transfer(broker.now(), id, to, broker);
     broker.run_deferred_work();
     Ok(1)
+}
+
+/// A queue and its members; none if it is not replicated.
+fn group(broker: &Broker, vhost: &str, queue: &str) -> Result<(QueueId, Vec<ReplicaId>), String> {
+    let catalogue = broker.catalogue();
+    let record = catalogue
+        .queue_by_name(vhost, queue)
+        .ok_or_else(|| format!("no queue '{queue}' in vhost '{vhost}'"))?;
+    Ok((record.id(), record.members().to_vec()))
+}
+
+fn add_member(broker: &Broker, vhost: &str, queue: &str, node: &str) -> Result<usize, String> {
+    let to = named(broker, node)?.id();
+    if !is_up(broker, to) {
+        return Err(format!("node {node} is not running"));
+    }
+    let (id, members) = group(broker, vhost, queue)?;
+    if members.is_empty() {
+        return Err(not_replicated(vhost, queue));
+    }
+    let incarnation = broker.catalogue().next_incarnation();
+    let Some(members) = grown(&members, to, incarnation) else {
+        return Ok(0);
+    };
+    set_members(broker, id, &members, Some(members.len()))?;
+    Ok(1)
+}
+
+fn remove_member(broker: &Broker, vhost: &str, queue: &str, node: &str) -> Result<usize, String> {
+    let from = named(broker, node)?.id();
+    let (id, members) = group(broker, vhost, queue)?;
+    if members.is_empty() {
+        return Err(not_replicated(vhost, queue));
+    }
+    if members.iter().all(|member| member.node() == from) {
+        return Err(format!(
+            "the only member of queue '{queue}' in vhost '{vhost}' is on node {node}: delete the queue"
+        ));
+    }
+    let Some(members) = shrunk(&members, from) else {
+        return Ok(0);
+    };
+    set_members(broker, id, &members, Some(members.len()))?;
+    Ok(1)
+}
+
+fn not_replicated(vhost: &str, queue: &str) -> String {
+    format!("queue '{queue}' in vhost '{vhost}' is not replicated")
 }
 
 /// Sets a queue's members; `size` is how many it is to have from now on, where that changes.
@@ -195,7 +258,7 @@ fn regroup(
     broker: &Broker,
     vhosts: &str,
     queues: &str,
-    change: impl Fn(&QueueRecord, u32) -> Option<Vec<ReplicaId>>,
+    mut change: impl FnMut(&QueueRecord, u32) -> Option<Vec<ReplicaId>>,
 ) -> Result<usize, String> {
     let pattern = |text| Pattern::new(text).map_err(|error| error.to_string());
     let (vhosts, queues) = (pattern(vhosts)?, pattern(queues)?);
@@ -216,17 +279,61 @@ fn regroup(
     Ok(changes.len())
 }
 
-fn grown(record: &QueueRecord, node: NodeId, incarnation: u32) -> Option<Vec<ReplicaId>> {
-    let mut members = record.members().to_vec();
-    if members.is_empty() || members.iter().any(|member| member.node() == node) {
+/// The members of a queue; none if only those are meant that have an even number, and it has not.
+fn meant(record: &QueueRecord, even: bool) -> Option<&[ReplicaId]> {
+    let members = record.members();
+    (!even || members.len().is_multiple_of(2)).then_some(members)
+}
+
+/// These members and one on a node; nothing if that has one, or there is no group or no room in it.
+fn grown(members: &[ReplicaId], node: NodeId, incarnation: u32) -> Option<Vec<ReplicaId>> {
+    let mut members = members.to_vec();
+    let has_room = (1..GROUP_MEMBERS_MAX).contains(&members.len());
+    if !has_room || members.iter().any(|member| member.node() == node) {
         return None;
     }
     members.push(ReplicaId::new(node, incarnation));
     Some(members)
 }
 
-fn shrunk(record: &QueueRecord, node: NodeId) -> Option<Vec<ReplicaId>> {
-    let mut members = record.members().to_vec();
+/// The nodes that can have new members, with how many they have.
+fn nodes_for_members(broker: &Broker) -> BTreeMap<NodeId, usize> {
+    let catalogue = broker.catalogue();
+    let nodes = catalogue.nodes().filter(|node| !node.draining);
+    let nodes = nodes
+        .map(|node| node.id())
+        .filter(|node| is_up(broker, *node));
+    nodes
+        .map(|node| (node, load(&catalogue, node).members))
+        .collect()
+}
+
+/// These members and more on the nodes that have least, which are counted there, until there are
+/// `count` or no node is left; nothing if none comes.
+fn grown_to(
+    members: &[ReplicaId],
+    count: usize,
+    nodes: &mut BTreeMap<NodeId, usize>,
+    incarnation: u32,
+) -> Option<Vec<ReplicaId>> {
+    let mut wanted = members.to_vec();
+    while wanted.len() < count {
+        let is_free = |node: NodeId| wanted.iter().all(|member| member.node() != node);
+        let free = nodes.iter_mut().filter(|(node, _)| is_free(**node));
+        let Some((node, load)) = free.min_by_key(|(_, load)| **load) else {
+            break;
+        };
+        match grown(&wanted, *node, incarnation) {
+            Some(more) => wanted = more,
+            None => break,
+        }
+        *load += 1;
+    }
+    (wanted.len() > members.len()).then_some(wanted)
+}
+
+fn shrunk(members: &[ReplicaId], node: NodeId) -> Option<Vec<ReplicaId>> {
+    let mut members = members.to_vec();
     let before = members.len();
     members.retain(|member| member.node() != node);
     (!members.is_empty() && members.len() < before).then_some(members)
@@ -349,4 +456,53 @@ fn replicated(
         .into_iter()
         .filter(|(queue, _, _, nodes)| wanted(*queue, nodes));
     wanted.map(|(_, vhost, name, _)| (vhost, name)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn members(nodes: &[u32]) -> Vec<ReplicaId> {
+        let members = nodes.iter().map(|node| ReplicaId::new(NodeId(*node), 0));
+        members.collect()
+    }
+
+    fn nodes_of(members: Option<Vec<ReplicaId>>) -> Option<Vec<u32>> {
+        members.map(|members| members.iter().map(|member| member.node().0).collect())
+    }
+
+    #[test]
+    fn new_members_go_to_the_nodes_that_have_least() {
+        let mut nodes: BTreeMap<_, _> = [(1, 4), (2, 0), (3, 1), (4, 1)]
+            .map(|(node, members)| (NodeId(node), members))
+            .into();
+        let mut grow =
+            |from: &[u32], count| nodes_of(grown_to(&members(from), count, &mut nodes, 7));
+        assert_eq!(grow(&[1], 3), Some(vec![1, 2, 3]));
+        // What the first queue got is counted for the second one.
+        assert_eq!(grow(&[2], 3), Some(vec![2, 4, 3]));
+        assert_eq!(grow(&[1, 2], 9), Some(vec![1, 2, 4, 3]));
+        for (enough, count) in [
+            (&[1, 2, 3][..], 3),
+            (&[1, 2, 3], 2),
+            (&[1, 2, 3, 4], 5),
+            (&[], 3),
+        ] {
+            assert_eq!(grow(enough, count), None, "{enough:?} to {count}");
+        }
+    }
+
+    #[test]
+    fn a_member_comes_once_and_the_last_one_does_not_go() {
+        let grow = |from: &[u32], node| nodes_of(grown(&members(from), NodeId(node), 7));
+        assert_eq!(grow(&[1, 2], 3), Some(vec![1, 2, 3]));
+        assert_eq!(grow(&[1, 2], 2), None);
+        assert_eq!(grow(&[], 2), None);
+        let all: Vec<u32> = (0..GROUP_MEMBERS_MAX as u32).collect();
+        assert_eq!(grow(&all, 99), None);
+        let shrink = |from: &[u32], node| nodes_of(shrunk(&members(from), NodeId(node)));
+        assert_eq!(shrink(&[1, 2], 1), Some(vec![2]));
+        assert_eq!(shrink(&[1, 2], 3), None);
+        assert_eq!(shrink(&[1], 1), None);
+    }
 }

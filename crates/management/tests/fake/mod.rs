@@ -1,8 +1,11 @@
 //! A node at the trait seam: a few tables in memory, and a record of what was asked.
 
 use leveret_management::api::*;
+use leveret_management::cluster::{ClusterChange, ClusterNode, ClusterView};
 use leveret_management::directory::*;
-use leveret_types::{ConnectionId, FieldTable, FieldValue, ProtocolError, QueueId, ReplyCode};
+use leveret_types::{
+    ConnectionId, FieldTable, FieldValue, NodeId, ProtocolError, QueueId, ReplyCode,
+};
 use serde_json::{Value, json};
 use std::sync::Mutex;
 
@@ -13,9 +16,32 @@ pub struct Fake {
     pub alarm: Mutex<bool>,
     pub stopped: Mutex<bool>,
     pub counters: Mutex<MessageCounters>,
+    pub group: Mutex<Option<Group>>,
 }
 
+/// A quorum queue `r` in `other` with members on nodes 1 (this one, which follows), 2 and 3, and
+/// what is known of it.
+#[derive(Clone, Default)]
+pub struct Group {
+    /// Whom the member here takes for the leader.
+    pub leader: Option<NodeId>,
+    /// Who is down.
+    pub down: Option<NodeId>,
+    /// Who says that it leads, when it is asked.
+    pub leads: Option<NodeId>,
+}
+
+const GROUP_NODES: [(NodeId, &str); 3] = [
+    (NodeId(1), "leveret@burrow"),
+    (NodeId(2), "leveret@form"),
+    (NodeId(3), "leveret@warren"),
+];
+
 impl Fake {
+    fn group(&self) -> Option<Group> {
+        self.group.lock().unwrap().clone()
+    }
+
     fn ask(&self, line: String) {
         self.asked.lock().unwrap().push(line);
     }
@@ -98,6 +124,11 @@ impl Running for Fake {
     }
 
     fn queues(&self) -> Vec<QueueStats> {
+        let follower = self.group().map(|_| QueueStats {
+            id: QueueId(9),
+            follows: true,
+            ..QueueStats::default()
+        });
         [(1, 4), (2, 0), (3, 9)]
             .into_iter()
             .map(|(id, ready)| QueueStats {
@@ -107,6 +138,7 @@ impl Running for Fake {
                 messages: *self.counters.lock().unwrap(),
                 ..QueueStats::default()
             })
+            .chain(follower)
             .collect()
     }
 
@@ -203,6 +235,51 @@ impl Running for Fake {
 
     fn leaderless_queues(&self) -> Vec<(String, String)> {
         vec![("other".to_owned(), "orphan".to_owned())]
+    }
+
+    fn queue_leader(&self, queue: QueueId) -> Option<NodeId> {
+        self.group().filter(|_| queue == QueueId(9))?.leader
+    }
+
+    fn is_up(&self, node: NodeId) -> bool {
+        self.group().is_none_or(|group| group.down != Some(node))
+    }
+
+    fn ask_peers(&self, what: &str) -> Vec<(NodeId, Vec<u8>)> {
+        let leads = self.group().and_then(|group| group.leads);
+        let answer = match what {
+            "queues" => r#"[{"id": 9, "messages": 7}]"#,
+            "queue 9" => r#"{"id": 9, "messages": 7}"#,
+            _ => return Vec::new(),
+        };
+        leads
+            .map(|node| (node, answer.into()))
+            .into_iter()
+            .collect()
+    }
+
+    fn cluster(&self) -> Option<ClusterView> {
+        let group = self.group()?;
+        let nodes = GROUP_NODES.map(|(node, name)| ClusterNode {
+            number: node.0,
+            name: name.to_owned(),
+            up: group.down != Some(node),
+            ..ClusterNode::default()
+        });
+        Some(ClusterView {
+            nodes: nodes.into(),
+            ..ClusterView::default()
+        })
+    }
+
+    fn change_cluster(&self, change: &ClusterChange) -> Result<usize, String> {
+        self.ask(format!("{change:?}"));
+        match change {
+            ClusterChange::AddMember { node, .. } if node == "nowhere" => {
+                Err("the cluster has no node nowhere".to_owned())
+            }
+            _ => Ok(1),
+        }
     }
 
     fn set_memory_watermark(&self, level: Level) {
@@ -324,7 +401,15 @@ impl Directory for Fake {
             queue(2, "/", "a/b"),
             queue(3, "other", "q"),
         ];
+        let replicated = self.group().map(|_| Queue {
+            kind: "quorum".to_owned(),
+            nodes: GROUP_NODES
+                .map(|(node, name)| (node, name.to_owned()))
+                .into(),
+            ..queue(9, "other", "r")
+        });
         all.into_iter()
+            .chain(replicated)
             .filter(|q| vhost.is_none_or(|v| v == q.vhost))
             .collect()
     }

@@ -9,7 +9,7 @@ use crate::link::{ConsumerLink, Limiter};
 use crate::reply_to;
 use crate::shard::When;
 use leveret_auth::Access;
-use leveret_metadata::Vhost;
+use leveret_metadata::{QueueKind, QueueRecord, Vhost};
 use leveret_queue::{AttachError, Consumer, Outcome};
 use leveret_session::contract::{Awaited, Consume, Delivery, Reply, Settle, SettleOutcome};
 use leveret_types::limits::OUTBOX_BYTES_MAX;
@@ -55,7 +55,8 @@ impl Connection {
                 return;
             }
         };
-        let arguments = match ConsumerArguments::read(&consume.arguments) {
+        let allowed = self.permit_bound(&consume, queue, env);
+        let arguments = match allowed.and_then(|()| ConsumerArguments::read(&consume.arguments)) {
             Ok(arguments) => arguments,
             Err(error) => return self.fail(now, error),
         };
@@ -106,6 +107,29 @@ impl Connection {
                 self.fail(now, error);
             }
         }
+    }
+
+    /// A quorum queue has no part in a bound for all consumers of a channel: as in RabbitMQ, who
+    /// has asked for one is told so, and not left with less than was asked for.
+    fn permit_bound<E: Env>(
+        &self,
+        consume: &Consume,
+        queue: QueueId,
+        env: &E,
+    ) -> Result<(), ProtocolError> {
+        let channel = self.channels.get(&consume.channel);
+        if channel.is_none_or(|channel| channel.limiter.limit() == 0) {
+            return Ok(());
+        }
+        let is_quorum = |record: &QueueRecord| record.kind() == QueueKind::Quorum;
+        if !env.catalogue().queue(queue).is_some_and(is_quorum) {
+            return Ok(());
+        }
+        let (name, vhost) = (&consume.queue, self.login.vhost_name());
+        Err(ProtocolError::connection(
+            ReplyCode::NotImplemented,
+            format!("queue '{name}' in vhost '{vhost}' does not support global qos"),
+        ))
     }
 
     /// Forgets a consumer; answers its queue.

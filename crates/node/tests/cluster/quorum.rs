@@ -103,6 +103,24 @@ fn what_a_dead_node_held_returns_and_a_living_one_keeps() {
 }
 
 #[test]
+fn a_bound_for_all_of_a_channel_is_for_classic_queues() {
+    check(
+        "a@1
+         b@2
+         a declare q quorum => a: declared q 0 0
+         a declare c => a: declared c 0 0
+         b qos 1 global => b: qos-ok
+         b consume c t => b: consuming t
+         b qos 0 global => b: qos-ok
+         b consume q u => b: consuming u
+         b cancel u => b: cancel-ok u
+         b qos 1 global => b: qos-ok
+         b consume q v => b: closed 540 NOT_IMPLEMENTED - queue 'q' in vhost '/' does not support \
+         global qos",
+    );
+}
+
+#[test]
 fn what_is_counted_of_a_message_outlives_its_leader() {
     check(
         "a@2

@@ -3,7 +3,7 @@
 import leveret_interop as interop
 import pika
 import pytest
-from leveret_interop import unique
+from leveret_interop import closes, unique
 
 
 def consumer(channel, queue, **options):
@@ -72,6 +72,25 @@ def test_prefetch_for_the_channel_is_given_back_when_the_queue_is_gone(
     send(channel, queue, "next")
     channel.basic_ack(first[0][0].delivery_tag)
     interop.pump(connection, lambda: len(second) == 1)
+
+
+def test_prefetch_for_the_channel_is_not_for_quorum_queues(connection, channel, queue):
+    quorum = unique()
+    channel.queue_declare(quorum, durable=True, arguments={"x-queue-type": "quorum"})
+    send(channel, quorum, "a")
+    channel.basic_qos(prefetch_count=1, global_qos=True)
+    # Without a bound, or no longer with one, the queue is like any other.
+    channel.basic_qos(prefetch_count=0, global_qos=True)
+    found, tag = consumer(channel, quorum)
+    interop.pump(connection, lambda: texts(found) == ["a"])
+    channel.basic_cancel(tag)
+    channel.basic_qos(prefetch_count=1, global_qos=True)
+    consumer(channel, queue)
+    text = f"NOT_IMPLEMENTED - queue '{quorum}' in vhost '/' does not support global qos"
+    with closes("connection", 540, text):
+        consumer(channel, quorum)
+    with interop.connect() as other:
+        other.channel().queue_delete(quorum)
 
 
 def test_both_prefetches(connection, channel, queue):
