@@ -73,12 +73,13 @@ pub struct ShardEffects {
 pub enum Deferred {
     /// Publish a message to the queue's dead-letter exchange, then settle it where it came from.
     DeadLetter(DeadLetter),
-    /// Delete a queue whose lease is over, or whose last consumer has gone.
+    /// Delete a queue whose lease is over, or whose last consumer has gone, if it still has no
+    /// consumers.
     DeleteQueue {
         /// The queue.
         queue: QueueId,
-        /// Only if it still has no consumers.
-        if_unused: bool,
+        /// Whether its lease is over.
+        expired: bool,
     },
     /// Route a message of the broker's own, or one whose delay is over, and settle it where it was
     /// kept.
@@ -749,7 +750,7 @@ impl Shard {
         if self.queues.get(&queue).is_some_and(Actor::is_to_be_deleted) {
             self.effects.deferred.push(Deferred::DeleteQueue {
                 queue,
-                if_unused: true,
+                expired: false,
             });
         }
     }

@@ -46,7 +46,8 @@ pub struct Queue {
     counters: Counters,
     /// When the queue was last in use, monotonic: its lease of `expires_ms` counts from here.
     used_ms: u64,
-    expiry_told: bool,
+    /// Not before this its expiry is told again, monotonic.
+    expiry_again_ms: u64,
     /// No message at a lane's head expires before this, on the wall clock.
     head_expiry_ms: u64,
     /// No delivery times out before this, on the monotonic clock.
@@ -69,6 +70,8 @@ const NEVER_MS: u64 = u64::MAX;
 const WALL_CHECK_MS_MAX: u64 = 3_600_000;
 /// Delivery times are kept to this accuracy, so that deliveries of one second share an interval.
 const DELIVERY_TIME_MS: u64 = 1_000;
+/// An expired queue that nobody has deleted is told again after this time.
+const EXPIRY_AGAIN_MS: u64 = 5_000;
 
 impl Queue {
     /// A new, empty queue.
@@ -92,7 +95,7 @@ impl Queue {
             tells_returns: false,
             counters: Counters::default(),
             used_ms: now.monotonic_ms,
-            expiry_told: false,
+            expiry_again_ms: 0,
             head_expiry_ms: NEVER_MS,
             timeout_at_ms: NEVER_MS,
             able_since_ms: None,

@@ -399,7 +399,7 @@ impl Actor {
             Effect::Expired => {
                 effects.deferred.push(Deferred::DeleteQueue {
                     queue: self.id,
-                    if_unused: true,
+                    expired: true,
                 });
             }
             // A queue that is not replicated keeps its counts itself, and SAC is not told to 0-9-1.

@@ -169,3 +169,10 @@ impl Shard {
         }))
     }
 }
+    /// Whether a queue that is here, or led from here, has no consumers.
+    pub(crate) fn is_unused(&self, now: Now, queue: QueueId) -> bool {
+        let counts = self.counts(now, queue);
+        let counts = counts.or_else(|| self.replicas.led_counts(now, queue));
+        counts.is_some_and(|counts| counts.consumers == 0)
+    }
+

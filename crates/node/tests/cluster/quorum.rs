@@ -270,6 +270,55 @@ fn dead_letters_and_other_queues_of_one_message_reach_the_cluster() {
     );
 }
 
+#[test]
+fn a_queue_that_nobody_uses_is_deleted_when_its_lease_is_over() {
+    check(
+        "a@2
+         b@3
+         c@1
+         d@1
+         a declare q quorum x-expires=2000 => a: declared q 0 0
+         a declare p quorum x-expires=2000 => a: declared p 0 0
+         run 1000
+         b get q => b: get-empty
+         a consume p t => a: consuming t
+         run 1500
+         b declare q passive => b: declared q 0 0
+         run 1000
+         b declare q passive => b: close 404 NOT_FOUND - no queue 'q' in vhost '/'
+         c declare p passive => c: declared p 0 1
+         a cancel t => a: cancel-ok t
+         run 1500
+         c get p => c: get-empty
+         run 1500
+         c get p => c: get-empty
+         run 2500
+         c declare p passive => c: close 404 NOT_FOUND - no queue 'p' in vhost '/'
+         d declare p quorum => d: declared p 0 0
+         run 5000
+         d declare p passive => d: declared p 0 0",
+    );
+}
+
+#[test]
+fn a_lease_is_kept_by_whoever_leads() {
+    check(
+        "a@2
+         b@3
+         a declare q quorum x-expires=2000 => a: declared q 0 0
+         a publish q m1
+         run 1000
+         b consume q t => b: consuming t, deliver 1 m1
+         run 1000
+         kill leader q
+         run 5000
+         b declare q passive => b: declared q 0 1
+         b cancel t => b: cancel-ok t
+         run 3000
+         b declare q passive => b: close 404 NOT_FOUND - no queue 'q' in vhost '/'",
+    );
+}
+
 /// While no majority writes, a publisher is read from until a bound is reached, and then no more:
 /// the publishers of that queue alone. All is confirmed when the majority is back.
 #[test]

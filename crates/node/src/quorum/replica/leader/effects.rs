@@ -115,7 +115,7 @@ impl Leader {
             ),
             Effect::Expired => around.effects.deferred.push(Deferred::DeleteQueue {
                 queue: self.id,
-                if_unused: true,
+                expired: true,
             }),
             Effect::Activate { .. } | Effect::Deactivate { .. } => {}
         }

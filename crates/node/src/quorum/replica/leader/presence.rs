@@ -217,7 +217,7 @@ impl Leader {
         if self.auto_delete && self.had_consumer && self.consumers == 0 {
             around.effects.deferred.push(Deferred::DeleteQueue {
                 queue: self.id,
-                if_unused: true,
+                expired: false,
             });
         }
     }
