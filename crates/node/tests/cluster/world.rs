@@ -26,6 +26,8 @@ pub struct World {
     /// Pairs of nodes that do not reach each other.
     cut: BTreeSet<(NodeId, NodeId)>,
     pub clients: BTreeMap<String, Client>,
+    /// Nodes of which nothing arrives, and that nobody takes for down.
+    pub mute: BTreeSet<NodeId>,
     starts: u64,
     proposals: u64,
     /// Whether nodes write to their disks.
@@ -63,6 +65,7 @@ impl World {
     }
 
     /// The catalogue that the cluster has agreed on.
+            mute: BTreeSet::new(),
     fn catalogue(&self) -> Catalogue {
         let mut catalogue = catalogue_of(self.disks.len() as u32);
         for batch in &self.agreed {
@@ -244,7 +247,10 @@ impl World {
             busy |= self.write_out(id);
         }
         let wires: Vec<_> = self.wires.keys().copied().collect();
-        for (from, to) in wires.into_iter().filter(|(_, to)| !self.deaf.contains(to)) {
+        let is_lost =
+            |from: &NodeId, to: &NodeId| self.mute.contains(from) || self.deaf.contains(to);
+        let wires: Vec<_> = wires.into_iter().filter(|(a, b)| !is_lost(a, b)).collect();
+        for (from, to) in wires {
             let frame = self
                 .wires
                 .get_mut(&(from, to))

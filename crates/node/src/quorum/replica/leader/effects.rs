@@ -117,7 +117,8 @@ impl Leader {
                 queue: self.id,
                 expired: true,
             }),
-            Effect::Activate { .. } | Effect::Deactivate { .. } => {}
+            Effect::Activate { consumer } => self.activated(around, consumer),
+            Effect::Deactivate { consumer } => self.tell_activation(around, consumer, 0),
         }
     }
 
