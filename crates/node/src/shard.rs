@@ -66,6 +66,9 @@ pub struct ShardEffects {
     pub deferred: Vec<Deferred>,
     /// For other nodes, in order.
     pub peer: Vec<(NodeId, PeerFrame)>,
+    /// Consumers on other nodes, by the connection that stands for their node, that have become the
+    /// single active one of a queue here.
+    pub(crate) activated: Vec<(ConnectionId, QueueId, ConsumerId)>,
 }
 
 /// Work that a shard cannot do itself.

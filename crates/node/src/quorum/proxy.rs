@@ -406,6 +406,12 @@ impl Proxy {
         self.holders.contains_key(&holder)
     }
 
+    /// Whether a consumer is the single active one, if the leader has said so or not.
+    pub(crate) fn single_active(&self, consumer: ConsumerId) -> Option<bool> {
+        let activation = self.holders.get(&consumer)?.activation?;
+        Some(activation > 0)
+    }
+
     /// A holder is gone.
     pub(crate) fn detach(&mut self, holder: ConsumerId) {
         self.requests

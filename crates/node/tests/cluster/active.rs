@@ -1,7 +1,9 @@
 //! Quorum queues with a single active consumer.
 
 use crate::client;
+use crate::script::check;
 use crate::world::World;
+use leveret_node::Env as _;
 use leveret_types::NodeId;
 
 /// The nodes of the active consumer and of the waiting one, counted from the leader's.
@@ -103,4 +105,65 @@ fn an_active_consumer_of_which_nothing_is_heard_is_followed_in_time() {
     assert_eq!(world.heard(), "");
     world.pass(6_000);
     assert_eq!(world.heard(), "b: deliver 1 m1");
+}
+
+#[test]
+fn a_queue_with_a_single_active_consumer_is_not_got_from() {
+    check(
+        "a@2
+         a declare q quorum x-single-active-consumer=true => a: declared q 0 0
+         a declare c x-single-active-consumer=true => a: declared c 0 0
+         a publish c m1
+         a get c => a: got 1 left=0 m1
+         a get q => a: close 405 RESOURCE_LOCKED - cannot obtain access to locked queue 'q' \
+         in vhost '/'. basic.get operations are not supported by quorum queues with single \
+         active consumer",
+    );
+}
+
+/// What the node of a client says of its only consumer.
+fn single_active(world: &World, name: &str) -> Option<bool> {
+    let client = &world.clients[name];
+    let node = &world.nodes[&client.node];
+    let facts = node.connections[&client.connection].facts();
+    let consumer = &facts.consumers[0];
+    let shard = node.env.shard(node.env.shard_of(consumer.queue));
+    shard.single_active(consumer.queue, consumer.id)
+}
+
+#[test]
+fn who_is_the_active_consumer_is_known_at_its_node() {
+    for places in PLACES {
+        let (mut world, leader) = one_active(places);
+        let active = |world: &World| ["a", "b"].map(|name| single_active(world, name));
+        assert_eq!(active(&world), [Some(true), Some(false)]);
+        world.transfer("q", NodeId(1 + leader.0 % 3));
+        assert_eq!(active(&world), [Some(true), Some(false)]);
+        say(&mut world, "a", &["cancel", "t"]);
+        assert_eq!(single_active(&world, "b"), Some(true));
+    }
+}
+
+#[test]
+fn who_is_the_active_consumer_of_a_classic_queue_is_known_at_its_node() {
+    let mut world = World::new(3);
+    for (name, node) in [("a", 1), ("b", 2), ("c", 3)] {
+        world.connect(name, NodeId(node));
+        world.rest();
+    }
+    let arguments = ["declare", "q", "x-single-active-consumer=true"];
+    say(&mut world, "a", &arguments);
+    for name in ["c", "a", "b"] {
+        say(&mut world, name, &["consume", "q", "t"]);
+    }
+    let active = |world: &World| ["a", "b", "c"].map(|name| single_active(world, name));
+    assert_eq!(active(&world), [Some(false), Some(false), Some(true)]);
+    world.drop_client("c");
+    world.rest();
+    assert_eq!(single_active(&world, "a"), Some(true));
+    say(&mut world, "a", &["cancel", "t"]);
+    assert_eq!(single_active(&world, "b"), Some(true));
+    say(&mut world, "a", &["declare", "p"]);
+    say(&mut world, "a", &["consume", "p", "t"]);
+    assert_eq!(single_active(&world, "a"), None, "p has no such rule");
 }
