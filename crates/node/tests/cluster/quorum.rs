@@ -566,3 +566,30 @@ fn a_consumer_at_a_node_without_a_member_gets_messages_from_the_leader() {
     assert_eq!(world.heard(), "b: consuming t, deliver 1 m1");
     assert_eq!(read_locally(&world, elsewhere), (0, 0));
 }
+
+/// The node that leads the catalogue has a new queue before others have.
+#[test]
+fn a_new_queue_is_led_at_once_where_it_was_declared() {
+    let mut world = World::new(3);
+    world.connect("a", NodeId(1));
+    world.rest();
+    world.heard();
+    for node in [2, 3].map(NodeId) {
+        world.behind.insert(node, Vec::new());
+    }
+    world.send("a", client::say(&["declare", "q", "quorum"]));
+    world.rest();
+    assert_eq!(world.heard(), "a: declared q 0 0");
+    world.catch_up(NodeId(3));
+    assert_eq!(world.leader("q"), Some(NodeId(1)), "no time has passed");
+    world.send("a", client::say(&["confirm"]));
+    world.send("a", client::say(&["publish", "q", "m1"]));
+    world.rest();
+    assert_eq!(world.heard(), "a: select-ok, ack 1");
+    world.catch_up(NodeId(2));
+    world.kill(NodeId(3));
+    world.send("a", client::say(&["publish", "q", "m2"]));
+    world.pass(1_000);
+    assert_eq!(world.heard(), "a: ack 2");
+    assert_eq!(world.leader("q"), Some(NodeId(1)));
+}

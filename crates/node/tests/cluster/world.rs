@@ -34,10 +34,25 @@ pub struct World {
     pub syncing: BTreeSet<NodeId>,
     /// Nodes that nothing arrives at, and that nobody takes for down.
     pub deaf: BTreeSet<NodeId>,
+    /// Nodes that hear later of what the cluster agrees on, with what they have not heard yet.
+    pub behind: BTreeMap<NodeId, Vec<Batch>>,
 }
 
 fn pair(a: NodeId, b: NodeId) -> (NodeId, NodeId) {
     (a.min(b), a.max(b))
+}
+
+/// A node learns what the cluster has agreed on.
+fn apply(node: &Node<MemoryDisk>, batch: &Batch, now: Now) -> Result<Outcome, CatalogueError> {
+    let mut results = node.env.catalogue.borrow_mut().apply_batch(batch);
+    let applied = results.pop().flatten().expect("it is new");
+    if let Ok(outcome) = &applied {
+        let catalogue = node.env.catalogue.borrow();
+        for change in &outcome.changes {
+            follow(&catalogue, change, now, &node.env);
+        }
+    }
+    applied
 }
 
 impl World {
@@ -50,10 +65,12 @@ impl World {
             wires: BTreeMap::new(),
             cut: BTreeSet::new(),
             clients: BTreeMap::new(),
+            mute: BTreeSet::new(),
             starts: 1,
             proposals: 0,
             syncing: BTreeSet::new(),
             deaf: BTreeSet::new(),
+            behind: BTreeMap::new(),
         };
         for node in (1..=nodes).map(NodeId) {
             world.disks.insert(node, MemoryDisk::new());
@@ -65,7 +82,6 @@ impl World {
     }
 
     /// The catalogue that the cluster has agreed on.
-            mute: BTreeSet::new(),
     fn catalogue(&self) -> Catalogue {
         let mut catalogue = catalogue_of(self.disks.len() as u32);
         for batch in &self.agreed {
@@ -318,14 +334,11 @@ impl World {
             self.agreed.push(batch.clone());
             let mut result: Option<Result<Outcome, CatalogueError>> = None;
             for (of, node) in &self.nodes {
-                let mut results = node.env.catalogue.borrow_mut().apply_batch(&batch);
-                let applied = results.pop().flatten().expect("it is new");
-                if let Ok(outcome) = &applied {
-                    let catalogue = node.env.catalogue.borrow();
-                    for change in &outcome.changes {
-                        follow(&catalogue, change, self.now, &node.env);
-                    }
+                if let Some(missed) = self.behind.get_mut(of) {
+                    missed.push(batch.clone());
+                    continue;
                 }
+                let applied = apply(node, &batch, self.now);
                 if *of == id {
                     result = Some(applied);
                 }
@@ -336,6 +349,15 @@ impl World {
             }
         }
         busy
+    }
+
+    /// The end of a node's being behind.
+    pub fn catch_up(&mut self, node: NodeId) {
+        for batch in self.behind.remove(&node).unwrap_or_default() {
+            let applied = apply(&self.nodes[&node], &batch, self.now);
+            applied.expect("as at the other nodes");
+        }
+        self.rest();
     }
 
     /// Lets the cluster carry out a change.
