@@ -387,8 +387,8 @@ pub struct ConsumerStats {
     pub exclusive: bool,
     /// How many messages it may hold.
     pub prefetch: u16,
-    /// Whether messages go to it: false for one that waits with single active consumer.
-    pub active: bool,
+    /// Whether it is the single active consumer, where its queue has one.
+    pub single_active: Option<bool>,
     /// Arguments.
     pub arguments: FieldTable,
 }

@@ -1,5 +1,6 @@
 //! Work that shards hand over because it needs the catalogue, or another shard.
 
+use crate::cluster::Cluster;
 use crate::connection::{Run, enqueue};
 use crate::dead_letter::Dead;
 use crate::env::{ConnectionEvent, Env};
@@ -26,9 +27,9 @@ pub fn run<E: Env>(work: Vec<Deferred>, scratch: &mut Scratch, now: Now, env: &E
                 publish(&vhost, &message, delayed, scratch, &mut run);
             }
             Deferred::Afterwards { then, refused } => afterwards(&then, refused, &mut run),
-            Deferred::DeleteQueue { queue, if_unused } => {
+            Deferred::DeleteQueue { queue, expired } => {
                 run.release();
-                delete_queue(queue, if_unused, now, env);
+                delete_queue(queue, expired, now, env);
             }
             Deferred::TimedOut {
                 connection,
@@ -198,12 +199,17 @@ fn route(
     }
 }
 
-fn delete_queue<E: Env>(queue: QueueId, if_unused: bool, now: Now, env: &E) {
-    if if_unused {
-        let counts = env.with_shard(now, env.shard_of(queue), |shard| shard.counts(now, queue));
-        if counts.is_none_or(|counts| counts.consumers > 0) {
-            return;
-        }
+/// Deletes a queue that nobody uses. That a lease is over is told again: where nobody could carry
+/// the deletion out, it does not wait, for the queue may be in use by then.
+fn delete_queue<E: Env>(queue: QueueId, expired: bool, now: Now, env: &E) {
+    let is_up = |node| node == env.node_id() || env.peers().is_up(node);
+    let is_led = |cluster: &Cluster| cluster.leader().is_some_and(is_up);
+    if expired && !env.cluster().is_none_or(is_led) {
+        return;
+    }
+    let shard = env.shard_of(queue);
+    if !env.with_shard(now, shard, |shard| shard.is_unused(now, queue)) {
+        return;
     }
     let command = {
         let catalogue = env.catalogue();

@@ -66,6 +66,9 @@ pub struct ShardEffects {
     pub deferred: Vec<Deferred>,
     /// For other nodes, in order.
     pub peer: Vec<(NodeId, PeerFrame)>,
+    /// Consumers on other nodes, by the connection that stands for their node, that have become the
+    /// single active one of a queue here.
+    pub(crate) activated: Vec<(ConnectionId, QueueId, ConsumerId)>,
 }
 
 /// Work that a shard cannot do itself.
@@ -73,12 +76,13 @@ pub struct ShardEffects {
 pub enum Deferred {
     /// Publish a message to the queue's dead-letter exchange, then settle it where it came from.
     DeadLetter(DeadLetter),
-    /// Delete a queue whose lease is over, or whose last consumer has gone.
+    /// Delete a queue whose lease is over, or whose last consumer has gone, if it still has no
+    /// consumers.
     DeleteQueue {
         /// The queue.
         queue: QueueId,
-        /// Only if it still has no consumers.
-        if_unused: bool,
+        /// Whether its lease is over.
+        expired: bool,
     },
     /// Route a message of the broker's own, or one whose delay is over, and settle it where it was
     /// kept.
@@ -749,7 +753,7 @@ impl Shard {
         if self.queues.get(&queue).is_some_and(Actor::is_to_be_deleted) {
             self.effects.deferred.push(Deferred::DeleteQueue {
                 queue,
-                if_unused: true,
+                expired: false,
             });
         }
     }

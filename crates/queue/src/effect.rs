@@ -62,7 +62,8 @@ pub enum Effect {
         /// The message.
         position: Position,
     },
-    /// The queue has been out of use for longer than its `expires` allows: delete it. Said once.
+    /// The queue has been out of use for longer than its `expires` allows: delete it. Said again
+    /// after a while if it is still there, for who could not.
     Expired,
 }
 

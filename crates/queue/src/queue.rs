@@ -32,6 +32,8 @@ pub struct Queue {
     /// The active consumer gets no more, so that one of higher priority can take over once it holds
     /// nothing.
     yielding: bool,
+    /// Whether nobody is chosen to be the active consumer for now.
+    holds_election: bool,
     ready: u64,
     ready_bytes: u64,
     unsettled: u64,
@@ -46,7 +48,8 @@ pub struct Queue {
     counters: Counters,
     /// When the queue was last in use, monotonic: its lease of `expires_ms` counts from here.
     used_ms: u64,
-    expiry_told: bool,
+    /// Not before this its expiry is told again, monotonic.
+    expiry_again_ms: u64,
     /// No message at a lane's head expires before this, on the wall clock.
     head_expiry_ms: u64,
     /// No delivery times out before this, on the monotonic clock.
@@ -67,6 +70,8 @@ const QUORUM_LANE_DEFAULT: u8 = 4;
 const NEVER_MS: u64 = u64::MAX;
 /// An expiry on the wall clock is looked at again within this time, for that clock may jump.
 const WALL_CHECK_MS_MAX: u64 = 3_600_000;
+/// An expired queue that nobody has deleted is told again after this time.
+const EXPIRY_AGAIN_MS: u64 = 5_000;
 /// Delivery times are kept to this accuracy, so that deliveries of one second share an interval.
 const DELIVERY_TIME_MS: u64 = 1_000;
 
@@ -82,6 +87,7 @@ impl Queue {
             exclusive: false,
             active: None,
             yielding: false,
+            holds_election: false,
             ready: 0,
             ready_bytes: 0,
             unsettled: 0,
@@ -92,7 +98,7 @@ impl Queue {
             tells_returns: false,
             counters: Counters::default(),
             used_ms: now.monotonic_ms,
-            expiry_told: false,
+            expiry_again_ms: 0,
             head_expiry_ms: NEVER_MS,
             timeout_at_ms: NEVER_MS,
             able_since_ms: None,
@@ -482,9 +488,37 @@ impl Queue {
         }
     }
 
+    /// From now on the place of a single active consumer that goes is left free, until
+    /// [`Self::resume_election`]: for consumers that come again, or have not all come yet.
+    pub const fn hold_election(&mut self) {
+        self.holds_election = true;
+    }
+
+    /// The end of that. If the place is free, it goes to `before` rather than to another; that is
+    /// told as if it were new.
+    pub fn resume_election(&mut self, now: Now, before: Option<ConsumerId>, out: &mut Vec<Effect>) {
+        let held = std::mem::take(&mut self.holds_election);
+        if !held || !self.settings.single_active {
+            return;
+        }
+        let before = before.filter(|_| self.active.is_none());
+        let found = before.and_then(|id| Some((id, self.holders.find(id)?)));
+        if let Some((consumer, slot)) = found
+            && self.holders.get(slot).consumer.is_some()
+        {
+            self.active = Some(slot);
+            out.push(Effect::Activate { consumer });
+        }
+        self.elect(out);
+        self.note_able(now);
+    }
+
     /// Chooses the single active consumer. A classic queue keeps the one that it has; a quorum
     /// queue gives way to a higher priority, as soon as the active one holds nothing.
     fn elect(&mut self, out: &mut Vec<Effect>) {
+        if self.holds_election {
+            return;
+        }
         let Some((first, foremost)) = self.holders.foremost() else {
             return;
         };

@@ -6,6 +6,9 @@
 //! they rarely split the votes and the groups of a dead node do not all stand at once. When there
 //! is only reason to doubt (a new connection, another member that stands), the leader is asked, and
 //! has as long to answer as an election timeout is.
+//!
+//! The members of a new group begin one after the other. The one that is to lead it stands as soon
+//! as it is there, and again with each other one that says that it is there too.
 
 use crate::group::Group;
 use crate::message::{Body, Message};
@@ -18,6 +21,8 @@ pub(crate) const ELECTION_TICKS: usize = 10;
 const RANK_TICKS: usize = 6;
 /// Ticks over which the groups of one node spread.
 const SPREAD_TICKS: usize = 5;
+/// The last entry of a group that nobody has led yet.
+const FOUNDING_INDEX: u64 = 1;
 /// Ticks between two questions to a leader.
 const ASK_TICKS: usize = 4;
 
@@ -129,6 +134,15 @@ impl Group {
         }
     }
 
+    /// Another member looks for a leader. At the beginning of a group it may not have been there
+    /// when this one asked whether it would get its vote: it is asked again.
+    pub(crate) fn stand_again(&mut self) {
+        let raft = &self.raw.raft;
+        if raft.state == StateRole::PreCandidate && raft.raft_log.last_index() == FOUNDING_INDEX {
+            self.stand();
+        }
+    }
+
     /// Something became durable.
     pub(crate) fn stand_if_due(&mut self) {
         if self.election.is_standing_due {
@@ -160,14 +174,18 @@ impl Group {
             None => self.membership().members(),
         };
         for to in asked {
-            if to != self.replica && self.is_up(to) {
-                self.outbox.push(Message {
-                    to,
-                    from: self.replica,
-                    term: self.term(),
-                    body: Body::Ask,
-                });
-            }
+            self.ask_one(to);
+        }
+    }
+
+    pub(crate) fn ask_one(&mut self, to: ReplicaId) {
+        if to != self.replica && self.is_up(to) {
+            self.outbox.push(Message {
+                to,
+                from: self.replica,
+                term: self.term(),
+                body: Body::Ask,
+            });
         }
     }
 }

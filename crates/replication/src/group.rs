@@ -231,6 +231,9 @@ impl Group {
         if (is_vote || is_ask) && self.is_leader() {
             self.heartbeat(from);
         }
+        if is_ask {
+            self.stand_again();
+        }
         self.observe();
         Ok(())
     }
@@ -291,6 +294,15 @@ impl Group {
     pub fn campaign(&mut self) {
         self.stand();
         self.observe();
+    }
+
+    /// Says to another member of a new group that this one is there now: it may have asked for
+    /// votes before.
+    pub fn greet(&mut self, to: ReplicaId) {
+        let membership = self.membership();
+        if membership.contains(self.replica) && membership.contains(to) {
+            self.ask_one(to);
+        }
     }
 
     /// All that was handed out up to the entry at `index` is applied.

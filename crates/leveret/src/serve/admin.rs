@@ -471,12 +471,9 @@ impl Running for Admin {
     }
 
     fn consumers(&self) -> Vec<ConsumerStats> {
-        let facts = self.queue_facts();
-        let active = |consumer| {
-            let mut views = facts.iter().flat_map(|(facts, _)| &facts.consumers);
-            views
-                .find(|(view, _)| view.consumer.id == consumer)
-                .is_none_or(|(view, _)| view.active)
+        let single_active = |queue, consumer| {
+            let shard = self.broker.shard(self.broker.shard_of(queue));
+            shard.single_active(queue, consumer)
         };
         let known = connections(&self.broker);
         let consumers = known.iter().flat_map(|connection| {
@@ -488,7 +485,7 @@ impl Running for Admin {
                 ack_required: consumer.ack_required,
                 exclusive: consumer.exclusive,
                 prefetch: consumer.prefetch,
-                active: active(consumer.id),
+                single_active: single_active(consumer.queue, consumer.id),
                 arguments: consumer.arguments.clone(),
             })
         });

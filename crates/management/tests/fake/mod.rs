@@ -176,7 +176,6 @@ impl Running for Fake {
             channel: 1,
             queue: QueueId(1),
             tag: "ctag".to_owned(),
-            active: true,
             ..ConsumerStats::default()
         }]
     }

@@ -371,6 +371,10 @@ impl Connection {
                 return;
             }
         };
+        let may = env.catalogue().queue(queue).map_or(Ok(()), may_get);
+        if let Err(error) = may {
+            return self.fail(now, error);
+        }
         let state = self.channels.entry(channel).or_default();
         let holder = state.getters.of(queue).unwrap_or_else(|| {
             let holder = env.consumer_id();
@@ -452,6 +456,25 @@ impl Connection {
         });
         facts.collect()
     }
+}
+
+/// A quorum queue with a single active consumer gives its messages to consumers alone.
+///
+/// # Errors
+/// As RabbitMQ has it.
+fn may_get(queue: &QueueRecord) -> Result<(), ProtocolError> {
+    let is_refused = queue.kind() == QueueKind::Quorum && queue.settings().single_active;
+    let refused = || {
+        ProtocolError::channel(
+            ReplyCode::ResourceLocked,
+            format!(
+                "cannot obtain access to locked {}. basic.get operations are not supported by \
+                 quorum queues with single active consumer",
+                queue.resource()
+            ),
+        )
+    };
+    (!is_refused).then_some(()).ok_or_else(refused)
 }
 
 /// Whether a queue still knows a holder: one that holds nothing and consumes nothing it forgets.

@@ -118,7 +118,7 @@ impl Homes {
     /// there.
     pub(crate) fn redirect(&mut self, effects: &mut ShardEffects, answers: &mut Vec<Answer>) {
         if self.guests.is_empty() {
-            return;
+            return effects.activated.clear();
         }
         let stands = |(connection, _): &mut (ConnectionId, ConnectionEvent)| {
             stands_for(*connection).is_some()
@@ -135,6 +135,15 @@ impl Homes {
                 ConnectionEvent::Reply(Reply::Got(got)) => self.got(node, got, answers),
                 // The proxy learns of a deletion from the catalogue of its own node.
                 _ => {}
+            }
+        }
+        for (connection, queue, consumer) in effects.activated.drain(..) {
+            if let Some(node) = stands_for(connection) {
+                let message = ToProxy::Active {
+                    consumer,
+                    activation: 1,
+                };
+                self.answer(node, queue, message, answers);
             }
         }
         let is_remote = |work: &mut Deferred| {
@@ -361,6 +370,14 @@ impl Shard {
         };
         let consumer = id;
         self.home_answer(key, ToProxy::Attached { consumer, result });
+        if self.single_active(queue, consumer) == Some(false) {
+            let activation = 0;
+            let message = ToProxy::Active {
+                consumer,
+                activation,
+            };
+            self.home_answer(key, message);
+        }
     }
 
     fn home_get(&mut self, now: Now, key: (QueueId, NodeId), holder: ConsumerId, no_ack: bool) {

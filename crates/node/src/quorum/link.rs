@@ -78,6 +78,8 @@ pub struct PresentedHolder {
     pub id: ConsumerId,
     /// What it was attached as; nothing for who only gets, and after a cancel.
     pub consumer: Option<Consumer>,
+    /// What [`ToProxy::Active`] said of it last; 0 of who is no consumer.
+    pub activation: u64,
     /// What it holds, by lane. The settles that have no answer yet are not taken off: they come
     /// again.
     pub held: Vec<HeldRange>,
@@ -257,6 +259,13 @@ pub enum ToProxy {
     },
     /// A consumer has kept a delivery for too long.
     TimedOut(ConsumerId),
+    /// Whether a consumer of a queue with a single active one is that.
+    Active {
+        /// The consumer.
+        consumer: ConsumerId,
+        /// A number that is greater than those of all who were it before; 0 if it waits.
+        activation: u64,
+    },
 }
 
 /// What became of the message of a delivery that came without it.

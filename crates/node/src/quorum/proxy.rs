@@ -96,6 +96,9 @@ struct Holder {
     consumer: Option<Consumer>,
     /// Whether the leader has said that the consumer is attached.
     attached: bool,
+    /// What the leader has said of its turn, where the queue has a single active consumer:
+    /// [`ToProxy::Active`](super::link::ToProxy::Active).
+    activation: Option<u64>,
     link: Option<ConsumerLink>,
     held: Vec<(u8, HeldRuns)>,
     held_count: u64,
@@ -112,6 +115,7 @@ impl Holder {
             connection,
             consumer: None,
             attached: false,
+            activation: None,
             link: None,
             held: Vec::new(),
             held_count: 0,
@@ -160,9 +164,11 @@ impl Holder {
                 settled_by: 0,
             })
         });
+        let consumer = self.consumer.filter(|_| self.attached);
         PresentedHolder {
             id,
-            consumer: self.consumer.filter(|_| self.attached),
+            consumer,
+            activation: consumer.and(self.activation).unwrap_or(0),
             held: held.collect(),
         }
     }
@@ -398,6 +404,12 @@ impl Proxy {
     /// Whether it knows this holder: a consumer, one that holds messages, or one that asks.
     pub(crate) fn holds(&self, holder: ConsumerId) -> bool {
         self.holders.contains_key(&holder)
+    }
+
+    /// Whether a consumer is the single active one, if the leader has said so or not.
+    pub(crate) fn single_active(&self, consumer: ConsumerId) -> Option<bool> {
+        let activation = self.holders.get(&consumer)?.activation?;
+        Some(activation > 0)
     }
 
     /// A holder is gone.

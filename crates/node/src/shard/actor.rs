@@ -5,6 +5,7 @@ use crate::dead_letters::DeadLetters;
 use crate::env::ConnectionEvent;
 use crate::link::ConsumerLink;
 use crate::looked::{Found, Looked, meta_of};
+use crate::quorum::stands_for_node;
 use hashbrown::HashMap;
 use leveret_queue::{
     AttachError, Consumer, ConsumerView, Counters, Counts, Effect, Got, Log, Offer, Peek, Position,
@@ -399,11 +400,19 @@ impl Actor {
             Effect::Expired => {
                 effects.deferred.push(Deferred::DeleteQueue {
                     queue: self.id,
-                    if_unused: true,
+                    expired: true,
                 });
             }
-            // A queue that is not replicated keeps its counts itself, and SAC is not told to 0-9-1.
-            Effect::Returned { .. } | Effect::Activate { .. } | Effect::Deactivate { .. } => {}
+            // Clients are not told; other nodes are, for those who ask them.
+            Effect::Activate { consumer } => {
+                let connection = self.consumers.get(&consumer).map(|it| it.connection);
+                if let Some(connection) = connection.filter(|it| stands_for_node(*it)) {
+                    effects.activated.push((connection, self.id, consumer));
+                }
+            }
+            // A queue that is not replicated keeps its counts itself, and where it is classic its
+            // active consumer gives way to none.
+            Effect::Returned { .. } | Effect::Deactivate { .. } => {}
         }
     }
 

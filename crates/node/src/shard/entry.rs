@@ -123,6 +123,20 @@ impl Shard {
         }
     }
 
+    /// Whether a consumer of this node is the single active one, where the queue has that rule and
+    /// that is known here.
+    #[must_use]
+    pub fn single_active(&self, queue: QueueId, consumer: ConsumerId) -> Option<bool> {
+        match self.queues.get(&queue) {
+            Some(actor) => {
+                let queue = &actor.queue;
+                let rule = queue.settings().single_active;
+                rule.then(|| queue.active() == Some(consumer))
+            }
+            None => self.proxies.known(queue)?.single_active(consumer),
+        }
+    }
+
     /// A consumer's link or channel has credit again.
     pub fn unblock(&mut self, now: Now, queue: QueueId, consumer: ConsumerId) {
         match self.is_proxied(queue) {
@@ -153,6 +167,13 @@ impl Shard {
             true => self.proxy_purge(now, queue, asker),
             false => Some(QueueAnswer::Purged(self.purge_here(now, queue))),
         }
+    }
+
+    /// Whether a queue that is here, or led from here, has no consumers.
+    pub(crate) fn is_unused(&self, now: Now, queue: QueueId) -> bool {
+        let counts = self.counts(now, queue);
+        let counts = counts.or_else(|| self.replicas.led_counts(now, queue));
+        counts.is_some_and(|counts| counts.consumers == 0)
     }
 
     /// How a queue stands: what a declaration answers. Nothing if that is answered later.

@@ -140,9 +140,11 @@ pub fn say(words: &[&str]) -> Vec<u8> {
                 arguments.push("x-queue-type", &FieldValue::text("quorum"));
             }
             for (name, value) in words.iter().filter_map(|word| word.split_once('=')) {
-                let value = value
-                    .parse()
-                    .map_or_else(|_| FieldValue::text(value), FieldValue::I64);
+                let value = match value.parse() {
+                    Ok(number) => FieldValue::I64(number),
+                    Err(_) if value == "true" => FieldValue::Bool(true),
+                    Err(_) => FieldValue::text(value),
+                };
                 arguments.push(name, &value);
             }
             let declare = queue::Declare {

@@ -6,6 +6,7 @@ mod damaged;
 mod script;
 mod world;
 
+mod active;
 mod classic;
 mod members;
 mod quorum;

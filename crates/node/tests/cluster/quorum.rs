@@ -288,6 +288,55 @@ fn dead_letters_and_other_queues_of_one_message_reach_the_cluster() {
     );
 }
 
+#[test]
+fn a_queue_that_nobody_uses_is_deleted_when_its_lease_is_over() {
+    check(
+        "a@2
+         b@3
+         c@1
+         d@1
+         a declare q quorum x-expires=2000 => a: declared q 0 0
+         a declare p quorum x-expires=2000 => a: declared p 0 0
+         run 1000
+         b get q => b: get-empty
+         a consume p t => a: consuming t
+         run 1500
+         b declare q passive => b: declared q 0 0
+         run 1000
+         b declare q passive => b: close 404 NOT_FOUND - no queue 'q' in vhost '/'
+         c declare p passive => c: declared p 0 1
+         a cancel t => a: cancel-ok t
+         run 1500
+         c get p => c: get-empty
+         run 1500
+         c get p => c: get-empty
+         run 2500
+         c declare p passive => c: close 404 NOT_FOUND - no queue 'p' in vhost '/'
+         d declare p quorum => d: declared p 0 0
+         run 5000
+         d declare p passive => d: declared p 0 0",
+    );
+}
+
+#[test]
+fn a_lease_is_kept_by_whoever_leads() {
+    check(
+        "a@2
+         b@3
+         a declare q quorum x-expires=2000 => a: declared q 0 0
+         a publish q m1
+         run 1000
+         b consume q t => b: consuming t, deliver 1 m1
+         run 1000
+         kill leader q
+         run 5000
+         b declare q passive => b: declared q 0 1
+         b cancel t => b: cancel-ok t
+         run 3000
+         b declare q passive => b: close 404 NOT_FOUND - no queue 'q' in vhost '/'",
+    );
+}
+
 /// While no majority writes, a publisher is read from until a bound is reached, and then no more:
 /// the publishers of that queue alone. All is confirmed when the majority is back.
 #[test]
@@ -534,4 +583,31 @@ fn a_consumer_at_a_node_without_a_member_gets_messages_from_the_leader() {
     world.rest();
     assert_eq!(world.heard(), "b: consuming t, deliver 1 m1");
     assert_eq!(read_locally(&world, elsewhere), (0, 0));
+}
+
+/// The node that leads the catalogue has a new queue before others have.
+#[test]
+fn a_new_queue_is_led_at_once_where_it_was_declared() {
+    let mut world = World::new(3);
+    world.connect("a", NodeId(1));
+    world.rest();
+    world.heard();
+    for node in [2, 3].map(NodeId) {
+        world.behind.insert(node, Vec::new());
+    }
+    world.send("a", client::say(&["declare", "q", "quorum"]));
+    world.rest();
+    assert_eq!(world.heard(), "a: declared q 0 0");
+    world.catch_up(NodeId(3));
+    assert_eq!(world.leader("q"), Some(NodeId(1)), "no time has passed");
+    world.send("a", client::say(&["confirm"]));
+    world.send("a", client::say(&["publish", "q", "m1"]));
+    world.rest();
+    assert_eq!(world.heard(), "a: select-ok, ack 1");
+    world.catch_up(NodeId(2));
+    world.kill(NodeId(3));
+    world.send("a", client::say(&["publish", "q", "m2"]));
+    world.pass(1_000);
+    assert_eq!(world.heard(), "a: ack 2");
+    assert_eq!(world.leader("q"), Some(NodeId(1)));
 }

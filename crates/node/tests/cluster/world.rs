@@ -26,16 +26,33 @@ pub struct World {
     /// Pairs of nodes that do not reach each other.
     cut: BTreeSet<(NodeId, NodeId)>,
     pub clients: BTreeMap<String, Client>,
+    /// Nodes of which nothing arrives, and that nobody takes for down.
+    pub mute: BTreeSet<NodeId>,
     starts: u64,
     proposals: u64,
     /// Whether nodes write to their disks.
     pub syncing: BTreeSet<NodeId>,
     /// Nodes that nothing arrives at, and that nobody takes for down.
     pub deaf: BTreeSet<NodeId>,
+    /// Nodes that hear later of what the cluster agrees on, with what they have not heard yet.
+    pub behind: BTreeMap<NodeId, Vec<Batch>>,
 }
 
 fn pair(a: NodeId, b: NodeId) -> (NodeId, NodeId) {
     (a.min(b), a.max(b))
+}
+
+/// A node learns what the cluster has agreed on.
+fn apply(node: &Node<MemoryDisk>, batch: &Batch, now: Now) -> Result<Outcome, CatalogueError> {
+    let mut results = node.env.catalogue.borrow_mut().apply_batch(batch);
+    let applied = results.pop().flatten().expect("it is new");
+    if let Ok(outcome) = &applied {
+        let catalogue = node.env.catalogue.borrow();
+        for change in &outcome.changes {
+            follow(&catalogue, change, now, &node.env);
+        }
+    }
+    applied
 }
 
 impl World {
@@ -48,10 +65,12 @@ impl World {
             wires: BTreeMap::new(),
             cut: BTreeSet::new(),
             clients: BTreeMap::new(),
+            mute: BTreeSet::new(),
             starts: 1,
             proposals: 0,
             syncing: BTreeSet::new(),
             deaf: BTreeSet::new(),
+            behind: BTreeMap::new(),
         };
         for node in (1..=nodes).map(NodeId) {
             world.disks.insert(node, MemoryDisk::new());
@@ -244,7 +263,10 @@ impl World {
             busy |= self.write_out(id);
         }
         let wires: Vec<_> = self.wires.keys().copied().collect();
-        for (from, to) in wires.into_iter().filter(|(_, to)| !self.deaf.contains(to)) {
+        let is_lost =
+            |from: &NodeId, to: &NodeId| self.mute.contains(from) || self.deaf.contains(to);
+        let wires: Vec<_> = wires.into_iter().filter(|(a, b)| !is_lost(a, b)).collect();
+        for (from, to) in wires {
             let frame = self
                 .wires
                 .get_mut(&(from, to))
@@ -312,14 +334,11 @@ impl World {
             self.agreed.push(batch.clone());
             let mut result: Option<Result<Outcome, CatalogueError>> = None;
             for (of, node) in &self.nodes {
-                let mut results = node.env.catalogue.borrow_mut().apply_batch(&batch);
-                let applied = results.pop().flatten().expect("it is new");
-                if let Ok(outcome) = &applied {
-                    let catalogue = node.env.catalogue.borrow();
-                    for change in &outcome.changes {
-                        follow(&catalogue, change, self.now, &node.env);
-                    }
+                if let Some(missed) = self.behind.get_mut(of) {
+                    missed.push(batch.clone());
+                    continue;
                 }
+                let applied = apply(node, &batch, self.now);
                 if *of == id {
                     result = Some(applied);
                 }
@@ -330,6 +349,15 @@ impl World {
             }
         }
         busy
+    }
+
+    /// The end of a node's being behind.
+    pub fn catch_up(&mut self, node: NodeId) {
+        for batch in self.behind.remove(&node).unwrap_or_default() {
+            let applied = apply(&self.nodes[&node], &batch, self.now);
+            applied.expect("as at the other nodes");
+        }
+        self.rest();
     }
 
     /// Lets the cluster carry out a change.

@@ -1,6 +1,6 @@
 //! What happens because time passes.
 
-use super::{NEVER_MS, Queue, WALL_CHECK_MS_MAX};
+use super::{EXPIRY_AGAIN_MS, NEVER_MS, Queue, WALL_CHECK_MS_MAX};
 use crate::effect::{Effect, Reason};
 use crate::log::{Log, Meta};
 use leveret_types::Now;
@@ -40,7 +40,7 @@ impl Queue {
     /// consumers and gets do it by themselves.
     pub fn touch(&mut self, now: Now) {
         self.used_ms = now.monotonic_ms;
-        self.expiry_told = false;
+        self.expiry_again_ms = 0;
     }
 
     /// Does what is due: expires the queue and its messages, tells timed-out consumers. Pumps.
@@ -49,7 +49,7 @@ impl Queue {
             .lease_end_ms()
             .is_some_and(|end| end <= now.monotonic_ms)
         {
-            self.expiry_told = true;
+            self.expiry_again_ms = now.monotonic_ms + EXPIRY_AGAIN_MS;
             out.push(Effect::Expired);
         }
         if self.timeout_at_ms <= now.monotonic_ms {
@@ -76,11 +76,10 @@ impl Queue {
 
     /// When the queue itself expires if nobody uses it.
     pub(super) fn lease_end_ms(&self) -> Option<u64> {
-        let unused = self.holders.attached() == 0 && !self.expiry_told;
-        self.settings
-            .expires_ms
-            .filter(|_| unused)
-            .map(|lease| self.used_ms.saturating_add(lease))
+        let unused = self.holders.attached() == 0;
+        let lease = self.settings.expires_ms.filter(|_| unused)?;
+        let end = self.used_ms.saturating_add(lease);
+        Some(end.max(self.expiry_again_ms))
     }
 
     pub(super) fn time_out(&mut self, now: Now, out: &mut Vec<Effect>) {

@@ -86,7 +86,7 @@ impl Queue {
             leaving: self.lanes.iter().map(|(_, lane)| lane.leaving.len()).sum(),
             damaged: self.lanes.iter().map(|(_, lane)| lane.damaged.len()).sum(),
             consumers: self.holders.attached(),
-            active: self.active.map(|slot| self.holders.get(slot).id),
+            active: self.active(),
             able_ms: self.able_ms + able_now,
             memory_bytes: self.memory_bytes(),
         }
@@ -102,6 +102,12 @@ impl Queue {
     #[must_use]
     pub const fn counters(&self) -> &Counters {
         &self.counters
+    }
+
+    /// The single active consumer.
+    #[must_use]
+    pub fn active(&self) -> Option<ConsumerId> {
+        self.active.map(|slot| self.holders.get(slot).id)
     }
 
     /// The attached consumers, in no order.

@@ -260,6 +260,39 @@ fn single_active_consumer() {
             "declare quorum sac; consume c1 priority=1; cancel c1; consume c2; consume c3 priority=1; publish a",
             "active c1; active c2; waits c2; active c3; c3<a",
         ),
+        // An election that is put off is for those who are there at its end.
+        (
+            "declare quorum sac; hold-election; consume c1; consume c2; publish a; show; resume-election c2",
+            "ready a; active c2; c2<a",
+        ),
+        (
+            "declare quorum sac; hold-election; consume c1; consume c2; publish a; resume-election c9",
+            "active c1; c1<a",
+        ),
+        (
+            "declare quorum sac; consume c1; consume c2; hold-election; forget c1; consume c1; publish a; resume-election c1",
+            "active c1; active c1; c1<a",
+        ),
+        (
+            "declare quorum sac; consume c1; consume c2; hold-election; forget c1; publish a; resume-election c1",
+            "active c1; active c2; c2<a",
+        ),
+        (
+            "declare quorum sac; consume c1; hold-election; consume c2; publish a; resume-election c2",
+            "active c1; c1<a",
+        ),
+        (
+            "declare quorum sac; hold-election; consume c1; consume c2 priority=1; resume-election c1; publish a",
+            "active c1; waits c1; active c2; c2<a",
+        ),
+        (
+            "declare quorum sac; consume c1; publish a; consume c2 priority=1; hold-election; ack c1 a; publish b; show; resume-election c1",
+            "active c1; c1<a; gone a; ready b; waits c1; active c2; c2<b",
+        ),
+        (
+            "hold-election; consume c1; publish a; resume-election c1",
+            "c1<a",
+        ),
     ] {
         check(script, expected);
     }

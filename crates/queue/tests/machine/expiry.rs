@@ -240,6 +240,15 @@ fn queues_expire() {
             "declare expires=100; at 100; touch; at 199; at 200",
             "queue-expired; queue-expired",
         ),
+        // Told again as long as it is there and nobody uses it.
+        (
+            "declare expires=100; at 100; deadline; at 5099; at 5100; at 5200; consume c1; at 90000",
+            "queue-expired; at 5100; queue-expired",
+        ),
+        (
+            "declare expires=100; at 100; get g1; deadline; at 199; at 200",
+            "queue-expired; empty; at 200; queue-expired",
+        ),
         (
             "at 1000; policy expires=100; at 1099; at 1100",
             "queue-expired",

@@ -14,6 +14,7 @@
 //! release c1 a
 //! get g1 [no-ack]; purge; dead-lettered a; touch; restart [crash]
 //! forget c1; adopt c1 a b; tell-returns; announce 10 20; withdraw 10
+//! hold-election; resume-election [c1]
 //! cold a b; warm; damage a; discard-damaged
 //! at 1000 (both clocks, and a tick); wall 1000 (that clock alone); show; counters; able; deadline; peeks
 //! ```
@@ -150,6 +151,13 @@ impl Runner {
             }
             "forget" => {
                 self.world.forget(holder(words[0]));
+                self.world.pump();
+            }
+            "hold-election" => self.world.queue.hold_election(),
+            "resume-election" => {
+                let before = words.first().map(|name| holder(name));
+                self.world
+                    .call(|queue, now, _, out| queue.resume_election(now, before, out));
                 self.world.pump();
             }
             "tell-returns" => self.world.queue.tell_returns(),

@@ -7,8 +7,9 @@ use leveret_types::{NodeId, ReplicaId};
 /// Plays `script` on a group of nodes 1 to 3 and compares the lines that its `show`, `sent`, and
 /// refused commands give.
 ///
-/// - `campaign N`, `tick N` (one tick on each node that wants one, N times), `run` (deliver and
-///   sync all), `lose` (all that is on its way), `propose N data`
+/// - `campaign N`, `greet N M` (N says to M that it is there), `tick N` (one tick on each node that
+///   wants one, N times), `run` (deliver and sync all), `lose` (all that is on its way),
+///   `propose N data`
 /// - `crash N`, `start N`, `cut N M`, `heal`, `detect` (all detectors say what is true), `up N`
 ///   (a new connection to N is made everywhere)
 /// - `join N` (a new replica on node N), `add N`, `promote N`, `remove N`, `replace N M`,
@@ -69,6 +70,11 @@ fn play(world: &mut World, verb: &str, numbers: &[u32]) {
                 }
                 world.run().expect(sound);
             }
+        }
+        "greet" => {
+            let at = at(world, numbers[0]);
+            world.group(at).greet(replica(numbers[1]));
+            world.drain(at).expect(sound);
         }
         "run" => world.run().expect(sound),
         "lose" => world.flying.clear(),
@@ -186,6 +192,19 @@ fn a_group_is_founded_and_a_proposal_commits() {
             "*1 t2 c2 | 1 t2 c2 | 1 t2 c2",
             "*1 t2 c3 | 1 t2 c3 | 1 t2 c3",
             "node 2 refuses",
+        ],
+    );
+}
+
+#[test]
+fn who_stood_before_the_others_were_there_stands_again_when_one_is() {
+    check(
+        "campaign 1; lose; run; show; greet 2 1; run; show; propose 1 x; run; show; greet 3 1; run; show",
+        &[
+            "0 t1 c1 | 0 t1 c1 | 0 t1 c1",
+            "*1 t2 c2 | 1 t2 c1 | 1 t2 c2",
+            "*1 t2 c3 | 1 t2 c2 | 1 t2 c2",
+            "*1 t2 c3 | 1 t2 c2 | 1 t2 c3",
         ],
     );
 }

@@ -80,6 +80,7 @@ mod tag {
     pub(super) const TIMED_OUT: u8 = 11;
     pub(super) const CANCELLED: u8 = 12;
     pub(super) const FETCHED: u8 = 13;
+    pub(super) const ACTIVE: u8 = 14;
 
     pub(super) const OP_NOTHING: u8 = 0;
     pub(super) const OP_PUBLISH: u8 = 1;
@@ -348,6 +349,14 @@ impl Encoder {
                 out.u8(tag::TIMED_OUT);
                 out.u64(consumer.0);
             }
+            ToProxy::Active {
+                consumer,
+                activation,
+            } => {
+                out.u8(tag::ACTIVE);
+                out.u64(consumer.0);
+                out.u64(*activation);
+            }
         }
     }
 }
@@ -449,9 +458,14 @@ impl Writer {
         for holder in &presentation.holders {
             self.u8(1);
             self.u64(holder.id.0);
-            self.u8(u8::from(holder.consumer.is_some()));
+            let activation = holder.consumer.map(|_| holder.activation);
+            let activation = activation.filter(|activation| *activation > 0);
+            self.u8(u8::from(holder.consumer.is_some()) + u8::from(activation.is_some()));
             if let Some(consumer) = &holder.consumer {
                 self.consumer(consumer);
+            }
+            if let Some(activation) = activation {
+                self.u64(activation);
             }
             for held in &holder.held {
                 self.u8(1);
@@ -662,10 +676,7 @@ impl Reader {
         };
         while self.flag()? {
             let id = self.id()?;
-            let consumer = match self.flag()? {
-                true => Some(self.consumer()?),
-                false => None,
-            };
+            let (consumer, activation) = self.presented_consumer()?;
             let mut held = Vec::new();
             while self.flag()? {
                 held.push(HeldRange {
@@ -675,11 +686,26 @@ impl Reader {
                     settled_by: self.u64()?,
                 });
             }
-            presentation
-                .holders
-                .push(PresentedHolder { id, consumer, held });
+            presentation.holders.push(PresentedHolder {
+                id,
+                consumer,
+                activation,
+                held,
+            });
         }
         Ok(presentation)
+    }
+
+    fn presented_consumer(&mut self) -> Result<(Option<Consumer>, u64), Malformed> {
+        match self.u8()? {
+            0 => Ok((None, 0)),
+            1 => Ok((Some(self.consumer()?), 0)),
+            2 => match (self.consumer()?, self.u64()?) {
+                (consumer, activation @ 1..) => Ok((Some(consumer), activation)),
+                (_, 0) => Err(self.malformed("an activation")),
+            },
+            _ => Err(self.malformed("whether a holder is a consumer")),
+        }
     }
 
     fn operations(&mut self) -> Result<ToLeader, Malformed> {
@@ -804,6 +830,10 @@ impl Reader {
             },
             tag::CANCELLED => ToProxy::Cancelled(self.id()?),
             tag::TIMED_OUT => ToProxy::TimedOut(self.id()?),
+            tag::ACTIVE => ToProxy::Active {
+                consumer: self.id()?,
+                activation: self.u64()?,
+            },
             _ => return Err(self.malformed("a record's tag")),
         })
     }

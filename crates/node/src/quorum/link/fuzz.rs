@@ -162,5 +162,9 @@ fn to_proxy() -> Vec<ToProxy> {
             },
         },
         ToProxy::TimedOut(consumer),
+        ToProxy::Active {
+            consumer,
+            activation: 2,
+        },
     ]
 }

@@ -47,6 +47,7 @@ fn to_leader() -> Vec<ToLeader> {
                 PresentedHolder {
                     id: ConsumerId(4),
                     consumer: Some(consumer(4)),
+                    activation: u64::MAX,
                     held: [(0, 1..2), (4, 7..90)]
                         .map(|(lane, range)| HeldRange {
                             lane,
@@ -59,6 +60,13 @@ fn to_leader() -> Vec<ToLeader> {
                 PresentedHolder {
                     id: ConsumerId(5),
                     consumer: None,
+                    activation: 0,
+                    held: Vec::new(),
+                },
+                PresentedHolder {
+                    id: ConsumerId(6),
+                    consumer: Some(consumer(6)),
+                    activation: 0,
                     held: Vec::new(),
                 },
             ],
@@ -173,6 +181,10 @@ fn to_proxy(queue: QueueId) -> Vec<ToProxy> {
         },
         ToProxy::TimedOut(ConsumerId(4)),
         ToProxy::Cancelled(ConsumerId(5)),
+        ToProxy::Active {
+            consumer: ConsumerId(5),
+            activation: 3,
+        },
     ]
 }
 

@@ -72,6 +72,14 @@ impl Proxy {
                     reach.post(holder.connection, ConnectionEvent::TimedOut(consumer));
                 }
             }
+            ToProxy::Active {
+                consumer,
+                activation,
+            } => {
+                if let Some(holder) = self.holders.get_mut(&consumer) {
+                    holder.activation = Some(activation);
+                }
+            }
         }
     }
 

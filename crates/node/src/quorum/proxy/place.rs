@@ -111,6 +111,7 @@ impl Proxy {
                     PresentedHolder {
                         id: settle.holder,
                         consumer: None,
+                        activation: 0,
                         held: vec![held],
                     },
                 ),

@@ -539,6 +539,13 @@ impl Replicas {
         all
     }
 
+    /// How a queue stands whose leader is here and acts; nothing of any other.
+    #[must_use]
+    pub(crate) fn led_counts(&self, now: Now, queue: QueueId) -> Option<Counts> {
+        let leader = self.map.get(&queue)?.leader.as_ref()?;
+        leader.is_acting().then(|| leader.queue().counts(now))
+    }
+
     /// Facts about a queue: all of them where it is led, elsewhere what lives.
     #[must_use]
     pub(crate) fn facts(&self, now: Now, logs: &ShardLogs, queue: QueueId) -> Option<QueueFacts> {

@@ -7,6 +7,7 @@ use crate::dead_letters::DeadLetters;
 use crate::looked::Looked;
 use crate::quorum::link::{Answer, Operation, Origin, Settle, ToLeader, ToProxy, Window};
 use crate::shard::QueueSpec;
+use active::Active;
 use bytes::Bytes;
 use covered::Covered;
 use hashbrown::HashMap;
@@ -151,6 +152,7 @@ pub(super) struct Leader {
     auto_delete: bool,
     had_consumer: bool,
     consumers: usize,
+    active: Active,
     sessions: Vec<Session>,
     holders: HashMap<ConsumerId, Place, foldhash::fast::FixedState>,
     /// Nodes that have not presented themselves yet, and until when they may.
@@ -212,6 +214,7 @@ macro_rules! on_queue {
     }};
 }
 
+mod active;
 mod asked;
 mod batch;
 mod covered;
@@ -233,6 +236,7 @@ impl Leader {
         let (lanes, state) = recovered;
         let mut queue = Queue::recover(spec.kind, spec.settings.clone(), now, lanes, state);
         queue.tell_returns();
+        queue.hold_election();
         Self {
             id,
             term,
@@ -240,6 +244,7 @@ impl Leader {
             auto_delete: spec.auto_delete,
             had_consumer: false,
             consumers: 0,
+            active: Active::default(),
             sessions: Vec::new(),
             holders: HashMap::default(),
             awaited: nodes,
@@ -376,6 +381,7 @@ impl Leader {
             tracing::warn!(queue = %self.id, nodes = ?self.awaited, "consumers did not present themselves");
             self.awaited.clear();
         }
+        self.choose_active(around);
         for asked in std::mem::take(&mut self.waiting_gets) {
             self.do_asked(around, asked);
         }

@@ -100,7 +100,7 @@ impl Replica {
     }
 
     /// Tells the group at its beginning which nodes are down; the preferred leader of a new group
-    /// stands at once.
+    /// stands at once, and hears of the others when they are there.
     pub(super) fn begin(&mut self, up: &[NodeId], is_new: bool) {
         let me = self.group.replica();
         let mut nodes: Vec<NodeId> = self
@@ -119,8 +119,11 @@ impl Replica {
             }
         }
         let alone = self.group.membership().members() == [me];
-        if (is_new && self.spec.members.first() == Some(&me)) || alone {
-            self.group.campaign();
+        match self.spec.members.first().filter(|_| is_new) {
+            Some(preferred) if *preferred != me && !alone => self.group.greet(*preferred),
+            Some(_) => self.group.campaign(),
+            None if alone => self.group.campaign(),
+            None => {}
         }
     }
 }

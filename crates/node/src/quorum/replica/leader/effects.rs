@@ -115,9 +115,10 @@ impl Leader {
             ),
             Effect::Expired => around.effects.deferred.push(Deferred::DeleteQueue {
                 queue: self.id,
-                if_unused: true,
+                expired: true,
             }),
-            Effect::Activate { .. } | Effect::Deactivate { .. } => {}
+            Effect::Activate { consumer } => self.activated(around, consumer),
+            Effect::Deactivate { consumer } => self.tell_activation(around, consumer, 0),
         }
     }
 

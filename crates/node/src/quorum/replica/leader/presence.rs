@@ -49,6 +49,8 @@ impl Leader {
         if !is_of_term || is_old {
             return self.leading(around, from);
         }
+        // Who is the active consumer stays it if it is presented again.
+        self.queue.hold_election();
         self.forget_node(around, from);
         let origin = Origin {
             node: from,
@@ -77,6 +79,9 @@ impl Leader {
                 if result.is_err() {
                     let consumer = consumer.id;
                     self.answer(around, from, ToProxy::Attached { consumer, result });
+                } else {
+                    self.note_presented(holder);
+                    self.note_untold(consumer.id);
                 }
             }
         }
@@ -192,6 +197,7 @@ impl Leader {
             self.holders.insert(consumer.id, place);
             self.consumers += 1;
             self.had_consumer = true;
+            self.note_untold(consumer.id);
         }
         let consumer = consumer.id;
         self.answer(around, from, ToProxy::Attached { consumer, result });
@@ -217,7 +223,7 @@ impl Leader {
         if self.auto_delete && self.had_consumer && self.consumers == 0 {
             around.effects.deferred.push(Deferred::DeleteQueue {
                 queue: self.id,
-                if_unused: true,
+                expired: false,
             });
         }
     }
