@@ -341,7 +341,7 @@ fn the_members_of_a_quorum_queue_change_by_command() {
     assert!(created.starts_with("HTTP/1.1 201"), "{created}");
     let status = || node.told(&["-q", "quorum_status", "q", "--formatter", "json"]);
     let voters = |count: usize| {
-        eventually(&status, |text| {
+        eventually(status, |text| {
             text.matches("\"voter\"").count() == count && text.contains("\"leader\"")
         });
     };
