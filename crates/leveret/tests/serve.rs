@@ -301,9 +301,8 @@ fn eventually(look: impl Fn() -> String, right: impl Fn(&str) -> bool) {
     }
 }
 
-#[test]
-fn every_node_of_a_cluster_lists_what_the_others_have() {
-    let folder = Folder::new("cluster");
+/// Three nodes of one cluster, each of which knows that the others are up.
+fn start_three(folder: &Folder) -> Vec<Node> {
     let free = || TcpListener::bind("127.0.0.1:0").expect("a port");
     let sockets = [free(), free(), free()];
     let addresses: Vec<_> = sockets
@@ -328,8 +327,77 @@ fn every_node_of_a_cluster_lists_what_the_others_have() {
     for node in &nodes {
         node.told(&["await_online_nodes", "3"]);
     }
-    let quorum = r#"{"durable": true, "arguments": {"x-queue-type": "quorum"}}"#;
-    for (name, body) in [("replicated", quorum), ("classic", r#"{"durable": true}"#)] {
+    nodes
+}
+
+const QUORUM: &str = r#"{"durable": true, "arguments": {"x-queue-type": "quorum"}}"#;
+
+#[test]
+fn the_members_of_a_quorum_queue_change_by_command() {
+    let folder = Folder::new("members");
+    let nodes = start_three(&folder);
+    let node = &nodes[0];
+    let created = node.http("PUT", "/api/queues/%2f/q", QUORUM);
+    assert!(created.starts_with("HTTP/1.1 201"), "{created}");
+    let status = || node.told(&["-q", "quorum_status", "q", "--formatter", "json"]);
+    let voters = |count: usize| {
+        eventually(status, |text| {
+            text.matches("\"voter\"").count() == count && text.contains("\"leader\"")
+        });
+    };
+    voters(3);
+    node.told(&["delete_member", "q", "3"]);
+    voters(2);
+    node.told(&["add_member", "q", "3"]);
+    voters(3);
+    node.told(&["delete_member", "q", "2"]);
+    voters(2);
+    let grown = node.told(&["-q", "grow_to_count", "3", "even", "--queue-pattern", "^q$"]);
+    assert_eq!(grown, "1 queues\n");
+    voters(3);
+    for leader in [1_u64, 2, 3] {
+        node.told(&["transfer_leadership", "q", &leader.to_string()]);
+        let leads = || {
+            let answer = node.http("GET", "/api/leveret/cluster", "");
+            let body = answer.split("\r\n\r\n").nth(1).expect("a body");
+            let view: serde_json::Value = serde_json::from_str(body).expect("JSON");
+            let mut nodes = view["nodes"].as_array().expect("nodes").iter();
+            let wanted = nodes.find(|node| node["number"] == leader);
+            wanted.expect("its node")["queues_leading"].to_string()
+        };
+        eventually(leads, |queues| queues == "1");
+    }
+    node.told(&["reclaim_quorum_memory", "q"]);
+    node.told(&["force_checkpoint"]);
+    let created = node.http("PUT", "/api/queues/%2f/classic", r#"{"durable": true}"#);
+    assert!(created.starts_with("HTTP/1.1 201"), "{created}");
+    for (wrong, code, part) in [
+        (
+            &["add_member", "none", "3"][..],
+            65,
+            "'none' does not exist",
+        ),
+        (&["add_member", "classic", "3"], 65, "is not replicated"),
+        (&["add_member", "q", "9"], 65, "the cluster has no node 9"),
+        (
+            &["transfer_leadership", "none", "3"],
+            65,
+            "'none' does not exist",
+        ),
+        (&["peek", "q", "1"], 64, "ack_requeue_true"),
+    ] {
+        let refused = node.ctl(wrong);
+        let text = String::from_utf8_lossy(&refused.stderr).into_owned();
+        assert_eq!(refused.status.code(), Some(code), "{wrong:?}: {text}");
+        assert!(text.contains(part), "{wrong:?}: {text}");
+    }
+}
+
+#[test]
+fn every_node_of_a_cluster_lists_what_the_others_have() {
+    let folder = Folder::new("cluster");
+    let nodes = start_three(&folder);
+    for (name, body) in [("replicated", QUORUM), ("classic", r#"{"durable": true}"#)] {
         let path = format!("/api/queues/%2f/{name}");
         let created = nodes[0].http("PUT", &path, body);
         assert!(created.starts_with("HTTP/1.1 201"), "{created}");

@@ -1,6 +1,7 @@
 //! The commands about the cluster, and `rabbitmq-queues`' about members of replicated queues.
 
-use super::{Context, Failure, Output};
+use super::node::or_no_queue;
+use super::{Context, Failure, Output, code};
 use crate::cli::http::segment;
 use crate::cli::table::{Rows, show};
 use crate::cli::target::CallError;
@@ -45,15 +46,47 @@ pub fn forget_cluster_node(context: &Context<'_>) -> Result<Output> {
 
 pub fn grow(context: &Context<'_>) -> Result<Output> {
     let (node, strategy) = (context.argument(0), context.argument(1));
+    check_strategy(strategy)?;
     context.banner(format!("Growing {strategy} quorum queues on {node}..."));
-    let answer = change(context, "grow", &patterns(context, node))?;
+    let mut body = patterns(context);
+    body["node"] = node.into();
+    body["strategy"] = strategy.into();
+    let answer = change(context, "grow", &body)?;
     Ok(concerned(&answer))
+}
+
+/// Gives queues with fewer members more, on whichever nodes.
+pub fn grow_to_count(context: &Context<'_>) -> Result<Output> {
+    let (count, strategy) = (context.argument(0), context.argument(1));
+    let number: Option<u32> = count.parse().ok().filter(|count| *count > 0);
+    let number = number
+        .ok_or_else(|| Failure::usage(format!("node count '{count}' must be greater than 0.")))?;
+    check_strategy(strategy)?;
+    context.banner(format!(
+        "Growing {strategy} quorum queues on {count} nodes..."
+    ));
+    let mut body = patterns(context);
+    body["count"] = number.into();
+    body["strategy"] = strategy.into();
+    let answer = change(context, "grow-to-count", &body)?;
+    Ok(concerned(&answer))
+}
+
+fn check_strategy(strategy: &str) -> Result<()> {
+    match strategy {
+        "all" | "even" => Ok(()),
+        other => Err(Failure::usage(format!(
+            "strategy '{other}' is not recognised."
+        ))),
+    }
 }
 
 pub fn shrink(context: &Context<'_>) -> Result<Output> {
     let node = context.argument(0);
     context.banner(format!("Shrinking quorum queues on {node}..."));
-    let answer = change(context, "shrink", &patterns(context, node))?;
+    let mut body = patterns(context);
+    body["node"] = node.into();
+    let answer = change(context, "shrink", &body)?;
     Ok(concerned(&answer))
 }
 
@@ -62,8 +95,7 @@ pub fn add_member(context: &Context<'_>) -> Result<Output> {
     context.banner(format!(
         "Adding a replica for queue {queue} on node {node}..."
     ));
-    change(context, "grow", &one_queue(context, queue, node))?;
-    Ok(Output::Done)
+    change_member(context, "POST", "add", node)
 }
 
 pub fn delete_member(context: &Context<'_>) -> Result<Output> {
@@ -71,8 +103,54 @@ pub fn delete_member(context: &Context<'_>) -> Result<Output> {
     context.banner(format!(
         "Removing a replica of queue {queue} on node {node}..."
     ));
-    change(context, "shrink", &one_queue(context, queue, node))?;
+    change_member(context, "DELETE", "delete", node)
+}
+
+fn change_member(context: &Context<'_>, method: &str, what: &str, node: &str) -> Result<Output> {
+    let (vhost, queue) = (segment(context.vhost()), segment(context.argument(0)));
+    let path = format!("/api/queues/quorum/{vhost}/{queue}/replicas/{what}");
+    let body = json!({ "node": node });
+    or_no_queue(context, context.target.call(method, &path, Some(&body)))?;
     Ok(Output::Done)
+}
+
+/// Lets another member of a queue lead.
+pub fn transfer_leadership(context: &Context<'_>) -> Result<Output> {
+    let (queue, node) = (context.argument(0), context.argument(1));
+    context.banner(format!(
+        "Transferring leadership of quorum queue {queue} to node {node}..."
+    ));
+    if found(context)?["leader"] == node {
+        let text = "The target node is already the leader of this queue";
+        return Err(Failure::new(code::SOFTWARE, text));
+    }
+    let body = json!({"node": node, "queue": queue, "vhost": context.vhost()});
+    change(context, "transfer", &body)?;
+    Ok(Output::Done)
+}
+
+pub fn reclaim_quorum_memory(context: &Context<'_>) -> Result<Output> {
+    if found(context)?["type"] != "quorum" {
+        let text = "This operation is not applicable to classic queues";
+        return Err(Failure::new(code::SOFTWARE, text));
+    }
+    by_itself(context)
+}
+
+/// Says that nobody needs to ask for it.
+pub fn by_itself(context: &Context<'_>) -> Result<Output> {
+    let name = context.command;
+    context.banner(format!(
+        "{name}: nothing to do, Leveret does this by itself."
+    ));
+    Ok(Output::Done)
+}
+
+/// The queue that the first argument names.
+fn found(context: &Context<'_>) -> Result<Value> {
+    let (vhost, queue) = (segment(context.vhost()), segment(context.argument(0)));
+    let path = format!("/api/queues/{vhost}/{queue}");
+    or_no_queue(context, context.target.get(&path))
 }
 
 /// How every replica of a queue stands.
@@ -94,7 +172,7 @@ pub fn quorum_status(context: &Context<'_>) -> Result<Output> {
     context.banner(format!("Status of quorum queue {queue} on node {name} ..."));
     let (vhost, queue) = (segment(context.vhost()), segment(queue));
     let path = format!("/api/queues/quorum/{vhost}/{queue}/status");
-    let rows = super::node::or_no_queue(context, context.target.get(&path))?;
+    let rows = or_no_queue(context, context.target.get(&path))?;
     let columns: Vec<_> = COLUMNS.iter().map(|column| (*column, *column)).collect();
     Ok(Output::Rows(Rows::pick(
         rows.as_array().map_or(&[], Vec::as_slice),
@@ -142,42 +220,13 @@ fn change(context: &Context<'_>, what: &str, body: &Value) -> Result<Value> {
     Ok(context.target.call("POST", &path, Some(body))?)
 }
 
-fn patterns(context: &Context<'_>, node: &str) -> Value {
+fn patterns(context: &Context<'_>) -> Value {
     json!({
-        "node": node,
         "vhosts": context.options.vhost_pattern,
         "queues": context.options.queue_pattern,
     })
 }
 
-fn one_queue(context: &Context<'_>, queue: &str, node: &str) -> Value {
-    json!({"node": node, "vhosts": exactly(&context.options.vhost), "queues": exactly(queue)})
-}
-
-/// A pattern that matches this text alone.
-fn exactly(text: &str) -> String {
-    let mut pattern = "^".to_owned();
-    for character in text.chars() {
-        if !character.is_alphanumeric() && character.is_ascii() {
-            pattern.push('\\');
-        }
-        pattern.push(character);
-    }
-    pattern.push('$');
-    pattern
-}
-
 fn concerned(answer: &Value) -> Output {
     Output::Text(format!("{} queues\n", show(&answer["queues"])))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::exactly;
-
-    #[test]
-    fn a_name_becomes_a_pattern_of_itself() {
-        assert_eq!(exactly("/"), r"^\/$");
-        assert_eq!(exactly("a.b-ü"), r"^a\.b\-ü$");
-    }
 }

@@ -179,6 +179,8 @@ impl Options {
             // They choose among nodes, or among name forms, of which there is one.
             "-l" | "--longnames" | "--online" | "--offline" | "--local" | "--dry-run" | "--all"
             | "--no-silent" | "-E" | "--enabled" | "--verbose" | "-v" => {}
+            // A change of members is made or refused as a whole: there is no list to shorten.
+            "--errors-only" => {}
             _ => return false,
         }
         true
@@ -217,6 +219,9 @@ impl Options {
                 let delay = delay.filter(|d| *d <= TIMEOUT_MAX);
                 self.delay = delay.ok_or_else(|| bad("milliseconds"))?;
             }
+            // Every new member catches up first, and votes when it has.
+            "--membership" if matches!(value, "promotable" | "voter") => {}
+            "--membership" => return Err(bad("promotable or voter")),
             "--within" => self.within = value.parse().map_err(|_| bad("a whole number"))?,
             "--unit" => self.unit = value.to_owned(),
             "-N" | "--number" => self.lines = value.parse().map_err(|_| bad("a whole number"))?,

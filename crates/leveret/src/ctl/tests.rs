@@ -371,6 +371,128 @@ fn the_node_and_its_queues() {
 }
 
 #[test]
+fn members_of_quorum_queues() {
+    const QUEUE: (&str, u16, &str) = (
+        "GET /api/queues/v/q",
+        200,
+        r#"{"type":"quorum","leader":"leveret@burrow"}"#,
+    );
+    const CLASSIC: (&str, u16, &str) = ("GET /api/queues/%2F/c", 200, r#"{"type":"classic"}"#);
+    let changed = |path: &'static str| (path, 200, r#"{"queues":3}"#);
+    let members = "/api/queues/quorum/v/q/replicas";
+    let (add, delete) = (
+        format!("POST {members}/add"),
+        format!("DELETE {members}/delete"),
+    );
+    let by_node = |request: &str| format!(r#"{request} {{"node":"leveret@form"}}"#);
+    let none = "Error:\nQueue 'q' does not exist in vhost 'v'";
+    for (answers, line, code, expected, changes) in [
+        (
+            vec![(add.as_str(), 204, "")],
+            "-p|v|add_member|q|leveret@form|--membership|voter",
+            0,
+            "Adding a replica for queue q on node leveret@form...\n",
+            vec![by_node(&add)],
+        ),
+        (
+            vec![],
+            "-q|-p|v|add_member|q|leveret@form",
+            code::DATA,
+            none,
+            vec![by_node(&add)],
+        ),
+        (
+            vec![(add.as_str(), 400, r#"{"reason":"queue 'q' in vhost 'v' is not replicated"}"#)],
+            "-q|-p|v|add_member|q|leveret@form",
+            code::DATA,
+            "Error: queue 'q' in vhost 'v' is not replicated",
+            vec![by_node(&add)],
+        ),
+        (
+            vec![(delete.as_str(), 202, "")],
+            "-p|v|delete_member|q|leveret@form",
+            0,
+            "Removing a replica of queue q on node leveret@form...\n",
+            vec![by_node(&delete)],
+        ),
+        (
+            vec![],
+            "-q|-p|v|delete_member|q|leveret@form",
+            code::DATA,
+            none,
+            vec![by_node(&delete)],
+        ),
+        (
+            vec![changed("POST /api/leveret/cluster/grow")],
+            "grow|leveret@form|even|--queue-pattern|^q|--errors-only",
+            0,
+            "Growing even quorum queues on leveret@form...\n3 queues\n",
+            vec![r#"POST /api/leveret/cluster/grow {"node":"leveret@form","queues":"^q","strategy":"even","vhosts":".*"}"#.to_owned()],
+        ),
+        (
+            vec![changed("POST /api/leveret/cluster/grow-to-count")],
+            "grow_to_count|5|all|--vhost-pattern|^v",
+            0,
+            "Growing all quorum queues on 5 nodes...\n3 queues\n",
+            vec![r#"POST /api/leveret/cluster/grow-to-count {"count":5,"queues":".*","strategy":"all","vhosts":"^v"}"#.to_owned()],
+        ),
+        (
+            vec![QUEUE, changed("POST /api/leveret/cluster/transfer")],
+            "-p|v|transfer_leadership|q|leveret@form",
+            0,
+            "Transferring leadership of quorum queue q to node leveret@form...\n",
+            vec![r#"POST /api/leveret/cluster/transfer {"node":"leveret@form","queue":"q","vhost":"v"}"#.to_owned()],
+        ),
+        (
+            vec![QUEUE],
+            "-q|-p|v|transfer_leadership|q|leveret@burrow",
+            code::SOFTWARE,
+            "Error:\nThe target node is already the leader of this queue",
+            vec![],
+        ),
+        (
+            vec![],
+            "-q|-p|v|transfer_leadership|q|leveret@form",
+            code::DATA,
+            none,
+            vec![],
+        ),
+        (
+            vec![QUEUE],
+            "-p|v|reclaim_quorum_memory|q",
+            0,
+            "reclaim_quorum_memory: nothing to do, Leveret does this by itself.\n",
+            vec![],
+        ),
+        (
+            vec![CLASSIC],
+            "-q|reclaim_quorum_memory|c",
+            code::SOFTWARE,
+            "Error:\nThis operation is not applicable to classic queues",
+            vec![],
+        ),
+        (
+            vec![],
+            "-q|-p|v|reclaim_quorum_memory|q",
+            code::DATA,
+            none,
+            vec![],
+        ),
+        (
+            vec![],
+            "force_checkpoint|--queue-pattern|^q",
+            0,
+            "force_checkpoint: nothing to do, Leveret does this by itself.\n",
+            vec![],
+        ),
+    ] {
+        let (got_code, out, got_changes) = run_on(&answers, line);
+        assert_eq!((got_code, out.as_str()), (code, expected), "{line}");
+        assert_eq!(got_changes, changes, "{line}");
+    }
+}
+
+#[test]
 fn wrong_use_is_told_with_64() {
     for (line, expected) in [
         (
@@ -396,6 +518,18 @@ fn wrong_use_is_told_with_64() {
         (
             "list_queues|-t|-5",
             "Error (argument validation): -t needs seconds, not '-5'",
+        ),
+        (
+            "grow|leveret@form|odd",
+            "Error (argument validation): strategy 'odd' is not recognised.",
+        ),
+        (
+            "grow_to_count|0|all",
+            "Error (argument validation): node count '0' must be greater than 0.",
+        ),
+        (
+            "add_member|q|leveret@form|--membership|non_voter",
+            "Error (argument validation): --membership needs promotable or voter, not 'non_voter'",
         ),
     ] {
         let (code, out, _) = run_on(&[QUEUES], line);

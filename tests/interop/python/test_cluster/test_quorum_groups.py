@@ -136,6 +136,7 @@ def test_redeclared_otherwise(declare, channel, arguments, differs):
         ("delayed-retry-min", -1),
         ("consumer-timeout", -1),
         ("queue-leader-locator", "nowhere"),
+        ("target-group-size", 0),
         ("no-such-key", 1),
     ],
 )
@@ -259,6 +260,24 @@ def test_a_member_goes_and_comes_and_the_messages_stay(declare, nodes, node):
     nodes.crash(LEADER)
     interop.await_count(nodes.channel(OTHER), queue, 3, seconds=30)
     assert interop.bodies(nodes.channel(OTHER), queue) == ["a", "b", "c"]
+
+
+def test_a_member_goes_and_comes_as_rabbitmqs_api_has_it(declare):
+    queue = declare()
+    leader, before = members(queue)
+    victim = next(name for name in before if name != leader)
+    replicas = f"/api/queues/quorum/%2F/{queue}/replicas"
+    interop.http("DELETE", f"{replicas}/delete", {"node": victim})
+    interop.until(lambda: victim not in members(queue)[1], what="one member fewer")
+    interop.http("POST", f"{replicas}/add", {"node": victim})
+    interop.until(lambda: members(queue)[1] == before, what="the member again")
+    interop.http("DELETE", f"{replicas}/delete", {"node": victim})
+    body = {"vhost_pattern": "^/$", "queue_pattern": f"^{queue}$", "strategy": "even"}
+    interop.http("POST", f"/api/queues/quorum/replicas/on/{victim}/grow", body)
+    interop.until(lambda: members(queue)[1] == before, what="the member once more")
+    with pytest.raises(urllib.error.HTTPError) as caught:
+        interop.http("POST", f"{replicas}/add", {"node": "rabbit@nowhere"})
+    assert caught.value.code == 400
 
 
 def roles(queue):
