@@ -313,12 +313,22 @@ impl Group {
         members
     }
 
-    /// This member does not belong to the group any more, and leads it: who is furthest takes over.
+    /// This member cannot lead any longer, for a reason of the embedder's: if it does, who is
+    /// furthest takes over.
+    pub fn resign(&mut self) {
+        if self.is_leader() {
+            self.hand_over();
+            self.observe();
+        }
+    }
+
+    /// This member is to lead no longer: who is furthest takes over.
     pub(crate) fn hand_over(&mut self) {
         let mut successors: Vec<(u64, ReplicaId)> = Vec::new();
         for (id, progress) in self.raw.raft.prs().iter() {
             let replica = ReplicaId(*id);
-            if self.membership().voters.contains(&replica) && self.is_up(replica) {
+            let may_lead = replica != self.replica && self.membership().voters.contains(&replica);
+            if may_lead && self.is_up(replica) {
                 successors.push((progress.matched, replica));
             }
         }

@@ -173,7 +173,7 @@ impl Replicas {
     }
 
     /// Runs something on a replica, and takes note of what it has to do then.
-    fn with<R>(
+    pub(super) fn with<R>(
         &mut self,
         around: &mut Around<'_>,
         id: QueueId,
@@ -218,7 +218,7 @@ impl Replicas {
                 self.deadlines.insert((deadline, id));
             }
         }
-        if replica.is_gone {
+        if replica.is_gone || replica.may_retire() {
             self.gone.push(id);
         }
         Some(result)
@@ -257,6 +257,7 @@ impl Replicas {
     /// Lets leaders act on what has happened.
     pub(crate) fn finish(&mut self, around: &mut Around<'_>) {
         while let Some(id) = self.gone.pop() {
+            self.retire_if_rotten(around, id);
             self.leave_if_gone(around, id);
         }
         while let Some(id) = self.dirty.pop() {

@@ -110,6 +110,8 @@ pub(super) struct Replica {
     sending: Option<Box<snapshot::Sending>>,
     /// Whether it is no member any more, and is to be taken away.
     is_gone: bool,
+    /// Whether it has messages that cannot be read, so that it can neither lead nor help others.
+    is_rotten: bool,
     /// Which of the host's lists it is in.
     listed: host::Listed,
     deadline_ms: u64,

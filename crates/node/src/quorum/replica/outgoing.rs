@@ -127,6 +127,7 @@ impl Replica {
         };
         if waits || !self.try_send(around, &mut parked) {
             self.outgoing.parked.push_back(parked);
+            self.note_rot(around.logs);
         }
     }
 
@@ -151,6 +152,9 @@ impl Replica {
                 blocked.push(to);
                 self.outgoing.parked.push_back(parked);
             }
+        }
+        if !blocked.is_empty() {
+            self.note_rot(around.logs);
         }
     }
 

@@ -13,6 +13,7 @@ use super::{Around, HEADER_LANE, Replica, Replicas};
 use crate::shard::{QueueSpec, log_of};
 use leveret_storage::ShardLogs;
 use leveret_types::{NodeId, QueueId, ReplicaId};
+use std::collections::VecDeque;
 
 impl Replicas {
     /// Follows the catalogue for a queue of which no replica takes part here: begins one if the
@@ -47,6 +48,26 @@ impl Replicas {
         self.begin(around, id, replica.spec);
     }
 
+    /// Has another member lead in the place of one that cannot read what the others need, and gives
+    /// it up.
+    pub(super) fn retire_if_rotten(&mut self, around: &mut Around<'_>, id: QueueId) {
+        let Some(replica) = self.map.get(&id).filter(|replica| replica.may_retire()) else {
+            return;
+        };
+        if replica.group.is_leader() {
+            self.with(around, id, |replica, around| {
+                replica.group.resign();
+                replica.drive(around, &mut VecDeque::new());
+            });
+            return;
+        }
+        tracing::error!(
+            queue = %id,
+            "a replica has messages that cannot be read, and is given up; remove it and add it again",
+        );
+        self.give_up(around, id);
+    }
+
     /// Deletes all logs of a queue that is gone.
     pub(crate) fn delete_remains(&mut self, logs: &mut ShardLogs, id: QueueId) {
         self.quarantined.remove(&id);
@@ -68,6 +89,17 @@ impl Replica {
             renew(logs, self.id, &all);
         }
         all
+    }
+
+    /// Whether it is rotten and leads, or has said all that it had to say as it ceased to lead.
+    pub(super) fn may_retire(&self) -> bool {
+        self.is_rotten && (self.group.is_leader() || self.unsynced.is_empty())
+    }
+
+    /// Something that is to be sent is not there yet, or never will be.
+    pub(super) fn note_rot(&mut self, logs: &ShardLogs) {
+        let mut lanes = self.logs().into_iter();
+        self.is_rotten |= lanes.any(|lane| logs.damage(log_of(self.id, lane)).is_some());
     }
 
     /// The lanes that have a log, that of the headers included.

@@ -94,6 +94,7 @@ impl Replica {
             receiving: None,
             sending: None,
             is_gone: false,
+            is_rotten: false,
             listed: host::Listed::default(),
             deadline_ms: 0,
         })

@@ -309,6 +309,7 @@ impl Replica {
             && sending.next - sending.unanswered < QUORUM_PARTS_IN_FLIGHT
         {
             let Some(part) = sending.part(self.id, around.logs) else {
+                self.note_rot(around.logs);
                 break;
             };
             self.post(around, sending.to, part);
