@@ -50,7 +50,7 @@ pub struct Second {
     pub at_s: f64,
     /// Its true length, in seconds.
     pub length_s: f64,
-    /// Index of its phase in [`RunResult::phases`].
+    /// Index of its phase in [`super::RunResult::phases`].
     pub phase: usize,
     /// Whether it is part of the measured time: not warm-up, not a phase beside the point.
     pub measured: bool,
