@@ -174,10 +174,11 @@ impl Ledger {
         longest
     }
 
-    /// Holds a delivery against the books. `last_of` is what its consumer has seen of each
-    /// publisher.
+    /// Holds a delivery from a node against the books. `last_of` is what its consumer has seen of
+    /// each publisher.
     pub fn audit_delivery(
         &self,
+        node: SocketAddr,
         bytes: &[u8],
         redelivered: bool,
         queue: usize,
@@ -201,7 +202,8 @@ impl Ledger {
                 "publisher {publisher}: number {sequence} was never sent"
             ));
         }
-        if book.settled.contains(&sequence) {
+        // What a node had on its way to a client when others took it for dead still arrives.
+        if book.settled.contains(&sequence) && !lock(&self.doubted).contains(&node) {
             self.accuse(format!(
                 "publisher {publisher}: {sequence} came again after its settlement was committed"
             ));
@@ -228,7 +230,8 @@ impl Ledger {
     }
 
     /// From now on until [`Ledger::trust_all`] others may take a node for dead: its consumers'
-    /// messages go to others, and what they settle settles nothing, as `docs/guarantees.md` says.
+    /// messages go to others, what they settle settles nothing, and what was on its way to them
+    /// still arrives, as `docs/guarantees.md` says.
     pub fn doubt(&self, node: SocketAddr) {
         lock(&self.doubted).insert(node);
     }
@@ -316,6 +319,7 @@ fn read_body(bytes: &[u8]) -> Option<(usize, u64)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::net::{IpAddr, Ipv4Addr};
 
     #[test]
     fn a_changed_byte_is_noticed() {
@@ -328,6 +332,8 @@ mod tests {
         }
     }
 
+    const NODE: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 5672);
+
     #[test]
     fn the_ledger_finds_loss_invention_and_disorder() {
         let ledger = Ledger::new(Rules::OneBroker);
@@ -335,7 +341,7 @@ mod tests {
         ledger.book(0).confirmed.extend([0, 1, 2]);
         let mut last_of = vec![None; PUBLISHERS];
         let mut deliver = |sequence| {
-            ledger.audit_delivery(&body(0, sequence, 5), false, 0, &mut last_of);
+            ledger.audit_delivery(NODE, &body(0, sequence, 5), false, 0, &mut last_of);
         };
         deliver(0);
         deliver(2);
@@ -359,21 +365,24 @@ mod tests {
         let mut last_of = vec![None; PUBLISHERS];
         let mut deliver = |sequence, redelivered| {
             ledger
-                .audit_delivery(&body(0, sequence, 5), redelivered, 0, &mut last_of)
+                .audit_delivery(NODE, &body(0, sequence, 5), redelivered, 0, &mut last_of)
                 .expect("it is whole")
         };
         let late = deliver(0, false);
         let other = deliver(0, true);
         // The first holder's commit is too late to mean anything.
-        let node = SocketAddr::from(([127, 0, 0, 1], 5672));
-        ledger.settled(node, &[late]);
+        ledger.settled(NODE, &[late]);
         let again = deliver(0, true);
-        ledger.doubt(node);
-        ledger.settled(node, &[again]);
+        ledger.doubt(NODE);
+        ledger.settled(NODE, &[again]);
         let again = deliver(0, true);
         assert_eq!(ledger.found(), Vec::<String>::new());
         ledger.trust_all();
-        ledger.settled(node, &[other, again]);
+        ledger.settled(NODE, &[other, again]);
+        ledger.doubt(NODE);
+        deliver(0, true);
+        assert_eq!(ledger.found(), Vec::<String>::new(), "on its way before");
+        ledger.trust_all();
         deliver(0, true);
         let found = ledger.found();
         assert!(

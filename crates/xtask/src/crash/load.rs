@@ -176,7 +176,8 @@ fn consume(
                 redelivered,
                 body,
             }) => {
-                let delivery = ledger.audit_delivery(&body, redelivered, queue, &mut last_of);
+                let delivery =
+                    ledger.audit_delivery(address, &body, redelivered, queue, &mut last_of);
                 settling.open.extend(delivery);
                 if settling.open.len() as u64 >= batch {
                     batch = random.between(1, batch_max);
