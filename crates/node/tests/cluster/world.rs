@@ -291,17 +291,11 @@ impl World {
         let node = self.nodes.get_mut(&id).expect("it is up");
         let mut busy = false;
         for client in self.clients.values_mut().filter(|c| c.node == id) {
-            let Some(connection) = node.connections.get_mut(&client.connection) else {
-                continue;
-            };
-            connection.flush();
-            let written = connection.output().to_vec();
+            let written = node.take_output(client.connection, self.now);
             if written.is_empty() {
                 continue;
             }
             busy = true;
-            connection.output().advance(written.len());
-            connection.written(self.now, &node.env);
             client.hear(&written);
         }
         busy

@@ -275,6 +275,20 @@ impl<D: Disk> Node<D> {
         }
     }
 
+    /// Takes what a connection has for its socket; nothing if it is gone.
+    pub fn take_output(&mut self, connection: ConnectionId, now: Now) -> Vec<u8> {
+        let Some(connection) = self.connections.get_mut(&connection) else {
+            return Vec::new();
+        };
+        connection.flush();
+        let written = connection.output().to_vec();
+        if !written.is_empty() {
+            connection.output().advance(written.len());
+            connection.written(now, &self.env);
+        }
+        written
+    }
+
     /// A client's socket is gone.
     pub fn drop_client(&mut self, connection: ConnectionId, now: Now) {
         if let Some(mut connection) = self.connections.remove(&connection) {

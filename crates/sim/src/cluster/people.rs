@@ -184,17 +184,11 @@ impl World {
             let Some(person) = self.people.get_mut(&id) else {
                 continue;
             };
-            let Some(connection) = node.connections.get_mut(&person.client.connection) else {
-                continue;
-            };
-            connection.flush();
-            let written = connection.output().to_vec();
+            let written = node.take_output(person.client.connection, now);
             if written.is_empty() {
                 continue;
             }
             busy = true;
-            connection.output().advance(written.len());
-            connection.written(now, &node.env);
             let heard = person.client.hear(&written)?;
             self.note(&written);
             for one in heard {
