@@ -15,6 +15,13 @@ pub(crate) fn chain(previous: u32, record: &[u8]) -> u32 {
     crc32c::crc32c_append(previous.wrapping_add(record.len() as u32), record)
 }
 
+/// Checksum of a record whose bytes have been checked by themselves: over its length, the CRC-32C
+/// of its bytes and the checksum before it. So whoever has the bytes at hand sums them up, and
+/// whoever knows what came before makes the chain.
+pub(crate) fn chain_crc(previous: u32, len: u32, crc: u32) -> u32 {
+    crc32c::crc32c_append(previous.wrapping_add(len), &crc.to_le_bytes())
+}
+
 /// Puts numbers at the end of a buffer.
 pub(crate) trait Put {
     fn put_u8(&mut self, value: u8);

@@ -1,7 +1,7 @@
 //! Chunks: what one shard gathered for the next write, and the cache of the newest of them.
 
 use crate::bytes_io::Put;
-use crate::id::{ChunkSeq, Generation, SharedBody};
+use crate::id::{ChunkSeq, Durability, Generation, SharedBody};
 use bytes::{Bytes, BytesMut};
 use leveret_types::LogId;
 use leveret_types::limits::CHUNK_BYTES;
@@ -189,6 +189,8 @@ pub(crate) struct Builder {
     parts: SmallVec<[Part; 1]>,
     parts_bytes: usize,
     ends: Vec<u32>,
+    /// CRC-32C of each body, for chunks that will be written to the log.
+    crcs: Option<Vec<u32>>,
     meta: Vec<u8>,
     meta_ends: Vec<(LogId, u32)>,
     /// Bodies that another chunk has too, by their positions, which ascend.
@@ -198,14 +200,15 @@ pub(crate) struct Builder {
 }
 
 impl Builder {
-    pub(crate) fn new(seq: ChunkSeq, first_body: u64) -> Self {
+    pub(crate) fn new(durability: Durability) -> Self {
         Self {
-            seq,
-            first_body,
+            seq: 1,
+            first_body: 0,
             buffer: BytesMut::new(),
             parts: SmallVec::new(),
             parts_bytes: 0,
             ends: Vec::new(),
+            crcs: (durability == Durability::Durable).then(Vec::new),
             meta: Vec::new(),
             meta_ends: Vec::new(),
             shared: Vec::new(),
@@ -237,8 +240,13 @@ impl Builder {
             self.freeze();
             self.buffer = spare.buffer(len);
         }
+        let start = self.buffer.len();
         for piece in pieces {
             self.buffer.extend_from_slice(piece);
+        }
+        // Now, while the bytes are in the processor's cache and the log's thread has other work.
+        if let Some(crcs) = &mut self.crcs {
+            crcs.push(crc32c::crc32c(&self.buffer[start..]));
         }
         let sequence = self.next_body();
         self.ends
@@ -312,10 +320,14 @@ impl Builder {
     pub(crate) fn seal(&mut self, shard: u8) -> SealedChunk {
         assert!(!self.is_empty(), "an empty chunk is never sealed");
         self.freeze();
+        let capacity = self.ends.len().min(1024);
         let next = Self {
-            ends: Vec::with_capacity(self.ends.len().min(1024)),
+            seq: self.seq + 1,
+            first_body: self.next_body(),
+            ends: Vec::with_capacity(capacity),
+            crcs: self.crcs.as_ref().map(|_| Vec::with_capacity(capacity)),
             buffer: std::mem::take(&mut self.buffer),
-            ..Self::new(self.seq + 1, self.next_body())
+            ..Self::new(Durability::Volatile)
         };
         let done = std::mem::replace(self, next);
         SealedChunk {
@@ -326,6 +338,7 @@ impl Builder {
                 parts: done.parts,
                 ends: Arc::new(done.ends),
             },
+            crcs: done.crcs.unwrap_or_default(),
             meta: done.meta,
             meta_ends: done.meta_ends,
             shared: done.shared,
@@ -356,6 +369,8 @@ pub struct SealedChunk {
     pub(crate) seq: ChunkSeq,
     pub(crate) first_body: u64,
     pub(crate) bodies: Bodies,
+    /// CRC-32C of each body, made when it came in; none of volatile ones.
+    pub(crate) crcs: Vec<u32>,
     pub(crate) meta: Vec<u8>,
     pub(crate) meta_ends: Vec<(LogId, u32)>,
     /// Bodies that another chunk has too, by their positions, which ascend: they need not be
@@ -412,6 +427,8 @@ pub struct Place {
     pub(crate) bodies_at: u32,
     /// How many bodies do not lie there but elsewhere in the file, as the table says.
     pub(crate) references: u16,
+    /// How the table's checksums are made.
+    pub(crate) version: u16,
 }
 
 /// A chunk with bodies, as a shard remembers it.
@@ -572,10 +589,15 @@ impl Chunks {
 }
 
 /// Encodes the table of a chunk's bodies: length and checksum of each; gives the last checksum.
-pub(crate) fn encode_body_table(bodies: &Bodies, seed: u32, out: &mut Vec<u8>) -> u32 {
-    bodies.iter().fold(seed, |previous, body| {
-        let crc = crate::bytes_io::chain(previous, body);
-        out.put_u32(body.len() as u32);
+pub(crate) fn encode_body_table(chunk: &SealedChunk, seed: u32, out: &mut Vec<u8>) -> u32 {
+    assert_eq!(chunk.crcs.len(), chunk.bodies.count(), "a checksum a body");
+    let mut start = 0;
+    let bodies = chunk.bodies.ends().iter().zip(&chunk.crcs);
+    bodies.fold(seed, |previous, (end, crc)| {
+        let len = end - start;
+        start = *end;
+        let crc = crate::bytes_io::chain_crc(previous, len, *crc);
+        out.put_u32(len);
         out.put_u32(crc);
         crc
     })
@@ -587,7 +609,8 @@ mod tests {
 
     #[test]
     fn bodies_are_read_while_the_chunk_gathers_and_after() {
-        let mut builder = Builder::new(1, 10);
+        let mut builder = Builder::new(Durability::Durable);
+        builder.first_body = 10;
         let bodies: Vec<Vec<u8>> = (0..50).map(|i| vec![i as u8; i * 7 % 40]).collect();
         for (i, body) in bodies.iter().enumerate() {
             let (head, tail) = body.split_at(body.len() / 2);
@@ -622,7 +645,7 @@ mod tests {
     #[test]
     fn a_buffer_is_used_again_when_nobody_reads_from_it() {
         let mut spare = Spare::default();
-        let mut builder = Builder::new(1, 0);
+        let mut builder = Builder::new(Durability::Durable);
         builder.push(&[&[1; 1000]], 1000, &mut spare);
         let first = builder.seal(0);
         builder.push(&[&[2; 1000]], 1000, &mut spare);
@@ -646,13 +669,13 @@ mod tests {
 
     #[test]
     fn a_chunk_takes_its_limit_and_not_a_byte_more() {
-        let mut builder = Builder::new(1, 0);
+        let mut builder = Builder::new(Durability::Durable);
         let half = vec![0; CHUNK_BYTES / 2];
         builder.push(&[&half], half.len(), &mut Spare::default());
         assert!(!builder.is_full_for(half.len()));
         assert!(builder.is_full_for(half.len() + 1));
         assert!(
-            !Builder::new(1, 0).is_full_for(CHUNK_BYTES * 2),
+            !Builder::new(Durability::Durable).is_full_for(CHUNK_BYTES * 2),
             "a large body has a chunk of its own"
         );
     }

@@ -98,6 +98,7 @@ mod tests {
                 table_crc: 0,
                 bodies_at: 4096,
                 references: 0,
+                version: crate::wal::format::VERSION,
             },
             seq: 1,
             count: 250,

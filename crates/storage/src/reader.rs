@@ -7,7 +7,7 @@ use crate::loaded::{Content, Key, Loaded, ReadRequest, Source};
 use crate::read_buffer::room;
 use crate::segment;
 use crate::wal;
-use crate::wal::format::{Tables, chunk_seed, table_bytes};
+use crate::wal::format::{Tables, body_crc, chunk_seed, table_bytes};
 use bytes::BytesMut;
 use leveret_types::limits::CHUNK_BYTES;
 use std::io;
@@ -161,7 +161,7 @@ impl<D: Disk> Reader<D> {
             let sound = !entry.is_lost()
                 && bytes
                     .get(start..end)
-                    .is_some_and(|body| crate::bytes_io::chain(previous, body) == entry.crc);
+                    .is_some_and(|body| body_crc(place.version, previous, body) == entry.crc);
             if !sound {
                 damaged.push(position);
             }

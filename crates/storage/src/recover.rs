@@ -461,6 +461,7 @@ impl ShardReplay {
             table_crc: crc32c::crc32c(&batch.bytes[chunk.table.clone()]),
             bodies_at: (batch.head.data_at() + chunk.body_data.start) as u32,
             references: chunk.references,
+            version: batch.head.version,
         };
         self.logs.chunks.push(Chunk {
             seq: chunk.seq,
@@ -897,6 +898,7 @@ pub(crate) fn sealed(
         0 => own,
         _ => Bytes::from(with_referred(batch, tables, &own, data, elsewhere)),
     };
+    let bodies = Bodies::from_buffer(bodies, ends);
     let mut end = 0;
     let meta_ends = crate::wal::format::record_entries(&batch.bytes, chunk).map(|entry| {
         end += entry.len;
@@ -907,7 +909,8 @@ pub(crate) fn sealed(
         seq: chunk.seq,
         first_body: chunk.first_body,
         meta_ends: meta_ends.collect(),
-        bodies: Bodies::from_buffer(bodies, ends),
+        crcs: bodies.iter().map(crc32c::crc32c).collect(),
+        bodies,
         meta: data[span(&chunk.record_data)].to_vec(),
         shared: Vec::new(),
         lost: Vec::new(),

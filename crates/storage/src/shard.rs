@@ -142,8 +142,8 @@ impl ShardLogs {
         Self {
             shard,
             logs: HashMap::default(),
-            builder: Builder::new(1, 0),
-            volatile_builder: Builder::new(1, 0),
+            builder: Builder::new(Durability::Durable),
+            volatile_builder: Builder::new(Durability::Volatile),
             volatile_entries: Vec::new(),
             sealed: Vec::new(),
             chunks: Chunks::default(),

@@ -1,4 +1,4 @@
-//! The bytes of a write-ahead log file, version 2. All numbers are little-endian.
+//! The bytes of a write-ahead log file, version 3. All numbers are little-endian.
 //!
 //! ```text
 //! file   = header (one sector) batch batch ...              a sector is 4,096 bytes
@@ -19,19 +19,22 @@
 //! ```
 //!
 //! A body that is a reference has its bytes at that offset: in another chunk, of this batch or of
-//! an earlier one in the same file. So a message that goes to several shards is written once. A
-//! file of version 1 is the same without references.
+//! an earlier one in the same file. So a message that goes to several shards is written once.
 //!
-//! A body's checksum is chained to that of the body before it, and the first one's to salt,
-//! generation, shard and chunk sequence; records go on where the bodies end. So nothing that an
-//! earlier use of the file left behind is ever taken for new.
+//! A body's checksum is over its length, the CRC-32C of its bytes and the checksum of the body
+//! before it, the first one's over salt, generation, shard and chunk sequence; records go on where
+//! the bodies end, with their bytes. So nothing that an earlier use of the file left behind is ever
+//! taken for new, and whoever brings a body sums up its bytes, not the thread that writes.
+//!
+//! In version 2 a body's checksum is over its bytes as a record's is; in version 1 there are no
+//! references either.
 //!
 //! The copy is what makes damage to a head survivable: lengths, logs and checksums are still known,
 //! and only what is really damaged is lost. It lies in the next batch, thus in another sector,
 //! however small the batch.
 
 use super::layout::BatchLayout;
-use crate::bytes_io::{Put, Take, chain, seed};
+use crate::bytes_io::{Put, Take, chain, chain_crc, seed};
 use crate::chunk::{SealedChunk, encode_body_table};
 use crate::id::{ChunkSeq, Generation};
 use leveret_types::LogId;
@@ -40,9 +43,10 @@ use std::ops::Range;
 /// Batches begin at multiples of this: no batch ever shares a sector with one that is durable
 /// already.
 pub(crate) const SECTOR_BYTES: u64 = 4096;
-pub(crate) const VERSION: u16 = 2;
-/// The version in which there were no references; the rest is the same.
-const VERSION_BEFORE_REFERENCES: u16 = 1;
+pub(crate) const VERSION: u16 = 3;
+const VERSION_FIRST: u16 = 1;
+/// The version since which a body's checksum is over the CRC-32C of its bytes.
+const VERSION_OF_OWN_CRCS: u16 = 3;
 pub(crate) const FILE_MAGIC: [u8; 8] = *b"LVRTWAL\0";
 pub(crate) const BATCH_MAGIC: u32 = u32::from_le_bytes(*b"LVWB");
 pub(crate) const HEAD_BYTES: usize = 72;
@@ -116,6 +120,7 @@ pub(crate) fn decode_file_header(bytes: &[u8], salt: u64) -> FileHeader {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Head {
     pub(crate) crc: u32,
+    pub(crate) version: u16,
     pub(crate) chunks: u16,
     pub(crate) chain: u32,
     pub(crate) generation: Generation,
@@ -170,6 +175,14 @@ pub(crate) fn chunk_seed(salt: u64, generation: Generation, shard: u16, seq: Chu
     seed(salt, &[generation, u64::from(shard), seq])
 }
 
+/// Checksum of a body as the table of a chunk has it.
+pub(crate) fn body_crc(version: u16, previous: u32, body: &[u8]) -> u32 {
+    if version < VERSION_OF_OWN_CRCS {
+        return chain(previous, body);
+    }
+    chain_crc(previous, body.len() as u32, crc32c::crc32c(body))
+}
+
 /// What a batch says beside its chunks.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct BatchContext {
@@ -204,7 +217,7 @@ pub(crate) fn encode_head(
         out.put_u64(chunk.first_body);
         let start = chunk_seed(context.salt, context.at.generation, shard, chunk.seq);
         let table_at = out.len();
-        let mut previous = encode_body_table(&chunk.bodies, start, out);
+        let mut previous = encode_body_table(chunk, start, out);
         for reference in &layout.references {
             out.put_u32(reference.position);
             out.put_u32(reference.offset);
@@ -255,6 +268,7 @@ pub(crate) fn peek_head(bytes: &[u8]) -> Option<Head> {
     let (magic, crc, version) = (take.u32()?, take.u32()?, take.u16()?);
     let head = Head {
         crc,
+        version,
         chunks: take.u16()?,
         chain: take.u32()?,
         generation: take.u64()?,
@@ -269,7 +283,7 @@ pub(crate) fn peek_head(bytes: &[u8]) -> Option<Head> {
         data_len: take.u64()?,
     };
     let plausible = magic == BATCH_MAGIC
-        && (version == VERSION || version == VERSION_BEFORE_REFERENCES)
+        && (VERSION_FIRST..=VERSION).contains(&version)
         && head.head_len as usize >= HEAD_BYTES
         && head.data_len <= u64::from(u32::MAX);
     plausible.then_some(head)

@@ -313,11 +313,12 @@ pub(crate) fn verify<'a>(
     elsewhere: Elsewhere<'_>,
     mut each: impl FnMut(Item<'a>, bool),
 ) {
-    let seed = super::format::chunk_seed(salt, batch.head.generation, chunk.shard, chunk.seq);
-    let mut previous = seed;
+    let head = &batch.head;
+    let mut previous = super::format::chunk_seed(salt, head.generation, chunk.shard, chunk.seq);
     let mut at = chunk.body_data.start as usize;
     for (position, entry) in (0..).zip(chunk.tables(&batch.bytes).entries()) {
-        let is_sound = |body: &[u8]| crate::bytes_io::chain(previous, body) == entry.crc;
+        let is_sound =
+            |body: &[u8]| super::format::body_crc(head.version, previous, body) == entry.crc;
         if let Some(offset) = entry.elsewhere {
             let mut body = || referred(batch, data, (offset, entry.len), elsewhere);
             let sound = !entry.is_lost() && body().is_some_and(|body| is_sound(&body));

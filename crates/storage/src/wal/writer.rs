@@ -259,6 +259,7 @@ impl<D: Disk> WalWriter<D> {
                 table_crc,
                 bodies_at: layout.bodies_at as u32,
                 references: layout.references.len() as u16,
+                version: super::format::VERSION,
             };
             written.push((chunk.shard, chunk.seq, place));
         }
