@@ -22,11 +22,21 @@ pub enum Woken {
     Stop,
 }
 
+/// How a thread waits.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Sleep {
+    #[default]
+    Awake,
+    /// It looks again by itself about as soon as work that may gather has to be done.
+    Short,
+    Long,
+}
+
 /// A signal to one thread. While that thread works, notifying it is one atomic operation.
 #[derive(Default)]
 pub struct Signal {
     state: AtomicU8,
-    asleep: Mutex<bool>,
+    sleep: Mutex<Sleep>,
     bell: Condvar,
 }
 
@@ -38,10 +48,12 @@ impl Signal {
         }
     }
 
-    /// There is work that may gather.
+    /// There is work that may gather. A thread that soon looks by itself is left to sleep: to wake
+    /// it so that it can go on sleeping costs as much as the work.
     pub fn notify_lazily(&self) {
-        if self.state.fetch_or(LAZY, Ordering::SeqCst) == NOTHING {
-            self.wake();
+        let is_first = self.state.fetch_or(LAZY, Ordering::SeqCst) == NOTHING;
+        if is_first && *self.sleep.lock() == Sleep::Long {
+            self.bell.notify_one();
         }
     }
 
@@ -52,16 +64,20 @@ impl Signal {
     }
 
     fn wake(&self) {
-        if *self.asleep.lock() {
+        if *self.sleep.lock() != Sleep::Awake {
             self.bell.notify_one();
         }
     }
 
     /// Sleeps until there is work: at most `idle` long, and no longer than `gather` once there is
-    /// work that may gather.
+    /// work that may gather, or twice that where `idle` is no longer either.
     pub fn wait(&self, idle: Duration, gather: Duration) -> Woken {
-        let mut asleep = self.asleep.lock();
-        *asleep = true;
+        let mut sleep = self.sleep.lock();
+        *sleep = if idle <= gather * 2 {
+            Sleep::Short
+        } else {
+            Sleep::Long
+        };
         let deadline = std::time::Instant::now() + idle;
         let mut gather_until = None;
         let woken = loop {
@@ -72,7 +88,7 @@ impl Signal {
                 LAZY => *gather_until.get_or_insert_with(|| std::time::Instant::now() + gather),
                 _ => deadline,
             };
-            if self.bell.wait_until(&mut asleep, until).timed_out() {
+            if self.bell.wait_until(&mut sleep, until).timed_out() {
                 break if gather_until.is_some() {
                     Woken::Lazily
                 } else {
@@ -80,7 +96,7 @@ impl Signal {
                 };
             }
         };
-        *asleep = false;
+        *sleep = Sleep::Awake;
         // What came just when the time was over is taken away here, and so answered.
         match self.state.fetch_and(STOP, Ordering::SeqCst) {
             state if state & STOP != 0 => Woken::Stop,
