@@ -4,7 +4,7 @@
 //! cargo run --release -p leveret-shell --example wal_rate -- FOLDER RECORD_BYTES SECONDS
 //! ```
 //! Each writer appends a few records and waits until they are durable, as publishers with a small
-//! confirm window do. The last line is JSON: bytes written, seconds, and how many writes (each with
+//! confirm window do. There is a shard for each processor, as in a node. The last line is JSON: bytes written, seconds, and how many writes (each with
 //! one fdatasync) that took.
 
 use leveret_shell::disk::RealDisk;
@@ -24,10 +24,17 @@ const WINDOW_BYTES: usize = 64 * 1024;
 /// but the log's own writes is to be measured.
 const FILES: usize = 24;
 
-struct Shared {
+/// A shard and its writers, who wait for what they wrote.
+struct Shard {
     logs: Mutex<ShardLogs>,
-    gathered: Condvar,
     durable: Condvar,
+}
+
+struct Shared {
+    shards: Vec<Shard>,
+    /// Whether something was appended since the log's thread looked.
+    gathered: Mutex<bool>,
+    bell: Condvar,
     stop: AtomicBool,
 }
 
@@ -40,19 +47,21 @@ fn main() -> Result<(), Box<dyn Error>> {
     let folders = Folders::within(Path::new(folder));
     let options = Options {
         uuid: [7; 16],
-        shards: 1,
+        shards: std::thread::available_parallelism()?.get().min(16) as u16,
         ..Options::default()
     };
     let mut store = recover(&RealDisk::new(), &folders, &options)?;
     for _ in 0..FILES {
         store.wal.supply(store.pool.prepare()?);
     }
-    let mut logs = store.shards.remove(0);
-    (1..=WRITERS).for_each(|writer| logs.create_log(LogId(writer), LogKind::Durable));
-    let shared = Arc::new(Shared {
+    let shards = store.shards.drain(..).map(|logs| Shard {
         logs: Mutex::new(logs),
-        gathered: Condvar::new(),
         durable: Condvar::new(),
+    });
+    let shared = Arc::new(Shared {
+        shards: shards.collect(),
+        gathered: Mutex::new(false),
+        bell: Condvar::new(),
         stop: AtomicBool::new(false),
     });
     let writers: Vec<_> = (1..=WRITERS)
@@ -65,28 +74,33 @@ fn main() -> Result<(), Box<dyn Error>> {
     let begun = Instant::now();
     let (mut chunks, mut bytes, mut writes) = (Vec::new(), 0, 0_u64);
     while begun.elapsed() < Duration::from_secs(seconds) && store.wal.prepared_files() > 0 {
-        {
-            let mut logs = shared.logs.lock();
-            logs.seal(&mut chunks);
-            if chunks.is_empty() {
-                shared
-                    .gathered
-                    .wait_for(&mut logs, Duration::from_millis(1));
-                continue;
-            }
+        let mut gathered = shared.gathered.lock();
+        if !std::mem::take(&mut *gathered) {
+            shared
+                .bell
+                .wait_for(&mut gathered, Duration::from_millis(1));
+        }
+        drop(gathered);
+        for shard in &shared.shards {
+            shard.logs.lock().seal(&mut chunks);
         }
         while !chunks.is_empty() {
             let outcome = store.wal.write(&mut chunks)?;
             (bytes, writes) = (bytes + outcome.bytes, writes + 1);
-            let written = outcome.written.iter();
-            let written = written.map(|(_, chunk, place)| (*chunk, *place));
-            shared.logs.lock().on_durable(written);
-            shared.durable.notify_all();
+            for (at, shard) in shared.shards.iter().enumerate() {
+                let written = outcome.written.iter();
+                let ours = written.filter(|(of, ..)| usize::from(*of) == at);
+                let ours = ours.map(|(_, chunk, place)| (*chunk, *place));
+                shard.logs.lock().on_durable(ours);
+                shard.durable.notify_all();
+            }
         }
     }
     let elapsed = begun.elapsed().as_secs_f64();
     shared.stop.store(true, Ordering::Relaxed);
-    shared.durable.notify_all();
+    shared.shards.iter().for_each(|shard| {
+        shard.durable.notify_all();
+    });
     for writer in writers {
         writer.join().map_err(|_| "a writer panicked")?;
     }
@@ -97,7 +111,9 @@ fn main() -> Result<(), Box<dyn Error>> {
 fn write(shared: &Shared, log: LogId, record_bytes: usize) {
     let record = vec![0x5A; record_bytes];
     let records = (WINDOW_BYTES / record_bytes).max(1);
-    let mut logs = shared.logs.lock();
+    let shard = &shared.shards[(log.0 % shared.shards.len() as u64) as usize];
+    let mut logs = shard.logs.lock();
+    logs.create_log(log, LogKind::Durable);
     while !shared.stop.load(Ordering::Relaxed) {
         for _ in 0..records {
             let body = logs.body(Durability::Durable, &[&record]);
@@ -105,9 +121,11 @@ fn write(shared: &Shared, log: LogId, record_bytes: usize) {
             logs.settle(log, index..index + 1, record_bytes as u64);
         }
         let position = logs.position();
-        shared.gathered.notify_one();
+        if !std::mem::replace(&mut *shared.gathered.lock(), true) {
+            shared.bell.notify_one();
+        }
         while logs.durable_through() < position && !shared.stop.load(Ordering::Relaxed) {
-            shared
+            shard
                 .durable
                 .wait_for(&mut logs, Duration::from_millis(100));
         }
