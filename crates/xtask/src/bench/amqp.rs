@@ -43,7 +43,7 @@ pub fn run(options: &Options) -> Result<Measured> {
     let classpath = perftest_classpath()?;
     let length = Length::of(options);
     let mut compared = Compared::default();
-    for load in LOADS {
+    for load in LOADS.iter().filter(|load| options.wants(load.name)) {
         compared.measure(load.name, options, length.rounds, |kind| {
             measure(kind, load, length.seconds, &classpath)
         })?;

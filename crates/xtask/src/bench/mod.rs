@@ -1,8 +1,10 @@
 //! `cargo xtask bench`: figures measured here and now, beside a peer where there is one.
 
+mod agreement;
 mod amqp;
 mod block_writes;
 mod cluster;
+mod experiments;
 mod idle;
 mod load;
 mod perftest;
@@ -56,7 +58,7 @@ pub struct Measured {
 pub fn run(arguments: &[String]) -> Result<bool> {
     let (name, rest) = arguments
         .split_first()
-        .context("bench amqp, quorum, storage, idle or start")?;
+        .context("bench amqp, quorum, storage, idle, start, experiments or agreement")?;
     let mut options = Options {
         fast: false,
         write: false,
@@ -75,6 +77,9 @@ pub fn run(arguments: &[String]) -> Result<bool> {
             }
         }
     }
+    if matches!(name.as_str(), "experiments" | "agreement") {
+        options.only = Some(Kind::Leveret);
+    }
     for kind in options.kinds() {
         kind.prepare()?;
     }
@@ -85,13 +90,18 @@ pub fn run(arguments: &[String]) -> Result<bool> {
         "idle" => idle::run(&options)?,
         "start" => idle::start(&options)?,
         "storage" => storage::run(&options)?,
-        other => bail!("there is no benchmark `{other}`: amqp, quorum, storage, idle, start"),
+        "experiments" => experiments::run(&options)?,
+        "agreement" => agreement::run(&options)?,
+        other => bail!(
+            "there is no benchmark `{other}`: amqp, quorum, storage, idle, start, experiments, \
+             agreement"
+        ),
     };
     println!("\n{}", measured.text);
     let json = run::target_folder("bench")?.join(format!("{name}.json"));
     fs::write(&json, serde_json::to_string_pretty(&measured.json)? + "\n")?;
     println!("also in {}", json.display());
-    if options.write {
+    if options.write && name != "experiments" {
         write_section(name, &measured.text)?;
     }
     Ok(true)

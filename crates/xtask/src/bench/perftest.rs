@@ -34,11 +34,14 @@ const HEAD: [&str; 9] = [
 /// One run's figures.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Figures {
-    rate: f64,
-    p50_ms: f64,
+    /// Messages received a second.
+    pub rate: f64,
+    /// Percentiles of the end-to-end latency.
+    pub p50_ms: f64,
     p75_ms: f64,
     p95_ms: f64,
-    p99_ms: f64,
+    /// See `p50_ms`.
+    pub p99_ms: f64,
     cpu_s_per_million: f64,
     rss_mb_max: f64,
     /// Syncs of the log for each message, over all nodes; none where the broker does not tell.
@@ -52,6 +55,18 @@ pub struct Length {
     pub rounds: u32,
     /// Seconds of a run, without what is left out at its beginning.
     pub seconds: u64,
+}
+
+impl Figures {
+    /// Of a run of which only the rate and two percentiles in milliseconds are known.
+    pub fn of_latency(rate: f64, p50_ms: f64, p99_ms: f64) -> Figures {
+        Figures {
+            rate,
+            p50_ms,
+            p99_ms,
+            ..Figures::default()
+        }
+    }
 }
 
 impl Length {

@@ -79,6 +79,14 @@ const LOADS: &[Load] = &[
         options: QUORUM,
     },
     Load {
+        name: "quorum-40, unpaced",
+        nodes: 3,
+        queues: 40,
+        leaders: Leaders::Spread,
+        clients: Clients::Any,
+        options: QUORUM,
+    },
+    Load {
         name: "quorum-40-fast",
         nodes: 3,
         queues: 40,

@@ -130,7 +130,7 @@ fn fio_rate(folder: &Path, block_bytes: u64, seconds: u64) -> Result<f64> {
         let mut command = Command::new("fio");
         command.args([
             "--name=wal",
-            "--size=256m",
+            "--size=1536m",
             "--output-format=json",
             "--ioengine=psync",
         ]);
