@@ -136,7 +136,7 @@ pub const SEGMENT_SMALL_BYTES: u64 = 512 * 1024;
 pub const SEGMENT_BLOCK_BYTES: usize = 128 * 1024;
 /// Bytes of a frame between a queue's proxy and its leader; a larger message has a frame of its
 /// own.
-pub const LINK_FRAME_BYTES: usize = 1024 * 1024;
+pub const LINK_FRAME_BYTES: usize = 120 * 1024;
 /// Records of such a frame: operations, deliveries.
 pub const LINK_RECORDS_MAX: usize = 16_384;
 /// Deliveries under way to one consumer on another node, in messages and in bytes; one always may.
@@ -227,7 +227,7 @@ pub const KEPT_ENTRIES_MAX: usize = 4_096;
 /// Milliseconds of one tick of a group that has an election, a transfer or answers under way.
 pub const GROUP_TICK_MS: u64 = 50;
 /// Bytes of messages that the leader of a queue gathers in one entry; the last may exceed it.
-pub const QUORUM_BATCH_BYTES: usize = 1024 * 1024;
+pub const QUORUM_BATCH_BYTES: usize = 120 * 1024;
 /// Ranges that the header of one entry names.
 pub const QUORUM_BATCH_ITEMS: usize = 4_096;
 /// Headers that a replica applies before it lets its state stand for them.

@@ -10,6 +10,7 @@
 use bytes::{Bytes, BytesMut};
 use leveret_types::QueueId;
 use leveret_types::limits::PEER_FRAME_BYTES_MAX;
+use std::collections::VecDeque;
 
 /// Bytes of a frame before its payload.
 pub const HEADER_BYTES: usize = 16;
@@ -19,6 +20,10 @@ const HEARTBEAT: u64 = u64::MAX;
 /// share the buffer as long as they live, and it is not used again before: a buffer for each read
 /// would be a mapping of the system's for each read.
 const BUFFER_BYTES: usize = 64 * 1024;
+/// Buffers that are kept until no frame refers to them any more.
+const USED_BUFFERS_MAX: usize = 4;
+/// A buffer that had to grow beyond this is not kept.
+const BUFFER_BYTES_KEPT: usize = 1024 * 1024;
 
 /// Why a peer's bytes make no sense. The link is broken then: nothing behind them can be trusted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -74,18 +79,64 @@ pub enum Decoded {
 }
 
 /// Takes a peer's bytes apart. What it keeps grows with what has come, never with what is claimed.
+///
+/// Frames are slices of the buffer that they came in. They live for about a turn of the queue's
+/// thread, so that a few buffers in turn do: a fresh one costs a page fault for every 4 KiB, which
+/// is more than all that is done with the bytes here.
 #[derive(Debug, Default)]
 pub struct Decoder {
     buffer: BytesMut,
+    /// Bytes that were allocated for it, however many of them frames refer to.
+    allocated: usize,
+    /// Buffers that frames may still refer to, in the order of their use, and what was allocated.
+    used: VecDeque<(BytesMut, usize)>,
 }
 
 impl Decoder {
     /// Takes bytes in.
     pub fn feed(&mut self, bytes: &[u8]) {
         if self.buffer.capacity() - self.buffer.len() < bytes.len() {
-            self.buffer.reserve(BUFFER_BYTES.max(bytes.len()));
+            self.make_room(bytes.len());
         }
         self.buffer.extend_from_slice(bytes);
+    }
+
+    fn make_room(&mut self, more: usize) {
+        // Twice what is there, so that a long frame is not moved at each read.
+        let more = BUFFER_BYTES.max(self.buffer.len()).max(more);
+        if self.buffer.try_reclaim(more) {
+            return;
+        }
+        let needed = self.buffer.len() + more;
+        let is_free = |(buffer, _): &mut (BytesMut, usize)| buffer.try_reclaim(needed);
+        let free = self.used.iter_mut().position(is_free);
+        let (mut next, allocated) = match free.and_then(|at| self.used.remove(at)) {
+            Some(free) => free,
+            None => (BytesMut::with_capacity(needed), needed),
+        };
+        next.extend_from_slice(&self.buffer);
+        let mut used = std::mem::replace(&mut self.buffer, next);
+        used.clear();
+        self.keep(used);
+        self.allocated = allocated;
+    }
+
+    /// Keeps the buffer that was used until now, but for one that a very long frame needed.
+    fn keep(&mut self, used: BytesMut) {
+        if (1..=BUFFER_BYTES_KEPT).contains(&self.allocated) {
+            if self.used.len() == USED_BUFFERS_MAX {
+                self.used.pop_front();
+            }
+            self.used.push_back((used, self.allocated));
+        }
+    }
+
+    /// Gives back what an idle link does not need. A busy one gets it again.
+    fn shrink(&mut self) {
+        self.used.pop_front();
+        if self.buffer.is_empty() && self.allocated > BUFFER_BYTES {
+            (self.buffer, self.allocated) = (BytesMut::new(), 0);
+        }
     }
 
     /// The next frame that is there as a whole.
@@ -112,6 +163,7 @@ impl Decoder {
         let queue = u64::from_le_bytes(queue);
         let mut frame = self.buffer.split_to(HEADER_BYTES + claimed).freeze();
         if queue == HEARTBEAT {
+            self.shrink();
             return Ok(Some(Decoded::Heartbeat));
         }
         Ok(Some(Decoded::Frame(
@@ -182,6 +234,57 @@ mod tests {
             assert!(found.is_empty(), "bit {bit}: {found:?}");
             assert!(result.is_err() || bit < 32, "bit {bit}");
         }
+    }
+
+    /// Feeds frames of 100 kB in pieces of 64 KiB until there were so many, each of which is held for
+    /// as long as `held` more come; the addresses of their bytes.
+    fn addresses(decoder: &mut Decoder, count: usize, held: usize) -> Vec<*const u8> {
+        let bytes = frame(7, &[&[0x5A; 100_000]]);
+        let (mut alive, mut addresses) = (VecDeque::new(), Vec::new());
+        for _ in 0..count {
+            for part in bytes.chunks(64 * 1024) {
+                decoder.feed(part);
+            }
+            let Ok(Some(Decoded::Frame(_, payload))) = decoder.take() else {
+                panic!("a frame is there");
+            };
+            addresses.push(payload.as_ptr());
+            alive.push_back(payload);
+            alive.drain(..alive.len().saturating_sub(held));
+        }
+        assert!(alive.iter().all(|payload| payload[..] == [0x5A; 100_000]));
+        addresses
+    }
+
+    #[test]
+    fn buffers_are_used_again_when_no_frame_refers_to_them() {
+        for held in [0, 1, 3] {
+            let mut decoder = Decoder::default();
+            let addresses = addresses(&mut decoder, 200, held);
+            let distinct: std::collections::BTreeSet<_> = addresses[20..].iter().collect();
+            assert!(distinct.len() <= 16, "{held} held: {}", distinct.len());
+            let kept: usize = decoder.used.iter().map(|(_, allocated)| allocated).sum();
+            assert!(kept <= USED_BUFFERS_MAX * BUFFER_BYTES_KEPT);
+            for _ in 0..=USED_BUFFERS_MAX {
+                decoder.feed(&heartbeat());
+                assert_eq!(decoder.take(), Ok(Some(Decoded::Heartbeat)));
+            }
+            assert!(decoder.used.is_empty(), "an idle link gives buffers back");
+        }
+    }
+
+    #[test]
+    fn the_buffer_of_a_very_long_frame_is_not_kept() {
+        let mut decoder = Decoder::default();
+        let bytes = frame(7, &[&[1; 3 * BUFFER_BYTES_KEPT]]);
+        bytes
+            .chunks(BUFFER_BYTES)
+            .for_each(|part| decoder.feed(part));
+        assert!(matches!(decoder.take(), Ok(Some(Decoded::Frame(..)))));
+        decoder.feed(&frame(7, &[&[2; BUFFER_BYTES]]));
+        decoder.feed(&frame(7, &[&[3; BUFFER_BYTES]]));
+        let kept = decoder.used.iter().map(|(_, allocated)| *allocated).max();
+        assert!(kept.is_none_or(|kept| kept <= BUFFER_BYTES_KEPT));
     }
 
     #[test]

@@ -13,6 +13,7 @@ use crate::env::PeerFrame;
 use bytes::Bytes;
 use leveret_replication::{Entry, EntryKind, Message};
 use leveret_types::QueueId;
+use leveret_types::limits::QUORUM_BATCH_BYTES;
 use smallvec::smallvec;
 use std::collections::VecDeque;
 
@@ -21,11 +22,20 @@ pub(super) const RAFT: u8 = 0;
 /// The length that says that a message has left.
 const GONE: u32 = u32::MAX;
 
+/// What an attachment of a full batch takes at most, unless a single message is longer.
+const ATTACHMENT_BYTES: usize = QUORUM_BATCH_BYTES + 4 * 1024;
+
 /// Appends a message to an attachment.
 pub(super) fn put_message(out: &mut Vec<u8>, pieces: &[&[u8]]) {
     let len: usize = pieces.iter().map(|piece| piece.len()).sum();
     let len = u32::try_from(len).unwrap_or(GONE);
     assert!(len < GONE, "a message of {len} bytes");
+    let more = 4 + len as usize;
+    if out.capacity() - out.len() < more && out.len() >= ATTACHMENT_BYTES / 2 {
+        // Not twice as much: what is below the bound of a batch is memory that the allocator has,
+        // what is above is mapped anew, at a page fault for every 4 KiB.
+        out.reserve_exact(more.max(ATTACHMENT_BYTES.saturating_sub(out.len())));
+    }
     out.extend_from_slice(&len.to_le_bytes());
     for piece in pieces {
         out.extend_from_slice(piece);
