@@ -6,8 +6,9 @@ use super::world::{TURN_MS, World};
 use crate::Random;
 use leveret_types::NodeId;
 
-/// A quorum queue.
+/// A quorum queue, and the classic one.
 const QUORUM: usize = 0;
+const CLASSIC: usize = 2;
 
 fn world() -> World {
     World::new(&Plan::default(), &mut Random::new(1)).expect("a cluster in which all is well")
@@ -34,6 +35,35 @@ fn a_group_is_not_ready_before_its_members_know_what_is_committed() {
     );
     world.turns(1_000);
     assert_eq!(world.unready_group(), None);
+}
+
+/// A message may be on its way to a client when its queue's only node dies. The client's node has
+/// given up its consumer by then: what it acknowledges nobody hears, and the message comes again.
+#[test]
+fn what_a_consumer_that_was_given_up_acknowledges_is_not_settled() {
+    let mut world = world();
+    let home = world.homes[CLASSIC].expect("it is on one node");
+    let guest = NodeId(1 + home.0 % 3);
+    let consumer = world.come(guest, CLASSIC, Part::consumer());
+    let publisher = world.come(home, CLASSIC, Part::publisher());
+    world.rest().expect("it rests");
+    world.cut.insert((home, guest));
+    world.publish(publisher, 10);
+    world.rest().expect("it rests");
+    assert!(world.is_confirmed(publisher));
+    world.cut.clear();
+    while world.deliver(home, guest) {}
+    world.crash(home, &mut Random::new(1), false);
+    for other in world.ids() {
+        world.detect(other, home);
+    }
+    world.rest().expect("it rests");
+    assert_eq!(world.ledger.deliveries, 1);
+    world.answer(consumer, 0, true);
+    world.calm().expect("all is well");
+    world.come(home, CLASSIC, Part::consumer());
+    world.rest().expect("nobody is accused");
+    assert_eq!(world.ledger.deliveries, 2, "it comes again");
 }
 
 impl World {
