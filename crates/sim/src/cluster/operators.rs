@@ -6,6 +6,8 @@ use super::people::Part;
 use super::world::World;
 use crate::Random;
 use leveret_metadata::Command;
+use leveret_node::env::Env;
+use leveret_replication::Status;
 use leveret_types::{NodeId, QueueId, ReplicaId};
 
 /// Members that each group is to have.
@@ -28,6 +30,7 @@ impl World {
                 continue;
             }
             if self.is_up(id) && self.is_soon_serving(id)? {
+                self.delete_lost_groups()?;
                 self.begin_members_anew(id)?;
                 if let Some(host) = self.hosts.get_mut(&id) {
                     host.is_rotten = false;
@@ -40,6 +43,7 @@ impl World {
             }
             self.connect_all();
             self.carry_out(&Command::NodeForget { node: id.0 })?;
+            self.delete_lost_groups()?;
             self.hosts.retain(|_, host| !host.is_forgotten);
             match self.hosts.get_mut(&id) {
                 // Somebody may find it, and start it.
@@ -51,6 +55,48 @@ impl World {
             self.add_machine(&mut random)?;
         }
         Ok(())
+    }
+
+    /// Deletes the queues that nobody can ever lead again. That happens to groups that never had all
+    /// their members, because a node was drained when they were declared: with one machine more
+    /// their majority is gone, and no broker brings it back.
+    fn delete_lost_groups(&mut self) -> Result<(), String> {
+        if !self.groups().into_iter().any(|queue| self.is_lost(queue)) {
+            return Ok(());
+        }
+        // A node that does not serve yet has members that do not show yet.
+        for id in self.ids() {
+            if self.is_up(id) {
+                self.is_soon_serving(id)?;
+            }
+        }
+        for number in 0..self.queues.len() {
+            let id = self.id_of(number).filter(|id| self.is_lost(*id));
+            if let Some(id) = id {
+                self.ledger.lost(number);
+                let name = self.words(number).name;
+                self.carry_out(&Command::queue_delete("/", &name, id))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether a queue is a group that never had all its members, as all of them see it that are
+    /// left, and these are no majority.
+    fn is_lost(&self, queue: QueueId) -> bool {
+        let status = |id: NodeId| -> Option<Status> {
+            let node = self.node(id)?;
+            let shard = node.env.shard(node.env.shard_of(queue));
+            Some(shard.replica_status(queue)?.group)
+        };
+        let is_left = |member: ReplicaId| status(member.node()).is_some();
+        let known = self.members(queue).map_or(0, |(members, _)| members.len());
+        let left: Vec<Status> = self.ids().into_iter().filter_map(status).collect();
+        (1..MEMBERS).contains(&known)
+            && left.iter().all(|one| {
+                let membership = &one.membership;
+                membership.voters.len() < MEMBERS && !membership.has_majority(is_left)
+            })
     }
 
     pub(super) fn is_soon_serving(&mut self, node: NodeId) -> Result<bool, String> {

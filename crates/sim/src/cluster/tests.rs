@@ -1,14 +1,17 @@
 //! What the ledger and the operators of a life take for what: short lives with one cause each.
 
 use super::Plan;
+use super::client;
 use super::people::Part;
 use super::world::{TURN_MS, World};
 use crate::Random;
+use leveret_metadata::Command;
 use leveret_types::NodeId;
 
-/// A quorum queue, and the classic one.
+/// A quorum queue, the classic one, and the quorum queue that comes and goes.
 const QUORUM: usize = 0;
 const CLASSIC: usize = 2;
+const PASSING: usize = 3;
 
 fn world() -> World {
     World::new(&Plan::default(), &mut Random::new(1)).expect("a cluster in which all is well")
@@ -64,6 +67,28 @@ fn what_a_consumer_that_was_given_up_acknowledges_is_not_settled() {
     world.come(home, CLASSIC, Part::consumer());
     world.rest().expect("nobody is accused");
     assert_eq!(world.ledger.deliveries, 2, "it comes again");
+}
+
+/// A group that was declared while a node was drained has two members. When one of these is gone for
+/// good nobody can lead the other.
+#[test]
+fn operators_delete_a_queue_that_nobody_can_lead() {
+    let mut world = world();
+    let asker = world.come(NodeId(3), PASSING, Part::asker());
+    world.say(asker, client::delete("passing"));
+    world.turns(1_000);
+    assert_eq!(world.id_of(PASSING), None);
+    let (node, draining) = (1, true);
+    let drain = Command::NodeDrain { node, draining };
+    world.carry_out(&drain).expect("it is drained");
+    world.say(asker, client::declare("passing", "quorum", false));
+    world.turns(1_000);
+    let queue = world.id_of(PASSING).expect("it is declared");
+    let (members, _) = world.members(queue).expect("it is a group");
+    assert_eq!(members.len(), 2, "{members:?}");
+    world.lose_machine(NodeId(2), &mut Random::new(1));
+    world.calm().expect("operators put it right");
+    assert_ne!(world.id_of(PASSING), Some(queue), "it is another queue now");
 }
 
 impl World {
