@@ -243,7 +243,7 @@ impl World {
         all
     }
 
-    fn leader(&self, queue: QueueId) -> Option<NodeId> {
+    pub(super) fn leader(&self, queue: QueueId) -> Option<NodeId> {
         self.ids().into_iter().find(|id| {
             self.node(*id).is_some_and(|node| {
                 let shard = node.env.shard(node.env.shard_of(queue));

@@ -69,6 +69,30 @@ fn what_a_consumer_that_was_given_up_acknowledges_is_not_settled() {
     assert_eq!(world.ledger.deliveries, 2, "it comes again");
 }
 
+/// A leader that the others have lost sight of delivers until it hears that it is none, also to who
+/// comes to its node by then; and the one that they have elected delivers the same.
+#[test]
+fn who_comes_to_a_node_that_others_have_lost_sight_of_may_not_be_alone() {
+    let mut world = world();
+    let queue = world.id_of(QUORUM).expect("it is declared");
+    let leader = world.leader(queue).expect("it is led");
+    let publisher = world.come(leader, QUORUM, Part::publisher());
+    world.publish(publisher, 10);
+    world.turns(1_000);
+    let others = world.ids().into_iter().filter(|id| *id != leader);
+    let others: Vec<NodeId> = others.collect();
+    for other in &others {
+        world.lose(*other, leader);
+    }
+    world.come(leader, QUORUM, Part::consumer());
+    world.come(others[0], QUORUM, Part::consumer());
+    for _ in 0..10_000 / TURN_MS {
+        world.rest().expect("nobody is accused");
+        world.pass(TURN_MS);
+    }
+    assert_eq!(world.ledger.deliveries, 2, "both get it");
+}
+
 /// A group that was declared while a node was drained has two members. When one of these is gone for
 /// good nobody can lead the other.
 #[test]

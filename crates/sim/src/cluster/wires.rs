@@ -53,6 +53,13 @@ impl World {
         }
     }
 
+    /// Whether some node does not see this one: what is led here may be led over there as well.
+    pub(super) fn is_lost_sight_of(&self, node: NodeId) -> bool {
+        let is_blind = |other: &NodeId| self.is_up(*other) && !self.sees.contains(&(*other, node));
+        let mut others = self.ids().into_iter().filter(|other| *other != node);
+        others.any(|other| is_blind(&other))
+    }
+
     /// A node's clients that use a queue which is on another node alone, or may be.
     fn guests(&self, node: NodeId, home: NodeId) -> Vec<ClientId> {
         let is_there = |queue: usize| {
