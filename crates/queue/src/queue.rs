@@ -344,10 +344,18 @@ impl Queue {
 
     /// Gives a holder what it had of these messages before this queue was made, as far as that is
     /// ready here: after a change of who runs the queue. Says how many messages that were. Before
-    /// the first pump, after the holder was attached if it is a consumer.
+    /// the first pump, after the holder was attached if it is a consumer. `acquired` says how often
+    /// somebody had them before the holder: that may be more than is known here.
     ///
     /// Their sizes are not looked up; each counts for what the lane's messages have on average.
-    pub fn adopt(&mut self, now: Now, holder: ConsumerId, number: u8, range: Range<u64>) -> u64 {
+    pub fn adopt(
+        &mut self,
+        now: Now,
+        holder: ConsumerId,
+        number: u8,
+        range: Range<u64>,
+        acquired: u32,
+    ) -> u64 {
         // Whoever gave it to the holder had another clock.
         while let Some((lane, part, bytes)) = self.delayed.take(number, &range) {
             self.requeue(lane, part, bytes);
@@ -364,11 +372,25 @@ impl Queue {
             lane.delivered_through = lane.delivered_through.max(part.end);
             self.unsettled += count;
             self.unsettled_bytes += count * u64::from(bytes);
+            self.note_acquired(number, part.clone(), acquired);
             self.hold_adopted(now, holder, number, part, bytes);
             adopted += count;
         }
         self.note_able(now);
         adopted
+    }
+
+    fn note_acquired(&mut self, lane: u8, range: Range<u64>, acquired: u32) {
+        if acquired == 0 || self.kind != QueueKind::Quorum {
+            return;
+        }
+        let at_least = |before: Option<Returns>| {
+            let before = before.unwrap_or_default();
+            let acquired = before.acquired.max(acquired);
+            Returns { acquired, ..before }
+        };
+        let returns = &mut self.lanes.held(lane).returns;
+        returns.update(range, at_least, |_, _| {});
     }
 
     fn hold_adopted(

@@ -92,8 +92,9 @@ pub struct HeldRange {
     pub lane: u8,
     /// Indexes in the lane.
     pub range: Range<u64>,
-    /// Bytes of their bodies together, about.
-    pub bytes: u64,
+    /// How often somebody had them before, as far as the leader knew that delivered them: of two
+    /// who claim a message, the one with the greater number got it later.
+    pub acquired: u64,
     /// The operation that settles them and has no answer; 0 if there is none. A leader that has
     /// that operation already knows better what became of them.
     pub settled_by: u64,

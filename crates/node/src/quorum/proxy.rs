@@ -16,7 +16,6 @@
 //! Invariant: what a consumer holds is in the presentation until the settle of it is committed.
 
 mod heard;
-mod held;
 mod kept;
 mod line;
 mod place;
@@ -29,15 +28,15 @@ use crate::env::{ConnectionEvent, QueueAnswer};
 use crate::link::ConsumerLink;
 use crate::shard::ShardEffects;
 use hashbrown::HashMap;
-use held::HeldRuns;
 use kept::{Journal, Kept};
-use leveret_queue::Consumer;
+use leveret_queue::{Consumer, RunMap};
 use leveret_session::contract::{Delivery, Reply};
 use leveret_types::limits::{
     LEADER_WAIT_MS_MAX, LINK_CONSUMER_BYTES_MAX, LINK_CONSUMER_MESSAGES_MAX,
 };
 use leveret_types::{ConnectionId, ConsumerId, NodeId, Now, QueueId};
 use line::Line;
+use smallvec::SmallVec;
 use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
@@ -89,6 +88,9 @@ struct Request {
     until_ms: u64,
 }
 
+/// Messages that a holder had, each interval with the [`HeldRange::acquired`] of its messages.
+type Released = SmallVec<[(Range<u64>, u32); 1]>;
+
 /// Somebody on this node who holds messages, or may.
 #[derive(Debug)]
 struct Holder {
@@ -100,7 +102,8 @@ struct Holder {
     /// [`ToProxy::Active`](super::link::ToProxy::Active).
     activation: Option<u64>,
     link: Option<ConsumerLink>,
-    held: Vec<(u8, HeldRuns)>,
+    /// What it holds, by lane, with the [`HeldRange::acquired`] of each message.
+    held: Vec<(u8, RunMap<u32>)>,
     held_count: u64,
     /// Deliveries that the connection has no room for, with the session in which they came; 0 if
     /// the connection was asked already.
@@ -124,25 +127,33 @@ impl Holder {
         }
     }
 
-    fn hold(&mut self, lane: u8, index: u64, bytes: u32) {
+    fn hold(&mut self, lane: u8, index: u64, acquired: u32) {
         let at = match self.held.iter().position(|(of, _)| *of == lane) {
             Some(at) => at,
             None => {
-                self.held.push((lane, HeldRuns::default()));
+                self.held.push((lane, RunMap::default()));
                 self.held.len() - 1
             }
         };
-        let new = self.held[at].1.insert(index, u64::from(bytes));
-        self.held_count += u64::from(new);
+        let held = &mut self.held[at].1;
+        let before = held.len();
+        held.update(index..index + 1, |_| acquired, |_, _| {});
+        self.held_count += held.len() - before;
     }
 
-    fn release(&mut self, lane: u8, range: Range<u64>) -> (u64, u64) {
+    /// Takes messages away that it holds: as intervals of equal [`HeldRange::acquired`], which may
+    /// have others between them that it does not hold. Says how many there were.
+    fn release(&mut self, lane: u8, range: Range<u64>) -> (Released, u64) {
+        let mut released = Released::new();
         let Some((_, held)) = self.held.iter_mut().find(|(of, _)| *of == lane) else {
-            return (0, 0);
+            return (released, 0);
         };
-        let (count, bytes) = held.remove(range);
+        let count = held.remove(range, |range, acquired| match released.last_mut() {
+            Some((last, of)) if *of == acquired => last.end = range.end,
+            _ => released.push((range, acquired)),
+        });
         self.held_count -= count;
-        (count, bytes)
+        (released, count)
     }
 
     fn settles(&self) -> bool {
@@ -157,10 +168,10 @@ impl Holder {
     fn presented(&self, id: ConsumerId) -> PresentedHolder {
         let held = self.held.iter().flat_map(|(lane, runs)| {
             let lane = *lane;
-            runs.iter().map(move |(range, bytes)| HeldRange {
+            runs.iter().map(move |(range, acquired)| HeldRange {
                 lane,
                 range,
-                bytes,
+                acquired: u64::from(acquired),
                 settled_by: 0,
             })
         });
@@ -296,7 +307,7 @@ impl Proxy {
         let sequence = self.journal.push(Kept {
             operation,
             notify,
-            held_bytes: 0,
+            acquired: 0,
         });
         (sequence, self.journal.is_full())
     }
@@ -325,21 +336,28 @@ impl Proxy {
         let Some(holder) = self.holders.get_mut(&settle.holder) else {
             return 0;
         };
-        let (count, held_bytes) = holder.release(settle.lane, settle.range.clone());
+        let (released, count) = holder.release(settle.lane, settle.range.clone());
         if count == 0 {
             return 0;
         }
         self.forget_if_done(settle.holder);
-        self.push_settle(settle, held_bytes);
+        for (range, acquired) in released {
+            let settle = Settle {
+                range,
+                ..settle.clone()
+            };
+            self.push_settle(settle, acquired);
+        }
         count
     }
 
-    fn push_settle(&mut self, settle: Settle, held_bytes: u64) {
+    fn push_settle(&mut self, settle: Settle, acquired: u32) {
         // Neighbours that have not been sent are one operation.
         let next = self.journal.next();
         let is_last = self.control.back().is_none_or(|(at, _)| *at < next);
         if is_last
             && let Some(last) = self.journal.last_from(self.ever_sent)
+            && last.acquired == acquired
             && let Operation::Settle(before) = &mut last.operation
             && before.holder == settle.holder
             && before.lane == settle.lane
@@ -347,13 +365,12 @@ impl Proxy {
             && before.range.end == settle.range.start
         {
             before.range.end = settle.range.end;
-            last.held_bytes += held_bytes;
             return;
         }
         self.journal.push(Kept {
             operation: Operation::Settle(settle),
             notify: Notify::Nobody,
-            held_bytes,
+            acquired,
         });
     }
 
@@ -612,6 +629,12 @@ impl Proxy {
         self.refused(self.journal.first()..end, reach);
         self.committed(NodeId(0), end - 1, reach);
     }
+}
+
+/// How often somebody had the message of a delivery before. A queue that does not count says at
+/// least whether anybody had.
+fn acquired(count: Option<u32>, is_redelivered: bool) -> u32 {
+    count.unwrap_or(u32::from(is_redelivered))
 }
 
 impl Question {

@@ -7,6 +7,7 @@ mod script;
 mod world;
 
 mod active;
+mod claims;
 mod classic;
 mod members;
 mod quorum;

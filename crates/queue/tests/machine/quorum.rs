@@ -225,6 +225,11 @@ fn replicated_queues() {
             "declare quorum; publish a; adopt g1 a; nack g1 a; get g2",
             "g2<a*+1 left=0",
         ),
+        // Who ran the queue before knew of more who had it.
+        (
+            "declare quorum; publish a; adopt g1 a=3; nack g1 a; get g2",
+            "g2<a*+4 left=0",
+        ),
         // What is on its way counts where publishes are refused, and only there.
         (
             "declare quorum max-length=2 overflow=reject; announce 1; publish a b; withdraw 1; publish c d",

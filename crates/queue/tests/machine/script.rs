@@ -13,7 +13,7 @@
 //! ack c1 a b; nack c1 a; return c1 a; reject c1 a     nack does not count towards the delivery limit, return does
 //! release c1 a
 //! get g1 [no-ack]; purge; dead-lettered a; touch; restart [crash]
-//! forget c1; adopt c1 a b; tell-returns; announce 10 20; withdraw 10
+//! forget c1; adopt c1 a b=2; tell-returns; announce 10 20; withdraw 10
 //! hold-election; resume-election [c1]
 //! cold a b; warm; damage a; discard-damaged
 //! at 1000 (both clocks, and a tick); wall 1000 (that clock alone); show; counters; able; deadline; peeks
@@ -168,9 +168,11 @@ impl Runner {
                 .iter()
                 .for_each(|size| self.world.queue.withdraw(number(size) as u32)),
             "adopt" => {
-                for name in &words[1..] {
+                for word in &words[1..] {
+                    let (name, acquired) = word.split_once('=').unwrap_or((*word, "0"));
                     let position = self.position(name);
-                    let count = self.world.adopt(holder(words[0]), position);
+                    let acquired = number(acquired) as u32;
+                    let count = self.world.adopt(holder(words[0]), position, acquired);
                     self.note_if(count == 0, "not-ready");
                 }
                 self.world.pump();

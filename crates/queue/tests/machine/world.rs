@@ -165,9 +165,10 @@ impl World {
         self.call(|queue, now, _, out| queue.forget(now, holder, out))
     }
 
-    pub fn adopt(&mut self, holder: ConsumerId, position: Position) -> u64 {
+    pub fn adopt(&mut self, holder: ConsumerId, position: Position, acquired: u32) -> u64 {
         let range = position.index..position.index + 1;
-        let adopted = self.queue.adopt(self.now, holder, position.lane, range);
+        let (now, lane) = (self.now, position.lane);
+        let adopted = self.queue.adopt(now, holder, lane, range, acquired);
         if adopted == 1 {
             self.at(position).place = Place::Held(holder);
         }

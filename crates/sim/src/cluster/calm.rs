@@ -1,18 +1,19 @@
-//! The second phase: everything works again. Operators put right what was lost, everybody must be
-//! answered, and all that was confirmed must be found, once.
+//! The second phase: everything works again. Operators put right what was lost
+//! ([`super::operators`]), everybody must be answered, and all that was confirmed must be found,
+//! once.
 
 use super::client;
+use super::node::Node;
+use super::operators::QueueOfWords;
 use super::people::Part;
 use super::world::{TURN_MS, World};
-use crate::Random;
-use leveret_metadata::{Command, QueueRecord};
+use crate::disk::SimDisk;
+use leveret_metadata::QueueRecord;
 use leveret_node::env::Env;
 use leveret_types::{NodeId, QueueId, ReplicaId};
 
 /// Milliseconds within which a cluster of which everything works must have answered everybody.
-const CALM_MS: u64 = 20_000;
-/// Members that each group is to have.
-const MEMBERS: usize = 3;
+pub(super) const CALM_MS: u64 = 20_000;
 
 impl World {
     /// Everything works again, for long enough that all is answered.
@@ -74,155 +75,6 @@ impl World {
         self.rest()?;
         self.pass(TURN_MS);
         self.connect_all();
-        Ok(())
-    }
-
-    // What operators do.
-
-    /// Machines that are gone, or do not start on what their disks have, are forgotten, and others
-    /// take their places. Where a disk has rotted and the node starts, its members of the groups
-    /// are taken out and added anew.
-    fn replace_machines(&mut self) -> Result<(), String> {
-        for id in self.ids() {
-            let host = &self.hosts[&id];
-            if !host.is_rotten {
-                continue;
-            }
-            if self.is_up(id) && self.is_soon_serving(id)? {
-                self.begin_members_anew(id)?;
-                if let Some(host) = self.hosts.get_mut(&id) {
-                    host.is_rotten = false;
-                }
-                continue;
-            }
-            let mut random = Random::new(u64::from(id.0));
-            if self.is_up(id) {
-                self.crash(id, &mut random, false);
-            }
-            self.connect_all();
-            self.carry_out(&Command::NodeForget { node: id.0 })?;
-            self.hosts.retain(|_, host| !host.is_forgotten);
-            match self.hosts.get_mut(&id) {
-                // Somebody may find it, and start it.
-                Some(host) if host.is_gone && !host.disk.paths().is_empty() => {
-                    (host.is_forgotten, host.is_rotten) = (true, false);
-                }
-                _ => drop(self.hosts.remove(&id)),
-            }
-            self.add_machine(&mut random)?;
-        }
-        Ok(())
-    }
-
-    pub(super) fn is_soon_serving(&mut self, node: NodeId) -> Result<bool, String> {
-        let end = self.clock_ms + CALM_MS;
-        while !self.is_serving(node) && self.clock_ms < end {
-            self.turn()?;
-        }
-        Ok(self.is_serving(node))
-    }
-
-    fn begin_members_anew(&mut self, node: NodeId) -> Result<(), String> {
-        for queue in self.groups() {
-            let Some((members, _)) = self.members(queue) else {
-                continue;
-            };
-            let rest = members.into_iter().filter(|member| member.node() != node);
-            let rest: Vec<ReplicaId> = rest.collect();
-            if !rest.is_empty() {
-                self.set_members(queue, &rest)?;
-            }
-        }
-        // The groups have let it go before it comes anew.
-        self.await_groups()?;
-        self.fill_groups()
-    }
-
-    fn set_members(&mut self, queue: QueueId, members: &[ReplicaId]) -> Result<(), String> {
-        let members = members.iter().map(|member| member.0).collect();
-        let (id, size) = (queue.0, None);
-        self.carry_out(&Command::QueueMembers { id, members, size })
-            .map(drop)
-    }
-
-    fn await_groups(&mut self) -> Result<(), String> {
-        let end = self.clock_ms + CALM_MS;
-        while let Some(why) = self.unready_group() {
-            if self.clock_ms > end {
-                return Err(format!("everything works, and for {CALM_MS} ms {why}"));
-            }
-            self.turn()?;
-        }
-        Ok(())
-    }
-
-    fn stop_draining(&mut self) -> Result<(), String> {
-        for id in self.ids() {
-            let is_draining =
-                |catalogue: &leveret_metadata::Catalogue| Some(catalogue.node(id)?.draining);
-            if self.with_catalogue(is_draining).flatten() == Some(true) {
-                let (node, draining) = (id.0, false);
-                self.carry_out(&Command::NodeDrain { node, draining })?;
-            }
-        }
-        Ok(())
-    }
-
-    /// Declares the queues that there are not.
-    fn declare_all(&mut self) -> Result<(), String> {
-        for id in self.ids() {
-            if !self.is_soon_serving(id)? {
-                let standing = self.catalogue_standing();
-                return Err(format!(
-                    "node {id} does not find into its cluster{standing}"
-                ));
-            }
-        }
-        for queue in 0..self.queues.len() {
-            for _ in 0..40 {
-                if self.id_of(queue).is_some() {
-                    break;
-                }
-                let at = NodeId(1 + (queue % self.hosts.len()) as u32);
-                let at = if self.is_serving(at) {
-                    at
-                } else {
-                    self.ids()[0]
-                };
-                let asker = self.come(at, queue, Part::asker());
-                let QueueOfWords { name, kind } = self.words(queue);
-                self.say(asker, client::declare(&name, kind, false));
-                for _ in 0..20 {
-                    self.turn()?;
-                }
-                self.leave(asker);
-            }
-        }
-        Ok(())
-    }
-
-    fn words(&self, queue: usize) -> QueueOfWords {
-        QueueOfWords {
-            name: self.queues[queue].name.clone(),
-            kind: self.queues[queue].kind,
-        }
-    }
-
-    /// Adds members to the groups that have too few.
-    fn fill_groups(&mut self) -> Result<(), String> {
-        for queue in self.groups() {
-            while let Some((mut members, incarnation)) = self.members(queue)
-                && members.len() < MEMBERS.min(self.ids().len())
-            {
-                let has_one = |id: &NodeId| members.iter().any(|member| member.node() == *id);
-                let Some(new) = self.ids().into_iter().find(|id| !has_one(id)) else {
-                    break;
-                };
-                members.push(ReplicaId::new(new, incarnation));
-                self.set_members(queue, &members)?;
-                self.await_groups()?;
-            }
-        }
         Ok(())
     }
 
@@ -295,7 +147,7 @@ impl World {
     }
 
     /// A group without leader, or that is not of the members that it is to have.
-    fn unready_group(&self) -> Option<String> {
+    pub(super) fn unready_group(&self) -> Option<String> {
         self.groups().into_iter().find_map(|queue| {
             let (members, _) = self.members(queue)?;
             let mut nodes: Vec<NodeId> = members.iter().map(|member| member.node()).collect();
@@ -304,8 +156,10 @@ impl World {
                 None => "nobody leads".to_owned(),
                 Some(leader) => {
                     let node = self.node(leader)?;
-                    let shard = node.env.shard(node.env.shard_of(queue));
-                    let group = shard.replica_status(queue)?.group;
+                    let group = {
+                        let shard = node.env.shard(node.env.shard_of(queue));
+                        shard.replica_status(queue)?.group
+                    };
                     let membership = &group.membership;
                     let mut voters: Vec<NodeId> = membership
                         .voters
@@ -315,14 +169,28 @@ impl World {
                     voters.sort_unstable();
                     let between = membership.voters_outgoing.len() + membership.learners.len();
                     let behind = group.members.iter().any(|one| one.matched < group.commit);
-                    if voters == nodes && between == 0 && !behind {
+                    if voters != nodes || between > 0 || behind {
+                        format!("{nodes:?} are to be the members, with all entries, of")
+                    } else if self.is_told(queue, &nodes, group.commit) {
                         return None;
+                    } else {
+                        "not all members know what is committed of".to_owned()
                     }
-                    format!("{nodes:?} are to be the members, with all entries, of")
                 }
             };
             Some(format!("{why} queue {queue}{}", self.standing(Some(queue))))
         })
+    }
+
+    /// Whether the members of a queue have applied all entries through this one. A leader tells the
+    /// last of them what is committed only when some time has passed.
+    fn is_told(&self, queue: QueueId, nodes: &[NodeId], commit: u64) -> bool {
+        let is_told = |node: &Node<SimDisk>| {
+            let shard = node.env.shard(node.env.shard_of(queue));
+            let status = shard.replica_status(queue);
+            status.is_some_and(|status| status.group.applied >= commit)
+        };
+        nodes.iter().all(|id| self.node(*id).is_some_and(is_told))
     }
 
     /// How a queue's group stands on each node.
@@ -375,7 +243,7 @@ impl World {
         all
     }
 
-    fn leader(&self, queue: QueueId) -> Option<NodeId> {
+    pub(super) fn leader(&self, queue: QueueId) -> Option<NodeId> {
         self.ids().into_iter().find(|id| {
             self.node(*id).is_some_and(|node| {
                 let shard = node.env.shard(node.env.shard_of(queue));
@@ -479,9 +347,4 @@ impl World {
         }
         Ok(())
     }
-}
-
-struct QueueOfWords {
-    name: String,
-    kind: &'static str,
 }

@@ -22,7 +22,10 @@ mod faults;
 mod ledger;
 mod life;
 pub mod node;
+mod operators;
 mod people;
+#[cfg(test)]
+mod tests;
 mod watch;
 mod wires;
 mod world;

@@ -87,6 +87,9 @@ impl World {
                 part,
             },
         );
+        if self.is_lost_sight_of(node) {
+            self.ledger.doubt(id);
+        }
         self.say(id, client::opening());
         if is_publisher {
             self.say(id, client::select_confirms());

@@ -4,6 +4,7 @@
 //! ends notice that one after the other. Until an end notices, what is under way still arrives
 //! there. So what is sent again over a new connection may have arrived over the old one.
 
+use super::ledger::ClientId;
 use super::world::World;
 use leveret_node::cluster;
 use leveret_node::env::Env;
@@ -36,6 +37,11 @@ impl World {
             for client in self.people_at(other) {
                 self.ledger.doubt(client);
             }
+            // Consumers here of a queue that is over there alone are none any more. What was on its
+            // way to them arrives all the same, and nobody hears what they acknowledge.
+            for client in self.guests(node, other) {
+                self.ledger.doubt(client);
+            }
             // Whoever leads there may have returned it before it heard of the acknowledgement.
             if let Some(host) = self.hosts.get(&other) {
                 self.ledger.gone(0, &host.unsure);
@@ -45,6 +51,24 @@ impl World {
                 cluster::peer_down(now, other, &node.env);
             }
         }
+    }
+
+    /// Whether some node does not see this one: what is led here may be led over there as well.
+    pub(super) fn is_lost_sight_of(&self, node: NodeId) -> bool {
+        let is_blind = |other: &NodeId| self.is_up(*other) && !self.sees.contains(&(*other, node));
+        let mut others = self.ids().into_iter().filter(|other| *other != node);
+        others.any(|other| is_blind(&other))
+    }
+
+    /// A node's clients that use a queue which is on another node alone, or may be.
+    fn guests(&self, node: NodeId, home: NodeId) -> Vec<ClientId> {
+        let is_there = |queue: usize| {
+            let known = self.homes.get(queue).copied().flatten();
+            self.queues[queue].is_classic() && known.is_none_or(|known| known == home)
+        };
+        let mut guests = self.people_at(node);
+        guests.retain(|id| is_there(self.people[id].queue));
+        guests
     }
 
     /// A new connection: one end uses it at once, the other one when it hears of it.

@@ -471,7 +471,7 @@ impl Writer {
                 self.u8(1);
                 self.u8(held.lane);
                 self.range(&held.range);
-                self.u64(held.bytes);
+                self.u64(held.acquired);
                 self.u64(held.settled_by);
             }
             self.u8(0);
@@ -682,7 +682,7 @@ impl Reader {
                 held.push(HeldRange {
                     lane: self.u8()?,
                     range: self.range()?,
-                    bytes: self.u64()?,
+                    acquired: self.u64()?,
                     settled_by: self.u64()?,
                 });
             }

@@ -52,7 +52,7 @@ fn to_leader() -> Vec<ToLeader> {
                         .map(|(lane, range)| HeldRange {
                             lane,
                             range,
-                            bytes: 3,
+                            acquired: 3,
                             settled_by: 4,
                         })
                         .into(),

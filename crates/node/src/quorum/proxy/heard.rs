@@ -2,7 +2,7 @@
 
 use super::kept::Notify;
 use super::line::Incoming;
-use super::{Asker, Holder, Place, Proxy, Question, Reach, Request};
+use super::{Asker, Holder, Place, Proxy, Question, Reach, Request, acquired};
 use crate::env::{ConnectionEvent, QueueAnswer};
 use crate::quorum::link::{Settle, ToLeader, ToProxy};
 use leveret_queue::Outcome;
@@ -139,9 +139,9 @@ impl Proxy {
         let Some(holder) = self.holders.get_mut(&delivery.consumer) else {
             return self.say_gone(delivery.consumer);
         };
-        let size = delivery.message.size();
         if holder.settles() {
-            holder.hold(delivery.lane, delivery.index, size);
+            let acquired = acquired(delivery.acquired_count, delivery.redelivered);
+            holder.hold(delivery.lane, delivery.index, acquired);
         }
         if is_admitted && holder.waiting.is_empty() {
             return reach.post(holder.connection, ConnectionEvent::Deliver(delivery));
@@ -170,7 +170,10 @@ impl Proxy {
             range: delivery.index..delivery.index + 1,
             outcome: Outcome::Release,
         };
-        self.push_settle(settle, u64::from(delivery.message.size()));
+        self.push_settle(
+            settle,
+            acquired(delivery.acquired_count, delivery.redelivered),
+        );
     }
 
     /// No delivery for this consumer comes any more.
@@ -228,7 +231,8 @@ impl Proxy {
             (&got, &request.question)
             && let Some(holder) = self.holders.get_mut(&holder)
         {
-            holder.hold(delivery.lane, delivery.index, delivery.message.size());
+            let acquired = acquired(delivery.acquired_count, delivery.redelivered);
+            holder.hold(delivery.lane, delivery.index, acquired);
         }
         self.forget_if_done(holder);
         self.tell(request.asker, QueueAnswer::Got(got), reach);

@@ -90,8 +90,8 @@ impl Afterwards {
 pub(super) struct Kept {
     pub(super) operation: Operation,
     pub(super) notify: Notify,
-    /// Bytes of the messages that a settle is about.
-    pub(super) held_bytes: u64,
+    /// Of the messages that a settle is about: see [`crate::quorum::link::HeldRange::acquired`].
+    pub(super) acquired: u32,
 }
 
 /// The bytes that all journals of a shard may keep together, and how many they do.
@@ -273,7 +273,7 @@ mod tests {
         Kept {
             operation: Operation::Nothing,
             notify: Notify::Nobody,
-            held_bytes: 0,
+            acquired: 0,
         }
     }
 

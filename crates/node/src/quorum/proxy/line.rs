@@ -7,7 +7,7 @@
 //! Invariant: nobody holds what stands in line, so that a leader that is told what is held returns
 //! it. With its session the line ends.
 
-use super::{Place, Proxy, Reach};
+use super::{Place, Proxy, Reach, acquired};
 use crate::quorum::link::{Fetched, LocalDelivery, Settle, ToLeader};
 use leveret_queue::Outcome;
 use leveret_session::contract::Delivery;
@@ -40,11 +40,19 @@ impl Incoming {
         }
     }
 
-    /// Where the message is that it brings, with its bytes.
+    /// Where the message is that it brings, and how often somebody had it before.
     fn message(&self) -> Option<(u8, u64, u32)> {
         match self {
-            Self::Whole(of) => Some((of.lane, of.index, of.message.size())),
-            Self::Local(of) => Some((of.lane, of.index, of.bytes)),
+            Self::Whole(of) => Some((
+                of.lane,
+                of.index,
+                acquired(of.acquired_count, of.redelivered),
+            )),
+            Self::Local(of) => Some((
+                of.lane,
+                of.index,
+                acquired(of.acquired_count, of.redelivered),
+            )),
             Self::Cancelled(_) => None,
         }
     }
@@ -184,21 +192,24 @@ impl Proxy {
         match fetched {
             Fetched::Message(message) => return self.complete(message, reach),
             Fetched::Gone => {}
-            Fetched::Unreadable => self.release((first.lane, first.index, first.bytes), of.0),
+            Fetched::Unreadable => {
+                let acquired = acquired(first.acquired_count, first.redelivered);
+                self.release((first.lane, first.index, acquired), of.0);
+            }
         }
         self.line.pop();
         self.give_room_back(first.consumer, first.bytes);
     }
 
     /// Gives back what a consumer was to get, and is not the holder of here.
-    fn release(&mut self, (lane, index, bytes): (u8, u64, u32), holder: ConsumerId) {
+    fn release(&mut self, (lane, index, acquired): (u8, u64, u32), holder: ConsumerId) {
         let settle = Settle {
             holder,
             lane,
             range: index..index + 1,
             outcome: Outcome::Release,
         };
-        self.push_settle(settle, u64::from(bytes));
+        self.push_settle(settle, acquired);
     }
 
     /// What was to be delivered to a consumer that is cancelled returns; or is delivered, if it

@@ -101,7 +101,7 @@ impl Proxy {
             let held = HeldRange {
                 lane: settle.lane,
                 range: settle.range.clone(),
-                bytes: kept.held_bytes,
+                acquired: u64::from(kept.acquired),
                 settled_by: number,
             };
             match holders.binary_search_by_key(&settle.holder, |holder| holder.id) {

@@ -9,6 +9,7 @@ use crate::quorum::link::{Answer, Operation, Origin, Settle, ToLeader, ToProxy, 
 use crate::shard::QueueSpec;
 use active::Active;
 use bytes::Bytes;
+use claims::Claim;
 use covered::Covered;
 use hashbrown::HashMap;
 use leveret_queue::{Effect, Log, Meta, Peek, Position, Queue, Reason, RecoveredLane, State};
@@ -157,6 +158,8 @@ pub(super) struct Leader {
     holders: HashMap<ConsumerId, Place, foldhash::fast::FixedState>,
     /// Nodes that have not presented themselves yet, and until when they may.
     awaited: Vec<NodeId>,
+    /// What the others say that their consumers hold.
+    claims: Vec<Claim>,
     await_until_ms: u64,
     batch: Batch,
     in_flight: VecDeque<InFlight>,
@@ -217,6 +220,7 @@ macro_rules! on_queue {
 mod active;
 mod asked;
 mod batch;
+mod claims;
 mod covered;
 mod effects;
 mod presence;
@@ -248,6 +252,7 @@ impl Leader {
             sessions: Vec::new(),
             holders: HashMap::default(),
             awaited: nodes,
+            claims: Vec::new(),
             await_until_ms: now.monotonic_ms + QUORUM_PRESENT_MS_MAX,
             batch: Batch::default(),
             in_flight: VecDeque::new(),
@@ -314,7 +319,7 @@ impl Leader {
             }
             ToLeader::Absent { term } => {
                 if term == self.term {
-                    self.awaited.retain(|node| *node != from);
+                    self.heard_of(around.now, from);
                     self.dirty = true;
                 }
                 return;
@@ -380,6 +385,7 @@ impl Leader {
             }
             tracing::warn!(queue = %self.id, nodes = ?self.awaited, "consumers did not present themselves");
             self.awaited.clear();
+            self.decide_claims(around.now);
         }
         self.choose_active(around);
         for asked in std::mem::take(&mut self.waiting_gets) {

@@ -84,6 +84,8 @@ impl Leader {
                 self.answer(around, asked.node, ToProxy::Got { holder, got });
                 self.carry_out(around);
             }
+            // What somebody may still claim is not ready.
+            Request::Purge { .. } if !self.is_acting() => self.waiting_gets.push(asked),
             Request::Purge { request } => {
                 let count = self.queue.purge(&mut self.scratch);
                 self.carry_out(around);

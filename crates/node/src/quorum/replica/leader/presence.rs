@@ -2,7 +2,7 @@
 //! comes or goes.
 
 use super::{GivenBack, Leader, Place, Request, Session, Waiting};
-use crate::quorum::link::{HeldRange, Origin, Presentation, ToProxy};
+use crate::quorum::link::{Origin, Presentation, ToProxy};
 use crate::quorum::replica::Around;
 use crate::shard::Deferred;
 use leveret_queue::Consumer;
@@ -85,22 +85,10 @@ impl Leader {
                 }
             }
         }
-        // What became of messages by an operation that is taken already is known better here. Of
-        // two who claim a message, who has not settled it had it later, or who did so last.
-        let is_held = |held: &HeldRange| held.settled_by == 0 || held.settled_by > taken;
-        let mut claims: Vec<(ConsumerId, &HeldRange)> = Vec::new();
-        for holder in &presentation.holders {
-            let held = holder.held.iter().filter(|held| is_held(held));
-            claims.extend(held.map(|held| (holder.id, held)));
-        }
-        claims.sort_by_key(|(_, held)| std::cmp::Reverse(held.settled_by.wrapping_sub(1)));
-        for (holder, held) in claims {
-            let range = held.range.clone();
-            self.queue.adopt(around.now, holder, held.lane, range);
-        }
+        self.note_claims(presentation, taken);
+        self.heard_of(around.now, from);
         self.hold_returns(around, from);
         self.answer(around, from, ToProxy::Committed { through });
-        self.awaited.retain(|node| *node != from);
         self.dirty = true;
         self.carry_out(around);
     }
@@ -114,7 +102,7 @@ impl Leader {
                 .entry(settle.holder)
                 .or_insert_with(|| Place::new(from, false));
             let (now, range) = (around.now, settle.range.clone());
-            self.queue.adopt(now, settle.holder, settle.lane, range);
+            self.queue.adopt(now, settle.holder, settle.lane, range, 0);
         }
     }
 
@@ -144,8 +132,8 @@ impl Leader {
 
     /// A node is down.
     pub(in super::super) fn peer_down(&mut self, around: &mut Around<'_>, node: NodeId) {
-        self.awaited.retain(|awaited| *awaited != node);
         self.forget_node(around, node);
+        self.heard_of(around.now, node);
     }
 
     /// A node is up again: it is told who leads.
@@ -157,6 +145,7 @@ impl Leader {
         if self.holders.remove(&holder).is_none() {
             return;
         }
+        self.decide_claims_of(around.now, holder);
         let was_consumer = self.queue.consumers().any(|c| c.consumer.id == holder);
         self.consumers -= usize::from(was_consumer);
         let out = &mut self.scratch;

@@ -1,0 +1,65 @@
+//! What nodes say that their consumers hold, kept until all of them have said so.
+//!
+//! Two may claim one message, and neither know of the other: the leader before had lost sight of
+//! the node of one of them, and given the message to the other. Who got it later has it, whoever
+//! speaks first: what the other says of it means nothing, as for the leader before.
+
+use super::Leader;
+use crate::quorum::link::{HeldRange, Presentation};
+use leveret_types::{ConsumerId, NodeId, Now};
+use std::cmp::Reverse;
+
+/// Messages that a holder claims.
+#[derive(Debug)]
+pub(super) struct Claim {
+    holder: ConsumerId,
+    held: HeldRange,
+}
+
+impl Leader {
+    /// Takes note of what a node's holders claim. What became of messages by an operation up to
+    /// `taken` is known better here.
+    pub(super) fn note_claims(&mut self, presentation: &Presentation, taken: u64) {
+        let is_held = |held: &&HeldRange| held.settled_by == 0 || held.settled_by > taken;
+        for holder in &presentation.holders {
+            let held = holder.held.iter().filter(is_held).cloned();
+            let holder = holder.id;
+            self.claims.extend(held.map(|held| Claim { holder, held }));
+        }
+    }
+
+    /// A node has said what its consumers hold, or is not waited for any more.
+    pub(super) fn heard_of(&mut self, now: Now, node: NodeId) {
+        self.awaited.retain(|awaited| *awaited != node);
+        self.decide_claims(now);
+    }
+
+    /// Gives everybody what they claim, once all have spoken.
+    pub(super) fn decide_claims(&mut self, now: Now) {
+        if !self.is_acting() {
+            return;
+        }
+        let mut claims = std::mem::take(&mut self.claims);
+        // Of the holders of one node, who has not settled it had it later, or who did so last.
+        let settled_by = |held: &HeldRange| held.settled_by.wrapping_sub(1);
+        claims.sort_by_key(|Claim { held, .. }| Reverse((held.acquired, settled_by(held))));
+        for claim in claims {
+            self.give(now, claim);
+        }
+    }
+
+    /// Gives a holder that goes what it claims, so that it returns with it.
+    pub(super) fn decide_claims_of(&mut self, now: Now, holder: ConsumerId) {
+        let of_holder = |claim: &mut Claim| claim.holder == holder;
+        let own: Vec<Claim> = self.claims.extract_if(.., of_holder).collect();
+        for claim in own {
+            self.give(now, claim);
+        }
+    }
+
+    fn give(&mut self, now: Now, Claim { holder, held }: Claim) {
+        let acquired = u32::try_from(held.acquired).unwrap_or(u32::MAX);
+        self.queue
+            .adopt(now, holder, held.lane, held.range, acquired);
+    }
+}

@@ -1,0 +1,131 @@
+//! What the ledger and the operators of a life take for what: short lives with one cause each.
+
+use super::Plan;
+use super::client;
+use super::people::Part;
+use super::world::{TURN_MS, World};
+use crate::Random;
+use leveret_metadata::Command;
+use leveret_types::NodeId;
+
+/// A quorum queue, the classic one, and the quorum queue that comes and goes.
+const QUORUM: usize = 0;
+const CLASSIC: usize = 2;
+const PASSING: usize = 3;
+
+fn world() -> World {
+    World::new(&Plan::default(), &mut Random::new(1)).expect("a cluster in which all is well")
+}
+
+/// Followers hear of the last commit when time passes, so that until then they have more, or fewer,
+/// messages than the leader: that is no difference between members for which all is well.
+#[test]
+fn a_group_is_not_ready_before_its_members_know_what_is_committed() {
+    let mut world = world();
+    let publisher = world.come(NodeId(1), QUORUM, Part::publisher());
+    world.rest().expect("it rests");
+    assert_eq!(world.unready_group(), None);
+    world.publish(publisher, 10);
+    world.rest().expect("it rests");
+    assert!(
+        world.is_confirmed(publisher),
+        "the leader knows that it is committed"
+    );
+    let why = world.unready_group().expect("its followers do not");
+    assert!(
+        why.starts_with("not all members know what is committed"),
+        "{why}"
+    );
+    world.turns(1_000);
+    assert_eq!(world.unready_group(), None);
+}
+
+/// A message may be on its way to a client when its queue's only node dies. The client's node has
+/// given up its consumer by then: what it acknowledges nobody hears, and the message comes again.
+#[test]
+fn what_a_consumer_that_was_given_up_acknowledges_is_not_settled() {
+    let mut world = world();
+    let home = world.homes[CLASSIC].expect("it is on one node");
+    let guest = NodeId(1 + home.0 % 3);
+    let consumer = world.come(guest, CLASSIC, Part::consumer());
+    let publisher = world.come(home, CLASSIC, Part::publisher());
+    world.rest().expect("it rests");
+    world.cut.insert((home, guest));
+    world.publish(publisher, 10);
+    world.rest().expect("it rests");
+    assert!(world.is_confirmed(publisher));
+    world.cut.clear();
+    while world.deliver(home, guest) {}
+    world.crash(home, &mut Random::new(1), false);
+    for other in world.ids() {
+        world.detect(other, home);
+    }
+    world.rest().expect("it rests");
+    assert_eq!(world.ledger.deliveries, 1);
+    world.answer(consumer, 0, true);
+    world.calm().expect("all is well");
+    world.come(home, CLASSIC, Part::consumer());
+    world.rest().expect("nobody is accused");
+    assert_eq!(world.ledger.deliveries, 2, "it comes again");
+}
+
+/// A leader that the others have lost sight of delivers until it hears that it is none, also to who
+/// comes to its node by then; and the one that they have elected delivers the same.
+#[test]
+fn who_comes_to_a_node_that_others_have_lost_sight_of_may_not_be_alone() {
+    let mut world = world();
+    let queue = world.id_of(QUORUM).expect("it is declared");
+    let leader = world.leader(queue).expect("it is led");
+    let publisher = world.come(leader, QUORUM, Part::publisher());
+    world.publish(publisher, 10);
+    world.turns(1_000);
+    let others = world.ids().into_iter().filter(|id| *id != leader);
+    let others: Vec<NodeId> = others.collect();
+    for other in &others {
+        world.lose(*other, leader);
+    }
+    world.come(leader, QUORUM, Part::consumer());
+    world.come(others[0], QUORUM, Part::consumer());
+    for _ in 0..10_000 / TURN_MS {
+        world.rest().expect("nobody is accused");
+        world.pass(TURN_MS);
+    }
+    assert_eq!(world.ledger.deliveries, 2, "both get it");
+}
+
+/// A group that was declared while a node was drained has two members. When one of these is gone for
+/// good nobody can lead the other.
+#[test]
+fn operators_delete_a_queue_that_nobody_can_lead() {
+    let mut world = world();
+    let asker = world.come(NodeId(3), PASSING, Part::asker());
+    world.say(asker, client::delete("passing"));
+    world.turns(1_000);
+    assert_eq!(world.id_of(PASSING), None);
+    let (node, draining) = (1, true);
+    let drain = Command::NodeDrain { node, draining };
+    world.carry_out(&drain).expect("it is drained");
+    world.say(asker, client::declare("passing", "quorum", false));
+    world.turns(1_000);
+    let queue = world.id_of(PASSING).expect("it is declared");
+    let (members, _) = world.members(queue).expect("it is a group");
+    assert_eq!(members.len(), 2, "{members:?}");
+    world.lose_machine(NodeId(2), &mut Random::new(1));
+    world.calm().expect("operators put it right");
+    assert_ne!(world.id_of(PASSING), Some(queue), "it is another queue now");
+}
+
+impl World {
+    fn turns(&mut self, milliseconds: u64) {
+        for _ in 0..milliseconds / TURN_MS {
+            self.turn().expect("all is well");
+        }
+    }
+
+    fn is_confirmed(&self, publisher: u64) -> bool {
+        matches!(
+            &self.people[&publisher].part,
+            Part::Publisher { unconfirmed, sent: 1.. } if unconfirmed.is_empty()
+        )
+    }
+}
