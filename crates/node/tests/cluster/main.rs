@@ -9,5 +9,6 @@ mod world;
 mod active;
 mod classic;
 mod members;
+mod overdue;
 mod quorum;
 mod random;
