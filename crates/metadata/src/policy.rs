@@ -201,6 +201,7 @@ const OPERATOR_KEYS: &[&str] = &[
     "delivery-limit",
     "queue-version",
     "overflow",
+    TARGET_GROUP_SIZE,
 ];
 
 fn validate_definition(definition: &FieldTable, operator: bool) -> Result<(), String> {
@@ -257,7 +258,7 @@ fn check(key: &str, value: &FieldValue) -> Option<bool> {
         | "stream-max-segment-size-bytes"
         | "delayed-retry-min"
         | "delayed-retry-max" => at_least(0),
-        "target-group-size" => at_least(1),
+        TARGET_GROUP_SIZE => at_least(1),
         "stream-filter-size-bytes" => integer.is_some_and(|v| (16..=255).contains(&v)),
         "delivery-limit" => integer.is_some(),
         "overflow" => one_of(OVERFLOW_MODES),
@@ -407,19 +408,20 @@ pub struct QueueSettings {
     pub leader_local: bool,
 }
 
-/// The definitions of a policy and an operator policy merged: of limits the lower, else the
-/// operator's.
+/// The definitions of a policy and an operator policy merged: of limits the lower, of
+/// [`TARGET_GROUP_SIZE`] the greater, else the operator's.
 #[must_use]
 pub fn merge(policy: Option<&Policy>, operator: Option<&Policy>) -> FieldTable {
     let mut merged = policy
         .map(|policy| policy.definition.clone())
         .unwrap_or_default();
     for (key, value) in operator.iter().flat_map(|policy| policy.definition.iter()) {
-        let lower = match (merged.get(key), LOWER_WINS.contains(&key)) {
-            (Some(user), true) => lower_limit(key, user, value),
+        let value = match merged.get(key) {
+            Some(user) if LOWER_WINS.contains(&key) => lower_limit(key, user, value),
+            Some(user) if key == TARGET_GROUP_SIZE => greater(user, value),
             _ => value.clone(),
         };
-        merged.set(key, lower);
+        merged.set(key, value);
     }
     merged
 }
@@ -435,6 +437,10 @@ const LOWER_WINS: &[&str] = &[
     "delivery-limit",
 ];
 
+/// Members that a quorum queue is to have. Whoever asks for more gets it, as nothing takes members
+/// away.
+const TARGET_GROUP_SIZE: &str = "target-group-size";
+
 /// The lower of two limits; a negative delivery limit is no limit, so any other is lower.
 fn lower_limit(key: &str, a: &FieldValue, b: &FieldValue) -> FieldValue {
     let rank = |value: &FieldValue| match value.as_integer() {
@@ -446,6 +452,14 @@ fn lower_limit(key: &str, a: &FieldValue, b: &FieldValue) -> FieldValue {
         b.clone()
     } else {
         a.clone()
+    }
+}
+
+/// The greater of two numbers.
+fn greater(a: &FieldValue, b: &FieldValue) -> FieldValue {
+    match a.as_integer() < b.as_integer() {
+        true => b.clone(),
+        false => a.clone(),
     }
 }
 
@@ -516,7 +530,7 @@ pub fn resolve(kind: QueueKind, arguments: &FieldTable, policy: &FieldTable) -> 
             QueueKind::Quorum => None,
         },
         initial_size: size("x-quorum-initial-group-size").or_else(|| size("initial-cluster-size")),
-        target_size: size("x-quorum-target-group-size").max(size("target-group-size")),
+        target_size: size("x-quorum-target-group-size").max(size(TARGET_GROUP_SIZE)),
         leader_local: text("queue-leader-locator")
             .or_else(|| text("queue-master-locator"))
             .as_deref()

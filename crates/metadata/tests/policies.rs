@@ -177,6 +177,7 @@ fn operators_have_fewer_keys() {
         "delivery-limit=1",
         "queue-version=2",
         "overflow=reject-publish",
+        "target-group-size=5",
     ] {
         check(&format!("operator-policy p {key}"), "ok");
     }
@@ -326,6 +327,21 @@ fn delivery_limits() {
         )),
         Some(9)
     );
+}
+
+#[test]
+fn a_group_is_to_be_as_large_as_the_greatest_target() {
+    let target = |policies: &str| {
+        let queue = "queue q durable x-queue-type=quorum";
+        settings(&format!("{policies}; {queue}")).2.target_size
+    };
+    assert_eq!(target("operator-policy o target-group-size=5"), Some(5));
+    for (user, operator) in [(3, 5), (5, 3), (5, 5)] {
+        let policies = format!(
+            "policy p target-group-size={user}; operator-policy o target-group-size={operator}"
+        );
+        assert_eq!(target(&policies), Some(5), "{policies}");
+    }
 }
 
 #[test]

@@ -8,6 +8,7 @@ mod consume;
 mod holders;
 mod login;
 mod look;
+mod overdue;
 mod publish;
 mod topology;
 
@@ -334,13 +335,7 @@ impl Connection {
                     self.consumer_cancelled(consumer);
                 }
             }
-            ConnectionEvent::TimedOut(consumer) => {
-                let consuming = self.channel_of(consumer);
-                if let Some(channel) = consuming.or_else(|| self.holding_channel(consumer)) {
-                    let error = crate::deferred::timeout_error(channel);
-                    self.session.fail(now, channel, error, &mut self.requests);
-                }
-            }
+            ConnectionEvent::TimedOut(holder) => self.timed_out(holder, now, env),
             ConnectionEvent::Executed { id, result } => self.executed(id, result, now, env),
             ConnectionEvent::Looked => self.look_again(now, env),
             ConnectionEvent::Close(error) => self.session.close(error),

@@ -10,7 +10,7 @@ use crate::shard::{DeadLetter, Deferred};
 use crate::{delayed, firehose};
 use leveret_metadata::QueueRecord;
 use leveret_routing::Scratch;
-use leveret_types::{Message, Now, ProtocolError, QueueId, ReplyCode};
+use leveret_types::{Message, Now, QueueId};
 use std::sync::Arc;
 
 /// Carries out work in the order in which it was handed over. Nothing may be borrowed.
@@ -226,16 +226,4 @@ fn time_out<E: Env>(
     env: &E,
 ) {
     env.post(connection, ConnectionEvent::TimedOut(consumer));
-}
-
-/// What a channel is told whose consumer has kept a delivery for too long.
-#[must_use]
-pub(crate) fn timeout_error(channel: leveret_types::ChannelId) -> ProtocolError {
-    ProtocolError::channel(
-        ReplyCode::PreconditionFailed,
-        format!(
-            "delivery acknowledgement on channel {channel} timed out. \
-             This timeout value can be configured, see consumers doc guide to learn more"
-        ),
-    )
 }

@@ -68,6 +68,17 @@ impl Channel {
         matches!(self.mode, Mode::Transaction(_))
     }
 
+    /// How many deliveries to a consumer are held, or settled in a transaction that is open.
+    pub fn held_by(&self, consumer: ConsumerId) -> usize {
+        let settled = match &self.mode {
+            Mode::Transaction(tx) => &tx.settles[..],
+            _ => &[],
+        };
+        let settled = settled.iter().map(|(held, _)| held);
+        let held = self.unacked.iter().chain(settled);
+        held.filter(|held| held.holder == consumer).count()
+    }
+
     /// Whether a publish waits for a log.
     pub fn awaits_durability(&self) -> bool {
         matches!(&self.mode, Mode::Confirm(ledger) if ledger.awaits_durability())

@@ -539,8 +539,19 @@ impl Connection {
         });
     }
 
+    /// Whether the client can be told of a consumer that has ended without its doing.
+    pub const fn hears_of_cancels(&self) -> bool {
+        self.capabilities.consumer_cancel_notify
+    }
+
+    /// How many deliveries to a consumer the queue does not know to be settled.
+    pub fn held_by(&self, channel: ChannelId, consumer: ConsumerId) -> usize {
+        let channel = self.channels.get(&channel.0);
+        channel.map_or(0, |channel| channel.held_by(consumer))
+    }
+
     /// A consumer has ended without the client's doing: its queue was deleted, or is led elsewhere
-    /// now.
+    /// now, or it was too slow.
     pub fn consumer_cancelled(&mut self, consumer: ConsumerId) {
         let Some(consumer) = self.consumers.remove(&consumer) else {
             return;

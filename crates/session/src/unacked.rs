@@ -73,6 +73,11 @@ impl Unacked {
         self.held.push_back(held);
     }
 
+    /// The deliveries that are held.
+    pub fn iter(&self) -> impl Iterator<Item = &Held> {
+        self.held.iter().filter(|held| !held.settled)
+    }
+
     /// Where the delivery of a tag is.
     fn find(&self, tag: u64) -> Option<usize> {
         let first = self.held.front()?.tag;

@@ -13,6 +13,7 @@ use crate::transport::Transport;
 use leveret_node::{Connection, ConnectionEvent, ConnectionFacts, Env, Peer};
 use leveret_types::limits::CONNECTIONS_MAX;
 use leveret_types::{ConnectionId, Now};
+use mio::event::Event;
 use mio::net::TcpStream;
 use mio::{Events, Interest, Poll, Token};
 use std::cmp::Reverse;
@@ -70,6 +71,9 @@ struct Slot {
     guest: Option<Guest>,
     /// The socket may hold bytes that have not been read.
     unread: bool,
+    /// The client sends nothing more: behind what the socket holds is its end, of which no edge
+    /// tells again.
+    ending: bool,
     /// In the list of connections to be read in this turn.
     queued: bool,
     /// In the list of connections that something happened to in this turn.
@@ -194,7 +198,7 @@ impl IoThread {
             match event.token() {
                 TOKEN_BELL => {}
                 Token(number) if number >= TOKEN_LISTENER => self.accept(number - TOKEN_LISTENER),
-                Token(slot) => self.socket_event(slot, event.is_readable(), event.is_writable()),
+                Token(slot) => self.socket_event(slot, event),
             }
         }
         let epoch = self.broker.durable_epoch();
@@ -293,6 +297,7 @@ impl IoThread {
             actor,
             guest: Some(guest),
             unread: true,
+            ending: false,
             queued: false,
             touched: false,
             awaiting: false,
@@ -309,15 +314,16 @@ impl IoThread {
         self.touch(slot);
     }
 
-    fn socket_event(&mut self, slot: usize, readable: bool, writable: bool) {
+    fn socket_event(&mut self, slot: usize, event: &Event) {
         let Some(Some(state)) = self.slots.get_mut(slot) else {
             return;
         };
-        if writable && (state.write_blocked || state.transport.wants_write()) {
+        state.ending |= event.is_read_closed();
+        if event.is_writable() && (state.write_blocked || state.transport.wants_write()) {
             state.write_blocked = false;
             self.touch(slot);
         }
-        if readable {
+        if event.is_readable() {
             let Some(Some(state)) = self.slots.get_mut(slot) else {
                 return;
             };
@@ -368,7 +374,8 @@ impl IoThread {
                 // A read that did not fill the buffer has emptied the socket: the next edge tells
                 // of more. TLS may hold on to records that it has read already, so it is asked
                 // until it has none.
-                state.unread = count == offered || matches!(state.transport, Transport::Tls(_));
+                let more = state.ending || matches!(state.transport, Transport::Tls(_));
+                state.unread = count == offered || more;
                 let bytes = self.buffers.take(count);
                 if !state.actor.secured() && state.transport.established() {
                     state.actor.secure(

@@ -103,6 +103,26 @@ fn what_was_confirmed_is_there_after_an_orderly_end() {
     ended.join().expect("ended in order");
 }
 
+#[test]
+fn who_goes_with_its_last_words_is_gone() {
+    let scratch = Scratch::new("last-words");
+    let node = start(&scratch.0, None);
+    let at = address(&node, false);
+    let clients: Vec<_> = (0..100).map(|_| log_in(at)).collect();
+    assert_eq!(node.broker.connection_count(), clients.len());
+    // While the node is at work on one of them, both have come of the next.
+    for mut client in clients {
+        client.send_bytes(&publish(b"bye")).expect("sent");
+    }
+    let mut looks = 0;
+    while node.broker.connection_count() > 0 {
+        std::thread::sleep(std::time::Duration::from_millis(10));
+        looks += 1;
+        assert!(looks < 1_000, "some have not been seen to go");
+    }
+    node.shut_down();
+}
+
 /// Whether the node keeps a connection that says nothing yet.
 fn is_kept(socket: &mut TcpStream) -> bool {
     socket.set_nonblocking(true).expect("an option");

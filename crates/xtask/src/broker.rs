@@ -396,6 +396,21 @@ impl Broker {
         run::output(self.ctl_command().args(arguments))
     }
 
+    /// Runs `leveret cluster` at this node, and gives what it printed.
+    pub fn operate(&self, arguments: &[&str]) -> Result<String> {
+        let mut command = Command::new(leveret_binary());
+        command.arg("cluster").args(arguments);
+        command.arg("--data-dir").arg(self.folder.join("data"));
+        run::output(&mut command)
+    }
+
+    /// Takes from a broker that is not running all that it has kept.
+    pub fn wipe(&self) -> Result<()> {
+        assert!(self.child.is_none(), "what runs keeps its disk");
+        let data = self.folder.join("data");
+        fs::remove_dir_all(&data).with_context(|| format!("empty {}", data.display()))
+    }
+
     /// `rabbitmqctl` for this broker, to be given its arguments.
     pub fn ctl_command(&self) -> Command {
         match self.kind {

@@ -49,8 +49,10 @@ usage: cargo xtask COMMAND
         [--broker KIND] [--seed N]
         [--cluster]         kills and stops of nodes of a cluster of three, quorum queues
         [--cluster --netns [--seconds N] [--fault NAME]]
-                            each node in a network namespace of its own: kills, stops, cut networks,
-                            each under load for so long (default 60)
+                            each node in a network namespace of its own, under load for so long
+                            (default 60) a fault: kill-leader, kill-follower, kill-all, stop-leader,
+                            halves, isolated-leader, deaf-leader, mute-leader, ring,
+                            rolling-restart, wiped-member, minority
   cluster [N]               nodes on loopback for trying things out (default 3)
   bench amqp                PerfTest on RabbitMQ and on this: rate, latency, CPU, memory
   bench quorum              the same over clusters, quorum and mirrored queues; 10,000 quorum

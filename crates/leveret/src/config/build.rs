@@ -5,6 +5,7 @@ use super::keys::{self, Key, Kind, Meaning};
 use super::rotation::Schedule;
 use super::{ConfigError, Loaded, value};
 use leveret_metadata::MembershipConfig;
+use leveret_node::certificate::{AlternativeName, NameFrom};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 
@@ -149,7 +150,7 @@ pub struct Login {
     /// How new passwords are hashed.
     pub hashing: PasswordHashing,
     /// What of a client's certificate is its user name.
-    pub certificate_name: CertificateName,
+    pub certificate_name: NameFrom,
 }
 
 /// A SASL mechanism.
@@ -169,27 +170,6 @@ pub enum PasswordHashing {
     Sha512,
     Md5,
     Argon2id,
-}
-
-/// What of a client's certificate is its user name.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum CertificateName {
-    /// The whole distinguished name, in RFC 4514's form.
-    DistinguishedName,
-    /// Its common name.
-    CommonName,
-    /// The alternative name of this type at this position.
-    AlternativeName(AlternativeName, usize),
-}
-
-/// A type of alternative name.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(missing_docs)] // The names are X.509's.
-pub enum AlternativeName {
-    Dns,
-    Ip,
-    Email,
-    Uri,
 }
 
 /// What an empty node begins with.
@@ -815,9 +795,9 @@ impl Reader<'_> {
         users
     }
 
-    fn certificate_name(&self) -> CertificateName {
+    fn certificate_name(&self) -> NameFrom {
         match self.words("ssl_cert_login_from").as_str() {
-            "common_name" => CertificateName::CommonName,
+            "common_name" => NameFrom::CommonName,
             "subject_alternative_name" => {
                 let kind = match self.words("ssl_cert_login_san_type").as_str() {
                     "ip" => AlternativeName::Ip,
@@ -825,12 +805,9 @@ impl Reader<'_> {
                     "uri" => AlternativeName::Uri,
                     _ => AlternativeName::Dns,
                 };
-                CertificateName::AlternativeName(
-                    kind,
-                    narrow(self.count("ssl_cert_login_san_index")),
-                )
+                NameFrom::AlternativeName(kind, narrow(self.count("ssl_cert_login_san_index")))
             }
-            _ => CertificateName::DistinguishedName,
+            _ => NameFrom::DistinguishedName,
         }
     }
 

@@ -16,9 +16,9 @@ pub mod value;
 mod tests;
 
 pub use build::{
-    Admission, AlternativeName, CertificateName, Cluster, Config, DiskLimit, FirstBoot, Folders,
-    Limits, Listeners, Log, LogFormat, LogLevel, LogSink, Login, Machine, Mechanism,
-    MemoryWatermark, PasswordHashing, QueueType, Rotation, Storage, Threads, Tls, TlsVersion,
+    Admission, Cluster, Config, DiskLimit, FirstBoot, Folders, Limits, Listeners, Log, LogFormat,
+    LogLevel, LogSink, Login, Machine, Mechanism, MemoryWatermark, PasswordHashing, QueueType,
+    Rotation, Storage, Threads, Tls, TlsVersion,
 };
 pub use file::{FileConfig, Source};
 

@@ -65,7 +65,7 @@ const QUEUES: List = List {
         ("operator_policy", "operator_policy"),
         ("effective_policy_definition", "effective_policy_definition"),
         ("pid", "node"),
-        ("leader", "node"),
+        ("leader", "leader"),
         ("node", "node"),
         ("members", "members"),
         ("online", "online"),
@@ -236,7 +236,16 @@ pub fn list_queues(context: &Context<'_>) -> Result<Output, Failure> {
         format!("Timeout: {seconds:.1} seconds ..."),
         format!("Listing queues for vhost {} ...", context.vhost()),
     ];
-    QUEUES.show(context, &lines, || of_vhost(context, "queues"))
+    QUEUES.show(context, &lines, || {
+        let mut queues = of_vhost(context, "queues")?;
+        for queue in queues.as_array_mut().into_iter().flatten() {
+            // Of a classic queue the API says only where it is.
+            if queue.get("leader").is_none() {
+                queue["leader"] = queue["node"].clone();
+            }
+        }
+        Ok(queues)
+    })
 }
 
 pub fn list_exchanges(context: &Context<'_>) -> Result<Output, Failure> {

@@ -371,6 +371,18 @@ fn the_node_and_its_queues() {
 }
 
 #[test]
+fn a_queue_without_a_leader_is_listed_without_one() {
+    let queues = (
+        "GET /api/queues/%2F",
+        200,
+        r#"[{"name":"led","leader":"a@b","node":"a@b"},{"name":"not","leader":null,"node":"a@b"},{"name":"classic","node":"c@d"}]"#,
+    );
+    let (code, out, _) = run_on(&[queues], "-q|list_queues|name|leader");
+    let expected = "name\tleader\nled\ta@b\nnot\t\nclassic\tc@d\n";
+    assert_eq!((code, out.as_str()), (0, expected));
+}
+
+#[test]
 fn members_of_quorum_queues() {
     const QUEUE: (&str, u16, &str) = (
         "GET /api/queues/v/q",

@@ -3,14 +3,12 @@
 use super::definitions::{self, Import};
 use crate::cli::cluster::left_to_join;
 use crate::config::{
-    AlternativeName, CertificateName, Config, DiskLimit, Mechanism, MemoryWatermark,
-    PasswordHashing, QueueType, Tls,
+    Config, DiskLimit, Mechanism, MemoryWatermark, PasswordHashing, QueueType, Tls,
 };
 use leveret_auth::{HashingAlgorithm, PasswordHash};
 use leveret_management::RABBITMQ_VERSION;
 use leveret_metadata::{Catalogue, Command, QueueKind};
 use leveret_node::NodeSettings;
-use leveret_node::certificate::NameFrom;
 use leveret_session::Settings as SessionSettings;
 use leveret_shell::admission::AdmissionLimits;
 use leveret_shell::cluster::ClusterConfig;
@@ -71,7 +69,7 @@ pub fn node_config(config: &Config) -> Result<NodeConfig, String> {
             shard_count: 0,
             node_name: config.node_name.clone(),
             hashing: hashing(config.login.hashing),
-            certificate_name: certificate_name(config.login.certificate_name),
+            certificate_name: config.login.certificate_name,
             login_failure_delay_ms: limits::LOGIN_FAILURE_DELAY_MS,
         },
     })
@@ -107,22 +105,6 @@ fn hashing(hashing: PasswordHashing) -> HashingAlgorithm {
         PasswordHashing::Sha512 => HashingAlgorithm::Sha512,
         PasswordHashing::Md5 => HashingAlgorithm::Md5,
         PasswordHashing::Argon2id => HashingAlgorithm::Argon2id,
-    }
-}
-
-fn certificate_name(name: CertificateName) -> NameFrom {
-    match name {
-        CertificateName::DistinguishedName => NameFrom::DistinguishedName,
-        CertificateName::CommonName => NameFrom::CommonName,
-        CertificateName::AlternativeName(kind, position) => NameFrom::AlternativeName(
-            match kind {
-                AlternativeName::Dns => leveret_node::certificate::AlternativeName::Dns,
-                AlternativeName::Ip => leveret_node::certificate::AlternativeName::Ip,
-                AlternativeName::Email => leveret_node::certificate::AlternativeName::Email,
-                AlternativeName::Uri => leveret_node::certificate::AlternativeName::Uri,
-            },
-            position,
-        ),
     }
 }
 

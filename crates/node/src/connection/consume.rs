@@ -415,6 +415,20 @@ impl Connection {
             .map(|subscription| subscription.channel)
     }
 
+    /// The queue of a consumer of this connection.
+    pub(super) fn queue_of(&self, consumer: ConsumerId) -> Option<QueueId> {
+        self.consumers.get(&consumer)?.queue
+    }
+
+    /// The bound of `basic.qos` with `global` counts so many deliveries less.
+    pub(super) fn give_back<E: Env>(&self, channel: ChannelId, count: usize, now: Now, env: &E) {
+        let count = u32::try_from(count).unwrap_or(u32::MAX);
+        let state = self.channels.get(&channel);
+        if state.is_some_and(|state| state.limiter.give(count)) {
+            self.unblock_consumers(now, Some(channel), env);
+        }
+    }
+
     /// The queue of that name, if this user may read it and no other connection has it for itself.
     fn readable_queue<E: Env>(&mut self, name: &str, env: &E) -> Result<QueueId, ProtocolError> {
         let catalogue = env.catalogue();

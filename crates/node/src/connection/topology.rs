@@ -218,6 +218,10 @@ impl Caller {
         env: &E,
     ) -> Result<Step, ProtocolError> {
         let vhost = self.vhost.clone();
+        let binds = matches!(
+            operation,
+            Topology::ExchangeBind { .. } | Topology::QueueBind { .. }
+        );
         match operation {
             Topology::ExchangeDeclare {
                 name,
@@ -267,65 +271,34 @@ impl Caller {
                 source,
                 routing_key,
                 arguments,
-            } => {
-                let destination = Endpoint::Exchange(destination);
-                self.may_bind(&destination, &source, &routing_key, env)?;
-                Ok(change(Command::Bind {
-                    vhost,
-                    source,
-                    destination,
-                    routing_key,
-                    arguments,
-                }))
             }
-            Topology::ExchangeUnbind {
+            | Topology::ExchangeUnbind {
                 destination,
                 source,
                 routing_key,
                 arguments,
             } => {
                 let destination = Endpoint::Exchange(destination);
-                self.may_bind(&destination, &source, &routing_key, env)?;
-                Ok(change(Command::Unbind {
-                    vhost,
-                    source,
-                    destination,
-                    routing_key,
-                    arguments,
-                }))
+                self.bind_or_unbind(binds, destination, source, routing_key, arguments, env)
             }
             Topology::QueueBind {
                 queue,
-                exchange: source,
+                exchange,
                 routing_key,
                 arguments,
-            } => {
-                self.usable_queue(&queue, env)?;
-                let destination = Endpoint::Queue(queue);
-                self.may_bind(&destination, &source, &routing_key, env)?;
-                Ok(change(Command::Bind {
-                    vhost,
-                    source,
-                    destination,
-                    routing_key,
-                    arguments,
-                }))
             }
-            Topology::QueueUnbind {
+            | Topology::QueueUnbind {
                 queue,
-                exchange: source,
+                exchange,
                 routing_key,
                 arguments,
             } => {
+                // A queue that is gone may be unbound: it has no bindings.
+                if binds {
+                    self.usable_queue(&queue, env)?;
+                }
                 let destination = Endpoint::Queue(queue);
-                self.may_bind(&destination, &source, &routing_key, env)?;
-                Ok(change(Command::Unbind {
-                    vhost,
-                    source,
-                    destination,
-                    routing_key,
-                    arguments,
-                }))
+                self.bind_or_unbind(binds, destination, exchange, routing_key, arguments, env)
             }
             Topology::QueueDeclare {
                 name,
@@ -380,6 +353,36 @@ impl Caller {
         self.rights
             .as_ref()
             .map_or(Ok(()), |rights| rights.check_any(resource))
+    }
+
+    /// Makes a binding, or undoes it.
+    fn bind_or_unbind<E: Env>(
+        &self,
+        binds: bool,
+        destination: Endpoint,
+        source: String,
+        routing_key: Vec<u8>,
+        arguments: FieldTable,
+        env: &E,
+    ) -> Result<Step, ProtocolError> {
+        self.may_bind(&destination, &source, &routing_key, env)?;
+        let vhost = self.vhost.clone();
+        Ok(change(match binds {
+            true => Command::Bind {
+                vhost,
+                source,
+                destination,
+                routing_key,
+                arguments,
+            },
+            false => Command::Unbind {
+                vhost,
+                source,
+                destination,
+                routing_key,
+                arguments,
+            },
+        }))
     }
 
     fn may_bind<E: Env>(

@@ -10,5 +10,6 @@ mod active;
 mod claims;
 mod classic;
 mod members;
+mod overdue;
 mod quorum;
 mod random;

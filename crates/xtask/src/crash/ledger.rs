@@ -61,6 +61,9 @@ pub struct Ledger {
     pauses: Mutex<Pauses>,
     /// Nodes that others may take for dead, so that what their consumers settle may mean nothing.
     doubted: Mutex<HashSet<SocketAddr>>,
+    /// The one node at which connections may break and publishes be refused; any where none is
+    /// named.
+    breaking: Mutex<Option<SocketAddr>>,
 }
 
 /// When confirms came.
@@ -109,6 +112,7 @@ impl Ledger {
                 longest: Duration::ZERO,
             }),
             doubted: Mutex::default(),
+            breaking: Mutex::default(),
         }
     }
 
@@ -143,10 +147,30 @@ impl Ledger {
         }
     }
 
+    /// From now on connections may break, and publishes be refused, at one node alone; at all of
+    /// them, if none is named.
+    pub fn allow_breaks(&self, at: Option<SocketAddr>) {
+        *lock(&self.breaking) = at;
+    }
+
+    fn may_break(&self, node: SocketAddr) -> bool {
+        lock(&self.breaking).is_none_or(|breaking| breaking == node)
+    }
+
+    /// Notes that a publish was refused.
+    pub fn hear_refusal(&self, publisher: usize, node: SocketAddr) {
+        if !self.may_break(node) {
+            self.accuse(format!("publisher {publisher}: refused at {node}"));
+        }
+    }
+
     /// A socket that breaks is the test; a refusal in words is not.
-    pub fn hear_end_of(&self, who: &str, result: anyhow::Result<()>) {
+    pub fn hear_end_of(&self, who: &str, node: SocketAddr, result: anyhow::Result<()>) {
         let Err(error) = result else { return };
         let text = format!("{error:#}");
+        if !self.may_break(node) {
+            return self.accuse(format!("{who} at {node}, where all is well: {text}"));
+        }
         // 320 is how a broker that is going down says so; 506, and 541 for want of a leader, how a
         // minority does.
         let is_expected = !text.contains("closed with")
@@ -396,13 +420,38 @@ mod tests {
         let refusal = || Err(anyhow::anyhow!("closed with 506 RESOURCE_ERROR"));
         for (rules, accusations) in [(Rules::Cluster, 1), (Rules::CutCluster, 0)] {
             let ledger = Ledger::new(rules);
-            ledger.hear_end_of("consumer", refusal());
-            ledger.hear_end_of("consumer", Err(anyhow::anyhow!("connection reset")));
+            ledger.hear_end_of("consumer", NODE, refusal());
+            ledger.hear_end_of("consumer", NODE, broken());
             ledger.hear_end_of(
                 "consumer",
+                NODE,
                 Err(anyhow::anyhow!("closed with 320 going down")),
             );
             assert_eq!(ledger.found().len(), accusations, "{rules:?}");
         }
+    }
+
+    fn broken() -> anyhow::Result<()> {
+        Err(anyhow::anyhow!("connection reset"))
+    }
+
+    #[test]
+    fn while_one_node_is_worked_on_nothing_breaks_elsewhere() {
+        let ledger = Ledger::new(Rules::CutCluster);
+        let other = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 5673);
+        ledger.hear_refusal(1, other);
+        ledger.allow_breaks(Some(NODE));
+        ledger.hear_end_of("consumer", NODE, broken());
+        ledger.hear_end_of("consumer", other, Ok(()));
+        ledger.hear_refusal(2, NODE);
+        assert_eq!(ledger.found(), Vec::<String>::new());
+        ledger.hear_end_of("consumer", other, broken());
+        ledger.hear_refusal(3, other);
+        ledger.allow_breaks(None);
+        ledger.hear_end_of("consumer", other, broken());
+        let found = ledger.found();
+        assert_eq!(found.len(), 2, "{found:?}");
+        assert!(found[0].contains("connection reset"), "{found:?}");
+        assert!(found[1].contains("publisher 3: refused"), "{found:?}");
     }
 }

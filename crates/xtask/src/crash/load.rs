@@ -14,7 +14,7 @@ use crate::client::{Client, Event};
 use crate::numbers::Random;
 
 /// Unconfirmed messages that a publisher may have.
-const WINDOW: u64 = 256;
+pub const WINDOW: u64 = 256;
 /// Most bodies are shorter; some are of the greatest length, so that they span frames and WAL
 /// blocks.
 const USUAL_BODY_BYTES: u64 = 3_000;
@@ -50,7 +50,7 @@ pub fn during<T>(
             scope.spawn(move || {
                 while on.load(Ordering::Relaxed) {
                     let result = publish(address, publisher, seed, ledger, on);
-                    ledger.hear_end_of("publisher", result);
+                    ledger.hear_end_of("publisher", address, result);
                     thread::sleep(RETRY);
                 }
             });
@@ -62,7 +62,7 @@ pub fn during<T>(
                     while on.load(Ordering::Relaxed) {
                         let done = |_| !on.load(Ordering::Relaxed);
                         let result = consume(address, queue, seed, ledger, done);
-                        ledger.hear_end_of("consumer", result);
+                        ledger.hear_end_of("consumer", address, result);
                         thread::sleep(RETRY);
                     }
                 });
@@ -124,7 +124,9 @@ fn publish(
                     if !multiple {
                         ledger.accuse(format!("publisher {publisher}: {number} confirmed twice"));
                     }
-                } else if !refused {
+                } else if refused {
+                    ledger.hear_refusal(publisher, address);
+                } else {
                     book.confirmed.insert(base + number - 1);
                 }
             }

@@ -2,9 +2,9 @@
 //!
 //! Sixteen publishers with confirms fill four durable queues while consumers with acks empty them.
 //! Meanwhile something happens: the broker is killed and started again on the same folder; a node
-//! of a cluster is killed or stopped, or the network between the nodes is cut. The ledger knows
-//! what was sent, what was confirmed, what came back and what was settled, and holds the brokers to
-//! this:
+//! of a cluster is killed or stopped, or the network between the nodes is cut; operators restart
+//! the nodes in turn, or replace one. The ledger knows what was sent, what was confirmed, what came
+//! back and what was settled, and holds the brokers to this:
 //!
 //! - what was confirmed is delivered at least once, in this life or a later one;
 //! - what is delivered was sent, and is byte for byte what was sent;
@@ -19,6 +19,7 @@ mod load;
 mod namespaces;
 mod network;
 mod single;
+mod stories;
 
 use std::net::SocketAddr;
 
@@ -120,7 +121,8 @@ pub fn run(arguments: &[String]) -> Result<bool> {
             "--fault" => network.fault = Some(value().to_owned()),
             other => bail!(
                 "crash takes --cluster, --rounds N, --seed N, --broker KIND, and with --cluster \
-                 --netns also --seconds N and --fault NAME, not `{other}`"
+                 --netns also --seconds N and --fault NAME, not `{other}`; a fault is one of {}",
+                network::names()
             ),
         }
     }

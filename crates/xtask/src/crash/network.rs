@@ -1,8 +1,8 @@
-//! A cluster of three in network namespaces: kills, stops, and cuts of the network between the
-//! nodes, while clients reach all of them throughout.
+//! A cluster of three in network namespaces: kills, stops, cuts of the network between the nodes,
+//! and the stories of operators, while clients reach all of them throughout.
 //!
-//! Each fault has a third of its time: load before it for a sixth, the fault for a half, load after
-//! it for a third. Then all queues are emptied and the books closed.
+//! Of a fault's time there is load before it for a sixth, the fault for a half, load after it for a
+//! third; a story takes as long as it takes. Then all queues are emptied and the books closed.
 
 use std::net::SocketAddr;
 use std::process::{Command, Stdio};
@@ -13,7 +13,7 @@ use anyhow::{Context, Result, bail};
 
 use super::ledger::{Ledger, QUEUES, Rules};
 use super::namespaces::Namespaces;
-use super::{Scene, cluster, load, play};
+use super::{Scene, cluster, load, play, stories};
 use crate::broker;
 use crate::cluster::Cluster;
 use crate::numbers::Random;
@@ -25,8 +25,12 @@ use crate::tools::{self, Tool};
 const INSIDE: &str = "XTASK_IN_NAMESPACE";
 /// Seconds of each fault for the suite that CI runs.
 const CI_SECONDS: u64 = 6;
-/// All nodes trust each other by this.
-const SETTINGS: &str = "cluster.secret = between namespaces\nloopback_users = none\n";
+/// All nodes trust each other by this. A queue that has lost a member gets another one soon.
+const SETTINGS: &str = "\
+cluster.secret = between namespaces
+loopback_users = none
+quorum_queue.continuous_membership_reconciliation.trigger_interval = 1000
+";
 /// A fault that lasts so long must not keep a majority from confirming.
 const LONG: Duration = Duration::from_secs(20);
 /// How long a leader is looked for.
@@ -73,6 +77,12 @@ enum Fault {
     MuteLeader,
     /// One pair after the other is cut, so that each node sees a majority, and no two the same.
     Ring,
+    /// See [`stories::rolling_restart`].
+    RollingRestart,
+    /// See [`stories::wiped_member`].
+    WipedMember,
+    /// The leader is left alone: see [`stories::minority`].
+    Minority,
 }
 
 const FAULTS: &[(&str, Fault)] = &[
@@ -85,7 +95,16 @@ const FAULTS: &[(&str, Fault)] = &[
     ("deaf-leader", Fault::DeafLeader),
     ("mute-leader", Fault::MuteLeader),
     ("ring", Fault::Ring),
+    ("rolling-restart", Fault::RollingRestart),
+    ("wiped-member", Fault::WipedMember),
+    ("minority", Fault::Minority),
 ];
+
+/// The names of all faults.
+pub fn names() -> String {
+    let names: Vec<&str> = FAULTS.iter().map(|(name, _)| *name).collect();
+    names.join(", ")
+}
 
 /// The cluster, its network, and the faults that are still to happen.
 struct Network {
@@ -129,8 +148,11 @@ impl Scene for Network {
             thread::sleep(before);
             ledger.longest_pause();
             let confirmed = ledger.totals().confirmed;
-            happen(fault, cluster, namespaces, ledger, during)?;
-            if during >= LONG && ledger.totals().confirmed == confirmed {
+            let happened = happen(fault, cluster, namespaces, ledger, during);
+            ledger.allow_breaks(None);
+            happened?;
+            let confirms = fault != Fault::Minority;
+            if confirms && during >= LONG && ledger.totals().confirmed == confirmed {
                 ledger.accuse(format!("{name}: nothing was confirmed while it lasted"));
             }
             let faulty = ledger.longest_pause();
@@ -167,6 +189,8 @@ fn happen(
     // Whom others lose sight of without its end.
     let lost: &[usize] = match fault {
         Fault::KillLeader | Fault::KillFollower | Fault::KillAll => &[],
+        Fault::RollingRestart | Fault::WipedMember => &[],
+        Fault::Minority => &others,
         Fault::Halves => &others[..1],
         Fault::Ring => &[0, 1, 2],
         _ => &[leader],
@@ -224,6 +248,9 @@ fn happen(
                 .iter()
                 .try_for_each(|&(one, two)| cut(namespaces, &both_ways(one, &[two]), lasting / 3))
         }
+        Fault::RollingRestart => stories::rolling_restart(cluster, ledger),
+        Fault::WipedMember => stories::wiped_member(cluster, ledger, leader),
+        Fault::Minority => stories::minority(cluster, ledger, leader),
     }
 }
 
@@ -312,8 +339,7 @@ pub fn run(options: &Options) -> Result<bool> {
     };
     let faults: Vec<_> = FAULTS.iter().copied().filter(chosen).collect();
     if faults.is_empty() {
-        let names: Vec<&str> = FAULTS.iter().map(|(name, _)| *name).collect();
-        bail!("a fault is one of {}", names.join(", "));
+        bail!("a fault is one of {}", names());
     }
     let count = faults.len() as u32;
     let mut network = Network::start(faults, options.seconds)?;

@@ -144,7 +144,7 @@ pub(super) const SUITES: &[Suite] = &[
     },
     Suite {
         name: "crash-cluster",
-        about: "kills and stops of nodes of a cluster, cut networks, audited from outside",
+        about: "nodes of a cluster killed, stopped, cut off, restarted, replaced; audited from outside",
         needs: &[],
         uses_broker: true,
         alone: true,

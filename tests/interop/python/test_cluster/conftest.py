@@ -18,11 +18,11 @@ class Nodes:
     def __init__(self):
         self.open = []
 
-    def connect(self, node, vhost="/"):
+    def connect(self, node, vhost="/", **options):
         host, port = ADDRESSES[node]
         connection = pika.BlockingConnection(
             pika.ConnectionParameters(
-                host, int(port), vhost, blocked_connection_timeout=60, heartbeat=0
+                host, int(port), vhost, blocked_connection_timeout=60, heartbeat=0, **options
             )
         )
         self.open.append(connection)

@@ -1,13 +1,24 @@
 """What quorum queues refuse, who consumes from them and who is a member."""
 
-import contextlib
 import json
 import urllib.error
 
 import leveret_interop as interop
 import pika
 import pytest
-from leveret_quorum import LEADER, OTHER, await_texts, consume, counts, leaders, send, take, texts
+from leveret_quorum import (
+    LEADER,
+    NACK,
+    OTHER,
+    await_texts,
+    consume,
+    counts,
+    give_back,
+    leaders,
+    send,
+    take,
+    texts,
+)
 
 # What it refuses
 
@@ -206,11 +217,40 @@ def test_who_holds_too_long_loses_it_and_has_not_failed(declare, nodes, node, po
         policy(queue, consumer_timeout=1000)
     channel = nodes.channel(node)
     options = {"arguments": {"x-consumer-timeout": 1000}} if where == "consumer" else {}
-    found = consume(channel, queue, **options)
+    cancelled, other = [], declare()
+    channel.add_on_cancel_callback(lambda frame: cancelled.append(frame.method.consumer_tag))
+    found = consume(channel, queue, consumer_tag="slow", **options)
+    found_elsewhere = consume(channel, other)
     send(nodes.channel(2), queue, "held")
     await_texts([channel.connection], found, ["held"])
-    with contextlib.suppress(pika.exceptions.ChannelClosedByBroker):
-        interop.until(lambda: channel.basic_qos(prefetch_count=0) and not channel.consumer_tags)
+    interop.until(
+        lambda: channel.connection.process_data_events(0.01) or cancelled == ["slow"],
+        what="the end of the consumer",
+    )
+    taker = nodes.channel(2)
+    tag, counted = take(taker, queue)
+    assert counted == (True, None, 1)
+    # What its client says of it now means nothing, and the channel is as it was.
+    channel.basic_ack(found[0][0].delivery_tag)
+    send(channel, other, "still here")
+    await_texts([channel.connection], found_elsewhere, ["still here"])
+    give_back(taker, tag, NACK)
+    assert take(taker, queue)[1] == (True, None, 2)
+
+
+def test_who_cannot_be_told_loses_its_channel(declare, nodes, node):
+    queue = declare(consumer_timeout=1000)
+    deaf = {"capabilities": {"consumer_cancel_notify": False}}
+    channel = nodes.connect(node, client_properties=deaf).channel()
+    found = consume(channel, queue)
+    send(nodes.channel(2), queue, "held")
+    await_texts([channel.connection], found, ["held"])
+    text = (
+        f"PRECONDITION_FAILED - delivery acknowledgement on channel {channel.channel_number} timed out. "
+        "This timeout value can be configured, see consumers doc guide to learn more"
+    )
+    with interop.closes("channel", 406, text):
+        interop.until(lambda: channel.basic_qos(prefetch_count=0), what="the end of the channel")
     assert take(nodes.channel(2), queue)[1] == (True, None, 1)
 
 

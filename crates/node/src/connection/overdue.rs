@@ -1,0 +1,62 @@
+//! What becomes of those who keep a delivery for longer than they may.
+
+use super::Connection;
+use crate::env::Env;
+use leveret_metadata::{QueueKind, QueueRecord};
+use leveret_types::{ChannelId, ConsumerId, Now, ProtocolError, QueueId, ReplyCode};
+
+impl Connection {
+    /// A holder of messages was too slow. A quorum queue's consumer ends alone, if the client can
+    /// be told so; anybody else's channel closes, as in RabbitMQ.
+    pub(super) fn timed_out<E: Env>(&mut self, holder: ConsumerId, now: Now, env: &E) {
+        let consuming = self.channel_of(holder);
+        let Some(channel) = consuming.or_else(|| self.holding_channel(holder)) else {
+            return;
+        };
+        match self.ends_alone(holder, env) {
+            Some(queue) => self.end_overdue(holder, channel, queue, now, env),
+            None => {
+                let error = timeout_error(channel);
+                self.session.fail(now, channel, error, &mut self.requests);
+            }
+        }
+    }
+
+    /// The queue of a consumer that can be cancelled from here.
+    fn ends_alone<E: Env>(&self, consumer: ConsumerId, env: &E) -> Option<QueueId> {
+        let queue = self.queue_of(consumer)?;
+        let is_quorum = |record: &QueueRecord| record.kind() == QueueKind::Quorum;
+        let ends =
+            self.session.hears_of_cancels() && env.catalogue().queue(queue).is_some_and(is_quorum);
+        ends.then_some(queue)
+    }
+
+    /// Ends a consumer. All that it holds goes back at once, so that what its client still says of
+    /// that means nothing.
+    fn end_overdue<E: Env>(
+        &mut self,
+        consumer: ConsumerId,
+        channel: ChannelId,
+        queue: QueueId,
+        now: Now,
+        env: &E,
+    ) {
+        let held = self.session.held_by(channel, consumer);
+        self.consumer_cancelled(consumer);
+        env.with_shard(now, env.shard_of(queue), |shard| {
+            shard.detach(now, queue, consumer);
+        });
+        self.give_back(channel, held, now, env);
+    }
+}
+
+/// What a channel is told that has kept a delivery for too long.
+fn timeout_error(channel: ChannelId) -> ProtocolError {
+    ProtocolError::channel(
+        ReplyCode::PreconditionFailed,
+        format!(
+            "delivery acknowledgement on channel {channel} timed out. \
+             This timeout value can be configured, see consumers doc guide to learn more"
+        ),
+    )
+}
