@@ -8,8 +8,9 @@ const BUFFER_BYTES: usize = 2 * SOCKET_READ_BYTES;
 /// A read is offered at least this much; what is left of a buffer below that is given up.
 const READ_BYTES_MIN: usize = SOCKET_READ_BYTES / 4;
 /// Buffers that a thread keeps for later use. More may be in use for a moment; those are freed, not
-/// kept.
-const POOL_BUFFERS_MAX: usize = 16;
+/// kept. As many as what publishers of replicated queues have on its way fills: it is kept until
+/// it is confirmed.
+const POOL_BUFFERS_MAX: usize = 64;
 
 /// The read buffers of one IO thread.
 ///
