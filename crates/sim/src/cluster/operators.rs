@@ -57,9 +57,9 @@ impl World {
         Ok(())
     }
 
-    /// Deletes the queues that nobody can ever lead again. That happens to groups that never had all
-    /// their members, because a node was drained when they were declared: with one machine more
-    /// their majority is gone, and no broker brings it back.
+    /// Deletes the queues that nobody can ever lead again. That happens to groups that never had
+    /// all their members, as where a node is drained while they are declared: with one machine
+    /// more their majority is gone, and no broker brings it back.
     fn delete_lost_groups(&mut self) -> Result<(), String> {
         if !self.groups().into_iter().any(|queue| self.is_lost(queue)) {
             return Ok(());

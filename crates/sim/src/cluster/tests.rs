@@ -93,8 +93,8 @@ fn who_comes_to_a_node_that_others_have_lost_sight_of_may_not_be_alone() {
     assert_eq!(world.ledger.deliveries, 2, "both get it");
 }
 
-/// A group that was declared while a node was drained has two members. When one of these is gone for
-/// good nobody can lead the other.
+/// A group that was declared while a node was drained has two members. When one of these is gone
+/// for good nobody can lead the other.
 #[test]
 fn operators_delete_a_queue_that_nobody_can_lead() {
     let mut world = world();
