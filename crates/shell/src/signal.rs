@@ -163,7 +163,7 @@ mod tests {
             let signal = Arc::clone(&signal);
             std::thread::spawn(move || signal.wait(LONG, gather))
         };
-        while !*signal.asleep.lock() {
+        while *signal.sleep.lock() == Sleep::Awake {
             std::thread::yield_now();
         }
         call(&signal);

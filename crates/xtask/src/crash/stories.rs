@@ -40,15 +40,15 @@ pub fn rolling_restart(cluster: &mut Cluster, ledger: &Ledger) -> Result<()> {
         ledger.allow_breaks(Some(cluster.amqp(node)));
         // The last one hands nothing over before it goes: others are to notice as little.
         if node + 1 < count {
-            cluster.nodes[node].operate(&["drain", &number])?;
+            cluster.nodes[node].operate(&["drain", &number.to_string()])?;
             let leads_nothing = |node: &Value| node["queues_leading"] == 0;
-            await_member(cluster, node, &number, "leads nothing", leads_nothing)?;
+            await_member(cluster, node, number, "leads nothing", leads_nothing)?;
         }
         cluster.nodes[node].stop()?;
         await_traffic(ledger, &format!("while node {number} is stopped"));
         cluster.launch(&[node])?;
         let is_back = |node: &Value| node["up"] == true && node["draining"] == false;
-        await_member(cluster, other, &number, "is back", is_back)?;
+        await_member(cluster, other, number, "is back", is_back)?;
     }
     Ok(())
 }
@@ -62,10 +62,10 @@ pub fn wiped_member(cluster: &mut Cluster, ledger: &Ledger, leader: usize) -> Re
     ledger.allow_breaks(Some(cluster.amqp(lost)));
     cluster.nodes[lost].kill()?;
     cluster.nodes[lost].wipe()?;
-    await_member(cluster, leader, &number, "is down", |node| {
+    await_member(cluster, leader, number, "is down", |node| {
         node["up"] == false
     })?;
-    cluster.nodes[leader].operate(&["forget", &number])?;
+    cluster.nodes[leader].operate(&["forget", &number.to_string()])?;
     await_traffic(ledger, "without the lost member");
     cluster.launch(&[lost])?;
     let new = number_of(cluster, lost)?;
@@ -88,7 +88,7 @@ pub fn wiped_member(cluster: &mut Cluster, ledger: &Ledger, leader: usize) -> Re
 pub fn minority(cluster: &Cluster, ledger: &Ledger, alone: usize) -> Result<()> {
     let mut clients = Clients::connect(cluster.amqp(alone))?;
     let others = (0..cluster.nodes.len()).filter(|node| *node != alone);
-    let others: Vec<(u32, String)> = others
+    let others: Vec<(u32, u64)> = others
         .map(|node| Ok((cluster.nodes[node].pid(), number_of(cluster, node)?)))
         .collect::<Result<_>>()?;
     for (pid, _) in &others {
@@ -97,7 +97,7 @@ pub fn minority(cluster: &Cluster, ledger: &Ledger, alone: usize) -> Result<()> 
     let result = others
         .iter()
         .try_for_each(|(_, number)| {
-            await_member(cluster, alone, number, "is down", |node| {
+            await_member(cluster, alone, *number, "is down", |node| {
                 node["up"] == false
             })
         })
@@ -221,23 +221,23 @@ fn await_message(address: SocketAddr, queue: &str, wanted: &[u8], wait: Duration
 }
 
 /// The number by which the cluster knows a node.
-fn number_of(cluster: &Cluster, node: usize) -> Result<String> {
+fn number_of(cluster: &Cluster, node: usize) -> Result<u64> {
     let view = http::get(cluster.nodes[node].http, "/api/leveret/cluster")?;
-    Ok(view["own"].to_string())
+    view["own"].as_u64().context("a node without a number")
 }
 
 /// Waits until the node that is asked sees a member so.
 fn await_member(
     cluster: &Cluster,
     asked: usize,
-    number: &str,
+    number: u64,
     what: &str,
     is_so: impl Fn(&Value) -> bool,
 ) -> Result<()> {
     await_that(&format!("node {number} {what}"), || {
         let view = http::get(cluster.nodes[asked].http, "/api/leveret/cluster")?;
         let mut nodes = view["nodes"].as_array().into_iter().flatten();
-        Ok(nodes.any(|node| node["number"].to_string() == number && is_so(node)))
+        Ok(nodes.any(|node| node["number"] == number && is_so(node)))
     })
 }
 
