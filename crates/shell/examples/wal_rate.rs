@@ -4,8 +4,8 @@
 //! cargo run --release -p leveret-shell --example wal_rate -- FOLDER RECORD_BYTES SECONDS
 //! ```
 //! Each writer appends a few records and waits until they are durable, as publishers with a small
-//! confirm window do. There is a shard for each processor, as in a node. The last line is JSON: bytes written, seconds, and how many writes (each with
-//! one fdatasync) that took.
+//! confirm window do. There is a shard for each processor, as in a node. The last line is JSON:
+//! bytes written, seconds, and how many writes (each with one fdatasync) that took.
 
 use leveret_shell::disk::RealDisk;
 use leveret_storage::{Durability, Folders, LogKind, Options, ShardLogs, recover};

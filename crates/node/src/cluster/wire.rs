@@ -236,8 +236,8 @@ mod tests {
         }
     }
 
-    /// Feeds frames of 100 kB in pieces of 64 KiB until there were so many, each of which is held for
-    /// as long as `held` more come; the addresses of their bytes.
+    /// Feeds so many frames of 100 kB in pieces of 64 KiB, each of which is held for as long as
+    /// `held` more come; the addresses of their bytes.
     fn addresses(decoder: &mut Decoder, count: usize, held: usize) -> Vec<*const u8> {
         let bytes = frame(7, &[&[0x5A; 100_000]]);
         let (mut alive, mut addresses) = (VecDeque::new(), Vec::new());
