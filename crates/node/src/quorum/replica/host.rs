@@ -333,7 +333,7 @@ impl Replicas {
                 Ok(())
             }
             kind => {
-                replica.receive_snapshot(around, kind, &rest)?;
+                replica.receive_snapshot(around, from, kind, &rest)?;
                 Ok(())
             }
         });

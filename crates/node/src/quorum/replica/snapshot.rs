@@ -28,7 +28,7 @@ use leveret_storage::{Durability, Read, ShardLogs};
 use leveret_types::limits::{
     QUORUM_PART_BYTES, QUORUM_PARTS_IN_FLIGHT, QUORUM_TRANSFER_SILENCE_MS,
 };
-use leveret_types::{QueueId, RangeSet, ReplicaId};
+use leveret_types::{NodeId, QueueId, RangeSet, ReplicaId};
 
 /// First bytes of frames.
 pub(super) const OFFER: u8 = 3;
@@ -147,28 +147,36 @@ impl Replica {
         around.effects.peer.push((to.node(), frame));
     }
 
-    /// Takes a frame of a transfer.
+    /// Takes a frame of a transfer, from the node that is its other end or from one that was the
+    /// other end of an earlier transfer with the same mark: what that one says means nothing.
     pub(super) fn receive_snapshot(
         &mut self,
         around: &mut Around<'_>,
+        from: NodeId,
         kind: u8,
         frame: &Bytes,
     ) -> Result<(), Malformed> {
         match kind {
-            OFFER => self.offered(around, frame),
-            WANT => self.wanted(around, frame),
-            PART => self.part(around, frame),
-            _ => self.got(around, frame),
+            OFFER => self.offered(around, from, frame),
+            WANT => self.wanted(around, from, frame),
+            PART => self.part(around, from, frame),
+            _ => self.got(around, from, frame),
         }
     }
 
-    fn offered(&mut self, around: &mut Around<'_>, frame: &Bytes) -> Result<(), Malformed> {
+    fn offered(
+        &mut self,
+        around: &mut Around<'_>,
+        node: NodeId,
+        frame: &Bytes,
+    ) -> Result<(), Malformed> {
         let (matched, message, applied, lanes) = decode_offer(frame)?;
         let Body::Snapshot(mark) = &message.body else {
             return Err(Reader::new(frame).fail("a message with a mark"));
         };
         let from = message.from;
-        if message.to != self.group.replica() || message.term < self.group.term() {
+        let is_for_me = message.to == self.group.replica() && from.node() == node;
+        if !is_for_me || message.term < self.group.term() {
             return Ok(());
         }
         let index = mark.index;
@@ -236,7 +244,12 @@ impl Replica {
         self.begin(around.up, false);
     }
 
-    fn wanted(&mut self, around: &mut Around<'_>, frame: &Bytes) -> Result<(), Malformed> {
+    fn wanted(
+        &mut self,
+        around: &mut Around<'_>,
+        from: NodeId,
+        frame: &Bytes,
+    ) -> Result<(), Malformed> {
         let (mut reader, mark) = match self.sending_of(frame)? {
             Some(found) => found,
             None => return Ok(()),
@@ -246,7 +259,7 @@ impl Replica {
             wants.push((take_lane(&mut reader)?, reader.number("a lane's end")?));
         }
         reader.end("what follows lanes")?;
-        if let Some(sending) = self.sending.as_mut().filter(|s| s.mark == mark) {
+        if let Some(sending) = self.sending.as_mut().filter(|s| s.is(mark, from)) {
             for (lane, next) in wants {
                 if let Some(found) = sending.lanes.iter_mut().find(|of| of.lane == lane) {
                     found.live.remove_range(0..next);
@@ -259,13 +272,18 @@ impl Replica {
         Ok(())
     }
 
-    fn got(&mut self, around: &mut Around<'_>, frame: &Bytes) -> Result<(), Malformed> {
+    fn got(
+        &mut self,
+        around: &mut Around<'_>,
+        from: NodeId,
+        frame: &Bytes,
+    ) -> Result<(), Malformed> {
         let (mut reader, mark) = match self.sending_of(frame)? {
             Some(found) => found,
             None => return Ok(()),
         };
         let number = reader.number("a part's number")?;
-        let Some(sending) = self.sending.as_mut().filter(|s| s.mark == mark) else {
+        let Some(sending) = self.sending.as_mut().filter(|s| s.is(mark, from)) else {
             return Ok(());
         };
         sending.unanswered = sending
@@ -317,13 +335,18 @@ impl Replica {
         self.sending = Some(sending);
     }
 
-    fn part(&mut self, around: &mut Around<'_>, frame: &Bytes) -> Result<(), Malformed> {
+    fn part(
+        &mut self,
+        around: &mut Around<'_>,
+        node: NodeId,
+        frame: &Bytes,
+    ) -> Result<(), Malformed> {
         let mut reader = Reader::new(frame);
         let to = take_replica(&mut reader)?;
         let mark = reader.number("a mark")?;
         let number = reader.number("a part's number")?;
         let is_last = reader.u8("whether it is the last part")? == 1;
-        let is_it = |r: &Receiving| r.mark == mark && r.next == number;
+        let is_it = |r: &Receiving| r.from.node() == node && r.mark == mark && r.next == number;
         let Some(receiving) = self.receiving.as_mut().filter(|r| is_it(r)) else {
             return Ok(());
         };
@@ -483,8 +506,13 @@ impl Sending {
         Some(out)
     }
 
+    /// Whether it is the one with this mark to this node.
+    fn is(&self, mark: u64, to: NodeId) -> bool {
+        self.mark == mark && self.to.node() == to
+    }
+
     /// The node that it goes to.
-    pub(super) const fn node(&self) -> leveret_types::NodeId {
+    pub(super) const fn node(&self) -> NodeId {
         self.to.node()
     }
 }
