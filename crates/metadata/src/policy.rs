@@ -409,7 +409,7 @@ pub struct QueueSettings {
 }
 
 /// The definitions of a policy and an operator policy merged: of limits the lower, of
-/// [`TARGET_GROUP_SIZE`] the greater, else the operator's.
+/// `target-group-size` the greater, else the operator's.
 #[must_use]
 pub fn merge(policy: Option<&Policy>, operator: Option<&Policy>) -> FieldTable {
     let mut merged = policy
