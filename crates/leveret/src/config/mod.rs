@@ -10,17 +10,19 @@ pub mod file;
 pub mod keys;
 pub mod reference;
 pub mod rotation;
+pub mod settled;
 pub mod value;
 
 #[cfg(test)]
 mod tests;
 
-pub use build::{
-    Admission, Cluster, Config, DiskLimit, FirstBoot, Folders, Limits, Listeners, Log, LogFormat,
-    LogLevel, LogSink, Login, Machine, Mechanism, MemoryWatermark, PasswordHashing, QueueType,
-    Rotation, Storage, Threads, Tls, TlsVersion,
-};
+pub use build::Machine;
 pub use file::{FileConfig, Source};
+pub use settled::{
+    Admission, Cluster, Config, DiskLimit, FirstBoot, Folders, Limits, Listeners, Log, LogFormat,
+    LogLevel, LogSink, Login, Mechanism, MemoryWatermark, PasswordHashing, QueueType, Rotation,
+    Storage, Threads, Tls, TlsVersion,
+};
 
 use std::fmt;
 use std::path::Path;

@@ -1,0 +1,111 @@
+//! Who may log in and how, and the user whom an empty node begins with.
+
+use super::{Reader, narrow};
+use crate::config::settled::{FirstBoot, Login, Mechanism, PasswordHashing, QueueType};
+use crate::config::{ConfigError, value};
+use leveret_node::certificate::{AlternativeName, NameFrom};
+use std::path::PathBuf;
+
+impl Reader<'_> {
+    pub(super) fn login(&self) -> Login {
+        let named = self.typed.below("auth_mechanisms");
+        let mut mechanisms: Vec<_> = named
+            .map(|(_, setting)| match setting.text.as_str() {
+                "PLAIN" => Mechanism::Plain,
+                "AMQPLAIN" => Mechanism::AmqPlain,
+                _ => Mechanism::External,
+            })
+            .collect();
+        if mechanisms.is_empty() {
+            mechanisms = vec![Mechanism::Plain, Mechanism::AmqPlain];
+        }
+        let hashing = match self.words("password_hashing_module").as_str() {
+            "rabbit_password_hashing_sha512" => PasswordHashing::Sha512,
+            "rabbit_password_hashing_md5" => PasswordHashing::Md5,
+            "argon2id" => PasswordHashing::Argon2id,
+            _ => PasswordHashing::Sha256,
+        };
+        Login {
+            mechanisms,
+            loopback_users: self.loopback_users(),
+            hashing,
+            certificate_name: self.certificate_name(),
+        }
+    }
+
+    fn loopback_users(&self) -> Vec<String> {
+        let named: Vec<_> = self.typed.below("loopback_users").collect();
+        let open = self.typed.get("loopback_users").is_some()
+            || named
+                .iter()
+                .any(|(u, s)| *u == "guest" && value::boolean(&s.text) == Ok(false));
+        let mut users: Vec<String> = named
+            .iter()
+            .filter(|(_, s)| value::boolean(&s.text) == Ok(true))
+            .map(|(user, _)| (*user).to_owned())
+            .collect();
+        if !open && !users.iter().any(|u| u == "guest") {
+            users.push("guest".to_owned());
+        }
+        users
+    }
+
+    fn certificate_name(&self) -> NameFrom {
+        match self.words("ssl_cert_login_from").as_str() {
+            "common_name" => NameFrom::CommonName,
+            "subject_alternative_name" => {
+                let kind = match self.words("ssl_cert_login_san_type").as_str() {
+                    "ip" => AlternativeName::Ip,
+                    "email" => AlternativeName::Email,
+                    "uri" => AlternativeName::Uri,
+                    _ => AlternativeName::Dns,
+                };
+                NameFrom::AlternativeName(kind, narrow(self.count("ssl_cert_login_san_index")))
+            }
+            _ => NameFrom::DistinguishedName,
+        }
+    }
+
+    pub(super) fn first_boot(&self) -> Result<FirstBoot, ConfigError> {
+        let mut tags: Vec<String> = self
+            .typed
+            .below("default_user_tags")
+            .filter(|(_, s)| value::boolean(&s.text) == Ok(true))
+            .map(|(tag, _)| tag.to_owned())
+            .collect();
+        if self.typed.below("default_user_tags").next().is_none() {
+            tags.push("administrator".to_owned());
+        }
+        for name in ["default_user", "default_vhost"] {
+            if self.words(name).is_empty() {
+                return Err(self.conflict(name, &format!("\"{name}\" must not be empty")));
+            }
+        }
+        let definitions = [
+            "load_definitions",
+            "definitions.local.path",
+            "management.load_definitions",
+        ]
+        .into_iter()
+        .find_map(|name| self.text(name));
+        let permission = |name| self.words(name);
+        Ok(FirstBoot {
+            user: self.words("default_user"),
+            password: self.words("default_pass"),
+            tags,
+            vhost: self.words("default_vhost"),
+            permissions: [
+                permission("default_permissions.configure"),
+                permission("default_permissions.write"),
+                permission("default_permissions.read"),
+            ],
+            definitions: definitions.map(PathBuf::from),
+            definitions_skip_if_unchanged: self.flag("definitions.skip_if_unchanged"),
+            queue_type: match self.words("default_queue_type").as_str() {
+                "quorum" => QueueType::Quorum,
+                "stream" => QueueType::Stream,
+                _ => QueueType::Classic,
+            },
+        })
+    }
+}

@@ -1,0 +1,362 @@
+//! The configuration that holds: what each choice is called, and in which unit. A flat list of
+//! types without a way to read them, so that whoever uses a choice need not see where it comes
+//! from.
+
+use super::rotation::Schedule;
+use leveret_metadata::MembershipConfig;
+use leveret_node::certificate::NameFrom;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+/// The configuration of a node: all of it, valid, with every choice made.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Config {
+    /// Name of this node, such as `leveret@host`.
+    pub node_name: String,
+    /// Name of the cluster that it is.
+    pub cluster_name: String,
+    /// Where things are kept.
+    pub folders: Folders,
+    /// What is listened on.
+    pub listeners: Listeners,
+    /// TLS of the AMQP listeners; none where no listener speaks it.
+    pub tls: Option<Tls>,
+    /// How clients log in.
+    pub login: Login,
+    /// What an empty node begins with.
+    pub first_boot: FirstBoot,
+    /// Bounds.
+    pub limits: Limits,
+    /// Memory above which publishers are held back.
+    pub memory_watermark: MemoryWatermark,
+    /// Memory of the machine in bytes where the operator says it; none to ask the kernel.
+    pub memory_total_bytes: Option<u64>,
+    /// Free disk below which publishers are held back.
+    pub disk_limit: DiskLimit,
+    /// The storage engine.
+    pub storage: Storage,
+    /// The cluster that the node is part of; none for a node alone.
+    pub cluster: Option<Cluster>,
+    /// How many members the groups of replicated queues have.
+    pub membership: MembershipConfig,
+    /// Threads.
+    pub threads: Threads,
+    /// Logs.
+    pub log: Log,
+    /// Whether `/metrics` shows each object.
+    pub metrics_per_object: bool,
+    /// Milliseconds within which a shutdown drains connections.
+    pub shutdown_timeout_ms: u64,
+}
+
+/// Where things are kept.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Folders {
+    /// The folder of all others, unless these are elsewhere; holds the node's identity and the
+    /// command line's token.
+    pub root: PathBuf,
+    /// Metadata, snapshots, classic queues' segments.
+    pub data: PathBuf,
+    /// Quorum queues' segments.
+    pub segment: PathBuf,
+    /// The write-ahead log.
+    pub wal: PathBuf,
+    /// Log files.
+    pub logs: PathBuf,
+}
+
+impl Folders {
+    /// Those of them that the storage engine works with.
+    pub fn store(&self) -> leveret_storage::Folders {
+        leveret_storage::Folders {
+            data: self.data.clone(),
+            segment: self.segment.clone(),
+            wal: self.wal.clone(),
+            logs: self.logs.clone(),
+        }
+    }
+}
+
+/// What is listened on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Listeners {
+    /// Plain AMQP.
+    pub amqp: Vec<SocketAddr>,
+    /// AMQP with TLS.
+    pub amqps: Vec<SocketAddr>,
+    /// The HTTP API; none where it is off.
+    pub http: Option<SocketAddr>,
+    /// The HTTP API with TLS.
+    pub https: Option<(SocketAddr, Tls)>,
+    /// Metrics; none where they are off.
+    pub metrics: Option<SocketAddr>,
+    /// Metrics with TLS.
+    pub metrics_tls: Option<(SocketAddr, Tls)>,
+}
+
+/// TLS of a listener, or of several.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Tls {
+    /// PEM file of the server's certificate chain.
+    pub certificate: PathBuf,
+    /// PEM file of its private key.
+    pub key: PathBuf,
+    /// PEM file of the authorities of clients' certificates; none where these are not looked at.
+    pub client_authorities: Option<PathBuf>,
+    /// Whether a client must show a certificate.
+    pub client_certificate_required: bool,
+    /// Protocol versions spoken; never empty.
+    pub versions: Vec<TlsVersion>,
+}
+
+/// A version of TLS.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TlsVersion {
+    /// 1.2
+    V12,
+    /// 1.3
+    V13,
+}
+
+impl TlsVersion {
+    /// RabbitMQ's name of it.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::V12 => "tlsv1.2",
+            Self::V13 => "tlsv1.3",
+        }
+    }
+}
+
+/// How clients log in.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Login {
+    /// Mechanisms offered on every listener, in the order in which they are offered. EXTERNAL only
+    /// where TLS is.
+    pub mechanisms: Vec<Mechanism>,
+    /// Users that may log in from this machine only.
+    pub loopback_users: Vec<String>,
+    /// How new passwords are hashed.
+    pub hashing: PasswordHashing,
+    /// What of a client's certificate is its user name.
+    pub certificate_name: NameFrom,
+}
+
+/// A SASL mechanism.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs)] // The names are the protocol's.
+pub enum Mechanism {
+    Plain,
+    AmqPlain,
+    External,
+}
+
+/// How passwords are hashed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs)] // The names are the algorithms'.
+pub enum PasswordHashing {
+    Sha256,
+    Sha512,
+    Md5,
+    Argon2id,
+}
+
+/// What an empty node begins with.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FirstBoot {
+    /// Name of the first user.
+    pub user: String,
+    /// Its password.
+    pub password: String,
+    /// Its tags.
+    pub tags: Vec<String>,
+    /// The first virtual host.
+    pub vhost: String,
+    /// The user's permissions in it: configure, write, read.
+    pub permissions: [String; 3],
+    /// Definitions to import at every boot: a JSON file, or a folder of them; none where there are
+    /// none.
+    pub definitions: Option<PathBuf>,
+    /// Whether definitions that did not change since the last boot are left alone.
+    pub definitions_skip_if_unchanged: bool,
+    /// Type of queues declared without one.
+    pub queue_type: QueueType,
+}
+
+/// A type of queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs)] // The names are RabbitMQ's.
+pub enum QueueType {
+    Classic,
+    Quorum,
+    Stream,
+}
+
+/// Bounds that an operator may change.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Seconds between heartbeats that are proposed; 0 proposes none.
+    pub heartbeat_seconds: u16,
+    /// Bytes of a frame that are proposed.
+    pub frame_bytes_max: u32,
+    /// Channels of one connection; 0 leaves it to the client.
+    pub channels_max: u16,
+    /// Consumers of one channel.
+    pub consumers_per_channel_max: usize,
+    /// Bytes of a message's body.
+    pub message_bytes_max: u64,
+    /// Milliseconds within which a delivery must be settled; 0: no bound.
+    pub consumer_timeout_ms: u64,
+    /// Milliseconds within which a client must have logged in.
+    pub handshake_timeout_ms: u64,
+    /// How many of each thing the node admits.
+    pub admission: Admission,
+}
+
+/// How many of each thing the node admits.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Admission {
+    /// Connections; 0: no bound.
+    pub connections: usize,
+    /// Connections that have not logged in.
+    pub pending: usize,
+    /// Those of them that come from one address.
+    pub pending_per_address: usize,
+    /// Virtual hosts.
+    pub vhosts: usize,
+    /// Queues.
+    pub queues: usize,
+    /// Exchanges.
+    pub exchanges: usize,
+}
+
+/// Memory above which publishers are held back.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum MemoryWatermark {
+    /// A part of the machine's memory, above 0 and up to 1.
+    Relative(f64),
+    /// Bytes.
+    Absolute(u64),
+}
+
+/// Free disk below which publishers are held back.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum DiskLimit {
+    /// A multiple of the machine's memory.
+    Relative(f64),
+    /// Bytes.
+    Absolute(u64),
+}
+
+/// The storage engine.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Storage {
+    /// Bytes of memory for message bodies.
+    pub cache_bytes: u64,
+    /// Bytes of one file of the write-ahead log.
+    pub wal_file_bytes: u64,
+}
+
+/// A node's way into its cluster.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Cluster {
+    /// Where it listens for other nodes.
+    pub address: SocketAddr,
+    /// Where they reach it.
+    pub advertised: String,
+    /// The nodes that form the cluster.
+    pub join: Vec<String>,
+    /// What they share; empty for none.
+    pub secret: String,
+}
+
+impl std::fmt::Debug for Cluster {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Cluster")
+            .field("address", &self.address)
+            .field("advertised", &self.advertised)
+            .field("join", &self.join)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Threads.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Threads {
+    /// Threads that serve client sockets; at least 1.
+    pub io: usize,
+    /// Parts into which queues are spread; at least 1.
+    pub shards: usize,
+}
+
+/// Logs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Log {
+    /// The console (standard error); none where it is off.
+    pub console: Option<LogSink>,
+    /// The log file and its path; none where there is none.
+    pub file: Option<(PathBuf, LogSink)>,
+    /// When the log file is put away.
+    pub rotation: Rotation,
+}
+
+/// When a log file is put away, and how many such files are kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rotation {
+    /// Bytes that it does not grow beyond; `u64::MAX`: no bound.
+    pub bytes_max: u64,
+    /// When it is put away by the clock.
+    pub at: Option<Schedule>,
+    /// Files that are kept beside it; with 0 it is emptied.
+    pub archives: u64,
+}
+
+/// What a sink of the log takes, and how it writes it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LogSink {
+    /// Least level.
+    pub level: LogLevel,
+    /// Form of lines.
+    pub format: LogFormat,
+}
+
+/// How grave a line of the log is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[allow(missing_docs)] // The names are RabbitMQ's.
+pub enum LogLevel {
+    Debug,
+    Info,
+    Warning,
+    Error,
+}
+
+impl LogLevel {
+    /// The level of this name, in any of the words that RabbitMQ has for it, or none for `none`.
+    ///
+    /// # Errors
+    /// The words that there are.
+    pub fn named(word: &str) -> Result<Option<Self>, String> {
+        Ok(Some(match word {
+            "debug" => Self::Debug,
+            "info" | "notice" => Self::Info,
+            "warning" => Self::Warning,
+            "error" | "critical" | "alert" | "emergency" => Self::Error,
+            "none" => return Ok(None),
+            _ => {
+                return Err(format!(
+                    "\"{word}\" is no level: one of debug, info, warning, error, critical, none"
+                ));
+            }
+        }))
+    }
+}
+
+/// The form of a line of the log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LogFormat {
+    /// For people.
+    Plain,
+    /// One JSON object a line.
+    Json,
+}
