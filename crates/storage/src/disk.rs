@@ -84,16 +84,19 @@ const ZEROS_WRITE_BYTES: u64 = 1 << 20;
 pub(crate) fn write_zeros(file: &impl DiskFile, part: Range<u64>) -> io::Result<()> {
     let mut at = part.start;
     while at < part.end {
-        let count = (part.end - at).min(ZEROS_WRITE_BYTES) as usize;
-        let (whole, rest) = (count / ZEROS.len(), count % ZEROS.len());
-        let mut slices = vec![IoSlice::new(&ZEROS); whole];
-        if rest > 0 {
-            slices.push(IoSlice::new(&ZEROS[..rest]));
-        }
+        let count = (part.end - at).min(ZEROS_WRITE_BYTES);
+        let slices: Vec<IoSlice<'_>> = zeros(count).collect();
         file.write_at(&slices, at)?;
-        at += count as u64;
+        at += count;
     }
     Ok(())
+}
+
+/// So many zeros, without a buffer of that size.
+pub(crate) fn zeros<'a>(bytes: u64) -> impl Iterator<Item = IoSlice<'a>> {
+    let len = ZEROS.len() as u64;
+    let slices = (0..bytes.div_ceil(len)).map(move |i| (bytes - i * len).min(len) as usize);
+    slices.map(|len| IoSlice::new(&ZEROS[..len]))
 }
 
 /// Reads a whole file.

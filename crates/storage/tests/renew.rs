@@ -138,10 +138,7 @@ fn a_damaged_log_is_sound_when_it_has_begun_again_and_stays_so() {
     drop(with_a_first_life(&world));
     let mut renewed = 0;
     for file in [".wal", ".seg"].iter().flat_map(|end| world.files(end)) {
-        let mut sectors = 0;
-        world
-            .disk
-            .tamper(&file, |bytes| sectors = bytes.len() / 512);
+        let sectors = world.used_bytes(&file) / 512;
         for sector in (0..sectors).step_by(3) {
             renewed += renew_what_is_hit(&world, |disk| {
                 disk.tamper(&file, |bytes| bytes[sector * 512] ^= 0x10);
@@ -154,23 +151,18 @@ fn a_damaged_log_is_sound_when_it_has_begun_again_and_stays_so() {
 #[test]
 fn what_is_lost_without_a_trace_before_a_log_begins_again_is_not_its_own() {
     let mut world = World::new();
-    // The log's files grow as they are written: their length says where a batch is.
+    // What is in the log's files says where a batch is.
     world.options.wal_pool_files = 0;
     let mut store = with_a_first_life(&world);
     let wal = world.files(".wal").pop().expect("it writes one");
-    let length = || {
-        let mut length = 0;
-        world.disk.tamper(&wal, |bytes| length = bytes.len());
-        length
-    };
     // Two batches, the second of which has the copy of the first one's head: with both heads lost,
     // nobody knows whose the first one was.
-    let start = length();
+    let start = world.used_bytes(&wal);
     for n in 0..2 {
         append(&mut store, B, &payload(n, 9_000));
         store.sync().unwrap();
     }
-    let lost = (start..length()).step_by(512);
+    let lost = (start..world.used_bytes(&wal)).step_by(512);
     store.mark_idle().unwrap();
     drop(store);
     let rotten = world.on_copy(|disk| {

@@ -248,3 +248,54 @@ fn a_checkpoint_that_frees_a_full_disk_is_written_into_what_was_kept_aside() {
         "it is kept while there is"
     );
 }
+
+/// Appends one small entry and makes it durable; answers how long the log's only file is then.
+fn log_file_bytes(world: &World, store: &mut Store<MemoryDisk>, n: u64) -> usize {
+    append(store, SMALL, &payload(n, 100));
+    store.sync().unwrap();
+    let mut len = 0;
+    world
+        .disk
+        .tamper(&world.only_file(".wal"), |b| len = b.len());
+    len
+}
+
+const SMALL: LogId = LogId(7);
+
+#[test]
+fn the_logs_file_grows_ahead_of_small_batches_and_not_with_each() {
+    let world = World::with_wal_files_of(8 << 20);
+    let (mut store, _) = world.open();
+    let mut lengths: Vec<usize> = (0..200)
+        .map(|n| log_file_bytes(&world, &mut store, n))
+        .collect();
+    lengths.dedup();
+    assert!((2..=8).contains(&lengths.len()), "{lengths:?}");
+    drop(store);
+    let (mut store, report) = world.open();
+    assert_eq!((report.batches, report.torn_bytes), (200, 0), "{report:?}");
+    for n in 0..200 {
+        assert_eq!(store.read(SMALL, n), Read::Ready(payload(n, 100).into()));
+    }
+}
+
+#[test]
+fn a_batch_is_written_where_there_is_no_room_for_what_is_ahead_of_it() {
+    let world = World::with_wal_files_of(8 << 20);
+    let (mut store, _) = world.open();
+    let first = log_file_bytes(&world, &mut store, 0);
+    let mut written = 0;
+    world.disk.set_bytes_max(Some(world.disk.bytes() + 20_000));
+    let last = loop {
+        written += 1;
+        let len = log_file_bytes(&world, &mut store, written);
+        if len > first {
+            break len;
+        }
+    };
+    assert!(last - first <= 20_000, "{first} {last}");
+    assert_eq!(
+        store.read(SMALL, written),
+        Read::Ready(payload(written, 100).into())
+    );
+}

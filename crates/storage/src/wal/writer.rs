@@ -2,9 +2,9 @@
 
 use super::format::{BatchContext, Position, SECTOR_BYTES, encode_file_header, encode_head};
 use super::layout::{BatchLayout, Recent};
-use super::pool::PreparedFile;
+use super::pool::{PreparedFile, is_full};
 use crate::chunk::{Place, SealedChunk};
-use crate::disk::{Disk, DiskFile};
+use crate::disk::{Disk, DiskFile, zeros};
 use crate::error::{Fatal, WalError};
 use crate::id::{ChunkSeq, Generation};
 use leveret_types::limits::WAL_BATCH_BYTES_MAX;
@@ -13,6 +13,13 @@ use std::path::{Path, PathBuf};
 
 /// Chunks of one batch at most: their number has sixteen bits.
 const BATCH_CHUNKS_MAX: usize = 4_096;
+/// Zeros that are written behind a small batch where the file would grow with each: one sync then
+/// pays for the metadata of many.
+const AHEAD_BYTES: u64 = 256 * 1024;
+/// And this part of a file at most.
+const AHEAD_PART: u64 = 16;
+/// A batch from this size on brings no zeros with it: its own bytes are what its sync costs.
+const SMALL_BATCH_BYTES: u64 = 16 * 1024;
 
 /// What one write made durable.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -44,6 +51,8 @@ struct Current<F> {
     generation: Generation,
     /// Where the next batch begins; 0 while the file's header is unwritten.
     offset: u64,
+    /// Up to here the file has its blocks, so that a write changes no metadata.
+    filled: u64,
 }
 
 impl<F> Current<F> {
@@ -73,6 +82,8 @@ pub struct WalWriter<D: Disk> {
     synced: Position,
     /// Whether a batch was written that no later batch has called synced yet.
     uncovered: bool,
+    /// A file that is full and of which nobody has been told.
+    rolled: Option<Generation>,
     head: Vec<u8>,
     previous_head: Vec<u8>,
     pool: Vec<PreparedFile>,
@@ -102,6 +113,7 @@ impl<D: Disk> WalWriter<D> {
             chain: resume.chain,
             synced: resume.synced,
             uncovered: false,
+            rolled: None,
             head: Vec::new(),
             previous_head: Vec::new(),
             pool: Vec::new(),
@@ -114,8 +126,9 @@ impl<D: Disk> WalWriter<D> {
         self.previous_head = head;
     }
 
-    /// How many prepared files wait to be used. With none, the next file grows as it is written, at
-    /// three times the cost of a sync: keep at least one, made by
+    /// How many prepared files wait to be used. With none, the next file grows as it is written: a
+    /// sync of large batches costs up to three times as much, and room for small ones is written
+    /// ahead of them. Keep at least one, made by
     /// [`WalPool::prepare`](super::pool::WalPool::prepare) on another thread.
     #[must_use]
     pub fn prepared_files(&self) -> usize {
@@ -183,13 +196,12 @@ impl<D: Disk> WalWriter<D> {
         let is_full = |current: &Current<D::File>, layout: &BatchLayout| {
             current.offset > SECTOR_BYTES && current.offset + layout.bytes(copy_bytes) > file_bytes
         };
-        let rolled = match (&self.current, &layout) {
-            (Some(current), Some(laid_out)) if is_full(current, laid_out) => {
-                layout = None;
-                self.roll()
-            }
-            _ => None,
-        };
+        if let (Some(current), Some(laid_out)) = (&self.current, &layout)
+            && is_full(current, laid_out)
+        {
+            layout = None;
+            self.rolled = self.roll().or(self.rolled);
+        }
         let mut current = match self.current.take() {
             Some(current) => current,
             None => self.next_file()?,
@@ -199,7 +211,7 @@ impl<D: Disk> WalWriter<D> {
         let (generation, offset) = (current.generation, current.offset);
         self.current = Some(current);
         let mut outcome = written?;
-        outcome.rolled = rolled;
+        outcome.rolled = self.rolled.take();
         self.synced = Position { generation, offset };
         self.uncovered = true;
         Ok(outcome)
@@ -240,10 +252,17 @@ impl<D: Disk> WalWriter<D> {
         slices.push(IoSlice::new(&padding[..(padded - unpadded) as usize]));
         slices.retain(|slice| !slice.is_empty());
         let start = if fresh { 0 } else { at };
-        current
-            .file
-            .write_at(&slices, start)
-            .map_err(|e| self.failed("write", e))?;
+        let write = |slices: &[IoSlice<'_>]| current.file.write_at(slices, start);
+        let batch = slices.len();
+        let ahead = self.ahead(current.filled, at + padded, padded);
+        slices.extend(zeros(ahead));
+        let written = match write(&slices) {
+            // The batch alone may fit.
+            Err(error) if ahead > 0 && is_full(&error) => write(&slices[..batch]).map(|()| 0),
+            written => written.map(|()| ahead),
+        };
+        let ahead = written.map_err(|e| self.failed("write", e))?;
+        current.filled = current.filled.max(at + padded + ahead);
         current
             .file
             .sync_data()
@@ -280,12 +299,24 @@ impl<D: Disk> WalWriter<D> {
         })
     }
 
+    /// How many zeros are to follow a batch of `bytes` that ends at `end` of a file that has its
+    /// blocks up to `filled`.
+    fn ahead(&self, filled: u64, end: u64, bytes: u64) -> u64 {
+        match end > filled && bytes < SMALL_BATCH_BYTES {
+            true => {
+                let room = self.file_bytes.saturating_sub(end);
+                room.min(AHEAD_BYTES).min(self.file_bytes / AHEAD_PART)
+            }
+            false => 0,
+        }
+    }
+
     /// A full disk is no failure of the disk: the batch can be written again, at the same place,
     /// once there is space.
     fn failed(&self, call: &'static str, error: io::Error) -> WalError {
-        match error.kind() {
-            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => WalError::NoSpace,
-            _ => Fatal::new(call, &self.folder, error).into(),
+        match is_full(&error) {
+            true => WalError::NoSpace,
+            false => Fatal::new(call, &self.folder, error).into(),
         }
     }
 
@@ -294,15 +325,15 @@ impl<D: Disk> WalWriter<D> {
         let path = self.folder.join(file_name(generation));
         let file = match self.pool.pop() {
             Some(prepared) => match self.disk.rename(&prepared.path, &path) {
-                Ok(()) => self.disk.open(&path),
+                Ok(()) => self.disk.open(&path).map(|file| (file, self.file_bytes)),
                 Err(error) => {
                     self.pool.push(prepared);
                     Err(error)
                 }
             },
-            None => self.disk.create_new(&path),
+            None => self.disk.create_new(&path).map(|file| (file, 0)),
         };
-        let file = file.map_err(|e| self.failed("create", e))?;
+        let (file, filled) = file.map_err(|e| self.failed("create", e))?;
         let synced = self.disk.sync_dir(&self.folder);
         synced.map_err(|e| Fatal::new("sync of the folder", &self.folder, e))?;
         self.next_generation += 1;
@@ -310,6 +341,7 @@ impl<D: Disk> WalWriter<D> {
             file,
             generation,
             offset: 0,
+            filled,
         })
     }
 }

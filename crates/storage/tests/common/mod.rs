@@ -63,6 +63,18 @@ impl World {
         files[0].clone()
     }
 
+    /// Where the last sector ends that a file has anything in: what follows is room.
+    pub fn used_bytes(&self, path: &Path) -> usize {
+        let mut used = 0;
+        self.disk.tamper(path, |bytes| {
+            used = bytes
+                .iter()
+                .rposition(|byte| *byte != 0)
+                .map_or(0, |at| at + 1);
+        });
+        used.next_multiple_of(4_096)
+    }
+
     /// Changes one bit within what was stored once as `needle`.
     pub fn flip_within(&self, path: &Path, needle: &[u8]) {
         let found = self.disk.tamper(path, |bytes| {

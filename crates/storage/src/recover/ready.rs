@@ -1,0 +1,141 @@
+//! From a store as found to one that can be used. The only part of opening it that changes the
+//! disk: the tail is written again, and files that never became part of the store go.
+
+use super::{Found, Options, Recovered, StoreLock, summaries};
+use crate::checkpoint::CheckpointWriter;
+use crate::chunk::Place;
+use crate::disk::{Disk, DiskFile};
+use crate::error::OpenError;
+use crate::folders::{Folders, Identity};
+use crate::id::FileId;
+use crate::reader::Reader;
+use crate::segment;
+use crate::segment::writer::SegmentWriter;
+use crate::shard::ShardLogs;
+use crate::wal::pool::{self, PreparedFile, WalPool};
+use crate::wal::writer::WalWriter;
+
+/// Makes the tail durable again, removes what never became part of the store, and hands out the
+/// parts.
+pub(super) fn make_ready<D: Disk>(
+    disk: &D,
+    folders: &Folders,
+    identity: Identity,
+    options: &Options,
+    mut found: Found,
+    lock: StoreLock<D>,
+) -> Result<Recovered<D>, OpenError> {
+    let salt = identity.salt();
+    let file_bytes = options.wal_file_bytes;
+    let mut wal = WalWriter::new(disk.clone(), &folders.wal, salt, file_bytes, found.resume);
+    wal.set_previous_head(std::mem::take(&mut found.previous_head));
+    // Before the tail is written again: with a full disk, the prepared files are the space that
+    // there is.
+    let (next_number, prepared) = pooled_files(disk, folders, file_bytes)?;
+    for file in prepared {
+        wal.supply(file);
+    }
+    while !found.tail.is_empty() {
+        // The tail may be in the page cache and nowhere else, and marked as clean there: only
+        // writing it again, elsewhere, is sure.
+        let outcome = wal.write(&mut found.tail)?;
+        for (shard, seq, place) in outcome.written {
+            found.shards[usize::from(shard)].move_chunk(seq, place);
+        }
+        found.report.rewritten_bytes = found.tail_bytes;
+    }
+    let rewritten = wal.roll();
+    found.report.deleted_files = delete_leftovers(disk, folders, &found.listed)?;
+    let reader = Reader::new(
+        disk.clone(),
+        folders.wal.clone(),
+        folders.segment.clone(),
+        salt,
+    );
+    let segment = SegmentWriter::new(
+        disk.clone(),
+        &folders.segment,
+        salt,
+        found.next_file,
+        reader.another(),
+    );
+    let checkpoint = CheckpointWriter::new(
+        disk.clone(),
+        folders,
+        salt,
+        found.report.checkpoint,
+        options.wal_pool_files,
+    );
+    Ok(Recovered {
+        logs: summaries(&found.shards),
+        shards: found.shards,
+        wal,
+        segment,
+        checkpoint,
+        pool: WalPool::new(disk.clone(), &folders.wal, file_bytes, next_number),
+        reader,
+        flush_through: rewritten.or(found.retained),
+        uuid: identity.uuid,
+        report: found.report,
+        lock,
+    })
+}
+
+/// Deletes files that were begun and never became part of the store.
+fn delete_leftovers<D: Disk>(
+    disk: &D,
+    folders: &Folders,
+    listed: &[FileId],
+) -> Result<usize, OpenError> {
+    let mut deleted = 0;
+    let list = |folder| disk.list(folder).map_err(|e| OpenError::io(folder, e));
+    for name in list(folders.segment.as_path())? {
+        let id = segment::format::parse_file_name(&name);
+        if id.is_some_and(|id| !listed.contains(&id)) {
+            let path = folders.segment.join(name);
+            disk.delete(&path).map_err(|e| OpenError::io(&path, e))?;
+            deleted += 1;
+        }
+    }
+    if deleted > 0 {
+        // A number may be used again only when the file that had it is gone for good.
+        let synced = disk.sync_dir(&folders.segment);
+        synced.map_err(|e| OpenError::io(&folders.segment, e))?;
+    }
+    Ok(deleted)
+}
+
+/// The prepared files that an earlier process left; those of another size are deleted.
+fn pooled_files<D: Disk>(
+    disk: &D,
+    folders: &Folders,
+    file_bytes: u64,
+) -> Result<(u64, Vec<PreparedFile>), OpenError> {
+    let (mut highest, mut prepared) = (0, Vec::new());
+    for name in disk
+        .list(&folders.wal)
+        .map_err(|e| OpenError::io(&folders.wal, e))?
+    {
+        let Some(number) = pool::parse_file_name(&name) else {
+            continue;
+        };
+        highest = highest.max(number);
+        let path = folders.wal.join(name);
+        let fail = |e| OpenError::io(&path, e);
+        if disk.open(&path).and_then(|f| f.len()).map_err(fail)? == file_bytes {
+            prepared.push(PreparedFile { path });
+        } else {
+            disk.delete(&path).map_err(fail)?;
+        }
+    }
+    Ok((highest, prepared))
+}
+
+impl ShardLogs {
+    /// A chunk has been written again, elsewhere.
+    fn move_chunk(&mut self, seq: u64, place: Place) {
+        if let Some(chunk) = self.chunks.find_seq(seq) {
+            chunk.place = Some(place);
+        }
+    }
+}
