@@ -260,6 +260,10 @@ pub struct QueueStats {
     pub ready_bytes: u64,
     /// Bytes of the bodies of unsettled messages.
     pub unacknowledged_bytes: u64,
+    /// Messages of a quorum queue that stay until a queue of its dead-letter exchange has them.
+    pub dead_letters: u64,
+    /// Bytes of their bodies.
+    pub dead_letter_bytes: u64,
     /// Messages whose body is in memory.
     pub in_memory: u64,
     /// Bytes of these bodies.
@@ -288,6 +292,20 @@ pub struct QueueStats {
     pub damaged: bool,
     /// What happened to its messages.
     pub messages: MessageCounters,
+}
+
+impl QueueStats {
+    /// All messages that it has.
+    #[must_use]
+    pub const fn depth(&self) -> u64 {
+        self.ready + self.unacknowledged + self.dead_letters
+    }
+
+    /// Bytes of their bodies.
+    #[must_use]
+    pub const fn depth_bytes(&self) -> u64 {
+        self.ready_bytes + self.unacknowledged_bytes + self.dead_letter_bytes
+    }
 }
 
 /// A connection.

@@ -69,21 +69,16 @@ pub fn messages_at(counters: &MessageCounters, rates: [f64; MESSAGE_FIELDS]) -> 
 }
 
 /// `messages`, `messages_ready` and `messages_unacknowledged` with the rates at which they change.
-pub fn depths(app: &App, subject: Subject, ready: u64, unacknowledged: u64) -> Value {
-    let depths = [ready + unacknowledged, ready, unacknowledged];
+pub fn depths(app: &App, subject: Subject, depths: [u64; 3]) -> Value {
     let rates = app.depth_rates(subject, depths, Instant::now());
-    depths_at(ready, unacknowledged, rates)
+    depths_at(depths, rates)
 }
 
 /// Depths with the rates at which they change.
-pub fn depths_at(ready: u64, unacknowledged: u64, rates: [f64; 3]) -> Value {
-    let depths = [
-        ("messages", ready + unacknowledged),
-        ("messages_ready", ready),
-        ("messages_unacknowledged", unacknowledged),
-    ];
+pub fn depths_at(depths: [u64; 3], rates: [f64; 3]) -> Value {
+    let names = ["messages", "messages_ready", "messages_unacknowledged"];
     let mut out = Map::new();
-    for ((name, depth), rate) in depths.into_iter().zip(rates) {
+    for ((name, depth), rate) in names.into_iter().zip(depths).zip(rates) {
         out.insert(name.to_owned(), depth.into());
         out.insert(format!("{name}_details"), json!({"rate": rate}));
     }
@@ -113,15 +108,16 @@ const SUMMED: [&str; 6] = [
 /// This node's part of [`SUMMED`].
 pub fn own_overview(app: &App) -> Value {
     let (node, broker) = (app.node().node_stats(), app.node().broker_stats());
-    let (mut ready, mut unacknowledged) = (0, 0);
+    let (mut depth, mut ready, mut unacknowledged) = (0, 0, 0);
     for queue in app.node().queues().iter().filter(|queue| !queue.follows) {
+        depth += queue.depth();
         ready += queue.ready;
         unacknowledged += queue.unacknowledged;
     }
     let listeners = node.listeners.iter().map(|l| listener_json(&node.name, l));
     json!({
         "message_stats": message_stats(app, Subject::Node, &broker.all_messages()),
-        "queue_totals": depths(app, Subject::Node, ready, unacknowledged),
+        "queue_totals": depths(app, Subject::Node, [depth, ready, unacknowledged]),
         "object_totals": {
             "channels": broker.channels,
             "connections": broker.connections,

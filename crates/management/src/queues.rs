@@ -59,6 +59,12 @@ fn queue_json(app: &App, node: &str, queue: &Queue, told: Option<Told>) -> Value
         }
         merge(&mut json, figures);
     }
+    if queue.kind != "quorum"
+        && let Some(json) = json.as_object_mut()
+    {
+        json.remove("messages_dlx");
+        json.remove("message_bytes_dlx");
+    }
     json
 }
 
@@ -66,7 +72,7 @@ fn queue_json(app: &App, node: &str, queue: &Queue, told: Option<Told>) -> Value
 pub(crate) fn figures(app: &App, stats: &QueueStats) -> Value {
     let subject = Subject::Queue(stats.id.0);
     let messages = message_stats(app, subject, &stats.messages);
-    let depths = depths(app, subject, stats.ready, stats.unacknowledged);
+    let depths = depths(app, subject, depths_of(stats));
     let mut json = figures_of(stats, messages, depths);
     if let Some(owner) = stats.owner {
         let owner = app.node().connections().into_iter().find(|c| c.id == owner);
@@ -81,8 +87,13 @@ pub(crate) fn no_figures() -> Value {
     figures_of(
         &QueueStats::default(),
         messages_at(&counters, [0.0; MESSAGE_FIELDS]),
-        depths_at(0, 0, [0.0; 3]),
+        depths_at([0; 3], [0.0; 3]),
     )
+}
+
+/// All messages, those that wait, and those that are not settled.
+fn depths_of(stats: &QueueStats) -> [u64; 3] {
+    [stats.depth(), stats.ready, stats.unacknowledged]
 }
 
 fn figures_of(stats: &QueueStats, messages: Value, depths: Value) -> Value {
@@ -93,11 +104,13 @@ fn figures_of(stats: &QueueStats, messages: Value, depths: Value) -> Value {
             "id": stats.id.0,
             "state": if stats.damaged { "crashed" } else { "running" },
             "message_stats": messages,
-            "message_bytes": stats.ready_bytes + stats.unacknowledged_bytes,
+            "message_bytes": stats.depth_bytes(),
             "message_bytes_ready": stats.ready_bytes,
             "message_bytes_unacknowledged": stats.unacknowledged_bytes,
+            "message_bytes_dlx": stats.dead_letter_bytes,
             "message_bytes_ram": stats.in_memory_bytes,
             "message_bytes_persistent": stats.persistent_bytes,
+            "messages_dlx": stats.dead_letters,
             "messages_ram": stats.in_memory,
             "messages_ready_ram": stats.in_memory.min(stats.ready),
             "messages_unacknowledged_ram": stats.in_memory.saturating_sub(stats.ready),
@@ -440,6 +453,8 @@ pub fn exchange_name(param: &str) -> &str {
 
 #[cfg(test)]
 mod tests {
+    use super::*;
+
     #[test]
     fn moments_are_written_as_dates() {
         for (ms, expected) in [
@@ -448,7 +463,31 @@ mod tests {
             (1_709_210_096_789, "2024-02-29T12:34:56.789+00:00"),
             (4_102_444_799_999, "2099-12-31T23:59:59.999+00:00"),
         ] {
-            assert_eq!(super::rfc3339(ms), expected);
+            assert_eq!(rfc3339(ms), expected);
+        }
+    }
+
+    #[test]
+    fn dead_letters_that_wait_are_part_of_a_queue() {
+        let stats = QueueStats {
+            ready: 4,
+            ready_bytes: 40,
+            unacknowledged: 1,
+            unacknowledged_bytes: 10,
+            dead_letters: 2,
+            dead_letter_bytes: 20,
+            ..QueueStats::default()
+        };
+        let json = figures_of(&stats, json!({}), depths_at(depths_of(&stats), [0.0; 3]));
+        for (name, figure) in [
+            ("messages", 7),
+            ("messages_ready", 4),
+            ("messages_unacknowledged", 1),
+            ("messages_dlx", 2),
+            ("message_bytes", 70),
+            ("message_bytes_dlx", 20),
+        ] {
+            assert_eq!(json[name], figure, "{name}");
         }
     }
 }

@@ -3,8 +3,9 @@
 use crate::access::Access::{
     self, Administrator, Anyone, Management, Member, Monitoring, Policymaker, Visible,
 };
+use crate::catalogue::{definitions, limits, parameters, permissions, policies, users, vhosts};
 use crate::route::{Handler, Method, Route};
-use crate::{catalogue, cluster, connections, exchanges, health, overview, queues};
+use crate::{cluster, connections, exchanges, health, overview, queues};
 
 const fn method(name: &'static str, access: Access, handler: Handler) -> Method {
     Method {
@@ -40,7 +41,7 @@ pub static ROUTES: &[Route] = routes! {
     "/api/feature-flags/{}/enable" => PUT(Administrator, overview::enable_feature_flag);
     "/api/deprecated-features" => GET(Management, overview::deprecated_features);
     "/api/deprecated-features/used" => GET(Management, overview::deprecated_features);
-    "/api/cluster-name" => GET(Management, overview::cluster_name), PUT(Administrator, catalogue::put_cluster_name);
+    "/api/cluster-name" => GET(Management, overview::cluster_name), PUT(Administrator, parameters::put_cluster_name);
     "/api/nodes" => GET(Monitoring, overview::nodes);
     "/api/nodes/{}" => GET(Monitoring, overview::node);
     "/api/nodes/{}/memory" => GET(Monitoring, overview::node_memory);
@@ -87,84 +88,84 @@ pub static ROUTES: &[Route] = routes! {
     "/api/bindings/{vhost}/e/{}/e/{}" => GET(Visible, exchanges::list_to_exchange), POST(Member, exchanges::bind_exchange);
     "/api/bindings/{vhost}/e/{}/e/{}/{}" => GET(Visible, exchanges::one_to_exchange), DELETE(Member, exchanges::unbind_exchange);
 
-    "/api/vhosts" => GET(Management, catalogue::vhosts);
+    "/api/vhosts" => GET(Management, vhosts::vhosts);
     "/api/vhosts/{vhost?}" =>
-        GET(Visible, catalogue::vhost),
-        PUT(Administrator, catalogue::put_vhost),
-        DELETE(Administrator, catalogue::delete_vhost);
-    "/api/vhosts/{vhost}/permissions" => GET(Administrator, catalogue::permissions_of_vhost);
-    "/api/vhosts/{vhost}/topic-permissions" => GET(Administrator, catalogue::topic_permissions_of_vhost);
+        GET(Visible, vhosts::vhost),
+        PUT(Administrator, vhosts::put_vhost),
+        DELETE(Administrator, vhosts::delete_vhost);
+    "/api/vhosts/{vhost}/permissions" => GET(Administrator, permissions::permissions_of_vhost);
+    "/api/vhosts/{vhost}/topic-permissions" => GET(Administrator, permissions::topic_permissions_of_vhost);
     "/api/vhosts/{vhost}/connections" => GET(Visible, connections::connections_of_vhost);
     "/api/vhosts/{vhost}/channels" => GET(Visible, connections::channels_of_vhost);
     "/api/vhosts/{vhost}/deletion/protection" =>
-        POST(Administrator, catalogue::protect_vhost),
-        DELETE(Administrator, catalogue::unprotect_vhost);
+        POST(Administrator, vhosts::protect_vhost),
+        DELETE(Administrator, vhosts::unprotect_vhost);
     "/api/vhosts/{vhost}/start/{}" => POST(Administrator, health::nothing_to_do);
 
-    "/api/users" => GET(Administrator, catalogue::users);
-    "/api/users/without-permissions" => GET(Administrator, catalogue::users_without_permissions);
-    "/api/users/bulk-delete" => POST(Administrator, catalogue::delete_users);
+    "/api/users" => GET(Administrator, users::users);
+    "/api/users/without-permissions" => GET(Administrator, users::users_without_permissions);
+    "/api/users/bulk-delete" => POST(Administrator, users::delete_users);
     "/api/users/{}" =>
-        GET(Administrator, catalogue::user),
-        PUT(Administrator, catalogue::put_user),
-        DELETE(Administrator, catalogue::delete_user);
-    "/api/users/{}/permissions" => GET(Administrator, catalogue::permissions_of_user);
-    "/api/users/{}/topic-permissions" => GET(Administrator, catalogue::topic_permissions_of_user);
-    "/api/permissions" => GET(Administrator, catalogue::permissions);
+        GET(Administrator, users::user),
+        PUT(Administrator, users::put_user),
+        DELETE(Administrator, users::delete_user);
+    "/api/users/{}/permissions" => GET(Administrator, permissions::permissions_of_user);
+    "/api/users/{}/topic-permissions" => GET(Administrator, permissions::topic_permissions_of_user);
+    "/api/permissions" => GET(Administrator, permissions::permissions);
     "/api/permissions/{vhost}/{}" =>
-        GET(Administrator, catalogue::permission),
-        PUT(Administrator, catalogue::put_permission),
-        DELETE(Administrator, catalogue::delete_permission);
-    "/api/topic-permissions" => GET(Administrator, catalogue::topic_permissions);
+        GET(Administrator, permissions::permission),
+        PUT(Administrator, permissions::put_permission),
+        DELETE(Administrator, permissions::delete_permission);
+    "/api/topic-permissions" => GET(Administrator, permissions::topic_permissions);
     "/api/topic-permissions/{vhost}/{}" =>
-        GET(Administrator, catalogue::topic_permission),
-        PUT(Administrator, catalogue::put_topic_permission),
-        DELETE(Administrator, catalogue::delete_topic_permission);
-    "/api/topic-permissions/{vhost}/{}/{}" => DELETE(Administrator, catalogue::delete_topic_permission);
-    "/api/vhost-limits" => GET(Management, catalogue::vhost_limits);
-    "/api/vhost-limits/{vhost}" => GET(Visible, catalogue::limits_of_vhost);
+        GET(Administrator, permissions::topic_permission),
+        PUT(Administrator, permissions::put_topic_permission),
+        DELETE(Administrator, permissions::delete_topic_permission);
+    "/api/topic-permissions/{vhost}/{}/{}" => DELETE(Administrator, permissions::delete_topic_permission);
+    "/api/vhost-limits" => GET(Management, limits::vhost_limits);
+    "/api/vhost-limits/{vhost}" => GET(Visible, limits::limits_of_vhost);
     "/api/vhost-limits/{vhost}/{}" =>
-        PUT(Administrator, catalogue::put_vhost_limit),
-        DELETE(Administrator, catalogue::delete_vhost_limit);
-    "/api/user-limits" => GET(Administrator, catalogue::user_limits);
-    "/api/user-limits/{}" => GET(Administrator, catalogue::limits_of_user);
+        PUT(Administrator, limits::put_vhost_limit),
+        DELETE(Administrator, limits::delete_vhost_limit);
+    "/api/user-limits" => GET(Administrator, limits::user_limits);
+    "/api/user-limits/{}" => GET(Administrator, limits::limits_of_user);
     "/api/user-limits/{}/{}" =>
-        PUT(Administrator, catalogue::put_user_limit),
-        DELETE(Administrator, catalogue::delete_user_limit);
+        PUT(Administrator, limits::put_user_limit),
+        DELETE(Administrator, limits::delete_user_limit);
 
-    "/api/policies" => GET(Management, catalogue::policies);
-    "/api/policies/{vhost}" => GET(Visible, catalogue::policies_of_vhost);
+    "/api/policies" => GET(Management, policies::policies);
+    "/api/policies/{vhost}" => GET(Visible, policies::policies_of_vhost);
     "/api/policies/{vhost}/{}" =>
-        GET(Visible, catalogue::policy),
-        PUT(Policymaker, catalogue::put_policy),
-        DELETE(Policymaker, catalogue::delete_policy);
-    "/api/operator-policies" => GET(Management, catalogue::operator_policies);
-    "/api/operator-policies/{vhost}" => GET(Visible, catalogue::operator_policies_of_vhost);
+        GET(Visible, policies::policy),
+        PUT(Policymaker, policies::put_policy),
+        DELETE(Policymaker, policies::delete_policy);
+    "/api/operator-policies" => GET(Management, policies::operator_policies);
+    "/api/operator-policies/{vhost}" => GET(Visible, policies::operator_policies_of_vhost);
     "/api/operator-policies/{vhost}/{}" =>
-        GET(Visible, catalogue::operator_policy),
-        PUT(Administrator, catalogue::put_operator_policy),
-        DELETE(Administrator, catalogue::delete_operator_policy);
-    "/api/parameters" => GET(Policymaker, catalogue::parameters);
-    "/api/parameters/{}" => GET(Policymaker, catalogue::parameters_of_component);
-    "/api/parameters/{}/{vhost}" => GET(Policymaker, catalogue::parameters_of_vhost);
+        GET(Visible, policies::operator_policy),
+        PUT(Administrator, policies::put_operator_policy),
+        DELETE(Administrator, policies::delete_operator_policy);
+    "/api/parameters" => GET(Policymaker, parameters::parameters);
+    "/api/parameters/{}" => GET(Policymaker, parameters::parameters_of_component);
+    "/api/parameters/{}/{vhost}" => GET(Policymaker, parameters::parameters_of_vhost);
     "/api/parameters/{}/{vhost}/{}" =>
-        GET(Policymaker, catalogue::parameter),
-        PUT(Policymaker, catalogue::put_parameter),
-        DELETE(Policymaker, catalogue::delete_parameter);
-    "/api/global-parameters" => GET(Policymaker, catalogue::global_parameters);
+        GET(Policymaker, parameters::parameter),
+        PUT(Policymaker, parameters::put_parameter),
+        DELETE(Policymaker, parameters::delete_parameter);
+    "/api/global-parameters" => GET(Policymaker, parameters::global_parameters);
     "/api/global-parameters/{}" =>
-        GET(Policymaker, catalogue::global_parameter),
-        PUT(Administrator, catalogue::put_global_parameter),
-        DELETE(Administrator, catalogue::delete_global_parameter);
+        GET(Policymaker, parameters::global_parameter),
+        PUT(Administrator, parameters::put_global_parameter),
+        DELETE(Administrator, parameters::delete_global_parameter);
     "/api/definitions" =>
-        GET(Administrator, catalogue::export),
-        POST(Administrator, catalogue::import),
-        PUT(Administrator, catalogue::import);
+        GET(Administrator, definitions::export),
+        POST(Administrator, definitions::import),
+        PUT(Administrator, definitions::import);
     "/api/definitions/{vhost}" =>
-        GET(Administrator, catalogue::export_vhost),
-        POST(Administrator, catalogue::import_vhost),
-        PUT(Administrator, catalogue::import_vhost);
-    "/api/all-configuration" => GET(Administrator, catalogue::export), POST(Administrator, catalogue::import);
+        GET(Administrator, definitions::export_vhost),
+        POST(Administrator, definitions::import_vhost),
+        PUT(Administrator, definitions::import_vhost);
+    "/api/all-configuration" => GET(Administrator, definitions::export), POST(Administrator, definitions::import);
 
     "/api/health/checks/alarms" => GET(Management, health::alarms);
     "/api/health/checks/local-alarms" => GET(Management, health::local_alarms);

@@ -149,6 +149,8 @@ fn queues_are_listed_paged_and_shown() {
     ] {
         assert_eq!(queue.pointer(path), Some(&expected), "{path}");
     }
+    // Only quorum queues have it.
+    assert_eq!(queue.get("messages_dlx"), None);
     assert_eq!(
         api.get("/api/queues/%2F/a%2Fb?columns=name,messages"),
         json!({"name": "a/b", "messages": 1})

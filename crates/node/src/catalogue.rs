@@ -155,6 +155,8 @@ pub fn spec(catalogue: &Catalogue, record: &QueueRecord) -> QueueSpec {
             length_bytes_max: settings.length_bytes_max,
             overflow: settings.overflow,
             dead_letter: settings.dead_letter_exchange.is_some(),
+            dead_letter_at_least_once: settings.dead_letter_exchange.is_some()
+                && settings.dead_letter_at_least_once,
             priority_max: settings.priority_max,
             single_active: settings.single_active,
             delivery_limit: settings.delivery_limit,

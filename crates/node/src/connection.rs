@@ -5,28 +5,30 @@
 
 mod asked;
 mod consume;
+mod facts;
+mod held;
 mod holders;
 mod login;
 mod look;
 mod overdue;
 mod publish;
+mod run;
 mod topology;
 
+pub use facts::{ChannelFacts, ConnectionFacts, ConsumerFacts};
 pub(crate) use publish::enqueue;
+pub(crate) use run::Run;
 pub use topology::{Answer, Caller, Question};
 
-use crate::env::{ConnectionEvent, Env, Ticket};
+use crate::env::{ConnectionEvent, Env};
 use crate::link::Link;
-use crate::shard::Shard;
 use bytes::Bytes;
 use hashbrown::HashMap;
+use held::Held;
 use leveret_amqp::OutBuffer;
 use leveret_session::contract::{Reply, Request};
 use leveret_session::{Connection as Session, State as SessionState};
-use leveret_types::{
-    ChannelId, ConnectionId, ConsumerId, FieldTable, Now, ProtocolError, QueueId, ReplyCode,
-    ShardId,
-};
+use leveret_types::{ChannelId, ConnectionId, ConsumerId, Now, ProtocolError, QueueId, ReplyCode};
 use smallvec::SmallVec;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -45,95 +47,6 @@ pub struct Peer {
     pub local: SocketAddr,
     /// Whether the connection is encrypted.
     pub tls: bool,
-}
-
-/// What is known of a connection, for listings.
-#[derive(Clone, Debug)]
-pub struct ConnectionFacts {
-    /// The connection.
-    pub id: ConnectionId,
-    /// `client address -> broker address`, its name in listings.
-    pub name: String,
-    /// Who is at the other end.
-    pub peer: Peer,
-    /// Who logged in; empty before.
-    pub user: String,
-    /// The virtual host; empty before it is opened.
-    pub vhost: String,
-    /// What the client says of itself.
-    pub client_properties: FieldTable,
-    /// `starting`, `running`, `blocked`, `blocking` or `closing`.
-    pub state: &'static str,
-    /// Negotiated frame size in bytes.
-    pub frame_max: u32,
-    /// Negotiated number of channels.
-    pub channel_max: u16,
-    /// Negotiated heartbeat in seconds.
-    pub heartbeat_seconds: u16,
-    /// When it was accepted, milliseconds since the Unix epoch.
-    pub connected_at_ms: u64,
-    /// Bytes read from it.
-    pub received_bytes: u64,
-    /// Bytes written to it.
-    pub sent_bytes: u64,
-    /// Bytes that wait to be written to it.
-    pub unsent_bytes: u64,
-    /// TLS version and cipher suite.
-    pub tls: Option<(String, String)>,
-    /// SASL mechanism.
-    pub mechanism: String,
-    /// Its channels.
-    pub channels: Vec<ChannelFacts>,
-    /// Its consumers.
-    pub consumers: Vec<ConsumerFacts>,
-    /// Whether it has published anything.
-    pub publishes: bool,
-}
-
-/// What is known of a channel, for listings.
-#[derive(Clone, Debug)]
-pub struct ChannelFacts {
-    /// Its number.
-    pub number: ChannelId,
-    /// Consumers.
-    pub consumers: usize,
-    /// `basic.qos` for new consumers.
-    pub prefetch: u16,
-    /// `basic.qos` with `global`.
-    pub global_prefetch: u16,
-    /// Deliveries that the client has not settled.
-    pub unacknowledged: usize,
-    /// Publishes that the client has no answer to yet.
-    pub unconfirmed: usize,
-    /// Messages of the open transaction.
-    pub uncommitted: usize,
-    /// Settles of the open transaction.
-    pub uncommitted_acks: usize,
-    /// Whether it is in confirm mode.
-    pub confirm: bool,
-    /// Whether it is transactional.
-    pub transactional: bool,
-}
-
-/// What is known of a consumer, for listings.
-#[derive(Clone, Debug)]
-pub struct ConsumerFacts {
-    /// The consumer.
-    pub id: ConsumerId,
-    /// Its channel.
-    pub channel: ChannelId,
-    /// Its tag.
-    pub tag: String,
-    /// Its queue.
-    pub queue: QueueId,
-    /// Whether it settles.
-    pub ack_required: bool,
-    /// Whether it is the only one allowed.
-    pub exclusive: bool,
-    /// How many messages it may hold.
-    pub prefetch: u16,
-    /// Its arguments.
-    pub arguments: FieldTable,
 }
 
 /// A client's connection.
@@ -179,71 +92,6 @@ pub struct Connection {
     received_bytes: u64,
     sent_bytes: u64,
     output_before: usize,
-}
-
-/// An answer that waits until what it tells of is durable.
-#[derive(Debug)]
-struct Held {
-    tickets: SmallVec<[Ticket; 1]>,
-    /// Queues of the cluster, and the number up to which they must have committed.
-    queues: Vec<(QueueId, u64)>,
-    reply: Reply,
-}
-
-/// What a batch of requests has borrowed of the environment: the catalogue for the whole batch, one
-/// shard at a time.
-pub(crate) struct Run<'e, E: Env> {
-    pub(crate) env: &'e E,
-    pub(crate) now: Now,
-    catalogue: Option<E::CatalogueGuard<'e>>,
-    shard: Option<(ShardId, E::ShardGuard<'e>)>,
-}
-
-impl<'e, E: Env> Run<'e, E> {
-    pub(crate) fn new(env: &'e E, now: Now) -> Self {
-        Self {
-            env,
-            now,
-            catalogue: None,
-            shard: None,
-        }
-    }
-
-    /// The catalogue, and nothing of a shard: shards come after it.
-    pub(crate) fn catalogue(&mut self) -> &leveret_metadata::Catalogue {
-        if self.catalogue.is_none() {
-            self.release_shard();
-            self.catalogue = Some(self.env.catalogue());
-        }
-        self.catalogue.as_ref().expect("borrowed above")
-    }
-
-    /// A shard; the one borrowed before is let go if it is another.
-    pub(crate) fn shard(&mut self, id: ShardId) -> &mut Shard {
-        if self.shard.as_ref().is_some_and(|(held, _)| *held != id) {
-            self.release_shard();
-        }
-        let env = self.env;
-        &mut self.shard.get_or_insert_with(|| (id, env.shard(id))).1
-    }
-
-    fn release_shard(&mut self) {
-        if let Some((_, mut shard)) = self.shard.take() {
-            shard.finish(self.now);
-        }
-    }
-
-    /// Lets everything go.
-    pub(crate) fn release(&mut self) {
-        self.release_shard();
-        self.catalogue = None;
-    }
-}
-
-impl<E: Env> Drop for Run<'_, E> {
-    fn drop(&mut self) {
-        self.release();
-    }
 }
 
 impl Connection {
@@ -355,48 +203,10 @@ impl Connection {
         self.process(now, env);
     }
 
-    /// The write-ahead log has become durable further.
-    pub fn durable<E: Env>(&mut self, now: Now, env: &E) {
-        for shard in 0..env.settings().shard_count {
-            let shard = ShardId(shard);
-            self.session.durable(shard, env.durable(shard));
-        }
-        self.awaiting = self.session.awaits_durability();
-        if let Some(held) = &mut self.held {
-            held.tickets
-                .retain(|ticket| env.durable(ticket.shard) < ticket.chunk);
-            if self.release_held(now) {
-                self.process(now, env);
-            }
-        }
-    }
-
-    /// Gives the answer that was held if nothing holds it any more.
-    fn release_held(&mut self, now: Now) -> bool {
-        let is_free = |held: &mut Held| held.tickets.is_empty() && held.queues.is_empty();
-        let Some(held) = self.held.take_if(is_free) else {
-            return false;
-        };
-        self.reply(now, held.reply);
-        self.tell_cancelled();
-        true
-    }
-
-    fn tell_cancelled(&mut self) {
-        for consumer in std::mem::take(&mut self.cancelled_behind) {
-            self.consumer_cancelled(consumer);
-        }
-    }
-
     fn consumer_cancelled(&mut self, consumer: ConsumerId) {
         if self.consumers.remove(&consumer).is_some() {
             self.session.consumer_cancelled(consumer);
         }
-    }
-
-    /// Whether [`Self::durable`] is to be called when the write-ahead log goes on.
-    pub fn awaiting(&self) -> bool {
-        self.awaiting || self.held.is_some()
     }
 
     /// The socket holds bytes that are left unread for now: see [`Self::reading`].
@@ -502,38 +312,6 @@ impl Connection {
         tracing::debug!(connection = %self.name, "closed");
     }
 
-    /// Facts for listings.
-    pub fn facts(&self) -> ConnectionFacts {
-        let session = &self.session;
-        ConnectionFacts {
-            id: self.id,
-            name: self.name.clone(),
-            peer: self.peer.clone(),
-            user: self.login.user_name().to_owned(),
-            vhost: self.login.vhost_name().to_owned(),
-            client_properties: session.client_properties().clone(),
-            state: match session.state() {
-                SessionState::Opening => "starting",
-                SessionState::Open if self.blocked && session.published_yet() => "blocked",
-                SessionState::Open if self.blocked => "blocking",
-                SessionState::Open => "running",
-                SessionState::Closing | SessionState::Closed => "closing",
-            },
-            frame_max: session.frame_max(),
-            channel_max: session.channel_max(),
-            heartbeat_seconds: session.heartbeat_seconds(),
-            connected_at_ms: self.connected_at_ms,
-            received_bytes: self.received_bytes,
-            sent_bytes: self.sent_bytes,
-            unsent_bytes: session.unsent_bytes() as u64,
-            tls: self.tls_facts.clone(),
-            mechanism: self.login.mechanism().to_owned(),
-            channels: self.channel_facts(),
-            consumers: self.consumer_facts(),
-            publishes: session.published_yet(),
-        }
-    }
-
     /// Carries out requests until none are left or one waits for its answer.
     fn process<E: Env>(&mut self, now: Now, env: &E) -> usize {
         let mut count = 0;
@@ -635,35 +413,5 @@ impl Connection {
 
     fn fail(&mut self, now: Now, error: ProtocolError) {
         self.reply(now, Reply::Failed(error));
-    }
-
-    /// Answers once everything that the answer tells of is durable.
-    fn reply_when_durable<E: Env>(
-        &mut self,
-        now: Now,
-        tickets: impl IntoIterator<Item = Ticket>,
-        reply: Reply,
-        env: &E,
-    ) {
-        self.reply_when_committed(now, tickets, Vec::new(), reply, env);
-    }
-
-    /// The same, and once these queues of the cluster have committed through these numbers.
-    fn reply_when_committed<E: Env>(
-        &mut self,
-        now: Now,
-        tickets: impl IntoIterator<Item = Ticket>,
-        queues: Vec<(QueueId, u64)>,
-        reply: Reply,
-        env: &E,
-    ) {
-        let mut tickets: SmallVec<[Ticket; 1]> = tickets.into_iter().collect();
-        tickets.retain(|ticket| env.durable(ticket.shard) < ticket.chunk);
-        self.held = Some(Held {
-            tickets,
-            queues,
-            reply,
-        });
-        self.release_held(now);
     }
 }

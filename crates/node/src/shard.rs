@@ -180,6 +180,8 @@ pub struct Shard {
     replicas: Replicas,
     /// Other nodes that are up.
     up: Vec<NodeId>,
+    /// When this node last looked which those are, on the monotonic clock.
+    peers_checked_ms: u64,
     /// What leaders in this shard say to proxies, those in this shard included.
     pub(crate) answers: Vec<Answer>,
 }
@@ -205,6 +207,7 @@ impl Shard {
             homes: Homes::default(),
             replicas: Replicas::default(),
             up: Vec::new(),
+            peers_checked_ms: u64::MAX,
             answers: Vec::new(),
         }
     }
@@ -651,7 +654,7 @@ impl Shard {
         let delayed = self.delayed.next_due_ms();
         let delayed =
             delayed.map(|due| now.monotonic_ms + due.saturating_sub(now.wall_ms).min(1_000));
-        let replicas = self.replicas.next_deadline_ms();
+        let replicas = self.replicas.next_deadline_ms(now);
         [queues, delayed, self.proxies.next_deadline_ms(), replicas]
             .into_iter()
             .flatten()

@@ -20,15 +20,19 @@ pub struct Settings {
     pub ttl_ms: Option<u64>,
     /// `expires`: how long the queue itself lives without consumers and use.
     pub expires_ms: Option<u64>,
-    /// `max-length`: ready messages.
+    /// `max-length`: ready messages, and see [`Self::dead_letter_at_least_once`].
     pub length_max: Option<u64>,
-    /// `max-length-bytes`: bytes of the bodies of ready messages.
+    /// `max-length-bytes`: bytes of the bodies of the same messages.
     pub length_bytes_max: Option<u64>,
     /// `overflow`.
     pub overflow: Overflow,
     /// Whether there is a dead-letter exchange: what is rejected, expired or dropped goes out as
     /// [`crate::Effect::DeadLetter`].
     pub dead_letter: bool,
+    /// Whether what is dead-lettered stays until it is where it was to go (`dead-letter-strategy`
+    /// `at-least-once`): until then it counts towards the length limits. Only together with an
+    /// `overflow` that refuses.
+    pub dead_letter_at_least_once: bool,
     /// `x-max-priority` of a classic queue, 0 where it has none. Fixed at declaration.
     pub priority_max: u8,
     /// `x-single-active-consumer`. Fixed at declaration.
@@ -52,6 +56,7 @@ impl Default for Settings {
             length_bytes_max: None,
             overflow: Overflow::DropHead,
             dead_letter: false,
+            dead_letter_at_least_once: false,
             priority_max: 0,
             single_active: false,
             delivery_limit: Some(limits::DELIVERY_LIMIT),

@@ -290,6 +290,15 @@ impl Group {
         self.observe();
     }
 
+    /// What was sent to the members on a node may not have arrived although that is up: a leader
+    /// sends it again.
+    pub fn lost(&mut self, node: NodeId) {
+        if self.is_leader() {
+            self.leader_peer_up(node);
+            self.observe();
+        }
+    }
+
     /// Stands for election now, if this member may.
     pub fn campaign(&mut self) {
         self.stand();

@@ -12,6 +12,8 @@ use std::collections::BTreeMap;
 pub(crate) struct Channel {
     /// The broker has closed it and awaits `channel.close-ok`: nothing else is heard until then.
     pub closing: bool,
+    /// Something that was sent off on it has failed: what is behind that does not count.
+    pub failed: bool,
     /// The publish whose content is arriving.
     pub assembly: Option<Box<Assembly>>,
     /// What publishes are owed, and how they are grouped.

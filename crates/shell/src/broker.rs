@@ -84,6 +84,9 @@ pub struct Broker {
     pub(crate) cluster_links: Links,
     cluster: Option<Cluster>,
     peers: Peers,
+    /// When the links' thread last looked after the other nodes, monotonic; `u64::MAX` outside
+    /// clusters.
+    peers_checked_ms: AtomicU64,
     registry: Registry,
     replies: Replies,
     history: History,
@@ -150,6 +153,7 @@ impl Broker {
             serving: AtomicBool::new(true),
             listening: AtomicBool::new(true),
             cluster_links: links,
+            peers_checked_ms: AtomicU64::new(if cluster.is_some() { 0 } else { u64::MAX }),
             cluster,
             peers: Peers::default(),
             registry,
@@ -366,6 +370,13 @@ impl Broker {
         answers.into_iter().map(wait).collect()
     }
 
+    /// The other nodes were told that this one is up, and who was silent is down at all shards: see
+    /// [`Shard::set_peers_checked_ms`].
+    pub(crate) fn peers_checked(&self, now: Now) {
+        self.peers_checked_ms
+            .store(now.monotonic_ms, Ordering::Release);
+    }
+
     /// Whether clients are taken.
     pub fn serving(&self) -> bool {
         self.serving.load(Ordering::Acquire)
@@ -551,10 +562,12 @@ impl Env for Broker {
 
     fn shard(&self, shard: ShardId) -> ShardGuard<'_> {
         let cell = &self.shards[usize::from(shard.0)];
+        let mut guard = cell.shard.lock();
+        guard.set_peers_checked_ms(self.peers_checked_ms.load(Ordering::Acquire));
         ShardGuard {
             broker: self,
             cell,
-            guard: Some(cell.shard.lock()),
+            guard: Some(guard),
         }
     }
 

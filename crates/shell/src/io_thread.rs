@@ -4,28 +4,27 @@
 //! in what other threads have posted, and writes what has gathered: one read, one write and at most
 //! one wake-up of another thread for all that a turn brings.
 
+mod accept;
+mod finish;
+
 use crate::admission::Guest;
 use crate::broker::Broker;
 use crate::buffers::ReadBuffers;
 use crate::listener::{Listener, Origin};
 use crate::moderation::Moderation;
 use crate::transport::Transport;
-use leveret_node::{Connection, ConnectionEvent, ConnectionFacts, Env, Peer};
-use leveret_types::limits::CONNECTIONS_MAX;
+use leveret_node::{Connection, ConnectionEvent, ConnectionFacts};
 use leveret_types::{ConnectionId, Now};
 use mio::event::Event;
 use mio::net::TcpStream;
-use mio::{Events, Interest, Poll, Token};
+use mio::{Events, Poll, Token};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
-use std::io::{self, IoSlice};
+use std::io;
 use std::sync::Arc;
 use std::sync::mpsc::SyncSender;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-/// A connection's id: node, number, slot (16 bits), thread (8 bits).
-const NODE_SHIFT: u32 = 52;
-const NUMBERS_MASK: u64 = (1 << (NODE_SHIFT - 24)) - 1;
 /// The token of the thread's bell.
 pub const TOKEN_BELL: Token = Token(usize::MAX);
 /// Tokens of listeners start here; below are connections' slots.
@@ -35,8 +34,6 @@ const EVENTS_MAX: usize = 1_024;
 /// How often a turn goes back to the inbox before it writes: what connections tell each other in
 /// place.
 const INBOX_ROUNDS_MAX: usize = 8;
-/// Slices of one vectored write.
-const SLICES_MAX: usize = 64;
 /// Bytes that may wait to be written to one socket before its input is left unread.
 const OUTPUT_BYTES_MAX: usize = 8 * 1024 * 1024;
 /// How long a connection may take nothing of what it is sent before it is dropped.
@@ -218,102 +215,6 @@ impl IoThread {
         work
     }
 
-    fn accept(&mut self, listener: usize) {
-        while let Some((socket, origin)) = self.listeners[listener].accept() {
-            if self.draining || !self.broker.serving() {
-                continue;
-            }
-            let Some(guest) = self.admit(&origin) else {
-                continue;
-            };
-            let threads = self.broker.thread_count();
-            let target = self.next_thread % threads;
-            self.next_thread += 1;
-            if target == self.index {
-                self.open(socket, origin, guest);
-            } else {
-                let inbox = self.broker.inbox(target);
-                inbox.post([ThreadEvent::Accepted(socket, origin, guest)]);
-                inbox.ring();
-            }
-        }
-    }
-
-    /// A place for a connection, unless the node has as many as it may.
-    fn admit(&self, origin: &Origin) -> Option<Guest> {
-        let remote = origin.remote;
-        let admission = &self.broker.admission;
-        let admitted = admission.admit(remote.ip(), self.broker.connection_count());
-        admitted
-            .inspect_err(|refusal| {
-                if let Some(untold) = admission.tell(Instant::now()) {
-                    tracing::warn!(%remote, untold, "connection refused: {refusal}");
-                }
-            })
-            .ok()
-    }
-
-    fn open(&mut self, socket: TcpStream, origin: Origin, guest: Guest) {
-        let now = self.broker.now();
-        if self.free.is_empty() && self.slots.len() < CONNECTIONS_MAX {
-            self.free.push(self.slots.len());
-            self.slots.push(None);
-        }
-        let Some(slot) = self.free.pop() else {
-            tracing::warn!(remote = %origin.remote, "connection refused: the node has {CONNECTIONS_MAX}");
-            return;
-        };
-        self.next_connection += 1;
-        let number = self.next_connection & NUMBERS_MASK;
-        let node = u64::from(self.broker.node_id().0) << NODE_SHIFT;
-        let id = ConnectionId(node | number << 24 | (slot as u64) << 8 | self.index as u64);
-        let peer = Peer {
-            remote: origin.remote,
-            local: origin.local,
-            tls: origin.tls.is_some(),
-        };
-        let mut transport = match origin.transport(socket) {
-            Ok(transport) => transport,
-            Err(error) => {
-                tracing::warn!(%error, remote = %origin.remote, "cannot start TLS");
-                self.free.push(slot);
-                return;
-            }
-        };
-        let interest = Interest::READABLE | Interest::WRITABLE;
-        if let Err(error) = self
-            .poll
-            .registry()
-            .register(transport.socket(), Token(slot), interest)
-        {
-            tracing::warn!(%error, remote = %origin.remote, "cannot watch a new connection");
-            self.free.push(slot);
-            return;
-        }
-        let actor = Connection::new(id, peer, now, &*self.broker);
-        let state = Slot {
-            id,
-            transport,
-            actor,
-            guest: Some(guest),
-            unread: true,
-            ending: false,
-            queued: false,
-            touched: false,
-            awaiting: false,
-            write_blocked: false,
-            write_progress_ms: now.monotonic_ms,
-            deadline_ms: 0,
-            torn_down: false,
-            broken: false,
-        };
-        self.slots[slot] = Some(state);
-        self.open += 1;
-        self.broker.connection_opened();
-        self.queue_read(slot);
-        self.touch(slot);
-    }
-
     fn socket_event(&mut self, slot: usize, event: &Event) {
         let Some(Some(state)) = self.slots.get_mut(slot) else {
             return;
@@ -455,22 +356,6 @@ impl IoThread {
         }
     }
 
-    fn set_listening(&mut self, listen: bool) -> io::Result<()> {
-        let mut result = Ok(());
-        for (number, listener) in self.listeners.iter_mut().enumerate() {
-            match listen {
-                false => listener.suspend(),
-                true if listener.is_listening() => {}
-                true => {
-                    let token = Token(TOKEN_LISTENER + number);
-                    let resumed = listener.resume(self.poll.registry(), token);
-                    result = result.and(resumed);
-                }
-            }
-        }
-        result
-    }
-
     fn close_all(&mut self) {
         for slot in 0..self.slots.len() {
             if let Some(state) = &mut self.slots[slot] {
@@ -514,119 +399,5 @@ impl IoThread {
                 self.touch(slot);
             }
         }
-    }
-
-    /// Writes what the connections have gathered, and sees to it that each is heard of again when
-    /// it needs to be.
-    fn finish_touched(&mut self, now: Now, epoch: u64) {
-        let mut touched = std::mem::take(&mut self.touched);
-        for slot in touched.drain(..) {
-            self.finish(now, slot, epoch);
-        }
-        if self.touched.is_empty() {
-            self.touched = touched;
-        }
-    }
-
-    fn finish(&mut self, now: Now, slot: usize, epoch: u64) {
-        let Some(state) = &mut self.slots[slot] else {
-            return;
-        };
-        state.touched = false;
-        if state.guest.is_some() && state.actor.open() {
-            state.guest = None;
-        }
-        if state.actor.closed() && !state.torn_down {
-            // What was the connection's alone is gone before the client hears that the connection
-            // is closed.
-            state.torn_down = true;
-            state.actor.teardown(now, &*self.broker);
-            self.broker.run_deferred(now);
-        }
-        let Some(state) = &mut self.slots[slot] else {
-            return;
-        };
-        if !state.broken && !state.write_blocked {
-            write_output(state, now);
-            state.actor.written(now, &*self.broker);
-        }
-        if state.broken || (state.actor.closed() && state.actor.output().is_empty()) {
-            self.close(now, slot);
-            return;
-        }
-        // A publisher ahead of the write-ahead log is read on when that has gone on.
-        let ahead = state.unread && state.actor.publishes() && self.broker.log_congested();
-        if (ahead || state.actor.awaiting()) && !state.awaiting {
-            state.awaiting = true;
-            self.awaiting.push(slot);
-            self.broker.await_durable(self.index, epoch);
-        }
-        let deadline = match (state.actor.deadline(), state.write_blocked) {
-            (Some(at), false) => Some(at),
-            (at, true) => Some(at.unwrap_or(u64::MAX).min(now.monotonic_ms + 10_000)),
-            (None, false) => None,
-        };
-        if let Some(at) = deadline
-            && (state.deadline_ms == 0 || at < state.deadline_ms)
-        {
-            state.deadline_ms = at.max(1);
-            self.deadlines.push(Reverse((state.deadline_ms, slot)));
-        }
-        let output_fits = state.actor.output().len() <= OUTPUT_BYTES_MAX;
-        if state.unread && !ahead && state.actor.reading() && output_fits {
-            self.queue_read(slot);
-        }
-    }
-
-    fn close(&mut self, now: Now, slot: usize) {
-        let Some(mut state) = self.slots[slot].take() else {
-            return;
-        };
-        if !state.torn_down {
-            state.actor.teardown(now, &*self.broker);
-        }
-        // A socket that is gone already cannot be deregistered, and need not be.
-        let _ = self.poll.registry().deregister(state.transport.socket());
-        self.free.push(slot);
-        self.open -= 1;
-        self.broker.connection_closed();
-        // What the connection held went back to queues, which may have delivered it to others here.
-        self.broker.run_deferred(now);
-    }
-}
-
-fn write_output(state: &mut Slot, now: Now) {
-    state.actor.flush();
-    loop {
-        let mut slices = [IoSlice::new(&[]); SLICES_MAX];
-        let count = state.actor.output().slices(&mut slices);
-        if count == 0 {
-            break;
-        }
-        match state.transport.write(&slices[..count]) {
-            Ok(0) => {
-                state.broken = true;
-                return;
-            }
-            Ok(written) => {
-                state.actor.output().advance(written);
-                state.write_progress_ms = now.monotonic_ms;
-            }
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                state.write_blocked = true;
-                return;
-            }
-            Err(error) => {
-                tracing::debug!(%error, connection = %state.actor.name(), "connection lost");
-                state.broken = true;
-                return;
-            }
-        }
-    }
-    state.write_progress_ms = now.monotonic_ms;
-    match state.transport.flush() {
-        Err(error) if error.kind() == io::ErrorKind::WouldBlock => state.write_blocked = true,
-        Err(_) => state.broken = true,
-        Ok(()) => {}
     }
 }

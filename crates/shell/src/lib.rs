@@ -22,6 +22,7 @@ pub mod tls;
 
 pub mod admission;
 mod buffers;
+mod gathering;
 mod inbox;
 mod moderation;
 mod read_threads;

@@ -2,12 +2,13 @@
 //! ones.
 
 use crate::broker::{Broker, DiskWriter};
+use crate::gathering::Gathering;
 use crate::signal::Woken;
 use leveret_node::Env;
 use leveret_storage::{Disk, Generation, SealedChunk, WalError, WalOutcome, WalWriter};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// How long settles, for which nobody waits, may gather.
 const GATHER: Duration = Duration::from_millis(5);
@@ -32,6 +33,7 @@ pub struct WalThread<D: Disk> {
     out_of_space: bool,
     /// Attempts to write to a full disk since the thread was told to stop.
     last_attempts: u32,
+    gathering: Gathering,
 }
 
 impl<D: Disk> WalThread<D> {
@@ -50,6 +52,7 @@ impl<D: Disk> WalThread<D> {
             prepared,
             out_of_space: false,
             last_attempts: 0,
+            gathering: Gathering::default(),
         }
     }
 
@@ -59,6 +62,9 @@ impl<D: Disk> WalThread<D> {
         loop {
             match self.broker.wal.wait(idle, GATHER) {
                 Woken::Now | Woken::Lazily => {
+                    if let Some(pause) = self.gathering.pause(Instant::now()) {
+                        std::thread::sleep(pause);
+                    }
                     self.write_all();
                     idle = IDLE;
                 }
@@ -116,6 +122,7 @@ impl<D: Disk> WalThread<D> {
             self.broker.set_out_of_space(DiskWriter::Wal, false);
             tracing::info!("there is space for the write-ahead log again");
         }
+        self.gathering.wrote(outcome.bytes, Instant::now());
         let now = self.broker.now();
         for shard in self.broker.shard_ids() {
             let part = || {

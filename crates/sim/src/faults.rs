@@ -212,7 +212,7 @@ fn rotten(seed: u64, rot: Rot, place: &mut String) -> Result<bool, Violation> {
     let files: Vec<PathBuf> = disk.paths().into_iter().filter(full).collect();
     let path = files[random.below(files.len() as u64) as usize].clone();
     disk.tamper(&path, |bytes| {
-        let at = random.below(bytes.len() as u64) as usize;
+        let at = random.below(used(bytes) as u64) as usize;
         *place = format!("byte {at} of {}", path.display());
         match rot {
             Rot::Bit => bytes[at] ^= 1 << random.below(8),
@@ -339,10 +339,16 @@ pub fn planted(seed: u64, bug: Planted) -> Result<(), Found> {
         .map_err(|v| found(seed, place, v))
 }
 
+/// Where the last byte ends that is something: what follows is room that was made ahead.
+fn used(bytes: &[u8]) -> usize {
+    let last = bytes.iter().rposition(|byte| *byte != 0);
+    last.map_or(bytes.len(), |at| at + 1)
+}
+
 /// Makes a file look as it does to a start that stops reading at the first damage: there is nothing
 /// from there on.
 fn truncate_on_rot(bytes: &mut [u8], random: &mut Random) {
-    let sectors = bytes.len() / 4096;
+    let sectors = used(bytes).div_ceil(4096);
     let from = 1 + random.below(sectors.max(2) as u64 - 1) as usize;
     if let Some(rest) = bytes.get_mut(from * 4096..) {
         rest.fill(0);

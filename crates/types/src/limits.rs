@@ -162,6 +162,10 @@ pub const PARKED_ANSWERS_MAX: usize = 256;
 pub const PEER_HEARTBEAT_MS: u64 = 100;
 /// Milliseconds without a sign of life after which another node is down.
 pub const PEER_SILENCE_MS_MAX: u64 = 1_000;
+/// Milliseconds after a sign of life to all others for which a node's leaders may take for granted
+/// that they still lead: less than [`PEER_SILENCE_MS_MAX`], for the others count from when they
+/// began to look.
+pub const LEADER_LEASE_MS: u64 = PEER_SILENCE_MS_MAX - 2 * PEER_HEARTBEAT_MS;
 /// Milliseconds within which a node and whoever connects to it must know each other.
 pub const PEER_HANDSHAKE_MS_MAX: u64 = 3_000;
 /// Connections to the cluster's port that have not proved who they are, in all and from one

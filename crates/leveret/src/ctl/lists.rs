@@ -80,6 +80,7 @@ const QUEUES: List = List {
         ("messages_unacknowledged_ram", "messages_unacknowledged_ram"),
         ("messages_ram", "messages_ram"),
         ("messages_persistent", "messages_persistent"),
+        ("messages_dlx", "messages_dlx"),
         ("message_bytes", "message_bytes"),
         ("message_bytes_ready", "message_bytes_ready"),
         (
@@ -88,6 +89,7 @@ const QUEUES: List = List {
         ),
         ("message_bytes_ram", "message_bytes_ram"),
         ("message_bytes_persistent", "message_bytes_persistent"),
+        ("message_bytes_dlx", "message_bytes_dlx"),
         ("head_message_timestamp", "head_message_timestamp"),
         ("consumers", "consumers"),
         ("consumer_utilisation", "consumer_utilisation"),

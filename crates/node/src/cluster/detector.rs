@@ -3,7 +3,8 @@
 //! Nodes send each other something at least every [`PEER_HEARTBEAT_MS`]. Whoever has not been heard
 //! of for [`PEER_SILENCE_MS_MAX`] is down. A node that was itself stopped for a while (by a signal,
 //! a debugger, a machine that slept) has heard of nobody either: such a pause is not counted
-//! against the others.
+//! against the others. If it was longer than they bear, they have taken this node for down and go
+//! on without it: then all of them are down for it too, until they are connected again.
 
 use leveret_types::NodeId;
 use leveret_types::limits::{PEER_HEARTBEAT_MS, PEER_SILENCE_MS_MAX};
@@ -16,7 +17,8 @@ const OWN_PAUSE_MS: u64 = 3 * PEER_HEARTBEAT_MS;
 #[derive(Debug, Default)]
 pub struct Detector {
     heard_ms: BTreeMap<NodeId, u64>,
-    looked_ms: u64,
+    /// Nothing before the first look.
+    looked_ms: Option<u64>,
 }
 
 impl Detector {
@@ -37,11 +39,25 @@ impl Detector {
         }
     }
 
+    /// Whether the last look was so long ago that the others have taken this node for down. What
+    /// they sent before they did is not to be taken in: [`Self::look`] comes first.
+    #[must_use]
+    pub fn was_stopped(&self, now_ms: u64) -> bool {
+        self.since(now_ms) > PEER_SILENCE_MS_MAX
+    }
+
+    fn since(&self, now_ms: u64) -> u64 {
+        self.looked_ms.map_or(0, |at| now_ms.saturating_sub(at))
+    }
+
     /// The nodes that are down; they are watched over no more. To be called about every
     /// [`PEER_HEARTBEAT_MS`], after what has come has been taken note of.
     pub fn look(&mut self, now_ms: u64) -> Vec<NodeId> {
-        let since = now_ms.saturating_sub(self.looked_ms);
-        self.looked_ms = now_ms;
+        let since = self.since(now_ms);
+        self.looked_ms = Some(now_ms);
+        if since > PEER_SILENCE_MS_MAX {
+            return std::mem::take(&mut self.heard_ms).into_keys().collect();
+        }
         if since > OWN_PAUSE_MS {
             for heard in self.heard_ms.values_mut() {
                 *heard = (*heard + since).min(now_ms);
@@ -106,10 +122,34 @@ mod tests {
         let mut detector = Detector::default();
         detector.watch(A, 0);
         detector.look(0);
-        let stopped = 60 * PEER_SILENCE_MS_MAX;
+        let stopped = PEER_SILENCE_MS_MAX;
+        assert!(!detector.was_stopped(stopped));
         assert_eq!(detector.look(stopped), []);
-        let down = looks(&mut detector, stopped, 2 * stopped, &[]);
+        let down = looks(&mut detector, stopped, 10 * stopped, &[]);
         assert_eq!(down.len(), 1, "silence after the pause counts");
+    }
+
+    #[test]
+    fn after_a_pause_that_others_do_not_bear_all_are_down() {
+        let mut detector = Detector::default();
+        detector.watch(A, 0);
+        detector.watch(B, 0);
+        detector.look(0);
+        let woken = PEER_SILENCE_MS_MAX + 1;
+        // What lay in the socket from before the pause says nothing.
+        detector.heard(A, woken);
+        assert!(detector.was_stopped(woken));
+        assert_eq!(detector.look(woken), [A, B]);
+        assert!(!detector.was_stopped(woken));
+        detector.watch(A, woken);
+        assert_eq!(detector.look(woken + PEER_SILENCE_MS_MAX), []);
+    }
+
+    #[test]
+    fn the_first_look_ends_no_pause() {
+        let mut detector = Detector::default();
+        detector.watch(A, 60_000);
+        assert_eq!(detector.look(60_000), []);
     }
 
     #[test]

@@ -96,7 +96,7 @@ impl Publisher {
 impl Connection {
     pub(super) fn publish<E: Env>(&mut self, mut publish: Publish, run: &mut Run<'_, E>) {
         // What a client sent behind a publish that closed the channel never happened.
-        if !self.session.is_open(publish.channel) {
+        if !self.session.counts(publish.channel) {
             return;
         }
         let counters = run.env.counters();

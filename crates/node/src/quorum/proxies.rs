@@ -6,7 +6,7 @@ use super::proxy::{Budget, Place, Proxy, Put, Reach};
 use crate::looked::Found;
 use hashbrown::HashMap;
 use leveret_types::limits::KEPT_NODE_BYTES_MAX;
-use leveret_types::{ConsumerId, NodeId, Now, QueueId};
+use leveret_types::{ConsumerId, Message, NodeId, Now, QueueId};
 use smallvec::SmallVec;
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -362,11 +362,16 @@ impl Proxies {
     }
 }
 
-impl super::Admit for Proxies {
+impl super::Clients for Proxies {
     fn admit(&mut self, queue: QueueId, consumer: ConsumerId, bytes: u32) -> bool {
         let entry = self.entries.get(&queue);
         let proxy = entry.and_then(|entry| entry.proxy.as_deref());
         proxy.is_some_and(|proxy| proxy.admits(consumer, bytes))
+    }
+
+    fn published(&self, queue: QueueId, run: u64, number: u64) -> Option<Message> {
+        let proxy = self.known(queue).filter(|_| run == self.origin.start)?;
+        proxy.published(number).cloned()
     }
 }
 

@@ -34,7 +34,7 @@ use leveret_session::contract::{Delivery, Reply};
 use leveret_types::limits::{
     LEADER_WAIT_MS_MAX, LINK_CONSUMER_BYTES_MAX, LINK_CONSUMER_MESSAGES_MAX,
 };
-use leveret_types::{ConnectionId, ConsumerId, NodeId, Now, QueueId};
+use leveret_types::{ConnectionId, ConsumerId, Message, NodeId, Now, QueueId};
 use line::Line;
 use smallvec::SmallVec;
 use std::collections::VecDeque;
@@ -295,6 +295,14 @@ impl Proxy {
     /// Whether somebody wants something of the queue.
     fn is_used(&self) -> bool {
         !self.journal.is_empty() || !self.holders.is_empty() || !self.requests.is_empty()
+    }
+
+    /// The message that was published as the operation of this number, if it has no answer yet.
+    pub(crate) fn published(&self, number: u64) -> Option<&Message> {
+        match self.journal.get(number)? {
+            Operation::Publish(message) => Some(message),
+            Operation::Settle(_) | Operation::Nothing => None,
+        }
     }
 
     // ---- What this node's clients want.

@@ -7,23 +7,35 @@ use crate::quorum::replica::{Around, ReplicaStatus, Replicas};
 use leveret_queue::Counts;
 use leveret_replication::ProposeError;
 use leveret_storage::{ShardLogs, Urgency};
+use leveret_types::limits::LEADER_LEASE_MS;
 use leveret_types::{NodeId, Now, QueueId};
 
 impl Shard {
+    /// Says when this node last told the others that it is up, and looked which of them are, on the
+    /// monotonic clock: to be called whenever the shard is borrowed. For [`LEADER_LEASE_MS`]
+    /// from then on the others do not take this node for down, so that its leaders lead; after it
+    /// they deliver nothing until the next look. A shard that is never told takes it for
+    /// granted that they lead.
+    pub const fn set_peers_checked_ms(&mut self, checked_ms: u64) {
+        self.peers_checked_ms = checked_ms;
+    }
+
     /// Runs something on the replicas, with what they may reach.
     pub(crate) fn with_replicas<R>(
         &mut self,
         now: Now,
         run: impl FnOnce(&mut Replicas, &mut Around<'_>) -> R,
     ) -> R {
+        let silent_ms = now.monotonic_ms.saturating_sub(self.peers_checked_ms);
         let mut around = Around {
             now,
             node: self.node,
             up: &self.up,
+            may_be_deposed: silent_ms > LEADER_LEASE_MS,
             logs: &mut self.logs,
             effects: &mut self.effects,
             answers: &mut self.answers,
-            admit: &mut self.proxies,
+            clients: &mut self.proxies,
         };
         run(&mut self.replicas, &mut around)
     }

@@ -1,6 +1,9 @@
 //! Classic queues, which live on one node and are reached from all.
 
+use crate::client;
 use crate::script::check;
+use crate::world::World;
+use leveret_types::NodeId;
 
 #[test]
 fn a_queue_is_declared_published_to_consumed_and_deleted_at_any_node() {
@@ -64,4 +67,43 @@ fn a_queue_whose_node_is_down_refuses_and_its_consumers_are_cancelled() {
          c@3
          c get q => c: got 1 left=0 again m1",
     );
+}
+
+#[test]
+fn what_a_client_publishes_right_before_it_closes_is_there() {
+    for (close, at) in [
+        ("close", 1),
+        ("close", 2),
+        ("close-connection", 1),
+        ("close-connection", 2),
+    ] {
+        let mut world = World::new(3);
+        world.connect("a", NodeId(1));
+        world.connect("b", NodeId(at));
+        world.say("a", "declare q");
+        world.heard();
+        // One read of the socket has it all.
+        let words = ["publish", "q", "m1", "m2"];
+        world.send("b", [client::say(&words), client::say(&[close])].concat());
+        world.pass(1_000);
+        world.heard();
+        world.say("a", "get q");
+        world.pass(1_000);
+        assert_eq!(world.heard(), "a: got 1 left=1 m1", "{close} at node {at}");
+    }
+}
+
+#[test]
+fn what_is_behind_a_publish_that_fails_never_happened() {
+    let mut world = World::new(3);
+    world.connect("a", NodeId(1));
+    world.connect("b", NodeId(1));
+    world.say("a", "declare q");
+    world.heard();
+    let (bad, good) = (["publish-to", "no-such", "q", "m1"], ["publish", "q", "m2"]);
+    world.send("b", [client::say(&bad), client::say(&good)].concat());
+    world.pass(1_000);
+    assert!(world.heard().contains("404"));
+    world.say("a", "get q");
+    assert_eq!(world.heard(), "a: get-empty");
 }

@@ -134,6 +134,15 @@ pub fn say(words: &[&str]) -> Vec<u8> {
             };
             encode::method(&mut out, 1, &close);
         }
+        "close-connection" => {
+            let close = connection::Close {
+                reply_code: 200,
+                reply_text: "bye",
+                class_id: 0,
+                method_id: 0,
+            };
+            encode::method(&mut out, 0, &close);
+        }
         "declare" => {
             let mut arguments = TableBuilder::new();
             if has("quorum") {

@@ -13,3 +13,4 @@ mod members;
 mod overdue;
 mod quorum;
 mod random;
+mod stopped;

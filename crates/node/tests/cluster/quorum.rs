@@ -201,6 +201,34 @@ fn what_must_be_dead_lettered_and_is_refused_goes_again() {
 }
 
 #[test]
+fn what_must_be_dead_lettered_takes_room_until_it_has_gone() {
+    check(
+        "a@2
+         b@3
+         a declare q quorum x-max-length=2 x-overflow=reject-publish \
+         x-dead-letter-strategy=at-least-once x-dead-letter-exchange= \
+         x-dead-letter-routing-key=d => a: declared q 0 0
+         run 1000
+         a confirm => a: select-ok
+         b consume q t => b: consuming t
+         a publish q m1 => a: ack 1; b: deliver 1 m1
+         b reject 1
+         b cancel t => b: cancel-ok t
+         run 100
+         a publish q m2 => a: ack 2
+         a publish q m3 => a: nack 3
+         kill leader q
+         start
+         run 10000
+         a publish q m4 => a: nack 4
+         a declare d quorum => a: declared d 0 0
+         run 6000
+         a publish q m5 => a: ack 5
+         a publish q m6 => a: nack 6",
+    );
+}
+
+#[test]
 fn a_minority_keeps_publishes_and_refuses_what_must_be_answered() {
     check(
         "a@1

@@ -34,6 +34,10 @@ pub struct World {
     pub syncing: BTreeSet<NodeId>,
     /// Nodes that nothing arrives at, and that nobody takes for down.
     pub deaf: BTreeSet<NodeId>,
+    /// Nodes whose processes are stopped, and those of which the thread that looks after the others
+    /// has not run since.
+    stopped: BTreeSet<NodeId>,
+    drowsy: BTreeSet<NodeId>,
     /// Nodes that hear later of what the cluster agrees on, with what they have not heard yet.
     pub behind: BTreeMap<NodeId, Vec<Batch>>,
 }
@@ -70,6 +74,8 @@ impl World {
             proposals: 0,
             syncing: BTreeSet::new(),
             deaf: BTreeSet::new(),
+            stopped: BTreeSet::new(),
+            drowsy: BTreeSet::new(),
             behind: BTreeMap::new(),
         };
         for node in (1..=nodes).map(NodeId) {
@@ -192,6 +198,60 @@ impl World {
         self.nodes[&node].each_shard(now, |shard| shard.peer_up(now, other));
     }
 
+    /// Stops a node's process (SIGSTOP): it does nothing, and keeps what it knows.
+    pub fn stop(&mut self, node: NodeId) {
+        self.stopped.insert(node);
+    }
+
+    /// The others find a node that is stopped silent, and give it up.
+    pub fn give_up(&mut self, node: NodeId) {
+        for other in self.others(node) {
+            self.lose(other, node);
+            self.wires.remove(&(node, other));
+            self.wires.remove(&(other, node));
+        }
+    }
+
+    /// A node that was stopped goes on, all its threads but the one that looks after the others.
+    pub fn wake(&mut self, node: NodeId) {
+        self.stopped.remove(&node);
+        self.drowse(node);
+        self.nodes.get_mut(&node).expect("it is up").tick(self.now);
+        self.rest();
+    }
+
+    /// The thread that looks after the others does nothing.
+    pub fn drowse(&mut self, node: NodeId) {
+        self.drowsy.insert(node);
+    }
+
+    /// The thread that looks after the others goes on too: all are down, and connected again.
+    pub fn look(&mut self, node: NodeId) {
+        for other in self.others(node) {
+            self.part(node, other);
+        }
+        self.drowsy.remove(&node);
+        self.check_peers();
+        for other in self.others(node) {
+            if !self.drowsy.contains(&other) && !self.stopped.contains(&other) {
+                self.join(node, other);
+            }
+        }
+        self.rest();
+    }
+
+    fn others(&self, node: NodeId) -> Vec<NodeId> {
+        let all = self.nodes.keys().copied();
+        all.filter(|other| *other != node).collect()
+    }
+
+    fn check_peers(&self) {
+        let is_looking = |id: &NodeId| !self.stopped.contains(id) && !self.drowsy.contains(id);
+        for (_, node) in self.nodes.iter().filter(|(id, _)| is_looking(id)) {
+            node.env.peers_checked_ms.set(self.now.monotonic_ms);
+        }
+    }
+
     pub fn connect(&mut self, name: &str, node: NodeId) {
         let connection = self
             .nodes
@@ -209,6 +269,13 @@ impl World {
         {
             node.drop_client(client.connection, self.now);
         }
+    }
+
+    /// Says something in words: [`client::say`].
+    pub fn say(&mut self, name: &str, words: &str) {
+        let words: Vec<&str> = words.split_whitespace().collect();
+        self.send(name, client::say(&words));
+        self.rest();
     }
 
     pub fn send(&mut self, name: &str, bytes: Vec<u8>) {
@@ -232,14 +299,19 @@ impl World {
         let end = self.now.monotonic_ms + milliseconds;
         self.rest();
         while self.now.monotonic_ms < end {
-            let next = self.nodes.values().filter_map(Node::deadline).min();
+            let awake = |id: &NodeId| !self.stopped.contains(id);
+            let running = self.nodes.iter().filter(|(id, _)| awake(id));
+            let next = running.filter_map(|(_, node)| node.deadline()).min();
             let at = next.unwrap_or(u64::MAX).max(self.now.monotonic_ms + 1);
             let at = at.min(end).min(self.now.monotonic_ms + HEARTBEAT_MS);
             let step = at - self.now.monotonic_ms;
             self.now.monotonic_ms += step;
             self.now.wall_ms += step;
-            for node in self.nodes.values_mut() {
-                node.tick(self.now);
+            self.check_peers();
+            for (id, node) in &mut self.nodes {
+                if !self.stopped.contains(id) {
+                    node.tick(self.now);
+                }
             }
             self.rest();
         }
@@ -247,7 +319,8 @@ impl World {
 
     fn round(&mut self) -> bool {
         let mut busy = false;
-        let nodes: Vec<NodeId> = self.nodes.keys().copied().collect();
+        let awake = |id: &NodeId| !self.stopped.contains(id);
+        let nodes: Vec<NodeId> = self.nodes.keys().copied().filter(awake).collect();
         for id in nodes {
             let node = self.nodes.get_mut(&id).expect("it is up");
             busy |= node.step(self.now);
@@ -263,8 +336,9 @@ impl World {
             busy |= self.write_out(id);
         }
         let wires: Vec<_> = self.wires.keys().copied().collect();
-        let is_lost =
-            |from: &NodeId, to: &NodeId| self.mute.contains(from) || self.deaf.contains(to);
+        let is_lost = |from: &NodeId, to: &NodeId| {
+            self.mute.contains(from) || self.deaf.contains(to) || self.stopped.contains(to)
+        };
         let wires: Vec<_> = wires.into_iter().filter(|(a, b)| !is_lost(a, b)).collect();
         for (from, to) in wires {
             let frame = self
@@ -278,7 +352,9 @@ impl World {
         }
         if !busy {
             for id in self.syncing.clone() {
-                if let Some(node) = self.nodes.get_mut(&id) {
+                if let Some(node) = self.nodes.get_mut(&id)
+                    && !self.stopped.contains(&id)
+                {
                     busy |= node.sync(self.now).expect("memory is written");
                 }
             }

@@ -48,8 +48,10 @@ impl Queue {
         let count = found
             .leaving
             .remove(range, |range, bytes| taken.push((range, bytes)));
+        self.leaving -= count;
         for (range, bytes) in taken.drain(..) {
             let bytes = u64::from(bytes) * (range.end - range.start);
+            self.leaving_bytes -= bytes;
             self.leave(lane, range, bytes, out);
         }
         self.keep(taken);
@@ -90,7 +92,7 @@ impl Queue {
             self.leave(number, range, bytes, out);
             return;
         }
-        self.lanes.held(number).leaving.insert(range.clone(), bytes);
+        self.sets_out(number, range.clone(), bytes);
         match out.last_mut() {
             Some(Effect::DeadLetter {
                 lane,
@@ -105,6 +107,14 @@ impl Queue {
                 reason,
             }),
         }
+    }
+
+    /// Messages of `bytes` each are on their way to the dead-letter exchange.
+    pub(super) fn sets_out(&mut self, number: u8, range: Range<u64>, bytes: u32) {
+        let count = range.end - range.start;
+        self.leaving += count;
+        self.leaving_bytes += count * u64::from(bytes);
+        self.lanes.held(number).leaving.insert(range, bytes);
     }
 
     pub(super) fn leave(

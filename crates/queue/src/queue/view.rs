@@ -56,6 +56,8 @@ pub struct Counts {
     pub unsettled_bytes: u64,
     /// Messages on their way to the dead-letter exchange.
     pub leaving: u64,
+    /// Bytes of their bodies.
+    pub leaving_bytes: u64,
     /// Messages that cannot be read.
     pub damaged: u64,
     /// Attached consumers.
@@ -83,7 +85,8 @@ impl Queue {
             delayed,
             unsettled: self.unsettled,
             unsettled_bytes: self.unsettled_bytes,
-            leaving: self.lanes.iter().map(|(_, lane)| lane.leaving.len()).sum(),
+            leaving: self.leaving,
+            leaving_bytes: self.leaving_bytes,
             damaged: self.lanes.iter().map(|(_, lane)| lane.damaged.len()).sum(),
             consumers: self.holders.attached(),
             active: self.active(),

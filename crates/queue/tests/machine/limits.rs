@@ -265,3 +265,45 @@ fn priorities() {
         check(script, expected);
     }
 }
+
+/// What stays until its new queue has it counts; with another strategy it does not.
+#[test]
+fn what_must_be_dead_lettered_counts_until_it_has_gone() {
+    const LENGTH: &str = "declare quorum max-length=2 overflow=reject dlx";
+    const BYTES: &str = "declare quorum max-bytes=10 overflow=reject dlx";
+    for (declare, script, expected) in [
+        (
+            LENGTH,
+            "at-least-once; publish a; get g1; reject g1 a; publish b; publish c; show",
+            "g1<a left=0; dlx(rejected) a; refused c; ready b | leaving a",
+        ),
+        (
+            LENGTH,
+            "; publish a; get g1; reject g1 a; publish b; publish c; show",
+            "g1<a left=0; dlx(rejected) a; ready b c | leaving a",
+        ),
+        (
+            LENGTH,
+            "at-least-once; publish a b; get g1; get g1; reject g1 a b; publish c; dead-lettered a; publish d; publish e; show",
+            "g1<a left=1; g1<b left=0; dlx(rejected) a b; refused c; gone a; refused e; ready d | leaving b",
+        ),
+        (
+            BYTES,
+            "at-least-once; publish a:size=6; get g1; reject g1 a; publish b:size=4; publish c:size=1; show",
+            "g1<a left=0; dlx(rejected) a; refused c; ready b | leaving a",
+        ),
+        (
+            BYTES,
+            "at-least-once; publish a:size=6; get g1; reject g1 a; publish b:size=5; dead-lettered a; publish c:size=10; show",
+            "g1<a left=0; dlx(rejected) a; refused b; gone a; ready c",
+        ),
+        // Where the head is dropped, nothing stays.
+        (
+            "declare max-length=1 dlx",
+            "at-least-once; publish a b; show",
+            "dlx(maxlen) a; ready b | leaving a",
+        ),
+    ] {
+        check(&format!("{declare} {script}"), expected);
+    }
+}

@@ -94,14 +94,20 @@ impl Model {
     }
 
     fn exceeds(&self, messages: u64, bytes: u64) -> bool {
-        let ready = self.ready();
-        let sum: u64 = ready
+        let mut counted = self.ready();
+        let Settings { overflow, .. } = self.settings;
+        if self.settings.dead_letter_at_least_once && overflow != Overflow::DropHead {
+            let leaving = self.messages.iter();
+            let leaving = leaving.filter(|(_, m)| m.place == Place::Leaving);
+            counted.extend(leaving.map(|(position, _)| *position));
+        }
+        let sum: u64 = counted
             .iter()
             .map(|p| u64::from(self.messages[p].meta.bytes))
             .sum();
         self.settings
             .length_max
-            .is_some_and(|max| ready.len() as u64 + messages > max)
+            .is_some_and(|max| counted.len() as u64 + messages > max)
             || self
                 .settings
                 .length_bytes_max
@@ -343,6 +349,7 @@ fn random_settings(random: &mut Random, fixed: Option<&Settings>, cold_allowed: 
             Overflow::RejectPublishDlx,
         ][random.below(3) as usize],
         dead_letter: random.one_in(2),
+        dead_letter_at_least_once: random.one_in(2),
         priority_max: fixed.map_or(random.below(4) as u8, |f| f.priority_max),
         single_active: fixed.map_or(random.one_in(4), |f| f.single_active),
         delivery_limit: random.maybe(4).map(|limit| limit as u32),

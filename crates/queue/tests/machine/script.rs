@@ -6,7 +6,7 @@
 //!
 //! ```text
 //! declare [quorum] [ttl=] [expires=] [max-length=] [max-bytes=] [overflow=drop|reject|dlx] [dlx] [prio=] [sac] [limit=] [timeout=]
-//!         [retry=all|failed|returned:min[:max]]
+//!         [at-least-once] [retry=all|failed|returned:min[:max]]
 //! policy ...               the same words; what is not named is unset
 //! publish a b:p=3:ttl=100:size=10    one batch, then a pump
 //! consume c1 [prefetch=] [priority=] [exclusive] [no-ack] [timeout=]; cancel c1; detach c1; room c1=2; unblock c1
@@ -95,6 +95,7 @@ fn settings(words: &[&str]) -> (QueueKind, Settings) {
                 }
             }
             "dlx" => settings.dead_letter = true,
+            "at-least-once" => settings.dead_letter_at_least_once = true,
             "prio" => settings.priority_max = number(value) as u8,
             "sac" => settings.single_active = true,
             "limit" => settings.delivery_limit = value.parse().ok(),

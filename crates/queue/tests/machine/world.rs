@@ -332,7 +332,7 @@ impl World {
         let [
             (ready, ready_bytes),
             (unsettled, unsettled_bytes),
-            (leaving, _),
+            (leaving, leaving_bytes),
             (damaged, _),
         ] = sums;
         let actual = [
@@ -347,6 +347,7 @@ impl World {
             "ready, unsettled, leaving, damaged"
         );
         assert_eq!(counts.unsettled_bytes, unsettled_bytes, "bytes unsettled");
+        assert_eq!(counts.leaving_bytes, leaving_bytes, "bytes leaving");
         if !self.any_damage {
             assert_eq!(counts.ready_bytes, ready_bytes, "bytes ready");
             assert_eq!(self.left_bytes.0, self.left_bytes.1, "bytes that left");

@@ -1,7 +1,7 @@
 //! How two nodes get to know each other before anything else is said between them.
 //!
 //! ```text
-//! acceptor → dialer    "LEVERET", version 1, 32 random bytes
+//! acceptor → dialer    "LEVERET", version 2, 32 random bytes
 //! dialer → acceptor    who it is (100 bytes, drawn at [`Hello`]), MAC (32)
 //! acceptor → dialer    refusal or 0 (1), its UUID (16), its start (8), MAC (32)
 //! ```
@@ -14,7 +14,7 @@ use leveret_types::NodeId;
 use ring::hmac;
 use std::io::{self, Read, Write};
 
-const GREETING: &[u8; 8] = b"LEVERET\x01";
+const GREETING: &[u8; 8] = b"LEVERET\x02";
 const NONCE_BYTES: usize = 32;
 const HELLO_BYTES: usize = 100;
 const MAC_BYTES: usize = 32;

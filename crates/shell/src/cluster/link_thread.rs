@@ -16,6 +16,7 @@ use leveret_node::cluster::{self, PeerAddress};
 use leveret_node::{Env, PeerFrame};
 use leveret_types::limits::{GROUP_TICK_MS, PEER_HEARTBEAT_MS};
 use leveret_types::{NodeId, Now, QueueId};
+use mio::event::Event;
 use mio::net::TcpStream;
 use mio::{Events, Interest, Poll, Token};
 use std::collections::{BTreeMap, VecDeque};
@@ -55,7 +56,61 @@ struct Incoming {
     decoder: Decoder,
     /// The socket may hold bytes that have not been read.
     unread: bool,
+    /// The other node sends nothing more: behind what the socket holds is its end, of which no edge
+    /// tells again.
+    ending: bool,
     since_ms: u64,
+}
+
+impl Incoming {
+    fn new(socket: TcpStream, start: u64, now: Now) -> Self {
+        Self {
+            socket,
+            start,
+            decoder: Decoder::default(),
+            unread: true,
+            ending: false,
+            since_ms: now.monotonic_ms,
+        }
+    }
+
+    /// Reads what has come, so much of it that other nodes have their turn too.
+    ///
+    /// # Errors
+    /// Why the link is at its end. What came before is in `frames`.
+    fn read(
+        &mut self,
+        scratch: &mut [u8],
+        frames: &mut Vec<(QueueId, Bytes)>,
+    ) -> Result<(), String> {
+        for _ in 0..READS_MAX {
+            match self.socket.read(scratch) {
+                Ok(0) => return Err("it has closed its link".to_owned()),
+                Ok(count) => {
+                    self.decoder.feed(&scratch[..count]);
+                    while let Some(decoded) = self.decoder.take().map_err(|e| e.to_string())? {
+                        match decoded {
+                            Decoded::Frame(queue, frame) => frames.push((queue, frame)),
+                            Decoded::Heartbeat => {}
+                        }
+                    }
+                    // A read that did not fill the buffer has emptied the socket: the next edge
+                    // tells of more.
+                    if count < scratch.len() && !self.ending {
+                        self.unread = false;
+                        return Ok(());
+                    }
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    self.unread = false;
+                    return Ok(());
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error.to_string()),
+            }
+        }
+        Ok(())
+    }
 }
 
 /// Another node.
@@ -114,9 +169,13 @@ impl LinkThread {
         let mut events = Events::with_capacity(256);
         while !self.stopped {
             self.wait(&mut events);
-            let now = self.broker.now();
+            let mut now = self.broker.now();
+            if self.detector.was_stopped(now.monotonic_ms) {
+                self.look(now);
+                now = self.broker.now();
+            }
             for event in &events {
-                self.socket_event(event.token(), event.is_readable(), event.is_writable());
+                self.socket_event(event);
             }
             self.take_inbox(now);
             self.read_all(now);
@@ -164,7 +223,8 @@ impl LinkThread {
         }
     }
 
-    fn socket_event(&mut self, token: Token, readable: bool, writable: bool) {
+    fn socket_event(&mut self, event: &Event) {
+        let token = event.token();
         if token == TOKEN_BELL {
             return;
         }
@@ -173,10 +233,11 @@ impl LinkThread {
         };
         if is_incoming(token) {
             if let Some(incoming) = &mut peer.incoming {
-                incoming.unread |= readable;
+                incoming.unread |= event.is_readable();
+                incoming.ending |= event.is_read_closed();
             }
         } else if let Some(outgoing) = &mut peer.outgoing {
-            outgoing.blocked &= !writable;
+            outgoing.blocked &= !event.is_writable();
         }
     }
 
@@ -212,13 +273,7 @@ impl LinkThread {
         };
         match watch(&self.poll, socket, token(node, true), Interest::READABLE) {
             Ok(socket) => {
-                peer.incoming = Some(Incoming {
-                    socket,
-                    start,
-                    decoder: Decoder::default(),
-                    unread: true,
-                    since_ms: now.monotonic_ms,
-                });
+                peer.incoming = Some(Incoming::new(socket, start, now));
                 // Whoever is back wants to be dialed now, not when the pause is over.
                 peer.next_dial_ms = now.monotonic_ms;
                 peer.backoff_ms = BACKOFF_MS.start;
@@ -362,8 +417,10 @@ impl LinkThread {
             .map(|(node, _)| *node)
             .collect();
         for node in nodes {
+            let link = self.peers.get_mut(&node).and_then(|p| p.incoming.as_mut());
+            let Some(link) = link else { continue };
             let mut frames = Vec::new();
-            let read = self.read(node, &mut frames);
+            let read = link.read(&mut self.scratch, &mut frames);
             self.detector.heard(node, now.monotonic_ms);
             if !frames.is_empty() {
                 cluster::receive(now, node, frames, &*self.broker);
@@ -373,36 +430,6 @@ impl LinkThread {
                 self.take_down(node, now, &why);
             }
         }
-    }
-
-    fn read(&mut self, node: NodeId, frames: &mut Vec<(QueueId, Bytes)>) -> Result<(), String> {
-        let link = self.peers.get_mut(&node).and_then(|p| p.incoming.as_mut());
-        let Some(link) = link else { return Ok(()) };
-        for _ in 0..READS_MAX {
-            match link.socket.read(&mut self.scratch) {
-                Ok(0) => return Err("it has closed its link".to_owned()),
-                Ok(count) => {
-                    link.decoder.feed(&self.scratch[..count]);
-                    while let Some(decoded) = link.decoder.take().map_err(|e| e.to_string())? {
-                        match decoded {
-                            Decoded::Frame(queue, frame) => frames.push((queue, frame)),
-                            Decoded::Heartbeat => {}
-                        }
-                    }
-                    if count < self.scratch.len() {
-                        link.unread = false;
-                        return Ok(());
-                    }
-                }
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    link.unread = false;
-                    return Ok(());
-                }
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(error.to_string()),
-            }
-        }
-        Ok(())
     }
 
     /// Lets the catalogue's group go on, which has this thread for its own.
@@ -446,14 +473,21 @@ impl LinkThread {
     fn look(&mut self, now: Now) {
         self.looked_ms = now.monotonic_ms;
         self.follow_members(now);
+        let why = match self.detector.was_stopped(now.monotonic_ms) {
+            true => "this node was stopped for longer than others wait",
+            false => "nothing is heard of it",
+        };
         for node in self.detector.look(now.monotonic_ms) {
-            self.take_down(node, now, "nothing is heard of it");
+            self.take_down(node, now, why);
         }
         let nodes: Vec<NodeId> = self.peers.keys().copied().collect();
         for node in nodes {
             self.look_at(node, now);
         }
+        // What was done may have taken its time; the others count from what they hear now.
+        let now = self.broker.now();
         self.send_all(now);
+        self.broker.peers_checked(now);
     }
 
     fn look_at(&mut self, node: NodeId, now: Now) {
@@ -650,6 +684,40 @@ mod tests {
             sent.extend(all);
         }
         assert_eq!(sent, expected);
+    }
+
+    #[test]
+    fn a_close_right_behind_the_last_frame_is_seen() {
+        let mut poll = Poll::new().expect("a poll");
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a listener");
+        let address = listener.local_addr().expect("its address");
+        let mut other = std::net::TcpStream::connect(address).expect("connects");
+        let (socket, _) = listener.accept().expect("accepted");
+        let token = token(NodeId(2), true);
+        let socket = watch(&poll, socket, token, Interest::READABLE).expect("watched");
+        let mut link = Incoming::new(socket, 1, Now::both(0));
+        let frame = PeerFrame::new(QueueId(7), Bytes::from_static(b"last"));
+        let mut bytes = wire::header(frame.queue, &frame.pieces).to_vec();
+        bytes.extend_from_slice(b"last");
+        other.write_all(&bytes).expect("written");
+        drop(other);
+        let mut frames = Vec::new();
+        let mut scratch = vec![0; READ_BYTES];
+        let mut events = Events::with_capacity(8);
+        let end = loop {
+            poll.poll(&mut events, Some(Duration::from_secs(5)))
+                .expect("polled");
+            assert!(!events.is_empty(), "no edge tells of the end");
+            for event in &events {
+                link.unread |= event.is_readable();
+                link.ending |= event.is_read_closed();
+            }
+            if let Err(end) = link.read(&mut scratch, &mut frames) {
+                break end;
+            }
+        };
+        assert_eq!(end, "it has closed its link");
+        assert_eq!(frames, [(QueueId(7), Bytes::from_static(b"last"))]);
     }
 
     #[test]

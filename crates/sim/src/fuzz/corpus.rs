@@ -76,6 +76,7 @@ fn seeds(target: &str) -> Vec<Vec<u8>> {
             leveret_replication::fuzz::seeds(target)
         }
         "link_frame" => leveret_node::quorum::link::seeds(),
+        "group_frame" => leveret_node::quorum::replica::seeds(),
         "disk_segment" | "disk_snapshot" | "superblock" => some(5, 400)
             .into_iter()
             .chain(changes(Some(3), 6))

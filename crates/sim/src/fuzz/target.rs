@@ -82,6 +82,10 @@ pub static TARGETS: &[Target] = &[
         run: leveret_node::quorum::link::fuzz,
     },
     Target {
+        name: "group_frame",
+        run: leveret_node::quorum::replica::fuzz,
+    },
+    Target {
         name: "topic_match",
         run: leveret_routing::fuzz::topic,
     },

@@ -214,6 +214,12 @@ impl Journal {
         self.kept.back_mut()
     }
 
+    /// The operation with this number.
+    pub(super) fn get(&self, number: u64) -> Option<&Operation> {
+        let at = usize::try_from(number.checked_sub(self.first)?).ok()?;
+        self.kept.get(at).map(|kept| &kept.operation)
+    }
+
     /// The operations with these numbers.
     pub(super) fn range(&self, numbers: Range<u64>) -> impl Iterator<Item = &Operation> {
         let start = usize::try_from(numbers.start - self.first).unwrap_or(usize::MAX);

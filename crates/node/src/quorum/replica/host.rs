@@ -1,6 +1,6 @@
 //! All replicas of a shard: which of them have something to do, and when.
 
-use super::attachment;
+use super::attachment::{self, Decoded};
 use super::remains::{member_on, renew};
 use super::restore::{adopt, sole_founder};
 use super::snapshot;
@@ -35,6 +35,8 @@ pub struct Replicas {
     pub(super) quarantined: HashMap<QueueId, ReplicaId, foldhash::fast::FixedState>,
     /// Leaders that something has happened to.
     dirty: Vec<QueueId>,
+    /// Whether some of them wait until it is known that they still lead.
+    is_held: bool,
     /// Leaders with something to propose.
     open: Vec<QueueId>,
     /// Replicas that wait for the write-ahead log.
@@ -180,6 +182,10 @@ impl Replicas {
         run: impl FnOnce(&mut Replica, &mut Around<'_>) -> R,
     ) -> Option<R> {
         let replica = self.map.get_mut(&id)?;
+        let is_doubted = around.may_be_deposed && replica.can_be_deposed();
+        if let Some(leader) = &mut replica.leader {
+            leader.is_doubted = is_doubted;
+        }
         let result = run(replica, around);
         let leader = replica.leader.as_ref();
         let listed = &mut replica.listed;
@@ -260,12 +266,20 @@ impl Replicas {
             self.retire_if_rotten(around, id);
             self.leave_if_gone(around, id);
         }
+        let mut held = Vec::new();
         while let Some(id) = self.dirty.pop() {
+            let replica = self.map.get(&id);
+            if around.may_be_deposed && replica.is_some_and(|replica| replica.can_be_deposed()) {
+                held.push(id);
+                continue;
+            }
             self.with(around, id, |replica, around| {
                 replica.listed.dirty = false;
                 replica.pump(around);
             });
         }
+        self.is_held = !held.is_empty();
+        self.dirty = held;
     }
 
     /// Time passes.
@@ -301,10 +315,14 @@ impl Replicas {
     }
 
     /// When [`Self::tick`] is to be called next.
-    pub(crate) fn next_deadline_ms(&self) -> Option<u64> {
-        let leaders = self.deadlines.first().map(|(at, _)| *at);
+    pub(crate) fn next_deadline_ms(&self, now: Now) -> Option<u64> {
         let groups = (!self.ticking.is_empty()).then_some(self.next_tick_ms);
-        leaders.into_iter().chain(groups).min()
+        let is_held = self.is_held && !self.map.is_empty();
+        let held = is_held.then_some(now.monotonic_ms + GROUP_TICK_MS);
+        // What is due already and held is looked at with the rest of that.
+        let is_open = |at: &u64| held.is_none() || *at > now.monotonic_ms;
+        let leaders = self.deadlines.iter().map(|(at, _)| *at).find(is_open);
+        [leaders, held, groups].into_iter().flatten().min()
     }
 
     /// Takes a frame of another member. Anything may be in it.
@@ -320,13 +338,26 @@ impl Replicas {
         };
         let rest = frame.slice(1..);
         let result = self.with(around, queue, |replica, around| match *kind {
-            attachment::RAFT => {
-                let (message, arrived) = attachment::decode(&rest)?;
+            attachment::RAFT | attachment::REFERRING => {
+                let kept = |run, number| around.clients.published(queue, run, number);
+                let (message, arrived) = match attachment::decode(frame, &kept)? {
+                    Decoded::Message(message, arrived) => (message, arrived),
+                    Decoded::Lacking(index) => {
+                        let answer = attachment::lacking(queue, index);
+                        around.effects.peer.push((from, answer));
+                        return Ok(());
+                    }
+                };
                 if message.from.node() != from {
                     return Ok(());
                 }
                 replica.answer_stranger(around, message.from);
                 replica.step(around, message, arrived)
+            }
+            attachment::LACKING => {
+                let index = attachment::told_lacking(&rest)?;
+                replica.told_lacking(around, from, index);
+                Ok(())
             }
             snapshot::GONE => {
                 replica.told_gone(&rest)?;

@@ -2,13 +2,13 @@
 //! serves on which node.
 
 use super::Around;
+use super::attachment::{Attachment, Published};
 use super::header::Header;
 use crate::dead_letters::DeadLetters;
 use crate::looked::Looked;
 use crate::quorum::link::{Answer, Operation, Origin, Settle, ToLeader, ToProxy, Window};
 use crate::shard::QueueSpec;
 use active::Active;
-use bytes::Bytes;
 use claims::Claim;
 use covered::Covered;
 use hashbrown::HashMap;
@@ -100,6 +100,8 @@ struct Batch {
     came: Vec<(Position, Meta)>,
     /// The messages that came, as they go to the followers.
     attachment: Vec<u8>,
+    /// Those of them that other nodes have published, and keep.
+    published: Vec<Published>,
     asked: Vec<Asked>,
     /// What goes back to the queue once that is committed.
     returns: Vec<GivenBack>,
@@ -142,7 +144,7 @@ struct Waiting {
 /// A batch that is to be proposed.
 pub(super) struct Closed {
     pub(super) header: Header,
-    pub(super) attachment: Bytes,
+    pub(super) attachment: Attachment,
 }
 
 /// The leader of one queue.
@@ -173,6 +175,8 @@ pub(super) struct Leader {
     /// Whether what comes back now is known to be so from a committed entry.
     is_foreseen: bool,
     spare: Vec<(Position, Meta)>,
+    /// Whether others may have elected another leader: nothing is given out until that is known.
+    pub(super) is_doubted: bool,
     /// Whether something has happened since the last pump.
     pub(super) dirty: bool,
 }
@@ -184,7 +188,7 @@ struct View<'a> {
     logs: &'a mut ShardLogs,
     looked: &'a mut Looked,
     holders: &'a mut HashMap<ConsumerId, Place, foldhash::fast::FixedState>,
-    admit: &'a mut dyn crate::quorum::Admit,
+    clients: &'a mut dyn crate::quorum::Clients,
 }
 
 impl Log for View<'_> {
@@ -194,7 +198,9 @@ impl Log for View<'_> {
 
     fn admit(&mut self, consumer: ConsumerId, bytes: u32) -> bool {
         match self.holders.get_mut(&consumer) {
-            Some(place) if place.node == self.own => self.admit.admit(self.queue, consumer, bytes),
+            Some(place) if place.node == self.own => {
+                self.clients.admit(self.queue, consumer, bytes)
+            }
             Some(place) => place.window.take(bytes),
             None => false,
         }
@@ -210,7 +216,7 @@ macro_rules! on_queue {
             logs: $around.logs,
             looked: &mut $leader.looked,
             holders: &mut $leader.holders,
-            admit: $around.admit,
+            clients: $around.clients,
         };
         let ($queue, $out) = (&mut $leader.queue, &mut $leader.scratch);
         $call
@@ -264,6 +270,7 @@ impl Leader {
             scratch: Vec::new(),
             is_foreseen: false,
             spare: Vec::new(),
+            is_doubted: false,
             dirty: true,
         }
     }

@@ -13,6 +13,7 @@
 
 mod attachment;
 mod blob;
+mod fuzz;
 mod header;
 mod host;
 mod lanes;
@@ -25,9 +26,10 @@ mod snapshot;
 mod tests;
 mod wire;
 
+pub use fuzz::{fuzz, seeds};
 pub use host::{ReplicaStatus, Replicas};
 
-use crate::quorum::Admit;
+use crate::quorum::Clients;
 use crate::quorum::link::{Answer, ToProxy};
 use crate::shard::{QueueSpec, ShardEffects, log_of};
 use attachment::Arrival;
@@ -58,14 +60,17 @@ pub struct Around<'a> {
     pub node: NodeId,
     /// Other nodes that are up.
     pub up: &'a [NodeId],
+    /// Whether this node has been silent for so long that other members may lead in the place of
+    /// those here, without their knowing.
+    pub may_be_deposed: bool,
     /// The shard's logs.
     pub logs: &'a mut ShardLogs,
     /// What is to happen outside the shard.
     pub effects: &'a mut ShardEffects,
     /// What leaders say to proxies, those on this node included.
     pub answers: &'a mut Vec<Answer>,
-    /// The consumers on this node.
-    pub admit: &'a mut dyn Admit,
+    /// The clients of this node.
+    pub clients: &'a mut dyn Clients,
 }
 
 /// An entry that is appended and not applied, and what it says if it is a batch.
@@ -438,6 +443,13 @@ impl Replica {
                 break;
             }
         }
+    }
+
+    /// Whether others are a majority without this member, so that they may have elected a leader
+    /// that it does not know of.
+    fn can_be_deposed(&self) -> bool {
+        let me = self.group.replica();
+        !self.group.membership().has_majority(|voter| voter == me)
     }
 
     /// Lets the leader act on what has happened.

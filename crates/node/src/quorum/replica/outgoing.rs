@@ -1,21 +1,27 @@
 //! What a member sends to the others: messages of the group, and behind their entries the messages
 //! of the queue, out of memory or out of the log.
 
-use super::{Around, Replica, attachment};
+use super::attachment::{self, Attachment};
+use super::{Around, Replica};
+use crate::quorum::link::Origin;
 use crate::shard::log_of;
 use bytes::Bytes;
 use leveret_replication::{Body, Message};
 use leveret_storage::{Read, ShardLogs};
-use leveret_types::QueueId;
 use leveret_types::limits::QUORUM_SENT_BYTES;
+use leveret_types::{NodeId, QueueId};
+use smallvec::SmallVec;
 use std::collections::VecDeque;
 
 /// A message that waits until what lies behind its entries has been read.
 #[derive(Debug)]
 struct Parked {
     message: Message,
-    /// What lies behind its first entries.
+    /// What lies behind its first entries, and how many these are.
     built: Vec<Bytes>,
+    entries: usize,
+    /// The run of the receiver's node that has published what is referred to in it.
+    referring: Option<u64>,
     /// The same of the entry that follows these, as far as it was read, and how many messages that
     /// is: what has been read is not held until all is there.
     partial: Vec<u8>,
@@ -26,15 +32,17 @@ struct Parked {
 #[derive(Debug, Default)]
 pub(super) struct Outgoing {
     /// What lies behind the newest entries, ascending by index: all followers get the same bytes.
-    kept: VecDeque<(u64, Bytes)>,
+    kept: VecDeque<(u64, Attachment)>,
     kept_bytes: usize,
     parked: VecDeque<Parked>,
+    /// Nodes that did not have what they were referred to: entries up to that one go whole.
+    lacking: SmallVec<[(NodeId, u64); 2]>,
 }
 
 impl Outgoing {
     /// Keeps what lies behind an entry that this member proposes.
-    pub(super) fn keep(&mut self, index: u64, attachment: Bytes) {
-        self.kept_bytes += attachment.len();
+    pub(super) fn keep(&mut self, index: u64, attachment: Attachment) {
+        self.kept_bytes += attachment.weight();
         self.kept.push_back((index, attachment));
         while self.kept_bytes > QUORUM_SENT_BYTES && self.kept.len() > 1 {
             self.drop_first();
@@ -42,8 +50,8 @@ impl Outgoing {
     }
 
     fn drop_first(&mut self) {
-        if let Some((_, bytes)) = self.kept.pop_front() {
-            self.kept_bytes -= bytes.len();
+        if let Some((_, attachment)) = self.kept.pop_front() {
+            self.kept_bytes -= attachment.weight();
         }
     }
 
@@ -52,14 +60,15 @@ impl Outgoing {
         while self.kept.front().is_some_and(|(first, _)| *first <= index) {
             self.drop_first();
         }
+        self.lacking.retain(|(_, through)| *through > index);
         if self.kept.is_empty() && self.kept.capacity() > 16 {
             self.kept = VecDeque::new();
         }
     }
 
     pub(super) fn forget_from(&mut self, index: u64) {
-        while let Some((_, bytes)) = self.kept.pop_back_if(|(last, _)| *last >= index) {
-            self.kept_bytes -= bytes.len();
+        while let Some((_, attachment)) = self.kept.pop_back_if(|(last, _)| *last >= index) {
+            self.kept_bytes -= attachment.weight();
         }
     }
 
@@ -68,22 +77,37 @@ impl Outgoing {
         *self = Self::default();
     }
 
-    fn get(&self, index: u64) -> Option<Bytes> {
+    fn get(&self, index: u64) -> Option<&Attachment> {
         let at = self.kept.binary_search_by_key(&index, |(index, _)| *index);
-        Some(self.kept[at.ok()?].1.clone())
+        Some(&self.kept[at.ok()?].1)
+    }
+
+    /// Whether a node may be referred to what it has published of the entry at `index`.
+    fn may_refer(&self, node: NodeId, index: u64) -> bool {
+        let lacks = |(of, through): &(NodeId, u64)| *of == node && index <= *through;
+        !self.lacking.iter().any(lacks)
     }
 }
 
 impl Parked {
     /// Reads what lies behind the next entry; false while that is under way.
     fn build(&mut self, outgoing: &Outgoing, logs: &mut ShardLogs, queue: QueueId) -> bool {
-        let Some(entry) = self.message.entries().get(self.built.len()) else {
+        let Some(entry) = self.message.entries().get(self.entries) else {
             return true;
         };
         if self.read == 0
-            && let Some(bytes) = outgoing.get(entry.index)
+            && let Some(attachment) = outgoing.get(entry.index)
         {
-            self.built.push(bytes);
+            let node = self.message.to.node();
+            let run = attachment.run_of(node);
+            match run.filter(|_| outgoing.may_refer(node, entry.index)) {
+                Some(run) if self.referring.is_none_or(|referring| referring == run) => {
+                    self.referring = Some(run);
+                    attachment.referring(Origin { node, start: run }, &mut self.built);
+                }
+                _ => self.built.push(attachment.bytes.clone()),
+            }
+            self.entries += 1;
             return true;
         }
         let header = attachment::header_of(entry).ok().flatten();
@@ -104,6 +128,7 @@ impl Parked {
         }
         self.built
             .push(Bytes::from(std::mem::take(&mut self.partial)));
+        self.entries += 1;
         self.read = 0;
         true
     }
@@ -122,6 +147,8 @@ impl Replica {
         let mut parked = Parked {
             message,
             built: Vec::new(),
+            entries: 0,
+            referring: None,
             partial: Vec::new(),
             read: 0,
         };
@@ -132,13 +159,14 @@ impl Replica {
     }
 
     fn try_send(&self, around: &mut Around<'_>, parked: &mut Parked) -> bool {
-        while parked.built.len() < parked.message.entries().len() {
+        while parked.entries < parked.message.entries().len() {
             if !parked.build(&self.outgoing, around.logs, self.id) {
                 return false;
             }
         }
         let message = &parked.message;
-        let frame = attachment::frame(self.id, message, parked.built.drain(..));
+        let (run, built) = (parked.referring, parked.built.drain(..));
+        let frame = attachment::frame(self.id, message, run, built);
         around.effects.peer.push((message.to.node(), frame));
         true
     }
@@ -159,8 +187,22 @@ impl Replica {
     }
 
     /// What was to go to this node is void.
-    pub(super) fn forget_outgoing(&mut self, node: leveret_types::NodeId) {
+    pub(super) fn forget_outgoing(&mut self, node: NodeId) {
         let to = |parked: &Parked| parked.message.to.node() == node;
         self.outgoing.parked.retain(|parked| !to(parked));
+    }
+
+    /// A node does not have what the entry at `index` refers to: it gets all entries again, whole.
+    /// Several frames may have been on their way; the first that is told of does for all of them.
+    pub(super) fn told_lacking(&mut self, around: &mut Around<'_>, node: NodeId, index: u64) {
+        if self.leads.is_none() || !self.outgoing.may_refer(node, index) {
+            return;
+        }
+        self.forget_outgoing(node);
+        let outgoing = &mut self.outgoing;
+        outgoing.lacking.retain(|(of, _)| *of != node);
+        outgoing.lacking.push((node, self.group.last_index()));
+        self.group.lost(node);
+        self.drive(around, &mut VecDeque::new());
     }
 }

@@ -3,6 +3,7 @@
 
 mod astray;
 mod local;
+mod referring;
 
 use super::HEADER_LANE;
 use crate::env::{ConnectionEvent, PeerFrame, QueueAnswer};
@@ -77,6 +78,10 @@ struct Ledger {
     snapshots: u32,
     /// Deliveries that a replica on the consumer's node completed, and those that it could not.
     local: (u64, u64),
+    /// Bytes that went each way.
+    sent: BTreeMap<(usize, usize), usize>,
+    /// References that named nothing.
+    lacking: u32,
 }
 
 struct World {
@@ -92,6 +97,9 @@ struct World {
     consumers: u64,
     trace: Vec<String>,
     body_bytes: usize,
+    /// How often, of a hundred times, a reference to what a node has published is to another run
+    /// of the node.
+    misreferring: u64,
 }
 
 fn spec(count: u32) -> QueueSpec {
@@ -183,7 +191,9 @@ impl World {
             spec,
             consumers: 0,
             trace: Vec::new(),
-            body_bytes: 64,
+            // Some are sent, others referred to.
+            body_bytes: if seed.is_multiple_of(2) { 64 } else { 300 },
+            misreferring: 0,
         };
         for at in 0..world.nodes.len() {
             world.start(at);
@@ -308,6 +318,9 @@ impl World {
                 .position(|node| node.id == to)
                 .expect("a node");
             self.ledger.snapshots += u32::from(frame.pieces[0][0] == super::snapshot::OFFER);
+            let bytes: usize = frame.pieces.iter().map(Bytes::len).sum();
+            *self.ledger.sent.entry((at, to)).or_default() += bytes;
+            self.ledger.lacking += u32::from(frame.pieces[0][0] == super::attachment::LACKING);
             if self.connected(at, to) {
                 self.ways.entry((at, to)).or_default().push_back(frame);
             }
@@ -329,7 +342,11 @@ impl World {
             return;
         };
         let from = self.nodes[way.0].id;
-        let bytes = Bytes::from(frame.pieces.concat());
+        let mut bytes = frame.pieces.concat();
+        if bytes[0] == super::attachment::REFERRING && self.random.chance(self.misreferring) {
+            bytes[1] ^= 0x40;
+        }
+        let bytes = Bytes::from(bytes);
         self.with(way.1, |shard, now| {
             shard.receive_peer(now, from, frame.queue, bytes);
         });
@@ -655,6 +672,7 @@ impl World {
 /// Runs a seed, and gives what it came to.
 fn run(seed: u64, steps: u64, faults: bool, prepare: impl FnOnce(&mut World)) -> Ledger {
     let mut world = World::new(seed, 3, spec(3));
+    world.misreferring = if faults { 5 } else { 0 };
     prepare(&mut world);
     let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
         for _ in 0..steps {
@@ -713,6 +731,8 @@ fn crashes_and_cut_ways_lose_nothing() {
     assert!(confirmed > all.len() * 100, "{confirmed} confirms");
     let local: u64 = all.iter().map(|ledger| ledger.local.0).sum();
     assert!(local > 1_000, "only {local} deliveries came from followers");
+    let lacking: u32 = all.iter().map(|ledger| ledger.lacking).sum();
+    assert!(lacking > 50, "only {lacking} references named nothing");
 }
 
 /// Replaces a member now and then, also by another one on its own node, as for a lost disk.
@@ -720,6 +740,7 @@ fn crashes_and_cut_ways_lose_nothing() {
 fn members_come_and_go_under_faults() {
     for seed in seeds(40) {
         let mut world = World::new(seed, 4, spec(3));
+        world.misreferring = 5;
         let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
             for step in 0..3_000_u32 {
                 world.step(true);
@@ -759,30 +780,44 @@ fn members_come_and_go_under_faults() {
     }
 }
 
+impl World {
+    /// Two members that have a hundred messages, and a third one that the queue is to have from now
+    /// on.
+    fn about_to_grow() -> Self {
+        let mut world = Self::new(1, 3, spec(2));
+        world.rest(100);
+        for _ in 0..100 {
+            world.publish(0);
+            world.rest(1);
+        }
+        world.rest(20);
+        assert_eq!(world.ledger.confirmed.len(), 100);
+        world.update(|spec| spec.members.push(ReplicaId::new(NodeId(3), 7)));
+        world
+    }
+
+    /// The first member leaves; those that stay have all hundred messages.
+    fn shrink_and_drain(&mut self) {
+        self.update(|spec| {
+            spec.members.remove(0);
+        });
+        self.rest(200);
+        let left = self.spec.members.clone();
+        assert_eq!((self.voters(0), self.voters(1)), (Vec::new(), left));
+        self.crash(1);
+        self.start(1);
+        self.heal_and_drain();
+        assert_eq!(self.ledger.delivered.len(), 100);
+    }
+}
+
 #[test]
 fn a_queue_grows_onto_a_node_and_shrinks_off_another() {
-    let mut world = World::new(1, 3, spec(2));
-    world.rest(100);
-    for _ in 0..100 {
-        world.publish(0);
-        world.rest(1);
-    }
-    world.rest(20);
-    assert_eq!(world.ledger.confirmed.len(), 100);
-    world.update(|spec| spec.members.push(ReplicaId::new(NodeId(3), 7)));
+    let mut world = World::about_to_grow();
     world.rest(100);
     assert_eq!(world.voters(2), world.spec.members);
     assert!(world.ledger.snapshots > 0, "its state came as a whole");
-    world.update(|spec| {
-        spec.members.remove(0);
-    });
-    world.rest(200);
-    let left = world.spec.members.clone();
-    assert_eq!((world.voters(0), world.voters(1)), (Vec::new(), left));
-    world.crash(1);
-    world.start(1);
-    world.heal_and_drain();
-    assert_eq!(world.ledger.delivered.len(), 100);
+    world.shrink_and_drain();
 }
 
 #[test]

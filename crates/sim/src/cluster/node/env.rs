@@ -36,6 +36,8 @@ pub struct NodeEnv {
     next_consumer: Cell<u64>,
     random: Cell<u64>,
     pub(super) alarms: Cell<Alarms>,
+    /// When the node last looked which others are up: [`Shard::set_peers_checked_ms`].
+    pub peers_checked_ms: Cell<u64>,
     pub(super) cluster: Option<Cluster>,
     peers: Peers,
     settings: NodeSettings,
@@ -68,6 +70,7 @@ impl NodeEnv {
             next_consumer: Cell::new(u64::from(node.0) << 40 | 1),
             random: Cell::new(start << 8 | u64::from(node.0)),
             alarms: Cell::default(),
+            peers_checked_ms: Cell::new(u64::MAX),
             cluster,
             peers: Peers::default(),
             settings: settings(),
@@ -124,9 +127,11 @@ impl Env for NodeEnv {
     type CatalogueGuard<'a> = Ref<'a, Catalogue>;
 
     fn shard(&self, shard: ShardId) -> Guard<'_> {
+        let mut borrowed = self.shards[usize::from(shard.0)].borrow_mut();
+        borrowed.set_peers_checked_ms(self.peers_checked_ms.get());
         Guard {
             env: self,
-            shard: self.shards[usize::from(shard.0)].borrow_mut(),
+            shard: borrowed,
         }
     }
 

@@ -66,7 +66,7 @@ impl Leader {
         }
         match asked.request {
             Request::Get { holder, no_ack } => {
-                if !self.is_acting() {
+                if !self.is_acting() || self.is_doubted {
                     return self.waiting_gets.push(asked);
                 }
                 let got = on_queue!(self, around, |queue, view, out| queue

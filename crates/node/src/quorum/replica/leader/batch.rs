@@ -2,7 +2,8 @@
 
 use super::{Closed, GivenBack, InFlight, Leader, View, Waiting};
 use crate::looked::meta_of;
-use crate::quorum::link::{Operation, Settle, ToProxy};
+use crate::quorum::link::{Operation, Origin, Settle, ToProxy};
+use crate::quorum::replica::attachment::{Attachment, Published, REFERRED_BYTES_MIN};
 use crate::quorum::replica::header::{Header, Leaving, Returned};
 use crate::quorum::replica::lanes::Lanes;
 use crate::quorum::replica::{Around, attachment};
@@ -51,6 +52,11 @@ impl Leader {
 
     /// Takes operations that wait, until the batch is full.
     pub(in super::super) fn take_waiting(&mut self, around: &mut Around<'_>, lanes: &mut Lanes) {
+        if self.is_doubted {
+            // A message that finds no room makes the queue deliver.
+            self.dirty = true;
+            return;
+        }
         if !self.is_acting() {
             return;
         }
@@ -94,11 +100,14 @@ impl Leader {
             return;
         };
         session.taken = sequence;
-        self.batch.header.through(session.origin, sequence);
+        let origin = session.origin;
+        self.batch.header.through(origin, sequence);
         self.dirty = true;
         self.batch.is_awaited |= !matches!(operation, Operation::Settle(_));
         match operation {
-            Operation::Publish(message) => self.publish(around, lanes, from, sequence, &message),
+            Operation::Publish(message) => {
+                self.publish(around, lanes, origin, sequence, &message);
+            }
             // Nobody else may get it before a leader that follows knows that it is free.
             Operation::Settle(settle)
                 if matches!(settle.outcome, Outcome::Requeue { .. } | Outcome::Release) =>
@@ -135,7 +144,7 @@ impl Leader {
         &mut self,
         around: &mut Around<'_>,
         lanes: &mut Lanes,
-        from: NodeId,
+        origin: Origin,
         sequence: u64,
         message: &Message,
     ) {
@@ -156,7 +165,7 @@ impl Leader {
                 around.effects.deferred.push(Deferred::DeadLetter(dead));
             }
             let sequences = sequence..sequence + 1;
-            return self.answer(around, from, ToProxy::Refused { sequences });
+            return self.answer(around, origin.node, ToProxy::Refused { sequences });
         }
         let header = stored::header(message);
         let pieces = stored::pieces(&header, message);
@@ -166,6 +175,14 @@ impl Leader {
         let stored = &self.batch.attachment[before + 4..];
         let index = lanes.append(around.logs, lane, &[stored], bytes);
         let batch = &mut self.batch;
+        let at = before..batch.attachment.len();
+        if origin.node != around.node && at.len() >= REFERRED_BYTES_MIN {
+            batch.published.push(Published {
+                origin,
+                sequence,
+                at,
+            });
+        }
         batch.header.message(lane, index);
         batch.header.weight = batch.attachment.len() as u64;
         batch
@@ -226,7 +243,10 @@ impl Leader {
         let attachment = std::mem::replace(&mut self.batch.attachment, next);
         Some(Closed {
             header,
-            attachment: Bytes::from(attachment),
+            attachment: Attachment {
+                bytes: Bytes::from(attachment),
+                published: std::mem::take(&mut self.batch.published),
+            },
         })
     }
 
@@ -247,7 +267,8 @@ impl Leader {
         self.batch.header = closed.header;
         self.batch.header.delivered.clear();
         self.batch.is_awaited = true;
-        self.batch.attachment = closed.attachment.into();
+        self.batch.attachment = closed.attachment.bytes.into();
+        self.batch.published = closed.attachment.published;
     }
 
     /// The entry at `index`, which this leader proposed, is committed, and what left by it has left

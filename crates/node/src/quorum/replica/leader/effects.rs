@@ -125,6 +125,10 @@ impl Leader {
     /// Hands messages over to be dead-lettered; those that are on disk only once they have been
     /// read.
     pub(super) fn send_dead_letters(&mut self, around: &mut Around<'_>) {
+        if self.is_doubted {
+            self.dirty = true;
+            return;
+        }
         let (queue, looked) = (self.id, &mut self.looked);
         let mut find = |at| looked.find(around.logs, queue, at);
         while let Some(dead) = self.dead.take(queue, &mut find) {

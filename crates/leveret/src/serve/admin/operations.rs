@@ -1,0 +1,241 @@
+//! What an operator does to the broker as a client would: declare, bind, publish, get. Apart
+//! because each of these waits, for the disk or for another node's answer.
+
+use super::Admin;
+use crate::serve::messages;
+use leveret_management::api::{Actor, AfterGet, Changed, Get, Got, Publish, Topology};
+use leveret_node::{Caller, Env, Question, QueueAnswer, Ticket, operator};
+use leveret_queue::Outcome;
+use leveret_session::contract::{Reply, Topology as Operation};
+use leveret_types::{ConnectionId, ProtocolError, QueueId, ReplyCode};
+use std::time::{Duration, Instant};
+
+/// How long an operator's command waits for the log before it is said to have failed.
+const DURABLE_WAIT: Duration = Duration::from_secs(30);
+/// How long a message may take to be read from disk.
+const READ_WAIT: Duration = Duration::from_secs(10);
+const POLL: Duration = Duration::from_micros(300);
+
+/// A connection id that no client has: operators' declarations belong to nobody.
+const NOBODY: ConnectionId = ConnectionId(0);
+
+impl Admin {
+    pub(super) fn wait(
+        &self,
+        tickets: impl IntoIterator<Item = Ticket>,
+    ) -> Result<(), ProtocolError> {
+        let deadline = Instant::now() + DURABLE_WAIT;
+        for ticket in tickets {
+            while self.broker.durable(ticket.shard) < ticket.chunk {
+                if Instant::now() > deadline {
+                    return Err(ProtocolError::channel(
+                        ReplyCode::ResourceError,
+                        "the write-ahead log has not taken the change; is the disk full?",
+                    ));
+                }
+                std::thread::sleep(POLL);
+            }
+        }
+        Ok(())
+    }
+
+    fn caller(&self, actor: Actor<'_>, vhost: &str) -> Caller {
+        let rights = match actor {
+            Actor::Operator => None,
+            Actor::User(user) => Some(self.broker.catalogue().rights(user, vhost, "")),
+        };
+        Caller {
+            connection: NOBODY,
+            vhost: vhost.to_owned(),
+            rights,
+        }
+    }
+
+    /// Asks a queue, whose leader may be on another node, and waits for the answer.
+    fn ask(&self, queue: QueueId, question: Question) -> QueueAnswer {
+        let number = self.broker.consumer_id().0;
+        let deadline = Instant::now() + READ_WAIT;
+        loop {
+            let now = self.broker.now();
+            match operator::ask(queue, question, number, now, &*self.broker) {
+                Some(answer) => return answer,
+                None if Instant::now() > deadline => return QueueAnswer::Unavailable,
+                None => std::thread::sleep(POLL),
+            }
+        }
+    }
+
+    /// Whether what a declaration would create is there already.
+    fn exists(&self, vhost: &str, change: &Topology) -> bool {
+        let catalogue = self.broker.catalogue();
+        let Some(vhost) = catalogue.vhost(vhost) else {
+            return false;
+        };
+        match change {
+            Topology::DeclareExchange { name, .. } => vhost.exchange(name).is_some(),
+            Topology::DeclareQueue { name, .. } => vhost.queue_id(name).is_some(),
+            _ => true,
+        }
+    }
+
+    pub(super) fn change_topology(
+        &self,
+        actor: Actor<'_>,
+        vhost: &str,
+        change: Topology,
+    ) -> Result<Changed, ProtocolError> {
+        let now = self.broker.now();
+        let caller = self.caller(actor, vhost);
+        let existed = self.exists(vhost, &change);
+        let ask = |queue, question| self.ask(queue, question);
+        let (reply, ticket) = caller.topology_asking(operation(change), now, &*self.broker, ask)?;
+        self.broker.run_deferred_work();
+        self.wait(ticket)?;
+        Ok(Changed {
+            created: !existed,
+            messages: match reply {
+                Reply::Count(count) => u64::from(count),
+                _ => 0,
+            },
+        })
+    }
+
+    pub(super) fn publish_message(
+        &self,
+        actor: Actor<'_>,
+        vhost: &str,
+        message: Publish,
+    ) -> Result<bool, ProtocolError> {
+        let now = self.broker.now();
+        let message = messages::from_operator(&message, now)?;
+        let (routed, tickets) = self
+            .caller(actor, vhost)
+            .publish(&message, now, &*self.broker)?;
+        self.broker.run_deferred_work();
+        self.wait(tickets)?;
+        Ok(routed)
+    }
+
+    pub(super) fn take_messages(
+        &self,
+        actor: Actor<'_>,
+        vhost: &str,
+        queue: &str,
+        get: Get,
+    ) -> Result<Vec<Got>, ProtocolError> {
+        let queue = self
+            .caller(actor, vhost)
+            .readable_queue(queue, &*self.broker)?;
+        let holder = self.broker.consumer_id();
+        let mut taken = Vec::new();
+        let deadline = Instant::now() + READ_WAIT;
+        while taken.len() < get.count as usize {
+            match operator::get(queue, holder, self.broker.now(), &*self.broker) {
+                Ok(Some(found)) => taken.push(found),
+                Ok(None) => break,
+                Err(operator::Pending) if Instant::now() > deadline => break,
+                Err(operator::Pending) => std::thread::sleep(POLL),
+            }
+        }
+        let outcome = match get.then {
+            AfterGet::Accept => Outcome::Accept,
+            AfterGet::Requeue => Outcome::Requeue { count: false },
+            AfterGet::Reject => Outcome::Reject,
+        };
+        for (delivery, _) in &taken {
+            operator::settle(delivery, outcome, self.broker.now(), &*self.broker);
+        }
+        self.broker.run_deferred_work();
+        Ok(taken
+            .iter()
+            .map(|(delivery, left)| messages::to_operator(delivery, *left))
+            .collect())
+    }
+}
+
+fn operation(change: Topology) -> Operation {
+    match change {
+        Topology::DeclareExchange {
+            name,
+            kind,
+            durable,
+            auto_delete,
+            internal,
+            arguments,
+        } => Operation::ExchangeDeclare {
+            name,
+            kind,
+            passive: false,
+            durable,
+            auto_delete,
+            internal,
+            arguments,
+        },
+        Topology::DeleteExchange { name, if_unused } => {
+            Operation::ExchangeDelete { name, if_unused }
+        }
+        Topology::DeclareQueue {
+            name,
+            durable,
+            exclusive,
+            auto_delete,
+            arguments,
+        } => Operation::QueueDeclare {
+            name,
+            passive: false,
+            durable,
+            exclusive,
+            auto_delete,
+            arguments,
+        },
+        Topology::DeleteQueue {
+            name,
+            if_unused,
+            if_empty,
+        } => Operation::QueueDelete {
+            queue: name,
+            if_unused,
+            if_empty,
+        },
+        Topology::PurgeQueue { name } => Operation::QueuePurge { queue: name },
+        Topology::Bind(binding) => bound(binding, true),
+        Topology::Unbind(binding) => bound(binding, false),
+    }
+}
+
+fn bound(binding: leveret_management::api::Binding, bind: bool) -> Operation {
+    let leveret_management::api::Binding {
+        source,
+        destination,
+        to_queue,
+        routing_key,
+        arguments,
+    } = binding;
+    let routing_key = routing_key.into_bytes();
+    match (to_queue, bind) {
+        (true, true) => Operation::QueueBind {
+            queue: destination,
+            exchange: source,
+            routing_key,
+            arguments,
+        },
+        (true, false) => Operation::QueueUnbind {
+            queue: destination,
+            exchange: source,
+            routing_key,
+            arguments,
+        },
+        (false, true) => Operation::ExchangeBind {
+            destination,
+            source,
+            routing_key,
+            arguments,
+        },
+        (false, false) => Operation::ExchangeUnbind {
+            destination,
+            source,
+            routing_key,
+            arguments,
+        },
+    }
+}

@@ -1,0 +1,132 @@
+//! Permissions of users in virtual hosts, and those for topics.
+
+use super::{Answer, delete, found, list, put};
+use crate::directory::{Alteration, Permission, TopicPermission};
+use crate::reply::ApiError;
+use crate::route::Call;
+use serde_json::{Value, json};
+
+fn permission_json(p: &Permission) -> Value {
+    json!({"user": p.user, "vhost": p.vhost, "configure": p.configure, "write": p.write, "read": p.read})
+}
+
+fn topic_json(p: &TopicPermission) -> Value {
+    json!({"user": p.user, "vhost": p.vhost, "exchange": p.exchange, "write": p.write, "read": p.read})
+}
+
+/// `GET /api/permissions`
+pub fn permissions(call: &Call<'_>) -> Answer {
+    list(
+        call,
+        call.app.node().permissions().iter().map(permission_json),
+    )
+}
+
+fn permissions_where(call: &Call<'_>, keep: impl Fn(&Permission) -> bool) -> Answer {
+    let all = call.app.node().permissions();
+    list(call, all.iter().filter(|p| keep(p)).map(permission_json))
+}
+
+/// `GET /api/vhosts/{vhost}/permissions`
+pub fn permissions_of_vhost(call: &Call<'_>) -> Answer {
+    permissions_where(call, |p| p.vhost == call.param(0))
+}
+
+/// The user of this name must be there.
+fn known_user(call: &Call<'_>) -> Result<(), ApiError> {
+    let user = call.app.node().user(call.param(0));
+    user.map(|_| ()).ok_or(ApiError::NotFound)
+}
+
+/// `GET /api/users/{user}/permissions`
+pub fn permissions_of_user(call: &Call<'_>) -> Answer {
+    known_user(call)?;
+    permissions_where(call, |p| p.user == call.param(0))
+}
+
+/// `GET /api/permissions/{vhost}/{user}`
+pub fn permission(call: &Call<'_>) -> Answer {
+    let found = call.app.node().permission(call.param(1), call.param(0));
+    self::found(found, permission_json)
+}
+
+/// `PUT /api/permissions/{vhost}/{user}`
+pub fn put_permission(call: &Call<'_>) -> Answer {
+    let body = call.body()?;
+    let (vhost, user) = (call.param(0).to_owned(), call.param(1).to_owned());
+    let existed = call.app.node().permission(&user, &vhost).is_some();
+    let permission = Permission {
+        user,
+        vhost,
+        configure: body.text("configure")?.to_owned(),
+        write: body.text("write")?.to_owned(),
+        read: body.text("read")?.to_owned(),
+    };
+    put(call, existed, Alteration::PutPermission(permission))
+}
+
+/// `DELETE /api/permissions/{vhost}/{user}`
+pub fn delete_permission(call: &Call<'_>) -> Answer {
+    let (vhost, user) = (call.param(0).to_owned(), call.param(1).to_owned());
+    delete(call, Alteration::DeletePermission { user, vhost })
+}
+
+fn topics_where(call: &Call<'_>, keep: impl Fn(&TopicPermission) -> bool) -> Answer {
+    let all = call.app.node().topic_permissions();
+    list(call, all.iter().filter(|p| keep(p)).map(topic_json))
+}
+
+/// `GET /api/topic-permissions`
+pub fn topic_permissions(call: &Call<'_>) -> Answer {
+    topics_where(call, |_| true)
+}
+
+/// `GET /api/vhosts/{vhost}/topic-permissions`
+pub fn topic_permissions_of_vhost(call: &Call<'_>) -> Answer {
+    topics_where(call, |p| p.vhost == call.param(0))
+}
+
+/// `GET /api/users/{user}/topic-permissions`
+pub fn topic_permissions_of_user(call: &Call<'_>) -> Answer {
+    known_user(call)?;
+    topics_where(call, |p| p.user == call.param(0))
+}
+
+/// `GET /api/topic-permissions/{vhost}/{user}`
+pub fn topic_permission(call: &Call<'_>) -> Answer {
+    let is_it = |p: &&TopicPermission| p.vhost == call.param(0) && p.user == call.param(1);
+    let all = call.app.node().topic_permissions();
+    let items: Vec<_> = all.iter().filter(is_it).map(topic_json).collect();
+    match items.is_empty() {
+        true => Err(ApiError::NotFound),
+        false => list(call, items),
+    }
+}
+
+/// `PUT /api/topic-permissions/{vhost}/{user}`
+pub fn put_topic_permission(call: &Call<'_>) -> Answer {
+    let body = call.body()?;
+    let permission = TopicPermission {
+        user: call.param(1).to_owned(),
+        vhost: call.param(0).to_owned(),
+        exchange: body.text("exchange")?.to_owned(),
+        write: body.text("write")?.to_owned(),
+        read: body.text("read")?.to_owned(),
+    };
+    let is_it = |p: &TopicPermission| {
+        (&p.user, &p.vhost, &p.exchange)
+            == (&permission.user, &permission.vhost, &permission.exchange)
+    };
+    let existed = call.app.node().topic_permissions().iter().any(is_it);
+    put(call, existed, Alteration::PutTopicPermission(permission))
+}
+
+/// `DELETE /api/topic-permissions/{vhost}/{user}` and `/{exchange}`
+pub fn delete_topic_permission(call: &Call<'_>) -> Answer {
+    let alteration = Alteration::DeleteTopicPermission {
+        user: call.param(1).to_owned(),
+        vhost: call.param(0).to_owned(),
+        exchange: call.params.get(2).cloned(),
+    };
+    delete(call, alteration)
+}

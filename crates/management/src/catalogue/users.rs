@@ -1,0 +1,88 @@
+//! Users and their passwords and tags.
+
+use super::{Answer, alter, delete, found, limits_json, list, put, tags};
+use crate::directory::{Alteration, Secret, User};
+use crate::reply::{ApiError, Reply};
+use crate::route::Call;
+use serde_json::{Value, json};
+
+fn user_json(user: &User) -> Value {
+    json!({
+        "name": user.name,
+        "password_hash": user.password_hash,
+        "hashing_algorithm": user.hashing_algorithm,
+        "tags": user.tags,
+        "limits": limits_json(&user.limits),
+    })
+}
+
+/// `GET /api/users`
+pub fn users(call: &Call<'_>) -> Answer {
+    list(call, call.app.node().users().iter().map(user_json))
+}
+
+/// `GET /api/users/without-permissions`
+pub fn users_without_permissions(call: &Call<'_>) -> Answer {
+    let permissions = call.app.node().permissions();
+    let mut users = call.app.node().users();
+    users.retain(|user| permissions.iter().all(|p| p.user != user.name));
+    list(call, users.iter().map(user_json))
+}
+
+/// `GET /api/users/{user}`
+pub fn user(call: &Call<'_>) -> Answer {
+    found(call.app.node().user(call.param(0)), user_json)
+}
+
+/// `PUT /api/users/{user}`
+pub fn put_user(call: &Call<'_>) -> Answer {
+    let body = call.body()?;
+    let name = call.param(0).to_owned();
+    let existed = call.app.node().user(&name).is_some();
+    let secret = match (body.get("password"), body.get("password_hash")) {
+        (Some(_), _) => Secret::Password(body.text("password")?.to_owned()),
+        (None, Some(_)) => Secret::Hash {
+            hash: body.text("password_hash")?.to_owned(),
+            algorithm: match body.get("hashing_algorithm") {
+                Some(_) => Some(body.text("hashing_algorithm")?.to_owned()),
+                None => None,
+            },
+        },
+        (None, None) if existed => Secret::Keep,
+        (None, None) => Secret::Hash {
+            hash: String::new(),
+            algorithm: None,
+        },
+    };
+    let tags = tags(body.get("tags").unwrap_or(&json!("")))?;
+    put(call, existed, Alteration::PutUser { name, tags, secret })
+}
+
+/// `DELETE /api/users/{user}`
+pub fn delete_user(call: &Call<'_>) -> Answer {
+    let name = call.param(0).to_owned();
+    delete(call, Alteration::DeleteUser { name })
+}
+
+/// `POST /api/users/bulk-delete`: `{"users": ["a", "b"]}`
+pub fn delete_users(call: &Call<'_>) -> Answer {
+    let body = call.body()?;
+    let bad = || ApiError::BadRequest("\"users\" must be a list of names".to_owned());
+    let names = body.required("users")?.as_array().ok_or_else(bad)?;
+    let names: Vec<_> = names
+        .iter()
+        .map(|n| n.as_str().ok_or_else(bad))
+        .collect::<Result<_, _>>()?;
+    for name in names {
+        match alter(
+            call,
+            Alteration::DeleteUser {
+                name: name.to_owned(),
+            },
+        ) {
+            Ok(()) | Err(ApiError::NotFound) => {}
+            Err(other) => return Err(other),
+        }
+    }
+    Ok(Reply::Done)
+}

@@ -1,0 +1,97 @@
+//! Virtual hosts: what the HTTP API shows and changes of them.
+
+use super::{Answer, alter, delete, found, list, put, tags};
+use crate::access::Who;
+use crate::app::App;
+use crate::directory::{Alteration, Permission, Vhost};
+use crate::reply::Reply;
+use crate::route::Call;
+use serde_json::{Value, json};
+
+fn vhost_json(app: &App, vhost: &Vhost) -> Value {
+    let node = app.node().node_stats().name;
+    json!({
+        "name": vhost.name,
+        "description": vhost.description,
+        "tags": vhost.tags,
+        "default_queue_type": vhost.default_queue_type,
+        "metadata": {
+            "description": vhost.description,
+            "tags": vhost.tags,
+            "default_queue_type": vhost.default_queue_type,
+        },
+        "protected_from_deletion": vhost.protected,
+        "tracing": vhost.tracing,
+        "cluster_state": {node: "running"},
+    })
+}
+
+/// `GET /api/vhosts`
+pub fn vhosts(call: &Call<'_>) -> Answer {
+    let mut vhosts = call.app.node().vhosts();
+    vhosts.retain(|vhost| call.app.sees(call.who, &vhost.name));
+    list(call, vhosts.iter().map(|vhost| vhost_json(call.app, vhost)))
+}
+
+/// `GET /api/vhosts/{vhost}`
+pub fn vhost(call: &Call<'_>) -> Answer {
+    let vhost = call.app.node().vhost(call.param(0));
+    found(vhost, |vhost| vhost_json(call.app, vhost))
+}
+
+/// `PUT /api/vhosts/{name}`
+pub fn put_vhost(call: &Call<'_>) -> Answer {
+    let body = call.body()?;
+    let name = call.param(0).to_owned();
+    let existed = call.app.node().vhost(&name).is_some();
+    let text = |field| match body.get(field) {
+        Some(_) => body.text(field).map(|text| Some(text.to_owned())),
+        None => Ok(None),
+    };
+    let kind = text("default_queue_type")?;
+    let alteration = Alteration::PutVhost {
+        name,
+        description: text("description")?,
+        tags: body.get("tags").map(tags).transpose()?,
+        default_queue_type: kind.filter(|kind| kind != "undefined"),
+        tracing: match body.get("tracing") {
+            Some(_) => Some(body.flag_or("tracing", false)?),
+            None => None,
+        },
+    };
+    let reply = put(call, existed, alteration)?;
+    // As in RabbitMQ, whoever made it may use it.
+    if let (Reply::Created(_), Who::User { name, .. }) = (&reply, call.who) {
+        let everything = || ".*".to_owned();
+        let permission = Permission {
+            user: name.clone(),
+            vhost: call.param(0).to_owned(),
+            configure: everything(),
+            write: everything(),
+            read: everything(),
+        };
+        alter(call, Alteration::PutPermission(permission))?;
+    }
+    Ok(reply)
+}
+
+/// `DELETE /api/vhosts/{vhost}`
+pub fn delete_vhost(call: &Call<'_>) -> Answer {
+    let name = call.param(0).to_owned();
+    delete(call, Alteration::DeleteVhost { name })
+}
+
+/// `POST` and `DELETE /api/vhosts/{vhost}/deletion/protection`
+pub fn protect_vhost(call: &Call<'_>) -> Answer {
+    set_protection(call, true)
+}
+
+/// See [`protect_vhost`].
+pub fn unprotect_vhost(call: &Call<'_>) -> Answer {
+    set_protection(call, false)
+}
+
+fn set_protection(call: &Call<'_>, protected: bool) -> Answer {
+    let name = call.param(0).to_owned();
+    delete(call, Alteration::ProtectVhost { name, protected })
+}

@@ -1,0 +1,170 @@
+//! Metrics of messages, over all queues of a type: the families that RabbitMQ calls global.
+
+use super::text::{Counter, Gauge, Page, labels};
+use crate::api::{BrokerStats, MessageCounters};
+
+pub(super) type Count = fn(&MessageCounters) -> u64;
+
+pub(super) fn global(page: &mut Page, broker: &BrokerStats) {
+    let protocol = labels(&[("protocol", "amqp091")]);
+    let all = broker.all_messages();
+    // What happens before a message reaches a queue has no queue type.
+    for (name, help, count) in [
+        (
+            "received",
+            "Total number of messages received from publishers",
+            all.published,
+        ),
+        (
+            "received_confirm",
+            "Total number of messages received from publishers expecting confirmations",
+            all.published_confirm,
+        ),
+        (
+            "routed",
+            "Total number of messages routed to queues or streams",
+            all.routed,
+        ),
+        (
+            "unroutable_dropped",
+            "Total number of messages published as non-mandatory into an exchange and dropped as unroutable",
+            all.dropped,
+        ),
+        (
+            "unroutable_returned",
+            "Total number of messages published as mandatory into an exchange and returned to the publisher as unroutable",
+            all.returned,
+        ),
+        (
+            "confirmed",
+            "Total number of messages confirmed to publishers",
+            all.confirmed,
+        ),
+    ] {
+        let name = format!("global_messages_{name}_total");
+        page.metric(&name, Counter, help, [(protocol.clone(), count)]);
+    }
+    let delivered: [(&str, &str, Count); 8] = [
+        (
+            "delivered",
+            "Total number of messages delivered to consumers",
+            |c| c.delivered + c.delivered_auto_ack + c.got + c.got_auto_ack,
+        ),
+        (
+            "delivered_consume_manual_ack",
+            "Total number of messages delivered to consumers using basic.consume with manual acknowledgment",
+            |c| c.delivered,
+        ),
+        (
+            "delivered_consume_auto_ack",
+            "Total number of messages delivered to consumers using basic.consume with automatic acknowledgment",
+            |c| c.delivered_auto_ack,
+        ),
+        (
+            "delivered_get_manual_ack",
+            "Total number of messages delivered to consumers using basic.get with manual acknowledgment",
+            |c| c.got,
+        ),
+        (
+            "delivered_get_auto_ack",
+            "Total number of messages delivered to consumers using basic.get with automatic acknowledgment",
+            |c| c.got_auto_ack,
+        ),
+        (
+            "get_empty",
+            "Total number of times basic.get operations fetched no message",
+            |c| c.got_empty,
+        ),
+        (
+            "redelivered",
+            "Total number of messages redelivered to consumers",
+            |c| c.redelivered,
+        ),
+        (
+            "acknowledged",
+            "Total number of message acknowledgements received from consumers",
+            |c| c.acknowledged,
+        ),
+    ];
+    let by_type = |kind: &str| {
+        let kind = format!("rabbit_{kind}_queue");
+        labels(&[("protocol", "amqp091"), ("queue_type", &kind)])
+    };
+    for (name, help, count) in delivered {
+        let series = broker
+            .messages
+            .iter()
+            .map(|(kind, c)| (by_type(kind), count(c)));
+        page.metric(
+            &format!("global_messages_{name}_total"),
+            Counter,
+            help,
+            series,
+        );
+    }
+    dead_lettered(page, broker);
+    from_replicas(page, broker);
+    page.metric(
+        "global_publishers",
+        Gauge,
+        "Publishers currently connected",
+        [(protocol.clone(), broker.publishers)],
+    );
+    page.metric(
+        "global_consumers",
+        Gauge,
+        "Consumers currently connected",
+        [(protocol, broker.consumers)],
+    );
+}
+
+/// What consumers at a follower's node got from the replica there; RabbitMQ has no such thing.
+fn from_replicas(page: &mut Page, broker: &BrokerStats) {
+    for (name, help, count) in [
+        (
+            "messages_delivered_from_replica",
+            "Total number of messages delivered out of a follower's log to consumers on its node",
+            broker.replica_deliveries,
+        ),
+        (
+            "bytes_delivered_from_replica",
+            "Total number of bytes of bodies of these messages",
+            broker.replica_delivered_bytes,
+        ),
+        (
+            "messages_fetched_for_replica",
+            "Total number of messages that a follower had to ask its leader for, to deliver them",
+            broker.replica_fetches,
+        ),
+    ] {
+        page.one(&format!("leveret_{name}_total"), Counter, help, count);
+    }
+}
+
+fn dead_lettered(page: &mut Page, broker: &BrokerStats) {
+    let mut reasons: Vec<&str> = broker
+        .dead_lettered
+        .iter()
+        .map(|(_, reason, _)| *reason)
+        .collect();
+    reasons.sort_unstable();
+    reasons.dedup();
+    for reason in reasons {
+        let series = broker.dead_lettered.iter().filter(|(_, r, _)| *r == reason);
+        let series = series.map(|(kind, _, count)| {
+            let kind = format!("rabbit_{kind}_queue");
+            let labels = labels(&[
+                ("queue_type", &kind),
+                ("dead_letter_strategy", "at_most_once"),
+            ]);
+            (labels, *count)
+        });
+        let name = format!("global_messages_dead_lettered_{reason}_total");
+        page.metric(
+            &name,
+            Counter,
+            "Total number of messages dead-lettered for this reason",
+            series,
+        );
+    }
+}

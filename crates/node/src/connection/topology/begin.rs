@@ -1,0 +1,311 @@
+//! The first step of each operation: whether the caller may, and what is to be changed or asked.
+
+use super::Caller;
+use super::step::{Question, Step, Then, change, counts_of};
+use crate::env::Env;
+use leveret_auth::{Access, Resource};
+use leveret_metadata::{Command, Endpoint};
+use leveret_routing::Kind;
+use leveret_session::contract::{Reply, Topology};
+use leveret_types::{FieldTable, ProtocolError, QueueId};
+
+impl Caller {
+    /// Begins an operation. Nothing may be borrowed.
+    ///
+    /// # Errors
+    /// What the caller is told.
+    pub(in crate::connection) fn begin<E: Env>(
+        &self,
+        operation: Topology,
+        env: &E,
+    ) -> Result<Step, ProtocolError> {
+        let vhost = self.vhost.clone();
+        let binds = matches!(
+            operation,
+            Topology::ExchangeBind { .. } | Topology::QueueBind { .. }
+        );
+        match operation {
+            Topology::ExchangeDeclare {
+                name,
+                passive: true,
+                ..
+            } => {
+                self.may_any(Resource::Exchange(&name))?;
+                env.catalogue().check_exchange(&vhost, &stripped(&name))?;
+                Ok(Step::Answered(Reply::Done, None))
+            }
+            Topology::ExchangeDeclare {
+                name,
+                kind,
+                durable,
+                auto_delete,
+                internal,
+                arguments,
+                ..
+            } => {
+                let name = stripped(&name);
+                self.may(Access::Configure, Resource::Exchange(&name))?;
+                if let Some(alternate) = text_argument(&arguments, "alternate-exchange") {
+                    self.may(Access::Read, Resource::Exchange(&name))?;
+                    self.may(Access::Write, Resource::Exchange(alternate))?;
+                }
+                Ok(change(Command::ExchangeDeclare {
+                    vhost,
+                    name,
+                    kind,
+                    durable,
+                    auto_delete,
+                    internal,
+                    arguments,
+                }))
+            }
+            Topology::ExchangeDelete { name, if_unused } => {
+                let name = stripped(&name);
+                self.may(Access::Configure, Resource::Exchange(&name))?;
+                Ok(change(Command::ExchangeDelete {
+                    vhost,
+                    name,
+                    if_unused,
+                }))
+            }
+            Topology::ExchangeBind {
+                destination,
+                source,
+                routing_key,
+                arguments,
+            }
+            | Topology::ExchangeUnbind {
+                destination,
+                source,
+                routing_key,
+                arguments,
+            } => {
+                let destination = Endpoint::Exchange(destination);
+                self.bind_or_unbind(binds, destination, source, routing_key, arguments, env)
+            }
+            Topology::QueueBind {
+                queue,
+                exchange,
+                routing_key,
+                arguments,
+            }
+            | Topology::QueueUnbind {
+                queue,
+                exchange,
+                routing_key,
+                arguments,
+            } => {
+                // A queue that is gone may be unbound: it has no bindings.
+                if binds {
+                    self.usable_queue(&queue, env)?;
+                }
+                let destination = Endpoint::Queue(queue);
+                self.bind_or_unbind(binds, destination, exchange, routing_key, arguments, env)
+            }
+            Topology::QueueDeclare {
+                name,
+                passive: true,
+                ..
+            } => self.queue_exists(&stripped(&name), env),
+            Topology::QueueDeclare {
+                name,
+                durable,
+                exclusive,
+                auto_delete,
+                arguments,
+                ..
+            } => {
+                let command = Command::QueueDeclare {
+                    vhost,
+                    name: stripped(&name),
+                    durable,
+                    exclusive: exclusive.then_some(self.connection.0),
+                    auto_delete,
+                    arguments,
+                    random: env.random(),
+                    shards: env.settings().shard_count,
+                    id: None,
+                };
+                self.declare_queue(command)
+            }
+            Topology::QueuePurge { queue } => {
+                let id = self.usable_queue(&queue, env)?;
+                self.may(Access::Read, Resource::Queue(&queue))?;
+                Ok(Step::Ask {
+                    queue: id,
+                    question: Question::Purge,
+                    then: Then::Purged,
+                })
+            }
+            Topology::QueueDelete {
+                queue,
+                if_unused,
+                if_empty,
+            } => self.delete_queue(queue, if_unused, if_empty, env),
+        }
+    }
+
+    fn may(&self, access: Access, resource: Resource<'_>) -> Result<(), ProtocolError> {
+        self.rights
+            .as_ref()
+            .map_or(Ok(()), |rights| rights.check(access, resource))
+    }
+
+    fn may_any(&self, resource: Resource<'_>) -> Result<(), ProtocolError> {
+        self.rights
+            .as_ref()
+            .map_or(Ok(()), |rights| rights.check_any(resource))
+    }
+
+    /// Makes a binding, or undoes it.
+    fn bind_or_unbind<E: Env>(
+        &self,
+        binds: bool,
+        destination: Endpoint,
+        source: String,
+        routing_key: Vec<u8>,
+        arguments: FieldTable,
+        env: &E,
+    ) -> Result<Step, ProtocolError> {
+        self.may_bind(&destination, &source, &routing_key, env)?;
+        let vhost = self.vhost.clone();
+        Ok(change(match binds {
+            true => Command::Bind {
+                vhost,
+                source,
+                destination,
+                routing_key,
+                arguments,
+            },
+            false => Command::Unbind {
+                vhost,
+                source,
+                destination,
+                routing_key,
+                arguments,
+            },
+        }))
+    }
+
+    fn may_bind<E: Env>(
+        &self,
+        destination: &Endpoint,
+        source: &str,
+        routing_key: &[u8],
+        env: &E,
+    ) -> Result<(), ProtocolError> {
+        let Some(rights) = &self.rights else {
+            return Ok(());
+        };
+        rights.check(
+            Access::Write,
+            match destination {
+                Endpoint::Queue(queue) => Resource::Queue(queue),
+                Endpoint::Exchange(exchange) => Resource::Exchange(exchange),
+            },
+        )?;
+        rights.check(Access::Read, Resource::Exchange(source))?;
+        let catalogue = env.catalogue();
+        let router = catalogue
+            .vhost(&self.vhost)
+            .map(leveret_metadata::Vhost::router);
+        let exchange = router.and_then(|router| router.exchange(source));
+        if exchange.is_some_and(|exchange| matches!(exchange.kind, Kind::Topic)) {
+            rights.check_topic(Access::Read, source, routing_key)?;
+        }
+        Ok(())
+    }
+
+    /// The queue of that name, if no other connection has it for itself.
+    pub(crate) fn usable_queue<E: Env>(
+        &self,
+        name: &str,
+        env: &E,
+    ) -> Result<QueueId, ProtocolError> {
+        Ok(env
+            .catalogue()
+            .usable_queue(&self.vhost, name, self.connection)?
+            .id())
+    }
+
+    fn queue_exists<E: Env>(&self, name: &str, env: &E) -> Result<Step, ProtocolError> {
+        if env.replies().find(name.as_bytes()).is_some() {
+            // Somebody waits for replies under this name: what a client that is about to reply
+            // wants to know.
+            let reply = Reply::Queue {
+                name: name.to_owned(),
+                messages: 0,
+                consumers: 1,
+            };
+            return Ok(Step::Answered(reply, None));
+        }
+        self.may_any(Resource::Queue(name))?;
+        let queue = self.usable_queue(name, env)?;
+        Ok(counts_of(queue, name.to_owned(), None))
+    }
+
+    fn declare_queue(&self, command: Command) -> Result<Step, ProtocolError> {
+        let Command::QueueDeclare {
+            name,
+            arguments,
+            random,
+            ..
+        } = &command
+        else {
+            unreachable!("a declaration of a queue");
+        };
+        let generated = leveret_metadata::generated_name(*random);
+        let named = if name.is_empty() { &generated } else { name };
+        self.may(Access::Configure, Resource::Queue(named))?;
+        if let Some(exchange) = text_argument(arguments, "x-dead-letter-exchange") {
+            self.may(Access::Read, Resource::Queue(named))?;
+            self.may(Access::Write, Resource::Exchange(exchange))?;
+        }
+        Ok(Step::Change {
+            command,
+            then: Then::Declared,
+        })
+    }
+
+    fn delete_queue<E: Env>(
+        &self,
+        name: String,
+        if_unused: bool,
+        if_empty: bool,
+        env: &E,
+    ) -> Result<Step, ProtocolError> {
+        self.may(Access::Configure, Resource::Queue(&name))?;
+        let found = {
+            let catalogue = env.catalogue();
+            catalogue
+                .usable_queue(&self.vhost, &name, self.connection)
+                .map(leveret_metadata::QueueRecord::id)
+        };
+        let queue = match found {
+            Ok(queue) => queue,
+            Err(error) if error.is_not_found() => {
+                return Ok(Step::Answered(Reply::Count(0), None));
+            }
+            Err(error) => return Err(error.into()),
+        };
+        Ok(Step::Ask {
+            queue,
+            question: Question::Count,
+            then: Then::Deletable {
+                queue,
+                name,
+                if_unused,
+                if_empty,
+            },
+        })
+    }
+}
+
+fn text_argument<'a>(arguments: &'a FieldTable, name: &str) -> Option<&'a str> {
+    arguments.get(name)?.as_text()
+}
+
+/// Names lose the characters that would break lines in logs, as in RabbitMQ.
+fn stripped(name: &str) -> String {
+    name.replace(['\r', '\n'], "")
+}

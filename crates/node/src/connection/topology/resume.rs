@@ -1,0 +1,130 @@
+//! The steps behind an answer: what follows when the catalogue has changed, or a queue has told how
+//! it stands.
+
+use super::Caller;
+use super::step::{Step, StepAnswer, Then, counts_of};
+use crate::counters::add;
+use crate::env::{Env, QueueAnswer, Ticket};
+use crate::quorum::link::Standing;
+use crate::shard::unavailable;
+use leveret_metadata::{Command, Outcome};
+use leveret_session::contract::Reply;
+use leveret_types::{Now, ProtocolError, ReplyCode};
+
+impl Caller {
+    fn declared<E: Env>(
+        &self,
+        outcome: &Outcome,
+        ticket: Option<Ticket>,
+        now: Now,
+        env: &E,
+    ) -> Result<Step, ProtocolError> {
+        add(&env.counters().queues_declared, 1);
+        let gone = || ProtocolError::channel(ReplyCode::NotFound, "the queue is gone already");
+        let queue = outcome.queue.ok_or_else(gone)?;
+        let (name, classic) = {
+            let catalogue = env.catalogue();
+            let record = catalogue.queue(queue).ok_or_else(gone)?;
+            let classic = record.kind() == leveret_metadata::QueueKind::Classic;
+            (record.name().to_owned(), classic)
+        };
+        if outcome.created {
+            let reply = Reply::Queue {
+                name,
+                messages: 0,
+                consumers: 0,
+            };
+            return Ok(Step::Answered(reply, ticket));
+        }
+        if classic {
+            env.with_shard(now, env.shard_of(queue), |shard| shard.touch(now, queue));
+        }
+        Ok(counts_of(queue, name, ticket))
+    }
+
+    /// Goes on where a step was answered.
+    ///
+    /// # Errors
+    /// What the caller is told.
+    pub(in crate::connection) fn resume<E: Env>(
+        &self,
+        then: Then,
+        answer: StepAnswer,
+        now: Now,
+        env: &E,
+    ) -> Result<Step, ProtocolError> {
+        match (then, answer) {
+            (Then::Done, StepAnswer::Changed(_, ticket)) => Ok(Step::Answered(Reply::Done, ticket)),
+            (Then::Declared, StepAnswer::Changed(outcome, ticket)) => {
+                self.declared(&outcome, ticket, now, env)
+            }
+            (Then::Deleted(ready), StepAnswer::Changed(_, ticket)) => {
+                Ok(Step::Answered(Reply::Count(clamped(ready)), ticket))
+            }
+            (
+                Then::Counted {
+                    queue,
+                    name,
+                    ticket,
+                },
+                StepAnswer::Answer(answer),
+            ) => {
+                let standing = match answer {
+                    QueueAnswer::Counted(standing) => standing,
+                    // What is known of it still answers.
+                    _ => env.with_shard(now, env.shard_of(queue), |s| s.last_standing(now, queue)),
+                };
+                let reply = Reply::Queue {
+                    name,
+                    messages: clamped(standing.ready),
+                    consumers: clamped(standing.consumers),
+                };
+                Ok(Step::Answered(reply, ticket))
+            }
+            (
+                Then::Deletable {
+                    queue,
+                    name,
+                    if_unused,
+                    if_empty,
+                },
+                StepAnswer::Answer(answer),
+            ) => {
+                let standing = match answer {
+                    QueueAnswer::Counted(standing) => standing,
+                    _ if if_unused || if_empty => return Err(unavailable()),
+                    _ => Standing::default(),
+                };
+                let refuse = |why: &str| {
+                    let text = format!("queue '{name}' in vhost '{}' {why}", self.vhost);
+                    Err(ProtocolError::channel(ReplyCode::PreconditionFailed, text))
+                };
+                if if_unused && standing.consumers > 0 {
+                    return refuse("in use");
+                }
+                if if_empty && standing.ready > 0 {
+                    return refuse("not empty");
+                }
+                let command = Command::QueueDelete {
+                    vhost: self.vhost.clone(),
+                    name,
+                    connection: Some(self.connection.0),
+                    id: Some(queue.0),
+                };
+                Ok(Step::Change {
+                    command,
+                    then: Then::Deleted(standing.ready),
+                })
+            }
+            (Then::Purged, StepAnswer::Answer(QueueAnswer::Purged(count))) => {
+                Ok(Step::Answered(Reply::Count(clamped(count)), None))
+            }
+            (_, StepAnswer::Answer(_)) => Err(unavailable()),
+            (then, StepAnswer::Changed(..)) => unreachable!("a change is followed by {then:?}"),
+        }
+    }
+}
+
+fn clamped(count: u64) -> u32 {
+    u32::try_from(count).unwrap_or(u32::MAX)
+}

@@ -1,0 +1,119 @@
+//! The steps that an operation is made of, as data: what is asked, and what follows the answer,
+//! which may come much later and from another node.
+
+use crate::env::{Env, QueueAnswer, Ticket};
+use crate::quorum::Asker;
+use leveret_metadata::{Command, Outcome};
+use leveret_session::contract::Reply;
+use leveret_types::{Now, QueueId};
+
+/// How far an operation is.
+#[derive(Debug)]
+pub enum Step {
+    /// It is answered, and when what the answer tells of is durable.
+    Answered(Reply, Option<Ticket>),
+    /// The catalogue is to be changed.
+    Change {
+        /// How.
+        command: Command,
+        /// What follows.
+        then: Then,
+    },
+    /// A queue is to be asked.
+    Ask {
+        /// The queue.
+        queue: QueueId,
+        /// What.
+        question: Question,
+        /// What follows.
+        then: Then,
+    },
+}
+
+/// What a queue is asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Question {
+    /// To drop all ready messages.
+    Purge,
+    /// How it stands.
+    Count,
+}
+
+impl Question {
+    /// Asks a queue; nothing if the asker will hear.
+    pub fn ask<E: Env>(
+        self,
+        queue: QueueId,
+        asker: Asker,
+        now: Now,
+        env: &E,
+    ) -> Option<QueueAnswer> {
+        env.with_shard(now, env.shard_of(queue), |shard| match self {
+            Self::Purge => shard.purge(now, queue, asker),
+            Self::Count => shard.standing(now, queue, asker),
+        })
+    }
+}
+
+/// What follows a step.
+#[derive(Debug)]
+pub enum Then {
+    /// It is done.
+    Done,
+    /// A queue was declared: its counts are looked up.
+    Declared,
+    /// The counts of this queue are the answer.
+    Counted {
+        /// Its id.
+        queue: QueueId,
+        /// Its name.
+        name: String,
+        /// When its declaration is durable.
+        ticket: Option<Ticket>,
+    },
+    /// Counts decide whether a queue may be deleted.
+    Deletable {
+        /// Its id.
+        queue: QueueId,
+        /// Its name.
+        name: String,
+        /// Only without consumers.
+        if_unused: bool,
+        /// Only without messages.
+        if_empty: bool,
+    },
+    /// A queue was deleted that had so many messages.
+    Deleted(u64),
+    /// A queue was purged.
+    Purged,
+}
+
+/// What a step that could not be answered at once was answered.
+#[derive(Debug)]
+pub enum StepAnswer {
+    /// The catalogue has changed.
+    Changed(Outcome, Option<Ticket>),
+    /// The queue has answered.
+    Answer(QueueAnswer),
+}
+
+/// A step that changes the catalogue, after which all is done.
+pub(super) const fn change(command: Command) -> Step {
+    Step::Change {
+        command,
+        then: Then::Done,
+    }
+}
+
+/// A step that asks a queue how it stands: the answer to a declaration.
+pub(super) const fn counts_of(queue: QueueId, name: String, ticket: Option<Ticket>) -> Step {
+    Step::Ask {
+        queue,
+        question: Question::Count,
+        then: Then::Counted {
+            queue,
+            name,
+            ticket,
+        },
+    }
+}

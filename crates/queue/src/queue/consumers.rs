@@ -1,0 +1,186 @@
+//! Who gets messages: consumers that come and go, and which of them is the single active one. Apart
+//! because none of it touches a message but those that a leaver held.
+
+use super::Queue;
+use crate::consumer::{AttachError, Consumer, Slot};
+use crate::effect::{Effect, Outcome};
+use crate::settings::QueueKind;
+use leveret_types::{ConsumerId, Now};
+
+impl Queue {
+    /// Attaches a consumer.
+    pub fn attach(
+        &mut self,
+        now: Now,
+        consumer: Consumer,
+        out: &mut Vec<Effect>,
+    ) -> Result<(), AttachError> {
+        if consumer.exclusive && self.settings.single_active {
+            return Err(AttachError::ExclusiveOnSingleActive);
+        }
+        if self.exclusive || (consumer.exclusive && self.holders.attached() > 0) {
+            return Err(AttachError::ExclusiveTaken);
+        }
+        self.exclusive = consumer.exclusive;
+        let slot = self.holders.attach(consumer);
+        self.touch(now);
+        if self.settings.single_active {
+            self.elect(out);
+        } else {
+            self.holders.enter_ring(slot);
+        }
+        self.note_able(now);
+        Ok(())
+    }
+
+    /// Whether it knows this holder: a consumer, or one that holds messages.
+    #[must_use]
+    pub fn holds(&self, holder: ConsumerId) -> bool {
+        self.holders.find(holder).is_some()
+    }
+
+    /// Stops delivering to a consumer. It keeps what it holds, and may settle that. False if it is
+    /// no consumer.
+    pub fn cancel(&mut self, now: Now, consumer: ConsumerId, out: &mut Vec<Effect>) -> bool {
+        let Some(slot) = self.holders.find(consumer) else {
+            return false;
+        };
+        let cancelled = self.holders.cancel(slot);
+        if cancelled {
+            self.consumer_left(now, slot, out);
+            self.holders.drop_if_done(slot);
+        }
+        cancelled
+    }
+
+    /// A holder's channel is gone: what it holds returns, counted towards the delivery limit,
+    /// unless it goes because it was too slow ([`Effect::TimedOut`]). Says how many messages that
+    /// were.
+    pub fn detach(&mut self, now: Now, holder: ConsumerId, out: &mut Vec<Effect>) -> u64 {
+        let slot = self.holders.find(holder);
+        let outcome = match slot.is_some_and(|slot| self.holders.get(slot).timed_out) {
+            true => Outcome::Release,
+            false => Outcome::Requeue { count: true },
+        };
+        self.take_away(now, holder, outcome, out)
+    }
+
+    /// A holder is not known any more for no fault of its own: what it holds returns, uncounted.
+    /// Says how many messages that were.
+    pub fn forget(&mut self, now: Now, holder: ConsumerId, out: &mut Vec<Effect>) -> u64 {
+        self.take_away(now, holder, Outcome::Release, out)
+    }
+
+    fn take_away(
+        &mut self,
+        now: Now,
+        holder: ConsumerId,
+        outcome: Outcome,
+        out: &mut Vec<Effect>,
+    ) -> u64 {
+        let Some(slot) = self.holders.find(holder) else {
+            return 0;
+        };
+        let (gone, was_consumer) = self.holders.remove(slot);
+        for (lane, held) in &gone.held {
+            for (range, held) in held.iter() {
+                self.release(now, *lane, range, held.bytes, outcome, out);
+            }
+        }
+        if was_consumer {
+            self.consumer_left(now, slot, out);
+        }
+        self.flush(out);
+        gone.held_count
+    }
+
+    fn consumer_left(&mut self, now: Now, slot: Slot, out: &mut Vec<Effect>) {
+        self.touch(now);
+        // An exclusive consumer is the only one, so it is the one that left.
+        self.exclusive = false;
+        if self.active == Some(slot) {
+            self.active = None;
+            self.yielding = false;
+        }
+        if self.settings.single_active {
+            self.elect(out);
+        }
+        self.note_able(now);
+    }
+
+    /// What [`crate::Log::admit`] refused this consumer for is over.
+    pub fn unblock(&mut self, now: Now, consumer: ConsumerId) {
+        if let Some(slot) = self.holders.find(consumer) {
+            self.holders.get_mut(slot).blocked = false;
+            self.enter(slot);
+            self.note_able(now);
+        }
+    }
+
+    /// Lets a consumer take its turn, if the rule of the single active consumer allows.
+    pub(super) fn enter(&mut self, slot: Slot) {
+        let allowed = !self.settings.single_active || (self.active == Some(slot) && !self.yielding);
+        if allowed {
+            self.holders.enter_ring(slot);
+        }
+    }
+
+    /// From now on the place of a single active consumer that goes is left free, until
+    /// [`Self::resume_election`]: for consumers that come again, or have not all come yet.
+    pub const fn hold_election(&mut self) {
+        self.holds_election = true;
+    }
+
+    /// The end of that. If the place is free, it goes to `before` rather than to another; that is
+    /// told as if it were new.
+    pub fn resume_election(&mut self, now: Now, before: Option<ConsumerId>, out: &mut Vec<Effect>) {
+        let held = std::mem::take(&mut self.holds_election);
+        if !held || !self.settings.single_active {
+            return;
+        }
+        let before = before.filter(|_| self.active.is_none());
+        let found = before.and_then(|id| Some((id, self.holders.find(id)?)));
+        if let Some((consumer, slot)) = found
+            && self.holders.get(slot).consumer.is_some()
+        {
+            self.active = Some(slot);
+            out.push(Effect::Activate { consumer });
+        }
+        self.elect(out);
+        self.note_able(now);
+    }
+
+    /// Chooses the single active consumer. A classic queue keeps the one that it has; a quorum
+    /// queue gives way to a higher priority, as soon as the active one holds nothing.
+    pub(super) fn elect(&mut self, out: &mut Vec<Effect>) {
+        if self.holds_election {
+            return;
+        }
+        let Some((first, foremost)) = self.holders.foremost() else {
+            return;
+        };
+        if let Some(active) = self.active {
+            let holder = self.holders.get(active);
+            let (id, holds) = (holder.id, holder.held_count > 0);
+            let outranked = holder
+                .consumer
+                .is_some_and(|c| c.priority < foremost.priority);
+            self.yielding = outranked && self.kind == QueueKind::Quorum;
+            if !self.yielding {
+                self.holders.enter_ring(active);
+                return;
+            }
+            self.holders.leave_ring(active);
+            if holds {
+                return;
+            }
+            out.push(Effect::Deactivate { consumer: id });
+        }
+        self.active = Some(first);
+        self.yielding = false;
+        self.holders.enter_ring(first);
+        out.push(Effect::Activate {
+            consumer: foremost.id,
+        });
+    }
+}

@@ -1,0 +1,150 @@
+//! What a client gets without having asked just now: messages for its consumers, the end of a
+//! consumer, publishes that found no queue. Answers to `basic.get` have the same form.
+
+use super::{Connection, Phase};
+use crate::contract::Delivery;
+use crate::unacked::Held;
+use leveret_amqp::encode::{self, Content};
+use leveret_amqp::{Properties, TableBuilder, basic};
+use leveret_types::{ChannelId, ConsumerId, FieldValue, Message, ReplyCode};
+
+impl Connection {
+    /// A message found no queue, or no consumer: gives it back to its publisher.
+    pub fn returned(&mut self, channel: ChannelId, message: &Message, code: ReplyCode, text: &str) {
+        if self.phase != Phase::Running || self.open_channel(channel.0).is_none() {
+            return;
+        }
+        let method = basic::Return {
+            reply_code: code.code(),
+            reply_text: text.as_bytes(),
+            exchange: message.exchange(),
+            routing_key: message.routing_key(),
+        };
+        self.send_content(channel.0, &method, &Content::of(message));
+    }
+
+    /// Sends a message to its consumer and remembers that the client holds it. False if the
+    /// consumer is gone: the message is the queue's again.
+    pub fn deliver(&mut self, delivery: &Delivery) -> bool {
+        let Self {
+            consumers,
+            channels,
+            ..
+        } = self;
+        if self.phase != Phase::Running {
+            return false;
+        }
+        let Some(consumer) = consumers.get(&delivery.consumer) else {
+            return false;
+        };
+        let Some(channel) = channels.get_mut(&consumer.channel) else {
+            return false;
+        };
+        let delivery_tag = channel.next_tag();
+        if !consumer.no_ack {
+            channel.unacked.push(Held::new(delivery_tag, delivery));
+        }
+        let message = &delivery.message;
+        let method = basic::Deliver {
+            consumer_tag: consumer.tag.as_bytes(),
+            delivery_tag,
+            redelivered: delivery.redelivered,
+            exchange: message.exchange(),
+            routing_key: message.routing_key(),
+        };
+        self.spoke = true;
+        with_delivery_content(delivery, |content| {
+            encode::with_content(
+                &mut self.out,
+                consumer.channel,
+                &method,
+                content,
+                self.frame_max,
+            );
+        });
+        true
+    }
+
+    /// Answers `basic.get` with a message.
+    pub(crate) fn deliver_got(
+        &mut self,
+        number: u16,
+        no_ack: bool,
+        delivery: &Delivery,
+        left: u32,
+    ) {
+        let Some(channel) = self.open_channel(number) else {
+            return;
+        };
+        let delivery_tag = channel.next_tag();
+        if !no_ack {
+            channel.unacked.push(Held::new(delivery_tag, delivery));
+        }
+        let message = &delivery.message;
+        let method = basic::GetOk {
+            delivery_tag,
+            redelivered: delivery.redelivered,
+            exchange: message.exchange(),
+            routing_key: message.routing_key(),
+            message_count: left,
+        };
+        with_delivery_content(delivery, |content| {
+            self.send_content(number, &method, content)
+        });
+    }
+
+    /// Whether the client can be told of a consumer that has ended without its doing.
+    pub const fn hears_of_cancels(&self) -> bool {
+        self.capabilities.consumer_cancel_notify
+    }
+
+    /// How many deliveries to a consumer the queue does not know to be settled.
+    pub fn held_by(&self, channel: ChannelId, consumer: ConsumerId) -> usize {
+        let channel = self.channels.get(&channel.0);
+        channel.map_or(0, |channel| channel.held_by(consumer))
+    }
+
+    /// A consumer has ended without the client's doing: its queue was deleted, or is led elsewhere
+    /// now, or it was too slow.
+    pub fn consumer_cancelled(&mut self, consumer: ConsumerId) {
+        let Some(consumer) = self.consumers.remove(&consumer) else {
+            return;
+        };
+        if let Some(channel) = self.channels.get_mut(&consumer.channel) {
+            channel.consumers.remove(&consumer.tag);
+        }
+        if self.capabilities.consumer_cancel_notify && self.phase == Phase::Running {
+            let consumer_tag = &consumer.tag;
+            self.send(
+                consumer.channel,
+                &basic::Cancel {
+                    consumer_tag,
+                    nowait: true,
+                },
+            );
+        }
+    }
+}
+
+/// Gives `send` a delivery's content: as it is, or with the headers that count earlier deliveries.
+fn with_delivery_content(delivery: &Delivery, send: impl FnOnce(&Content<'_>)) {
+    const HEADERS: [&str; 2] = ["x-delivery-count", "x-acquired-count"];
+    let counts = [delivery.delivery_count, delivery.acquired_count];
+    let counts = counts.map(|count| count.filter(|count| *count > 0));
+    if counts == [None, None] {
+        send(&Content::of(&delivery.message));
+        return;
+    }
+    let mut properties = Properties::trusted(delivery.message.properties());
+    let mut headers = TableBuilder::copy_of(properties.headers(), &HEADERS);
+    for (header, count) in HEADERS.into_iter().zip(counts) {
+        if let Some(count) = count {
+            headers.push(header, &FieldValue::I64(i64::from(count)));
+        }
+    }
+    properties.headers = Some(headers.as_table());
+    send(&Content {
+        properties: &properties.to_bytes(),
+        message: &delivery.message,
+    });
+}

@@ -1,0 +1,132 @@
+//! How connections come to an IO thread: from its listeners, or from a thread that had them to
+//! spare. Apart because a listener serves all threads, and the rest of the loop only its own
+//! sockets.
+
+use super::{IoThread, Slot, TOKEN_LISTENER, ThreadEvent};
+use crate::admission::Guest;
+use crate::listener::Origin;
+use leveret_node::{Connection, Env, Peer};
+use leveret_types::ConnectionId;
+use leveret_types::limits::CONNECTIONS_MAX;
+use mio::net::TcpStream;
+use mio::{Interest, Token};
+use std::io;
+use std::time::Instant;
+
+/// A connection's id: node, number, slot (16 bits), thread (8 bits).
+const NODE_SHIFT: u32 = 52;
+const NUMBERS_MASK: u64 = (1 << (NODE_SHIFT - 24)) - 1;
+
+impl IoThread {
+    pub(super) fn accept(&mut self, listener: usize) {
+        while let Some((socket, origin)) = self.listeners[listener].accept() {
+            if self.draining || !self.broker.serving() {
+                continue;
+            }
+            let Some(guest) = self.admit(&origin) else {
+                continue;
+            };
+            let threads = self.broker.thread_count();
+            let target = self.next_thread % threads;
+            self.next_thread += 1;
+            if target == self.index {
+                self.open(socket, origin, guest);
+            } else {
+                let inbox = self.broker.inbox(target);
+                inbox.post([ThreadEvent::Accepted(socket, origin, guest)]);
+                inbox.ring();
+            }
+        }
+    }
+
+    /// A place for a connection, unless the node has as many as it may.
+    fn admit(&self, origin: &Origin) -> Option<Guest> {
+        let remote = origin.remote;
+        let admission = &self.broker.admission;
+        let admitted = admission.admit(remote.ip(), self.broker.connection_count());
+        admitted
+            .inspect_err(|refusal| {
+                if let Some(untold) = admission.tell(Instant::now()) {
+                    tracing::warn!(%remote, untold, "connection refused: {refusal}");
+                }
+            })
+            .ok()
+    }
+
+    pub(super) fn open(&mut self, socket: TcpStream, origin: Origin, guest: Guest) {
+        let now = self.broker.now();
+        if self.free.is_empty() && self.slots.len() < CONNECTIONS_MAX {
+            self.free.push(self.slots.len());
+            self.slots.push(None);
+        }
+        let Some(slot) = self.free.pop() else {
+            tracing::warn!(remote = %origin.remote, "connection refused: the node has {CONNECTIONS_MAX}");
+            return;
+        };
+        self.next_connection += 1;
+        let number = self.next_connection & NUMBERS_MASK;
+        let node = u64::from(self.broker.node_id().0) << NODE_SHIFT;
+        let id = ConnectionId(node | number << 24 | (slot as u64) << 8 | self.index as u64);
+        let peer = Peer {
+            remote: origin.remote,
+            local: origin.local,
+            tls: origin.tls.is_some(),
+        };
+        let mut transport = match origin.transport(socket) {
+            Ok(transport) => transport,
+            Err(error) => {
+                tracing::warn!(%error, remote = %origin.remote, "cannot start TLS");
+                self.free.push(slot);
+                return;
+            }
+        };
+        let interest = Interest::READABLE | Interest::WRITABLE;
+        if let Err(error) = self
+            .poll
+            .registry()
+            .register(transport.socket(), Token(slot), interest)
+        {
+            tracing::warn!(%error, remote = %origin.remote, "cannot watch a new connection");
+            self.free.push(slot);
+            return;
+        }
+        let actor = Connection::new(id, peer, now, &*self.broker);
+        let state = Slot {
+            id,
+            transport,
+            actor,
+            guest: Some(guest),
+            unread: true,
+            ending: false,
+            queued: false,
+            touched: false,
+            awaiting: false,
+            write_blocked: false,
+            write_progress_ms: now.monotonic_ms,
+            deadline_ms: 0,
+            torn_down: false,
+            broken: false,
+        };
+        self.slots[slot] = Some(state);
+        self.open += 1;
+        self.broker.connection_opened();
+        self.queue_read(slot);
+        self.touch(slot);
+    }
+
+    pub(super) fn set_listening(&mut self, listen: bool) -> io::Result<()> {
+        let mut result = Ok(());
+        for (number, listener) in self.listeners.iter_mut().enumerate() {
+            match listen {
+                false => listener.suspend(),
+                true if listener.is_listening() => {}
+                true => {
+                    let token = Token(TOKEN_LISTENER + number);
+                    let resumed = listener.resume(self.poll.registry(), token);
+                    result = result.and(resumed);
+                }
+            }
+        }
+        result
+    }
+}

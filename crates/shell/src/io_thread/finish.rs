@@ -1,0 +1,127 @@
+//! The end of a turn: what connections have gathered is written, each is heard of again when it
+//! needs to be, and those that are over go.
+
+use super::{IoThread, OUTPUT_BYTES_MAX, Slot};
+use leveret_node::Env;
+use leveret_types::Now;
+use std::cmp::Reverse;
+use std::io::{self, IoSlice};
+
+/// Slices of one vectored write.
+const SLICES_MAX: usize = 64;
+
+impl IoThread {
+    /// Writes what the connections have gathered, and sees to it that each is heard of again when
+    /// it needs to be.
+    pub(super) fn finish_touched(&mut self, now: Now, epoch: u64) {
+        let mut touched = std::mem::take(&mut self.touched);
+        for slot in touched.drain(..) {
+            self.finish(now, slot, epoch);
+        }
+        if self.touched.is_empty() {
+            self.touched = touched;
+        }
+    }
+
+    fn finish(&mut self, now: Now, slot: usize, epoch: u64) {
+        let Some(state) = &mut self.slots[slot] else {
+            return;
+        };
+        state.touched = false;
+        if state.guest.is_some() && state.actor.open() {
+            state.guest = None;
+        }
+        if state.actor.closed() && !state.torn_down {
+            // What was the connection's alone is gone before the client hears that the connection
+            // is closed.
+            state.torn_down = true;
+            state.actor.teardown(now, &*self.broker);
+            self.broker.run_deferred(now);
+        }
+        let Some(state) = &mut self.slots[slot] else {
+            return;
+        };
+        if !state.broken && !state.write_blocked {
+            write_output(state, now);
+            state.actor.written(now, &*self.broker);
+        }
+        if state.broken || (state.actor.closed() && state.actor.output().is_empty()) {
+            self.close(now, slot);
+            return;
+        }
+        // A publisher ahead of the write-ahead log is read on when that has gone on.
+        let ahead = state.unread && state.actor.publishes() && self.broker.log_congested();
+        if (ahead || state.actor.awaiting()) && !state.awaiting {
+            state.awaiting = true;
+            self.awaiting.push(slot);
+            self.broker.await_durable(self.index, epoch);
+        }
+        let deadline = match (state.actor.deadline(), state.write_blocked) {
+            (Some(at), false) => Some(at),
+            (at, true) => Some(at.unwrap_or(u64::MAX).min(now.monotonic_ms + 10_000)),
+            (None, false) => None,
+        };
+        if let Some(at) = deadline
+            && (state.deadline_ms == 0 || at < state.deadline_ms)
+        {
+            state.deadline_ms = at.max(1);
+            self.deadlines.push(Reverse((state.deadline_ms, slot)));
+        }
+        let output_fits = state.actor.output().len() <= OUTPUT_BYTES_MAX;
+        if state.unread && !ahead && state.actor.reading() && output_fits {
+            self.queue_read(slot);
+        }
+    }
+
+    fn close(&mut self, now: Now, slot: usize) {
+        let Some(mut state) = self.slots[slot].take() else {
+            return;
+        };
+        if !state.torn_down {
+            state.actor.teardown(now, &*self.broker);
+        }
+        // A socket that is gone already cannot be deregistered, and need not be.
+        let _ = self.poll.registry().deregister(state.transport.socket());
+        self.free.push(slot);
+        self.open -= 1;
+        self.broker.connection_closed();
+        // What the connection held went back to queues, which may have delivered it to others here.
+        self.broker.run_deferred(now);
+    }
+}
+
+fn write_output(state: &mut Slot, now: Now) {
+    state.actor.flush();
+    loop {
+        let mut slices = [IoSlice::new(&[]); SLICES_MAX];
+        let count = state.actor.output().slices(&mut slices);
+        if count == 0 {
+            break;
+        }
+        match state.transport.write(&slices[..count]) {
+            Ok(0) => {
+                state.broken = true;
+                return;
+            }
+            Ok(written) => {
+                state.actor.output().advance(written);
+                state.write_progress_ms = now.monotonic_ms;
+            }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                state.write_blocked = true;
+                return;
+            }
+            Err(error) => {
+                tracing::debug!(%error, connection = %state.actor.name(), "connection lost");
+                state.broken = true;
+                return;
+            }
+        }
+    }
+    state.write_progress_ms = now.monotonic_ms;
+    match state.transport.flush() {
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => state.write_blocked = true,
+        Err(_) => state.broken = true,
+        Ok(()) => {}
+    }
+}
