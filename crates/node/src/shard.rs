@@ -258,7 +258,10 @@ impl Shard {
         if !self.replicas.is_empty() {
             self.with_replicas(now, |replicas, around| replicas.on_durable(around));
         }
-        self.link_on_durable(now);
+        self.link_on_durable();
+        // What is committed now may have made a deadline: it is not certain that anything else
+        // happens here before it.
+        self.finish(now);
     }
 
     /// A frame for one of this shard's queues has come from another node. Anything may be in it.

@@ -15,6 +15,7 @@ use leveret_shell::cluster::ClusterConfig;
 use leveret_shell::disk::RealDisk;
 use leveret_shell::node::{Node, NodeConfig, StartError};
 use leveret_types::{FieldValue, NodeId, ShardId};
+use std::hash::{BuildHasher, RandomState};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::Path;
@@ -23,9 +24,16 @@ use std::time::{Duration, Instant};
 /// How long something may take to come true.
 const PATIENCE: Duration = Duration::from_secs(30);
 
+/// Loopback addresses that are free, below the ports that the kernel gives to clients: one of them
+/// may be taken by a client while its node is not up.
 fn free_addresses<const N: usize>() -> [SocketAddr; N] {
+    let first = RandomState::new().hash_one(()) as usize % 6_000;
+    let mut ports = (26_000_u16..32_768).skip(first);
     // Held together, so that no two are the same.
-    let held = [(); N].map(|()| TcpListener::bind("127.0.0.1:0").expect("a free port"));
+    let held = [(); N].map(|()| {
+        let mut free = (&mut ports).filter_map(|port| TcpListener::bind(("127.0.0.1", port)).ok());
+        free.next().expect("a free port")
+    });
     held.map(|listener| listener.local_addr().expect("an address"))
 }
 

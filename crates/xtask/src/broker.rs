@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 
-use crate::{run, tools};
+use crate::{ports, run, tools};
 
 /// RabbitMQ takes several seconds to start on a busy machine; Leveret has no excuse, but recovery
 /// after a crash with a large WAL may take a moment.
@@ -92,7 +92,10 @@ impl Place {
     /// AMQP, management, metrics, and one more.
     fn addresses(&self) -> Result<[SocketAddr; 4]> {
         match *self {
-            Place::Loopback => free_ports(),
+            Place::Loopback => {
+                let free = ports::free(4)?;
+                Ok([free[0], free[1], free[2], free[3]])
+            }
             Place::Namespace { ip, .. } => {
                 Ok([5672, 15672, 15692, 4369].map(|port| SocketAddr::new(ip, port)))
             }
@@ -157,7 +160,7 @@ impl Broker {
     /// Starts one that speaks TLS too, and wants a certificate from its clients.
     pub fn start_with_tls(kind: Kind, name: &str, certificates: &Path) -> Result<Broker> {
         let mut broker = Broker::plan(kind, name)?;
-        let tls = free_ports()?[0];
+        let tls = ports::free(1)?[0];
         broker.tls = Some(tls);
         let folder = certificates.display();
         broker.settings = format!(
@@ -432,19 +435,6 @@ impl Drop for Broker {
         // Nothing is left to report to while unwinding; the process must not outlive this tool.
         let _ = self.kill();
     }
-}
-
-/// Loopback addresses that were free a moment ago. All are held until all are chosen, so that none
-/// comes twice.
-fn free_ports() -> Result<[SocketAddr; 4]> {
-    let mut held = Vec::new();
-    let mut found = Vec::new();
-    for _ in 0..4 {
-        let listener = TcpListener::bind("127.0.0.1:0")?;
-        found.push(listener.local_addr()?);
-        held.push(listener);
-    }
-    Ok([found[0], found[1], found[2], found[3]])
 }
 
 /// Lets a test script, in whatever language, restart the broker or run operator commands: a line

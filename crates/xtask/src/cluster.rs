@@ -1,14 +1,14 @@
 //! A cluster of nodes on loopback: to try things out, and for suites.
 
 use std::fs;
-use std::net::{SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::os::unix::fs::PermissionsExt;
 use std::thread;
 
 use anyhow::{Context, Result, bail};
 
 use crate::broker::{Broker, Kind, Place};
-use crate::http;
+use crate::{http, ports};
 
 /// Nodes of a cluster that nobody gave a number for.
 const NODES: usize = 3;
@@ -22,7 +22,7 @@ pub struct Cluster {
 impl Cluster {
     /// Starts nodes on loopback with nothing in them, all at once; returns when all accept.
     pub fn start(name: &str, count: usize) -> Result<Cluster> {
-        let addresses = free_addresses(count)?;
+        let addresses = ports::free(count)?;
         let members: Vec<_> = addresses
             .into_iter()
             .map(|address| (Place::Loopback, address))
@@ -146,17 +146,6 @@ impl Cluster {
                 .try_for_each(|launch| launch.join().expect("a launch does not panic"))
         })
     }
-}
-
-fn free_addresses(count: usize) -> Result<Vec<SocketAddr>> {
-    // Held together, so that no two are the same.
-    let held = (0..count)
-        .map(|_| TcpListener::bind("127.0.0.1:0"))
-        .collect::<std::io::Result<Vec<_>>>()?;
-    Ok(held
-        .iter()
-        .map(TcpListener::local_addr)
-        .collect::<std::io::Result<Vec<_>>>()?)
 }
 
 /// `cargo xtask cluster [N]`: nodes that run until this command is ended with a line or at the end

@@ -24,6 +24,7 @@ mod left_out;
 mod licences;
 mod limits_page;
 mod numbers;
+mod ports;
 mod procfs;
 mod run;
 mod suite;

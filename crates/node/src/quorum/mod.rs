@@ -396,12 +396,11 @@ impl Shard {
         }
     }
 
-    pub(crate) fn link_on_durable(&mut self, now: Now) {
+    pub(crate) fn link_on_durable(&mut self) {
         if !self.homes.is_empty() {
             let through = self.logs.durable_through();
             self.homes.on_durable(through, &mut self.answers);
         }
-        self.exchange(now);
     }
 
     pub(crate) fn link_tick(&mut self, now: Now) {

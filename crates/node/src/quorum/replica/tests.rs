@@ -368,13 +368,15 @@ impl World {
             running.shard.logs.on_durable(written.collect::<Vec<_>>());
         }
         running.shard.on_durable(now);
-        running.shard.finish(now);
         self.carry_out(at);
     }
 
     fn read(&mut self, at: usize) {
         let now = self.now;
         let running = self.nodes[at].running.as_mut().expect("it runs");
+        if !running.shard.logs.has_reads() {
+            return;
+        }
         for request in running.shard.logs.take_reads() {
             let loaded = running.reader.read(request);
             let logs = running.shard.logs.loaded(loaded);
@@ -388,10 +390,13 @@ impl World {
         self.now.monotonic_ms += ms;
         self.now.wall_ms += ms;
         for at in 0..self.count() {
-            if self.is_up(at) {
+            let Some(running) = &self.nodes[at].running else {
+                continue;
+            };
+            if running.shard.next_deadline_ms() <= self.now.monotonic_ms {
                 self.with(at, |shard, now| shard.tick(now));
-                self.read(at);
             }
+            self.read(at);
         }
     }
 
@@ -818,6 +823,20 @@ fn a_queue_grows_onto_a_node_and_shrinks_off_another() {
     assert_eq!(world.voters(2), world.spec.members);
     assert!(world.ledger.snapshots > 0, "its state came as a whole");
     world.shrink_and_drain();
+}
+
+#[test]
+fn a_member_whose_node_hears_late_that_it_is_one_becomes_it_though_nothing_else_happens() {
+    let mut world = World::new(1, 2, spec(1));
+    world.rest(5);
+    world.spec.members.push(ReplicaId::new(NodeId(2), 1));
+    for at in 0..2 {
+        let spec = world.spec.clone();
+        world.with(at, |shard, now| shard.update_queue(now, QUEUE, spec));
+        world.rest(5);
+    }
+    world.rest(200);
+    assert_eq!(world.voters(0), world.spec.members);
 }
 
 #[test]
