@@ -2,6 +2,7 @@
 //! answers the command line, and begins with the definitions that it is given.
 
 use std::fs;
+use std::hash::{BuildHasher, RandomState};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::os::unix::net::{UnixDatagram, UnixStream};
@@ -303,8 +304,11 @@ fn eventually(look: impl Fn() -> String, right: impl Fn(&str) -> bool) {
 
 /// Three nodes of one cluster, each of which knows that the others are up.
 fn start_three(folder: &Folder) -> Vec<Node> {
-    let free = || TcpListener::bind("127.0.0.1:0").expect("a port");
-    let sockets = [free(), free(), free()];
+    // Below the ports that the kernel gives to clients, which may take them before the nodes do.
+    let first = RandomState::new().hash_one(()) as usize % 6_000;
+    let ports = (26_000_u16..32_768).skip(first);
+    let free = ports.filter_map(|port| TcpListener::bind(("127.0.0.1", port)).ok());
+    let sockets: Vec<TcpListener> = free.take(3).collect();
     let addresses: Vec<_> = sockets
         .iter()
         .map(|socket| socket.local_addr().expect("bound").to_string())
@@ -384,13 +388,64 @@ fn the_members_of_a_quorum_queue_change_by_command() {
             65,
             "'none' does not exist",
         ),
-        (&["peek", "q", "1"], 64, "ack_requeue_true"),
+        (&["peek", "q", "1"], 65, "no message at position 1"),
+        (&["peek", "q", "0"], 65, "position must be 1 or more"),
+        (&["peek", "classic", "1"], 65, "not supported by classic"),
     ] {
         let refused = node.ctl(wrong);
         let text = String::from_utf8_lossy(&refused.stderr).into_owned();
         assert_eq!(refused.status.code(), Some(code), "{wrong:?}: {text}");
         assert!(text.contains(part), "{wrong:?}: {text}");
     }
+}
+
+/// What a node shows of the message at this place.
+fn peeked(node: &Node, position: &str) -> String {
+    node.told(&["-q", "peek", "q", position])
+}
+
+#[test]
+fn a_message_of_a_quorum_queue_is_shown_at_any_node_and_stays() {
+    let folder = Folder::new("peek");
+    let mut nodes = start_three(&folder);
+    let data = folder.data();
+    nodes.push(Node::start(serve(&data).args(["--http", "none"]), &data));
+    for at in [0, 3] {
+        let created = nodes[at].http("PUT", "/api/queues/%2f/q", QUORUM);
+        assert!(created.starts_with("HTTP/1.1 201"), "{created}");
+        nodes[at].publish("%2f", "q", "first");
+        nodes[at].publish("%2f", "q", "second");
+    }
+    for node in &nodes {
+        let first = peeked(node, "1");
+        assert!(first.contains("payload (max 64 bytes)\tfirst\n"), "{first}");
+        let second = peeked(node, "2");
+        for part in ["\tsecond\n", "routing_key\tq\n", "delivery_mode\t2\n"] {
+            assert!(second.contains(part), "{second}");
+        }
+        assert_eq!(node.ctl(&["peek", "q", "3"]).status.code(), Some(65));
+    }
+    for at in [0, 3] {
+        let listed = || nodes[at].told(&["-q", "list_queues", "name", "messages_ready"]);
+        eventually(listed, |text| text.contains("q\t2"));
+    }
+}
+
+#[test]
+fn the_http_api_gets_nothing_past_a_single_active_consumer() {
+    let folder = Folder::new("active-get");
+    let data = folder.data();
+    let node = Node::start(serve(&data).args(["--http", "none"]), &data);
+    let body = r#"{"durable": true, "arguments":
+        {"x-queue-type": "quorum", "x-single-active-consumer": true}}"#;
+    let created = node.http("PUT", "/api/queues/%2f/q", body);
+    assert!(created.starts_with("HTTP/1.1 201"), "{created}");
+    node.publish("%2f", "q", "for the consumer");
+    let get = r#"{"count": 1, "ackmode": "ack_requeue_false", "encoding": "auto"}"#;
+    let refused = node.http("POST", "/api/queues/%2f/q/get", get);
+    assert!(refused.starts_with("HTTP/1.1 400"), "{refused}");
+    assert!(refused.contains("405 RESOURCE_LOCKED"), "{refused}");
+    assert!(peeked(&node, "1").contains("for the consumer"));
 }
 
 #[test]

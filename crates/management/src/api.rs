@@ -577,6 +577,16 @@ pub trait Running: Send + Sync + 'static {
         queue: &str,
         get: Get,
     ) -> Result<Vec<Got>, ProtocolError>;
+    /// Looks at the ready message of a queue that has so many before it, and leaves it there.
+    fn peek(
+        &self,
+        _actor: Actor<'_>,
+        _vhost: &str,
+        _queue: &str,
+        _before: u64,
+    ) -> Result<Option<Got>, ProtocolError> {
+        Ok(None)
+    }
     /// The configuration in force, key by key; secrets are hidden.
     fn configuration(&self) -> Vec<(String, String)> {
         Vec::new()

@@ -397,6 +397,33 @@ pub fn get(call: &Call<'_>) -> Answer {
     Ok(Reply::Json(items.collect()))
 }
 
+/// `GET /api/queues/quorum/{vhost}/{name}/peek/{position}`: the message at that place, from 1 on,
+/// among those that are ready. It stays where it is.
+pub fn peek(call: &Call<'_>) -> Answer {
+    if declared(call)?.kind != "quorum" {
+        let text = "peek is not supported by classic queues".to_owned();
+        return Err(ApiError::BadRequest(text));
+    }
+    let (vhost, name, position) = (call.param(0), call.param(1), call.param(2));
+    let before = position.parse::<u64>().ok().and_then(|p| p.checked_sub(1));
+    let bad = || ApiError::BadRequest(format!("position must be 1 or more, not \"{position}\""));
+    let before = before.ok_or_else(bad)?;
+    let found = call
+        .app
+        .node()
+        .peek(call.who.actor(), vhost, name, before)?;
+    let none = || ApiError::BadRequest(format!("no message at position {position}"));
+    let got = found.ok_or_else(none)?;
+    let mut left = GET_BYTES_MAX;
+    let mut shown = got_json(&got, false, usize::MAX, &mut left);
+    if let Value::Object(fields) = &mut shown {
+        // Nobody was given it.
+        fields.remove("redelivered");
+        fields.remove("message_count");
+    }
+    Ok(Reply::Json(shown))
+}
+
 fn got_json(got: &Got, is_base64: bool, truncate: usize, left: &mut usize) -> Value {
     let shown = &got.payload[..got.payload.len().min(truncate).min(*left)];
     *left -= shown.len();

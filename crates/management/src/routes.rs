@@ -62,6 +62,7 @@ pub static ROUTES: &[Route] = routes! {
     "/api/queues/{vhost}" => GET(Visible, queues::of_vhost);
     "/api/queues/{vhost}/{}" => GET(Visible, queues::one), PUT(Member, queues::put), DELETE(Member, queues::delete);
     "/api/queues/quorum/{vhost}/{}/status" => GET(Visible, queues::replicas);
+    "/api/queues/quorum/{vhost}/{}/peek/{}" => GET(Member, queues::peek);
     "/api/queues/quorum/{vhost}/{}/replicas/add" => POST(Administrator, cluster::add_member);
     "/api/queues/quorum/{vhost}/{}/replicas/delete" => DELETE(Administrator, cluster::remove_member);
     "/api/queues/quorum/replicas/on/{}/grow" => POST(Administrator, cluster::grow_on);

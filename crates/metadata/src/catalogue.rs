@@ -38,6 +38,9 @@ pub struct Config {
     /// Milliseconds within which a delivery must be settled where its queue does not say
     /// (`consumer_timeout`); none: no bound.
     pub consumer_timeout_ms: Option<u64>,
+    /// Whether that always closes the channel; else a consumer of a quorum queue ends alone, if its
+    /// client can be told (`consumer_timeout_response`).
+    pub timeout_closes_channel: bool,
     /// How many members the groups of replicated queues have.
     pub membership: MembershipConfig,
 }
@@ -53,6 +56,7 @@ impl Default for Config {
             loopback_users: vec!["guest".to_owned()],
             hashing: HashingAlgorithm::default(),
             consumer_timeout_ms: None,
+            timeout_closes_channel: false,
             membership: MembershipConfig::default(),
         }
     }

@@ -15,6 +15,7 @@ mod publish;
 mod run;
 mod topology;
 
+pub(crate) use consume::may_get;
 pub use facts::{ChannelFacts, ConnectionFacts, ConsumerFacts};
 pub(crate) use publish::enqueue;
 pub(crate) use run::Run;

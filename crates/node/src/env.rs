@@ -5,7 +5,7 @@
 //! plain borrow. What the work wants done elsewhere comes out as closed lists of effects, and the
 //! environment carries it there when the shard is let go.
 
-use crate::quorum::link::Standing;
+use crate::quorum::link::{Fetched, Standing};
 use crate::shard::{Shard, ShardEffects};
 use bytes::Bytes;
 use leveret_metadata::{Catalogue, CatalogueError, Command, Outcome};
@@ -89,6 +89,8 @@ pub enum QueueAnswer {
     Purged(u64),
     /// How it stands.
     Counted(Standing),
+    /// A ready message, which stays.
+    Peeked(Fetched),
     /// Its leader was not there in time.
     Unavailable,
 }

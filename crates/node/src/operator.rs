@@ -1,6 +1,6 @@
 //! What operators do to messages through the management interface: publish one, look at some.
 
-use crate::connection::{Caller, Question, Run, enqueue};
+use crate::connection::{Caller, Question, Run, enqueue, may_get};
 use crate::env::{Env, QueueAnswer, Ticket};
 use crate::properties::{LazyProperties, copies, without_blind_copies};
 use crate::quorum::{Asker, Notify};
@@ -80,6 +80,16 @@ impl Caller {
             })
             .collect();
         Ok((!queues.is_empty(), tickets))
+    }
+
+    /// The queue of that name, if the caller may get messages from it.
+    ///
+    /// # Errors
+    /// As [`Self::readable_queue`]; or the queue gives its messages to consumers alone.
+    pub fn gettable_queue<E: Env>(&self, name: &str, env: &E) -> Result<QueueId, ProtocolError> {
+        let queue = self.readable_queue(name, env)?;
+        env.catalogue().queue(queue).map_or(Ok(()), may_get)?;
+        Ok(queue)
     }
 
     /// The queue of that name, if the caller may read it.

@@ -7,23 +7,22 @@
 mod actor;
 mod convert;
 mod entry;
+mod here;
 mod replicas;
 
 use crate::delayed::{self, Delayed};
 use crate::env::{ConnectionEvent, PeerFrame, Ticket};
-use crate::link::ConsumerLink;
 use crate::quorum::link::{self, Answer, Origin};
 use crate::quorum::replica::Replicas;
 use crate::quorum::{Homes, Proxies, Then};
-use crate::stored;
 use actor::Actor;
 pub use actor::{QueueFacts, QueueSpec};
 use bytes::Bytes;
 pub use entry::When;
 use hashbrown::HashMap;
-use leveret_queue::{AttachError, Consumer, Counts, Got, Offer, Outcome};
+use leveret_queue::Counts;
 use leveret_session::contract::Delivery;
-use leveret_storage::{BodyId, Durability, SealedChunk, ShardLogs, SharedBody, Urgency};
+use leveret_storage::{BodyId, SealedChunk, ShardLogs, SharedBody, Urgency};
 use leveret_types::{
     ConnectionId, ConsumerId, LogId, Message, NodeId, Now, ProtocolError, QueueId, ReplyCode,
     ShardId,
@@ -249,6 +248,8 @@ impl Shard {
     pub fn before_seal(&mut self, now: Now) {
         if self.replicas.has_open() {
             self.with_replicas(now, |replicas, around| replicas.before_seal(around));
+            // What was proposed may be due before it is durable.
+            self.next_deadline_ms = self.deadline(now).unwrap_or(u64::MAX);
         }
     }
 
@@ -361,115 +362,6 @@ impl Shard {
         Some(actor.queue.counts(now))
     }
 
-    /// Puts a message into a queue.
-    pub(crate) fn publish_here(
-        &mut self,
-        now: Now,
-        queue: QueueId,
-        message: &Message,
-        bodies: &mut Bodies,
-    ) -> Enqueued {
-        let Some(actor) = self.queues.get_mut(&queue) else {
-            return Enqueued::Gone;
-        };
-        let offer = actor.offer(now, message.size(), &mut self.logs, &mut self.scratch);
-        if !self.scratch.is_empty() {
-            self.carry_out(queue);
-        }
-        let Some(actor) = self.queues.get_mut(&queue) else {
-            return Enqueued::Gone;
-        };
-        match offer {
-            Offer::Take => {}
-            Offer::Reject { dead_letter } => {
-                if dead_letter {
-                    self.effects.deferred.push(Deferred::DeadLetter(DeadLetter {
-                        queue,
-                        position: None,
-                        message: message.clone(),
-                        reason: leveret_queue::Reason::MaxLength,
-                    }));
-                }
-                return Enqueued::Rejected;
-            }
-        }
-        let durable = actor.durable && message.facts.persistent;
-        let body = body_of(&mut self.logs, message, durable, bodies);
-        actor.enqueue(&mut self.logs, body, message);
-        if !actor.dirty {
-            actor.dirty = true;
-            self.dirty.push(queue);
-        }
-        if durable {
-            Enqueued::Durable
-        } else {
-            Enqueued::Volatile
-        }
-    }
-
-    /// Takes note of what became of messages that a consumer held. Answers how many of them it
-    /// really held; all, if the queue is gone and nobody can tell.
-    pub(crate) fn settle_here(
-        &mut self,
-        now: Now,
-        queue: QueueId,
-        holder: ConsumerId,
-        lane: u8,
-        range: Range<u64>,
-        outcome: Outcome,
-    ) -> u64 {
-        let Some(actor) = self.queues.get_mut(&queue) else {
-            return range.end - range.start;
-        };
-        let count = actor
-            .queue
-            .settle(now, holder, lane, range, outcome, &mut self.scratch);
-        self.mark(queue);
-        self.carry_out(queue);
-        count
-    }
-
-    /// Attaches a consumer.
-    ///
-    /// # Errors
-    /// If the queue is in exclusive use, or gone.
-    pub(crate) fn attach_here(
-        &mut self,
-        now: Now,
-        queue: QueueId,
-        consumer: Consumer,
-        connection: ConnectionId,
-        link: ConsumerLink,
-    ) -> Result<(), Option<AttachError>> {
-        let actor = self.queues.get_mut(&queue).ok_or(None)?;
-        actor.attach(now, consumer, connection, link, &mut self.scratch)?;
-        self.mark(queue);
-        self.carry_out(queue);
-        Ok(())
-    }
-
-    /// Stops deliveries to a consumer; what it holds stays with it.
-    pub(crate) fn cancel_here(&mut self, now: Now, queue: QueueId, consumer: ConsumerId) {
-        let Some(actor) = self.queues.get_mut(&queue) else {
-            return;
-        };
-        actor.cancel(now, consumer, &mut self.scratch);
-        self.mark(queue);
-        self.carry_out(queue);
-        self.delete_if_unused(queue);
-    }
-
-    /// Takes a holder away; what it holds returns to the queue.
-    pub(crate) fn detach_here(&mut self, now: Now, queue: QueueId, holder: ConsumerId) {
-        let Some(actor) = self.queues.get_mut(&queue) else {
-            return;
-        };
-        actor.detach(now, holder, &mut self.scratch);
-        self.mark(queue);
-        self.carry_out(queue);
-        self.delete_if_unused(queue);
-    }
-
     /// Whether the queue, or its proxy here, knows this holder still.
     pub(crate) fn is_holding(&self, queue: QueueId, holder: ConsumerId) -> bool {
         if self.is_proxied(queue) {
@@ -477,69 +369,6 @@ impl Shard {
         }
         let actor = self.queues.get(&queue);
         actor.is_some_and(|actor| actor.queue.holds(holder))
-    }
-
-    /// A consumer's link or channel has credit again.
-    pub(crate) fn unblock_here(&mut self, now: Now, queue: QueueId, consumer: ConsumerId) {
-        if let Some(actor) = self.queues.get_mut(&queue) {
-            actor.queue.unblock(now, consumer);
-            self.mark(queue);
-        }
-    }
-
-    /// Gets one message. If it is being read from disk, `connection` is answered when it is there;
-    /// without a connection, the caller asks again.
-    pub(crate) fn get_here(
-        &mut self,
-        now: Now,
-        queue: QueueId,
-        holder: ConsumerId,
-        connection: Option<ConnectionId>,
-        no_ack: bool,
-    ) -> GetOutcome {
-        // What this batch has published so far must be seen, and what has expired must not.
-        self.pump(now, queue);
-        let Some(actor) = self.queues.get_mut(&queue) else {
-            return GetOutcome::Gone;
-        };
-        let got = actor.get(now, &mut self.logs, holder, no_ack, &mut self.scratch);
-        let outcome = match got {
-            Got::Empty => GetOutcome::Empty,
-            Got::Pending => {
-                if let Some(connection) = connection {
-                    actor.waiting_gets.push(actor::WaitingGet {
-                        connection,
-                        holder,
-                        no_ack,
-                    });
-                }
-                GetOutcome::Pending
-            }
-            Got::Message { delivery, ready } => {
-                if let Some(connection) = connection.filter(|_| !no_ack) {
-                    actor.note_holder(holder, connection);
-                }
-                match actor.delivery(&mut self.logs, &delivery) {
-                    Some(delivery) => GetOutcome::Message(delivery, ready),
-                    None => GetOutcome::Empty,
-                }
-            }
-        };
-        self.mark(queue);
-        self.carry_out(queue);
-        outcome
-    }
-
-    /// Drops all ready messages; answers how many.
-    pub(crate) fn purge_here(&mut self, now: Now, queue: QueueId) -> u64 {
-        self.pump(now, queue);
-        let Some(actor) = self.queues.get_mut(&queue) else {
-            return 0;
-        };
-        let count = actor.queue.purge(&mut self.scratch);
-        self.mark(queue);
-        self.carry_out(queue);
-        count
     }
 
     /// Keeps a queue's lease alive: it was declared again.
@@ -805,34 +634,4 @@ pub fn unavailable() -> ProtocolError {
         "the queue has no leader that a majority of its members follows; try again later, or at \
          another node",
     )
-}
-
-/// The body of `message` in the log, written once for all the queues that the message goes to.
-fn body_of(logs: &mut ShardLogs, message: &Message, durable: bool, bodies: &mut Bodies) -> BodyId {
-    let known = if durable {
-        bodies.durable
-    } else {
-        bodies.durable.or(bodies.volatile)
-    };
-    let is_here = |body: &BodyId| body.shard().0 == u16::from(logs.shard());
-    if let Some(body) = known.filter(is_here) {
-        return body;
-    }
-    let header = stored::header(message);
-    let pieces = stored::pieces(&header, message);
-    if !durable {
-        let body = logs.body(Durability::Volatile, &pieces);
-        (bodies.durable, bodies.volatile) = (None, Some(body));
-        return body;
-    }
-    let body = match bodies.shared {
-        Some(shared) => logs.body_again(shared, &pieces),
-        None => {
-            let body = logs.body(Durability::Durable, &pieces);
-            bodies.shared = logs.share(body);
-            body
-        }
-    };
-    bodies.durable = Some(body);
-    body
 }

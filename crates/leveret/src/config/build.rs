@@ -194,6 +194,8 @@ impl Reader<'_> {
             },
             cluster: self.cluster(),
             membership: self.membership(),
+            relaxed_redeclaration: self
+                .flag("quorum_queue.property_equivalence.relaxed_checks_on_redeclaration"),
             threads: Threads {
                 io: choose(self.count("io_threads"), machine.cores.clamp(1, 64)),
                 shards: choose(self.count("shards"), machine.cores.clamp(1, 64)),
@@ -265,6 +267,7 @@ impl Reader<'_> {
             consumers_per_channel_max: narrow(self.count("consumer_max_per_channel")),
             message_bytes_max: self.size("max_message_size"),
             consumer_timeout_ms: self.count("consumer_timeout"),
+            timeout_closes_channel: self.words("consumer_timeout_response") == "close_channel",
             handshake_timeout_ms: self.count("handshake_timeout"),
             admission: Admission {
                 connections: narrow(self.count(self.either("connection_max", "max_connections"))),

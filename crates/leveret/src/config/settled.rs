@@ -39,6 +39,8 @@ pub struct Config {
     pub cluster: Option<Cluster>,
     /// How many members the groups of replicated queues have.
     pub membership: MembershipConfig,
+    /// Whether declaring a quorum queue that exists may ask for a classic one.
+    pub relaxed_redeclaration: bool,
     /// Threads.
     pub threads: Threads,
     /// Logs.
@@ -208,6 +210,8 @@ pub struct Limits {
     pub message_bytes_max: u64,
     /// Milliseconds within which a delivery must be settled; 0: no bound.
     pub consumer_timeout_ms: u64,
+    /// Whether that always closes the channel.
+    pub timeout_closes_channel: bool,
     /// Milliseconds within which a client must have logged in.
     pub handshake_timeout_ms: u64,
     /// How many of each thing the node admits.

@@ -180,6 +180,37 @@ pub fn quorum_status(context: &Context<'_>) -> Result<Output> {
     )))
 }
 
+/// A ready message of a quorum queue, which stays where it is.
+pub fn peek(context: &Context<'_>) -> Result<Output> {
+    let (queue, position) = (context.argument(0), context.argument(1));
+    context.banner(format!(
+        "Peeking at quorum queue {queue} at position {position}..."
+    ));
+    let (vhost, queue) = (segment(context.vhost()), segment(queue));
+    let path = format!(
+        "/api/queues/quorum/{vhost}/{queue}/peek/{}",
+        segment(position)
+    );
+    let got = or_no_queue(context, context.target.get(&path))?;
+    let payload = show(&got["payload"]);
+    let ends = payload.char_indices().map(|(at, c)| at + c.len_utf8());
+    let end = ends.take_while(|end| *end <= 64).last().unwrap_or(0);
+    let payload = payload[..end].to_owned();
+    let mut rows = vec![
+        ("payload (max 64 bytes)".to_owned(), Value::String(payload)),
+        ("exchange".to_owned(), got["exchange"].clone()),
+        ("routing_key".to_owned(), got["routing_key"].clone()),
+    ];
+    let properties = got["properties"].as_object().into_iter().flatten();
+    rows.extend(properties.map(|(name, value)| (name.clone(), value.clone())));
+    let rows: Vec<Value> = rows
+        .into_iter()
+        .map(|(name, value)| json!({"keys": name, "values": value}))
+        .collect();
+    let columns = [("keys", "keys"), ("values", "values")];
+    Ok(Output::Rows(Rows::pick(&rows, &columns)))
+}
+
 pub fn drain(context: &Context<'_>) -> Result<Output> {
     set_draining(context, true)
 }

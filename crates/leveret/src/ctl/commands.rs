@@ -126,6 +126,7 @@ static COMMANDS: &[Command] = &[
     command("shrink", "shrink <node> [--vhost-pattern <pattern>] [--queue-pattern <pattern>]", 1..=1, cluster::shrink),
     command("add_member", "add_member [-p <vhost>] <queue> <node>", 2..=2, cluster::add_member),
     command("quorum_status", "quorum_status [-p <vhost>] <queue>", 1..=1, cluster::quorum_status),
+    command("peek", "peek [-p <vhost>] <queue> <position>", 2..=2, cluster::peek),
     command("transfer_leadership", "transfer_leadership [-p <vhost>] <queue> <node>", 2..=2, cluster::transfer_leadership),
     command("reclaim_quorum_memory", "reclaim_quorum_memory [-p <vhost>] <queue>", 1..=1, cluster::reclaim_quorum_memory),
     command("force_checkpoint", "force_checkpoint [--vhost-pattern <pattern>] [--queue-pattern <pattern>]", 0..=0, cluster::by_itself),
@@ -160,7 +161,6 @@ static COMMANDS: &[Command] = &[
     offline(command("reset", "reset", 0..=0, diagnostics::instead)),
     offline(command("force_reset", "force_reset", 0..=0, diagnostics::instead)),
     offline(command("erlang_cookie_hash", "erlang_cookie_hash", 0..=0, diagnostics::instead)),
-    offline(command("peek", "peek [-p <vhost>] <queue> <position>", 0..=MANY, diagnostics::instead)),
     offline(command("observer", "observer", 0..=0, diagnostics::instead)),
     offline(command("consume_event_stream", "consume_event_stream", 0..=MANY, diagnostics::instead)),
     // Checks of rabbitmq-diagnostics.

@@ -81,10 +81,6 @@ const INSTEAD: &[(&str, &str)] = &[
         "erlang_cookie_hash",
         "there is no Erlang cookie: the command line is let in by who may read the node's data folder",
     ),
-    (
-        "peek",
-        "no message is shown without being taken: get it and put it back (`POST /api/queues/VHOST/NAME/get` with ackmode ack_requeue_true)",
-    ),
     ("observer", "use status, list_queues and the metrics"),
     (
         "consume_event_stream",

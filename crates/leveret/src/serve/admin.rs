@@ -236,6 +236,16 @@ impl Running for Admin {
         self.take_messages(actor, vhost, queue, get)
     }
 
+    fn peek(
+        &self,
+        actor: Actor<'_>,
+        vhost: &str,
+        queue: &str,
+        before: u64,
+    ) -> Result<Option<Got>, ProtocolError> {
+        self.look_at(actor, vhost, queue, before)
+    }
+
     fn configuration(&self) -> Vec<(String, String)> {
         self.effective.clone()
     }

@@ -2,7 +2,6 @@
 
 use leveret_amqp::{Properties, TableBuilder};
 use leveret_management::api::{Got, Publish};
-use leveret_session::contract::Delivery;
 use leveret_types::message::Facts;
 use leveret_types::{FieldTable, FieldValue, Message, MessageParts, Now, ProtocolError, ReplyCode};
 
@@ -58,12 +57,11 @@ pub fn from_operator(publish: &Publish, now: Now) -> Result<Message, ProtocolErr
 }
 
 /// A message as an operator sees it.
-pub fn to_operator(delivery: &Delivery, remaining: u64) -> Got {
-    let message = &delivery.message;
+pub fn to_operator(message: &Message, redelivered: bool, remaining: u64) -> Got {
     Got {
         exchange: String::from_utf8_lossy(message.exchange()).into_owned(),
         routing_key: String::from_utf8_lossy(message.routing_key()).into_owned(),
-        redelivered: delivery.redelivered,
+        redelivered,
         remaining,
         properties: leveret_node::properties::by_name(message),
         payload: message.body().to_vec(),

@@ -202,7 +202,7 @@ impl Connection {
                 let error = self.unavailable(queue, env);
                 self.fail(now, error);
             }
-            QueueAnswer::Purged(_) | QueueAnswer::Counted(_) => {}
+            QueueAnswer::Purged(_) | QueueAnswer::Counted(_) | QueueAnswer::Peeked(_) => {}
         }
     }
 

@@ -476,7 +476,7 @@ impl Connection {
 ///
 /// # Errors
 /// As RabbitMQ has it.
-fn may_get(queue: &QueueRecord) -> Result<(), ProtocolError> {
+pub(crate) fn may_get(queue: &QueueRecord) -> Result<(), ProtocolError> {
     let is_refused = queue.kind() == QueueKind::Quorum && queue.settings().single_active;
     let refused = || {
         ProtocolError::channel(

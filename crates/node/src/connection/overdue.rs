@@ -26,8 +26,10 @@ impl Connection {
     fn ends_alone<E: Env>(&self, consumer: ConsumerId, env: &E) -> Option<QueueId> {
         let queue = self.queue_of(consumer)?;
         let is_quorum = |record: &QueueRecord| record.kind() == QueueKind::Quorum;
-        let ends =
-            self.session.hears_of_cancels() && env.catalogue().queue(queue).is_some_and(is_quorum);
+        let catalogue = env.catalogue();
+        let ends = self.session.hears_of_cancels()
+            && !catalogue.config().timeout_closes_channel
+            && catalogue.queue(queue).is_some_and(is_quorum);
         ends.then_some(queue)
     }
 

@@ -8,8 +8,9 @@
 //! What it knows of a node goes with the way to that node: the proxy has given up everything by
 //! then, so that nothing is taken twice.
 
-use super::link::{Answer, Operation, Origin, Standing, ToLeader, ToProxy};
-use crate::env::ConnectionEvent;
+use super::Asker;
+use super::link::{Answer, Fetched, Operation, Origin, Standing, ToLeader, ToProxy};
+use crate::env::{ConnectionEvent, QueueAnswer};
 use crate::link::{ConsumerLink, Link};
 use crate::shard::{Bodies, Deferred, Enqueued, GetOutcome, Shard, ShardEffects};
 use hashbrown::HashMap;
@@ -276,6 +277,13 @@ impl Shard {
                     consumers: counts.consumers as u64,
                 };
                 self.home_answer(key, ToProxy::Counted { request, standing });
+            }
+            ToLeader::Peek { request, before } => {
+                let fetched = match self.peek(now, queue, Asker::Poll(0), before) {
+                    Some(QueueAnswer::Peeked(fetched)) => fetched,
+                    _ => Fetched::Unreadable,
+                };
+                self.home_answer(key, ToProxy::Peeked { request, fetched });
             }
             ToLeader::Present(_) | ToLeader::Absent { .. } | ToLeader::Fetch { .. } => {}
         }

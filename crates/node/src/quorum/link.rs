@@ -163,6 +163,13 @@ pub enum ToLeader {
         /// Comes back in the answer.
         request: u64,
     },
+    /// Which message is ready behind so many others? It stays: [`ToProxy::Peeked`].
+    Peek {
+        /// Comes back in the answer.
+        request: u64,
+        /// The others.
+        before: u64,
+    },
     /// The local replica does not have the message of a [`ToProxy::DeliverLocal`]:
     /// [`ToProxy::Fetched`].
     Fetch {
@@ -257,6 +264,13 @@ pub enum ToProxy {
         request: u64,
         /// How the queue stands.
         standing: Standing,
+    },
+    /// The answer to [`ToLeader::Peek`]. What is gone is not there: fewer messages are ready.
+    Peeked {
+        /// Which.
+        request: u64,
+        /// The message, if it can be had.
+        fetched: Fetched,
     },
     /// A consumer has kept a delivery for too long.
     TimedOut(ConsumerId),

@@ -192,6 +192,17 @@ impl Shard {
         self.proxy_ask(now, queue, asker, |proxy| proxy.count(now, asker))
     }
 
+    /// A ready message, which stays; nothing if the asker will hear.
+    pub(crate) fn proxy_peek(
+        &mut self,
+        now: Now,
+        queue: QueueId,
+        asker: Asker,
+        before: u64,
+    ) -> Option<QueueAnswer> {
+        self.proxy_ask(now, queue, asker, |proxy| proxy.peek(now, asker, before))
+    }
+
     /// How a queue stands as far as this node knows: by its replica here, or as its leader said
     /// when it was last asked.
     pub(crate) fn last_standing(&self, now: Now, queue: QueueId) -> Standing {

@@ -222,7 +222,7 @@ impl Proxies {
         };
         // Only who leads is said outside of sessions.
         let is_placing = matches!(message, ToProxy::Leading { .. } | ToProxy::NotLeader { .. });
-        if !is_placing && proxy.session() != session {
+        if !is_placing && (proxy.session() != session || !proxy.is_with(from)) {
             return Received::Done;
         }
         proxy.receive(from, message, next, reach);

@@ -15,7 +15,9 @@
 //! and takes effect once however often it is sent: its number is the same each time.
 //! Invariant: what a consumer holds is in the presentation until the settle of it is committed.
 
+mod end;
 mod heard;
+mod holder;
 mod kept;
 mod line;
 mod place;
@@ -23,20 +25,19 @@ mod place;
 pub use kept::Then;
 pub(crate) use kept::{Afterwards, Budget, Notify};
 
-use super::link::{HeldRange, Operation, PresentedHolder, Settle, Standing, ToLeader};
+use super::link::{Operation, Settle, Standing, ToLeader};
 use crate::env::{ConnectionEvent, QueueAnswer};
 use crate::link::ConsumerLink;
 use crate::shard::ShardEffects;
 use hashbrown::HashMap;
+use holder::Holder;
 use kept::{Journal, Kept};
-use leveret_queue::{Consumer, RunMap};
-use leveret_session::contract::{Delivery, Reply};
+use leveret_queue::Consumer;
 use leveret_types::limits::{
     LEADER_WAIT_MS_MAX, LINK_CONSUMER_BYTES_MAX, LINK_CONSUMER_MESSAGES_MAX,
 };
 use leveret_types::{ConnectionId, ConsumerId, Message, NodeId, Now, QueueId};
 use line::Line;
-use smallvec::SmallVec;
 use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
@@ -77,6 +78,7 @@ enum Question {
     Get { holder: ConsumerId, no_ack: bool },
     Purge,
     Count,
+    Peek { before: u64 },
 }
 
 /// A question without an answer.
@@ -86,103 +88,6 @@ struct Request {
     asker: Asker,
     question: Question,
     until_ms: u64,
-}
-
-/// Messages that a holder had, each interval with the [`HeldRange::acquired`] of its messages.
-type Released = SmallVec<[(Range<u64>, u32); 1]>;
-
-/// Somebody on this node who holds messages, or may.
-#[derive(Debug)]
-struct Holder {
-    connection: ConnectionId,
-    consumer: Option<Consumer>,
-    /// Whether the leader has said that the consumer is attached.
-    attached: bool,
-    /// What the leader has said of its turn, where the queue has a single active consumer:
-    /// [`ToProxy::Active`](super::link::ToProxy::Active).
-    activation: Option<u64>,
-    link: Option<ConsumerLink>,
-    /// What it holds, by lane, with the [`HeldRange::acquired`] of each message.
-    held: Vec<(u8, RunMap<u32>)>,
-    held_count: u64,
-    /// Deliveries that the connection has no room for, with the session in which they came; 0 if
-    /// the connection was asked already.
-    waiting: VecDeque<(u64, Delivery)>,
-    /// What has gone on to the connection and the leader has not heard of.
-    credit: (u32, u64),
-}
-
-impl Holder {
-    fn new(connection: ConnectionId) -> Self {
-        Self {
-            connection,
-            consumer: None,
-            attached: false,
-            activation: None,
-            link: None,
-            held: Vec::new(),
-            held_count: 0,
-            waiting: VecDeque::new(),
-            credit: (0, 0),
-        }
-    }
-
-    fn hold(&mut self, lane: u8, index: u64, acquired: u32) {
-        let at = match self.held.iter().position(|(of, _)| *of == lane) {
-            Some(at) => at,
-            None => {
-                self.held.push((lane, RunMap::default()));
-                self.held.len() - 1
-            }
-        };
-        let held = &mut self.held[at].1;
-        let before = held.len();
-        held.update(index..index + 1, |_| acquired, |_, _| {});
-        self.held_count += held.len() - before;
-    }
-
-    /// Takes messages away that it holds: as intervals of equal [`HeldRange::acquired`], which may
-    /// have others between them that it does not hold. Says how many there were.
-    fn release(&mut self, lane: u8, range: Range<u64>) -> (Released, u64) {
-        let mut released = Released::new();
-        let Some((_, held)) = self.held.iter_mut().find(|(of, _)| *of == lane) else {
-            return (released, 0);
-        };
-        let count = held.remove(range, |range, acquired| match released.last_mut() {
-            Some((last, of)) if *of == acquired => last.end = range.end,
-            _ => released.push((range, acquired)),
-        });
-        self.held_count -= count;
-        (released, count)
-    }
-
-    fn settles(&self) -> bool {
-        self.consumer.is_none_or(|consumer| !consumer.no_ack)
-    }
-
-    fn admits(&self, bytes: u32) -> bool {
-        let link = self.link.as_ref();
-        link.is_some_and(|link| link.admit(bytes as usize))
-    }
-
-    fn presented(&self, id: ConsumerId) -> PresentedHolder {
-        let held = self.held.iter().flat_map(|(lane, runs)| {
-            let lane = *lane;
-            runs.iter().map(move |(range, acquired)| HeldRange {
-                lane,
-                range,
-                acquired: u64::from(acquired),
-                settled_by: 0,
-            })
-        });
-        let consumer = self.consumer.filter(|_| self.attached);
-        PresentedHolder {
-            id,
-            consumer,
-            activation: consumer.and(self.activation).unwrap_or(0),
-            held: held.collect(),
-        }
-    }
 }
 
 /// What a proxy's calls may reach.
@@ -276,6 +181,14 @@ impl Proxy {
 
     pub(crate) const fn place(&self) -> Place {
         self.place
+    }
+
+    /// Whether what a node says in the session may be the leader's words.
+    pub(crate) fn is_with(&self, node: NodeId) -> bool {
+        match self.place {
+            Place::Unknown => true,
+            Place::Asked(asked) | Place::Led(asked) => asked == node,
+        }
     }
 
     pub(crate) const fn session(&self) -> u64 {
@@ -469,6 +382,11 @@ impl Proxy {
         self.ask(now, asker, Question::Count);
     }
 
+    /// Asks for the ready message that has so many before it.
+    pub(crate) fn peek(&mut self, now: Now, asker: Asker, before: u64) {
+        self.ask(now, asker, Question::Peek { before });
+    }
+
     /// The answer for one who asks again; `None` if there is none yet. `asked` says whether the
     /// question is under way.
     pub(crate) fn parked(&mut self, poll: u64) -> (Option<QueueAnswer>, bool) {
@@ -577,66 +495,6 @@ impl Proxy {
             });
         }
     }
-
-    // ---- Time, and the end.
-
-    /// When the proxy is to be looked at next.
-    pub(crate) fn next_deadline_ms(&self) -> Option<u64> {
-        let requests = self.requests.iter().map(|request| request.until_ms).min();
-        let leaderless = !matches!(self.place, Place::Led(_)) && self.is_busy();
-        let retry = leaderless.then(|| self.look_at_ms());
-        let read = self.line.read_at_ms();
-        [requests, retry, read].into_iter().flatten().min()
-    }
-
-    /// Gives up questions that nobody has answered in time.
-    pub(crate) fn expire(&mut self, reach: &mut Reach<'_>) {
-        let now = reach.now.monotonic_ms;
-        while let Some(at) = self.requests.iter().position(|r| r.until_ms <= now) {
-            let request = self.requests.remove(at);
-            self.give_up(request, reach);
-        }
-    }
-
-    fn give_up(&mut self, request: Request, reach: &mut Reach<'_>) {
-        match request.question {
-            Question::Attach(consumer) => {
-                self.holders.remove(&consumer.id);
-                self.say(ToLeader::Detach(consumer.id));
-            }
-            Question::Cancel(consumer) => {
-                self.requests.push(request);
-                return self.cancelled(consumer, reach);
-            }
-            Question::Get { holder, .. } => self.forget_if_done(holder),
-            Question::Purge | Question::Count => {}
-        }
-        self.tell(request.asker, QueueAnswer::Unavailable, reach);
-    }
-
-    /// Nobody will ever answer, or not until the queue's only node is back: publishes are refused,
-    /// questions answered so, consumers cancelled.
-    pub(crate) fn abandon(&mut self, reach: &mut Reach<'_>) {
-        self.lose(reach);
-        for request in std::mem::take(&mut self.requests) {
-            match request.question {
-                Question::Cancel(_) => {
-                    if let Asker::Connection(connection) = request.asker {
-                        reach.post(connection, ConnectionEvent::Reply(Reply::Done));
-                    }
-                }
-                _ => self.tell(request.asker, QueueAnswer::Unavailable, reach),
-            }
-        }
-        for (id, holder) in self.holders.drain() {
-            if holder.attached {
-                reach.post(holder.connection, ConnectionEvent::CancelConsumer(id));
-            }
-        }
-        let end = self.journal.next();
-        self.refused(self.journal.first()..end, reach);
-        self.committed(NodeId(0), end - 1, reach);
-    }
 }
 
 /// How often somebody had the message of a delivery before. A queue that does not count says at
@@ -651,7 +509,7 @@ impl Question {
         match self {
             Self::Attach(consumer) => Some(consumer.id),
             Self::Cancel(holder) | Self::Get { holder, .. } => Some(*holder),
-            Self::Purge | Self::Count => None,
+            Self::Purge | Self::Count | Self::Peek { .. } => None,
         }
     }
 
@@ -665,6 +523,10 @@ impl Question {
             },
             Self::Purge => ToLeader::Purge { request: id },
             Self::Count => ToLeader::Count { request: id },
+            Self::Peek { before } => ToLeader::Peek {
+                request: id,
+                before: *before,
+            },
         }
     }
 }

@@ -3,7 +3,8 @@
 use super::{Bodies, Enqueued, GetOutcome, QueueSpec, Shard};
 use crate::env::QueueAnswer;
 use crate::link::ConsumerLink;
-use crate::quorum::link::{Settle, Standing};
+use crate::looked::{self, Found};
+use crate::quorum::link::{Fetched, Settle, Standing};
 use crate::quorum::{Asker, Notify};
 use leveret_queue::{AttachError, Consumer, Outcome};
 use leveret_types::{ConnectionId, ConsumerId, Message, NodeId, Now, QueueId};
@@ -167,6 +168,30 @@ impl Shard {
             true => self.proxy_purge(now, queue, asker),
             false => Some(QueueAnswer::Purged(self.purge_here(now, queue))),
         }
+    }
+
+    /// Looks at the ready message that has so many before it, and leaves it there. Nothing if that
+    /// is answered later, or when it has been read from disk: ask again.
+    pub fn peek(
+        &mut self,
+        now: Now,
+        queue: QueueId,
+        asker: Asker,
+        before: u64,
+    ) -> Option<QueueAnswer> {
+        if self.is_proxied(queue) {
+            return self.proxy_peek(now, queue, asker, before);
+        }
+        self.finish_here(now);
+        let actor = self.queues.get(&queue);
+        let position = actor.and_then(|actor| actor.queue.ready_behind(before));
+        let found = position.map(|at| looked::read(&mut self.logs, queue, at));
+        Some(QueueAnswer::Peeked(match found {
+            Some(Found::Message(message)) => Fetched::Message(message),
+            Some(Found::Never) => Fetched::Unreadable,
+            Some(Found::Pending) => return None,
+            None => Fetched::Gone,
+        }))
     }
 
     /// Whether a queue that is here, or led from here, has no consumers.

@@ -1,6 +1,8 @@
 //! Consumers that keep a delivery for longer than they may.
 
-use crate::script::check;
+use crate::script::{check, play};
+use crate::world::World;
+use leveret_metadata::Config;
 
 #[test]
 fn a_slow_consumer_of_a_quorum_queue_ends_alone() {
@@ -90,6 +92,24 @@ fn a_slow_consumer_of_a_classic_queue_loses_its_channel() {
     check(
         "a@1
          a declare q x-consumer-timeout=1000 => a: declared q 0 0
+         a consume q t => a: consuming t
+         a publish q m1 => a: deliver 1 m1
+         run 1500 => a: close 406 PRECONDITION_FAILED - delivery acknowledgement on channel 1 \
+         timed out. This timeout value can be configured, see consumers doc guide to learn more",
+    );
+}
+
+#[test]
+fn where_the_configuration_says_so_a_slow_consumer_of_a_quorum_queue_loses_its_channel_too() {
+    let config = Config {
+        timeout_closes_channel: true,
+        ..Config::default()
+    };
+    play(
+        World::configured(3, config),
+        "a@2
+         a declare q quorum x-consumer-timeout=1000 => a: declared q 0 0
+         run 1000
          a consume q t => a: consuming t
          a publish q m1 => a: deliver 1 m1
          run 1500 => a: close 406 PRECONDITION_FAILED - delivery acknowledgement on channel 1 \

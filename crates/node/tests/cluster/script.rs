@@ -15,7 +15,11 @@ use leveret_types::NodeId;
 
 /// Holds a conversation with a cluster of three nodes.
 pub fn check(script: &str) {
-    let mut world = World::new(3);
+    play(World::new(3), script);
+}
+
+/// Plays a script in a world of its own kind.
+pub fn play(mut world: World, script: &str) {
     let mut killed = Vec::new();
     for line in script
         .lines()

@@ -2,7 +2,7 @@
 
 use crate::client::{self, Client};
 use bytes::Bytes;
-use leveret_metadata::{Batch, Catalogue, CatalogueError, Command, Outcome, Proposed};
+use leveret_metadata::{Batch, Catalogue, CatalogueError, Command, Config, Outcome, Proposed};
 use leveret_node::catalogue::follow;
 use leveret_node::env::{ConnectionEvent, Env, PeerFrame};
 use leveret_sim::cluster::node::{Node, catalogue_of};
@@ -32,6 +32,7 @@ pub struct World {
     proposals: u64,
     /// Whether nodes write to their disks.
     pub syncing: BTreeSet<NodeId>,
+    config: Config,
     /// Nodes that nothing arrives at, and that nobody takes for down.
     pub deaf: BTreeSet<NodeId>,
     /// Nodes whose processes are stopped, and those of which the thread that looks after the others
@@ -61,7 +62,13 @@ fn apply(node: &Node<MemoryDisk>, batch: &Batch, now: Now) -> Result<Outcome, Ca
 
 impl World {
     pub fn new(nodes: u32) -> Self {
+        Self::configured(nodes, Config::default())
+    }
+
+    /// Nodes that have all this configuration.
+    pub fn configured(nodes: u32, config: Config) -> Self {
         let mut world = Self {
+            config,
             now: Now::both(1_700_000_000_000),
             nodes: BTreeMap::new(),
             disks: BTreeMap::new(),
@@ -89,7 +96,7 @@ impl World {
 
     /// The catalogue that the cluster has agreed on.
     fn catalogue(&self) -> Catalogue {
-        let mut catalogue = catalogue_of(self.disks.len() as u32);
+        let mut catalogue = catalogue_of(self.disks.len() as u32, self.config.clone());
         for batch in &self.agreed {
             catalogue.apply_batch(batch);
         }

@@ -144,6 +144,24 @@ impl Queue {
             .flat_map(move |lane| lane.ready.within(index..u64::MAX))
     }
 
+    /// The ready message that has so many before it, in the order in which they are handed out.
+    #[must_use]
+    pub fn ready_behind(&self, mut before: u64) -> Option<Position> {
+        let mut through = Some(u8::MAX);
+        while let Some(lane) = through.and_then(|lane| self.lanes.highest_through(lane)) {
+            for range in self.ready_from(lane, 0) {
+                let count = range.end - range.start;
+                if before < count {
+                    let index = range.start + before;
+                    return Some(Position { lane, index });
+                }
+                before -= count;
+            }
+            through = lane.checked_sub(1);
+        }
+        None
+    }
+
     /// What of a lane is below this index was handed out; nothing of it and above.
     #[must_use]
     pub fn delivered_through(&self, lane: u8) -> u64 {

@@ -126,7 +126,11 @@ impl<D: Disk> Node<D> {
         catalogue::recover(logs, Config::default(), &mut load).map_err(refused)?;
         if !group::is_on_disk(logs) {
             match node {
-                NodeId(1) => group::found(&mut first_catalogue(), record_of(1, uuid), logs),
+                NodeId(1) => group::found(
+                    &mut first_catalogue(Config::default()),
+                    record_of(1, uuid),
+                    logs,
+                ),
                 _ => group::join(logs),
             }
         }
@@ -462,8 +466,8 @@ impl<D: Disk> Node<D> {
     }
 }
 
-fn first_catalogue() -> Catalogue {
-    let mut catalogue = Catalogue::new(Config::default());
+fn first_catalogue(config: Config) -> Catalogue {
+    let mut catalogue = Catalogue::new(config);
     let algorithm = leveret_auth::HashingAlgorithm::Sha256;
     let password = leveret_auth::PasswordHash::new(algorithm, b"guest", &[1; 16]);
     let password = password.expect("a password");
@@ -486,8 +490,8 @@ fn record_of(node: u32, uuid: [u8; 16]) -> NodeRecord {
 }
 
 /// The catalogue of a cluster of nodes 1 to `nodes`, as each of them has it at the beginning.
-pub fn catalogue_of(nodes: u32) -> Catalogue {
-    let mut catalogue = first_catalogue();
+pub fn catalogue_of(nodes: u32, config: Config) -> Catalogue {
+    let mut catalogue = first_catalogue(config);
     catalogue.found(record_of(1, [1; 16]));
     for node in 2..=nodes {
         let join = Command::NodeJoin {

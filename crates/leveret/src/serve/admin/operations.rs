@@ -4,6 +4,7 @@
 use super::Admin;
 use crate::serve::messages;
 use leveret_management::api::{Actor, AfterGet, Changed, Get, Got, Publish, Topology};
+use leveret_node::quorum::link::Fetched;
 use leveret_node::{Caller, Env, Question, QueueAnswer, Ticket, operator};
 use leveret_queue::Outcome;
 use leveret_session::contract::{Reply, Topology as Operation};
@@ -116,6 +117,30 @@ impl Admin {
         Ok(routed)
     }
 
+    pub(super) fn look_at(
+        &self,
+        actor: Actor<'_>,
+        vhost: &str,
+        queue: &str,
+        before: u64,
+    ) -> Result<Option<Got>, ProtocolError> {
+        let id = self
+            .caller(actor, vhost)
+            .readable_queue(queue, &*self.broker)?;
+        let unavailable = |why: &str| {
+            let text = format!("queue '{queue}' in vhost '{vhost}' {why}");
+            Err(ProtocolError::channel(ReplyCode::PreconditionFailed, text))
+        };
+        match self.ask(id, Question::Peek(before)) {
+            QueueAnswer::Peeked(Fetched::Message(message)) => {
+                Ok(Some(messages::to_operator(&message, false, before)))
+            }
+            QueueAnswer::Peeked(Fetched::Gone) => Ok(None),
+            QueueAnswer::Peeked(Fetched::Unreadable) => unavailable("cannot read that message"),
+            _ => unavailable("has no leader that answers"),
+        }
+    }
+
     pub(super) fn take_messages(
         &self,
         actor: Actor<'_>,
@@ -125,7 +150,7 @@ impl Admin {
     ) -> Result<Vec<Got>, ProtocolError> {
         let queue = self
             .caller(actor, vhost)
-            .readable_queue(queue, &*self.broker)?;
+            .gettable_queue(queue, &*self.broker)?;
         let holder = self.broker.consumer_id();
         let mut taken = Vec::new();
         let deadline = Instant::now() + READ_WAIT;
@@ -148,7 +173,9 @@ impl Admin {
         self.broker.run_deferred_work();
         Ok(taken
             .iter()
-            .map(|(delivery, left)| messages::to_operator(delivery, *left))
+            .map(|(delivery, left)| {
+                messages::to_operator(&delivery.message, delivery.redelivered, *left)
+            })
             .collect())
     }
 }

@@ -37,6 +37,8 @@ pub enum Question {
     Purge,
     /// How it stands.
     Count,
+    /// For the ready message that has so many before it.
+    Peek(u64),
 }
 
 impl Question {
@@ -51,6 +53,7 @@ impl Question {
         env.with_shard(now, env.shard_of(queue), |shard| match self {
             Self::Purge => shard.purge(now, queue, asker),
             Self::Count => shard.standing(now, queue, asker),
+            Self::Peek(before) => shard.peek(now, queue, asker, before),
         })
     }
 }

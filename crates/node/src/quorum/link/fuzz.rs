@@ -106,6 +106,10 @@ fn to_leader() -> Vec<ToLeader> {
         },
         ToLeader::Purge { request: 1 },
         ToLeader::Count { request: 2 },
+        ToLeader::Peek {
+            request: 3,
+            before: 4,
+        },
         ToLeader::Fetch {
             consumer: holder,
             lane: 4,
@@ -160,6 +164,10 @@ fn to_proxy() -> Vec<ToProxy> {
                 unsettled: 2,
                 consumers: 3,
             },
+        },
+        ToProxy::Peeked {
+            request: 3,
+            fetched: Fetched::Gone,
         },
         ToProxy::TimedOut(consumer),
         ToProxy::Active {

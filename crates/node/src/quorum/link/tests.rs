@@ -99,6 +99,10 @@ fn to_leader() -> Vec<ToLeader> {
         },
         ToLeader::Purge { request: 4 },
         ToLeader::Count { request: 5 },
+        ToLeader::Peek {
+            request: 6,
+            before: 7,
+        },
         ToLeader::Fetch {
             consumer: ConsumerId(1),
             lane: 31,
@@ -178,6 +182,10 @@ fn to_proxy(queue: QueueId) -> Vec<ToProxy> {
                 unsettled: 2,
                 consumers: 3,
             },
+        },
+        ToProxy::Peeked {
+            request: 6,
+            fetched: Fetched::Unreadable,
         },
         ToProxy::TimedOut(ConsumerId(4)),
         ToProxy::Cancelled(ConsumerId(5)),

@@ -67,6 +67,9 @@ impl Proxy {
                 self.standing = standing;
                 self.answer_request(request, QueueAnswer::Counted(standing), reach);
             }
+            ToProxy::Peeked { request, fetched } => {
+                self.answer_request(request, QueueAnswer::Peeked(fetched), reach);
+            }
             ToProxy::TimedOut(consumer) => {
                 if let Some(holder) = self.holders.get(&consumer) {
                     reach.post(holder.connection, ConnectionEvent::TimedOut(consumer));
@@ -257,8 +260,18 @@ impl Proxy {
         }
     }
 
+    /// Answers a question, unless that asked for something else.
     pub(super) fn answer_request(&mut self, id: u64, answer: QueueAnswer, reach: &mut Reach<'_>) {
-        if let Some(at) = self.requests.iter().position(|request| request.id == id) {
+        let fits = |question: &Question| {
+            matches!(
+                (question, &answer),
+                (Question::Purge, QueueAnswer::Purged(_))
+                    | (Question::Count, QueueAnswer::Counted(_))
+                    | (Question::Peek { .. }, QueueAnswer::Peeked(_))
+            )
+        };
+        let is_it = |request: &Request| request.id == id && fits(&request.question);
+        if let Some(at) = self.requests.iter().position(is_it) {
             let request = self.requests.remove(at);
             self.tell(request.asker, answer, reach);
         }

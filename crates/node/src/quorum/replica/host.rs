@@ -639,46 +639,4 @@ impl Replica {
             counts
         })
     }
-
-    /// Proposes the next step from the members that the group has to those that it should have:
-    /// new ones come as learners, vote when they have caught up, and only then does another leave;
-    /// the leader itself last.
-    pub(super) fn reconcile(&mut self, around: &mut Around<'_>) {
-        use leveret_replication::MembershipChange;
-        let membership = self.group.membership();
-        if self.leader.is_none() || membership.is_joint() || self.spec.members.is_empty() {
-            return;
-        }
-        let (me, wanted) = (self.group.replica(), &self.spec.members);
-        let members = membership.members();
-        // A node has one member at a time: another one's place must be free.
-        let has_room = |new: &ReplicaId| !members.iter().any(|m| m.node() == new.node());
-        let new = wanted.iter().find(|new| has_room(new));
-        let is_old = |member: &&ReplicaId| !wanted.contains(member);
-        let in_the_way = |old: &&ReplicaId| wanted.iter().any(|new| new.node() == old.node());
-        let mut old: Vec<&ReplicaId> = members.iter().filter(is_old).collect();
-        old.sort_by_key(|old| (**old == me, !in_the_way(old)));
-        let learner = self.group.promotable_learner();
-        let learner = learner.filter(|learner| wanted.contains(learner));
-        let is_learning = membership.learners.iter().any(|of| wanted.contains(of));
-        let change = match (learner, new, old.first()) {
-            (Some(learner), ..) => MembershipChange::promote(learner),
-            (None, ..) if is_learning => return,
-            (None, Some(new), _) => MembershipChange::add(*new),
-            (None, None, Some(old)) => MembershipChange::remove(**old),
-            (None, None, None) => return,
-        };
-        match self.group.propose_membership(&change) {
-            Ok(_) => self.drive(around, &mut VecDeque::new()),
-            Err(error) => tracing::debug!(queue = %self.id, %error, "a change of members waits"),
-        }
-    }
-
-    /// Tells who is no member any more that it is none, if it does not know.
-    fn answer_stranger(&self, around: &mut Around<'_>, from: ReplicaId) {
-        let is_known = self.group.membership().contains(from) || self.spec.members.contains(&from);
-        if self.leader.is_some() && !is_known {
-            self.say_gone(around, from);
-        }
-    }
 }

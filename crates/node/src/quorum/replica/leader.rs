@@ -63,6 +63,15 @@ enum Request {
     Count {
         request: u64,
     },
+    Peek {
+        request: u64,
+        before: u64,
+    },
+    /// The message that a peek has found, which is being read.
+    Look {
+        request: u64,
+        position: Position,
+    },
     /// A message that the consumer was to read from its own node's replica.
     Fetch {
         consumer: ConsumerId,
@@ -364,6 +373,9 @@ impl Leader {
             }
             ToLeader::Purge { request } => {
                 self.ask(around, from, session, Request::Purge { request });
+            }
+            ToLeader::Peek { request, before } => {
+                self.ask(around, from, session, Request::Peek { request, before });
             }
             ToLeader::Count { request } => {
                 self.ask(around, from, session, Request::Count { request });

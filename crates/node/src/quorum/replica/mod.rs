@@ -18,6 +18,7 @@ mod header;
 mod host;
 mod lanes;
 mod leader;
+mod members;
 mod outgoing;
 mod remains;
 mod restore;
@@ -39,8 +40,7 @@ use lanes::Lanes;
 use leader::Leader;
 use leveret_queue::{LaneState, RecoveredLane, State};
 use leveret_replication::{
-    Body, Entry, EntryKind, Group, Membership, Message, Ready, Role, RoleChange, SnapshotMark,
-    StepError,
+    Body, Entry, EntryKind, Group, Message, Ready, Role, RoleChange, SnapshotMark, StepError,
 };
 use leveret_storage::{Durability, ShardLogs};
 use leveret_types::limits::QUORUM_HEADERS_KEPT;
@@ -356,33 +356,6 @@ impl Replica {
         }
     }
 
-    /// Tells those who were members that they are none any more.
-    fn members_changed(&self, around: &mut Around<'_>, now: &Membership) {
-        for before in &self.members {
-            if self.leads.is_some() && !now.contains(*before) {
-                self.say_gone(around, *before);
-            }
-        }
-    }
-
-    /// Notes whether the group has let this member go, and the catalogue has too. One that was not
-    /// let in yet is not gone.
-    fn note_if_gone(&mut self) {
-        let me = self.group.replica();
-        let was_in = self.group.commit() > 1 && self.last_applied > 1;
-        let is_in = self.members.contains(&me) || self.spec.members.contains(&me);
-        self.is_gone |= was_in && !is_in;
-    }
-
-    /// Whether those belong to the group who should, and all vote.
-    fn has_wanted_members(&self) -> bool {
-        let (has, wanted) = (self.group.membership(), &self.spec.members);
-        has.learners.is_empty()
-            && !has.is_joint()
-            && has.voters.len() == wanted.len()
-            && wanted.iter().all(|member| has.voters.contains(member))
-    }
-
     /// This member does not lead, or not in this term.
     fn step_down(&mut self, around: &mut Around<'_>, role: RoleChange) {
         self.leads = None;
@@ -443,13 +416,6 @@ impl Replica {
                 break;
             }
         }
-    }
-
-    /// Whether others are a majority without this member, so that they may have elected a leader
-    /// that it does not know of.
-    fn can_be_deposed(&self) -> bool {
-        let me = self.group.replica();
-        !self.group.membership().has_majority(|voter| voter == me)
     }
 
     /// Lets the leader act on what has happened.

@@ -1,10 +1,11 @@
 //! What is asked of a leader, and answered once all that came before is committed.
 
 use super::{Asked, Leader, Request, View};
-use crate::looked::Found;
+use crate::looked::{self, Found};
 use crate::quorum::link::{Fetched, Standing, ToProxy};
 use crate::quorum::replica::Around;
 use leveret_queue::{Got, Position};
+use leveret_types::limits::PARKED_ANSWERS_MAX;
 use leveret_types::{ConsumerId, NodeId};
 
 impl Leader {
@@ -40,6 +41,33 @@ impl Leader {
             fetched,
         };
         self.answer(around, asked.node, answer);
+    }
+
+    /// Shows a message that is ready. While it is being read, others may go before it: it stays the
+    /// one that is shown.
+    fn look(&mut self, around: &mut Around<'_>, asked: Asked, request: u64, at: Position) {
+        let ready = self.queue.ready_from(at.lane, at.index).next();
+        let is_ready = ready.is_some_and(|range| range.start == at.index);
+        let fetched = match looked::read(around.logs, self.id, at) {
+            _ if !is_ready => Fetched::Gone,
+            Found::Message(message) => Fetched::Message(message),
+            Found::Never => Fetched::Unreadable,
+            Found::Pending => {
+                let is_look = |asked: &Asked| matches!(asked.request, Request::Look { .. });
+                let looks = self.waiting_gets.iter().filter(|asked| is_look(asked));
+                if looks.count() < PARKED_ANSWERS_MAX {
+                    let position = at;
+                    let request = Request::Look { request, position };
+                    return self.waiting_gets.push(Asked { request, ..asked });
+                }
+                Fetched::Unreadable
+            }
+        };
+        self.peeked(around, asked, request, fetched);
+    }
+
+    fn peeked(&mut self, around: &mut Around<'_>, asked: Asked, request: u64, fetched: Fetched) {
+        self.answer(around, asked.node, ToProxy::Peeked { request, fetched });
     }
 
     /// Does what is asked once all that came before is committed.
@@ -94,6 +122,17 @@ impl Leader {
             }
             Request::Fetch { consumer, position } => {
                 self.fetch(around, asked, consumer, position);
+            }
+            // What somebody may still claim is not ready.
+            Request::Peek { .. } if !self.is_acting() || self.is_doubted => {
+                self.waiting_gets.push(asked);
+            }
+            Request::Peek { request, before } => match self.queue.ready_behind(before) {
+                Some(position) => self.look(around, asked, request, position),
+                None => self.peeked(around, asked, request, Fetched::Gone),
+            },
+            Request::Look { request, position } => {
+                self.look(around, asked, request, position);
             }
             Request::Purged { request, count } => {
                 self.answer(around, asked.node, ToProxy::Purged { request, count });

@@ -1,0 +1,377 @@
+//! Link messages out of bytes.
+
+use super::super::{
+    Fetched, HeldRange, LocalDelivery, Operation, Presentation, PresentedHolder, Settle, Standing,
+    TO_LEADER, TO_PROXY, ToLeader, ToProxy,
+};
+use super::{Malformed, ToLeaderFrame, ToProxyFrame, tag};
+use crate::stored;
+use bytes::{Buf, Bytes};
+use leveret_queue::{AttachError, Consumer, Outcome};
+use leveret_session::contract::Delivery;
+use leveret_types::limits::LINK_RECORDS_MAX;
+use leveret_types::{ConsumerId, Message, NodeId, QueueId};
+use std::ops::Range;
+
+/// Reads a frame to a leader.
+///
+/// # Errors
+/// If the bytes are none.
+pub fn decode_to_leader(bytes: Bytes) -> Result<ToLeaderFrame, Malformed> {
+    let mut reader = Reader::new(bytes);
+    let session = reader.frame(TO_LEADER)?;
+    let mut messages = Vec::new();
+    while !reader.bytes.is_empty() {
+        messages.push(reader.message_for_leader()?);
+    }
+    Ok(ToLeaderFrame { session, messages })
+}
+
+/// Reads a frame to a proxy of `queue`.
+///
+/// # Errors
+/// If the bytes are none.
+pub fn decode_to_proxy(queue: QueueId, bytes: Bytes) -> Result<ToProxyFrame, Malformed> {
+    let mut reader = Reader::new(bytes);
+    let session = reader.frame(TO_PROXY)?;
+    let mut messages = Vec::new();
+    while !reader.bytes.is_empty() {
+        messages.push(reader.message_for_proxy(queue)?);
+    }
+    Ok(ToProxyFrame { session, messages })
+}
+
+/// Bytes of a frame as they are read. A record takes much more memory than bytes, so that their
+/// number is bounded; what a presentation lists does not.
+struct Reader {
+    bytes: Bytes,
+    records: usize,
+}
+
+impl Reader {
+    const fn new(bytes: Bytes) -> Self {
+        Self { bytes, records: 0 }
+    }
+
+    fn malformed(&self, what: &'static str) -> Malformed {
+        Malformed {
+            what,
+            left: self.bytes.len(),
+        }
+    }
+
+    fn frame(&mut self, kind: u8) -> Result<u64, Malformed> {
+        match self.u8()? == kind {
+            true => self.u64(),
+            false => Err(self.malformed("its kind")),
+        }
+    }
+
+    fn record(&mut self) -> Result<(), Malformed> {
+        self.records += 1;
+        match self.records > LINK_RECORDS_MAX {
+            true => Err(self.malformed("the number of its records")),
+            false => Ok(()),
+        }
+    }
+
+    fn take<const N: usize>(&mut self) -> Result<[u8; N], Malformed> {
+        let taken = *self
+            .bytes
+            .first_chunk::<N>()
+            .ok_or(self.malformed("a number"))?;
+        self.bytes.advance(N);
+        Ok(taken)
+    }
+
+    fn u8(&mut self) -> Result<u8, Malformed> {
+        Ok(self.take::<1>()?[0])
+    }
+
+    fn u32(&mut self) -> Result<u32, Malformed> {
+        Ok(u32::from_le_bytes(self.take()?))
+    }
+
+    fn u64(&mut self) -> Result<u64, Malformed> {
+        Ok(u64::from_le_bytes(self.take()?))
+    }
+
+    fn flag(&mut self) -> Result<bool, Malformed> {
+        match self.u8()? {
+            0 => Ok(false),
+            1 => Ok(true),
+            _ => Err(self.malformed("a flag")),
+        }
+    }
+
+    fn id(&mut self) -> Result<ConsumerId, Malformed> {
+        Ok(ConsumerId(self.u64()?))
+    }
+
+    /// Of a message, which has one behind it.
+    fn index(&mut self) -> Result<u64, Malformed> {
+        let index = self.u64()?;
+        match index {
+            u64::MAX => Err(self.malformed("an index")),
+            index => Ok(index),
+        }
+    }
+
+    fn range(&mut self) -> Result<Range<u64>, Malformed> {
+        let range = self.u64()?..self.u64()?;
+        match range.is_empty() {
+            true => Err(self.malformed("a range")),
+            false => Ok(range),
+        }
+    }
+
+    fn count(&mut self) -> Result<Option<u32>, Malformed> {
+        let there = self.flag()?;
+        let count = self.u32()?;
+        Ok(there.then_some(count))
+    }
+
+    fn message(&mut self) -> Result<Message, Malformed> {
+        let len = self.u32()? as usize;
+        if len > self.bytes.len() {
+            return Err(self.malformed("a message's length"));
+        }
+        let bytes = self.bytes.split_to(len);
+        stored::decode(bytes).ok_or(self.malformed("a message"))
+    }
+
+    fn consumer(&mut self) -> Result<Consumer, Malformed> {
+        let id = self.id()?;
+        let priority = i64::from_le_bytes(self.take()?);
+        let flags = self.u8()?;
+        if flags > 3 {
+            return Err(self.malformed("a consumer's flags"));
+        }
+        let prefetch = self.u32()?;
+        let has_timeout = self.flag()?;
+        let timeout_ms = self.u64()?;
+        Ok(Consumer {
+            id,
+            priority,
+            exclusive: flags & 1 != 0,
+            no_ack: flags & 2 != 0,
+            prefetch,
+            timeout_ms: has_timeout.then_some(timeout_ms),
+        })
+    }
+
+    fn presentation(&mut self) -> Result<Presentation, Malformed> {
+        let mut presentation = Presentation {
+            start: self.u64()?,
+            term: self.u64()?,
+            first_sequence: self.u64()?,
+            holders: Vec::new(),
+        };
+        while self.flag()? {
+            let id = self.id()?;
+            let (consumer, activation) = self.presented_consumer()?;
+            let mut held = Vec::new();
+            while self.flag()? {
+                held.push(HeldRange {
+                    lane: self.u8()?,
+                    range: self.range()?,
+                    acquired: self.u64()?,
+                    settled_by: self.u64()?,
+                });
+            }
+            presentation.holders.push(PresentedHolder {
+                id,
+                consumer,
+                activation,
+                held,
+            });
+        }
+        Ok(presentation)
+    }
+
+    fn presented_consumer(&mut self) -> Result<(Option<Consumer>, u64), Malformed> {
+        match self.u8()? {
+            0 => Ok((None, 0)),
+            1 => Ok((Some(self.consumer()?), 0)),
+            2 => match (self.consumer()?, self.u64()?) {
+                (consumer, activation @ 1..) => Ok((Some(consumer), activation)),
+                (_, 0) => Err(self.malformed("an activation")),
+            },
+            _ => Err(self.malformed("whether a holder is a consumer")),
+        }
+    }
+
+    fn operations(&mut self) -> Result<ToLeader, Malformed> {
+        let first = self.u64()?;
+        let mut operations = vec![self.operation()?];
+        while self.flag()? {
+            self.record()?;
+            operations.push(self.operation()?);
+        }
+        match first.checked_add(operations.len() as u64) {
+            Some(_) if first > 0 => Ok(ToLeader::Operations { first, operations }),
+            _ => Err(self.malformed("a sequence")),
+        }
+    }
+
+    fn operation(&mut self) -> Result<Operation, Malformed> {
+        match self.u8()? {
+            tag::OP_NOTHING => Ok(Operation::Nothing),
+            tag::OP_PUBLISH => Ok(Operation::Publish(self.message()?)),
+            tag::OP_SETTLE => Ok(Operation::Settle(Settle {
+                holder: self.id()?,
+                lane: self.u8()?,
+                range: self.range()?,
+                outcome: match self.u8()? {
+                    0 => Outcome::Accept,
+                    1 => Outcome::Requeue { count: false },
+                    2 => Outcome::Requeue { count: true },
+                    3 => Outcome::Reject,
+                    4 => Outcome::Release,
+                    _ => return Err(self.malformed("an outcome")),
+                },
+            })),
+            _ => Err(self.malformed("an operation")),
+        }
+    }
+
+    fn message_for_leader(&mut self) -> Result<ToLeader, Malformed> {
+        self.record()?;
+        Ok(match self.u8()? {
+            tag::PRESENT => ToLeader::Present(Box::new(self.presentation()?)),
+            tag::ABSENT => ToLeader::Absent { term: self.u64()? },
+            tag::OPERATIONS => self.operations()?,
+            tag::ATTACH => ToLeader::Attach(self.consumer()?),
+            tag::CANCEL => ToLeader::Cancel(self.id()?),
+            tag::DETACH => ToLeader::Detach(self.id()?),
+            tag::CREDIT => ToLeader::Credit {
+                consumer: self.id()?,
+                messages: self.u32()?,
+                bytes: self.u64()?,
+            },
+            tag::GET => ToLeader::Get {
+                holder: self.id()?,
+                no_ack: self.flag()?,
+            },
+            tag::PURGE => ToLeader::Purge {
+                request: self.u64()?,
+            },
+            tag::COUNT => ToLeader::Count {
+                request: self.u64()?,
+            },
+            tag::PEEK => ToLeader::Peek {
+                request: self.u64()?,
+                before: self.u64()?,
+            },
+            tag::FETCH => ToLeader::Fetch {
+                consumer: self.id()?,
+                lane: self.u8()?,
+                index: self.u64()?,
+            },
+            _ => return Err(self.malformed("a record's tag")),
+        })
+    }
+
+    fn message_for_proxy(&mut self, queue: QueueId) -> Result<ToProxy, Malformed> {
+        self.record()?;
+        Ok(match self.u8()? {
+            tag::LEADING => ToProxy::Leading { term: self.u64()? },
+            tag::NOT_LEADER => ToProxy::NotLeader {
+                term: self.u64()?,
+                leader: Some(self.u32()?).filter(|node| *node != 0).map(NodeId),
+            },
+            tag::COMMITTED => ToProxy::Committed {
+                through: self.u64()?,
+            },
+            tag::REFUSED => ToProxy::Refused {
+                sequences: self.range()?,
+            },
+            tag::ATTACHED => ToProxy::Attached {
+                consumer: self.id()?,
+                result: match self.u8()? {
+                    0 => Ok(()),
+                    1 => Err(AttachError::ExclusiveTaken),
+                    2 => Err(AttachError::ExclusiveOnSingleActive),
+                    _ => return Err(self.malformed("an answer")),
+                },
+            },
+            tag::DELIVER => ToProxy::Deliver(self.delivery(queue)?),
+            tag::DELIVER_LOCAL => ToProxy::DeliverLocal(self.local_delivery()?),
+            tag::FETCHED => ToProxy::Fetched {
+                consumer: self.id()?,
+                lane: self.u8()?,
+                index: self.u64()?,
+                fetched: self.fetched()?,
+            },
+            tag::GOT => ToProxy::Got {
+                holder: self.id()?,
+                got: match self.flag()? {
+                    false => None,
+                    true => {
+                        let left = self.u64()?;
+                        Some((self.delivery(queue)?, left))
+                    }
+                },
+            },
+            tag::PURGED => ToProxy::Purged {
+                request: self.u64()?,
+                count: self.u64()?,
+            },
+            tag::COUNTED => ToProxy::Counted {
+                request: self.u64()?,
+                standing: Standing {
+                    ready: self.u64()?,
+                    unsettled: self.u64()?,
+                    consumers: self.u64()?,
+                },
+            },
+            tag::PEEKED => ToProxy::Peeked {
+                request: self.u64()?,
+                fetched: self.fetched()?,
+            },
+            tag::CANCELLED => ToProxy::Cancelled(self.id()?),
+            tag::TIMED_OUT => ToProxy::TimedOut(self.id()?),
+            tag::ACTIVE => ToProxy::Active {
+                consumer: self.id()?,
+                activation: self.u64()?,
+            },
+            _ => return Err(self.malformed("a record's tag")),
+        })
+    }
+
+    fn local_delivery(&mut self) -> Result<LocalDelivery, Malformed> {
+        Ok(LocalDelivery {
+            consumer: self.id()?,
+            lane: self.u8()?,
+            index: self.index()?,
+            redelivered: self.flag()?,
+            delivery_count: self.count()?,
+            acquired_count: self.count()?,
+            bytes: self.u32()?,
+            entry: self.u64()?,
+            term: self.u64()?,
+        })
+    }
+
+    fn fetched(&mut self) -> Result<Fetched, Malformed> {
+        match self.u8()? {
+            0 => Ok(Fetched::Gone),
+            1 => Ok(Fetched::Unreadable),
+            2 => Ok(Fetched::Message(self.message()?)),
+            _ => Err(self.malformed("what was fetched")),
+        }
+    }
+
+    fn delivery(&mut self, queue: QueueId) -> Result<Delivery, Malformed> {
+        Ok(Delivery {
+            consumer: self.id()?,
+            queue,
+            lane: self.u8()?,
+            index: self.index()?,
+            redelivered: self.flag()?,
+            delivery_count: self.count()?,
+            acquired_count: self.count()?,
+            message: self.message()?,
+        })
+    }
+}
