@@ -1,6 +1,11 @@
 //! The node in the hands of threads: the shards behind their locks, the inboxes, and what carries
 //! the shards' effects out.
 
+mod env;
+mod guard;
+
+pub use guard::ShardGuard;
+
 use crate::admission::{Admission, AdmissionLimits};
 use crate::cluster::Links;
 use crate::inbox::Inbox;
@@ -11,18 +16,16 @@ use leveret_node::registry::Registry;
 use leveret_node::reply_to::Replies;
 use leveret_node::shard::{Deferred, Shard};
 use leveret_node::{
-    Alarms, ConnectionEvent, Env, Executed, NodeCounters, NodeSettings, PeerFrame, Proposal,
-    Ticket,
+    Alarms, Env, NodeCounters, NodeSettings, Ticket,
     cluster::{Cluster, Peers, Waiter},
     history::History,
 };
 use leveret_routing::Scratch;
-use leveret_storage::{ReadRequest, Urgency};
+use leveret_storage::ReadRequest;
 use leveret_types::limits::PROPOSAL_MS_MAX;
-use leveret_types::{ConnectionId, ConsumerId, NodeId, Now, ShardId};
-use parking_lot::{Mutex, MutexGuard, RwLock, RwLockReadGuard};
+use leveret_types::{ConnectionId, Now, ShardId};
+use parking_lot::{Mutex, MutexGuard, RwLock};
 use std::io;
-use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, SyncSender, sync_channel};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -458,92 +461,6 @@ pub(crate) fn first_moment() -> Now {
     }
 }
 
-/// A locked shard. Letting it go carries its effects out.
-pub struct ShardGuard<'a> {
-    broker: &'a Broker,
-    cell: &'a ShardCell,
-    guard: Option<MutexGuard<'a, Shard>>,
-}
-
-impl Deref for ShardGuard<'_> {
-    type Target = Shard;
-
-    fn deref(&self) -> &Shard {
-        self.guard.as_ref().expect("locked until dropped")
-    }
-}
-
-impl DerefMut for ShardGuard<'_> {
-    fn deref_mut(&mut self) -> &mut Shard {
-        self.guard.as_mut().expect("locked until dropped")
-    }
-}
-
-impl Drop for ShardGuard<'_> {
-    fn drop(&mut self) {
-        let Some(mut shard) = self.guard.take() else {
-            return;
-        };
-        let broker = self.broker;
-        // Posted under the shard's lock: deliveries of one queue reach a connection in the order in
-        // which the queue made them.
-        let rung = post(broker, &mut shard.effects.posts);
-        let sends = !shard.effects.peer.is_empty();
-        if sends {
-            broker.cluster_links.post(shard.effects.peer.drain(..));
-        }
-        if !shard.effects.deferred.is_empty() {
-            broker.deferred.lock().append(&mut shard.effects.deferred);
-            broker.deferred_waiting.store(true, Ordering::Release);
-        }
-        if shard.logs.has_reads() {
-            for request in shard.logs.take_reads() {
-                // The readers end only with the process.
-                let _ = broker.reads.send(request);
-            }
-        }
-        let wants_write = shard.wants_write();
-        let lazy = !wants_write && shard.urgency() == Urgency::Lazy;
-        let page_out = shard.logs.wants_page_out();
-        self.cell
-            .backlog_bytes
-            .store(shard.logs.gathered_bytes(), Ordering::Relaxed);
-        broker.lower_deadline(self.cell, shard.next_deadline_ms());
-        drop(shard);
-        if wants_write {
-            broker.wal.notify();
-        } else if lazy {
-            broker.wal.notify_lazily();
-        }
-        if page_out {
-            broker.segments.notify();
-        }
-        if sends {
-            broker.cluster_links.ring();
-        }
-        let mut rung = rung;
-        while rung != 0 {
-            let thread = rung.trailing_zeros() as usize;
-            rung &= rung - 1;
-            broker.inboxes[thread].ring();
-        }
-    }
-}
-
-/// Posts events to the inboxes of their connections' threads; answers which threads, as bits.
-fn post(broker: &Broker, posts: &mut Vec<(ConnectionId, ConnectionEvent)>) -> u64 {
-    let mut threads = 0;
-    let mut posts = posts.drain(..).peekable();
-    while let Some((first, event)) = posts.next() {
-        let thread = thread_of(first);
-        threads |= 1 << thread;
-        let more = std::iter::from_fn(|| posts.next_if(|(next, _)| thread_of(*next) == thread));
-        let run = std::iter::once((first, event)).chain(more);
-        broker.inboxes[thread].post(run.map(|(id, event)| ThreadEvent::Connection(id, event)));
-    }
-    threads
-}
-
 /// The IO thread of a connection: part of its id.
 fn thread_of(connection: ConnectionId) -> usize {
     (connection.0 & 0xFF) as usize
@@ -554,145 +471,4 @@ fn wall_ms() -> u64 {
     SystemTime::now()
         .duration_since(UNIX_EPOCH)
         .map_or(0, |since| since.as_millis() as u64)
-}
-
-impl Env for Broker {
-    type ShardGuard<'a> = ShardGuard<'a>;
-    type CatalogueGuard<'a> = RwLockReadGuard<'a, Catalogue>;
-
-    fn shard(&self, shard: ShardId) -> ShardGuard<'_> {
-        let cell = &self.shards[usize::from(shard.0)];
-        let mut guard = cell.shard.lock();
-        guard.set_peers_checked_ms(self.peers_checked_ms.load(Ordering::Acquire));
-        ShardGuard {
-            broker: self,
-            cell,
-            guard: Some(guard),
-        }
-    }
-
-    fn catalogue(&self) -> RwLockReadGuard<'_, Catalogue> {
-        self.catalogue.read()
-    }
-
-    fn execute(&self, now: Now, command: &Command) -> Result<Executed, CatalogueError> {
-        if self.cluster.is_some() {
-            let outcome = self.execute_in_cluster(command)?;
-            return Ok(Executed {
-                outcome,
-                ticket: None,
-            });
-        }
-        leveret_node::catalogue::execute(&mut self.catalogue.write(), now, command, self)
-    }
-
-    fn propose(
-        &self,
-        now: Now,
-        connection: ConnectionId,
-        command: &Command,
-    ) -> Result<Proposal, CatalogueError> {
-        let Some(cluster) = &self.cluster else {
-            return self.execute(now, command).map(Proposal::Done);
-        };
-        let id = cluster.propose(Waiter::Connection(connection), command.clone());
-        self.wake_cluster();
-        Ok(Proposal::Waiting(id))
-    }
-
-    fn durable(&self, shard: ShardId) -> u64 {
-        self.shards[usize::from(shard.0)]
-            .durable
-            .load(Ordering::Acquire)
-    }
-
-    fn log_congested(&self) -> bool {
-        let backlog: usize = self
-            .shards
-            .iter()
-            .map(|cell| cell.backlog_bytes.load(Ordering::Relaxed))
-            .sum();
-        backlog > LOG_BACKLOG_BYTES_MAX || self.segments_behind.load(Ordering::Relaxed)
-    }
-
-    fn post(&self, connection: ConnectionId, event: ConnectionEvent) {
-        if let Some(inbox) = self.inboxes.get(thread_of(connection)) {
-            inbox.post([ThreadEvent::Connection(connection, event)]);
-            inbox.ring();
-        }
-    }
-
-    fn node_id(&self) -> NodeId {
-        self.cluster_links.node
-    }
-
-    fn cluster(&self) -> Option<&Cluster> {
-        self.cluster.as_ref()
-    }
-
-    fn wake_cluster(&self) {
-        self.cluster_links.wake();
-    }
-
-    fn change_catalogue<R>(&self, work: impl FnOnce(&mut Catalogue) -> R) -> R {
-        work(&mut self.catalogue.write())
-    }
-
-    fn peers(&self) -> &Peers {
-        &self.peers
-    }
-
-    fn post_peer(&self, to: NodeId, frame: PeerFrame) {
-        self.cluster_links.post([(to, frame)]);
-        self.cluster_links.ring();
-    }
-
-    fn peer_congested(&self, peer: NodeId) -> bool {
-        self.cluster_links.congested(peer)
-    }
-
-    fn defer(&self, work: Deferred) {
-        self.deferred.lock().push(work);
-        self.deferred_waiting.store(true, Ordering::Release);
-    }
-
-    fn alarms(&self) -> Alarms {
-        let bits = self.alarms.load(Ordering::Acquire);
-        Alarms {
-            memory: bits & ALARM_MEMORY != 0,
-            disk: bits & ALARM_DISK != 0,
-        }
-    }
-
-    fn consumer_id(&self) -> ConsumerId {
-        ConsumerId(self.next_consumer.fetch_add(1, Ordering::Relaxed))
-    }
-
-    fn random(&self) -> [u8; 16] {
-        let mut bytes = [0; 16];
-        if let Err(error) = getrandom::fill(&mut bytes) {
-            crate::fatal(&format!("the system gives no random bytes: {error}"));
-        }
-        bytes
-    }
-
-    fn settings(&self) -> &NodeSettings {
-        &self.settings
-    }
-
-    fn counters(&self) -> &NodeCounters {
-        &self.counters
-    }
-
-    fn registry(&self) -> &Registry {
-        &self.registry
-    }
-
-    fn replies(&self) -> &Replies {
-        &self.replies
-    }
-
-    fn history(&self) -> &History {
-        &self.history
-    }
 }

@@ -15,6 +15,7 @@ pub mod join;
 
 mod keeper;
 mod link_thread;
+mod links;
 mod outbox;
 mod start;
 

@@ -1,0 +1,157 @@
+//! What the core may ask of the broker.
+
+use super::{ALARM_DISK, ALARM_MEMORY, Broker, LOG_BACKLOG_BYTES_MAX, ShardGuard, thread_of};
+use crate::io_thread::ThreadEvent;
+use leveret_metadata::{Catalogue, CatalogueError, Command};
+use leveret_node::cluster::{Cluster, Peers, Waiter};
+use leveret_node::history::History;
+use leveret_node::registry::Registry;
+use leveret_node::reply_to::Replies;
+use leveret_node::shard::Deferred;
+use leveret_node::{
+    Alarms, ConnectionEvent, Env, Executed, NodeCounters, NodeSettings, PeerFrame, Proposal,
+};
+use leveret_types::{ConnectionId, ConsumerId, NodeId, Now, ShardId};
+use parking_lot::RwLockReadGuard;
+use std::sync::atomic::Ordering;
+
+impl Env for Broker {
+    type ShardGuard<'a> = ShardGuard<'a>;
+    type CatalogueGuard<'a> = RwLockReadGuard<'a, Catalogue>;
+
+    fn shard(&self, shard: ShardId) -> ShardGuard<'_> {
+        let cell = &self.shards[usize::from(shard.0)];
+        let mut guard = cell.shard.lock();
+        guard.set_peers_checked_ms(self.peers_checked_ms.load(Ordering::Acquire));
+        ShardGuard {
+            broker: self,
+            cell,
+            guard: Some(guard),
+        }
+    }
+
+    fn catalogue(&self) -> RwLockReadGuard<'_, Catalogue> {
+        self.catalogue.read()
+    }
+
+    fn execute(&self, now: Now, command: &Command) -> Result<Executed, CatalogueError> {
+        if self.cluster.is_some() {
+            let outcome = self.execute_in_cluster(command)?;
+            return Ok(Executed {
+                outcome,
+                ticket: None,
+            });
+        }
+        leveret_node::catalogue::execute(&mut self.catalogue.write(), now, command, self)
+    }
+
+    fn propose(
+        &self,
+        now: Now,
+        connection: ConnectionId,
+        command: &Command,
+    ) -> Result<Proposal, CatalogueError> {
+        let Some(cluster) = &self.cluster else {
+            return self.execute(now, command).map(Proposal::Done);
+        };
+        let id = cluster.propose(Waiter::Connection(connection), command.clone());
+        self.wake_cluster();
+        Ok(Proposal::Waiting(id))
+    }
+
+    fn durable(&self, shard: ShardId) -> u64 {
+        self.shards[usize::from(shard.0)]
+            .durable
+            .load(Ordering::Acquire)
+    }
+
+    fn log_congested(&self) -> bool {
+        let backlog: usize = self
+            .shards
+            .iter()
+            .map(|cell| cell.backlog_bytes.load(Ordering::Relaxed))
+            .sum();
+        backlog > LOG_BACKLOG_BYTES_MAX || self.segments_behind.load(Ordering::Relaxed)
+    }
+
+    fn post(&self, connection: ConnectionId, event: ConnectionEvent) {
+        if let Some(inbox) = self.inboxes.get(thread_of(connection)) {
+            inbox.post([ThreadEvent::Connection(connection, event)]);
+            inbox.ring();
+        }
+    }
+
+    fn node_id(&self) -> NodeId {
+        self.cluster_links.node
+    }
+
+    fn cluster(&self) -> Option<&Cluster> {
+        self.cluster.as_ref()
+    }
+
+    fn wake_cluster(&self) {
+        self.cluster_links.wake();
+    }
+
+    fn change_catalogue<R>(&self, work: impl FnOnce(&mut Catalogue) -> R) -> R {
+        work(&mut self.catalogue.write())
+    }
+
+    fn peers(&self) -> &Peers {
+        &self.peers
+    }
+
+    fn post_peer(&self, to: NodeId, frame: PeerFrame) {
+        self.cluster_links.post([(to, frame)]);
+        self.cluster_links.ring();
+    }
+
+    fn peer_congested(&self, peer: NodeId) -> bool {
+        self.cluster_links.congested(peer)
+    }
+
+    fn defer(&self, work: Deferred) {
+        self.deferred.lock().push(work);
+        self.deferred_waiting.store(true, Ordering::Release);
+    }
+
+    fn alarms(&self) -> Alarms {
+        let bits = self.alarms.load(Ordering::Acquire);
+        Alarms {
+            memory: bits & ALARM_MEMORY != 0,
+            disk: bits & ALARM_DISK != 0,
+        }
+    }
+
+    fn consumer_id(&self) -> ConsumerId {
+        ConsumerId(self.next_consumer.fetch_add(1, Ordering::Relaxed))
+    }
+
+    fn random(&self) -> [u8; 16] {
+        let mut bytes = [0; 16];
+        if let Err(error) = getrandom::fill(&mut bytes) {
+            crate::fatal(&format!("the system gives no random bytes: {error}"));
+        }
+        bytes
+    }
+
+    fn settings(&self) -> &NodeSettings {
+        &self.settings
+    }
+
+    fn counters(&self) -> &NodeCounters {
+        &self.counters
+    }
+
+    fn registry(&self) -> &Registry {
+        &self.registry
+    }
+
+    fn replies(&self) -> &Replies {
+        &self.replies
+    }
+
+    fn history(&self) -> &History {
+        &self.history
+    }
+}
