@@ -59,6 +59,7 @@ impl Kind {
             // A binary that was given is taken as it is.
             Kind::Leveret if std::env::var_os(BINARY_VARIABLE).is_some() => Ok(()),
             Kind::Leveret => {
+                println!("building leveret");
                 run::check(
                     Command::new("cargo")
                         .args(["build", "--release", "--quiet", "--package", "leveret"])

@@ -8,7 +8,7 @@ use super::{Measured, Options};
 use crate::broker::leveret_binary;
 use crate::numbers::{median, table};
 use crate::run;
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use numbers::{figure, milliseconds, rate, short, sum};
 use plan::{CLUSTER, COMPARISONS, Comparison, GRIDS, Grid, On, ROUNDS};
 use serde_json::{Value, json};
@@ -18,6 +18,10 @@ use std::process::Command;
 
 /// Runs what is asked for, short (`--fast`) or at a quarter of an hour's presets' own length.
 pub fn run(options: &Options) -> Result<Measured> {
+    let asked = COMPARISONS.iter().filter(|c| options.wants(c.part)).count();
+    if options.write && (1..COMPARISONS.len()).contains(&asked) {
+        bail!("the page has one table for all rounds: --write wants --part rounds or more");
+    }
     let mut runner = Runner {
         folder: run::target_folder("experiments")?,
         fast: options.fast,
@@ -148,6 +152,7 @@ impl Runner {
             let most = used.iter().map(|s| number(s, "rss_bytes"));
             let cores: Vec<f64> = used.iter().map(|s| number(s, "cpu_cores")).collect();
             let at_end = here.last().map_or(0.0, |s| number(s, "backlog"));
+            let cpu_s = cores.iter().sum::<f64>() / cores.len().max(1) as f64 * (to - from);
             vec![
                 phase["name"].as_str().unwrap_or_default().to_owned(),
                 format!("{:.0} s", to - from),
@@ -155,10 +160,8 @@ impl Runner {
                 short(count("consumed") / (to - from)),
                 short(at_end),
                 format!("{:.1} MB", most.fold(0.0, f64::max) / 1e6),
-                format!(
-                    "{:.2}",
-                    cores.iter().sum::<f64>() / cores.len().max(1) as f64
-                ),
+                format!("{:.2}", cpu_s / (to - from)),
+                format!("{:.0} µs", cpu_s / count("consumed").max(1.0) * 1e6),
             ]
         });
         let head = [
@@ -169,6 +172,7 @@ impl Runner {
             "backlog at its end",
             "most memory",
             "cores",
+            "CPU for each delivery",
         ];
         Ok(table(&head, &rows.collect::<Vec<_>>()))
     }
@@ -255,12 +259,18 @@ impl Runner {
         for entry in fs::read_dir(pages)? {
             let shown = entry?.path();
             let name = shown.file_name().and_then(|name| name.to_str());
-            let picture = name.and_then(|name| name.strip_prefix(&prefix));
-            if let Some(picture) = picture.map(|name| drawn.join(name))
-                && picture.exists()
-            {
-                fs::copy(picture, shown)?;
-            }
+            let Some(picture) = name.and_then(|name| name.strip_prefix(&prefix)) else {
+                continue;
+            };
+            // Of one run, or of several together.
+            let mut found = ["", "compare-"].map(|of| drawn.join(format!("{of}{picture}")));
+            found.sort_by_key(|file| !file.exists());
+            fs::copy(&found[0], &shown).with_context(|| {
+                format!(
+                    "{} is shown, and this run has not drawn it",
+                    shown.display()
+                )
+            })?;
         }
         Ok(())
     }

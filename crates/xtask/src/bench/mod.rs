@@ -19,6 +19,26 @@ use serde_json::Value;
 use crate::broker::{Broker, Kind};
 use crate::{http, run};
 
+const HELP: &str = "\
+cargo xtask bench NAME [--fast] [--only KIND] [--part PART] [--write]
+
+  amqp         classic queues: rates, latencies and CPU, RabbitMQ beside it; about 10 minutes
+  quorum       three nodes: quorum and mirrored queues, wrong node, failover, 10,000 queues; 45 minutes
+  storage      the log, segments and recovery; fio beside it
+  idle         memory and CPU of idle connections and queues
+  start        time from the start to the first client
+  experiments  the documents' experiments by `leveret perf`, on modelled and real drives
+  agreement    PerfTest and `leveret perf` on one broker and load
+
+  --fast       short runs and small sizes: to see that it works, not to quote
+  --only KIND  leveret or rabbitmq alone
+  --part PART  only parts, or loads, whose names contain this
+  --write      also put the tables into docs/
+
+The release build is made first, which takes some minutes from nothing; XTASK_BINARY=PATH measures
+that binary instead.
+";
+
 /// What the command line asks for.
 pub struct Options {
     /// Shorter runs and smaller sizes: to see that it works, not to quote.
@@ -56,9 +76,11 @@ pub struct Measured {
 
 /// Runs one benchmark.
 pub fn run(arguments: &[String]) -> Result<bool> {
-    let (name, rest) = arguments
-        .split_first()
-        .context("bench amqp, quorum, storage, idle, start, experiments or agreement")?;
+    if arguments.is_empty() || arguments.iter().any(|word| word == "--help") {
+        print!("{HELP}");
+        return Ok(!arguments.is_empty());
+    }
+    let (name, rest) = arguments.split_first().context("looked at above")?;
     let mut options = Options {
         fast: false,
         write: false,
@@ -73,7 +95,9 @@ pub fn run(arguments: &[String]) -> Result<bool> {
             "--only" => options.only = Some(Kind::parse(words.next().map_or("", String::as_str))?),
             "--part" => options.part = words.next().cloned().unwrap_or_default(),
             other => {
-                bail!("bench knows --fast, --write, --only KIND and --part NAME, not `{other}`")
+                bail!(
+                    "bench knows --fast, --write, --only KIND and --part NAME, not `{other}`; see bench --help"
+                )
             }
         }
     }
@@ -92,10 +116,7 @@ pub fn run(arguments: &[String]) -> Result<bool> {
         "storage" => storage::run(&options)?,
         "experiments" => experiments::run(&options)?,
         "agreement" => agreement::run(&options)?,
-        other => bail!(
-            "there is no benchmark `{other}`: amqp, quorum, storage, idle, start, experiments, \
-             agreement"
-        ),
+        other => bail!("there is no benchmark `{other}`: see bench --help"),
     };
     println!("\n{}", measured.text);
     let json = run::target_folder("bench")?.join(format!("{name}.json"));

@@ -25,7 +25,7 @@ pub fn unit(bench: &Bench) -> Result<Report> {
 }
 
 /// Seconds that each fuzz target mutates its corpus.
-const FUZZ_SECONDS: &str = "20";
+const FUZZ_SECONDS: &str = "12";
 
 /// Every fuzz target: its corpus, then mutations of it.
 pub fn fuzz(bench: &Bench) -> Result<Report> {
@@ -95,7 +95,23 @@ fn parse(text: &str) -> Report {
             }
         }
     }
+    // The machine may be gone when somebody reads this: why is said here too.
+    for failed in &mut report.failed {
+        if let Some(why) = why(text, failed.rsplit(' ').next().unwrap_or_default()) {
+            *failed += &why;
+        }
+    }
     report
+}
+
+/// Where a test panicked, and what it said first.
+fn why(text: &str, test: &str) -> Option<String> {
+    let thread = format!("thread '{test}' ");
+    let mut lines = text
+        .lines()
+        .skip_while(|line| !(line.starts_with(&thread) && line.contains("panicked at ")));
+    let (_, place) = lines.next()?.split_once("panicked at ")?;
+    Some(format!(" at {place} {}", lines.next().unwrap_or_default()))
 }
 
 fn count(counts: &str, what: &str) -> usize {
@@ -115,11 +131,15 @@ mod tests {
     fn cargo_output_is_counted() {
         let text = "     Running unittests src/lib.rs (target/debug/deps/x-1)\n\
                     test a::b ... ok\ntest a::c ... FAILED\ntest a::d ... ignored, needs a disk\n\
+                    thread 'a::c' (12) panicked at x.rs:1:2:\nit was not so\nstack backtrace:\n\
                     test result: FAILED. 1 passed; 1 failed; 1 ignored; 0 measured\n\
                     test result: ok. 20 passed; 0 failed; 0 ignored\n";
         let report = parse(text);
         assert_eq!(report.passed, 21);
-        assert_eq!(report.failed, ["unittests: a::c"]);
+        assert_eq!(
+            report.failed,
+            ["unittests: a::c at x.rs:1:2: it was not so"]
+        );
         assert_eq!(
             report.left_out,
             [("unittests: a::d".to_owned(), "needs a disk".to_owned())]

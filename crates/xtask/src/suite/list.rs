@@ -48,7 +48,7 @@ pub(super) const SUITES: &[Suite] = &[
     },
     Suite {
         name: "fuzz",
-        about: "every fuzz target: its corpus, then 20 s of mutations",
+        about: "every fuzz target: its corpus, then 12 s of mutations",
         needs: &[],
         uses_broker: false,
         alone: false,

@@ -45,6 +45,7 @@ fn lapin_test(bench: &Bench, source: &Path) -> Result<Command> {
         .current_dir(source);
     command.env("CARGO_TARGET_DIR", bench.folder()?.join("build"));
     command.env("CARGO_TERM_QUIET", "false");
+    command.env("CARGO_PROFILE_DEV_DEBUG", "0");
     Ok(command)
 }
 
