@@ -1,7 +1,9 @@
 //! `leveret perf` with nodes of its own: started, measured, held up, and gone afterwards.
 
-use std::path::PathBuf;
-use std::process::Command;
+use std::io::{BufRead, BufReader};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use leveret_perf::engine::Engine;
@@ -103,7 +105,13 @@ fn three_nodes_of_its_own_see_each_other_and_are_measured() {
     spec.broker.nodes = 3;
     let result = engine().run(&spec, &mut |_| {}).unwrap();
     assert_eq!(result.failure(), None);
-    assert!(result.notes.is_empty(), "{:?}", result.notes);
+    // Where this machine keeps temporary files is another matter.
+    let mut notes = result.notes.iter();
+    assert!(
+        notes.all(|note| note.contains("the nodes' folders")),
+        "{:?}",
+        result.notes
+    );
     let names: Vec<_> = result.nodes.iter().map(|node| node.name.as_str()).collect();
     assert_eq!(names, ["node-1", "node-2", "node-3"]);
     assert!(result.nodes.iter().all(|node| node.cpu_s > 0.0));
@@ -113,6 +121,44 @@ fn three_nodes_of_its_own_see_each_other_and_are_measured() {
 fn signal(pid: u32, name: &str) {
     let sent = Command::new("kill").args([name, &pid.to_string()]).status();
     assert!(sent.unwrap().success());
+}
+
+/// How many processes have a folder in their command lines.
+fn processes_in(folder: &Path) -> usize {
+    let folder = folder.as_os_str().as_bytes();
+    let processes = std::fs::read_dir("/proc").unwrap().flatten();
+    let lines = processes.filter_map(|process| std::fs::read(process.path().join("cmdline")).ok());
+    let names = |line: &Vec<u8>| line.windows(folder.len()).any(|part| part == folder);
+    lines.filter(names).count()
+}
+
+#[test]
+fn an_interrupted_run_leaves_no_node_and_no_folder() {
+    let (temporary, drive) = (Scratch::new("perf-end-tmp"), Scratch::new("perf-end-drive"));
+    let wal = format!("wal={}", drive.0.display());
+    for (name, code) in [("-INT", 130), ("-TERM", 143)] {
+        // Who runs these tests in the background may have interrupts ignored.
+        let mut command = Command::new("env");
+        command.arg("--default-signal=INT,TERM").arg(binary());
+        command.args(["perf", "run", "-z", "600", "-r", "100", "--drives", &wal]);
+        command.env("TMPDIR", &temporary.0);
+        command.stdout(Stdio::null()).stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
+        let first = lines.next().unwrap().unwrap();
+        assert!(first.contains("published"), "{first}");
+        assert_eq!(processes_in(&temporary.0), 1, "the node");
+        assert!(!temporary.is_empty() && !drive.is_empty());
+        signal(child.id(), name);
+        let rest: Vec<String> = lines.map_while(Result::ok).collect();
+        assert_eq!(child.wait().unwrap().code(), Some(code), "{rest:?}");
+        assert!(
+            rest.iter().any(|line| line.ends_with(": interrupted")),
+            "{rest:?}"
+        );
+        assert_eq!(processes_in(&temporary.0), 0, "the node is gone");
+        assert!(temporary.is_empty() && drive.is_empty());
+    }
 }
 
 #[test]
@@ -233,6 +279,11 @@ fn the_command_line_runs_shows_and_refuses() {
     for (words, expected) in [
         (&["run", "quorum-2"][..], "the nearest is"),
         (&["run", "-h", "box"], "no AMQP URI"),
+        (&["run", "-h", "amqp://ann:secret@box:x"], "ann:***@box:x"),
+        (
+            &["run", "--compare", "amqp://127.0.0.1:1", "--rounds", "33"],
+            "--rounds",
+        ),
         (&["run", "--model", "tape:1"], "hdd"),
         (&["run", "-h", "amqp://127.0.0.1:1"], "127.0.0.1:1"),
     ] {

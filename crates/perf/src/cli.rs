@@ -15,12 +15,17 @@ use crate::progress::Progress;
 use crate::report::{self, Outputs};
 use crate::result::RunResult;
 use crate::spec::Spec;
-use crate::{compare, flags};
+use crate::uri::{Uri, without_passwords};
+use crate::{compare, flags, interrupt, machine};
 
 /// Exit code for a broken promise: a message lost, doubled, out of order, damaged.
 const BROKEN: u8 = 1;
 /// Exit code for a run that came to no result.
 const FAILED: u8 = 2;
+/// What a shell adds to a signal's number: the exit code of a run that a signal ended.
+const SIGNALLED: u8 = 128;
+/// Runs against each broker at most: a report is of both brokers' runs.
+const ROUNDS_MAX: u32 = (report::RUNS_MAX / 2) as u32;
 
 #[derive(Parser)]
 #[command(
@@ -78,7 +83,8 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         .into_iter()
         .map(|word| word.to_string_lossy().into_owned());
     let words: Vec<String> = words.collect();
-    let shown = format!("leveret perf {}", words.join(" "));
+    let safe: Vec<String> = words.iter().map(|word| without_passwords(word)).collect();
+    let shown = format!("leveret perf {}", safe.join(" "));
     let words = match words.split_first() {
         Some((first, rest)) if first == "run" => {
             let rest = translate(rest.iter().cloned());
@@ -97,7 +103,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         }
     };
     let result = match cli.command {
-        Command::Run { options, .. } => run(&options, &shown),
+        Command::Run { options, .. } => prepare().and_then(|()| run(&options, &shown)),
         Command::List => Ok(print(&preset::list())),
         Command::Show { name } => named(&name).map(|preset| print(preset.text)),
         Command::Report(arguments) => {
@@ -105,12 +111,23 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
             done.map(|()| ExitCode::SUCCESS)
                 .map_err(|error| error.to_string())
         }
-        Command::Drive(arguments) => measure_drive(arguments, &shown),
+        Command::Drive(arguments) => prepare().and_then(|()| measure_drive(arguments, &shown)),
     };
     result.unwrap_or_else(|text| {
-        eprintln!("leveret perf: {text}");
-        ExitCode::from(FAILED)
+        complain(&text);
+        ExitCode::from(interrupt::signal().map_or(FAILED, |signal| SIGNALLED + signal))
     })
+}
+
+/// What this process needs to be before it makes what must not be left behind, and connections.
+fn prepare() -> Result<(), String> {
+    machine::raise_file_limit();
+    interrupt::watch().map_err(|error| format!("cannot watch for signals: {error}"))
+}
+
+/// Says what went wrong, to whoever is still there to read it.
+fn complain(text: &str) {
+    let _ = writeln!(std::io::stderr().lock(), "leveret perf: {text}");
 }
 
 fn print(text: &str) -> ExitCode {
@@ -160,20 +177,42 @@ fn run(options: &RunOptions, shown: &str) -> Result<ExitCode, String> {
         pids: options.outcome.pid.clone(),
         binary: options.place.binary.clone(),
     };
-    let runs = match &options.outcome.compare {
-        None => vec![run_once(&engine, &spec)?],
+    let (runs, error) = match &options.outcome.compare {
+        None => (vec![run_once(&engine, &spec)?], None),
         Some(uri) => alternate(&engine, &spec, uri, options.outcome.rounds)?,
     };
-    let written = report::write(&runs, &outputs(&options.outcome));
-    for path in written.map_err(|error| error.to_string())? {
-        eprintln!("wrote {}", path.display());
-    }
+    conclude(&runs, &outputs(&options.outcome), error)
+}
+
+/// Says which promises were broken, then writes what was found. That something was broken is what
+/// counts, whatever else went wrong.
+fn conclude(
+    runs: &[RunResult],
+    outputs: &Outputs,
+    error: Option<String>,
+) -> Result<ExitCode, String> {
     let broken: Vec<String> = runs.iter().filter_map(RunResult::failure).collect();
-    if broken.is_empty() {
-        return Ok(ExitCode::SUCCESS);
+    if !broken.is_empty() {
+        complain(&format!("FAILED: {}", broken.join("; ")));
     }
-    eprintln!("leveret perf: FAILED: {}", broken.join("; "));
-    Ok(ExitCode::from(BROKEN))
+    let mut written = Vec::new();
+    let done = match runs {
+        [] => Ok(()),
+        runs => report::write_all(runs, outputs, &mut written),
+    };
+    for path in written {
+        let _ = writeln!(std::io::stderr().lock(), "wrote {}", path.display());
+    }
+    let unwritten = done.err().map(|error| error.to_string());
+    let errors: Vec<String> = error.into_iter().chain(unwritten).collect();
+    match (broken.is_empty(), errors.is_empty()) {
+        (true, true) => Ok(ExitCode::SUCCESS),
+        (true, false) => Err(errors.join("; ")),
+        (false, _) => {
+            errors.iter().for_each(|error| complain(error));
+            Ok(ExitCode::from(BROKEN))
+        }
+    }
 }
 
 fn outputs(options: &flags::OutcomeOptions) -> Outputs {
@@ -194,19 +233,25 @@ fn run_once(engine: &Engine, spec: &Spec) -> Result<RunResult, String> {
 }
 
 fn run_quietly(engine: &Engine, spec: &Spec) -> Result<RunResult, String> {
-    let mut progress = Progress::stderr(&spec.name);
+    let mut progress = Progress::stderr(spec);
     let result = engine.run(spec, &mut |live| progress.show(live));
     progress.finish();
     result.map_err(|error| error.to_string())
 }
 
-/// The same against another broker, in alternation; prints ratios.
+/// The same against another broker, in alternation; prints ratios. An error in one round leaves the
+/// runs before it.
 fn alternate(
     engine: &Engine,
     spec: &Spec,
     uri: &str,
     rounds: u32,
-) -> Result<Vec<RunResult>, String> {
+) -> Result<(Vec<RunResult>, Option<String>), String> {
+    if !(1..=ROUNDS_MAX).contains(&rounds) {
+        return Err(format!("--rounds takes 1 to {ROUNDS_MAX}, not {rounds}"));
+    }
+    // Before the first broker has been measured for as long as that takes.
+    Uri::parse(uri).map_err(|error| error.to_string())?;
     let mut other = spec.clone();
     other.uris = vec![uri.to_owned()];
     for load in &mut other.loads {
@@ -218,12 +263,129 @@ fn alternate(
             list.clear();
         }
     }
+    let mut run = |second: bool| run_quietly(engine, if second { &other } else { spec });
+    let (first, second, error) = in_turn(rounds, &mut run);
+    // A round that only the first has run compares nothing.
+    print(&compare::table(&first[..second.len()], &second));
+    let runs = first.into_iter().chain(second).collect();
+    Ok((runs, error))
+}
+
+/// Runs the first and the second in turn: what each came to, and what ended it early.
+fn in_turn<R>(
+    rounds: u32,
+    run: &mut dyn FnMut(bool) -> Result<R, String>,
+) -> (Vec<R>, Vec<R>, Option<String>) {
     let (mut first, mut second) = (Vec::new(), Vec::new());
-    for _ in 0..rounds.max(1) {
-        first.push(run_quietly(engine, spec)?);
-        second.push(run_quietly(engine, &other)?);
+    for round in 1..=rounds {
+        for is_second in [false, true] {
+            match run(is_second) {
+                Ok(result) if is_second => second.push(result),
+                Ok(result) => first.push(result),
+                Err(error) => {
+                    let error = format!("round {round} of {rounds}: {error}");
+                    return (first, second, Some(error));
+                }
+            }
+        }
     }
-    print(&compare::table(&first, &second));
-    first.extend(second);
-    Ok(first)
+    (first, second, None)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::result::{
+        Breaks, Checks, GeneratorUsage, LimitsSeen, LoadResult, Machine, Target, Totals, VERSION,
+    };
+
+    #[test]
+    fn an_error_in_one_round_leaves_the_rounds_before_it() {
+        let mut runs = 0;
+        let mut run = |_: bool| {
+            runs += 1;
+            if runs == 4 {
+                Err("no broker".to_owned())
+            } else {
+                Ok(runs)
+            }
+        };
+        let (first, second, error) = in_turn(3, &mut run);
+        assert_eq!((first, second), (vec![1, 3], vec![2]));
+        assert_eq!(error.as_deref(), Some("round 2 of 3: no broker"));
+    }
+
+    #[test]
+    fn more_rounds_than_a_report_has_runs_are_refused_before_any_is_run() {
+        let spec = Spec::default();
+        for rounds in [0, ROUNDS_MAX + 1] {
+            let error = alternate(&Engine::default(), &spec, "amqp://box", rounds).unwrap_err();
+            assert!(error.starts_with("--rounds takes 1 to 32"), "{error}");
+        }
+        let error = alternate(&Engine::default(), &spec, "box", 1).unwrap_err();
+        assert!(error.contains("no AMQP URI"), "{error}");
+    }
+
+    /// A run that lost so many messages.
+    fn result(lost: u64) -> RunResult {
+        let checks = Checks {
+            lost,
+            ..Checks::default()
+        };
+        RunResult {
+            version: VERSION,
+            name: "test".to_owned(),
+            command: String::new(),
+            started_unix_s: 0,
+            target: Target {
+                product: "Leveret".to_owned(),
+                version: String::new(),
+                uris: Vec::new(),
+                started_here: true,
+            },
+            machine: Machine::default(),
+            modelled_device: None,
+            spec: Spec::default(),
+            phases: Vec::new(),
+            loads: vec![LoadResult {
+                name: "load".to_owned(),
+                seconds: Vec::new(),
+                totals: Totals::default(),
+                confirm: None,
+                end_to_end: None,
+                checks,
+                limits: LimitsSeen::default(),
+                breaks: Breaks::default(),
+            }],
+            nodes: Vec::new(),
+            generator: GeneratorUsage::default(),
+            notes: Vec::new(),
+            prediction: None,
+        }
+    }
+
+    #[test]
+    fn a_loss_is_the_outcome_whatever_else_went_wrong() {
+        let unwritable = Outputs {
+            json: Some("/dev/null/result.json".into()),
+            ..Outputs::default()
+        };
+        let nothing = Outputs::default();
+        let fails = || Some("round 2 of 3: no broker".to_owned());
+        for (lost, outputs, error, expected) in [
+            (0, &nothing, None, Ok(0)),
+            (0, &nothing, fails(), Err("no broker")),
+            (0, &unwritable, None, Err("/dev/null/result.json")),
+            (0, &unwritable, fails(), Err("no broker; cannot write")),
+            (3, &nothing, None, Ok(BROKEN)),
+            (3, &unwritable, fails(), Ok(BROKEN)),
+        ] {
+            let found = conclude(&[result(lost)], outputs, error);
+            match (found, expected) {
+                (Ok(code), Ok(expected)) => assert_eq!(code, ExitCode::from(expected)),
+                (Err(error), Err(part)) => assert!(error.contains(part), "{error}"),
+                (found, _) => panic!("{found:?} and not {expected:?}"),
+            }
+        }
+    }
 }

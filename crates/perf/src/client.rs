@@ -325,11 +325,11 @@ impl Client {
                 Ok(Some(frame)) => {
                     let end = self.consumed + frame.wire_len();
                     let found = match frame.kind {
-                        FrameKind::Method => read_answer(&self.place, frame.payload, wanted)?,
-                        _ => None,
+                        FrameKind::Method => read_answer(&self.place, frame.payload, wanted),
+                        _ => Ok(None),
                     };
                     self.consumed = end;
-                    if let Some(answer) = found {
+                    if let Some(answer) = found? {
                         return Ok(answer);
                     }
                 }

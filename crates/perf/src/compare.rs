@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use crate::report::banner;
 use crate::result::{LoadResult, Percentiles, RunResult};
 
 /// A figure that is compared, and whether more of it is better.
@@ -58,8 +59,12 @@ pub fn table(first: &[RunResult], second: &[RunResult]) -> String {
         return String::new();
     };
     let mut text = String::new();
+    let all: Vec<&RunResult> = first.iter().chain(second).collect();
+    // Writing to a string cannot fail, here and below.
+    if let Some(banner) = banner(&all) {
+        let _ = writeln!(text, "*** {banner} ***\n");
+    }
     let name = |run: &RunResult| format!("{} {}", run.target.product, run.target.version);
-    // Writing to a string cannot fail.
     let _ = writeln!(
         text,
         "{}: medians of {} rounds in alternation\n\n{:<36}{:>20}{:>20}{:>12}",

@@ -71,6 +71,9 @@ pub enum Error {
         /// What happened.
         what: String,
     },
+    /// A signal asked for the end.
+    #[error("interrupted")]
+    Interrupted,
     /// TLS cannot be set up.
     #[error("TLS: {0}")]
     Tls(String),

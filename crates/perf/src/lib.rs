@@ -16,6 +16,7 @@ pub mod engine;
 pub mod error;
 pub mod flags;
 pub mod histogram;
+pub mod interrupt;
 pub mod local;
 pub mod machine;
 pub mod plot;

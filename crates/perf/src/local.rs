@@ -1,5 +1,6 @@
 //! Brokers of our own: one node, or three, started for a run and ended with it.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::fs::File;
 use std::net::{SocketAddr, TcpListener};
@@ -11,10 +12,13 @@ use std::time::{Duration, Instant};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use rustix::fs::statfs;
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::client::Client;
 use crate::error::Error;
+use crate::interrupt;
+use crate::result::NodeUsage;
 use crate::sample::{Sampler, Subject, get};
 use crate::spec::{BrokerSpec, SpecError};
 use crate::uri::Uri;
@@ -34,7 +38,8 @@ const USER: &str = "guest";
 /// The folders of a node, by their names in the configuration.
 pub const FOLDERS: [&str; 4] = ["data", "segment", "wal", "logs"];
 
-/// Nodes that run. Dropping them ends them at once.
+/// Nodes that run. Dropping them ends them at once, and removes what they kept. An interrupt does
+/// not reach them: who waits for one of them sees it ([`interrupt`]), gives up, and drops them.
 #[derive(Debug)]
 pub struct Nodes {
     nodes: Vec<Node>,
@@ -52,6 +57,8 @@ struct Node {
     folders: Vec<(String, PathBuf)>,
     /// What it says on standard error.
     log_file: PathBuf,
+    /// Where each folder was made, by the folder's name.
+    places: Vec<(String, PathBuf)>,
     /// Folders on the user's drives, which go with the run.
     placed: Vec<PathBuf>,
 }
@@ -93,26 +100,28 @@ impl Nodes {
         for node in &mut nodes.nodes {
             node.await_ready()?;
         }
-        nodes.await_cluster();
+        nodes.await_cluster()?;
         Ok(nodes)
     }
 
     /// Waits until every node has seen the others: a queue that is declared before that has fewer
     /// copies than nodes until the cluster has added them. One that does not see them is noted.
-    fn await_cluster(&mut self) {
+    fn await_cluster(&mut self) -> Result<(), Error> {
         let count = self.nodes.len();
         if count < 2 {
-            return;
+            return Ok(());
         }
         let until = Instant::now() + START;
         while !self.nodes.iter().all(|node| node.sees() == Some(count)) {
             if Instant::now() >= until {
                 let note = "not every node saw the others: queues may have fewer copies than nodes";
                 self.notes.push(note.to_owned());
-                return;
+                break;
             }
+            interrupt::check()?;
             std::thread::sleep(LOOK);
         }
+        Ok(())
     }
 
     fn start_node(
@@ -123,13 +132,17 @@ impl Nodes {
         ports: &Ports,
     ) -> Result<Node, Error> {
         let name = format!("node-{}", at + 1);
+        let temporary = std::env::temp_dir();
         let home = self.root.join(&name);
         fs::create_dir_all(&home).map_err(Error::io(format!("create {}", home.display())))?;
         let mut configuration = String::new();
         let mut folders = Vec::new();
-        let mut placed = Vec::new();
+        let (mut places, mut placed) = (Vec::new(), Vec::new());
         for folder in FOLDERS {
-            let path = match spec.drives.get(folder) {
+            let drive = spec.drives.get(folder);
+            let place = drive.unwrap_or(&temporary).clone();
+            places.push((folder.to_owned(), place));
+            let path = match drive {
                 None => home.join(folder),
                 Some(drive) => {
                     let own = fresh_folder(drive)?;
@@ -158,7 +171,7 @@ impl Nodes {
         let log_file = home.join("stderr.log");
         let log = File::create(&log_file);
         let log = log.map_err(Error::io(format!("write {}", home.display())))?;
-        // A group of its own: an interrupt at the terminal ends the run, which ends the node.
+        // A group of its own: an interrupt at the terminal is for the run, which ends its nodes.
         command.process_group(0).stdin(Stdio::null());
         command.stdout(Stdio::null()).stderr(log);
         let child = command.spawn();
@@ -171,6 +184,7 @@ impl Nodes {
             http,
             folders,
             log_file,
+            places,
             placed,
         })
     }
@@ -199,13 +213,31 @@ impl Nodes {
         self.notes.clone()
     }
 
+    /// Says in what was sampled where each node's folders were made, and gives the notes on places
+    /// where a sync is not what it is on a drive.
+    pub fn place(&self, usages: &mut [NodeUsage]) -> Vec<String> {
+        let mut notes = BTreeSet::new();
+        for (node, usage) in self.nodes.iter().zip(usages) {
+            for drive in &mut usage.drives {
+                let mut places = node.places.iter();
+                let Some((_, place)) = places.find(|(folder, _)| *folder == drive.folder) else {
+                    continue;
+                };
+                drive.place = Some(place.display().to_string());
+                notes.extend(place_note(place, drive.device.is_some()));
+            }
+        }
+        notes.into_iter().collect()
+    }
+
     /// Process ids, for tests that hold a node up.
     #[must_use]
     pub fn pids(&self) -> Vec<u32> {
         self.nodes.iter().map(|node| node.child.id()).collect()
     }
 
-    /// Asks them to drain and stop, waits, and removes what they kept.
+    /// Asks them to drain and stop, waits, and removes what they kept. An interrupt ends the wait
+    /// and them.
     ///
     /// # Errors
     /// If one does not end in order.
@@ -294,6 +326,7 @@ impl Node {
                 let what = format!("it does not accept after {seconds} s: {last}");
                 return Err(self.failed(what));
             }
+            interrupt::check()?;
             std::thread::sleep(LOOK);
         }
     }
@@ -306,6 +339,7 @@ impl Node {
                     let what = format!("it ended with {status}:\n{}", self.log());
                     return Err(self.failed(what));
                 }
+                Ok(None) if interrupt::signal().is_some() => return Ok(()),
                 Ok(None) if Instant::now() < until => std::thread::sleep(LOOK),
                 Ok(None) => {
                     let what = format!("it did not stop within {} s", STOP.as_secs());
@@ -383,6 +417,27 @@ fn nodes_up(answer: &str) -> Option<usize> {
     Some(nodes.iter().filter(|node| node["up"] == true).count())
 }
 
+/// File systems that keep files in memory, as `statfs` names them: tmpfs and ramfs.
+const IN_MEMORY: [u64; 2] = [0x0102_1994, 0x8584_58f6];
+
+/// What a reader must know of a folder where nodes keep things.
+fn place_note(place: &Path, has_device: bool) -> Option<String> {
+    let kind = statfs(place).ok().map(|stat| stat.f_type as u64);
+    let place = place.display();
+    if kind.is_some_and(|kind| IN_MEMORY.contains(&kind)) {
+        return Some(format!(
+            "the nodes' folders in {place} are in memory, where a sync costs nothing: choose \
+             others by --drives"
+        ));
+    }
+    (!has_device).then(|| {
+        format!(
+            "no block device is known under the nodes' folders in {place}: what a sync costs \
+             there may not be what it costs on a drive"
+        )
+    })
+}
+
 fn check(spec: &BrokerSpec) -> Result<(), Error> {
     let wrong = |what: &str, value: &str, must: &str| {
         Error::Spec(SpecError::Value {
@@ -448,6 +503,20 @@ mod tests {
                 fine,
                 "{model} {folder}"
             );
+        }
+    }
+
+    #[test]
+    fn a_folder_in_memory_is_noted_and_one_on_a_drive_is_not() {
+        let on_drive = Path::new(env!("CARGO_MANIFEST_DIR"));
+        assert_eq!(place_note(on_drive, true), None);
+        let unknown = place_note(on_drive, false).unwrap();
+        assert!(unknown.starts_with("no block device"), "{unknown}");
+        let in_memory = Path::new("/dev/shm");
+        let kind = statfs(in_memory).map(|stat| stat.f_type as u64);
+        if kind.is_ok_and(|kind| IN_MEMORY.contains(&kind)) {
+            let note = place_note(in_memory, false).unwrap();
+            assert!(note.contains("/dev/shm are in memory"), "{note}");
         }
     }
 

@@ -2,6 +2,8 @@
 
 use std::fs;
 
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
 use crate::result::Machine;
 
 /// Linux counts CPU time in hundredths of a second on every common architecture.
@@ -29,6 +31,18 @@ pub fn here() -> Machine {
         memory_bytes: field(&read("/proc/meminfo"), "MemTotal:") * 1024,
         kernel,
     }
+}
+
+/// Lets this process, and those that it starts, open as many files as the system allows: each
+/// connection is one.
+pub fn raise_file_limit() {
+    let limit = getrlimit(Resource::Nofile);
+    let raised = Rlimit {
+        current: limit.maximum,
+        maximum: limit.maximum,
+    };
+    // What is refused shows when a connection cannot be opened.
+    let _ = setrlimit(Resource::Nofile, raised);
 }
 
 /// CPU time of this process so far, in seconds.
@@ -83,6 +97,13 @@ fn field(text: &str, name: &str) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn as_many_files_may_be_open_as_the_system_allows() {
+        raise_file_limit();
+        let limit = getrlimit(Resource::Nofile);
+        assert_eq!(limit.current, limit.maximum);
+    }
 
     #[test]
     fn this_machine_and_this_process_are_described() {

@@ -10,8 +10,9 @@ use std::fmt::Write as _;
 use std::io::{self, IsTerminal, Write};
 
 use crate::plot::Unit;
-use crate::report::Table;
+use crate::report::{Table, banner_of};
 use crate::result::{Live, Percentiles, Second};
+use crate::spec::Spec;
 
 /// Seconds that the chart shows.
 const CHART_SECONDS: usize = 60;
@@ -39,6 +40,8 @@ pub struct Progress<W: Write> {
     style: Style,
     columns: fn() -> usize,
     name: String,
+    /// What every picture of the run must say of its device.
+    banner: Option<String>,
     /// Lines that stand above the cursor and will be drawn over.
     drawn: usize,
     /// Rates of the main load, the newest last.
@@ -48,14 +51,16 @@ pub struct Progress<W: Write> {
 impl Progress<io::Stderr> {
     /// The view on standard error, so that standard output holds the result alone.
     #[must_use]
-    pub fn stderr(name: &str) -> Self {
+    pub fn stderr(spec: &Spec) -> Self {
         let dumb = std::env::var_os("TERM").is_none_or(|term| term == "dumb");
         let style = if io::stderr().is_terminal() && !dumb {
             Style::Terminal
         } else {
             Style::Plain
         };
-        Self::new(io::stderr(), style, terminal_columns, name)
+        let model = spec.broker.model.as_deref();
+        let banner = model.filter(|_| spec.uris.is_empty()).map(banner_of);
+        Self::new(io::stderr(), style, terminal_columns, &spec.name).with_banner(banner)
     }
 }
 
@@ -74,9 +79,17 @@ impl<W: Write> Progress<W> {
             style,
             columns,
             name: printable(name),
+            banner: None,
             drawn: 0,
             rates: VecDeque::new(),
         }
+    }
+
+    /// The same with a line that stands beside all figures.
+    #[must_use]
+    pub fn with_banner(mut self, banner: Option<String>) -> Self {
+        self.banner = banner.map(|banner| printable(&banner));
+        self
     }
 
     /// Draws a second.
@@ -88,7 +101,7 @@ impl<W: Write> Progress<W> {
         self.rates.push_back(main.map_or(0.0, main_rate));
         let text = match self.style {
             Style::Terminal => self.over(&self.view(live)),
-            Style::Plain => plain(live),
+            Style::Plain => self.plain(live),
         };
         // A view that cannot be shown is no reason to end a run.
         let _ = self.out.write_all(text.as_bytes());
@@ -122,7 +135,8 @@ impl<W: Write> Progress<W> {
     }
 
     fn view(&self, live: &Live) -> Vec<String> {
-        let mut lines = vec![self.head(live)];
+        let mut lines: Vec<String> = self.banner.iter().cloned().collect();
+        lines.push(self.head(live));
         lines.extend(loads(live).text().lines().map(str::to_owned));
         if !live.nodes.is_empty() {
             lines.extend(nodes(live).text().lines().map(str::to_owned));
@@ -141,6 +155,36 @@ impl<W: Write> Progress<W> {
         }
         let _ = write!(line, "  {}", printable(&live.phase));
         line
+    }
+
+    /// One line a load: everything by its name, for who searches it later.
+    fn plain(&self, live: &Live) -> String {
+        let mut text = String::new();
+        let banner = self.banner.iter().map(|banner| format!(", {banner}"));
+        let banner: String = banner.collect();
+        for (name, second) in live.loads.iter().take(LINES_MAX) {
+            let broke = match second.broken {
+                0 => String::new(),
+                broken => format!(", {broken} connections broke"),
+            };
+            let _ = writeln!(
+                text,
+                "{} {} {}: published {:.0}/s, confirmed {:.0}/s, consumed {:.0}/s, backlog {}, \
+                 confirm p50 {} p99 {}, end-to-end p50 {} p99 {}{broke}{banner}",
+                clock(live.at_s),
+                printable(&live.phase),
+                printable(name),
+                second.publish_rate(),
+                second.confirm_rate(),
+                second.consume_rate(),
+                second.backlog,
+                time(second.confirm, |of| of.p50_us),
+                time(second.confirm, |of| of.p99_us),
+                time(second.end_to_end, |of| of.p50_us),
+                time(second.end_to_end, |of| of.p99_us),
+            );
+        }
+        text
     }
 
     /// The last minute's rates, lowest to highest from zero.
@@ -209,34 +253,6 @@ fn nodes(live: &Live) -> Table {
         ]);
     }
     table
-}
-
-/// One line a load: everything by its name, for who searches it later.
-fn plain(live: &Live) -> String {
-    let mut text = String::new();
-    for (name, second) in live.loads.iter().take(LINES_MAX) {
-        let broke = match second.broken {
-            0 => String::new(),
-            broken => format!(", {broken} connections broke"),
-        };
-        let _ = writeln!(
-            text,
-            "{} {} {}: published {:.0}/s, confirmed {:.0}/s, consumed {:.0}/s, backlog {}, \
-             confirm p50 {} p99 {}, end-to-end p50 {} p99 {}{broke}",
-            clock(live.at_s),
-            printable(&live.phase),
-            printable(name),
-            second.publish_rate(),
-            second.confirm_rate(),
-            second.consume_rate(),
-            second.backlog,
-            time(second.confirm, |of| of.p50_us),
-            time(second.confirm, |of| of.p99_us),
-            time(second.end_to_end, |of| of.p50_us),
-            time(second.end_to_end, |of| of.p99_us),
-        );
-    }
-    text
 }
 
 fn time(of: Option<Percentiles>, read: fn(&Percentiles) -> u64) -> String {
@@ -385,6 +401,22 @@ mod tests {
             "{text}"
         );
         assert!(!text.contains('\x1b') && !text.contains('\r'));
+    }
+
+    #[test]
+    fn a_modelled_device_is_named_beside_every_figure() {
+        let banner = banner_of("hdd:2");
+        assert_eq!(banner, "MODELLED DEVICE, NOT A REAL ONE: HDD ×2");
+        for style in [Style::Terminal, Style::Plain] {
+            let mut out = Vec::new();
+            let view = Progress::new(&mut out, style, || 200, "quorum-1");
+            let mut view = view.with_banner(Some(banner.clone()));
+            view.show(&live(1.0, 100));
+            view.show(&live(2.0, 100));
+            drop(view);
+            let text = String::from_utf8(out).unwrap();
+            assert_eq!(text.matches(&banner).count(), 2, "{text}");
+        }
     }
 
     #[test]

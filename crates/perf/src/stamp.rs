@@ -27,6 +27,11 @@ pub const HEADER: &str = "leveret-perf";
 /// The greatest sequence; a publisher ends there.
 pub const SEQUENCE_MAX: u32 = u32::MAX;
 
+/// How far the stamps' clock may be ahead of a reader's: two threads look at it at two times.
+const AHEAD_US: u32 = 60_000_000;
+/// The greatest age that a stamp shows, 70 minutes: an older one looks younger than it is.
+pub const AGE_US_MAX: u64 = (u32::MAX - AHEAD_US) as u64;
+
 /// A stamp's contents, besides the checksum.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stamp {
@@ -58,16 +63,16 @@ impl Stamp {
         bytes
     }
 
-    /// Microseconds from the due time to `now_us`, both since the run began. What is older than 35
-    /// minutes cannot be told from what is yet to come, which counts as no time at all.
+    /// Microseconds from the due time to `now_us`, both since the run began. What is due within
+    /// the next minute counts as no time at all; what is older than [`AGE_US_MAX`] loses a whole
+    /// turn of the stamps' clock.
     #[must_use]
     #[inline]
     pub fn age_us(&self, now_us: u64) -> u64 {
         let age = (now_us as u32).wrapping_sub(self.due_us);
-        if age > u32::MAX / 2 {
-            0
-        } else {
-            u64::from(age)
+        match u64::from(age) {
+            AGE_US_MAX.. => 0,
+            age => age,
         }
     }
 }
@@ -183,9 +188,10 @@ mod tests {
     #[test]
     fn ages_survive_the_end_of_the_clock() {
         let due = u64::from(STAMP.due_us);
-        for age in [0, 1, 1_000_000_000, u64::from(u32::MAX / 2)] {
+        for age in [0, 1, 1_000_000_000, AGE_US_MAX - 1] {
             assert_eq!(STAMP.age_us(due + age), age);
         }
         assert_eq!(STAMP.age_us(due - 1), 0);
+        assert_eq!(STAMP.age_us(due - u64::from(AHEAD_US)), 0);
     }
 }

@@ -6,7 +6,7 @@ use std::fmt;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{uri}` is no AMQP URI ({what}): amqp://user:password@host:port/vhost, amqps:// for TLS")]
 pub struct UriError {
-    /// The text, as given.
+    /// The text, without its password.
     pub uri: String,
     /// What is wrong with it.
     pub what: &'static str,
@@ -36,7 +36,7 @@ impl Uri {
     /// [`UriError`] that says what is wrong with it.
     pub fn parse(text: &str) -> Result<Self, UriError> {
         let wrong = |what| UriError {
-            uri: text.to_owned(),
+            uri: without_passwords(text),
             what,
         };
         let (scheme, rest) = text.split_once("://").ok_or(wrong("no scheme"))?;
@@ -83,6 +83,36 @@ impl Uri {
         } else {
             format!("{}:{}", self.host, self.port)
         }
+    }
+}
+
+/// A text with URIs in it, each with `***` for its password. What has no scheme is taken for a URI
+/// where it is one but for that.
+#[must_use]
+pub fn without_passwords(text: &str) -> String {
+    let mut pieces = text.split("://");
+    let first = pieces.next().unwrap_or_default();
+    let rest: Vec<String> = pieces.map(mask).collect();
+    if rest.is_empty() {
+        return mask(first);
+    }
+    let first = [first.to_owned()];
+    first
+        .into_iter()
+        .chain(rest)
+        .collect::<Vec<_>>()
+        .join("://")
+}
+
+/// What follows a scheme, its password masked. One that has a slash, which should have been
+/// escaped, is a password all the same.
+fn mask(rest: &str) -> String {
+    let authority = rest.find('/').unwrap_or(rest.len());
+    let at = rest[..authority].rfind('@').or_else(|| rest.rfind('@'));
+    let login = at.and_then(|at| Some((rest[..at].find(':')?, at)));
+    match login {
+        Some((colon, at)) => format!("{}:***{}", &rest[..colon], &rest[at..]),
+        None => rest.to_owned(),
     }
 }
 
@@ -155,6 +185,30 @@ mod tests {
             let found = format!("{} {} {}", uri.user, uri.password, uri.virtual_host);
             assert_eq!(found, login, "{text}");
         }
+    }
+
+    #[test]
+    fn passwords_are_masked_wherever_uris_stand() {
+        for (text, shown) in [
+            ("amqp://ann:secret@box:7/v", "amqp://ann:***@box:7/v"),
+            ("amqp://ann:se/cr@et@box/", "amqp://ann:***@box/"),
+            (
+                "amqp://a:s1@one,amqp://b:s2@two/",
+                "amqp://a:***@one,amqp://b:***@two/",
+            ),
+            ("--uri=amqps://ann:secret@box", "--uri=amqps://ann:***@box"),
+            ("ann:secret@box", "ann:***@box"),
+            ("amqp://ann@box:7/v", "amqp://ann@box:7/v"),
+            ("amqp://box:7/a@b", "amqp://box:***@b"),
+            ("run --rate 5", "run --rate 5"),
+        ] {
+            assert_eq!(without_passwords(text), shown);
+        }
+        let error = Uri::parse("http://ann:secret@box").unwrap_err().to_string();
+        assert!(
+            !error.contains("secret") && error.contains("ann:***@box"),
+            "{error}"
+        );
     }
 
     #[test]

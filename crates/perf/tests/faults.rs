@@ -52,6 +52,53 @@ fn what_arrives_as_it_was_sent_passes() {
 }
 
 #[test]
+fn what_the_run_made_is_gone_afterwards_and_what_was_there_stays() {
+    let load = "queues = 2\nexchange_type = \"fanout\"\nexchange = \"a-fanout\"\ncount = 10";
+    let named = format!("{load}\nqueue_name = \"mine-%d\"");
+    let refused = format!("{load}\nsize = {{ files = [\"/nowhere\"] }}");
+    let all = &["a-fanout", "mine-1", "mine-2"][..];
+    let cases: [(&str, bool, &[&str]); 4] = [
+        (load, false, &[]),
+        (load, true, &["a-fanout"]),
+        (&named, false, all),
+        (&refused, false, &[]),
+    ];
+    for (load, there_before, left) in cases {
+        let broker = Broker::start();
+        if there_before {
+            broker.declare_exchange("a-fanout");
+        }
+        let result = Engine::default().run(&spec(broker.address, load), &mut |_| {});
+        assert_eq!(result.is_err(), load.contains("nowhere"), "{load}");
+        assert_eq!(broker.names(), left, "{load}");
+    }
+}
+
+#[test]
+fn a_count_that_the_time_does_not_allow_is_noted() {
+    let broker = Broker::start();
+    let result = run(&spec(broker.address, "rate = 50.0\ncount = 100000"));
+    assert_eq!(result.failure(), None);
+    let noted = |note: &&String| note.contains("before its count was reached");
+    assert_eq!(result.notes.iter().filter(noted).count(), 1);
+}
+
+#[test]
+fn a_result_does_not_hold_the_password() {
+    let broker = Broker::start();
+    let mut spec = spec(broker.address, "count = 10");
+    spec.uris = vec![format!("amqp://ann:s3cret@{}/", broker.address)];
+    let engine = Engine {
+        command: format!("leveret perf run --uri {}", spec.uris[0]),
+        ..Engine::default()
+    };
+    let result = engine.run(&spec, &mut |_| {}).unwrap();
+    let json = result.to_json();
+    assert!(!json.contains("s3cret"), "{json}");
+    assert_eq!(json.matches("amqp://ann:***@").count(), 2, "{json}");
+}
+
+#[test]
 fn each_fault_is_caught_as_what_it_is() {
     type Count = fn(&Checks) -> u64;
     let faults: [(Fault, Count); 4] = [

@@ -159,6 +159,9 @@ fn what_the_documents_report_can_be_looked_up() {
         .find(|figure| figure.setup == "HDD ×1")
         .unwrap();
     assert_eq!(hard_disk.value, 300.0);
+    let values = |name: &str| -> Vec<f64> { reported(name).iter().map(|of| of.value).collect() };
+    assert_eq!(values("mirrored-30"), [8_000.0, 9_500.0, 7_500.0]);
+    assert_eq!(values("mirrored-30-spread"), [6_000.0]);
     assert!(reported("quorum-4").is_empty());
     assert!(reported("no such").is_empty());
 }

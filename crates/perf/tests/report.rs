@@ -5,6 +5,7 @@ mod sample;
 use std::fs;
 use std::path::PathBuf;
 
+use leveret_perf::compare;
 use leveret_perf::plot::{Body, GROUPS_MAX, Paint};
 use leveret_perf::report::{self, Outputs, RUNS_MAX, ReportError, Table};
 use leveret_perf::result::{FsyncSlot, Prediction, RunResult};
@@ -73,6 +74,87 @@ fn modelled_runs_say_so_everywhere() {
             .iter()
             .all(|figure| !figure.name.starts_with("drives"))
     );
+}
+
+#[test]
+fn ratios_of_modelled_rounds_say_so() {
+    let run = sample::run("quorum-1", 9_000.0, Some("hdd:1"));
+    let other = sample::run("quorum-1", 19_000.0, None);
+    let table = compare::table(&[run], std::slice::from_ref(&other));
+    let wanted = "*** SOME RUNS ON A MODELLED DEVICE, NOT A REAL ONE: HDD ×1 ***";
+    assert!(table.starts_with(wanted), "{table}");
+    let other = std::slice::from_ref(&other);
+    assert!(!compare::table(other, other).contains("***"));
+}
+
+#[test]
+fn folders_are_named_with_their_drives() {
+    let mut run = sample::run("quorum-1", 9_000.0, None);
+    run.nodes[0].drives[0].place = Some("/mnt/a".to_owned());
+    run.nodes[0].drives[0].device = None;
+    let wanted = "wal in /mnt/a (no block device known); segment, data in /var/tmp (sda)";
+    assert!(report::summary(&run).contains(&format!("folders: {wanted}")));
+    assert!(report::page(std::slice::from_ref(&run)).contains(wanted));
+    run.modelled_device = Some("hdd:1".to_owned());
+    let summary = report::summary(&run);
+    assert!(
+        summary.contains("wal in /mnt/a; segment, data in /var/tmp\n"),
+        "{summary}"
+    );
+}
+
+/// Older versions kept them.
+#[test]
+fn passwords_in_results_are_not_shown() {
+    let folder = folder("secret");
+    let mut run = sample::run("quorum-1", 9_000.0, None);
+    run.spec.uris = vec!["amqp://ann:s3cret@box/".to_owned()];
+    run.command = "leveret perf run -h amqp://ann:s3cret@box/ -x 4".to_owned();
+    let path = folder.join("old.json");
+    fs::write(&path, run.to_json()).unwrap();
+    let run = report::read(&[path]).unwrap().remove(0);
+    assert_eq!(run.command, "leveret perf run -h amqp://ann:***@box/ -x 4");
+    for text in [run.to_json(), report::page(std::slice::from_ref(&run))] {
+        assert!(
+            text.contains("ann:***@box") && !text.contains("s3cret"),
+            "{text}"
+        );
+    }
+    fs::remove_dir_all(folder).unwrap();
+}
+
+/// Whatever browser prints it: the runs of a comparison are opened, the seconds are not.
+#[test]
+fn a_printed_comparison_has_its_runs() {
+    let run = sample::run("quorum-1", 9_000.0, None);
+    let page = report::page(&[run.clone(), run]);
+    assert_eq!(page.matches("<details class=\"run\">").count(), 2);
+    let (_, print) = page.split_once("@media print").unwrap();
+    for rule in [
+        "details:not([open]):not(.run){display:none}",
+        "details.run::details-content{content-visibility:visible;",
+    ] {
+        assert!(print.contains(rule), "no {rule}");
+    }
+}
+
+#[test]
+fn what_cannot_be_written_keeps_nothing_else_from_being_so() {
+    let folder = folder("some");
+    let outputs = Outputs {
+        html: Some(folder.join("file").join("page.html")),
+        json: Some(folder.join("result.json")),
+        csv: Some(folder.join("result.csv")),
+        ..Outputs::default()
+    };
+    fs::write(folder.join("file"), "no folder").unwrap();
+    let mut written = Vec::new();
+    let run = sample::run("quorum-1", 9_000.0, None);
+    let error = report::write_all(&[run], &outputs, &mut written).unwrap_err();
+    assert!(error.to_string().contains("page.html"), "{error}");
+    assert_eq!(written.first(), Some(&folder.join("result.json")));
+    assert_eq!(written.len(), 4, "the result, and three files of seconds");
+    fs::remove_dir_all(folder).unwrap();
 }
 
 #[test]

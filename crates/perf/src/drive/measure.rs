@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use super::turnaround::turnaround;
 use super::{DRIVE_VERSION, Distribution, DriveResult, Mixed, SyncRow};
+use crate::interrupt;
 
 /// Sizes of batches: from one message to all that a busy log writes at once.
 const SIZES: [u64; 6] = [4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20, 4 << 20];
@@ -80,8 +81,9 @@ pub enum DriveError {
     },
     /// Too little room.
     #[error(
-        "{path} has {free} bytes free and the measurement needs {needed}: free some, or use --fast",
-        path = path.display()
+        "{path} has {free} bytes free and the measurement needs {needed}: free some{or}",
+        path = path.display(),
+        or = if *needed > Plan::FAST.bytes_needed() { ", or use --fast" } else { "" }
     )]
     NoRoom {
         /// The folder.
@@ -91,6 +93,14 @@ pub enum DriveError {
         /// Bytes needed.
         needed: u64,
     },
+    /// A signal asked for the end.
+    #[error("interrupted")]
+    Interrupted,
+}
+
+/// An error once a signal has asked for the end.
+fn go_on() -> Result<(), DriveError> {
+    interrupt::check().map_err(|_| DriveError::Interrupted)
 }
 
 /// Adds what was tried, and with what, to an error of the system.
@@ -131,7 +141,8 @@ impl Drop for Scratch {
 /// Measures the drive of a folder, telling `step` what comes next.
 ///
 /// # Errors
-/// When the folder cannot be written to, has too little room, or a write or sync fails.
+/// When the folder cannot be written to, has too little room, a write or sync fails, or a signal
+/// asks for the end.
 pub fn measure(
     path: &Path,
     plan: &Plan,
@@ -157,6 +168,7 @@ pub fn measure(
     let mixed = mixed(&scratch, plan, &noise)?;
     step("the way from a confirm to the next message");
     let turnaround = turnaround(plan.row).map_err(context("talk to ourselves beside", path))?;
+    go_on()?;
     Ok(DriveResult {
         version: DRIVE_VERSION,
         path: path.display().to_string(),
@@ -229,6 +241,7 @@ fn prewrite(file: &File, path: &Path, noise: &[u8]) -> Result<(), DriveError> {
     let piece = noise.get(..LARGE_BYTES).unwrap_or(noise);
     let mut offset = 0;
     while offset < LOG_FILE_BYTES {
+        go_on()?;
         file.write_all_at(piece, offset)
             .map_err(context("write", path))?;
         offset += piece.len() as u64;
@@ -276,6 +289,7 @@ impl Writes<'_> {
         let mut samples = Vec::new();
         let mut offset = 0;
         while !until.is_over(samples.len()) {
+            go_on()?;
             let start = Instant::now();
             self.file
                 .write_all_at(piece, offset)
@@ -309,6 +323,7 @@ fn bandwidth(scratch: &Scratch, plan: &Plan, noise: &[u8]) -> Result<(f64, f64),
     let pieces = (plan.bandwidth_bytes / piece.len() as u64).max(1);
     let start = Instant::now();
     for _ in 0..pieces {
+        go_on()?;
         file.write_all(piece).map_err(context("write", &path))?;
     }
     file.sync_data().map_err(context("sync", &path))?;
@@ -325,7 +340,9 @@ fn read_back(path: &Path) -> Result<f64, DriveError> {
         .map_err(|errno| context("forget the cached pages of", path)(io::Error::from(errno)))?;
     let mut buffer = vec![0; LARGE_BYTES];
     let start = Instant::now();
-    while file.read(&mut buffer).map_err(context("read", path))? > 0 {}
+    while file.read(&mut buffer).map_err(context("read", path))? > 0 {
+        go_on()?;
+    }
     Ok(start.elapsed().as_secs_f64())
 }
 
@@ -448,6 +465,13 @@ mod tests {
         };
         let error = measure(&path, &plan, &mut |_| panic!("nothing is to begin")).unwrap_err();
         assert!(matches!(error, DriveError::NoRoom { .. }), "{error}");
+        assert!(error.to_string().ends_with("free some, or use --fast"));
+        let fast = DriveError::NoRoom {
+            path: path.clone(),
+            free: 0,
+            needed: Plan::FAST.bytes_needed(),
+        };
+        assert!(fast.to_string().ends_with("free some"), "{fast}");
         fs::remove_dir(&path).unwrap();
     }
 

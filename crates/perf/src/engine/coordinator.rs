@@ -8,10 +8,12 @@ use std::time::Duration;
 use mio::Waker;
 
 use super::collect::{Collector, Part};
+use super::notes::notes;
 use super::setup::{Setup, Threads};
 use super::shared::{CONSUME, Clock, Control, Gauge, PUBLISH, Progress, STOP, UNLIMITED, Word};
 use super::worker::WorkerEnd;
 use crate::error::Error;
+use crate::interrupt;
 use crate::machine;
 use crate::result::{Checks, GeneratorUsage, Live, LoadResult, PhaseResult};
 use crate::sample::Sampler;
@@ -234,7 +236,7 @@ impl<'a> Coordinator<'a> {
         Ok(drained)
     }
 
-    /// Collects until `over` says so; gives what it said.
+    /// Collects until `over` says so; gives what it said. An interrupt is an error.
     fn until(
         &mut self,
         running: &Running,
@@ -244,6 +246,7 @@ impl<'a> Coordinator<'a> {
         mut over: impl FnMut(u64) -> Option<bool>,
     ) -> Result<bool, Error> {
         loop {
+            interrupt::check()?;
             match running.words.recv_timeout(LOOK) {
                 Ok(Word::Second(worker, report)) => {
                     let part = self.part(report.phase);
@@ -328,6 +331,14 @@ impl<'a> Coordinator<'a> {
         for (at, planned) in self.setup.loads.iter().enumerate() {
             let mut result = self.collector.result(at, &planned.load.name);
             result.checks = checks(at, &result, running, ends, drained[at]);
+            let publishers = ends.iter().flat_map(|end| &end.publishers);
+            let published: Vec<u64> = publishers
+                .filter(|publisher| publisher.load == at)
+                .map(|publisher| publisher.sent.published)
+                .collect();
+            let (load, copies) = (&planned.load, planned.copies());
+            let noted = notes(load, &published, copies, &result.seconds);
+            self.notes.extend(noted);
             loads.push(result);
         }
         Outcome {

@@ -13,6 +13,7 @@ mod connection;
 mod consumer;
 mod coordinator;
 mod dial;
+mod notes;
 mod outage;
 mod publisher;
 mod setup;
@@ -23,6 +24,7 @@ mod worker;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::error::Error;
+use crate::interrupt;
 use crate::local::Nodes;
 use crate::machine;
 use crate::result::{Live, RunResult, Target, VERSION};
@@ -50,6 +52,15 @@ impl Engine {
     /// [`Error`] if it comes to no result. A broken promise is a result: see
     /// [`RunResult::failed`].
     pub fn run(&self, spec: &Spec, live: &mut dyn FnMut(&Live)) -> Result<RunResult, Error> {
+        let result = self.run_whole(spec, live);
+        // A call that a signal interrupted has failed for no other reason.
+        result.map_err(|error| match interrupt::signal() {
+            Some(_) => Error::Interrupted,
+            None => error,
+        })
+    }
+
+    fn run_whole(&self, spec: &Spec, live: &mut dyn FnMut(&Live)) -> Result<RunResult, Error> {
         spec.check()?;
         let mut nodes = if spec.uris.is_empty() {
             Some(Nodes::start(&spec.broker, self.binary.as_deref())?)
@@ -99,12 +110,16 @@ impl Engine {
         let is_alone = started_here && uris.len() == 1;
         let reconnect_s = if is_alone { 0.0 } else { spec.reconnect_s };
         let setup = Setup::new(spec, uris, reconnect_s)?;
-        let workers = setup.connect(threads, spec.seed)?;
-        let coordinator = Coordinator::new(spec, &setup, threads);
-        let outcome = coordinator.run(workers, &mut sampler, live);
+        let outcome = setup.connect(threads, spec.seed).and_then(|workers| {
+            let coordinator = Coordinator::new(spec, &setup, threads);
+            coordinator.run(workers, &mut sampler, live)
+        });
         // Whatever the run came to, its queues are not to be left; why they could not be deleted
-        // matters less than why the run failed.
-        let cleaned = setup.clean();
+        // matters less than why the run failed. Nodes of our own take them along.
+        let cleaned = match outcome {
+            Err(_) if started_here => Ok(()),
+            _ => setup.clean(),
+        };
         let outcome = outcome?;
         let mut notes = outcome.notes;
         let has_breaks = outcome.loads.iter().any(|load| load.breaks.broken > 0);
@@ -114,8 +129,15 @@ impl Engine {
             }
             cleaned => cleaned?,
         }
-        notes.extend(nodes.iter().flat_map(|nodes| nodes.notes()));
-        Ok(RunResult {
+        let modelled_device = spec.broker.model.clone().filter(|_| started_here);
+        let mut usages = sampler.finish();
+        if let Some(nodes) = nodes {
+            notes.extend(nodes.notes());
+            let of_places = nodes.place(&mut usages);
+            // A modelled device says itself what a sync costs.
+            notes.extend(of_places.into_iter().filter(|_| modelled_device.is_none()));
+        }
+        let result = RunResult {
             version: VERSION,
             name: spec.name.clone(),
             command: self.command.clone(),
@@ -127,14 +149,15 @@ impl Engine {
                 started_here,
             },
             machine: machine::here(),
-            modelled_device: spec.broker.model.clone().filter(|_| started_here),
+            modelled_device,
             spec: spec.clone(),
             phases: outcome.phases,
             loads: outcome.loads,
-            nodes: sampler.finish(),
+            nodes: usages,
             generator: outcome.generator,
             notes,
             prediction: None,
-        })
+        };
+        Ok(result.without_passwords())
     }
 }

@@ -4,11 +4,13 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use crate::spec::{BrokerSpec, Spec, Tls};
+use crate::spec::{BrokerSpec, SECONDS_MAX, Spec, Tls};
 
 mod load;
+mod properties;
 #[cfg(test)]
 mod tests;
+mod unsupported;
 mod words;
 
 pub use words::translate;
@@ -19,6 +21,9 @@ pub struct RunOptions {
     /// A preset (`leveret perf list`) or a file of that form; without one, the flags say the load
     #[arg(value_name = "NAME|FILE")]
     pub what: Option<String>,
+    /// A flag of PerfTest's that there is not here, found by [`translate`] to be refused.
+    #[arg(long = unsupported::LONG, hide = true)]
+    pub unsupported: Option<String>,
     /// The load.
     #[command(flatten)]
     pub load: LoadOptions,
@@ -40,16 +45,17 @@ pub struct LoadOptions {
     /// Consumers
     #[arg(short = 'y', long, value_name = "N")]
     pub consumers: Option<u32>,
-    /// Channels of each publisher's connection: as many publishers again
+    /// Channels of each publisher's connection, each a publisher
     #[arg(short = 'X', long, value_name = "N")]
     pub producer_channel_count: Option<u32>,
-    /// Channels of each consumer's connection: as many consumers again
+    /// Channels of each consumer's connection, each a consumer
     #[arg(short = 'Y', long, value_name = "N")]
     pub consumer_channel_count: Option<u32>,
-    /// Queue; one of the run's own where not given
+    /// Queue, or several by commas, each of which has every message and every consumer; one of
+    /// the run's own where not given
     #[arg(short = 'u', long, value_name = "NAME")]
     pub queue: Option<String>,
-    /// Several queues by a pattern with %d [-qp]
+    /// Several queues by a pattern with %d or %03d [-qp]
     #[arg(long, value_name = "PATTERN")]
     pub queue_pattern: Option<String>,
     /// First number of the pattern [-qpf]
@@ -60,21 +66,21 @@ pub struct LoadOptions {
     pub queue_pattern_to: Option<u32>,
     /// Arguments of queues, key=value,... [-qa]
     #[arg(long, value_name = "LIST")]
-    pub queue_args: Option<String>,
-    /// Quorum queues [-qq]
+    pub queue_args: Vec<String>,
+    /// Quorum queues, with persistent messages [-qq]
     #[arg(long)]
     pub quorum_queue: bool,
-    /// Streams [-sq]
+    /// Streams, with persistent messages and 200 for -q [-sq]
     #[arg(long)]
     pub stream_queue: bool,
     /// Queues go with their last consumer [-ad]
     #[arg(long, value_name = "BOOL", num_args = 0..=1, default_missing_value = "true")]
     pub auto_delete: Option<bool>,
-    /// Queues and exchange are there already
+    /// Exchange, queues and bindings are there already: nothing is declared
     #[arg(short = 'p', long)]
     pub predeclared: bool,
-    /// Exchange
-    #[arg(short = 'e', long, value_name = "NAME")]
+    /// Exchange; the default one where not given, and `direct` with -k
+    #[arg(short = 'e', long, value_name = "NAME", num_args = 0..=1, default_missing_value = "")]
     pub exchange: Option<String>,
     /// Type of the exchange
     #[arg(short = 't', long = "type", value_name = "TYPE")]
@@ -91,7 +97,7 @@ pub struct LoadOptions {
     /// `persistent`, `mandatory`; also by commas
     #[arg(short = 'f', long, value_name = "FLAG", value_delimiter = ',')]
     pub flag: Vec<String>,
-    /// Properties of messages, key=value,... [-mp]
+    /// Properties of messages, key=value,...; what is no property is a header [-mp]
     #[arg(long, value_name = "LIST")]
     pub message_properties: Option<String>,
     /// Messages per second of each publisher; -1 is no bound
@@ -103,7 +109,7 @@ pub struct LoadOptions {
     /// Seconds between messages of each publisher
     #[arg(short = 'P', long, value_name = "SECONDS")]
     pub publishing_interval: Option<f64>,
-    /// Messages per second of each consumer
+    /// Messages per second of each consumer; without -q, as many in hand as it takes in 0.1 s
     #[arg(short = 'R', long, value_name = "RATE", allow_negative_numbers = true)]
     pub consumer_rate: Option<f64>,
     /// Messages that may wait for a confirm
@@ -118,16 +124,17 @@ pub struct LoadOptions {
     /// One acknowledgement for so many deliveries
     #[arg(short = 'A', long, value_name = "N")]
     pub multi_ack_every: Option<u32>,
-    /// Microseconds that a consumer takes for each delivery
+    /// Microseconds that a consumer takes for each delivery; without -q, likewise
     #[arg(short = 'L', long, value_name = "MICROSECONDS")]
     pub consumer_latency: Option<u64>,
     /// Arguments of consumers, key=value,... [-ca]
     #[arg(long, value_name = "LIST")]
     pub consumer_args: Option<String>,
-    /// Messages of each publisher
+    /// Messages of each publisher: without -z the run takes as long as they need
     #[arg(short = 'C', long, value_name = "N")]
     pub pmessages: Option<u64>,
-    /// Messages of each consumer; must be what publishers send, as the run ends when all came
+    /// Messages of each consumer, as -C; must be what publishers send, as the run ends when all
+    /// came
     #[arg(short = 'D', long, value_name = "N")]
     pub cmessages: Option<u64>,
 }
@@ -137,7 +144,7 @@ pub struct LoadOptions {
 #[command(next_help_heading = "Place and time")]
 pub struct PlaceOptions {
     /// Broker, amqp://user:password@host:port/vhost; a node of our own where not given [-h]
-    #[arg(long, value_name = "URI")]
+    #[arg(long, value_name = "URI", conflicts_with = "uris")]
     pub uri: Option<String>,
     /// Several brokers, by commas, connected to in turn [-H]
     #[arg(long, value_name = "URIS", value_delimiter = ',')]
@@ -191,7 +198,7 @@ pub struct OutcomeOptions {
     #[arg(long, value_name = "URI")]
     pub compare: Option<String>,
     /// Runs against each broker, with --compare
-    #[arg(long, value_name = "N", default_value_t = 3)]
+    #[arg(long, value_name = "N", default_value_t = 3, requires = "compare")]
     pub rounds: u32,
     /// Write the result here
     #[arg(long, value_name = "FILE")]
@@ -205,7 +212,7 @@ pub struct OutcomeOptions {
     /// Write each picture into this folder, as SVG and as PNG
     #[arg(long, value_name = "FOLDER")]
     pub figures: Option<PathBuf>,
-    /// Broker processes on this machine to sample, by commas
+    /// Processes of a broker of -h or --compare on this machine, to be sampled, by commas
     #[arg(long, value_name = "PIDS", value_delimiter = ',')]
     pub pid: Vec<u32>,
     /// Print the specification and run nothing
@@ -223,6 +230,9 @@ impl RunOptions {
         find: impl FnOnce(&str) -> Result<Spec, String>,
         fast: impl FnOnce(&Spec) -> Spec,
     ) -> Result<Spec, String> {
+        if let Some(flag) = &self.unsupported {
+            return Err(unsupported::answer(flag));
+        }
         let mut spec = match &self.what {
             Some(_) if self.load.is_given() => {
                 return Err(
@@ -232,34 +242,49 @@ impl RunOptions {
                 );
             }
             Some(what) => find(what)?,
-            None => Spec {
-                name: "flags".to_owned(),
-                loads: vec![self.load.load()?],
-                ..Spec::default()
-            },
+            None => self.load_of_flags()?,
         };
         if self.outcome.fast {
             spec = fast(&spec);
         }
         self.place.apply(&mut spec)?;
+        let is_elsewhere = !spec.uris.is_empty() || self.outcome.compare.is_some();
+        if !is_elsewhere && !self.outcome.pid.is_empty() {
+            return Err(
+                "--pid is for a broker of -h: nodes of our own are sampled anyway".to_owned(),
+            );
+        }
         spec.check().map_err(|error| error.to_string())?;
+        Ok(spec)
+    }
+
+    fn load_of_flags(&self) -> Result<Spec, String> {
+        let load = self.load.load()?;
+        let mut spec = Spec {
+            name: "flags".to_owned(),
+            ..Spec::default()
+        };
+        if load.count.is_some() {
+            // The run ends with the count; without -z nothing else ends it.
+            spec.duration_s = SECONDS_MAX;
+        }
+        spec.loads = vec![load];
         Ok(spec)
     }
 }
 
 impl PlaceOptions {
     fn apply(&self, spec: &mut Spec) -> Result<(), String> {
-        let uris: Vec<String> = self.uri.iter().chain(&self.uris).cloned().collect();
+        let uris = self.uri.iter().chain(&self.uris);
+        let uris: Vec<String> = uris.map(|uri| uri.trim().to_owned()).collect();
         if !uris.is_empty() {
-            narrow(spec, uris.len());
             spec.uris = uris;
         }
-        if let Some(time) = self.time {
-            spec.duration_s = time;
-            if !spec.phases.is_empty() {
-                return Err("-z does not go with phases, which have times of their own".to_owned());
-            }
+        if !spec.uris.is_empty() {
+            check_places(spec)?;
+            self.check_external()?;
         }
+        self.apply_time(spec)?;
         spec.warm_up_s = self.warm_up.unwrap_or(spec.warm_up_s);
         spec.reconnect_s = match self.no_reconnect {
             true => 0.0,
@@ -284,17 +309,55 @@ impl PlaceOptions {
         }
         Ok(())
     }
-}
 
-/// Loads that name brokers by their numbers name only such as there are.
-fn narrow(spec: &mut Spec, uris: usize) {
-    for load in &mut spec.loads {
-        for list in [
-            &mut load.publish_to,
-            &mut load.consume_from,
-            &mut load.declare_at,
-        ] {
-            list.iter_mut().for_each(|at| *at %= uris);
+    fn apply_time(&self, spec: &mut Spec) -> Result<(), String> {
+        let Some(time) = self.time else {
+            return Ok(());
+        };
+        if !spec.phases.is_empty() {
+            return Err("-z does not go with phases, which have times of their own".to_owned());
+        }
+        let counted = spec.loads.iter().all(|load| load.count.is_some());
+        spec.duration_s = match counted {
+            _ if time != 0.0 => time,
+            true => SECONDS_MAX,
+            false => return Err("-z 0 is a run without end: say for how many seconds".to_owned()),
+        };
+        Ok(())
+    }
+
+    /// An error for what only nodes of our own could do.
+    fn check_external(&self) -> Result<(), String> {
+        let own = [
+            ("--nodes", self.nodes.is_some()),
+            ("--drives", self.drives.is_some()),
+            ("--model", self.model.is_some()),
+            ("--binary", self.binary.is_some()),
+        ];
+        match own.iter().find(|(_, is_given)| *is_given) {
+            None => Ok(()),
+            Some((flag, _)) => Err(format!(
+                "{flag} is for nodes of our own, and this run goes to a broker that is there \
+                 already (-h)"
+            )),
         }
     }
+}
+
+/// An error for a load that names brokers by their numbers, where there are fewer.
+fn check_places(spec: &Spec) -> Result<(), String> {
+    let given = spec.uris.len();
+    for load in &spec.loads {
+        let lists = [&load.publish_to, &load.consume_from, &load.declare_at];
+        let last = lists.into_iter().flatten().max();
+        let needed = last.map_or(0, |last| last.saturating_add(1));
+        if needed > given {
+            return Err(format!(
+                "load `{}` goes to some of {needed} brokers and not to others: it needs the URIs \
+                 of {needed}, by commas (-H), not of {given}",
+                load.name
+            ));
+        }
+    }
+    Ok(())
 }

@@ -30,7 +30,10 @@ pub fn of_runs(runs: &[RunResult]) -> String {
     page.push(&compare::ratios(runs).html());
     page.figures(&compare::figures(runs));
     for (name, run) in label::labels(&all).iter().zip(runs) {
-        page.push(&format!("<details><summary>{}</summary>", escaped(name)));
+        page.push(&format!(
+            "<details class=\"run\"><summary>{}</summary>",
+            escaped(name)
+        ));
         if let Some(banner) = label::banner(&[run]) {
             page.push(&format!("<p class=\"banner\">{}</p>", escaped(&banner)));
         }
@@ -268,7 +271,10 @@ impl Page {
                 "Device",
                 match &run.modelled_device {
                     Some(model) => format!("MODELLED: {model}"),
-                    None => "as it is".to_owned(),
+                    None => match tables::places(run) {
+                        Some(places) => format!("as it is: {places}"),
+                        None => "as it is".to_owned(),
+                    },
                 },
             ),
             ("Began", utc(run.started_unix_s)),

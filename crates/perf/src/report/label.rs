@@ -5,11 +5,23 @@ use crate::result::RunResult;
 /// A name for the device of a run: `HDD ×1` for the model `hdd:1`.
 #[must_use]
 pub fn device(run: &RunResult) -> Option<String> {
-    let model = run.modelled_device.as_deref()?;
-    Some(match model.split_once(':') {
+    run.modelled_device.as_deref().map(device_of)
+}
+
+fn device_of(model: &str) -> String {
+    match model.split_once(':') {
         Some((kind, drives)) => format!("{} ×{drives}", kind.to_uppercase()),
         None => model.to_uppercase(),
-    })
+    }
+}
+
+const MODELLED: &str = "MODELLED DEVICE";
+const NOT_REAL: &str = "NOT A REAL ONE";
+
+/// What stands beside every figure of a run on a model (`hdd:1`) while it runs.
+#[must_use]
+pub fn banner_of(model: &str) -> String {
+    format!("{MODELLED}, {NOT_REAL}: {}", device_of(model))
 }
 
 /// What stands on top of every picture and page of a modelled run.
@@ -22,13 +34,13 @@ pub fn banner(runs: &[&RunResult]) -> Option<String> {
     }
     let all = runs.iter().all(|run| run.modelled_device.is_some());
     let which = if all {
-        "MODELLED DEVICE"
+        MODELLED
     } else {
         "SOME RUNS ON A MODELLED DEVICE"
     };
     devices.sort();
     devices.dedup();
-    Some(format!("{which}, NOT A REAL ONE: {}", devices.join(", ")))
+    Some(format!("{which}, {NOT_REAL}: {}", devices.join(", ")))
 }
 
 /// One label a run. Aspects that all runs share are left out; runs that are still alike are

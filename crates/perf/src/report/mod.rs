@@ -23,6 +23,7 @@ use std::path::{Path, PathBuf};
 pub use command::{Arguments, run};
 pub use compare::comparison;
 pub(crate) use html::of_parts as page_of_parts;
+pub(crate) use label::{banner, banner_of};
 pub use table::Table;
 pub use tables::{summary, summary_table};
 
@@ -85,27 +86,42 @@ pub struct Outputs {
 /// # Errors
 /// When there are no runs or too many, or a file cannot be written.
 pub fn write(runs: &[RunResult], outputs: &Outputs) -> Result<Vec<PathBuf>, ReportError> {
+    let mut written = Vec::new();
+    write_all(runs, outputs, &mut written)?;
+    Ok(written)
+}
+
+/// The same, adding what it wrote to `written`. The result itself comes first, pictures last; one
+/// that cannot be written keeps no other from being so.
+///
+/// # Errors
+/// The first of what [`write`] may fail with.
+pub fn write_all(
+    runs: &[RunResult],
+    outputs: &Outputs,
+    written: &mut Vec<PathBuf>,
+) -> Result<(), ReportError> {
     if runs.is_empty() || runs.len() > RUNS_MAX {
         return Err(ReportError::Count(runs.len()));
     }
-    let mut written = Vec::new();
-    if let Some(path) = &outputs.html {
-        save(path, page(runs), &mut written)?;
-    }
+    let mut done = Ok(());
     if let Some(path) = &outputs.json {
-        save(path, json(runs), &mut written)?;
+        done = done.and(save(path, json(runs), written));
     }
     if let Some(path) = &outputs.csv {
-        save_csv(path, runs, &mut written)?;
+        done = done.and(save_csv(path, runs, written));
     }
-    if let Some(folder) = &outputs.figures {
-        save_figures(folder, &pictures(runs), &mut written)?;
+    if let Some(path) = &outputs.html {
+        done = done.and(save(path, page(runs), written));
     }
     if let Some(path) = &outputs.markdown {
         let text = tables::markdown(runs, outputs.figures.as_deref(), &pictures(runs));
-        save(path, text, &mut written)?;
+        done = done.and(save(path, text, written));
     }
-    Ok(written)
+    if let Some(folder) = &outputs.figures {
+        done = done.and(save_figures(folder, &pictures(runs), written));
+    }
+    done
 }
 
 /// The page of a run, or the one that compares several.

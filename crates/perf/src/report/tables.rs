@@ -347,6 +347,9 @@ pub fn summary(run: &RunResult) -> String {
     if let Some(prediction) = prediction(run) {
         let _ = writeln!(text, "{}", prediction.text());
     }
+    if let Some(places) = places(run) {
+        let _ = writeln!(text, "folders: {places}");
+    }
     for note in &run.notes {
         let _ = writeln!(text, "note: {note}");
     }
@@ -357,6 +360,31 @@ pub fn summary(run: &RunResult) -> String {
         None => writeln!(text, "checks: {}", passed(run)),
     };
     text
+}
+
+/// Where the nodes' folders were: `wal in /mnt/a (sdb); segment, data in /tmp (sda)`. As of the
+/// first node; the others' are beside its.
+pub(super) fn places(run: &RunResult) -> Option<String> {
+    let mut places: Vec<(String, Vec<&str>)> = Vec::new();
+    for drive in &run.nodes.first()?.drives {
+        let Some(place) = &drive.place else {
+            continue;
+        };
+        let device = drive.device.as_deref().unwrap_or("no block device known");
+        // The real drive under a modelled one is nothing to go by.
+        let place = match &run.modelled_device {
+            Some(_) => place.clone(),
+            None => format!("{place} ({device})"),
+        };
+        match places.iter_mut().find(|(known, _)| *known == place) {
+            Some((_, folders)) => folders.push(&drive.folder),
+            None => places.push((place, vec![&drive.folder])),
+        }
+    }
+    let said = places
+        .iter()
+        .map(|(place, folders)| format!("{} in {place}", folders.join(", ")));
+    (!places.is_empty()).then(|| said.collect::<Vec<_>>().join("; "))
 }
 
 /// What the checks looked at, where they found nothing.

@@ -15,6 +15,7 @@ pub use usage::{DriveUsage, FsyncSlot, GeneratorUsage, NodeSecond, NodeUsage};
 use serde::{Deserialize, Serialize};
 
 use crate::spec::Spec;
+use crate::uri::without_passwords;
 
 /// Version of this form.
 pub const VERSION: u32 = 1;
@@ -162,6 +163,17 @@ impl RunResult {
         (!broken.is_empty()).then(|| broken.join("; "))
     }
 
+    /// The same without passwords: a result is shown to others.
+    #[must_use]
+    pub fn without_passwords(mut self) -> Self {
+        for uri in &mut self.spec.uris {
+            *uri = without_passwords(uri);
+        }
+        let words = self.command.split(' ').map(without_passwords);
+        self.command = words.collect::<Vec<_>>().join(" ");
+        self
+    }
+
     /// The result as JSON.
     ///
     /// # Panics
@@ -186,6 +198,7 @@ impl RunResult {
         if result.loads.is_empty() {
             return Err("it has no loads".to_owned());
         }
-        Ok(result)
+        // Older versions kept them.
+        Ok(result.without_passwords())
     }
 }

@@ -87,6 +87,9 @@ pub struct DriveUsage {
     /// The block device as the kernel names it, where it is one. Folders may share it.
     #[serde(default)]
     pub device: Option<String>,
+    /// Where the folder lay: the folder that the run's own was made in.
+    #[serde(default)]
+    pub place: Option<String>,
     /// Bytes written to the device, by anybody.
     pub written_bytes: u64,
     /// Bytes read from it, by anybody.

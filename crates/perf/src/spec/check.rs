@@ -1,9 +1,12 @@
 //! What a specification must hold that its types do not say.
 
+use std::collections::BTreeSet;
+
 use super::{
-    CONFIRM_WINDOW_MAX, LOADS_MAX, Load, MEMBERS_MAX, PHASES_MAX, Rate, SIZE_BYTES_MAX, Size, Spec,
-    THREADS_MAX,
+    CONFIRM_WINDOW_MAX, LOADS_MAX, Load, MEMBERS_MAX, NAME_BYTES_MAX, PHASES_MAX, QUEUE_FIRST_MAX,
+    RATE_MAX, RATE_MIN, Rate, SECONDS_MAX, SIZE_BYTES_MAX, Size, Spec, THREADS_MAX,
 };
+use crate::stamp::SEQUENCE_MAX;
 
 /// What is wrong with a specification.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -66,14 +69,23 @@ impl Spec {
         let nodes = self.broker.nodes;
         bound("broker.nodes", nodes, "1 or 3", nodes == 1 || nodes == 3)?;
         self.loads.iter().try_for_each(Load::check)?;
-        let publishers: u64 = self.loads.iter().map(|l| u64::from(l.publishers)).sum();
-        let must = "65535 in all loads together at most";
-        bound(
-            "publishers",
-            publishers,
-            must,
-            publishers <= u64::from(MEMBERS_MAX),
-        )
+        self.check_members()
+    }
+
+    /// Checks what there is of a kind in all loads together.
+    fn check_members(&self) -> Result<(), SpecError> {
+        type Count = fn(&Load) -> u32;
+        let kinds: [(&str, Count); 3] = [
+            ("publishers", |load| load.publishers),
+            ("consumers", |load| load.consumers),
+            ("queues", |load| load.queues),
+        ];
+        for (what, count) in kinds {
+            let all: u64 = self.loads.iter().map(|load| u64::from(count(load))).sum();
+            let must = "65535 in all loads together at most";
+            bound(what, all, must, all <= u64::from(MEMBERS_MAX))?;
+        }
+        Ok(())
     }
 
     /// Seconds that the run takes without draining, at most.
@@ -97,13 +109,9 @@ impl Load {
         ] {
             bound(what, count, "65535 at most", count <= MEMBERS_MAX)?;
         }
-        let queues = self.queues;
-        bound(
-            "queues",
-            queues,
-            "1 to 65535",
-            (1..=MEMBERS_MAX).contains(&queues),
-        )?;
+        self.check_queues()?;
+        self.check_routes()?;
+        self.check_consumers()?;
         let window = self.confirm_window;
         bound(
             "confirm_window",
@@ -111,23 +119,90 @@ impl Load {
             "16000000 at most",
             window <= CONFIRM_WINDOW_MAX,
         )?;
-        bound(
-            "ack.every",
-            self.ack.every,
-            "1 at least",
-            self.ack.every >= 1,
-        )?;
+        if let Some(count) = self.count {
+            let fits = (1..=u64::from(SEQUENCE_MAX)).contains(&count);
+            bound("count", count, "1 to 4294967295", fits)?;
+        }
         let shared = self.channels_per_connection;
-        bound(
-            "channels_per_connection",
-            shared,
-            "1 to 2047",
-            (1..=2047).contains(&shared),
-        )?;
-        milliseconds("ack.delay_ms", self.ack.delay_ms)?;
-        milliseconds("consumer_delay_ms", self.consumer_delay_ms)?;
+        for shared in [Some(shared), self.consumer_channels_per_connection] {
+            let shared = shared.unwrap_or(1);
+            let fits = (1..=2047).contains(&shared);
+            bound("channels_per_connection", shared, "1 to 2047", fits)?;
+        }
         self.size.check()?;
         self.rate.check()
+    }
+
+    fn check_queues(&self) -> Result<(), SpecError> {
+        let (queues, first) = (self.queues, self.queue_first);
+        let fits = (1..=MEMBERS_MAX).contains(&queues);
+        bound("queues", queues, "1 to 65535", fits)?;
+        let must = "1000000000 at most";
+        bound("queue_first", first, must, first <= QUEUE_FIRST_MAX)?;
+        let listed = &self.queue_names;
+        if !listed.is_empty() {
+            let must = format!("{}, as many as `queue_names`", listed.len());
+            bound("queues", queues, &must, queues as usize == listed.len())?;
+            let must = "absent beside `queue_names`";
+            let name = self.queue_name.as_deref();
+            bound("queue_name", name.unwrap_or(""), must, name.is_none())?;
+            let distinct: BTreeSet<&String> = listed.iter().collect();
+            let must = "names that differ";
+            let differ = distinct.len() == listed.len();
+            bound("queue_names", listed.join(","), must, differ)?;
+        }
+        for name in self.named_queues("own") {
+            let fits = (1..=NAME_BYTES_MAX).contains(&name.len());
+            bound("queue_name", &name, "1 to 255 octets", fits)?;
+        }
+        Ok(())
+    }
+
+    /// Checks that messages get to the queues.
+    fn check_routes(&self) -> Result<(), SpecError> {
+        let exchange = &self.exchange;
+        let fits = exchange.len() <= NAME_BYTES_MAX;
+        bound("exchange", exchange, "255 octets at most", fits)?;
+        if let Some(key) = &self.routing_key {
+            let fits = key.len() <= NAME_BYTES_MAX;
+            bound("routing_key", key, "255 octets at most", fits)?;
+            let must = "the name of the only queue where the exchange is the default one: name \
+                        an `exchange`, in which queues are bound under it";
+            let arrives = || self.names_queues() && self.named_queues("own") == [key.as_str()];
+            let holds = !self.is_in_default_exchange() || arrives();
+            bound("routing_key", key, must, holds)?;
+        }
+        if self.predeclared {
+            let must = "false where exchange and queues have no names";
+            let is_ours = exchange.is_empty() && !self.is_in_default_exchange();
+            let queues = self.names_queues() || (self.consumers == 0 && !exchange.is_empty());
+            bound("predeclared", true, must, !is_ours && queues)?;
+        }
+        Ok(())
+    }
+
+    /// Checks that consumers can do what is asked of them.
+    fn check_consumers(&self) -> Result<(), SpecError> {
+        let every = self.ack.every;
+        bound("ack.every", every, "1 at least", every >= 1)?;
+        milliseconds("ack.delay_ms", self.ack.delay_ms)?;
+        milliseconds("consumer_delay_ms", self.consumer_delay_ms)?;
+        if let Some(rate) = self.consumer_rate {
+            let sane = (RATE_MIN..=RATE_MAX).contains(&rate);
+            let must = "0.000001 to 100000000 a second";
+            bound("consumer_rate", rate, must, sane)?;
+            let must = "absent beside `consumer_delay_ms`";
+            bound("consumer_rate", rate, must, self.consumer_delay_ms == 0.0)?;
+        }
+        let is_paced = self.consumer_rate.is_some() || self.consumer_delay_ms > 0.0;
+        let must = "1 at least beside `consumer_rate` or `consumer_delay_ms`: without a bound the \
+                    broker sends all at once";
+        let is_bounded = !is_paced || self.prefetch > 0;
+        let settles = !self.ack.automatic || (!is_paced && self.ack.delay_ms == 0.0);
+        let never = "false beside `consumer_rate`, `consumer_delay_ms` and `ack.delay_ms`: they \
+                     hold acknowledgements back";
+        bound("ack.automatic", true, never, settles)?;
+        bound("prefetch", self.prefetch, must, is_bounded)
     }
 }
 
@@ -162,14 +237,11 @@ impl Rate {
                 seconds("rate.over_s", *over_s)?;
                 vec![*from, *to]
             }
-            Self::Burst { every_s, .. } => {
-                let must = "more than 0";
-                return bound(
-                    "rate.every_s",
-                    every_s,
-                    must,
-                    *every_s > 0.0 && *every_s <= 1e6,
-                );
+            Self::Burst { burst, every_s } => {
+                bound("rate.burst", burst, "1 at least", *burst >= 1)?;
+                let sane = (RATE_MIN..=SECONDS_MAX).contains(every_s);
+                let must = "0.000001 to 1000000 seconds";
+                return bound("rate.every_s", every_s, must, sane);
             }
             Self::Steps { steps } => {
                 let time: f64 = steps.iter().map(|step| step.seconds).sum();
@@ -181,7 +253,7 @@ impl Rate {
             }
         };
         rates.iter().try_for_each(|rate| {
-            let sane = (0.0..=1e8).contains(rate);
+            let sane = (0.0..=RATE_MAX).contains(rate);
             bound("rate", rate, "0 to 100000000 a second", sane)
         })
     }
@@ -208,7 +280,7 @@ fn seconds(what: &str, value: f64) -> Result<(), SpecError> {
         what,
         value,
         "0 to 1000000 seconds",
-        (0.0..=1e6).contains(&value),
+        (0.0..=SECONDS_MAX).contains(&value),
     )
 }
 

@@ -32,12 +32,14 @@ use serde::{Deserialize, Serialize};
 use crate::stamp;
 
 mod check;
+mod names;
 #[cfg(test)]
 mod tests;
 
 pub use check::SpecError;
+pub use names::has_number;
 
-/// Publishers of one load, and consumers, and queues.
+/// Publishers of all loads together, and consumers, and queues.
 pub const MEMBERS_MAX: u32 = 65_535;
 /// Loads of one run.
 pub const LOADS_MAX: usize = 64;
@@ -49,6 +51,16 @@ pub const SIZE_BYTES_MAX: u64 = 512 * 1024 * 1024;
 pub const THREADS_MAX: usize = 256;
 /// Messages that may wait for a confirm on one channel.
 pub const CONFIRM_WINDOW_MAX: u32 = 16_000_000;
+/// Seconds of a run, of a phase, and of whatever else is given in seconds.
+pub const SECONDS_MAX: f64 = 1e6;
+/// Messages per second of one publisher or consumer.
+pub const RATE_MAX: f64 = 1e8;
+/// The least messages per second of a consumer, and seconds between bursts.
+pub const RATE_MIN: f64 = 1e-6;
+/// The greatest first number of queues' names.
+pub const QUEUE_FIRST_MAX: u32 = 1_000_000_000;
+/// Octets of a queue's name, an exchange's, a routing key.
+pub const NAME_BYTES_MAX: usize = 255;
 
 /// All that a run is.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -147,10 +159,16 @@ pub struct Load {
     /// Queues; publisher and consumer number n use queue n modulo this. Default 1.
     #[serde(default = "one")]
     pub queues: u32,
-    /// The queues' name, with `%d` for the number from 1. Default: a name of the run's own; only
+    /// The queues' name, with `%d` or `%03d` for the number. Default: a name of the run's own; only
     /// such queues are deleted at the end.
     #[serde(default)]
     pub queue_name: Option<String>,
+    /// The first queue's number. Default 1.
+    #[serde(default = "one", skip_serializing_if = "is_one")]
+    pub queue_first: u32,
+    /// The names of the queues, as many as `queues`, instead of `queue_name`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub queue_names: Vec<String>,
     /// `classic` (the default), `quorum`, `stream`.
     #[serde(default = "default_queue_type")]
     pub queue_type: String,
@@ -163,7 +181,8 @@ pub struct Load {
     /// Whether queues are deleted with their last consumer. Default false.
     #[serde(default)]
     pub auto_delete: bool,
-    /// Whether the queues are there already and are not declared. Default false.
+    /// Whether exchange, queues and bindings are there already: then none is declared. Default
+    /// false.
     #[serde(default)]
     pub predeclared: bool,
     /// The exchange; empty, the default: the default one, with the queue's name as routing key. In
@@ -174,7 +193,7 @@ pub struct Load {
     /// Type of the exchange: `direct` (the default), `fanout`, `topic`.
     #[serde(default = "default_exchange_type")]
     pub exchange_type: String,
-    /// Routing key; the queue's name where not given.
+    /// Routing key; the queue's name where not given, and always in the default exchange.
     #[serde(default)]
     pub routing_key: Option<String>,
     /// Bytes of a body: a number, `{ min, max }` for any size between, or `{ files = [...] }` for
@@ -206,10 +225,12 @@ pub struct Load {
     /// How deliveries are settled.
     #[serde(default)]
     pub ack: Ack,
-    /// Milliseconds that a consumer takes for each delivery, one after another. Default 0.
+    /// Milliseconds that a consumer takes for each delivery, one after another, before it settles
+    /// it: it holds the broker back by its `prefetch`. Default 0.
     #[serde(default)]
     pub consumer_delay_ms: f64,
-    /// Deliveries per second that each consumer takes at most; none: as they come.
+    /// Deliveries per second that each consumer takes at most, instead of `consumer_delay_ms`;
+    /// none: as they come.
     #[serde(default)]
     pub consumer_rate: Option<f64>,
     /// Arguments of `basic.consume`.
@@ -218,6 +239,9 @@ pub struct Load {
     /// Channels that share a connection. Default 1: a connection for each publisher and consumer.
     #[serde(default = "one")]
     pub channels_per_connection: u32,
+    /// The same of consumers, where it differs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub consumer_channels_per_connection: Option<u32>,
     /// Which of the `uris` publishers connect to, by index, in turn; empty, the default: all.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub publish_to: Vec<usize>,
@@ -236,7 +260,11 @@ pub struct Load {
 
 /// Bytes of a body.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(untagged)]
+#[serde(
+    untagged,
+    deny_unknown_fields,
+    expecting = "a size is a number of bytes, { min = …, max = … } or { files = [\"…\"] }"
+)]
 pub enum Size {
     /// Always so many.
     Fixed(u64),
@@ -256,7 +284,12 @@ pub enum Size {
 
 /// Messages per second of one publisher.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(untagged)]
+#[serde(
+    untagged,
+    deny_unknown_fields,
+    expecting = "a rate is a number a second, { from = …, to = …, over_s = … }, \
+                 { burst = …, every_s = … } or { steps = [{ rate = …, seconds = … }] }"
+)]
 pub enum Rate {
     /// As fast as it goes; latency then counts from when a message was made.
     #[default]
@@ -370,6 +403,9 @@ fn default_exchange_type() -> String {
 fn one() -> u32 {
     1
 }
+fn is_one(value: &u32) -> bool {
+    *value == 1
+}
 fn yes() -> bool {
     true
 }
@@ -409,8 +445,14 @@ impl Load {
     /// the default one under one routing key.
     #[must_use]
     pub fn is_everywhere(&self) -> bool {
-        let is_default_exchange = self.exchange.is_empty() && self.exchange_type == "direct";
-        self.exchange_type == "fanout" || (!is_default_exchange && self.routing_key.is_some())
+        let has_one_key = !self.is_in_default_exchange() && self.routing_key.is_some();
+        self.exchange_type == "fanout" || has_one_key
+    }
+
+    /// Whether its messages go to the default exchange.
+    #[must_use]
+    pub fn is_in_default_exchange(&self) -> bool {
+        self.exchange.is_empty() && self.exchange_type == "direct"
     }
 }
 

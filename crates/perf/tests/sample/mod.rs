@@ -129,6 +129,7 @@ fn node(number: u32) -> NodeUsage {
     let drive = |folder: &str, written: u64| DriveUsage {
         folder: folder.to_owned(),
         device: Some("sda".to_owned()),
+        place: Some("/var/tmp".to_owned()),
         written_bytes: written * 30,
         read_bytes: 0,
         busy: 0.4,

@@ -3,7 +3,7 @@
 
 #![allow(dead_code)] // Each test uses its own part.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -89,6 +89,7 @@ struct Queue {
 #[derive(Default)]
 struct State {
     queues: HashMap<String, Queue>,
+    exchanges: HashSet<String>,
     bindings: Vec<(String, String, String)>,
 }
 
@@ -113,6 +114,7 @@ impl Peer {
 pub struct Broker {
     /// Where it listens.
     pub address: SocketAddr,
+    state: Arc<Mutex<State>>,
 }
 
 impl Broker {
@@ -121,6 +123,7 @@ impl Broker {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         let state = Arc::new(Mutex::new(State::default()));
+        let own = Arc::clone(&state);
         thread::spawn(move || {
             for stream in listener.incoming().flatten() {
                 let state = Arc::clone(&state);
@@ -131,7 +134,24 @@ impl Broker {
                 });
             }
         });
-        Self { address }
+        Self {
+            address,
+            state: own,
+        }
+    }
+
+    /// Declares an exchange.
+    pub fn declare_exchange(&self, name: &str) {
+        self.state.lock().unwrap().exchanges.insert(name.to_owned());
+    }
+
+    /// The names of all queues and exchanges.
+    pub fn names(&self) -> Vec<String> {
+        let state = self.state.lock().unwrap();
+        let mut names: Vec<String> = state.queues.keys().cloned().collect();
+        names.extend(state.exchanges.iter().cloned());
+        names.sort();
+        names
     }
 }
 
@@ -236,8 +256,24 @@ fn answer(
             encode::method(out, number, &confirm::SelectOk {});
         }
         Method::BasicQos(_) => encode::method(out, number, &basic::QosOk {}),
-        Method::ExchangeDeclare(_) => encode::method(out, number, &exchange::DeclareOk {}),
-        Method::ExchangeDelete(_) => encode::method(out, number, &exchange::DeleteOk {}),
+        Method::ExchangeDeclare(declare) => {
+            if declare.passive && !state.exchanges.contains(declare.exchange) {
+                let close = channel::Close {
+                    reply_code: 404,
+                    reply_text: "NOT_FOUND",
+                    class_id: 40,
+                    method_id: 10,
+                };
+                encode::method(out, number, &close);
+                return;
+            }
+            state.exchanges.insert(declare.exchange.to_owned());
+            encode::method(out, number, &exchange::DeclareOk {});
+        }
+        Method::ExchangeDelete(delete) => {
+            state.exchanges.remove(delete.exchange);
+            encode::method(out, number, &exchange::DeleteOk {});
+        }
         Method::QueueDeclare(declare) => {
             state.queues.entry(declare.queue.to_owned()).or_default();
             let declared = queue::DeclareOk {

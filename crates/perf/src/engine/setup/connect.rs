@@ -14,6 +14,7 @@ use crate::engine::publisher::{self, Publisher};
 use crate::engine::template::{Bodies, Stamped, Template};
 use crate::engine::worker::Worker;
 use crate::error::Error;
+use crate::interrupt;
 use crate::schedule::Schedule;
 use crate::verify::{Ledger, Order};
 
@@ -123,6 +124,7 @@ impl Setup {
             [] => (0..self.brokers()).collect(),
             list => list.to_vec(),
         };
+        interrupt::check()?;
         let channels: Arc<[ChannelSetup]> = vec![setup; channels].into();
         let opened = self.dialer.open(uri, &channels)?;
         let at = uris.iter().position(|at| *at == uri).unwrap_or(0);
@@ -142,7 +144,9 @@ impl Setup {
         let load = &planned.load;
         let queue_of = |consumer: u32| consumer % load.queues;
         let own = (0..load.consumers).filter(|c| queue_of(*c) as usize % threads == thread);
-        for (uri, group) in self.grouped(own, &load.consume_from, load.channels_per_connection) {
+        let shared = load.consumer_channels_per_connection;
+        let shared = shared.unwrap_or(load.channels_per_connection);
+        for (uri, group) in self.grouped(own, &load.consume_from, shared) {
             let setup = ChannelSetup {
                 confirms: false,
                 prefetch: load.prefetch,

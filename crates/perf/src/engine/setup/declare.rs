@@ -10,12 +10,14 @@ use super::plan::Planned;
 use super::{Setup, arguments, turn};
 use crate::client::Client;
 use crate::error::Error;
+use crate::interrupt;
+use crate::spec::Load;
 
 /// How long what was declared at one node of a cluster may take to reach the others.
 const SPREAD: Duration = Duration::from_secs(10);
 /// How often that is looked at.
 const LOOK: Duration = Duration::from_millis(20);
-/// Reply code for a queue that there is not.
+/// Reply code for a queue or an exchange that there is not.
 const NOT_FOUND: u16 = 404;
 
 impl Setup {
@@ -44,6 +46,7 @@ impl Setup {
                     if !unknown || Instant::now() >= until {
                         return Err(error);
                     }
+                    interrupt::check()?;
                     std::thread::sleep(LOOK);
                 }
             }
@@ -70,9 +73,10 @@ impl Setup {
 
     pub(super) fn declare(&mut self) -> Result<(), Error> {
         let mut clients = BTreeMap::new();
-        for planned in &self.loads {
-            for (at, queue) in planned.queues.iter().enumerate() {
-                let uri = turn(&planned.load.declare_at, at, self.brokers());
+        for number in 0..self.loads.len() {
+            for at in 0..self.loads[number].queues.len() {
+                interrupt::check()?;
+                let uri = turn(&self.loads[number].load.declare_at, at, self.brokers());
                 if let Entry::Vacant(place) = clients.entry(uri) {
                     let mut client = self.dialer.client(uri)?;
                     client.open_channel(1)?;
@@ -83,24 +87,82 @@ impl Setup {
                     continue;
                 };
                 if at == 0 {
-                    declare_exchange(client, planned)?;
+                    self.declare_exchange(number, uri, client)?;
                 }
-                declare_queue(client, planned, at, queue)?;
+                self.declared = true;
+                let planned = &self.loads[number];
+                declare_queue(client, planned, at, &planned.queues[at])?;
             }
         }
         clients.into_values().try_for_each(Client::close)
     }
 
-    /// Deletes what was declared under names of the run's own, at the first broker that lets it.
+    /// Declares a load's exchange. One that was not there before is the run's own, unless a queue
+    /// that stays is bound to it.
+    fn declare_exchange(
+        &mut self,
+        number: usize,
+        uri: usize,
+        client: &mut Client,
+    ) -> Result<(), Error> {
+        let load = &self.loads[number].load;
+        if load.predeclared || is_predeclared(&load.exchange) {
+            return Ok(());
+        }
+        let stays =
+            |other: &Planned| other.load.exchange == load.exchange && !other.queues_are_ours;
+        let all_ours = !self.loads.iter().any(stays);
+        let is_new = all_ours && !self.knows_exchange(uri, load)?;
+        let declare = exchange::Declare {
+            exchange: &load.exchange,
+            kind: &load.exchange_type,
+            passive: false,
+            durable: load.durable,
+            auto_delete: false,
+            internal: false,
+            nowait: false,
+            arguments: RawTable::EMPTY,
+        };
+        client.declare_exchange(1, &declare)?;
+        self.loads[number].exchange_is_ours |= is_new;
+        Ok(())
+    }
+
+    /// Whether there is such an exchange already. Where there is none, asking costs a channel.
+    fn knows_exchange(&self, uri: usize, load: &Load) -> Result<bool, Error> {
+        let mut client = self.dialer.client(uri)?;
+        client.open_channel(1)?;
+        let passive = exchange::Declare {
+            exchange: &load.exchange,
+            kind: &load.exchange_type,
+            passive: true,
+            durable: false,
+            auto_delete: false,
+            internal: false,
+            nowait: false,
+            arguments: RawTable::EMPTY,
+        };
+        match client.declare_exchange(1, &passive) {
+            Ok(()) => client.close().map(|()| true),
+            Err(Error::Closed {
+                code: NOT_FOUND, ..
+            }) => client.close().map(|()| false),
+            // One that nobody may ask for is nobody's to delete.
+            Err(Error::Closed {
+                scope: "channel", ..
+            }) => Ok(true),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Deletes the queues under names of the run's own, and the exchanges that it made, at the
+    /// first broker that lets it.
     ///
     /// # Errors
     /// If none can be reached, or if all refuse: what the first said.
     pub fn clean(&self) -> Result<(), Error> {
-        if !self
-            .loads
-            .iter()
-            .any(|l| l.queues_are_ours || l.exchange_is_ours)
-        {
+        let is_ours = |planned: &Planned| planned.queues_are_ours || planned.exchange_is_ours;
+        if !self.declared || !self.loads.iter().any(is_ours) {
             return Ok(());
         }
         let first = self.clean_at(0);
@@ -131,24 +193,6 @@ impl Setup {
 /// An exchange that brokers have from the start.
 fn is_predeclared(exchange: &str) -> bool {
     exchange.is_empty() || exchange.starts_with("amq.")
-}
-
-fn declare_exchange(client: &mut Client, planned: &Planned) -> Result<(), Error> {
-    let load = &planned.load;
-    if load.predeclared || is_predeclared(&load.exchange) {
-        return Ok(());
-    }
-    let declare = exchange::Declare {
-        exchange: &load.exchange,
-        kind: &load.exchange_type,
-        passive: false,
-        durable: load.durable,
-        auto_delete: false,
-        internal: false,
-        nowait: false,
-        arguments: RawTable::EMPTY,
-    };
-    client.declare_exchange(1, &declare)
 }
 
 fn declare_queue(

@@ -32,6 +32,8 @@ pub struct Setup {
     pub loads: Vec<Planned>,
     /// Product and version, as the last broker that something was declared at names itself.
     pub product: (String, String),
+    /// Whether there may be something to delete.
+    declared: bool,
 }
 
 impl Setup {
@@ -59,9 +61,13 @@ impl Setup {
             run,
             loads,
             product: (String::new(), String::new()),
+            declared: false,
         };
-        setup.declare()?;
-        setup.await_everywhere()?;
+        if let Err(error) = setup.declare().and_then(|()| setup.await_everywhere()) {
+            // Why it could not be declared matters more than what is left of it.
+            let _ = setup.clean();
+            return Err(error);
+        }
         Ok(setup)
     }
 

@@ -78,15 +78,9 @@ pub(super) fn plan(
                 .to_owned(),
         }));
     }
-    let pattern = match &load.queue_name {
-        None => format!("perf-{run:04x}-{at}-%d"),
-        Some(name) if load.queues > 1 && !name.contains("%d") => format!("{name}-%d"),
-        Some(name) => name.clone(),
-    };
-    let name = |number: u32| pattern.replace("%d", &number.to_string());
     Ok(Planned {
-        queues: (1..=load.queues).map(name).collect(),
-        queues_are_ours: load.queue_name.is_none(),
+        queues: load.named_queues(&format!("perf-{run:04x}-{at}-%d")),
+        queues_are_ours: !load.names_queues(),
         exchange_is_ours,
         routing,
         publisher_first,
