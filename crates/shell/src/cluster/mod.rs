@@ -4,6 +4,7 @@
 //! - [`door`]: who comes in at the cluster's port.
 //! - `outbox`: what waits for another node.
 //! - `link_thread`: one connection in each direction for each other node.
+//! - `links`: the bytes of those connections.
 //! - [`identity`]: the file that says who a node is.
 //! - [`join`]: how a node comes into a cluster.
 //! - `keeper`: who is let in at a member.
