@@ -1,5 +1,6 @@
 //! `leveret perf …`: the command line.
 
+use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::io::Write;
 use std::path::Path;
@@ -150,8 +151,13 @@ fn measure_drive(arguments: drive::Arguments, shown: &str) -> Result<ExitCode, S
     };
     let mut runner = |spec: &Spec| run_quietly(&engine, spec);
     let done = drive::run(&arguments, &mut std::io::stdout().lock(), &mut runner);
-    done.map(|()| ExitCode::SUCCESS)
-        .map_err(|error| error.to_string())
+    match done.map_err(|error| error.to_string())? {
+        None => Ok(ExitCode::SUCCESS),
+        Some(broken) => {
+            complain(&format!("FAILED: {broken}"));
+            Ok(ExitCode::from(BROKEN))
+        }
+    }
 }
 
 /// A preset's specification, or a file's.
@@ -254,14 +260,22 @@ fn alternate(
     Uri::parse(uri).map_err(|error| error.to_string())?;
     let mut other = spec.clone();
     other.uris = vec![uri.to_owned()];
+    let mut places = BTreeSet::new();
     for load in &mut other.loads {
         for list in [
             &mut load.publish_to,
             &mut load.consume_from,
             &mut load.declare_at,
         ] {
-            list.clear();
+            places.extend(list.drain(..));
         }
+    }
+    if places.len() > 1 {
+        return Err(format!(
+            "--compare has one broker, and this load has clients at {}: the same load cannot be run \
+             there",
+            places.len()
+        ));
     }
     let mut run = |second: bool| run_quietly(engine, if second { &other } else { spec });
     let (first, second, error) = in_turn(rounds, &mut run);
@@ -324,6 +338,12 @@ mod tests {
         }
         let error = alternate(&Engine::default(), &spec, "box", 1).unwrap_err();
         assert!(error.contains("no AMQP URI"), "{error}");
+        let apart = Preset::find("mirrored-1-follower")
+            .expect("a preset")
+            .spec();
+        let apart = apart.expect("it is one");
+        let error = alternate(&Engine::default(), &apart, "amqp://box", 1).unwrap_err();
+        assert!(error.contains("clients at 2"), "{error}");
     }
 
     /// A run that lost so many messages.

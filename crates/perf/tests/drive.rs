@@ -51,12 +51,15 @@ fn a_drive_is_measured_promises_and_is_held_to_it() {
     ]);
     let mut out = Vec::new();
     let mut ran = 0;
-    run(&arguments, &mut out, &mut |spec| {
+    let broken = run(&arguments, &mut out, &mut |spec| {
         ran += 1;
         assert_eq!(spec.broker.drives["wal"], folder);
-        Ok(sample::run("quorum-1", 20_000.0, None))
+        let mut result = sample::run("quorum-1", 20_000.0, None);
+        result.loads[0].checks.lost = 3;
+        Ok(result)
     })
     .unwrap();
+    assert!(broken.is_some_and(|text| text.contains("3 lost")));
     let out = String::from_utf8(out).unwrap();
     assert_eq!(ran, 1);
     for part in [

@@ -77,7 +77,8 @@ pub enum CommandError {
 /// Runs a specification, and says in words why it could not.
 pub type Runner<'a> = dyn FnMut(&Spec) -> Result<RunResult, String> + 'a;
 
-/// Measures, predicts, checks, and shows it all on `out`.
+/// Measures, predicts, checks, and shows it all on `out`. Answers which promises the broker broke in
+/// the run that checks.
 ///
 /// # Errors
 /// When the drive cannot be measured, a file not be written, or the checking run fails.
@@ -85,7 +86,7 @@ pub fn run(
     arguments: &Arguments,
     out: &mut dyn Write,
     runner: &mut Runner<'_>,
-) -> Result<(), CommandError> {
+) -> Result<Option<String>, CommandError> {
     let mut plan = if arguments.fast {
         Plan::FAST
     } else {
@@ -105,9 +106,11 @@ pub fn run(
     }
     let mut written = Vec::new();
     save(arguments, &drive, &predicted, &mut written)?;
+    let mut failure = None;
     if arguments.check {
         let checked = check(&drive, &plan, arguments, out, runner)?;
         let _ = write!(out, "\n{}", report::summary(&checked));
+        failure = checked.failure();
         let outputs = Outputs {
             html: arguments.check_html.clone(),
             json: arguments.check_json.clone(),
@@ -118,7 +121,7 @@ pub fn run(
     for path in written {
         let _ = writeln!(out, "wrote {}", path.display());
     }
-    Ok(())
+    Ok(failure)
 }
 
 fn predictions(drive: &DriveResult, arguments: &Arguments) -> Vec<(Assumptions, Prediction)> {

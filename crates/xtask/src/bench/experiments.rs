@@ -142,7 +142,11 @@ impl Runner {
         let usage = run["nodes"][0]["seconds"].as_array();
         let (seconds, usage) = seconds.zip(usage).context("the run has no seconds")?;
         let phases = run["phases"].as_array().context("the run has no phases")?;
-        let rows = phases.iter().map(|phase| {
+        let lasts = |phase: &&Value| {
+            let end = |key: &str| phase[key].as_f64().unwrap_or_default();
+            end("to_s") - end("from_s") >= 0.5
+        };
+        let rows = phases.iter().filter(lasts).map(|phase| {
             let number = |value: &Value, key: &str| value[key].as_f64().unwrap_or_default();
             let (from, to) = (number(phase, "from_s"), number(phase, "to_s"));
             let within = |second: &&Value| (from..=to).contains(&number(second, "at_s"));
@@ -161,7 +165,11 @@ impl Runner {
                 short(at_end),
                 format!("{:.1} MB", most.fold(0.0, f64::max) / 1e6),
                 format!("{:.2}", cpu_s / (to - from)),
-                format!("{:.0} µs", cpu_s / count("consumed").max(1.0) * 1e6),
+                match count("consumed") {
+                    // Nobody consumes, or hardly.
+                    consumed if consumed < 10.0 * (to - from) => "\u{2013}".to_owned(),
+                    consumed => format!("{:.0} µs", cpu_s / consumed * 1e6),
+                },
             ]
         });
         let head = [

@@ -13,7 +13,10 @@ pub(super) fn rate(run: &Value, which: &str) -> f64 {
 
 pub(super) fn milliseconds(run: &Value, latency: &str, percentile: &str) -> String {
     let pointer = format!("/loads/0/{latency}/percentiles/{percentile}");
-    format!("{} ms", short(figure(run, &pointer) / 1e3))
+    match figure(run, &pointer) / 1e3 {
+        ms if ms >= 1e3 => format!("{} s", short(ms / 1e3)),
+        ms => format!("{} ms", short(ms)),
+    }
 }
 
 pub(super) fn sum(items: &Value, key: &str) -> f64 {
