@@ -95,7 +95,7 @@ pub fn write(runs: &[RunResult], outputs: &Outputs) -> Result<Vec<PathBuf>, Repo
 /// that cannot be written keeps no other from being so.
 ///
 /// # Errors
-/// The first of what [`write`] may fail with.
+/// The first of what [`write()`] may fail with.
 pub fn write_all(
     runs: &[RunResult],
     outputs: &Outputs,
