@@ -13,7 +13,7 @@ mod replicas;
 use crate::delayed::{self, Delayed};
 use crate::env::{ConnectionEvent, PeerFrame, Ticket};
 use crate::quorum::link::{self, Answer, Origin};
-use crate::quorum::replica::Replicas;
+use crate::quorum::replica::{Replicas, Transfers};
 use crate::quorum::{Homes, Proxies, Then};
 use actor::Actor;
 pub use actor::{QueueFacts, QueueSpec};
@@ -177,6 +177,7 @@ pub struct Shard {
     pub(crate) homes: Homes,
     /// Members of queues that are on several nodes.
     replicas: Replicas,
+    transfers: Transfers,
     /// Other nodes that are up.
     up: Vec<NodeId>,
     /// When this node last looked which those are, on the monotonic clock.
@@ -205,6 +206,7 @@ impl Shard {
             proxies: Proxies::new(Origin { node, start: 1 }, count),
             homes: Homes::default(),
             replicas: Replicas::default(),
+            transfers: Transfers::of_shard(count),
             up: Vec::new(),
             peers_checked_ms: u64::MAX,
             answers: Vec::new(),

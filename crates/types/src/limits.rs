@@ -243,6 +243,9 @@ pub const QUORUM_SENT_BYTES: usize = 4 * 1024 * 1024;
 pub const QUORUM_PART_BYTES: usize = 256 * 1024;
 /// Parts of one state that may be under way.
 pub const QUORUM_PARTS_IN_FLIGHT: u64 = 4;
+/// States of queues that a node sends to others at once; the next one waits until another is
+/// there. All that may be under way of them is half of what may wait for another node.
+pub const QUORUM_TRANSFERS_MAX: usize = 64;
 /// Milliseconds without an answer after which the transfer of a queue's state is given up.
 pub const QUORUM_TRANSFER_SILENCE_MS: u64 = 1_000;
 /// Milliseconds for which settles, for which nobody waits, gather before they are an entry.
@@ -253,6 +256,10 @@ pub const QUORUM_PRESENT_MS_MAX: u64 = 5_000;
 const _: () = assert!(FRAME_BYTES_MAX >= FRAME_BYTES_PREAUTH_MAX);
 const _: () = assert!(FRAME_BYTES_PREAUTH_MAX >= FRAME_BYTES_MIN);
 const _: () = assert!(PEER_OUTBOX_BYTES_CONGESTED < PEER_OUTBOX_BYTES_MAX);
+const _: () = assert!(
+    QUORUM_TRANSFERS_MAX * QUORUM_PARTS_IN_FLIGHT as usize * QUORUM_PART_BYTES
+        <= PEER_OUTBOX_BYTES_MAX / 2
+);
 const _: () = assert!(PEER_FRAME_BYTES_MAX < u32::MAX as usize);
 const _: () = assert!(PEER_SILENCE_MS_MAX > 3 * PEER_HEARTBEAT_MS);
 const _: () = assert!(MESSAGE_BYTES_MAX <= MESSAGE_BYTES_HARD_MAX);

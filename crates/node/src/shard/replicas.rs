@@ -35,6 +35,7 @@ impl Shard {
             logs: &mut self.logs,
             effects: &mut self.effects,
             answers: &mut self.answers,
+            transfers: &self.transfers,
             clients: &mut self.proxies,
         };
         run(&mut self.replicas, &mut around)

@@ -6,6 +6,7 @@ use crate::script::check;
 use crate::world::World;
 use leveret_metadata::Command;
 use leveret_types::NodeId;
+use leveret_types::limits::QUORUM_TRANSFERS_MAX;
 
 #[test]
 fn a_classic_queue_that_a_policy_mirrors_keeps_its_messages_and_outlives_its_node() {
@@ -174,4 +175,33 @@ fn a_member_that_was_taken_out_is_replaced_by_a_node_that_has_none() {
     world.send("a", client::say(&["get", "q"]));
     world.rest();
     assert_eq!(world.heard(), "a: got 1 left=1 m1");
+}
+
+#[test]
+fn more_queues_than_are_sent_at_once_come_to_their_new_members_all_the_same() {
+    let count = QUORUM_TRANSFERS_MAX * 2;
+    let names: Vec<String> = (0..count).map(|queue| format!("ha{queue}")).collect();
+    let mut world = World::new(3);
+    world.connect("a", NodeId(1));
+    world.rest();
+    for name in &names {
+        world.send("a", client::say(&["declare", name]));
+        world.rest();
+        world.send("a", client::say(&["publish", name, "m1", "m2"]));
+        world.rest();
+    }
+    world.heard();
+    world.mirror(Some("all"), None);
+    world.reconcile();
+    world.pass(5_000);
+    world.kill(NodeId(1));
+    world.pass(5_000);
+    world.connect("b", NodeId(2));
+    world.rest();
+    world.heard();
+    for name in &names {
+        world.send("b", client::say(&["declare", name, "passive"]));
+        world.rest();
+        assert_eq!(world.heard(), format!("b: declared {name} 2 0"));
+    }
 }

@@ -53,16 +53,20 @@ pub enum Planted {
     /// Every start of a node is the same to the queues' leaders: a new operation is taken for one
     /// that was seen.
     ForgetsOrigins,
+    /// Each time that a node presents itself to a leader it is another run of it: operations that
+    /// are sent again are taken for new ones.
+    ForgetsOperations,
 }
 
 impl Planted {
     /// All bugs.
-    pub const ALL: [Self; 5] = [
+    pub const ALL: [Self; 6] = [
         Self::ConfirmsEarly,
         Self::AnswersEarly,
         Self::ForgetsVotes,
         Self::TruncatesOnRot,
         Self::ForgetsOrigins,
+        Self::ForgetsOperations,
     ];
 }
 

@@ -80,6 +80,8 @@ pub(super) struct World {
     pub(super) hosts: BTreeMap<NodeId, Host>,
     /// Frames under way, by sender and receiver.
     pub(super) wires: BTreeMap<(NodeId, NodeId), VecDeque<PeerFrame>>,
+    /// Presentations that [`Planted::ForgetsOperations`] has changed.
+    pub(super) presented: u64,
     /// Which node believes to be connected to which.
     pub(super) sees: BTreeSet<(NodeId, NodeId)>,
     /// New connections of which one end has not heard yet: that end, and the other.
@@ -123,6 +125,7 @@ impl World {
             clock_ms: 0,
             hosts: BTreeMap::new(),
             wires: BTreeMap::new(),
+            presented: 0,
             sees: BTreeSet::new(),
             waking: BTreeSet::new(),
             cut: BTreeSet::new(),

@@ -29,6 +29,7 @@ mod wire;
 
 pub use fuzz::{fuzz, seeds};
 pub use host::{ReplicaStatus, Replicas};
+pub use snapshot::Transfers;
 
 use crate::quorum::Clients;
 use crate::quorum::link::{Answer, ToProxy};
@@ -69,6 +70,8 @@ pub struct Around<'a> {
     pub effects: &'a mut ShardEffects,
     /// What leaders say to proxies, those on this node included.
     pub answers: &'a mut Vec<Answer>,
+    /// States of queues on their way to other nodes.
+    pub transfers: &'a Transfers,
     /// The clients of this node.
     pub clients: &'a mut dyn Clients,
 }

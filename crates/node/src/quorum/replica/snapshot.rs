@@ -13,7 +13,8 @@
 //! the group takes the mark in. What leaves at the leader meanwhile is left out, for a header tells
 //! the member later.
 //!
-//! Invariant: of one transfer no more than a window of parts is under way.
+//! Invariant: of one transfer no more than a window of parts is under way, and of a shard no more
+//! transfers than [`Transfers`] lets begin. A group asks again for what could not.
 
 use super::blob::{Applied, Unreadable, take_replica};
 use super::header::lane as take_lane;
@@ -26,9 +27,10 @@ use bytes::Bytes;
 use leveret_replication::{Body, Group, HardState, Message, SnapshotMark};
 use leveret_storage::{Durability, Read, ShardLogs};
 use leveret_types::limits::{
-    QUORUM_PART_BYTES, QUORUM_PARTS_IN_FLIGHT, QUORUM_TRANSFER_SILENCE_MS,
+    QUORUM_PART_BYTES, QUORUM_PARTS_IN_FLIGHT, QUORUM_TRANSFER_SILENCE_MS, QUORUM_TRANSFERS_MAX,
 };
 use leveret_types::{NodeId, QueueId, RangeSet, ReplicaId};
+use std::sync::Arc;
 
 /// First bytes of frames.
 pub(super) const OFFER: u8 = 3;
@@ -48,9 +50,35 @@ struct LiveLane {
     live: RangeSet,
 }
 
+/// The transfers that a shard's replicas have under way, and how many they may be.
+#[derive(Debug)]
+pub struct Transfers {
+    places: Arc<()>,
+    max: usize,
+}
+
+impl Transfers {
+    /// Those of one of `shards` of a node.
+    #[must_use]
+    pub fn of_shard(shards: u16) -> Self {
+        Self {
+            places: Arc::default(),
+            max: (QUORUM_TRANSFERS_MAX / usize::from(shards.max(1))).max(1),
+        }
+    }
+
+    /// A place for one more, for as long as it is kept.
+    fn begin(&self) -> Option<Arc<()>> {
+        let taken = Arc::strong_count(&self.places) - 1;
+        (taken < self.max).then(|| Arc::clone(&self.places))
+    }
+}
+
 /// A state that this member sends.
 #[derive(Debug)]
 pub(super) struct Sending {
+    /// Among those of the shard.
+    _place: Arc<()>,
     to: ReplicaId,
     mark: u64,
     lanes: Vec<LiveLane>,
@@ -90,6 +118,10 @@ impl Replica {
         if is_busy || mark.index != self.last_applied {
             return self.group.report_snapshot(to, false);
         }
+        self.sending = None;
+        let Some(place) = around.transfers.begin() else {
+            return self.group.report_snapshot(to, false);
+        };
         let lanes: Vec<LiveLane> = self
             .applied
             .lanes
@@ -129,6 +161,7 @@ impl Replica {
                 .for_each(|range| put_range(&mut out, &range));
         }
         self.sending = Some(Box::new(Sending {
+            _place: place,
             to,
             mark: mark.index,
             lanes,
@@ -558,4 +591,25 @@ fn decode_offer(frame: &Bytes) -> Result<Offer, Malformed> {
     }
     reader.end("what follows lanes")?;
     Ok((matched, message, applied, lanes))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn as_many_transfers_as_may_be_and_no_more() {
+        for (shards, max) in [
+            (1, QUORUM_TRANSFERS_MAX),
+            (2, QUORUM_TRANSFERS_MAX / 2),
+            (u16::MAX, 1),
+        ] {
+            let transfers = Transfers::of_shard(shards);
+            let mut places: Vec<_> = (0..max).map(|_| transfers.begin()).collect();
+            assert!(places.iter().all(Option::is_some));
+            assert!(transfers.begin().is_none());
+            places.pop();
+            assert!(transfers.begin().is_some());
+        }
+    }
 }
