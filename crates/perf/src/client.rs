@@ -243,14 +243,14 @@ impl Client {
         self.call(number, &delete, "queue.delete-ok")
     }
 
-    /// Deletes an exchange.
+    /// Deletes an exchange that nothing is bound to.
     ///
     /// # Errors
-    /// See [`Self::open_channel`].
+    /// See [`Self::open_channel`]; code 406 where something is.
     pub fn delete_exchange(&mut self, number: u16, exchange: &str) -> Result<(), Error> {
         let delete = exchange::Delete {
             exchange,
-            if_unused: false,
+            if_unused: true,
             nowait: false,
         };
         self.call(number, &delete, "exchange.delete-ok")

@@ -44,6 +44,8 @@ pub const FOLDERS: [&str; 4] = ["data", "segment", "wal", "logs"];
 pub struct Nodes {
     nodes: Vec<Node>,
     root: PathBuf,
+    /// Folders on the user's drives, which go with the run.
+    placed: Vec<PathBuf>,
     notes: Vec<String>,
 }
 
@@ -59,8 +61,6 @@ struct Node {
     log_file: PathBuf,
     /// Where each folder was made, by the folder's name.
     places: Vec<(String, PathBuf)>,
-    /// Folders on the user's drives, which go with the run.
-    placed: Vec<PathBuf>,
 }
 
 impl Nodes {
@@ -78,6 +78,7 @@ impl Nodes {
         let mut nodes = Self {
             nodes: Vec::new(),
             root,
+            placed: Vec::new(),
             notes: Vec::new(),
         };
         // Three nodes that know of each other need `serve --cluster`; until this binary has it,
@@ -125,7 +126,7 @@ impl Nodes {
     }
 
     fn start_node(
-        &self,
+        &mut self,
         spec: &BrokerSpec,
         binary: &Path,
         at: usize,
@@ -137,7 +138,7 @@ impl Nodes {
         fs::create_dir_all(&home).map_err(Error::io(format!("create {}", home.display())))?;
         let mut configuration = String::new();
         let mut folders = Vec::new();
-        let (mut places, mut placed) = (Vec::new(), Vec::new());
+        let mut places = Vec::new();
         for folder in FOLDERS {
             let drive = spec.drives.get(folder);
             let place = drive.unwrap_or(&temporary).clone();
@@ -146,7 +147,7 @@ impl Nodes {
                 None => home.join(folder),
                 Some(drive) => {
                     let own = fresh_folder(drive)?;
-                    placed.push(own.clone());
+                    self.placed.push(own.clone());
                     own
                 }
             };
@@ -185,7 +186,6 @@ impl Nodes {
             folders,
             log_file,
             places,
-            placed,
         })
     }
 
@@ -259,11 +259,10 @@ impl Drop for Nodes {
             // One that has ended already has nothing to be killed.
             let _ = node.child.kill();
             let _ = node.child.wait();
-            for folder in &node.placed {
-                let _ = fs::remove_dir_all(folder);
-            }
         }
-        let _ = fs::remove_dir_all(&self.root);
+        for folder in self.placed.iter().chain([&self.root]) {
+            let _ = fs::remove_dir_all(folder);
+        }
     }
 }
 
@@ -504,6 +503,23 @@ mod tests {
                 "{model} {folder}"
             );
         }
+    }
+
+    #[test]
+    fn a_start_that_fails_leaves_nothing_on_the_drives() {
+        let drive = fresh_folder(&std::env::temp_dir()).unwrap();
+        let spec = BrokerSpec {
+            drives: [
+                ("segment".to_owned(), drive.clone()),
+                ("wal".to_owned(), drive.join("missing")),
+            ]
+            .into(),
+            ..BrokerSpec::default()
+        };
+        let error = Nodes::start(&spec, Some(Path::new("/bin/true"))).unwrap_err();
+        assert!(error.to_string().contains("missing"), "{error}");
+        assert_eq!(fs::read_dir(&drive).unwrap().count(), 0);
+        fs::remove_dir(drive).unwrap();
     }
 
     #[test]

@@ -104,6 +104,29 @@ fn a_run_that_fails_is_an_error_with_its_reason() {
 }
 
 #[test]
+fn a_loss_is_the_outcome_though_the_run_cannot_be_written() {
+    let folder = folder("unwritable");
+    let json = "/dev/null/check.json";
+    let arguments = arguments(&[text(&folder), "--fast", "--check", "--check-json", json]);
+    for lost in [3, 0] {
+        let mut out = Vec::new();
+        let done = run(&arguments, &mut out, &mut |_| {
+            let mut result = sample::run("quorum-1", 20_000.0, None);
+            result.loads[0].checks.lost = lost;
+            Ok(result)
+        });
+        match done {
+            Ok(broken) => {
+                assert!(broken.is_some_and(|text| text.contains("3 lost")));
+                assert!(String::from_utf8(out).unwrap().contains(json));
+            }
+            Err(error) => assert!(lost == 0 && error.to_string().contains(json), "{error}"),
+        }
+    }
+    fs::remove_dir_all(folder).unwrap();
+}
+
+#[test]
 fn the_check_is_the_load_that_was_asked_about() {
     let spec = check_spec(&arguments(&[
         "/mnt/a", "-s", "4000", "-c", "50", "-r", "100",

@@ -74,6 +74,48 @@ fn what_the_run_made_is_gone_afterwards_and_what_was_there_stays() {
     }
 }
 
+/// Two loads share an exchange, and one has another to itself.
+#[test]
+fn an_exchange_that_others_have_bound_to_stays() {
+    let load = |exchange: &str| format!("exchange = \"{exchange}\"\ncount = 10");
+    let loads = [load("shared"), load("shared"), load("single")].join("\n[[load]]\n");
+    for (bound_by_others, left) in [(None, &[][..]), (Some("shared"), &["shared"])] {
+        let broker = Broker::start();
+        if let Some(exchange) = bound_by_others {
+            broker.bind(exchange, "theirs");
+        }
+        let result = run(&spec(broker.address, &loads));
+        assert_eq!(result.failure(), None);
+        assert_eq!(broker.names(), left, "{bound_by_others:?}");
+    }
+}
+
+#[test]
+fn what_is_predeclared_and_missing_is_named() {
+    let queue = "predeclared = true\nqueue_name = \"mine\"\ncount = 10";
+    let exchange = "predeclared = true\nexchange = \"theirs\"\nconsumers = 0\n\
+                    routing_key = \"key\"\ncount = 10";
+    for (load, missing) in [(queue, "mine"), (exchange, "theirs")] {
+        let broker = Broker::start();
+        let spec = spec(broker.address, load);
+        let error = Engine::default().run(&spec, &mut |_| {}).unwrap_err();
+        assert!(error.to_string().contains(missing), "{load}: {error}");
+        assert_eq!(broker.names(), [""; 0], "{load}");
+    }
+}
+
+#[test]
+fn queues_behind_a_predeclared_exchange_are_not_asked_for() {
+    let broker = Broker::start();
+    broker.declare_exchange("theirs");
+    let load = "predeclared = true\nexchange = \"theirs\"\nconsumers = 0\n\
+                routing_key = \"key\"\ncount = 10";
+    let mut spec = spec(broker.address, load);
+    spec.uris.push(spec.uris[0].clone());
+    assert_eq!(run(&spec).failure(), None);
+    assert_eq!(broker.names(), ["theirs"]);
+}
+
 #[test]
 fn a_count_that_the_time_does_not_allow_is_noted() {
     let broker = Broker::start();

@@ -77,8 +77,8 @@ pub enum CommandError {
 /// Runs a specification, and says in words why it could not.
 pub type Runner<'a> = dyn FnMut(&Spec) -> Result<RunResult, String> + 'a;
 
-/// Measures, predicts, checks, and shows it all on `out`. Answers which promises the broker broke in
-/// the run that checks.
+/// Measures, predicts, checks, and shows it all on `out`. Answers which promises the broker broke
+/// in the run that checks; then a file of that run that could not be written is no error.
 ///
 /// # Errors
 /// When the drive cannot be measured, a file not be written, or the checking run fails.
@@ -106,7 +106,7 @@ pub fn run(
     }
     let mut written = Vec::new();
     save(arguments, &drive, &predicted, &mut written)?;
-    let mut failure = None;
+    let (mut failure, mut done) = (None, Ok(()));
     if arguments.check {
         let checked = check(&drive, &plan, arguments, out, runner)?;
         let _ = write!(out, "\n{}", report::summary(&checked));
@@ -116,10 +116,17 @@ pub fn run(
             json: arguments.check_json.clone(),
             ..Outputs::default()
         };
-        written.extend(report::write(&[checked], &outputs)?);
+        done = report::write_all(&[checked], &outputs, &mut written);
     }
     for path in written {
         let _ = writeln!(out, "wrote {}", path.display());
+    }
+    match done {
+        // That a promise was broken is what counts.
+        Err(error) if failure.is_some() => {
+            let _ = writeln!(out, "{error}");
+        }
+        done => done?,
     }
     Ok(failure)
 }

@@ -74,6 +74,19 @@ impl Settling {
         self.automatic
     }
 
+    /// The longest that a broker with further messages may wait for an acknowledgement, and so send
+    /// nothing.
+    #[must_use]
+    pub fn gap_us(&self) -> u64 {
+        if self.automatic {
+            return 0;
+        }
+        let batch = u64::from(self.every.min(self.prefetch).max(1));
+        self.work_us
+            .saturating_mul(batch)
+            .saturating_add(self.delay_us)
+    }
+
     /// A delivery came.
     #[inline]
     pub fn on_delivery(&mut self, tag: u64, now_us: u64, channel: u16, out: &mut Vec<u8>) {
@@ -254,6 +267,20 @@ mod tests {
         settling.flush(1, &mut out);
         settling.flush(1, &mut out);
         assert_eq!(acks(&out), [(3, true)]);
+    }
+
+    #[test]
+    fn a_broker_may_wait_for_what_a_consumer_takes_for_a_batch() {
+        let gap_ms = |text: &str| settling(text).gap_us() / 1_000;
+        assert_eq!(gap_ms(""), 0);
+        assert_eq!(gap_ms("consumer_rate = 0.05\nprefetch = 2"), 20_000);
+        assert_eq!(
+            gap_ms("consumer_delay_ms = 5\nprefetch = 2\nack = { delay_ms = 7 }"),
+            12
+        );
+        let batches = "consumer_delay_ms = 5\nprefetch = 4\nack = { every = ";
+        assert_eq!(gap_ms(&format!("{batches} 3 }}")), 15);
+        assert_eq!(gap_ms(&format!("{batches} 10 }}")), 20);
     }
 
     #[test]

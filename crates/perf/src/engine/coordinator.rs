@@ -8,6 +8,7 @@ use std::time::Duration;
 use mio::Waker;
 
 use super::collect::{Collector, Part};
+use super::consumer::Settling;
 use super::notes::notes;
 use super::setup::{Setup, Threads};
 use super::shared::{CONSUME, Clock, Control, Gauge, PUBLISH, Progress, STOP, UNLIMITED, Word};
@@ -17,12 +18,14 @@ use crate::interrupt;
 use crate::machine;
 use crate::result::{Checks, GeneratorUsage, Live, LoadResult, PhaseResult};
 use crate::sample::Sampler;
-use crate::spec::{Phase, Spec};
+use crate::spec::{Load, Phase, SECONDS_MAX, Spec};
 
 /// How often the course is looked at.
 const LOOK: Duration = Duration::from_millis(20);
 /// How long what should not come is waited for, once all that should has come.
 const LINGER_US: u64 = 300_000;
+/// The most that is waited for slow consumers, beyond the time that is waited for fast ones.
+const SLOW_US_MAX: u64 = 600_000_000;
 
 /// What a run came to.
 pub struct Outcome {
@@ -197,9 +200,11 @@ impl<'a> Coordinator<'a> {
         drain.measured = false;
         let from_us = running.clock.now_us();
         running.set(&self.control, flags(&drain), self.done.len())?;
-        let idle_us = (self.spec.drain_s * 1e6) as u64;
+        let drain_us = (self.spec.drain_s * 1e6) as u64;
+        let loads = self.setup.loads.iter().map(|planned| &planned.load);
+        let idle_us = drain_us + slow_us(loads);
         // A backlog that shrinks is waited for, but not for much longer than the run took.
-        let bound_us = 2 * (from_us + idle_us);
+        let bound_us = (2 * (from_us + drain_us)).max(from_us + idle_us);
         let mut idle = false;
         let setup = self.setup;
         let mut last = (from_us, Vec::new());
@@ -295,7 +300,7 @@ impl<'a> Coordinator<'a> {
             .map(|planned| planned.load.name.clone());
         live(&Live {
             at_s: now_us as f64 / 1e6,
-            expected_s: Some(self.spec.expected_s()),
+            expected_s: Some(self.spec.expected_s()).filter(|all| *all < SECONDS_MAX),
             phase: name.to_owned(),
             loads: names.zip(seconds).collect(),
             nodes,
@@ -410,6 +415,14 @@ fn self_over(
     (all_sent || now_us >= from_us + duration_us).then_some(false)
 }
 
+/// How much longer than usual no delivery is no sign of loss: the broker may wait for consumers
+/// that take their time.
+fn slow_us<'l>(loads: impl Iterator<Item = &'l Load>) -> u64 {
+    let consumed = loads.filter(|load| load.consumers > 0);
+    let gaps = consumed.map(|load| Settling::of(load).gap_us());
+    gaps.max().unwrap_or(0).saturating_mul(2).min(SLOW_US_MAX)
+}
+
 /// Whether nothing of a load is on its way.
 fn is_drained(setup: &Setup, at: usize, progress: &Progress, consume: bool) -> bool {
     let planned = &setup.loads[at];
@@ -457,4 +470,22 @@ fn checks(
         }
     }
     checks
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slow_consumers_are_waited_for_but_not_for_ever() {
+        let slow_s = |loads: &[&str]| {
+            let loads: Vec<Load> = loads.iter().map(|l| toml::from_str(l).unwrap()).collect();
+            slow_us(loads.iter()) as f64 / 1e6
+        };
+        assert_eq!(slow_s(&[""]), 0.0);
+        let slow = "consumer_rate = 0.05\nprefetch = 2";
+        assert_eq!(slow_s(&["", slow]), 40.0);
+        assert_eq!(slow_s(&["consumers = 0\nconsumer_rate = 0.05"]), 0.0);
+        assert_eq!(slow_s(&["consumer_rate = 0.000001\nprefetch = 2"]), 600.0);
+    }
 }

@@ -12,6 +12,9 @@ const STREAM_PREFETCH: u16 = 200;
 const IN_HAND_S: f64 = 0.1;
 /// The least and the most deliveries of that.
 const IN_HAND: (f64, f64) = (2.0, 1_000.0);
+/// Queues' arguments that have messages dropped: for want of room, and for their age.
+const DROP_FOR_ROOM: [&str; 2] = ["x-max-length", "x-max-length-bytes"];
+const DROP_FOR_AGE: [&str; 2] = ["x-message-ttl", "x-max-age"];
 
 /// Which queues the flags name.
 struct Queues {
@@ -103,7 +106,7 @@ impl LoadOptions {
             },
             consumer_delay_ms: pace.delay_ms,
             consumer_rate: pace.rate,
-            consumer_arguments: arguments("-ca", self.consumer_args.as_deref())?,
+            consumer_arguments: self.consumer_arguments(queue_type, &queues)?,
             channels_per_connection: self.producer_channel_count.unwrap_or(1).max(1),
             consumer_channels_per_connection: Some(self.consumer_channel_count.unwrap_or(1).max(1)),
             queues: queues.count,
@@ -113,7 +116,13 @@ impl LoadOptions {
             ..Load::default()
         };
         let count = self.count(&load)?;
-        Ok(Load { count, ..load })
+        // Nobody knows what others published, nor what is dropped.
+        let verify = load.publishers > 0 && !drops(&load);
+        Ok(Load {
+            count,
+            verify,
+            ..load
+        })
     }
 
     /// Whether messages are persistent, and whether they are mandatory.
@@ -141,6 +150,23 @@ impl LoadOptions {
         let mut all = BTreeMap::new();
         for list in &self.queue_args {
             all.extend(arguments("-qa", Some(list))?);
+        }
+        Ok(all)
+    }
+
+    /// Consumers of a stream of the run's own have all of it: without an offset they would have
+    /// what comes after them.
+    fn consumer_arguments(
+        &self,
+        queue_type: &str,
+        queues: &Queues,
+    ) -> Result<BTreeMap<String, toml::Value>, String> {
+        let mut all = arguments("-ca", self.consumer_args.as_deref())?;
+        let is_ours = queues.name.is_none() && queues.names.is_empty();
+        if queue_type == "stream" && is_ours {
+            let first = || toml::Value::String("first".to_owned());
+            all.entry("x-stream-offset".to_owned())
+                .or_insert_with(first);
         }
         Ok(all)
     }
@@ -316,6 +342,18 @@ impl LoadOptions {
             _ => Ok(Some(each)),
         }
     }
+}
+
+/// Whether messages that a broker took may be gone on purpose before they are consumed.
+fn drops(load: &Load) -> bool {
+    let has = |name: &&str| load.queue_arguments.contains_key(*name);
+    // What is refused is not taken, where publishers are told of it.
+    let overflow = load.queue_arguments.get("x-overflow");
+    let overflow = overflow.and_then(toml::Value::as_str).unwrap_or("");
+    let refuses = load.confirm_window > 0 && overflow.starts_with("reject-publish");
+    let for_age = DROP_FOR_AGE.iter().any(has);
+    let for_room = DROP_FOR_ROOM.iter().any(has) && !refuses;
+    for_age || for_room || load.properties.contains_key("expiration")
 }
 
 fn step(text: &str) -> Result<RateStep, String> {

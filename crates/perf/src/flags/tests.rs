@@ -79,6 +79,45 @@ fn replicated_queues_are_durable_stay_and_have_persistent_messages() {
 }
 
 #[test]
+fn what_goes_on_purpose_or_comes_from_others_is_not_checked() {
+    for (line, verify) in [
+        ("", true),
+        ("-qa x-max-priority=5 -mp priority=5", true),
+        ("-qa x-max-length=5", false),
+        ("-qa x-max-length-bytes=5000", false),
+        ("-qa x-message-ttl=5", false),
+        ("-sq -qa x-max-age=1h", false),
+        ("-mp expiration=5", false),
+        ("-c 9 -qa x-max-length=5,x-overflow=reject-publish", true),
+        ("-qa x-max-length=5,x-overflow=reject-publish", false),
+        (
+            "-c 9 -qa x-max-length=5,x-overflow=reject-publish,x-message-ttl=5",
+            false,
+        ),
+        ("-x 0 -u q", false),
+    ] {
+        assert_eq!(load(line).verify, verify, "{line}");
+    }
+}
+
+#[test]
+fn a_stream_of_the_runs_own_is_read_from_its_beginning() {
+    let offset = |line: &str| {
+        let load = load(line);
+        let value = load.consumer_arguments.get("x-stream-offset").cloned();
+        value.map(|value| value.as_str().unwrap().to_owned())
+    };
+    assert_eq!(offset("-sq").as_deref(), Some("first"));
+    assert_eq!(
+        offset("-sq -ca x-stream-offset=next").as_deref(),
+        Some("next")
+    );
+    for line in ["-sq -u q", "-sq -qp q-%d -qpf 1 -qpt 1", "-qq", ""] {
+        assert_eq!(offset(line), None, "{line}");
+    }
+}
+
+#[test]
 fn a_count_ends_the_run_and_nothing_else_does_unless_a_time_is_given() {
     let seconds = |line: &str| spec(line).unwrap().duration_s;
     assert_eq!(seconds(""), 30.0);
@@ -232,6 +271,7 @@ fn every_flag_of_perftest_is_taken_or_answered_with_one_sentence() {
             .contains("PerfTest's -bc (--body-count)")
     );
     assert!(spec("--heartbeat=5 -x 2").is_ok());
+    assert!(spec("-i 5 -st 10 --interval=1 -x 2").is_ok());
 }
 
 #[test]
@@ -286,6 +326,8 @@ fn what_does_not_go_is_said() {
         ("-u a,,b", "none of them empty"),
         ("-u a,a", "names that differ"),
         ("-p", "predeclared is true"),
+        ("-p -e ex -y 0", "routing_key is absent"),
+        ("-sq -y 2", "consumers is 2"),
         ("-mp deliveryMode=3", "1 or 2"),
         ("-mp clusterId=a", "clusterId"),
         ("-mp timestamp=2026-01-01", "seconds since 1970"),

@@ -16,7 +16,7 @@ const SOCKETS: &str = "sockets' options are not to be set";
 const OUTPUT: &str = "nothing is printed of single messages";
 
 /// Each by its short name, without hyphens, and its long one.
-const UNSUPPORTED: [(&str, &str, &str); 73] = [
+const UNSUPPORTED: [(&str, &str, &str); 71] = [
     ("S", "slow-start", LATER),
     ("E", "exclusive", "queues are not exclusive"),
     ("K", "random-routing-key", "a publisher has one routing key"),
@@ -56,7 +56,6 @@ const UNSUPPORTED: [(&str, &str, &str); 73] = [
         "exit-when",
         "a run ends by -C or -z, once all has arrived",
     ),
-    ("i", "interval", "figures are those of each second"),
     ("isn", "instance-sync-namespace", ALONE),
     ("ist", "instance-sync-timeout", ALONE),
     ("jb", "json-body", JSON),
@@ -132,11 +131,6 @@ const UNSUPPORTED: [(&str, &str, &str); 73] = [
         "the name is that of the URI's host",
     ),
     ("sst", "servers-startup-timeout", STARTED),
-    (
-        "st",
-        "shutdown-timeout",
-        "`drain_s` in a file says how long messages are waited for at the end",
-    ),
     ("sul", "servers-up-limit", STARTED),
     ("tnd", "tcp-no-delay", SOCKETS),
     ("trbs", "tcp-receive-buffer-size", SOCKETS),

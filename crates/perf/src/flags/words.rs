@@ -4,7 +4,7 @@ use super::unsupported;
 
 /// PerfTest's short flags of several letters, by the long ones that the parser knows. Java's
 /// parser takes them with one hyphen.
-const SHORT: [(&str, &str); 25] = [
+const SHORT: [(&str, &str); 27] = [
     ("-?", "--help"),
     ("-ad", "--auto-delete"),
     ("-b", "--heartbeat"),
@@ -15,6 +15,7 @@ const SHORT: [(&str, &str); 25] = [
     ("-h", "--uri"),
     ("-H", "--uris"),
     ("-hst", "--heartbeat-sender-threads"),
+    ("-i", "--interval"),
     ("-mf", "--metrics-format"),
     ("-mp", "--message-properties"),
     ("-ms", "--use-millis"),
@@ -28,21 +29,24 @@ const SHORT: [(&str, &str); 25] = [
     ("-qq", "--quorum-queue"),
     ("-rkcs", "--routing-key-cache-size"),
     ("-sq", "--stream-queue"),
+    ("-st", "--shutdown-timeout"),
     ("-udsc", "--use-default-ssl-context"),
     ("-vr", "--variable-rate"),
 ];
 
 /// PerfTest's flags that change nothing here, by whether they take a value.
-const IGNORED: [(&str, bool); 11] = [
+const IGNORED: [(&str, bool); 13] = [
     ("--consumers-thread-pools", true),
     ("--heartbeat", true),
     ("--heartbeat-sender-threads", true),
     ("--id", true),
+    ("--interval", true),
     ("--metrics-format", true),
     ("--nio-thread-pool", true),
     ("--nio-threads", true),
     ("--producer-scheduler-threads", true),
     ("--routing-key-cache-size", true),
+    ("--shutdown-timeout", true),
     ("--use-default-ssl-context", false),
     ("--use-millis", false),
 ];

@@ -151,9 +151,15 @@ impl Load {
             let differ = distinct.len() == listed.len();
             bound("queue_names", listed.join(","), must, differ)?;
         }
-        for name in self.named_queues("own") {
+        let pattern = self.queue_name.as_deref().unwrap_or("own");
+        let must = "1 to 255 octets";
+        let fits = pattern.len() <= NAME_BYTES_MAX;
+        bound("queue_name", pattern, must, fits)?;
+        // Of a pattern, the last has the longest number.
+        let last = self.last_queue("own");
+        for name in listed.iter().chain(&last) {
             let fits = (1..=NAME_BYTES_MAX).contains(&name.len());
-            bound("queue_name", &name, "1 to 255 octets", fits)?;
+            bound("queue_name", name, must, fits)?;
         }
         Ok(())
     }
@@ -168,7 +174,8 @@ impl Load {
             bound("routing_key", key, "255 octets at most", fits)?;
             let must = "the name of the only queue where the exchange is the default one: name \
                         an `exchange`, in which queues are bound under it";
-            let arrives = || self.names_queues() && self.named_queues("own") == [key.as_str()];
+            let is_one = self.names_queues() && self.queues == 1;
+            let arrives = || is_one && self.named_queues("own") == [key.as_str()];
             let holds = !self.is_in_default_exchange() || arrives();
             bound("routing_key", key, must, holds)?;
         }
@@ -177,6 +184,11 @@ impl Load {
             let is_ours = exchange.is_empty() && !self.is_in_default_exchange();
             let queues = self.names_queues() || (self.consumers == 0 && !exchange.is_empty());
             bound("predeclared", true, must, !is_ours && queues)?;
+            let must = "given where `predeclared` queues have no names, unless the exchange is a \
+                        `fanout`";
+            let is_known = self.routing_key.is_some() || self.exchange_type == "fanout";
+            let holds = self.names_queues() || is_known;
+            bound("routing_key", "absent", must, holds)?;
         }
         Ok(())
     }
@@ -194,6 +206,11 @@ impl Load {
             let must = "absent beside `consumer_delay_ms`";
             bound("consumer_rate", rate, must, self.consumer_delay_ms == 0.0)?;
         }
+        let must = "as many as `queues` at most where `queue_type` is `stream` and `verify` is \
+                    true: each consumer of a stream has every message";
+        let is_shared = self.verify && self.consumers > self.queues;
+        let holds = self.queue_type != "stream" || !is_shared;
+        bound("consumers", self.consumers, must, holds)?;
         let is_paced = self.consumer_rate.is_some() || self.consumer_delay_ms > 0.0;
         let must = "1 at least beside `consumer_rate` or `consumer_delay_ms`: without a bound the \
                     broker sends all at once";

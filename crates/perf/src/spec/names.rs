@@ -15,14 +15,23 @@ impl Load {
         if !self.queue_names.is_empty() {
             return self.queue_names.clone();
         }
-        let pattern = self.queue_name.as_deref().unwrap_or(own);
         let numbers = (self.queue_first..).take(self.queues as usize);
-        let name = |number: u32| match numbered(pattern, number) {
+        numbers.map(|number| self.queue(own, number)).collect()
+    }
+
+    /// The last of the names that a pattern gives; none where they are listed.
+    pub(super) fn last_queue(&self, own: &str) -> Option<String> {
+        let last = self.queue_first + self.queues.saturating_sub(1);
+        self.queue_names.is_empty().then(|| self.queue(own, last))
+    }
+
+    fn queue(&self, own: &str, number: u32) -> String {
+        let pattern = self.queue_name.as_deref().unwrap_or(own);
+        match numbered(pattern, number) {
             Some(name) => name,
             None if self.queues == 1 => pattern.to_owned(),
             None => format!("{pattern}-{number}"),
-        };
-        numbers.map(name).collect()
+        }
     }
 }
 

@@ -148,6 +148,33 @@ fn queues_have_names_that_a_broker_takes() {
         (&long(256), Some("255 octets")),
         ("queue_name = \"q-%255d\"", Some("255 octets")),
         ("queue_name = \"\"", Some("1 to 255 octets")),
+        (&format!("{}\nqueues = 2", long(254)), Some("255 octets")),
+        (
+            &format!(
+                "queue_name = \"{}%d\"\nqueue_first = 9\nqueues = 2",
+                "q".repeat(253)
+            ),
+            None,
+        ),
+        (
+            &format!(
+                "queue_name = \"{}%d%d\"\nqueue_first = 9\nqueues = 2",
+                "q".repeat(251)
+            ),
+            None,
+        ),
+        (
+            &format!(
+                "queue_name = \"{}%d%d\"\nqueue_first = 99\nqueues = 2",
+                "q".repeat(251)
+            ),
+            Some("255 octets"),
+        ),
+        // Too long a pattern is refused before any name is made of it.
+        (
+            &format!("queue_name = \"{}\"\nqueues = 65535", "%255d".repeat(9_999)),
+            Some("255 octets"),
+        ),
         ("queue_names = [\"a\", \"b\"]\nqueues = 2", None),
         ("queue_names = [\"a\", \"b\"]", Some("queues is 1")),
         (
@@ -174,7 +201,22 @@ fn messages_that_could_reach_no_queue_are_refused() {
             "predeclared = true\nqueue_name = \"q\"\nexchange_type = \"fanout\"",
             Some("predeclared is true"),
         ),
-        ("predeclared = true\nexchange = \"e\"\nconsumers = 0", None),
+        (
+            "predeclared = true\nexchange = \"e\"\nconsumers = 0",
+            Some("routing_key is absent"),
+        ),
+        (
+            "predeclared = true\nexchange = \"e\"\nconsumers = 0\nrouting_key = \"k\"",
+            None,
+        ),
+        (
+            "predeclared = true\nexchange = \"e\"\nconsumers = 0\nexchange_type = \"fanout\"",
+            None,
+        ),
+        (
+            "predeclared = true\nexchange = \"e\"\nconsumers = 0\nqueue_name = \"q\"",
+            None,
+        ),
     ]);
 }
 
@@ -209,6 +251,23 @@ fn consumers_are_held_back_only_where_something_holds_them() {
             "ack = { automatic = true, delay_ms = 1.0 }",
             Some("ack.automatic is true"),
         ),
+    ]);
+}
+
+#[test]
+fn a_stream_that_is_checked_has_one_consumer_for_each_queue() {
+    check(&[
+        ("queue_type = \"stream\"", None),
+        ("queue_type = \"stream\"\nqueues = 2\nconsumers = 2", None),
+        (
+            "queue_type = \"stream\"\nconsumers = 2",
+            Some("consumers is 2"),
+        ),
+        (
+            "queue_type = \"stream\"\nconsumers = 2\nverify = false",
+            None,
+        ),
+        ("queue_type = \"quorum\"\nconsumers = 2", None),
     ]);
 }
 

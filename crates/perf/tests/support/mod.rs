@@ -145,6 +145,12 @@ impl Broker {
         self.state.lock().unwrap().exchanges.insert(name.to_owned());
     }
 
+    /// Binds a queue of somebody else's.
+    pub fn bind(&self, exchange: &str, queue: &str) {
+        let binding = [exchange, "theirs", queue].map(str::to_owned);
+        self.state.lock().unwrap().bindings.push(binding.into());
+    }
+
     /// The names of all queues and exchanges.
     pub fn names(&self) -> Vec<String> {
         let state = self.state.lock().unwrap();
@@ -258,23 +264,26 @@ fn answer(
         Method::BasicQos(_) => encode::method(out, number, &basic::QosOk {}),
         Method::ExchangeDeclare(declare) => {
             if declare.passive && !state.exchanges.contains(declare.exchange) {
-                let close = channel::Close {
-                    reply_code: 404,
-                    reply_text: "NOT_FOUND",
-                    class_id: 40,
-                    method_id: 10,
-                };
-                encode::method(out, number, &close);
+                refuse(out, number, 404, "NOT_FOUND");
                 return;
             }
             state.exchanges.insert(declare.exchange.to_owned());
             encode::method(out, number, &exchange::DeclareOk {});
         }
         Method::ExchangeDelete(delete) => {
+            let is_its = |binding: &(String, String, String)| binding.0 == delete.exchange;
+            if delete.if_unused && state.bindings.iter().any(is_its) {
+                refuse(out, number, 406, "PRECONDITION_FAILED");
+                return;
+            }
             state.exchanges.remove(delete.exchange);
             encode::method(out, number, &exchange::DeleteOk {});
         }
         Method::QueueDeclare(declare) => {
+            if declare.passive && !state.queues.contains_key(declare.queue) {
+                refuse(out, number, 404, "NOT_FOUND");
+                return;
+            }
             state.queues.entry(declare.queue.to_owned()).or_default();
             let declared = queue::DeclareOk {
                 queue: declare.queue,
@@ -290,6 +299,7 @@ fn answer(
         }
         Method::QueueDelete(delete) => {
             state.queues.remove(delete.queue);
+            state.bindings.retain(|binding| binding.2 != delete.queue);
             encode::method(out, number, &queue::DeleteOk { message_count: 0 });
         }
         Method::BasicConsume(consume) => {
@@ -309,6 +319,16 @@ fn answer(
         Method::ConnectionClose(_) => encode::method(out, 0, &connection::CloseOk {}),
         _ => {}
     }
+}
+
+fn refuse(out: &mut Vec<u8>, number: u16, reply_code: u16, reply_text: &str) {
+    let close = channel::Close {
+        reply_code,
+        reply_text,
+        class_id: 0,
+        method_id: 0,
+    };
+    encode::method(out, number, &close);
 }
 
 impl State {

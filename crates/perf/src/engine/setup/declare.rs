@@ -11,7 +11,7 @@ use super::{Setup, arguments, turn};
 use crate::client::Client;
 use crate::error::Error;
 use crate::interrupt;
-use crate::spec::Load;
+use crate::spec::{Load, SpecError};
 
 /// How long what was declared at one node of a cluster may take to reach the others.
 const SPREAD: Duration = Duration::from_secs(10);
@@ -19,6 +19,8 @@ const SPREAD: Duration = Duration::from_secs(10);
 const LOOK: Duration = Duration::from_millis(20);
 /// Reply code for a queue or an exchange that there is not.
 const NOT_FOUND: u16 = 404;
+/// Reply code for an exchange that is to go if it is unused, and is not.
+const IN_USE: u16 = 406;
 
 impl Setup {
     /// Waits until every broker knows the queues: in a cluster, what one was told reaches the
@@ -33,6 +35,7 @@ impl Setup {
             let last = self
                 .loads
                 .iter()
+                .filter(|planned| planned.knows_queues())
                 .filter_map(|planned| planned.queues.last());
             for queue in last {
                 while let Err(error) = self.look_for(uri, queue) {
@@ -58,16 +61,7 @@ impl Setup {
     fn look_for(&self, uri: usize, queue: &str) -> Result<(), Error> {
         let mut client = self.dialer.client(uri)?;
         client.open_channel(1)?;
-        let passive = queue::Declare {
-            queue,
-            passive: true,
-            durable: false,
-            exclusive: false,
-            auto_delete: false,
-            nowait: false,
-            arguments: RawTable::EMPTY,
-        };
-        client.declare_queue(1, &passive)?;
+        client.declare_queue(1, &passive_queue(queue))?;
         client.close()
     }
 
@@ -106,7 +100,11 @@ impl Setup {
         client: &mut Client,
     ) -> Result<(), Error> {
         let load = &self.loads[number].load;
-        if load.predeclared || is_predeclared(&load.exchange) {
+        if load.predeclared && !load.exchange.is_empty() {
+            let found = client.declare_exchange(1, &passive_exchange(load));
+            return found.map_err(|error| missing("exchange", &load.exchange, load, error));
+        }
+        if is_predeclared(&load.exchange) {
             return Ok(());
         }
         let stays =
@@ -132,17 +130,7 @@ impl Setup {
     fn knows_exchange(&self, uri: usize, load: &Load) -> Result<bool, Error> {
         let mut client = self.dialer.client(uri)?;
         client.open_channel(1)?;
-        let passive = exchange::Declare {
-            exchange: &load.exchange,
-            kind: &load.exchange_type,
-            passive: true,
-            durable: false,
-            auto_delete: false,
-            internal: false,
-            nowait: false,
-            arguments: RawTable::EMPTY,
-        };
-        match client.declare_exchange(1, &passive) {
+        match client.declare_exchange(1, &passive_exchange(load)) {
             Ok(()) => client.close().map(|()| true),
             Err(Error::Closed {
                 code: NOT_FOUND, ..
@@ -155,8 +143,8 @@ impl Setup {
         }
     }
 
-    /// Deletes the queues under names of the run's own, and the exchanges that it made, at the
-    /// first broker that lets it.
+    /// Deletes the queues under names of the run's own, and the exchanges that it made and that
+    /// nobody else uses, at the first broker that lets it.
     ///
     /// # Errors
     /// If none can be reached, or if all refuse: what the first said.
@@ -176,14 +164,24 @@ impl Setup {
     fn clean_at(&self, uri: usize) -> Result<(), Error> {
         let mut client = self.dialer.client(uri)?;
         client.open_channel(1)?;
-        for planned in &self.loads {
-            if planned.queues_are_ours {
-                for queue in &planned.queues {
-                    client.delete_queue(1, queue)?;
-                }
+        // All queues first: those of one load may be bound to the exchange of another.
+        for planned in self.loads.iter().filter(|planned| planned.queues_are_ours) {
+            for queue in &planned.queues {
+                client.delete_queue(1, queue)?;
             }
-            if planned.exchange_is_ours {
-                client.delete_exchange(1, &planned.load.exchange)?;
+        }
+        for planned in self.loads.iter().filter(|planned| planned.exchange_is_ours) {
+            match client.delete_exchange(1, &planned.load.exchange) {
+                // Others have bound to it meanwhile: it stays, and the refusal cost the channel.
+                Err(Error::Closed {
+                    code: IN_USE,
+                    scope: "channel",
+                    ..
+                }) => {
+                    client = self.dialer.client(uri)?;
+                    client.open_channel(1)?;
+                }
+                deleted => deleted?,
             }
         }
         client.close()
@@ -195,6 +193,47 @@ fn is_predeclared(exchange: &str) -> bool {
     exchange.is_empty() || exchange.starts_with("amq.")
 }
 
+/// What asks for a queue without making it.
+fn passive_queue(queue: &str) -> queue::Declare<'_> {
+    queue::Declare {
+        queue,
+        passive: true,
+        durable: false,
+        exclusive: false,
+        auto_delete: false,
+        nowait: false,
+        arguments: RawTable::EMPTY,
+    }
+}
+
+/// What asks for a load's exchange without making it.
+fn passive_exchange(load: &Load) -> exchange::Declare<'_> {
+    exchange::Declare {
+        exchange: &load.exchange,
+        kind: &load.exchange_type,
+        passive: true,
+        durable: false,
+        auto_delete: false,
+        internal: false,
+        nowait: false,
+        arguments: RawTable::EMPTY,
+    }
+}
+
+/// The error for what a load says is there: one that names it, where the broker does not know it.
+fn missing(kind: &str, name: &str, load: &Load, error: Error) -> Error {
+    match error {
+        Error::Closed {
+            code: NOT_FOUND, ..
+        } => Error::Spec(SpecError::Value {
+            what: format!("the predeclared {kind} of load `{}`", load.name),
+            value: name.to_owned(),
+            must: "the broker has none of that name".to_owned(),
+        }),
+        other => other,
+    }
+}
+
 fn declare_queue(
     client: &mut Client,
     planned: &Planned,
@@ -203,7 +242,13 @@ fn declare_queue(
 ) -> Result<(), Error> {
     let load = &planned.load;
     if load.predeclared {
-        return Ok(());
+        if !planned.knows_queues() {
+            return Ok(());
+        }
+        let found = client.declare_queue(1, &passive_queue(name));
+        return found
+            .map(|_| ())
+            .map_err(|error| missing("queue", name, load, error));
     }
     let mut table = arguments(&load.queue_arguments)?;
     // Classic is what a queue is that names no type: older brokers do not know the argument.

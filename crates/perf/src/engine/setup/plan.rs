@@ -28,6 +28,12 @@ impl Planned {
         }
     }
 
+    /// Whether the names of its queues are known: those behind an exchange that was there before
+    /// need none.
+    pub(super) fn knows_queues(&self) -> bool {
+        self.load.names_queues() || !self.load.predeclared
+    }
+
     /// Whether every queue has a consumer.
     #[must_use]
     pub fn is_consumed(&self) -> bool {
@@ -80,7 +86,7 @@ pub(super) fn plan(
     }
     Ok(Planned {
         queues: load.named_queues(&format!("perf-{run:04x}-{at}-%d")),
-        queues_are_ours: !load.names_queues(),
+        queues_are_ours: !load.names_queues() && !load.predeclared,
         exchange_is_ours,
         routing,
         publisher_first,
