@@ -6,7 +6,7 @@ use crate::error::ProposeError;
 use crate::group::Group;
 use crate::membership::{Membership, MembershipChange};
 use bytes::Bytes;
-use leveret_types::limits::ENTRY_BYTES_MAX;
+use leveret_types::limits::{ENTRY_BYTES_MAX, LEARNER_LAG_ENTRIES_MAX};
 use leveret_types::{NodeId, ReplicaId};
 use raft::eraftpb::{self, MessageType};
 use raft::{ProgressState, SnapshotStatus};
@@ -129,15 +129,21 @@ impl Group {
         self.observe();
     }
 
-    /// A learner that has all that is committed: it may be made a voter.
+    /// A learner that follows, and has all that is committed but for the last few entries: it may
+    /// be made a voter. One that is a little slower than the others never has all of them while
+    /// entries keep coming.
     #[must_use]
     pub fn promotable_learner(&self) -> Option<ReplicaId> {
-        let commit = self.commit();
-        let mut learners = self.membership().learners.iter().copied();
-        learners.find(|learner| {
+        let enough = self.commit().saturating_sub(LEARNER_LAG_ENTRIES_MAX);
+        let follows = |learner: &ReplicaId| {
             let progress = self.raw.raft.prs().get(learner.0);
-            self.is_leader() && progress.is_some_and(|progress| progress.matched >= commit)
-        })
+            progress.is_some_and(|progress| {
+                let is_close = progress.matched >= enough && progress.matched > 0;
+                progress.state == ProgressState::Replicate && is_close
+            })
+        };
+        let learners = self.membership().learners.iter().copied();
+        learners.filter(|_| self.is_leader()).find(follows)
     }
 
     /// Sends what was proposed, in one message to each member: the library would make one of each

@@ -228,6 +228,8 @@ pub const UNCOMMITTED_BYTES_MAX: u64 = 8 * 1024 * 1024;
 pub const KEPT_ENTRY_BYTES_MAX: usize = 1024 * 1024;
 /// See [`KEPT_ENTRY_BYTES_MAX`].
 pub const KEPT_ENTRIES_MAX: usize = 4_096;
+/// Entries that a learner may be behind what is committed when it is made a voter.
+pub const LEARNER_LAG_ENTRIES_MAX: u64 = 64;
 /// Milliseconds of one tick of a group that has an election, a transfer or answers under way.
 pub const GROUP_TICK_MS: u64 = 50;
 /// Bytes of messages that the leader of a queue gathers in one entry; the last may exceed it.
