@@ -12,14 +12,18 @@
 //! bounded when it is compiled.
 //! Invariant: `ANONYMOUS` does not exist.
 
+pub mod login;
 pub mod password;
 pub mod pattern;
 pub mod permission;
 pub mod sasl;
 
+pub use login::{Fingerprint, LoginCheck, Remembered, Verdict};
 pub use password::{HashingAlgorithm, PasswordError, PasswordHash, verify_login};
 pub use pattern::{Pattern, PatternError};
-pub use permission::{Access, Permission, Resource, Rights, TopicPermission, vhost_refused};
+pub use permission::{
+    Access, Permission, Resource, Rights, TopicPermission, check_user_id, vhost_refused,
+};
 pub use sasl::{Credentials, Mechanism, SaslError, login_refused_text};
 
 use std::net::IpAddr;

@@ -8,7 +8,10 @@ use argon2::password_hash::{PasswordHash as Phc, PasswordHasher, PasswordVerifie
 use argon2::{Algorithm, Argon2, Params, Version};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
-use leveret_types::limits::{ARGON2_MEMORY_KIB_MAX, ARGON2_PASSES_MAX};
+use leveret_types::limits::{
+    ARGON2_COST_KIB_MAX, ARGON2_LANES_MAX, ARGON2_MEMORY_KIB_MAX, ARGON2_PASSES_MAX,
+    ARGON2_STORED_MEMORY_KIB_MAX, ARGON2_STORED_PASSES_MAX,
+};
 use serde::{Deserialize, Serialize};
 use sha2::Digest;
 use subtle::ConstantTimeEq;
@@ -148,7 +151,7 @@ impl PasswordHash {
         match algorithm.digest_bytes() {
             _ if text.is_empty() => {}
             None => {
-                parse_phc(text)?;
+                parse_phc(text, &NEW)?;
             }
             Some(digest) => {
                 let found = BASE64
@@ -175,7 +178,7 @@ impl PasswordHash {
     #[must_use]
     pub fn verify(&self, password: &[u8]) -> bool {
         let right = match self.algorithm {
-            HashingAlgorithm::Argon2id => parse_phc(&self.text)
+            HashingAlgorithm::Argon2id => parse_phc(&self.text, &STORED)
                 .is_ok_and(|phc| Argon2::default().verify_password(password, &phc).is_ok()),
             algorithm => match BASE64.decode(&self.text) {
                 Ok(bytes) if bytes.len() > SALT_BYTES => {
@@ -233,11 +236,39 @@ fn argon2_text(password: &[u8], salt: &[u8; SALT_BYTES_GIVEN]) -> Result<String,
         .map_err(|_| PasswordError::NotArgon2id)
 }
 
+/// What a PHC string may ask for.
+struct Bounds {
+    memory_kib: u32,
+    passes: u32,
+    lanes: u32,
+    cost_kib: u32,
+}
+
+/// For who brings a hash.
+const NEW: Bounds = Bounds {
+    memory_kib: ARGON2_MEMORY_KIB_MAX,
+    passes: ARGON2_PASSES_MAX,
+    lanes: ARGON2_LANES_MAX,
+    cost_kib: ARGON2_COST_KIB_MAX,
+};
+
+/// For what is stored: what earlier versions took must go on letting its user in.
+const STORED: Bounds = Bounds {
+    memory_kib: ARGON2_STORED_MEMORY_KIB_MAX,
+    passes: ARGON2_STORED_PASSES_MAX,
+    lanes: u32::MAX,
+    cost_kib: u32::MAX,
+};
+
 /// Reads a PHC string. Its parameters decide what a login costs, so they have bounds.
-fn parse_phc(text: &str) -> Result<Phc<'_>, PasswordError> {
+fn parse_phc<'a>(text: &'a str, bounds: &Bounds) -> Result<Phc<'a>, PasswordError> {
     let phc = Phc::new(text).map_err(|_| PasswordError::NotArgon2id)?;
     let params = Params::try_from(&phc).map_err(|_| PasswordError::NotArgon2id)?;
-    let bounded = params.m_cost() <= ARGON2_MEMORY_KIB_MAX && params.t_cost() <= ARGON2_PASSES_MAX;
+    let cost = params.m_cost().saturating_mul(params.t_cost());
+    let bounded = params.m_cost() <= bounds.memory_kib
+        && params.t_cost() <= bounds.passes
+        && params.p_cost() <= bounds.lanes
+        && cost <= bounds.cost_kib;
     if phc.algorithm != Algorithm::Argon2id.ident() || phc.hash.is_none() || !bounded {
         return Err(PasswordError::NotArgon2id);
     }
@@ -318,17 +349,61 @@ mod tests {
 
     #[test]
     fn the_cost_of_an_imported_argon2id_hash_is_bounded() {
-        let check = |memory: u32, passes: u32, expected: bool| {
+        let check = |memory: u32, passes: u32, lanes: u32, expected: bool| {
             let text = format!(
-                "$argon2id$v=19$m={memory},t={passes},p=1$YWJjZGVmZ2g$\
+                "$argon2id$v=19$m={memory},t={passes},p={lanes}$YWJjZGVmZ2g$\
                  AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"
             );
             let parsed = PasswordHash::parse(HashingAlgorithm::Argon2id, &text);
             assert_eq!(parsed.is_ok(), expected, "{text}");
         };
-        check(ARGON2_MEMORY_KIB_MAX, ARGON2_PASSES_MAX, true);
-        check(ARGON2_MEMORY_KIB_MAX + 1, ARGON2_PASSES_MAX, false);
-        check(ARGON2_MEMORY_KIB_MAX, ARGON2_PASSES_MAX + 1, false);
+        let memory = ARGON2_MEMORY_KIB_MAX;
+        check(memory, 3, ARGON2_LANES_MAX, true);
+        check(memory + 1, 1, 1, false);
+        check(memory, 4, 1, false);
+        check(memory, 3, ARGON2_LANES_MAX + 1, false);
+        check(
+            ARGON2_COST_KIB_MAX / ARGON2_PASSES_MAX,
+            ARGON2_PASSES_MAX,
+            1,
+            true,
+        );
+        check(1_024, ARGON2_PASSES_MAX + 1, 1, false);
+        // What the broker makes itself is within the bounds.
+        let own = PasswordHash::new(HashingAlgorithm::Argon2id, b"pass", &SALT).expect("a hash");
+        assert!(parse_phc(&own.text, &NEW).is_ok());
+    }
+
+    #[test]
+    fn a_stored_hash_that_is_beyond_the_bounds_of_new_ones_lets_its_user_in() {
+        // More passes and lanes than a new one may have, with little memory: the test is quick.
+        let (passes, lanes) = (ARGON2_PASSES_MAX + 1, ARGON2_LANES_MAX + 1);
+        let stored = |passes: u32| {
+            let params = Params::new(8 * lanes, passes, lanes, None).expect("parameters");
+            let salt = SaltString::encode_b64(&SALT).expect("a salt");
+            let phc = Argon2::new(Algorithm::Argon2id, Version::V0x13, params)
+                .hash_password(b"pass", &salt)
+                .expect("a hash");
+            PasswordHash {
+                algorithm: HashingAlgorithm::Argon2id,
+                text: phc.to_string(),
+            }
+        };
+        let old = stored(passes);
+        assert!(PasswordHash::parse(old.algorithm, &old.text).is_err());
+        assert!(old.verify(b"pass"));
+        assert!(!old.verify(b"Pass"));
+        assert!(!stored(ARGON2_STORED_PASSES_MAX + 1).verify(b"pass"));
+        // As much memory as any version took, and not more.
+        let check = |memory: u32, expected: bool| {
+            let text = format!(
+                "$argon2id$v=19$m={memory},t={ARGON2_STORED_PASSES_MAX},p=1$YWJjZGVmZ2g$\
+                 AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"
+            );
+            assert_eq!(parse_phc(&text, &STORED).is_ok(), expected, "{text}");
+        };
+        check(ARGON2_STORED_MEMORY_KIB_MAX, true);
+        check(ARGON2_STORED_MEMORY_KIB_MAX + 1, false);
     }
 
     #[test]

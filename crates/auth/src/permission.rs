@@ -291,6 +291,24 @@ impl Rights {
     }
 }
 
+/// Whether `user` may publish a message that claims, by its `user-id`, to be from `claimed`: only
+/// from itself, unless it is an impersonator.
+///
+/// # Errors
+/// 406 PRECONDITION_FAILED with RabbitMQ's text, which closes the channel.
+pub fn check_user_id(claimed: &[u8], user: &str, impersonates: bool) -> Result<(), ProtocolError> {
+    if claimed == user.as_bytes() || impersonates {
+        return Ok(());
+    }
+    Err(ProtocolError::channel(
+        ReplyCode::PreconditionFailed,
+        format!(
+            "user_id property set to '{}' but authenticated user was '{user}'",
+            String::from_utf8_lossy(claimed),
+        ),
+    ))
+}
+
 fn refused(text: String) -> ProtocolError {
     ProtocolError::channel(ReplyCode::AccessRefused, text)
 }

@@ -4,6 +4,10 @@
 //! back to the system, and each thread's arena keeps megabytes that it once used. A broker has a
 //! few large buffers and many small ones, so this is most of what it would hold without need: 12 MB
 //! beside 35 MB with 500,000 messages waiting. Setting a threshold stops its growth.
+//!
+//! After a spike of small buffers it still keeps nearly all of them, since only the top of an arena
+//! goes back by itself. [`give_back`] has it look through the whole: `docs/performance.md` compares
+//! that with other allocators.
 
 /// Buffers of this size and more are mapped, and unmapped when they are freed.
 const MAPPED_BYTES_MIN: i32 = 128 * 1024;
@@ -42,6 +46,22 @@ pub fn keep_little() {
 /// Other allocators have thresholds of their own.
 #[cfg(not(all(target_os = "linux", target_env = "gnu")))]
 pub const fn keep_little() {}
+
+/// Gives every free page back to the system, in all threads' arenas.
+#[cfg(all(target_os = "linux", target_env = "gnu"))]
+#[expect(
+    unsafe_code,
+    reason = "no crate does this safely; it takes a plain number"
+)]
+pub fn give_back() {
+    // SAFETY: works on the allocator's own lists, under its locks; what is given out stays as it
+    // is.
+    unsafe { libc::malloc_trim(0) };
+}
+
+/// Other allocators are not asked.
+#[cfg(not(all(target_os = "linux", target_env = "gnu")))]
+pub const fn give_back() {}
 
 /// Bytes that the allocator has given out, and bytes that it keeps for later.
 #[cfg(all(target_os = "linux", target_env = "gnu"))]

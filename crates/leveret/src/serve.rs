@@ -1,7 +1,9 @@
 //! Boot: from a configuration to a running node, and to its end.
 
 mod admin;
+mod alarms;
 mod certificates;
+pub mod check;
 mod cluster;
 mod definitions;
 mod log;
@@ -18,10 +20,12 @@ use admin::Admin;
 use leveret_management::{App, Bound, Service};
 use leveret_shell::disk::RealDisk;
 use leveret_shell::node::Node;
+use leveret_shell::small_file;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use std::io::Write;
 use std::net::SocketAddr;
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
@@ -31,10 +35,12 @@ use web::Web;
 pub fn run(loaded: Loaded) -> Result<(), String> {
     let begun = Instant::now();
     let config = loaded.config;
+    check::make_folders(&config)?;
     let logs = log::start(&config.log)?;
     for notice in &loaded.notices {
         tracing::warn!("{notice}");
     }
+    check::cluster(&config)?;
     // Before anything else is started, so that a signal that comes early is not lost.
     let mut signals = Signals::new([SIGTERM, SIGINT, SIGHUP])
         .map_err(|error| format!("cannot watch for signals: {error}"))?;
@@ -49,7 +55,7 @@ pub fn run(loaded: Loaded) -> Result<(), String> {
     starting.store(false, Ordering::SeqCst);
     report(&node);
     let web = start_web(&config, loaded.effective, logs.clone(), &node)?;
-    announce(&config, &node, &web, begun)?;
+    announce(&config, &node, &web, begun);
     for signal in signals.forever() {
         match signal {
             SIGHUP => {
@@ -63,6 +69,8 @@ pub fn run(loaded: Loaded) -> Result<(), String> {
     node_file::remove(&config.folders.root);
     drop(web);
     node.shut_down();
+    // Nobody takes the room from now on.
+    small_file::set_aside(&config.folders.root);
     Ok(())
 }
 
@@ -101,7 +109,10 @@ fn start_web(
     let mut random = [0; 32];
     getrandom::fill(&mut random).map_err(|error| format!("no random bytes: {error}"))?;
     let token = node_file::write_token(root, random)
-        .map_err(|error| format!("cannot write to {}: {error}", root.display()))?;
+        // One of an earlier life is as good: whoever may read it may read this folder.
+        .or_else(|error| node_file::read_token(root).map_err(|_| error))
+        .map_err(|error| unreachable(root, &error))
+        .ok();
     let listening = Arc::new(OnceLock::new());
     let admin = Admin {
         broker: Arc::clone(&node.broker),
@@ -112,9 +123,11 @@ fn start_web(
         logs,
         listening: Arc::clone(&listening),
     };
-    let app = App::new(Arc::new(admin), Some(token), config.metrics_per_object);
+    let app = App::new(Arc::new(admin), token, config.metrics_per_object);
     let app = Arc::new(app);
     reports::answer_others(&node.broker, &app)
+        .map_err(|error| format!("cannot start a thread: {error}"))?;
+    alarms::follow_others(&node.broker)
         .map_err(|error| format!("cannot start a thread: {error}"))?;
     let web = Web::start(app, config)?;
     // The ports are known by now, those that the system chose as well.
@@ -139,9 +152,8 @@ fn report(node: &Node) {
 }
 
 /// Says where the node is and what to try, and leaves the files that the command line looks for.
-fn announce(config: &Config, node: &Node, web: &Web, begun: Instant) -> Result<(), String> {
+fn announce(config: &Config, node: &Node, web: &Web, begun: Instant) {
     let root = &config.folders.root;
-    let failed = |error| format!("cannot write to {}: {error}", root.display());
     let amqp: Vec<SocketAddr> = node.listening.iter().map(|(address, _)| *address).collect();
     let file = NodeFile {
         name: config.node_name.clone(),
@@ -150,7 +162,9 @@ fn announce(config: &Config, node: &Node, web: &Web, begun: Instant) -> Result<(
         http: web.plain_address(Service::Api),
         metrics: web.plain_address(Service::Metrics),
     };
-    file.write(root).map_err(failed)?;
+    if let Err(error) = file.write(root) {
+        unreachable(root, &error);
+    }
     let elapsed = begun.elapsed().as_millis();
     let mut out = std::io::stdout().lock();
     let mut say = |line: String| {
@@ -182,7 +196,16 @@ fn announce(config: &Config, node: &Node, web: &Web, begun: Instant) -> Result<(
     // The same.
     let _ = out.flush();
     notify_supervisor("READY=1");
-    Ok(())
+}
+
+/// A node serves its clients also where it cannot tell the command line how to reach it: on a full
+/// disk they are who makes room.
+fn unreachable(root: &Path, error: &std::io::Error) {
+    tracing::error!(
+        %error,
+        "cannot write to {}: the command line reaches this node by --url alone",
+        root.display()
+    );
 }
 
 fn where_served(bound: &Bound) -> String {

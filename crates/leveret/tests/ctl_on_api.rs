@@ -183,6 +183,9 @@ fn changes_reach_the_node() {
     let (code, text) = node.ctl("check_local_alarms");
     assert_eq!(
         (code, text.as_str()),
-        (69, "Error:\nresource alarm in effect: memory")
+        (
+            69,
+            "Error:\nresource alarm in effect: memory on leveret@burrow"
+        )
     );
 }

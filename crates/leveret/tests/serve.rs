@@ -226,6 +226,48 @@ const DEFINITIONS: &str = r#"{
 }"#;
 
 #[test]
+fn a_node_does_nothing_that_another_was_named_for() {
+    let folder = Folder::new("named");
+    let data = folder.data();
+    let mut command = serve(&data);
+    command.env("RABBITMQ_NODENAME", "rabbit@burrow");
+    let node = Node::start(command.args(["--http", "none"]), &data);
+    node.told(&["add_vhost", "shop"]);
+    let run = |name: Option<&str>, words: &[&str]| {
+        let mut command = Command::new(BINARY);
+        command.env_clear().env("LEVERET_DATA_DIR", &data);
+        if let Some(name) = name {
+            command.env("RABBITMQ_NODENAME", name);
+        }
+        command.args(words).output().expect("it runs")
+    };
+    let elsewhere = Some("rabbit@elsewhere");
+    for (name, words) in [
+        (
+            None,
+            &["ctl", "-n", "rabbit@elsewhere", "delete_vhost", "shop"][..],
+        ),
+        (None, &["ctl", "stop", "-nrabbit@elsewhere"]),
+        (elsewhere, &["ctl", "delete_vhost", "shop"]),
+        (elsewhere, &["ctl", "shutdown"]),
+        (elsewhere, &["status"]),
+        (None, &["list", "queues", "--node", "rabbit@elsewhere"]),
+        (None, &["cluster", "rebalance", "-n", "rabbit@elsewhere"]),
+    ] {
+        let output = run(name, words);
+        let why = String::from_utf8_lossy(&output.stderr);
+        assert!(!output.status.success(), "{words:?}");
+        assert!(why.contains("'rabbit@elsewhere'"), "{words:?}: {why}");
+    }
+    assert!(node.told(&["-q", "list_vhosts"]).contains("shop"));
+    // What is said with the command goes before the environment.
+    let words = ["ctl", "-n", "rabbit@burrow", "delete_vhost", "shop"];
+    assert!(run(elsewhere, &words).status.success());
+    assert!(run(Some("rabbit@burrow"), &["status"]).status.success());
+    assert!(!node.told(&["-q", "list_vhosts"]).contains("shop"));
+}
+
+#[test]
 fn suspended_listeners_refuse_clients_until_they_are_resumed() {
     let folder = Folder::new("suspend");
     let mut command = serve(&folder.data());
@@ -320,6 +362,7 @@ fn start_three(folder: &Folder) -> Vec<Node> {
             let data = folder.0.join(address.replace(':', "-"));
             let mut command = serve(&data);
             command.args(["--http", "none", "--cluster", address, "--join", &join]);
+            command.env("LEVERET_CLUSTER_SECRET", "of these three");
             scope.spawn(move || Node::start(&mut command, &data))
         };
         let starting: Vec<_> = addresses.iter().map(start).collect();
@@ -510,6 +553,149 @@ fn every_node_of_a_cluster_lists_what_the_others_have() {
     }
 }
 
+/// Opens connections with channels, each with a publish of which the last byte is missing: the node
+/// holds all that came. Bodies are of many sizes, so that what they leave is in many places.
+fn unfinished_publishes(port: u16, connections: usize) -> Vec<TcpStream> {
+    let connection = |_| {
+        let mut socket = connect(port);
+        for channel in 1..=40_u16 {
+            let size = [500, 3_000, 20_000, 60_000, 100_000][usize::from(channel % 5)];
+            let mut frames = Vec::new();
+            let mut frame = |kind: u8, payload: &[u8]| {
+                let length = u32::try_from(payload.len()).expect("short").to_be_bytes();
+                frames.extend(
+                    [
+                        &[kind],
+                        &channel.to_be_bytes()[..],
+                        &length,
+                        payload,
+                        &[0xCE],
+                    ]
+                    .concat(),
+                );
+            };
+            frame(1, b"\0\x14\0\x0a\0");
+            frame(1, b"\0\x3c\0\x28\0\0\0\x01q\0");
+            frame(
+                2,
+                &[b"\0\x3c\0\0", &u64::to_be_bytes(size)[..], b"\0\0"].concat(),
+            );
+            frame(3, &vec![b'x'; usize::try_from(size - 1).expect("short")]);
+            socket.write_all(&frames).expect("written");
+        }
+        socket
+    };
+    (0..connections).map(connection).collect()
+}
+
+#[test]
+fn the_memory_alarm_goes_when_what_raised_it_is_gone() {
+    const ALLOWED: u64 = 64 << 20;
+    let folder = Folder::new("spike");
+    let data = folder.data();
+    let node = Node::start(serve(&data).args(["--http", "none"]), &data);
+    let resident = || {
+        let statm = fs::read_to_string(format!("/proc/{}/statm", node.process.id()));
+        let statm = statm.expect("it runs");
+        let pages = statm
+            .split(' ')
+            .nth(1)
+            .and_then(|pages| pages.parse::<u64>().ok());
+        pages.expect("a number") * 4_096
+    };
+    let watermark = |bytes: &str| {
+        node.told(&["set_vm_memory_high_watermark", "absolute", bytes]);
+    };
+    let alarm = || String::from_utf8_lossy(&node.ctl(&["-q", "alarms"]).stdout).into_owned();
+    let spike = unfinished_publishes(node.port("amqp"), 60);
+    eventually(
+        || resident().to_string(),
+        |bytes| bytes.parse::<u64>().is_ok_and(|bytes| bytes > 72 << 20),
+    );
+    watermark(&ALLOWED.to_string());
+    eventually(alarm, |text| text.to_lowercase().contains("memory"));
+    // So that nothing but memory that is kept can hold it up.
+    watermark("100GB");
+    drop(spike);
+    eventually(|| node.told(&["-q", "list_connections"]), str::is_empty);
+    watermark(&ALLOWED.to_string());
+    eventually(alarm, |text| !text.to_lowercase().contains("memory"));
+    assert!(resident() < ALLOWED);
+}
+
+#[test]
+fn an_alarm_of_one_node_is_one_of_the_cluster() {
+    let folder = Folder::new("alarms");
+    let nodes = start_three(&folder);
+    let mut publisher = connect(nodes[1].port("amqp"));
+    let frames = [
+        &b"\x01\0\x01\0\0\0\x05\0\x14\0\x0a\0\xCE"[..],
+        b"\x01\0\x01\0\0\0\x0a\0\x3c\0\x28\0\0\0\x01q\0\xCE",
+        b"\x02\0\x01\0\0\0\x0e\0\x3c\0\0\0\0\0\0\0\0\0\x01\0\0\xCE",
+        b"\x03\0\x01\0\0\0\x01x\xCE",
+    ];
+    publisher.write_all(&frames.concat()).expect("written");
+    let state = || nodes[1].told(&["-s", "list_connections", "state", "channels"]);
+    eventually(state, |text| text == "running\t1\n");
+    nodes[2].told(&["set_vm_memory_high_watermark", "0"]);
+    eventually(state, |text| text.starts_with("block"));
+    let file = fs::read_to_string(nodes[2].data.join("node.json")).expect("it runs");
+    let name = file
+        .split("\"name\": \"")
+        .nth(1)
+        .and_then(|rest| rest.split('"').next());
+    let name = name.expect("a name");
+    let said = |node: &Node, command: &str| {
+        let output = node.ctl(&["-q", command]);
+        let text = [output.stdout, output.stderr].concat();
+        (
+            output.status.success(),
+            String::from_utf8_lossy(&text).into_owned(),
+        )
+    };
+    for node in &nodes {
+        let (well, text) = said(node, "check_alarms");
+        assert!(
+            !well && text.contains(&format!("memory on {name}")),
+            "{text}"
+        );
+        let (_, text) = said(node, "alarms");
+        assert!(
+            text.contains(&format!("memory alarm on node {name}")),
+            "{text}"
+        );
+    }
+    assert!(said(&nodes[1], "check_local_alarms").0);
+    assert!(!said(&nodes[2], "check_local_alarms").0);
+    nodes[2].told(&["set_vm_memory_high_watermark", "absolute", "100GB"]);
+    eventually(state, |text| text.starts_with("running"));
+    assert!(said(&nodes[0], "check_alarms").0);
+}
+
+#[test]
+fn all_nodes_give_their_cluster_one_name() {
+    let folder = Folder::new("identity");
+    let nodes = start_three(&folder);
+    for (path, before) in [
+        ("/api/cluster-name", "\"name\":\""),
+        ("/api/overview", "\"cluster_name\":\""),
+    ] {
+        let told = nodes.iter().map(|node| {
+            let answer = node.http("GET", path, "");
+            let value = answer
+                .split(before)
+                .nth(1)
+                .and_then(|rest| rest.split('"').next());
+            value
+                .map(str::to_owned)
+                .unwrap_or_else(|| panic!("no name in {answer}"))
+        });
+        let told: Vec<String> = told.collect();
+        assert!(!told[0].is_empty());
+        assert!(told.iter().all(|name| *name == told[0]), "{path}: {told:?}");
+    }
+}
+
 #[test]
 fn memory_is_told_by_its_parts() {
     let folder = Folder::new("memory");
@@ -545,6 +731,93 @@ fn a_configuration_is_checked_by_its_place_or_by_option() {
         assert!(!output.status.success(), "{text}");
         assert!(text.contains("did you mean \"heartbeat\"?"), "{text}");
     }
+}
+
+#[test]
+fn a_check_finds_what_a_start_would_fail_at() {
+    let folder = Folder::new("check-all");
+    let broken = folder.write("broken.json", "{\"queues\": [{\"name\": 1}]}");
+    let file = folder.write("file", "");
+    let ssl = |key: &str| {
+        format!(
+            "listeners.ssl.default = 0\nssl_options.certfile = {0}\nssl_options.keyfile = {0}\n{key}",
+            file.display()
+        )
+    };
+    for (text, expected) in [
+        (
+            "load_definitions = /nonexistent.json\n".to_owned(),
+            "/nonexistent.json",
+        ),
+        (
+            format!("load_definitions = {}\n", broken.display()),
+            "these are no definitions",
+        ),
+        (ssl(""), "cannot read a certificate"),
+        (
+            format!("data_dir = {}/below\n", file.display()),
+            "\"data_dir\"",
+        ),
+        (
+            format!("folders.wal = {}\n", file.display()),
+            "\"folders.wal\"",
+        ),
+        ("cluster.address = 0.0.0.0:0\n".to_owned(), "secret"),
+        (
+            "cluster.join.1 = burrow:7000\n".to_owned(),
+            "cluster.address",
+        ),
+    ] {
+        let file = folder.write("node.conf", &text);
+        let run = |words: &[&str]| {
+            let mut command = Command::new(BINARY);
+            command
+                .env_clear()
+                .args(words)
+                .arg(&file)
+                .current_dir(&folder.0);
+            command.env("LEVERET_LISTENERS_TCP_DEFAULT", "127.0.0.1:0");
+            command.env("LEVERET_MANAGEMENT_TCP_PORT", "none");
+            command.env("LEVERET_PROMETHEUS_TCP_PORT", "none");
+            command.output().expect("it runs")
+        };
+        for words in [&["config", "check", "--config"][..], &["serve", "--config"]] {
+            let output = run(words);
+            let why = String::from_utf8_lossy(&output.stderr).into_owned();
+            assert!(!output.status.success(), "{words:?} {text}");
+            assert!(why.contains(expected), "{words:?} {text}: {why}");
+        }
+    }
+}
+
+#[test]
+fn a_password_is_not_shown_while_it_is_typed() {
+    let folder = Folder::new("password");
+    let data = folder.data();
+    let node = Node::start(serve(&data).args(["--http", "none"]), &data);
+    let line = format!("{BINARY} ctl --data-dir {} hash_password", data.display());
+    let script = Command::new("script")
+        .args(["-qec", &line, "/dev/null"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn();
+    let Ok(mut script) = script else {
+        return eprintln!("left out: no script(1) here for a terminal");
+    };
+    let mut screen = BufReader::new(script.stdout.take().expect("its output"));
+    let mut shown = String::new();
+    while !shown.contains("Password:") {
+        let mut line = String::new();
+        assert!(screen.read_line(&mut line).expect("a line") > 0, "{shown}");
+        shown.push_str(&line);
+    }
+    let mut typed = script.stdin.take().expect("its input");
+    typed.write_all(b"carrot\n").expect("typed");
+    screen.read_to_string(&mut shown).expect("the rest");
+    drop(typed);
+    assert!(script.wait().expect("it ends").success(), "{shown}");
+    assert!(!shown.contains("carrot"), "{shown}");
+    drop(node);
 }
 
 #[test]

@@ -9,6 +9,7 @@ use crate::cluster::{ClusterChange, ClusterView};
 use leveret_types::{ConnectionId, FieldTable, NodeId, ProtocolError, QueueId};
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
+use tokio::sync::oneshot;
 
 /// On whose behalf something is done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -530,11 +531,46 @@ pub enum Level {
     Absolute(u64),
 }
 
+/// What became of a login.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LoginVerdict {
+    /// The user is let in.
+    Right,
+    /// Wrong password, no such user, or not from there.
+    Wrong,
+    /// Too many others wait.
+    Busy,
+}
+
+/// Who waits to hear what became of a login.
+#[derive(Debug)]
+pub struct LoginAnswer(oneshot::Sender<LoginVerdict>);
+
+impl LoginAnswer {
+    /// One who waits, and where the answer comes out.
+    pub(crate) fn new() -> (Self, oneshot::Receiver<LoginVerdict>) {
+        let (answer, answered) = oneshot::channel();
+        (Self(answer), answered)
+    }
+
+    /// Whether anybody still waits: a client that hung up does not.
+    #[must_use]
+    pub fn waits(&self) -> bool {
+        !self.0.is_closed()
+    }
+
+    /// Tells what became of it.
+    pub fn tell(self, verdict: LoginVerdict) {
+        // Whoever asked may have gone.
+        let _ = self.0.send(verdict);
+    }
+}
+
 /// The part of a node that has nothing to do with the catalogue.
 pub trait Running: Send + Sync + 'static {
-    /// Whether this user may log in: password, loopback, throttling. Counts and delays failures as
-    /// a login by AMQP does.
-    fn authenticate(&self, login: Login<'_>) -> bool;
+    /// Whether this user may log in: password, loopback. The check of a slow password waits for its
+    /// turn and is told from another thread; it is not run if nobody waits for it by then.
+    fn authenticate(&self, login: Login<'_>, answer: LoginAnswer);
     /// What the node is and how it is.
     fn node_stats(&self) -> NodeStats;
     /// Counters of the whole node.

@@ -1,7 +1,7 @@
 //! What all requests share: the node, the token, the rates.
 
 use crate::access::{Who, permit};
-use crate::api::{Login, Running};
+use crate::api::{Login, LoginAnswer, LoginVerdict, Running};
 use crate::directory::{Counts, Directory};
 use crate::overview::{MESSAGE_FIELDS, Subject};
 use crate::rates::Rates;
@@ -13,10 +13,19 @@ use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
+use tokio::sync::oneshot;
 
 /// A node, whole.
 pub trait Node: Running + Directory {}
 impl<T: Running + Directory> Node for T {}
+
+/// Who somebody claims to be.
+pub(crate) enum Claim {
+    /// Nobody in particular, or the operator with the right token.
+    Proven(Who),
+    /// A user, with a password to check.
+    Password { user: String, password: String },
+}
 
 /// What all requests share.
 pub struct App {
@@ -111,17 +120,17 @@ impl App {
         rates.of(exchange, messages, now)
     }
 
-    /// Who sends this `Authorization` header.
-    pub fn identify(&self, authorization: Option<&str>, from: IpAddr) -> Result<Who, ApiError> {
+    /// What this `Authorization` header claims.
+    pub(crate) fn claim(&self, authorization: Option<&str>) -> Result<Claim, ApiError> {
         let failed = || ApiError::LoginFailed;
         let Some(header) = authorization else {
-            return Ok(Who::Nobody);
+            return Ok(Claim::Proven(Who::Nobody));
         };
         let (scheme, credentials) = header.split_once(' ').ok_or_else(failed)?;
         if scheme.eq_ignore_ascii_case("bearer") {
             let token = self.token.as_deref().ok_or_else(failed)?;
             return match same(token.as_bytes(), credentials.trim().as_bytes()) {
-                true => Ok(Who::Operator),
+                true => Ok(Claim::Proven(Who::Operator)),
                 false => Err(failed()),
             };
         }
@@ -132,23 +141,47 @@ impl App {
         let bytes = engine.decode(credentials.trim()).map_err(|_| failed())?;
         let text = String::from_utf8(bytes).map_err(|_| failed())?;
         let (user, password) = text.split_once(':').ok_or_else(failed)?;
-        self.log_in(user, password, from)
+        Ok(Claim::Password {
+            user: user.to_owned(),
+            password: password.to_owned(),
+        })
     }
 
-    /// The user of this name, if the password is right.
-    pub fn log_in(&self, user: &str, password: &str, from: IpAddr) -> Result<Who, ApiError> {
-        let failed = || ApiError::LoginFailed;
+    /// Has a password checked; the verdict comes out of what is returned.
+    pub(crate) fn check_login(
+        &self,
+        user: &str,
+        password: &str,
+        from: IpAddr,
+    ) -> oneshot::Receiver<LoginVerdict> {
+        let (answer, answered) = LoginAnswer::new();
         let login = Login {
             user,
             password,
             from,
         };
-        if !self.node.authenticate(login) {
-            self.logins.failed.fetch_add(1, Ordering::Relaxed);
-            return Err(failed());
-        }
-        self.logins.succeeded.fetch_add(1, Ordering::Relaxed);
-        let user = self.node.user(user).ok_or_else(failed)?;
+        self.node.authenticate(login, answer);
+        answered
+    }
+
+    /// Who a user is whose password has been checked.
+    pub(crate) fn logged_in(
+        &self,
+        user: &str,
+        verdict: Option<LoginVerdict>,
+    ) -> Result<Who, ApiError> {
+        let logins = &self.logins;
+        match verdict {
+            Some(LoginVerdict::Right) => logins.succeeded.fetch_add(1, Ordering::Relaxed),
+            Some(LoginVerdict::Wrong) => {
+                logins.failed.fetch_add(1, Ordering::Relaxed);
+                return Err(ApiError::LoginFailed);
+            }
+            Some(LoginVerdict::Busy) => return Err(ApiError::Busy),
+            None => return Err(ApiError::Failed("the node is stopping".to_owned())),
+        };
+        // The user may have gone meanwhile.
+        let user = self.node.user(user).ok_or(ApiError::LoginFailed)?;
         Ok(Who::User {
             name: user.name,
             tags: user.tags,

@@ -302,7 +302,6 @@ fn consumer_json(
             Some(true) => "single_active",
             Some(false) => "waiting",
         },
-        "consumer_timeout": "undefined",
         "arguments": json_of(&consumer.arguments),
         "queue": {"name": queue.name, "vhost": queue.vhost},
         "channel_details": {

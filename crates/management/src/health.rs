@@ -1,6 +1,7 @@
 //! Health checks, and the node's own controls.
 
-use crate::api::{AfterGet, Get, Level, Listener, Login, NodeStats, Publish, Topology};
+use crate::api::{AfterGet, Get, Level, Listener, LoginVerdict, NodeStats, Publish, Topology};
+use crate::app::App;
 use crate::input::Body;
 use crate::peers::{self, asks};
 use crate::reply::{ApiError, Reply, merge};
@@ -46,13 +47,27 @@ fn alarms_of(node: &Value) -> Vec<Value> {
         .collect()
 }
 
+/// The resources for which this node has an alarm.
+pub(crate) fn own_alarms(app: &App) -> Value {
+    let node = app.node().node_stats();
+    let alarms = [(node.memory_alarm, "memory"), (node.disk_alarm, "disk")];
+    let set = alarms.iter().filter(|(set, _)| *set);
+    set.map(|(_, resource)| *resource).collect()
+}
+
 fn alarmed(alarms: Vec<Value>) -> Answer {
     if alarms.is_empty() {
         return well();
     }
     let resources: Vec<_> = alarms
         .iter()
-        .filter_map(|a| a["resource"].as_str())
+        .filter_map(|a| {
+            Some(format!(
+                "{} on {}",
+                a["resource"].as_str()?,
+                a["node"].as_str()?
+            ))
+        })
         .collect();
     let reason = format!("resource alarm in effect: {}", resources.join(", "));
     unwell(reason, json!({"alarms": alarms}))
@@ -338,13 +353,14 @@ pub fn stop(call: &Call<'_>) -> Answer {
 /// from this machine.
 pub fn authenticate(call: &Call<'_>) -> Answer {
     let body = call.body()?;
-    let login = Login {
-        user: body.text("username")?,
-        password: body.text("password")?,
-        from: IpAddr::V4(Ipv4Addr::LOCALHOST),
-    };
-    let ok = call.app.node().authenticate(login);
-    Ok(Reply::Json(json!({"ok": ok})))
+    let (user, password) = (body.text("username")?, body.text("password")?);
+    let here = IpAddr::V4(Ipv4Addr::LOCALHOST);
+    // Only administrators come here: they may wait on a worker.
+    match call.app.check_login(user, password, here).blocking_recv() {
+        Ok(LoginVerdict::Busy) => Err(ApiError::Busy),
+        Ok(verdict) => Ok(Reply::Json(json!({"ok": verdict == LoginVerdict::Right}))),
+        Err(_) => Err(ApiError::Failed("the node is stopping".to_owned())),
+    }
 }
 
 /// `GET /api/auth/hash_password/{password}`

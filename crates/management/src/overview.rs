@@ -2,7 +2,7 @@
 
 use crate::api::{Listener, MessageCounters, NodeStats};
 use crate::app::App;
-use crate::input::Query;
+use crate::input::{Body, Query};
 use crate::peers::{self, asks};
 use crate::reply::{ApiError, Reply, merge};
 use crate::route::Call;
@@ -499,29 +499,28 @@ pub fn auth(_: &Call<'_>) -> Answer {
     Ok(Reply::Json(json!({"oauth_enabled": false})))
 }
 
-/// `POST /api/login`: whether a name and password, as a form or as JSON, are good for the API. No
-/// session comes of it: every request brings its own credentials.
-pub fn login(call: &Call<'_>) -> Answer {
-    let (user, password) = match call.content_type.contains("json") {
-        true => {
-            let body = call.body()?;
-            (
-                body.text("username")?.to_owned(),
-                body.text("password")?.to_owned(),
-            )
-        }
-        false => {
-            let form = std::str::from_utf8(call.bytes).unwrap_or_default();
-            let form = Query::parse(form)?;
-            let field = |name: &str| {
-                let missing = || ApiError::BadRequest(format!("the form has no \"{name}\""));
-                form.get(name).map(str::to_owned).ok_or_else(missing)
-            };
-            (field("username")?, field("password")?)
-        }
+/// The name and password of a login, as a form or as JSON.
+pub(crate) fn login_form(bytes: &[u8], kind: &str) -> Result<(String, String), ApiError> {
+    if kind.contains("json") {
+        let body = Body::parse(bytes)?;
+        return Ok((
+            body.text("username")?.to_owned(),
+            body.text("password")?.to_owned(),
+        ));
+    }
+    let form = std::str::from_utf8(bytes).unwrap_or_default();
+    let form = Query::parse(form)?;
+    let field = |name: &str| {
+        let missing = || ApiError::BadRequest(format!("the form has no \"{name}\""));
+        form.get(name).map(str::to_owned).ok_or_else(missing)
     };
-    let who = call.app.log_in(&user, &password, call.from)?;
-    crate::access::permit(crate::access::Access::Management, &who, true)?;
+    Ok((field("username")?, field("password")?))
+}
+
+/// `POST /api/login`: whether a name and password are good for the API; the server has checked
+/// them. No session comes of it: every request brings its own credentials.
+pub fn login(call: &Call<'_>) -> Answer {
+    crate::access::permit(crate::access::Access::Management, call.who, true)?;
     Ok(Reply::Done)
 }
 

@@ -6,8 +6,7 @@
 
 use crate::api::QueueStats;
 use crate::app::App;
-use crate::overview;
-use crate::{connections, queues};
+use crate::{connections, health, overview, queues};
 use leveret_types::{ConnectionId, NodeId, QueueId};
 use serde_json::{Map, Value, json};
 use std::collections::HashMap;
@@ -26,6 +25,8 @@ pub mod asks {
     pub const CONSUMERS: &str = "consumers";
     /// How the node is.
     pub const NODE: &str = "node";
+    /// Its alarms: a list of the resources.
+    pub const ALARMS: &str = "alarms";
     /// Where its memory is.
     pub const MEMORY: &str = "memory";
     /// Its part of `/api/overview`.
@@ -50,6 +51,7 @@ pub fn answer(app: &App, ask: &str) -> Option<Vec<u8>> {
         asks::CHANNELS => connections::own_channels(app).into(),
         asks::CONSUMERS => connections::own_consumers(app).into(),
         asks::NODE => overview::own_node(app),
+        asks::ALARMS => health::own_alarms(app),
         asks::MEMORY => overview::own_memory(app),
         asks::OVERVIEW => overview::own_overview(app),
         _ => return one(app, ask),

@@ -292,6 +292,11 @@ pub fn replicas(call: &Call<'_>) -> Answer {
         row
     };
     if queue.nodes.is_empty() {
+        // A queue of a node alone has no group: what it holds is here, and led here.
+        let own = match own {
+            Value::Null => json!({"Raft State": "leader", "Membership": "voter"}),
+            own => own,
+        };
         return Ok(Reply::Json(json!([row(&own_name, Some(own))])));
     }
     let rows = queue.nodes.iter().map(|(node, name)| {

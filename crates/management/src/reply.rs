@@ -74,6 +74,8 @@ pub enum ApiError {
     TooSlow,
     /// 413.
     TooLarge(usize),
+    /// 503: too many logins wait to be checked.
+    Busy,
     /// 500: the node could not.
     Failed(String),
 }
@@ -89,6 +91,7 @@ impl ApiError {
             Self::MethodNotAllowed(_) => 405,
             Self::TooSlow => 408,
             Self::TooLarge(_) => 413,
+            Self::Busy => 503,
             Self::Failed(_) => 500,
         }
     }
@@ -112,6 +115,10 @@ impl ApiError {
             Self::TooLarge(most) => (
                 "bad_request",
                 format!("the body is larger than {most} bytes"),
+            ),
+            Self::Busy => (
+                "Service Unavailable",
+                "too many logins wait for their passwords to be checked, try again".to_owned(),
             ),
             Self::Failed(reason) => ("Internal Server Error", reason.clone()),
         };

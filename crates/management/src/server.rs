@@ -3,9 +3,11 @@
 //!
 //! Invariant: no handler runs on the thread that waits for sockets.
 
-use crate::app::App;
+use crate::access::Who;
+use crate::app::{App, Claim};
 use crate::listen::{self, Bound, Endpoint, Listener, Open, Place, Service, Stream};
 use crate::metrics;
+use crate::overview;
 use crate::reply::{ApiError, Reply};
 use crate::route;
 use crate::routes::ROUTES;
@@ -28,6 +30,8 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::{Semaphore, oneshot};
 
+/// Where a form logs in.
+const LOGIN_PATH: &str = "/api/login";
 /// Connections that are served at once; further ones wait in the kernel.
 const CONNECTIONS_MAX: usize = 1_024;
 /// Threads that do the work.
@@ -216,18 +220,32 @@ async fn api(app: Arc<App>, peer: IpAddr, request: Request<Incoming>) -> Result<
         text("if-none-match"),
     );
     // Nothing of a body is read before its sender may send one.
-    let admitted = {
+    let delay = app.failure_delay;
+    let admitted = match app.claim(authorization.as_deref()) {
+        Ok(Claim::Proven(who)) => Ok(who),
+        Ok(Claim::Password { user, password }) => log_in(&app, user, password, peer).await,
+        Err(error) => Err(error),
+    };
+    let who = slow_to_refuse(admitted, delay).await?;
+    let (who, found) = {
         let app = Arc::clone(&app);
         blocking(move || {
-            let who = app.identify(authorization.as_deref(), peer)?;
             app.admit(&who, &found)?;
             Ok((who, found))
         })
-        .await
+        .await?
     };
-    let delay = app.failure_delay;
-    let (who, found) = slow_to_refuse(admitted, delay).await?;
     let bytes = read(body, body_bytes_max(head.uri.path())).await?;
+    // Who logs in by a form is who the form says, if the password is right.
+    let who = match head.uri.path().trim_end_matches('/') {
+        LOGIN_PATH => {
+            let kind = content_type.as_deref().unwrap_or_default();
+            let (user, password) = overview::login_form(&bytes, kind)?;
+            let logged_in = log_in(&app, user, password, peer).await;
+            slow_to_refuse(logged_in, delay).await?
+        }
+        _ => who,
+    };
     let reply = blocking(move || {
         let call = route::Call {
             app: &app,
@@ -244,6 +262,27 @@ async fn api(app: Arc<App>, peer: IpAddr, request: Request<Incoming>) -> Result<
     .await;
     let reply = slow_to_refuse(reply, delay).await?;
     Ok(reply.unless_known(known.as_deref()))
+}
+
+/// Has a password checked. Whoever hangs up meanwhile does not wait any more: the check is then not
+/// run.
+async fn log_in(
+    app: &Arc<App>,
+    user: String,
+    password: String,
+    peer: IpAddr,
+) -> Result<Who, ApiError> {
+    let (user, answered) = {
+        let app = Arc::clone(app);
+        blocking(move || {
+            let answered = app.check_login(&user, &password, peer);
+            Ok((user, answered))
+        })
+        .await?
+    };
+    let verdict = answered.await.ok();
+    let app = Arc::clone(app);
+    blocking(move || app.logged_in(&user, verdict)).await
 }
 
 /// Lets who failed to log in wait for the answer, so that passwords cannot be tried out quickly.

@@ -43,10 +43,13 @@ impl Keeper for Kept {
 }
 
 impl Running for Kept {
-    fn authenticate(&self, login: Login<'_>) -> bool {
+    fn authenticate(&self, login: Login<'_>, answer: LoginAnswer) {
         let catalogue = self.catalogue.read().expect("catalogue");
         let found = catalogue.login(login.user, login.password.as_bytes(), Some(login.from));
-        found.is_ok()
+        answer.tell(match found.is_ok() {
+            true => LoginVerdict::Right,
+            false => LoginVerdict::Wrong,
+        });
     }
     fn change(
         &self,

@@ -150,6 +150,13 @@ impl Catalogue {
         !self.cluster.nodes.is_empty()
     }
 
+    /// Whether the cluster has had this node and has forgotten it: numbers are given once.
+    #[must_use]
+    pub fn has_forgotten(&self, node: NodeId) -> bool {
+        let was_given = (1..self.cluster.next_node).contains(&node.0);
+        was_given && !self.cluster.nodes.contains_key(&node.0)
+    }
+
     /// The nodes of the cluster, by number; none outside of clusters.
     pub fn nodes(&self) -> impl ExactSizeIterator<Item = &NodeRecord> {
         self.cluster.nodes.values()

@@ -241,11 +241,9 @@ fn check(key: &str, value: &FieldValue) -> Option<bool> {
     };
     let one_of = |allowed: &[&str]| value.as_text().is_some_and(|text| allowed.contains(&text));
     Some(match key {
-        "alternate-exchange"
-        | "dead-letter-exchange"
-        | "dead-letter-routing-key"
-        | "federation-upstream"
-        | "federation-upstream-set" => value.as_text().is_some(),
+        "alternate-exchange" | "dead-letter-exchange" | "dead-letter-routing-key" => {
+            value.as_text().is_some()
+        }
         "message-ttl" => expiry(0),
         "expires" => expiry(1),
         "max-length"

@@ -100,8 +100,8 @@ fn every_key_is_checked() {
             "-1 is not a valid delayed-retry-min",
         ),
         (
-            "federation-upstream=1",
-            "1 is not a valid federation-upstream",
+            "federation-upstream=u",
+            "[{<<\"federation-upstream\">>,<<\"u\">>}] are not recognised policy settings",
         ),
         ("ha-mode=most", "<<\"most\">> is not a valid ha-mode value"),
         ("ha-mode=exactly", "ha-mode=\"exactly\" takes an integer"),
@@ -147,7 +147,6 @@ fn every_key_is_accepted() {
         "initial-cluster-size=3 target-group-size=1 max-age=7D",
         "stream-max-segment-size-bytes=500000000 stream-filter-size-bytes=255",
         "delayed-retry-type=all delayed-retry-min=1 delayed-retry-max=2",
-        "federation-upstream=u federation-upstream-set=all",
         "ha-mode=all ha-sync-mode=automatic ha-sync-batch-size=10 ha-promote-on-shutdown=always \
             ha-promote-on-failure=when-synced",
         "ha-mode=exactly ha-params=2",

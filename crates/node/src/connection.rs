@@ -81,6 +81,8 @@ pub struct Connection {
     transacted: Vec<QueueId>,
     /// Consumers whose queue has gone while an answer is held: told behind it.
     cancelled_behind: Vec<ConsumerId>,
+    /// The password that is being checked elsewhere.
+    checking: Option<login::Checking>,
     /// The answer to a failed login, held for a while.
     delayed: Option<(u64, Reply)>,
     /// Deliveries encoded since the socket last took everything.
@@ -88,7 +90,6 @@ pub struct Connection {
     encoded_bytes: usize,
     /// Publishes that wait for the log, so that the confirm ledger must hear of it.
     awaiting: bool,
-    blocked: bool,
     has_exclusive: bool,
     received_bytes: u64,
     sent_bytes: u64,
@@ -127,11 +128,11 @@ impl Connection {
             full_queues: SmallVec::new(),
             transacted: Vec::new(),
             cancelled_behind: Vec::new(),
+            checking: None,
             delayed: None,
             encoded_messages: 0,
             encoded_bytes: 0,
             awaiting: false,
-            blocked: false,
             has_exclusive: false,
             received_bytes: 0,
             sent_bytes: 0,
@@ -186,6 +187,7 @@ impl Connection {
             }
             ConnectionEvent::TimedOut(holder) => self.timed_out(holder, now, env),
             ConnectionEvent::Executed { id, result } => self.executed(id, result, now, env),
+            ConnectionEvent::LoginChecked(verdict) => self.login_checked(verdict, now, env),
             ConnectionEvent::Looked => self.look_again(now, env),
             ConnectionEvent::Close(error) => self.session.close(error),
             ConnectionEvent::Committed { queue, through } => {
@@ -210,9 +212,10 @@ impl Connection {
         }
     }
 
-    /// The socket holds bytes that are left unread for now: see [`Self::reading`].
-    pub const fn unread(&mut self, now: Now) {
-        self.session.unread(now);
+    /// The socket holds bytes that are left unread for now: see [`Self::reading`]. The client lived
+    /// at `at`.
+    pub fn unread(&mut self, at: Now) {
+        self.session.unread(at);
     }
 
     /// Its time has come: see [`Self::deadline`].
@@ -230,9 +233,7 @@ impl Connection {
     /// When [`Self::tick`] is to be called at the latest, in monotonic milliseconds.
     pub fn deadline(&self) -> Option<u64> {
         let delayed = self.delayed.as_ref().map(|(at, _)| *at);
-        // What an alarm had held back is carried out at once when the alarm is over.
-        let stays = self.held_back() || self.missed.is_some();
-        let waiting = (!self.requests.is_empty() && !stays).then_some(0);
+        let waiting = (!self.requests.is_empty() && self.missed.is_none()).then_some(0);
         [delayed, waiting, self.session.deadline()]
             .into_iter()
             .flatten()
@@ -243,8 +244,13 @@ impl Connection {
     pub fn reading(&self) -> bool {
         !(self.session.suspended()
             || self.missed.is_some()
-            || self.blocked && self.session.published_yet()
+            || self.session.held()
             || !self.full_queues.is_empty())
+    }
+
+    /// Whether it waits for the check of a password, which nobody needs once the client has gone.
+    pub const fn checking(&self) -> bool {
+        self.checking.is_some()
     }
 
     /// Whether it has published anything: only then is it held back with the publishers.
@@ -274,23 +280,34 @@ impl Connection {
         let messages = std::mem::take(&mut self.encoded_messages);
         let bytes = std::mem::take(&mut self.encoded_bytes);
         if self.link.give(messages, bytes) {
-            self.unblock_consumers(now, None, env);
+            self.unblock_consumers(now, env);
         }
     }
 
-    /// Whether the connection is over, but for what is still to be written.
+    /// Whether the connection is over, but for what is still to be written, and for the client to
+    /// close its socket.
+    pub fn over(&self) -> bool {
+        use SessionState::{Closed, Lingering};
+        matches!(self.session.state(), Lingering | Closed)
+    }
+
+    /// Whether the client is to see the end of the output once that is written.
+    pub fn ends_output(&self) -> bool {
+        self.session.ends_output()
+    }
+
+    /// Whether the socket is to be dropped once the output is written.
     pub fn closed(&self) -> bool {
         self.session.state() == SessionState::Closed
     }
 
-    /// The alarms have changed: a publisher is held back, or let go on.
-    pub fn alarms_changed<E: Env>(&mut self, env: &E) {
-        let reason = env.alarms().reason();
-        if reason.is_some() != self.blocked {
-            self.blocked = reason.is_some();
-        }
-        if self.session.published_yet() {
-            self.session.blocked(reason);
+    /// The alarms have changed: publishes are held back, or go on.
+    pub fn alarms_changed<E: Env>(&mut self, now: Now, env: &E) {
+        let held = self.session.held();
+        self.session.blocked(env.alarms().reason());
+        if held && !self.session.held() {
+            self.session.receive(now, Bytes::new(), &mut self.requests);
+            self.process(now, env);
         }
     }
 
@@ -307,7 +324,10 @@ impl Connection {
         self.session.teardown(&mut self.requests);
         // Nobody waits for a look any more, and what is to be given back does not.
         self.missed = None;
+        self.checking = None;
         self.process(now, env);
+        // Nothing more is published, and what the client still sends is read off the socket.
+        self.full_queues.clear();
         self.delete_exclusive_queues(now, env);
         self.log_out(env);
         tracing::debug!(connection = %self.name, "closed");
@@ -316,7 +336,7 @@ impl Connection {
     /// Carries out requests until none are left or one waits for its answer.
     fn process<E: Env>(&mut self, now: Now, env: &E) -> usize {
         let mut count = 0;
-        while !self.requests.is_empty() && self.missed.is_none() && !self.hold_back_publisher(env) {
+        while !self.requests.is_empty() && self.missed.is_none() {
             let mut requests = std::mem::take(&mut self.requests);
             count += requests.len();
             let mut run = Run::new(env, now);
@@ -336,24 +356,10 @@ impl Connection {
         count
     }
 
-    /// Whether an alarm holds this connection back because it has published: with its first publish
-    /// it learns of the alarm, and what it had sent waits until the alarm is over.
-    fn hold_back_publisher<E: Env>(&mut self, env: &E) -> bool {
-        let held_back = self.held_back();
-        if held_back {
-            // What it knows already it is not told again.
-            self.session.blocked(env.alarms().reason());
-        }
-        held_back
-    }
-
-    fn held_back(&self) -> bool {
-        self.blocked && self.session.published_yet() && self.session.state() == SessionState::Open
-    }
-
     fn request<E: Env>(&mut self, request: Request, run: &mut Run<'_, E>) {
         match request {
             Request::Publish(publish) => self.publish(publish, run),
+            Request::Check(publish) => self.check(publish, run),
             Request::Settle(settle) => self.settle(&settle, run),
             Request::ChannelPrefetch { channel, limit } => {
                 self.limit_channel(channel, limit, run);
@@ -370,10 +376,7 @@ impl Connection {
                 run.release();
                 self.open_vhost(&vhost, run.now, run.env);
             }
-            Request::UpdateSecret { secret, reason } => {
-                run.release();
-                self.update_secret(&secret, &reason, run.now, run.env);
-            }
+            Request::UpdateSecret { reason, .. } => self.update_secret(&reason, run.now),
             Request::OpenChannel { channel } => {
                 run.release();
                 self.open_channel(channel, run.now, run.env);
@@ -398,6 +401,7 @@ impl Connection {
                 run.release();
                 self.get(channel, &queue, no_ack, run.now, run.env);
             }
+            Request::Turn => self.reply(run.now, Reply::Done),
             Request::Commit { .. } => {
                 run.release();
                 self.commit(run.now, run.env);

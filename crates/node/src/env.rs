@@ -8,12 +8,15 @@
 use crate::quorum::link::{Fetched, Standing};
 use crate::shard::{Shard, ShardEffects};
 use bytes::Bytes;
+use leveret_auth::{LoginCheck, Verdict};
 use leveret_metadata::{Catalogue, CatalogueError, Command, Outcome};
 use leveret_queue::AttachError;
 use leveret_session::contract::{Delivery, Reply};
 use leveret_types::{ConnectionId, ConsumerId, NodeId, Now, ProtocolError, QueueId, ShardId};
 use smallvec::SmallVec;
+use std::net::IpAddr;
 use std::ops::{Deref, DerefMut, Range};
+use std::sync::Weak;
 
 /// A place in the write-ahead log: what a confirm waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,6 +64,8 @@ pub enum ConnectionEvent {
         /// The answer.
         answer: QueueAnswer,
     },
+    /// What became of the check that it handed over ([`Env::check_login`]).
+    LoginChecked(Verdict),
     /// This node has seen what the cluster had agreed on when the connection asked for a look, or
     /// will not in time.
     Looked,
@@ -173,6 +178,17 @@ pub enum Proposal {
     Waiting(ProposalId),
 }
 
+/// Whose password is checked.
+#[derive(Clone, Debug)]
+pub struct LoginFrom {
+    /// The connection that is told.
+    pub connection: ConnectionId,
+    /// Where it comes from.
+    pub address: IpAddr,
+    /// Gone when nobody waits any more.
+    pub wanted: Weak<()>,
+}
+
 /// The environment of an actor.
 pub trait Env {
     /// A borrowed shard. Letting it go carries its effects out.
@@ -210,6 +226,9 @@ pub trait Env {
     fn durable(&self, shard: ShardId) -> u64;
     /// Whether publishers are to wait because the write-ahead log is behind.
     fn log_congested(&self) -> bool;
+    /// Hands over the check of a password that takes long. [`ConnectionEvent::LoginChecked`] tells
+    /// what became of it; where its sender has gone, it need not be run.
+    fn check_login(&self, from: LoginFrom, check: LoginCheck);
     /// Posts to a connection.
     fn post(&self, connection: ConnectionId, event: ConnectionEvent);
     /// This node's number; 0 outside clusters.

@@ -25,7 +25,8 @@ pub mod quorum;
 pub mod registry;
 pub mod reply_to;
 pub mod shard;
-pub mod stored;
+pub mod standstill;
+mod stored;
 
 mod connection;
 mod counters;
@@ -39,7 +40,8 @@ pub use connection::{
 };
 pub use counters::{CounterValues, NodeCounters};
 pub use env::{
-    Alarms, ConnectionEvent, Env, Executed, PeerFrame, Proposal, ProposalId, QueueAnswer, Ticket,
+    Alarms, ConnectionEvent, Env, Executed, LoginFrom, PeerFrame, Proposal, ProposalId,
+    QueueAnswer, Ticket,
 };
 
 use std::sync::Arc;

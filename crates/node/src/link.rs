@@ -49,6 +49,9 @@ pub struct Limiter {
     limit: AtomicU32,
     held: AtomicU32,
     refused: AtomicBool,
+    /// Of how many of those that may be held less than now the consumer whose turn it is may have
+    /// some; see [`Limiter::share`].
+    kept: AtomicU32,
 }
 
 impl Limiter {
@@ -74,12 +77,48 @@ impl Limiter {
     }
 
     fn try_take(&self) -> bool {
-        let limit = self.limit.load(Ordering::SeqCst);
         self.held
             .fetch_update(Ordering::SeqCst, Ordering::SeqCst, |held| {
-                (limit == 0 || held < limit).then_some(held + 1)
+                self.has_room(held).then_some(held + 1)
             })
             .is_ok()
+    }
+
+    fn has_room(&self, held: u32) -> bool {
+        let limit = self.limit.load(Ordering::SeqCst);
+        let kept = self.kept.load(Ordering::SeqCst);
+        limit == 0 || held < limit.saturating_sub(kept)
+    }
+
+    /// Whether one more could be had, for a delivery that nobody settles.
+    pub fn admits(&self) -> bool {
+        if self.has_room(self.held.load(Ordering::SeqCst)) {
+            return true;
+        }
+        self.refused.store(true, Ordering::SeqCst);
+        self.has_room(self.held.load(Ordering::SeqCst))
+    }
+
+    /// How many more may be held; nothing if there is no bound.
+    pub fn room(&self) -> Option<u32> {
+        let limit = self.limit.load(Ordering::SeqCst);
+        let held = self.held.load(Ordering::SeqCst);
+        (limit != 0).then(|| limit.saturating_sub(held))
+    }
+
+    /// Leaves an equal part of the room to each of the consumers that come after the one whose turn
+    /// it is; to none, nothing is kept.
+    pub fn share(&self, others: usize) {
+        let room = self.room().unwrap_or(0);
+        let others = u32::try_from(others).unwrap_or(u32::MAX);
+        let own = room.div_ceil(others.saturating_add(1));
+        let kept = room - own;
+        self.kept.store(kept, Ordering::SeqCst);
+    }
+
+    /// Whether a consumer was refused since that was last asked.
+    pub fn take_refused(&self) -> bool {
+        self.refused.swap(false, Ordering::SeqCst)
     }
 
     /// Gives some back; true if a consumer was refused since the last time, and may go on now.
@@ -89,7 +128,26 @@ impl Limiter {
             .fetch_update(Ordering::SeqCst, Ordering::SeqCst, |held| {
                 Some(held.saturating_sub(count))
             });
-        self.refused.swap(false, Ordering::SeqCst)
+        self.take_refused()
+    }
+}
+
+/// The bound of a channel, as one of its consumers is bound by it.
+#[derive(Clone, Debug)]
+pub struct ChannelBound {
+    /// What all of them share.
+    pub limiter: Arc<Limiter>,
+    /// Whether deliveries to this one count. Those of a consumer that settles nothing do not, but
+    /// wait as well when the bound is reached.
+    pub counts: bool,
+}
+
+impl ChannelBound {
+    fn admit(&self) -> bool {
+        match self.counts {
+            true => self.limiter.take(),
+            false => self.limiter.admits(),
+        }
     }
 }
 
@@ -98,20 +156,20 @@ impl Limiter {
 pub struct ConsumerLink {
     /// The credit of its connection.
     pub link: Arc<Link>,
-    /// The bound of its channel, for consumers that settle.
-    pub limiter: Option<Arc<Limiter>>,
+    /// The bound of its channel.
+    pub limiter: Option<ChannelBound>,
 }
 
 impl ConsumerLink {
     /// Takes credit for one delivery of this weight.
     #[must_use]
     pub fn admit(&self, bytes: usize) -> bool {
-        if self.limiter.as_ref().is_some_and(|limiter| !limiter.take()) {
+        if self.limiter.as_ref().is_some_and(|bound| !bound.admit()) {
             return false;
         }
         let admitted = self.link.take(bytes);
-        if !admitted && let Some(limiter) = &self.limiter {
-            limiter.give(1);
+        if !admitted && let Some(bound) = self.limiter.as_ref().filter(|bound| bound.counts) {
+            bound.limiter.give(1);
         }
         admitted
     }

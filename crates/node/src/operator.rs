@@ -5,7 +5,8 @@ use crate::env::{Env, QueueAnswer, Ticket};
 use crate::properties::{LazyProperties, copies, without_blind_copies};
 use crate::quorum::{Asker, Notify};
 use crate::shard::GetOutcome;
-use leveret_auth::{Access, Resource};
+use leveret_amqp::Properties;
+use leveret_auth::{Access, Resource, check_user_id};
 use leveret_queue::Outcome;
 use leveret_routing::{RouteError, Scratch};
 use leveret_session::contract::{Awaited, Delivery};
@@ -26,7 +27,16 @@ impl Caller {
         let exchange = String::from_utf8_lossy(message.exchange()).into_owned();
         if let Some(rights) = &self.rights {
             rights.check(Access::Write, Resource::Exchange(&exchange))?;
-            rights.check_topic(Access::Write, &exchange, message.routing_key())?;
+            let copies = copies(message.properties())?;
+            for key in std::iter::once(message.routing_key()).chain(copies) {
+                rights.check_topic(Access::Write, &exchange, key)?;
+            }
+            if let Some(claimed) = Properties::trusted(message.properties()).user_id {
+                let catalogue = env.catalogue();
+                let user = catalogue.user(rights.user());
+                let impersonates = user.is_some_and(|user| user.has_tag("impersonator"));
+                check_user_id(claimed, rights.user(), impersonates)?;
+            }
         }
         let mut run = Run::new(env, now);
         let mut queues = Vec::new();

@@ -11,6 +11,12 @@ pub const PREFIX: &[u8] = b"amq.rabbitmq.reply-to.";
 /// The queue that deliveries of replies name, which come from none: the ids of queues start at 1.
 pub const NO_QUEUE: QueueId = QueueId(0);
 
+/// Whether a name is the pseudo-queue's, or leads to a consumer of it.
+#[must_use]
+pub fn is_name(name: &str) -> bool {
+    name == PSEUDO_QUEUE || name.as_bytes().starts_with(PREFIX)
+}
+
 /// Who waits for replies under which name. A name holds 128 random bits, so that only who was given
 /// it can reply.
 #[derive(Debug, Default)]

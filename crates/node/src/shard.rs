@@ -241,7 +241,7 @@ impl Shard {
     pub fn wants_write(&self) -> bool {
         match self.urgency() {
             Urgency::Awaited => true,
-            Urgency::Lazy => self.urgent,
+            Urgency::Lazy => self.urgent || self.replicas.is_urgent(),
             Urgency::Nothing => false,
         }
     }
@@ -637,3 +637,6 @@ pub fn unavailable() -> ProtocolError {
          another node",
     )
 }
+
+#[cfg(test)]
+mod tests;

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::fs::File;
+use std::hash::{BuildHasher, RandomState};
 use std::net::{SocketAddr, TcpListener};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -365,6 +366,8 @@ struct Ports {
     metrics: Vec<SocketAddr>,
     http: Vec<SocketAddr>,
     cluster: Vec<SocketAddr>,
+    /// What lets the nodes into their cluster, and nobody else.
+    secret: String,
 }
 
 impl Ports {
@@ -389,6 +392,7 @@ impl Ports {
             metrics: addresses[nodes..2 * nodes].to_vec(),
             http: addresses[2 * nodes..3 * nodes].to_vec(),
             cluster: addresses[3 * nodes..].to_vec(),
+            secret: random_text(),
         })
     }
 
@@ -399,7 +403,14 @@ impl Ports {
         }
         let all: Vec<String> = self.cluster.iter().map(ToString::to_string).collect();
         command.args(["--cluster", &all[at], "--join", &all.join(",")]);
+        command.env("LEVERET_CLUSTER_SECRET", &self.secret);
     }
+}
+
+/// 128 random bits, as hash tables are keyed with.
+fn random_text() -> String {
+    let random = || RandomState::new().hash_one(std::process::id());
+    format!("{:016x}{:016x}", random(), random())
 }
 
 /// Whether a binary's `serve` can form a cluster.

@@ -44,4 +44,11 @@ pub trait Log {
     /// now. With `true` the delivery counts as taken, and the queue makes it. With `false` the
     /// queue leaves the consumer out until [`crate::Queue::unblock`].
     fn admit(&mut self, consumer: ConsumerId, bytes: u32) -> bool;
+
+    /// Whether this message may be handed out now: where somebody must know first that it may have
+    /// been. With `false` it waits, and so does what is behind it, until a later pump.
+    fn may_hand_out(&mut self, position: Position) -> bool {
+        let _ = position;
+        true
+    }
 }

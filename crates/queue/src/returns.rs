@@ -148,3 +148,56 @@ impl Delayed {
         (lane, range, bytes)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What waits, in the order of its time.
+    fn left(mut delayed: Delayed) -> Vec<(u8, Range<u64>, u32)> {
+        std::iter::from_fn(|| delayed.take_any()).collect()
+    }
+
+    fn waiting() -> Delayed {
+        let mut delayed = Delayed::default();
+        delayed.insert(500, 4, 10..20, 3);
+        delayed
+    }
+
+    #[test]
+    fn taking_the_middle_of_what_waits_leaves_both_ends_waiting() {
+        let mut delayed = waiting();
+        assert_eq!(delayed.take(4, &(13..16)), Some((4, 13..16, 3)));
+        assert_eq!(delayed.sums(), (7, 21));
+        assert_eq!(delayed.next_ms(), Some(500));
+        assert_eq!(left(delayed), [(4, 10..13, 3), (4, 16..20, 3)]);
+    }
+
+    #[test]
+    fn taking_an_end_leaves_the_other_and_nothing_empty() {
+        for (range, taken, rest) in [
+            (0..12, 10..12, 12..20),
+            (10..12, 10..12, 12..20),
+            (18..20, 18..20, 10..18),
+            (18..99, 18..20, 10..18),
+        ] {
+            let mut delayed = waiting();
+            assert_eq!(delayed.take(4, &range), Some((4, taken.clone(), 3)));
+            assert_eq!(delayed.sums().0, 10 - (taken.end - taken.start));
+            assert_eq!(left(delayed), [(4, rest, 3)], "without {range:?}");
+        }
+        let mut delayed = waiting();
+        assert_eq!(delayed.take(4, &(0..99)), Some((4, 10..20, 3)));
+        assert!(delayed.is_empty());
+        assert_eq!(delayed.sums(), (0, 0));
+    }
+
+    #[test]
+    fn what_only_touches_a_range_is_not_in_it() {
+        let mut delayed = waiting();
+        for (lane, range) in [(4, 0..10), (4, 20..30), (3, 10..20), (5, 10..20)] {
+            assert_eq!(delayed.take(lane, &range), None, "lane {lane}, {range:?}");
+        }
+        assert_eq!(left(delayed), [(4, 10..20, 3)]);
+    }
+}

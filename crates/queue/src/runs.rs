@@ -1,6 +1,6 @@
 //! A map from numbers to small values, held as intervals of equal value.
 
-use std::collections::VecDeque;
+use leveret_types::blocks::{Blocks, Place, Span};
 use std::ops::Range;
 
 /// Intervals for which an empty map keeps its memory.
@@ -14,7 +14,7 @@ const CAPACITY_KEPT: usize = 64;
 /// and taking from the front do not grow with the map.
 #[derive(Clone, Debug)]
 pub struct RunMap<V> {
-    runs: VecDeque<Run<V>>,
+    runs: Blocks<Run<V>>,
     len: u64,
 }
 
@@ -25,10 +25,16 @@ struct Run<V> {
     value: V,
 }
 
+impl<V> Span for Run<V> {
+    fn end(&self) -> u64 {
+        self.end
+    }
+}
+
 impl<V> Default for RunMap<V> {
     fn default() -> Self {
         Self {
-            runs: VecDeque::new(),
+            runs: Blocks::new(),
             len: 0,
         }
     }
@@ -50,25 +56,14 @@ impl<V: Copy + Eq> RunMap<V> {
     /// Bytes of memory that the intervals take.
     #[must_use]
     pub fn memory_bytes(&self) -> usize {
-        self.runs.capacity() * size_of::<Run<V>>()
-    }
-
-    /// Index of the first interval that ends after `index`.
-    fn search(&self, index: u64) -> usize {
-        match self.runs.back() {
-            None => 0,
-            Some(last) if last.end <= index => self.runs.len(),
-            Some(last) if last.start <= index => self.runs.len() - 1,
-            _ if self.runs[0].end > index => 0,
-            _ => self.runs.partition_point(|r| r.end <= index),
-        }
+        self.runs.memory_bytes()
     }
 
     /// The value at `index`.
     #[must_use]
     pub fn get(&self, index: u64) -> Option<V> {
         self.runs
-            .get(self.search(index))
+            .get(self.runs.search(index))
             .filter(|r| r.start <= index)
             .map(|r| r.value)
     }
@@ -81,7 +76,7 @@ impl<V: Copy + Eq> RunMap<V> {
     /// The interval that covers `index`, cut to `end`, or the gap from there to the next one.
     /// `None` past the end.
     fn piece_from(&self, index: u64, end: u64) -> Option<(Range<u64>, Option<V>)> {
-        (index < end).then(|| match self.runs.get(self.search(index)) {
+        (index < end).then(|| match self.runs.get(self.runs.search(index)) {
             Some(r) if r.start <= index => (index..r.end.min(end), Some(r.value)),
             Some(r) => (index..r.start.min(end), None),
             None => (index..end, None),
@@ -107,36 +102,36 @@ impl<V: Copy + Eq> RunMap<V> {
         // At the back, where deliveries add: before any search.
         if self.runs.back().is_none_or(|last| last.end <= range.start) {
             self.len += range.end - range.start;
-            let last = self.runs.back_mut();
-            match last.filter(|last| last.end == range.start && last.value == value) {
-                Some(last) => last.end = range.end,
-                None => self.runs.push_back(Run {
+            let joins = |last: &Run<V>| last.end == range.start && last.value == value;
+            if self.runs.back().is_some_and(joins) {
+                self.runs.edit_back(|last| last.end = range.end);
+            } else {
+                self.runs.push_back(Run {
                     start: range.start,
                     end: range.end,
                     value,
-                }),
+                });
             }
             return;
         }
-        let at = self.search(range.start);
-        let free = self.runs.get(at).is_none_or(|next| next.start >= range.end);
+        let place = self.runs.search(range.start);
+        let next = self.runs.get(place).copied();
+        let free = next.is_none_or(|next| next.start >= range.end);
         assert!(free, "{range:?} overlaps an interval");
         self.len += range.end - range.start;
-        let joins_next = self
-            .runs
-            .get(at)
-            .is_some_and(|r| r.start == range.end && r.value == value);
-        let last = at.checked_sub(1).and_then(|i| self.runs.get_mut(i));
-        match last.filter(|r| r.end == range.start && r.value == value) {
-            Some(last) if !joins_next => last.end = range.end,
-            Some(last) => {
-                let start = last.start;
-                self.runs[at].start = start;
-                self.runs.remove(at - 1);
+        let joins_next = next.is_some_and(|r| r.start == range.end && r.value == value);
+        let before = self.runs.before(place);
+        let joined = |r: &&Run<V>| r.end == range.start && r.value == value;
+        let last = before.filter(|at| self.runs.get(*at).filter(joined).is_some());
+        match (last, next) {
+            (Some(last), Some(next)) if joins_next => {
+                self.runs.edit(last, |r| r.end = next.end);
+                self.runs.remove(place);
             }
-            None if joins_next => self.runs[at].start = range.start,
-            None => self.runs.insert(
-                at,
+            (Some(last), _) => self.runs.edit(last, |r| r.end = range.end),
+            (None, _) if joins_next => self.runs.edit(place, |r| r.start = range.start),
+            (None, _) => self.runs.insert(
+                place,
                 Run {
                     start: range.start,
                     end: range.end,
@@ -153,44 +148,43 @@ impl<V: Copy + Eq> RunMap<V> {
         if range.is_empty() {
             return 0;
         }
-        let mut at = self.search(range.start);
-        while let Some(run) = self.runs.get_mut(at).filter(|r| r.start < range.end) {
+        let mut place = self.runs.search(range.start);
+        while let Some(run) = self.runs.get(place).filter(|r| r.start < range.end) {
+            let run = *run;
             let cut = run.start.max(range.start)..run.end.min(range.end);
-            let (head, tail) = (run.start < cut.start, cut.end < run.end);
-            let (end, value) = (run.end, run.value);
-            match (head, tail) {
-                (false, true) => run.start = cut.end,
-                (true, _) => run.end = cut.start,
-                (false, false) => {}
-            }
-            match (head, tail) {
-                (true, true) => self.runs.insert(
-                    at + 1,
-                    Run {
-                        start: cut.end,
-                        end,
-                        value,
-                    },
-                ),
-                (true, false) => at += 1,
-                (false, true) => {}
-                (false, false) if at == 0 => {
-                    self.runs.pop_front();
-                }
-                (false, false) => {
-                    self.runs.remove(at);
-                }
-            }
+            place = self.cut(place, run, &cut);
             self.len -= cut.end - cut.start;
-            taken(cut.clone(), value);
-            if tail {
+            let was_last = cut.end < run.end;
+            taken(cut, run.value);
+            if was_last {
                 break;
             }
         }
-        if self.runs.is_empty() && self.runs.capacity() > CAPACITY_KEPT {
-            self.runs = VecDeque::new();
-        }
+        self.runs.trim(CAPACITY_KEPT);
         before - self.len
+    }
+
+    /// Takes a part of an interval out; gives the place of what follows it.
+    fn cut(&mut self, place: Place, run: Run<V>, cut: &Range<u64>) -> Place {
+        let tail = Run {
+            start: cut.end,
+            ..run
+        };
+        match (run.start < cut.start, cut.end < run.end) {
+            (false, false) => self.runs.remove(place),
+            (false, true) => {
+                self.runs.edit(place, |run| run.start = cut.end);
+                place
+            }
+            (true, head_and_tail) => {
+                self.runs.edit(place, |run| run.end = cut.start);
+                let next = self.runs.after(place);
+                if head_and_tail {
+                    self.runs.insert(next, tail);
+                }
+                next
+            }
+        }
     }
 
     /// Replaces the value of every number of `range` by what `change` makes of it, and shows each
@@ -292,6 +286,35 @@ mod tests {
                 assert_eq!(map.get(probe), model.get(&probe).copied());
             }
         }
+    }
+
+    #[test]
+    fn agrees_with_a_plain_map_when_there_are_many_intervals() {
+        let mut random = Random(0x9E37_79B9_7F4A_7C15);
+        let (mut map, mut model) = (RunMap::default(), BTreeMap::new());
+        for index in 0..30_000 {
+            map.insert(index..index + 1, index % 7);
+            model.insert(index, index % 7);
+        }
+        // Taken out in random order, and some of it put back, as deliveries that are rejected.
+        for step in 0..60_000 {
+            let index = random.below(30_000);
+            if random.below(4) == 0 {
+                model.entry(index).or_insert_with(|| {
+                    map.insert(index..index + 1, step % 7);
+                    step % 7
+                });
+            } else {
+                let count = map.remove(index..index + 1, |_, value| {
+                    assert_eq!(model.get(&index), Some(&value));
+                });
+                assert_eq!(count, u64::from(model.remove(&index).is_some()));
+            }
+            if step % 5_000 == 0 {
+                check_form(&map, &model);
+            }
+        }
+        check_form(&map, &model);
     }
 
     #[test]

@@ -36,7 +36,7 @@ pub struct LaneState {
     /// The lane.
     pub lane: u8,
     /// Whether any message may have a time to live of its own. `true` is always right, and costs a
-    /// look at the lane's head.
+    /// look at the lane's head. Whoever keeps the state says so before such a message is kept.
     pub may_expire: bool,
     /// What is below this index and still live was delivered before: it is flagged as redelivered.
     pub delivered_through: u64,
@@ -68,15 +68,55 @@ pub enum StateError {
 }
 
 impl State {
-    /// The same state for a restart after a crash: messages may have been delivered and published
-    /// since it was saved.
+    /// The same state for a restart after a crash: messages may have been delivered since it was
+    /// saved. What was published since has no time to live of its own but in lanes that say so: see
+    /// [`Self::expiring`].
     #[must_use]
     pub fn stale(mut self) -> Self {
         for lane in &mut self.lanes {
             lane.delivered_through = u64::MAX;
-            lane.may_expire = true;
         }
         self
+    }
+
+    /// The same state for a restart after a crash, once a message with a time to live of its own is
+    /// in this lane.
+    #[must_use]
+    pub fn expiring(self, lane: u8) -> Self {
+        let mut state = self.stale();
+        state.lane_mut(lane).may_expire = true;
+        state
+    }
+
+    /// Whether a message in this lane may have a time to live of its own.
+    #[must_use]
+    pub fn may_expire(&self, lane: u8) -> bool {
+        let found = self.lanes.binary_search_by_key(&lane, |saved| saved.lane);
+        found.is_ok_and(|at| self.lanes[at].may_expire)
+    }
+
+    /// Lanes of which nothing was saved are those that were begun since: all of theirs may have
+    /// been delivered, and none of it has a time to live of its own.
+    #[must_use]
+    pub fn with_lanes(mut self, lanes: impl IntoIterator<Item = u8>) -> Self {
+        for lane in lanes {
+            self.lane_mut(lane);
+        }
+        self
+    }
+
+    fn lane_mut(&mut self, lane: u8) -> &mut LaneState {
+        let found = self.lanes.binary_search_by_key(&lane, |saved| saved.lane);
+        let at = found.unwrap_or_else(|at| {
+            let begun = LaneState {
+                lane,
+                delivered_through: u64::MAX,
+                ..LaneState::default()
+            };
+            self.lanes.insert(at, begun);
+            at
+        });
+        &mut self.lanes[at]
     }
 
     /// Appends the state's bytes to `out`.

@@ -328,6 +328,22 @@ impl Group {
         }
     }
 
+    /// Who would lead best if this member's disk did not write: of the voters that are up, who is
+    /// furthest. Nobody if it does not lead, or the others are too few to commit anything.
+    #[must_use]
+    pub fn successor(&self) -> Option<ReplicaId> {
+        let is_there = |voter: ReplicaId| voter != self.replica && self.is_up(voter);
+        if !self.is_leader() || !self.membership().has_majority(is_there) {
+            return None;
+        }
+        let others = self.matched();
+        let able =
+            others.filter(|(other, _)| is_there(*other) && self.membership().is_voter(*other));
+        able.map(|(other, matched)| (matched, other))
+            .max()
+            .map(|(_, other)| other)
+    }
+
     /// This member is to lead no longer: who is furthest takes over.
     pub(crate) fn hand_over(&mut self) {
         let mut successors: Vec<(u64, ReplicaId)> = Vec::new();

@@ -59,6 +59,16 @@ impl HeadersMatcher {
         Ok(Self { mode, wanted })
     }
 
+    /// Whether every header that the binding wants must match, and not just one of them.
+    pub(crate) const fn wants_all(&self) -> bool {
+        matches!(self.mode, MatchMode::All | MatchMode::AllWithX)
+    }
+
+    /// The headers that count, with the values that they are to have.
+    pub(crate) fn wanted(&self) -> impl Iterator<Item = (&str, &FieldValue)> {
+        self.wanted.iter().map(|(name, value)| (&**name, value))
+    }
+
     /// Whether a message with these headers is meant. A binding without arguments to compare
     /// matches everything in the `all` modes and nothing in the `any` modes.
     #[must_use]
@@ -69,9 +79,10 @@ impl HeadersMatcher {
                 .and_then(|headers| headers.get(name))
                 .is_some_and(|header| value_matches(value, header))
         };
-        match self.mode {
-            MatchMode::All | MatchMode::AllWithX => wanted.all(found),
-            MatchMode::Any | MatchMode::AnyWithX => wanted.any(found),
+        if self.wants_all() {
+            wanted.all(found)
+        } else {
+            wanted.any(found)
         }
     }
 }
@@ -105,7 +116,8 @@ fn integer(value: &FieldValue) -> Option<i128> {
     }
 }
 
-fn float(value: &FieldValue) -> Option<f64> {
+/// A number's value as a 64-bit float: two numbers that match have the same one.
+pub(crate) fn float(value: &FieldValue) -> Option<f64> {
     match value {
         FieldValue::F32(v) => Some(f64::from(*v)),
         FieldValue::F64(v) => Some(*v),

@@ -12,6 +12,8 @@
 //! Invariant: cycles of bindings end: an exchange is visited at most once per call.
 //! Invariant: the work of one topic lookup is bounded by the words of the key times the nodes that
 //! its prefixes reach.
+//! Invariant: a headers exchange compares a message with the bindings that want a header that it
+//! has, not with all of them.
 //! Invariant: where a hashing exchange sends a key depends on the set of its bindings alone, not on
 //! the order in which they were made.
 //! Invariant: this crate never reads a clock or a source of randomness; random exchanges draw from
@@ -20,6 +22,7 @@
 pub mod fuzz;
 mod hash;
 mod headers;
+mod headers_index;
 mod kind;
 mod route;
 mod router;

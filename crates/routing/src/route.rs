@@ -1,6 +1,7 @@
 //! The way of a message through a router.
 
 use crate::hash;
+use crate::headers_index::HeadersIndex;
 use crate::kind::{HashOn, Kind};
 use crate::router::{ExchangeEntry, Index, Prepared, Router};
 use crate::targets::{Entries, Entry, Target};
@@ -263,7 +264,9 @@ impl Router {
                     None => false,
                 }
             }
-            (Index::None, Kind::Headers) => self.match_headers(outgoing, message, scratch, out),
+            (Index::Headers(index), _) => {
+                !outgoing.is_empty() && self.match_headers(index, message, scratch, out)
+            }
             (Index::None, Kind::ConsistentHash(on)) => {
                 let key = hash_key(on, keys, message);
                 self.match_heaviest(outgoing, key, scratch, out)
@@ -301,24 +304,23 @@ impl Router {
 
     fn match_headers(
         &self,
-        outgoing: &[Entry],
+        index: &HeadersIndex,
         message: &dyn MessageProperties,
         scratch: &mut Scratch,
         out: &mut Vec<QueueId>,
     ) -> bool {
-        if outgoing.is_empty() {
-            return false;
-        }
         let headers = message.headers();
         let mut matched = false;
-        for entry in outgoing {
-            if let Prepared::Headers(matcher) = &self.bindings.get(entry.binding).prepared
-                && matcher.matches(headers)
-            {
-                matched = true;
-                self.reach(entry.target, scratch, out);
+        index.candidates(headers, |entries| {
+            for entry in entries {
+                if let Prepared::Headers(matcher, _) = &self.bindings.get(entry.binding).prepared
+                    && matcher.matches(headers)
+                {
+                    matched = true;
+                    self.reach(entry.target, scratch, out);
+                }
             }
-        }
+        });
         matched
     }
 

@@ -2,6 +2,7 @@
 
 use crate::hash;
 use crate::headers::HeadersMatcher;
+use crate::headers_index::{self, HeadersIndex, Places};
 use crate::kind::{self, BindError, Kind};
 use crate::targets::{Entries, Entry, Target};
 use crate::topic::{self, Trie};
@@ -9,7 +10,7 @@ use foldhash::fast::FixedState;
 use hashbrown::{HashMap, HashTable};
 use leveret_types::limits::TOPIC_HASHES_MAX;
 use leveret_types::{FieldTable, FieldValue, QueueId};
-use std::hash::BuildHasher;
+use std::hash::{BuildHasher, Hash, Hasher};
 use std::sync::Arc;
 
 /// What a binding leads to, by name.
@@ -78,6 +79,7 @@ pub struct Unbound {
 pub(crate) enum Index {
     Direct(HashMap<Box<[u8]>, Entries, FixedState>),
     Topic(Trie),
+    Headers(HeadersIndex),
     /// Bindings ordered by destination and key, so that the order does not depend on history.
     Modulus(Vec<u32>),
     None,
@@ -88,6 +90,7 @@ impl Index {
         match kind.routes_as() {
             Kind::Direct => Self::Direct(HashMap::default()),
             Kind::Topic => Self::Topic(Trie::default()),
+            Kind::Headers => Self::Headers(HeadersIndex::default()),
             Kind::ModulusHash => Self::Modulus(Vec::new()),
             _ => Self::None,
         }
@@ -117,8 +120,12 @@ pub(crate) struct QueueEntry {
 #[derive(Debug)]
 pub(crate) enum Prepared {
     Nothing,
-    Headers(Box<HeadersMatcher>),
-    Weight { candidate: u64, weight: u32 },
+    /// What a binding to a headers exchange asks, and its places in the index.
+    Headers(Box<HeadersMatcher>, Places),
+    Weight {
+        candidate: u64,
+        weight: u32,
+    },
 }
 
 #[derive(Debug)]
@@ -551,8 +558,7 @@ impl Router {
     ) -> Result<Prepared, BindError> {
         match self.exchanges.get(source).kind.routes_as() {
             Kind::Headers => HeadersMatcher::parse(arguments)
-                .map(Box::new)
-                .map(Prepared::Headers),
+                .map(|matcher| Prepared::Headers(Box::new(matcher), Places::new())),
             Kind::ConsistentHash(_) => Ok(Prepared::Weight {
                 candidate: hash::stable(destination.name().as_bytes())
                     ^ u64::from(matches!(destination, Destination::Exchange(_))),
@@ -566,8 +572,16 @@ impl Router {
         }
     }
 
+    /// What tells bindings apart goes into the hash whole: many bindings of one queue differ in
+    /// nothing but their arguments.
     fn identity_hash(&self, source: u32, target: Target, key: &[u8], args: &FieldTable) -> u64 {
-        self.hasher.hash_one((source, target, key, args.len()))
+        let mut state = self.hasher.build_hasher();
+        (source, target, key, args.len()).hash(&mut state);
+        for (name, value) in args.iter() {
+            name.hash(&mut state);
+            hash_value(value, &mut state);
+        }
+        state.finish()
     }
 
     fn find_binding(
@@ -596,12 +610,13 @@ impl Router {
         let binding = self.bindings.get(index);
         let (source, target) = (binding.source, binding.target);
         let identity = self.identity_hash(source, target, &binding.key, &binding.arguments);
-        let (bindings, hasher) = (&self.bindings, &self.hasher);
-        self.binding_identities
-            .insert_unique(identity, index, |&other| {
-                let b = bindings.get(other);
-                hasher.hash_one((b.source, b.target, &*b.key, b.arguments.len()))
-            });
+        // Taken out meanwhile, so that the table can ask for the hashes of what it holds.
+        let mut identities = std::mem::take(&mut self.binding_identities);
+        identities.insert_unique(identity, index, |&other| {
+            let b = self.bindings.get(other);
+            self.identity_hash(b.source, b.target, &b.key, &b.arguments)
+        });
+        self.binding_identities = identities;
         let entry = Entry {
             target,
             binding: index,
@@ -622,6 +637,14 @@ impl Router {
         match &mut self.exchanges.get_mut(source).index {
             Index::Direct(keys) => (0, keys.entry_ref(&**key).or_default().push(entry)),
             Index::Topic(trie) => trie.insert(key, entry),
+            Index::Headers(headers) => {
+                if let Prepared::Headers(matcher, places) =
+                    &mut self.bindings.get_mut(entry.binding).prepared
+                {
+                    *places = headers.insert(matcher, entry);
+                }
+                (0, 0)
+            }
             Index::Modulus(_) => {
                 let order = |&other: &u32| {
                     let (a, b) = (self.bindings.get(other), self.bindings.get(entry.binding));
@@ -708,6 +731,18 @@ impl Router {
                 moved
             }
             Index::Topic(trie) => trie.remove(binding.index_node, binding.index_slot, index),
+            Index::Headers(headers) => {
+                if let Prepared::Headers(_, places) = &binding.prepared {
+                    let bindings = &mut self.bindings;
+                    headers.remove(index, places, |other, to| {
+                        if let Prepared::Headers(_, places) = &mut bindings.get_mut(other).prepared
+                        {
+                            headers_index::moved(places, to);
+                        }
+                    });
+                }
+                None
+            }
             Index::Modulus(ordered) => {
                 ordered.retain(|other| *other != index);
                 None
@@ -738,6 +773,22 @@ fn same_table(a: &FieldTable, b: &FieldTable) -> bool {
         && a.iter()
             .zip(b.iter())
             .all(|((name_a, a), (name_b, b))| name_a == name_b && same_value(a, b))
+}
+
+/// Feeds a hash with what [`same_value`] compares; nested values with their number alone.
+fn hash_value(value: &FieldValue, state: &mut impl Hasher) {
+    std::mem::discriminant(value).hash(state);
+    match value {
+        FieldValue::LongString(bytes) | FieldValue::Bytes(bytes) => bytes.hash(state),
+        FieldValue::Bool(value) => value.hash(state),
+        FieldValue::Timestamp(seconds) => seconds.hash(state),
+        FieldValue::F32(value) => value.to_bits().hash(state),
+        FieldValue::F64(value) => value.to_bits().hash(state),
+        FieldValue::Decimal { scale, value } => (scale, value).hash(state),
+        FieldValue::Array(items) => items.len().hash(state),
+        FieldValue::Table(table) => table.len().hash(state),
+        integer => integer.as_integer().hash(state),
+    }
 }
 
 fn same_value(a: &FieldValue, b: &FieldValue) -> bool {

@@ -1,8 +1,8 @@
 //! Limits, incremental change, and agreement with the plain definitions on seeded random cases.
 
-use leveret_routing::{Destination, Kind, RouteError, Router, Scratch, fuzz};
+use leveret_routing::{Destination, HeadersMatcher, Kind, RouteError, Router, Scratch, fuzz};
 use leveret_types::limits::ROUTE_EXCHANGES_MAX;
-use leveret_types::{FieldTable, QueueId};
+use leveret_types::{FieldTable, FieldValue, QueueId};
 
 struct Random(u64);
 impl Random {
@@ -164,5 +164,73 @@ fn binding_is_incremental() {
             Some(100)
         );
         assert_eq!(router.binding_count(), 0);
+    }
+}
+
+#[test]
+fn a_headers_exchange_finds_what_each_binding_asks_for() {
+    let values = [
+        FieldValue::I32(1),
+        FieldValue::F64(1.0),
+        FieldValue::Timestamp(1),
+        FieldValue::I8(0),
+        FieldValue::F64(-0.0),
+        FieldValue::F64(f64::NAN),
+        FieldValue::Bool(true),
+        FieldValue::text("1"),
+        FieldValue::Bytes(b"1".to_vec()),
+        FieldValue::Void,
+        FieldValue::Decimal { scale: 1, value: 1 },
+        FieldValue::Array(vec![FieldValue::I32(1)]),
+    ];
+    let names = ["a", "b", "c", "x-a"];
+    let modes = ["all", "any", "all-with-x", "any-with-x"];
+    for seed in 1..300_u64 {
+        let mut random = Random(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15));
+        let table = |random: &mut Random| {
+            let mut table = FieldTable::new();
+            for _ in 0..random.below(4) {
+                let name = names[random.below(names.len() as u64) as usize];
+                let value = &values[random.below(values.len() as u64) as usize];
+                table.set(name, value.clone());
+            }
+            table
+        };
+        let mut router = Router::new();
+        router.add_exchange("h", Kind::Headers, false, false, None);
+        let mut bound: Vec<(String, FieldTable)> = Vec::new();
+        for step in 0..60 {
+            if !bound.is_empty() && random.below(3) == 0 {
+                let (queue, arguments) =
+                    bound.swap_remove(random.below(bound.len() as u64) as usize);
+                let gone = router.unbind("h", Destination::Queue(&queue), b"", &arguments);
+                assert_eq!(gone.map(|gone| gone.bindings), Some(1));
+            } else {
+                let queue = format!("q{step}");
+                router.add_queue(&queue, QueueId(step));
+                let mut arguments = table(&mut random);
+                let mode = modes[random.below(4) as usize];
+                arguments.set("x-match", FieldValue::text(mode));
+                let made = router.bind("h", Destination::Queue(&queue), b"", &arguments);
+                assert_eq!(made, Ok(true));
+                bound.push((queue, arguments));
+            }
+            let headers = table(&mut random);
+            let mut out = Vec::new();
+            let mut scratch = Scratch::new(0);
+            let routed = router.route(b"h", &[b""], &headers, &mut scratch, &mut out);
+            assert_eq!(routed, Ok(()));
+            let mut expected: Vec<QueueId> = bound
+                .iter()
+                .filter(|(_, arguments)| {
+                    HeadersMatcher::parse(arguments)
+                        .is_ok_and(|matcher| matcher.matches(Some(&headers)))
+                })
+                .filter_map(|(queue, _)| router.queue(queue.as_bytes()))
+                .collect();
+            out.sort_unstable_by_key(|id| id.0);
+            expected.sort_unstable_by_key(|id| id.0);
+            assert_eq!(out, expected, "seed {seed}, step {step}: {headers:?}");
+        }
     }
 }

@@ -6,6 +6,7 @@ mod deliver;
 mod time;
 
 use crate::channel::{Channel, ChannelFacts};
+use crate::publish::begins_publish;
 use crate::replies::Asked;
 use crate::settings::Settings;
 use bytes::Bytes;
@@ -27,6 +28,10 @@ pub enum State {
     Open,
     /// The broker has closed it and waits a while for the client's answer.
     Closing,
+    /// Over: what the client still sends is read and dropped until it closes its socket, for a
+    /// while. A socket that is dropped with unread input would take the last answer back, and fail
+    /// a client that is still writing.
+    Lingering,
     /// Over: the socket is to be dropped once the output is written.
     Closed,
 }
@@ -49,6 +54,8 @@ pub(crate) enum Phase {
     /// Has sent `connection.close` and awaits its answer. What the client says otherwise is
     /// ignored; after a frame that could not be read nothing it says can be understood.
     Closing { deaf: bool },
+    /// Over, with all said on both sides; the client may yet have to close its socket.
+    Lingering,
     /// Over.
     Closed,
 }
@@ -64,7 +71,7 @@ impl Phase {
             Self::Opening => "opening",
             Self::Running => "running",
             Self::Closing { .. } => "closing",
-            Self::Closed => "closed",
+            Self::Lingering | Self::Closed => "closed",
         }
     }
 }
@@ -147,7 +154,15 @@ pub struct Connection {
     pub(crate) user: String,
     pub(crate) vhost: String,
     pub(crate) published: bool,
+    /// Publishes were sent off of which it is not known what came of them.
+    pub(crate) sent_off: bool,
+    /// The alarm that holds publishers back.
+    alarm: Option<Box<str>>,
+    /// The client has been told of it.
     blocked: bool,
+    /// A publish has come since the alarm: it waits for the end of the alarm, and what is behind it
+    /// waits with it.
+    held: bool,
     /// The latest moment that was told.
     pub(crate) now: Now,
     /// When the client was last heard, in monotonic milliseconds; nothing if that begins to count
@@ -160,6 +175,8 @@ pub struct Connection {
     /// When the phase must be over: the handshake, or the closing; nothing if that begins to count
     /// with the next moment told.
     pub(crate) until_ms: Option<u64>,
+    /// Octets that the client may still send once the connection is closing.
+    pub(crate) late_bytes_left: usize,
 }
 
 impl Connection {
@@ -189,12 +206,16 @@ impl Connection {
             user: String::new(),
             vhost: String::new(),
             published: false,
+            sent_off: false,
+            alarm: None,
             blocked: false,
+            held: false,
             now,
             heard_ms: Some(now.monotonic_ms),
             speak_ms: 0,
             spoke: false,
             until_ms,
+            late_bytes_left: limits::LATE_BYTES_MAX,
         }
     }
 
@@ -204,6 +225,7 @@ impl Connection {
         match self.phase {
             Phase::Running => State::Open,
             Phase::Closing { .. } => State::Closing,
+            Phase::Lingering => State::Lingering,
             Phase::Closed => State::Closed,
             _ => State::Opening,
         }
@@ -213,6 +235,14 @@ impl Connection {
     #[must_use]
     pub const fn end(&self) -> Option<&End> {
         self.end.as_ref()
+    }
+
+    /// Whether the client is to see the end of what the broker sends, once the output is written:
+    /// after a closing of the broker's some clients wait for that. One that has closed the
+    /// connection itself closes the socket as well.
+    #[must_use]
+    pub const fn ends_output(&self) -> bool {
+        matches!(self.phase, Phase::Lingering) && !matches!(self.end, Some(End::Client))
     }
 
     /// Whether an answer is owed: the socket need not be read before [`Self::reply`].
@@ -326,22 +356,63 @@ impl Connection {
         self.channels.get_mut(&channel).filter(|c| !c.closing)
     }
 
-    /// Publishers are held back for this reason, or let go on. A client that can be told is told,
-    /// once.
+    /// Publishers are held back for this reason from now on, or let go on: then the input that
+    /// waited is read by the next [`Self::receive`], also of nothing. Everything is read but
+    /// publishes, and what is behind one. A client that has published is told at once, another with
+    /// its first publish; once, if it can be told.
     pub fn blocked(&mut self, reason: Option<&str>) {
-        if self.blocked == reason.is_some() {
+        self.alarm = reason.map(Into::into);
+        if self.alarm.is_none() && std::mem::take(&mut self.held) {
+            // A client that is not read cannot be heard: its silence counts from now.
+            self.heard_ms = None;
+        }
+        if self.published || self.alarm.is_none() {
+            self.tell_of_alarm();
+        }
+    }
+
+    fn tell_of_alarm(&mut self) {
+        if self.blocked == self.alarm.is_some() {
             return;
         }
-        self.blocked = reason.is_some();
-        // A client that is not read cannot be heard: its silence counts from when it is read again.
-        self.heard_ms = None;
+        self.blocked = self.alarm.is_some();
         if !self.capabilities.connection_blocked || self.phase != Phase::Running {
             return;
         }
-        match reason {
-            Some(reason) => self.send(0, &connection::Blocked { reason }),
+        match self.alarm.clone() {
+            Some(reason) => self.send(0, &connection::Blocked { reason: &reason }),
             None => self.send(0, &connection::Unblocked {}),
         }
+    }
+
+    /// Whether an alarm is on.
+    #[must_use]
+    pub const fn alarmed(&self) -> bool {
+        self.alarm.is_some()
+    }
+
+    /// Whether an alarm keeps the client's input waiting, for the client publishes.
+    #[must_use]
+    pub const fn held(&self) -> bool {
+        self.held
+    }
+
+    /// Whether input that begins so must wait for the end of an alarm: a publish.
+    pub(crate) fn holds(&mut self, input: &[u8]) -> bool {
+        if self.alarm.is_none() || self.phase != Phase::Running || !begins_publish(input) {
+            return false;
+        }
+        let channel = input
+            .get(1..3)
+            .map_or(0, |number| u16::from_be_bytes([number[0], number[1]]));
+        // What is for a channel that is closing goes nowhere.
+        if self.channels.get(&channel).is_some_and(|c| c.closing) {
+            return false;
+        }
+        self.held = true;
+        self.published = true;
+        self.tell_of_alarm();
+        true
     }
 
     /// Gives memory back that nothing is in: for a connection that has fallen silent.

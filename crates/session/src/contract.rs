@@ -85,9 +85,15 @@ pub enum Request {
     /// Sent off: a message to route. The node answers through [`crate::Connection::returned`],
     /// `accepted`, `confirm`, `rejected` or `fail`.
     Publish(Publish),
+    /// Sent off: a message that a transaction holds back until its commit. It is looked at now:
+    /// what would refuse it then refuses it now, through [`crate::Connection::fail`].
+    Check(Publish),
     /// Sent off: what became of messages that the connection holds. Neighbouring ones are merged
     /// into one range.
     Settle(Settle),
+    /// Asked before something is answered, or refused, that the client sent behind publishes which
+    /// were sent off: [`Reply::Done`], at once. What came of those publishes has been said by then.
+    Turn,
     /// Asked at `tx.commit`, after the transaction's publishes and settles have been sent off:
     /// [`Reply::Done`] once they are durable, or [`Reply::Failed`].
     Commit {
@@ -97,7 +103,7 @@ pub enum Request {
 }
 
 /// A message and what its publisher wants to hear of it.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Publish {
     /// The channel.
     pub channel: ChannelId,

@@ -29,6 +29,7 @@ pub fn oblige(request: &Request) -> Option<Reply> {
         | Request::UpdateSecret { .. }
         | Request::OpenChannel { .. }
         | Request::Cancel { .. }
+        | Request::Turn
         | Request::Commit { .. } => Reply::Done,
         Request::Topology { operation, .. } => oblige_topology(operation),
         Request::Consume(Consume { channel, tag, .. }) => Reply::Consuming {
@@ -38,6 +39,7 @@ pub fn oblige(request: &Request) -> Option<Reply> {
         Request::ChannelClosed { .. }
         | Request::ChannelPrefetch { .. }
         | Request::Publish(_)
+        | Request::Check(_)
         | Request::Settle(_) => return None,
     })
 }
@@ -194,10 +196,10 @@ fn transcript(stream: &[u8], mut splits: Option<Random>) -> (Vec<u8>, Vec<String
 }
 
 /// A request in words that do not depend on how the input was split. Settles do: they merge within
-/// a read.
+/// a read; and what comes with one read waits its turn.
 fn in_words(request: &Request) -> Option<String> {
     match request {
-        Request::Settle(_) => None,
+        Request::Settle(_) | Request::Turn => None,
         Request::Publish(publish) => {
             let (number, parts) = (publish.number, publish.message.parts());
             Some(format!("publish {} {number} {parts:?}", publish.channel))
@@ -221,7 +223,7 @@ fn check_end(mut connection: Connection, stream: &[u8]) {
         connection.accepted(ChannelId(1), number, &[]);
     }
     connection.flush();
-    assert_eq!(connection.output().len(), before);
+    assert!(connection.output().len() <= before);
     assert_eq!(
         (connection.state(), connection.deadline()),
         (State::Closed, None)
@@ -592,7 +594,7 @@ impl Model {
         frame(&mut out, 20, 3);
         let requests = drive(&mut self.connection, Now::both(1_000), Bytes::from(out));
         if self.transactional {
-            assert!(requests.is_empty());
+            assert!(matches!(requests[..], [Request::Check(_)]));
             self.published += 1;
             return;
         }

@@ -48,15 +48,13 @@ impl Connection {
             (Phase::Running, Method::ConnectionClose(_)) => {
                 self.flush();
                 self.close_channels(requests);
-                self.send(0, &connection::CloseOk {});
-                self.end_with(End::Client);
+                self.closed_by_client();
                 Ok(())
             }
             // A client that gives up during the handshake: RabbitMQ has an error for it, and the
             // client no use for that.
             (Phase::Securing | Phase::Tuning | Phase::Opening, Method::ConnectionClose(_)) => {
-                self.send(0, &connection::CloseOk {});
-                self.end_with(End::Client);
+                self.closed_by_client();
                 Ok(())
             }
             (Phase::Running, Method::ConnectionUpdateSecret(update)) => {

@@ -2,6 +2,7 @@
 
 use crate::connection::{Connection, End, Phase};
 use crate::contract::Request;
+use crate::replies::Asked;
 use bytes::{Buf, Bytes};
 use leveret_amqp::frame::{Frame, FrameKind, bytes_wanted, next_frame};
 use leveret_amqp::method::peek_ids;
@@ -13,8 +14,17 @@ impl Connection {
     /// of them may ask for an answer, and then the rest of the input waits until [`Self::reply`].
     pub fn receive(&mut self, now: Now, bytes: Bytes, requests: &mut Vec<Request>) {
         self.now = now;
+        if requests.is_empty() {
+            self.sent_off = false;
+        }
         if !bytes.is_empty() {
             self.heard_ms = Some(now.monotonic_ms);
+        }
+        if matches!(self.phase, Phase::Closing { .. } | Phase::Lingering) {
+            self.late_bytes_left = self.late_bytes_left.saturating_sub(bytes.len());
+            if self.late_bytes_left == 0 {
+                self.give_up();
+            }
         }
         self.input = match (self.input.is_empty(), bytes.is_empty()) {
             (true, _) => bytes,
@@ -27,9 +37,9 @@ impl Connection {
     /// Reads input until there is none, an answer is awaited or the connection is over.
     pub(crate) fn read(&mut self, requests: &mut Vec<Request>) {
         let mut input = std::mem::take(&mut self.input);
-        while !self.suspended() && !input.is_empty() {
+        while !self.suspended() && !self.held() && !input.is_empty() {
             match self.phase {
-                Phase::Closed | Phase::Closing { deaf: true } => input.clear(),
+                _ if !self.is_hearing() => input.clear(),
                 Phase::Preamble => self.read_preamble(&mut input),
                 _ if self.partial.is_empty() => self.read_whole(&mut input, requests),
                 _ => self.read_partial(&mut input, requests),
@@ -41,7 +51,7 @@ impl Connection {
         } else {
             input
         };
-        if self.phase == Phase::Closed {
+        if matches!(self.phase, Phase::Lingering | Phase::Closed) {
             self.close_channels(requests);
         }
     }
@@ -66,12 +76,15 @@ impl Connection {
 
     /// Reads frames that lie whole in `input`; keeps the beginning of one that does not.
     fn read_whole(&mut self, input: &mut Bytes, requests: &mut Vec<Request>) {
-        while !self.suspended() && self.is_hearing() {
+        while !self.suspended() && self.is_hearing() && !self.holds(&input[..]) {
             if let Some(length) = self.whole_publish(input, requests) {
                 input.advance(length);
                 continue;
             }
             match next_frame(input, self.frame_max) {
+                Ok(Some(frame)) if self.waits_its_turn(frame) => {
+                    self.await_turn(None, requests);
+                }
                 Ok(Some(frame)) => {
                     let length = frame.wire_len();
                     self.frame(frame, requests);
@@ -99,14 +112,50 @@ impl Connection {
         input.advance(taken);
         let partial = std::mem::take(&mut self.partial);
         match next_frame(&partial, self.frame_max) {
+            Ok(Some(_)) if self.holds(&partial) => {
+                *input = Bytes::from([&partial[..], &input[..]].concat());
+            }
+            Ok(Some(frame)) if self.waits_its_turn(frame) => {
+                *input = Bytes::from([&partial[..], &input[..]].concat());
+                self.await_turn(None, requests);
+            }
             Ok(Some(frame)) => self.frame(frame, requests),
             Ok(None) => self.partial = partial,
             Err(error) => self.lose_the_thread(error, requests),
         }
     }
 
+    /// Whether a frame asks for an answer while it is not known what comes of publishes before it.
+    /// Their errors and returns are to be said first: the order of the answers is the order of what
+    /// was sent.
+    fn waits_its_turn(&self, frame: Frame<'_>) -> bool {
+        let answers = || !matches!(peek_ids(frame.payload), (60, 40 | 80 | 90 | 100 | 120));
+        self.sent_off && frame.kind == FrameKind::Method && answers()
+    }
+
+    /// Goes on, or fails with this error, once it is known what came of the publishes before.
+    fn await_turn(&mut self, failed: Option<(u16, ProtocolError)>, requests: &mut Vec<Request>) {
+        self.asked = Some(Asked::Turn { failed });
+        requests.push(Request::Turn);
+    }
+
+    /// What the client sent is wrong: what came of the publishes before it is said first.
+    pub(crate) fn refuse(
+        &mut self,
+        number: u16,
+        error: ProtocolError,
+        requests: &mut Vec<Request>,
+    ) {
+        if self.sent_off && self.phase == Phase::Running {
+            self.await_turn(Some((number, error)), requests);
+        } else {
+            self.now_failed(number, error, requests);
+        }
+    }
+
     const fn is_hearing(&self) -> bool {
-        !matches!(self.phase, Phase::Closed | Phase::Closing { deaf: true })
+        use Phase::{Closed, Closing, Lingering};
+        !matches!(self.phase, Closed | Lingering | Closing { deaf: true })
     }
 
     /// Where the next frame begins is not known any more.
@@ -142,7 +191,7 @@ impl Connection {
             (FrameKind::Body, _) => self.body_frame(number, frame.payload, requests),
         };
         if let Err(error) = result {
-            self.now_failed(number, error, requests);
+            self.refuse(number, error, requests);
         }
     }
 
@@ -221,7 +270,7 @@ impl Connection {
             Ok(Method::ConnectionClose(_)) => {
                 self.send(0, &leveret_amqp::connection::CloseOk {});
             }
-            Ok(Method::ConnectionCloseOk(_)) => self.phase = Phase::Closed,
+            Ok(Method::ConnectionCloseOk(_)) => self.linger(),
             _ => {}
         }
     }

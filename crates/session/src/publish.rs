@@ -13,6 +13,7 @@ use leveret_amqp::frame::{Frame, FrameKind, next_frame};
 use leveret_amqp::{ContentHeader, EncodeMethod, Properties, basic};
 use leveret_types::limits::{
     MESSAGE_BYTES_HARD_MAX, TRANSACTION_BYTES_MAX, TRANSACTION_MESSAGES_MAX, TTL_MS_MAX,
+    UNFINISHED_BYTES_MAX, UNFINISHED_LARGE,
 };
 use leveret_types::message::{Facts, Span};
 use leveret_types::{ChannelId, Message, ProtocolError, ReplyCode};
@@ -27,6 +28,15 @@ const PUBLISH_IDS: [u8; 4] = [
     0,
     <basic::Publish<'_> as EncodeMethod>::METHOD as u8,
 ];
+
+/// Whether a frame that begins so is `basic.publish`.
+pub(crate) fn begins_publish(frame: &[u8]) -> bool {
+    frame.first() == Some(&(FrameKind::Method as u8))
+        && frame.get(7..11).is_some_and(|ids| ids == PUBLISH_IDS)
+}
+
+/// Octets of names and properties that an unfinished publish may hold uncounted.
+const PROPERTIES_SMALL: usize = 4_096;
 
 /// A publish whose content is arriving.
 #[derive(Debug)]
@@ -68,15 +78,21 @@ impl Assembly {
             .map_or(0, |header| end(header) - self.bytes.len())
     }
 
-    /// Appends a part of the body. The memory grows by doubling, and not beyond what the body
-    /// needs.
+    /// By how much the memory must grow for a part of the body: it doubles, and does not grow
+    /// beyond what the body needs.
+    fn growth(&self, part: &[u8]) -> usize {
+        if self.bytes.capacity() - self.bytes.len() >= part.len() {
+            return 0;
+        }
+        self.missing().min(part.len().max(self.bytes.len()))
+    }
+
+    /// Appends a part of the body, with room for it.
     fn append_body(&mut self, part: &[u8]) {
         let missing = self.missing();
         assert!(part.len() <= missing, "{} octets of {missing}", part.len());
-        if self.bytes.capacity() - self.bytes.len() < part.len() {
-            self.bytes
-                .reserve_exact(missing.min(part.len().max(self.bytes.len())));
-        }
+        let growth = self.growth(part);
+        self.bytes.reserve_exact(growth);
         self.bytes.extend_from_slice(part);
     }
 
@@ -140,7 +156,7 @@ impl Connection {
         requests: &mut Vec<Request>,
     ) -> Option<usize> {
         // Most of what is no publish is seen not to be one here.
-        if input.get(..1)? != [FrameKind::Method as u8] || input.get(7..11)? != PUBLISH_IDS {
+        if !begins_publish(input) {
             return None;
         }
         let frame_max = self.frame_max;
@@ -191,7 +207,7 @@ impl Connection {
         );
         match self.publish(number, publish.mandatory, message, requests) {
             Ok(()) => {}
-            Err(error) => self.now_failed(number, publish_error(error), requests),
+            Err(error) => self.refuse(number, publish_error(error), requests),
         }
         Some(length)
     }
@@ -232,6 +248,10 @@ impl Connection {
         requests: &mut Vec<Request>,
     ) -> Result<(), ProtocolError> {
         let facts = self.checked_header(&header).map_err(publish_error)?;
+        // As many small ones as there may be channels are bounded by that.
+        if header.properties.len() > PROPERTIES_SMALL {
+            self.bound_unfinished(number, header.properties.len())?;
+        }
         let assembly = self.assembly(number)?;
         let properties = append(&mut assembly.bytes, header.properties);
         let body = Span {
@@ -261,8 +281,44 @@ impl Connection {
                 text,
             )));
         }
-        assembly.append_body(part);
+        let growth = assembly.growth(part);
+        if growth > 0 {
+            self.bound_unfinished(number, growth)?;
+        }
+        self.assembly(number)?.append_body(part);
         self.finish_publish(number, requests)
+    }
+
+    /// Whether the publish that arrives on this channel may hold so many octets more. The largest
+    /// of all that are arriving is not counted: it is no larger than a message may be, and small
+    /// ones go by it. Nor is of each what small properties take: as many publishes as the bound has
+    /// room for fit whole, with their names.
+    fn bound_unfinished(&self, number: u16, growth: usize) -> Result<(), ProtocolError> {
+        let (mut held, mut largest) = (0, 0);
+        for (other, channel) in &self.channels {
+            let Some(assembly) = channel.assembly.as_deref() else {
+                continue;
+            };
+            let octets = match *other == number {
+                true => assembly.bytes.len() + growth,
+                false => assembly.bytes.capacity(),
+            };
+            let counted = octets.saturating_sub(PROPERTIES_SMALL);
+            held += counted;
+            largest = counted.max(largest);
+        }
+        let large = self.settings.message_bytes_max as usize * UNFINISHED_LARGE;
+        let max = large.max(UNFINISHED_BYTES_MAX);
+        if held - largest <= max {
+            return Ok(());
+        }
+        let text = format!(
+            "unfinished publishes of this connection hold more than {max} octets beside the largest"
+        );
+        Err(publish_error(ProtocolError::channel(
+            ReplyCode::ResourceError,
+            text,
+        )))
     }
 
     /// Sends the publish off if all of it is here.
@@ -357,10 +413,13 @@ impl Connection {
                 // What waits for the commit must not keep the buffer that it was read into.
                 let parts = publish.message.parts();
                 publish.message = Message::from_parts(parts, publish.message.facts);
-                tx.publishes.push(publish);
+                tx.publishes.push(publish.clone());
+                self.sent_off = true;
+                requests.push(Request::Check(publish));
                 return Ok(());
             }
         }
+        self.sent_off = true;
         requests.push(Request::Publish(publish));
         Ok(())
     }
@@ -462,7 +521,8 @@ mod tests {
             connection.channels.get_mut(&1).unwrap().mode = Mode::Transaction(Box::new(tx));
             let mut requests = Vec::new();
             let result = connection.publish(1, false, message.clone(), &mut requests);
-            assert!(requests.is_empty());
+            let looked_at = matches!(requests[..], [Request::Check(_)]);
+            assert_eq!(looked_at, result.is_ok());
             result.map_err(|error| error.code)
         };
         let refused = Err(ReplyCode::PreconditionFailed);

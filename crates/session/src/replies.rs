@@ -42,6 +42,10 @@ pub(crate) enum Asked {
     Commit {
         channel: u16,
     },
+    /// Whatever came of the publishes before comes first; then this error, if there is one.
+    Turn {
+        failed: Option<(u16, ProtocolError)>,
+    },
 }
 
 /// Which method's `-ok` an operation has for an answer.
@@ -92,7 +96,7 @@ impl Asked {
     /// The channel that it was asked on; 0 for the connection's own affairs.
     const fn channel(&self) -> u16 {
         match self {
-            Self::Login | Self::OpenVhost { .. } | Self::UpdateSecret => 0,
+            Self::Login | Self::OpenVhost { .. } | Self::UpdateSecret | Self::Turn { .. } => 0,
             Self::OpenChannel { channel }
             | Self::Topology { channel, .. }
             | Self::Consume { channel, .. }
@@ -105,7 +109,7 @@ impl Asked {
     /// Class and id of the method that asked.
     const fn ids(&self) -> (u16, u16) {
         match self {
-            Self::Login => (0, 0),
+            Self::Login | Self::Turn { .. } => (0, 0),
             Self::OpenVhost { .. } => (10, 40),
             Self::UpdateSecret => (10, 70),
             Self::OpenChannel { .. } => (20, 10),
@@ -128,10 +132,13 @@ impl Asked {
                 .is_some_and(|c| !c.closing)
         };
         match self {
-            Self::Login | Self::OpenVhost { .. } => {
-                !matches!(connection.phase, Phase::Closing { .. } | Phase::Closed)
+            Self::Login | Self::OpenVhost { .. } => !matches!(
+                connection.phase,
+                Phase::Closing { .. } | Phase::Lingering | Phase::Closed
+            ),
+            Self::UpdateSecret | Self::OpenChannel { .. } | Self::Turn { .. } => {
+                connection.phase == Phase::Running
             }
-            Self::UpdateSecret | Self::OpenChannel { .. } => connection.phase == Phase::Running,
             _ => connection.phase == Phase::Running && open(),
         }
     }
@@ -145,6 +152,7 @@ impl Connection {
     pub fn reply(&mut self, now: Now, reply: Reply, requests: &mut Vec<Request>) {
         self.now = now;
         let asked = self.asked.take().expect("an answer to nothing");
+        self.sent_off = false;
         if asked.is_alive(self) {
             match reply {
                 Reply::Failed(error) => self.reply_failed(&asked, error, requests),
@@ -219,6 +227,13 @@ impl Connection {
             }
             (Asked::Get { channel, .. }, Reply::Got(None)) => {
                 self.send(channel, &basic::GetEmpty {});
+            }
+            (Asked::Turn { failed }, Reply::Done) => {
+                if let Some((number, error)) = failed
+                    && !self.channels.get(&number).is_some_and(|c| c.closing)
+                {
+                    self.now_failed(number, error, requests);
+                }
             }
             (Asked::Commit { channel }, Reply::Done) => self.send(channel, &tx::CommitOk {}),
             (asked, reply) => panic!("{reply:?} is no answer to {asked:?}"),

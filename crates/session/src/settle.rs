@@ -71,8 +71,14 @@ impl Connection {
     /// `tx.commit`: sends off what has gathered.
     pub(crate) fn commit(&mut self, number: u16, requests: &mut Vec<Request>) -> Result {
         let Transaction {
-            publishes, settles, ..
+            mut publishes,
+            settles,
+            ..
         } = self.take_transaction(number)?;
+        for publish in &mut publishes {
+            // It is published now: a time to live begins here.
+            publish.message.facts.published_ms = self.now.wall_ms;
+        }
         requests.extend(publishes.into_iter().map(Request::Publish));
         let channel = ChannelId(number);
         for (held, outcome) in settles {

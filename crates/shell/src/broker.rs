@@ -10,6 +10,7 @@ use crate::admission::{Admission, AdmissionLimits};
 use crate::cluster::Links;
 use crate::inbox::Inbox;
 use crate::io_thread::ThreadEvent;
+use crate::logins::Logins;
 use crate::signal::Signal;
 use leveret_metadata::{Catalogue, CatalogueError, Command, Outcome};
 use leveret_node::registry::Registry;
@@ -26,6 +27,7 @@ use leveret_types::limits::PROPOSAL_MS_MAX;
 use leveret_types::{ConnectionId, Now, ShardId};
 use parking_lot::{Mutex, MutexGuard, RwLock};
 use std::io;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, SyncSender, sync_channel};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -61,7 +63,7 @@ pub struct Broker {
     counters: NodeCounters,
     catalogue: RwLock<Catalogue>,
     shards: Box<[ShardCell]>,
-    inboxes: Box<[Inbox<ThreadEvent>]>,
+    inboxes: Arc<[Inbox<ThreadEvent>]>,
     news: Box<[DurableNews]>,
     /// Grows whenever something became durable.
     durable_epoch: AtomicU64,
@@ -75,13 +77,20 @@ pub struct Broker {
     deferred: Mutex<Vec<Deferred>>,
     deferred_waiting: AtomicBool,
     deferred_runner: Mutex<Scratch>,
+    /// This node's own alarms.
     alarms: AtomicU8,
+    /// Those of other nodes of the cluster, all of them together.
+    alarms_elsewhere: AtomicU8,
     segments_behind: AtomicBool,
     out_of_space: AtomicU8,
     next_consumer: AtomicU64,
     connections: AtomicUsize,
     pub(crate) admission: Admission,
+    /// Where slow passwords are checked.
+    pub logins: Logins,
     serving: AtomicBool,
+    /// The cluster has this node no more.
+    forgotten: AtomicBool,
     listening: AtomicBool,
     /// The ways to the other nodes.
     pub(crate) cluster_links: Links,
@@ -108,6 +117,18 @@ pub(crate) enum DiskWriter {
 const CONSUMER_BITS: u32 = 40;
 const ALARM_MEMORY: u8 = 1;
 const ALARM_DISK: u8 = 2;
+
+fn alarm_bits(alarms: Alarms) -> u8 {
+    let memory = if alarms.memory { ALARM_MEMORY } else { 0 };
+    memory | if alarms.disk { ALARM_DISK } else { 0 }
+}
+
+const fn alarms_of(bits: u8) -> Alarms {
+    Alarms {
+        memory: bits & ALARM_MEMORY != 0,
+        disk: bits & ALARM_DISK != 0,
+    }
+}
 
 impl Broker {
     /// A node over these shards and this catalogue.
@@ -147,13 +168,16 @@ impl Broker {
             deferred_waiting: AtomicBool::new(false),
             deferred_runner: Mutex::new(Scratch::new(wall_ms())),
             alarms: AtomicU8::new(0),
+            alarms_elsewhere: AtomicU8::new(0),
             segments_behind: AtomicBool::new(false),
             out_of_space: AtomicU8::new(0),
             // Unique among all nodes: the node is part of it.
             next_consumer: AtomicU64::new(u64::from(links.node.0) << CONSUMER_BITS | 1),
             connections: AtomicUsize::new(0),
             admission: Admission::new(admission),
+            logins: Logins::new(env::random_bytes()),
             serving: AtomicBool::new(true),
+            forgotten: AtomicBool::new(false),
             listening: AtomicBool::new(true),
             cluster_links: links,
             peers_checked_ms: AtomicU64::new(if cluster.is_some() { 0 } else { u64::MAX }),
@@ -213,7 +237,7 @@ impl Broker {
 
     /// Posts an event to every IO thread.
     pub fn broadcast(&self, mut event: impl FnMut() -> ThreadEvent) {
-        for inbox in &self.inboxes {
+        for inbox in self.inboxes.iter() {
             inbox.post([event()]);
             inbox.ring();
         }
@@ -254,7 +278,7 @@ impl Broker {
     /// Wakes the threads that wait for the write-ahead log.
     pub(crate) fn tell_durable(&self) {
         self.durable_epoch.fetch_add(1, Ordering::SeqCst);
-        for (news, inbox) in self.news.iter().zip(&self.inboxes) {
+        for (news, inbox) in self.news.iter().zip(self.inboxes.iter()) {
             if news.wanted.swap(false, Ordering::SeqCst) {
                 news.come.store(true, Ordering::Release);
                 inbox.ring();
@@ -385,8 +409,21 @@ impl Broker {
         self.serving.load(Ordering::Acquire)
     }
 
+    /// The cluster has forgotten this node: what it would confirm from now on, nobody else has.
+    pub(crate) fn forgotten(&self) {
+        if !self.forgotten.swap(true, Ordering::AcqRel) {
+            self.set_serving(false);
+            tracing::error!(
+                "the cluster has forgotten this node: it takes no clients any more, and closes the \
+                 connections that it has. What its queues hold is on its disk alone. Stop it; with \
+                 an empty data folder it joins anew"
+            );
+        }
+    }
+
     /// Takes clients, or closes all connections and takes none.
     pub fn set_serving(&self, serving: bool) {
+        let serving = serving && !self.forgotten.load(Ordering::Acquire);
         self.serving.store(serving, Ordering::Release);
         if !serving {
             self.broadcast(|| ThreadEvent::CloseAll);
@@ -404,19 +441,37 @@ impl Broker {
         self.broadcast(|| ThreadEvent::Listen(listen, answer.clone()));
     }
 
-    /// Sets the alarms, and tells the IO threads if they have changed.
+    /// Sets this node's own alarms, and tells the IO threads if they have changed.
     pub(crate) fn set_alarms(&self, alarms: Alarms) {
-        let bits =
-            if alarms.memory { ALARM_MEMORY } else { 0 } | if alarms.disk { ALARM_DISK } else { 0 };
+        let bits = alarm_bits(alarms);
         if self.alarms.swap(bits, Ordering::AcqRel) != bits {
             match alarms.reason() {
                 Some(reason) => {
                     tracing::warn!("alarm: {reason}; publishers are blocked until it clears");
                 }
-                None => tracing::info!("alarms cleared; publishers go on"),
+                None => tracing::info!("alarms of this node cleared"),
             }
             self.broadcast(|| ThreadEvent::AlarmsChanged);
         }
+    }
+
+    /// Sets the alarms of other nodes, all of them together: publishers wait for these as well.
+    pub fn set_alarms_elsewhere(&self, alarms: Alarms) {
+        let bits = alarm_bits(alarms);
+        if self.alarms_elsewhere.swap(bits, Ordering::AcqRel) != bits {
+            self.broadcast(|| ThreadEvent::AlarmsChanged);
+        }
+    }
+
+    /// This node's own alarms, whatever others have.
+    #[must_use]
+    pub fn own_alarms(&self) -> Alarms {
+        alarms_of(self.alarms.load(Ordering::Acquire))
+    }
+
+    fn all_alarms(&self) -> Alarms {
+        let own = self.alarms.load(Ordering::Acquire);
+        alarms_of(own | self.alarms_elsewhere.load(Ordering::Acquire))
     }
 
     /// Whether the segment writer is so far behind that publishers must wait.

@@ -3,12 +3,16 @@
 use crate::broker::Broker;
 use crate::signal::Woken;
 use leveret_node::Alarms;
-use parking_lot::RwLock;
+use parking_lot::{Mutex, RwLock};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 /// How often memory and disks are looked at.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
+
+/// How many times as long as memory took to give back is the pause until it is given back again: an
+/// alarm that stays costs a tenth of a core at most.
+const GIVE_BACK_PAUSE: u32 = 10;
 
 /// The watermarks in force; operators change them while the node runs.
 #[derive(Clone, Copy, Debug)]
@@ -35,15 +39,21 @@ pub struct Housekeeping {
     /// What the last look found.
     pub resources: RwLock<Resources>,
     folders: Vec<PathBuf>,
+    /// Has the allocator give back what it keeps of memory that is free.
+    give_back: fn(),
+    /// When it has last done so, and how long it took.
+    gave_back: Mutex<Option<(Instant, Duration)>>,
 }
 
 impl Housekeeping {
     /// Housekeeping of a node that keeps its data in these folders.
-    pub fn new(watermarks: Watermarks, folders: Vec<PathBuf>) -> Self {
+    pub fn new(watermarks: Watermarks, folders: Vec<PathBuf>, give_back: fn()) -> Self {
         Self {
             watermarks: RwLock::new(watermarks),
             resources: RwLock::default(),
             folders,
+            give_back,
+            gave_back: Mutex::new(None),
         }
     }
 
@@ -75,8 +85,9 @@ impl Housekeeping {
 
     /// Looks at memory and disks, and sets the alarms.
     pub fn look(&self, broker: &Broker) {
+        let watermarks = *self.watermarks.read();
         let resources = Resources {
-            memory_bytes: resident_bytes().unwrap_or(0),
+            memory_bytes: self.memory_bytes(watermarks.memory_bytes),
             disk_free_bytes: self
                 .folders
                 .iter()
@@ -85,13 +96,30 @@ impl Housekeeping {
                 .unwrap_or(u64::MAX),
         };
         *self.resources.write() = resources;
-        let watermarks = *self.watermarks.read();
         broker.set_alarms(Alarms {
             memory: resources.memory_bytes > watermarks.memory_bytes,
             // A quota fills without the drive being full.
             disk: resources.disk_free_bytes < watermarks.disk_free_bytes
                 || broker.is_out_of_space(),
         });
+    }
+
+    /// Resident bytes. Where they are above the watermark, what is free is given back first: an
+    /// allocator keeps most of a spike, and publishers must not wait for memory that nobody uses.
+    fn memory_bytes(&self, watermark: u64) -> u64 {
+        let resident = || resident_bytes().unwrap_or(0);
+        let bytes = resident();
+        if bytes <= watermark {
+            return bytes;
+        }
+        let mut gave_back = self.gave_back.lock();
+        if gave_back.is_some_and(|(at, took)| at.elapsed() < took * GIVE_BACK_PAUSE) {
+            return bytes;
+        }
+        let begun = Instant::now();
+        (self.give_back)();
+        *gave_back = Some((Instant::now(), begun.elapsed()));
+        resident()
     }
 }
 

@@ -71,6 +71,8 @@ struct Slot {
     /// The client sends nothing more: behind what the socket holds is its end, of which no edge
     /// tells again.
     ending: bool,
+    /// Since when that is known, and what it had sent before is not to be read; 0 if it is.
+    gone_ms: u64,
     /// In the list of connections to be read in this turn.
     queued: bool,
     /// In the list of connections that something happened to in this turn.
@@ -84,6 +86,8 @@ struct Slot {
     /// The deadline that stands in the heap, so that it is not entered twice.
     deadline_ms: u64,
     torn_down: bool,
+    /// The client has been shown the end of the output.
+    output_ended: bool,
     broken: bool,
 }
 
@@ -220,8 +224,12 @@ impl IoThread {
             return;
         };
         state.ending |= event.is_read_closed();
+        let has_gone = state.ending && state.actor.checking();
         if event.is_writable() && (state.write_blocked || state.transport.wants_write()) {
             state.write_blocked = false;
+            self.touch(slot);
+        }
+        if has_gone {
             self.touch(slot);
         }
         if event.is_readable() {
@@ -263,7 +271,11 @@ impl IoThread {
         }
         let output_full = state.actor.output().len() > OUTPUT_BYTES_MAX;
         if !state.actor.reading() || output_full {
-            // Read on when the connection says so: `finish` looks.
+            // Read on when the connection says so: `finish` looks. It also waits no longer than it
+            // must for a client that is gone.
+            if state.ending {
+                self.touch(slot);
+            }
             return 0;
         }
         let room = self.buffers.room();
@@ -329,6 +341,7 @@ impl IoThread {
                     .slots
                     .iter()
                     .flatten()
+                    .filter(|s| !s.actor.over())
                     .map(|s| s.actor.facts())
                     .collect();
                 // Whoever asked may have given up.
@@ -337,7 +350,7 @@ impl IoThread {
             ThreadEvent::AlarmsChanged => {
                 for slot in 0..self.slots.len() {
                     if let Some(state) = &mut self.slots[slot] {
-                        state.actor.alarms_changed(&*self.broker);
+                        state.actor.alarms_changed(now, &*self.broker);
                         self.touch(slot);
                     }
                 }
@@ -390,7 +403,17 @@ impl IoThread {
             {
                 state.deadline_ms = 0;
                 if state.unread {
-                    state.actor.unread(now);
+                    // Bytes that wait behind output that is not taken are no sign of life: to take
+                    // it would be.
+                    let stuck = state.actor.output().len() > OUTPUT_BYTES_MAX;
+                    let monotonic_ms = match stuck {
+                        true => state.write_progress_ms,
+                        false => now.monotonic_ms,
+                    };
+                    state.actor.unread(Now {
+                        monotonic_ms,
+                        ..now
+                    });
                 }
                 state.actor.tick(now, &*self.broker);
                 let stalled = state.write_blocked

@@ -17,7 +17,9 @@ pub mod disk;
 pub mod housekeeping;
 pub mod io_thread;
 pub mod listener;
+pub mod logins;
 pub mod node;
+pub mod small_file;
 pub mod tls;
 
 pub mod admission;

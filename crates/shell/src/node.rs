@@ -8,6 +8,7 @@ use crate::housekeeping::{Housekeeping, Watermarks};
 use crate::inbox::Inbox;
 use crate::io_thread::{IoThread, TOKEN_BELL, ThreadEvent};
 use crate::listener::{Listener, TlsSettings};
+use crate::logins;
 use crate::read_threads;
 use crate::segment_thread::SegmentThread;
 use crate::tls::{TlsError, TlsFiles};
@@ -50,6 +51,9 @@ pub struct NodeConfig {
     pub wal_file_bytes: u64,
     /// When publishers are blocked.
     pub watermarks: Watermarks,
+    /// Has the allocator give back to the system what it keeps of memory that is free. It is called
+    /// while more is resident than the watermark allows.
+    pub give_back_memory: fn(),
     /// How long connections may take to close at shutdown.
     pub drain: Duration,
     /// What the catalogue accepts.
@@ -129,6 +133,7 @@ pub struct Node {
     wal_thread: JoinHandle<WalWriter<RealDisk>>,
     segment_thread: JoinHandle<SegmentThread<RealDisk>>,
     housekeeping_thread: JoinHandle<()>,
+    login_threads: Vec<JoinHandle<()>>,
     cluster: Option<cluster::Running>,
     drain: Duration,
     _lock: StoreLock<RealDisk>,
@@ -229,8 +234,13 @@ impl Node {
         let wal_thread = spawn("wal", move || wal.run())?;
         let segment_thread = spawn("segments", move || segment.run())?;
         start_readers(&broker, &recovered.reader, read_requests)?;
-        let (housekeeping, housekeeping_thread) =
-            start_housekeeping(&broker, config.watermarks, &config.folders)?;
+        let login_threads = start_logins(&broker)?;
+        let (housekeeping, housekeeping_thread) = start_housekeeping(
+            &broker,
+            config.watermarks,
+            &config.folders,
+            config.give_back_memory,
+        )?;
         let cluster = match entering {
             Some(entering) => Some(join_in(
                 entering,
@@ -256,6 +266,7 @@ impl Node {
             wal_thread,
             segment_thread,
             housekeeping_thread,
+            login_threads,
             cluster,
             drain: config.drain,
             _lock: recovered.lock,
@@ -292,6 +303,10 @@ impl Node {
         }
         self.broker.broadcast(|| ThreadEvent::Stop);
         for thread in self.io_threads {
+            join(thread);
+        }
+        self.broker.logins.stop();
+        for thread in self.login_threads {
             join(thread);
         }
         if let Some(cluster) = self.cluster {
@@ -432,14 +447,26 @@ where
     Ok(())
 }
 
+fn start_logins(broker: &Arc<Broker>) -> io::Result<Vec<JoinHandle<()>>> {
+    let processors = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    let threads = 0..logins::thread_count(processors);
+    threads
+        .map(|number| {
+            let broker = Arc::clone(broker);
+            spawn(&format!("login-{number}"), move || broker.logins.run())
+        })
+        .collect()
+}
+
 fn start_housekeeping(
     broker: &Arc<Broker>,
     watermarks: Watermarks,
     folders: &Folders,
+    give_back: fn(),
 ) -> io::Result<(Arc<Housekeeping>, JoinHandle<()>)> {
     let folders = [&folders.data, &folders.segment, &folders.wal];
     let watched = folders.into_iter().cloned().collect();
-    let housekeeping = Arc::new(Housekeeping::new(watermarks, watched));
+    let housekeeping = Arc::new(Housekeeping::new(watermarks, watched, give_back));
     let thread = {
         let (housekeeping, broker) = (Arc::clone(&housekeeping), Arc::clone(broker));
         spawn("housekeeping", move || housekeeping.run(&broker))?

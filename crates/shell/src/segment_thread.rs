@@ -11,9 +11,10 @@ use leveret_storage::{
 };
 use leveret_types::ShardId;
 use leveret_types::limits::WAL_FILES_MAX;
+use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// How often mostly dead segments are looked for when nothing else happens.
 const COMPACT_EVERY: Duration = Duration::from_secs(2);
@@ -29,6 +30,11 @@ const READY_FILES: usize = 2;
 /// before it. After a shorter one the file that it has emptied is used again, which costs no
 /// writing.
 const FLUSH_BYTES_SHORT: u64 = 8 * 1024 * 1024;
+
+/// How long an orderly end goes on copying what waits. What it does not get done stays in the log,
+/// where the next start finds it: an end that takes longer than a supervisor waits is no orderly
+/// one.
+const END_COPY_MAX: Duration = Duration::from_secs(1);
 
 /// The segment writer's thread.
 pub struct SegmentThread<D: Disk> {
@@ -47,6 +53,8 @@ pub struct SegmentThread<D: Disk> {
     done: Generation,
     /// Whether the disk was found full in this round.
     no_space: bool,
+    /// Until when an orderly end may copy; set when it begins.
+    copy_until: Option<Instant>,
 }
 
 impl<D: Disk> SegmentThread<D> {
@@ -72,6 +80,7 @@ impl<D: Disk> SegmentThread<D> {
             full: None,
             done: 0,
             no_space: false,
+            copy_until: None,
         }
     }
 
@@ -93,15 +102,20 @@ impl<D: Disk> SegmentThread<D> {
         }
     }
 
-    /// Brings everything into segments and writes a checkpoint, so that the next start has no log
-    /// to read. The log's thread has ended by now, and `last` is its last file.
+    /// Brings what waits into segments and writes a checkpoint, so that the next start has no log
+    /// to read, or no more of it than cannot be copied in a second. The log's thread has ended by
+    /// now, and `last` is its last file.
     pub fn finish(mut self, last: Option<Generation>) {
         while let Ok(generation) = self.rolled.try_recv() {
             self.full = Some(generation);
         }
         self.full = last.or(self.full);
-        if let Some(through) = self.full {
-            self.flush(through);
+        self.copy_until
+            .get_or_insert_with(|| Instant::now() + END_COPY_MAX);
+        if let Some(through) = self.full
+            && !self.flush(through)
+        {
+            tracing::info!("what waits was not copied out of the log; the next start reads it");
         }
         self.write_checkpoint();
     }
@@ -129,7 +143,7 @@ impl<D: Disk> SegmentThread<D> {
     }
 
     /// Brings what lives in the log's files through this one into segments; false if there is no
-    /// space.
+    /// space, or an orderly end leaves it.
     fn flush(&mut self, through: Generation) -> bool {
         let mut is_long = false;
         for shard in self.broker.shard_ids() {
@@ -169,7 +183,21 @@ impl<D: Disk> SegmentThread<D> {
 
     fn carry_out(&mut self, shard: ShardId, plan: &FlushPlan) -> bool {
         let mut pace = Pace::new(BYTES_PER_SECOND);
-        let written = self.writer.flush(plan, &mut |bytes| pace.wrote(bytes));
+        let stop = &self.broker.segments;
+        let mut copy_until = self.copy_until;
+        let written = self.writer.flush(plan, &mut |bytes| {
+            // A copy that an orderly end finds under way goes on at full speed, for its second.
+            if copy_until.is_none() && stop.stopped() {
+                copy_until = Some(Instant::now() + END_COPY_MAX);
+            }
+            match copy_until {
+                Some(until) if Instant::now() >= until => return ControlFlow::Break(()),
+                Some(_) => {}
+                None => pace.wrote(bytes),
+            }
+            ControlFlow::Continue(())
+        });
+        self.copy_until = copy_until;
         match self.or_no_space(written) {
             Some(written) => {
                 self.broker
@@ -232,9 +260,13 @@ impl<D: Disk> SegmentThread<D> {
         let mut pace = Pace::new(COMPACTION_BYTES_PER_SECOND);
         let written = writer.compact(plan, &mut |bytes| {
             waiting.extend(rolled.try_iter());
-            if waiting.is_empty() && !broker.segments.stopped() {
+            if broker.segments.stopped() {
+                return ControlFlow::Break(());
+            }
+            if waiting.is_empty() {
                 pace.wrote(bytes);
             }
+            ControlFlow::Continue(())
         });
         (written, waiting)
     }
@@ -330,6 +362,7 @@ impl<D: Disk> SegmentThread<D> {
                 self.wait_for_space();
                 None
             }
+            Err(SegmentError::BrokenOff) => None,
             Err(SegmentError::Fatal(error)) => crate::fatal(&Fatal::to_string(&error)),
         }
     }

@@ -3,6 +3,7 @@
 use mio::net::TcpStream;
 use rustls::ServerConnection;
 use std::io::{self, IoSlice, Read, Write};
+use std::net::Shutdown;
 
 /// The stream of one connection. Reads and writes never block: they answer
 /// [`io::ErrorKind::WouldBlock`].
@@ -77,6 +78,22 @@ impl Transport {
             Self::Plain(socket) => retry(|| socket.write_vectored(slices)),
             Self::Tls(tls) => tls.write(slices),
         }
+    }
+
+    /// Shows the peer the end of what is sent; reading goes on.
+    ///
+    /// # Errors
+    /// What ends the connection.
+    pub fn end_output(&mut self) -> io::Result<()> {
+        if let Self::Tls(tls) = self {
+            tls.session.send_close_notify();
+            match tls.flush() {
+                // The last alert is on its way: whoever reads that slowly sees no more than it.
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
+                done => done?,
+            }
+        }
+        self.socket().shutdown(Shutdown::Write)
     }
 
     /// Whether TLS has bytes of its own to write.

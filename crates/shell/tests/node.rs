@@ -4,7 +4,8 @@ mod client;
 
 use client::{Client, PENDING_MAX, Scratch, address, config, connect, start};
 use leveret_amqp::{
-    ContentHeader, FrameKind, Method, Properties, RawTable, basic, confirm, encode, queue,
+    ContentHeader, FrameKind, Method, Properties, RawTable, basic, confirm, connection, encode,
+    queue,
 };
 use leveret_shell::disk::RealDisk;
 use leveret_shell::node::Node;
@@ -114,12 +115,123 @@ fn who_goes_with_its_last_words_is_gone() {
     for mut client in clients {
         client.send_bytes(&publish(b"bye")).expect("sent");
     }
+    await_none(&node);
+    node.shut_down();
+}
+
+/// Waits until the node has no connections.
+fn await_none(node: &Node) {
     let mut looks = 0;
     while node.broker.connection_count() > 0 {
         std::thread::sleep(std::time::Duration::from_millis(10));
         looks += 1;
         assert!(looks < 1_000, "some have not been seen to go");
     }
+}
+
+#[test]
+fn who_still_writes_when_the_connection_is_closed_is_heard_out() {
+    let scratch = Scratch::new("late-words");
+    let node = start(&scratch.0, None);
+    let at = address(&node, false);
+    // Far more than the kernel takes for a node that does not read.
+    let late = publish(&[7; 100_000]).repeat(200);
+
+    let mut client = log_in(at);
+    let mut bytes = Vec::new();
+    let close = connection::Close {
+        reply_code: 200,
+        reply_text: "bye",
+        class_id: 0,
+        method_id: 0,
+    };
+    encode::method(&mut bytes, 0, &close);
+    bytes.extend(&late);
+    client.send_bytes(&bytes).expect("read to the end");
+    let answer = client.answer().expect("told");
+    assert!(matches!(
+        Method::decode(&answer),
+        Ok(Method::ConnectionCloseOk(_))
+    ));
+    client.send_bytes(&late).expect("read on");
+    drop(client);
+    await_none(&node);
+
+    // The same where the broker has closed it; here the client may wait for the broker to go first.
+    let mut client = log_in(at);
+    let immediate = basic::Publish {
+        exchange: b"",
+        routing_key: b"durable",
+        mandatory: false,
+        immediate: true,
+    };
+    let answer = client.call(1, &immediate).expect("told");
+    assert!(matches!(
+        Method::decode(&answer),
+        Ok(Method::ConnectionClose(_))
+    ));
+    let mut bytes = Vec::new();
+    encode::method(&mut bytes, 0, &connection::CloseOk {});
+    bytes.extend(&late);
+    client.send_bytes(&bytes).expect("read to the end");
+    let end = client.answer().expect_err("nothing more is said");
+    assert_eq!(end.kind(), ErrorKind::UnexpectedEof);
+    client.send_bytes(&late).expect("read on");
+    drop(client);
+    await_none(&node);
+    node.shut_down();
+}
+
+#[test]
+fn a_silent_client_is_dropped_though_it_does_not_take_what_it_is_sent() {
+    let scratch = Scratch::new("stuck");
+    let node = start(&scratch.0, None);
+    let at = address(&node, false);
+    let mut client = log_in(at);
+    declare(&mut client, false);
+    // More than sockets and the connection's outbox hold.
+    client
+        .send_bytes(&publish(&[7; 100_000]).repeat(240))
+        .expect("sent");
+    while declare(&mut client, true) < 240 {}
+    client.close();
+    await_none(&node);
+
+    let mut stuck =
+        Client::log_in_beating(connect(at), "PLAIN", b"\0guest\0guest", 1).expect("logged in");
+    let consume = basic::Consume {
+        queue: "durable",
+        consumer_tag: "t",
+        no_local: false,
+        no_ack: false,
+        exclusive: false,
+        nowait: false,
+        arguments: RawTable::EMPTY,
+    };
+    stuck.send(1, &consume).expect("sent");
+    await_none(&node);
+    let mut client = log_in(at);
+    assert_eq!(declare(&mut client, true), 240);
+    drop(stuck);
+    node.shut_down();
+}
+
+#[test]
+fn a_client_that_an_alarm_holds_back_is_seen_to_go() {
+    let scratch = Scratch::new("gone");
+    let mut config = config(&scratch.0, None);
+    config.watermarks.memory_bytes = 1;
+    let node = Node::start(config, RealDisk::new()).expect("the node starts");
+    let mut client = log_in(address(&node, false));
+    client.send_bytes(&publish(b"held")).expect("sent");
+    let told = client.answer().expect("told");
+    assert!(matches!(
+        Method::decode(&told),
+        Ok(Method::ConnectionBlocked(_))
+    ));
+    client.send_bytes(&publish(b"held")).expect("sent");
+    drop(client);
+    await_none(&node);
     node.shut_down();
 }
 

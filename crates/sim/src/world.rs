@@ -80,6 +80,8 @@ pub struct World {
     pub model: Model,
     /// What has happened.
     pub covered: Covered,
+    /// Works of the segment writer so far.
+    segment_works: u64,
     random: Random,
     /// Whether logs are treated as Raft groups treat theirs: suffixes are overwritten, snapshots
     /// stand for prefixes. So it is with every fifth seed.
@@ -129,6 +131,7 @@ impl World {
             disk,
             model,
             covered: Covered::default(),
+            segment_works: 0,
             random,
             replicated: seed % 5 == 3,
             shares: !matches!(seed % 5, 1 | 4),

@@ -72,6 +72,7 @@ fn random_lives_leave_what_the_model_says() {
     println!("{report:?}");
     assert!(report.covered.all(), "{:?}", report.covered);
     assert!(report.covered.deep_truncations > 0, "{:?}", report.covered);
+    assert!(report.covered.broken_off > 0, "{:?}", report.covered);
 }
 
 #[test]

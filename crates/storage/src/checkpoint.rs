@@ -22,6 +22,7 @@ use crate::disk::{Disk, DiskFile, read_whole, write_zeros};
 use crate::error::{Fatal, OpenError};
 use crate::id::{ChunkSeq, FileId, Generation, LogKind};
 use crate::log::{Cut, Damage, Log};
+use crate::open_files::{Name, OpenFiles};
 use crate::segment;
 use crate::shard::ShardLogs;
 use crate::wal;
@@ -34,7 +35,7 @@ const MAGIC: [u8; 8] = *b"LVRTCKPT";
 const VERSION: u16 = 1;
 pub(crate) const HEADER_BYTES: usize = 56;
 const CRC_AT: usize = 12;
-const RESERVE_NAME: &str = "leveret.reserve";
+pub(crate) const RESERVE_NAME: &str = "leveret.reserve";
 /// Bytes kept aside so that a checkpoint, which frees space, can be written to a full disk.
 const RESERVE_BYTES: u64 = 4 * 1024 * 1024;
 
@@ -399,8 +400,7 @@ pub enum CheckpointError {
 pub struct CheckpointWriter<D: Disk> {
     disk: D,
     data: PathBuf,
-    segment: PathBuf,
-    wal: PathBuf,
+    files: OpenFiles<D>,
     salt: u64,
     sequence: u64,
     reserve: bool,
@@ -410,16 +410,16 @@ pub struct CheckpointWriter<D: Disk> {
 impl<D: Disk> CheckpointWriter<D> {
     pub(crate) fn new(
         disk: D,
-        folders: &crate::Folders,
+        data: &Path,
+        files: OpenFiles<D>,
         salt: u64,
         sequence: u64,
         pool_target: usize,
     ) -> Self {
         Self {
             disk,
-            data: folders.data.clone(),
-            segment: folders.segment.clone(),
-            wal: folders.wal.clone(),
+            data: data.to_owned(),
+            files,
             salt,
             sequence,
             reserve: false,
@@ -523,12 +523,13 @@ impl<D: Disk> CheckpointWriter<D> {
     }
 
     fn release(
-        &mut self,
+        &self,
         parts: &[CheckpointPart],
         flushed: Generation,
         pool: &mut WalPool<D>,
         pooled: usize,
     ) -> Result<Released, Fatal> {
+        let (segment, logs) = (self.files.segment(), self.files.wal());
         let mut released = Released::default();
         for name in self.names(&self.data)? {
             if parse_file_name(&name).is_some_and(|sequence| sequence < self.sequence) {
@@ -536,23 +537,25 @@ impl<D: Disk> CheckpointWriter<D> {
             }
         }
         for file in parts.iter().flat_map(|p| &p.dead) {
-            self.delete(&self.segment.join(segment::format::file_name(*file)))?;
+            self.delete(&segment.join(segment::format::file_name(*file)))?;
+            self.files.close(Name::Segment(*file));
             released.deleted_files += 1;
         }
         let mut wal: Vec<_> = self
-            .names(&self.wal)?
+            .names(logs)?
             .iter()
             .filter_map(|n| wal::writer::parse_file_name(n))
             .collect();
         wal.retain(|generation| *generation <= flushed);
         wal.sort_unstable();
         for generation in wal {
-            let path = self.wal.join(wal::writer::file_name(generation));
+            let path = logs.join(wal::writer::file_name(generation));
             if pooled + released.recycled.len() < self.pool_target {
                 released.recycled.extend(pool.recycle(&path)?);
             } else {
                 self.delete(&path)?;
             }
+            self.files.close(Name::Wal(generation));
         }
         Ok(released)
     }

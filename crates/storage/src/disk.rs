@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, IoSlice};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 /// A file system, as far as the engine needs one. All calls are synchronous: who must not wait runs
 /// them on a thread of its own.
@@ -122,6 +122,8 @@ pub struct MemoryDiskCounts {
 #[derive(Debug, Default)]
 struct MemoryDiskState {
     files: BTreeMap<PathBuf, Arc<Mutex<Vec<u8>>>>,
+    /// Files that were deleted while somebody may have had them open.
+    deleted: Vec<Weak<Mutex<Vec<u8>>>>,
     locks: BTreeSet<PathBuf>,
     counts: MemoryDiskCounts,
     bytes_max: Option<u64>,
@@ -171,11 +173,13 @@ impl MemoryDisk {
         locked(&self.0).bytes_max = bytes_max;
     }
 
-    /// Bytes of all files together.
+    /// Bytes of all files together, and of those that were deleted and are open still.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         let state = locked(&self.0);
-        state.files.values().map(|f| locked(f).len() as u64).sum()
+        let named: u64 = state.files.values().map(|f| locked(f).len() as u64).sum();
+        let deleted = state.deleted.iter().filter_map(Weak::upgrade);
+        named + deleted.map(|f| locked(&f).len() as u64).sum::<u64>()
     }
 
     /// A disk with a copy of every file as it is now, and no locks: what another machine would
@@ -250,8 +254,11 @@ impl Disk for MemoryDisk {
     }
 
     fn delete(&self, path: &Path) -> io::Result<()> {
-        let removed = locked(&self.0).files.remove(path);
-        removed.map(drop).ok_or_else(|| missing(path))
+        let mut state = locked(&self.0);
+        let removed = state.files.remove(path).ok_or_else(|| missing(path))?;
+        state.deleted.retain(|file| file.strong_count() > 0);
+        state.deleted.push(Arc::downgrade(&removed));
+        Ok(())
     }
 
     fn list(&self, dir: &Path) -> io::Result<Vec<String>> {

@@ -68,6 +68,21 @@ pub enum OpenError {
         /// A file that should not be there without one.
         found: PathBuf,
     },
+    /// The store has been in use, but nothing says what of it lives.
+    #[error(
+        "{} has no checkpoint, yet there is {}: a file `*.checkpoint` is missing, without which \
+         nobody knows what lives. Nothing was changed. Put it back, or have `leveret storage \
+         rebuild` copy all that the segment files and the write-ahead log hold into a new store, \
+         where settled messages may be back and what only the checkpoint told is lost",
+        data.display(),
+        found.display()
+    )]
+    NoCheckpoint {
+        /// The folder that should hold the checkpoint.
+        data: PathBuf,
+        /// A file that would not be there if there had never been one.
+        found: PathBuf,
+    },
     /// Written by a later version of Leveret.
     #[error("{} was written by a later version (format {version})", path.display())]
     Newer {

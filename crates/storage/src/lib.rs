@@ -34,6 +34,7 @@ pub mod fuzz;
 mod id;
 mod loaded;
 mod log;
+mod open_files;
 mod read_buffer;
 mod reader;
 mod record;

@@ -7,9 +7,10 @@ use bytes::{Bytes, BytesMut};
 use hashbrown::HashMap;
 use leveret_types::LogId;
 use smallvec::SmallVec;
+use std::collections::{BTreeSet, VecDeque};
 
 /// What is read from disk at once.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) enum Key {
     /// The bodies of a durable chunk.
     Chunk(ChunkSeq),
@@ -141,8 +142,11 @@ pub(crate) struct LoadedCache {
     held: HashMap<Key, Held, foldhash::fast::FixedState>,
     waiting: HashMap<Key, Waiting, foldhash::fast::FixedState>,
     failed: HashMap<Key, String, foldhash::fast::FixedState>,
-    /// Logs that found the budget taken by reads under way.
-    starved: Vec<LogId>,
+    /// What is held, by the clock of its last use.
+    used: BTreeSet<(u64, Key)>,
+    /// What is asked for while the budget is taken by reads under way, in the order in which it was
+    /// asked for: whoever waits for it is woken by it, once, and by nothing else.
+    backlog: VecDeque<(u8, Key, Source)>,
     requests: Vec<ReadRequest>,
     buffers: ReadBuffers,
     bytes: usize,
@@ -163,7 +167,8 @@ impl LoadedCache {
             held: HashMap::default(),
             waiting: HashMap::default(),
             failed: HashMap::default(),
-            starved: Vec::new(),
+            used: BTreeSet::new(),
+            backlog: VecDeque::new(),
             requests: Vec::new(),
             buffers: ReadBuffers::default(),
             bytes: 0,
@@ -174,8 +179,13 @@ impl LoadedCache {
 
     pub(crate) fn get(&mut self, key: Key) -> Option<&mut Held> {
         let held = self.held.get_mut(&key)?;
-        self.clock += 1;
-        held.stamp = self.clock;
+        // What is read again and again is the newest already.
+        if held.stamp != self.clock {
+            self.clock += 1;
+            self.used.remove(&(held.stamp, key));
+            self.used.insert((self.clock, key));
+            held.stamp = self.clock;
+        }
         Some(held)
     }
 
@@ -196,13 +206,17 @@ impl LoadedCache {
             return;
         }
         let bytes = source.bytes();
-        if self.pending_bytes > 0 && self.pending_bytes + bytes > self.budget {
-            if !self.starved.contains(&log) {
-                self.starved.push(log);
-            }
-            return;
+        let logs = SmallVec::from_slice(&[log]);
+        self.waiting.insert(key, Waiting { bytes, logs });
+        match self.has_room(bytes) && self.backlog.is_empty() {
+            true => self.request(shard, key, source),
+            false => self.backlog.push_back((shard, key, source)),
         }
-        self.request(shard, key, source, SmallVec::from_slice(&[log]));
+    }
+
+    /// Whether so much may be read now; one read always may.
+    fn has_room(&self, bytes: usize) -> bool {
+        self.pending_bytes == 0 || self.pending_bytes + bytes <= self.budget
     }
 
     /// Asks for something that will be needed soon, if there is room.
@@ -211,14 +225,14 @@ impl LoadedCache {
             || self.waiting.contains_key(&key)
             || self.failed.contains_key(&key);
         if !there && self.pending_bytes + source.bytes() <= self.budget / 2 {
-            self.request(shard, key, source, SmallVec::new());
+            let (bytes, logs) = (source.bytes(), SmallVec::new());
+            self.waiting.insert(key, Waiting { bytes, logs });
+            self.request(shard, key, source);
         }
     }
 
-    fn request(&mut self, shard: u8, key: Key, source: Source, logs: SmallVec<[LogId; 2]>) {
-        let bytes = source.bytes();
-        self.pending_bytes += bytes;
-        self.waiting.insert(key, Waiting { bytes, logs });
+    fn request(&mut self, shard: u8, key: Key, source: Source) {
+        self.pending_bytes += source.bytes();
         let buffer = self.buffers.take(source.buffer_bytes());
         let request = ReadRequest::new(shard, key, source, buffer);
         self.requests.push(request);
@@ -245,19 +259,19 @@ impl LoadedCache {
                 self.failed.insert(key, why);
             }
         }
-        let mut logs = std::mem::take(&mut self.starved);
-        logs.extend(waiting.logs);
-        logs
+        while let Some((shard, key, source)) = self.backlog.pop_front() {
+            if !self.has_room(source.bytes()) {
+                self.backlog.push_front((shard, key, source));
+                break;
+            }
+            self.request(shard, key, source);
+        }
+        waiting.logs.into_vec()
     }
 
     fn hold(&mut self, key: Key, content: Content, bytes: usize) {
         while self.bytes + bytes > self.budget {
-            let Some(oldest) = self
-                .held
-                .iter()
-                .min_by_key(|(_, h)| h.stamp)
-                .map(|(k, _)| *k)
-            else {
+            let Some((_, oldest)) = self.used.first().copied() else {
                 break;
             };
             self.forget(oldest);
@@ -265,6 +279,7 @@ impl LoadedCache {
         self.clock += 1;
         let stamp = self.clock;
         self.bytes += bytes;
+        self.used.insert((stamp, key));
         self.held.insert(
             key,
             Held {
@@ -280,6 +295,8 @@ impl LoadedCache {
     /// message and then takes it reads twice, and must find it the second time.
     pub(crate) fn retire(&mut self, key: Key) {
         if let Some(held) = self.held.get_mut(&key) {
+            self.used.remove(&(held.stamp, key));
+            self.used.insert((0, key));
             held.stamp = 0;
         }
     }
@@ -289,6 +306,7 @@ impl LoadedCache {
         self.failed.remove(&key);
         if let Some(held) = self.held.remove(&key) {
             self.bytes -= held.bytes;
+            self.used.remove(&(held.stamp, key));
             self.buffers.give(held.content);
         }
     }

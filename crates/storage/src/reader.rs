@@ -4,38 +4,25 @@ use crate::chunk::{Bodies, Place};
 use crate::disk::{Disk, read_exact_into};
 use crate::id::ChunkSeq;
 use crate::loaded::{Content, Key, Loaded, ReadRequest, Source};
+use crate::open_files::{Name, OpenFiles};
 use crate::read_buffer::room;
 use crate::segment;
 use crate::wal;
 use crate::wal::format::{Tables, body_crc, chunk_seed, table_bytes};
 use bytes::BytesMut;
 use leveret_types::limits::CHUNK_BYTES;
-use std::io;
 use std::ops::Range;
 use std::path::PathBuf;
-
-/// Files that one reader keeps open.
-const OPEN_FILES_MAX: usize = 32;
 
 /// Bytes of others that are read along with those of a chunk that lie on both sides of them.
 const GAP_BYTES_MAX: usize = 16 * 1024;
 /// Bytes read at once of a chunk whose bodies lie in several places, but for a larger body.
 const SPAN_BYTES_MAX: usize = CHUNK_BYTES;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Name {
-    Wal(u64),
-    Segment(u64),
-}
-
 /// Carries out [`ReadRequest`]s. Each reader thread owns one.
 pub struct Reader<D: Disk> {
-    disk: D,
-    wal: PathBuf,
-    segment: PathBuf,
+    files: OpenFiles<D>,
     salt: u64,
-    /// Most recently used last.
-    open: Vec<(Name, D::File)>,
     /// The table of the chunk read last.
     table: BytesMut,
     /// A stretch of a file that bodies were copied out of.
@@ -44,22 +31,27 @@ pub struct Reader<D: Disk> {
 
 impl<D: Disk> Reader<D> {
     pub(crate) fn new(disk: D, wal: PathBuf, segment: PathBuf, salt: u64) -> Self {
+        Self::over(OpenFiles::new(disk, wal, segment), salt)
+    }
+
+    fn over(files: OpenFiles<D>, salt: u64) -> Self {
         Self {
-            disk,
-            wal,
-            segment,
+            files,
             salt,
-            open: Vec::new(),
             table: BytesMut::new(),
             span: BytesMut::new(),
         }
     }
 
+    /// The files that this reader and its kin keep open.
+    pub(crate) fn files(&self) -> OpenFiles<D> {
+        self.files.clone()
+    }
+
     /// Another reader of the same store, for another thread.
     #[must_use]
     pub fn another(&self) -> Self {
-        let disk = self.disk.clone();
-        Self::new(disk, self.wal.clone(), self.segment.clone(), self.salt)
+        Self::over(self.files(), self.salt)
     }
 
     /// Reads, verifies and indexes what was asked for. Whatever is wrong becomes part of the
@@ -83,25 +75,6 @@ impl<D: Disk> Reader<D> {
         Loaded { shard, key, result }
     }
 
-    fn file(&mut self, name: Name) -> io::Result<&D::File> {
-        let file = match self.open.iter().position(|(n, _)| *n == name) {
-            Some(at) => self.open.remove(at).1,
-            None => {
-                let path = match name {
-                    Name::Wal(generation) => self.wal.join(wal::writer::file_name(generation)),
-                    Name::Segment(file) => self.segment.join(segment::format::file_name(file)),
-                };
-                self.disk.open(&path)?
-            }
-        };
-        if self.open.len() >= OPEN_FILES_MAX {
-            self.open.remove(0);
-        }
-        self.open.push((name, file));
-        let (_, file) = &self.open[self.open.len() - 1];
-        Ok(file)
-    }
-
     fn fill(
         &mut self,
         buffer: &mut BytesMut,
@@ -111,8 +84,9 @@ impl<D: Disk> Reader<D> {
     ) -> Result<(), String> {
         room(buffer, len);
         let read = self
-            .file(name)
-            .and_then(|file| read_exact_into(file, offset, buffer));
+            .files
+            .get(name)
+            .and_then(|file| read_exact_into(&*file, offset, buffer));
         read.map_err(|e| match name {
             Name::Wal(generation) => {
                 format!(

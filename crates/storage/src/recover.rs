@@ -1,6 +1,7 @@
 //! Opening a store: the newest checkpoint, the footers of segment files, and what the write-ahead
 //! log holds since. Never every message.
 
+mod begun;
 mod index;
 mod ready;
 mod replay;
@@ -199,14 +200,15 @@ pub(crate) fn load<D: Disk>(
     identity: Identity,
     options: &Options,
 ) -> Result<Found, OpenError> {
-    let checkpoint = checkpoint::read_newest(disk, &folders.data, identity.salt())?;
-    load_from(
-        disk,
-        folders,
-        identity,
-        options,
-        checkpoint.unwrap_or_default(),
-    )
+    let salt = identity.salt();
+    let checkpoint = match checkpoint::read_newest(disk, &folders.data, salt)? {
+        Some(checkpoint) => checkpoint,
+        None => {
+            begun::never_had_a_checkpoint(disk, folders, salt)?;
+            Checkpoint::default()
+        }
+    };
+    load_from(disk, folders, identity, options, checkpoint)
 }
 
 /// Reads a store that was as this checkpoint says, without changing it.

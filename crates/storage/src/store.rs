@@ -14,6 +14,7 @@ use crate::shard::{Read, ShardLogs};
 use crate::wal::pool::{PrepareError, WalPool};
 use crate::wal::writer::{WalOutcome, WalWriter};
 use leveret_types::LogId;
+use std::ops::ControlFlow;
 
 /// What can fail in a [`Store`].
 #[derive(Debug, thiserror::Error)]
@@ -169,7 +170,10 @@ impl<D: Disk> Store<D> {
         };
         for shard in &mut self.shards {
             let plan = shard.begin_flush(through);
-            match self.segment.flush(&plan, &mut |_| ()) {
+            match self
+                .segment
+                .flush(&plan, &mut |_| ControlFlow::Continue(()))
+            {
                 Ok(written) => shard.finish_flush(&plan, written),
                 Err(error) => {
                     shard.abandon_flush(&plan);
@@ -192,7 +196,10 @@ impl<D: Disk> Store<D> {
             .filter(|shard| shard.wants_page_out())
         {
             let plan = shard.begin_page_out();
-            match self.segment.flush(&plan, &mut |_| ()) {
+            match self
+                .segment
+                .flush(&plan, &mut |_| ControlFlow::Continue(()))
+            {
                 Ok(written) => shard.finish_flush(&plan, written),
                 Err(error) => {
                     shard.abandon_flush(&plan);
@@ -213,7 +220,10 @@ impl<D: Disk> Store<D> {
             let Some(plan) = shard.begin_compaction() else {
                 continue;
             };
-            match self.segment.compact(&plan, &mut |_| ()) {
+            match self
+                .segment
+                .compact(&plan, &mut |_| ControlFlow::Continue(()))
+            {
                 Ok(written) => shard.finish_compaction(&plan, written),
                 Err(error) => {
                     shard.abandon_compaction(&plan);

@@ -5,7 +5,9 @@ mod common;
 
 use common::{A, B, World, append, append_all, check_all, payload};
 use leveret_storage::rebuild::{Rebuilt, rebuild};
-use leveret_storage::{Folders, MemoryDisk, OpenError, Read, Store, inspect};
+use leveret_storage::{
+    Disk, Durability, Folders, LogKind, MemoryDisk, OpenError, Read, Store, inspect,
+};
 use leveret_types::LogId;
 use std::path::Path;
 
@@ -137,6 +139,98 @@ fn without_a_checkpoint_everything_that_is_on_disk_is_there_again() {
     check_all(&mut store, A, 10..33, BYTES);
     check_all(&mut store, C, 50..60, BYTES);
     check_all(&mut store, B, 60..70, BYTES);
+}
+
+#[test]
+fn a_store_whose_checkpoint_is_missing_does_not_start_and_is_left_alone() {
+    let world = scene();
+    let path = world.only_file(".checkpoint");
+    world.disk.delete(&path).unwrap();
+    let before = world.disk.paths();
+    let opened = Store::open(&world.disk, &world.folders, &world.options);
+    let error = opened.err().expect("it does not open").to_string();
+    assert!(error.contains("no checkpoint"), "{error}");
+    assert!(error.contains("leveret storage rebuild"), "{error}");
+    assert!(inspect::inspect(&world.disk, &world.folders).is_err());
+    assert_eq!(world.disk.paths(), before, "nothing is deleted");
+    let (report, new) = rebuilt(&world);
+    let (mut store, _) = new.open();
+    check_unsettled(&mut store);
+    assert!(report.logs.iter().all(|log| !log.told), "{report}");
+}
+
+#[test]
+fn a_checkpoint_is_missed_whatever_else_is_left() {
+    let world = scene();
+    let (segments, logs) = (world.files(".seg"), world.files(".wal"));
+    assert!(!segments.is_empty() && !logs.is_empty());
+    let without = |gone: &[&Vec<std::path::PathBuf>]| {
+        let left = world.on_copy(|disk| {
+            disk.delete(&world.only_file(".checkpoint")).unwrap();
+            for path in gone.iter().copied().flatten() {
+                disk.delete(path).unwrap();
+            }
+        });
+        assert!(!left.disk.paths().is_empty());
+        Store::open(&left.disk, &left.folders, &left.options).err()
+    };
+    for gone in [&[][..], &[&segments], &[&logs]] {
+        let error = without(gone);
+        assert!(
+            matches!(error, Some(OpenError::NoCheckpoint { .. })),
+            "without {gone:?}: {error:?}"
+        );
+    }
+    // Of a store that was emptied and closed in order, a file that waits to be used again is left.
+    let world = World::new();
+    let (mut store, _) = world.open();
+    store.prepare(1).unwrap();
+    append_all(&mut store, A, 3, BYTES);
+    store.shards[0].settle(A, 0..3, 3 * BYTES as u64);
+    store.close().unwrap();
+    assert_eq!(world.files(".wal").len() + world.files(".seg").len(), 0);
+    assert!(!world.files(".free").is_empty());
+    drop(world.on_copy(|_| ()).open());
+    world.disk.delete(&world.only_file(".checkpoint")).unwrap();
+    let opened = Store::open(&world.disk, &world.folders, &world.options);
+    assert!(matches!(opened.err(), Some(OpenError::NoCheckpoint { .. })));
+}
+
+#[test]
+fn a_store_that_never_had_a_checkpoint_starts_with_all_that_it_has() {
+    let world = World::new();
+    drop(world.open());
+    let (mut store, report) = world.open();
+    assert!(!report.created, "an identity alone is a store");
+    store.prepare(2).unwrap();
+    append_all(&mut store, A, 40, BYTES);
+    store.sync().unwrap();
+    drop(store);
+    for start in 0..3 {
+        let (mut store, report) = world.open();
+        assert_eq!(report.checkpoint, 0, "start {start}");
+        assert!(world.files(".checkpoint").is_empty());
+        check_all(&mut store, A, 0..40, BYTES);
+        append(&mut store, B, b"more");
+        store.sync().unwrap();
+    }
+}
+
+#[test]
+fn volatile_messages_that_were_paged_out_do_not_make_a_checkpoint_missed() {
+    let mut world = World::new();
+    world.options.cache_bytes = 10_000;
+    let (mut store, _) = world.open();
+    store.shards[0].create_log(A, LogKind::Volatile);
+    for n in 0..400 {
+        let body = store.shards[0].body(Durability::Volatile, &[&payload(n, BYTES)]);
+        store.shards[0].append(A, body, BYTES as u32);
+        store.page_out().unwrap();
+    }
+    assert!(world.files(".wal").is_empty() && !world.files(".seg").is_empty());
+    drop(store);
+    let (_, report) = world.open();
+    assert!(report.deleted_files > 0, "they began with nothing durable");
 }
 
 #[test]

@@ -6,6 +6,7 @@ mod common;
 use common::{A, B, World, append, append_all, check_all, flush_all, payload};
 use leveret_storage::{MemoryDisk, Read, Store, recover};
 use leveret_types::LogId;
+use std::ops::ControlFlow;
 
 const OLD_BYTES: usize = 3_000;
 const NEW_BYTES: usize = 500;
@@ -203,7 +204,9 @@ fn what_a_flush_cannot_read_of_the_first_life_does_not_hurt_the_second() {
         );
         logs.append(A, body, NEW_BYTES as u32);
     }
-    let written = found.segment.flush(&plan, &mut |_| ());
+    let written = found
+        .segment
+        .flush(&plan, &mut |_| ControlFlow::Continue(()));
     logs.finish_flush(&plan, written.expect("memory is written"));
     assert_eq!(logs.damage(A), None);
     assert_eq!(logs.log_stats(A).map(|stats| stats.entries), Some(150));

@@ -5,11 +5,12 @@ mod common;
 
 use common::{A, World, append, check_all, flush_all, payload};
 use leveret_storage::{
-    CheckpointError, Durability, LogKind, MemoryDisk, Read, Recovered, Store, recover,
+    CheckpointError, Durability, Generation, LogKind, MemoryDisk, Read, Recovered, SegmentError,
+    ShardLogs, Store, recover,
 };
 use leveret_types::LogId;
 use leveret_types::limits::SEGMENT_SMALL_FILES_MAX;
-use std::ops::Range;
+use std::ops::{ControlFlow, Range};
 
 /// One log that fills and empties again and again, while many small ones only grow.
 const LARGE: LogId = LogId(1_000_000);
@@ -165,11 +166,8 @@ fn messages_that_stay_behind_are_in_few_files_and_copied_a_few_times() {
     check_all(&mut store, A, 0..FLUSHES, SMALL_BYTES);
 }
 
-#[test]
-fn a_compaction_tells_its_pace_of_what_it_reads_and_of_what_it_writes() {
-    let world = World::new();
-    let mut parts: Recovered<MemoryDisk> =
-        recover(&world.disk, &world.folders, &world.options).unwrap();
+/// Writes a hundred messages of 20,000 bytes to the log and ends its file; gives the file's number.
+fn fill_a_file(parts: &mut Recovered<MemoryDisk>) -> Generation {
     let logs = &mut parts.shards[0];
     logs.create_log(A, LogKind::Durable);
     for n in 0..100 {
@@ -182,9 +180,21 @@ fn a_compaction_tells_its_pace_of_what_it_reads_and_of_what_it_writes() {
         let written = parts.wal.write(&mut chunks).unwrap().written;
         logs.on_durable(written.into_iter().map(|(_, chunk, place)| (chunk, place)));
     }
-    let through = parts.wal.roll().expect("there is a file");
+    parts.wal.roll().expect("there is a file")
+}
+
+#[test]
+fn a_compaction_tells_its_pace_of_what_it_reads_and_of_what_it_writes() {
+    let world = World::new();
+    let mut parts: Recovered<MemoryDisk> =
+        recover(&world.disk, &world.folders, &world.options).unwrap();
+    let through = fill_a_file(&mut parts);
+    let logs = &mut parts.shards[0];
     let plan = logs.begin_flush(through);
-    let written = parts.segment.flush(&plan, &mut |_| ()).unwrap();
+    let written = parts
+        .segment
+        .flush(&plan, &mut |_| ControlFlow::Continue(()))
+        .unwrap();
     logs.finish_flush(&plan, written);
     logs.settle(A, 0..90, 90 * 20_000);
     let plan = logs.begin_compaction().expect("most of it is dead");
@@ -192,7 +202,10 @@ fn a_compaction_tells_its_pace_of_what_it_reads_and_of_what_it_writes() {
     let mut told = 0;
     let written = parts
         .segment
-        .compact(&plan, &mut |bytes| told += bytes)
+        .compact(&plan, &mut |bytes| {
+            told += bytes;
+            ControlFlow::Continue(())
+        })
         .unwrap();
     let after = world.disk.counts();
     logs.finish_compaction(&plan, written);
@@ -298,4 +311,112 @@ fn a_batch_is_written_where_there_is_no_room_for_what_is_ahead_of_it() {
         store.read(SMALL, written),
         Read::Ready(payload(written, 100).into())
     );
+}
+
+#[test]
+fn a_flush_that_is_broken_off_leaves_no_file_and_can_be_done_again() {
+    let world = World::new();
+    let mut parts: Recovered<MemoryDisk> =
+        recover(&world.disk, &world.folders, &world.options).unwrap();
+    let through = fill_a_file(&mut parts);
+    let logs = &mut parts.shards[0];
+    let segments = || world.files(".seg").len();
+    let plan = logs.begin_flush(through);
+    let mut blocks = 0;
+    let broken = parts.segment.flush(&plan, &mut |_| {
+        blocks += 1;
+        assert_eq!(segments(), 1);
+        match blocks {
+            3 => ControlFlow::Break(()),
+            _ => ControlFlow::Continue(()),
+        }
+    });
+    assert!(matches!(broken, Err(SegmentError::BrokenOff)));
+    assert_eq!((blocks, segments()), (3, 0));
+    logs.abandon_flush(&plan);
+
+    let plan = logs.begin_flush(through);
+    let written = parts
+        .segment
+        .flush(&plan, &mut |_| ControlFlow::Continue(()))
+        .unwrap();
+    logs.finish_flush(&plan, written);
+    assert_eq!(segments(), 1);
+}
+
+#[test]
+fn what_was_read_and_is_deleted_is_closed_by_all_readers() {
+    let mut world = World::with_wal_files_of(1 << 20);
+    world.options.wal_pool_files = 0;
+    world.options.cache_bytes = 0;
+    let Recovered {
+        mut shards,
+        mut wal,
+        mut segment,
+        mut checkpoint,
+        mut pool,
+        reader,
+        lock: _lock,
+        ..
+    } = recover(&world.disk, &world.folders, &world.options).unwrap();
+    let shard = &mut shards[0];
+    shard.create_log(A, LogKind::Durable);
+    let mut readers = [reader.another(), reader.another()];
+    let mut read = |shard: &mut ShardLogs, index: u64| {
+        let reader = &mut readers[index as usize % 2];
+        while shard.read(A, index) == Read::Pending {
+            for request in shard.take_reads() {
+                shard.loaded(reader.read(request));
+            }
+        }
+        assert!(
+            matches!(shard.read(A, index), Read::Ready(_)),
+            "entry {index}"
+        );
+    };
+    let mut at = 0;
+    for _ in 0..4 {
+        let mut chunks = Vec::new();
+        for _ in 0..100 {
+            let bytes = payload(at, LARGE_BYTES);
+            let body = shard.body(Durability::Durable, &[&bytes]);
+            shard.append(A, body, LARGE_BYTES as u32);
+            at += 1;
+        }
+        shard.seal(&mut chunks);
+        while !chunks.is_empty() {
+            let written = wal.write(&mut chunks).unwrap().written;
+            shard.on_durable(written.into_iter().map(|(_, seq, place)| (seq, place)));
+        }
+        // Out of the log, then out of segments.
+        (at - 100..at).for_each(|index| read(shard, index));
+        let through = wal.roll().expect("something was written");
+        let plan = shard.begin_flush(through);
+        let written = segment
+            .flush(&plan, &mut |_| ControlFlow::Continue(()))
+            .unwrap();
+        shard.finish_flush(&plan, written);
+        (0..at).for_each(|index| read(shard, index));
+    }
+    let stats = shard.log_stats(A).expect("the log is there");
+    shard.settle(A, 0..at, stats.bytes);
+    let part = shard.checkpoint_part();
+    let mut chunks = Vec::new();
+    shard.seal(&mut chunks);
+    let written = wal.write(&mut chunks).unwrap().written;
+    shard.on_durable(written.into_iter().map(|(_, seq, place)| (seq, place)));
+    let next_file = segment.next_file();
+    let released = checkpoint.write(&[part], next_file, &mut pool, 0).unwrap();
+    assert!(released.deleted_files > 1, "{released:?}");
+    let named: u64 = world
+        .disk
+        .paths()
+        .iter()
+        .map(|path| {
+            let mut len = 0;
+            world.disk.tamper(path, |bytes| len = bytes.len());
+            len as u64
+        })
+        .sum();
+    assert_eq!(world.disk.bytes(), named, "nobody has open what is deleted");
 }

@@ -5,6 +5,7 @@
 //! Invariant: this crate never reads a clock, a file or a socket. Time arrives as [`Now`].
 //! Invariant: every bound of the broker is a constant in [`limits`].
 
+pub mod blocks;
 pub mod error;
 pub mod id;
 pub mod limits;

@@ -29,10 +29,17 @@ pub const MESSAGE_BYTES_HARD_MAX: u64 = 512 * 1024 * 1024;
 pub const HANDSHAKE_MS_MAX: u64 = 10_000;
 /// Milliseconds within which a TLS handshake must end (`ssl_handshake_timeout`).
 pub const TLS_HANDSHAKE_MS_MAX: u64 = 5_000;
-/// Milliseconds that the broker waits for the answer to its `connection.close`.
+/// Milliseconds that the broker waits for the answer to its `connection.close`, and, once all is
+/// said, for the client to close its socket: what it still sends is read and dropped.
 pub const CLOSE_MS_MAX: u64 = 30_000;
-/// Milliseconds for which a client whose frames cannot be read is still read after
-/// `connection.close`: a socket that is dropped with unread input would take the answer back.
+/// Bytes that are read of a client while its connection is closing and after that.
+pub const LATE_BYTES_MAX: usize = 64 * 1024 * 1024;
+/// Milliseconds for which a connection whose client has closed its socket is kept while what it had
+/// sent before waits: for an alarm, for a queue of the cluster, for an answer.
+pub const CLIENT_GONE_MS_MAX: u64 = 5_000;
+/// Milliseconds for which a client whose frames cannot be read, or that sends a body of more bytes
+/// than it said, is still read after `connection.close`: a socket that is dropped with unread input
+/// would take the answer back.
 pub const FRAME_ERROR_LINGER_MS: u64 = 1_000;
 /// Milliseconds by which the answer to a failed login is delayed.
 pub const LOGIN_FAILURE_DELAY_MS: u64 = 3_000;
@@ -73,11 +80,30 @@ pub const CC_ENTRIES_MAX: usize = 1_024;
 pub const REGEX_BYTES_MAX: usize = 1_024;
 /// Bytes of memory that one such expression may take once compiled.
 pub const REGEX_PROGRAM_BYTES_MAX: usize = 1024 * 1024;
-/// Memory in KiB and passes over it that an imported argon2id hash may ask for: what one login
-/// costs.
-pub const ARGON2_MEMORY_KIB_MAX: u32 = 256 * 1024;
-/// See [`ARGON2_MEMORY_KIB_MAX`].
-pub const ARGON2_PASSES_MAX: u32 = 16;
+/// Memory in KiB that a new argon2id hash may ask for: a login holds it while it is checked.
+pub const ARGON2_MEMORY_KIB_MAX: u32 = 64 * 1024;
+/// Passes over that memory.
+pub const ARGON2_PASSES_MAX: u32 = 10;
+/// Memory in KiB times passes that a new argon2id hash may ask for: what one login costs. The
+/// second choice of RFC 9106 (64 MiB, three passes) just fits.
+pub const ARGON2_COST_KIB_MAX: u32 = 192 * 1024;
+/// Lanes of an argon2id hash.
+pub const ARGON2_LANES_MAX: u32 = 16;
+/// Memory in KiB that an argon2id hash may ask for which an earlier version took: its user still
+/// gets in.
+pub const ARGON2_STORED_MEMORY_KIB_MAX: u32 = 256 * 1024;
+/// Passes over that memory.
+pub const ARGON2_STORED_PASSES_MAX: u32 = 16;
+/// Logins that may wait for the threads that compute slow password hashes: a further one is told
+/// to try again.
+pub const LOGINS_WAITING_MAX: usize = 4_096;
+/// Those of them that come from one address, or from one /64 of IPv6. Logins with one user's same
+/// password count once.
+pub const LOGINS_WAITING_PER_ADDRESS_MAX: usize = 1_024;
+/// Logins found good whose slow hash is not computed again for a while.
+pub const LOGINS_REMEMBERED_MAX: usize = 1_024;
+/// Milliseconds for which a login found good is remembered.
+pub const LOGIN_REMEMBERED_MS: u64 = 30_000;
 /// Dead-lettered messages of one queue that may be on their way to their new queues at once.
 pub const DEAD_LETTERS_UNDER_WAY_MAX: usize = 256;
 /// Milliseconds after which a message that must be dead-lettered, and could not be, goes again.
@@ -93,6 +119,12 @@ pub const OUTBOX_BYTES_MAX: usize = 4 * 1024 * 1024;
 pub const TRANSACTION_MESSAGES_MAX: usize = 100_000;
 /// See [`TRANSACTION_MESSAGES_MAX`].
 pub const TRANSACTION_BYTES_MAX: usize = 256 * 1024 * 1024;
+/// Bytes that publishes of one connection which have not arrived whole may hold together, beside
+/// the largest of them; see [`UNFINISHED_LARGE`].
+pub const UNFINISHED_BYTES_MAX: usize = 64 * 1024 * 1024;
+/// Publishes as large as `max_message_size` allows that may be unfinished beside the largest, also
+/// where they are more than [`UNFINISHED_BYTES_MAX`].
+pub const UNFINISHED_LARGE: usize = 4;
 /// Bytes of one read from a client's socket.
 pub const SOCKET_READ_BYTES: usize = 128 * 1024;
 /// Bytes of a body of an HTTP request, and of one that carries definitions.
@@ -134,6 +166,9 @@ pub const SEGMENT_SMALL_BYTES: u64 = 512 * 1024;
 /// Bytes of one block of a segment: what is read from disk at once. A larger message has a block of
 /// its own.
 pub const SEGMENT_BLOCK_BYTES: usize = 128 * 1024;
+/// Segment files and files of the write-ahead log that are kept open to be read, for all reader
+/// threads together. A file that is deleted is closed at once.
+pub const READ_FILES_OPEN_MAX: usize = 64;
 /// Bytes of a frame between a queue's proxy and its leader; a larger message has a frame of its
 /// own.
 pub const LINK_FRAME_BYTES: usize = 120 * 1024;
@@ -168,13 +203,27 @@ pub const PEER_SILENCE_MS_MAX: u64 = 1_000;
 pub const LEADER_LEASE_MS: u64 = PEER_SILENCE_MS_MAX - 2 * PEER_HEARTBEAT_MS;
 /// Milliseconds within which a node and whoever connects to it must know each other.
 pub const PEER_HANDSHAKE_MS_MAX: u64 = 3_000;
+/// Milliseconds within which a stranger's first byte must come.
+pub const PEER_FIRST_BYTE_MS_MAX: u64 = 1_000;
 /// Connections to the cluster's port that have not proved who they are, in all and from one
-/// address.
+/// address: so many from members' addresses, and so many from all others. Who comes then takes the
+/// place of whoever has waited for longest.
 pub const PEER_HANDSHAKES_MAX: usize = 64;
 /// See [`PEER_HANDSHAKES_MAX`].
 pub const PEER_HANDSHAKES_PER_IP_MAX: usize = 16;
+/// Connections to the cluster's port that have proved who they are and are being answered.
+pub const PEER_CONTROLS_MAX: usize = 64;
+/// IP addresses that a member is known by.
+pub const PEER_KNOWN_IPS_MAX: usize = 16;
 /// Bytes of one frame between nodes: the largest message, with what travels beside it.
 pub const PEER_FRAME_BYTES_MAX: usize = MESSAGE_BYTES_HARD_MAX as usize + 4 * 1024 * 1024;
+/// Bytes of what is sealed at once on a link between nodes: a longer claim ends the link.
+pub const PEER_RECORD_BYTES_MAX: usize = 64 * 1024;
+/// Bytes that one key of a link seals at most. What AES-GCM promises weakens with the square of the
+/// blocks under one key; with so many a chance of 2^-64 is left to tell what was sealed.
+pub const PEER_KEY_BYTES_MAX: u64 = 64 * 1024 * 1024 * 1024;
+/// Records that one key of a link seals at most.
+pub const PEER_KEY_RECORDS_MAX: u64 = 1_000_000_000;
 /// Bytes that may wait for another node before the link to it is broken. One frame may exceed it.
 pub const PEER_OUTBOX_BYTES_MAX: usize = 128 * 1024 * 1024;
 /// Bytes that wait for another node above which no more is made for it than must be.
@@ -252,6 +301,20 @@ pub const QUORUM_TRANSFERS_MAX: usize = 64;
 pub const QUORUM_TRANSFER_SILENCE_MS: u64 = 1_000;
 /// Milliseconds for which settles, for which nobody waits, gather before they are an entry.
 pub const QUORUM_SETTLES_GATHER_MS: u64 = 20;
+/// How often a declaration of a queue is made again because the queue was deleted before it was
+/// answered; then it is refused (404).
+pub const QUEUE_REDECLARATIONS_MAX: u8 = 16;
+/// Milliseconds for which the write-ahead log may not become durable though somebody waits for it,
+/// before the queues that are led on it are handed over.
+pub const LOG_STUCK_MS: u64 = 2_000;
+/// Messages by which what the leader of a queue may hand out runs ahead of what it has, where
+/// messages are got one by one. Who leads next flags them as redelivered.
+pub const QUORUM_REACH_MESSAGES_GOT: u64 = 16;
+/// The same at least where there are consumers: who holds one message at a time does not wait for
+/// an entry with each.
+pub const QUORUM_REACH_MESSAGES_MIN: u64 = 64;
+/// The same at most where there are consumers: it is twice what they may hold.
+pub const QUORUM_REACH_MESSAGES_MAX: u64 = 4_096;
 /// Milliseconds that a new leader gives the nodes that are up to say what their consumers hold.
 pub const QUORUM_PRESENT_MS_MAX: u64 = 5_000;
 

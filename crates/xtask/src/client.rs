@@ -55,6 +55,26 @@ impl Event {
     }
 }
 
+/// A field table of texts, as bytes of the protocol.
+#[derive(Clone, Debug, Default)]
+pub struct Table(Vec<u8>);
+
+impl Table {
+    /// Adds a text.
+    pub fn text(&mut self, name: &str, value: &str) {
+        short_string(&mut self.0, name);
+        self.0.push(b'S');
+        self.0
+            .extend_from_slice(&(value.len() as u32).to_be_bytes());
+        self.0.extend_from_slice(value.as_bytes());
+    }
+
+    fn put(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&(self.0.len() as u32).to_be_bytes());
+        out.extend_from_slice(&self.0);
+    }
+}
+
 /// A connection with one channel, number 1.
 pub struct Client {
     stream: TcpStream,
@@ -112,30 +132,23 @@ impl Client {
 
     /// Declares a queue; gives how many messages are ready in it.
     pub fn declare(&mut self, queue: &str, durable: bool) -> Result<u32> {
-        self.declare_with(queue, u8::from(durable) << 1, &[])
+        self.declare_with(queue, u8::from(durable) << 1, &Table::default())
     }
 
     /// Declares a quorum queue.
     pub fn declare_quorum(&mut self, queue: &str) -> Result<u32> {
-        let mut table = Vec::new();
-        short_string(&mut table, "x-queue-type");
-        table.push(b'S');
-        table.extend_from_slice(&6u32.to_be_bytes());
-        table.extend_from_slice(b"quorum");
+        let mut table = Table::default();
+        table.text("x-queue-type", "quorum");
         self.declare_with(queue, 1 << 1, &table)
     }
 
     /// Asks how many messages are ready in a queue.
     pub fn ready_count(&mut self, queue: &str) -> Result<u32> {
-        self.declare_with(queue, 1, &[])
+        self.declare_with(queue, 1, &Table::default())
     }
 
-    fn declare_with(&mut self, queue: &str, flags: u8, table: &[u8]) -> Result<u32> {
-        let mut arguments = vec![0, 0];
-        short_string(&mut arguments, queue);
-        arguments.push(flags);
-        arguments.extend_from_slice(&(table.len() as u32).to_be_bytes());
-        arguments.extend_from_slice(table);
+    fn declare_with(&mut self, queue: &str, flags: u8, table: &Table) -> Result<u32> {
+        let arguments = declare_arguments(queue, flags, table);
         let answer = self.call(1, (50, 10), &arguments, (50, 11))?;
         let counts = answer
             .get(1 + answer[0] as usize..)
@@ -145,16 +158,55 @@ impl Client {
         ))
     }
 
-    /// Binds a queue to an exchange.
-    pub fn bind(&mut self, queue: &str, exchange: &str, key: &str) -> Result<()> {
+    /// Puts a declaration into the output buffer; its answer is left to `next`.
+    pub fn send_declare(&mut self, queue: &str, durable: bool) {
+        let arguments = declare_arguments(queue, u8::from(durable) << 1, &Table::default());
+        self.method(1, (50, 10), &arguments);
+    }
+
+    /// Puts a deletion into the output buffer; its answer is left to `next`.
+    pub fn send_delete(&mut self, queue: &str) {
         let mut arguments = vec![0, 0];
         short_string(&mut arguments, queue);
-        short_string(&mut arguments, exchange);
-        short_string(&mut arguments, key);
         arguments.push(0);
-        arguments.extend_from_slice(&0u32.to_be_bytes());
+        self.method(1, (50, 40), &arguments);
+    }
+
+    /// Declares a durable exchange.
+    pub fn declare_exchange(&mut self, exchange: &str, kind: &str) -> Result<()> {
+        let mut arguments = vec![0, 0];
+        short_string(&mut arguments, exchange);
+        short_string(&mut arguments, kind);
+        arguments.push(1 << 1);
+        Table::default().put(&mut arguments);
+        self.call(1, (40, 10), &arguments, (40, 11))?;
+        Ok(())
+    }
+
+    /// Binds a queue to an exchange.
+    pub fn bind(&mut self, queue: &str, exchange: &str, key: &str) -> Result<()> {
+        let arguments = bind_arguments(queue, exchange, key, &Table::default());
         self.call(1, (50, 20), &arguments, (50, 21))?;
         Ok(())
+    }
+
+    /// Puts a binding into the output buffer; its answer is left to `next`.
+    pub fn send_bind(&mut self, queue: &str, exchange: &str, key: &str, table: &Table) {
+        let arguments = bind_arguments(queue, exchange, key, table);
+        self.method(1, (50, 20), &arguments);
+    }
+
+    /// Gets a message and settles it at once; it is an error if there is none.
+    pub fn get(&mut self, queue: &str) -> Result<()> {
+        let mut arguments = vec![0, 0];
+        short_string(&mut arguments, queue);
+        arguments.push(1);
+        self.method(1, (60, 70), &arguments);
+        self.flush()?;
+        match self.next(ANSWER_DEADLINE)? {
+            Some(Event::Deliver { .. }) => Ok(()),
+            other => bail!("wanted a message of {queue}, got {other:?}"),
+        }
     }
 
     /// Asks for confirms.
@@ -216,6 +268,25 @@ impl Client {
 
     /// Puts a message into the output buffer; `flush` sends it.
     pub fn publish(&mut self, exchange: &str, key: &str, body: &[u8], persistent: bool) {
+        // The one property: delivery mode.
+        self.publish_properties(exchange, key, &[0x10, 0x00, 1 + u8::from(persistent)], body);
+    }
+
+    /// Puts a persistent message with headers into the output buffer.
+    pub fn publish_with_headers(
+        &mut self,
+        exchange: &str,
+        key: &str,
+        headers: &Table,
+        body: &[u8],
+    ) {
+        let mut properties = vec![0x30, 0x00];
+        headers.put(&mut properties);
+        properties.push(2);
+        self.publish_properties(exchange, key, &properties, body);
+    }
+
+    fn publish_properties(&mut self, exchange: &str, key: &str, properties: &[u8], body: &[u8]) {
         let mut arguments = vec![0, 0];
         short_string(&mut arguments, exchange);
         short_string(&mut arguments, key);
@@ -223,8 +294,7 @@ impl Client {
         self.method(1, (60, 40), &arguments);
         let mut header = vec![0, 60, 0, 0];
         header.extend_from_slice(&(body.len() as u64).to_be_bytes());
-        // The one property: delivery mode.
-        header.extend_from_slice(&[0x10, 0x00, 1 + u8::from(persistent)]);
+        header.extend_from_slice(properties);
         self.frame(FRAME_HEADER, 1, &header);
         for part in body.chunks(self.frame_bytes_max - FRAME_OVERHEAD) {
             self.frame(FRAME_BODY, 1, part);
@@ -355,6 +425,12 @@ impl Client {
                 self.partial = Some((tag, rest[8] != 0, None, Vec::new()));
                 Ok(None)
             }
+            // Of a get-ok, after which content comes as after a delivery.
+            (60, 71) => {
+                let tag = u64::from_be_bytes(arguments[..8].try_into()?);
+                self.partial = Some((tag, arguments[8] != 0, None, Vec::new()));
+                Ok(None)
+            }
             (60, 80 | 120) => Ok(Some(Event::Confirm {
                 number: u64::from_be_bytes(arguments[..8].try_into()?),
                 multiple: arguments[8] & 1 != 0,
@@ -412,6 +488,24 @@ impl Client {
         self.output.extend_from_slice(payload);
         self.output.push(FRAME_END);
     }
+}
+
+fn declare_arguments(queue: &str, flags: u8, table: &Table) -> Vec<u8> {
+    let mut arguments = vec![0, 0];
+    short_string(&mut arguments, queue);
+    arguments.push(flags);
+    table.put(&mut arguments);
+    arguments
+}
+
+fn bind_arguments(queue: &str, exchange: &str, key: &str, table: &Table) -> Vec<u8> {
+    let mut arguments = vec![0, 0];
+    short_string(&mut arguments, queue);
+    short_string(&mut arguments, exchange);
+    short_string(&mut arguments, key);
+    arguments.push(0);
+    table.put(&mut arguments);
+    arguments
 }
 
 fn short_string(out: &mut Vec<u8>, text: &str) {

@@ -1,6 +1,7 @@
 //! A cluster of nodes on loopback: to try things out, and for suites.
 
 use std::fs;
+use std::hash::{BuildHasher, RandomState};
 use std::net::SocketAddr;
 use std::os::unix::fs::PermissionsExt;
 use std::thread;
@@ -27,7 +28,9 @@ impl Cluster {
             .into_iter()
             .map(|address| (Place::Loopback, address))
             .collect();
-        Cluster::form(name, &members, "")
+        let random = || RandomState::new().hash_one(name);
+        let secret = format!("cluster.secret = {:016x}{:016x}\n", random(), random());
+        Cluster::form(name, &members, &secret)
     }
 
     /// The same at places, each with the address for its peers and all with the same settings.

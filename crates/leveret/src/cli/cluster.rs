@@ -2,6 +2,7 @@
 
 use super::{AskOptions, NodeFolder, table};
 use crate::cli::target::CallError;
+use crate::config::value::host_and_port;
 use clap::Subcommand;
 use serde_json::{Value, json};
 use std::fs;
@@ -137,6 +138,16 @@ fn join(addresses: &[String], data_dir: &Path) -> Result<String, String> {
             data_dir.display()
         ));
     }
+    if fs::read_dir(data_dir.join("data")).is_ok_and(|mut files| files.next().is_some()) {
+        return Err(format!(
+            "the node of {} has data of its own, which no cluster would take: give an empty folder, \
+             and move definitions with `leveret export` and `leveret import`",
+            data_dir.display()
+        ));
+    }
+    for address in addresses {
+        host_and_port(address).map_err(|what| format!("an address {what}, not \"{address}\""))?;
+    }
     fs::create_dir_all(data_dir)
         .and_then(|()| fs::write(&path, addresses.join("\n") + "\n"))
         .map_err(|error| format!("cannot write {}: {error}", path.display()))?;
@@ -236,6 +247,11 @@ mod tests {
         let addresses = ["a:1".to_owned(), "b:2".to_owned()];
         join(&addresses, &root).expect("a new folder");
         assert_eq!(left_to_join(&root), addresses);
+        let wrong = join(&["burrow".to_owned()], &root);
+        assert!(wrong.is_err_and(|why| why.contains("host:port")));
+        fs::create_dir_all(root.join("data")).expect("a folder");
+        fs::write(root.join("data/leveret.store"), "").expect("a file");
+        assert!(join(&addresses, &root).is_err_and(|why| why.contains("data of its own")));
         fs::write(root.join("cluster"), "").expect("it is there");
         assert!(join(&addresses, &root).is_err_and(|why| why.contains("already")));
         fs::remove_dir_all(&root).expect("it is there");

@@ -142,6 +142,10 @@ struct NodeFolder {
 struct AskOptions {
     #[command(flatten)]
     node: NodeFolder,
+    /// Name of the node that is meant: no other does anything [env: LEVERET_NODE_NAME,
+    /// RABBITMQ_NODENAME, unless --url is given]
+    #[arg(short = 'n', long = "node", value_name = "NAME")]
+    named: Option<String>,
     /// HTTP API of a node elsewhere, http://host:port
     #[arg(long, value_name = "URL")]
     url: Option<String>,
@@ -323,6 +327,10 @@ fn configuration(command: &ConfigCommand) -> Result<String, String> {
     };
     let typed = config::read(file.as_deref()).map_err(|error| error.to_string())?;
     let loaded = Config::build(&typed, &Machine::here()).map_err(|errors| lines(&errors))?;
+    let problems = serve::check::problems(&loaded.config);
+    if !problems.is_empty() {
+        return Err(problems.join("\nleveret: "));
+    }
     let mut text: String = loaded.notices.iter().map(|n| format!("{n}\n")).collect();
     let name = file.map_or_else(
         || "the environment".to_owned(),
@@ -335,6 +343,7 @@ fn configuration(command: &ConfigCommand) -> Result<String, String> {
 impl AskOptions {
     fn target(&self) -> Result<Target, String> {
         Target::find(&Address {
+            node: target::meant(self.named.as_deref(), self.url.as_deref()),
             data_dir: self.node.data_dir.clone(),
             url: self.url.clone(),
             user: self.user.clone(),

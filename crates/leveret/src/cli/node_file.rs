@@ -2,12 +2,12 @@
 //! where it listens) and `cli.token` (the right to administer it, for whoever may read that
 //! folder).
 
+use leveret_shell::small_file;
 use serde_json::{Value, json};
 use std::fs;
-use std::io::{self, Write};
+use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::os::unix::fs::OpenOptionsExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 /// Name of the file that says who the node is.
 pub const NODE_FILE: &str = "node.json";
@@ -17,6 +17,9 @@ pub const TOKEN_FILE: &str = "cli.token";
 /// Name of the socket file by which the command line reaches the node, whatever its HTTP listeners
 /// are.
 pub const CONTROL_SOCKET: &str = "control.sock";
+
+/// Mode of both files: their owner's alone.
+const PRIVATE: u32 = 0o600;
 
 /// Who the node is and where it listens.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -44,7 +47,11 @@ impl NodeFile {
             "http": self.http.as_ref().map(text),
             "metrics": self.metrics.as_ref().map(text),
         });
-        write_private(&root.join(NODE_FILE), format!("{json:#}\n").as_bytes())
+        small_file::replace(
+            &root.join(NODE_FILE),
+            format!("{json:#}\n").as_bytes(),
+            PRIVATE,
+        )
     }
 
     /// Reads the file of the node whose data folder this is.
@@ -86,7 +93,7 @@ pub fn reachable(listener: SocketAddr) -> SocketAddr {
 /// Writes a token made of these random bytes, readable by the owner alone, and returns it.
 pub fn write_token(root: &Path, random: [u8; 32]) -> io::Result<String> {
     let token: String = random.iter().map(|b| format!("{b:02x}")).collect();
-    write_private(&root.join(TOKEN_FILE), token.as_bytes())?;
+    small_file::replace(&root.join(TOKEN_FILE), token.as_bytes(), PRIVATE)?;
     Ok(token)
 }
 
@@ -102,24 +109,6 @@ pub fn remove(root: &Path) {
         // start.
         let _ = fs::remove_file(root.join(name));
     }
-}
-
-fn write_private(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    let new: PathBuf = path.with_extension("new");
-    // A file left by a crash may have other rights: it is replaced, not written into.
-    if let Err(error) = fs::remove_file(&new)
-        && error.kind() != io::ErrorKind::NotFound
-    {
-        return Err(error);
-    }
-    let mut options = fs::OpenOptions::new();
-    let mut file = options
-        .write(true)
-        .create_new(true)
-        .mode(0o600)
-        .open(&new)?;
-    file.write_all(bytes)?;
-    fs::rename(&new, path)
 }
 
 #[cfg(test)]

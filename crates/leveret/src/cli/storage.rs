@@ -42,8 +42,9 @@ pub enum StorageCommand {
     },
     /// Copy all that can be found of a store that does not open any more into a new one
     ///
-    /// For a store whose checkpoint is damaged in both copies, which `repair` cannot mend. Messages
-    /// that were settled may be back in the copy. The damaged store is not changed.
+    /// For a store whose checkpoint is missing, or damaged in both copies, which `repair` cannot
+    /// mend.
+    /// Messages that were settled may be back in the copy. The damaged store is not changed.
     Rebuild {
         /// Where the damaged store is
         #[command(flatten)]

@@ -2,13 +2,17 @@
 
 use super::http::{Answer, Client, Credentials};
 use super::node_file::{self, CONTROL_SOCKET, NodeFile};
+use crate::config::machine;
 use serde_json::Value;
+use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
 /// How the user names the node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Address {
+    /// The node's name, where the user says it: no other is asked for anything.
+    pub node: Option<String>,
     /// The node's data folder, where this is the same machine.
     pub data_dir: PathBuf,
     /// The HTTP API, `http://host:port`, where it is not.
@@ -34,6 +38,8 @@ pub struct Target {
 pub enum CallError {
     /// The node cannot be reached; what to do.
     Unreachable(String),
+    /// The node that was found is not the one that is meant.
+    OtherNode(String),
     /// The node refuses: HTTP status and reason.
     Refused(u16, String),
 }
@@ -41,14 +47,34 @@ pub enum CallError {
 impl std::fmt::Display for CallError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Self::Unreachable(text) | Self::Refused(_, text) => f.write_str(text),
+            Self::Unreachable(text) | Self::OtherNode(text) | Self::Refused(_, text) => {
+                f.write_str(text)
+            }
         }
     }
 }
 
 impl Target {
-    /// Finds the node; it is not asked yet.
+    /// Finds the node, and asks it who it is if one is meant by name and nothing else tells.
     pub fn find(address: &Address) -> Result<Self, CallError> {
+        let target = Self::found(address)?;
+        if let Some(meant) = &address.node {
+            let name = target.name()?;
+            let here = machine::host_name();
+            if !is_meant(meant, &name, &here, target.host().unwrap_or(&here)) {
+                return Err(CallError::OtherNode(format!(
+                    "node '{meant}' is not the one at {}, whose name is '{name}': nothing was \
+                     asked of it; ask for '{name}', or give the folder of '{meant}' with \
+                     --data-dir or its API with --url (a node's name is its key `node_name`, or \
+                     LEVERET_NODE_NAME or RABBITMQ_NODENAME when it starts)",
+                    target.client.authority
+                )));
+            }
+        }
+        Ok(target)
+    }
+
+    fn found(address: &Address) -> Result<Self, CallError> {
         if let Some(url) = &address.url {
             let authority = url.strip_prefix("http://").ok_or_else(|| {
                 CallError::Unreachable(format!(
@@ -100,6 +126,17 @@ impl Target {
             },
             name: Some(node.name),
         })
+    }
+
+    /// The node's host as the URL has it; none if that is this machine.
+    fn host(&self) -> Option<&str> {
+        if self.client.socket.is_some() || self.name.is_some() {
+            return None;
+        }
+        let (host, _) = self.client.authority.rsplit_once(':')?;
+        let address = host.trim_start_matches('[').trim_end_matches(']');
+        let is_loopback = address.parse().is_ok_and(|ip: IpAddr| ip.is_loopback());
+        (host != "localhost" && !is_loopback).then_some(host)
     }
 
     /// No node at all: for what needs none.
@@ -168,6 +205,41 @@ impl Target {
     }
 }
 
+/// Variables that say which node is meant where `-n` does not, as they name a node that starts.
+const NODE_NAMES: [&str; 2] = ["LEVERET_NODE_NAME", "RABBITMQ_NODENAME"];
+
+/// The name of the node that is meant: that of the command, or that of the environment. A URL says
+/// by itself which node is meant: the environment then names another, the one of this machine.
+#[must_use]
+pub fn meant(given: Option<&str>, url: Option<&str>) -> Option<String> {
+    meant_by(given, url, |name| std::env::var(name).ok())
+}
+
+fn meant_by(
+    given: Option<&str>,
+    url: Option<&str>,
+    variable: impl Fn(&str) -> Option<String>,
+) -> Option<String> {
+    let is_name = |name: &String| !name.is_empty();
+    given.map(str::to_owned).filter(is_name).or_else(|| {
+        let mut names = NODE_NAMES.iter().filter_map(|name| variable(name));
+        names.find(is_name).filter(|_| url.is_none())
+    })
+}
+
+/// Whether a user who says `meant` on the host `here` means the node of this name on the host
+/// `there`. Without a host, the user's own is meant, and a node's name its own.
+fn is_meant(meant: &str, node: &str, here: &str, there: &str) -> bool {
+    let is_at = |full: &str, name: &str, host: &str| {
+        let at = full
+            .strip_prefix(name)
+            .and_then(|rest| rest.strip_prefix('@'));
+        let short = host.split('.').next().unwrap_or(host);
+        !name.contains('@') && at.is_some_and(|at| at == host || at == short)
+    };
+    meant == node || is_at(node, meant, here) || is_at(meant, node, there)
+}
+
 fn good(answer: Answer) -> Result<Answer, CallError> {
     match answer.status {
         _ if answer.is_good() => Ok(answer),
@@ -176,5 +248,58 @@ fn good(answer: Answer) -> Result<Answer, CallError> {
             "the node does not know these credentials; check --user and --password".to_owned(),
         )),
         status => Err(CallError::Refused(status, answer.reason())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{is_meant, meant_by};
+
+    #[test]
+    fn a_name_without_a_host_is_one_on_this_host() {
+        for (meant, node, is) in [
+            ("rabbit@burrow", "rabbit@burrow", true),
+            ("rabbit", "rabbit", true),
+            ("rabbit", "rabbit@burrow", true),
+            ("rabbit", "rabbit@burrow.warren.example", true),
+            ("rabbit", "rabbit@form", false),
+            ("rabbit", "rabbit2@burrow", false),
+            ("rabbit@burrow", "rabbit", true),
+            ("rabbit@burrow.warren.example", "rabbit", true),
+            ("rabbit@form", "rabbit", false),
+            ("rabbit2@burrow", "rabbit", false),
+            ("rabbit@form", "rabbit@burrow", false),
+            ("", "rabbit@burrow", false),
+        ] {
+            let host = "burrow.warren.example";
+            assert_eq!(is_meant(meant, node, host, host), is, "{meant} {node}");
+        }
+        // A node's name without a host is one on the node's host, which may be another.
+        let is_meant = |name| is_meant(name, "rabbit", "burrow", "form");
+        assert!(is_meant("rabbit@form") && !is_meant("rabbit@burrow"));
+    }
+
+    #[test]
+    fn a_url_or_a_name_that_is_given_goes_before_the_environment() {
+        let (own, rabbits) = ("LEVERET_NODE_NAME", "RABBITMQ_NODENAME");
+        let url = Some("http://form");
+        for (given, url, set, expected) in [
+            (None, None, &[][..], None),
+            (None, None, &[(rabbits, "r")], Some("r")),
+            (None, None, &[(rabbits, "r"), (own, "l")], Some("l")),
+            (None, None, &[(rabbits, "r"), (own, "")], Some("r")),
+            (None, url, &[(rabbits, "r"), (own, "l")], None),
+            (Some("g"), url, &[(rabbits, "r")], Some("g")),
+            (Some("g"), None, &[(rabbits, "r")], Some("g")),
+            (Some(""), None, &[(rabbits, "r")], Some("r")),
+            (Some(""), url, &[(rabbits, "r")], None),
+        ] {
+            let variable = |name: &str| {
+                let found = set.iter().find(|(variable, _)| *variable == name);
+                found.map(|(_, value)| (*value).to_owned())
+            };
+            let meant = meant_by(given, url, variable);
+            assert_eq!(meant.as_deref(), expected, "{given:?} {url:?} {set:?}");
+        }
     }
 }

@@ -29,8 +29,9 @@ impl Config {
     /// names.
     pub fn build(typed: &FileConfig, machine: &Machine) -> Result<Loaded, Vec<ConfigError>> {
         let (mut errors, mut notices) = (Vec::new(), Vec::new());
+        let is_settled = cluster_is_settled(typed);
         for (name, setting) in typed.iter() {
-            match judge(name, setting) {
+            match judge(name, setting, is_settled) {
                 Ok(None) => {}
                 Ok(Some(notice)) => notices.push(notice),
                 Err(error) => errors.push(error),
@@ -76,19 +77,40 @@ fn effective(typed: &FileConfig) -> Vec<(String, String)> {
         .collect()
 }
 
-/// One setting by itself: in order, worth a notice, or an error.
-fn judge(name: &str, setting: &Setting) -> Result<Option<String>, ConfigError> {
+/// Whether it is said in the node's own words who is in the cluster, or that nobody else is: then
+/// RabbitMQ's words for it mislead nobody.
+fn cluster_is_settled(typed: &FileConfig) -> bool {
+    let hint = typed.get("cluster_formation.target_cluster_size_hint");
+    typed.get("cluster.address").is_some()
+        || typed.below("cluster.join").next().is_some()
+        || hint.is_some_and(|hint| hint.text.trim() == "1")
+}
+
+/// One setting: in order, worth a notice, or an error.
+fn judge(
+    name: &str,
+    setting: &Setting,
+    cluster_is_settled: bool,
+) -> Result<Option<String>, ConfigError> {
     let error = |what| Err(ConfigError::at(setting.source.clone(), what));
+    let ignored = |why: &str| {
+        let source = &setting.source;
+        Ok(Some(format!(
+            "{source}: \"{name}\" has no effect here: {why}"
+        )))
+    };
     match keys::find(name) {
         Some(Meaning::Key(key)) => match value::check(key.kind, &setting.text) {
             Ok(()) => Ok(None),
             Err(what) if key.kind == Kind::Secret => error(format!("\"{name}\" {what}")),
             Err(what) => error(format!("\"{name}\" {what}, not \"{}\"", setting.text)),
         },
-        Some(Meaning::Ignored(why)) => Ok(Some(format!(
-            "{}: \"{name}\" has no effect here: {why}",
-            setting.source
-        ))),
+        Some(Meaning::Ignored(why)) => ignored(why),
+        Some(Meaning::Refused(_))
+            if cluster_is_settled && name.starts_with("cluster_formation.") =>
+        {
+            ignored(keys::FORMATION)
+        }
         Some(Meaning::Refused(what)) => error(format!("\"{name}\" cannot be obeyed: {what}")),
         None => {
             let hint = keys::nearest(name).map(|k| format!("; did you mean \"{k}\"?"));
@@ -192,7 +214,7 @@ impl Reader<'_> {
                 cache_bytes: self.size("cache_size"),
                 wal_file_bytes: self.size("wal.file_size"),
             },
-            cluster: self.cluster(),
+            cluster: self.checked_cluster()?,
             membership: self.membership(),
             relaxed_redeclaration: self
                 .flag("quorum_queue.property_equivalence.relaxed_checks_on_redeclaration"),
@@ -216,6 +238,30 @@ impl Reader<'_> {
         }
     }
 
+    /// A node that is told of others and has no address for them would be a broker of its own.
+    fn checked_cluster(&self) -> Result<Option<Cluster>, ConfigError> {
+        let told = self.typed.below("cluster.join").next();
+        let told = told.map(|(_, setting)| setting);
+        let told = told.or_else(|| self.typed.get("cluster.advertised"));
+        match (self.cluster(), told) {
+            (None, Some(setting)) => Err(ConfigError::at(
+                setting.source.clone(),
+                "a node that is to be part of a cluster needs its own address for the other nodes: \
+                 `cluster.address`, or --cluster",
+            )),
+            (cluster, _) => {
+                for (name, setting) in self.typed.below("cluster.join") {
+                    value::host_and_port(&setting.text).map_err(|what| {
+                        let what =
+                            format!("\"cluster.join.{name}\" {what}, not \"{}\"", setting.text);
+                        ConfigError::at(setting.source.clone(), what)
+                    })?;
+                }
+                Ok(cluster)
+            }
+        }
+    }
+
     fn cluster(&self) -> Option<Cluster> {
         self.text("cluster.address")?;
         let address = self.parsed("cluster.address", value::address);
@@ -227,6 +273,8 @@ impl Reader<'_> {
                 .map_or_else(|| address.to_string(), str::to_owned),
             join: listed.map(|(_, setting)| setting.text.clone()).collect(),
             secret: self.words("cluster.secret"),
+            secret_file: self.text("cluster.secret_file").map(PathBuf::from),
+            plain_links: self.words("cluster.links") == "plain",
         })
     }
 

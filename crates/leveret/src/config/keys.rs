@@ -68,8 +68,8 @@ const NONE: Kind = Choice(&["none"]);
 pub const KEYS: &[Key] = &[
     // Leveret's own.
     key("data_dir", Path, "./leveret-data", "Folder that holds everything the node keeps."),
-    key("folders.data", Path, "", "Folder of metadata, snapshots and classic queues' segments; `data` in `data_dir` where not given."),
-    key("folders.segment", Path, "", "Folder of quorum queues' segments; `segment` in `data_dir` where not given."),
+    key("folders.data", Path, "", "Folder of the store's identity and checkpoints: small, whatever waits; `data` in `data_dir` where not given."),
+    key("folders.segment", Path, "", "Folder of the segments: messages that wait and have left the log, of classic and quorum queues alike, and the catalogue; `segment` in `data_dir` where not given."),
     key("folders.wal", Path, "", "Folder of the write-ahead log; `wal` in `data_dir` where not given. It gains most from a drive of its own."),
     key("folders.logs", Path, "", "Folder of log files; `logs` in `data_dir` where not given."),
     key("cache_size", Bytes(0, TIB), "16MiB", "Memory for message bodies, all queues together."),
@@ -82,7 +82,9 @@ pub const KEYS: &[Key] = &[
     key("cluster.address", Address, "", "This node's own address for the other nodes of its cluster; a node without one is alone. `--cluster` sets it too."),
     key("cluster.advertised", Text, "", "Where the other nodes reach this one, `host:port`; `cluster.address` where not given."),
     key("cluster.join.$name", Text, "", "Addresses of the nodes that form the cluster, the same list on each of them. `--join` sets them too."),
-    key("cluster.secret", Secret, "", "What proves to other nodes that this one belongs to the cluster: the same on all of them. Only a cluster whose addresses are all loopback may do without."),
+    key("cluster.secret", Secret, "", "What proves to other nodes that this one belongs to the cluster: the same on all of them."),
+    key("cluster.secret_file", Path, "", "File that has the secret where `cluster.secret` is not set, readable to the node's user alone; `cluster.secret` in the data folder where not given. It is made where all addresses are loopback."),
+    key("cluster.links", Choice(&["encrypted", "plain"]), "encrypted", "What protects what the nodes say to each other, the same on all of them. `plain`: nothing; whoever is between them can read and change all of it."),
     key("quorum_queue.initial_cluster_size", Count(1, 64), "3", "Members of a new quorum queue's group, where neither its arguments nor a policy say."),
     key("quorum_queue.property_equivalence.relaxed_checks_on_redeclaration", Bool, "false", "Whether declaring a queue that exists as a quorum queue may ask for a classic one: for applications that cannot be changed."),
     key("quorum_queue.continuous_membership_reconciliation.enabled", Bool, "true", "Whether quorum queues that have fewer members than they are to have get more, as soon as there are nodes for them."),
@@ -146,7 +148,7 @@ pub const KEYS: &[Key] = &[
     key("cluster_queue_limit", Count(1, 100_000_000), "1000000", "Queues of this node."),
     key("cluster_exchange_limit", Count(1, 100_000_000), "100000", "Exchanges of this node."),
     // Resources.
-    key("vm_memory_high_watermark.relative", Fraction(1.0), "0.6", "Part of the machine's memory above which publishers are held back."),
+    key("vm_memory_high_watermark.relative", Fraction(1.0), "0.6", "Part of the memory above which publishers are held back: that of the machine, or what the process's control groups leave it (version 1 and 2, at every level), where that is less."),
     key("vm_memory_high_watermark.absolute", Bytes(MIB, 1 << 50), "", "The same in bytes; goes before `relative`."),
     key("total_memory_available_override_value", Bytes(MIB, 1 << 50), "", "Memory of the machine, where it cannot be told."),
     key("disk_free_limit.absolute", Bytes(0, 1 << 50), "1GB", "Free space below which publishers are held back."),
@@ -209,9 +211,8 @@ pub const IGNORED: &[(&str, &str)] = &[
     ("cluster_partition_handling", "consensus decides; there is no mode to choose"),
     ("cluster_partition_handling.*", "consensus decides; there is no mode to choose"),
     ("cluster_keepalive_interval", "nodes watch each other by themselves"),
-    ("cluster_formation.*", "this node forms no cluster"),
-    ("cluster_tags.*", "this node forms no cluster"),
-    ("node_tags.*", "this node forms no cluster"),
+    ("cluster_tags.*", "nothing here looks at tags"),
+    ("node_tags.*", "nothing here looks at tags"),
     ("net_ticktime", "there is no Erlang distribution"),
     ("distribution.*", "there is no Erlang distribution"),
     ("mirroring_sync_batch_size", "mirrored queues are replicated as quorum queues are"),
@@ -281,7 +282,14 @@ pub const IGNORED: &[(&str, &str)] = &[
     ("message_interceptors.*", "messages are handed on as they came"),
     ("erlang.*", "there is no Erlang"),
     ("max_log_file_size", "see `log.file.rotation.size`"),
+    ("cluster_formation.*", FORMATION),
 ];
+
+/// Why keys of RabbitMQ's peer discovery change nothing.
+pub const FORMATION: &str = "`cluster.join` and `cluster.address` say who forms a cluster";
+
+/// Why a node that is told of a cluster in RabbitMQ's words alone does not start.
+const ALONE: &str = "it would be a broker alone; list all nodes' addresses in `cluster.join`, this one's in `cluster.address`, and give all the same `cluster.secret`; a broker that is to be alone needs `cluster_formation.target_cluster_size_hint = 1`, or not this key";
 
 /// Keys of RabbitMQ that a node must not take lightly and cannot obey, and what to do. A last part
 /// `*` stands for everything below.
@@ -309,6 +317,8 @@ pub const REFUSED: &[(&str, &str)] = &[
     ("web_stomp.*", "STOMP is not spoken; remove it"),
     ("shovel.*", "there are no shovels; remove it"),
     ("federation.*", "there is no federation; remove it"),
+    ("cluster_formation.peer_discovery_backend", ALONE),
+    ("cluster_formation.classic_config.nodes.*", ALONE),
     ("channel_max_per_node", "channels are bounded for each connection (`channel_max`)"),
 ];
 

@@ -6,8 +6,10 @@
 //! of the machine is given as [`Machine`].
 
 pub mod build;
+pub mod cgroup;
 pub mod file;
 pub mod keys;
+pub mod machine;
 pub mod reference;
 pub mod rotation;
 pub mod settled;
@@ -135,18 +137,4 @@ fn parts_of(file: &Path) -> Result<Vec<std::path::PathBuf>, ConfigError> {
         .collect();
     parts.sort();
     Ok(parts)
-}
-
-impl Machine {
-    /// This machine.
-    #[must_use]
-    pub fn here() -> Self {
-        let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-        let host_name = std::fs::read_to_string("/proc/sys/kernel/hostname")
-            .ok()
-            .map(|name| name.trim().to_owned())
-            .filter(|name| !name.is_empty())
-            .unwrap_or_else(|| "localhost".to_owned());
-        Self { cores, host_name }
-    }
 }

@@ -57,9 +57,9 @@ pub struct Folders {
     /// The folder of all others, unless these are elsewhere; holds the node's identity and the
     /// command line's token.
     pub root: PathBuf,
-    /// Metadata, snapshots, classic queues' segments.
+    /// The store's identity and checkpoints.
     pub data: PathBuf,
-    /// Quorum queues' segments.
+    /// Segments, of classic and quorum queues alike.
     pub segment: PathBuf,
     /// The write-ahead log.
     pub wal: PathBuf,
@@ -192,7 +192,6 @@ pub struct FirstBoot {
 pub enum QueueType {
     Classic,
     Quorum,
-    Stream,
 }
 
 /// Bounds that an operator may change.
@@ -271,8 +270,12 @@ pub struct Cluster {
     pub advertised: String,
     /// The nodes that form the cluster.
     pub join: Vec<String>,
-    /// What they share; empty for none.
+    /// What they share; empty if it is in a file.
     pub secret: String,
+    /// That file; one in the data folder if none is named.
+    pub secret_file: Option<PathBuf>,
+    /// Whether what they say to each other is neither encrypted nor authenticated.
+    pub plain_links: bool,
 }
 
 impl std::fmt::Debug for Cluster {
@@ -281,6 +284,7 @@ impl std::fmt::Debug for Cluster {
             .field("address", &self.address)
             .field("advertised", &self.advertised)
             .field("join", &self.join)
+            .field("plain_links", &self.plain_links)
             .finish_non_exhaustive()
     }
 }

@@ -305,8 +305,6 @@ fn what_rabbitmqs_operator_writes_is_accepted_with_a_notice() {
     let conf = "queue_master_locator = min-masters\n\
                 disk_free_limit.absolute = 2GB\n\
                 cluster_partition_handling = pause_minority\n\
-                cluster_formation.peer_discovery_backend = rabbit_peer_discovery_k8s\n\
-                cluster_formation.k8s.host = kubernetes.default\n\
                 cluster_name = rabbit\n\
                 auth_backends.1 = internal\n\
                 log.connection.level = error";
@@ -314,15 +312,67 @@ fn what_rabbitmqs_operator_writes_is_accepted_with_a_notice() {
     assert_eq!(
         loaded.notices,
         [
-            "rabbitmq.conf:5: \"cluster_formation.k8s.host\" has no effect here: this node forms no cluster",
-            "rabbitmq.conf:4: \"cluster_formation.peer_discovery_backend\" has no effect here: this node forms no cluster",
             "rabbitmq.conf:3: \"cluster_partition_handling\" has no effect here: consensus decides; there is no mode to choose",
-            "rabbitmq.conf:8: \"log.connection.level\" has no effect here: there are two sinks: console and file",
+            "rabbitmq.conf:6: \"log.connection.level\" has no effect here: there are two sinks: console and file",
             "rabbitmq.conf:1: \"queue_master_locator\" has no effect here: leaders are spread by themselves",
         ]
     );
     assert_eq!(loaded.config.cluster_name, "rabbit");
     assert_eq!(loaded.config.disk_limit, DiskLimit::Absolute(2_000_000_000));
+}
+
+#[test]
+fn what_decides_who_is_in_a_cluster_is_never_passed_over() {
+    for (conf, expected) in [
+        (
+            "cluster_formation.peer_discovery_backend = classic_config\n",
+            "cannot be obeyed: it would be a broker alone; list all nodes' addresses in `cluster.join`",
+        ),
+        (
+            "cluster_formation.classic_config.nodes.1 = rabbit@burrow\n",
+            "this one's in `cluster.address`",
+        ),
+        (
+            "cluster.join.1 = burrow:7000\n",
+            "rabbitmq.conf:1: a node that is to be part",
+        ),
+        (
+            "cluster.advertised = burrow:7000\n",
+            "needs its own address",
+        ),
+        (
+            "cluster.address = 127.0.0.1:7000\ncluster.join.1 = burrow\n",
+            "\"cluster.join.1\" must be host:port, not \"burrow\"",
+        ),
+        (
+            "default_queue_type = stream\n",
+            "streams are not served yet",
+        ),
+    ] {
+        let errors = load("rabbitmq.conf", conf, &[]).unwrap_err();
+        assert!(errors[0].contains(expected), "{conf}: {errors:?}");
+    }
+    let conf = "cluster.address = 127.0.0.1:7000\ncluster.join.1 = burrow:7000\n";
+    assert!(load("rabbitmq.conf", conf, &[]).is_ok());
+    // What says nothing about members, or goes with words of Leveret's that do, is harmless.
+    let discovery = "cluster_formation.peer_discovery_backend = k8s\n";
+    for (conf, notices) in [
+        (
+            "cluster_formation.node_cleanup.interval = 30\n".to_owned(),
+            1,
+        ),
+        (
+            format!("{discovery}cluster_formation.target_cluster_size_hint = 1\n"),
+            2,
+        ),
+        (format!("{discovery}{conf}"), 1),
+    ] {
+        let loaded = load("rabbitmq.conf", &conf, &[]).expect("a notice alone");
+        assert_eq!(loaded.notices.len(), notices, "{:?}", loaded.notices);
+        assert!(loaded.notices[0].contains("`cluster.join`"));
+    }
+    let conf = format!("{discovery}cluster_formation.target_cluster_size_hint = 3\n");
+    assert_eq!(load("rabbitmq.conf", &conf, &[]).unwrap_err().len(), 1);
 }
 
 #[test]

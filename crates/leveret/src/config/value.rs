@@ -99,6 +99,18 @@ pub fn address(text: &str) -> Result<SocketAddr, String> {
     })
 }
 
+/// Another machine's address: a name or an IP address, and a port.
+pub fn host_and_port(text: &str) -> Result<(), String> {
+    let parts = text.rsplit_once(':');
+    let good = parts.is_some_and(|(host, port)| {
+        !host.is_empty() && port.parse::<u16>().is_ok_and(|port| port > 0)
+    });
+    match good {
+        true => Ok(()),
+        false => Err("must be host:port".to_owned()),
+    }
+}
+
 /// A port, or none for `none`.
 pub fn port(text: &str) -> Result<Option<u16>, String> {
     if text == "none" {

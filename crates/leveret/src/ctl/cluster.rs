@@ -19,13 +19,23 @@ pub fn cluster_status(context: &Context<'_>) -> Result<Output> {
     let names = |wanted: &dyn Fn(&Value) -> bool| {
         let wanted = nodes.iter().filter(|node| wanted(node));
         let names: Vec<String> = wanted.map(|node| show(&node["name"])).collect();
-        names.join("\n")
+        names
     };
+    let (all, running) = (names(&|_| true), names(&|node| node["running"] == true));
+    let alarms: Vec<Value> = nodes
+        .iter()
+        .flat_map(|node| {
+            [("mem_alarm", "memory"), ("disk_free_alarm", "disk")]
+                .into_iter()
+                .filter(|(field, _)| node[*field] == true)
+                .map(|(_, resource)| json!({"node": node["name"], "resource": resource}))
+        })
+        .collect();
     let mut out = format!(
         "Basics\n\nCluster name: {}\n\nDisk Nodes\n\n{}\n\nRunning Nodes\n\n{}\n\nListeners\n\n",
         show(&overview["cluster_name"]),
-        names(&|_| true),
-        names(&|node| node["running"] == true),
+        all.join("\n"),
+        running.join("\n"),
     );
     for listener in overview["listeners"].as_array().into_iter().flatten() {
         let _ = writeln!(
@@ -34,7 +44,16 @@ pub fn cluster_status(context: &Context<'_>) -> Result<Output> {
             super::node::describe_listener(listener)
         );
     }
-    Ok(Output::Text(out))
+    let object = json!({
+        "cluster_name": overview["cluster_name"],
+        "disk_nodes": all,
+        "ram_nodes": [],
+        "running_nodes": running,
+        "listeners": {(name.as_str()): overview["listeners"]},
+        "alarms": alarms,
+        "partitions": {},
+    });
+    Ok(Output::Object(object, out))
 }
 
 pub fn forget_cluster_node(context: &Context<'_>) -> Result<Output> {

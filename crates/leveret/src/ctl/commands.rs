@@ -61,7 +61,7 @@ static COMMANDS: &[Command] = &[
     command("set_user_tags", "set_user_tags <username> <tag> [...]", 1..=MANY, users::set_user_tags),
     command("set_user_limits", "set_user_limits <username> <definition>", 2..=2, users::set_user_limits),
     command("clear_user_limits", "clear_user_limits <username> <limit_type>|all", 2..=2, users::clear_user_limits),
-    command("list_user_limits", "list_user_limits [<username>|--global]", 0..=1, users::list_user_limits),
+    command("list_user_limits", "list_user_limits [--user <username>|--global]", 0..=1, users::list_user_limits),
     // Permissions.
     command("set_permissions", "set_permissions [-p <vhost>] <username> <conf> <write> <read>", 4..=4, users::set_permissions),
     command("clear_permissions", "clear_permissions [-p <vhost>] <username>", 1..=1, users::clear_permissions),
@@ -190,8 +190,8 @@ static COMMANDS: &[Command] = &[
     command("listeners", "listeners", 0..=0, node::listeners),
     command("server_version", "server_version", 0..=0, node::server_version),
     // rabbitmq-plugins: what a plugin of RabbitMQ gives is in the binary, or is not.
-    offline(command("enable", "enable <plugin> [...]", 1..=MANY, node::plugins)),
-    offline(command("disable", "disable <plugin> [...]", 1..=MANY, node::plugins)),
+    offline(command("enable", "enable <plugin> [...]", 1..=MANY, node::enable_plugins)),
+    offline(command("disable", "disable <plugin> [...]", 1..=MANY, node::disable_plugins)),
     offline(command("list", "list [-m] [<part of a name>]", 0..=1, diagnostics::list_plugins)),
     offline(command("is_enabled", "is_enabled <plugin> [...]", 1..=MANY, diagnostics::is_plugin_enabled)),
     // rabbitmq-upgrade.
@@ -200,7 +200,7 @@ static COMMANDS: &[Command] = &[
     command("revive", "revive", 0..=0, cluster::revive),
     command("post_upgrade", "post_upgrade", 0..=0, diagnostics::nothing_to_do),
     command("has_reached_target_cluster_size", "has_reached_target_cluster_size", 0..=0, diagnostics::check_cluster_size),
-    offline(command("set", "set <plugin> [...]", 0..=MANY, node::plugins)),
+    offline(command("set", "set <plugin> [...]", 0..=MANY, node::enable_plugins)),
 ];
 
 /// The command of this name, or the failure that names the nearest.
@@ -232,7 +232,7 @@ pub fn help(name: Option<&str>) -> String {
             let usages = COMMANDS.iter().map(|c| format!("    {}\n", c.usage));
             let options = concat!(
                 "Options: -p <vhost>, -q, -s, --formatter <table|pretty_table|json|csv>, ",
-                "--no-table-headers, -t <seconds>, ",
+                "--no-table-headers, -t <seconds>, -n <node> (refused if it is not the one found), ",
                 "--data-dir <folder> or --url <http://host:port> --user <name> --password <word>"
             );
             format!(

@@ -185,7 +185,7 @@ pub fn alarms(context: &Context<'_>) -> Result<Output> {
     ));
     let answer = context
         .target
-        .ask("GET", "/api/health/checks/local-alarms", &[], None)?;
+        .ask("GET", "/api/health/checks/alarms", &[], None)?;
     let alarms = answer.json()["alarms"]
         .as_array()
         .cloned()
@@ -308,7 +308,7 @@ pub fn resolve_hostname(context: &Context<'_>) -> Result<Output> {
 }
 
 /// The plugins of RabbitMQ whose work the binary does.
-const PLUGINS: &[&str] = &[
+pub(super) const PLUGINS: &[&str] = &[
     "rabbitmq_auth_mechanism_ssl",
     "rabbitmq_consistent_hash_exchange",
     "rabbitmq_delayed_message_exchange",

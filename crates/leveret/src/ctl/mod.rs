@@ -48,6 +48,8 @@ pub enum Output {
     Done,
     /// A line or more.
     Text(String),
+    /// An object for machines, and how people read it.
+    Object(serde_json::Value, String),
     /// A list, in whatever form is asked for.
     Rows(Rows),
 }
@@ -82,7 +84,7 @@ impl Failure {
 impl From<CallError> for Failure {
     fn from(error: CallError) -> Self {
         let code = match &error {
-            CallError::Unreachable(_) => code::UNAVAILABLE,
+            CallError::Unreachable(_) | CallError::OtherNode(_) => code::UNAVAILABLE,
             CallError::Refused(400, _) => code::DATA,
             CallError::Refused(404, _) => code::DATA,
             CallError::Refused(503, _) => code::TEMPORARY,
@@ -174,8 +176,10 @@ fn await_target(options: &Options) -> Result<Target, Failure> {
     loop {
         match Target::find(&options.address()) {
             Ok(target) => return Ok(target),
-            Err(error) if Instant::now() >= deadline => return Err(error.into()),
-            Err(_) => std::thread::sleep(Duration::from_millis(100)),
+            Err(CallError::Unreachable(_)) if Instant::now() < deadline => {
+                std::thread::sleep(Duration::from_millis(100));
+            }
+            Err(error) => return Err(error.into()),
         }
     }
 }

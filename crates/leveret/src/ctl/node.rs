@@ -3,7 +3,7 @@
 use super::diagnostics::{memory, memory_parts};
 use super::{Context, Failure, Output, code};
 use crate::cli::http::segment;
-use crate::cli::table::{Rows, show};
+use crate::cli::table::show;
 use crate::cli::target::CallError;
 use crate::config::value;
 use serde_json::{Value, json};
@@ -193,17 +193,6 @@ pub fn status(context: &Context<'_>) -> Result<Output> {
     let overview = context.target.get("/api/overview")?;
     let node = own_node(context)?;
     let memory = memory(context, &name)?;
-    if context.options.formatter == super::options::Formatter::Json {
-        let pairs = json!({"overview": overview, "node": node, "memory": memory});
-        return Ok(Output::Rows(Rows::pick(
-            &[pairs],
-            &[
-                ("overview", "overview"),
-                ("node", "node"),
-                ("memory", "memory"),
-            ],
-        )));
-    }
     let mut out = String::new();
     let mut section = |title: &str, lines: Vec<(&str, String)>| {
         let _ = writeln!(out, "{title}\n");
@@ -277,7 +266,39 @@ pub fn status(context: &Context<'_>) -> Result<Output> {
         "Listeners",
         listeners.map(|line| ("Interface", line)).collect(),
     );
-    Ok(Output::Text(out))
+    Ok(Output::Object(
+        status_object(&overview, &node, &memory),
+        out,
+    ))
+}
+
+/// The status for machines: RabbitMQ's fields, and the API's objects whole.
+fn status_object(overview: &Value, node: &Value, memory: &Value) -> Value {
+    let alarms = alarms_of(node).into_iter();
+    let alarms = alarms.filter(|(name, _)| *name == "Alarm");
+    let totals = &overview["object_totals"];
+    json!({
+        "pid": node["os_pid"],
+        "uptime": node["uptime"].as_u64().unwrap_or(0) / 1_000,
+        "product_name": overview["product_name"],
+        "product_version": overview["product_version"],
+        "rabbitmq_version": overview["rabbitmq_version"],
+        "data_directory": node["db_dir"],
+        "log_files": node["log_files"],
+        "alarms": alarms.map(|(_, text)| text).collect::<Vec<_>>(),
+        "listeners": overview["listeners"],
+        "totals": {
+            "connection_count": totals["connections"],
+            "queue_count": totals["queues"],
+            "virtual_host_count": node["vhosts"],
+        },
+        "disk_free": node["disk_free"],
+        "disk_free_limit": node["disk_free_limit"],
+        "vm_memory_high_watermark_limit": node["mem_limit"],
+        "overview": overview,
+        "node": node,
+        "memory": memory,
+    })
 }
 
 fn bytes(value: &Value) -> String {
@@ -613,7 +634,38 @@ pub fn listeners(context: &Context<'_>) -> Result<Output> {
     Ok(Output::Text(lines.join("\n")))
 }
 
-pub fn plugins(context: &Context<'_>) -> Result<Output> {
+/// `enable` and `set`: what is part of the broker is enabled, and nothing else can be.
+pub fn enable_plugins(context: &Context<'_>) -> Result<Output> {
+    let unknown: Vec<&str> = context
+        .arguments
+        .iter()
+        .map(String::as_str)
+        .filter(|name| !super::diagnostics::PLUGINS.contains(name))
+        .collect();
+    if !unknown.is_empty() {
+        let text = format!(
+            "The following plugins could not be found: {}. What this broker does is in it; \
+             `rabbitmq-plugins list` names it.",
+            unknown.join(", ")
+        );
+        return Err(Failure::new(code::DATA, text));
+    }
+    plugins(context)
+}
+
+/// `disable`: what the broker does not have is off, and what it has cannot be turned off.
+pub fn disable_plugins(context: &Context<'_>) -> Result<Output> {
+    let known = |name: &&String| super::diagnostics::PLUGINS.contains(&name.as_str());
+    match context.arguments.iter().find(known) {
+        Some(name) => Err(Failure::new(
+            code::SOFTWARE,
+            format!("{name} is part of the broker and cannot be turned off"),
+        )),
+        None => plugins(context),
+    }
+}
+
+fn plugins(context: &Context<'_>) -> Result<Output> {
     context.banner("Plugins are part of the broker here: there is nothing to turn on or off.");
     Ok(Output::Done)
 }

@@ -1,7 +1,7 @@
 //! The options of RabbitMQ's tools. They may stand anywhere among the arguments.
 
 use super::{Failure, Output};
-use crate::cli::target::Address;
+use crate::cli::target::{self, Address};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -73,11 +73,17 @@ pub struct Options {
     pub everywhere: bool,
     /// `-m`, `--minimal`
     pub minimal: bool,
+    /// `-n`, `--node`: the node that is meant, where the command says it.
+    pub node: Option<String>,
     /// `--data-dir`
     pub data_dir: PathBuf,
     /// `--url`
     pub url: Option<String>,
-    /// `--user`
+    /// `--user` of `list_user_limits`: whose limits.
+    pub limits_of: Option<String>,
+    /// `--user`, until it is known what the command means by it.
+    command_user: Option<String>,
+    /// `--user`, or `--username`: who asks.
     pub user: String,
     /// `--password`
     pub password: String,
@@ -119,8 +125,11 @@ impl Options {
             lines: 50,
             everywhere: false,
             minimal: false,
+            node: None,
             data_dir: variable("LEVERET_DATA_DIR", "./leveret-data").into(),
             url: None,
+            limits_of: None,
+            command_user: None,
             user: "guest".to_owned(),
             password: "guest".to_owned(),
         }
@@ -138,6 +147,7 @@ impl Options {
     #[must_use]
     pub fn address(&self) -> Address {
         Address {
+            node: target::meant(self.node.as_deref(), self.url.as_deref()),
             data_dir: self.data_dir.clone(),
             url: self.url.clone(),
             user: self.user.clone(),
@@ -154,7 +164,8 @@ impl Options {
             (Output::Text(text), Formatter::Json) => {
                 format!("{}\n", serde_json::json!({"result": "ok", "message": text}))
             }
-            (Output::Text(text), _) => format!("{}\n", text.trim_end()),
+            (Output::Object(object, _), Formatter::Json) => format!("{object}\n"),
+            (Output::Text(text) | Output::Object(_, text), _) => format!("{}\n", text.trim_end()),
             (Output::Rows(rows), Formatter::Table) => rows.tabbed(self.headers && !self.silent),
             (Output::Rows(rows), Formatter::PrettyTable) => rows.boxed(),
             (Output::Rows(rows), Formatter::Json) => rows.json(),
@@ -177,7 +188,7 @@ impl Options {
             "--across-all-vhosts" => self.everywhere = true,
             "-m" | "--minimal" => self.minimal = true,
             // They choose among nodes, or among name forms, of which there is one.
-            "-l" | "--longnames" | "--online" | "--offline" | "--local" | "--dry-run" | "--all"
+            "-l" | "--longnames" | "--online" | "--offline" | "--local" | "--all"
             | "--no-silent" | "-E" | "--enabled" | "--verbose" | "-v" => {}
             // A change of members is made or refused as a whole: there is no list to shorten.
             "--errors-only" => {}
@@ -227,12 +238,12 @@ impl Options {
             "-N" | "--number" => self.lines = value.parse().map_err(|_| bad("a whole number"))?,
             "--data-dir" => self.data_dir = value.into(),
             "--url" => self.url = Some(value.to_owned()),
-            "--user" => self.user = value.to_owned(),
+            "--user" => self.command_user = Some(value.to_owned()),
+            "--username" => self.user = value.to_owned(),
             "--password" => self.password = value.to_owned(),
-            // The node is found by its data folder, and trusts who may read it: there is no name to
-            // resolve, no cookie.
-            "-n" | "--node" | "--erlang-cookie" | "--script-name" | "--printer" | "-P"
-            | "--pid" => {}
+            "-n" | "--node" => self.node = Some(value.to_owned()),
+            // The node trusts who may read its data folder: there is no cookie.
+            "--erlang-cookie" | "--script-name" | "--printer" | "-P" | "--pid" => {}
             _ => return Err(unknown(name)),
         }
         Ok(())
@@ -254,6 +265,18 @@ fn timeout(value: &str) -> Option<Duration> {
         .then_some(timeout)
 }
 
+/// An option and its value in one word: `--node=a`, `-n=a`, `-na`.
+fn joined(word: &str) -> Option<(&str, &str)> {
+    if word.starts_with("--") {
+        return word.split_once('=');
+    }
+    // The first letter after the dash is one byte, as the options are.
+    let (name, value) = word
+        .split_at_checked(2)
+        .filter(|(_, value)| !value.is_empty())?;
+    Some((name, value.strip_prefix('=').unwrap_or(value)))
+}
+
 /// Takes the options out of a command line; what remains is the command and its arguments.
 pub fn parse(words: &[String]) -> Result<(Options, Vec<String>), Failure> {
     let mut options = Options::unset();
@@ -266,14 +289,22 @@ pub fn parse(words: &[String]) -> Result<(Options, Vec<String>), Failure> {
         } else if !is_option {
             rest.push(word.clone());
         } else if !options.take_flag(word) {
-            match word.split_once('=') {
-                Some((name, value)) if name.starts_with("--") => options.take_value(name, value)?,
-                _ => {
+            match joined(word) {
+                Some((name, value)) => options.take_value(name, value)?,
+                None => {
                     let value = words.next().ok_or_else(|| unknown(word))?;
                     options.take_value(word, value)?;
                 }
             }
         }
+    }
+    if rest
+        .first()
+        .is_some_and(|command| command == "list_user_limits")
+    {
+        options.limits_of = options.command_user.take();
+    } else if let Some(user) = options.command_user.take() {
+        options.user = user;
     }
     Ok((options, rest))
 }

@@ -570,6 +570,103 @@ fn a_node_that_is_not_there_is_69() {
 }
 
 #[test]
+fn no_command_acts_on_another_node_than_the_one_named() {
+    let answers = [
+        ("GET /api/overview", 200, r#"{"node":"leveret@burrow"}"#),
+        ("DELETE /api/vhosts/shop", 204, ""),
+        ("POST /api/leveret/stop", 204, ""),
+    ];
+    for spelling in ["-n|{}", "-n{}", "-n={}", "--node|{}", "--node={}"] {
+        for command in ["delete_vhost|shop", "stop", "await_startup"] {
+            let line = |name: &str| format!("{}|-q|{command}", spelling.replace("{}", name));
+            let (code, text, changes) = run_on(&answers, &line("rabbit@elsewhere"));
+            assert_eq!(code, code::UNAVAILABLE, "{spelling} {command}: {text}");
+            assert!(text.contains("'rabbit@elsewhere'"), "{text}");
+            assert!(text.contains("'leveret@burrow'"), "{text}");
+            assert_eq!(changes, [] as [&str; 0]);
+        }
+        let line = format!(
+            "{}|-q|delete_vhost|shop",
+            spelling.replace("{}", "leveret@burrow")
+        );
+        let (code, text, changes) = run_on(&answers, &line);
+        assert_eq!((code, text.as_str()), (0, ""), "{spelling}");
+        assert_eq!(changes, ["DELETE /api/vhosts/shop"]);
+    }
+    // What only looks, and is taken for what does, is not done.
+    let (code, _, changes) = run_on(&answers, "delete_vhost|shop|--dry-run");
+    assert_eq!((code, changes.len()), (code::USAGE, 0));
+}
+
+#[test]
+fn machines_get_one_object_of_what_is_one() {
+    let nodes = r#"[{"name":"a@x","running":true,"mem_alarm":true,"os_pid":"7","uptime":5000},
+                    {"name":"b@y","running":false}]"#;
+    let answers = [
+        (
+            "GET /api/overview",
+            200,
+            r#"{"node":"a@x","cluster_name":"warren","listeners":[]}"#,
+        ),
+        ("GET /api/nodes", 200, nodes),
+        (
+            "GET /api/nodes/a%40x/memory",
+            200,
+            r#"{"memory":{"strategy":"rss"}}"#,
+        ),
+    ];
+    let asked = |line: &str| {
+        let (code, out, _) = run_on(&answers, line);
+        assert_eq!(code, 0, "{line}: {out}");
+        serde_json::from_str::<serde_json::Value>(&out).expect("JSON")
+    };
+    let status = asked("status|--formatter|json");
+    assert_eq!(status["pid"], "7");
+    assert_eq!(status["uptime"], 5);
+    assert_eq!(
+        status["alarms"],
+        serde_json::json!(["Memory alarm on node"])
+    );
+    assert_eq!(status["node"]["name"], "a@x");
+    let cluster = asked("cluster_status|--formatter=json");
+    assert_eq!(cluster["cluster_name"], "warren");
+    assert_eq!(cluster["disk_nodes"], serde_json::json!(["a@x", "b@y"]));
+    assert_eq!(cluster["running_nodes"], serde_json::json!(["a@x"]));
+    assert_eq!(
+        cluster["alarms"],
+        serde_json::json!([{"node": "a@x", "resource": "memory"}])
+    );
+    assert_eq!(cluster["listeners"]["a@x"], serde_json::json!([]));
+}
+
+#[test]
+fn whose_limits_are_listed_is_that_commands_option() {
+    let words = ["list_user_limits", "--user", "bob", "--username", "admin"].map(str::to_owned);
+    let (options, rest) = options::parse(&words).unwrap();
+    assert_eq!(options.limits_of.as_deref(), Some("bob"));
+    assert_eq!((options.user.as_str(), rest.len()), ("admin", 1));
+    let words = ["--user", "bob", "list_users"].map(str::to_owned);
+    let (options, _) = options::parse(&words).unwrap();
+    assert_eq!((options.user.as_str(), options.limits_of), ("bob", None));
+}
+
+#[test]
+fn a_plugin_is_enabled_only_if_the_broker_does_what_it_does() {
+    for (line, expected) in [
+        ("enable|rabbitmq_management", 0),
+        ("enable|rabbitmq_management|rabbitmq_shovel", code::DATA),
+        ("enable|rabbitmq_managment", code::DATA),
+        ("set|rabbitmq_stomp", code::DATA),
+        ("set|rabbitmq_prometheus", 0),
+        ("disable|rabbitmq_management", code::SOFTWARE),
+        ("disable|rabbitmq_stomp", 0),
+    ] {
+        let (code, text, _) = run_on(&[], line);
+        assert_eq!(code, expected, "{line}: {text}");
+    }
+}
+
+#[test]
 fn options_stand_anywhere_and_a_bare_dash_ends_them() {
     let words = |line: &str| line.split(' ').map(str::to_owned).collect::<Vec<_>>();
     let (options, rest) = options::parse(&words("-p v set_policy -- --name -x {}")).unwrap();
@@ -577,6 +674,7 @@ fn options_stand_anywhere_and_a_bare_dash_ends_them() {
     assert_eq!(rest, ["set_policy", "--name", "-x", "{}"]);
     let (options, rest) = options::parse(&words("list_queues -n rabbit@h -t 5 -s name")).unwrap();
     assert_eq!(options.timeout.as_secs(), 5);
+    assert_eq!(options.node.as_deref(), Some("rabbit@h"));
     assert!(options.silent);
     assert_eq!(rest, ["list_queues", "name"]);
     assert_eq!(segment(&options.vhost), "%2F");

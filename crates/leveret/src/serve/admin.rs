@@ -8,10 +8,11 @@ use super::{cluster, reports};
 use crate::config::{Config, LogLevel};
 use figures::{channel_stats, connection_stats};
 use leveret_auth::password::SALT_BYTES_GIVEN;
-use leveret_auth::{is_loopback, verify_login};
+use leveret_auth::{LoginCheck, Verdict};
 use leveret_management::api::{
     Actor, BrokerStats, Changed, ChannelStats, ConnectionStats, ConsumerStats, Get, Got, Level,
-    Listener, Login, MemoryStats, NodeStats, Publish, QueueStats, ReplicaStats, Topology,
+    Listener, Login, LoginAnswer, LoginVerdict, MemoryStats, NodeStats, Publish, QueueStats,
+    ReplicaStats, Topology,
 };
 use leveret_management::cluster::{ClusterChange, ClusterView};
 use leveret_management::keeper::{ExecuteError, Keeper, MakeCommands};
@@ -20,9 +21,10 @@ use leveret_metadata::Catalogue;
 use leveret_node::Env;
 use leveret_shell::broker::Broker;
 use leveret_shell::housekeeping::{Housekeeping, Watermarks};
+use leveret_shell::logins::LoginWaiter;
 use leveret_shell::node::{close_connection, connections, set_listening};
 use leveret_types::{ConnectionId, NodeId, ProtocolError, QueueId, ReplyCode};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, OnceLock};
 
 /// A running node.
@@ -86,6 +88,38 @@ impl Keeper for Admin {
     }
 }
 
+/// Somebody who waits for the check of a password.
+struct Guest {
+    user: String,
+    from: IpAddr,
+    /// Whether the user may come from there.
+    loopback: bool,
+    answer: LoginAnswer,
+}
+
+impl LoginWaiter for Guest {
+    fn waits(&self) -> bool {
+        self.answer.waits()
+    }
+
+    fn tell(self: Box<Self>, verdict: Verdict) {
+        let verdict = match verdict {
+            Verdict::Busy => LoginVerdict::Busy,
+            Verdict::Wrong => LoginVerdict::Wrong,
+            Verdict::Right if self.loopback => LoginVerdict::Right,
+            Verdict::Right => {
+                tracing::warn!(
+                    user = ?self.user,
+                    from = %self.from,
+                    "login refused: this user may only come from this host",
+                );
+                LoginVerdict::Wrong
+            }
+        };
+        self.answer.tell(verdict);
+    }
+}
+
 impl Running for Admin {
     fn cluster(&self) -> Option<ClusterView> {
         cluster::view(&self.broker)
@@ -125,29 +159,24 @@ impl Running for Admin {
         (1 + self.broker.peers().up().len(), nodes)
     }
 
-    fn authenticate(&self, login: Login<'_>) -> bool {
-        let hash = {
-            let catalogue = self.broker.catalogue();
-            catalogue
-                .user(login.user)
-                .map(|user| user.password().clone())
-        };
-        let hashing = self.broker.settings().hashing;
-        let right = verify_login(hash.as_ref(), login.password.as_bytes(), hashing);
-        let loopback = self
-            .broker
-            .catalogue()
+    fn authenticate(&self, login: Login<'_>, answer: LoginAnswer) {
+        let catalogue = self.broker.catalogue();
+        let user = catalogue.user(login.user);
+        let hash = user.map(|user| user.password().clone());
+        let loopback = catalogue
             .check_loopback(login.user, Some(login.from))
             .is_ok();
-        if right && !loopback {
-            tracing::warn!(
-                user = login.user,
-                from = %login.from,
-                local = is_loopback(login.from),
-                "login refused: this user may only come from this host",
-            );
-        }
-        right && loopback
+        drop(catalogue);
+        let hashing = self.broker.settings().hashing;
+        let check = LoginCheck::new(hash, login.password.into(), hashing);
+        let waiter = Guest {
+            user: login.user.to_owned(),
+            from: login.from,
+            loopback,
+            answer,
+        };
+        let logins = &self.broker.logins;
+        logins.check(login.from, check, Box::new(waiter));
     }
 
     fn node_stats(&self) -> NodeStats {

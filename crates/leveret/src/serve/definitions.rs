@@ -29,11 +29,7 @@ impl Import {
     /// # Errors
     /// One line: which file cannot be read or imported, and why.
     pub fn run(&self, broker: &Broker) -> Result<(), String> {
-        let files = files_of(&self.source)?;
-        let mut contents = Vec::new();
-        for file in &files {
-            contents.push(read(file)?);
-        }
+        let (files, contents): (Vec<_>, Vec<_>) = self.contents()?.into_iter().unzip();
         let fingerprint = fingerprint(&contents);
         if self.is_marked(&fingerprint) {
             tracing::info!(source = %self.source.display(), "definitions are as they were");
@@ -46,6 +42,26 @@ impl Import {
         }
         self.leave_mark(&fingerprint);
         Ok(())
+    }
+
+    /// Whether everything can be read and is what it should be; what the catalogue says to it is
+    /// seen by a start alone.
+    ///
+    /// # Errors
+    /// As [`Self::run`].
+    pub fn check(&self) -> Result<(), String> {
+        for (file, bytes) in self.contents()? {
+            definitions_of(&bytes)
+                .map_err(|error| format!("cannot import {}: {error}", file.display()))?;
+        }
+        Ok(())
+    }
+
+    fn contents(&self) -> Result<Vec<(PathBuf, Vec<u8>)>, String> {
+        let files = files_of(&self.source)?.into_iter();
+        files
+            .map(|file| read(&file).map(|bytes| (file, bytes)))
+            .collect()
     }
 
     fn is_marked(&self, fingerprint: &str) -> bool {
@@ -96,9 +112,12 @@ fn read(file: &Path) -> Result<Vec<u8>, String> {
     Ok(bytes)
 }
 
+fn definitions_of(bytes: &[u8]) -> Result<Definitions, String> {
+    serde_json::from_slice(bytes).map_err(|error| format!("these are no definitions: {error}"))
+}
+
 fn import(broker: &Broker, bytes: &[u8]) -> Result<(), String> {
-    let definitions: Definitions = serde_json::from_slice(bytes)
-        .map_err(|error| format!("these are no definitions: {error}"))?;
+    let definitions = definitions_of(bytes)?;
     let shards = broker.settings().shard_count;
     let mut make = |catalogue: &Catalogue| {
         definitions.to_commands(catalogue, None, shards, &mut || broker.random())

@@ -3,7 +3,7 @@
 use super::definitions::{self, Import};
 use crate::cli::cluster::left_to_join;
 use crate::config::{
-    Config, DiskLimit, Mechanism, MemoryWatermark, PasswordHashing, QueueType, Tls,
+    Config, DiskLimit, Mechanism, MemoryWatermark, PasswordHashing, QueueType, Tls, cgroup,
 };
 use leveret_auth::{HashingAlgorithm, PasswordHash};
 use leveret_management::RABBITMQ_VERSION;
@@ -12,6 +12,7 @@ use leveret_node::NodeSettings;
 use leveret_session::Settings as SessionSettings;
 use leveret_shell::admission::AdmissionLimits;
 use leveret_shell::cluster::ClusterConfig;
+use leveret_shell::cluster::handshake::Protection;
 use leveret_shell::housekeeping::Watermarks;
 use leveret_shell::node::{NodeConfig, Prepare};
 use leveret_types::{FieldTable, FieldValue, limits};
@@ -30,13 +31,14 @@ pub fn node_config(config: &Config) -> Result<NodeConfig, String> {
         cache_bytes: usize::try_from(config.storage.cache_bytes).unwrap_or(usize::MAX),
         wal_file_bytes: config.storage.wal_file_bytes,
         watermarks: watermarks(config),
+        give_back_memory: crate::memory::give_back,
         drain: Duration::from_millis(config.shutdown_timeout_ms),
         catalogue: leveret_metadata::Config {
             queues_max: config.limits.admission.queues,
             exchanges_max: config.limits.admission.exchanges,
             vhosts_max: config.limits.admission.vhosts,
             default_queue_type: match config.first_boot.queue_type {
-                QueueType::Classic | QueueType::Stream => None,
+                QueueType::Classic => None,
                 QueueType::Quorum => Some(QueueKind::Quorum),
             },
             relaxed_redeclaration: config.relaxed_redeclaration,
@@ -55,6 +57,11 @@ pub fn node_config(config: &Config) -> Result<NodeConfig, String> {
                 false => cluster.join.clone(),
             },
             secret: cluster.secret.clone().into_bytes(),
+            secret_file: cluster.secret_file.clone(),
+            protection: match cluster.plain_links {
+                true => Protection::Plain,
+                false => Protection::Sealed,
+            },
             file: config.folders.root.join("cluster"),
             name: config.node_name.clone(),
         }),
@@ -131,7 +138,7 @@ pub fn total_memory_bytes(config: &Config) -> u64 {
         .unwrap_or_else(machine_memory_bytes)
 }
 
-/// Memory of the machine, or of the control group that the process is in, where that has less.
+/// Memory of the machine, or what the process's control groups leave it, where that is less.
 fn machine_memory_bytes() -> u64 {
     let of_machine = std::fs::read_to_string("/proc/meminfo")
         .ok()
@@ -140,9 +147,7 @@ fn machine_memory_bytes() -> u64 {
             let kilobytes: u64 = line.split_ascii_whitespace().nth(1)?.parse().ok()?;
             Some(kilobytes * 1024)
         });
-    let of_group = std::fs::read_to_string("/sys/fs/cgroup/memory.max")
-        .ok()
-        .and_then(|text| text.trim().parse::<u64>().ok());
+    let of_group = cgroup::memory_bytes();
     let known = [of_machine, of_group].into_iter().flatten().min();
     // Without either file the kernel is none that this runs on; a small machine is the safe guess.
     known.unwrap_or(1 << 30)

@@ -17,6 +17,8 @@ pub struct Fake {
     pub stopped: Mutex<bool>,
     pub counters: Mutex<MessageCounters>,
     pub group: Mutex<Option<Group>>,
+    /// Logins with the password "slow", which wait.
+    pub logins: Mutex<Vec<LoginAnswer>>,
 }
 
 /// A quorum queue `r` in `other` with members on nodes 1 (this one, which follows), 2 and 3, and
@@ -90,8 +92,13 @@ fn exchange(vhost: &str, name: &str) -> Exchange {
 }
 
 impl Running for Fake {
-    fn authenticate(&self, login: Login<'_>) -> bool {
-        USERS.contains(&login.user) && login.user == login.password
+    fn authenticate(&self, login: Login<'_>, answer: LoginAnswer) {
+        let right = USERS.contains(&login.user) && login.user == login.password;
+        match login.password {
+            "slow" => self.logins.lock().expect("logins").push(answer),
+            _ if right => answer.tell(LoginVerdict::Right),
+            _ => answer.tell(LoginVerdict::Wrong),
+        }
     }
 
     fn node_stats(&self) -> NodeStats {

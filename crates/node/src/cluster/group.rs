@@ -20,6 +20,7 @@ use super::{CATALOGUE_GROUP, Cluster, Event, Waiter};
 use crate::catalogue::{SHARD, follow};
 use crate::env::{ConnectionEvent, Env, PeerFrame, ProposalId};
 use crate::shard::CATALOGUE_GROUP_LOG;
+use crate::standstill::Standstill;
 use bytes::Bytes;
 use leveret_metadata::{
     Batch, CatalogueError, Change, Command, Outcome, Proposed, decode_proposed, encode_proposed,
@@ -69,6 +70,8 @@ pub(super) struct CatalogueGroup {
     gathered: VecDeque<Proposed>,
     /// Readies that wait for the disk: number and chunk.
     writing: VecDeque<(u64, u64)>,
+    /// How long they have waited.
+    standstill: Standstill,
     /// What a snapshot that is being installed holds.
     incoming: Option<Bytes>,
     applied: u64,
@@ -105,6 +108,7 @@ impl CatalogueGroup {
             handed_to: None,
             gathered: VecDeque::new(),
             writing: VecDeque::new(),
+            standstill: Standstill::default(),
             incoming: None,
             applied: first,
             compacted: first,
@@ -224,7 +228,8 @@ impl CatalogueGroup {
 
     /// Does all that can be done now.
     pub(super) fn advance<E: Env>(&mut self, now: Now, cluster: &Cluster, env: &E) {
-        self.note_durable(env);
+        self.note_durable(now, env);
+        self.give_way(now);
         if self.group.wants_tick() && now.monotonic_ms >= self.ticked_ms + GROUP_TICK_MS {
             self.ticked_ms = now.monotonic_ms;
             self.group.tick();
@@ -274,16 +279,38 @@ impl CatalogueGroup {
 
     /// Whether time matters.
     fn wants_attention(&self) -> bool {
-        self.group.wants_tick() || !self.waiting.is_empty()
+        let waits_to_lead = self.group.is_leader() && !self.writing.is_empty();
+        self.group.wants_tick() || !self.waiting.is_empty() || waits_to_lead
     }
 
-    fn note_durable<E: Env>(&mut self, env: &E) {
+    fn note_durable<E: Env>(&mut self, now: Now, env: &E) {
         let durable = env.durable(SHARD);
+        let before = self.writing.len();
         while let Some((number, chunk)) = self.writing.front().copied()
             && chunk <= durable
         {
             self.writing.pop_front();
             self.group.persisted(number);
+        }
+        match self.writing.len() < before {
+            true => self.standstill.ended(now, !self.writing.is_empty()),
+            false => self.standstill.note(now, !self.writing.is_empty()),
+        }
+    }
+
+    /// Lets another member lead if this one's log is stuck: its disk is full, or hangs.
+    fn give_way(&mut self, now: Now) {
+        let due = self.standstill.deadline_ms();
+        if due.is_none_or(|due| due > now.monotonic_ms) {
+            return;
+        }
+        self.standstill.ended(now, true);
+        let Some(to) = self.group.successor() else {
+            return;
+        };
+        tracing::warn!(%to, "the log is not written; another is to lead the catalogue");
+        if let Err(error) = self.group.transfer_leader(to) {
+            tracing::debug!(%to, "the catalogue's leader stays: {error}");
         }
     }
 

@@ -5,7 +5,7 @@ use super::look::Missed;
 use super::{ChannelFacts, Connection, ConsumerFacts, Run};
 use crate::env::{ConnectionEvent, Env};
 use crate::firehose::{self, Place};
-use crate::link::{ConsumerLink, Limiter};
+use crate::link::{ChannelBound, ConsumerLink, Limiter};
 use crate::reply_to;
 use crate::shard::When;
 use leveret_auth::Access;
@@ -34,6 +34,8 @@ pub(super) struct Subscription {
 pub(super) struct Channel {
     /// The bound of `basic.qos` with `global`.
     limiter: Arc<Limiter>,
+    /// The consumer that was the last to have something of what it leaves.
+    last_served: ConsumerId,
     /// Queues that hold messages for this channel, with the holder of each: cancelled consumers,
     /// and one for all gets of a queue.
     holders: Holders,
@@ -60,8 +62,11 @@ impl Connection {
             Ok(arguments) => arguments,
             Err(error) => return self.fail(now, error),
         };
-        let limiter = (!consume.no_ack)
-            .then(|| Arc::clone(&self.channels.entry(consume.channel).or_default().limiter));
+        let channel = self.channels.entry(consume.channel).or_default();
+        let bound = ChannelBound {
+            limiter: Arc::clone(&channel.limiter),
+            counts: !consume.no_ack,
+        };
         let id = env.consumer_id();
         let consumer = Consumer {
             id,
@@ -73,7 +78,7 @@ impl Connection {
         };
         let link = ConsumerLink {
             link: Arc::clone(&self.link),
-            limiter,
+            limiter: Some(bound),
         };
         // The answer goes through the inbox, where deliveries come after it.
         let attached = env.with_shard(now, env.shard_of(queue), |shard| {
@@ -262,6 +267,10 @@ impl Connection {
     }
 
     pub(super) fn settle<E: Env>(&mut self, settle: &Settle, run: &mut Run<'_, E>) {
+        // Nor what it settled behind a publish that closed the channel.
+        if !self.session.counts(settle.channel) {
+            return;
+        }
         let outcome = match settle.outcome {
             SettleOutcome::Accept => Outcome::Accept,
             SettleOutcome::RequeueRejected => Outcome::Requeue { count: true },
@@ -291,19 +300,46 @@ impl Connection {
                 .give(u32::try_from(count).unwrap_or(u32::MAX))
         {
             run.release();
-            self.unblock_consumers(now, Some(settle.channel), run.env);
+            self.unblock_channel(now, settle.channel, run.env);
         }
     }
 
-    /// Lets consumers go on whose link or channel has credit again.
-    pub(super) fn unblock_consumers<E: Env>(&self, now: Now, channel: Option<ChannelId>, env: &E) {
+    /// Lets consumers go on whose link has credit again.
+    pub(super) fn unblock_consumers<E: Env>(&self, now: Now, env: &E) {
         for (id, subscription) in &self.consumers {
-            if let Some(queue) = subscription.queue
-                && channel.is_none_or(|channel| channel == subscription.channel)
-            {
-                env.with_shard(now, env.shard_of(queue), |shard| {
-                    shard.unblock(now, queue, *id)
-                });
+            if let Some(queue) = subscription.queue {
+                unblock(now, queue, *id, env);
+            }
+        }
+    }
+
+    /// Lets the consumers of a channel go on whose bound has room again: in turn, and each with an
+    /// equal part first, so that no queue and no consumer has all of it.
+    pub(super) fn unblock_channel<E: Env>(&mut self, now: Now, channel: ChannelId, env: &E) {
+        let Some(state) = self.channels.get_mut(&channel) else {
+            return;
+        };
+        let of_channel = self.consumers.iter().filter(|(_, s)| s.channel == channel);
+        let mut waiting: Vec<(ConsumerId, QueueId)> = of_channel
+            .filter_map(|(id, s)| Some((*id, s.queue?)))
+            .collect();
+        waiting.sort_unstable();
+        let next = waiting.partition_point(|(id, _)| *id <= state.last_served);
+        waiting.rotate_left(next);
+        let limiter = &state.limiter;
+        for (number, (id, queue)) in waiting.iter().enumerate() {
+            let before = limiter.room();
+            limiter.share(waiting.len() - number - 1);
+            unblock(now, *queue, *id, env);
+            if limiter.room() < before {
+                state.last_served = *id;
+            }
+        }
+        limiter.share(0);
+        // What some have left others may have.
+        if limiter.room() != Some(0) && limiter.take_refused() {
+            for (id, queue) in waiting {
+                unblock(now, queue, id, env);
             }
         }
     }
@@ -317,7 +353,7 @@ impl Connection {
         let state = self.channels.entry(channel).or_default();
         state.limiter.set_limit(u32::from(limit));
         run.release();
-        self.unblock_consumers(run.now, Some(channel), run.env);
+        self.unblock_channel(run.now, channel, run.env);
     }
 
     pub(super) fn cancel<E: Env>(
@@ -421,11 +457,17 @@ impl Connection {
     }
 
     /// The bound of `basic.qos` with `global` counts so many deliveries less.
-    pub(super) fn give_back<E: Env>(&self, channel: ChannelId, count: usize, now: Now, env: &E) {
+    pub(super) fn give_back<E: Env>(
+        &mut self,
+        channel: ChannelId,
+        count: usize,
+        now: Now,
+        env: &E,
+    ) {
         let count = u32::try_from(count).unwrap_or(u32::MAX);
         let state = self.channels.get(&channel);
         if state.is_some_and(|state| state.limiter.give(count)) {
-            self.unblock_consumers(now, Some(channel), env);
+            self.unblock_channel(now, channel, env);
         }
     }
 
@@ -531,4 +573,11 @@ impl ConsumerArguments {
             timeout_ms,
         })
     }
+}
+
+/// Lets a consumer go on.
+fn unblock<E: Env>(now: Now, queue: QueueId, consumer: ConsumerId, env: &E) {
+    env.with_shard(now, env.shard_of(queue), |shard| {
+        shard.unblock(now, queue, consumer);
+    });
 }

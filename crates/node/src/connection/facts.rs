@@ -106,10 +106,10 @@ impl Connection {
             client_properties: session.client_properties().clone(),
             state: match session.state() {
                 SessionState::Opening => "starting",
-                SessionState::Open if self.blocked && session.published_yet() => "blocked",
-                SessionState::Open if self.blocked => "blocking",
+                SessionState::Open if session.held() => "blocked",
+                SessionState::Open if session.alarmed() => "blocking",
                 SessionState::Open => "running",
-                SessionState::Closing | SessionState::Closed => "closing",
+                SessionState::Closing | SessionState::Lingering | SessionState::Closed => "closing",
             },
             frame_max: session.frame_max(),
             channel_max: session.channel_max(),

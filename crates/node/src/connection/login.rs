@@ -4,12 +4,16 @@ use super::Connection;
 use super::look::Missed;
 use crate::certificate;
 use crate::counters::add;
-use crate::env::Env;
+use crate::env::{Env, LoginFrom};
+use crate::properties::copies;
 use leveret_amqp::RawTable;
-use leveret_auth::{Access, Credentials, Mechanism, Resource, Rights, login_refused_text, sasl};
+use leveret_auth::{
+    Access, Credentials, LoginCheck, Mechanism, Resource, Rights, Verdict, login_refused_text, sasl,
+};
 use leveret_metadata::{Catalogue, Vhost};
 use leveret_session::contract::{LoginOutcome, Reply};
-use leveret_types::{ChannelId, Now, ProtocolError, ReplyCode};
+use leveret_types::{ChannelId, Message, Now, ProtocolError, ReplyCode};
+use std::sync::Arc;
 
 /// Who is logged in, and where.
 #[derive(Debug, Default)]
@@ -74,7 +78,7 @@ impl Login {
         &mut self,
         catalogue: &Catalogue,
         exchange: &str,
-        routing_key: &[u8],
+        message: &Message,
     ) -> Result<(), ProtocolError> {
         let blame = |error: ProtocolError| error.at(60, 40);
         let rights = self.rights(catalogue);
@@ -82,9 +86,14 @@ impl Login {
             .check(Access::Write, Resource::Exchange(exchange))
             .map_err(blame)?;
         if rights.restricts_topics_of(exchange) && self.is_topic(catalogue, exchange) {
-            self.rights(catalogue)
-                .check_topic(Access::Write, exchange, routing_key)
-                .map_err(blame)?;
+            // A copy goes where its key says: that key needs the permission as well.
+            let copies = copies(message.properties())?;
+            let rights = self.rights(catalogue);
+            for key in std::iter::once(message.routing_key()).chain(copies) {
+                rights
+                    .check_topic(Access::Write, exchange, key)
+                    .map_err(blame)?;
+            }
         }
         Ok(())
     }
@@ -98,19 +107,18 @@ impl Login {
 
     /// The `user-id` of a message must be its publisher's, unless that one may speak for others.
     pub(super) fn check_user_id(&self, claimed: &[u8]) -> Result<(), ProtocolError> {
-        if claimed == self.user.as_bytes() || self.impersonates {
-            return Ok(());
-        }
-        Err(ProtocolError::channel(
-            ReplyCode::PreconditionFailed,
-            format!(
-                "user_id property set to '{}' but authenticated user was '{}'",
-                String::from_utf8_lossy(claimed),
-                self.user
-            ),
-        )
-        .at(60, 40))
+        leveret_auth::check_user_id(claimed, &self.user, self.impersonates)
+            .map_err(|error| error.at(60, 40))
     }
+}
+
+/// A login whose password is being checked elsewhere.
+#[derive(Debug)]
+pub(super) struct Checking {
+    user: String,
+    mechanism: Mechanism,
+    /// What [`LoginFrom::wanted`] points to.
+    _wanted: Arc<()>,
 }
 
 impl Connection {
@@ -127,26 +135,89 @@ impl Connection {
             Ok(credentials) => credentials,
             Err(error) => return self.fail(now, error),
         };
-        match self.authenticate(&credentials, env) {
+        let user = credentials.user;
+        let again = || Missed::Login {
+            mechanism: mechanism.name().to_owned(),
+            response: response.to_vec(),
+        };
+        if env.catalogue().user(&user).is_none() && self.looks(again, env) {
+            return;
+        }
+        match credentials.password {
+            Some(password) => self.check_password(user, mechanism, password, now, env),
+            // The mechanism has proven the name already.
+            None => self.password_checked(user, mechanism, Verdict::Right, now, env),
+        }
+    }
+
+    /// Checks a user's password: in place where that takes microseconds, or elsewhere.
+    fn check_password<E: Env>(
+        &mut self,
+        user: String,
+        mechanism: Mechanism,
+        password: Vec<u8>,
+        now: Now,
+        env: &E,
+    ) {
+        let hash = env
+            .catalogue()
+            .user(&user)
+            .map(|user| user.password().clone());
+        let check = LoginCheck::new(hash, password, env.settings().hashing);
+        if !check.is_slow() {
+            return self.password_checked(user, mechanism, check.run().into(), now, env);
+        }
+        let wanted = Arc::new(());
+        let from = LoginFrom {
+            connection: self.id,
+            address: self.peer.remote.ip(),
+            wanted: Arc::downgrade(&wanted),
+        };
+        self.checking = Some(Checking {
+            user,
+            mechanism,
+            _wanted: wanted,
+        });
+        env.check_login(from, check);
+    }
+
+    /// The check that was handed over has ended.
+    pub(super) fn login_checked<E: Env>(&mut self, verdict: Verdict, now: Now, env: &E) {
+        if let Some(checking) = self.checking.take() {
+            self.password_checked(checking.user, checking.mechanism, verdict, now, env);
+        }
+    }
+
+    fn password_checked<E: Env>(
+        &mut self,
+        user: String,
+        mechanism: Mechanism,
+        verdict: Verdict,
+        now: Now,
+        env: &E,
+    ) {
+        let entered = match verdict {
+            Verdict::Busy => {
+                let error = ProtocolError::connection(
+                    ReplyCode::ResourceError,
+                    "too many logins wait for their passwords to be checked, try again",
+                );
+                return self.fail(now, error);
+            }
+            Verdict::Wrong => Err("wrong password, or no such user"),
+            Verdict::Right => self.enter(&user, env),
+        };
+        match entered {
             Ok(()) => {
                 add(&env.counters().logins_succeeded, 1);
-                let user = self.login.user.clone();
                 self.reply(now, Reply::Login(LoginOutcome::Accepted { user }));
             }
-            Err(_)
-                if env.catalogue().user(&credentials.user).is_none()
-                    && self.looks(
-                        || Missed::Login {
-                            mechanism: mechanism.name().to_owned(),
-                            response: response.to_vec(),
-                        },
-                        env,
-                    ) => {}
             Err(reason) => {
                 add(&env.counters().logins_failed, 1);
                 tracing::warn!(
                     connection = %self.name,
-                    user = %credentials.user,
+                    // What a stranger sent is escaped: it must not make lines of its own.
+                    ?user,
                     mechanism = mechanism.name(),
                     "login refused: {reason}",
                 );
@@ -183,39 +254,19 @@ impl Connection {
         }
     }
 
-    /// Who the client is; the reason for the log if it is not who it says.
-    fn authenticate<E: Env>(
-        &mut self,
-        credentials: &Credentials,
-        env: &E,
-    ) -> Result<(), &'static str> {
-        let (hash, tags) = {
-            let catalogue = env.catalogue();
-            let user = catalogue.user(&credentials.user);
-            (
-                user.map(|user| user.password().clone()),
-                user.map(|user| user.tags().to_vec()),
-            )
-        };
-        // The catalogue is let go before the hash is computed: argon2 takes its time.
-        if let Some(password) = &credentials.password
-            && !leveret_auth::verify_login(hash.as_ref(), password, env.settings().hashing)
-        {
-            return Err("wrong password, or no such user");
-        }
-        let Some(tags) = tags else {
+    /// The client is this user, if that one is to be let in; otherwise the reason, for the log.
+    fn enter<E: Env>(&mut self, name: &str, env: &E) -> Result<(), &'static str> {
+        let catalogue = env.catalogue();
+        // The user may have gone while the password was checked.
+        let Some(user) = catalogue.user(name) else {
             return Err("no such user");
         };
         let peer = Some(self.peer.remote.ip());
-        if env
-            .catalogue()
-            .check_loopback(&credentials.user, peer)
-            .is_err()
-        {
+        if catalogue.check_loopback(name, peer).is_err() {
             return Err("this user may only connect from this host");
         }
-        credentials.user.clone_into(&mut self.login.user);
-        self.login.impersonates = tags.iter().any(|tag| tag == "impersonator");
+        name.clone_into(&mut self.login.user);
+        self.login.impersonates = user.tags().iter().any(|tag| tag == "impersonator");
         Ok(())
     }
 
@@ -229,7 +280,7 @@ impl Connection {
                     vhost = name,
                     "connection opened",
                 );
-                self.blocked = env.alarms().reason().is_some();
+                self.session.blocked(env.alarms().reason());
                 self.reply(now, Reply::Done);
             }
             Err(_) if self.is_stranger(name, env) && self.looks(again, env) => {}
@@ -302,19 +353,10 @@ impl Connection {
         }
     }
 
-    pub(super) fn update_secret<E: Env>(&mut self, secret: &[u8], reason: &str, now: Now, env: &E) {
-        let hash = env
-            .catalogue()
-            .user(&self.login.user)
-            .map(|user| user.password().clone());
-        if leveret_auth::verify_login(hash.as_ref(), secret, env.settings().hashing) {
-            tracing::debug!(connection = %self.name, reason, "secret updated");
-            return self.reply(now, Reply::Done);
-        }
-        let error = ProtocolError::connection(
-            ReplyCode::NotAllowed,
-            "New secret was refused by one of the backends",
-        );
-        self.fail(now, error.at(10, 70));
+    /// A client renews its secret. Users of the node's own have none that runs out: whatever it is,
+    /// it is accepted, as in RabbitMQ.
+    pub(super) fn update_secret(&mut self, reason: &str, now: Now) {
+        tracing::debug!(connection = %self.name, reason, "secret updated");
+        self.reply(now, Reply::Done);
     }
 }

@@ -21,6 +21,7 @@ pub(super) enum Missed {
         no_ack: bool,
     },
     Publish(Publish),
+    Check(Publish),
     Login {
         mechanism: String,
         response: Vec<u8>,
@@ -69,6 +70,7 @@ impl Connection {
                 no_ack,
             } => self.get(channel, &queue, no_ack, now, env),
             Missed::Publish(publish) => self.publish(publish, &mut Run::new(env, now)),
+            Missed::Check(publish) => self.check(publish, &mut Run::new(env, now)),
             Missed::Login {
                 mechanism,
                 response,

@@ -166,6 +166,48 @@ impl Connection {
         self.answer(&publish, &outcome, run.env);
     }
 
+    /// Looks at a publish that a transaction holds back: what would refuse it at the commit refuses
+    /// it now.
+    pub(super) fn check<E: Env>(&mut self, mut publish: Publish, run: &mut Run<'_, E>) {
+        if !self.session.counts(publish.channel) {
+            return;
+        }
+        let permitted = self
+            .prepare(&mut publish)
+            .and_then(|()| self.permit(&publish.message, run));
+        let Err(error) = permitted else {
+            return;
+        };
+        run.release();
+        let channel = publish.channel;
+        if !self.looks_for(&error, || Missed::Check(publish), run.env) {
+            self.session
+                .fail(run.now, channel, error, &mut self.requests);
+        }
+    }
+
+    /// Whether a message may be published, wherever it would go.
+    fn permit<E: Env>(
+        &mut self,
+        message: &Message,
+        run: &mut Run<'_, E>,
+    ) -> Result<(), ProtocolError> {
+        if message.exchange().is_empty() && message.routing_key().starts_with(reply_to::PREFIX) {
+            return Ok(());
+        }
+        let catalogue = run.catalogue();
+        let exchange = name(message.exchange())?;
+        self.login.permit_publish(catalogue, exchange, message)?;
+        let vhost = self.login.vhost(catalogue)?;
+        let known = vhost.router().exchange(exchange);
+        let error = match known {
+            Some(facts) if facts.internal => RouteError::Internal,
+            None if !exchange.is_empty() => RouteError::NotFound,
+            _ => return copies(message.properties()).map(drop),
+        };
+        Err(route_error(error, exchange, vhost.name()))
+    }
+
     /// Checks and rewrites what in the properties concerns the broker. Most messages have nothing
     /// of that.
     fn prepare(&mut self, publish: &mut Publish) -> Result<(), ProtocolError> {
@@ -215,8 +257,7 @@ impl Connection {
             return Ok(Routed::To(route.targets.clone()));
         }
         let exchange = name(message.exchange())?;
-        self.login
-            .permit_publish(catalogue, exchange, message.routing_key())?;
+        self.login.permit_publish(catalogue, exchange, message)?;
         let vhost = self.login.vhost(catalogue)?;
         let router = vhost.router();
         let lazy = LazyProperties::new(message.properties());

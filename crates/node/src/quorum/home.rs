@@ -270,6 +270,8 @@ impl Shard {
             }
             ToLeader::Count { request } => {
                 self.finish_here(now);
+                // A client asks because it declares the queue, which keeps its lease.
+                self.touch(now, queue);
                 let counts = self.counts(now, queue).unwrap_or_default();
                 let standing = Standing {
                     ready: counts.ready,

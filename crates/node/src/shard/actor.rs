@@ -155,20 +155,32 @@ impl Actor {
                 })
             })
             .collect();
-        let state =
-            lanes
-                .first()
-                .map_or_else(State::default, |lane| match logs.state(log_of(id, *lane)) {
-                    [] => State::default(),
-                    bytes => State::decode(bytes).unwrap_or_else(|error| {
-                        tracing::error!(queue = %id, %error, "delivery counts are lost");
-                        State::default()
-                    }),
-                });
+        let is_damaged = |lane: &u8| logs.damage(log_of(id, *lane)).is_some();
+        // It was written to the lane that came first. Lanes are in their order after a start, so
+        // that of several the lowest one has the newest.
+        let mut states = lanes.iter().map(|lane| logs.state(log_of(id, *lane)));
+        let saved = states.find(|bytes| !bytes.is_empty());
+        let (state, is_known) = match saved.unwrap_or_default() {
+            [] => (State::default(), true),
+            bytes => match State::decode(bytes) {
+                Ok(state) => (state, true),
+                Err(error) => {
+                    tracing::error!(queue = %id, %error, "delivery counts are lost");
+                    (State::default(), false)
+                }
+            },
+        };
+        let is_known = is_known && !lanes.iter().any(is_damaged);
         let queue = if recovered.is_empty() {
             Queue::new(spec.kind, spec.settings, now)
         } else {
-            Queue::recover(spec.kind, spec.settings, now, recovered, &state)
+            // Nothing is read for what is known: see `note_expiring`.
+            let begun = recovered.iter().map(|lane| lane.lane);
+            let known = match is_known {
+                true => state.clone().with_lanes(begun),
+                false => State::default(),
+            };
+            Queue::recover(spec.kind, spec.settings, now, recovered, &known)
         };
         Self {
             id,
@@ -222,11 +234,24 @@ impl Actor {
             logs.create_log(log, kind);
             self.lanes.push(lane);
         }
+        if message.facts.expiration_ms.is_some() && message.facts.persistent {
+            self.note_expiring(lane, logs);
+        }
         let index = logs.append(log, body, message.size());
         let position = Position { lane, index };
         self.queue.enqueue(position, &meta_of(message));
         if self.fresh.len() < FRESH_MAX {
             self.fresh.push_back((position, message.clone()));
+        }
+    }
+
+    /// A message with a time to live of its own comes into this lane: that is written down before
+    /// it, once between two checkpoints, so that after a crash no other lane's messages need be
+    /// looked at.
+    fn note_expiring(&mut self, lane: u8, logs: &mut ShardLogs) {
+        if self.durable && !self.saved.may_expire(lane) {
+            let state = self.queue.state().expiring(lane);
+            self.write_state(state, logs);
         }
     }
 
@@ -445,19 +470,26 @@ impl Actor {
 
     /// Writes down what must survive besides the messages, if it has changed.
     pub(super) fn save_state(&mut self, logs: &mut ShardLogs, clean: bool) {
-        let Some(lane) = self.lanes.first().filter(|_| self.durable) else {
+        if !self.durable {
             return;
-        };
+        }
         let state = if clean {
             self.queue.state()
         } else {
             self.queue.state().stale()
         };
         if state != self.saved {
-            let mut bytes = Vec::new();
-            state.encode(&mut bytes);
-            logs.set_state(log_of(self.id, *lane), &bytes);
-            self.saved = state;
+            self.write_state(state, logs);
         }
+    }
+
+    fn write_state(&mut self, state: State, logs: &mut ShardLogs) {
+        let Some(lane) = self.lanes.first() else {
+            return;
+        };
+        let mut bytes = Vec::new();
+        state.encode(&mut bytes);
+        logs.set_state(log_of(self.id, *lane), &bytes);
+        self.saved = state;
     }
 }

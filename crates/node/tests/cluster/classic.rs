@@ -107,3 +107,211 @@ fn what_is_behind_a_publish_that_fails_never_happened() {
     world.say("a", "get q");
     assert_eq!(world.heard(), "a: get-empty");
 }
+
+/// What a client hears that sends all of this at once.
+fn heard_of(node: u32, said: &[&str]) -> String {
+    let mut world = World::new(3);
+    world.connect("a", NodeId(node));
+    world.rest();
+    world.heard();
+    let bytes = said.iter().map(|words| {
+        let words: Vec<&str> = words.split_whitespace().collect();
+        client::say(&words)
+    });
+    world.send("a", bytes.collect::<Vec<_>>().concat());
+    world.pass(1_000);
+    world.heard()
+}
+
+#[test]
+fn what_comes_of_a_publish_is_said_before_what_is_sent_behind_it_is_answered() {
+    let not_found = "close 404 NOT_FOUND - no exchange 'no-such' in vhost '/'";
+    let bad = "publish-to no-such q m1";
+    for node in [1, 2] {
+        for behind in [
+            "qos 5",
+            "flow",
+            "tx",
+            "confirm",
+            "cancel t",
+            "recover",
+            "declare q",
+            "get q",
+            "ack 7",
+            "commit",
+        ] {
+            let heard = heard_of(node, &[bad, behind]);
+            assert_eq!(heard, format!("a: {not_found}"), "{behind}");
+        }
+        // Both sides have closed the channel; the client's closing is answered.
+        let heard = heard_of(node, &[bad, "close"]);
+        assert_eq!(heard, format!("a: {not_found}, close-ok"));
+        let heard = heard_of(node, &[bad, "close-connection"]);
+        assert_eq!(heard, format!("a: {not_found}, close-ok"));
+        let lost = "publish-mandatory no-such-queue m1";
+        for (behind, answer) in [
+            ("qos 5", "qos-ok"),
+            ("close", "close-ok"),
+            ("close-connection", "close-ok"),
+        ] {
+            let heard = heard_of(node, &[lost, behind]);
+            assert_eq!(heard, format!("a: returned 312 m1, {answer}"));
+        }
+    }
+    // Nothing behind the publish has taken effect.
+    check(
+        "a@1
+         b@1
+         a declare q => a: declared q 0 0
+         a publish q m1
+         b get q => b: got 1 left=0 m1",
+    );
+    let heard = heard_of(1, &["declare q", "publish q m1", "get q", bad, "ack 1"]);
+    assert_eq!(
+        heard,
+        format!("a: declared q 0 0, got 1 left=0 m1, {not_found}")
+    );
+}
+
+#[test]
+fn a_transaction_refuses_what_cannot_be_published_when_it_is_published() {
+    for node in [1, 2] {
+        let bad = ["tx", "publish-to no-such q m1"];
+        let close = "close 404 NOT_FOUND - no exchange 'no-such' in vhost '/'";
+        assert_eq!(heard_of(node, &bad), format!("a: select-ok, {close}"));
+    }
+    check(
+        "a@1
+         a declare q => a: declared q 0 0
+         a tx => a: select-ok
+         a publish q m1
+         a publish-to amq.fanout q m2
+         a commit => a: commit-ok
+         a get q => a: got 1 left=0 m1",
+    );
+}
+
+#[test]
+fn any_secret_is_accepted_of_a_user_who_has_none_that_runs_out() {
+    check(
+        "a@1
+         a update-secret whatever => a: update-secret-ok
+         a declare q => a: declared q 0 0",
+    );
+}
+
+#[test]
+fn the_pseudo_queue_of_direct_replies_is_there_before_anybody_consumes_from_it() {
+    check(
+        "a@1
+         a declare amq.rabbitmq.reply-to => a: declared amq.rabbitmq.reply-to 0 1
+         a declare amq.rabbitmq.reply-to passive => a: declared amq.rabbitmq.reply-to 0 1
+         a consume amq.rabbitmq.reply-to t noack => a: consuming t
+         a declare amq.rabbitmq.reply-to.x passive => a: close 404 NOT_FOUND - \
+         no queue 'amq.rabbitmq.reply-to.x' in vhost '/'",
+    );
+}
+
+#[test]
+fn a_queue_of_another_connection_cannot_be_unbound() {
+    check(
+        "a@1
+         b@1
+         a declare q exclusive => a: declared q 0 0
+         a bind q amq.direct k => a: bind-ok
+         b unbind q amq.direct k => b: close 405 RESOURCE_LOCKED - cannot obtain exclusive access \
+         to locked queue 'q' in vhost '/'. It could be originally declared on another connection \
+         or the exclusive property value does not match that of the original declaration.
+         a unbind q amq.direct k => a: unbind-ok
+         a unbind gone amq.direct k => a: unbind-ok",
+    );
+}
+
+#[test]
+fn a_queue_that_is_declared_passively_is_in_use() {
+    for at in ["a", "b"] {
+        let script = "a@1
+         b@2
+         a declare q x-expires=2000 => a: declared q 0 0
+         a declare p x-expires=2000 => a: declared p 0 0
+         run 1500
+         @ declare q passive => @: declared q 0 0
+         run 1500
+         @ declare q passive => @: declared q 0 0
+         a declare p passive => a: close 404 NOT_FOUND - no queue 'p' in vhost '/'";
+        check(
+            &script
+                .replace("@ ", &format!("{at} "))
+                .replace("@:", &format!("{at}:")),
+        );
+    }
+}
+
+#[test]
+fn a_declaration_is_made_again_if_the_queue_is_deleted_before_it_is_answered() {
+    for is_there in [true, false] {
+        let mut world = World::new(3);
+        world.connect("a", NodeId(1));
+        world.rest();
+        if is_there {
+            world.say("a", "declare q");
+        }
+        world.heard();
+        world.send("a", client::say(&["declare", "q"]));
+        let deletion = leveret_metadata::Command::QueueDelete {
+            vhost: "/".to_owned(),
+            name: "q".to_owned(),
+            connection: None,
+            id: None,
+        };
+        let node = &world.nodes[&NodeId(1)];
+        let asked = node.env.proposals.borrow().len();
+        assert_eq!(asked, 1, "the declaration waits to be agreed on");
+        node.env.proposals.borrow_mut().push((None, deletion));
+        world.rest();
+        assert_eq!(world.heard(), "a: declared q 0 0");
+        world.say("a", "declare q passive");
+        assert_eq!(world.heard(), "a: declared q 0 0", "it is there");
+    }
+}
+
+#[test]
+fn the_bound_of_a_channel_is_shared_by_its_queues_and_consumers() {
+    // Whoever was there first has all that it may; what comes back goes round.
+    check(
+        "a@1
+         b@1
+         a declare q => a: declared q 0 0
+         a declare p => a: declared p 0 0
+         a publish q q1 q2 q3 q4 q5 q6 q7 q8 q9
+         a publish p p1 p2 p3 p4 p5 p6
+         b qos 4 global => b: qos-ok
+         b consume q t => b: consuming t, deliver 1 q1, deliver 2 q2, deliver 3 q3, deliver 4 q4
+         b consume p u => b: consuming u
+         b ack 1 => b: deliver 5 q5
+         b ack 2 => b: deliver 6 p1
+         b ack 3 => b: deliver 7 q6
+         b ack 7 multiple => b: deliver 8 p2, deliver 9 p3, deliver 10 q7, deliver 11 p4
+         b consume q v => b: consuming v
+         b ack 8 => b: deliver 12 q8
+         a purge p => a: purged 2
+         b ack 0 multiple => b: deliver 13 q9",
+    );
+}
+
+#[test]
+fn a_consumer_without_acks_waits_while_the_bound_of_its_channel_is_used_up() {
+    check(
+        "a@1
+         b@1
+         a declare q => a: declared q 0 0
+         a declare p => a: declared p 0 0
+         b qos 2 global => b: qos-ok
+         b consume q t => b: consuming t
+         b consume p u noack => b: consuming u
+         a publish p p1 p2 p3 => b: deliver 1 p1, deliver 2 p2, deliver 3 p3
+         a publish q q1 q2 => b: deliver 4 q1, deliver 5 q2
+         a publish p p4 p5
+         b ack 4 => b: deliver 6 p4, deliver 7 p5",
+    );
+}

@@ -216,6 +216,28 @@ pub fn say(words: &[&str]) -> Vec<u8> {
                 }
             }
         }
+        "publish-mandatory" => {
+            publish_as(&mut out, "", word(0), word(1).as_bytes(), true, true);
+        }
+        "flow" => encode::method(&mut out, 1, &channel::Flow { active: true }),
+        "recover" => encode::method(&mut out, 1, &basic::Recover { requeue: true }),
+        "update-secret" => {
+            let (new_secret, reason) = (word(0).as_bytes(), "r");
+            encode::method(
+                &mut out,
+                0,
+                &connection::UpdateSecret { new_secret, reason },
+            );
+        }
+        "unbind" => {
+            let unbind = queue::Unbind {
+                queue: word(0),
+                exchange: word(1),
+                routing_key: word(2),
+                arguments: RawTable::EMPTY,
+            };
+            encode::method(&mut out, 1, &unbind);
+        }
         "publish-transient" => publish(&mut out, "", word(0), word(1).as_bytes(), false),
         "publish-to" => publish(&mut out, word(0), word(1), word(2).as_bytes(), true),
         "qos" => {
@@ -283,10 +305,21 @@ pub fn say(words: &[&str]) -> Vec<u8> {
 }
 
 fn publish(out: &mut Vec<u8>, exchange: &str, key: &str, body: &[u8], persistent: bool) {
+    publish_as(out, exchange, key, body, persistent, false);
+}
+
+fn publish_as(
+    out: &mut Vec<u8>,
+    exchange: &str,
+    key: &str,
+    body: &[u8],
+    persistent: bool,
+    mandatory: bool,
+) {
     let method = basic::Publish {
         exchange: exchange.as_bytes(),
         routing_key: key.as_bytes(),
-        mandatory: false,
+        mandatory,
         immediate: false,
     };
     encode::method(out, 1, &method);
@@ -336,6 +369,7 @@ fn show(method: &Method<'_>) -> String {
         ),
         Method::BasicAck(m) => format!("ack {}{}", m.delivery_tag, star(m.multiple)),
         Method::BasicNack(m) => format!("nack {}{}", m.delivery_tag, star(m.multiple)),
+        Method::BasicReturn(m) => format!("returned {}", m.reply_code),
         _ => name.to_owned(),
     }
 }

@@ -26,8 +26,8 @@ fn a_classic_queue_that_a_policy_mirrors_keeps_its_messages_and_outlives_its_nod
          a publish ha m4 => a: ack 4
          kill 1
          run 5000
-         b ack 2 => b: deliver 3 m3
-         b ack 3 => b: deliver 4 m4
+         b ack 2 => b: deliver 3 again m3
+         b ack 3 => b: deliver 4 again m4
          b ack 4
          c get ha => c: get-empty
          c confirm => c: select-ok

@@ -3,7 +3,7 @@
 
 use crate::world::World;
 use leveret_types::NodeId;
-use leveret_types::limits::{LEADER_LEASE_MS, PEER_SILENCE_MS_MAX};
+use leveret_types::limits::{LEADER_LEASE_MS, LOG_STUCK_MS, PEER_SILENCE_MS_MAX};
 
 const LEADER: NodeId = NodeId(1);
 
@@ -39,7 +39,10 @@ fn a_leader_that_was_stopped_delivers_nothing_before_it_has_heard_of_the_others(
     world.pass(2_000);
     world.say("b", "get q");
     world.say("b", "get q");
-    assert_eq!(world.heard(), "b: got 1 left=2 m1, got 2 left=1 m2");
+    assert_eq!(
+        world.heard(),
+        "b: got 1 left=2 again m1, got 2 left=1 again m2"
+    );
     world.say("b", "ack 2 multiple");
     world.pass(100);
 
@@ -52,7 +55,7 @@ fn a_leader_that_was_stopped_delivers_nothing_before_it_has_heard_of_the_others(
     world.pass(2_000);
     assert_eq!(
         world.heard(),
-        "a: deliver 2 m3; c: get-empty",
+        "a: deliver 2 again m3; c: get-empty",
         "what the others left"
     );
 }
@@ -93,7 +96,7 @@ fn a_leader_that_was_stopped_makes_no_room_for_a_message_by_delivering_another()
     assert_eq!(world.heard(), "", "m2 may be with somebody else");
     world.look(LEADER);
     world.pass(2_000);
-    assert!(world.heard().contains("deliver 2 m2"));
+    assert!(world.heard().contains("deliver 2 again m2"));
 }
 
 #[test]
@@ -140,5 +143,58 @@ fn a_cluster_of_which_all_nodes_were_stopped_goes_on() {
     world.say("a", "ack 1");
     world.say("a", "publish q m4");
     world.pass(2_000);
-    assert_eq!(world.heard(), "a: deliver 2 m2, ack 4");
+    assert_eq!(world.heard(), "a: deliver 2 again m2, ack 4");
+}
+
+/// The disk of a queue's leader takes nothing any more, and its node goes on.
+#[test]
+fn a_leader_whose_disk_is_stuck_hands_over() {
+    for publishes_before in [false, true] {
+        let mut world = World::new(3);
+        world.connect("a", LEADER);
+        world.connect("b", NodeId(2));
+        world.rest();
+        world.say("a", "declare q quorum");
+        world.pass(1_000);
+        world.transfer("q", LEADER);
+        world.say("b", "confirm");
+        world.heard();
+        world.syncing.remove(&LEADER);
+        if publishes_before {
+            // In the log of the leader, not on its disk.
+            world.say("a", "publish q m0");
+        }
+        world.say("b", "publish q m1");
+        world.pass(LOG_STUCK_MS + 1_000);
+        assert_ne!(world.leader("q"), Some(LEADER));
+        assert_eq!(world.heard(), "b: ack 1");
+        world.say("b", "publish q m2");
+        world.pass(100);
+        assert_eq!(world.heard(), "b: ack 2", "two disks are enough");
+        // What it acknowledges is there once it can write again.
+        world.syncing.insert(LEADER);
+        world.pass(1_000);
+        world.kill(world.leader("q").expect("it is led"));
+        world.pass(6_000);
+        let other = world.leader("q").expect("two are left");
+        world.connect("c", other);
+        world.rest();
+        world.heard();
+        world.say("c", "declare q passive");
+        let count = 2 + u32::from(publishes_before);
+        assert_eq!(world.heard(), format!("c: declared q {count} 0"));
+    }
+}
+
+#[test]
+fn a_follower_whose_disk_is_stuck_holds_nobody_up() {
+    let mut world = led_by_the_first();
+    world.heard();
+    world.syncing.remove(&NodeId(3));
+    for (at, body) in [(4, "m4"), (5, "m5")] {
+        world.say("a", &format!("publish q {body}"));
+        assert_eq!(world.heard(), format!("a: ack {at}"));
+        world.pass(2 * LOG_STUCK_MS);
+    }
+    assert_eq!(world.leader("q"), Some(LEADER));
 }

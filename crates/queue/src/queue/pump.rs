@@ -77,13 +77,11 @@ impl Queue {
             // delivery.
             match self.look(number, index, log, out) {
                 Peek::Ready(meta) if fresh || self.expiry_ms(&meta) > now.wall_ms => {
-                    return Some((
-                        Position {
-                            lane: number,
-                            index,
-                        },
-                        meta,
-                    ));
+                    let position = Position {
+                        lane: number,
+                        index,
+                    };
+                    return log.may_hand_out(position).then_some((position, meta));
                 }
                 Peek::Ready(meta) => self.discard_head(number, meta.bytes, Reason::Expired, out),
                 Peek::Pending => {

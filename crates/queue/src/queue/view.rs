@@ -170,6 +170,15 @@ impl Queue {
             .map_or(0, |lane| lane.delivered_through)
     }
 
+    /// Index of the first message of a lane that is ready, from `index` on; of the next one that
+    /// comes if none is.
+    #[must_use]
+    pub fn next_index_from(&self, lane: u8, index: u64) -> u64 {
+        let ready = self.ready_from(lane, index).next();
+        let next = self.lanes.get(lane).map_or(0, |lane| lane.next_index);
+        ready.map_or(next.max(index), |range| range.start)
+    }
+
     /// Whether a holder has this message.
     #[must_use]
     pub fn has(&self, holder: ConsumerId, position: Position) -> bool {

@@ -2,9 +2,10 @@
 
 use crate::script::{check, run};
 use leveret_queue::{
-    LaneState, Queue, QueueKind, RecoveredLane, Returns, Settings, State, StateError,
+    Got, LaneState, Log, Meta, Peek, Position, Queue, QueueKind, RecoveredLane, Returns, Settings,
+    State, StateError,
 };
-use leveret_types::Now;
+use leveret_types::{ConsumerId, Now};
 
 #[test]
 fn restarts() {
@@ -172,4 +173,46 @@ fn damaged_bytes_are_refused() {
     }
     bytes.push(0);
     assert_eq!(State::decode(&bytes), Err(StateError::Damaged(95)));
+}
+
+#[test]
+fn lower_priorities_go_on_when_all_of_a_higher_one_is_held_by_who_had_it_before() {
+    struct Plain;
+    impl Log for Plain {
+        fn peek(&mut self, _: Position) -> Peek {
+            Peek::Ready(Meta {
+                bytes: 1,
+                published_ms: 0,
+                expiration_ms: None,
+            })
+        }
+        fn admit(&mut self, _: ConsumerId, _: u32) -> bool {
+            true
+        }
+    }
+    let lane = |lane| RecoveredLane {
+        lane,
+        live: std::iter::once(0..2).collect(),
+        bytes: 2,
+        next_index: 2,
+    };
+    let now = Now::both(0);
+    let mut queue = Queue::recover(
+        QueueKind::Quorum,
+        Settings::default(),
+        now,
+        vec![lane(4), lane(9)],
+        &State::default(),
+    );
+    assert_eq!(queue.adopt(now, ConsumerId(1), 9, 0..2, 0), 2);
+    let mut out = Vec::new();
+    for index in 0..2 {
+        let got = queue.get(now, ConsumerId(2), false, &mut Plain, &mut out);
+        let Got::Message { delivery, .. } = got else {
+            panic!("message {index} of the lower lane: {got:?}");
+        };
+        assert_eq!(delivery.position, Position { lane: 4, index });
+    }
+    let got = queue.get(now, ConsumerId(2), false, &mut Plain, &mut out);
+    assert_eq!(got, Got::Empty);
 }

@@ -4,8 +4,8 @@
 use super::{Connection, End, Phase};
 use crate::contract::Request;
 use bytes::Bytes;
-use leveret_amqp::{channel, connection};
-use leveret_types::{ChannelId, Now, ProtocolError, Scope};
+use leveret_amqp::{OutBuffer, channel, connection};
+use leveret_types::{ChannelId, Now, ProtocolError, ReplyCode, Scope, limits};
 
 impl Connection {
     /// Something that was sent off has failed: closes the channel, or the connection, as the error
@@ -34,7 +34,8 @@ impl Connection {
 
     /// Closes the connection. The requests that this makes come with the next call that takes them.
     pub fn close(&mut self, error: ProtocolError) {
-        if matches!(self.phase, Phase::Closing { .. } | Phase::Closed) {
+        use Phase::{Closed, Closing, Lingering};
+        if matches!(self.phase, Closing { .. } | Lingering | Closed) {
             return;
         }
         if self.phase == Phase::Preamble {
@@ -55,6 +56,8 @@ impl Connection {
         } // else the deadline of the handshake holds: a stranger gets no more time by a mistake.
         self.phase = Phase::Closing { deaf: false };
         self.end = Some(End::Error(error));
+        // The client's answer may be behind a publish that waits.
+        self.blocked(None);
     }
 
     /// Closes the connection for an error, and gives back what its channels held.
@@ -124,12 +127,56 @@ impl Connection {
         self.confirming.clear();
     }
 
-    /// The socket is gone.
+    /// The socket is gone, or the connection is over.
     pub fn teardown(&mut self, requests: &mut Vec<Request>) {
         self.asked = None;
         self.input = Bytes::new();
         self.close_channels(requests);
+        if self.phase != Phase::Lingering {
+            self.phase = Phase::Closed;
+        }
+    }
+
+    /// The client has closed the connection: it hears so, and that is all.
+    pub(crate) fn closed_by_client(&mut self) {
+        self.send(0, &connection::CloseOk {});
+        self.end = Some(End::Client);
+        self.linger();
+    }
+
+    /// All is said: waits for the client to close its socket. Who has not opened a virtual host has
+    /// until the end of the handshake's time.
+    pub(crate) fn linger(&mut self) {
+        self.phase = Phase::Lingering;
+        self.partial = Vec::new();
+        let until_ms = self.now.monotonic_ms + limits::CLOSE_MS_MAX;
+        self.until_ms = match self.vhost.is_empty() {
+            true => self.until_ms.or(Some(until_ms)),
+            false => Some(until_ms),
+        };
+    }
+
+    /// For how long the client's answer to the broker's closing is awaited. A client that cannot be
+    /// understood, or that is sending more than it may, is not heard for longer than it takes to
+    /// tell it.
+    pub(crate) fn closing_ms(&self) -> u64 {
+        let is_deaf = self.phase == Phase::Closing { deaf: true };
+        let error = match &self.end {
+            Some(End::Error(error)) => Some(error.code),
+            _ => None,
+        };
+        if is_deaf || error == Some(ReplyCode::FrameError) {
+            limits::FRAME_ERROR_LINGER_MS
+        } else {
+            limits::CLOSE_MS_MAX
+        }
+    }
+
+    /// The client is gone, or has had its time: ends at once, and what it has not taken it does not
+    /// get.
+    pub(crate) fn give_up(&mut self) {
         self.phase = Phase::Closed;
+        self.out = OutBuffer::new();
     }
 
     /// Ends at once, without a word.

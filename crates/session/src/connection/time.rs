@@ -4,20 +4,18 @@
 use super::{Connection, End, Phase};
 use crate::contract::Request;
 use leveret_amqp::encode;
-use leveret_types::{Now, limits};
+use leveret_types::Now;
 
 impl Connection {
     /// The client's bytes are left unread on purpose, or because there are too many: it is not
-    /// silent, and not to be dropped for it.
-    pub const fn unread(&mut self, now: Now) {
-        if self.heard_ms.is_some() {
-            self.heard_ms = Some(now.monotonic_ms);
-        }
+    /// silent, and not to be dropped for it. It lived at `at`.
+    pub fn unread(&mut self, at: Now) {
+        self.heard_ms = self.heard_ms.map(|heard| heard.max(at.monotonic_ms));
     }
 
     /// Whether the client is expected to be heard.
     const fn listening(&self) -> bool {
-        self.asked.is_none() && !(self.blocked && self.published)
+        self.asked.is_none() && !self.held
     }
 
     /// When [`Self::tick`] is to be called, in monotonic milliseconds.
@@ -51,16 +49,12 @@ impl Connection {
         match self.phase {
             Phase::Closed => {}
             Phase::Running => self.tick_heartbeats(now.monotonic_ms),
-            Phase::Closing { deaf } => {
+            Phase::Closing { .. } | Phase::Lingering => {
                 self.close_channels(requests);
-                let wait = if deaf {
-                    limits::FRAME_ERROR_LINGER_MS
-                } else {
-                    limits::CLOSE_MS_MAX
-                };
-                let until = *self.until_ms.get_or_insert(now.monotonic_ms + wait);
+                let until = now.monotonic_ms + self.closing_ms();
+                let until = *self.until_ms.get_or_insert(until);
                 if until <= now.monotonic_ms {
-                    self.phase = Phase::Closed;
+                    self.give_up();
                 }
             }
             _ if self.until_ms.is_some_and(|until| until <= now.monotonic_ms) => {
@@ -80,7 +74,9 @@ impl Connection {
         if self.listening() {
             let heard = *self.heard_ms.get_or_insert(now_ms);
             if heard + 2 * interval <= now_ms {
-                self.end_with(End::MissedHeartbeats);
+                // Neither is it waited for until it takes what it was sent.
+                self.give_up();
+                self.end = Some(End::MissedHeartbeats);
                 return;
             }
         } else {

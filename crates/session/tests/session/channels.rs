@@ -250,7 +250,7 @@ fn an_answer_may_find_its_channel_closed() {
         server-close shutdown => 0<close 530 NOT_ALLOWED - shutdown (0,0)
         answer =>
         close-ok => !closed 1
-        state => Closed
+        state => Lingering
         ",
     );
 }

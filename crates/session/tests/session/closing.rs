@@ -1,6 +1,7 @@
 //! The end of a connection.
 
 use crate::harness::{check, check_open};
+use leveret_types::limits::LATE_BYTES_MAX;
 
 #[test]
 fn a_client_closes() {
@@ -9,12 +10,71 @@ fn a_client_closes() {
         3:open => ?channel 3; 3<open-ok
         2:open => ?channel 2; 2<open-ok
         close => !closed 1; !closed 2; !closed 3; 0<close-ok
-        state => Closed
+        state => Lingering
+        ends-output => false
         end => closed by the client
         1:open =>
         teardown =>
         ",
     );
+}
+
+#[test]
+fn a_client_that_has_closed_is_read_on_until_it_closes_its_socket() {
+    check_open(
+        "
+        pipelined close + 1:publish x k late => !closed 1; 0<close-ok
+        1:publish x k later =>
+        raw 41 42 43 =>
+        server-close again =>
+        teardown =>
+        state => Lingering
+        deadline => Some(31000)
+        tick 30999 =>
+        state => Lingering
+        tick 31000 =>
+        state => Closed
+        deadline => None
+        ",
+    );
+    // Not for ever more, either: `flood` is 4,096 times as many octets.
+    check_open(&format!(
+        "
+        close => !closed 1; 0<close-ok
+        flood {0} =>
+        state => Lingering
+        flood 1 =>
+        state => Closed
+        ",
+        LATE_BYTES_MAX / 4_096 - 1
+    ));
+}
+
+#[test]
+fn a_client_that_sends_more_than_it_said_is_read_on_for_a_second() {
+    let oversize = "1:publish-method x k =>
+        1:content 3 =>
+        1:body abcd => !closed 1; 0<close 501 \
+        FRAME_ERROR - content body frame exceeds remaining content size (60,40)";
+    check_open(&format!(
+        "{oversize}
+        tick 1000 =>
+        tick 1999 =>
+        state => Closing
+        tick 2000 =>
+        state => Closed"
+    ));
+    check_open(&format!(
+        "{oversize}
+        close-ok =>
+        state => Lingering"
+    ));
+    check_open(&format!(
+        "{oversize}
+        flood {} =>
+        state => Closed",
+        LATE_BYTES_MAX / 4_096
+    ));
 }
 
 #[test]
@@ -33,9 +93,14 @@ fn the_broker_closes() {
         tick 30999 =>
         state => Closing
         close-ok =>
+        state => Lingering
+        ends-output => true
+        deadline => Some(60999)
+        end => NOT_ALLOWED (530): shutdown
+        1:declare q =>
+        tick 60999 =>
         state => Closed
         deadline => None
-        end => NOT_ALLOWED (530): shutdown
         ",
     );
     // A client that does not answer is dropped in the end.
@@ -56,7 +121,7 @@ fn the_broker_closes() {
         close => 0<close-ok
         state => Closing
         close-ok => !closed 1
-        state => Closed
+        state => Lingering
         ",
     );
     check("server-close early =>\n state => Closed");

@@ -88,6 +88,10 @@ fn a_refused_login_is_told_to_those_who_understand_it() {
         start-ok PLAIN close => ?login PLAIN; 0<close 403 ACCESS_REFUSED - refused (0,0)
         state => Closing
         close-ok =>
+        state => Lingering
+        tick 10999 =>
+        state => Lingering
+        tick 11000 =>
         state => Closed
         ",
     );
@@ -262,7 +266,7 @@ fn channels_wait_for_the_virtual_host() {
 #[test]
 fn a_client_may_give_up_before_the_end() {
     check(&format!(
-        "{LOGGED_IN}\n close => 0<close-ok\n state => Closed\n end => closed by the client"
+        "{LOGGED_IN}\n close => 0<close-ok\n state => Lingering\n end => closed by the client"
     ));
 }
 

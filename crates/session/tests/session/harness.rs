@@ -106,6 +106,7 @@ impl Talk {
         shown.extend(
             self.requests
                 .drain(..)
+                .filter(|request| !matches!(request, Request::Turn))
                 .map(|request| show_request(&request)),
         );
         self.connection.flush();
@@ -168,7 +169,19 @@ impl Talk {
                 connection.consumer_cancelled(consumer);
             }
             ["blocked", reason] => connection.blocked(Some(reason)),
-            ["unblocked"] => connection.blocked(None),
+            ["unblocked"] => {
+                connection.blocked(None);
+                connection.receive(self.now, Bytes::new(), &mut self.requests);
+            }
+            ["held"] => shown.push(connection.held().to_string()),
+            // Time passes while the socket takes nothing of a message to the client.
+            ["stuck", ms] => {
+                let message = fuzz::delivery(Default::default(), 0).message;
+                connection.returned(ChannelId(1), &message, ReplyCode::NoRoute, "NO_ROUTE");
+                self.now = Now::both(int(ms));
+                connection.tick(self.now, &mut self.requests);
+                shown.push(format!("{} unsent", connection.unsent_bytes()));
+            }
             ["failed", number, scope, text @ ..] => {
                 let error = error(scope, &text.join(" "));
                 let channel = ChannelId(int(number) as u16);
@@ -182,6 +195,13 @@ impl Talk {
                     .end()
                     .map_or_else(String::new, ToString::to_string),
             ),
+            ["ends-output"] => shown.push(connection.ends_output().to_string()),
+            ["flood", count] => {
+                let octets = Bytes::from_static(&[0xCE; 4_096]);
+                for _ in 0..int(count) {
+                    connection.receive(self.now, octets.clone(), &mut self.requests);
+                }
+            }
             ["suspended"] => shown.push(connection.suspended().to_string()),
             ["facts"] => {
                 let mut facts: Vec<_> = connection.channels().collect();
@@ -645,7 +665,9 @@ fn show_request(request: &Request) -> String {
         }
         Request::ChannelPrefetch { channel, limit } => format!("!{channel}:prefetch {limit}"),
         Request::Publish(publish) => show_publish(publish),
+        Request::Check(publish) => show_publish(publish).replace(":publish", ":check"),
         Request::Settle(settle) => show_settle(settle),
+        Request::Turn => "?turn".to_owned(),
         Request::Commit { channel } => format!("?{channel}:commit"),
     }
 }

@@ -1,7 +1,12 @@
 //! Publishes and their confirms.
 
 use crate::harness::{check_open, check_with};
-use leveret_session::Settings;
+use bytes::Bytes;
+use leveret_amqp::frame::FrameKind;
+use leveret_amqp::{ContentHeader, basic, channel, encode};
+use leveret_session::{Connection, Settings, fuzz};
+use leveret_types::Now;
+use leveret_types::limits::{MESSAGE_BYTES_MAX, UNFINISHED_BYTES_MAX, UNFINISHED_LARGE};
 
 #[test]
 fn a_publish_is_sent_off_when_all_of_it_is_here() {
@@ -292,4 +297,105 @@ fn confirms_and_transactions_do_not_mix() {
         "1:tx => 1<select-ok
         1:confirm => !closed 1; 1<close 406 PRECONDITION_FAILED - {text}"
     ));
+}
+
+/// One connection whose publishes arrive in parts.
+struct InParts {
+    connection: Connection,
+}
+
+impl InParts {
+    fn new(message_bytes_max: u64) -> Self {
+        let settings = Settings {
+            message_bytes_max,
+            ..Settings::default()
+        };
+        Self {
+            connection: fuzz::open_connection(settings),
+        }
+    }
+
+    fn say(&mut self, bytes: Vec<u8>) {
+        let now = Now::both(2_000);
+        fuzz::drive(&mut self.connection, now, Bytes::from(bytes));
+    }
+
+    /// Opens the channel, if it is not the first, and begins a publish with so large a body.
+    fn begin(&mut self, number: u16, size: usize) {
+        let mut bytes = Vec::new();
+        if number > 1 {
+            encode::method(&mut bytes, number, &channel::Open {});
+        }
+        let publish = basic::Publish {
+            exchange: b"x",
+            routing_key: b"k",
+            mandatory: false,
+            immediate: false,
+        };
+        encode::method(&mut bytes, number, &publish);
+        encode::frame(&mut bytes, FrameKind::Header, number, |out| {
+            let header = ContentHeader {
+                class: 60,
+                body_size: size as u64,
+                properties: b"\0\0",
+            };
+            header.encode(out);
+        });
+        self.say(bytes);
+    }
+
+    /// So many octets of the body, each frame in a read of its own.
+    fn send(&mut self, number: u16, size: usize) {
+        let part = vec![7; 4_000];
+        let mut left = size;
+        while left > 0 {
+            let part = &part[..left.min(part.len())];
+            let mut bytes = Vec::new();
+            encode::frame(&mut bytes, FrameKind::Body, number, |out| {
+                out.extend_from_slice(part);
+            });
+            self.say(bytes);
+            left -= part.len();
+        }
+    }
+
+    fn open(&self) -> Vec<u16> {
+        let mut open: Vec<u16> = self.connection.channels().map(|c| c.number.0).collect();
+        open.sort_unstable();
+        open
+    }
+}
+
+#[test]
+fn unfinished_publishes_of_all_channels_together_are_bounded() {
+    let size = MESSAGE_BYTES_MAX as usize;
+    let mut client = InParts::new(MESSAGE_BYTES_MAX);
+    // All but one octet of a body on each channel.
+    for number in 1..16 {
+        client.begin(number, size);
+        client.send(number, size - 1);
+    }
+    let fit = 1 + (UNFINISHED_BYTES_MAX / size).max(UNFINISHED_LARGE);
+    let expected: Vec<u16> = (1..=fit as u16).collect();
+    assert_eq!(client.open(), expected);
+    // One that is whole makes room.
+    client.send(2, 1);
+    client.begin(16, size);
+    client.send(16, size - 1);
+    assert!(client.open().contains(&16));
+}
+
+#[test]
+fn small_publishes_go_by_one_that_is_larger_than_the_bound() {
+    let size = 128 * 1024 * 1024;
+    let mut client = InParts::new(size as u64);
+    client.begin(1, size);
+    client.send(1, UNFINISHED_BYTES_MAX + 8_000);
+    client.begin(2, 10_000);
+    client.send(2, 10_000);
+    assert_eq!(client.open(), [1, 2]);
+    // So does a second one as large.
+    client.begin(3, size);
+    client.send(3, UNFINISHED_BYTES_MAX + 8_000);
+    assert_eq!(client.open(), [1, 2, 3]);
 }

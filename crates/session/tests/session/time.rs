@@ -1,6 +1,6 @@
 //! Heartbeats and patience. Conversations begin at 1,000 ms.
 
-use crate::harness::{OPEN, check};
+use crate::harness::{OPEN, check, check_open};
 
 #[test]
 fn a_handshake_has_ten_seconds() {
@@ -94,9 +94,10 @@ fn a_client_that_is_not_read_cannot_miss_heartbeats() {
         1:publish x k body => !1:publish #0 x/k body
         blocked memory => 0<blocked memory
         blocked memory =>
+        1:publish x k late =>
         tick 100000 =>
         state => Open
-        unblocked => 0<unblocked
+        unblocked => !1:publish #0 x/k late; 0<unblocked
         unblocked =>
         deadline => Some(100000)
         tick 100001 =>
@@ -126,4 +127,70 @@ fn a_client_that_is_not_read_cannot_miss_heartbeats() {
 fn blocking_is_told_to_those_who_understand_it() {
     let unable = OPEN.replace(" close notify blocked", "");
     check(&format!("{unable}\n blocked memory =>\n unblocked =>"));
+}
+
+#[test]
+fn an_alarm_holds_publishes_back_and_nothing_before_them() {
+    check_open(
+        "
+        1:publish x k one => !1:publish #0 x/k one
+        blocked memory => 0<blocked memory
+        held => false
+        1:get q => ?1:get q; 1<get-empty
+        pipelined 1:declare q + 1:publish x k two + 1:get q => ?1:declare 'q'; 1<declare-ok q 3 2
+        held => true
+        1:cancel c =>
+        unblocked => !1:publish #0 x/k two; ?1:get q; 0<unblocked; 1<get-empty; 1<cancel-ok c
+        held => false
+        ",
+    );
+    // Who has not published is told with its first publish.
+    check_open(
+        "
+        blocked disk =>
+        1:consume q c => ?1:consume q c prefetch=0; 1<consume-ok c
+        deliver 1 c 10 => true; 1<deliver c 1 x/k body
+        1:ack 1 => !1:accept 10
+        1:publish x k one => 0<blocked disk
+        blocked disk =>
+        1:publish x k two =>
+        unblocked => !1:publish #0 x/k one; !1:publish #0 x/k two; 0<unblocked
+        ",
+    );
+    // A connection that the broker closes is heard all the same.
+    check_open(
+        "
+        blocked disk =>
+        1:publish x k one => 0<blocked disk
+        server-close shutdown => 0<close 530 NOT_ALLOWED - shutdown (0,0)
+        close-ok => !closed 1
+        state => Lingering
+        ",
+    );
+}
+
+#[test]
+fn an_alarm_does_not_excuse_silence_of_a_client_that_is_read() {
+    check(&format!(
+        "{}
+        1:publish x k body => !1:publish #0 x/k body
+        blocked memory => 0<blocked memory
+        tick 20999 =>
+        state => Open
+        tick 21000 => !closed 1
+        end => missed heartbeats from the client
+        ",
+        with_heartbeat(10)
+    ));
+}
+
+#[test]
+fn a_client_that_is_silent_is_dropped_with_what_it_does_not_take() {
+    check(&format!(
+        "{}
+        stuck 21000 => 0 unsent; !closed 1
+        state => Closed
+        ",
+        with_heartbeat(10)
+    ));
 }

@@ -1,7 +1,10 @@
 //! What the core may ask of the broker.
 
-use super::{ALARM_DISK, ALARM_MEMORY, Broker, LOG_BACKLOG_BYTES_MAX, ShardGuard, thread_of};
+use super::{Broker, LOG_BACKLOG_BYTES_MAX, ShardGuard, thread_of};
+use crate::inbox::Inbox;
 use crate::io_thread::ThreadEvent;
+use crate::logins::LoginWaiter;
+use leveret_auth::{LoginCheck, Verdict};
 use leveret_metadata::{Catalogue, CatalogueError, Command};
 use leveret_node::cluster::{Cluster, Peers, Waiter};
 use leveret_node::history::History;
@@ -9,11 +12,43 @@ use leveret_node::registry::Registry;
 use leveret_node::reply_to::Replies;
 use leveret_node::shard::Deferred;
 use leveret_node::{
-    Alarms, ConnectionEvent, Env, Executed, NodeCounters, NodeSettings, PeerFrame, Proposal,
+    Alarms, ConnectionEvent, Env, Executed, LoginFrom, NodeCounters, NodeSettings, PeerFrame,
+    Proposal,
 };
 use leveret_types::{ConnectionId, ConsumerId, NodeId, Now, ShardId};
 use parking_lot::RwLockReadGuard;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Weak};
+
+/// Unguessable bytes.
+pub(super) fn random_bytes<const N: usize>() -> [u8; N] {
+    let mut bytes = [0; N];
+    if let Err(error) = getrandom::fill(&mut bytes) {
+        crate::fatal(&format!("the system gives no random bytes: {error}"));
+    }
+    bytes
+}
+
+/// A connection that waits for the check of its password.
+struct Client {
+    inboxes: Arc<[Inbox<ThreadEvent>]>,
+    connection: ConnectionId,
+    wanted: Weak<()>,
+}
+
+impl LoginWaiter for Client {
+    fn waits(&self) -> bool {
+        self.wanted.strong_count() > 0
+    }
+
+    fn tell(self: Box<Self>, verdict: Verdict) {
+        if let Some(inbox) = self.inboxes.get(thread_of(self.connection)) {
+            let event = ConnectionEvent::LoginChecked(verdict);
+            inbox.post([ThreadEvent::Connection(self.connection, event)]);
+            inbox.ring();
+        }
+    }
+}
 
 impl Env for Broker {
     type ShardGuard<'a> = ShardGuard<'a>;
@@ -74,6 +109,15 @@ impl Env for Broker {
         backlog > LOG_BACKLOG_BYTES_MAX || self.segments_behind.load(Ordering::Relaxed)
     }
 
+    fn check_login(&self, from: LoginFrom, check: LoginCheck) {
+        let waiter = Client {
+            inboxes: Arc::clone(&self.inboxes),
+            connection: from.connection,
+            wanted: from.wanted,
+        };
+        self.logins.check(from.address, check, Box::new(waiter));
+    }
+
     fn post(&self, connection: ConnectionId, event: ConnectionEvent) {
         if let Some(inbox) = self.inboxes.get(thread_of(connection)) {
             inbox.post([ThreadEvent::Connection(connection, event)]);
@@ -116,11 +160,7 @@ impl Env for Broker {
     }
 
     fn alarms(&self) -> Alarms {
-        let bits = self.alarms.load(Ordering::Acquire);
-        Alarms {
-            memory: bits & ALARM_MEMORY != 0,
-            disk: bits & ALARM_DISK != 0,
-        }
+        self.all_alarms()
     }
 
     fn consumer_id(&self) -> ConsumerId {
@@ -128,11 +168,7 @@ impl Env for Broker {
     }
 
     fn random(&self) -> [u8; 16] {
-        let mut bytes = [0; 16];
-        if let Err(error) = getrandom::fill(&mut bytes) {
-            crate::fatal(&format!("the system gives no random bytes: {error}"));
-        }
-        bytes
+        random_bytes()
     }
 
     fn settings(&self) -> &NodeSettings {

@@ -1,14 +1,19 @@
 //! The cluster's port: who comes in is bounded, has little time, and is dropped before anything of
 //! it is looked at unless it knows the secret.
 
-use super::handshake::{self, Accepted, HandshakeError, Hello, Purpose, Refusal, Secret};
-use leveret_types::limits::{
-    PEER_CONTROL_BYTES_MAX, PEER_HANDSHAKE_MS_MAX, PEER_HANDSHAKES_MAX, PEER_HANDSHAKES_PER_IP_MAX,
+use super::NewLink;
+use super::handshake::{
+    self, Accepted, HandshakeError, Hello, Protection, Purpose, Refusal, Secret,
 };
-use parking_lot::{Mutex, RwLock};
-use std::collections::HashMap;
+use super::places::{KnownAddresses, Place, Places};
+use super::sealed_stream::SealedStream;
+use leveret_types::NodeId;
+use leveret_types::limits::{
+    PEER_CONTROL_BYTES_MAX, PEER_FIRST_BYTE_MS_MAX, PEER_HANDSHAKE_MS_MAX,
+};
+use parking_lot::RwLock;
 use std::io::{self, Read, Write};
-use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
+use std::net::{SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
@@ -19,6 +24,7 @@ const LINES_PER_SECOND: u64 = 1;
 /// How long the answer to a request may take.
 const CONTROL_TIMEOUT: Duration = Duration::from_secs(20);
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_millis(PEER_HANDSHAKE_MS_MAX);
+const FIRST_BYTE_TIMEOUT: Duration = Duration::from_millis(PEER_FIRST_BYTE_MS_MAX);
 
 /// Decides about those who know the secret.
 pub trait Doorkeeper: Send + Sync {
@@ -30,7 +36,7 @@ pub trait Doorkeeper: Send + Sync {
     /// Why not.
     fn decide(&self, hello: &Hello) -> Result<(), Refusal>;
     /// Another node's link, after [`Self::decide`] has let it in.
-    fn link(&self, hello: &Hello, socket: TcpStream);
+    fn link(&self, node: NodeId, link: NewLink);
     /// Answers a request.
     fn control(&self, request: &[u8]) -> Vec<u8>;
 }
@@ -44,10 +50,10 @@ pub struct Door {
 
 struct Shared {
     secret: Secret,
-    /// Without a secret, who is not on this machine is not even greeted.
-    loopback_only: bool,
+    protection: Protection,
     keeper: RwLock<Arc<dyn Doorkeeper>>,
-    inside: Mutex<HashMap<IpAddr, usize>>,
+    known: Arc<KnownAddresses>,
+    places: Places,
     closing: AtomicBool,
     log: Strangers,
 }
@@ -60,16 +66,18 @@ impl Door {
     pub fn open(
         address: SocketAddr,
         secret: Secret,
-        loopback_only: bool,
+        protection: Protection,
+        known: Arc<KnownAddresses>,
         keeper: Arc<dyn Doorkeeper>,
     ) -> io::Result<Self> {
         let listener = TcpListener::bind(address)?;
         let local = listener.local_addr()?;
         let shared = Arc::new(Shared {
             secret,
-            loopback_only,
+            protection,
             keeper: RwLock::new(keeper),
-            inside: Mutex::default(),
+            known,
+            places: Places::default(),
             closing: AtomicBool::new(false),
             log: Strangers::default(),
         });
@@ -137,51 +145,45 @@ impl Shared {
 
     fn admit(self: &Arc<Self>, socket: TcpStream, remote: SocketAddr) {
         let ip = remote.ip();
-        if self.loopback_only && !ip.is_loopback() {
-            return self.log.line(|| {
-                format!("{remote} refused: without cluster.secret only loopback may come")
-            });
-        }
-        if !self.enter(ip) {
+        let socket = Arc::new(socket);
+        let is_known = self.known.has(ip);
+        let Some(place) = self.places.enter(ip, is_known, &socket) else {
             return self
                 .log
                 .line(|| format!("{remote} refused: too many have not said who they are"));
-        }
-        let shared = Arc::clone(self);
+        };
+        let guest = Guest {
+            shared: Arc::clone(self),
+            place,
+            proved: false,
+        };
         let spawned = std::thread::Builder::new()
             .name("leveret-cluster-guest".to_owned())
-            .spawn(move || {
-                shared.receive(socket, remote);
-                shared.leave(ip);
-            });
+            .spawn(move || guest.receive(socket, remote, is_known));
         if let Err(error) = spawned {
-            self.leave(ip);
             self.log.line(|| format!("{remote} refused: {error}"));
         }
     }
+}
 
-    fn enter(&self, ip: IpAddr) -> bool {
-        let mut inside = self.inside.lock();
-        let all: usize = inside.values().sum();
-        let of_ip = inside.entry(ip).or_default();
-        let room = all < PEER_HANDSHAKES_MAX && *of_ip < PEER_HANDSHAKES_PER_IP_MAX;
-        *of_ip += usize::from(room);
-        inside.retain(|_, count| *count > 0);
-        room
+/// Somebody at the port; its place is free again when it is dropped.
+struct Guest {
+    shared: Arc<Shared>,
+    place: Place,
+    proved: bool,
+}
+
+impl Drop for Guest {
+    fn drop(&mut self) {
+        self.shared.places.leave(self.place, self.proved);
     }
+}
 
-    fn leave(&self, ip: IpAddr) {
-        let mut inside = self.inside.lock();
-        if let Some(count) = inside.get_mut(&ip) {
-            *count -= 1;
-        }
-        inside.retain(|_, count| *count > 0);
-    }
-
-    fn receive(&self, socket: TcpStream, remote: SocketAddr) {
-        let keeper = Arc::clone(&self.keeper.read());
-        if let Err(error) = self.meet(socket, &*keeper) {
-            self.log.line(|| match error {
+impl Guest {
+    fn receive(mut self, socket: Arc<TcpStream>, remote: SocketAddr, is_known: bool) {
+        let keeper = Arc::clone(&self.shared.keeper.read());
+        if let Err(error) = self.meet(&socket, remote, is_known, &*keeper) {
+            self.shared.log.line(|| match error {
                 HandshakeError::Secret => {
                     format!("{remote} refused: it does not know the cluster's secret")
                 }
@@ -190,20 +192,50 @@ impl Shared {
         }
     }
 
-    fn meet(&self, socket: TcpStream, keeper: &dyn Doorkeeper) -> Result<(), HandshakeError> {
+    fn meet(
+        &mut self,
+        socket: &TcpStream,
+        remote: SocketAddr,
+        is_known: bool,
+        keeper: &dyn Doorkeeper,
+    ) -> Result<(), HandshakeError> {
         socket.set_nodelay(true)?;
-        let hello = {
-            let mut stream = Timed::new(&socket, HANDSHAKE_TIMEOUT);
-            let decide = |hello: &Hello| keeper.decide(hello);
-            handshake::accept(&mut stream, &self.secret, keeper.own(), nonce()?, decide)?
+        let (secret, protection) = (&self.shared.secret, self.shared.protection);
+        let (places, place) = (&self.shared.places, self.place);
+        let proved = &mut self.proved;
+        let (hello, session) = {
+            let first = match is_known {
+                true => HANDSHAKE_TIMEOUT,
+                false => FIRST_BYTE_TIMEOUT,
+            };
+            let mut stream = Timed::new(socket, HANDSHAKE_TIMEOUT).with_first_byte(first);
+            let decide = |hello: &Hello| {
+                *proved = places.prove(place);
+                match hello.protection == protection {
+                    _ if !*proved => Err(Refusal::Busy),
+                    true => keeper.decide(hello),
+                    false => Err(Refusal::Protection),
+                }
+            };
+            handshake::accept(&mut stream, secret, keeper.own(), nonce()?, decide)?
         };
         match hello.purpose {
-            Purpose::Link => keeper.link(&hello, socket),
+            Purpose::Link => {
+                // Whatever address it says that it has, from this one it comes.
+                self.shared.known.note(&source(hello.node), [remote.ip()]);
+                let link = NewLink {
+                    start: hello.start,
+                    socket: socket.try_clone()?,
+                    session,
+                };
+                keeper.link(hello.node, link);
+            }
             Purpose::Control => {
-                let mut stream = Timed::new(&socket, CONTROL_TIMEOUT);
+                let stream = Timed::new(socket, CONTROL_TIMEOUT);
+                let mut stream = SealedStream::new(stream, session, protection);
                 let request = read_block(&mut stream)?;
                 let answer = keeper.control(&request);
-                let mut stream = Timed::new(&socket, CONTROL_TIMEOUT);
+                stream.get_mut().extend(CONTROL_TIMEOUT);
                 write_block(&mut stream, &answer)?;
             }
         }
@@ -211,10 +243,17 @@ impl Shared {
     }
 }
 
+/// What the address is known by that a member's links come from.
+pub(super) fn source(node: NodeId) -> String {
+    format!("links of {node}")
+}
+
 /// A socket that is given up when a deadline is over, however slowly bytes drip.
 struct Timed<'a> {
     socket: &'a TcpStream,
     deadline: Instant,
+    /// Until when the first byte must have come, if none has.
+    first_byte: Option<Instant>,
 }
 
 impl<'a> Timed<'a> {
@@ -222,11 +261,22 @@ impl<'a> Timed<'a> {
         Self {
             socket,
             deadline: Instant::now() + timeout,
+            first_byte: None,
         }
     }
 
+    fn with_first_byte(mut self, timeout: Duration) -> Self {
+        self.first_byte = Some(Instant::now() + timeout);
+        self
+    }
+
+    fn extend(&mut self, timeout: Duration) {
+        self.deadline = Instant::now() + timeout;
+    }
+
     fn left(&self) -> io::Result<Option<Duration>> {
-        let left = self.deadline.saturating_duration_since(Instant::now());
+        let deadline = self.first_byte.unwrap_or(self.deadline).min(self.deadline);
+        let left = deadline.saturating_duration_since(Instant::now());
         match left.is_zero() {
             true => Err(io::ErrorKind::TimedOut.into()),
             false => Ok(Some(left)),
@@ -237,7 +287,9 @@ impl<'a> Timed<'a> {
 impl Read for Timed<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         self.socket.set_read_timeout(self.left()?)?;
-        (&*self.socket).read(buffer)
+        let read = (&*self.socket).read(buffer)?;
+        self.first_byte = None;
+        Ok(read)
     }
 }
 
@@ -252,7 +304,7 @@ impl Write for Timed<'_> {
     }
 }
 
-/// Dials a node, and stays connected.
+/// Dials a node, and stays connected. The addresses that it is found at are known from now on.
 ///
 /// # Errors
 /// See [`HandshakeError`].
@@ -260,15 +312,22 @@ pub fn dial(
     address: &str,
     secret: &Secret,
     hello: &Hello,
-) -> Result<(Accepted, TcpStream), HandshakeError> {
+    known: &KnownAddresses,
+) -> Result<NewLink, HandshakeError> {
     let mut last = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
-    for address in address.to_socket_addrs()? {
+    let resolved: Vec<SocketAddr> = address.to_socket_addrs()?.collect();
+    known.note(address, resolved.iter().map(SocketAddr::ip));
+    for address in resolved {
         match TcpStream::connect_timeout(&address, HANDSHAKE_TIMEOUT) {
             Ok(socket) => {
                 socket.set_nodelay(true)?;
                 let mut stream = Timed::new(&socket, HANDSHAKE_TIMEOUT);
-                let accepted = handshake::dial(&mut stream, secret, hello, nonce()?)?;
-                return Ok((accepted, socket));
+                let (accepted, session) = handshake::dial(&mut stream, secret, hello, nonce()?)?;
+                return Ok(NewLink {
+                    start: accepted.start,
+                    socket,
+                    session,
+                });
             }
             Err(error) => last = error,
         }
@@ -284,10 +343,12 @@ pub fn ask(
     address: &str,
     secret: &Secret,
     hello: &Hello,
+    known: &KnownAddresses,
     request: &[u8],
 ) -> Result<Vec<u8>, HandshakeError> {
-    let (_, socket) = dial(address, secret, hello)?;
-    let mut stream = Timed::new(&socket, CONTROL_TIMEOUT);
+    let link = dial(address, secret, hello, known)?;
+    let stream = Timed::new(&link.socket, CONTROL_TIMEOUT);
+    let mut stream = SealedStream::new(stream, link.session, hello.protection);
     write_block(&mut stream, request)?;
     Ok(read_block(&mut stream)?)
 }
@@ -373,5 +434,125 @@ mod tests {
         let more = (PEER_CONTROL_BYTES_MAX as u32 + 1).to_be_bytes();
         let error = read_block(&mut &more[..]).expect_err("too long");
         assert_eq!(error.kind(), io::ErrorKind::InvalidData);
+    }
+
+    /// Lets everybody in who knows the secret.
+    struct Anybody;
+
+    impl Doorkeeper for Anybody {
+        fn own(&self) -> Accepted {
+            Accepted {
+                uuid: [1; 16],
+                start: 2,
+            }
+        }
+
+        fn decide(&self, _hello: &Hello) -> Result<(), Refusal> {
+            Ok(())
+        }
+
+        fn link(&self, _node: NodeId, _link: NewLink) {}
+
+        fn control(&self, request: &[u8]) -> Vec<u8> {
+            [b"answer to ", request].concat()
+        }
+    }
+
+    fn door(secret: &Secret, protection: Protection) -> (Door, Arc<KnownAddresses>) {
+        let any = SocketAddr::from(([127, 0, 0, 1], 0));
+        let known = Arc::<KnownAddresses>::default();
+        let shared = Arc::clone(&known);
+        let keeper = Arc::new(Anybody);
+        let door = Door::open(any, secret.clone(), protection, shared, keeper);
+        (door.expect("a free port"), known)
+    }
+
+    fn hello(protection: Protection) -> Hello {
+        Hello {
+            purpose: Purpose::Control,
+            protection,
+            node: NodeId(0),
+            wanted: NodeId(0),
+            cluster: [0; 16],
+            uuid: [3; 16],
+            wanted_uuid: [0; 16],
+            start: 4,
+        }
+    }
+
+    #[test]
+    fn a_silent_socket_has_little_time_before_its_first_byte_and_more_behind_it() {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+        let address = listener.local_addr().expect("it listens");
+        let mut dialer = TcpStream::connect(address).expect("it listens");
+        let (socket, _) = listener.accept().expect("somebody comes");
+        let long = Duration::from_secs(600);
+        let timed = || Timed::new(&socket, long).with_first_byte(Duration::from_millis(1));
+        let error = timed().read(&mut [0]).expect_err("nothing comes");
+        let given_up = [io::ErrorKind::TimedOut, io::ErrorKind::WouldBlock];
+        assert!(given_up.contains(&error.kind()), "{error}");
+        dialer.write_all(b"1").expect("sent");
+        let mut stream = Timed::new(&socket, long).with_first_byte(long);
+        stream.read_exact(&mut [0]).expect("it comes");
+        assert!(stream.left().expect("time is left") > Some(Duration::from_secs(60)));
+        assert_eq!(stream.first_byte, None);
+    }
+
+    /// From the very address that a member has.
+    #[test]
+    fn however_many_silent_sockets_are_opened_who_knows_the_secret_is_answered() {
+        let secret = Secret::new(b"secret");
+        let (door, known) = door(&secret, Protection::Sealed);
+        let address = door.local();
+        let over = Arc::new(AtomicBool::new(false));
+        let (opened, crowded) = std::sync::mpsc::channel();
+        let stranger = {
+            let over = Arc::clone(&over);
+            std::thread::spawn(move || {
+                let mut open = std::collections::VecDeque::new();
+                while !over.load(Ordering::Acquire) {
+                    open.extend(TcpStream::connect(address));
+                    if open.len() == 200 {
+                        let _ = opened.send(());
+                        open.pop_front();
+                        std::thread::sleep(Duration::from_millis(1));
+                    }
+                }
+            })
+        };
+        crowded.recv().expect("a crowd stands there");
+        for round in 0..20 {
+            let hello = hello(Protection::Sealed);
+            let answered = || ask(&address.to_string(), &secret, &hello, &known, b"").is_ok();
+            // A node that finds no place dials again; not one in ten has to.
+            assert!((0..10).any(|_| answered()), "round {round}");
+        }
+        over.store(true, Ordering::Release);
+        stranger.join().expect("no panic");
+    }
+
+    #[test]
+    fn both_nodes_protect_what_they_say_in_the_same_way_or_do_not_meet() {
+        let kinds = [Protection::Sealed, Protection::Plain];
+        for at_door in kinds {
+            let secret = Secret::new(b"secret");
+            let (door, known) = door(&secret, at_door);
+            for protection in kinds {
+                let hello = hello(protection);
+                let answer = ask(
+                    &door.local().to_string(),
+                    &secret,
+                    &hello,
+                    &known,
+                    b"a request",
+                );
+                if protection == at_door {
+                    assert_eq!(answer.expect("an answer"), b"answer to a request");
+                } else {
+                    let error = answer.expect_err("they do not agree").to_string();
+                    assert!(error.contains("cluster.links"), "{error}");
+                }
+            }
+        }
     }
 }

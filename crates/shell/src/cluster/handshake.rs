@@ -1,57 +1,112 @@
 //! How two nodes get to know each other before anything else is said between them.
 //!
 //! ```text
-//! acceptor → dialer    "LEVERET", version 2, 32 random bytes
-//! dialer → acceptor    who it is (100 bytes, drawn at [`Hello`]), MAC (32)
-//! acceptor → dialer    refusal or 0 (1), its UUID (16), its start (8), MAC (32)
+//! acceptor → dialer    "LEVERET", version 3, 32 random bytes
+//! dialer → acceptor    who it is (132 bytes, drawn at [`Hello`]), MAC (32)
+//! acceptor → dialer    refusal or 0 (1), UUID (16), start (8), X25519 key (32), MAC (32)
 //! ```
 //!
-//! The MACs are HMAC-SHA-256 with the cluster's secret, over a name of the step, the other side's
-//! random bytes and what is said: who cannot make them is dropped before anything of it is looked
-//! at. Nothing is read beyond these sizes.
+//! The MACs are HMAC-SHA-256 with a key made of the cluster's secret, over a name of the step and
+//! all that was said until then, in both directions: who cannot make them is dropped before
+//! anything of it is looked at. Nothing is read beyond these sizes.
+//!
+//! What follows is sealed (see [`super::seal`]) with keys that are made of the secret, of both
+//! sides' X25519 keys, which live for this connection alone, and of all that was said here.
+//! Who learns the secret later cannot read what was recorded before.
 
+use super::seal::{Session, Side};
 use leveret_types::NodeId;
-use ring::hmac;
+use ring::agreement::{EphemeralPrivateKey, UnparsedPublicKey, X25519, agree_ephemeral};
+use ring::hkdf::{HKDF_SHA256, Prk, Salt};
+use ring::rand::SystemRandom;
+use ring::{digest, hmac};
 use std::io::{self, Read, Write};
 
-const GREETING: &[u8; 8] = b"LEVERET\x02";
+const NAME: &[u8; 7] = b"LEVERET";
+/// What the two say to each other, and how.
+const VERSION: u8 = 3;
 const NONCE_BYTES: usize = 32;
-const HELLO_BYTES: usize = 100;
+const GREETING_BYTES: usize = NAME.len() + 1 + NONCE_BYTES;
+const PUBLIC_BYTES: usize = 32;
+const HELLO_BYTES: usize = 132;
 const MAC_BYTES: usize = 32;
-const ANSWER_BYTES: usize = 25;
+const ANSWER_BYTES: usize = 57;
 
 /// What proves that a node belongs to the cluster.
 #[derive(Clone)]
-pub struct Secret(hmac::Key);
+pub struct Secret {
+    /// Makes and checks the MACs.
+    proof: hmac::Key,
+    /// What both sides' agreement is extracted with.
+    keys: [u8; 32],
+}
 
 impl Secret {
-    /// A secret that all nodes share. An empty one proves nothing: it is for nodes that only
-    /// loopback reaches.
+    /// A secret that all nodes share.
     #[must_use]
     pub fn new(secret: &[u8]) -> Self {
-        Self(hmac::Key::new(hmac::HMAC_SHA256, secret))
+        let root = Salt::new(HKDF_SHA256, b"leveret 3 cluster").extract(secret);
+        let [proof, keys] = [b"proof", b"keys."].map(|label| {
+            let mut bytes = [0; 32];
+            let info: &[&[u8]] = &[label];
+            root.expand(info, HKDF_SHA256)
+                .and_then(|expanded| expanded.fill(&mut bytes))
+                .expect("HKDF makes 32 bytes");
+            bytes
+        });
+        Self {
+            proof: hmac::Key::new(hmac::HMAC_SHA256, &proof),
+            keys,
+        }
     }
 
-    fn sign(&self, step: &str, parts: &[&[u8]]) -> hmac::Tag {
-        let mut context = hmac::Context::with_key(&self.0);
-        context.update(step.as_bytes());
-        parts.iter().for_each(|part| context.update(part));
-        context.sign()
+    fn sign(&self, step: &str, said: &[&[u8]]) -> hmac::Tag {
+        hmac::sign(&self.proof, &message(step, said))
     }
 
-    fn verify(&self, step: &str, parts: &[&[u8]], tag: &[u8]) -> bool {
-        let mut message = step.as_bytes().to_vec();
-        parts
-            .iter()
-            .for_each(|part| message.extend_from_slice(part));
-        hmac::verify(&self.0, &message, tag).is_ok()
+    fn verify(&self, step: &str, said: &[&[u8]], tag: &[u8]) -> bool {
+        hmac::verify(&self.proof, &message(step, said), tag).is_ok()
     }
+
+    /// What the keys of this connection are made of; none if the other side's key is no key.
+    fn agree(&self, own: EphemeralPrivateKey, theirs: &[u8]) -> Option<Prk> {
+        let theirs = UnparsedPublicKey::new(&X25519, theirs);
+        let extract = |agreed: &[u8]| Salt::new(HKDF_SHA256, &self.keys).extract(agreed);
+        agree_ephemeral(own, &theirs, extract).ok()
+    }
+}
+
+/// All parts have a length of their own, so that no two messages are the same bytes.
+fn message(step: &str, said: &[&[u8]]) -> Vec<u8> {
+    [&[step.as_bytes()], said].concat().concat()
+}
+
+fn transcript(said: &[&[u8]]) -> digest::Digest {
+    digest::digest(&digest::SHA256, &said.concat())
+}
+
+fn ephemeral() -> io::Result<(EphemeralPrivateKey, [u8; PUBLIC_BYTES])> {
+    let made = EphemeralPrivateKey::generate(&X25519, &SystemRandom::new());
+    let made = made.and_then(|private| Ok((private.compute_public_key()?, private)));
+    let (public, private) = made.map_err(|_| io::Error::other("no random bytes"))?;
+    Ok((private, array(public.as_ref())))
 }
 
 impl std::fmt::Debug for Secret {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("Secret")
     }
+}
+
+/// What protects what two nodes say to each other behind the handshake.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Protection {
+    /// It is encrypted and authenticated.
+    #[default]
+    Sealed = 1,
+    /// Nothing: whoever is between the nodes can read and change it.
+    Plain = 2,
 }
 
 /// What a connection is for.
@@ -67,7 +122,8 @@ pub enum Purpose {
 ///
 /// ```text
 /// 0    1   purpose: 1 link, 2 control
-/// 1    3   0
+/// 1    1   what protects the rest: 1 sealed, 2 plain
+/// 2    2   0
 /// 4    4   the dialer's number, big endian; 0 if it has none yet
 /// 8    4   number of the node that it wants; 0 for whoever is there
 /// 12   16  the cluster; zeros if it is in none yet
@@ -75,11 +131,14 @@ pub enum Purpose {
 /// 44   16  UUID of the node that it wants; zeros for whoever is there
 /// 60   8   the dialer's start: another number for each run of its process
 /// 68   32  random bytes
+/// 100  32  its X25519 key for this connection
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Hello {
     /// What the connection is for.
     pub purpose: Purpose,
+    /// What protects it.
+    pub protection: Protection,
     /// The dialer's number; 0 if it has none yet.
     pub node: NodeId,
     /// Number of the node that it wants; 0 for whoever is there.
@@ -95,19 +154,21 @@ pub struct Hello {
 }
 
 impl Hello {
-    fn encode(&self, nonce: &[u8; NONCE_BYTES]) -> [u8; HELLO_BYTES] {
+    fn encode(&self, nonce: &[u8; NONCE_BYTES], public: &[u8; PUBLIC_BYTES]) -> [u8; HELLO_BYTES] {
         let mut bytes = [0; HELLO_BYTES];
         bytes[0] = match self.purpose {
             Purpose::Link => 1,
             Purpose::Control => 2,
         };
+        bytes[1] = self.protection as u8;
         bytes[4..8].copy_from_slice(&self.node.0.to_be_bytes());
         bytes[8..12].copy_from_slice(&self.wanted.0.to_be_bytes());
         bytes[12..28].copy_from_slice(&self.cluster);
         bytes[28..44].copy_from_slice(&self.uuid);
         bytes[44..60].copy_from_slice(&self.wanted_uuid);
         bytes[60..68].copy_from_slice(&self.start.to_be_bytes());
-        bytes[68..].copy_from_slice(nonce);
+        bytes[68..100].copy_from_slice(nonce);
+        bytes[100..].copy_from_slice(public);
         bytes
     }
 
@@ -117,9 +178,15 @@ impl Hello {
             2 => Purpose::Control,
             _ => return None,
         };
+        let protection = match bytes[1] {
+            1 => Protection::Sealed,
+            2 => Protection::Plain,
+            _ => return None,
+        };
         let number = |at: usize| u32::from_be_bytes(array(&bytes[at..at + 4]));
         Some(Self {
             purpose,
+            protection,
             node: NodeId(number(4)),
             wanted: NodeId(number(8)),
             cluster: array(&bytes[12..28]),
@@ -164,15 +231,32 @@ pub enum Refusal {
     /// It asks for something that this version does not know.
     #[error("it does not know what is asked for; is it of another version?")]
     Senseless = 5,
+    /// The two do not agree on what protects what they say.
+    #[error(
+        "cluster.links is not the same on both nodes: one wants links encrypted, the other plain"
+    )]
+    Protection = 6,
+    /// It answers as many others as it may.
+    #[error("it answers too many others")]
+    Busy = 7,
+    /// The cluster has forgotten it.
+    #[error(
+        "the cluster has forgotten this node: it is to be stopped, and may join anew with an empty \
+         data folder"
+    )]
+    Forgotten = 8,
 }
 
 impl Refusal {
-    const ALL: [Self; 5] = [
+    const ALL: [Self; 8] = [
         Self::OtherCluster,
         Self::Unknown,
         Self::NotMe,
         Self::Forming,
         Self::Senseless,
+        Self::Protection,
+        Self::Busy,
+        Self::Forgotten,
     ];
 }
 
@@ -182,15 +266,38 @@ pub enum HandshakeError {
     /// The connection fails.
     #[error(transparent)]
     Io(#[from] io::Error),
-    /// Whoever is there is no node of this version.
-    #[error("there is no Leveret node of this version")]
+    /// Whoever is there is no node.
+    #[error("there is no Leveret node at this address")]
     NotANode,
+    /// Whoever is there is a node of another version.
+    #[error(
+        "the node at this address is of {age} version (it speaks version {theirs} between nodes, \
+         this one {VERSION}): nodes of a cluster run versions that speak the same",
+        age = age(*theirs)
+    )]
+    Version {
+        /// What it speaks.
+        theirs: u8,
+    },
+    /// Whoever has dialed left without saying who it is.
+    #[error(
+        "it has left without saying who it is, as nodes do that do not speak version {VERSION} \
+         between nodes, which this one does"
+    )]
+    Left,
     /// The other side does not know the secret.
     #[error("the cluster's secret (cluster.secret) is not the same on both nodes")]
     Secret,
     /// The other side does not want this node.
     #[error(transparent)]
     Refused(#[from] Refusal),
+}
+
+const fn age(version: u8) -> &'static str {
+    match version < VERSION {
+        true => "an older",
+        false => "a newer",
+    }
 }
 
 /// Dials: says who this node is, and finds out who answers.
@@ -202,16 +309,18 @@ pub fn dial(
     secret: &Secret,
     hello: &Hello,
     nonce: [u8; NONCE_BYTES],
-) -> Result<Accepted, HandshakeError> {
-    let mut greeting = [0; GREETING.len() + NONCE_BYTES];
+) -> Result<(Accepted, Session), HandshakeError> {
+    let mut greeting = [0; GREETING_BYTES];
     stream.read_exact(&mut greeting)?;
-    let (name, theirs) = greeting.split_at(GREETING.len());
-    if name != GREETING {
-        return Err(HandshakeError::NotANode);
+    match greeting.strip_prefix(NAME) {
+        Some([VERSION, ..]) => {}
+        Some([theirs, ..]) => return Err(HandshakeError::Version { theirs: *theirs }),
+        _ => return Err(HandshakeError::NotANode),
     }
-    let bytes = hello.encode(&nonce);
-    let tag = secret.sign("leveret dial 1", &[theirs, &bytes]);
-    stream.write_all(&[&bytes[..], tag.as_ref()].concat())?;
+    let (private, public) = ephemeral()?;
+    let hello = hello.encode(&nonce, &public);
+    let tag = secret.sign("leveret 3 dial", &[&greeting, &hello]);
+    stream.write_all(&[&hello[..], tag.as_ref()].concat())?;
     let mut answer = [0; ANSWER_BYTES + MAC_BYTES];
     stream
         .read_exact(&mut answer)
@@ -221,17 +330,24 @@ pub fn dial(
             _ => HandshakeError::Io(error),
         })?;
     let (said, tag) = answer.split_at(ANSWER_BYTES);
-    if !secret.verify("leveret answer 1", &[&nonce, theirs, said], tag) {
+    if !secret.verify("leveret 3 answer", &[&greeting, &hello, said], tag) {
         return Err(HandshakeError::Secret);
     }
     if said[0] != 0 {
         let refusal = Refusal::ALL.into_iter().find(|r| *r as u8 == said[0]);
         return Err(refusal.unwrap_or(Refusal::Senseless).into());
     }
-    Ok(Accepted {
-        uuid: array(&said[1..17]),
-        start: u64::from_be_bytes(array(&said[17..25])),
-    })
+    let shared = secret
+        .agree(private, &said[25..])
+        .ok_or(HandshakeError::NotANode)?;
+    let transcript = transcript(&[&greeting, &hello, said]);
+    Ok((
+        Accepted {
+            uuid: array(&said[1..17]),
+            start: u64::from_be_bytes(array(&said[17..25])),
+        },
+        Session::new(&shared, transcript.as_ref(), Side::Dialer),
+    ))
 }
 
 /// Accepts: greets, checks who is there, and answers what `decide` says.
@@ -244,24 +360,37 @@ pub fn accept(
     own: Accepted,
     nonce: [u8; NONCE_BYTES],
     decide: impl FnOnce(&Hello) -> Result<(), Refusal>,
-) -> Result<Hello, HandshakeError> {
-    stream.write_all(&[&GREETING[..], &nonce].concat())?;
+) -> Result<(Hello, Session), HandshakeError> {
+    let greeting = [&NAME[..], &[VERSION], &nonce].concat();
+    stream.write_all(&greeting)?;
     let mut said = [0; HELLO_BYTES + MAC_BYTES];
-    stream.read_exact(&mut said)?;
+    stream
+        .read_exact(&mut said)
+        .map_err(|error| match error.kind() {
+            io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset => HandshakeError::Left,
+            _ => HandshakeError::Io(error),
+        })?;
     let (bytes, tag) = said.split_at(HELLO_BYTES);
-    if !secret.verify("leveret dial 1", &[&nonce, bytes], tag) {
+    if !secret.verify("leveret 3 dial", &[&greeting, bytes], tag) {
         return Err(HandshakeError::Secret);
     }
+    // An own key is made for those alone who know the secret: it takes some microseconds.
+    let (private, public) = ephemeral()?;
     let bytes: [u8; HELLO_BYTES] = array(bytes);
-    let hello = Hello::decode(&bytes).ok_or(Refusal::Senseless);
-    let decision = hello.and_then(|hello| decide(&hello).map(|()| hello));
+    let shared = secret.agree(private, &bytes[100..]);
+    let hello = Hello::decode(&bytes).zip(shared).ok_or(Refusal::Senseless);
+    let decision = hello.and_then(|(hello, shared)| decide(&hello).map(|()| (hello, shared)));
     let mut answer = [0; ANSWER_BYTES];
     answer[0] = decision.as_ref().err().map_or(0, |refusal| *refusal as u8);
     answer[1..17].copy_from_slice(&own.uuid);
     answer[17..25].copy_from_slice(&own.start.to_be_bytes());
-    let tag = secret.sign("leveret answer 1", &[&bytes[68..], &nonce, &answer]);
+    answer[25..].copy_from_slice(&public);
+    let tag = secret.sign("leveret 3 answer", &[&greeting, &bytes, &answer]);
     stream.write_all(&[&answer[..], tag.as_ref()].concat())?;
-    Ok(decision?)
+    let (hello, shared) = decision?;
+    let transcript = transcript(&[&greeting, &bytes, &answer]);
+    let session = Session::new(&shared, transcript.as_ref(), Side::Acceptor);
+    Ok((hello, session))
 }
 
 #[cfg(test)]
@@ -277,6 +406,7 @@ mod tests {
     fn hello() -> Hello {
         Hello {
             purpose: Purpose::Link,
+            protection: Protection::Sealed,
             node: NodeId(1),
             wanted: NodeId(2),
             cluster: [3; 16],
@@ -287,8 +417,8 @@ mod tests {
     }
 
     type Met = (
-        Result<Accepted, HandshakeError>,
-        Result<Hello, HandshakeError>,
+        Result<(Accepted, Session), HandshakeError>,
+        Result<(Hello, Session), HandshakeError>,
     );
 
     fn meet(dialer: &[u8], acceptor: &[u8], decision: Result<(), Refusal>) -> Met {
@@ -303,8 +433,64 @@ mod tests {
     #[test]
     fn who_shares_the_secret_gets_to_know_the_other() {
         let (dialed, accepted) = meet(b"secret", b"secret", Ok(()));
-        assert_eq!(dialed.expect("accepted"), OWN);
-        assert_eq!(accepted.expect("accepted"), hello());
+        let (accepted_by, mut near) = dialed.expect("accepted");
+        let (accepted, mut far) = accepted.expect("accepted");
+        assert_eq!((accepted_by, accepted), (OWN, hello()));
+        for _ in 0..2 {
+            let mut record = b"____both ways".to_vec();
+            near.sealer.seal(&mut record, 0);
+            let opened = far.opener.open(&mut record).expect("whole");
+            assert_eq!(opened.map(|(said, _)| said), Some(&b"both ways"[..]));
+            std::mem::swap(&mut near, &mut far);
+        }
+    }
+
+    /// Carries the handshake's three messages between the two, with one bit of them flipped: byte
+    /// `at` of message `flipped`.
+    fn meet_over(flipped: usize, at: usize) -> Met {
+        const SIZES: [usize; 3] = [
+            GREETING_BYTES,
+            HELLO_BYTES + MAC_BYTES,
+            ANSWER_BYTES + MAC_BYTES,
+        ];
+        let (mut near, mut to_near) = UnixStream::pair().expect("a pair");
+        let (mut to_far, mut far) = UnixStream::pair().expect("a pair");
+        let secret = || Secret::new(b"secret");
+        let accepts =
+            std::thread::spawn(move || accept(&mut far, &secret(), OWN, [2; 32], |_| Ok(())));
+        let dials = std::thread::spawn(move || dial(&mut near, &secret(), &hello(), [1; 32]));
+        for (message, size) in SIZES.into_iter().enumerate() {
+            let (from, to) = match message {
+                1 => (&mut to_near, &mut to_far),
+                _ => (&mut to_far, &mut to_near),
+            };
+            let mut bytes = vec![0; size];
+            if from.read_exact(&mut bytes).is_err() {
+                break;
+            }
+            if message == flipped {
+                bytes[at] ^= 1;
+            }
+            // Who has noticed does not listen any more.
+            let _ = to.write_all(&bytes);
+        }
+        drop((to_near, to_far));
+        let met = (dials.join(), accepts.join());
+        (met.0.expect("no panic"), met.1.expect("no panic"))
+    }
+
+    /// Who is between the two cannot change who they take each other for, nor what their keys are.
+    #[test]
+    fn a_handshake_that_is_altered_on_its_way_comes_to_nothing() {
+        let untouched = meet_over(usize::MAX, 0);
+        assert!(untouched.0.is_ok() && untouched.1.is_ok());
+        for (message, bytes) in [(0, 0..GREETING_BYTES), (1, 0..HELLO_BYTES), (2, 0..89)] {
+            for at in bytes {
+                let (dialed, accepted) = meet_over(message, at);
+                assert!(dialed.is_err(), "byte {at} of message {message}");
+                assert!(message == 2 || accepted.is_err(), "byte {at} of {message}");
+            }
+        }
     }
 
     #[test]
@@ -330,8 +516,9 @@ mod tests {
     #[test]
     fn a_replayed_hello_is_refused() {
         let secret = Secret::new(b"secret");
-        let bytes = hello().encode(&[1; 32]);
-        let tag = secret.sign("leveret dial 1", &[&[2; 32], &bytes]);
+        let bytes = hello().encode(&[1; 32], &[9; 32]);
+        let greeting = |nonce: u8| [&NAME[..], &[VERSION], &[nonce; 32]].concat();
+        let tag = secret.sign("leveret 3 dial", &[&greeting(2), &bytes]);
         let (mut near, mut far) = UnixStream::pair().expect("a pair");
         near.write_all(&[&bytes[..], tag.as_ref()].concat())
             .expect("it fits");
@@ -351,5 +538,26 @@ mod tests {
             matches!(dialed, Err(HandshakeError::NotANode)),
             "{dialed:?}"
         );
+    }
+
+    #[test]
+    fn a_node_of_another_version_is_refused_by_name_on_both_sides() {
+        for (version, word) in [(2, "an older"), (4, "a newer")] {
+            let (mut near, mut far) = UnixStream::pair().expect("a pair");
+            far.write_all(&[&NAME[..], &[version], &[0; 32]].concat())
+                .expect("it fits");
+            let dialed = dial(&mut near, &Secret::new(b""), &hello(), [1; 32]);
+            let error = dialed.expect_err("of another version").to_string();
+            assert!(error.contains(word), "{error}");
+        }
+        // One of an earlier version goes when it has read the greeting.
+        let (mut near, mut far) = UnixStream::pair().expect("a pair");
+        let thread = std::thread::spawn(move || {
+            far.read_exact(&mut [0; GREETING_BYTES]).expect("greeted");
+        });
+        let accepted = accept(&mut near, &Secret::new(b""), OWN, [3; 32], |_| Ok(()));
+        thread.join().expect("no panic");
+        let error = accepted.expect_err("it has left").to_string();
+        assert!(error.contains("version 3"), "{error}");
     }
 }

@@ -10,10 +10,11 @@
 //! member 1 0f… 10.0.0.1:7000
 //! ```
 
+use crate::small_file;
 use leveret_node::cluster::{Identity, PeerAddress};
 use leveret_types::NodeId;
-use std::fs::{self, File};
-use std::io::{self, Write};
+use std::fs;
+use std::io;
 use std::path::Path;
 
 /// What the file says.
@@ -62,15 +63,7 @@ impl IdentityFile {
     /// # Errors
     /// If the disk refuses.
     pub fn write(&self, path: &Path) -> io::Result<()> {
-        let new = path.with_extension("new");
-        let mut file = File::create(&new)?;
-        file.write_all(self.text().as_bytes())?;
-        file.sync_all()?;
-        fs::rename(&new, path)?;
-        match path.parent() {
-            Some(folder) if !folder.as_os_str().is_empty() => File::open(folder)?.sync_all(),
-            _ => File::open(".")?.sync_all(),
-        }
+        small_file::replace(path, self.text().as_bytes(), 0o644)
     }
 
     /// Who the node is now that it starts once more, with a number of that start that is greater

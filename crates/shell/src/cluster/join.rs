@@ -3,13 +3,13 @@
 use super::door::{self, Door, Doorkeeper};
 use super::handshake::{Accepted, Hello, Purpose, Refusal, Secret};
 use super::identity::{IdentityFile, Joined};
-use super::{ClusterConfig, ClusterError, Own};
+use super::places::KnownAddresses;
+use super::{ClusterConfig, ClusterError, NewLink, Own};
 use leveret_node::cluster::PeerAddress;
 use leveret_node::cluster::control::{Answer, Request};
 use leveret_node::cluster::forming::{Forming, Step};
 use leveret_types::NodeId;
 use parking_lot::Mutex;
-use std::net::TcpStream;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -47,7 +47,7 @@ impl Doorkeeper for Keeper {
         }
     }
 
-    fn link(&self, _hello: &Hello, _socket: TcpStream) {}
+    fn link(&self, _node: NodeId, _link: NewLink) {}
 
     fn control(&self, request: &[u8]) -> Vec<u8> {
         let answer = match Request::decode(request) {
@@ -83,6 +83,7 @@ pub fn form(
     config: &ClusterConfig,
     door: &Door,
     secret: &Secret,
+    known: &Arc<KnownAddresses>,
     file: IdentityFile,
     has_data: bool,
 ) -> Result<(Way, IdentityFile), ClusterError> {
@@ -101,6 +102,8 @@ pub fn form(
         uuid: file.uuid,
         start: 0,
         secret: secret.clone(),
+        protection: config.protection,
+        known: Arc::clone(known),
     };
     let keeper = Arc::new(Keeper {
         own: Accepted {
@@ -160,7 +163,7 @@ fn ask_until_in(
 
 fn ask(address: &str, own: &Own, request: &Request) -> Result<Answer, String> {
     let hello = own.hello(Purpose::Control, NodeId(0), [0; 16]);
-    let bytes = door::ask(address, &own.secret, &hello, &request.encode())
+    let bytes = door::ask(address, &own.secret, &hello, &own.known, &request.encode())
         .map_err(|error| error.to_string())?;
     Answer::decode(&bytes).map_err(|error| error.to_string())
 }

@@ -2,13 +2,13 @@
 
 use super::door::Doorkeeper;
 use super::handshake::{Accepted, Hello, Purpose, Refusal};
-use super::{LinkEvent, Own};
+use super::{LinkEvent, NewLink, Own};
 use crate::broker::Broker;
 use leveret_metadata::Command;
 use leveret_node::Env;
 use leveret_node::cluster::PeerAddress;
 use leveret_node::cluster::control::{Answer, Request};
-use std::net::TcpStream;
+use leveret_types::NodeId;
 use std::sync::Arc;
 
 /// The doorkeeper of a member.
@@ -37,14 +37,18 @@ impl Doorkeeper for MembersKeeper {
                 let known = self.broker.peers().get(hello.node);
                 match known.is_some_and(|view| view.peer.uuid == hello.uuid) {
                     true => Ok(()),
+                    false if self.broker.catalogue().has_forgotten(hello.node) => {
+                        Err(Refusal::Forgotten)
+                    }
+                    // It may have joined just now.
                     false => Err(Refusal::Unknown),
                 }
             }
         }
     }
 
-    fn link(&self, hello: &Hello, socket: TcpStream) {
-        let event = LinkEvent::Incoming(hello.node, hello.start, socket);
+    fn link(&self, node: NodeId, link: NewLink) {
+        let event = LinkEvent::Incoming(node, link);
         self.broker.cluster_links.tell(event);
     }
 

@@ -5,23 +5,22 @@
 //! silence has lasted too long, both are closed and the node is down; what was on its way may be
 //! lost. Between an up and the next down, frames arrive whole, once and in order.
 
-use super::handshake::{HandshakeError, Purpose};
+use super::handshake::{HandshakeError, Purpose, Refusal};
 use super::links::{
-    Incoming, Outgoing, READ_BYTES, close, is_closed, is_incoming, node_of, send, stage, token,
-    watch,
+    Incoming, Outgoing, READ_BYTES, close, is_closed, is_incoming, node_of, token, watch,
 };
 use super::outbox::Outbox;
-use super::{LinkEvent, Own, door};
+use super::{LinkEvent, NewLink, Own, door};
 use crate::broker::Broker;
-use bytes::{Bytes, BytesMut};
+use bytes::BytesMut;
 use leveret_node::cluster::detector::Detector;
-use leveret_node::cluster::{self, PeerAddress, wire};
+use leveret_node::cluster::{self, PeerAddress};
 use leveret_node::{Env, PeerFrame};
 use leveret_types::limits::{GROUP_TICK_MS, PEER_HEARTBEAT_MS};
 use leveret_types::{NodeId, Now};
 use mio::event::Event;
 use mio::{Events, Interest, Poll, Token};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
@@ -32,6 +31,9 @@ pub(crate) const TOKEN_BELL: Token = Token(usize::MAX);
 const BACKOFF_MS: std::ops::Range<u64> = 50..1_000;
 /// How long a link may stand alone, waiting for the one of the other direction.
 const ALONE_MS_MAX: u64 = 5_000;
+/// A link that broke before this is made again after a pause, which grows while links go on
+/// breaking: somebody on the way, or a fault, would have nodes make them all the time.
+const LASTING_MS: u64 = 1_000;
 
 /// Another node.
 struct Peer {
@@ -43,6 +45,11 @@ struct Peer {
     dialing: bool,
     backoff_ms: u64,
     next_dial_ms: u64,
+    up_since_ms: u64,
+    /// Links in a row that broke soon.
+    broken_soon: u32,
+    /// Not before this, whoever asks for it.
+    not_before_ms: u64,
     /// The last reason why it could not be dialed: said once.
     complaint: String,
 }
@@ -168,7 +175,7 @@ impl LinkThread {
         }
         for event in events.drain(..) {
             match event {
-                LinkEvent::Incoming(node, start, socket) => self.incoming(node, start, socket, now),
+                LinkEvent::Incoming(node, link) => self.incoming(node, link, now),
                 LinkEvent::Dialed(node, result) => self.dialed(node, result, now),
                 LinkEvent::Stop => self.stopped = true,
             }
@@ -178,7 +185,7 @@ impl LinkThread {
 
     // --- links ---------------------------------------------------------------------------------
 
-    fn incoming(&mut self, node: NodeId, start: u64, socket: std::net::TcpStream, now: Now) {
+    fn incoming(&mut self, node: NodeId, link: NewLink, now: Now) {
         self.follow_members(now);
         if self
             .peers
@@ -191,9 +198,15 @@ impl LinkThread {
         let Some(peer) = self.peers.get_mut(&node) else {
             return;
         };
+        let NewLink {
+            start,
+            socket,
+            session,
+        } = link;
         match watch(&self.poll, socket, token(node, true), Interest::READABLE) {
             Ok(socket) => {
-                peer.incoming = Some(Incoming::new(socket, start, now));
+                let protection = self.own.protection;
+                peer.incoming = Some(Incoming::new(socket, start, protection, session, now));
                 // Whoever is back wants to be dialed now, not when the pause is over.
                 peer.next_dial_ms = now.monotonic_ms;
                 peer.backoff_ms = BACKOFF_MS.start;
@@ -204,39 +217,30 @@ impl LinkThread {
         self.dial(node, now);
     }
 
-    fn dialed(
-        &mut self,
-        node: NodeId,
-        result: Result<(u64, std::net::TcpStream), HandshakeError>,
-        now: Now,
-    ) {
+    fn dialed(&mut self, node: NodeId, result: Result<NewLink, HandshakeError>, now: Now) {
         let Some(peer) = self.peers.get_mut(&node) else {
             return;
         };
         peer.dialing = false;
-        let watched = result.and_then(|(start, socket)| {
+        let watched = result.and_then(|link| {
             let interest = Interest::READABLE | Interest::WRITABLE;
-            Ok((
-                start,
-                watch(&self.poll, socket, token(node, false), interest)?,
-            ))
+            let socket = watch(&self.poll, link.socket, token(node, false), interest)?;
+            Ok((socket, link.start, link.session))
         });
         match watched {
-            Ok((start, socket)) => {
+            Ok((socket, start, session)) => {
                 peer.backoff_ms = BACKOFF_MS.start;
                 peer.complaint.clear();
-                peer.outgoing = Some(Outgoing {
-                    socket,
-                    start,
-                    pending: VecDeque::new(),
-                    blocked: false,
-                    since_ms: now.monotonic_ms,
-                });
+                let protection = self.own.protection;
+                peer.outgoing = Some(Outgoing::new(socket, start, protection, session, now));
                 self.try_up(node, now);
             }
             Err(error) => {
                 peer.next_dial_ms = now.monotonic_ms + peer.backoff_ms;
                 peer.backoff_ms = (peer.backoff_ms * 2).min(BACKOFF_MS.end);
+                if matches!(error, HandshakeError::Refused(Refusal::Forgotten)) {
+                    self.broker.forgotten();
+                }
                 let complaint = error.to_string();
                 if peer.complaint != complaint {
                     let address = &peer.address.address;
@@ -268,6 +272,7 @@ impl LinkThread {
             return self.take_down(node, now, "its two links are of two runs");
         }
         peer.up = true;
+        peer.up_since_ms = now.monotonic_ms;
         peer.outbox.open();
         self.detector.watch(node, now.monotonic_ms);
         tracing::info!(%node, address = %peer.address.address, "another node is up");
@@ -290,6 +295,13 @@ impl LinkThread {
         peer.next_dial_ms = now.monotonic_ms;
         self.detector.forget(node);
         if std::mem::take(&mut peer.up) {
+            if now.monotonic_ms.saturating_sub(peer.up_since_ms) >= LASTING_MS {
+                peer.broken_soon = 0;
+            } else {
+                let pause = BACKOFF_MS.start << peer.broken_soon.min(8);
+                peer.not_before_ms = now.monotonic_ms + pause.min(BACKOFF_MS.end);
+                peer.broken_soon += 1;
+            }
             tracing::warn!(%node, "another node is down: {why}");
             cluster::peer_down(now, node, &*self.broker);
             self.broker.run_deferred(now);
@@ -300,7 +312,8 @@ impl LinkThread {
         let Some(peer) = self.peers.get_mut(&node) else {
             return;
         };
-        if peer.dialing || peer.outgoing.is_some() || now.monotonic_ms < peer.next_dial_ms {
+        let at_ms = peer.next_dial_ms.max(peer.not_before_ms);
+        if peer.dialing || peer.outgoing.is_some() || now.monotonic_ms < at_ms {
             return;
         }
         let address = peer.address.clone();
@@ -309,8 +322,7 @@ impl LinkThread {
             .name(format!("leveret-dial-{node}"))
             .spawn(move || {
                 let hello = own.hello(Purpose::Link, address.node, address.uuid);
-                let dialed = door::dial(&address.address, &own.secret, &hello)
-                    .map(|(accepted, socket)| (accepted.start, socket));
+                let dialed = door::dial(&address.address, &own.secret, &hello, &own.known);
                 broker
                     .cluster_links
                     .tell(LinkEvent::Dialed(address.node, dialed));
@@ -341,7 +353,9 @@ impl LinkThread {
             let Some(link) = link else { continue };
             let mut frames = Vec::new();
             let read = link.read(&mut self.scratch, &mut frames);
-            self.detector.heard(node, now.monotonic_ms);
+            if link.take_heard() {
+                self.detector.heard(node, now.monotonic_ms);
+            }
             if !frames.is_empty() {
                 cluster::receive(now, node, frames, &*self.broker);
                 self.broker.run_deferred(now);
@@ -378,8 +392,8 @@ impl LinkThread {
             if !peer.outbox.drain(&mut self.frames) {
                 broken.push((*node, "it takes too little of what it is sent".to_owned()));
             }
-            stage(&mut self.frames, &mut self.staging, &mut link.pending);
-            if let Err(why) = send(link, &peer.outbox) {
+            link.add(&mut self.frames, &mut self.staging);
+            if let Err(why) = link.send(&peer.outbox) {
                 broken.push((*node, why));
             }
         }
@@ -415,11 +429,8 @@ impl LinkThread {
             return;
         };
         if peer.up {
-            if let Some(link) = &mut peer.outgoing
-                && link.pending.is_empty()
-            {
-                link.pending
-                    .push_back(Bytes::copy_from_slice(&wire::heartbeat()));
+            if let Some(link) = &mut peer.outgoing {
+                link.beat();
             }
             return;
         }
@@ -458,6 +469,11 @@ impl LinkThread {
             self.peers.remove(&node);
             self.broker.cluster_links.forget(node);
         }
+        self.own.known.retain(|known| {
+            let is_of =
+                |peer: &PeerAddress| peer.address == known || door::source(peer.node) == known;
+            members.iter().any(|member| is_of(&member.peer))
+        });
         for member in members {
             let node = member.peer.node;
             let outbox = self.broker.cluster_links.outbox(node);
@@ -470,6 +486,9 @@ impl LinkThread {
                 dialing: false,
                 backoff_ms: BACKOFF_MS.start,
                 next_dial_ms: now.monotonic_ms,
+                up_since_ms: 0,
+                broken_soon: 0,
+                not_before_ms: 0,
                 complaint: String::new(),
             });
         }

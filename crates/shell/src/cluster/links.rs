@@ -1,9 +1,12 @@
 //! One connection between two nodes: its frames as bytes, and what a socket takes and gives.
 
+use super::handshake::Protection;
 use super::outbox::Outbox;
-use bytes::{Bytes, BytesMut};
+use super::seal::{self, Opener, SealError, Sealer, Session};
+use bytes::{Buf, Bytes, BytesMut};
 use leveret_node::PeerFrame;
-use leveret_node::cluster::wire::{self, Decoded, Decoder};
+use leveret_node::cluster::wire::{self, Decoded, Decoder, Integrity};
+use leveret_types::limits::PEER_RECORD_BYTES_MAX;
 use leveret_types::{NodeId, Now, QueueId};
 use mio::net::TcpStream;
 use mio::{Interest, Poll, Token};
@@ -18,39 +21,83 @@ const COPIED_BYTES_MAX: usize = 2_048;
 pub(super) const READ_BYTES: usize = 256 * 1024;
 /// Reads of one link in one turn, so that no peer keeps the others waiting.
 const READS_MAX: usize = 8;
+/// Bytes that are sealed at once, in as many records as they need.
+const SEALED_BYTES: usize = 4 * seal::RECORD_BYTES_MAX;
 
 /// A link on which frames leave.
 pub(super) struct Outgoing {
     pub(super) socket: TcpStream,
     /// The other node's start.
     pub(super) start: u64,
-    pub(super) pending: VecDeque<Bytes>,
+    /// The socket takes nothing for now.
     pub(super) blocked: bool,
     pub(super) since_ms: u64,
+    leaving: Leaving,
+}
+
+/// What is to leave on a link.
+enum Leaving {
+    /// The bytes of frames, as they are.
+    Plain(VecDeque<Bytes>),
+    /// In records.
+    Sealed(Box<Records>),
+}
+
+/// Frames on their way into records. What the socket has not taken yet is sealed only when it takes
+/// more: one buffer is all that a link needs.
+struct Records {
+    sealer: Sealer,
+    waiting: VecDeque<PeerFrame>,
+    /// The frame whose header is in a record, with what of its bytes is not.
+    begun: Option<PeerFrame>,
+    heartbeat: bool,
+    sealed: Vec<u8>,
+    /// Bytes of `sealed` that the socket has.
+    written: usize,
+    /// Bytes of frames in `sealed`.
+    frame_bytes: usize,
 }
 
 /// A link on which frames come.
 pub(super) struct Incoming {
     pub(super) socket: TcpStream,
     pub(super) start: u64,
-    pub(super) decoder: Decoder,
     /// The socket may hold bytes that have not been read.
     pub(super) unread: bool,
     /// The other node sends nothing more: behind what the socket holds is its end, of which no edge
     /// tells again.
     pub(super) ending: bool,
     pub(super) since_ms: u64,
+    /// Something has come that only the other node can have sent.
+    heard: bool,
+    arriving: Arriving,
+}
+
+/// The bytes of a link on their way to frames.
+struct Arriving {
+    decoder: Decoder,
+    /// What opens records; none where frames come as they are.
+    opener: Option<Opener>,
+    /// The beginning of a record of which more is to come.
+    partial: Vec<u8>,
 }
 
 impl Incoming {
-    pub(super) fn new(socket: TcpStream, start: u64, now: Now) -> Self {
+    pub(super) fn new(
+        socket: TcpStream,
+        start: u64,
+        protection: Protection,
+        session: Session,
+        now: Now,
+    ) -> Self {
         Self {
             socket,
             start,
-            decoder: Decoder::default(),
             unread: true,
             ending: false,
             since_ms: now.monotonic_ms,
+            heard: false,
+            arriving: Arriving::new(protection, session.opener),
         }
     }
 
@@ -64,19 +111,15 @@ impl Incoming {
         frames: &mut Vec<(QueueId, Bytes)>,
     ) -> Result<(), String> {
         for _ in 0..READS_MAX {
-            match self.socket.read(scratch) {
+            let kept = self.arriving.restore(scratch);
+            match self.socket.read(&mut scratch[kept..]) {
                 Ok(0) => return Err("it has closed its link".to_owned()),
                 Ok(count) => {
-                    self.decoder.feed(&scratch[..count]);
-                    while let Some(decoded) = self.decoder.take().map_err(|e| e.to_string())? {
-                        match decoded {
-                            Decoded::Frame(queue, frame) => frames.push((queue, frame)),
-                            Decoded::Heartbeat => {}
-                        }
-                    }
+                    let filled = kept + count;
+                    self.heard |= self.arriving.take(&mut scratch[..filled], frames)?;
                     // A read that did not fill the buffer has emptied the socket: the next edge
                     // tells of more.
-                    if count < scratch.len() && !self.ending {
+                    if filled < scratch.len() && !self.ending {
                         self.unread = false;
                         return Ok(());
                     }
@@ -93,14 +136,271 @@ impl Incoming {
     }
 }
 
+impl Incoming {
+    /// Whether the other node was heard since this was last asked: bytes that have not been
+    /// authenticated yet may be anybody's, and say nothing of it.
+    pub(super) fn take_heard(&mut self) -> bool {
+        std::mem::take(&mut self.heard)
+    }
+}
+
+impl Arriving {
+    fn new(protection: Protection, opener: Opener) -> Self {
+        let (integrity, opener) = match protection {
+            Protection::Sealed => (Integrity::Sealed, Some(opener)),
+            Protection::Plain => (Integrity::Checksum, None),
+        };
+        Self {
+            decoder: Decoder::new(integrity),
+            opener,
+            partial: Vec::new(),
+        }
+    }
+
+    /// Puts what is there of a record before the place of what is read next; answers how much.
+    fn restore(&self, scratch: &mut [u8]) -> usize {
+        let kept = self.partial.len();
+        scratch[..kept].copy_from_slice(&self.partial);
+        kept
+    }
+
+    /// Takes in what has come: the rest of a record that began before and what is behind it. Says
+    /// whether any of it is known to be the other node's.
+    fn take(
+        &mut self,
+        bytes: &mut [u8],
+        frames: &mut Vec<(QueueId, Bytes)>,
+    ) -> Result<bool, String> {
+        let opened = self.open(bytes);
+        while let Some(decoded) = self.decoder.take().map_err(|e| e.to_string())? {
+            match decoded {
+                Decoded::Frame(queue, frame) => frames.push((queue, frame)),
+                Decoded::Heartbeat => {}
+            }
+        }
+        opened.map_err(|e| e.to_string())
+    }
+
+    fn open(&mut self, bytes: &mut [u8]) -> Result<bool, SealError> {
+        let Some(opener) = &mut self.opener else {
+            self.decoder.feed(bytes);
+            return Ok(true);
+        };
+        let mut at = 0;
+        while let Some((said, taken)) = opener.open(&mut bytes[at..])? {
+            self.decoder.feed(said);
+            at += taken;
+        }
+        self.partial.clear();
+        self.partial.extend_from_slice(&bytes[at..]);
+        Ok(at > 0)
+    }
+}
+
+impl Outgoing {
+    pub(super) fn new(
+        socket: TcpStream,
+        start: u64,
+        protection: Protection,
+        session: Session,
+        now: Now,
+    ) -> Self {
+        Self {
+            socket,
+            start,
+            blocked: false,
+            since_ms: now.monotonic_ms,
+            leaving: Leaving::new(protection, session.sealer),
+        }
+    }
+
+    /// Adds frames behind those that wait. `staging` is a buffer to make bytes in.
+    pub(super) fn add(&mut self, frames: &mut Vec<PeerFrame>, staging: &mut BytesMut) {
+        self.leaving.add(frames, staging);
+    }
+
+    /// Adds a heartbeat, if nothing else waits: any frame says that this node lives.
+    pub(super) fn beat(&mut self) {
+        self.leaving.beat();
+    }
+
+    /// Writes as much as the socket takes.
+    pub(super) fn send(&mut self, outbox: &Outbox) -> Result<(), String> {
+        while !self.blocked {
+            let written = match &mut self.leaving {
+                Leaving::Plain(pending) if pending.is_empty() => return Ok(()),
+                Leaving::Plain(pending) => {
+                    let mut slices = [IoSlice::new(&[]); SLICES_MAX];
+                    let count = pending.len().min(SLICES_MAX);
+                    for (slice, bytes) in slices.iter_mut().zip(&*pending) {
+                        *slice = IoSlice::new(bytes);
+                    }
+                    self.socket.write_vectored(&slices[..count])
+                }
+                Leaving::Sealed(records) => match records.next() {
+                    [] => return Ok(()),
+                    sealed => self.socket.write(sealed),
+                },
+            };
+            match written {
+                Ok(0) => return Err("it has closed the link".to_owned()),
+                Ok(written) => outbox.sent(self.leaving.advance(written)),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.blocked = true,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error.to_string()),
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Leaving {
+    fn new(protection: Protection, sealer: Sealer) -> Self {
+        match protection {
+            Protection::Sealed => Self::Sealed(Box::new(Records::new(sealer))),
+            Protection::Plain => Self::Plain(VecDeque::new()),
+        }
+    }
+
+    fn add(&mut self, frames: &mut Vec<PeerFrame>, staging: &mut BytesMut) {
+        match self {
+            Self::Plain(pending) => stage(frames, staging, pending),
+            Self::Sealed(records) => records.waiting.extend(frames.drain(..)),
+        }
+    }
+
+    fn is_done(&self) -> bool {
+        match self {
+            Self::Plain(pending) => pending.is_empty(),
+            Self::Sealed(records) => records.is_done(),
+        }
+    }
+
+    fn beat(&mut self) {
+        let is_done = self.is_done();
+        match self {
+            Self::Plain(pending) if is_done => {
+                let heartbeat = wire::heartbeat(Integrity::Checksum);
+                pending.push_back(Bytes::copy_from_slice(&heartbeat));
+            }
+            Self::Plain(_) => {}
+            Self::Sealed(records) => records.heartbeat |= is_done,
+        }
+    }
+
+    /// The socket has taken so many bytes: how many bytes of frames have left with them. Those of
+    /// records are counted when all that was sealed at once has.
+    fn advance(&mut self, written: usize) -> usize {
+        match self {
+            Self::Plain(pending) => {
+                advance(pending, written);
+                written
+            }
+            Self::Sealed(records) => records.advance(written),
+        }
+    }
+}
+
+impl Records {
+    fn new(sealer: Sealer) -> Self {
+        Self {
+            sealer,
+            waiting: VecDeque::new(),
+            begun: None,
+            heartbeat: false,
+            sealed: Vec::new(),
+            written: 0,
+            frame_bytes: 0,
+        }
+    }
+
+    fn is_done(&self) -> bool {
+        let nothing_waits = self.begun.is_none() && self.waiting.is_empty();
+        nothing_waits && self.written == self.sealed.len()
+    }
+
+    /// What the socket is to have next; empty if there is nothing.
+    fn next(&mut self) -> &[u8] {
+        if self.written == self.sealed.len() {
+            self.fill();
+        }
+        &self.sealed[self.written..]
+    }
+
+    fn advance(&mut self, written: usize) -> usize {
+        self.written += written;
+        match self.written == self.sealed.len() {
+            true => std::mem::take(&mut self.frame_bytes),
+            false => 0,
+        }
+    }
+
+    fn fill(&mut self) {
+        self.sealed.clear();
+        self.written = 0;
+        if self.is_done() && !self.heartbeat {
+            return;
+        }
+        self.sealed.reserve(SEALED_BYTES);
+        loop {
+            let start = self.sealed.len();
+            self.sealed.resize(start + seal::HEADER_BYTES, 0);
+            self.fill_record(start + seal::HEADER_BYTES + PEER_RECORD_BYTES_MAX);
+            self.sealer.seal(&mut self.sealed, start);
+            let has_room = self.sealed.len() + seal::RECORD_BYTES_MAX <= SEALED_BYTES;
+            if !has_room || self.begun.is_none() && self.waiting.is_empty() {
+                return;
+            }
+        }
+    }
+
+    /// Puts as much of what waits into a record as it holds, which ends at `end`.
+    fn fill_record(&mut self, end: usize) {
+        let before = self.sealed.len();
+        if std::mem::take(&mut self.heartbeat) && self.begun.is_none() {
+            let heartbeat = wire::heartbeat(Integrity::Sealed);
+            self.sealed.extend_from_slice(&heartbeat);
+        }
+        loop {
+            if let Some(frame) = &mut self.begun {
+                if !move_pieces(frame, &mut self.sealed, end) {
+                    break;
+                }
+                self.begun = None;
+            }
+            // A header stays in one record.
+            if end - self.sealed.len() < wire::HEADER_BYTES {
+                break;
+            }
+            let Some(frame) = self.waiting.pop_front() else {
+                break;
+            };
+            let header = wire::header(frame.queue, &frame.pieces, Integrity::Sealed);
+            self.sealed.extend_from_slice(&header);
+            self.begun = Some(frame);
+        }
+        self.frame_bytes += self.sealed.len() - before;
+    }
+}
+
+/// Moves what is left of a frame into a record that ends at `end`; false if it does not hold all.
+fn move_pieces(frame: &mut PeerFrame, record: &mut Vec<u8>, end: usize) -> bool {
+    for piece in &mut frame.pieces {
+        let fits = piece.len().min(end - record.len());
+        record.extend_from_slice(&piece[..fits]);
+        piece.advance(fits);
+        if !piece.is_empty() {
+            return false;
+        }
+    }
+    true
+}
+
 /// Makes bytes of frames: headers and small pieces together, large pieces as they are.
-pub(super) fn stage(
-    frames: &mut Vec<PeerFrame>,
-    staging: &mut BytesMut,
-    pending: &mut VecDeque<Bytes>,
-) {
+fn stage(frames: &mut Vec<PeerFrame>, staging: &mut BytesMut, pending: &mut VecDeque<Bytes>) {
     for frame in frames.drain(..) {
-        staging.extend_from_slice(&wire::header(frame.queue, &frame.pieces));
+        let header = wire::header(frame.queue, &frame.pieces, Integrity::Checksum);
+        staging.extend_from_slice(&header);
         for piece in frame.pieces {
             if piece.len() <= COPIED_BYTES_MAX {
                 staging.extend_from_slice(&piece);
@@ -115,29 +415,7 @@ pub(super) fn stage(
     }
 }
 
-/// Writes as much as the socket takes.
-pub(super) fn send(link: &mut Outgoing, outbox: &Outbox) -> Result<(), String> {
-    while !link.blocked && !link.pending.is_empty() {
-        let mut slices = [IoSlice::new(&[]); SLICES_MAX];
-        let count = link.pending.len().min(SLICES_MAX);
-        for (slice, bytes) in slices.iter_mut().zip(&link.pending) {
-            *slice = IoSlice::new(bytes);
-        }
-        match link.socket.write_vectored(&slices[..count]) {
-            Ok(0) => return Err("it has closed the link".to_owned()),
-            Ok(written) => {
-                outbox.sent(written);
-                advance(&mut link.pending, written);
-            }
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => link.blocked = true,
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error.to_string()),
-        }
-    }
-    Ok(())
-}
-
-pub(super) fn advance(pending: &mut VecDeque<Bytes>, mut written: usize) {
+fn advance(pending: &mut VecDeque<Bytes>, mut written: usize) {
     while let Some(first) = pending.front_mut() {
         if first.len() > written {
             let _ = first.split_to(written);
@@ -187,90 +465,4 @@ pub(super) fn is_incoming(token: Token) -> bool {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use mio::Events;
-    use std::time::Duration;
-
-    #[test]
-    fn frames_are_staged_in_order_and_sent_in_any_steps() {
-        let large = Bytes::from(vec![7; COPIED_BYTES_MAX + 1]);
-        let mut frames: Vec<PeerFrame> = (1..=40)
-            .map(|queue| {
-                let mut frame = PeerFrame::new(QueueId(queue), Bytes::from_static(b"small"));
-                if queue % 3 == 0 {
-                    frame.pieces.push(large.clone());
-                }
-                frame
-            })
-            .collect();
-        let expected: Vec<u8> = frames
-            .iter()
-            .flat_map(|frame| {
-                let mut bytes = wire::header(frame.queue, &frame.pieces).to_vec();
-                frame
-                    .pieces
-                    .iter()
-                    .for_each(|piece| bytes.extend_from_slice(piece));
-                bytes
-            })
-            .collect();
-        let mut pending = VecDeque::new();
-        stage(&mut frames, &mut BytesMut::new(), &mut pending);
-        let mut sent = Vec::new();
-        for step in (1..400).cycle() {
-            let all: Vec<u8> = pending.iter().flatten().copied().take(step).collect();
-            if all.is_empty() {
-                break;
-            }
-            advance(&mut pending, all.len());
-            sent.extend(all);
-        }
-        assert_eq!(sent, expected);
-    }
-
-    #[test]
-    fn a_close_right_behind_the_last_frame_is_seen() {
-        let mut poll = Poll::new().expect("a poll");
-        let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a listener");
-        let address = listener.local_addr().expect("its address");
-        let mut other = std::net::TcpStream::connect(address).expect("connects");
-        let (socket, _) = listener.accept().expect("accepted");
-        let token = token(NodeId(2), true);
-        let socket = watch(&poll, socket, token, Interest::READABLE).expect("watched");
-        let mut link = Incoming::new(socket, 1, Now::both(0));
-        let frame = PeerFrame::new(QueueId(7), Bytes::from_static(b"last"));
-        let mut bytes = wire::header(frame.queue, &frame.pieces).to_vec();
-        bytes.extend_from_slice(b"last");
-        other.write_all(&bytes).expect("written");
-        drop(other);
-        let mut frames = Vec::new();
-        let mut scratch = vec![0; READ_BYTES];
-        let mut events = Events::with_capacity(8);
-        let end = loop {
-            poll.poll(&mut events, Some(Duration::from_secs(5)))
-                .expect("polled");
-            assert!(!events.is_empty(), "no edge tells of the end");
-            for event in &events {
-                link.unread |= event.is_readable();
-                link.ending |= event.is_read_closed();
-            }
-            if let Err(end) = link.read(&mut scratch, &mut frames) {
-                break end;
-            }
-        };
-        assert_eq!(end, "it has closed its link");
-        assert_eq!(frames, [(QueueId(7), Bytes::from_static(b"last"))]);
-    }
-
-    #[test]
-    fn tokens_tell_the_node_and_the_direction() {
-        for node in [NodeId(1), NodeId(u32::MAX)] {
-            for incoming in [false, true] {
-                let token = token(node, incoming);
-                assert_eq!((node_of(token), is_incoming(token)), (node, incoming));
-                assert_ne!(token, super::super::link_thread::TOKEN_BELL);
-            }
-        }
-    }
-}
+mod tests;

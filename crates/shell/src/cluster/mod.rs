@@ -1,10 +1,14 @@
 //! The connections to the other nodes of the cluster.
 //!
 //! - [`handshake`]: how two nodes get to know each other.
+//! - [`seal`]: what protects what they say to each other then.
 //! - [`door`]: who comes in at the cluster's port.
 //! - `outbox`: what waits for another node.
 //! - `link_thread`: one connection in each direction for each other node.
 //! - `links`: the bytes of those connections.
+//! - [`places`]: how many may be there who have not proved who they are.
+//! - `sealed_stream`: requests and their answers, protected like links.
+//! - `secret_file`: the secret where nobody has set one.
 //! - [`identity`]: the file that says who a node is.
 //! - [`join`]: how a node comes into a cluster.
 //! - `keeper`: who is let in at a member.
@@ -13,11 +17,15 @@ pub mod door;
 pub mod handshake;
 pub mod identity;
 pub mod join;
+pub mod seal;
 
 mod keeper;
 mod link_thread;
 mod links;
 mod outbox;
+pub mod places;
+mod sealed_stream;
+mod secret_file;
 mod start;
 
 pub(crate) use keeper::MembersKeeper;
@@ -26,11 +34,13 @@ pub(crate) use start::{PrepareError, Prepared, Running, prepare};
 
 use crate::inbox::Inbox;
 use crate::tls::TlsError;
-use handshake::{Hello, Purpose, Secret};
+use handshake::{Hello, Protection, Purpose, Secret};
 use leveret_node::PeerFrame;
 use leveret_types::NodeId;
 use outbox::Outbox;
 use parking_lot::RwLock;
+use places::KnownAddresses;
+use seal::Session;
 use std::collections::HashMap;
 use std::net::{SocketAddr, TcpStream};
 use std::path::PathBuf;
@@ -45,8 +55,13 @@ pub struct ClusterConfig {
     pub advertised: String,
     /// Addresses of the nodes that form the cluster, the same on each of them; may be empty.
     pub join: Vec<String>,
-    /// What all nodes share; empty where all addresses are loopback.
+    /// What all nodes share; empty if it is in a file.
     pub secret: Vec<u8>,
+    /// That file; one beside [`Self::file`] if none is named. It is made where all addresses are
+    /// loopback.
+    pub secret_file: Option<PathBuf>,
+    /// What protects what the nodes say to each other; the same on each of them.
+    pub protection: Protection,
     /// The file that says who the node is.
     pub file: PathBuf,
     /// Its name in listings.
@@ -66,6 +81,10 @@ pub struct Own {
     pub start: u64,
     /// What proves that it belongs to the cluster.
     pub secret: Secret,
+    /// What protects its links.
+    pub protection: Protection,
+    /// The addresses that the other members are known to have.
+    pub known: Arc<KnownAddresses>,
 }
 
 impl Own {
@@ -73,6 +92,7 @@ impl Own {
     pub fn hello(&self, purpose: Purpose, wanted: NodeId, wanted_uuid: [u8; 16]) -> Hello {
         Hello {
             purpose,
+            protection: self.protection,
             node: self.node,
             wanted,
             cluster: self.cluster,
@@ -83,12 +103,22 @@ impl Own {
     }
 }
 
+/// A connection on which both sides know who the other is.
+pub struct NewLink {
+    /// The other node's start.
+    pub start: u64,
+    /// The connection.
+    pub socket: TcpStream,
+    /// The keys of what is said on it.
+    pub session: Session,
+}
+
 /// What is posted to the thread of the links.
 pub(crate) enum LinkEvent {
-    /// Another node has dialed and proved who it is: node, its start, the socket.
-    Incoming(NodeId, u64, TcpStream),
-    /// Another node was dialed: its start and the socket, or why not.
-    Dialed(NodeId, Result<(u64, TcpStream), handshake::HandshakeError>),
+    /// Another node has dialed and proved who it is.
+    Incoming(NodeId, NewLink),
+    /// Another node was dialed, or why not.
+    Dialed(NodeId, Result<NewLink, handshake::HandshakeError>),
     /// End.
     Stop,
 }
@@ -185,9 +215,24 @@ pub enum ClusterError {
     /// Strangers could come in.
     #[error(
         "cluster.secret is not set, and {0} is reached from other machines: set the same secret on \
-         all nodes (only a cluster whose addresses are all loopback may do without)"
+         all nodes, or cluster.secret_file to a copy of the same file"
     )]
     NoSecret(SocketAddr),
+    /// Each node would have another secret.
+    #[error(
+        "cluster.secret is not set: set the same secret on all nodes, or cluster.secret_file to \
+         the same file, which the first of them makes if all are on this machine (that of a node \
+         alone is {} in its data folder)", .0.file_name().unwrap_or_default().display()
+    )]
+    SecretOfItsOwn(PathBuf),
+    /// The file with the secret cannot be used.
+    #[error("the cluster's secret in {}: {source}", .path.display())]
+    SecretFile {
+        /// The file.
+        path: PathBuf,
+        /// Why not.
+        source: std::io::Error,
+    },
     /// The address cannot be used.
     #[error("cannot listen on {address} for other nodes: {source}")]
     Listen {

@@ -1,9 +1,13 @@
 //! A node's part in its cluster, from the file that says who it is to a thread that serves it.
 
 use super::door::{Door, Doorkeeper};
-use super::handshake::{Accepted, Hello, Refusal, Secret};
+use super::handshake::{Accepted, Hello, Protection, Refusal, Secret};
 use super::identity::{IdentityFile, Joined};
-use super::{ClusterConfig, ClusterError, LinkThread, Links, MembersKeeper, Own, TOKEN_BELL, join};
+use super::places::KnownAddresses;
+use super::{
+    ClusterConfig, ClusterError, LinkThread, Links, MembersKeeper, NewLink, Own, TOKEN_BELL, join,
+    secret_file,
+};
 use crate::broker::Broker;
 use crate::inbox::Inbox;
 use leveret_metadata::{Catalogue, CatalogueError, Command, NodeRecord};
@@ -13,7 +17,7 @@ use leveret_storage::ShardLogs;
 use leveret_types::NodeId;
 use mio::{Poll, Waker};
 use std::io;
-use std::net::{IpAddr, SocketAddr, TcpStream};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -55,7 +59,7 @@ impl Doorkeeper for Nobody {
         Err(Refusal::Forming)
     }
 
-    fn link(&self, _hello: &Hello, _socket: TcpStream) {}
+    fn link(&self, _node: NodeId, _link: NewLink) {}
 
     fn control(&self, _request: &[u8]) -> Vec<u8> {
         Vec::new()
@@ -75,20 +79,29 @@ pub(crate) fn prepare(
     standalone: Catalogue,
     load: impl FnMut(&mut ShardLogs),
 ) -> Result<Parts, PrepareError> {
-    let secret = checked_secret(&config)?;
-    let loopback_only = config.secret.is_empty();
+    let secret = Secret::new(&secret_file::secret(&config)?);
+    let known = Arc::<KnownAddresses>::default();
     let nobody = Arc::new(Nobody(Accepted { uuid, start: 0 }));
-    let door =
-        Door::open(config.address, secret.clone(), loopback_only, nobody).map_err(|source| {
-            ClusterError::Listen {
-                address: config.address,
-                source,
-            }
-        })?;
+    if config.protection == Protection::Plain {
+        tracing::warn!(
+            "cluster.links = plain: whoever is between the nodes can read and change what they say"
+        );
+    }
+    let door = Door::open(
+        config.address,
+        secret.clone(),
+        config.protection,
+        Arc::clone(&known),
+        nobody,
+    )
+    .map_err(|source| ClusterError::Listen {
+        address: config.address,
+        source,
+    })?;
     let mut file = read_identity(&config, uuid, group::is_on_disk(logs))?;
     if file.joined.is_none() {
         let has_data = standalone.vhosts().next().is_some();
-        let (way, joined) = join::form(&config, &door, &secret, file, has_data)?;
+        let (way, joined) = join::form(&config, &door, &secret, &known, file, has_data)?;
         file = joined;
         match way {
             join::Way::Founded => tracing::info!("this node has founded a cluster"),
@@ -116,6 +129,8 @@ pub(crate) fn prepare(
         uuid,
         start: identity.start,
         secret,
+        protection: config.protection,
+        known,
     };
     let poll = Poll::new()?;
     let inbox = Inbox::new(Waker::new(poll.registry(), TOKEN_BELL)?);
@@ -198,19 +213,14 @@ impl Running {
     }
 }
 
-fn checked_secret(config: &ClusterConfig) -> Result<Secret, ClusterError> {
-    let listed = config.join.iter().chain([&config.advertised]);
-    let reached = !config.address.ip().is_loopback() || !listed.clone().all(|a| is_loopback(a));
-    if config.secret.is_empty() && reached {
-        return Err(ClusterError::NoSecret(config.address));
+impl ClusterConfig {
+    /// What can be told to be wrong without a start.
+    ///
+    /// # Errors
+    /// What the operator has to change.
+    pub fn check(&self) -> Result<(), ClusterError> {
+        secret_file::known(self).map(drop)
     }
-    Ok(Secret::new(&config.secret))
-}
-
-fn is_loopback(address: &str) -> bool {
-    let host = address.rsplit_once(':').map_or(address, |(host, _)| host);
-    let host = host.trim_start_matches('[').trim_end_matches(']');
-    host == "localhost" || host.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback())
 }
 
 fn read_identity(
@@ -265,23 +275,4 @@ fn wall_ms() -> u64 {
     SystemTime::now()
         .duration_since(UNIX_EPOCH)
         .map_or(0, |since| since.as_millis() as u64)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn only_loopback_may_do_without_a_secret() {
-        for (address, loopback) in [
-            ("127.0.0.1:7000", true),
-            ("[::1]:7000", true),
-            ("localhost:7000", true),
-            ("10.0.0.1:7000", false),
-            ("burrow:7000", false),
-            ("", false),
-        ] {
-            assert_eq!(is_loopback(address), loopback, "{address:?}");
-        }
-    }
 }

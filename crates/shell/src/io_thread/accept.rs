@@ -98,6 +98,7 @@ impl IoThread {
             guest: Some(guest),
             unread: true,
             ending: false,
+            gone_ms: 0,
             queued: false,
             touched: false,
             awaiting: false,
@@ -105,6 +106,7 @@ impl IoThread {
             write_progress_ms: now.monotonic_ms,
             deadline_ms: 0,
             torn_down: false,
+            output_ended: false,
             broken: false,
         };
         self.slots[slot] = Some(state);

@@ -4,6 +4,7 @@
 use super::{IoThread, OUTPUT_BYTES_MAX, Slot};
 use leveret_node::Env;
 use leveret_types::Now;
+use leveret_types::limits::CLIENT_GONE_MS_MAX;
 use std::cmp::Reverse;
 use std::io::{self, IoSlice};
 
@@ -28,10 +29,12 @@ impl IoThread {
             return;
         };
         state.touched = false;
+        // Nobody is there any more to hear what becomes of the login: its check is not run.
+        state.broken |= state.ending && state.actor.checking();
         if state.guest.is_some() && state.actor.open() {
             state.guest = None;
         }
-        if state.actor.closed() && !state.torn_down {
+        if state.actor.over() && !state.torn_down {
             // What was the connection's alone is gone before the client hears that the connection
             // is closed.
             state.torn_down = true;
@@ -45,7 +48,28 @@ impl IoThread {
             write_output(state, now);
             state.actor.written(now, &*self.broker);
         }
-        if state.broken || (state.actor.closed() && state.actor.output().is_empty()) {
+        let mut gone_at = None;
+        let output_fits = state.actor.output().len() <= OUTPUT_BYTES_MAX;
+        if !state.ending || state.actor.reading() && output_fits {
+            state.gone_ms = 0;
+        } else {
+            // Nobody waits for what is held back any more. It has a while to be carried out still.
+            if state.gone_ms == 0 {
+                state.gone_ms = now.monotonic_ms.max(1);
+            }
+            let at = state.gone_ms + CLIENT_GONE_MS_MAX;
+            state.broken |= at <= now.monotonic_ms;
+            gone_at = Some(at);
+        }
+        let written = state.actor.output().is_empty();
+        if written && !state.output_ended && state.actor.ends_output() {
+            state.output_ended = true;
+            // A socket that cannot be told so is gone.
+            state.broken |= state.transport.end_output().is_err();
+        }
+        // A node that goes down waits for nobody's last words.
+        let over = state.actor.closed() || self.draining && state.actor.over();
+        if state.broken || over && written {
             self.close(now, slot);
             return;
         }
@@ -56,7 +80,8 @@ impl IoThread {
             self.awaiting.push(slot);
             self.broker.await_durable(self.index, epoch);
         }
-        let deadline = match (state.actor.deadline(), state.write_blocked) {
+        let deadline = state.actor.deadline().into_iter().chain(gone_at).min();
+        let deadline = match (deadline, state.write_blocked) {
             (Some(at), false) => Some(at),
             (at, true) => Some(at.unwrap_or(u64::MAX).min(now.monotonic_ms + 10_000)),
             (None, false) => None,

@@ -85,6 +85,7 @@ pub fn config(folder: &Path, tls: Option<TlsFiles>) -> NodeConfig {
             memory_bytes: u64::MAX,
             disk_free_bytes: 0,
         },
+        give_back_memory: || {},
         drain: Duration::from_secs(10),
         catalogue: leveret_metadata::Config::default(),
         admission: AdmissionLimits {
@@ -138,6 +139,19 @@ impl<S: Read + Write> Client<S> {
     /// # Errors
     /// If the stream ends, or TLS fails, before that is done.
     pub fn log_in(stream: S, mechanism: &str, response: &[u8]) -> io::Result<Self> {
+        Self::log_in_beating(stream, mechanism, response, 0)
+    }
+
+    /// The same, with a heartbeat of so many seconds.
+    ///
+    /// # Errors
+    /// See [`Self::log_in`].
+    pub fn log_in_beating(
+        stream: S,
+        mechanism: &str,
+        response: &[u8],
+        heartbeat: u16,
+    ) -> io::Result<Self> {
         let mut client = Self::new(stream);
         client.stream.write_all(&PROTOCOL_HEADER)?;
         client.answer()?;
@@ -154,7 +168,7 @@ impl<S: Read + Write> Client<S> {
         let tune_ok = connection::TuneOk {
             channel_max: 2_047,
             frame_max: FRAME_BYTES_MAX,
-            heartbeat: 0,
+            heartbeat,
         };
         client.send(0, &tune_ok)?;
         client.call(0, &connection::Open { virtual_host: "/" })?;

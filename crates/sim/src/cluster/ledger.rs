@@ -15,6 +15,8 @@ struct Message {
     is_confirmed: bool,
     /// Who holds it: only clients that live.
     holder: Option<ClientId>,
+    /// A client has got it.
+    was_delivered: bool,
     /// It was acknowledged to a process that lives, or has lived until that was durable.
     is_acknowledged: bool,
     /// It was acknowledged at some time, or its queue was deleted: it may be gone.
@@ -74,6 +76,7 @@ impl Ledger {
         self.deliveries += 1;
         let message = self.messages.get_mut(&body);
         let message = message.ok_or_else(|| format!("message {body} was never published"))?;
+        let was_delivered = std::mem::replace(&mut message.was_delivered, true);
         if message.queue != queue {
             let of = message.queue;
             return Err(format!("message {body} of queue {of} comes from {queue}"));
@@ -106,6 +109,13 @@ impl Ledger {
             ));
         }
         message.holder = Some(client);
+        // Who takes a message twice by its flag must be able to tell.
+        if was_delivered && !is_redelivered {
+            return Err(format!(
+                "message {body} of queue {queue} comes again to client {client}, and is not \
+                 flagged as redelivered"
+            ));
+        }
         Ok(())
     }
 

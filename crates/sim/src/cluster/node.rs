@@ -354,14 +354,14 @@ impl<D: Disk> Node<D> {
                 Ok(outcome) => self.written(&outcome, now),
                 Err(WalError::NoSpace) => {
                     // What gathered stays, and publishers are blocked until there is space.
-                    self.set_disk_alarm(true);
+                    self.set_disk_alarm(true, now);
                     return Some(false);
                 }
                 Err(WalError::Fatal(_)) => return None,
             }
         }
         if busy {
-            self.set_disk_alarm(false);
+            self.set_disk_alarm(false, now);
             for connection in self.connections.values_mut() {
                 if connection.awaiting() {
                     connection.durable(now, &self.env);
@@ -399,7 +399,7 @@ impl<D: Disk> Node<D> {
         self.segments.full = outcome.rolled.or(self.segments.full);
     }
 
-    fn set_disk_alarm(&mut self, disk: bool) {
+    fn set_disk_alarm(&mut self, disk: bool, now: Now) {
         if self.env.alarms.get().disk == disk {
             return;
         }
@@ -408,7 +408,7 @@ impl<D: Disk> Node<D> {
             ..Alarms::default()
         });
         for connection in self.connections.values_mut() {
-            connection.alarms_changed(&self.env);
+            connection.alarms_changed(now, &self.env);
         }
     }
 

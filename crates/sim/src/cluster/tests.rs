@@ -6,7 +6,10 @@ use super::people::Part;
 use super::world::{TURN_MS, World};
 use crate::Random;
 use leveret_metadata::Command;
+use leveret_node::env::Env;
+use leveret_replication::Role;
 use leveret_types::NodeId;
+use leveret_types::limits::LOG_STUCK_MS;
 
 /// A quorum queue, the classic one, and the quorum queue that comes and goes.
 const QUORUM: usize = 0;
@@ -77,8 +80,13 @@ fn who_comes_to_a_node_that_others_have_lost_sight_of_may_not_be_alone() {
     let queue = world.id_of(QUORUM).expect("it is declared");
     let leader = world.leader(queue).expect("it is led");
     let publisher = world.come(leader, QUORUM, Part::publisher());
+    // Somebody has had it before: it may be handed out without another entry.
+    let before = world.come(leader, QUORUM, Part::consumer());
     world.publish(publisher, 10);
     world.turns(1_000);
+    world.leave(before);
+    world.turns(1_000);
+    assert_eq!(world.ledger.deliveries, 1);
     let others = world.ids().into_iter().filter(|id| *id != leader);
     let others: Vec<NodeId> = others.collect();
     for other in &others {
@@ -90,7 +98,7 @@ fn who_comes_to_a_node_that_others_have_lost_sight_of_may_not_be_alone() {
         world.rest().expect("nobody is accused");
         world.pass(TURN_MS);
     }
-    assert_eq!(world.ledger.deliveries, 2, "both get it");
+    assert_eq!(world.ledger.deliveries, 3, "both get it");
 }
 
 /// A group that was declared while a node was drained has two members. When one of these is gone
@@ -113,6 +121,33 @@ fn operators_delete_a_queue_that_nobody_can_lead() {
     world.lose_machine(NodeId(2), &mut Random::new(1));
     world.calm().expect("operators put it right");
     assert_ne!(world.id_of(PASSING), Some(queue), "it is another queue now");
+}
+
+/// The disk of the node that leads the catalogue writes no more, and its process goes on.
+#[test]
+fn a_catalogue_whose_leader_cannot_write_is_led_by_another() {
+    let mut world = world();
+    let leads = |world: &World, id: NodeId| {
+        let node = world.hosts[&id].node.as_ref().expect("it is up");
+        let cluster = node.env.cluster().expect("it is in the cluster");
+        cluster.status().role == Role::Leader
+    };
+    let leader = world.ids().into_iter().find(|id| leads(&world, *id));
+    let leader = leader.expect("somebody leads it");
+    let asker = world.come(NodeId(1 + leader.0 % 3), PASSING, Part::asker());
+    world.turns(1_000);
+    world.hosts.get_mut(&leader).expect("a host").is_stalled = true;
+    world.say(asker, client::delete("passing"));
+    world.turns(LOG_STUCK_MS + 2_000);
+    assert!(!leads(&world, leader));
+    let has_deleted = matches!(
+        &world.people[&asker].part,
+        Part::Asker {
+            has_deleted: true,
+            ..
+        }
+    );
+    assert!(has_deleted, "two disks are enough");
 }
 
 impl World {

@@ -10,6 +10,8 @@ pub struct Covered {
     pub flushes: u64,
     /// Page-outs taken in.
     pub page_outs: u64,
+    /// Flushes, page-outs and compactions that were broken off, as an orderly end does.
+    pub broken_off: u64,
     /// Compactions taken in.
     pub compactions: u64,
     /// Checkpoints written.
@@ -34,6 +36,7 @@ impl Covered {
         self.rolls += other.rolls;
         self.flushes += other.flushes;
         self.page_outs += other.page_outs;
+        self.broken_off += other.broken_off;
         self.compactions += other.compactions;
         self.checkpoints += other.checkpoints;
         self.recycled += other.recycled;

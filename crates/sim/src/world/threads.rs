@@ -10,6 +10,7 @@ use leveret_storage::{
     LogKind, PrepareError, Reader, Recovered, SealedChunk, SegmentError, SegmentWriter, ShardLogs,
     StoreLock, WalError, WalOutcome, WalPool, WalWriter, Written,
 };
+use std::ops::ControlFlow;
 
 /// What the segment writer's thread is at.
 enum Work {
@@ -172,7 +173,8 @@ impl World {
 
     /// Carries out a flush or page-out; nothing if the disk is full.
     fn write_segments(&mut self, shard: usize, plan: &FlushPlan) -> Result<Option<Written>, Stop> {
-        match self.engine.segment.flush(plan, &mut |_| ()) {
+        let mut pace = self.pace();
+        match self.engine.segment.flush(plan, &mut pace) {
             Ok(written) => Ok(Some(written)),
             Err(error) => {
                 self.engine.shards[shard].abandon_flush(plan);
@@ -182,7 +184,8 @@ impl World {
     }
 
     fn compact(&mut self, shard: usize, plan: CompactionPlan) -> Result<(), Stop> {
-        match self.engine.segment.compact(&plan, &mut |_| ()) {
+        let mut pace = self.pace();
+        match self.engine.segment.compact(&plan, &mut pace) {
             Ok(written) => {
                 let written = Some(written);
                 self.engine.work = Work::Compaction {
@@ -199,10 +202,28 @@ impl World {
         }
     }
 
+    /// How the work of the segment writer is broken off: now and then, behind its second write.
+    fn pace(&mut self) -> impl FnMut(u64) -> ControlFlow<()> + use<> {
+        self.segment_works += 1;
+        let broken_off = self.segment_works.is_multiple_of(5);
+        let mut writes = 0;
+        move |_| {
+            writes += 1;
+            match broken_off && writes > 1 {
+                true => ControlFlow::Break(()),
+                false => ControlFlow::Continue(()),
+            }
+        }
+    }
+
     fn no_space(&mut self, error: SegmentError) -> Result<(), Stop> {
         match error {
             SegmentError::NoSpace => {
                 self.covered.no_space += 1;
+                Ok(())
+            }
+            SegmentError::BrokenOff => {
+                self.covered.broken_off += 1;
                 Ok(())
             }
             SegmentError::Fatal(fatal) => Err(fatal.into()),
@@ -331,9 +352,7 @@ impl World {
     /// # Errors
     /// [`Stop`].
     pub fn close(mut self) -> Result<(SimDisk, Model), Stop> {
-        while !matches!(self.engine.work, Work::Idle) {
-            self.work()?;
-        }
+        self.finish_work()?;
         // Something is written for sure, so that files that a crash left empty are behind the last
         // flush too.
         self.create(0, LogKind::Durable);
@@ -343,11 +362,23 @@ impl World {
             Some(through) => self.flush_next(through, 0),
             None => self.begin_checkpoint(None),
         }
+        let broken_off = self.covered.broken_off;
+        self.finish_work()?;
+        if self.covered.broken_off == broken_off {
+            self.check_orphans()?;
+        } else {
+            // What was not copied stays in the log, behind a checkpoint as always.
+            self.begin_checkpoint(None);
+            self.finish_work()?;
+        }
+        Ok(self.into_parts())
+    }
+
+    fn finish_work(&mut self) -> Result<(), Stop> {
         while !matches!(self.engine.work, Work::Idle) {
             self.work()?;
         }
-        self.check_orphans()?;
-        Ok(self.into_parts())
+        Ok(())
     }
 
     /// After a checkpoint, every file must have an owner.

@@ -48,18 +48,34 @@ fn read_footer(file: &impl DiskFile, salt: u64, id: FileId, bytes: u64) -> Optio
     decode_footer(&footer.ok()?, salt, id)
 }
 
+/// Bytes read at once while looking for the next block.
+const SEARCH_BYTES: u64 = 64 * 1024;
+
 /// Finds the blocks of a file one after the other; a damaged head hides only its own block, if
 /// another is found behind it.
 fn rebuild_index(file: &impl DiskFile, salt: u64, id: FileId, bytes: u64) -> Vec<LogBlock> {
     use segment::format::{BLOCK_HEADER_BYTES, peek_block, verify_block_head};
+    let header_bytes = BLOCK_HEADER_BYTES as u64;
+    let end = file.len().map_or(bytes, |len| len.min(bytes));
     let mut blocks = Vec::new();
     let mut at = HEADER_BYTES as u64;
-    let mut buffer = vec![0; BLOCK_HEADER_BYTES];
-    while at + BLOCK_HEADER_BYTES as u64 <= bytes {
-        let header = file
-            .read_at(&mut buffer, at)
-            .ok()
-            .and_then(|_| peek_block(&buffer))
+    // What was read ahead, so that a long stretch without a block is not read byte by byte: only
+    // up to here, where a part of it cannot be read.
+    let (mut ahead, mut start, mut slow_until) = (Vec::new(), at, at);
+    while at + header_bytes <= end {
+        if at + header_bytes > start + ahead.len() as u64 {
+            let slow = at < slow_until;
+            let len = if slow { header_bytes } else { SEARCH_BYTES };
+            let read = read_exact(file, at, (end - at).min(len) as usize);
+            if read.is_err() && !slow {
+                slow_until = at + SEARCH_BYTES;
+                continue;
+            }
+            (ahead, start) = (read.unwrap_or_default(), at);
+        }
+        let header = ahead
+            .get((at - start) as usize..)
+            .and_then(peek_block)
             .filter(|h| at + h.len() <= bytes)
             .and_then(|h| read_exact(file, at, h.head_len() as usize).ok())
             .and_then(|head| verify_block_head(&head, salt, id, at as u32));
@@ -83,4 +99,57 @@ fn rebuild_index(file: &impl DiskFile, salt: u64, id: FileId, bytes: u64) -> Vec
         at += header.len();
     }
     blocks
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test that fails here says enough")]
+
+    use super::{LogBlock, SEARCH_BYTES, read_index};
+    use crate::disk::{Disk, DiskFile, MemoryDisk};
+    use crate::folders::Folders;
+    use crate::recover::RecoveryReport;
+    use crate::segment::format::{BlockBuilder, HEADER_BYTES, encode_header, file_name};
+    use leveret_types::LogId;
+    use std::io::IoSlice;
+    use std::path::Path;
+
+    /// The index of a file without a footer, and how many bytes were read to find it.
+    fn searched(bytes: &[u8]) -> (Vec<LogBlock>, u64) {
+        let disk = MemoryDisk::new();
+        let folders = Folders::within(Path::new("/store"));
+        let file = disk.create_new(&folders.segment.join(file_name(3)));
+        file.unwrap().write_at(&[IoSlice::new(bytes)], 0).unwrap();
+        let mut report = RecoveryReport::default();
+        let (_, blocks) = read_index(&disk, &folders, 7, 3, bytes.len() as u64, &mut report);
+        (blocks, disk.counts().read_bytes)
+    }
+
+    #[test]
+    fn a_long_stretch_without_a_block_is_read_once() {
+        let mut bytes = encode_header(7, 3);
+        bytes.resize(256 * 1024, 0);
+        let (blocks, read) = searched(&bytes);
+        assert!(blocks.is_empty());
+        assert!(read < 2 * bytes.len() as u64, "{read}");
+    }
+
+    #[test]
+    fn blocks_are_found_wherever_they_begin() {
+        let around = SEARCH_BYTES as usize - 60..SEARCH_BYTES as usize + 20;
+        for zeros in (0..3).chain(around) {
+            let mut bytes = encode_header(7, 3);
+            bytes.resize(HEADER_BYTES + zeros, 0);
+            let mut expected = Vec::new();
+            for index in 0..3 {
+                let mut builder = BlockBuilder::default();
+                builder.push(index, b"payload");
+                let at = bytes.len() as u32;
+                let (head, payload, block) = builder.encode(7, 3, (LogId(11), false), at);
+                bytes.extend([&head, payload].concat());
+                expected.push(block);
+            }
+            assert_eq!(searched(&bytes).0, expected, "behind {zeros} zeros");
+        }
+    }
 }

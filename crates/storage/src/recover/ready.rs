@@ -2,10 +2,10 @@
 //! disk: the tail is written again, and files that never became part of the store go.
 
 use super::{Found, Options, Recovered, StoreLock, summaries};
-use crate::checkpoint::CheckpointWriter;
+use crate::checkpoint::{CheckpointWriter, RESERVE_NAME};
 use crate::chunk::Place;
 use crate::disk::{Disk, DiskFile};
-use crate::error::OpenError;
+use crate::error::{OpenError, WalError};
 use crate::folders::{Folders, Identity};
 use crate::id::FileId;
 use crate::reader::Reader;
@@ -14,6 +14,7 @@ use crate::segment::writer::SegmentWriter;
 use crate::shard::ShardLogs;
 use crate::wal::pool::{self, PreparedFile, WalPool};
 use crate::wal::writer::WalWriter;
+use std::io;
 
 /// Makes the tail durable again, removes what never became part of the store, and hands out the
 /// parts.
@@ -38,7 +39,12 @@ pub(super) fn make_ready<D: Disk>(
     while !found.tail.is_empty() {
         // The tail may be in the page cache and nowhere else, and marked as clean there: only
         // writing it again, elsewhere, is sure.
-        let outcome = wal.write(&mut found.tail)?;
+        let outcome = match wal.write(&mut found.tail) {
+            // What is set aside is for a node that has to start, above all: else nobody can drain
+            // it.
+            Err(WalError::NoSpace) if give_up_reserve(disk, folders)? => continue,
+            outcome => outcome?,
+        };
         for (shard, seq, place) in outcome.written {
             found.shards[usize::from(shard)].move_chunk(seq, place);
         }
@@ -61,7 +67,8 @@ pub(super) fn make_ready<D: Disk>(
     );
     let checkpoint = CheckpointWriter::new(
         disk.clone(),
-        folders,
+        &folders.data,
+        reader.files(),
         salt,
         found.report.checkpoint,
         options.wal_pool_files,
@@ -79,6 +86,16 @@ pub(super) fn make_ready<D: Disk>(
         report: found.report,
         lock,
     })
+}
+
+/// Deletes the file that keeps space aside; false if there is none.
+fn give_up_reserve<D: Disk>(disk: &D, folders: &Folders) -> Result<bool, OpenError> {
+    let path = folders.data.join(RESERVE_NAME);
+    match disk.delete(&path) {
+        Ok(()) => Ok(true),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(OpenError::io(&path, error)),
+    }
 }
 
 /// Deletes files that were begun and never became part of the store.

@@ -58,6 +58,17 @@ impl Replay {
                 self.batch(batch, data, wal.synced, &mut elsewhere);
             }
             gaps.for_each(|_| self.pass_gap());
+            if let Some(cut) = &file.cut {
+                self.report.notes.push(format!(
+                    "{} was cut short: it has {} of its {} bytes; what was written behind byte {} \
+                     is lost",
+                    path.display(),
+                    cut.start,
+                    cut.end,
+                    file.end().min(cut.start),
+                ));
+                self.pass_gap();
+            }
         }
         if !wal.notes.is_empty() {
             // Nobody knows where: behind all that is known.

@@ -16,7 +16,7 @@ use hashbrown::HashMap;
 use leveret_types::LogId;
 use leveret_types::limits::{SEGMENT_BLOCK_BYTES, SEGMENT_BYTES_MAX};
 use std::io::{self, IoSlice};
-use std::ops::Range;
+use std::ops::{ControlFlow, Range};
 use std::path::{Path, PathBuf};
 
 /// Bytes of blocks that gather at once. With more logs than this has blocks, blocks get smaller
@@ -70,14 +70,17 @@ pub enum SegmentError {
     /// there is space.
     #[error("no space for a segment file")]
     NoSpace,
+    /// The caller's [`Pace`] broke it off. What was written is deleted again.
+    #[error("broken off")]
+    BrokenOff,
     /// End the process.
     #[error(transparent)]
     Fatal(#[from] Fatal),
 }
 
 /// Called with the number of bytes after each write, and after each read of a compaction, so that
-/// the caller can keep a gentle rate by waiting there.
-pub type Pace<'a> = &'a mut dyn FnMut(u64);
+/// the caller can keep a gentle rate by waiting there, or break the work off.
+pub type Pace<'a> = &'a mut dyn FnMut(u64) -> ControlFlow<()>;
 
 /// Writes segment files. Owned by one thread.
 pub struct SegmentWriter<D: Disk> {
@@ -87,6 +90,8 @@ pub struct SegmentWriter<D: Disk> {
     next_file: FileId,
     reader: Reader<D>,
     buffers: ReadBuffers,
+    /// Files of work that was left, which the disk did not let go of yet.
+    leftover: Vec<PathBuf>,
 }
 
 impl<D: Disk> SegmentWriter<D> {
@@ -104,6 +109,7 @@ impl<D: Disk> SegmentWriter<D> {
             next_file,
             reader,
             buffers: ReadBuffers::default(),
+            leftover: Vec::new(),
         }
     }
 
@@ -113,11 +119,18 @@ impl<D: Disk> SegmentWriter<D> {
         self.next_file
     }
 
+    /// Deletes what earlier work left. Some file systems need space to delete: what fails for want
+    /// of it is tried again.
+    fn delete_leftover(&mut self) -> Result<(), Fatal> {
+        delete_all(&self.disk, &mut self.leftover)
+    }
+
     /// Carries out a flush.
     ///
     /// # Errors
     /// [`SegmentError`].
     pub fn flush(&mut self, plan: &FlushPlan, pace: Pace<'_>) -> Result<Written, SegmentError> {
+        self.delete_leftover()?;
         let mut output = Output::new(self, pace);
         let result = output.flush(plan);
         output.end(result)
@@ -132,10 +145,26 @@ impl<D: Disk> SegmentWriter<D> {
         plan: &CompactionPlan,
         pace: Pace<'_>,
     ) -> Result<Written, SegmentError> {
+        self.delete_leftover()?;
         let mut output = Output::new(self, pace);
         let result = output.compact(plan);
         output.end(result)
     }
+}
+
+/// Deletes files from the last on, until the disk has no space for it.
+fn delete_all<D: Disk>(disk: &D, paths: &mut Vec<PathBuf>) -> Result<(), Fatal> {
+    while let Some(path) = paths.last() {
+        match disk.delete(path) {
+            Ok(()) => {}
+            // An earlier try that failed, or somebody else, has deleted it.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) if is_full(&error) => return Ok(()),
+            Err(error) => return Err(Fatal::new("delete", path, error)),
+        }
+        paths.pop();
+    }
+    Ok(())
 }
 
 struct OpenFile<F> {
@@ -156,7 +185,18 @@ struct Output<'a, D: Disk> {
     written: Written,
 }
 
-type Failure = (&'static str, io::Error);
+/// Why the output of one plan ended early.
+enum Failure {
+    /// This call failed.
+    Call(&'static str, io::Error),
+    BrokenOff,
+}
+
+impl From<(&'static str, io::Error)> for Failure {
+    fn from((call, error): (&'static str, io::Error)) -> Self {
+        Self::Call(call, error)
+    }
+}
 
 impl<'a, D: Disk> Output<'a, D> {
     fn new(writer: &'a mut SegmentWriter<D>, pace: Pace<'a>) -> Self {
@@ -177,14 +217,33 @@ impl<'a, D: Disk> Output<'a, D> {
     fn end(self, result: Result<(), Failure>) -> Result<Written, SegmentError> {
         match result {
             Ok(()) => Ok(self.written),
-            Err((_, error)) if is_full(&error) => {
-                for path in &self.created {
-                    // What remains is not in any checkpoint and is deleted at the next start.
-                    drop(self.writer.disk.delete(path));
-                }
+            Err(Failure::BrokenOff) => {
+                self.discard()?;
+                Err(SegmentError::BrokenOff)
+            }
+            Err(Failure::Call(_, error)) if is_full(&error) => {
+                self.discard()?;
                 Err(SegmentError::NoSpace)
             }
-            Err((call, error)) => Err(Fatal::new(call, &self.writer.folder, error).into()),
+            Err(Failure::Call(call, error)) => {
+                Err(Fatal::new(call, &self.writer.folder, error).into())
+            }
+        }
+    }
+
+    /// Deletes what was written. What remains all the same is in no checkpoint, and is deleted with
+    /// the next work, or at the next start.
+    fn discard(mut self) -> Result<(), Fatal> {
+        drop(self.open.take());
+        self.writer.leftover.append(&mut self.created);
+        self.writer.delete_leftover()
+    }
+
+    /// Tells the caller of so many bytes.
+    fn pace(&mut self, bytes: u64) -> Result<(), Failure> {
+        match (self.pace)(bytes) {
+            ControlFlow::Continue(()) => Ok(()),
+            ControlFlow::Break(()) => Err(Failure::BrokenOff),
         }
     }
 
@@ -243,7 +302,7 @@ impl<'a, D: Disk> Output<'a, D> {
                 len: block.len,
             };
             let content = self.read(plan.shard, key, source);
-            (self.pace)(u64::from(block.len));
+            self.pace(u64::from(block.len))?;
             let content = match content {
                 Ok(content) => content,
                 Err(why) => {
@@ -365,14 +424,15 @@ impl<'a, D: Disk> Output<'a, D> {
         open.file
             .write_at(slices, open.offset)
             .map_err(|e| ("write", e))?;
-        open.offset += u64::from(block.block.len);
+        let block_len = block.block.len;
+        open.offset += u64::from(block_len);
         open.blocks.push(block);
         if open.offset - open.synced >= SYNC_BYTES {
             open.file.sync_data().map_err(|e| ("sync", e))?;
             open.synced = open.offset;
         }
-        (self.pace)(u64::from(block.block.len));
         self.open = Some(open);
+        self.pace(u64::from(block_len))?;
         builder.clear();
         self.gathering.insert(of, builder);
         Ok(())
@@ -431,5 +491,22 @@ impl<'a, D: Disk> Output<'a, D> {
             synced.map_err(|e| ("sync of the folder", e))?;
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::disk::MemoryDisk;
+
+    #[test]
+    fn a_leftover_that_is_gone_already_is_deleted() {
+        let disk = MemoryDisk::new();
+        let (there, gone) = (PathBuf::from("f/there"), PathBuf::from("f/gone"));
+        disk.create_new(&there).expect("a file");
+        let mut leftover = vec![there, gone];
+        assert!(delete_all(&disk, &mut leftover).is_ok());
+        assert!(leftover.is_empty());
+        assert!(disk.paths().is_empty());
     }
 }

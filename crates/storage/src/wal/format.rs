@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! file   = header (one sector) batch batch ...              a sector is 4,096 bytes
-//! header = "LVRTWAL\0" | version u16 | 0 u16 | crc u32 | salt u64 | generation u64 | zeros to the sector's end
+//! header = "LVRTWAL\0" | version u16 | 0 u16 | crc u32 | salt u64 | generation u64
+//!        | unless the file grows: length u64 that it was made with | crc u32 of that | zeros to the sector's end
 //! batch  = head | copy of the head of the batch before | data | zeros to the sector's end
 //!
 //! head   = magic u32 "LVWB" | crc u32 of the head from here on
@@ -71,8 +72,8 @@ pub(crate) fn sectors(bytes: u64) -> u64 {
     bytes.next_multiple_of(SECTOR_BYTES)
 }
 
-/// The first sector of a file.
-pub(crate) fn encode_file_header(salt: u64, generation: Generation) -> Vec<u8> {
+/// The first sector of a file that was made with so many bytes; with 0 it grows.
+pub(crate) fn encode_file_header(salt: u64, generation: Generation, made: u64) -> Vec<u8> {
     let mut out = Vec::with_capacity(SECTOR_BYTES as usize);
     out.extend_from_slice(&FILE_MAGIC);
     out.put_u16(VERSION);
@@ -80,8 +81,27 @@ pub(crate) fn encode_file_header(salt: u64, generation: Generation) -> Vec<u8> {
     out.put_u32(seed(salt, &[u64::from(VERSION), generation]));
     out.put_u64(salt);
     out.put_u64(generation);
+    if made > 0 {
+        out.put_u64(made);
+        out.put_u32(made_crc(salt, generation, made));
+    }
     out.resize(SECTOR_BYTES as usize, 0);
     out
+}
+
+/// Where a file's header says how long the file was made.
+const MADE_AT: usize = 32;
+
+fn made_crc(salt: u64, generation: Generation, made: u64) -> u32 {
+    seed(salt, &[u64::from_le_bytes(FILE_MAGIC), generation, made])
+}
+
+/// How long a file was made, if its first sector says so: one that is shorter was cut. Files of
+/// earlier versions, and those that grow as they are written, do not say.
+pub(crate) fn made_bytes(header: &[u8], salt: u64, generation: Generation) -> Option<u64> {
+    let mut take = Take(header.get(MADE_AT..)?);
+    let (made, crc) = (take.u64()?, take.u32()?);
+    (made > 0 && crc == made_crc(salt, generation, made)).then_some(made)
 }
 
 /// What a file's first sector says.

@@ -2,10 +2,11 @@
 //!
 //! The files that count form a chain: the first batch of each says in which file, and where in it,
 //! all that was durable ended. Files that no chain leads to were begun by a start that did not get
-//! far, and hold nothing.
+//! far, and hold nothing, unless they were cut: then what they held is what the chain misses.
 
 use super::format::{
-    ChunkHead, FileHeader, Head, Position, SECTOR_BYTES, decode_file_header, decode_head, peek_head,
+    ChunkHead, FileHeader, Head, Position, SECTOR_BYTES, decode_file_header, decode_head,
+    made_bytes, peek_head,
 };
 use super::writer::{file_name, parse_file_name};
 use crate::disk::{Disk, DiskFile, read_exact};
@@ -47,11 +48,14 @@ pub(crate) struct FileScan {
     pub(crate) gaps: Vec<Range<u64>>,
     /// Whether the file's header is damaged although it holds batches.
     pub(crate) header_damaged: bool,
+    /// The end that the file was made with and does not have any more. What was there nobody knows:
+    /// the file after it, if there is one, may begin where the cut was found.
+    pub(crate) cut: Option<Range<u64>>,
 }
 
 impl FileScan {
     /// Where the last batch ends.
-    fn end(&self) -> u64 {
+    pub(crate) fn end(&self) -> u64 {
         self.batches.last().map_or(SECTOR_BYTES, |b| b.head.end())
     }
 }
@@ -206,6 +210,7 @@ pub(crate) fn scan<D: Disk>(
         let file = disk.open(&path).map_err(fail)?;
         let mut header = vec![0; SECTOR_BYTES as usize];
         let read = file.read_at(&mut header, 0).map_err(fail)?;
+        let made = made_bytes(&header[..read], salt, generation);
         let header = decode_file_header(&header[..read], salt);
         if let FileHeader::Newer(version) = header {
             return Err(OpenError::Newer { path, version });
@@ -216,6 +221,10 @@ pub(crate) fn scan<D: Disk>(
             salt,
         };
         let mut scan = scanner.scan().map_err(fail)?;
+        let len = file.len().map_err(fail)?;
+        let cut = made.map_or(len..len, |made| len..made);
+        scan.cut =
+            Some(cut).filter(|cut| !cut.is_empty() && header == FileHeader::Ours(generation));
         scan.header_damaged = header != FileHeader::Ours(generation) && !scan.batches.is_empty();
         scans.insert(generation, (scan, file));
     }
@@ -355,6 +364,13 @@ fn link<F: DiskFile>(
     while let Some((generation, (mut scan, file))) = scans.pop_last() {
         if let Some(next) = &next {
             if generation != next.head.synced.generation {
+                if scan.cut.is_some() {
+                    // A start has found it cut and gone on behind it, from what was left: its
+                    // batches were written again, and what was cut off is as lost as it was then.
+                    scan.batches.clear();
+                    scan.gaps.clear();
+                    found.files.push((generation, scan));
+                }
                 continue;
             }
             end_at(
@@ -363,7 +379,7 @@ fn link<F: DiskFile>(
                 next_copy.take(),
                 generation,
             );
-        } else if scan.batches.is_empty() {
+        } else if scan.batches.is_empty() && scan.cut.is_none() {
             continue;
         }
         let Some(first) = scan.batches.first().cloned() else {
@@ -389,8 +405,8 @@ fn link<F: DiskFile>(
         && first.head.synced.generation >= from
         && found
             .files
-            .first()
-            .is_some_and(|(g, _)| *g > first.head.synced.generation)
+            .iter()
+            .all(|(generation, _)| *generation != first.head.synced.generation)
         && first.head.synced.offset > SECTOR_BYTES
     {
         let missing = file_name(first.head.synced.generation);

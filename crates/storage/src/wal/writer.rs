@@ -53,6 +53,8 @@ struct Current<F> {
     offset: u64,
     /// Up to here the file has its blocks, so that a write changes no metadata.
     filled: u64,
+    /// Length with which the file was made; 0 if it grows.
+    made: u64,
 }
 
 impl<F> Current<F> {
@@ -234,7 +236,7 @@ impl<D: Disk> WalWriter<D> {
             copy_len: self.previous_head.len() as u32,
         };
         let tables = encode_head(context, chunks, &layout, &mut self.head);
-        let header = fresh.then(|| encode_file_header(self.salt, current.generation));
+        let header = fresh.then(|| encode_file_header(self.salt, current.generation, current.made));
         let heads = (self.head.len() + self.previous_head.len()) as u64;
         let unpadded = heads + layout.data_bytes;
         let padding = [0; SECTOR_BYTES as usize];
@@ -324,13 +326,20 @@ impl<D: Disk> WalWriter<D> {
         let generation = self.next_generation;
         let path = self.folder.join(file_name(generation));
         let file = match self.pool.pop() {
-            Some(prepared) => match self.disk.rename(&prepared.path, &path) {
-                Ok(()) => self.disk.open(&path).map(|file| (file, self.file_bytes)),
-                Err(error) => {
-                    self.pool.push(prepared);
-                    Err(error)
+            Some(prepared) => {
+                // One that has its name and could not be opened has come back to the pool with it.
+                let named = match prepared.path == path {
+                    true => Ok(()),
+                    false => self.disk.rename(&prepared.path, &path),
+                };
+                let now_at = if named.is_ok() { &path } else { &prepared.path };
+                let file = named.and_then(|()| self.disk.open(&path));
+                if file.is_err() {
+                    let path = now_at.clone();
+                    self.pool.push(PreparedFile { path });
                 }
-            },
+                file.map(|file| (file, self.file_bytes))
+            }
             None => self.disk.create_new(&path).map(|file| (file, 0)),
         };
         let (file, filled) = file.map_err(|e| self.failed("create", e))?;
@@ -342,6 +351,7 @@ impl<D: Disk> WalWriter<D> {
             generation,
             offset: 0,
             filled,
+            made: filled,
         })
     }
 }

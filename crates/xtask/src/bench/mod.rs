@@ -9,6 +9,7 @@ mod idle;
 mod load;
 mod perftest;
 mod quorum;
+mod scale;
 mod storage;
 
 use std::fs;
@@ -27,6 +28,7 @@ cargo xtask bench NAME [--fast] [--only KIND] [--part PART] [--write]
   storage      the log, segments and recovery; fio beside it
   idle         memory and CPU of idle connections and queues
   start        time from the start to the first client
+  scale        100,000 queues, bindings and more: what each costs; 10 minutes
   experiments  the documents' experiments by `leveret perf`, on modelled and real drives
   agreement    PerfTest and `leveret perf` on one broker and load
 
@@ -112,6 +114,7 @@ pub fn run(arguments: &[String]) -> Result<bool> {
         "idle" => idle::run(&options)?,
         "start" => idle::start(&options)?,
         "storage" => storage::run(&options)?,
+        "scale" => scale::run(&options)?,
         "experiments" => experiments::run(&options)?,
         "agreement" => agreement::run(&options)?,
         other => bail!("there is no benchmark `{other}`: see bench --help"),

@@ -34,6 +34,9 @@ pub struct Report {
     pub failed: Vec<String>,
     /// The tests that did not run, with the reason.
     pub left_out: Vec<(String, String)>,
+    /// Foreign tests that failed beside others and passed when they ran once more by themselves.
+    /// They count as passed, and are named, so that one that does so often is looked into.
+    pub again: Vec<String>,
 }
 
 impl Report {
@@ -42,6 +45,7 @@ impl Report {
         self.passed += other.passed;
         self.failed.extend(other.failed);
         self.left_out.extend(other.left_out);
+        self.again.extend(other.again);
     }
 
     /// The report of a program that has ended: that it failed without naming a test is a failure of
@@ -215,7 +219,7 @@ fn run_one(suite: &Suite, kind: Kind, count: &Counter) -> Row {
     let missing = missing(suite);
     let report = match missing {
         Some(error) => Report {
-            left_out: vec![("the whole suite".to_owned(), format!("{error:#}"))],
+            failed: vec![format!("the whole suite did not run: {error:#}")],
             ..Report::default()
         },
         None => run_bench(suite, kind).unwrap_or_else(|error| Report {
@@ -228,6 +232,7 @@ fn run_one(suite: &Suite, kind: Kind, count: &Counter) -> Row {
         passed,
         failed,
         left_out,
+        again,
     } = &report;
     let mut said = format!(
         "      {}: {passed} passed, {} failed, {} left out, {seconds:.0} s",
@@ -237,6 +242,10 @@ fn run_one(suite: &Suite, kind: Kind, count: &Counter) -> Row {
     );
     for name in failed {
         said.push_str("\n      FAILED ");
+        said.push_str(name);
+    }
+    for name in again {
+        said.push_str("\n      AGAIN  ");
         said.push_str(name);
     }
     println!("{said}");
@@ -266,6 +275,11 @@ fn print_table(rows: &[Row]) -> Totals {
     for row in rows {
         for name in &row.report.failed {
             println!("FAILED   {}: {name}", row.name);
+        }
+    }
+    for row in rows {
+        for name in &row.report.again {
+            println!("AGAIN    {}: {name}", row.name);
         }
     }
     for row in rows {

@@ -101,7 +101,8 @@ impl Admin {
         }
     }
 
-    /// The name that an operator gave the cluster, or the configuration's.
+    /// The name that an operator gave the cluster, or the configuration's. Where nobody gave one it
+    /// is that of the first node, so that all nodes say the same.
     fn cluster_name(&self) -> String {
         let catalogue = self.broker.catalogue();
         let mut named = catalogue.global_parameters();
@@ -109,7 +110,20 @@ impl Admin {
         let given = given
             .and_then(|(_, value)| value.as_text())
             .map(str::to_owned);
-        given.unwrap_or_else(|| self.config.cluster_name.clone())
+        let of_first = || {
+            let is_unnamed = self.config.cluster_name == self.config.node_name;
+            let first = catalogue.nodes().map(|node| node.id()).min();
+            catalogue.node_label(first.filter(|_| is_unnamed)?)
+        };
+        given
+            .or_else(of_first)
+            .unwrap_or_else(|| self.config.cluster_name.clone())
+    }
+
+    /// The identity of the cluster; of a node alone, that of its store.
+    fn cluster_id(&self) -> String {
+        let cluster = self.broker.cluster();
+        process::uuid_text(cluster.map_or(self.uuid, |cluster| cluster.identity().cluster))
     }
 
     /// The node's name, as the cluster's other nodes show it.
@@ -156,12 +170,12 @@ impl Admin {
     pub(super) fn node_figures(&self) -> NodeStats {
         let resources = *self.housekeeping.resources.read();
         let watermarks = *self.housekeeping.watermarks.read();
-        let alarms = self.broker.alarms();
+        let alarms = self.broker.own_alarms();
         let process = process::usage();
         NodeStats {
             name: self.node_name(),
             cluster_name: self.cluster_name(),
-            cluster_id: process::uuid_text(self.uuid),
+            cluster_id: self.cluster_id(),
             os_pid: std::process::id(),
             uptime_ms: self.broker.now().monotonic_ms,
             cores: std::thread::available_parallelism().map_or(1, std::num::NonZero::get),

@@ -1,13 +1,15 @@
 //! The first step of each operation: whether the caller may, and what is to be changed or asked.
 
 use super::Caller;
-use super::step::{Question, Step, Then, change, counts_of};
+use super::step::{Question, Step, Then, change, counts_of, declaration};
 use crate::env::Env;
+use crate::reply_to;
 use leveret_auth::{Access, Resource};
 use leveret_metadata::{Command, Endpoint};
 use leveret_routing::Kind;
 use leveret_session::contract::{Reply, Topology};
-use leveret_types::{FieldTable, ProtocolError, QueueId};
+use leveret_types::limits::QUEUE_REDECLARATIONS_MAX;
+use leveret_types::{FieldTable, ProtocolError, QueueId, ReplyCode};
 
 impl Caller {
     /// Begins an operation. Nothing may be borrowed.
@@ -96,11 +98,17 @@ impl Caller {
                 arguments,
             } => {
                 // A queue that is gone may be unbound: it has no bindings.
-                if binds {
-                    self.usable_queue(&queue, env)?;
+                match self.usable_queue(&queue, env) {
+                    Err(error) if error.code == ReplyCode::NotFound && !binds => {}
+                    usable => {
+                        usable?;
+                    }
                 }
                 let destination = Endpoint::Queue(queue);
                 self.bind_or_unbind(binds, destination, exchange, routing_key, arguments, env)
+            }
+            Topology::QueueDeclare { name, .. } if reply_to::is_name(&stripped(&name)) => {
+                self.reply_queue(stripped(&name), env)
             }
             Topology::QueueDeclare {
                 name,
@@ -228,17 +236,22 @@ impl Caller {
             .id())
     }
 
-    fn queue_exists<E: Env>(&self, name: &str, env: &E) -> Result<Step, ProtocolError> {
-        if env.replies().find(name.as_bytes()).is_some() {
-            // Somebody waits for replies under this name: what a client that is about to reply
-            // wants to know.
-            let reply = Reply::Queue {
-                name: name.to_owned(),
-                messages: 0,
-                consumers: 1,
-            };
-            return Ok(Step::Answered(reply, None));
+    /// Declares a name of direct reply-to, which always only looks whether it is there. The
+    /// pseudo-queue is, for everybody; a name that was made for a consumer is as long as that waits
+    /// for replies, which a client that is about to reply wants to know.
+    fn reply_queue<E: Env>(&self, name: String, env: &E) -> Result<Step, ProtocolError> {
+        if name != reply_to::PSEUDO_QUEUE && env.replies().find(name.as_bytes()).is_none() {
+            self.usable_queue(&name, env)?;
         }
+        let reply = Reply::Queue {
+            name,
+            messages: 0,
+            consumers: 1,
+        };
+        Ok(Step::Answered(reply, None))
+    }
+
+    fn queue_exists<E: Env>(&self, name: &str, env: &E) -> Result<Step, ProtocolError> {
         self.may_any(Resource::Queue(name))?;
         let queue = self.usable_queue(name, env)?;
         Ok(counts_of(queue, name.to_owned(), None))
@@ -261,10 +274,7 @@ impl Caller {
             self.may(Access::Read, Resource::Queue(named))?;
             self.may(Access::Write, Resource::Exchange(exchange))?;
         }
-        Ok(Step::Change {
-            command,
-            then: Then::Declared,
-        })
+        Ok(declaration(command, QUEUE_REDECLARATIONS_MAX))
     }
 
     fn delete_queue<E: Env>(

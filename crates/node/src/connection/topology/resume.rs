@@ -2,7 +2,7 @@
 //! it stands.
 
 use super::Caller;
-use super::step::{Step, StepAnswer, Then, counts_of};
+use super::step::{Redeclaration, Step, StepAnswer, Then, counts_of, declaration};
 use crate::counters::add;
 use crate::env::{Env, QueueAnswer, Ticket};
 use crate::quorum::link::Standing;
@@ -14,20 +14,23 @@ use leveret_types::{Now, ProtocolError, ReplyCode};
 impl Caller {
     fn declared<E: Env>(
         &self,
+        again: Redeclaration,
         outcome: &Outcome,
         ticket: Option<Ticket>,
-        now: Now,
         env: &E,
     ) -> Result<Step, ProtocolError> {
-        add(&env.counters().queues_declared, 1);
         let gone = || ProtocolError::channel(ReplyCode::NotFound, "the queue is gone already");
         let queue = outcome.queue.ok_or_else(gone)?;
-        let (name, classic) = {
-            let catalogue = env.catalogue();
-            let record = catalogue.queue(queue).ok_or_else(gone)?;
-            let classic = record.kind() == leveret_metadata::QueueKind::Classic;
-            (record.name().to_owned(), classic)
+        let found = env
+            .catalogue()
+            .queue(queue)
+            .map(|record| record.name().to_owned());
+        let Some(name) = found else {
+            // Somebody has deleted it since: whoever declares a queue is to have one.
+            let left = again.left.checked_sub(1).ok_or_else(gone)?;
+            return Ok(declaration(again.command, left));
         };
+        add(&env.counters().queues_declared, 1);
         if outcome.created {
             let reply = Reply::Queue {
                 name,
@@ -35,9 +38,6 @@ impl Caller {
                 consumers: 0,
             };
             return Ok(Step::Answered(reply, ticket));
-        }
-        if classic {
-            env.with_shard(now, env.shard_of(queue), |shard| shard.touch(now, queue));
         }
         Ok(counts_of(queue, name, ticket))
     }
@@ -55,8 +55,8 @@ impl Caller {
     ) -> Result<Step, ProtocolError> {
         match (then, answer) {
             (Then::Done, StepAnswer::Changed(_, ticket)) => Ok(Step::Answered(Reply::Done, ticket)),
-            (Then::Declared, StepAnswer::Changed(outcome, ticket)) => {
-                self.declared(&outcome, ticket, now, env)
+            (Then::Declared(again), StepAnswer::Changed(outcome, ticket)) => {
+                self.declared(*again, &outcome, ticket, env)
             }
             (Then::Deleted(ready), StepAnswer::Changed(_, ticket)) => {
                 Ok(Step::Answered(Reply::Count(clamped(ready)), ticket))
@@ -69,6 +69,8 @@ impl Caller {
                 },
                 StepAnswer::Answer(answer),
             ) => {
+                // To declare a queue is to use it, passively as well.
+                env.with_shard(now, env.shard_of(queue), |shard| shard.touch(now, queue));
                 let standing = match answer {
                     QueueAnswer::Counted(standing) => standing,
                     // What is known of it still answers.

@@ -58,13 +58,22 @@ impl Question {
     }
 }
 
+/// A declaration of a queue that is made again if somebody deletes the queue before the declaration
+/// is answered.
+#[derive(Debug)]
+pub struct Redeclaration {
+    pub(super) command: Command,
+    /// How often it may be made again.
+    pub(super) left: u8,
+}
+
 /// What follows a step.
 #[derive(Debug)]
 pub enum Then {
     /// It is done.
     Done,
     /// A queue was declared: its counts are looked up.
-    Declared,
+    Declared(Box<Redeclaration>),
     /// The counts of this queue are the answer.
     Counted {
         /// Its id.
@@ -118,5 +127,17 @@ pub(super) const fn counts_of(queue: QueueId, name: String, ticket: Option<Ticke
             name,
             ticket,
         },
+    }
+}
+
+/// A step that declares a queue, and does so again up to `left` times if it is deleted meanwhile.
+pub(super) fn declaration(command: Command, left: u8) -> Step {
+    let again = Redeclaration {
+        command: command.clone(),
+        left,
+    };
+    Step::Change {
+        command,
+        then: Then::Declared(Box::new(again)),
     }
 }

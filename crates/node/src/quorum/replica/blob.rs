@@ -43,7 +43,7 @@ pub(super) struct LaneState {
     pub(super) lane: u8,
     /// Index after the last message that a header named.
     pub(super) end: u64,
-    /// What is below was handed out, as far as is known.
+    /// What is below may have been handed out.
     pub(super) delivered: u64,
     /// What is known of messages that came back.
     pub(super) returns: RunMap<Returns>,

@@ -74,7 +74,7 @@ pub(super) struct Header {
     pub(super) came: Vec<Came>,
     pub(super) left: Vec<Left>,
     pub(super) returned: Vec<Returned>,
-    /// Below this index of a lane messages were handed out.
+    /// Below this index of a lane messages may be handed out once this is committed.
     pub(super) delivered: Vec<(u8, u64)>,
     pub(super) leaving: Vec<Leaving>,
 }

@@ -8,6 +8,7 @@ use super::{Around, Broken, HEADER_LANE, Replica};
 use crate::looked::{self, Found};
 use crate::quorum::link::{Answer, LocalDelivery, Origin, ToLeader, ToProxy};
 use crate::shard::{QueueFacts, QueueSpec, log_of};
+use crate::standstill::Standstill;
 use bytes::Bytes;
 use hashbrown::HashMap;
 use leveret_queue::{Counters, Counts, Position};
@@ -39,8 +40,12 @@ pub struct Replicas {
     is_held: bool,
     /// Leaders with something to propose.
     open: Vec<QueueId>,
+    /// Whether somebody waits for one of these entries.
+    is_urgent: bool,
     /// Replicas that wait for the write-ahead log.
     unsynced: Vec<QueueId>,
+    /// How long they, and what is to be proposed, have waited for the log.
+    pub(super) standstill: Standstill,
     /// Groups for which time matters, and when it passes next.
     ticking: Vec<QueueId>,
     next_tick_ms: u64,
@@ -86,10 +91,22 @@ impl Replicas {
         self.map.get(&queue)?.leader_node()
     }
 
+    /// Whether anything waits for the write-ahead log: to be proposed before it is sealed, or to
+    /// be durable.
+    pub(super) fn waits_for_log(&self) -> bool {
+        !self.open.is_empty() || !self.unsynced.is_empty()
+    }
+
     /// Whether anything waits to be proposed, and so for the next seal.
     #[must_use]
     pub fn has_open(&self) -> bool {
         !self.open.is_empty()
+    }
+
+    /// Whether somebody waits for what is to be proposed.
+    #[must_use]
+    pub fn is_urgent(&self) -> bool {
+        self.is_urgent && self.has_open()
     }
 
     /// Adds the member of a queue that is on this node, with what the logs have of it.
@@ -209,6 +226,9 @@ impl Replicas {
             !replica.unsynced.is_empty(),
             &mut self.unsynced,
         );
+        self.is_urgent |= leader.is_some_and(|l| l.holds_back());
+        let waits = !self.open.is_empty() || !self.unsynced.is_empty();
+        self.standstill.note(around.now, waits);
         if (replica.group.wants_tick() || replica.sending.is_some()) && !listed.ticking {
             listed.ticking = true;
             if self.ticking.is_empty() {
@@ -232,6 +252,7 @@ impl Replicas {
 
     /// Proposes what has gathered, so that its headers are in the chunk with its messages.
     pub(crate) fn before_seal(&mut self, around: &mut Around<'_>) {
+        self.is_urgent = false;
         for id in std::mem::take(&mut self.open) {
             self.with(around, id, |replica, around| {
                 replica.listed.open = false;
@@ -258,6 +279,8 @@ impl Replicas {
                 }
             });
         }
+        let waits = self.waits_for_log();
+        self.standstill.ended(around.now, waits);
     }
 
     /// Lets leaders act on what has happened.
@@ -296,6 +319,7 @@ impl Replicas {
                 }
             });
         }
+        self.give_way(around);
         if self.ticking.is_empty() || self.next_tick_ms > around.now.monotonic_ms {
             return;
         }
@@ -322,7 +346,8 @@ impl Replicas {
         // What is due already and held is looked at with the rest of that.
         let is_open = |at: &u64| held.is_none() || *at > now.monotonic_ms;
         let leaders = self.deadlines.iter().map(|(at, _)| *at).find(is_open);
-        [leaders, held, groups].into_iter().flatten().min()
+        let stuck = self.standstill.deadline_ms();
+        [leaders, held, groups, stuck].into_iter().flatten().min()
     }
 
     /// Takes a frame of another member. Anything may be in it.

@@ -16,6 +16,7 @@ use leveret_queue::{Effect, Log, Meta, Peek, Position, Queue, Reason, RecoveredL
 use leveret_storage::ShardLogs;
 use leveret_types::limits::QUORUM_PRESENT_MS_MAX;
 use leveret_types::{ConsumerId, NodeId, Now, QueueId, ReplicaId};
+use reach::Reach;
 use std::collections::VecDeque;
 use std::ops::Range;
 
@@ -177,6 +178,8 @@ pub(super) struct Leader {
     waiting: VecDeque<Waiting>,
     looked: Looked,
     covered: Covered,
+    /// How far messages may be handed out.
+    reach: Reach,
     dead: DeadLetters,
     /// Gets and fetches that cannot be answered yet.
     waiting_gets: Vec<Asked>,
@@ -196,6 +199,7 @@ struct View<'a> {
     own: NodeId,
     logs: &'a mut ShardLogs,
     looked: &'a mut Looked,
+    reach: &'a mut Reach,
     holders: &'a mut HashMap<ConsumerId, Place, foldhash::fast::FixedState>,
     clients: &'a mut dyn crate::quorum::Clients,
 }
@@ -214,6 +218,10 @@ impl Log for View<'_> {
             None => false,
         }
     }
+
+    fn may_hand_out(&mut self, position: Position) -> bool {
+        self.reach.allows(position)
+    }
 }
 
 /// The queue machine with its view of the surroundings, for one call.
@@ -224,6 +232,7 @@ macro_rules! on_queue {
             own: $around.node,
             logs: $around.logs,
             looked: &mut $leader.looked,
+            reach: &mut $leader.reach,
             holders: &mut $leader.holders,
             clients: $around.clients,
         };
@@ -239,6 +248,7 @@ mod claims;
 mod covered;
 mod effects;
 mod presence;
+mod reach;
 
 impl Leader {
     /// The leader of a queue whose messages the logs have: all that its replicas know of it is
@@ -253,6 +263,9 @@ impl Leader {
         nodes: Vec<NodeId>,
     ) -> Self {
         let (lanes, state) = recovered;
+        let handed_out = state.lanes.iter();
+        let handed_out = handed_out.map(|lane| (lane.lane, lane.delivered_through));
+        let reach = Reach::new(handed_out);
         let mut queue = Queue::recover(spec.kind, spec.settings.clone(), now, lanes, state);
         queue.tell_returns();
         queue.hold_election();
@@ -274,6 +287,7 @@ impl Leader {
             waiting: VecDeque::new(),
             looked: Looked::default(),
             covered: Covered::new(entry),
+            reach,
             dead: DeadLetters::default(),
             waiting_gets: Vec::new(),
             scratch: Vec::new(),
@@ -354,6 +368,7 @@ impl Leader {
             ToLeader::Cancel(consumer) => {
                 if self.queue.cancel(around.now, consumer, &mut self.scratch) {
                     self.consumers -= 1;
+                    self.reach.consumers_changed();
                 }
                 self.carry_out(around);
                 self.answer(around, from, ToProxy::Cancelled(consumer));

@@ -23,6 +23,7 @@ mod outgoing;
 mod remains;
 mod restore;
 mod snapshot;
+mod stuck;
 #[cfg(test)]
 mod tests;
 mod wire;
@@ -388,9 +389,7 @@ impl Replica {
         let Some(leader) = &mut self.leader else {
             return false;
         };
-        let applied = &self.applied;
-        let delivered = |lane| applied.lane(lane).map_or(0, |state| state.delivered);
-        let Some(closed) = leader.close(&self.lanes, delivered) else {
+        let Some(closed) = leader.close(&self.lanes) else {
             return true;
         };
         match self.group.propose(closed.header.encode()) {

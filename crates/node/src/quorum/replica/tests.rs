@@ -55,6 +55,8 @@ struct Running {
     consumer: Option<ConsumerId>,
     /// Deliveries to the client: lane, index, message.
     held: VecDeque<(u8, u64, u64)>,
+    /// Whether each delivery to it was flagged as redelivered.
+    flags: Vec<bool>,
 }
 
 struct Node {
@@ -75,6 +77,8 @@ struct Ledger {
     /// Where each message was seen.
     places: BTreeMap<u64, (u8, u64)>,
     requeued: u32,
+    /// Nodes that live have lost sight of each other: two may have led at once.
+    was_cut: bool,
     snapshots: u32,
     /// Deliveries that a replica on the consumer's node completed, and those that it could not.
     local: (u64, u64),
@@ -169,6 +173,7 @@ impl Node {
             published: BTreeMap::new(),
             consumer: None,
             held: VecDeque::new(),
+            flags: Vec::new(),
         });
     }
 }
@@ -295,10 +300,16 @@ impl World {
                         delivery.index,
                         if delivery.redelivered { " again" } else { "" }
                     ));
-                    *self.ledger.delivered.entry(number).or_default() += 1;
+                    let times = self.ledger.delivered.entry(number).or_default();
+                    assert!(
+                        *times == 0 || delivery.redelivered || self.ledger.was_cut,
+                        "message {number} comes again, and is not flagged"
+                    );
+                    *times += 1;
                     let place = (delivery.lane, delivery.index);
                     let before = *self.ledger.places.entry(number).or_insert(place);
                     assert_eq!(before, place, "message {number} is in the queue twice");
+                    running.flags.push(delivery.redelivered);
                     running
                         .held
                         .push_back((delivery.lane, delivery.index, number));
@@ -541,6 +552,7 @@ impl World {
             97 if faults && at != other && self.connected(at, other) && self.random.chance(50) => {
                 self.say(format!("cut {at} {other}"));
                 self.cut.insert((at.min(other), at.max(other)));
+                self.ledger.was_cut = true;
                 self.part(at, other);
             }
             98 if at != other
@@ -870,6 +882,52 @@ fn a_queue_with_one_member_needs_nobody_else() {
     world.start(0);
     world.heal_and_drain();
     assert_eq!(world.ledger.delivered.len(), 3);
+}
+
+#[test]
+fn what_a_leader_may_have_handed_out_is_flagged_by_the_next_one() {
+    let mut world = World::new(1, 3, spec(3));
+    world.rest(100);
+    for _ in 0..100 {
+        world.publish(1);
+    }
+    world.rest(20);
+    let first = world.leader().expect("a leader");
+    world.consume(first, 5);
+    world.rest(20);
+    assert_eq!(world.ledger.delivered.len(), 5);
+    // The acknowledgements are not committed when the leader dies, nor what follows from them.
+    for _ in 0..5 {
+        world.settle(first, Outcome::Accept);
+    }
+    assert!(world.ledger.delivered.len() > 5, "more was handed out");
+    world.crash(first);
+    let other = (first + 1) % 3;
+    world.rest(200);
+    world.consume(other, 100);
+    world.rest(50);
+    let flags = &world.nodes[other].running.as_ref().expect("it runs").flags;
+    assert_eq!(flags.len(), 100, "all come");
+    let again = flags.iter().filter(|flag| **flag).count();
+    assert!((10..=80).contains(&again), "{again} of 100 are flagged");
+}
+
+#[test]
+fn what_nobody_could_have_got_is_not_flagged_by_the_next_leader() {
+    let mut world = World::new(1, 3, spec(3));
+    world.rest(100);
+    for _ in 0..100 {
+        world.publish(1);
+    }
+    world.rest(20);
+    let first = world.leader().expect("a leader");
+    world.crash(first);
+    let other = (first + 1) % 3;
+    world.rest(200);
+    world.consume(other, 100);
+    world.rest(50);
+    let flags = &world.nodes[other].running.as_ref().expect("it runs").flags;
+    assert_eq!(flags, &[false; 100]);
 }
 
 #[test]

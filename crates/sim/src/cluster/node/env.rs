@@ -1,9 +1,12 @@
 //! What a simulated node's actors reach.
 
 use super::SHARDS;
+use leveret_auth::LoginCheck;
 use leveret_metadata::{Catalogue, CatalogueError, Command};
 use leveret_node::cluster::{Cluster, Peers, Waiter};
-use leveret_node::env::{ConnectionEvent, Env, Executed, PeerFrame, Proposal, ProposalId};
+use leveret_node::env::{
+    ConnectionEvent, Env, Executed, LoginFrom, PeerFrame, Proposal, ProposalId,
+};
 use leveret_node::history::History;
 use leveret_node::registry::Registry;
 use leveret_node::reply_to::Replies;
@@ -169,6 +172,11 @@ impl Env for NodeEnv {
 
     fn log_congested(&self) -> bool {
         false
+    }
+
+    fn check_login(&self, from: LoginFrom, check: LoginCheck) {
+        let event = ConnectionEvent::LoginChecked(check.run().into());
+        self.post(from.connection, event);
     }
 
     fn post(&self, connection: ConnectionId, event: ConnectionEvent) {

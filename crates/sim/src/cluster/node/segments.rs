@@ -7,6 +7,7 @@ use leveret_storage::{
     SegmentWriter, WalPool,
 };
 use leveret_types::{Now, ShardId};
+use std::ops::ControlFlow;
 
 /// Prepared files that are kept for the write-ahead log.
 const READY_FILES: usize = 2;
@@ -31,7 +32,7 @@ enum Stop {
 impl From<SegmentError> for Stop {
     fn from(error: SegmentError) -> Self {
         match error {
-            SegmentError::NoSpace => Self::NoSpace,
+            SegmentError::NoSpace | SegmentError::BrokenOff => Self::NoSpace,
             SegmentError::Fatal(_) => Self::Died,
         }
     }
@@ -66,7 +67,11 @@ impl<D: Disk> Node<D> {
             }
             let plan = self.env.shard(shard).logs.begin_compaction();
             if let Some(plan) = plan {
-                match self.segments.writer.compact(&plan, &mut |_| ()) {
+                match self
+                    .segments
+                    .writer
+                    .compact(&plan, &mut |_| ControlFlow::Continue(()))
+                {
                     Ok(written) => {
                         let logs = &mut self.env.shard(shard).logs;
                         logs.finish_compaction(&plan, written);
@@ -90,7 +95,11 @@ impl<D: Disk> Node<D> {
     }
 
     fn flush(&mut self, shard: ShardId, plan: &FlushPlan) -> Result<(), Stop> {
-        match self.segments.writer.flush(plan, &mut |_| ()) {
+        match self
+            .segments
+            .writer
+            .flush(plan, &mut |_| ControlFlow::Continue(()))
+        {
             Ok(written) => {
                 self.env.shard(shard).logs.finish_flush(plan, written);
                 Ok(())

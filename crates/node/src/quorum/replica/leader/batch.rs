@@ -205,13 +205,18 @@ impl Leader {
 
     /// Whether anything is to be proposed.
     pub(in super::super) fn has_open_batch(&self) -> bool {
-        !self.batch.header.is_empty() || !self.batch.asked.is_empty()
+        !self.batch.header.is_empty() || !self.batch.asked.is_empty() || self.reach.is_wanted
+    }
+
+    /// Whether somebody waits for the next entry, because a message may be handed out only then.
+    pub(in super::super) const fn holds_back(&self) -> bool {
+        self.reach.is_awaited
     }
 
     /// Whether the batch is to be proposed now: at once if somebody waits for it; settles alone may
     /// gather, for each entry costs all members a write.
     pub(in super::super) fn is_due(&mut self, now: Now) -> bool {
-        if self.batch.is_awaited || !self.batch.asked.is_empty() {
+        if self.batch.is_awaited || !self.batch.asked.is_empty() || self.reach.is_wanted {
             return true;
         }
         let since = *self.batch.lazy_since_ms.get_or_insert(now.monotonic_ms);
@@ -224,20 +229,15 @@ impl Leader {
     }
 
     /// Ends the batch: it is to be proposed, and [`Self::proposed`] or [`Self::reopen`] called.
-    pub(in super::super) fn close(
-        &mut self,
-        lanes: &Lanes,
-        delivered: impl Fn(u8) -> u64,
-    ) -> Option<Closed> {
-        if self.batch.header.is_empty() {
+    pub(in super::super) fn close(&mut self, lanes: &Lanes) -> Option<Closed> {
+        if self.batch.header.is_empty() && !self.reach.is_wanted {
             return None;
         }
         let mut header = std::mem::take(&mut self.batch.header);
-        for lane in lanes.numbers() {
-            let through = self.queue.delivered_through(lane);
-            if through > delivered(lane) {
-                header.delivered.push((lane, through));
-            }
+        self.put_reach(&mut header, lanes);
+        if header.is_empty() && header.delivered.is_empty() {
+            self.batch.header = header;
+            return None;
         }
         let next = Vec::with_capacity(self.batch.attachment.len().min(64 * 1024));
         let attachment = std::mem::replace(&mut self.batch.attachment, next);
@@ -266,6 +266,7 @@ impl Leader {
     pub(in super::super) fn reopen(&mut self, closed: Closed) {
         self.batch.header = closed.header;
         self.batch.header.delivered.clear();
+        self.reach.not_proposed();
         self.batch.is_awaited = true;
         self.batch.attachment = closed.attachment.bytes.into();
         self.batch.published = closed.attachment.published;
@@ -289,6 +290,9 @@ impl Leader {
         }
         if entry.came.capacity() <= QUORUM_BATCH_ITEMS {
             self.spare = entry.came;
+        }
+        for (lane, through) in &header.delivered {
+            self.reach.committed(*lane, *through);
         }
         for came in &header.came {
             self.covered.came(index, came.lane, came.range.end);

@@ -75,6 +75,7 @@ impl Leader {
             if let Some(consumer) = holder.consumer {
                 let result = self.queue.attach(around.now, consumer, &mut self.scratch);
                 self.consumers += usize::from(result.is_ok());
+                self.reach.consumers_changed();
                 self.had_consumer |= result.is_ok();
                 if result.is_err() {
                     let consumer = consumer.id;
@@ -148,6 +149,7 @@ impl Leader {
         self.decide_claims_of(around.now, holder);
         let was_consumer = self.queue.consumers().any(|c| c.consumer.id == holder);
         self.consumers -= usize::from(was_consumer);
+        self.reach.consumers_changed();
         let out = &mut self.scratch;
         match counted {
             true => self.queue.detach(around.now, holder, out),
@@ -185,6 +187,7 @@ impl Leader {
         if result.is_ok() {
             self.holders.insert(consumer.id, place);
             self.consumers += 1;
+            self.reach.consumers_changed();
             self.had_consumer = true;
             self.note_untold(consumer.id);
         }

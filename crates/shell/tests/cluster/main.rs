@@ -1,7 +1,9 @@
 //! Nodes that form a cluster on real sockets and files, in this process.
 
 #[allow(dead_code, reason = "clients of other tests")]
+#[path = "../client/mod.rs"]
 mod client;
+mod on_path;
 
 use client::{Client, Scratch, address, config, connect};
 use leveret_amqp::encode;
@@ -12,6 +14,7 @@ use leveret_amqp::{
 use leveret_metadata::Command;
 use leveret_node::Env;
 use leveret_shell::cluster::ClusterConfig;
+use leveret_shell::cluster::handshake::Protection;
 use leveret_shell::disk::RealDisk;
 use leveret_shell::node::{Node, NodeConfig, StartError};
 use leveret_types::{FieldValue, NodeId, ShardId};
@@ -46,6 +49,8 @@ fn member(folder: &Path, own: SocketAddr, join: &[SocketAddr], secret: &[u8]) ->
             advertised: own.to_string(),
             join: join.iter().map(ToString::to_string).collect(),
             secret: secret.to_vec(),
+            secret_file: None,
+            protection: Protection::Sealed,
             file: folder.join("cluster"),
             name: format!("leveret@{own}"),
         }),
@@ -126,14 +131,14 @@ fn nodes_find_each_other_share_what_is_declared_and_find_it_again() {
 fn a_majority_goes_on_and_who_returns_has_what_it_missed() {
     let scratch = Scratch::new("cluster-majority");
     let addresses = free_addresses::<3>();
-    let configs = addresses.map(|own| member(&scratch.0, own, &addresses, b""));
+    let configs = addresses.map(|own| member(&scratch.0, own, &addresses, b"secret"));
     let mut nodes = start_all(configs.into());
     all_vote_and_are_up(&nodes);
     let gone = nodes.remove(0);
     gone.shut_down();
     put_vhost(&nodes[0], "while it was away");
     // Not its list but its folder says where it belongs.
-    let returned = start(member(&scratch.0, addresses[0], &[], b""));
+    let returned = start(member(&scratch.0, addresses[0], &[], b"secret"));
     assert!(knows(&returned, "while it was away"));
     returned.shut_down();
     nodes.into_iter().for_each(Node::shut_down);
@@ -173,17 +178,20 @@ fn what_an_operator_has_to_change_is_said() {
     let open = member(&scratch.0, anywhere, &[], b"");
     assert!(refusal(open).contains("cluster.secret is not set"));
 
+    let apart = member(&scratch.0, own, &[own, alone], b"");
+    assert!(refusal(apart).contains("cluster.secret_file"));
+
     // A node of its own that is then to join has data that would have to go.
     let folder = scratch.0.join(alone.port().to_string());
     client::start(&folder, None).shut_down();
     let mut listed = [own, alone];
     listed.sort_by_key(ToString::to_string);
     if listed[0] == own {
-        let joins = member(&scratch.0, alone, &listed, b"");
+        let joins = member(&scratch.0, alone, &listed, b"secret");
         assert!(refusal(joins).contains("data of its own"));
     }
 
-    start(member(&scratch.0, own, &[], b"")).shut_down();
+    start(member(&scratch.0, own, &[], b"secret")).shut_down();
     let folder = scratch.0.join(own.port().to_string());
     match Node::start(config(&folder, None), RealDisk::new()) {
         Err(StartError::Clustered) => {}
@@ -266,7 +274,7 @@ fn all_vote_and_are_up(nodes: &[Node]) {
 
 /// Three nodes of one cluster, all of which vote.
 fn three(scratch: &Scratch, addresses: [SocketAddr; 3]) -> Vec<Node> {
-    let configs = addresses.map(|own| member(&scratch.0, own, &addresses, b""));
+    let configs = addresses.map(|own| member(&scratch.0, own, &addresses, b"secret"));
     let nodes = start_all(configs.into());
     all_vote_and_are_up(&nodes);
     nodes
@@ -335,6 +343,44 @@ fn a_minority_answers_what_it_knows_and_refuses_what_it_cannot_decide() {
     left.shut_down();
 }
 
+#[test]
+fn a_node_that_was_forgotten_serves_nobody() {
+    let scratch = Scratch::new("cluster-forgotten");
+    let mut nodes = three(&scratch, free_addresses());
+    let follows = |node: &Node| {
+        let leader = node.broker.cluster().and_then(|cluster| cluster.leader());
+        leader.is_some_and(|leader| leader != node.broker.node_id())
+    };
+    eventually("somebody leads", || nodes.iter().any(follows));
+    let at = nodes.iter().position(follows).expect("a follower");
+    let gone = nodes.remove(at);
+    let mut client = log_in(&gone);
+    assert_eq!(declare(&mut client, "at home", false, "classic"), Ok(0));
+    // Nobody asks whether it is up: it may as well have come back just now.
+    let forget = Command::NodeForget {
+        node: gone.broker.node_id().0,
+    };
+    let forgotten = nodes[0].broker.execute_in_cluster(&forget);
+    forgotten.expect("a majority is up");
+    eventually("it has heard that", || !gone.broker.serving());
+    gone.broker.set_serving(true);
+    assert!(!gone.broker.serving(), "nobody brings it back like this");
+    assert!(!log_in_again(&gone), "it lets nobody in");
+    let said = client.answer().expect("an answer");
+    assert!(matches!(
+        Method::decode(&said),
+        Ok(Method::ConnectionClose(_))
+    ));
+    drop(client);
+    gone.shut_down();
+    nodes.into_iter().for_each(Node::shut_down);
+}
+
+fn log_in_again(node: &Node) -> bool {
+    let socket = connect(address(node, false));
+    Client::log_in(socket, "PLAIN", b"\0guest\0guest").is_ok()
+}
+
 /// How many queues a node leads, as another one knows.
 fn led_by(node: NodeId, seen_from: &Node) -> usize {
     let broker = &seen_from.broker;
@@ -362,7 +408,7 @@ fn leaders_are_spread_when_queues_are_declared_and_again_when_a_node_returns() {
     eventually("two lead all", || {
         led_by(ids[0], &nodes[0]) + led_by(ids[1], &nodes[0]) == 9
     });
-    nodes.push(start(member(&scratch.0, addresses[2], &[], b"")));
+    nodes.push(start(member(&scratch.0, addresses[2], &[], b"secret")));
     eventually("the third has its leaders again", || {
         led_by(ids[2], &nodes[0]) == 3
     });
@@ -387,7 +433,7 @@ fn a_node_alone_that_founds_a_cluster_keeps_what_its_quorum_queues_have() {
     }
     drop(client);
     alone.shut_down();
-    let mut founder = member(&scratch.0, addresses[0], &[], b"");
+    let mut founder = member(&scratch.0, addresses[0], &[], b"secret");
     founder.catalogue.membership.trigger_interval_ms = 100;
     let first = start(founder);
     let mut client = log_in(&first);
@@ -398,7 +444,7 @@ fn a_node_alone_that_founds_a_cluster_keeps_what_its_quorum_queues_have() {
     }
     let others: Vec<Node> = addresses[1..]
         .iter()
-        .map(|own| start(member(&scratch.0, *own, &addresses[..1], b"")))
+        .map(|own| start(member(&scratch.0, *own, &addresses[..1], b"secret")))
         .collect();
     let voters = || {
         let id = {

@@ -1,0 +1,213 @@
+//! The check of one login's password, as a value: whoever has the time runs it. What was found good
+//! is remembered for a while, so that a slow hash is not computed for every request of a client.
+
+use crate::password::{HashingAlgorithm, PasswordHash, verify_login};
+use leveret_types::limits::{LOGIN_REMEMBERED_MS, LOGINS_REMEMBERED_MAX};
+use sha2::{Digest, Sha256};
+use std::collections::{HashMap, VecDeque};
+
+/// What became of a check.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// The password is the user's.
+    Right,
+    /// It is not, or there is no such user.
+    Wrong,
+    /// Too many others wait for their check.
+    Busy,
+}
+
+impl From<bool> for Verdict {
+    fn from(right: bool) -> Self {
+        match right {
+            true => Self::Right,
+            false => Self::Wrong,
+        }
+    }
+}
+
+/// The check of one login's password.
+pub struct LoginCheck {
+    hash: Option<PasswordHash>,
+    password: Vec<u8>,
+    usual: HashingAlgorithm,
+}
+
+impl std::fmt::Debug for LoginCheck {
+    /// Leaves the password out: what is printed ends in logs.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("LoginCheck").finish_non_exhaustive()
+    }
+}
+
+impl LoginCheck {
+    /// The check of `password` against the user's hash. Where there is no such user, or none that a
+    /// password lets in, it costs what a check with `usual`, the algorithm of new users, does.
+    #[must_use]
+    pub fn new(hash: Option<PasswordHash>, password: Vec<u8>, usual: HashingAlgorithm) -> Self {
+        Self {
+            hash: hash.filter(|hash| !hash.text.is_empty()),
+            password,
+            usual,
+        }
+    }
+
+    /// Whether it takes so long that it must not hold up anybody else.
+    #[must_use]
+    pub fn is_slow(&self) -> bool {
+        let algorithm = self.hash.as_ref().map_or(self.usual, |hash| hash.algorithm);
+        algorithm == HashingAlgorithm::Argon2id
+    }
+
+    /// Whether the password is right.
+    #[must_use]
+    pub fn run(&self) -> bool {
+        verify_login(self.hash.as_ref(), &self.password, self.usual)
+    }
+}
+
+/// Under what a good login is remembered: a digest of a secret of this process, the user's hash and
+/// the password. Another hash of the user is another fingerprint: a changed password, or a user
+/// who is gone, is never found again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Fingerprint([u8; 32]);
+
+/// Logins that were found good a moment ago.
+pub struct Remembered {
+    secret: [u8; 32],
+    until_ms: HashMap<Fingerprint, u64>,
+    /// The same in the order in which they are forgotten.
+    order: VecDeque<Fingerprint>,
+}
+
+impl std::fmt::Debug for Remembered {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let count = self.until_ms.len();
+        f.debug_struct("Remembered").field("count", &count).finish()
+    }
+}
+
+impl Remembered {
+    /// Nothing yet, under a secret of unguessable bytes.
+    #[must_use]
+    pub fn new(secret: [u8; 32]) -> Self {
+        Self {
+            secret,
+            until_ms: HashMap::new(),
+            order: VecDeque::new(),
+        }
+    }
+
+    /// Whether this check would find the password right, as one did a moment ago.
+    #[must_use]
+    pub fn knows(&self, check: &LoginCheck, now_ms: u64) -> bool {
+        let found = self.fingerprint(check);
+        let until_ms = found.and_then(|found| self.until_ms.get(&found));
+        until_ms.is_some_and(|until_ms| now_ms < *until_ms)
+    }
+
+    /// This check has found the password right.
+    pub fn remember(&mut self, check: &LoginCheck, now_ms: u64) {
+        let Some(found) = self.fingerprint(check) else {
+            return;
+        };
+        while let Some(oldest) = self.order.front() {
+            let until_ms = self.until_ms.get(oldest);
+            let over = until_ms.is_none_or(|until_ms| *until_ms <= now_ms);
+            if !over && self.order.len() < LOGINS_REMEMBERED_MAX {
+                break;
+            }
+            self.until_ms.remove(oldest);
+            self.order.pop_front();
+        }
+        let until_ms = now_ms + LOGIN_REMEMBERED_MS;
+        if self.until_ms.insert(found, until_ms).is_some() {
+            self.order.retain(|other| *other != found);
+        }
+        self.order.push_back(found);
+    }
+
+    /// What checks have in common that find the same; none where there is no user.
+    #[must_use]
+    pub fn fingerprint(&self, check: &LoginCheck) -> Option<Fingerprint> {
+        let hash = check.hash.as_ref()?;
+        // The secret leads and each part's length stands before it: nobody can foretell a digest,
+        // or make one login look like another.
+        let parts = [hash.text.as_bytes(), &check.password];
+        let mut digest = Sha256::new().chain_update(self.secret);
+        for part in parts {
+            digest.update((part.len() as u64).to_le_bytes());
+            digest.update(part);
+        }
+        Some(Fingerprint(digest.finalize().into()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SALT: [u8; 16] = [7; 16];
+
+    fn hash(password: &str) -> PasswordHash {
+        PasswordHash::new(HashingAlgorithm::Sha256, password.as_bytes(), &SALT).expect("a hash")
+    }
+
+    fn check(hash: Option<PasswordHash>, password: &str) -> LoginCheck {
+        LoginCheck::new(hash, password.into(), HashingAlgorithm::Sha256)
+    }
+
+    #[test]
+    fn a_check_without_a_user_costs_what_one_of_a_new_user_does() {
+        let argon2id = HashingAlgorithm::Argon2id;
+        for hash in [None, Some(PasswordHash::none())] {
+            assert!(LoginCheck::new(hash.clone(), b"p".to_vec(), argon2id).is_slow());
+            assert!(!check(hash.clone(), "p").is_slow());
+            assert!(!check(hash, "p").run());
+        }
+        let slow = PasswordHash::parse(
+            argon2id,
+            "$argon2id$v=19$m=8,t=1,p=1$YWJjZGVmZ2g$AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA",
+        );
+        assert!(check(slow.ok(), "p").is_slow());
+        assert!(!LoginCheck::new(Some(hash("p")), b"p".to_vec(), argon2id).is_slow());
+        assert!(check(Some(hash("p")), "p").run());
+    }
+
+    #[test]
+    fn what_was_found_good_is_remembered_until_its_time_or_the_user_changes() {
+        let mut remembered = Remembered::new([1; 32]);
+        let good = check(Some(hash("p")), "p");
+        assert!(!remembered.knows(&good, 0));
+        remembered.remember(&good, 0);
+        assert!(remembered.knows(&good, LOGIN_REMEMBERED_MS - 1));
+        assert!(!remembered.knows(&good, LOGIN_REMEMBERED_MS));
+        for other in [
+            check(Some(hash("p")), "q"),
+            check(Some(hash("q")), "p"),
+            check(None, "p"),
+            check(Some(PasswordHash::none()), "p"),
+        ] {
+            assert!(!remembered.knows(&other, 0));
+        }
+        assert!(!Remembered::new([2; 32]).knows(&good, 0));
+        assert_eq!(remembered.fingerprint(&check(None, "p")), None);
+        // Found good once more, it is remembered from then on.
+        remembered.remember(&good, 1_000);
+        assert!(remembered.knows(&good, LOGIN_REMEMBERED_MS));
+    }
+
+    #[test]
+    fn a_bounded_number_is_remembered_the_newest() {
+        let mut remembered = Remembered::new([1; 32]);
+        let user = hash("p");
+        let of = |number: usize| check(Some(user.clone()), &number.to_string());
+        for number in 0..LOGINS_REMEMBERED_MAX + 5 {
+            remembered.remember(&of(number), 1);
+        }
+        assert_eq!(remembered.until_ms.len(), LOGINS_REMEMBERED_MAX);
+        assert_eq!(remembered.order.len(), LOGINS_REMEMBERED_MAX);
+        assert!(!remembered.knows(&of(4), 1));
+        assert!(remembered.knows(&of(5), 1));
+    }
+}

@@ -1,0 +1,106 @@
+//! Alarms hold for the whole cluster: a node asks the others for theirs, and blocks its publishers
+//! while any of them has one, as a message published here may have to be kept there.
+
+use super::reports;
+use leveret_management::peers::asks;
+use leveret_node::{Alarms, Env};
+use leveret_shell::broker::Broker;
+use leveret_types::NodeId;
+use std::collections::BTreeMap;
+use std::io;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+/// How often the others are asked.
+const EVERY: Duration = Duration::from_millis(500);
+
+/// Starts the thread that asks; none outside clusters.
+///
+/// # Errors
+/// If the system has no thread left.
+pub fn follow_others(broker: &Arc<Broker>) -> io::Result<()> {
+    if broker.cluster().is_none() {
+        return Ok(());
+    }
+    let broker = Arc::downgrade(broker);
+    let thread = std::thread::Builder::new().name("alarms".to_owned());
+    thread.spawn(move || follow(&broker)).map(drop)
+}
+
+fn follow(broker: &Weak<Broker>) {
+    let mut known = BTreeMap::new();
+    // The node's end takes this thread along.
+    while let Some(broker) = broker.upgrade() {
+        let answers = reports::ask_others(&broker, asks::ALARMS);
+        let answers = answers
+            .iter()
+            .filter_map(|(node, bytes)| Some((*node, parse(bytes)?)));
+        for (node, change) in update(&mut known, answers, |node| broker.peers().is_up(node)) {
+            let name = broker.catalogue().node_label(node).unwrap_or_default();
+            match change.reason() {
+                Some(reason) => tracing::warn!(node = name, "another node has an alarm: {reason}"),
+                None => tracing::info!(node = name, "another node has no alarm any more"),
+            }
+        }
+        let memory = known.values().any(|alarms| alarms.memory);
+        let disk = known.values().any(|alarms| alarms.disk);
+        broker.set_alarms_elsewhere(Alarms { memory, disk });
+        drop(broker);
+        std::thread::sleep(EVERY);
+    }
+}
+
+/// Takes over what nodes have answered, and gives what has changed. Who is up and has not answered
+/// in time is as it was; who is gone has no alarm, as in RabbitMQ.
+fn update(
+    known: &mut BTreeMap<NodeId, Alarms>,
+    answers: impl Iterator<Item = (NodeId, Alarms)>,
+    is_up: impl Fn(NodeId) -> bool,
+) -> Vec<(NodeId, Alarms)> {
+    let before = known.clone();
+    known.retain(|node, _| is_up(*node));
+    known.extend(answers);
+    let mut nodes: Vec<NodeId> = before.keys().chain(known.keys()).copied().collect();
+    nodes.sort_unstable();
+    nodes.dedup();
+    let of =
+        |alarms: &BTreeMap<NodeId, Alarms>, node| alarms.get(&node).copied().unwrap_or_default();
+    let changes = nodes.into_iter().map(|node| (node, of(known, node)));
+    changes
+        .filter(|(node, now)| of(&before, *node) != *now)
+        .collect()
+}
+
+fn parse(bytes: &[u8]) -> Option<Alarms> {
+    let json: serde_json::Value = serde_json::from_slice(bytes).ok()?;
+    let resources = json.as_array()?;
+    Some(Alarms {
+        memory: resources.iter().any(|resource| resource == "memory"),
+        disk: resources.iter().any(|resource| resource == "disk"),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_node_keeps_its_alarm_until_it_says_otherwise_or_is_gone() {
+        let (memory, disk, none) = (parse(b"[\"memory\"]"), parse(b"[\"disk\"]"), parse(b"[]"));
+        let (memory, disk, none) = (memory.unwrap(), disk.unwrap(), none.unwrap());
+        assert!(memory.memory && disk.disk && none == Alarms::default());
+        assert_eq!(parse(b"{}"), None);
+        let (a, b) = (NodeId(1), NodeId(2));
+        let mut known = BTreeMap::new();
+        let mut step = |answers: &[(NodeId, Alarms)], up: &[NodeId]| {
+            update(&mut known, answers.iter().copied(), |node| {
+                up.contains(&node)
+            })
+        };
+        assert_eq!(step(&[(a, memory), (b, none)], &[a, b]), [(a, memory)]);
+        assert_eq!(step(&[], &[a, b]), []);
+        assert_eq!(step(&[(b, disk)], &[a, b]), [(b, disk)]);
+        assert_eq!(step(&[(a, none)], &[a]), [(a, none), (b, none)]);
+        assert_eq!(step(&[(a, none)], &[a]), []);
+    }
+}

@@ -1,0 +1,80 @@
+//! A node starts on a full disk, whatever has ended it before: else nobody could drain it.
+
+use std::net::TcpListener;
+use std::process::Command;
+
+/// Runs in namespaces of its own: the small disk is gone with them. `$0` is the binary, `$1` where
+/// the disk goes, `$2` a folder elsewhere, and what follows are options of the node.
+const SCRIPT: &str = r#"
+disk=$1; other=$2; shift 2; options=$*
+mount -t tmpfs -o size=48m leveret "$disk" || exit 77
+ctl() { "$0" ctl --data-dir "$disk/data" -q "$@"; }
+start() {
+    rm -f "$other/out"
+    "$0" serve --data-dir "$disk/data" --amqp 127.0.0.1:0 --http none --metrics none $options >"$other/out" 2>&1 &
+    node=$!; tries=0
+    until grep -q ' ready after ' "$other/out" 2>/dev/null; do
+        kill -0 $node 2>/dev/null || { cat "$other/out"; exit 1; }
+        # A node of a cluster waits for room in its log; it does not end.
+        [ $tries -eq 60 ] && [ -n "$options" ] && rm -f "$disk/fill" "$disk/rest"
+        tries=$((tries + 1)); [ $tries -lt 1200 ] || { cat "$other/out"; kill -9 $node; exit 1; }
+        sleep 0.05
+    done
+}
+fill() { cat /dev/zero >>"$disk/fill" 2>/dev/null; cat /dev/zero >>"$disk/rest" 2>/dev/null; }
+start
+ctl add_vhost kept || exit 1
+kill -9 $node; wait $node 2>/dev/null
+for round in 1 2 3; do
+    fill; start
+    ctl list_vhosts | grep kept || exit 1
+    kill -9 $node; wait $node 2>/dev/null
+done
+# What a node takes with it when it ends in order has to be written again.
+fill; start
+ctl list_vhosts | grep kept || exit 1
+kill -TERM $node; wait $node || { cat "$other/out"; exit 1; }
+fill; start
+ctl list_vhosts | grep kept || exit 1
+kill -9 $node; wait $node 2>/dev/null
+exit 0
+"#;
+
+fn run(name: &str, options: &[&str]) {
+    let folder = std::env::temp_dir().join(format!("leveret-full-{name}-{}", std::process::id()));
+    let (disk, other) = (folder.join("disk"), folder.join("other"));
+    for folder in [&disk, &other] {
+        std::fs::create_dir_all(folder).expect("a folder");
+    }
+    let output = Command::new("unshare")
+        .args(["--user", "--map-root-user", "--mount", "sh", "-c", SCRIPT])
+        .arg(env!("CARGO_BIN_EXE_leveret"))
+        .args([&disk, &other])
+        .args(options)
+        .env("LEVERET_WAL_FILE_SIZE", "4MiB")
+        .output();
+    let _ = std::fs::remove_dir_all(&folder);
+    let output = match output {
+        Ok(output) => output,
+        Err(error) => return eprintln!("left out: no unshare here: {error}"),
+    };
+    let why = String::from_utf8_lossy(&output.stderr).into_owned();
+    if output.status.code() == Some(77) || why.contains("unshare:") {
+        return eprintln!("left out: no disk of our own without rights: {why}");
+    }
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{name}: {said}{why}");
+}
+
+#[test]
+fn a_node_starts_on_a_full_disk() {
+    run("alone", &[]);
+}
+
+#[test]
+fn a_clusters_node_starts_on_a_full_disk() {
+    // A port that was free a moment ago.
+    let free = TcpListener::bind("127.0.0.1:0").and_then(|l| l.local_addr());
+    let address = free.expect("a port on loopback").to_string();
+    run("cluster", &["--cluster", &address, "--join", &address]);
+}

@@ -1,0 +1,106 @@
+//! Logins whose password takes long to check, over real HTTP on loopback.
+
+mod client;
+mod fake;
+
+use client::{Answer, basic, exchange};
+use fake::Fake;
+use leveret_management::api::LoginVerdict;
+use leveret_management::{App, Endpoint, Server, Service};
+use std::io::Write;
+use std::net::{SocketAddr, TcpStream};
+use std::sync::Arc;
+
+struct Api {
+    node: Arc<Fake>,
+    server: Server,
+}
+
+fn start() -> Api {
+    let node = Arc::new(Fake::default());
+    let any = "127.0.0.1:0".parse().expect("an address");
+    let app = App::new(Arc::clone(&node) as _, None, false);
+    let server = Server::start(app, &[Endpoint::plain(Service::Api, any)]);
+    Api {
+        node,
+        server: server.expect("a port on loopback"),
+    }
+}
+
+impl Api {
+    fn address(&self) -> SocketAddr {
+        self.server.plain_address(Service::Api).expect("http")
+    }
+
+    /// Asks as the administrator with this password.
+    fn who(&self, password: &str) -> Answer {
+        let request = format!(
+            "GET /api/whoami HTTP/1.1\r\nHost: x\r\nConnection: close\r\nAuthorization: {}\r\n\r\n",
+            basic("administrator", password)
+        );
+        exchange(self.address(), request.as_bytes())
+    }
+}
+
+/// Waits until `is_true`; whoever breaks it is told by `what`.
+fn eventually(what: &str, is_true: impl Fn() -> bool) {
+    let end = std::time::Instant::now() + std::time::Duration::from_secs(30);
+    while !is_true() {
+        assert!(std::time::Instant::now() < end, "{what}");
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+}
+
+#[test]
+fn who_waits_for_the_check_of_a_password_holds_up_nobody_and_may_go() {
+    let api = start();
+    let address = api.address();
+    let form = "username=administrator&password=slow";
+    let heads = [
+        format!(
+            "GET /api/whoami HTTP/1.1\r\nHost: x\r\nAuthorization: {}\r\n\r\n",
+            basic("administrator", "slow")
+        ),
+        format!(
+            "POST /api/login HTTP/1.1\r\nHost: x\r\nContent-Length: {}\r\n\r\n{form}",
+            form.len()
+        ),
+    ];
+    // More than there are workers.
+    let clients: Vec<TcpStream> = (0..40)
+        .map(|number| {
+            let mut client = TcpStream::connect(address).expect("a connection");
+            let head = &heads[number % heads.len()];
+            client.write_all(head.as_bytes()).expect("a request");
+            client
+        })
+        .collect();
+    let waiting = || api.node.logins.lock().expect("logins").len();
+    eventually("all logins wait", || waiting() == clients.len());
+    assert_eq!(api.who("administrator").json()["name"], "administrator");
+    drop(clients);
+    eventually("nobody waits who has gone", || {
+        let logins = api.node.logins.lock().expect("logins");
+        logins.iter().all(|answer| !answer.waits())
+    });
+}
+
+#[test]
+fn a_login_that_finds_too_many_others_is_told_to_come_again() {
+    let api = start();
+    std::thread::scope(|scope| {
+        let answer = scope.spawn(|| api.who("slow"));
+        let taken = || api.node.logins.lock().expect("logins").pop();
+        let mut waiting = None;
+        let end = std::time::Instant::now() + std::time::Duration::from_secs(30);
+        while waiting.is_none() && std::time::Instant::now() < end {
+            waiting = taken();
+            std::thread::yield_now();
+        }
+        waiting.expect("a login").tell(LoginVerdict::Busy);
+        let answer = answer.join().expect("an answer");
+        assert_eq!(answer.status, 503);
+        // It is not asked for another password: this one may be right.
+        assert!(!answer.head.contains("www-authenticate"), "{answer:?}");
+    });
+}

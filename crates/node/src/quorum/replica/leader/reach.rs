@@ -1,0 +1,195 @@
+//! How far a leader may hand messages out: as far as a committed entry says that it may.
+//!
+//! Whoever leads next flags all below that as redelivered, for it may have been. The mark runs
+//! ahead of what is handed out, by what consumers may take, so that deliveries need not wait for
+//! it: entries that bring or take messages carry it along.
+
+use super::Leader;
+use crate::quorum::replica::header::Header;
+use crate::quorum::replica::lanes::Lanes;
+use leveret_queue::Position;
+use leveret_types::limits::{
+    QUORUM_REACH_MESSAGES_GOT, QUORUM_REACH_MESSAGES_MAX, QUORUM_REACH_MESSAGES_MIN,
+};
+
+/// How far one lane's messages may be handed out.
+#[derive(Clone, Copy, Debug)]
+struct Mark {
+    lane: u8,
+    /// A committed entry says so.
+    committed: u64,
+    /// An entry that is under way says so.
+    proposed: u64,
+    /// Messages lie beyond that one.
+    has_more: bool,
+}
+
+/// How far a leader may hand messages out.
+#[derive(Debug, Default)]
+pub(super) struct Reach {
+    marks: Vec<Mark>,
+    /// Whether an entry is to move a mark, for what is below it will soon be handed out or is.
+    pub(super) is_wanted: bool,
+    /// Whether somebody waits for that entry.
+    pub(super) is_awaited: bool,
+    /// Whether messages are got one by one.
+    is_got: bool,
+    /// How far ahead the marks run; nothing once consumers have come or gone.
+    ahead: Option<u64>,
+}
+
+impl Reach {
+    pub(super) fn new(handed_out: impl Iterator<Item = (u8, u64)>) -> Self {
+        let mark = |(lane, through)| Mark {
+            lane,
+            committed: through,
+            proposed: through,
+            has_more: true,
+        };
+        Self {
+            marks: handed_out.map(mark).collect(),
+            is_wanted: false,
+            is_awaited: false,
+            is_got: false,
+            ahead: None,
+        }
+    }
+
+    fn mark(&mut self, lane: u8) -> &mut Mark {
+        let at = match self.marks.iter().position(|mark| mark.lane == lane) {
+            Some(at) => at,
+            None => {
+                self.marks.push(Mark {
+                    lane,
+                    committed: 0,
+                    proposed: 0,
+                    has_more: true,
+                });
+                self.marks.len() - 1
+            }
+        };
+        &mut self.marks[at]
+    }
+
+    /// Whether a message may be handed out now. If not, an entry is to say that it may; and the
+    /// next one is wanted when half of what the last one permitted is used, so that nobody waits
+    /// for it.
+    pub(super) fn allows(&mut self, position: Position) -> bool {
+        let half = self.ahead.unwrap_or(0) / 2;
+        let mark = *self.mark(position.lane);
+        let is_beyond = position.index >= mark.proposed;
+        self.is_awaited |= is_beyond;
+        self.is_wanted |= is_beyond || mark.has_more && position.index + half >= mark.proposed;
+        position.index < mark.committed
+    }
+
+    /// An entry is committed that says so.
+    pub(super) fn committed(&mut self, lane: u8, through: u64) {
+        let mark = self.mark(lane);
+        mark.committed = mark.committed.max(through);
+        mark.proposed = mark.proposed.max(through);
+    }
+
+    /// What was to be proposed last was not.
+    pub(super) fn not_proposed(&mut self) {
+        for mark in &mut self.marks {
+            mark.proposed = mark.committed;
+            mark.has_more = true;
+        }
+        self.is_wanted = true;
+    }
+
+    /// Consumers have come or gone.
+    pub(super) const fn consumers_changed(&mut self) {
+        self.ahead = None;
+    }
+}
+
+impl Leader {
+    /// How many messages consumers may take before the next entry: twice what they may hold, and so
+    /// many at least that who settles and gets more finds the mark ahead.
+    fn ahead(&mut self) -> u64 {
+        if let Some(ahead) = self.reach.ahead {
+            return ahead;
+        }
+        let takes = self.queue.consumers().map(|one| match one.consumer {
+            consumer if consumer.no_ack || consumer.prefetch == 0 => QUORUM_REACH_MESSAGES_MAX,
+            consumer => 2 * u64::from(consumer.prefetch),
+        });
+        let sum = takes.fold(0, u64::saturating_add);
+        let ahead = match sum {
+            // Somebody gets messages one by one.
+            0 => QUORUM_REACH_MESSAGES_GOT,
+            sum => sum.clamp(QUORUM_REACH_MESSAGES_MIN, QUORUM_REACH_MESSAGES_MAX),
+        };
+        self.reach.ahead = Some(ahead);
+        ahead
+    }
+
+    /// Says in a header that is about to be proposed how far messages may be handed out once it is
+    /// committed.
+    pub(super) fn put_reach(&mut self, header: &mut Header, lanes: &Lanes) {
+        let is_wanted = std::mem::take(&mut self.reach.is_wanted);
+        self.reach.is_awaited = false;
+        self.reach.is_got |= is_wanted && self.consumers == 0;
+        let ahead = match is_wanted || self.consumers > 0 || self.reach.is_got {
+            true => self.ahead(),
+            // Nobody is there to take anything.
+            false => 0,
+        };
+        for lane in lanes.numbers() {
+            let came = header.came.iter().rev().find(|came| came.lane == lane);
+            let end = came.map_or(lanes.end(lane), |came| came.range.end);
+            let handed_out = self.queue.delivered_through(lane);
+            let next = self.queue.next_index_from(lane, handed_out);
+            let through = match ahead {
+                0 => handed_out,
+                ahead => end.min(next + ahead).max(handed_out),
+            };
+            let mark = self.reach.mark(lane);
+            mark.has_more = through < end;
+            if through > mark.proposed {
+                mark.proposed = through;
+                header.delivered.push((lane, through));
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_next_mark_is_wanted_when_half_is_used_and_awaited_by_nobody_then() {
+        let mut reach = Reach::new([(4, 100)].into_iter());
+        reach.ahead = Some(64);
+        let at = |index| Position { lane: 4, index };
+        assert!(reach.allows(at(67)) && !reach.is_wanted);
+        assert!(reach.allows(at(68)) && reach.is_wanted && !reach.is_awaited);
+        assert!(!reach.allows(at(100)) && reach.is_awaited);
+        // At the end of what there is, the next message brings its own.
+        (reach.is_wanted, reach.mark(4).has_more) = (false, false);
+        assert!(reach.allows(at(99)) && !reach.is_wanted);
+    }
+
+    #[test]
+    fn only_what_is_committed_is_reached_and_what_is_under_way_is_not_asked_for_again() {
+        let mut reach = Reach::new([(4, 10)].into_iter());
+        let at = |lane, index| Position { lane, index };
+        assert!(reach.allows(at(4, 9)) && !reach.is_wanted);
+        assert!(!reach.allows(at(4, 10)) && reach.is_wanted);
+        reach.is_wanted = false;
+        reach.mark(4).proposed = 20;
+        assert!(!reach.allows(at(4, 19)) && !reach.is_wanted, "under way");
+        assert!(!reach.allows(at(4, 20)) && reach.is_wanted);
+        reach.committed(4, 20);
+        assert!(reach.allows(at(4, 19)));
+        assert!(!reach.allows(at(5, 0)), "a lane of which nothing is known");
+        reach.mark(4).proposed = 30;
+        reach.is_wanted = false;
+        reach.not_proposed();
+        assert!(reach.is_wanted);
+        assert_eq!(reach.mark(4).proposed, 20);
+    }
+}

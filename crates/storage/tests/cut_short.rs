@@ -1,0 +1,252 @@
+//! Files of the write-ahead log that end before their time.
+
+mod common;
+
+use common::{A, B, World, append, append_all, check_all, payload};
+use leveret_storage::{Durability, LogKind, MemoryDisk, Read, Store, inspect};
+use leveret_types::LogId;
+use std::path::PathBuf;
+
+const BYTES: usize = 3_000;
+
+/// Two logs in a prepared file, batch by batch; the file, and where each batch ends.
+fn scene() -> (World, PathBuf, Vec<usize>) {
+    let world = World::new();
+    let (mut store, _) = world.open();
+    store.prepare(1).unwrap();
+    let mut ends = Vec::new();
+    for n in 0..20 {
+        append(&mut store, A, &payload(n, BYTES));
+        append(&mut store, B, &payload(n, BYTES));
+        store.sync().unwrap();
+        ends.push(world.used_bytes(&world.only_file(".wal")));
+    }
+    drop(store);
+    let path = world.only_file(".wal");
+    (world, path, ends)
+}
+
+#[test]
+fn a_file_cut_short_is_reported_and_what_it_may_have_held_is_set_aside() {
+    let (world, path, ends) = scene();
+    let whole = world.on_copy(|_| ());
+    let (store, report) = whole.open();
+    assert_eq!(
+        report.notes, [""; 0],
+        "nothing is wrong with the whole file"
+    );
+    assert!(store.found.iter().all(|log| log.damage.is_none()));
+    drop(store);
+    // Between two batches, within one, within the first, behind the header, behind all of them.
+    let cuts = [ends[9], ends[9] + 5_000, 6_000, 4_096, ends[19], 4_000];
+    for cut in cuts {
+        let short = world.on_copy(|disk| {
+            disk.tamper(&path, |bytes| bytes.truncate(cut));
+        });
+        let looked = inspect::inspect(&short.disk, &short.folders).unwrap();
+        assert!(
+            looked.report.notes.iter().any(|n| n.contains("cut short")),
+            "{cut}: {looked:?}"
+        );
+        let sound = ends.iter().filter(|end| **end <= cut).count() as u64;
+        // Also when the start that found it ended before it had written that down.
+        for start in 0..2 {
+            let (mut store, report) = short.open();
+            let told = report.notes.iter().any(|n| n.contains("cut short"));
+            assert!(told, "{cut}, start {start}: {report:?}");
+            for log in [A, B].into_iter().filter(|_| sound > 0) {
+                assert!(
+                    store.shards[0].damage(log).is_some(),
+                    "{cut}, start {start}"
+                );
+                check_all(&mut store, log, 0..sound, BYTES);
+                assert_eq!(store.read(log, sound), Read::Gone);
+            }
+        }
+    }
+}
+
+/// A start that finds the newest file cut goes on in another one, which tells of the last batch
+/// that it knows: with the first batch of the cut file gone, that one is in the file before.
+#[test]
+fn a_cut_file_stays_reported_when_a_start_has_gone_on_behind_it() {
+    const C: LogId = LogId(3);
+    const EACH: u64 = 5;
+    let world = World::new();
+    let (mut store, _) = world.open();
+    store.prepare(2).unwrap();
+    let mut ends = Vec::new();
+    for n in 0..EACH * 2 {
+        if n == EACH {
+            store.roll();
+        }
+        append(&mut store, A, &payload(n, BYTES));
+        append(&mut store, B, &payload(n, BYTES));
+        store.sync().unwrap();
+        if n >= EACH {
+            ends.push(world.used_bytes(&world.files(".wal")[1]));
+        }
+    }
+    drop(store);
+    let path = world.files(".wal")[1].clone();
+    for cut in [4_096, 6_000, ends[0], ends[0] + 5_000, ends[2]] {
+        let sound = EACH + ends.iter().filter(|end| **end <= cut).count() as u64;
+        for goes_on in [false, true] {
+            let short = world.on_copy(|disk| {
+                disk.tamper(&path, |bytes| bytes.truncate(cut));
+            });
+            for start in 0..3 {
+                let (mut store, report) = short.open();
+                let at = format!("{cut}, start {start}, goes on: {goes_on}");
+                let told = report.notes.iter().any(|n| n.contains("cut short"));
+                assert!(told, "{at}: {report:?}");
+                for log in [A, B] {
+                    assert!(store.shards[0].damage(log).is_some(), "{at}");
+                    check_all(&mut store, log, 0..sound, BYTES);
+                    assert_eq!(store.read(log, sound), Read::Gone, "{at}");
+                }
+                if goes_on {
+                    append(&mut store, C, &payload(start, BYTES));
+                    store.sync().unwrap();
+                    assert_eq!(store.shards[0].damage(C), None, "{at}");
+                    check_all(&mut store, C, 0..=start, BYTES);
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn what_was_cut_off_stays_known_until_its_loss_is_accepted() {
+    let (world, path, ends) = scene();
+    world.disk.tamper(&path, |bytes| bytes.truncate(ends[4]));
+    let (store, _) = world.open();
+    store.close().unwrap();
+    let (mut store, report) = world.open();
+    assert!(report.clean);
+    for log in [A, B] {
+        assert!(store.shards[0].damage(log).is_some());
+        store.shards[0].accept_loss(log);
+    }
+    append(&mut store, A, b"after");
+    store.close().unwrap();
+    let (mut store, _) = world.open();
+    assert_eq!(store.shards[0].damage(A), None);
+    check_all(&mut store, A, 0..5, BYTES);
+}
+
+#[test]
+fn a_file_that_grows_and_one_that_is_used_again_are_not_taken_for_cut() {
+    let world = World::with_wal_files_of(64 * 1024);
+    let (mut store, _) = world.open();
+    append_all(&mut store, A, 3, BYTES);
+    store.sync().unwrap();
+    drop(store);
+    let (mut store, report) = world.open();
+    assert_eq!(report.notes, [""; 0]);
+    store.prepare(2).unwrap();
+    for n in 3..60 {
+        append(&mut store, A, &payload(n, BYTES));
+        store.sync().unwrap();
+        store.flush().unwrap();
+    }
+    drop(store);
+    let (mut store, report) = world.open();
+    assert_eq!(report.notes, [""; 0]);
+    check_all(&mut store, A, 0..60, BYTES);
+}
+
+/// Where the heads of batches lie in a file, and their copies, by where they begin.
+fn heads(world: &World, path: &std::path::Path) -> Vec<usize> {
+    let mut found = Vec::new();
+    world.disk.tamper(path, |bytes| {
+        let magics = bytes.windows(4).enumerate();
+        found.extend(magics.filter(|(_, w)| w == b"LVWB").map(|(at, _)| at));
+    });
+    found
+}
+
+/// Makes the head that begins there unreadable.
+fn spoil(world: &World, path: &std::path::Path, at: usize) {
+    let there = world.disk.tamper(path, |bytes| bytes[at + 4] ^= 0xFF);
+    assert!(there);
+}
+
+#[test]
+fn what_was_synced_is_not_cut_with_the_torn_batch_behind_it() {
+    let world = World::new();
+    let (mut store, _) = world.open();
+    append(&mut store, A, &payload(1, BYTES));
+    store.sync().unwrap();
+    append(&mut store, B, &payload(2, BYTES));
+    store.sync().unwrap();
+    drop(store);
+    let path = world.only_file(".wal");
+    world.flip_within(&path, &payload(1, BYTES));
+    world.flip_within(&path, &payload(2, BYTES));
+    let (store, report) = world.open();
+    assert!(
+        report.torn_bytes > 0,
+        "the last one may never have been finished"
+    );
+    let damage = store.shards[0].damage(A).expect("A was durable");
+    assert!(damage.lost.contains(0), "{damage:?}");
+    assert!(!store.shards[0].has_log(B), "B was not");
+}
+
+/// Two shards with a log each; the second one's last chunk is in a batch of which nothing is left,
+/// and only the file tells that there was one.
+fn lost_batch(create_in_log: bool) -> World {
+    let mut world = World::new();
+    world.options.shards = 2;
+    let (mut store, _) = world.open();
+    let put = |store: &mut Store<MemoryDisk>, shard: usize, log: LogId| {
+        if !store.shards[shard].has_log(log) {
+            store.shards[shard].create_log(log, LogKind::Durable);
+        }
+        let body = store.shards[shard].body(Durability::Durable, &[b"body"]);
+        store.shards[shard].append(log, body, 4);
+    };
+    put(&mut store, 0, A);
+    put(&mut store, 1, B);
+    store.sync().unwrap();
+    if !create_in_log {
+        store.roll();
+        store.flush().unwrap();
+    }
+    put(&mut store, 1, B);
+    store.sync().unwrap();
+    put(&mut store, 0, A);
+    store.sync().unwrap();
+    drop(store);
+    let path = world.files(".wal").pop().expect("a file");
+    let heads = heads(&world, &path);
+    let is_head = |at: &&usize| at.is_multiple_of(4_096);
+    let batches: Vec<usize> = heads.iter().filter(is_head).copied().collect();
+    let [.., hit, last] = batches[..] else {
+        panic!("two batches: {heads:?}")
+    };
+    // The last one has a copy of the head before it.
+    let copy = heads.iter().find(|at| **at > last).expect("a copy");
+    spoil(&world, &path, hit);
+    spoil(&world, &path, *copy);
+    world
+}
+
+#[test]
+fn a_log_that_was_begun_before_a_lost_batch_is_not_taken_for_sound() {
+    let world = lost_batch(true);
+    let (store, report) = world.open();
+    assert!(!report.notes.is_empty());
+    assert!(store.shards[1].damage(B).is_some(), "{report:?}");
+}
+
+#[test]
+fn a_lost_batch_is_known_also_to_the_start_after_the_one_that_found_it() {
+    let world = lost_batch(false);
+    for start in 0..3 {
+        let (store, report) = world.open();
+        let damage = store.shards[1].damage(B);
+        assert!(damage.is_some(), "start {start}: {report:?}");
+    }
+}

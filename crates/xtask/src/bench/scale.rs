@@ -1,0 +1,366 @@
+//! What very many of something cost: queues that a kill -9 interrupts, bindings, unsettled
+//! messages, one message in a thousand queues. Each part counts the broker's own CPU, so that a
+//! cost that grows with the number shows on a busy machine too.
+
+use std::fs;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use serde_json::json;
+
+use super::{Measured, Options, idle};
+use crate::broker::{Broker, Kind};
+use crate::client::{Client, Event, Table};
+use crate::numbers::{Random, median, table};
+use crate::procfs;
+
+/// Methods that are sent before their answers are awaited.
+const PIPELINED: usize = 1_000;
+/// How long what follows a start may take before idle CPU is looked at, and for how long it is.
+const IDLE_AFTER: Duration = Duration::from_secs(5);
+/// The longest that anything here is waited for.
+const WAIT: Duration = Duration::from_secs(120);
+
+/// A figure: what it is of, and its value with its unit.
+type Figure = (String, f64, &'static str);
+/// A part measures one broker.
+type Part = fn(Kind, bool) -> Result<Vec<Figure>>;
+
+const PARTS: &[(&str, Part)] = &[
+    ("queues", queues),
+    ("bindings-direct", |kind, fast| {
+        bindings("direct", kind, fast)
+    }),
+    ("bindings-topic", |kind, fast| bindings("topic", kind, fast)),
+    ("bindings-headers", |kind, fast| {
+        bindings("headers", kind, fast)
+    }),
+    ("unsettled", unsettled),
+    ("fan-out", fan_out),
+];
+
+/// Measures each part of each broker.
+pub fn run(options: &Options) -> Result<Measured> {
+    let (mut rows, mut records) = (Vec::new(), Vec::new());
+    for (name, part) in PARTS.iter().filter(|(name, _)| options.wants(name)) {
+        for kind in options.kinds() {
+            println!("{name}, {}", kind.name());
+            let figures = part(kind, options.fast)
+                .with_context(|| format!("part {name} of {}", kind.name()))?;
+            for (what, value, unit) in figures {
+                println!("  {what}: {value:.3} {unit}");
+                let precise = if value < 100.0 { 2 } else { 0 };
+                rows.push(vec![
+                    what.clone(),
+                    kind.name().to_owned(),
+                    format!("{value:.precise$} {unit}"),
+                ]);
+                records.push(json!({
+                    "part": name, "what": what, "broker": kind.name(), "value": value, "unit": unit,
+                }));
+            }
+        }
+    }
+    Ok(Measured {
+        text: table(&["what", "broker", "figure"], &rows),
+        json: json!(records),
+    })
+}
+
+fn figure(what: impl Into<String>, value: f64, unit: &'static str) -> Figure {
+    (what.into(), value, unit)
+}
+
+/// Sends methods in batches, and awaits all answers of a batch before the next.
+fn pipelined(
+    client: &mut Client,
+    count: usize,
+    mut send: impl FnMut(&mut Client, usize),
+) -> Result<()> {
+    for from in (0..count).step_by(PIPELINED) {
+        let batch = from..count.min(from + PIPELINED);
+        batch.clone().for_each(|number| send(client, number));
+        client.flush()?;
+        for _ in batch {
+            if client.next(WAIT)?.is_none() {
+                bail!("no answer within {} s", WAIT.as_secs());
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Publishes persistent messages with confirms, and awaits all of these.
+fn publish_confirmed(
+    client: &mut Client,
+    count: usize,
+    mut send: impl FnMut(&mut Client, usize),
+) -> Result<()> {
+    for number in 0..count {
+        send(client, number);
+        if client.buffered_bytes() > 64 * 1024 {
+            client.flush()?;
+        }
+    }
+    client.flush()?;
+    let mut confirmed = 0;
+    while confirmed < count as u64 {
+        match client.next(WAIT)? {
+            Some(Event::Confirm {
+                number,
+                multiple,
+                refused: false,
+            }) => confirmed = if multiple { number } else { confirmed + 1 },
+            other => bail!("wanted a confirm, got {other:?}"),
+        }
+    }
+    Ok(())
+}
+
+fn rate(count: usize, since: Instant) -> f64 {
+    count as f64 / since.elapsed().as_secs_f64()
+}
+
+/// Bytes that a process has read by system calls since it began.
+fn bytes_read(pid: u32) -> Result<u64> {
+    let io = fs::read_to_string(format!("/proc/{pid}/io"))?;
+    let line = io.lines().find_map(|line| line.strip_prefix("rchar:"));
+    Ok(line.context("the kernel counts no reads")?.trim().parse()?)
+}
+
+/// Many durable queues with a message in each: kill -9, start, first `basic.get` of each.
+fn queues(kind: Kind, fast: bool) -> Result<Vec<Figure>> {
+    const BODY: usize = 200;
+    let count = if fast || kind == Kind::RabbitMq {
+        5_000
+    } else {
+        100_000
+    };
+    let name = |number: usize| format!("scale-{number}");
+    let mut broker = Broker::start(kind, "scale-queues", &[])?;
+    let mut client = Client::connect(broker.amqp)?;
+    let started = Instant::now();
+    pipelined(&mut client, count, |client, number| {
+        client.send_declare(&name(number), true);
+    })?;
+    let declared = rate(count, started);
+    client.confirm_select()?;
+    publish_confirmed(&mut client, count, |client, number| {
+        client.publish("", &name(number), &[b'x'; BODY], true);
+    })?;
+    drop(client);
+    broker.kill()?;
+    let ready_ms = idle::timed_launch(&mut broker)?;
+    let before = bytes_read(broker.pid());
+    let mut client = Client::connect(broker.amqp)?;
+    let mut first_gets = Vec::new();
+    for number in 0..count.min(2_000) {
+        // All over the queues, none twice: the factor is a prime.
+        let queue = name(number * 7_919 % count);
+        let asked = Instant::now();
+        client.get(&queue)?;
+        first_gets.push(asked.elapsed().as_secs_f64() * 1_000.0);
+    }
+    let worst = first_gets.iter().copied().fold(0.0, f64::max);
+    thread::sleep(IDLE_AFTER);
+    let idle = procfs::usage(broker.pid())?;
+    thread::sleep(IDLE_AFTER);
+    let usage = procfs::usage(broker.pid())?;
+    let cpu = (usage.cpu_s - idle.cpu_s) / IDLE_AFTER.as_secs_f64() * 100.0;
+    let started = Instant::now();
+    pipelined(&mut client, count, |client, number| {
+        client.send_delete(&name(number));
+    })?;
+    let deleted = rate(count, started);
+    let mut figures = vec![
+        figure(
+            format!("{count} durable queues declared"),
+            declared,
+            "a second",
+        ),
+        figure(
+            "kill -9 with a message in each: first client",
+            ready_ms,
+            "ms",
+        ),
+        figure(
+            "first basic.get of a queue, median",
+            median(&first_gets),
+            "ms",
+        ),
+        figure("first basic.get of a queue, worst", worst, "ms"),
+        figure("idle 5 s later", cpu, "% of a core"),
+        figure("resident", usage.rss_bytes as f64 / 1e6, "MB"),
+        figure("deleted", deleted, "a second"),
+    ];
+    if let (Ok(before), Ok(after)) = (before, bytes_read(broker.pid())) {
+        let of = (after - before) as f64 / (count * BODY) as f64;
+        figures.push(figure(
+            "read since the start, by bytes that wait",
+            of,
+            "times",
+        ));
+    }
+    Ok(figures)
+}
+
+/// Many bindings of one exchange, each selective: what a publish costs, and a start.
+fn bindings(exchange_kind: &str, kind: Kind, fast: bool) -> Result<Vec<Figure>> {
+    let count = if fast { 5_000 } else { 100_000 };
+    let published = if fast { 2_000 } else { 50_000 };
+    let mut broker = Broker::start(kind, "scale-bindings", &[])?;
+    let mut client = Client::connect(broker.amqp)?;
+    client.declare("bound", true)?;
+    client.declare_exchange("x", exchange_kind)?;
+    let key = |number: usize| format!("tenant{}.order{number}.created", number % 500);
+    let headers = |number: usize| {
+        let mut table = Table::default();
+        table.text("type", "order");
+        table.text("id", &number.to_string());
+        table
+    };
+    let started = Instant::now();
+    pipelined(&mut client, count, |client, number| {
+        client.send_bind("bound", "x", &key(number), &headers(number));
+    })?;
+    let bound = rate(count, started);
+    client.confirm_select()?;
+    let mut random = Random::new(2);
+    let before = procfs::usage(broker.pid())?.cpu_s;
+    publish_confirmed(&mut client, published, |client, _| {
+        let number = random.between(0, count as u64) as usize;
+        client.publish_with_headers("x", &key(number), &headers(number), b"body");
+    })?;
+    let cpu_us = (procfs::usage(broker.pid())?.cpu_s - before) * 1e6 / published as f64;
+    drop(client);
+    broker.kill()?;
+    let ready_ms = idle::timed_launch(&mut broker)?;
+    let ready = Client::connect(broker.amqp)?.ready_count("bound")?;
+    if ready as usize != published {
+        bail!("{published} messages were confirmed, and {ready} are there");
+    }
+    let what = |of: &str| format!("{count} bindings, {exchange_kind}: {of}");
+    Ok(vec![
+        figure(what("bound"), bound, "a second"),
+        figure(what("CPU of a publish"), cpu_us, "µs"),
+        figure(what("kill -9, first client"), ready_ms, "ms"),
+    ])
+}
+
+/// Many unsettled messages that are acknowledged in random order, and what another client notices.
+fn unsettled(kind: Kind, fast: bool) -> Result<Vec<Figure>> {
+    let count: usize = if fast { 20_000 } else { 1_000_000 };
+    let broker = Broker::start(kind, "scale-unsettled", &[])?;
+    let mut client = Client::connect(broker.amqp)?;
+    client.declare("held", true)?;
+    client.confirm_select()?;
+    publish_confirmed(&mut client, count, |client, _| {
+        client.publish("", "held", b"body", false);
+    })?;
+    client.consume("held", false)?;
+    let mut tags = Vec::with_capacity(count);
+    while tags.len() < count {
+        match client.next(WAIT)? {
+            Some(Event::Deliver { tag, .. }) => tags.push(tag),
+            Some(_) => {}
+            None => bail!("{} of {count} deliveries came", tags.len()),
+        }
+    }
+    let mut random = Random::new(3);
+    for at in (1..tags.len()).rev() {
+        tags.swap(at, random.between(0, at as u64 + 1) as usize);
+    }
+    let stranger = Stranger::start(broker.amqp);
+    let before = procfs::usage(broker.pid())?.cpu_s;
+    for tag in tags {
+        client.ack(tag, false);
+        if client.buffered_bytes() > 64 * 1024 {
+            client.flush()?;
+        }
+    }
+    client.flush()?;
+    // What is answered behind the last acknowledgement says that all of them were taken.
+    client.qos(0)?;
+    let cpu_us = (procfs::usage(broker.pid())?.cpu_s - before) * 1e6 / count as f64;
+    let mut waits = stranger.stop()?;
+    waits.sort_by(f64::total_cmp);
+    let p99 = waits.get(waits.len() * 99 / 100).copied().unwrap_or(0.0);
+    let what = |of: &str| format!("{count} unsettled, acknowledged in random order: {of}");
+    Ok(vec![
+        figure(what("CPU of one, another client's included"), cpu_us, "µs"),
+        figure(what("another client's ping-pong, p99"), p99, "ms"),
+    ])
+}
+
+/// A client that publishes a message and gets it back, again and again.
+struct Stranger {
+    over: Arc<AtomicBool>,
+    thread: thread::JoinHandle<Result<Vec<f64>>>,
+}
+
+impl Stranger {
+    fn start(address: SocketAddr) -> Stranger {
+        let over = Arc::new(AtomicBool::new(false));
+        let told = Arc::clone(&over);
+        let thread = thread::spawn(move || {
+            let mut client = Client::connect(address)?;
+            client.declare("ping-pong", false)?;
+            client.consume("ping-pong", true)?;
+            let mut waits = Vec::new();
+            while !told.load(Ordering::Relaxed) {
+                let asked = Instant::now();
+                client.publish("", "ping-pong", b"ping", false);
+                client.flush()?;
+                while !matches!(client.next(WAIT)?, Some(Event::Deliver { .. })) {
+                    if asked.elapsed() > WAIT {
+                        bail!("a ping did not come back");
+                    }
+                }
+                waits.push(asked.elapsed().as_secs_f64() * 1_000.0);
+                thread::sleep(Duration::from_millis(2));
+            }
+            Ok(waits)
+        });
+        Stranger { over, thread }
+    }
+
+    fn stop(self) -> Result<Vec<f64>> {
+        self.over.store(true, Ordering::Relaxed);
+        self.thread.join().expect("a ping-pong does not panic")
+    }
+}
+
+/// One message in a thousand queues, many times over; then other traffic, and an orderly end.
+fn fan_out(kind: Kind, fast: bool) -> Result<Vec<Figure>> {
+    let queues = if fast { 100 } else { 1_000 };
+    let mut broker = Broker::start(kind, "scale-fan-out", &[])?;
+    let mut client = Client::connect(broker.amqp)?;
+    for number in 0..queues {
+        let queue = format!("fan-{number}");
+        client.declare(&queue, true)?;
+        client.bind(&queue, "amq.fanout", "")?;
+    }
+    client.confirm_select()?;
+    publish_confirmed(&mut client, 500, |client, _| {
+        client.publish("amq.fanout", "", &[b'f'; 10_000], true);
+    })?;
+    drop(client);
+    let started = Instant::now();
+    broker.stop()?;
+    let end_s = started.elapsed().as_secs_f64();
+    let ready_ms = idle::timed_launch(&mut broker)?;
+    let mut client = Client::connect(broker.amqp)?;
+    let last = format!("fan-{}", queues - 1);
+    if client.ready_count(&last)? != 500 {
+        bail!("{last} does not have the 500 messages that were confirmed");
+    }
+    let what = |of: &str| format!("500 × 10 kB to {queues} queues: {of}");
+    Ok(vec![
+        figure(what("orderly end"), end_s, "s"),
+        figure(what("first client after it"), ready_ms, "ms"),
+    ])
+}
