@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 
+use super::again::run_again;
 use super::{Bench, Report};
 use crate::run;
 
@@ -15,13 +16,22 @@ const UNIT_DEADLINE: Duration = Duration::from_secs(1_800);
 
 /// All tests of the workspace.
 pub fn unit(bench: &Bench) -> Result<Report> {
-    let log = bench.log("cargo")?;
-    let mut command = Command::new("cargo");
-    command
-        .args(["test", "--workspace", "--no-fail-fast"])
-        .current_dir(run::root());
-    let success = run::logged(&mut command, &log, UNIT_DEADLINE)?;
-    report(success, &log)
+    let run = |part: &str, chosen: &[String]| {
+        let log = bench.log(part)?;
+        let mut command = Command::new("cargo");
+        command
+            .args(["test", "--workspace", "--no-fail-fast"])
+            .current_dir(run::root());
+        if !chosen.is_empty() {
+            command.args(["--", "--exact"]).args(chosen);
+        }
+        let success = run::logged(&mut command, &log, UNIT_DEADLINE)?;
+        report(success, &log)
+    };
+    let mut found = run("cargo", &[])?;
+    let is_name = |name: &str| !name.contains(' ');
+    run_again(&mut found, is_name, |names| run("cargo-again", names))?;
+    Ok(found)
 }
 
 /// Seconds that each fuzz target mutates its corpus.
@@ -88,7 +98,7 @@ fn parse(text: &str) -> Report {
             report.passed += count(counts, " passed");
         } else if let Some(test) = line.strip_prefix("test ") {
             if let Some((name, _)) = test.split_once(" ... FAILED") {
-                report.failed.push(format!("{binary}: {name}"));
+                report.failed.push(format!("{name}: in {binary}"));
             } else if let Some((name, reason)) = test.split_once(" ... ignored") {
                 let reason = reason.trim_start_matches(", ").to_owned();
                 report.left_out.push((format!("{binary}: {name}"), reason));
@@ -97,7 +107,8 @@ fn parse(text: &str) -> Report {
     }
     // The machine may be gone when somebody reads this: why is said here too.
     for failed in &mut report.failed {
-        if let Some(why) = why(text, failed.rsplit(' ').next().unwrap_or_default()) {
+        let test = failed.split(": ").next().unwrap_or_default();
+        if let Some(why) = why(text, test) {
             *failed += &why;
         }
     }
@@ -138,7 +149,7 @@ mod tests {
         assert_eq!(report.passed, 21);
         assert_eq!(
             report.failed,
-            ["unittests: a::c at x.rs:1:2: it was not so"]
+            ["a::c: in unittests at x.rs:1:2: it was not so"]
         );
         assert_eq!(
             report.left_out,

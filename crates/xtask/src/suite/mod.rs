@@ -1,5 +1,6 @@
 //! `cargo xtask test`: every suite, each against a broker of its own, and one table at the end.
 
+mod again;
 mod cargo;
 mod go;
 mod java;
@@ -34,7 +35,7 @@ pub struct Report {
     pub failed: Vec<String>,
     /// The tests that did not run, with the reason.
     pub left_out: Vec<(String, String)>,
-    /// Foreign tests that failed beside others and passed when they ran once more by themselves.
+    /// Tests that failed beside others and passed when they ran once more by themselves.
     /// They count as passed, and are named, so that one that does so often is looked into.
     pub again: Vec<String>,
 }

@@ -10,6 +10,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use serde_json::Value;
 
+use super::again::run_again;
 use super::{Bench, ControlledCluster, Report, controlled, lock, stop};
 use crate::broker::Broker;
 use crate::run;
@@ -54,11 +55,15 @@ pub fn aio_pika(bench: &Bench) -> Result<Report> {
 
 /// One of this repository's own folders or files of tests.
 fn own(bench: &Bench, part: &str) -> Result<Report> {
-    let tests = run::root().join("tests/interop/python");
-    let broker = bench.broker(&[])?;
-    let mut command = pytest(bench, &tests)?;
-    command.arg("--timeout=30").arg(format!("test_{part}"));
-    run_pytest(bench, &mut command, broker, &[])
+    let folder = run::root().join("tests/interop/python");
+    let tests = format!("test_{part}");
+    run_pytest(
+        bench,
+        &folder,
+        &["--timeout=30"],
+        &tests,
+        bench.broker(&[])?,
+    )
 }
 
 /// Own scripts with pika, kombu and Celery over the three nodes of a cluster, then kombu's own
@@ -72,14 +77,21 @@ pub fn cluster(bench: &Bench) -> Result<Report> {
         ("own", own, "test_cluster", 0),
         ("kombu", kombu, "t/integration/test_py_amqp.py", 2),
     ] {
-        let results = bench.folder()?.join(format!("results-{part}.jsonl"));
-        let mut command = pytest(bench, &folder)?;
-        command.args(["--timeout=120", tests]);
-        point_at(&mut command, bench, &lock(&cluster.nodes[at]), &results)?;
-        command.envs(cluster.environment.clone());
-        let log = bench.log(part)?;
-        let success = run::logged(&mut command, &log, DEADLINE)?;
-        report.add(read_results(&results, &log, success)?);
+        let run_part = |part: &str, tests: &[String]| {
+            let results = bench.folder()?.join(format!("results-{part}.jsonl"));
+            let mut command = pytest(bench, &folder)?;
+            command.arg("--timeout=120").args(tests);
+            point_at(&mut command, bench, &lock(&cluster.nodes[at]), &results)?;
+            command.envs(cluster.environment.clone());
+            let log = bench.log(part)?;
+            let success = run::logged(&mut command, &log, DEADLINE)?;
+            read_results(&results, &log, success)
+        };
+        let mut found = run_part(part, &[tests.to_owned()])?;
+        run_again(&mut found, is_pytest_name, |names| {
+            run_part(&format!("{part}-again"), names)
+        })?;
+        report.add(found);
     }
     cluster.stop(&mut report)?;
     Ok(report)
@@ -91,17 +103,21 @@ pub fn py_amqp(bench: &Bench) -> Result<Report> {
     let certificates = source.join("t/certs");
     crate::certificates::make(&certificates)?;
     let broker = Broker::start_with_tls(bench.kind, bench.name, &certificates)?;
-    let mut command = pytest(bench, &source)?;
-    command.args(["--timeout=60", "-p", "no:rerunfailures", "t/integration"]);
-    run_pytest(bench, &mut command, broker, &[])
+    let options = ["--timeout=60", "-p", "no:rerunfailures"];
+    run_pytest(bench, &source, &options, "t/integration", broker)
 }
 
 /// kombu's integration tests for AMQP.
 pub fn kombu(bench: &Bench) -> Result<Report> {
     let source = source(bench, "kombu==5.7.0")?;
-    let mut command = pytest(bench, &source)?;
-    command.args(["--timeout=120", "t/integration/test_py_amqp.py"]);
-    run_pytest(bench, &mut command, bench.broker(&[])?, &[])
+    let tests = "t/integration/test_py_amqp.py";
+    run_pytest(
+        bench,
+        &source,
+        &["--timeout=120"],
+        tests,
+        bench.broker(&[])?,
+    )
 }
 
 /// Into how many processes Celery's tests are spread: its workers wait more than they work.
@@ -132,7 +148,7 @@ pub fn celery(bench: &Bench) -> Result<Report> {
             Err(error) => report.failed.push(format!("{error:#}")),
         }
     }
-    run_again(&mut report, |names| {
+    run_again(&mut report, is_pytest_name, |names| {
         let mut part = celery_part(bench, &source, &mut broker, "again")?;
         part.command.args(names);
         part.run()
@@ -181,44 +197,6 @@ fn celery_part(
         log: bench.log(&format!("pytest-{part}"))?,
         command,
     })
-}
-
-/// How many of a foreign suite's tests may fail and run once more. Celery's own tests wait for
-/// fixed times and race with their worker; a broker that is wrong fails more of them, or the same
-/// one again.
-const AGAIN_MAX: usize = 3;
-
-/// Lets a few tests that failed beside eleven other processes run once more by themselves.
-fn run_again(report: &mut Report, run: impl FnOnce(&[String]) -> Result<Report>) -> Result<()> {
-    let names: Vec<String> = report.failed.iter().map(|line| test_name(line)).collect();
-    let nameable = names.iter().all(|name| name.contains("::"));
-    if names.is_empty() || names.len() > AGAIN_MAX || !nameable {
-        return Ok(());
-    }
-    let second = run(&names)?;
-    let (failed, again) = std::mem::take(&mut report.failed)
-        .into_iter()
-        .partition(|line| {
-            let name = test_name(line);
-            second.passed == 0 || second.failed.iter().any(|other| test_name(other) == name)
-        });
-    report.failed = failed;
-    report.failed.extend(
-        second
-            .failed
-            .into_iter()
-            .filter(|line| !names.contains(&test_name(line))),
-    );
-    report.again = again;
-    report.passed += report.again.len();
-    Ok(())
-}
-
-/// The test's name out of a line `name: reason`.
-fn test_name(line: &str) -> String {
-    line.split_once(": ")
-        .map_or(line, |(name, _)| name)
-        .to_owned()
 }
 
 /// The virtual environment's interpreter.
@@ -323,25 +301,40 @@ fn pytest(bench: &Bench, folder: &Path) -> Result<Command> {
     Ok(command)
 }
 
-/// Runs pytest against a broker, which is stopped then.
+/// Runs pytest in a folder against a broker, which is stopped then.
 fn run_pytest(
     bench: &Bench,
-    command: &mut Command,
+    folder: &Path,
+    options: &[&str],
+    tests: &str,
     broker: Broker,
-    extra: &[(&str, &str)],
 ) -> Result<Report> {
-    let results = bench.folder()?.join("results.jsonl");
-    point_at(command, bench, &broker, &results)?;
     let (broker, control) = controlled(broker)?;
-    command
-        .envs(extra.iter().copied())
-        .env("BROKER_CONTROL", control);
-    let log = bench.log("pytest")?;
-    let success = run::logged(command, &log, DEADLINE);
+    let run = |part: &str, tests: &[String]| {
+        let results = bench.folder()?.join(format!("results-{part}.jsonl"));
+        let mut command = pytest(bench, folder)?;
+        command.args(options).args(tests);
+        point_at(&mut command, bench, &lock(&broker), &results)?;
+        command.env("BROKER_CONTROL", &control);
+        let log = bench.log(part)?;
+        let success = run::logged(&mut command, &log, DEADLINE)?;
+        read_results(&results, &log, success)
+    };
+    let found = run("pytest", &[tests.to_owned()]).and_then(|mut found| {
+        run_again(&mut found, is_pytest_name, |names| {
+            run("pytest-again", names)
+        })?;
+        Ok(found)
+    });
     let mut report = bench.documented();
     stop(&mut lock(&broker), &mut report)?;
-    report.add(read_results(&results, &log, success?)?);
+    report.add(found?);
     Ok(report)
+}
+
+/// Whether pytest can be asked for this test by itself.
+fn is_pytest_name(name: &str) -> bool {
+    name.contains("::")
 }
 
 /// Tells pytest where the broker is, by the names that suites read, and where results go.
@@ -392,41 +385,6 @@ fn parse(text: &str) -> Report {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn failing(names: &[&str]) -> Report {
-        Report {
-            failed: names.iter().map(|name| (*name).to_owned()).collect(),
-            ..Report::default()
-        }
-    }
-
-    #[test]
-    fn what_fails_twice_has_failed() {
-        let mut report = failing(&["f.py::a: late", "f.py::b: lost"]);
-        run_again(&mut report, |names| {
-            assert_eq!(names, ["f.py::a", "f.py::b"]);
-            Ok(Report {
-                passed: 1,
-                ..failing(&["f.py::b: lost again"])
-            })
-        })
-        .expect("the second run ended");
-        assert_eq!(report.failed, ["f.py::b: lost"]);
-        assert_eq!(report.again, ["f.py::a: late"]);
-        assert_eq!(report.passed, 1);
-    }
-
-    #[test]
-    fn many_failures_and_a_dead_broker_get_no_second_try() {
-        for names in [
-            &["f::a", "f::b", "f::c", "f::d"][..],
-            &["the broker died: see x.log"],
-        ] {
-            let mut report = failing(names);
-            run_again(&mut report, |_| panic!("nothing runs again")).expect("nothing to run");
-            assert_eq!(report.failed.len(), names.len());
-        }
-    }
 
     #[test]
     fn results_are_counted() {

@@ -64,7 +64,16 @@ def test_bindings_made_at_one_node_route_at_another(nodes, arguments):
     second.queue_bind(queue, exchange, "a.*")
     third = nodes.channel(2)
     third.confirm_delivery()
-    third.basic_publish(exchange, "a.b", b"there", PERSISTENT)
+
+    def is_routed():
+        """Whether the third node has heard of the binding, which it does a moment later."""
+        try:
+            third.basic_publish(exchange, "a.b", b"there", PERSISTENT, mandatory=True)
+        except pika.exceptions.UnroutableError:
+            return False
+        return True
+
+    interop.until(is_routed, what="the binding at the third node")
     assert first.basic_get(queue, auto_ack=True)[2] == b"there"
     first.exchange_delete(exchange)
     first.queue_delete(queue)
