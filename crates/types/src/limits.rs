@@ -318,6 +318,17 @@ pub const QUORUM_REACH_MESSAGES_MAX: u64 = 4_096;
 /// Milliseconds that a new leader gives the nodes that are up to say what their consumers hold.
 pub const QUORUM_PRESENT_MS_MAX: u64 = 5_000;
 
+/// Bytes of the name of a publisher or a consumer whose sequence or offset a stream keeps.
+pub const STREAM_REFERENCE_BYTES_MAX: usize = 255;
+/// Bytes of a chunk's filter by default (`stream-filter-size-bytes`).
+pub const STREAM_FILTER_BYTES: u8 = 16;
+/// Bytes of a chunk's filter at most.
+pub const STREAM_FILTER_BYTES_MAX: u8 = 255;
+/// Bytes of a segment file of a stream by default (`stream-max-segment-size-bytes`).
+pub const STREAM_SEGMENT_BYTES: u64 = 500_000_000;
+/// Bytes of a segment file of a stream at most.
+pub const STREAM_SEGMENT_BYTES_MAX: u64 = 3_000_000_000;
+
 const _: () = assert!(FRAME_BYTES_MAX >= FRAME_BYTES_PREAUTH_MAX);
 const _: () = assert!(FRAME_BYTES_PREAUTH_MAX >= FRAME_BYTES_MIN);
 const _: () = assert!(PEER_OUTBOX_BYTES_CONGESTED < PEER_OUTBOX_BYTES_MAX);

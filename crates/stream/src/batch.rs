@@ -1,0 +1,261 @@
+//! What one publish brings: entries with their publishing ids, checked once and shared.
+
+use crate::chunk::{ChunkError, Entry, first_entry};
+use bytes::{BufMut, Bytes, BytesMut};
+
+/// Which of the two forms of a Publish command the entries have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BatchForm {
+    /// `(publishing id u64, entry)`, the entry a message or a sub-batch.
+    Plain,
+    /// `(publishing id u64, filter value string, message)`: version 2 of the command.
+    Filtered,
+}
+
+/// Why bytes are no batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum BatchError {
+    /// The entries are not as many as the command says, or one is not whole.
+    #[error("the publish has other entries than it says")]
+    Entries,
+    /// A filter value beside a sub-batch, or one with a length that cannot be.
+    #[error("the publish has an entry whose filter value is malformed")]
+    Filter,
+}
+
+/// Entries that are published together, in the bytes in which they came. Every entry is known to be
+/// whole.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Batch {
+    form: BatchForm,
+    entries: u32,
+    bytes: Bytes,
+}
+
+/// One entry of a [`Batch`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Published<'a> {
+    /// What the publisher calls it.
+    pub id: u64,
+    /// What readers may filter by.
+    pub filter: Option<&'a [u8]>,
+    /// The entry, as it goes into a chunk.
+    pub entry: Entry<'a>,
+}
+
+impl Batch {
+    /// Checks the part of a Publish command after its count: exactly `entries` entries.
+    ///
+    /// # Errors
+    /// If it is anything else.
+    pub fn parse(form: BatchForm, entries: u32, bytes: Bytes) -> Result<Self, BatchError> {
+        let (mut rest, mut left) = (&bytes[..], entries);
+        while !rest.is_empty() {
+            left = left.checked_sub(1).ok_or(BatchError::Entries)?;
+            (_, rest) = first(form, rest)?;
+        }
+        if left > 0 {
+            return Err(BatchError::Entries);
+        }
+        Ok(Self {
+            form,
+            entries,
+            bytes,
+        })
+    }
+
+    /// How many entries.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.entries as usize
+    }
+
+    /// Whether there is none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.entries == 0
+    }
+
+    /// Bytes that it holds.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// The entries, in order.
+    pub fn iter(&self) -> impl Iterator<Item = Published<'_>> {
+        let mut rest = &self.bytes[..];
+        std::iter::from_fn(move || {
+            // The bytes were checked when the batch was made.
+            let (published, behind) = first(self.form, rest).ok()?;
+            rest = behind;
+            Some(published)
+        })
+    }
+
+    /// The publishing ids, in order.
+    #[must_use]
+    pub fn ids(&self) -> Vec<u64> {
+        self.iter().map(|published| published.id).collect()
+    }
+}
+
+fn first(form: BatchForm, bytes: &[u8]) -> Result<(Published<'_>, &[u8]), BatchError> {
+    let (id, rest) = bytes.split_first_chunk().ok_or(BatchError::Entries)?;
+    let id = u64::from_be_bytes(*id);
+    let (filter, rest) = match form {
+        BatchForm::Plain => (None, rest),
+        BatchForm::Filtered => filter_value(rest)?,
+    };
+    let entry = first_entry(rest).map_err(|_: ChunkError| BatchError::Entries)?;
+    if form == BatchForm::Filtered && entry.sub_batch.is_some() {
+        return Err(BatchError::Filter);
+    }
+    let rest = &rest[entry.bytes.len()..];
+    Ok((Published { id, filter, entry }, rest))
+}
+
+/// A string with a length of 16 bits, of which -1 stands for none.
+fn filter_value(bytes: &[u8]) -> Result<(Option<&[u8]>, &[u8]), BatchError> {
+    let (len, rest) = bytes.split_first_chunk().ok_or(BatchError::Entries)?;
+    match i16::from_be_bytes(*len) {
+        -1 => Ok((None, rest)),
+        len => {
+            let len = usize::try_from(len).map_err(|_| BatchError::Filter)?;
+            let (value, rest) = rest.split_at_checked(len).ok_or(BatchError::Entries)?;
+            Ok((Some(value), rest))
+        }
+    }
+}
+
+/// Makes a [`Batch`] of messages that came by another protocol.
+#[derive(Debug, Default)]
+pub struct BatchBuilder {
+    entries: u32,
+    bytes: BytesMut,
+}
+
+impl BatchBuilder {
+    /// Nothing yet.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds a message. A filter value beyond 32,767 bytes, or a message beyond 2 GiB, does not fit
+    /// the format: false, and nothing is added.
+    #[must_use]
+    pub fn push(&mut self, id: u64, filter: Option<&[u8]>, message: &[u8]) -> bool {
+        let Ok(len) = i32::try_from(message.len()) else {
+            return false;
+        };
+        let Ok(filter_len) = filter.map_or(Ok(-1), |value| i16::try_from(value.len())) else {
+            return false;
+        };
+        self.bytes.put_u64(id);
+        self.bytes.put_i16(filter_len);
+        self.bytes.put_slice(filter.unwrap_or_default());
+        self.bytes.put_i32(len);
+        self.bytes.put_slice(message);
+        self.entries += 1;
+        true
+    }
+
+    /// Messages so far.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.entries as usize
+    }
+
+    /// Whether there is none yet.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.entries == 0
+    }
+
+    /// The batch; the builder begins anew.
+    #[must_use]
+    pub fn take(&mut self) -> Batch {
+        Batch {
+            form: BatchForm::Filtered,
+            entries: std::mem::take(&mut self.entries),
+            bytes: self.bytes.split().freeze(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test that fails here says enough")]
+
+    use super::*;
+
+    fn plain(entries: &[(u64, &[u8])]) -> Vec<u8> {
+        let one = |(id, body): &(u64, &[u8])| {
+            let len = (body.len() as u32).to_be_bytes();
+            [&id.to_be_bytes()[..], &len, body].concat()
+        };
+        entries.iter().flat_map(one).collect()
+    }
+
+    #[test]
+    fn a_batch_has_exactly_the_entries_that_it_says() {
+        let bytes = Bytes::from(plain(&[(7, b"a"), (8, b"bc")]));
+        for (count, is_whole) in [
+            (2, true),
+            (1, false),
+            (3, false),
+            (0, false),
+            (u32::MAX, false),
+        ] {
+            let batch = Batch::parse(BatchForm::Plain, count, bytes.clone());
+            assert_eq!(batch.is_ok(), is_whole, "{count}");
+        }
+        for len in 0..bytes.len() {
+            let batch = Batch::parse(BatchForm::Plain, 2, bytes.slice(..len));
+            assert_eq!(batch, Err(BatchError::Entries), "{len}");
+        }
+        let batch = Batch::parse(BatchForm::Plain, 2, bytes).unwrap();
+        assert_eq!(batch.ids(), [7, 8]);
+        let bodies: Vec<_> = batch.iter().map(|p| p.entry.body.to_vec()).collect();
+        assert_eq!(bodies, [b"a".to_vec(), b"bc".to_vec()]);
+        assert_eq!(
+            Batch::parse(BatchForm::Plain, 0, Bytes::new())
+                .unwrap()
+                .ids(),
+            []
+        );
+    }
+
+    #[test]
+    fn what_is_built_is_what_is_parsed() {
+        let mut builder = BatchBuilder::new();
+        assert!(builder.push(1, Some(b"eu"), b"one"));
+        assert!(builder.push(2, None, b""));
+        assert!(!builder.push(3, Some(&[0; 32_768]), b""));
+        assert!(builder.push(4, Some(&[1; 32_767]), b"four"));
+        let batch = builder.take();
+        assert!(builder.is_empty());
+        let again = Batch::parse(BatchForm::Filtered, 3, batch.bytes.clone()).unwrap();
+        assert_eq!(again, batch);
+        let seen: Vec<_> = batch
+            .iter()
+            .map(|p| (p.id, p.filter.map(<[u8]>::len)))
+            .collect();
+        assert_eq!(seen, [(1, Some(2)), (2, None), (4, Some(32_767))]);
+    }
+
+    #[test]
+    fn a_filter_value_and_a_sub_batch_do_not_go_together() {
+        let id = 1_u64.to_be_bytes();
+        let sub = [0x80, 0, 1, 0, 0, 0, 5, 0, 0, 0, 5, 0, 0, 0, 1, b'x'];
+        let plain = Bytes::from([&id[..], &sub].concat());
+        assert!(Batch::parse(BatchForm::Plain, 1, plain).is_ok());
+        let filtered = Bytes::from([&id[..], &[0, 1, b'f'], &sub].concat());
+        let parsed = Batch::parse(BatchForm::Filtered, 1, filtered);
+        assert_eq!(parsed, Err(BatchError::Filter));
+        let negative = Bytes::from([&id[..], &(-2_i16).to_be_bytes(), &[0; 4]].concat());
+        let parsed = Batch::parse(BatchForm::Filtered, 1, negative);
+        assert_eq!(parsed, Err(BatchError::Filter));
+    }
+}

@@ -1,0 +1,25 @@
+//! Streams: append-only logs that many read by offset and nobody settles.
+//!
+//! What is published becomes entries of a [`chunk`], in the format of the RabbitMQ stream protocol:
+//! a chunk is what is written to disk and what is sent to clients. [`host`] has what a session of
+//! any protocol says to the streams of a node, and what it hears.
+//!
+//! Invariant: this crate reads no clock, no file and no socket.
+//! Invariant: an entry is never looked into: what a message is, its publishers and readers know.
+//! Invariant: bytes from outside are checked before they are counted on: a malformed batch or chunk
+//! is an error, never a panic, and nothing is allocated by a claimed length.
+
+pub mod batch;
+pub mod bloom;
+pub mod chunk;
+pub mod host;
+pub mod settings;
+
+pub use batch::{Batch, BatchBuilder, BatchError, BatchForm};
+pub use bloom::Filter;
+pub use chunk::{ChunkError, ChunkHeader, ChunkKind, SharedChunk};
+pub use host::{
+    Command, Event, OffsetSpec, PublisherId, ReaderId, Reference, Refusal, RequestId, SessionId,
+    StreamStats,
+};
+pub use settings::{Flush, SettingsError, StreamSettings};
