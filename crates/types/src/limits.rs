@@ -11,6 +11,13 @@ pub const FRAME_BYTES_MAX: u32 = 131_072;
 pub const FRAME_BYTES_MIN: u32 = 4_096;
 /// Bytes of a frame besides its payload: type, channel, size, end.
 pub const FRAME_OVERHEAD_BYTES: u32 = 8;
+/// Bytes of a frame of the stream protocol after login, behind its size (`stream.frame_max`).
+pub const STREAM_FRAME_BYTES_MAX: u32 = 1024 * 1024;
+/// The same before the virtual host is open (`stream.initial_frame_max`).
+pub const STREAM_FRAME_BYTES_PREAUTH_MAX: u32 = 8_192;
+/// Entries of one list in a frame of the stream protocol, but for messages: streams, partitions,
+/// properties.
+pub const STREAM_LIST_ENTRIES_MAX: usize = 4_096;
 /// Channels of one connection (`channel_max`).
 pub const CHANNELS_MAX: u16 = 2_047;
 /// Heartbeat interval that the broker proposes, in seconds (`heartbeat`).

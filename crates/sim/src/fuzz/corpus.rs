@@ -62,6 +62,7 @@ fn seeds(target: &str) -> Vec<Vec<u8>> {
             .into_iter()
             .map(|s| [vec![s.len() as u8], s].concat())
             .collect(),
+        "stream_frame" => leveret_stream_protocol::fuzz::seeds(),
         "topic_match" => [
             &b"a.b.c\na.*.c\n#\na.#\n*.b.#"[..],
             b".\n#.#\n*",

@@ -38,6 +38,10 @@ pub static TARGETS: &[Target] = &[
         run: leveret_session::fuzz::channel_model,
     },
     Target {
+        name: "stream_frame",
+        run: leveret_stream_protocol::fuzz::frame_stream,
+    },
+    Target {
         name: "disk_wal_record",
         run: wal_record,
     },
