@@ -61,6 +61,9 @@ pub fn run(loaded: Loaded) -> Result<(), String> {
             SIGHUP => {
                 logs.follow();
                 reload_certificates(&node, &web);
+                if let Err(error) = node.reload_cluster() {
+                    tracing::error!("the cluster's old secrets stay in use: {error}");
+                }
             }
             _ => break,
         }

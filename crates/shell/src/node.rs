@@ -292,6 +292,16 @@ impl Node {
         Ok(())
     }
 
+    /// Reads the cluster's secrets again; a node alone has none.
+    ///
+    /// # Errors
+    /// What is wrong with their file; the secrets stay as they are.
+    pub fn reload_cluster(&self) -> Result<(), ClusterError> {
+        self.cluster
+            .as_ref()
+            .map_or(Ok(()), cluster::Running::reload)
+    }
+
     /// Ends the node in order: no new connections, those that are open are told and given time,
     /// everything is brought to disk.
     pub fn shut_down(self) {

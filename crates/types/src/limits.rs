@@ -220,6 +220,9 @@ pub const PEER_HANDSHAKES_MAX: usize = 64;
 pub const PEER_HANDSHAKES_PER_IP_MAX: usize = 16;
 /// Connections to the cluster's port that have proved who they are and are being answered.
 pub const PEER_CONTROLS_MAX: usize = 64;
+/// Secrets of a cluster that a node accepts at a time: the one that it proves, and the one before
+/// or after it.
+pub const PEER_SECRETS_MAX: usize = 2;
 /// IP addresses that a member is known by.
 pub const PEER_KNOWN_IPS_MAX: usize = 16;
 /// Bytes of one frame between nodes: the largest message, with what travels beside it.

@@ -83,7 +83,7 @@ pub const KEYS: &[Key] = &[
     key("cluster.advertised", Text, "", "Where the other nodes reach this one, `host:port`; `cluster.address` where not given."),
     key("cluster.join.$name", Text, "", "Addresses of the nodes that form the cluster, the same list on each of them. `--join` sets them too."),
     key("cluster.secret", Secret, "", "What proves to other nodes that this one belongs to the cluster: the same on all of them."),
-    key("cluster.secret_file", Path, "", "File that has the secret where `cluster.secret` is not set, readable to the node's user alone; `cluster.secret` in the data folder where not given. It is made where all addresses are loopback."),
+    key("cluster.secret_file", Path, "", "File that has the secret where `cluster.secret` is not set, readable to the node's user alone; `cluster.secret` in the data folder where not given. A second line is accepted too; read again on SIGHUP. It is made where all addresses are loopback."),
     key("cluster.links", Choice(&["encrypted", "plain"]), "encrypted", "What protects what the nodes say to each other, the same on all of them. `plain`: nothing; whoever is between them can read and change all of it."),
     key("quorum_queue.initial_cluster_size", Count(1, 64), "3", "Members of a new quorum queue's group, where neither its arguments nor a policy say."),
     key("quorum_queue.property_equivalence.relaxed_checks_on_redeclaration", Bool, "false", "Whether declaring a queue that exists as a quorum queue may ask for a classic one: for applications that cannot be changed."),

@@ -22,7 +22,8 @@ pub struct Forming {
     listed: Vec<String>,
     has_data: bool,
     vote: Option<[u8; 16]>,
-    votes: BTreeSet<String>,
+    /// The UUIDs of those who have given this node theirs: one node may be behind two addresses.
+    votes: BTreeSet<[u8; 16]>,
 }
 
 /// What is to be done next.
@@ -97,11 +98,11 @@ impl Forming {
             .collect()
     }
 
-    /// Takes an answer in.
-    pub fn answered(&mut self, from: &str, answer: Answer) -> Step {
+    /// Takes in the answer of the node that has this UUID.
+    pub fn answered(&mut self, from: [u8; 16], answer: Answer) -> Step {
         match answer {
             Answer::Joined { .. } => return Step::Joined(answer),
-            Answer::Voted => drop(self.votes.insert(from.to_owned())),
+            Answer::Voted => drop(self.votes.insert(from)),
             Answer::Forming | Answer::Refused(_) => {}
         }
         self.step()
@@ -176,7 +177,7 @@ mod tests {
         for (address, request) in asker.requests() {
             if let Some(other) = others.iter_mut().find(|other| other.own == address) {
                 let answer = other.asked(&request);
-                step = asker.answered(&address, answer);
+                step = asker.answered(other.uuid, answer);
             }
         }
         step
@@ -252,6 +253,15 @@ mod tests {
             node: leveret_types::NodeId(2),
             members: Vec::new(),
         };
-        assert_eq!(a.answered("b", joined.clone()), Step::Joined(joined));
+        assert_eq!(a.answered([1; 16], joined.clone()), Step::Joined(joined));
+    }
+
+    #[test]
+    fn a_node_behind_two_addresses_has_one_vote() {
+        let mut a = node("a", &["a", "b", "c", "d", "e"]);
+        for _address in ["b", "c", "d"] {
+            assert_eq!(a.answered([1; 16], Answer::Voted), Step::Ask);
+        }
+        assert_eq!(a.answered([2; 16], Answer::Voted), Step::Found);
     }
 }

@@ -3,10 +3,11 @@
 
 use super::NewLink;
 use super::handshake::{
-    self, Accepted, HandshakeError, Hello, Protection, Purpose, Refusal, Secret,
+    self, Accepted, Dialer, HandshakeError, Hello, Protection, Purpose, Refusal, Secret,
 };
 use super::places::{KnownAddresses, Place, Places};
 use super::sealed_stream::SealedStream;
+use super::secrets::Secrets;
 use leveret_types::NodeId;
 use leveret_types::limits::{
     PEER_CONTROL_BYTES_MAX, PEER_FIRST_BYTE_MS_MAX, PEER_HANDSHAKE_MS_MAX,
@@ -49,7 +50,7 @@ pub struct Door {
 }
 
 struct Shared {
-    secret: Secret,
+    secrets: Arc<Secrets>,
     protection: Protection,
     keeper: RwLock<Arc<dyn Doorkeeper>>,
     known: Arc<KnownAddresses>,
@@ -65,7 +66,7 @@ impl Door {
     /// If the address cannot be listened on.
     pub fn open(
         address: SocketAddr,
-        secret: Secret,
+        secrets: Arc<Secrets>,
         protection: Protection,
         known: Arc<KnownAddresses>,
         keeper: Arc<dyn Doorkeeper>,
@@ -73,7 +74,7 @@ impl Door {
         let listener = TcpListener::bind(address)?;
         let local = listener.local_addr()?;
         let shared = Arc::new(Shared {
-            secret,
+            secrets,
             protection,
             keeper: RwLock::new(keeper),
             known,
@@ -200,10 +201,10 @@ impl Guest {
         keeper: &dyn Doorkeeper,
     ) -> Result<(), HandshakeError> {
         socket.set_nodelay(true)?;
-        let (secret, protection) = (&self.shared.secret, self.shared.protection);
+        let (secrets, protection) = (self.shared.secrets.accepted(), self.shared.protection);
         let (places, place) = (&self.shared.places, self.place);
         let proved = &mut self.proved;
-        let (hello, session) = {
+        let dialer = {
             let first = match is_known {
                 true => HANDSHAKE_TIMEOUT,
                 false => FIRST_BYTE_TIMEOUT,
@@ -217,13 +218,25 @@ impl Guest {
                     false => Err(Refusal::Protection),
                 }
             };
-            handshake::accept(&mut stream, secret, keeper.own(), nonce()?, decide)?
+            handshake::accept(&mut stream, &secrets, keeper.own(), nonce()?, decide)?
         };
+        let Dialer {
+            hello,
+            secret,
+            session,
+        } = dialer;
+        if secret != 0 {
+            tracing::info!(
+                node = %hello.node, %remote,
+                "another node proves the cluster's other secret, not the first one of this node"
+            );
+        }
         match hello.purpose {
             Purpose::Link => {
                 // Whatever address it says that it has, from this one it comes.
                 self.shared.known.note(&source(hello.node), [remote.ip()]);
                 let link = NewLink {
+                    uuid: hello.uuid,
                     start: hello.start,
                     socket: socket.try_clone()?,
                     session,
@@ -324,6 +337,7 @@ pub fn dial(
                 let mut stream = Timed::new(&socket, HANDSHAKE_TIMEOUT);
                 let (accepted, session) = handshake::dial(&mut stream, secret, hello, nonce()?)?;
                 return Ok(NewLink {
+                    uuid: accepted.uuid,
                     start: accepted.start,
                     socket,
                     session,
@@ -335,7 +349,7 @@ pub fn dial(
     Err(last.into())
 }
 
-/// Asks a node something, and waits for its answer.
+/// Asks a node something, and waits for its answer: that node's UUID, and what it answers.
 ///
 /// # Errors
 /// See [`HandshakeError`].
@@ -345,12 +359,12 @@ pub fn ask(
     hello: &Hello,
     known: &KnownAddresses,
     request: &[u8],
-) -> Result<Vec<u8>, HandshakeError> {
+) -> Result<([u8; 16], Vec<u8>), HandshakeError> {
     let link = dial(address, secret, hello, known)?;
     let stream = Timed::new(&link.socket, CONTROL_TIMEOUT);
     let mut stream = SealedStream::new(stream, link.session, hello.protection);
     write_block(&mut stream, request)?;
-    Ok(read_block(&mut stream)?)
+    Ok((link.uuid, read_block(&mut stream)?))
 }
 
 fn read_block(stream: &mut impl Read) -> io::Result<Vec<u8>> {
@@ -458,12 +472,13 @@ mod tests {
         }
     }
 
-    fn door(secret: &Secret, protection: Protection) -> (Door, Arc<KnownAddresses>) {
+    fn door(secret: &[u8], protection: Protection) -> (Door, Arc<KnownAddresses>) {
         let any = SocketAddr::from(([127, 0, 0, 1], 0));
         let known = Arc::<KnownAddresses>::default();
         let shared = Arc::clone(&known);
         let keeper = Arc::new(Anybody);
-        let door = Door::open(any, secret.clone(), protection, shared, keeper);
+        let secrets = Arc::new(Secrets::new(&[secret.to_vec()]));
+        let door = Door::open(any, secrets, protection, shared, keeper);
         (door.expect("a free port"), known)
     }
 
@@ -501,8 +516,8 @@ mod tests {
     /// From the very address that a member has.
     #[test]
     fn however_many_silent_sockets_are_opened_who_knows_the_secret_is_answered() {
+        let (door, known) = door(b"secret", Protection::Sealed);
         let secret = Secret::new(b"secret");
-        let (door, known) = door(&secret, Protection::Sealed);
         let address = door.local();
         let over = Arc::new(AtomicBool::new(false));
         let (opened, crowded) = std::sync::mpsc::channel();
@@ -535,8 +550,8 @@ mod tests {
     fn both_nodes_protect_what_they_say_in_the_same_way_or_do_not_meet() {
         let kinds = [Protection::Sealed, Protection::Plain];
         for at_door in kinds {
+            let (door, known) = door(b"secret", at_door);
             let secret = Secret::new(b"secret");
-            let (door, known) = door(&secret, at_door);
             for protection in kinds {
                 let hello = hello(protection);
                 let answer = ask(
@@ -547,7 +562,9 @@ mod tests {
                     b"a request",
                 );
                 if protection == at_door {
-                    assert_eq!(answer.expect("an answer"), b"answer to a request");
+                    let (uuid, said) = answer.expect("an answer");
+                    assert_eq!(said, b"answer to a request");
+                    assert_eq!(uuid, Anybody.own().uuid);
                 } else {
                     let error = answer.expect_err("they do not agree").to_string();
                     assert!(error.contains("cluster.links"), "{error}");

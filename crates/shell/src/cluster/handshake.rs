@@ -92,6 +92,12 @@ fn ephemeral() -> io::Result<(EphemeralPrivateKey, [u8; PUBLIC_BYTES])> {
     Ok((private, array(public.as_ref())))
 }
 
+impl PartialEq for Secret {
+    fn eq(&self, other: &Self) -> bool {
+        self.keys == other.keys
+    }
+}
+
 impl std::fmt::Debug for Secret {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("Secret")
@@ -350,17 +356,29 @@ pub fn dial(
     ))
 }
 
-/// Accepts: greets, checks who is there, and answers what `decide` says.
+/// Who has dialed.
+#[derive(Debug)]
+pub struct Dialer {
+    /// What it says of itself.
+    pub hello: Hello,
+    /// Which of the secrets it has proved.
+    pub secret: usize,
+    /// The keys of what is said from now on.
+    pub session: Session,
+}
+
+/// Accepts: greets, checks who is there, and answers what `decide` says. Whoever proves one of the
+/// secrets is answered with that one.
 ///
 /// # Errors
 /// See [`HandshakeError`].
 pub fn accept(
     stream: &mut (impl Read + Write),
-    secret: &Secret,
+    secrets: &[Secret],
     own: Accepted,
     nonce: [u8; NONCE_BYTES],
     decide: impl FnOnce(&Hello) -> Result<(), Refusal>,
-) -> Result<(Hello, Session), HandshakeError> {
+) -> Result<Dialer, HandshakeError> {
     let greeting = [&NAME[..], &[VERSION], &nonce].concat();
     stream.write_all(&greeting)?;
     let mut said = [0; HELLO_BYTES + MAC_BYTES];
@@ -371,9 +389,10 @@ pub fn accept(
             _ => HandshakeError::Io(error),
         })?;
     let (bytes, tag) = said.split_at(HELLO_BYTES);
-    if !secret.verify("leveret 3 dial", &[&greeting, bytes], tag) {
-        return Err(HandshakeError::Secret);
-    }
+    let is_proved = |secret: &Secret| secret.verify("leveret 3 dial", &[&greeting, bytes], tag);
+    let proved = secrets.iter().position(is_proved);
+    let proved = proved.ok_or(HandshakeError::Secret)?;
+    let secret = &secrets[proved];
     // An own key is made for those alone who know the secret: it takes some microseconds.
     let (private, public) = ephemeral()?;
     let bytes: [u8; HELLO_BYTES] = array(bytes);
@@ -389,8 +408,11 @@ pub fn accept(
     stream.write_all(&[&answer[..], tag.as_ref()].concat())?;
     let (hello, shared) = decision?;
     let transcript = transcript(&[&greeting, &bytes, &answer]);
-    let session = Session::new(&shared, transcript.as_ref(), Side::Acceptor);
-    Ok((hello, session))
+    Ok(Dialer {
+        hello,
+        secret: proved,
+        session: Session::new(&shared, transcript.as_ref(), Side::Acceptor),
+    })
 }
 
 #[cfg(test)]
@@ -418,24 +440,25 @@ mod tests {
 
     type Met = (
         Result<(Accepted, Session), HandshakeError>,
-        Result<(Hello, Session), HandshakeError>,
+        Result<Dialer, HandshakeError>,
     );
 
-    fn meet(dialer: &[u8], acceptor: &[u8], decision: Result<(), Refusal>) -> Met {
+    fn meet(dialer: &[u8], acceptor: &[&[u8]], decision: Result<(), Refusal>) -> Met {
         let (mut near, mut far) = UnixStream::pair().expect("a pair");
-        let secret = Secret::new(acceptor);
+        let secrets: Vec<Secret> = acceptor.iter().map(|secret| Secret::new(secret)).collect();
         let thread =
-            std::thread::spawn(move || accept(&mut far, &secret, OWN, [2; 32], |_| decision));
+            std::thread::spawn(move || accept(&mut far, &secrets, OWN, [2; 32], |_| decision));
         let dialed = dial(&mut near, &Secret::new(dialer), &hello(), [1; 32]);
         (dialed, thread.join().expect("no panic"))
     }
 
     #[test]
     fn who_shares_the_secret_gets_to_know_the_other() {
-        let (dialed, accepted) = meet(b"secret", b"secret", Ok(()));
+        let (dialed, accepted) = meet(b"secret", &[b"secret"], Ok(()));
         let (accepted_by, mut near) = dialed.expect("accepted");
-        let (accepted, mut far) = accepted.expect("accepted");
-        assert_eq!((accepted_by, accepted), (OWN, hello()));
+        let dialer = accepted.expect("accepted");
+        let mut far = dialer.session;
+        assert_eq!((accepted_by, dialer.hello), (OWN, hello()));
         for _ in 0..2 {
             let mut record = b"____both ways".to_vec();
             near.sealer.seal(&mut record, 0);
@@ -457,7 +480,7 @@ mod tests {
         let (mut to_far, mut far) = UnixStream::pair().expect("a pair");
         let secret = || Secret::new(b"secret");
         let accepts =
-            std::thread::spawn(move || accept(&mut far, &secret(), OWN, [2; 32], |_| Ok(())));
+            std::thread::spawn(move || accept(&mut far, &[secret()], OWN, [2; 32], |_| Ok(())));
         let dials = std::thread::spawn(move || dial(&mut near, &secret(), &hello(), [1; 32]));
         for (message, size) in SIZES.into_iter().enumerate() {
             let (from, to) = match message {
@@ -495,7 +518,7 @@ mod tests {
 
     #[test]
     fn who_does_not_share_it_is_dropped_on_either_side() {
-        let (dialed, accepted) = meet(b"secret", b"another", Ok(()));
+        let (dialed, accepted) = meet(b"secret", &[b"another", b"a third"], Ok(()));
         assert!(
             matches!(accepted, Err(HandshakeError::Secret)),
             "{accepted:?}"
@@ -504,9 +527,23 @@ mod tests {
     }
 
     #[test]
+    fn whoever_proves_one_of_two_secrets_is_answered_with_that_one() {
+        for (proves, which) in [(&b"new"[..], 0), (b"old", 1)] {
+            let (dialed, accepted) = meet(proves, &[b"new", b"old"], Ok(()));
+            let (_, mut near) = dialed.expect("accepted");
+            let mut dialer = accepted.expect("accepted");
+            assert_eq!(dialer.secret, which);
+            let mut record = b"____one secret".to_vec();
+            near.sealer.seal(&mut record, 0);
+            let opened = dialer.session.opener.open(&mut record).expect("whole");
+            assert_eq!(opened.map(|(said, _)| said), Some(&b"one secret"[..]));
+        }
+    }
+
+    #[test]
     fn a_refusal_reaches_the_dialer_by_name() {
         for refusal in Refusal::ALL {
-            let (dialed, accepted) = meet(b"s", b"s", Err(refusal));
+            let (dialed, accepted) = meet(b"s", &[b"s"], Err(refusal));
             assert!(matches!(dialed, Err(HandshakeError::Refused(r)) if r == refusal));
             assert!(matches!(accepted, Err(HandshakeError::Refused(r)) if r == refusal));
         }
@@ -522,7 +559,7 @@ mod tests {
         let (mut near, mut far) = UnixStream::pair().expect("a pair");
         near.write_all(&[&bytes[..], tag.as_ref()].concat())
             .expect("it fits");
-        let accepted = accept(&mut far, &secret, OWN, [3; 32], |_| Ok(()));
+        let accepted = accept(&mut far, &[secret], OWN, [3; 32], |_| Ok(()));
         assert!(
             matches!(accepted, Err(HandshakeError::Secret)),
             "{accepted:?}"
@@ -555,7 +592,7 @@ mod tests {
         let thread = std::thread::spawn(move || {
             far.read_exact(&mut [0; GREETING_BYTES]).expect("greeted");
         });
-        let accepted = accept(&mut near, &Secret::new(b""), OWN, [3; 32], |_| Ok(()));
+        let accepted = accept(&mut near, &[Secret::new(b"")], OWN, [3; 32], |_| Ok(()));
         thread.join().expect("no panic");
         let error = accepted.expect_err("it has left").to_string();
         assert!(error.contains("version 3"), "{error}");

@@ -1,9 +1,10 @@
 //! On the way into a cluster: asks the listed nodes until one lets this one in, or it founds.
 
 use super::door::{self, Door, Doorkeeper};
-use super::handshake::{Accepted, Hello, Purpose, Refusal, Secret};
+use super::handshake::{Accepted, Hello, Purpose, Refusal};
 use super::identity::{IdentityFile, Joined};
 use super::places::KnownAddresses;
+use super::secrets::Secrets;
 use super::{ClusterConfig, ClusterError, NewLink, Own};
 use leveret_node::cluster::PeerAddress;
 use leveret_node::cluster::control::{Answer, Request};
@@ -82,7 +83,7 @@ impl Keeper {
 pub fn form(
     config: &ClusterConfig,
     door: &Door,
-    secret: &Secret,
+    secrets: &Arc<Secrets>,
     known: &Arc<KnownAddresses>,
     file: IdentityFile,
     has_data: bool,
@@ -101,7 +102,7 @@ pub fn form(
         cluster: [0; 16],
         uuid: file.uuid,
         start: 0,
-        secret: secret.clone(),
+        secrets: Arc::clone(secrets),
         protection: config.protection,
         known: Arc::clone(known),
     };
@@ -138,11 +139,11 @@ fn ask_until_in(
                 break;
             }
             match ask(&address, own, &request) {
-                Ok(answer) => {
+                Ok((voter, answer)) => {
                     if let Answer::Refused(why) = &answer {
                         silent.push(format!("{address}: {why}"));
                     }
-                    step = keeper.forming.lock().answered(&address, answer);
+                    step = keeper.forming.lock().answered(voter, answer);
                 }
                 Err(error) => silent.push(format!("{address}: {error}")),
             }
@@ -161,11 +162,14 @@ fn ask_until_in(
     unreachable!("rounds do not end")
 }
 
-fn ask(address: &str, own: &Own, request: &Request) -> Result<Answer, String> {
+/// The UUID of who answers, and the answer.
+fn ask(address: &str, own: &Own, request: &Request) -> Result<([u8; 16], Answer), String> {
     let hello = own.hello(Purpose::Control, NodeId(0), [0; 16]);
-    let bytes = door::ask(address, &own.secret, &hello, &own.known, &request.encode())
+    let secret = own.secrets.own();
+    let (uuid, bytes) = door::ask(address, &secret, &hello, &own.known, &request.encode())
         .map_err(|error| error.to_string())?;
-    Answer::decode(&bytes).map_err(|error| error.to_string())
+    let answer = Answer::decode(&bytes).map_err(|error| error.to_string())?;
+    Ok((uuid, answer))
 }
 
 fn found(config: &ClusterConfig, own: &Own) -> Result<Joined, ClusterError> {

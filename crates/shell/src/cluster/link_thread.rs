@@ -202,6 +202,7 @@ impl LinkThread {
             start,
             socket,
             session,
+            ..
         } = link;
         match watch(&self.poll, socket, token(node, true), Interest::READABLE) {
             Ok(socket) => {
@@ -322,7 +323,7 @@ impl LinkThread {
             .name(format!("leveret-dial-{node}"))
             .spawn(move || {
                 let hello = own.hello(Purpose::Link, address.node, address.uuid);
-                let dialed = door::dial(&address.address, &own.secret, &hello, &own.known);
+                let dialed = door::dial(&address.address, &own.secrets.own(), &hello, &own.known);
                 broker
                     .cluster_links
                     .tell(LinkEvent::Dialed(address.node, dialed));

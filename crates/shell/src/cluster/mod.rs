@@ -8,6 +8,7 @@
 //! - `links`: the bytes of those connections.
 //! - [`places`]: how many may be there who have not proved who they are.
 //! - `sealed_stream`: requests and their answers, protected like links.
+//! - [`secrets`]: what proves that a node belongs to the cluster, while operators change it.
 //! - `secret_file`: the secret where nobody has set one.
 //! - [`identity`]: the file that says who a node is.
 //! - [`join`]: how a node comes into a cluster.
@@ -18,6 +19,7 @@ pub mod handshake;
 pub mod identity;
 pub mod join;
 pub mod seal;
+pub mod secrets;
 
 mod keeper;
 mod link_thread;
@@ -34,13 +36,14 @@ pub(crate) use start::{PrepareError, Prepared, Running, prepare};
 
 use crate::inbox::Inbox;
 use crate::tls::TlsError;
-use handshake::{Hello, Protection, Purpose, Secret};
+use handshake::{Hello, Protection, Purpose};
 use leveret_node::PeerFrame;
 use leveret_types::NodeId;
 use outbox::Outbox;
 use parking_lot::RwLock;
 use places::KnownAddresses;
 use seal::Session;
+use secrets::Secrets;
 use std::collections::HashMap;
 use std::net::{SocketAddr, TcpStream};
 use std::path::PathBuf;
@@ -57,8 +60,8 @@ pub struct ClusterConfig {
     pub join: Vec<String>,
     /// What all nodes share; empty if it is in a file.
     pub secret: Vec<u8>,
-    /// That file; one beside [`Self::file`] if none is named. It is made where all addresses are
-    /// loopback.
+    /// That file, which is read again while the node runs; one beside [`Self::file`] if none is
+    /// named. It is made where all addresses are loopback.
     pub secret_file: Option<PathBuf>,
     /// What protects what the nodes say to each other; the same on each of them.
     pub protection: Protection,
@@ -80,7 +83,7 @@ pub struct Own {
     /// Another number for each run of the process.
     pub start: u64,
     /// What proves that it belongs to the cluster.
-    pub secret: Secret,
+    pub secrets: Arc<Secrets>,
     /// What protects its links.
     pub protection: Protection,
     /// The addresses that the other members are known to have.
@@ -105,6 +108,8 @@ impl Own {
 
 /// A connection on which both sides know who the other is.
 pub struct NewLink {
+    /// The other node's UUID.
+    pub uuid: [u8; 16],
     /// The other node's start.
     pub start: u64,
     /// The connection.

@@ -1,6 +1,9 @@
 //! The cluster's secret in a file: who may read the file is a member.
+//!
+//! A secret is a line. The first is the one that this node proves; it accepts all of them.
 
 use super::{ClusterConfig, ClusterError};
+use leveret_types::limits::PEER_SECRETS_MAX;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::net::IpAddr;
@@ -12,14 +15,14 @@ const BYTES_MAX: u64 = 4_096;
 /// Random bytes of a secret that is made here.
 const RANDOM_BYTES: usize = 32;
 
-/// The secret that this node is to prove: the one that it is given, or that of its file, which is
-/// made where all nodes are on this machine.
+/// The secrets that this node is to accept, of which it proves the first: the one that it is given,
+/// or those of its file, which is made where all nodes are on this machine.
 ///
 /// # Errors
 /// What the operator has to change.
-pub(super) fn secret(config: &ClusterConfig) -> Result<Vec<u8>, ClusterError> {
-    if let Some(secret) = known(config)? {
-        return Ok(secret);
+pub(super) fn secrets(config: &ClusterConfig) -> Result<Vec<Vec<u8>>, ClusterError> {
+    if let Some(secrets) = known(config)? {
+        return Ok(secrets);
     }
     let path = path(config);
     let failed = |error| failed(&path, error);
@@ -27,6 +30,14 @@ pub(super) fn secret(config: &ClusterConfig) -> Result<Vec<u8>, ClusterError> {
     let made = read(&path).map_err(failed)?;
     tracing::info!(path = %path.display(), "the cluster's secret was made");
     made.ok_or_else(|| failed(io::ErrorKind::NotFound.into()))
+}
+
+/// The same of a node that runs, for which nothing is made.
+///
+/// # Errors
+/// What the operator has to change.
+pub(super) fn secrets_there(config: &ClusterConfig) -> Result<Vec<Vec<u8>>, ClusterError> {
+    known(config)?.ok_or_else(|| failed(&path(config), io::ErrorKind::NotFound.into()))
 }
 
 fn path(config: &ClusterConfig) -> PathBuf {
@@ -43,13 +54,13 @@ fn failed(path: &Path, source: io::Error) -> ClusterError {
 ///
 /// # Errors
 /// What the operator has to change.
-pub(super) fn known(config: &ClusterConfig) -> Result<Option<Vec<u8>>, ClusterError> {
+pub(super) fn known(config: &ClusterConfig) -> Result<Option<Vec<Vec<u8>>>, ClusterError> {
     if !config.secret.is_empty() {
-        return Ok(Some(config.secret.clone()));
+        return Ok(Some(vec![config.secret.clone()]));
     }
     let path = path(config);
-    if let Some(secret) = read(&path).map_err(|error| failed(&path, error))? {
-        return Ok(Some(secret));
+    if let Some(secrets) = read(&path).map_err(|error| failed(&path, error))? {
+        return Ok(Some(secrets));
     }
     let mut others = config.join.iter().filter(|a| **a != config.advertised);
     let listed = config.join.iter().chain([&config.advertised]);
@@ -65,7 +76,7 @@ pub(super) fn known(config: &ClusterConfig) -> Result<Option<Vec<u8>>, ClusterEr
 }
 
 /// What the file says, if there is one.
-fn read(path: &Path) -> io::Result<Option<Vec<u8>>> {
+fn read(path: &Path) -> io::Result<Option<Vec<Vec<u8>>>> {
     let file = match File::open(path) {
         Ok(file) => file,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -78,10 +89,18 @@ fn read(path: &Path) -> io::Result<Option<Vec<u8>>> {
     }
     let mut text = Vec::new();
     file.take(BYTES_MAX).read_to_end(&mut text)?;
-    let secret = text.trim_ascii();
-    match secret.is_empty() {
-        true => Err(io::Error::other("there is no secret in it")),
-        false => Ok(Some(secret.to_vec())),
+    let lines = text.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii);
+    let secrets: Vec<Vec<u8>> = lines
+        .filter(|l| !l.is_empty())
+        .map(<[u8]>::to_vec)
+        .collect();
+    match secrets.len() {
+        0 => Err(io::Error::other("there is no secret in it")),
+        1..=PEER_SECRETS_MAX => Ok(Some(secrets)),
+        count => Err(io::Error::other(format!(
+            "there are {count} lines in it, each a secret: at most {PEER_SECRETS_MAX} are accepted \
+             at a time"
+        ))),
     }
 }
 
@@ -189,7 +208,7 @@ mod tests {
         let folder = Folder::new("in-place");
         let path = folder.0.join("secret");
         make_in_place(&path, "abc").expect("made");
-        assert_eq!(read(&path).expect("its own"), Some(b"abc".to_vec()));
+        assert_eq!(read(&path).expect("its own"), Some(vec![b"abc".to_vec()]));
         let error = make_in_place(&path, "def").expect_err("it is there");
         assert_eq!(error.kind(), io::ErrorKind::AlreadyExists);
     }
@@ -242,21 +261,44 @@ mod tests {
     fn a_lone_node_makes_a_secret_that_its_user_alone_can_read_and_keeps_it() {
         let folder = Folder::new("lone");
         let config = folder.config(&[]);
-        let made = secret(&config).expect("made");
-        assert_eq!(made.len(), 2 * RANDOM_BYTES);
-        assert_eq!(secret(&config).expect("read"), made);
+        let made = secrets(&config).expect("made");
+        assert_eq!((made.len(), made[0].len()), (1, 2 * RANDOM_BYTES));
+        assert_eq!(secrets(&config).expect("read"), made);
         let path = folder.0.join("cluster.secret");
         let mode = fs::metadata(&path).expect("it is there").permissions();
         assert_eq!(mode.mode() & 0o777, 0o600);
         assert_eq!(fs::read_dir(&folder.0).expect("a folder").count(), 1);
         fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).expect("its own");
-        let error = secret(&config).expect_err("others can read it").to_string();
+        let error = secrets(&config)
+            .expect_err("others can read it")
+            .to_string();
         assert!(error.contains("chmod 600"), "{error}");
         let given = ClusterConfig {
             secret: b"given".to_vec(),
             ..config
         };
-        assert_eq!(secret(&given).expect("given"), b"given");
+        assert_eq!(secrets(&given).expect("given"), [b"given"]);
+    }
+
+    #[test]
+    fn as_many_lines_as_may_be_are_secrets_and_one_more_is_refused() {
+        let folder = Folder::new("lines");
+        let config = folder.config(&[]);
+        secrets(&config).expect("made");
+        let path = folder.0.join("cluster.secret");
+        fs::write(&path, "new \r\n\n old\n").expect("its own");
+        let expected = [b"new", b"old"];
+        assert_eq!(expected.len(), PEER_SECRETS_MAX);
+        assert_eq!(secrets_there(&config).expect("two"), expected);
+        fs::write(&path, "new\nold\nolder\n").expect("its own");
+        let error = secrets_there(&config).expect_err("three").to_string();
+        assert!(error.contains("3 lines"), "{error}");
+        fs::write(&path, " \n").expect("its own");
+        let error = secrets_there(&config).expect_err("none").to_string();
+        assert!(error.contains("no secret"), "{error}");
+        fs::remove_file(&path).expect("its own");
+        let error = secrets_there(&config).expect_err("gone").to_string();
+        assert!(error.contains("cluster.secret"), "{error}");
     }
 
     #[test]
@@ -264,7 +306,7 @@ mod tests {
         let folder = Folder::new("shared");
         let listed = ["127.0.0.1:7000", "127.0.0.1:7001"];
         let apart = folder.config(&listed);
-        let error = secret(&apart).expect_err("each would have its own");
+        let error = secrets(&apart).expect_err("each would have its own");
         assert!(error.to_string().contains("cluster.secret_file"), "{error}");
         let shared = ClusterConfig {
             secret_file: Some(folder.0.join("shared")),
@@ -272,10 +314,10 @@ mod tests {
         };
         let threads: Vec<_> = (0..8)
             .map(|_| shared.clone())
-            .map(|config| std::thread::spawn(move || secret(&config).expect("made or read")))
+            .map(|config| std::thread::spawn(move || secrets(&config).expect("made or read")))
             .collect();
         let ended = threads.into_iter().map(std::thread::JoinHandle::join);
-        let secrets: Vec<Vec<u8>> = ended.map(|secret| secret.expect("no panic")).collect();
-        assert!(secrets.iter().all(|secret| *secret == secrets[0]));
+        let read: Vec<_> = ended.map(|read| read.expect("no panic")).collect();
+        assert!(read.iter().all(|secrets| *secrets == read[0]));
     }
 }

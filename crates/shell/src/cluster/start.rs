@@ -1,9 +1,10 @@
 //! A node's part in its cluster, from the file that says who it is to a thread that serves it.
 
 use super::door::{Door, Doorkeeper};
-use super::handshake::{Accepted, Hello, Protection, Refusal, Secret};
+use super::handshake::{Accepted, Hello, Protection, Refusal};
 use super::identity::{IdentityFile, Joined};
 use super::places::KnownAddresses;
+use super::secrets::{self, Secrets};
 use super::{
     ClusterConfig, ClusterError, LinkThread, Links, MembersKeeper, NewLink, Own, TOKEN_BELL, join,
     secret_file,
@@ -43,6 +44,8 @@ pub(crate) struct Parts {
 pub(crate) struct Running {
     /// Where other nodes come in.
     pub(crate) address: SocketAddr,
+    config: ClusterConfig,
+    secrets: Arc<Secrets>,
     door: Door,
     thread: JoinHandle<()>,
 }
@@ -79,7 +82,9 @@ pub(crate) fn prepare(
     standalone: Catalogue,
     load: impl FnMut(&mut ShardLogs),
 ) -> Result<Parts, PrepareError> {
-    let secret = Secret::new(&secret_file::secret(&config)?);
+    let texts = secret_file::secrets(&config)?;
+    warn_of_weak(&texts);
+    let secrets = Arc::new(Secrets::new(&texts));
     let known = Arc::<KnownAddresses>::default();
     let nobody = Arc::new(Nobody(Accepted { uuid, start: 0 }));
     if config.protection == Protection::Plain {
@@ -89,7 +94,7 @@ pub(crate) fn prepare(
     }
     let door = Door::open(
         config.address,
-        secret.clone(),
+        Arc::clone(&secrets),
         config.protection,
         Arc::clone(&known),
         nobody,
@@ -101,7 +106,7 @@ pub(crate) fn prepare(
     let mut file = read_identity(&config, uuid, group::is_on_disk(logs))?;
     if file.joined.is_none() {
         let has_data = standalone.vhosts().next().is_some();
-        let (way, joined) = join::form(&config, &door, &secret, &known, file, has_data)?;
+        let (way, joined) = join::form(&config, &door, &secrets, &known, file, has_data)?;
         file = joined;
         match way {
             join::Way::Founded => tracing::info!("this node has founded a cluster"),
@@ -128,7 +133,7 @@ pub(crate) fn prepare(
         cluster: identity.cluster,
         uuid,
         start: identity.start,
-        secret,
+        secrets,
         protection: config.protection,
         known,
     };
@@ -182,14 +187,15 @@ impl Prepared {
             own: self.own.clone(),
         }));
         let node = self.own.node;
+        let secrets = Arc::clone(&self.own.secrets);
         let link_thread = LinkThread::new(Arc::clone(broker), self.own, self.poll);
         let thread = std::thread::Builder::new()
             .name("leveret-links".to_owned())
             .spawn(move || link_thread.run())?;
         let started = Command::NodeStarted {
             node: node.0,
-            address: self.config.advertised,
-            name: self.config.name,
+            address: self.config.advertised.clone(),
+            name: self.config.name.clone(),
         };
         while let Err(error) = broker.execute_in_cluster(&started) {
             tracing::warn!(%node, %address, "this node waits for its cluster: {error}");
@@ -197,6 +203,8 @@ impl Prepared {
         tracing::info!(%node, %address, "this node is part of its cluster");
         Ok(Running {
             address,
+            config: self.config,
+            secrets,
             door: self.door,
             thread,
         })
@@ -204,6 +212,23 @@ impl Prepared {
 }
 
 impl Running {
+    /// Reads the file with the secrets again: this node proves and accepts what it says now, and
+    /// connections that stand go on.
+    ///
+    /// # Errors
+    /// What is wrong with the file; the secrets stay as they are.
+    pub(crate) fn reload(&self) -> Result<(), ClusterError> {
+        let texts = secret_file::secrets_there(&self.config)?;
+        if self.secrets.replace(&texts) {
+            warn_of_weak(&texts);
+            tracing::info!(
+                accepted = texts.len(),
+                "the cluster's secrets were read again: this node proves the first of them"
+            );
+        }
+        Ok(())
+    }
+
     /// Leaves the others in order: what this node leads of the catalogue is handed over first.
     pub(crate) fn stop(self, broker: &Broker) {
         drop(self.door);
@@ -220,6 +245,15 @@ impl ClusterConfig {
     /// What the operator has to change.
     pub fn check(&self) -> Result<(), ClusterError> {
         secret_file::known(self).map(drop)
+    }
+}
+
+fn warn_of_weak(secrets: &[Vec<u8>]) {
+    if secrets.iter().any(|secret| secrets::is_weak(secret)) {
+        tracing::warn!(
+            "the cluster's secret is short or says little: who watches two nodes meet may guess \
+             it; make one with `openssl rand -base64 32`"
+        );
     }
 }
 

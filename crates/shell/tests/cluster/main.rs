@@ -4,6 +4,7 @@
 #[path = "../client/mod.rs"]
 mod client;
 mod on_path;
+mod secret_change;
 
 use client::{Client, Scratch, address, config, connect};
 use leveret_amqp::encode;
