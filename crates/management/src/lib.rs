@@ -32,6 +32,7 @@ mod reply;
 mod route;
 pub mod routes;
 mod server;
+mod ui;
 
 pub use api::Running;
 pub use app::{App, Node};

@@ -45,7 +45,7 @@ impl Reply {
 }
 
 /// Whether a list of entity tags names `tag`; a weak tag is as good here.
-fn names(list: &str, tag: &str) -> bool {
+pub(crate) fn names(list: &str, tag: &str) -> bool {
     let mut tags = list.split(',').map(str::trim);
     tags.any(|known| known == "*" || known.strip_prefix("W/").unwrap_or(known) == tag)
 }

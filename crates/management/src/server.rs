@@ -187,6 +187,12 @@ async fn answer(
     peer: IpAddr,
     request: Request<Incoming>,
 ) -> HttpResponse {
+    let (method, path) = (request.method().as_str(), request.uri().path());
+    if service == Service::Api
+        && let Some(file) = crate::ui::answer(method, path, request.headers())
+    {
+        return file;
+    }
     let result = match service {
         Service::Api => api(app, peer, request).await,
         Service::Metrics => scrape(app, request).await,

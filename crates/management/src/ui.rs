@@ -1,0 +1,195 @@
+//! The operators' page: its files are part of the binary.
+//!
+//! The page is a client of the HTTP API like any other. It asks for everything by addresses
+//! relative to its own, so that it works behind a proxy that puts a prefix before them.
+//!
+//! Invariant: no file needs anything from another origin, and none has script or style inline:
+//! the policy that is sent with each forbids both.
+
+use crate::reply::fingerprint;
+use bytes::Bytes;
+use http_body_util::Full;
+use hyper::header::{self, HeaderMap, HeaderName, HeaderValue};
+use hyper::{Response, StatusCode};
+use std::sync::LazyLock;
+
+/// What a browser may load and do on behalf of the page: only what this origin serves.
+const CONTENT_SECURITY_POLICY: &str = "default-src 'self'; base-uri 'none'; form-action 'self'; \
+                                       frame-ancestors 'none'; object-src 'none'";
+
+/// One file of the page.
+struct File {
+    /// Its path below the root.
+    path: &'static str,
+    kind: &'static str,
+    bytes: &'static [u8],
+}
+
+const HTML: &str = "text/html; charset=utf-8";
+const SCRIPT: &str = "text/javascript; charset=utf-8";
+const STYLE: &str = "text/css; charset=utf-8";
+const IMAGE: &str = "image/svg+xml";
+const TEXT: &str = "text/plain; charset=utf-8";
+
+/// A table of files: `KIND "path", ...`.
+macro_rules! files {
+    ($($kind:ident $path:literal),+ $(,)?) => {
+        &[$(File {
+            path: $path,
+            kind: $kind,
+            bytes: include_bytes!(concat!("../ui/", $path)),
+        }),+]
+    };
+}
+
+/// Every file of the page.
+static FILES: &[File] = files![
+    HTML "index.html",
+    STYLE "style.css",
+    IMAGE "icon.svg",
+    SCRIPT "app.js",
+    SCRIPT "api.js",
+    SCRIPT "parts.js",
+    SCRIPT "charts.js",
+    SCRIPT "palette.js",
+    SCRIPT "pages/all.js",
+    SCRIPT "pages/overview.js",
+    SCRIPT "pages/clients.js",
+    SCRIPT "pages/exchanges.js",
+    SCRIPT "pages/queues.js",
+    SCRIPT "pages/growth.js",
+    SCRIPT "vendor/preact.js",
+    SCRIPT "vendor/preact-hooks.js",
+    SCRIPT "vendor/htm.js",
+    SCRIPT "vendor/uplot.js",
+    STYLE "vendor/uplot.css",
+    TEXT "vendor/LICENCES.txt",
+];
+
+/// The entity tags of [`FILES`], in their order.
+static TAGS: LazyLock<Vec<String>> = LazyLock::new(|| {
+    let tag = |file: &File| format!("\"{:016x}\"", fingerprint(file.bytes));
+    FILES.iter().map(tag).collect()
+});
+
+/// The answer to a request for a file of the page; none for any other.
+pub fn answer(method: &str, path: &str, headers: &HeaderMap) -> Option<Response<Full<Bytes>>> {
+    if !matches!(method, "GET" | "HEAD") {
+        return None;
+    }
+    let path = path.strip_prefix('/')?;
+    let path = if path.is_empty() { "index.html" } else { path };
+    let at = FILES.iter().position(|file| file.path == path)?;
+    let (file, tag) = (&FILES[at], &TAGS[at]);
+    let known = headers.get(header::IF_NONE_MATCH);
+    let known = known.and_then(|known| known.to_str().ok());
+    let is_known = known.is_some_and(|known| crate::reply::names(known, tag));
+    let body = if is_known { &[][..] } else { file.bytes };
+    let mut response = Response::new(Full::new(Bytes::from_static(body)));
+    if is_known {
+        *response.status_mut() = StatusCode::NOT_MODIFIED;
+    }
+    let headers = response.headers_mut();
+    for (name, value) in fixed_headers(file) {
+        headers.insert(name, HeaderValue::from_static(value));
+    }
+    if let Ok(tag) = HeaderValue::from_str(tag) {
+        headers.insert(header::ETAG, tag);
+    }
+    Some(response)
+}
+
+fn fixed_headers(file: &File) -> [(HeaderName, &'static str); 6] {
+    [
+        (header::CONTENT_TYPE, file.kind),
+        // The browser asks each time whether its copy is the newest: an upgrade shows at once.
+        (header::CACHE_CONTROL, "no-cache"),
+        (header::CONTENT_SECURITY_POLICY, CONTENT_SECURITY_POLICY),
+        (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+        (header::X_FRAME_OPTIONS, "DENY"),
+        (header::REFERRER_POLICY, "no-referrer"),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::path::Path;
+
+    /// The page's script and styles together; a page that loads at once over a slow link.
+    const SCRIPT_AND_STYLE_BYTES_MAX: usize = 250_000;
+
+    fn ask(path: &str) -> Option<Response<Full<Bytes>>> {
+        answer("GET", path, &HeaderMap::new())
+    }
+
+    fn files_below(folder: &Path, found: &mut Vec<String>) {
+        for entry in std::fs::read_dir(folder).expect("the page's folder") {
+            let path = entry.expect("an entry").path();
+            if path.is_dir() {
+                files_below(&path, found);
+            } else {
+                found.push(path.to_string_lossy().into_owned());
+            }
+        }
+    }
+
+    #[test]
+    fn every_file_of_the_folder_is_served() {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("ui");
+        let mut found = Vec::new();
+        files_below(&folder, &mut found);
+        for path in &found {
+            let path = path.strip_prefix(folder.to_str().expect("UTF-8"));
+            assert!(ask(path.expect("below")).is_some(), "{path:?}");
+        }
+        assert_eq!(found.len(), FILES.len());
+    }
+
+    #[test]
+    fn the_root_is_the_page_and_what_is_no_file_is_left_to_others() {
+        let response = ask("/").expect("the page");
+        assert_eq!(response.headers()[header::CONTENT_TYPE], HTML);
+        for path in ["/api/overview", "/app", "/../Cargo.toml", "", "/vendor/"] {
+            assert!(ask(path).is_none(), "{path}");
+        }
+        assert!(answer("POST", "/", &HeaderMap::new()).is_none());
+    }
+
+    #[test]
+    fn a_known_tag_is_answered_without_a_body() {
+        let tag = ask("/app.js").expect("a file").headers()[header::ETAG].clone();
+        let mut headers = HeaderMap::new();
+        headers.insert(header::IF_NONE_MATCH, tag);
+        let again = answer("GET", "/app.js", &headers).expect("a file");
+        assert_eq!(again.status(), StatusCode::NOT_MODIFIED);
+        let other = answer("GET", "/style.css", &headers).expect("a file");
+        assert_eq!(other.status(), StatusCode::OK);
+    }
+
+    #[test]
+    fn nothing_is_inline_and_the_policy_says_so() {
+        let policy = ask("/").expect("the page").headers()[header::CONTENT_SECURITY_POLICY].clone();
+        assert!(
+            policy
+                .to_str()
+                .expect("text")
+                .starts_with("default-src 'self';")
+        );
+        assert!(!CONTENT_SECURITY_POLICY.contains("unsafe"));
+        let page = FILES.iter().find(|file| file.kind == HTML).expect("a page");
+        let page = std::str::from_utf8(page.bytes).expect("UTF-8");
+        assert!(!page.contains("<style") && !page.contains(" style="));
+        assert!(!page.contains("<script>") && !page.contains(" on"));
+        assert!(!page.contains("http://") && !page.contains("https://"));
+    }
+
+    #[test]
+    fn script_and_style_are_small() {
+        let counted = FILES
+            .iter()
+            .filter(|file| matches!(file.kind, SCRIPT | STYLE));
+        let bytes: usize = counted.map(|file| file.bytes.len()).sum();
+        assert!(bytes <= SCRIPT_AND_STYLE_BYTES_MAX, "{bytes}");
+    }
+}

@@ -1,0 +1,168 @@
+// Figures over time: kept in the page from what it polled, and drawn.
+
+import { useEffect, useRef, useState } from './vendor/preact-hooks.js'
+import { cell, useCell } from './api.js'
+import { bytes, compact, html, place, rate, setParams } from './parts.js'
+
+const POINTS_MAX = 3600
+const HISTORIES_MAX = 60
+// Two polls further apart than this leave a gap: nothing is known of the time between.
+const GAP_MS = 5000
+
+export const RANGES = [['60', '1 min'], ['600', '10 min'], ['3600', '1 h']]
+
+// By subject: `{times, series, last}`. The subject used longest ago goes first.
+const histories = new Map()
+
+function historyOf (subject) {
+  const found = histories.get(subject) ?? { times: [], series: {}, last: null }
+  histories.delete(subject)
+  histories.set(subject, found)
+  if (histories.size > HISTORIES_MAX) histories.delete(histories.keys().next().value)
+  return found
+}
+
+// Adds what was seen at a time: gauges as they are, counters as the rate since the last time.
+function record (history, at, counters, gauges) {
+  const { last } = history
+  if (last && at <= last.at) return
+  const rates = {}
+  for (const [name, value] of Object.entries(counters)) {
+    const before = last?.counters[name]
+    const isKnown = before != null && value != null && value >= before && at - last.at <= GAP_MS
+    rates[name] = isKnown ? (value - before) * 1000 / (at - last.at) : null
+  }
+  if (last && at - last.at > GAP_MS) push(history, last.at + 1000, {})
+  push(history, at, { ...rates, ...gauges })
+  history.last = { at, counters }
+}
+
+function push (history, at, values) {
+  for (const name of Object.keys(values)) {
+    history.series[name] ??= history.times.map(() => null)
+  }
+  history.times.push(at / 1000)
+  for (const [name, points] of Object.entries(history.series)) {
+    points.push(values[name] ?? null)
+    if (points.length > POINTS_MAX) points.shift()
+  }
+  if (history.times.length > POINTS_MAX) history.times.shift()
+}
+
+// The history of a subject, with what was just polled.
+export function useHistory (subject, at, counters, gauges) {
+  const [, redraw] = useState(0)
+  useEffect(() => {
+    if (!at) return
+    record(historyOf(subject), at, counters, gauges)
+    redraw(at)
+  }, [subject, at])
+  return historyOf(subject)
+}
+
+// The newest point of a series.
+export const newest = (history, name) => history.series[name]?.at(-1) ?? null
+
+// ---- themes
+
+const STORE = 'leveret-theme'
+export const THEMES = ['auto', 'light', 'dark']
+export const theme = cell(THEMES.includes(localStorage.getItem(STORE)) ? localStorage.getItem(STORE) : 'auto')
+
+function applyTheme () {
+  document.documentElement.dataset.theme = theme.value
+  localStorage.setItem(STORE, theme.value)
+}
+theme.followers.add(applyTheme)
+applyTheme()
+
+const systemTheme = cell(0)
+matchMedia('(prefers-color-scheme: dark)').addEventListener('change', () => systemTheme.set(systemTheme.value + 1))
+
+// A colour of the style sheet as a canvas wants it.
+function colour (element, name) {
+  element.style.color = `var(${name})`
+  const found = getComputedStyle(element).color
+  element.style.color = ''
+  return found
+}
+
+// ---- drawing
+
+const FORMATS = { rate, count: compact, bytes, ms: (n) => n == null ? '–' : `${n < 10 ? n.toFixed(1) : Math.round(n)} ms` }
+
+export function useRange () {
+  const chosen = useCell(place).params.get('range')
+  return Number(RANGES.some(([seconds]) => seconds === chosen) ? chosen : '60')
+}
+
+export function RangeChoice () {
+  const range = String(useRange())
+  return html`<div class="segments" role="group" aria-label="Time that the charts show">${RANGES.map(([seconds, label]) => html`
+    <button type="button" aria-pressed=${seconds === range} onClick=${() => setParams({ range: seconds === '60' ? '' : seconds })}>${label}</button>`)}</div>`
+}
+
+const twoDigits = (n) => String(n).padStart(2, '0')
+
+function clock (seconds, range) {
+  const at = new Date(seconds * 1000)
+  const minutes = `${twoDigits(at.getHours())}:${twoDigits(at.getMinutes())}`
+  return range > 60 ? minutes : `${minutes}:${twoDigits(at.getSeconds())}`
+}
+
+function options (element, lines, format, range) {
+  const grid = { stroke: colour(element, '--line'), width: 1 }
+  const axis = { stroke: colour(element, '--muted'), grid, ticks: { show: false }, font: '11px system-ui, sans-serif' }
+  return {
+    width: element.clientWidth || 300,
+    height: 170,
+    legend: { show: false },
+    cursor: { y: false, points: { size: 6 } },
+    scales: {
+      x: { time: true, range: () => [Date.now() / 1000 - range, Date.now() / 1000] },
+      y: { range: (_, __, most) => [0, most > 0 ? most * 1.15 : 1] }
+    },
+    axes: [
+      { ...axis, size: 30, space: 70, values: (_, ticks) => ticks.map((seconds) => clock(seconds, range)) },
+      { ...axis, size: 62, values: (_, ticks) => ticks.map((n) => format(n)) }
+    ],
+    series: [{}, ...lines.map((line, at) => ({
+      stroke: colour(element, `--c${line.colour ?? at + 1}`),
+      fill: line.fill ? colour(element, `--f${line.colour ?? at + 1}`) : undefined,
+      width: 1.75,
+      points: { show: false },
+      spanGaps: false
+    }))]
+  }
+}
+
+// `lines`: `{name, label, colour, fill}`; `unit`: rate, count, bytes or ms.
+export function Chart ({ title, history, lines, unit = 'rate' }) {
+  const range = useRange()
+  const themed = useCell(theme)
+  const system = useCell(systemTheme)
+  const element = useRef()
+  const plot = useRef()
+  const [hovered, setHovered] = useState(null)
+  const format = FORMATS[unit]
+  useEffect(() => {
+    const holder = element.current
+    const chart = new window.uPlot(options(holder, lines, format, range), dataOf(history, lines), holder)
+    chart.over.addEventListener('mouseleave', () => setHovered(null))
+    chart.over.addEventListener('mousemove', () => setHovered(chart.cursor.idx))
+    plot.current = chart
+    const observer = new ResizeObserver(() => chart.setSize({ width: holder.clientWidth, height: 170 }))
+    observer.observe(holder)
+    return () => { observer.disconnect(); chart.destroy() }
+  }, [themed, system, range, lines.map((line) => line.name).join()])
+  useEffect(() => { plot.current?.setData(dataOf(history, lines)) }, [history, history.times.at(-1)])
+  const value = (line) => hovered == null ? newest(history, line.name) : history.series[line.name]?.[hovered]
+  return html`<figure class="chart">
+    <figcaption><strong>${title}</strong><ul>${lines.map((line, at) => html`
+      <li><span class=${`swatch s${line.colour ?? at + 1}`}></span>${line.label} <b>${format(value(line))}</b></li>`)}</ul></figcaption>
+    <div ref=${element} class="plot" aria-hidden="true"></div>
+  </figure>`
+}
+
+const dataOf = (history, lines) =>
+  [history.times, ...lines.map((line) => history.series[line.name] ?? history.times.map(() => null))]
