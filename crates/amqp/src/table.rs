@@ -101,12 +101,11 @@ impl<'a> RawTable<'a> {
         Entries(Reader::new(self.0))
     }
 
-    /// The value under `name`; of several, the last.
+    /// The value under `name`; of several, the first, as RabbitMQ has it.
     #[must_use]
     pub fn get(self, name: &[u8]) -> Option<RawValue<'a>> {
         self.iter()
-            .filter(|entry| entry.name == name)
-            .last()
+            .find(|entry| entry.name == name)
             .map(|entry| entry.value)
     }
 

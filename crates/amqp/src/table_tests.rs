@@ -122,13 +122,13 @@ fn an_inner_table_may_not_reach_beyond_its_own_end() {
 }
 
 #[test]
-fn of_two_entries_of_a_name_the_last_is_found() {
+fn of_two_entries_of_a_name_the_first_is_found() {
     let mut builder = TableBuilder::new();
     builder.push("k", &FieldValue::U8(1));
     builder.push("k", &FieldValue::U8(2));
     let table = builder.as_table();
-    assert_eq!(table.get(b"k"), Some(RawValue::U8(2)));
-    assert_eq!(table.to_table().get("k"), Some(&FieldValue::U8(2)));
+    assert_eq!(table.get(b"k"), Some(RawValue::U8(1)));
+    assert_eq!(table.to_table().get("k"), Some(&FieldValue::U8(1)));
     assert_eq!(table.get(b"other"), None);
 }
 
@@ -154,8 +154,8 @@ fn random_tables_survive_the_way_there_and_back() {
         for (entry, (name, value)) in raw.iter().zip(table.iter()) {
             assert_eq!(entry.name, name.as_bytes());
             assert_eq!(entry.value.as_integer(), value.as_integer());
-            let last = raw.get(entry.name).map(RawValue::to_value);
-            assert_eq!(last.as_ref(), table.get(name));
+            let first = raw.get(entry.name).map(RawValue::to_value);
+            assert_eq!(first.as_ref(), table.get(name));
         }
     }
 }

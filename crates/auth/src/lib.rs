@@ -10,7 +10,7 @@
 //! wrong password.
 //! Invariant: a pattern is matched in time linear in the name, whatever the pattern; its size is
 //! bounded when it is compiled.
-//! Invariant: `ANONYMOUS` does not exist.
+//! Invariant: nobody logs in by `ANONYMOUS` but as the user that an operator named for it.
 
 pub mod login;
 pub mod password;

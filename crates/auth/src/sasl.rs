@@ -12,6 +12,8 @@ pub enum Mechanism {
     AmqPlain,
     /// The peer certificate's name; no password.
     External,
+    /// RFC 4505: whoever connects is the user that the operator chose for strangers.
+    Anonymous,
 }
 
 impl Mechanism {
@@ -22,6 +24,7 @@ impl Mechanism {
             "PLAIN" => Self::Plain,
             "AMQPLAIN" => Self::AmqPlain,
             "EXTERNAL" => Self::External,
+            "ANONYMOUS" => Self::Anonymous,
             _ => return None,
         })
     }
@@ -33,6 +36,7 @@ impl Mechanism {
             Self::Plain => "PLAIN",
             Self::AmqPlain => "AMQPLAIN",
             Self::External => "EXTERNAL",
+            Self::Anonymous => "ANONYMOUS",
         }
     }
 }
@@ -71,17 +75,20 @@ pub enum SaslError {
     /// `EXTERNAL` without a peer certificate that has a name.
     #[error("connection peer presented no TLS (x.509) certificate")]
     NoCertificate,
+    /// `ANONYMOUS` where no user is configured for it.
+    #[error("no user is configured for anonymous logins (`anonymous_login_user`)")]
+    NoAnonymousUser,
 }
 
 impl From<SaslError> for ProtocolError {
-    /// A response that cannot be read closes the connection with 502; a missing certificate is a
-    /// refused login.
+    /// A response that cannot be read closes the connection with 502; a missing certificate or user
+    /// is a refused login.
     fn from(error: SaslError) -> Self {
+        let refused =
+            |mechanism| Self::connection(ReplyCode::AccessRefused, login_refused_text(mechanism));
         match error {
-            SaslError::NoCertificate => Self::connection(
-                ReplyCode::AccessRefused,
-                login_refused_text(Mechanism::External),
-            ),
+            SaslError::NoCertificate => refused(Mechanism::External),
+            SaslError::NoAnonymousUser => refused(Mechanism::Anonymous),
             _ => Self::connection(ReplyCode::SyntaxError, error.to_string()),
         }
     }
@@ -155,6 +162,15 @@ pub fn external(peer_name: Option<&str>) -> Result<Credentials, SaslError> {
     }
 }
 
+/// The user whom the operator chose for those who do not say who they are, with its password: it is
+/// checked as if the client had sent both. What the client says of itself is not looked at.
+///
+/// # Errors
+/// If the operator chose none.
+pub fn anonymous(chosen: Option<&Credentials>) -> Result<Credentials, SaslError> {
+    chosen.cloned().ok_or(SaslError::NoAnonymousUser)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -222,6 +238,19 @@ mod tests {
     }
 
     #[test]
+    fn anonymous_is_whom_the_operator_chose() {
+        let chosen = credentials("visitor", "secret");
+        assert_eq!(anonymous(chosen.as_ref().ok()), chosen);
+        assert_eq!(anonymous(None), Err(SaslError::NoAnonymousUser));
+        let error = ProtocolError::from(SaslError::NoAnonymousUser);
+        assert_eq!(
+            error.reply_text(),
+            "ACCESS_REFUSED - Login was refused using authentication mechanism ANONYMOUS. \
+             For details see the broker logfile."
+        );
+    }
+
+    #[test]
     fn passwords_are_not_printed() {
         let printed = format!("{:?}", plain(b"\0u\0secret"));
         assert!(!printed.contains("secret"), "{printed}");
@@ -230,10 +259,14 @@ mod tests {
 
     #[test]
     fn mechanisms() {
-        for mechanism in [Mechanism::Plain, Mechanism::AmqPlain, Mechanism::External] {
+        for mechanism in [
+            Mechanism::Plain,
+            Mechanism::AmqPlain,
+            Mechanism::External,
+            Mechanism::Anonymous,
+        ] {
             assert_eq!(Mechanism::parse(mechanism.name()), Some(mechanism));
         }
-        assert_eq!(Mechanism::parse("ANONYMOUS"), None);
         assert_eq!(Mechanism::parse("plain"), None);
     }
 }

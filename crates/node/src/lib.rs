@@ -61,6 +61,8 @@ pub struct NodeSettings {
     pub hashing: leveret_auth::HashingAlgorithm,
     /// Which part of a client's certificate is its user's name.
     pub certificate_name: certificate::NameFrom,
+    /// As whom those log in who do not say who they are (`ANONYMOUS`); nobody does if it is none.
+    pub anonymous: Option<leveret_auth::Credentials>,
     /// By how much the answer to a failed login is delayed, in milliseconds.
     pub login_failure_delay_ms: u64,
 }

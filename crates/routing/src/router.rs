@@ -752,14 +752,13 @@ impl Router {
     }
 }
 
-/// Arguments in the order of their names, the last of several of one name kept: the form in which
+/// Arguments in the order of their names, the first of several of one name kept: the form in which
 /// they identify a binding.
 fn sorted(arguments: &FieldTable) -> FieldTable {
     let mut entries: Vec<(String, FieldValue)> = Vec::with_capacity(arguments.len());
     for (name, value) in arguments.iter() {
-        match entries.iter_mut().find(|(other, _)| other == name) {
-            Some(entry) => entry.1 = value.clone(),
-            None => entries.push((name.to_owned(), value.clone())),
+        if !entries.iter().any(|(other, _)| other == name) {
+            entries.push((name.to_owned(), value.clone()));
         }
     }
     entries.sort_by(|a, b| a.0.cmp(&b.0));

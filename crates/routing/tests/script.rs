@@ -238,6 +238,15 @@ fn headers() {
 }
 
 #[test]
+fn of_several_headers_of_one_name_the_first_counts() {
+    check(
+        "exchange h headers; queue a b; bind h a - k=v k=w; bind h b - k=w
+         publish h - k=v k=w; publish h - k=w k=v; unbind h a - k=v; publish h - k=v",
+        "a; b; gone 1; nowhere",
+    );
+}
+
+#[test]
 fn exchanges_bound_to_exchanges() {
     check(
         "exchange a fanout; exchange b fanout; exchange c direct; queue q r

@@ -137,21 +137,22 @@ impl Connection {
     }
 
     fn tune_ok(&mut self, tune_ok: &connection::TuneOk) -> Result<(), ProtocolError> {
-        let (frame_max, channel_max) = (self.settings.frame_max, self.settings.channel_max);
         negotiate(
             "frame_max",
             tune_ok.frame_max,
             limits::FRAME_BYTES_MIN,
-            frame_max,
-        )?;
-        negotiate(
-            "channel_max",
-            tune_ok.channel_max.into(),
-            1,
-            channel_max.into(),
+            self.settings.frame_max,
         )?;
         self.frame_max = tune_ok.frame_max;
-        self.channel_max = tune_ok.channel_max;
+        self.channel_max = match (self.settings.channel_max, tune_ok.channel_max) {
+            // Neither has a bound: a channel's number has 16 bits.
+            (0, 0) => u16::MAX,
+            (0, chosen) => chosen,
+            (max, chosen) => {
+                negotiate("channel_max", chosen.into(), 1, max.into())?;
+                chosen
+            }
+        };
         self.heartbeat_seconds = tune_ok.heartbeat;
         self.phase = Phase::Opening;
         Ok(())
@@ -169,8 +170,7 @@ impl Connection {
     }
 }
 
-/// Whether a value that the client chose lies within the bounds. The broker's are never
-/// "unlimited", which 0 would say.
+/// Whether a value that the client chose lies within the bounds: 0 would say "unlimited".
 fn negotiate(name: &str, value: u32, min: u32, max: u32) -> Result<(), ProtocolError> {
     let (relation, kind, bound) = match value {
         0 => ("higher", "maximum", max),

@@ -7,7 +7,7 @@ use leveret_types::{FieldTable, FieldValue, limits};
 pub struct Settings {
     /// Octets of a frame that the broker proposes, and accepts at most.
     pub frame_max: u32,
-    /// Channels of one connection.
+    /// Channels of one connection; 0 leaves their number to the client.
     pub channel_max: u16,
     /// Heartbeat interval that the broker proposes, in seconds; 0 proposes none.
     pub heartbeat_seconds: u16,

@@ -7,10 +7,13 @@ use leveret_amqp::{
     ContentHeader, FrameKind, Method, Properties, RawTable, basic, confirm, connection, encode,
     queue,
 };
+use leveret_auth::Credentials;
+use leveret_session::Settings;
 use leveret_shell::disk::RealDisk;
 use leveret_shell::node::Node;
 use std::io::{ErrorKind, Read};
 use std::net::{SocketAddr, TcpStream};
+use std::sync::Arc;
 
 fn log_in(address: SocketAddr) -> Client<TcpStream> {
     Client::log_in(connect(address), "PLAIN", b"\0guest\0guest").expect("logged in")
@@ -102,6 +105,36 @@ fn what_was_confirmed_is_there_after_an_orderly_end() {
         .send(0, &leveret_amqp::connection::CloseOk {})
         .expect("answered");
     ended.join().expect("ended in order");
+}
+
+/// Without a user that an operator chose for it, `ANONYMOUS` is refused even where it is offered.
+#[test]
+fn who_does_not_say_who_it_is_is_whom_the_operator_chose() {
+    let folder = Scratch::new("anonymous");
+    for (chosen, enters) in [
+        (None, false),
+        (Some(("guest", "guest")), true),
+        (Some(("guest", "wrong")), false),
+        (Some(("nobody", "guest")), false),
+    ] {
+        let mut config = config(&folder.0, None);
+        config.settings.session = Arc::new(Settings {
+            mechanisms: "PLAIN ANONYMOUS".to_owned(),
+            ..Settings::default()
+        });
+        config.settings.anonymous = chosen.map(|(user, password)| Credentials {
+            user: user.to_owned(),
+            password: Some(password.into()),
+        });
+        let node = Node::start(config, RealDisk::new()).expect("it starts");
+        let socket = connect(address(&node, false));
+        let client = Client::log_in(socket, "ANONYMOUS", b"who@example.org");
+        assert_eq!(client.is_ok(), enters, "{chosen:?}");
+        if let Ok(client) = client {
+            client.close();
+        }
+        node.shut_down();
+    }
 }
 
 #[test]

@@ -127,13 +127,13 @@ impl FieldTable {
         Self(Vec::new())
     }
 
-    /// The value under `key`; of several, the last, as RabbitMQ's clients have it.
+    /// The value under `key`; of several, the first, as RabbitMQ has it.
     #[must_use]
     pub fn get(&self, key: &str) -> Option<&FieldValue> {
-        self.0.iter().rev().find(|(k, _)| k == key).map(|(_, v)| v)
+        self.0.iter().find(|(k, _)| k == key).map(|(_, v)| v)
     }
 
-    /// Sets `key` to `value`, in the place of an entry of that key if there is one.
+    /// Sets `key` to `value`, in the place of the first entry of that key if there is one.
     pub fn set(&mut self, key: &str, value: FieldValue) {
         match self.0.iter_mut().find(|(k, _)| k == key) {
             Some(entry) => entry.1 = value,
@@ -146,9 +146,9 @@ impl FieldTable {
         self.0.push((key, value));
     }
 
-    /// Takes every entry under `key` away.
+    /// Takes every entry under `key` away, and gives what [`Self::get`] would have.
     pub fn remove(&mut self, key: &str) -> Option<FieldValue> {
-        let found = self.0.iter().rposition(|(k, _)| k == key)?;
+        let found = self.0.iter().position(|(k, _)| k == key)?;
         let (_, value) = self.0.remove(found);
         self.0.retain(|(k, _)| k != key);
         Some(value)
@@ -184,5 +184,25 @@ impl<const N: usize> From<[(&str, FieldValue); N]> for FieldTable {
             .into_iter()
             .map(|(k, v)| (k.to_owned(), v))
             .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_several_entries_of_one_name_the_first_counts() {
+        let mut table = FieldTable::from([
+            ("a", FieldValue::I32(1)),
+            ("b", FieldValue::I32(2)),
+            ("a", FieldValue::I32(3)),
+        ]);
+        assert_eq!(table.get("a"), Some(&FieldValue::I32(1)));
+        table.set("a", FieldValue::I32(4));
+        assert_eq!(table.get("a"), Some(&FieldValue::I32(4)));
+        assert_eq!(table.remove("a"), Some(FieldValue::I32(4)));
+        assert_eq!(table, FieldTable::from([("b", FieldValue::I32(2))]));
+        assert_eq!(table.remove("a"), None);
     }
 }

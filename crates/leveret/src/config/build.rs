@@ -202,7 +202,7 @@ impl Reader<'_> {
         Ok(Config {
             cluster_name: self.text("cluster_name").unwrap_or(&node_name).to_owned(),
             node_name,
-            login: self.login(),
+            login: self.login()?,
             tls,
             listeners,
             first_boot: self.first_boot()?,

@@ -22,8 +22,8 @@ pub use build::Machine;
 pub use file::{FileConfig, Source};
 pub use settled::{
     Admission, Cluster, Config, DiskLimit, FirstBoot, Folders, Limits, Listeners, Log, LogFormat,
-    LogLevel, LogSink, Login, Mechanism, MemoryWatermark, PasswordHashing, QueueType, Rotation,
-    Storage, Threads, Tls, TlsVersion,
+    LogLevel, LogSink, Login, MemoryWatermark, PasswordHashing, QueueType, Rotation, Storage,
+    Threads, Tls, TlsVersion,
 };
 
 use std::fmt;

@@ -3,6 +3,7 @@
 //! from.
 
 use super::rotation::Schedule;
+use leveret_auth::{Credentials, Mechanism};
 use leveret_metadata::MembershipConfig;
 use leveret_node::certificate::NameFrom;
 use std::net::SocketAddr;
@@ -137,21 +138,15 @@ pub struct Login {
     /// Mechanisms offered on every listener, in the order in which they are offered. EXTERNAL only
     /// where TLS is.
     pub mechanisms: Vec<Mechanism>,
+    /// As whom those log in who do not say who they are; `ANONYMOUS` is not offered where it is
+    /// none.
+    pub anonymous: Option<Credentials>,
     /// Users that may log in from this machine only.
     pub loopback_users: Vec<String>,
     /// How new passwords are hashed.
     pub hashing: PasswordHashing,
     /// What of a client's certificate is its user name.
     pub certificate_name: NameFrom,
-}
-
-/// A SASL mechanism.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(missing_docs)] // The names are the protocol's.
-pub enum Mechanism {
-    Plain,
-    AmqPlain,
-    External,
 }
 
 /// How passwords are hashed.

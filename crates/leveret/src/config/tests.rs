@@ -40,7 +40,10 @@ fn nothing_typed_is_a_node_on_loopback() {
     assert_eq!(config.login.loopback_users, ["guest"]);
     assert_eq!(
         config.login.mechanisms,
-        [Mechanism::Plain, Mechanism::AmqPlain]
+        [
+            leveret_auth::Mechanism::Plain,
+            leveret_auth::Mechanism::AmqPlain
+        ]
     );
     assert_eq!(config.first_boot.tags, ["administrator"]);
     assert_eq!(config.memory_watermark, MemoryWatermark::Relative(0.6));
@@ -75,6 +78,40 @@ fn defaults_agree_with_the_limits_of_the_core() {
     let storage = config("leveret.toml", "").storage;
     assert_eq!(storage.wal_file_bytes, limits::WAL_FILE_BYTES);
     assert_eq!(storage.cache_bytes, limits::CACHE_BYTES as u64);
+}
+
+#[test]
+fn anonymous_logins_need_a_user_that_is_named() {
+    use leveret_auth::Mechanism::{AmqPlain, Anonymous, Plain};
+    for (conf, offered, user) in [
+        ("", &[Plain, AmqPlain][..], None),
+        (
+            "anonymous_login_user = none\nanonymous_login_pass = s3\n",
+            &[Plain, AmqPlain],
+            None,
+        ),
+        (
+            "anonymous_login_user = visitor\nanonymous_login_pass = s3\n",
+            &[Plain, AmqPlain, Anonymous],
+            Some(("visitor", "s3")),
+        ),
+        (
+            "auth_mechanisms.1 = PLAIN\nanonymous_login_user = guest\n",
+            &[Plain],
+            Some(("guest", "guest")),
+        ),
+        (
+            "auth_mechanisms.1 = ANONYMOUS\nanonymous_login_user = guest\n",
+            &[Anonymous],
+            Some(("guest", "guest")),
+        ),
+    ] {
+        let login = config("rabbitmq.conf", conf).login;
+        assert_eq!(login.mechanisms, offered, "{conf}");
+        let chosen = login.anonymous.map(|c| (c.user, c.password));
+        let expected = user.map(|(user, password)| (user.to_owned(), Some(password.into())));
+        assert_eq!(chosen, expected, "{conf}");
+    }
 }
 
 /// The same settings in both languages come to the same configuration.
@@ -260,14 +297,17 @@ fn what_cannot_stand_is_named_with_its_place_and_its_cure() {
         ),
         (
             "rabbitmq.conf",
-            "anonymous_login_user = guest",
-            &["rabbitmq.conf:1: \"anonymous_login_user\" must be \"none\", not \"guest\""],
+            "auth_mechanisms.1 = ANONYMOUS",
+            &[
+                "rabbitmq.conf:1: ANONYMOUS needs the user whom strangers log in as: \
+                 `anonymous_login_user` and `anonymous_login_pass`, or do not offer it",
+            ],
         ),
         (
             "rabbitmq.conf",
-            "auth_mechanisms.1 = ANONYMOUS",
+            "auth_mechanisms.1 = GSSAPI",
             &[
-                "rabbitmq.conf:1: \"auth_mechanisms.1\" must be one of PLAIN, AMQPLAIN, EXTERNAL, not \"ANONYMOUS\"",
+                "rabbitmq.conf:1: \"auth_mechanisms.1\" must be one of PLAIN, AMQPLAIN, EXTERNAL, ANONYMOUS, not \"GSSAPI\"",
             ],
         ),
         (

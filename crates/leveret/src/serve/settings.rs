@@ -2,10 +2,8 @@
 
 use super::definitions::{self, Import};
 use crate::cli::cluster::left_to_join;
-use crate::config::{
-    Config, DiskLimit, Mechanism, MemoryWatermark, PasswordHashing, QueueType, Tls, cgroup,
-};
-use leveret_auth::{HashingAlgorithm, PasswordHash};
+use crate::config::{Config, DiskLimit, MemoryWatermark, PasswordHashing, QueueType, Tls, cgroup};
+use leveret_auth::{HashingAlgorithm, Mechanism, PasswordHash};
 use leveret_management::RABBITMQ_VERSION;
 use leveret_metadata::{Catalogue, Command, QueueKind};
 use leveret_node::NodeSettings;
@@ -78,6 +76,7 @@ pub fn node_config(config: &Config) -> Result<NodeConfig, String> {
             node_name: config.node_name.clone(),
             hashing: hashing(config.login.hashing),
             certificate_name: config.login.certificate_name,
+            anonymous: config.login.anonymous.clone(),
             login_failure_delay_ms: limits::LOGIN_FAILURE_DELAY_MS,
         },
     })
@@ -160,10 +159,7 @@ fn session_settings(config: &Config, tls: bool) -> SessionSettings {
     let proves_names = tls && config.tls.as_ref().is_some_and(verifies);
     SessionSettings {
         frame_max: config.limits.frame_bytes_max,
-        channel_max: match config.limits.channels_max {
-            0 => limits::CHANNELS_MAX,
-            channels => channels,
-        },
+        channel_max: config.limits.channels_max,
         heartbeat_seconds: config.limits.heartbeat_seconds,
         message_bytes_max: config.limits.message_bytes_max,
         consumers_per_channel_max: config.limits.consumers_per_channel_max,
@@ -178,11 +174,7 @@ fn offered(mechanisms: &[Mechanism], proves_names: bool) -> String {
     let mechanisms = mechanisms
         .iter()
         .filter(|mechanism| proves_names || **mechanism != Mechanism::External)
-        .map(|mechanism| match mechanism {
-            Mechanism::Plain => "PLAIN",
-            Mechanism::AmqPlain => "AMQPLAIN",
-            Mechanism::External => "EXTERNAL",
-        });
+        .map(|mechanism| mechanism.name());
     mechanisms.collect::<Vec<_>>().join(" ")
 }
 

@@ -251,6 +251,7 @@ impl Connection {
                     .and_then(|certificate| certificate::user_name(certificate, from));
                 Ok(sasl::external(name.as_deref())?)
             }
+            Mechanism::Anonymous => Ok(sasl::anonymous(env.settings().anonymous.as_ref())?),
         }
     }
 

@@ -180,6 +180,36 @@ fn what_is_negotiated_lies_within_bounds() {
     );
 }
 
+/// With `channel_max = 0` the client has as many channels as it asks for.
+#[test]
+fn the_number_of_channels_may_be_the_clients_choice() {
+    let settings = Settings {
+        channel_max: 0,
+        ..Settings::default()
+    };
+    let above = "5001:open => !closed 5000; 0<close 504 CHANNEL_ERROR - \
+        channel 5001 is above the negotiated channel_max (5000) (20,10)";
+    for (chosen, highest, beyond) in [
+        ("5000", 5_000, above),
+        ("65535", 65_535, ""),
+        ("0", 65_535, ""),
+    ] {
+        check_with(
+            &settings,
+            &format!(
+                "
+                header => 0<start
+                start-ok PLAIN => ?login PLAIN; 0<tune 0 131072 60
+                tune-ok {chosen} 8192 0 =>
+                vhost / => ?vhost /; 0<open-ok
+                {highest}:open => ?channel {highest}; {highest}<open-ok
+                {beyond}
+                "
+            ),
+        );
+    }
+}
+
 #[test]
 fn a_virtual_host_may_be_refused() {
     check(&format!(

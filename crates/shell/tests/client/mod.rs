@@ -101,6 +101,7 @@ pub fn config(folder: &Path, tls: Option<TlsFiles>) -> NodeConfig {
             node_name: "leveret@test".to_owned(),
             hashing: HashingAlgorithm::Sha256,
             certificate_name: NameFrom::CommonName,
+            anonymous: None,
             login_failure_delay_ms: 0,
         },
         cluster: None,

@@ -1,36 +1,60 @@
 //! Who may log in and how, and the user whom an empty node begins with.
 
 use super::{Reader, narrow};
-use crate::config::settled::{FirstBoot, Login, Mechanism, PasswordHashing, QueueType};
+use crate::config::settled::{FirstBoot, Login, PasswordHashing, QueueType};
 use crate::config::{ConfigError, value};
+use leveret_auth::{Credentials, Mechanism};
 use leveret_node::certificate::{AlternativeName, NameFrom};
 use std::path::PathBuf;
 
 impl Reader<'_> {
-    pub(super) fn login(&self) -> Login {
-        let named = self.typed.below("auth_mechanisms");
-        let mut mechanisms: Vec<_> = named
-            .map(|(_, setting)| match setting.text.as_str() {
-                "PLAIN" => Mechanism::Plain,
-                "AMQPLAIN" => Mechanism::AmqPlain,
-                _ => Mechanism::External,
-            })
-            .collect();
-        if mechanisms.is_empty() {
-            mechanisms = vec![Mechanism::Plain, Mechanism::AmqPlain];
-        }
+    pub(super) fn login(&self) -> Result<Login, ConfigError> {
+        let anonymous = self.anonymous();
         let hashing = match self.words("password_hashing_module").as_str() {
             "rabbit_password_hashing_sha512" => PasswordHashing::Sha512,
             "rabbit_password_hashing_md5" => PasswordHashing::Md5,
             "argon2id" => PasswordHashing::Argon2id,
             _ => PasswordHashing::Sha256,
         };
-        Login {
-            mechanisms,
+        Ok(Login {
+            mechanisms: self.mechanisms(anonymous.is_some())?,
+            anonymous,
             loopback_users: self.loopback_users(),
             hashing,
             certificate_name: self.certificate_name(),
+        })
+    }
+
+    /// The mechanisms that are offered: those that are named, or all that need nothing more.
+    fn mechanisms(&self, anonymous: bool) -> Result<Vec<Mechanism>, ConfigError> {
+        let named = self.typed.below("auth_mechanisms");
+        let named: Vec<_> = named
+            .filter_map(|(_, setting)| Some((Mechanism::parse(&setting.text)?, setting)))
+            .collect();
+        for (mechanism, setting) in &named {
+            if *mechanism == Mechanism::Anonymous && !anonymous {
+                return Err(ConfigError::at(
+                    setting.source.clone(),
+                    "ANONYMOUS needs the user whom strangers log in as: `anonymous_login_user` \
+                     and `anonymous_login_pass`, or do not offer it",
+                ));
+            }
         }
+        if !named.is_empty() {
+            return Ok(named.into_iter().map(|(mechanism, _)| mechanism).collect());
+        }
+        let usual = [Mechanism::Plain, Mechanism::AmqPlain].into_iter();
+        Ok(usual
+            .chain(anonymous.then_some(Mechanism::Anonymous))
+            .collect())
+    }
+
+    fn anonymous(&self) -> Option<Credentials> {
+        let user = self.words("anonymous_login_user");
+        (user != "none").then(|| Credentials {
+            user,
+            password: Some(self.words("anonymous_login_pass").into_bytes()),
+        })
     }
 
     fn loopback_users(&self) -> Vec<String> {

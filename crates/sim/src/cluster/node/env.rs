@@ -93,6 +93,7 @@ fn settings() -> NodeSettings {
         node_name: "leveret@test".to_owned(),
         hashing: leveret_auth::HashingAlgorithm::Sha256,
         certificate_name: Default::default(),
+        anonymous: None,
         login_failure_delay_ms: 0,
     }
 }
