@@ -7,6 +7,7 @@ mod guard;
 pub use guard::ShardGuard;
 
 use crate::admission::{Admission, AdmissionLimits};
+use crate::clock::{self, Clock};
 use crate::cluster::Links;
 use crate::inbox::Inbox;
 use crate::io_thread::ThreadEvent;
@@ -30,7 +31,7 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, SyncSender, sync_channel};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 /// Bytes that may wait for the write-ahead log before publishers' sockets are left unread.
 const LOG_BACKLOG_BYTES_MAX: usize = 32 * 1024 * 1024;
@@ -57,7 +58,7 @@ struct DurableNews {
 
 /// The node, shared by all threads.
 pub struct Broker {
-    started: Instant,
+    clock: Clock,
     started_wall_ms: u64,
     settings: NodeSettings,
     counters: NodeCounters,
@@ -151,8 +152,8 @@ impl Broker {
         let registry = Registry::default();
         registry.set_traces(leveret_node::catalogue::any_traced(&catalogue));
         Self {
-            started: Instant::now(),
-            started_wall_ms: wall_ms(),
+            clock: Clock::start(),
+            started_wall_ms: clock::system_ms(),
             settings,
             counters: NodeCounters::default(),
             catalogue: RwLock::new(catalogue),
@@ -166,7 +167,7 @@ impl Broker {
             reads,
             deferred: Mutex::new(Vec::new()),
             deferred_waiting: AtomicBool::new(false),
-            deferred_runner: Mutex::new(Scratch::new(wall_ms())),
+            deferred_runner: Mutex::new(Scratch::new(clock::system_ms())),
             alarms: AtomicU8::new(0),
             alarms_elsewhere: AtomicU8::new(0),
             segments_behind: AtomicBool::new(false),
@@ -191,10 +192,12 @@ impl Broker {
 
     /// The time, on both clocks.
     pub fn now(&self) -> Now {
-        Now {
-            monotonic_ms: self.started.elapsed().as_millis() as u64,
-            wall_ms: wall_ms(),
-        }
+        self.clock.now()
+    }
+
+    /// The node's clock, for whoever keeps it with the system's.
+    pub(crate) fn clock(&self) -> &Clock {
+        &self.clock
     }
 
     /// When the node started, milliseconds since the Unix epoch.
@@ -512,18 +515,11 @@ impl Broker {
 pub(crate) fn first_moment() -> Now {
     Now {
         monotonic_ms: 0,
-        wall_ms: wall_ms(),
+        wall_ms: clock::system_ms(),
     }
 }
 
 /// The IO thread of a connection: part of its id.
 fn thread_of(connection: ConnectionId) -> usize {
     (connection.0 & 0xFF) as usize
-}
-
-fn wall_ms() -> u64 {
-    // A clock before 1970 counts as 1970: messages then look old, and nothing else depends on it.
-    SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .map_or(0, |since| since.as_millis() as u64)
 }

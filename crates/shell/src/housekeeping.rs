@@ -66,6 +66,7 @@ impl Housekeeping {
             let changed = std::mem::replace(&mut was_full, full) != full;
             if changed || looked.is_none_or(|at| at.elapsed() >= LOOK_EVERY) {
                 looked = Some(Instant::now());
+                broker.clock().follow();
                 self.look(broker);
             }
             let now = broker.now();

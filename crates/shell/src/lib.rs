@@ -24,6 +24,7 @@ pub mod tls;
 
 pub mod admission;
 mod buffers;
+mod clock;
 mod gathering;
 mod inbox;
 mod moderation;
