@@ -39,10 +39,11 @@ impl BloomBuilder {
         }
     }
 
-    /// The filter, empty if there was no value; the builder begins anew.
+    /// The filter, empty if there was no value; the builder begins anew, with a filter of so many
+    /// bytes.
     #[must_use]
-    pub fn take(&mut self) -> Vec<u8> {
-        let empty = vec![0; self.bits.len()];
+    pub fn take(&mut self, next_bytes: u8) -> Vec<u8> {
+        let empty = vec![0; usize::from(next_bytes)];
         let bits = std::mem::replace(&mut self.bits, empty);
         if std::mem::take(&mut self.has_value) {
             bits
@@ -118,7 +119,7 @@ mod tests {
             .take()
             .iter()
             .for_each(|published| builder.add(&published));
-        builder.take()
+        builder.take(16)
     }
 
     fn filter(values: &[&'static str], match_unfiltered: bool) -> Filter {

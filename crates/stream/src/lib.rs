@@ -5,6 +5,8 @@
 //! any protocol says to the streams of a node, and what it hears.
 //!
 //! Invariant: this crate reads no clock, no file and no socket.
+//! Invariant: nothing is confirmed to a publisher or shown to a reader before
+//! [`Stream::commit`] says that it is durable.
 //! Invariant: an entry is never looked into: what a message is, its publishers and readers know.
 //! Invariant: bytes from outside are checked before they are counted on: a malformed batch or chunk
 //! is an error, never a panic, and nothing is allocated by a claimed length.
@@ -13,7 +15,12 @@ pub mod batch;
 pub mod bloom;
 pub mod chunk;
 pub mod host;
+pub mod machine;
+pub mod reader;
+pub mod segments;
 pub mod settings;
+mod tail;
+pub mod tracking;
 
 pub use batch::{Batch, BatchBuilder, BatchError, BatchForm};
 pub use bloom::Filter;
@@ -22,4 +29,7 @@ pub use host::{
     Command, Event, OffsetSpec, PublisherId, ReaderId, Reference, Refusal, RequestId, SessionId,
     StreamStats,
 };
+pub use machine::{Effect, Events, Recovered, Seek, Stream};
+pub use reader::{Key, Loaded};
+pub use segments::Segment;
 pub use settings::{Flush, SettingsError, StreamSettings};

@@ -328,16 +328,38 @@ pub const QUORUM_REACH_MESSAGES_MAX: u64 = 4_096;
 /// Milliseconds that a new leader gives the nodes that are up to say what their consumers hold.
 pub const QUORUM_PRESENT_MS_MAX: u64 = 5_000;
 
+/// Bytes of entries of one chunk of a stream. A larger entry has a chunk of its own.
+pub const STREAM_CHUNK_BYTES: usize = 512 * 1024;
+/// Entries of one chunk of a stream: its header counts them with 16 bits.
+pub const STREAM_CHUNK_ENTRIES_MAX: usize = 65_535;
 /// Bytes of the name of a publisher or a consumer whose sequence or offset a stream keeps.
 pub const STREAM_REFERENCE_BYTES_MAX: usize = 255;
+/// Publishers of one stream whose last publishing id is kept; with one more the one that has not
+/// published for longest is forgotten.
+pub const STREAM_SEQUENCES_MAX: usize = 255;
+/// Consumers of one stream whose offset is kept; with one more the lowest offset is forgotten.
+pub const STREAM_OFFSETS_MAX: usize = 10_000;
 /// Bytes of a chunk's filter by default (`stream-filter-size-bytes`).
 pub const STREAM_FILTER_BYTES: u8 = 16;
 /// Bytes of a chunk's filter at most.
 pub const STREAM_FILTER_BYTES_MAX: u8 = 255;
+/// Filter values that one reader of a stream may ask for.
+pub const STREAM_FILTER_VALUES_MAX: usize = 255;
+/// Chunks that a reader of a stream may be owed.
+pub const STREAM_CREDIT_MAX: u32 = 65_535;
 /// Bytes of a segment file of a stream by default (`stream-max-segment-size-bytes`).
 pub const STREAM_SEGMENT_BYTES: u64 = 500_000_000;
 /// Bytes of a segment file of a stream at most.
 pub const STREAM_SEGMENT_BYTES_MAX: u64 = 3_000_000_000;
+/// Chunks of a segment file of a stream.
+pub const STREAM_SEGMENT_CHUNKS_MAX: u32 = 256_000;
+/// Bytes of a stream's newest chunks that are kept in memory for its readers.
+pub const STREAM_TAIL_BYTES: usize = 4 * 1024 * 1024;
+/// Bytes of chunks after which all offsets and sequences of a stream are written once more, so that
+/// a start reads no more than that of a stream.
+pub const STREAM_SNAPSHOT_BYTES: u64 = 16 * 1024 * 1024;
+/// Milliseconds for which stored offsets, for which nobody waits, gather before they are a chunk.
+pub const STREAM_TRACKING_GATHER_MS: u64 = 100;
 
 const _: () = assert!(FRAME_BYTES_MAX >= FRAME_BYTES_PREAUTH_MAX);
 const _: () = assert!(FRAME_BYTES_PREAUTH_MAX >= FRAME_BYTES_MIN);

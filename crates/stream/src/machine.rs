@@ -1,0 +1,673 @@
+//! One stream: publishes become chunks, chunks become visible to readers and confirmed to
+//! publishers once whoever embeds the stream says that they are committed.
+//!
+//! A turn goes like this: [`Stream::handle`] takes the commands that have come; [`Stream::seal`]
+//! ends the turn's last chunk; the embedder carries the effects out in order (segments begun,
+//! chunks appended, segments deleted), makes them as durable as the stream's flush level asks for,
+//! and then calls [`Stream::commit`]. Events go to sessions at once; those that promise something
+//! come out of `commit` only.
+
+use crate::batch::{Batch, Published};
+use crate::bloom::BloomBuilder;
+use crate::chunk::{ChunkHeader, ChunkKind, SharedChunk};
+use crate::host::{
+    Command, Event, OffsetSpec, PublisherId, Reference, Refusal, RequestId, SessionId, StreamStats,
+};
+use crate::reader::{Key, Loaded, Readers};
+use crate::segments::{Segment, Segments};
+use crate::settings::StreamSettings;
+use crate::tail::Tail;
+use crate::tracking::{Tracking, TrackingError};
+use leveret_types::limits::{
+    STREAM_CHUNK_BYTES, STREAM_CHUNK_ENTRIES_MAX, STREAM_SEGMENT_CHUNKS_MAX, STREAM_SNAPSHOT_BYTES,
+    STREAM_TRACKING_GATHER_MS,
+};
+use leveret_types::{Now, QueueId};
+use std::collections::{BTreeMap, VecDeque};
+
+/// What the embedder does for a stream, in this order.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Effect {
+    /// A segment begins with this offset; the one before it is written no more.
+    BeginSegment {
+        /// Its first offset.
+        first_offset: u64,
+    },
+    /// A chunk is appended to the last segment.
+    Append {
+        /// The chunk.
+        chunk: SharedChunk,
+        /// Whether nothing before this chunk is needed to know all offsets and sequences.
+        is_replay_start: bool,
+    },
+    /// A segment is deleted with its file.
+    DeleteSegment {
+        /// Its first offset.
+        first_offset: u64,
+    },
+    /// Chunks are read for a reader; the answer is [`Stream::loaded`].
+    Read {
+        /// For whom.
+        reader: Key,
+        /// Which segment.
+        segment: u64,
+        /// Where in it.
+        seek: Seek,
+        /// Nothing from this offset on.
+        before: u64,
+        /// Chunks at most.
+        chunks_max: u32,
+    },
+}
+
+/// Where in a segment a read begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Seek {
+    /// With the chunk that contains this offset.
+    Offset(u64),
+    /// With the first chunk of this time or later.
+    TimestampMs(i64),
+    /// Where an earlier read ended.
+    Position(u64),
+}
+
+/// What is known of a stream that was found on disk.
+#[derive(Clone, Debug, Default)]
+pub struct Recovered {
+    /// Its segments, oldest first.
+    pub segments: Vec<Segment>,
+    /// The newest chunks, from the last one of which nothing before it is needed to know all
+    /// offsets and sequences.
+    pub newest: Vec<SharedChunk>,
+}
+
+/// What a publisher's session is owed.
+#[derive(Debug)]
+struct Owed {
+    turn: u64,
+    session: SessionId,
+    publisher: PublisherId,
+    ids: Vec<u64>,
+}
+
+/// What becomes visible with a turn.
+#[derive(Clone, Copy, Debug)]
+struct Turn {
+    number: u64,
+    next_offset: u64,
+    last_user_chunk: Option<u64>,
+    last_chunk: Option<u64>,
+}
+
+/// The chunk that is being filled.
+#[derive(Debug)]
+struct Filling {
+    data: Vec<u8>,
+    entries: u16,
+    records: u32,
+    bloom: BloomBuilder,
+}
+
+/// Events, each for one session.
+pub type Events = Vec<(SessionId, Event)>;
+
+/// One stream.
+#[derive(Debug)]
+pub struct Stream {
+    id: QueueId,
+    settings: StreamSettings,
+    epoch: u64,
+    next_offset: u64,
+    timestamp_ms: i64,
+    tracking: Tracking,
+    /// Since when changed offsets wait for a chunk.
+    tracking_since_ms: Option<u64>,
+    bytes_since_snapshot: u64,
+    segments: Segments,
+    segment_chunks: u32,
+    filling: Filling,
+    /// The turn that is gathering.
+    turn: u64,
+    turns: VecDeque<Turn>,
+    committed: Turn,
+    last_chunk: Option<u64>,
+    last_user_chunk: Option<u64>,
+    owed: VecDeque<Owed>,
+    publishers: BTreeMap<(SessionId, PublisherId), Option<Reference>>,
+    readers: Readers,
+    tail: Tail,
+    effects: Vec<Effect>,
+}
+
+impl Stream {
+    /// A stream as it was found, or an empty one.
+    ///
+    /// # Errors
+    /// If a chunk's tracking data are malformed.
+    pub fn new(
+        id: QueueId,
+        settings: StreamSettings,
+        recovered: Recovered,
+    ) -> Result<Self, TrackingError> {
+        let mut tracking = Tracking::default();
+        for chunk in &recovered.newest {
+            tracking.replay(chunk)?;
+        }
+        let last = recovered.newest.last().map(SharedChunk::header);
+        let is_user = |chunk: &&SharedChunk| chunk.header().kind == ChunkKind::User;
+        let last_user = recovered.newest.iter().rev().find(is_user);
+        let last_chunk = last.map(|header| header.first_offset);
+        let last_user_chunk = last_user.map(|chunk| chunk.header().first_offset);
+        let segments = Segments::new(recovered.segments);
+        let empty_from = segments.last().map_or(0, |segment| segment.first_offset);
+        let next_offset = last.map_or(empty_from, ChunkHeader::next_offset);
+        Ok(Self {
+            id,
+            epoch: 1,
+            next_offset,
+            timestamp_ms: last.map_or(0, |header| header.timestamp_ms),
+            tracking,
+            tracking_since_ms: None,
+            bytes_since_snapshot: 0,
+            segments,
+            segment_chunks: 0,
+            filling: Filling {
+                data: Vec::new(),
+                entries: 0,
+                records: 0,
+                bloom: BloomBuilder::new(settings.filter_bytes),
+            },
+            turn: 1,
+            turns: VecDeque::new(),
+            committed: Turn {
+                number: 0,
+                next_offset,
+                last_user_chunk: last_user_chunk.or(last_chunk),
+                last_chunk,
+            },
+            last_chunk,
+            last_user_chunk,
+            owed: VecDeque::new(),
+            publishers: BTreeMap::new(),
+            readers: Readers::default(),
+            tail: Tail::default(),
+            effects: Vec::new(),
+            settings,
+        })
+    }
+
+    /// What to do, in order, since this was last asked.
+    #[must_use]
+    pub fn take_effects(&mut self) -> Vec<Effect> {
+        std::mem::take(&mut self.effects)
+    }
+
+    /// The settings.
+    #[must_use]
+    pub fn settings(&self) -> &StreamSettings {
+        &self.settings
+    }
+
+    /// The settings change, as a policy has it: from the next chunk on.
+    pub fn set_settings(&mut self, settings: StreamSettings) {
+        self.settings = settings;
+    }
+
+    /// Takes a command of a session. Those of the catalogue are not for a stream, and are ignored.
+    pub fn handle(&mut self, now: Now, session: SessionId, command: Command, out: &mut Events) {
+        match command {
+            Command::DeclarePublisher {
+                request,
+                publisher,
+                reference,
+                ..
+            } => {
+                let result = self.declare_publisher((session, publisher), reference);
+                out.push((session, Event::PublisherDeclared { request, result }));
+            }
+            Command::DeletePublisher { publisher, .. } => {
+                self.publishers.remove(&(session, publisher));
+            }
+            Command::Publish {
+                publisher, batch, ..
+            } => self.publish(now, session, publisher, &batch, out),
+            Command::QuerySequence {
+                request, reference, ..
+            } => {
+                let result = Ok(self.tracking.sequence(&reference));
+                out.push((session, Event::Sequence { request, result }));
+            }
+            Command::Subscribe {
+                request,
+                reader,
+                offset,
+                credit,
+                filter,
+                ..
+            } => {
+                let key = Key { session, reader };
+                let start = self.start_of(offset);
+                let result = self.readers.add(key, start, credit, filter);
+                out.push((session, Event::Subscribed { request, result }));
+                self.serve(key, out);
+            }
+            Command::Credit { reader, chunks, .. } => {
+                let key = Key { session, reader };
+                self.readers.add_credit(key, chunks);
+                self.serve(key, out);
+            }
+            Command::Unsubscribe { reader, .. } => self.readers.remove(Key { session, reader }),
+            Command::StoreOffset {
+                reference, offset, ..
+            } => {
+                self.tracking.set_offset(&reference, offset);
+                self.tracking_since_ms.get_or_insert(now.monotonic_ms);
+            }
+            Command::QueryOffset {
+                request, reference, ..
+            } => {
+                let result = Ok(self.tracking.offset(&reference));
+                out.push((session, Event::StoredOffset { request, result }));
+            }
+            Command::ResolveOffset {
+                request, offset, ..
+            } => self.resolve(session, request, offset, out),
+            Command::Stats { request, .. } => {
+                let result = Ok(self.stats());
+                out.push((session, Event::Stats { request, result }));
+            }
+            Command::Leave => self.leave(session),
+            Command::Declare { .. } | Command::Delete { .. } | Command::LookUp { .. } => {}
+        }
+    }
+
+    fn declare_publisher(
+        &mut self,
+        key: (SessionId, PublisherId),
+        reference: Option<Reference>,
+    ) -> Result<(), Refusal> {
+        if self.publishers.contains_key(&key) {
+            return Err(Refusal::Id);
+        }
+        self.publishers.insert(key, reference);
+        Ok(())
+    }
+
+    fn leave(&mut self, session: SessionId) {
+        self.publishers.retain(|(of, _), _| *of != session);
+        self.readers.leave(session);
+    }
+
+    fn publish(
+        &mut self,
+        now: Now,
+        session: SessionId,
+        publisher: PublisherId,
+        batch: &Batch,
+        out: &mut Events,
+    ) {
+        let Some(reference) = self.publishers.get(&(session, publisher)).cloned() else {
+            let (ids, refusal) = (batch.ids(), Refusal::Id);
+            let event = Event::Refused {
+                publisher,
+                ids,
+                refusal,
+            };
+            return out.push((session, event));
+        };
+        let before = reference.as_ref().map(|r| self.tracking.sequence(r));
+        let mut last = before.flatten();
+        let mut ids = Vec::with_capacity(batch.len());
+        for published in batch.iter() {
+            ids.push(published.id);
+            if reference.is_some() && last.is_some_and(|last| published.id <= last) {
+                continue;
+            }
+            if !self.has_room(&published) {
+                // The chunk says how far its own entries have brought the sequence.
+                self.note_sequence(reference.as_ref(), last, before.flatten());
+                self.end_chunk(now);
+            }
+            last = Some(published.id);
+            self.fill(&published);
+        }
+        self.note_sequence(reference.as_ref(), last, before.flatten());
+        self.owe(session, publisher, ids);
+    }
+
+    fn note_sequence(
+        &mut self,
+        reference: Option<&Reference>,
+        last: Option<u64>,
+        was: Option<u64>,
+    ) {
+        if let (Some(reference), Some(sequence)) = (reference, last)
+            && last != was
+        {
+            self.tracking.set_sequence(reference, sequence);
+        }
+    }
+
+    /// Also what was stored before is confirmed only now: its first copy may not be durable yet.
+    fn owe(&mut self, session: SessionId, publisher: PublisherId, mut ids: Vec<u64>) {
+        let turn = self.turn;
+        match self.owed.back_mut() {
+            Some(last)
+                if (last.turn, last.session, last.publisher) == (turn, session, publisher) =>
+            {
+                last.ids.append(&mut ids);
+            }
+            _ => self.owed.push_back(Owed {
+                turn,
+                session,
+                publisher,
+                ids,
+            }),
+        }
+    }
+
+    fn has_room(&self, published: &Published<'_>) -> bool {
+        let filling = &self.filling;
+        filling.entries == 0
+            || usize::from(filling.entries) < STREAM_CHUNK_ENTRIES_MAX
+                && filling.data.len() + published.entry.bytes.len() <= STREAM_CHUNK_BYTES
+    }
+
+    fn fill(&mut self, published: &Published<'_>) {
+        let filling = &mut self.filling;
+        filling.data.extend_from_slice(published.entry.bytes);
+        filling.entries += 1;
+        filling.records += u32::from(published.entry.records);
+        filling.bloom.add(published);
+    }
+
+    /// Ends the turn: the chunk that was being filled is appended, and so is what has changed of
+    /// offsets if it has waited for long enough. `None` if there is nothing to commit; else the
+    /// number for [`Self::commit`], once all effects are carried out.
+    #[must_use]
+    pub fn seal(&mut self, now: Now) -> Option<u64> {
+        if self.filling.entries > 0 {
+            self.end_chunk(now);
+        }
+        let is_due = |since: u64| now.monotonic_ms >= since + STREAM_TRACKING_GATHER_MS;
+        if self.tracking_since_ms.is_some_and(is_due) {
+            self.end_tracking_chunk(now);
+        }
+        let appended = self.next_offset != self.turns.back().unwrap_or(&self.committed).next_offset;
+        let owes = self.owed.back().is_some_and(|owed| owed.turn == self.turn);
+        if !appended && !owes {
+            return None;
+        }
+        let number = self.turn;
+        self.turn += 1;
+        self.turns.push_back(Turn {
+            number,
+            next_offset: self.next_offset,
+            last_user_chunk: self.last_user_chunk.or(self.committed.last_user_chunk),
+            last_chunk: self.last_chunk,
+        });
+        Some(number)
+    }
+
+    /// When [`Self::seal`] has something to do though no command comes.
+    #[must_use]
+    pub fn due_ms(&self) -> Option<u64> {
+        self.tracking_since_ms
+            .map(|since| since + STREAM_TRACKING_GATHER_MS)
+    }
+
+    fn end_chunk(&mut self, now: Now) {
+        self.make_room(now, self.filling.data.len() as u64);
+        let trailer = self.tracking.take_changes(self.next_offset);
+        self.tracking_since_ms = None;
+        let header = ChunkHeader {
+            entries: std::mem::take(&mut self.filling.entries),
+            records: std::mem::take(&mut self.filling.records),
+            ..self.header(ChunkKind::User)
+        };
+        let bloom = self.filling.bloom.take(self.settings.filter_bytes);
+        let chunk = SharedChunk::new(header, &bloom, &self.filling.data, &trailer);
+        self.filling.data.clear();
+        if self.filling.data.capacity() > 2 * STREAM_CHUNK_BYTES {
+            self.filling.data.shrink_to(0);
+        }
+        self.last_user_chunk = Some(header.first_offset);
+        self.append(chunk);
+    }
+
+    /// A chunk of this many bytes follows: a segment that it would not fit ends, and what must be
+    /// known without the chunks before is written down.
+    fn make_room(&mut self, now: Now, bytes: u64) {
+        self.timestamp_ms = self
+            .timestamp_ms
+            .max(i64::try_from(now.wall_ms).unwrap_or(i64::MAX));
+        let is_full =
+            |last: &Segment| last.bytes > 0 && last.bytes + bytes > self.settings.segment_bytes;
+        let is_full = self.segments.last().is_none_or(is_full);
+        let begins = is_full || self.segment_chunks >= STREAM_SEGMENT_CHUNKS_MAX;
+        if begins {
+            let first_offset = self.next_offset;
+            self.segments.begin(first_offset, self.timestamp_ms);
+            self.segment_chunks = 0;
+            self.effects.push(Effect::BeginSegment { first_offset });
+            self.expire(now);
+        }
+        let is_due = begins || self.bytes_since_snapshot >= STREAM_SNAPSHOT_BYTES;
+        // With nothing to be kept every chunk is a start for replays.
+        if is_due && !self.tracking.is_empty() {
+            self.bytes_since_snapshot = 0;
+            let body = self.tracking.snapshot();
+            self.append_tracking(ChunkKind::TrackingSnapshot, &body);
+        }
+    }
+
+    fn end_tracking_chunk(&mut self, now: Now) {
+        self.make_room(now, 0);
+        let changes = self.tracking.take_changes(self.next_offset);
+        self.tracking_since_ms = None;
+        self.append_tracking(ChunkKind::TrackingDelta, &changes);
+    }
+
+    fn append_tracking(&mut self, kind: ChunkKind, body: &[u8]) {
+        // Bounded by the limits on names and on how many are kept.
+        let data = [&(body.len() as u32).to_be_bytes(), body].concat();
+        let header = ChunkHeader {
+            entries: 1,
+            records: 1,
+            ..self.header(kind)
+        };
+        self.append(SharedChunk::new(header, &[], &data, &[]));
+    }
+
+    fn header(&self, kind: ChunkKind) -> ChunkHeader {
+        ChunkHeader {
+            kind,
+            entries: 0,
+            records: 0,
+            timestamp_ms: self.timestamp_ms,
+            epoch: self.epoch,
+            first_offset: self.next_offset,
+            crc: 0,
+            data_bytes: 0,
+            trailer_bytes: 0,
+            bloom_bytes: 0,
+        }
+    }
+
+    fn append(&mut self, chunk: SharedChunk) {
+        let header = *chunk.header();
+        self.next_offset = header.next_offset();
+        self.last_chunk = Some(header.first_offset);
+        self.segments.add(header.chunk_bytes());
+        self.segment_chunks += 1;
+        self.bytes_since_snapshot += header.chunk_bytes();
+        self.tail.push(chunk.clone());
+        let is_replay_start =
+            header.kind == ChunkKind::TrackingSnapshot || self.tracking.is_empty();
+        self.effects.push(Effect::Append {
+            chunk,
+            is_replay_start,
+        });
+    }
+
+    /// Deletes segments that are beyond the bounds on size and age.
+    pub fn expire(&mut self, now: Now) {
+        let wall_ms = i64::try_from(now.wall_ms).unwrap_or(i64::MAX);
+        let age = |ms: u64| wall_ms.saturating_sub_unsigned(ms);
+        let oldest_ms = self.settings.age_ms_max.map(age);
+        while let Some(segment) = self.segments.expire(self.settings.bytes_max, oldest_ms) {
+            let first_offset = segment.first_offset;
+            self.effects.push(Effect::DeleteSegment { first_offset });
+        }
+    }
+
+    /// A turn and all before it are as durable as the flush level asks for: readers may see what it
+    /// brought, and publishers hear of it.
+    pub fn commit(&mut self, turn: u64, out: &mut Events) {
+        while let Some(first) = self.turns.front().filter(|first| first.number <= turn) {
+            self.committed = *first;
+            self.turns.pop_front();
+        }
+        while let Some(owed) = self.owed.pop_front_if(|owed| owed.turn <= turn) {
+            let (publisher, ids) = (owed.publisher, owed.ids);
+            out.push((owed.session, Event::Confirmed { publisher, ids }));
+        }
+        for key in self.readers.waiting() {
+            self.serve(key, out);
+        }
+        self.tail
+            .trim(self.committed.next_offset, self.readers.is_empty());
+    }
+
+    /// Chunks that a [`Effect::Read`] asked for, or why they cannot be had.
+    pub fn loaded(&mut self, key: Key, loaded: Result<Loaded, Refusal>, out: &mut Events) {
+        match loaded {
+            Ok(loaded) => {
+                let committed = self.committed.last_user_chunk.unwrap_or(0);
+                self.readers.loaded(key, &loaded, committed, out);
+                if loaded.chunks.is_empty() {
+                    let next = self.segments.after(loaded.segment);
+                    let visible = self.committed.next_offset;
+                    if let Err(refusal) = self.readers.skip_segment(key, next, visible) {
+                        return self.end_reader(key, refusal, out);
+                    }
+                }
+                self.serve(key, out);
+            }
+            Err(refusal) if self.readers.is_loading(key) => self.end_reader(key, refusal, out),
+            Err(_) => {}
+        }
+    }
+
+    fn end_reader(&mut self, key: Key, refusal: Refusal, out: &mut Events) {
+        self.readers.remove(key);
+        let reader = key.reader;
+        out.push((key.session, Event::ReaderEnded { reader, refusal }));
+    }
+
+    /// Sends a reader what it has credit for, out of memory as far as that goes.
+    fn serve(&mut self, key: Key, out: &mut Events) {
+        let visible = self.committed.next_offset;
+        let committed = self.committed.last_user_chunk.unwrap_or(0);
+        let first = self.segments.first_offset().unwrap_or(0);
+        let read = self
+            .readers
+            .serve(key, &self.tail, first..visible, committed, out);
+        let Some((seek, chunks_max)) = read else {
+            return;
+        };
+        let segment = match seek {
+            (segment, Seek::Position(_)) => segment,
+            (_, Seek::Offset(offset)) => self.segments.of_offset(offset),
+            (_, Seek::TimestampMs(time)) => self.segments.of_timestamp(time),
+        };
+        match segment {
+            Some(segment) => self.effects.push(Effect::Read {
+                reader: key,
+                segment,
+                seek: seek.1,
+                before: visible,
+                chunks_max,
+            }),
+            None => self.readers.stop_loading(key),
+        }
+    }
+
+    /// Where a reader begins: an offset, or a time that must be looked for.
+    fn start_of(&self, offset: OffsetSpec) -> Seek {
+        let visible = self.committed.next_offset;
+        let first = self.segments.first_offset().unwrap_or(0);
+        match offset {
+            OffsetSpec::First => Seek::Offset(first),
+            OffsetSpec::Next => Seek::Offset(visible),
+            OffsetSpec::Last => Seek::Offset(self.committed.last_user_chunk.unwrap_or(visible)),
+            OffsetSpec::Offset(offset) => Seek::Offset(offset.max(first)),
+            OffsetSpec::TimestampMs(time) if time > self.timestamp_ms => Seek::Offset(visible),
+            OffsetSpec::TimestampMs(time) => Seek::TimestampMs(time),
+        }
+    }
+
+    fn resolve(
+        &self,
+        session: SessionId,
+        request: RequestId,
+        offset: OffsetSpec,
+        out: &mut Events,
+    ) {
+        let result = match self.start_of(offset) {
+            Seek::TimestampMs(time) => {
+                let found = self.tail.of_timestamp(time);
+                let of_segment = || self.segments.of_timestamp(time);
+                Ok(found.or_else(of_segment).unwrap_or(0))
+            }
+            Seek::Offset(offset) | Seek::Position(offset) => Ok(offset),
+        };
+        out.push((session, Event::ResolvedOffset { request, result }));
+    }
+
+    /// How it stands.
+    #[must_use]
+    pub fn stats(&self) -> StreamStats {
+        let committed_offset = self.committed.next_offset.checked_sub(1);
+        StreamStats {
+            first_chunk: self
+                .segments
+                .first_offset()
+                .filter(|_| self.next_offset > 0),
+            last_chunk: self.last_chunk,
+            committed_chunk: self.committed.last_chunk,
+            committed_offset,
+            bytes: self.segments.bytes(),
+            segments: self.segments.len() as u64,
+            readers: self.readers.len() as u64,
+            publishers: self.publishers.len() as u64,
+        }
+    }
+
+    /// The stream goes: what its sessions are told.
+    pub fn end(&mut self, out: &mut Events) {
+        let publishers = self.publishers.keys().map(|(session, _)| *session);
+        let mut sessions: Vec<SessionId> = publishers.chain(self.readers.sessions()).collect();
+        sessions.sort_unstable();
+        sessions.dedup();
+        let stream = self.id;
+        out.extend(sessions.into_iter().map(|to| (to, Event::Gone { stream })));
+        self.publishers.clear();
+        self.readers = Readers::default();
+        self.owed.clear();
+    }
+
+    /// The oldest offset that is stored and the one after the newest that readers may see.
+    #[must_use]
+    pub fn visible(&self) -> std::ops::Range<u64> {
+        let next = self.committed.next_offset;
+        self.segments.first_offset().unwrap_or(next)..next
+    }
+
+    /// Whether a session is known as publisher or reader.
+    #[must_use]
+    pub fn knows(&self, session: SessionId) -> bool {
+        let is_publisher = self.publishers.keys().any(|(of, _)| *of == session);
+        is_publisher || self.readers.sessions().any(|of| of == session)
+    }
+}

@@ -1,0 +1,245 @@
+//! Readers: where each is, and how many chunks it may be sent.
+
+use crate::bloom::Filter;
+use crate::chunk::{ChunkKind, SharedChunk};
+use crate::host::{Event, ReaderId, Refusal, SessionId};
+use crate::machine::{Events, Seek};
+use crate::tail::Tail;
+use leveret_types::limits::{STREAM_CREDIT_MAX, STREAM_FILTER_VALUES_MAX};
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+/// One reader of one session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Key {
+    /// Whose.
+    pub session: SessionId,
+    /// Which.
+    pub reader: ReaderId,
+}
+
+/// Chunks that were read from disk, without a gap.
+#[derive(Clone, Debug)]
+pub struct Loaded {
+    /// The segment that was read.
+    pub segment: u64,
+    /// The chunks, none where the segment has no more.
+    pub chunks: Vec<SharedChunk>,
+    /// Where in the segment the next read goes on.
+    pub position: u64,
+}
+
+/// Where a reader that is read for from disk goes on without looking for its offset.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Cursor {
+    next_offset: u64,
+    segment: u64,
+    position: u64,
+}
+
+#[derive(Debug)]
+struct Reader {
+    /// Where it is: what it is owed next begins with this, or comes after it.
+    next: Seek,
+    credit: u32,
+    filter: Option<Box<Filter>>,
+    cursor: Option<Cursor>,
+    is_loading: bool,
+}
+
+impl Reader {
+    /// A chunk is the next one: it is sent if it is asked for, and passed over else.
+    fn pass(&mut self, key: Key, chunk: &SharedChunk, committed_chunk: u64, out: &mut Events) {
+        self.next = Seek::Offset(chunk.header().next_offset());
+        let is_asked = |filter: &Filter| filter.may_match(chunk.bloom());
+        let is_user = chunk.header().kind == ChunkKind::User;
+        if !is_user || !self.filter.as_deref().is_none_or(is_asked) {
+            return;
+        }
+        self.credit -= 1;
+        let event = Event::Chunk {
+            reader: key.reader,
+            chunk: chunk.clone(),
+            committed_chunk,
+        };
+        out.push((key.session, event));
+    }
+}
+
+/// All readers of one stream.
+#[derive(Debug, Default)]
+pub(crate) struct Readers(BTreeMap<Key, Reader>);
+
+impl Readers {
+    pub(crate) fn add(
+        &mut self,
+        key: Key,
+        start: Seek,
+        credit: u32,
+        filter: Option<Box<Filter>>,
+    ) -> Result<(), Refusal> {
+        if self.0.contains_key(&key) {
+            return Err(Refusal::Id);
+        }
+        let values = filter.as_ref().map_or(0, |filter| filter.values.len());
+        if values > STREAM_FILTER_VALUES_MAX {
+            return Err(Refusal::Precondition(format!(
+                "a reader has {values} filter values, of {STREAM_FILTER_VALUES_MAX} at most: \
+                 ask for fewer"
+            )));
+        }
+        let reader = Reader {
+            next: start,
+            credit: credit.min(STREAM_CREDIT_MAX),
+            filter,
+            cursor: None,
+            is_loading: false,
+        };
+        self.0.insert(key, reader);
+        Ok(())
+    }
+
+    pub(crate) fn add_credit(&mut self, key: Key, chunks: u32) {
+        if let Some(reader) = self.0.get_mut(&key) {
+            reader.credit = reader.credit.saturating_add(chunks).min(STREAM_CREDIT_MAX);
+        }
+    }
+
+    pub(crate) fn remove(&mut self, key: Key) {
+        self.0.remove(&key);
+    }
+
+    pub(crate) fn leave(&mut self, session: SessionId) {
+        self.0.retain(|key, _| key.session != session);
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    pub(crate) fn sessions(&self) -> impl Iterator<Item = SessionId> {
+        self.0.keys().map(|key| key.session)
+    }
+
+    /// Readers that could be sent something.
+    pub(crate) fn waiting(&self) -> Vec<Key> {
+        let waits = |reader: &Reader| reader.credit > 0 && !reader.is_loading;
+        let waiting = self.0.iter().filter(|(_, reader)| waits(reader));
+        waiting.map(|(key, _)| *key).collect()
+    }
+
+    pub(crate) fn is_loading(&self, key: Key) -> bool {
+        self.0.get(&key).is_some_and(|reader| reader.is_loading)
+    }
+
+    pub(crate) fn stop_loading(&mut self, key: Key) {
+        if let Some(reader) = self.0.get_mut(&key) {
+            reader.is_loading = false;
+        }
+    }
+
+    /// Sends what is in the tail. What must be read from disk for the reader: the place, with its
+    /// segment if that is known, and how many chunks at most.
+    pub(crate) fn serve(
+        &mut self,
+        key: Key,
+        tail: &Tail,
+        visible: Range<u64>,
+        committed_chunk: u64,
+        out: &mut Events,
+    ) -> Option<((Option<u64>, Seek), u32)> {
+        let reader = self.0.get_mut(&key).filter(|reader| !reader.is_loading)?;
+        let is_seen = |chunk: &&SharedChunk| chunk.header().next_offset() <= visible.end;
+        let in_tail = match reader.next {
+            Seek::TimestampMs(time) => tail.of_timestamp(time),
+            // What was deleted in the meantime is passed over.
+            Seek::Offset(offset) | Seek::Position(offset) => Some(offset.max(visible.start)),
+        };
+        if let Some(offset) = in_tail {
+            reader.next = Seek::Offset(offset);
+            if let Some(chunks) = tail.from(offset) {
+                for chunk in chunks.take_while(is_seen) {
+                    if reader.credit == 0 {
+                        break;
+                    }
+                    reader.pass(key, chunk, committed_chunk, out);
+                }
+                return None;
+            }
+            if offset >= visible.end {
+                return None;
+            }
+        }
+        if reader.credit == 0 {
+            return None;
+        }
+        reader.is_loading = true;
+        let cursor = reader.cursor.take();
+        let seek = match (reader.next, cursor) {
+            (Seek::Offset(offset), Some(cursor)) if cursor.next_offset == offset => {
+                (Some(cursor.segment), Seek::Position(cursor.position))
+            }
+            (next, _) => (None, next),
+        };
+        Some((seek, reader.credit))
+    }
+
+    /// Chunks have been read.
+    pub(crate) fn loaded(
+        &mut self,
+        key: Key,
+        loaded: &Loaded,
+        committed_chunk: u64,
+        out: &mut Events,
+    ) {
+        let Some(reader) = self.0.get_mut(&key).filter(|reader| reader.is_loading) else {
+            return;
+        };
+        reader.is_loading = false;
+        for chunk in &loaded.chunks {
+            if reader.credit == 0 {
+                // The reader goes on with this chunk, which is looked for again.
+                return;
+            }
+            reader.pass(key, chunk, committed_chunk, out);
+        }
+        if let Some(last) = loaded.chunks.last() {
+            reader.cursor = Some(Cursor {
+                next_offset: last.header().next_offset(),
+                segment: loaded.segment,
+                position: loaded.position,
+            });
+        }
+    }
+
+    /// There is nothing more for a reader in the segment that was read.
+    ///
+    /// # Errors
+    /// If what it is owed should have been there.
+    pub(crate) fn skip_segment(
+        &mut self,
+        key: Key,
+        next: Option<u64>,
+        visible: u64,
+    ) -> Result<(), Refusal> {
+        let Some(reader) = self.0.get_mut(&key) else {
+            return Ok(());
+        };
+        reader.cursor = None;
+        reader.next = match (reader.next, next) {
+            (Seek::Offset(offset), Some(next)) => Seek::Offset(offset.max(next)),
+            (Seek::Offset(offset) | Seek::Position(offset), None) => {
+                return Err(Refusal::Damaged(format!(
+                    "offset {offset} is in no segment, though offsets to {visible} are stored"
+                )));
+            }
+            // All of the segment was made before the time that is looked for.
+            (_, next) => Seek::Offset(next.unwrap_or(visible)),
+        };
+        Ok(())
+    }
+}

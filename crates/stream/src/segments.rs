@@ -1,0 +1,152 @@
+//! The segments of a stream: where chunks are, and which segments go by size and age.
+
+use std::collections::VecDeque;
+
+/// One segment: a run of chunks in one file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Segment {
+    /// The offset of its first record, which is its name.
+    pub first_offset: u64,
+    /// When its first chunk was made, in milliseconds since the Unix epoch.
+    pub first_timestamp_ms: i64,
+    /// Bytes of its chunks.
+    pub bytes: u64,
+}
+
+/// The segments of one stream, oldest first. The last one is appended to.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Segments {
+    all: VecDeque<Segment>,
+    bytes: u64,
+}
+
+impl Segments {
+    pub(crate) fn new(all: Vec<Segment>) -> Self {
+        let bytes = all.iter().map(|segment| segment.bytes).sum();
+        Self {
+            all: all.into(),
+            bytes,
+        }
+    }
+
+    pub(crate) fn last(&self) -> Option<&Segment> {
+        self.all.back()
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.all.len()
+    }
+
+    pub(crate) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// The oldest offset that is stored, in a stream that has one.
+    pub(crate) fn first_offset(&self) -> Option<u64> {
+        self.all.front().map(|segment| segment.first_offset)
+    }
+
+    pub(crate) fn begin(&mut self, first_offset: u64, first_timestamp_ms: i64) {
+        self.all.push_back(Segment {
+            first_offset,
+            first_timestamp_ms,
+            bytes: 0,
+        });
+    }
+
+    pub(crate) fn add(&mut self, bytes: u64) {
+        if let Some(last) = self.all.back_mut() {
+            last.bytes += bytes;
+            self.bytes += bytes;
+        }
+    }
+
+    /// The segment that holds an offset, or the oldest one if the offset is older.
+    pub(crate) fn of_offset(&self, offset: u64) -> Option<u64> {
+        let behind = self.all.partition_point(|s| s.first_offset <= offset);
+        self.all
+            .get(behind.saturating_sub(1))
+            .map(|s| s.first_offset)
+    }
+
+    /// The segment that holds the first chunk of this time or later, if any does: the last one that
+    /// begins before that time.
+    pub(crate) fn of_timestamp(&self, timestamp_ms: i64) -> Option<u64> {
+        let behind = self
+            .all
+            .partition_point(|s| s.first_timestamp_ms < timestamp_ms);
+        self.all
+            .get(behind.saturating_sub(1))
+            .map(|s| s.first_offset)
+    }
+
+    /// The segment after the one with this first offset.
+    pub(crate) fn after(&self, first_offset: u64) -> Option<u64> {
+        let behind = self.all.partition_point(|s| s.first_offset <= first_offset);
+        self.all.get(behind).map(|s| s.first_offset)
+    }
+
+    /// Takes away the oldest segment if the stream has too many bytes or the segment is too old.
+    /// The last one stays, however large or old.
+    pub(crate) fn expire(
+        &mut self,
+        bytes_max: Option<u64>,
+        oldest_timestamp_ms: Option<i64>,
+    ) -> Option<Segment> {
+        // No chunk of a segment is younger than the first one of the next segment.
+        let next = self.all.get(1)?;
+        let is_too_large = bytes_max.is_some_and(|max| self.bytes > max);
+        let is_too_old = oldest_timestamp_ms.is_some_and(|oldest| next.first_timestamp_ms < oldest);
+        if !is_too_large && !is_too_old {
+            return None;
+        }
+        let segment = self.all.pop_front()?;
+        self.bytes -= segment.bytes;
+        Some(segment)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn segments() -> Segments {
+        let segment = |n: u64| Segment {
+            first_offset: n * 10,
+            first_timestamp_ms: n as i64 * 1_000,
+            bytes: 100,
+        };
+        Segments::new((1..=3).map(segment).collect())
+    }
+
+    #[test]
+    fn offsets_and_times_are_found() {
+        let segments = segments();
+        for (offset, of) in [(0, 10), (10, 10), (19, 10), (20, 20), (99, 30)] {
+            assert_eq!(segments.of_offset(offset), Some(of), "{offset}");
+        }
+        // The last chunks of a segment may be as old as the first one of the next.
+        for (timestamp, of) in [(0, 10), (1_000, 10), (2_000, 10), (2_001, 20), (9_000, 30)] {
+            assert_eq!(segments.of_timestamp(timestamp), Some(of), "{timestamp}");
+        }
+        assert_eq!(segments.after(10), Some(20));
+        assert_eq!(segments.after(30), None);
+        assert_eq!(Segments::default().of_offset(5), None);
+    }
+
+    #[test]
+    fn segments_go_by_size_and_age_but_never_the_last() {
+        let expired = |bytes_max, oldest| {
+            let mut segments = segments();
+            let gone = std::iter::from_fn(|| segments.expire(bytes_max, oldest)).count();
+            (gone, segments.bytes())
+        };
+        assert_eq!(expired(None, None), (0, 300));
+        assert_eq!(expired(Some(300), None), (0, 300));
+        assert_eq!(expired(Some(299), None), (1, 200));
+        assert_eq!(expired(Some(1), None), (2, 100));
+        assert_eq!(expired(None, Some(2_000)), (0, 300));
+        assert_eq!(expired(None, Some(2_001)), (1, 200));
+        assert_eq!(expired(None, Some(i64::MAX)), (2, 100));
+    }
+}

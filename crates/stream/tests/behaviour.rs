@@ -1,0 +1,291 @@
+//! What publishers and readers of one stream see, case by case.
+
+#![allow(clippy::unwrap_used, reason = "a test that fails here says enough")]
+
+use bytes::Bytes;
+use leveret_stream::tracking::Tracking;
+use leveret_stream::{
+    BatchBuilder, ChunkKind, Command, Effect, Event, Events, Filter, OffsetSpec, PublisherId,
+    ReaderId, Recovered, Reference, Refusal, RequestId, SessionId, SharedChunk, Stream,
+    StreamSettings,
+};
+use leveret_types::limits::{
+    STREAM_CHUNK_BYTES, STREAM_CHUNK_ENTRIES_MAX, STREAM_CREDIT_MAX, STREAM_FILTER_VALUES_MAX,
+};
+use leveret_types::{Now, QueueId};
+
+const STREAM: QueueId = QueueId(1);
+const SESSION: SessionId = SessionId(1);
+/// Publishing id, filter value and body.
+type Message<'a> = (u64, Option<&'a [u8]>, &'a [u8]);
+
+const NOW: Now = Now::both(5_000);
+
+fn stream() -> Stream {
+    Stream::new(STREAM, StreamSettings::default(), Recovered::default()).unwrap()
+}
+
+fn give(stream: &mut Stream, command: Command) -> Vec<Event> {
+    let mut events = Events::new();
+    stream.handle(NOW, SESSION, command, &mut events);
+    events.into_iter().map(|(_, event)| event).collect()
+}
+
+fn declare(stream: &mut Stream, publisher: u32, reference: Option<&'static str>) {
+    let reference = reference.and_then(|r| Reference::new(Bytes::from_static(r.as_bytes())));
+    let declare = Command::DeclarePublisher {
+        request: RequestId(0),
+        stream: STREAM,
+        publisher: PublisherId(publisher),
+        reference,
+    };
+    let events = give(stream, declare);
+    assert!(matches!(
+        events[..],
+        [Event::PublisherDeclared { result: Ok(()), .. }]
+    ));
+}
+
+fn publish(stream: &mut Stream, publisher: u32, messages: &[Message<'_>]) -> Vec<Event> {
+    let mut batch = BatchBuilder::new();
+    for (id, filter, body) in messages {
+        assert!(batch.push(*id, *filter, body));
+    }
+    let publish = Command::Publish {
+        stream: STREAM,
+        publisher: PublisherId(publisher),
+        batch: batch.take(),
+    };
+    give(stream, publish)
+}
+
+fn subscribe(stream: &mut Stream, reader: u32, credit: u32, filter: Option<Filter>) -> Vec<Event> {
+    let subscribe = Command::Subscribe {
+        request: RequestId(0),
+        stream: STREAM,
+        reader: ReaderId(reader),
+        offset: OffsetSpec::Next,
+        credit,
+        filter: filter.map(Box::new),
+    };
+    give(stream, subscribe)
+}
+
+/// Ends the turn; the chunks that it appends.
+fn seal(stream: &mut Stream, now: Now) -> (Option<u64>, Vec<SharedChunk>) {
+    let turn = stream.seal(now);
+    let chunk = |effect| match effect {
+        Effect::Append { chunk, .. } => Some(chunk),
+        _ => None,
+    };
+    (
+        turn,
+        stream
+            .take_effects()
+            .into_iter()
+            .filter_map(chunk)
+            .collect(),
+    )
+}
+
+fn commit(stream: &mut Stream, turn: u64) -> Vec<Event> {
+    let mut events = Events::new();
+    stream.commit(turn, &mut events);
+    events.into_iter().map(|(_, event)| event).collect()
+}
+
+fn confirmed(events: &[Event]) -> Vec<(PublisherId, Vec<u64>)> {
+    let confirmed = |event: &Event| match event {
+        Event::Confirmed { publisher, ids } => Some((*publisher, ids.clone())),
+        _ => None,
+    };
+    events.iter().filter_map(confirmed).collect()
+}
+
+#[test]
+fn a_chunk_takes_as_many_entries_as_its_header_counts() {
+    for (count, chunks) in [
+        (STREAM_CHUNK_ENTRIES_MAX, 1),
+        (STREAM_CHUNK_ENTRIES_MAX + 1, 2),
+    ] {
+        let mut stream = stream();
+        declare(&mut stream, 1, None);
+        let messages: Vec<_> = (0..count as u64).map(|id| (id, None, &b""[..])).collect();
+        publish(&mut stream, 1, &messages);
+        let (_, sealed) = seal(&mut stream, NOW);
+        assert_eq!(sealed.len(), chunks);
+        let records: u32 = sealed.iter().map(|chunk| chunk.header().records).sum();
+        assert_eq!(records as usize, count);
+    }
+}
+
+#[test]
+fn a_chunk_takes_as_many_bytes_as_the_limit_says_and_a_larger_entry_is_alone() {
+    let half = vec![7; STREAM_CHUNK_BYTES / 2 - 4];
+    let more = vec![7; STREAM_CHUNK_BYTES / 2 - 3];
+    let huge = vec![7; STREAM_CHUNK_BYTES + 1];
+    for (bodies, chunks) in [
+        ([&half[..], &half, b""], 2),
+        ([&half[..], &more, b""], 2),
+        ([&half[..half.len() - 4], &half, b""], 1),
+        ([&b"a"[..], &huge, b"b"], 3),
+    ] {
+        let mut stream = stream();
+        declare(&mut stream, 1, None);
+        publish(&mut stream, 1, &bodies.map(|body| (1, None, body)));
+        let (_, sealed) = seal(&mut stream, NOW);
+        assert_eq!(sealed.len(), chunks);
+        sealed.iter().for_each(|chunk| chunk.verify().unwrap());
+    }
+}
+
+#[test]
+fn a_duplicate_is_confirmed_when_its_first_copy_is_committed_and_not_before() {
+    let mut stream = stream();
+    declare(&mut stream, 1, Some("orders"));
+    declare(&mut stream, 2, Some("orders"));
+    publish(&mut stream, 1, &[(5, None, b"first")]);
+    let (first, chunks) = seal(&mut stream, NOW);
+    assert_eq!(chunks.len(), 1);
+    assert!(publish(&mut stream, 2, &[(5, None, b"again"), (4, None, b"late")]).is_empty());
+    let (second, chunks) = seal(&mut stream, NOW);
+    assert!(chunks.is_empty(), "nothing is stored twice");
+    let events = commit(&mut stream, first.unwrap());
+    assert_eq!(confirmed(&events), [(PublisherId(1), vec![5])]);
+    let events = commit(&mut stream, second.unwrap());
+    assert_eq!(confirmed(&events), [(PublisherId(2), vec![5, 4])]);
+}
+
+#[test]
+fn a_publisher_that_was_not_declared_is_refused_with_its_ids() {
+    let mut stream = stream();
+    let events = publish(&mut stream, 1, &[(1, None, b"a"), (2, None, b"b")]);
+    let [Event::Refused { ids, refusal, .. }] = &events[..] else {
+        panic!("{events:?}");
+    };
+    assert_eq!((&ids[..], refusal), (&[1, 2][..], &Refusal::Id));
+    assert_eq!(seal(&mut stream, NOW).0, None);
+}
+
+#[test]
+fn a_reader_that_filters_is_sent_only_chunks_that_may_match() {
+    let mut stream = stream();
+    declare(&mut stream, 1, None);
+    let wants = |value: &'static str, match_unfiltered| Filter {
+        values: vec![Bytes::from_static(value.as_bytes())],
+        match_unfiltered,
+    };
+    subscribe(&mut stream, 1, 100, Some(wants("eu", false)));
+    subscribe(&mut stream, 2, 100, Some(wants("eu", true)));
+    subscribe(&mut stream, 3, 100, None);
+    let mut seen = [0; 4];
+    for filter in [Some(&b"eu"[..]), Some(b"us"), None] {
+        publish(&mut stream, 1, &[(0, filter, b"m")]);
+        let turn = seal(&mut stream, NOW).0.unwrap();
+        for event in commit(&mut stream, turn) {
+            if let Event::Chunk { reader, .. } = event {
+                seen[reader.0 as usize] += 1;
+            }
+        }
+    }
+    assert_eq!(seen, [0, 1, 2, 3]);
+}
+
+#[test]
+fn filter_values_and_credit_are_bounded() {
+    let mut stream = stream();
+    for (count, is_taken) in [
+        (STREAM_FILTER_VALUES_MAX, true),
+        (STREAM_FILTER_VALUES_MAX + 1, false),
+    ] {
+        let filter = Filter {
+            values: vec![Bytes::from_static(b"v"); count],
+            match_unfiltered: false,
+        };
+        let events = subscribe(&mut stream, count as u32, 1, Some(filter));
+        let [Event::Subscribed { result, .. }] = &events[..] else {
+            panic!("{events:?}");
+        };
+        assert_eq!(result.is_ok(), is_taken);
+    }
+    subscribe(&mut stream, 1, u32::MAX, None);
+    declare(&mut stream, 1, None);
+    let mut chunks = 0;
+    for _ in 0..STREAM_CREDIT_MAX + 1 {
+        publish(&mut stream, 1, &[(0, None, b"m")]);
+        let turn = seal(&mut stream, NOW).0.unwrap();
+        chunks += commit(&mut stream, turn)
+            .iter()
+            .filter(|event| matches!(event, Event::Chunk { .. }))
+            .count();
+    }
+    assert_eq!(chunks, STREAM_CREDIT_MAX as usize);
+}
+
+/// A snapshot may be durable without the chunk after it. What that chunk would have stored must not
+/// be taken for a duplicate then.
+#[test]
+fn a_snapshot_does_not_say_what_only_a_later_chunk_stores() {
+    let settings = StreamSettings {
+        segment_bytes: 1,
+        ..StreamSettings::default()
+    };
+    let mut stream = Stream::new(STREAM, settings, Recovered::default()).unwrap();
+    declare(&mut stream, 1, Some("orders"));
+    publish(&mut stream, 1, &[(1, None, b"a")]);
+    drop(seal(&mut stream, NOW));
+    publish(&mut stream, 1, &[(2, None, b"b")]);
+    let (_, chunks) = seal(&mut stream, NOW);
+    let kinds: Vec<_> = chunks.iter().map(|chunk| chunk.header().kind).collect();
+    assert_eq!(kinds, [ChunkKind::TrackingSnapshot, ChunkKind::User]);
+    let (mut tracking, name) = (Tracking::default(), Bytes::from_static(b"orders"));
+    let name = Reference::new(name).unwrap();
+    for (chunk, last) in chunks.iter().zip([1, 2]) {
+        tracking.replay(chunk).unwrap();
+        assert_eq!(tracking.sequence(&name), Some(last));
+    }
+}
+
+#[test]
+fn offsets_that_are_stored_while_nothing_is_published_gather_before_they_are_a_chunk() {
+    let mut stream = stream();
+    let reference = Reference::new(Bytes::from_static(b"group")).unwrap();
+    for offset in [1, 2, 3] {
+        let (stream_id, reference) = (STREAM, reference.clone());
+        let store = Command::StoreOffset {
+            stream: stream_id,
+            reference,
+            offset,
+        };
+        give(&mut stream, store);
+        assert_eq!(seal(&mut stream, NOW).0, None);
+    }
+    let due = Now::both(stream.due_ms().unwrap());
+    let (turn, chunks) = seal(&mut stream, due);
+    assert!(turn.is_some());
+    assert_eq!(chunks.len(), 1);
+    assert_eq!(chunks[0].header().kind, ChunkKind::TrackingDelta);
+    assert_eq!(stream.due_ms(), None);
+}
+
+#[test]
+fn the_end_of_a_stream_is_told_to_each_of_its_sessions_once() {
+    let mut stream = stream();
+    declare(&mut stream, 1, None);
+    subscribe(&mut stream, 1, 1, None);
+    let mut events = Events::new();
+    let elsewhere = Command::DeclarePublisher {
+        request: RequestId(0),
+        stream: STREAM,
+        publisher: PublisherId(1),
+        reference: None,
+    };
+    stream.handle(NOW, SessionId(2), elsewhere, &mut events);
+    stream.handle(NOW, SessionId(2), Command::Leave, &mut events);
+    events.clear();
+    stream.end(&mut events);
+    assert!(matches!(
+        events[..],
+        [(SESSION, Event::Gone { stream: STREAM })]
+    ));
+}
