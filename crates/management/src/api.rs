@@ -583,6 +583,10 @@ pub trait Running: Send + Sync + 'static {
     fn queues(&self) -> Vec<QueueStats>;
     /// One queue; none where it is gone.
     fn queue(&self, queue: QueueId) -> Option<QueueStats>;
+    /// Those of these queues that are here, in no order.
+    fn queues_of(&self, queues: &[QueueId]) -> Vec<QueueStats> {
+        queues.iter().filter_map(|id| self.queue(*id)).collect()
+    }
     /// All connections that have logged in, in no order.
     fn connections(&self) -> Vec<ConnectionStats>;
     /// All channels, in no order.

@@ -50,7 +50,7 @@ fn delete(call: &Call<'_>, alteration: Alteration) -> Answer {
 }
 
 fn list(call: &Call<'_>, items: impl IntoIterator<Item = Value>) -> Answer {
-    page::list(items.into_iter().collect(), &call.query).map(Reply::Json)
+    page::list_of(items.into_iter().collect(), &call.query)
 }
 
 fn found<T>(thing: Option<T>, json: impl FnOnce(&T) -> Value) -> Answer {

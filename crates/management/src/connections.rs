@@ -108,7 +108,7 @@ fn all_connections(app: &App) -> Vec<Value> {
 fn list_connections(call: &Call<'_>, keep: impl Fn(&Value) -> bool) -> Answer {
     let mut all = all_connections(call.app);
     all.retain(|c| may_see(call, c) && keep(c));
-    page::list(all, &call.query).map(Reply::Json)
+    page::list_of(all, &call.query)
 }
 
 /// `GET /api/connections`
@@ -246,7 +246,7 @@ fn all_channels(app: &App) -> Vec<Value> {
 fn list_channels(call: &Call<'_>, keep: impl Fn(&Value) -> bool) -> Answer {
     let mut all = all_channels(call.app);
     all.retain(|channel| may_see(call, channel) && keep(channel));
-    page::list(all, &call.query).map(Reply::Json)
+    page::list_of(all, &call.query)
 }
 
 /// `GET /api/channels`
@@ -357,7 +357,7 @@ fn list_consumers(call: &Call<'_>, vhost: Option<&str>) -> Answer {
         let may_see = || app.sees(call.who, of);
         vhost.is_none_or(|vhost| vhost == of) && *seen.entry(of.to_owned()).or_insert_with(may_see)
     });
-    page::list(all, &call.query).map(Reply::Json)
+    page::list_of(all, &call.query)
 }
 
 /// `GET /api/consumers`

@@ -292,6 +292,21 @@ pub trait Directory: Send + Sync + 'static {
     fn exchange(&self, vhost: &str, name: &str) -> Option<Exchange>;
     /// Queues, of one virtual host or all.
     fn declared_queues(&self, vhost: Option<&str>) -> Vec<Queue>;
+    /// Says of each queue, of one virtual host or all, its id, its virtual host and its name, by
+    /// virtual host and name. What is called must not ask the directory anything.
+    fn each_queue(&self, vhost: Option<&str>, see: &mut dyn FnMut(QueueId, &str, &str)) {
+        let mut queues = self.declared_queues(vhost);
+        queues.sort_by(|a, b| (&a.vhost, &a.name).cmp(&(&b.vhost, &b.name)));
+        for queue in queues {
+            see(queue.id, &queue.vhost, &queue.name);
+        }
+    }
+    /// These queues, in this order, but for those that are gone.
+    fn queues_by_id(&self, ids: &[QueueId]) -> Vec<Queue> {
+        let queues = self.declared_queues(None);
+        let by_id = |id: &QueueId| queues.iter().find(|queue| queue.id == *id).cloned();
+        ids.iter().filter_map(by_id).collect()
+    }
     /// One queue.
     fn declared_queue(&self, vhost: &str, name: &str) -> Option<Queue>;
     /// Bindings, each with its virtual host.

@@ -43,8 +43,8 @@ fn list(call: &Call<'_>, vhost: Option<&str>) -> Answer {
         all.retain(|exchange| call.app.sees(call.who, &exchange.vhost));
     }
     all.sort_by(|a, b| (&a.vhost, &a.name).cmp(&(&b.vhost, &b.name)));
-    let items = all.iter().map(|x| exchange_json(call.app, x)).collect();
-    page::list(items, &call.query).map(Reply::Json)
+    let row = |exchange: &Exchange| exchange_json(call.app, exchange);
+    page::list(all, &call.query, |x| Some(&x.name), row)
 }
 
 /// `GET /api/exchanges`
@@ -129,11 +129,8 @@ fn bindings_in(call: &Call<'_>, scope: BindingScope<'_>) -> Answer {
     if scope == BindingScope::All && !call.who.is_monitor() {
         found.retain(|(vhost, _)| call.app.sees(call.who, vhost));
     }
-    let items = found
-        .iter()
-        .map(|(vhost, b)| binding_json(vhost, b))
-        .collect();
-    page::list(items, &call.query).map(Reply::Json)
+    let row = |(vhost, binding): &(String, Binding)| binding_json(vhost, binding);
+    page::list(found, &call.query, |_| None, row)
 }
 
 /// `GET /api/bindings`
@@ -204,11 +201,8 @@ fn between(call: &Call<'_>, to_queue: bool) -> Result<Vec<Binding>, ApiError> {
 
 fn list_between(call: &Call<'_>, to_queue: bool) -> Answer {
     let found = between(call, to_queue)?;
-    let items = found
-        .iter()
-        .map(|b| binding_json(call.param(0), b))
-        .collect();
-    page::list(items, &call.query).map(Reply::Json)
+    let row = |binding: &Binding| binding_json(call.param(0), binding);
+    page::list(found, &call.query, |_| None, row)
 }
 
 fn bind(call: &Call<'_>, to_queue: bool) -> Answer {

@@ -13,7 +13,7 @@ use leveret_metadata::{
     Vhost as VhostRecord, merge_policies,
 };
 use leveret_routing::Destination;
-use leveret_types::{FieldTable, FieldValue};
+use leveret_types::{FieldTable, FieldValue, QueueId};
 use serde_json::Value;
 
 /// Why commands were not carried out.
@@ -196,6 +196,21 @@ impl<K: Keeper> Directory for K {
     fn declared_queues(&self, vhost: Option<&str>) -> Vec<Queue> {
         view(self, |catalogue| {
             let queues = catalogue.queues(vhost);
+            queues.map(|queue| queue_of(catalogue, queue)).collect()
+        })
+    }
+
+    fn each_queue(&self, vhost: Option<&str>, see: &mut dyn FnMut(QueueId, &str, &str)) {
+        self.with_catalogue(&mut |catalogue| {
+            for queue in catalogue.queues(vhost) {
+                see(queue.id(), queue.vhost(), queue.name());
+            }
+        });
+    }
+
+    fn queues_by_id(&self, ids: &[QueueId]) -> Vec<Queue> {
+        view(self, |catalogue| {
+            let queues = ids.iter().filter_map(|id| catalogue.queue(*id));
             queues.map(|queue| queue_of(catalogue, queue)).collect()
         })
     }

@@ -12,15 +12,16 @@ mod text;
 
 use crate::app::App;
 use crate::input::percent_decode;
+use crate::pieces::Pieces;
 use crate::reply::ApiError;
 use clients::{channel_metrics, connection_metrics};
 use global::global;
 use node::{churn, identity, node_metrics, totals};
-use queues::{Scope, queue_coarse, queue_metrics};
+use queues::{Scope, queue_coarse, queue_metrics, queue_series};
 use text::{Gauge, Page, labels};
 
 /// One page by its path.
-pub fn page(app: &App, path: &str, query: &str) -> Result<String, ApiError> {
+pub fn page(app: &App, path: &str, query: &str) -> Result<Pieces, ApiError> {
     let per_object = match path {
         "/metrics" => app.per_object,
         "/metrics/per-object" => true,
@@ -28,10 +29,7 @@ pub fn page(app: &App, path: &str, query: &str) -> Result<String, ApiError> {
         "/metrics/memory-breakdown" => false,
         _ => return Err(ApiError::NotFound),
     };
-    let mut page = Page {
-        text: String::with_capacity(16 * 1024),
-        prefix: "rabbitmq_",
-    };
+    let mut page = Page::new("rabbitmq_");
     let (node, broker) = (app.node().node_stats(), app.node().broker_stats());
     identity(&mut page, &node);
     node_metrics(&mut page, &node);
@@ -39,14 +37,15 @@ pub fn page(app: &App, path: &str, query: &str) -> Result<String, ApiError> {
     churn(&mut page, app, &broker);
     global(&mut page, &broker);
     let scope = Scope::default();
-    queue_coarse(&mut page, app, &scope, per_object);
-    queue_metrics(&mut page, app, &scope, per_object);
+    let queues = queue_series(app, &scope, per_object);
+    queue_coarse(&mut page, &queues);
+    queue_metrics(&mut page, &queues);
     channel_metrics(&mut page, app, per_object);
     connection_metrics(&mut page, app, per_object);
-    Ok(page.text)
+    Ok(page.pieces())
 }
 
-fn detailed(app: &App, query: &str) -> Result<String, ApiError> {
+fn detailed(app: &App, query: &str) -> Result<Pieces, ApiError> {
     let bad = || ApiError::BadRequest("the query is not percent-encoded UTF-8".to_owned());
     let (mut families, mut scope) = (Vec::new(), Scope::default());
     for pair in query.split('&').filter(|pair| !pair.is_empty()) {
@@ -59,10 +58,7 @@ fn detailed(app: &App, query: &str) -> Result<String, ApiError> {
             _ => {}
         }
     }
-    let mut page = Page {
-        text: String::new(),
-        prefix: "rabbitmq_",
-    };
+    let mut page = Page::new("rabbitmq_");
     let (node, broker) = (app.node().node_stats(), app.node().broker_stats());
     identity(&mut page, &node);
     page.prefix = "rabbitmq_detailed_";
@@ -70,8 +66,10 @@ fn detailed(app: &App, query: &str) -> Result<String, ApiError> {
         match family.as_str() {
             "connection_churn_metrics" => churn(&mut page, app, &broker),
             "node_metrics" | "node_coarse_metrics" => node_metrics(&mut page, &node),
-            "queue_coarse_metrics" => queue_coarse(&mut page, app, &scope, true),
-            "queue_metrics" | "queue_consumer_count" => queue_metrics(&mut page, app, &scope, true),
+            "queue_coarse_metrics" => queue_coarse(&mut page, &queue_series(app, &scope, true)),
+            "queue_metrics" | "queue_consumer_count" => {
+                queue_metrics(&mut page, &queue_series(app, &scope, true));
+            }
             "channel_metrics" => channel_metrics(&mut page, app, true),
             "connection_metrics" | "connection_coarse_metrics" => {
                 connection_metrics(&mut page, app, true);
@@ -91,5 +89,5 @@ fn detailed(app: &App, query: &str) -> Result<String, ApiError> {
             _ => {}
         }
     }
-    Ok(page.text)
+    Ok(page.pieces())
 }

@@ -299,8 +299,7 @@ pub fn own_node(app: &App) -> Value {
 pub fn nodes(call: &Call<'_>) -> Answer {
     let mut nodes = vec![own_node(call.app)];
     nodes.extend(others(call.app));
-    let all = crate::page::list(nodes, &call.query)?;
-    Ok(Reply::Json(all))
+    crate::page::list_of(nodes, &call.query)
 }
 
 /// The other nodes of the cluster, as they tell of themselves; of one that is down only that.

@@ -1,7 +1,8 @@
 //! Lists: filter, sort, page, columns, as RabbitMQ's API has them.
 
 use crate::input::Query;
-use crate::reply::ApiError;
+use crate::pieces::{Pieces, write_json};
+use crate::reply::{ApiError, Reply};
 use leveret_types::limits::{HTTP_PAGE_MAX, REGEX_BYTES_MAX};
 use serde_json::{Map, Value, json};
 use std::cmp::Ordering;
@@ -9,51 +10,110 @@ use std::cmp::Ordering;
 /// Items of a page where the client does not say.
 const PAGE_DEFAULT: usize = 100;
 
-/// A list as the query asks for it: the whole of it, or one page.
-pub fn list(mut items: Vec<Value>, query: &Query) -> Result<Value, ApiError> {
+/// Which part of a list is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Page {
+    number: usize,
+    size: usize,
+}
+
+impl Page {
+    /// The page that the query asks for; none where it asks for the whole list.
+    pub fn of(query: &Query) -> Result<Option<Self>, ApiError> {
+        if query.get("page").is_none() {
+            return Ok(None);
+        }
+        let number = whole(query, "page", 1)?;
+        let size = whole(query, "page_size", PAGE_DEFAULT)?;
+        if number == 0 {
+            return Err(ApiError::BadRequest("page must be at least 1".to_owned()));
+        }
+        if !(1..=HTTP_PAGE_MAX).contains(&size) {
+            let text = format!("page_size must be from 1 to {HTTP_PAGE_MAX}");
+            return Err(ApiError::BadRequest(text));
+        }
+        Ok(Some(Self { number, size }))
+    }
+
+    /// How many pages so many items come to; an error where this page is none of them.
+    fn count(self, items: usize) -> Result<usize, ApiError> {
+        let Self { number, size } = self;
+        let pages = items.div_ceil(size).max(1);
+        if number > pages {
+            let text = format!("page_out_of_range: there are {pages} pages of {size} items");
+            return Err(ApiError::BadRequest(text));
+        }
+        Ok(pages)
+    }
+
+    /// The items of this page.
+    pub fn cut<T>(self, items: Vec<T>) -> Result<Vec<T>, ApiError> {
+        self.count(items.len())?;
+        let before = (self.number - 1).saturating_mul(self.size);
+        Ok(items.into_iter().skip(before).take(self.size).collect())
+    }
+
+    /// This page with its rows, which have their columns already: of `filtered` items, of `total`.
+    pub fn reply(self, rows: Vec<Value>, filtered: usize, total: usize) -> Result<Reply, ApiError> {
+        Ok(Reply::Json(json!({
+            "total_count": total,
+            "filtered_count": filtered,
+            "item_count": rows.len(),
+            "page": self.number,
+            "page_size": self.size,
+            "page_count": self.count(filtered)?,
+            "items": rows,
+        })))
+    }
+}
+
+/// A list as the query asks for it: the whole of it, or one page. `name` is what the filter looks
+/// at; `make` makes the row of an item, of those alone that are shown or sorted by what is in it.
+pub fn list<T>(
+    mut items: Vec<T>,
+    query: &Query,
+    name: impl Fn(&T) -> Option<&str>,
+    make: impl Fn(&T) -> Value,
+) -> Result<Reply, ApiError> {
     let total = items.len();
-    if let Some(name) = query.get("name") {
-        let keep = filter(name, query.flag("use_regex"))?;
-        items.retain(|item| item["name"].as_str().is_some_and(&keep));
+    if let Some(keep) = Filter::of(query)? {
+        items.retain(|item| name(item).is_some_and(|name| keep.takes(name)));
     }
-    sort(&mut items, query);
+    match query.get("sort") {
+        None => {}
+        Some("name") => items.sort_by(|a, b| name(a).cmp(&name(b))),
+        Some(field) => {
+            let key = |item: T| (at(&make(&item), field).clone(), item);
+            items = sorted(items.into_iter().map(key).collect());
+        }
+    }
+    if query.flag("sort_reverse") {
+        items.reverse();
+    }
     let filtered = items.len();
-    let page = match query.get("page") {
-        None => None,
-        Some(_) => Some((
-            whole(query, "page", 1)?,
-            whole(query, "page_size", PAGE_DEFAULT)?,
-        )),
-    };
-    let Some((page, size)) = page else {
-        return Ok(Value::Array(columns(items, query)));
-    };
-    if page == 0 {
-        return Err(ApiError::BadRequest("page must be at least 1".to_owned()));
+    match Page::of(query)? {
+        None => {
+            // The text takes a part of what the items do: each is dropped when it is written.
+            let mut texts = vec![b"[".to_vec()];
+            for (at, item) in items.into_iter().enumerate() {
+                let mut text = if at == 0 { Vec::new() } else { b",".to_vec() };
+                write_json(&mut text, &one(make(&item), query));
+                texts.push(text);
+            }
+            texts.push(b"]".to_vec());
+            Ok(Reply::Pieces("application/json", Pieces::of_texts(texts)))
+        }
+        Some(page) => {
+            let items = page.cut(items)?;
+            let rows = items.iter().map(|item| one(make(item), query)).collect();
+            page.reply(rows, filtered, total)
+        }
     }
-    if !(1..=HTTP_PAGE_MAX).contains(&size) {
-        let text = format!("page_size must be from 1 to {HTTP_PAGE_MAX}");
-        return Err(ApiError::BadRequest(text));
-    }
-    let pages = filtered.div_ceil(size).max(1);
-    if page > pages {
-        let text = format!("page_out_of_range: there are {pages} pages of {size} items");
-        return Err(ApiError::BadRequest(text));
-    }
-    let items: Vec<_> = items
-        .into_iter()
-        .skip((page - 1) * size)
-        .take(size)
-        .collect();
-    Ok(json!({
-        "total_count": total,
-        "filtered_count": filtered,
-        "item_count": items.len(),
-        "page": page,
-        "page_size": size,
-        "page_count": pages,
-        "items": columns(items, query),
-    }))
+}
+
+/// A list whose rows are made already.
+pub fn list_of(rows: Vec<Value>, query: &Query) -> Result<Reply, ApiError> {
+    list(rows, query, |row| row["name"].as_str(), Value::clone)
 }
 
 fn whole(query: &Query, name: &str, default: usize) -> Result<usize, ApiError> {
@@ -64,8 +124,6 @@ fn whole(query: &Query, name: &str, default: usize) -> Result<usize, ApiError> {
             .map_err(|_| ApiError::BadRequest(format!("{name} must be a whole number"))),
     }
 }
-
-type Filter = Box<dyn Fn(&str) -> bool>;
 
 /// A regular expression of a client, bounded in what it may cost.
 pub fn pattern(text: &str) -> Result<regex::Regex, ApiError> {
@@ -79,27 +137,45 @@ pub fn pattern(text: &str) -> Result<regex::Regex, ApiError> {
         .map_err(|_| ApiError::BadRequest("this is not a valid regular expression".to_owned()))
 }
 
-/// A filter of names: text that they contain, or a regular expression.
-fn filter(name: &str, is_regex: bool) -> Result<Filter, ApiError> {
-    if !is_regex {
-        let name = name.to_owned();
-        return Ok(Box::new(move |candidate| candidate.contains(&name)));
-    }
-    let regex = pattern(name)?;
-    Ok(Box::new(move |candidate| regex.is_match(candidate)))
+/// A filter of names.
+pub enum Filter {
+    /// They contain this text.
+    Text(String),
+    /// They match this expression.
+    Pattern(regex::Regex),
 }
 
-fn sort(items: &mut [Value], query: &Query) {
-    if let Some(field) = query.get("sort") {
-        items.sort_by(|a, b| compare(at(a, field), at(b, field)));
+impl Filter {
+    /// The filter that the query asks for.
+    pub fn of(query: &Query) -> Result<Option<Self>, ApiError> {
+        let Some(name) = query.get("name") else {
+            return Ok(None);
+        };
+        Ok(Some(match query.flag("use_regex") {
+            true => Self::Pattern(pattern(name)?),
+            false => Self::Text(name.to_owned()),
+        }))
     }
-    if query.flag("sort_reverse") {
-        items.reverse();
+
+    /// Whether it lets a name through.
+    #[must_use]
+    pub fn takes(&self, name: &str) -> bool {
+        match self {
+            Self::Text(text) => name.contains(text),
+            Self::Pattern(pattern) => pattern.is_match(name),
+        }
     }
+}
+
+/// Items by the keys that they come with; those of equal keys stay as they are.
+#[must_use]
+pub fn sorted<T>(mut items: Vec<(Value, T)>) -> Vec<T> {
+    items.sort_by(|a, b| compare(&a.0, &b.0));
+    items.into_iter().map(|(_, item)| item).collect()
 }
 
 /// The field at a dotted path.
-fn at<'a>(item: &'a Value, path: &str) -> &'a Value {
+pub fn at<'a>(item: &'a Value, path: &str) -> &'a Value {
     path.split('.').fold(item, |item, part| &item[part])
 }
 
@@ -123,14 +199,6 @@ const fn rank(value: &Value) -> u8 {
         Value::String(_) => 3,
         Value::Array(_) => 4,
         Value::Object(_) => 5,
-    }
-}
-
-/// Keeps only the columns that the query names; a dotted one keeps that part of an object.
-fn columns(items: Vec<Value>, query: &Query) -> Vec<Value> {
-    match query.get("columns") {
-        None => items,
-        Some(columns) => items.iter().map(|item| pick(item, columns)).collect(),
     }
 }
 
@@ -173,13 +241,28 @@ fn insert(out: &mut Map<String, Value>, path: &str, value: Value) {
 mod tests {
     use super::*;
 
-    fn items(count: usize) -> Vec<Value> {
-        let item = |n: usize| json!({"name": format!("q{n}"), "messages": n * 7 % 10, "a": {"b": n, "c": 1}});
-        (0..count).map(item).collect()
+    const NAMES: [&str; 6] = ["q0", "q1", "q2", "q3", "q4", "q5"];
+
+    fn row(n: &usize) -> Value {
+        json!({"name": NAMES[*n], "messages": n * 7 % 10, "a": {"b": n, "c": 1}})
     }
 
     fn ask(count: usize, query: &str) -> Result<Value, ApiError> {
-        list(items(count), &Query::parse(query)?)
+        Ok(
+            match list(
+                (0..count).collect(),
+                &Query::parse(query)?,
+                |n| Some(NAMES[*n]),
+                row,
+            )? {
+                Reply::Json(json) => json,
+                Reply::Pieces(_, pieces) => {
+                    let text: Vec<u8> = pieces.flatten().collect();
+                    serde_json::from_slice(&text).expect("JSON")
+                }
+                other => panic!("{other:?}"),
+            },
+        )
     }
 
     fn names(value: &Value) -> String {
@@ -199,6 +282,7 @@ mod tests {
             ("name=q[0-2]", ""),
             ("name=q[0-2]&use_regex=true", "q0 q1 q2"),
             ("sort=messages", "q0 q3 q2 q5 q1 q4"),
+            ("sort=name&sort_reverse=true", "q5 q4 q3 q2 q1 q0"),
             ("sort=a.b&sort_reverse=true", "q5 q4 q3 q2 q1 q0"),
             ("page=2&page_size=4", "q4 q5"),
             ("page=1&page_size=2&name=q&sort=messages", "q0 q3"),

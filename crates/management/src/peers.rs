@@ -6,8 +6,12 @@
 
 use crate::api::QueueStats;
 use crate::app::App;
+use crate::pieces::write_json;
+use crate::queues::Owners;
 use crate::{connections, health, overview, queues};
+use leveret_types::limits::REPORT_ASK_BYTES_MAX;
 use leveret_types::{ConnectionId, NodeId, QueueId};
+use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 use std::collections::HashMap;
 
@@ -15,6 +19,8 @@ use std::collections::HashMap;
 pub mod asks {
     /// Figures of all queues that are led there, each with its `id`.
     pub const QUEUES: &str = "queues";
+    /// The same of some queues: their numbers follow.
+    pub const QUEUES_OF: &str = "queues of ";
     /// Figures of one queue: its number follows.
     pub const QUEUE: &str = "queue ";
     /// Clients' connections there.
@@ -42,11 +48,7 @@ pub mod asks {
 #[must_use]
 pub fn answer(app: &App, ask: &str) -> Option<Vec<u8>> {
     let answer = match ask {
-        asks::QUEUES => {
-            let all = app.node().queues();
-            let led = all.iter().filter(|queue| !queue.follows);
-            led.map(|queue| queues::figures(app, queue)).collect()
-        }
+        asks::QUEUES => return Some(led(app, app.node().queues())),
         asks::CONNECTIONS => connections::own_connections(app).into(),
         asks::CHANNELS => connections::own_channels(app).into(),
         asks::CONSUMERS => connections::own_consumers(app).into(),
@@ -60,12 +62,31 @@ pub fn answer(app: &App, ask: &str) -> Option<Vec<u8>> {
     serde_json::to_vec(&without_zeros(answer)).ok()
 }
 
-/// Answers about one thing.
+/// Figures of those queues that are led here, as a list. One row is made at a time.
+fn led(app: &App, queues: Vec<QueueStats>) -> Vec<u8> {
+    let owners = queues::owners(app, &queues);
+    let led = queues.into_iter().filter(|queue| !queue.follows);
+    let mut out = Vec::new();
+    for queue in led {
+        out.push(if out.is_empty() { b'[' } else { b',' });
+        let row = without_zeros(queues::figures(app, &queue, &owners));
+        write_json(&mut out, &row);
+    }
+    out.extend_from_slice(if out.is_empty() { b"[]" } else { b"]" });
+    out
+}
+
+/// Answers about some things.
 fn one(app: &App, ask: &str) -> Option<Vec<u8>> {
-    let answer = if let Some(queue) = ask.strip_prefix(asks::QUEUE) {
+    let answer = if let Some(ids) = ask.strip_prefix(asks::QUEUES_OF) {
+        let ids = ids.split(' ').map(|id| id.parse().map(QueueId));
+        let ids: Vec<QueueId> = ids.collect::<Result<_, _>>().ok()?;
+        return Some(led(app, app.node().queues_of(&ids)));
+    } else if let Some(queue) = ask.strip_prefix(asks::QUEUE) {
         let stats = app.node().queue(QueueId(queue.parse().ok()?));
         let led = stats.filter(|queue| !queue.follows);
-        led.map_or(Value::Null, |stats| queues::figures(app, &stats))
+        let of = |stats: QueueStats| queues::figures(app, &stats, &queues::owners(app, [&stats]));
+        led.map_or(Value::Null, of)
     } else if let Some(queue) = ask.strip_prefix(asks::REPLICA) {
         queues::own_replica(app, QueueId(queue.parse().ok()?))
     } else {
@@ -115,12 +136,12 @@ pub struct Told {
 }
 
 impl Told {
-    fn here(app: &App, stats: &QueueStats) -> Self {
+    pub(crate) fn here(app: &App, stats: &QueueStats, owners: &Owners) -> Self {
         let by = match stats.follows {
             true => Teller::Follower,
             false => Teller::Here,
         };
-        let figures = queues::figures(app, stats);
+        let figures = queues::figures(app, stats, owners);
         Self { by, figures }
     }
 
@@ -130,39 +151,66 @@ impl Told {
     }
 }
 
-/// What is told of queues, by their ids: of those that are led here, and those that are led
-/// elsewhere.
-pub fn told_of_all(app: &App) -> HashMap<QueueId, Told> {
-    let mut all = HashMap::new();
-    for (node, answer) in ask(app, asks::QUEUES) {
-        let Value::Array(rows) = answer else {
-            continue;
-        };
-        for row in rows {
-            if let Some(id) = row["id"].as_u64() {
-                all.insert(QueueId(id), Told::elsewhere(node, row));
-            }
-        }
+/// What another node tells of a queue, as it came: a row's text takes a part of its value.
+pub(crate) struct Row {
+    node: NodeId,
+    text: Box<RawValue>,
+}
+
+impl Row {
+    /// What is told; nothing where it makes no sense.
+    pub(crate) fn told(&self) -> Option<Told> {
+        let row = serde_json::from_str(self.text.get()).ok()?;
+        Some(Told::elsewhere(self.node, row))
     }
-    for queue in app.node().queues() {
-        if !queue.follows || !all.contains_key(&queue.id) {
-            all.insert(queue.id, Told::here(app, &queue));
-        }
+
+    pub(crate) fn bytes(&self) -> usize {
+        self.text.get().len()
     }
-    all
+}
+
+/// What other nodes tell of the queues that they lead.
+pub(crate) fn told_elsewhere(app: &App) -> HashMap<QueueId, Row> {
+    led_elsewhere(app, asks::QUEUES).collect()
+}
+
+/// The same, of these queues.
+pub(crate) fn told_elsewhere_of(app: &App, ids: &[QueueId]) -> HashMap<QueueId, Row> {
+    // A number has 20 digits at most, and a space before it.
+    const IDS: usize = (REPORT_ASK_BYTES_MAX - asks::QUEUES_OF.len()) / 21;
+    let ask = |ids: &[QueueId]| {
+        let ids: Vec<String> = ids.iter().map(|id| id.0.to_string()).collect();
+        led_elsewhere(app, &format!("{}{}", asks::QUEUES_OF, ids.join(" ")))
+    };
+    ids.chunks(IDS).flat_map(ask).collect()
+}
+
+fn led_elsewhere(app: &App, what: &str) -> impl Iterator<Item = (QueueId, Row)> + use<> {
+    #[derive(serde::Deserialize)]
+    struct Id {
+        id: u64,
+    }
+    let of_one = |(node, bytes): (NodeId, Vec<u8>)| {
+        let rows: Vec<Box<RawValue>> = serde_json::from_slice(&bytes).unwrap_or_default();
+        rows.into_iter().filter_map(move |text| {
+            let Id { id } = serde_json::from_str(text.get()).ok()?;
+            Some((QueueId(id), Row { node, text }))
+        })
+    };
+    app.node().ask_peers(what).into_iter().flat_map(of_one)
 }
 
 /// What is told of one queue, wherever it is led.
 pub fn told_of(app: &App, queue: QueueId) -> Option<Told> {
     let own = app.node().queue(queue);
     if let Some(led) = own.as_ref().filter(|stats| !stats.follows) {
-        return Some(Told::here(app, led));
+        return Some(Told::here(app, led, &queues::owners(app, [led])));
     }
     let answers = ask(app, &format!("{}{}", asks::QUEUE, queue.0));
     let mut answers = answers.into_iter();
     match answers.find(|(_, answer)| answer.is_object()) {
         Some((node, row)) => Some(Told::elsewhere(node, row)),
-        None => own.map(|stats| Told::here(app, &stats)),
+        None => own.map(|stats| Told::here(app, &stats, &queues::owners(app, [&stats]))),
     }
 }
 

@@ -1,5 +1,7 @@
 //! Queues: lists, declarations, contents.
 
+mod list;
+
 use crate::api::{AfterGet, Get, Got, MessageCounters, Publish, QueueStats, Topology};
 use crate::app::App;
 use crate::directory::Queue;
@@ -11,8 +13,9 @@ use crate::reply::{ApiError, Reply, merge};
 use crate::route::Call;
 use base64::Engine;
 use leveret_types::limits::HTTP_BODY_BYTES_MAX;
-use leveret_types::{NodeId, QueueId};
+use leveret_types::{ConnectionId, NodeId, QueueId};
 use serde_json::{Value, json};
+use std::collections::{HashMap, HashSet};
 
 type Answer = Result<Reply, ApiError>;
 
@@ -68,15 +71,31 @@ fn queue_json(app: &App, node: &str, queue: &Queue, told: Option<Told>) -> Value
     json
 }
 
+/// The names of the connections that own exclusive queues.
+pub(crate) type Owners = HashMap<ConnectionId, String>;
+
+/// The connections that own these queues; nobody is asked where none is owned.
+pub(crate) fn owners<'a>(app: &App, stats: impl IntoIterator<Item = &'a QueueStats>) -> Owners {
+    let owners: HashSet<ConnectionId> = stats.into_iter().filter_map(|stats| stats.owner).collect();
+    if owners.is_empty() {
+        return Owners::new();
+    }
+    let connections = app.node().connections().into_iter();
+    let owning = connections.filter(|connection| owners.contains(&connection.id));
+    owning
+        .map(|connection| (connection.id, connection.name))
+        .collect()
+}
+
 /// What the leader of a queue knows of it, under the queue's `id`.
-pub(crate) fn figures(app: &App, stats: &QueueStats) -> Value {
+pub(crate) fn figures(app: &App, stats: &QueueStats, owners: &Owners) -> Value {
     let subject = Subject::Queue(stats.id.0);
     let messages = message_stats(app, subject, &stats.messages);
     let depths = depths(app, subject, depths_of(stats));
     let mut json = figures_of(stats, messages, depths);
     if let Some(owner) = stats.owner {
-        let owner = app.node().connections().into_iter().find(|c| c.id == owner);
-        json["owner_pid_details"] = owner.map_or(Value::Null, |c| json!({"name": c.name}));
+        let owner = owners.get(&owner);
+        json["owner_pid_details"] = owner.map_or(Value::Null, |name| json!({"name": name}));
     }
     json
 }
@@ -196,30 +215,14 @@ pub fn rfc3339(ms: u64) -> String {
     format!("{year:04}-{month:02}-{day:02}T{hours:02}:{minutes:02}:{seconds:02}.{millis:03}+00:00")
 }
 
-fn list(call: &Call<'_>, vhost: Option<&str>) -> Answer {
-    let app = call.app;
-    let mut told = peers::told_of_all(app);
-    let node = app.node().node_stats().name;
-    let mut declared = app.node().declared_queues(vhost);
-    if vhost.is_none() && !call.who.is_monitor() {
-        declared.retain(|queue| app.sees(call.who, &queue.vhost));
-    }
-    declared.sort_by(|a, b| (&a.vhost, &a.name).cmp(&(&b.vhost, &b.name)));
-    let items = declared
-        .iter()
-        .map(|queue| queue_json(app, &node, queue, told.remove(&queue.id)))
-        .collect();
-    page::list(items, &call.query).map(Reply::Json)
-}
-
 /// `GET /api/queues`
 pub fn all(call: &Call<'_>) -> Answer {
-    list(call, None)
+    list::list(call, None)
 }
 
 /// `GET /api/queues/{vhost}`
 pub fn of_vhost(call: &Call<'_>) -> Answer {
-    list(call, Some(call.param(0)))
+    list::list(call, Some(call.param(0)))
 }
 
 /// The queue that the path names by virtual host and name.

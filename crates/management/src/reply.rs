@@ -1,15 +1,16 @@
 //! What the API answers: JSON, nothing, or an error in RabbitMQ's form.
 
+use crate::pieces::Pieces;
 use leveret_types::{ProtocolError, ReplyCode};
 use serde_json::{Value, json};
 
 /// A good answer.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Debug)]
 pub enum Reply {
     /// 200 with JSON.
     Json(Value),
-    /// 200 with text of this type.
-    Text(&'static str, String),
+    /// 200 with text of this type, made while it is read.
+    Pieces(&'static str, Pieces),
     /// 200 with JSON text and its entity tag, for what is asked for again and again.
     Tagged(String, String),
     /// 304: the client has what is under this entity tag.

@@ -6,11 +6,12 @@ use crate::app::App;
 use crate::input::{Body, Query, percent_decode};
 use crate::reply::{ApiError, Reply};
 use std::net::IpAddr;
+use std::sync::Arc;
 
 /// A request, as a handler sees it: it has been let in, and its body is whole.
 pub struct Call<'a> {
     /// The application.
-    pub app: &'a App,
+    pub app: &'a Arc<App>,
     /// Who asks.
     pub who: &'a Who,
     /// Where the request comes from.

@@ -8,11 +8,13 @@ use crate::app::{App, Claim};
 use crate::listen::{self, Bound, Endpoint, Listener, Open, Place, Service, Stream};
 use crate::metrics;
 use crate::overview;
+use crate::paced::Paced;
+use crate::pieces::Content;
 use crate::reply::{ApiError, Reply};
 use crate::route;
 use crate::routes::ROUTES;
 use bytes::Bytes;
-use http_body_util::{BodyExt, Full, Limited};
+use http_body_util::{BodyExt, Limited};
 use hyper::body::{Body as _, Incoming};
 use hyper::header::{self, HeaderValue};
 use hyper::service::service_fn;
@@ -21,6 +23,7 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use leveret_types::limits::{
     HTTP_BODY_BYTES_MAX, HTTP_DEFINITIONS_BYTES_MAX, HTTP_LOGIN_BYTES_MAX, TLS_HANDSHAKE_MS_MAX,
 };
+use serde_json::Value;
 use std::convert::Infallible;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -175,11 +178,11 @@ where
         .timer(TokioTimer::new())
         .header_read_timeout(HEAD_TIMEOUT)
         .max_buf_size(HEAD_BYTES_MAX)
-        .serve_connection(TokioIo::new(stream), handler)
+        .serve_connection(TokioIo::new(Paced::new(stream)), handler)
         .await;
 }
 
-type HttpResponse = Response<Full<Bytes>>;
+type HttpResponse = Response<Content>;
 
 async fn answer(
     app: Arc<App>,
@@ -197,7 +200,8 @@ async fn answer(
         Service::Api => api(app, peer, request).await,
         Service::Metrics => scrape(app, request).await,
     };
-    respond(result)
+    let made = blocking(move || Ok(respond(result))).await;
+    made.unwrap_or_else(|error| respond(Err(error)))
 }
 
 /// Runs blocking work on a worker; a panic there ends the process in a release build, and is a
@@ -337,31 +341,32 @@ async fn scrape(app: Arc<App>, request: Request<Incoming>) -> Result<Reply, ApiE
     let path = request.uri().path().trim_end_matches('/').to_owned();
     let query = request.uri().query().unwrap_or_default().to_owned();
     blocking(move || {
-        let text = metrics::page(&app, &path, &query)?;
-        Ok(Reply::Text(
+        let pieces = metrics::page(&app, &path, &query)?;
+        Ok(Reply::Pieces(
             "text/plain; version=0.0.4; charset=utf-8",
-            text,
+            pieces,
         ))
     })
     .await
 }
 
+/// Makes the answer, but for the pieces of a long one behind its first. Must be called where work
+/// may take its time.
 fn respond(result: Result<Reply, ApiError>) -> HttpResponse {
     const JSON: &str = "application/json";
+    let json = |value: &Value| Content::whole(value.to_string());
+    let none = || Content::Whole(None);
     let (status, kind, body, extra) = match result {
-        Ok(Reply::Json(json)) => (200, JSON, json.to_string(), None),
-        Ok(Reply::Text(kind, text)) => (200, kind, text, None),
-        Ok(Reply::Tagged(json, tag)) => (200, JSON, json, Some((header::ETAG, tag))),
-        Ok(Reply::Unchanged(tag)) => (304, JSON, String::new(), Some((header::ETAG, tag))),
-        Ok(Reply::Created(place)) => (
-            201,
-            JSON,
-            String::new(),
-            place.map(|p| (header::LOCATION, p)),
-        ),
-        Ok(Reply::Accepted) => (202, JSON, String::new(), None),
-        Ok(Reply::Done) => (204, JSON, String::new(), None),
-        Ok(Reply::Unwell(json)) => (503, JSON, json.to_string(), None),
+        Ok(Reply::Json(value)) => (200, JSON, json(&value), None),
+        Ok(Reply::Pieces(kind, pieces)) => (200, kind, pieces.begin(), None),
+        Ok(Reply::Tagged(text, tag)) => {
+            (200, JSON, Content::whole(text), Some((header::ETAG, tag)))
+        }
+        Ok(Reply::Unchanged(tag)) => (304, JSON, none(), Some((header::ETAG, tag))),
+        Ok(Reply::Created(place)) => (201, JSON, none(), place.map(|p| (header::LOCATION, p))),
+        Ok(Reply::Accepted) => (202, JSON, none(), None),
+        Ok(Reply::Done) => (204, JSON, none(), None),
+        Ok(Reply::Unwell(value)) => (503, JSON, json(&value), None),
         Err(error) => {
             let extra = match &error {
                 ApiError::NotAuthorised(_) | ApiError::LoginFailed => Some((
@@ -371,10 +376,10 @@ fn respond(result: Result<Reply, ApiError>) -> HttpResponse {
                 ApiError::MethodNotAllowed(methods) => Some((header::ALLOW, methods.clone())),
                 _ => None,
             };
-            (error.status(), JSON, error.json().to_string(), extra)
+            (error.status(), JSON, json(&error.json()), extra)
         }
     };
-    let mut response = Response::new(Full::new(Bytes::from(body)));
+    let mut response = Response::new(body);
     *response.status_mut() =
         StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     let headers = response.headers_mut();

@@ -142,6 +142,14 @@ pub const HTTP_DEFINITIONS_BYTES_MAX: usize = 50_000_000;
 pub const HTTP_LOGIN_BYTES_MAX: usize = 8_192;
 /// Items of one page of a list.
 pub const HTTP_PAGE_MAX: usize = 500;
+/// Bytes of one piece of an HTTP answer: lists and metrics are made piece by piece, while they are
+/// read.
+pub const HTTP_PIECE_BYTES: usize = 64 * 1024;
+/// Milliseconds within which a client must take [`HTTP_UNREAD_BYTES_MIN`] of an HTTP answer that
+/// waits for it.
+pub const HTTP_UNREAD_MS_MAX: u64 = 10_000;
+/// See [`HTTP_UNREAD_MS_MAX`].
+pub const HTTP_UNREAD_BYTES_MIN: usize = 10 * 1024;
 /// Characters of an HTTP `name` filter.
 pub const HTTP_FILTER_MAX: usize = 1_024;
 /// Depth of JSON that is read.

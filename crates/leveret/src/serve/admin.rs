@@ -192,21 +192,16 @@ impl Running for Admin {
     }
 
     fn queues(&self) -> Vec<QueueStats> {
-        let connections = connections(&self.broker);
-        self.queue_facts()
-            .iter()
-            .map(|facts| self.stats_of(facts, &connections))
-            .collect()
+        self.stats_of_all(&self.queue_facts())
+    }
+
+    fn queues_of(&self, queues: &[QueueId]) -> Vec<QueueStats> {
+        let facts = queues.iter().filter_map(|queue| self.facts_of(*queue));
+        self.stats_of_all(&facts.collect::<Vec<_>>())
     }
 
     fn queue(&self, queue: QueueId) -> Option<QueueStats> {
-        let now = self.broker.now();
-        let facts = {
-            let shard = self.broker.shard(self.broker.shard_of(queue));
-            let follows = shard.replica_leads(queue) == Some(false);
-            (shard.facts(now, queue)?, follows)
-        };
-        Some(self.stats_of(&facts, &connections(&self.broker)))
+        self.stats_of_all(&[self.facts_of(queue)?]).pop()
     }
 
     fn connections(&self) -> Vec<ConnectionStats> {

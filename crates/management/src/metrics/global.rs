@@ -3,7 +3,7 @@
 use super::text::{Counter, Gauge, Page, labels};
 use crate::api::{BrokerStats, MessageCounters};
 
-pub(super) type Count = fn(&MessageCounters) -> u64;
+type Count = fn(&MessageCounters) -> u64;
 
 pub(super) fn global(page: &mut Page, broker: &BrokerStats) {
     let protocol = labels(&[("protocol", "amqp091")]);

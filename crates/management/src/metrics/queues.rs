@@ -1,6 +1,6 @@
 //! Metrics of queues, each with its name, or their sum.
 
-use super::text::{Gauge, Page, labels};
+use super::text::{Gauge, Page, Table, labels};
 use crate::api::QueueStats;
 use crate::app::App;
 use crate::directory::Queue;
@@ -23,7 +23,11 @@ impl Scope {
 }
 
 /// The stats of queues with their labels, or their sum without any.
-fn queue_series(app: &App, scope: &Scope, per_object: bool) -> Vec<(String, QueueStats)> {
+pub(super) fn queue_series(
+    app: &App,
+    scope: &Scope,
+    per_object: bool,
+) -> Vec<(String, QueueStats)> {
     let mut stats = app.node().queues();
     // Each queue's figures are its leader's: sums over the nodes are right then.
     stats.retain(|queue| !queue.follows);
@@ -63,110 +67,99 @@ fn queue_series(app: &App, scope: &Scope, per_object: bool) -> Vec<(String, Queu
     series
 }
 
-type QueueValue = fn(&QueueStats) -> u64;
-
-fn queue_values(
-    page: &mut Page,
-    series: &[(String, QueueStats)],
-    metrics: &[(&str, &str, QueueValue)],
-) {
-    for (name, help, value) in metrics {
-        let values = series.iter().map(|(labels, s)| (labels.clone(), value(s)));
-        page.metric(name, Gauge, help, values);
-    }
-}
-
-pub(super) fn queue_coarse(page: &mut Page, app: &App, scope: &Scope, per_object: bool) {
-    let series = queue_series(app, scope, per_object);
-    let metrics: [(&str, &str, QueueValue); 3] = [
+pub(super) fn queue_coarse(page: &mut Page, series: &[(String, QueueStats)]) {
+    let row = |(labels, s): &(String, QueueStats)| {
+        let numbers = [s.ready, s.unacknowledged, s.depth()];
+        (labels.clone(), numbers.map(|number| number as f64))
+    };
+    let metrics = [
         (
             "queue_messages_ready",
+            Gauge,
             "Messages ready to be delivered to consumers",
-            |s| s.ready,
         ),
         (
             "queue_messages_unacked",
+            Gauge,
             "Messages delivered to consumers but not yet acknowledged",
-            |s| s.unacknowledged,
         ),
         (
             "queue_messages",
+            Gauge,
             "Sum of ready and unacknowledged messages - total queue depth",
-            QueueStats::depth,
         ),
     ];
-    queue_values(page, &series, &metrics);
+    page.table(&Table::new(series.iter().map(row)), &metrics);
 }
 
-pub(super) fn queue_metrics(page: &mut Page, app: &App, scope: &Scope, per_object: bool) {
-    let series = queue_series(app, scope, per_object);
-    let metrics: [(&str, &str, QueueValue); 9] = [
-        ("queue_consumers", "Consumers on a queue", |s| s.consumers),
+pub(super) fn queue_metrics(page: &mut Page, series: &[(String, QueueStats)]) {
+    let row = |(labels, s): &(String, QueueStats)| {
+        let numbers = [
+            s.consumers as f64,
+            s.memory_bytes as f64,
+            s.in_memory as f64,
+            s.in_memory_bytes as f64,
+            s.persistent as f64,
+            s.persistent_bytes as f64,
+            s.depth_bytes() as f64,
+            s.ready_bytes as f64,
+            s.unacknowledged_bytes as f64,
+            s.consumer_capacity,
+            s.consumer_capacity,
+            // Most queues have none.
+            s.head_timestamp.map_or(f64::NAN, |seconds| seconds as f64),
+        ];
+        (labels.clone(), numbers)
+    };
+    let metrics = [
+        ("queue_consumers", Gauge, "Consumers on a queue"),
         (
             "queue_process_memory_bytes",
+            Gauge,
             "Memory in bytes used by the queue",
-            |s| s.memory_bytes,
         ),
         (
             "queue_messages_ram",
+            Gauge,
             "Ready and unacknowledged messages stored in memory",
-            |s| s.in_memory,
         ),
         (
             "queue_messages_ram_bytes",
+            Gauge,
             "Size of ready and unacknowledged messages stored in memory",
-            |s| s.in_memory_bytes,
         ),
-        ("queue_messages_persistent", "Persistent messages", |s| {
-            s.persistent
-        }),
+        ("queue_messages_persistent", Gauge, "Persistent messages"),
         (
             "queue_messages_persistent_bytes",
+            Gauge,
             "Size in bytes of persistent messages",
-            |s| s.persistent_bytes,
         ),
         (
             "queue_messages_bytes",
+            Gauge,
             "Size in bytes of ready and unacknowledged messages",
-            QueueStats::depth_bytes,
         ),
         (
             "queue_messages_ready_bytes",
+            Gauge,
             "Size in bytes of ready messages",
-            |s| s.ready_bytes,
         ),
         (
             "queue_messages_unacked_bytes",
+            Gauge,
             "Size in bytes of all unacknowledged messages",
-            |s| s.unacknowledged_bytes,
         ),
-    ];
-    queue_values(page, &series, &metrics);
-    let capacity: Vec<_> = series
-        .iter()
-        .map(|(l, s)| (l.clone(), s.consumer_capacity))
-        .collect();
-    page.metric(
-        "queue_consumer_capacity",
-        Gauge,
-        "Consumer capacity",
-        capacity.clone(),
-    );
-    page.metric(
-        "queue_consumer_utilisation",
-        Gauge,
-        "Same as consumer capacity",
-        capacity,
-    );
-    if per_object {
-        let heads = series
-            .iter()
-            .filter_map(|(l, s)| Some((l.clone(), s.head_timestamp?)));
-        page.metric(
+        ("queue_consumer_capacity", Gauge, "Consumer capacity"),
+        (
+            "queue_consumer_utilisation",
+            Gauge,
+            "Same as consumer capacity",
+        ),
+        (
             "queue_head_message_timestamp",
             Gauge,
             "Timestamp of the first message in the queue, if any",
-            heads,
-        );
-    }
+        ),
+    ];
+    page.table(&Table::new(series.iter().map(row)), &metrics);
 }

@@ -1,12 +1,27 @@
 //! The text format of Prometheus: a page, its metrics, their labels. Apart because it knows no
 //! metric.
 
+use crate::pieces::Pieces;
+use bytes::Bytes;
+use leveret_types::limits::HTTP_PIECE_BYTES;
+use std::collections::VecDeque;
 use std::fmt::{Display, Write};
+use std::sync::Arc;
 
-/// A page of metrics being written.
+/// A page of metrics being written. Its lines of single objects are not: they are made when they
+/// are read.
 pub(super) struct Page {
-    pub(super) text: String,
+    /// What stands before `text`.
+    before: VecDeque<Part>,
+    text: String,
     pub(super) prefix: &'static str,
+    held_bytes: usize,
+}
+
+/// A part of a page.
+enum Part {
+    Text(String),
+    Lines(Box<dyn Iterator<Item = String> + Send>),
 }
 
 #[derive(Clone, Copy)]
@@ -16,8 +31,55 @@ pub(super) enum Kind {
 }
 pub(super) use Kind::{Counter, Gauge};
 
+impl Kind {
+    const fn word(self) -> &'static str {
+        match self {
+            Self::Gauge => "gauge",
+            Self::Counter => "counter",
+        }
+    }
+}
+
+/// What is known of some objects: their labels, and `N` numbers of each.
+pub(super) struct Table<const N: usize> {
+    rows: Arc<[(Box<str>, [f64; N])]>,
+}
+
+impl<const N: usize> Table<N> {
+    pub(super) fn new(rows: impl IntoIterator<Item = (String, [f64; N])>) -> Self {
+        let rows = rows.into_iter();
+        let rows = rows.map(|(labels, numbers)| (labels.into_boxed_str(), numbers));
+        Self {
+            rows: rows.collect(),
+        }
+    }
+
+    fn bytes(&self) -> usize {
+        let row = |row: &(Box<str>, [f64; N])| row.0.len() + size_of_val(row);
+        self.rows.iter().map(row).sum()
+    }
+}
+
 impl Page {
-    /// A metric with the values of all its series.
+    pub(super) fn new(prefix: &'static str) -> Self {
+        Self {
+            before: VecDeque::new(),
+            text: String::new(),
+            prefix,
+            held_bytes: 0,
+        }
+    }
+
+    fn head(&mut self, name: &str, kind: &str, help: &str) {
+        let prefix = self.prefix;
+        // Writing to a string cannot fail.
+        let _ = writeln!(
+            self.text,
+            "# TYPE {prefix}{name} {kind}\n# HELP {prefix}{name} {help}"
+        );
+    }
+
+    /// A metric with the values of all its series, which are few.
     pub(super) fn metric<V: Display>(
         &mut self,
         name: &str,
@@ -29,23 +91,58 @@ impl Page {
         if series.peek().is_none() {
             return;
         }
-        let kind = match kind {
-            Gauge => "gauge",
-            Counter => "counter",
-        };
-        let prefix = self.prefix;
-        let text = &mut self.text;
-        // Writing to a string cannot fail.
-        let _ = writeln!(
-            text,
-            "# TYPE {prefix}{name} {kind}\n# HELP {prefix}{name} {help}"
-        );
+        self.head(name, kind.word(), help);
         for (labels, value) in series {
-            let _ = match labels.is_empty() {
-                true => writeln!(text, "{prefix}{name} {value}"),
-                false => writeln!(text, "{prefix}{name}{{{labels}}} {value}"),
-            };
+            self.text.push_str(&line(self.prefix, name, &labels, value));
         }
+    }
+
+    /// Metrics of the objects of a table, by their numbers. A number that is none has no line.
+    pub(super) fn table<const N: usize>(
+        &mut self,
+        table: &Table<N>,
+        metrics: &[(&'static str, Kind, &str); N],
+    ) {
+        self.held_bytes += table.bytes();
+        for (at, (name, kind, help)) in metrics.iter().enumerate() {
+            if table.rows.iter().all(|(_, numbers)| numbers[at].is_nan()) {
+                continue;
+            }
+            self.head(name, kind.word(), help);
+            let (prefix, name, rows) = (self.prefix, *name, Arc::clone(&table.rows));
+            let lines = (0..rows.len()).filter_map(move |row| {
+                let (labels, numbers) = &rows[row];
+                let shown = !numbers[at].is_nan();
+                shown.then(|| line(prefix, name, labels, numbers[at]))
+            });
+            let text = std::mem::take(&mut self.text);
+            self.before.push_back(Part::Text(text));
+            self.before.push_back(Part::Lines(Box::new(lines)));
+        }
+    }
+
+    /// The whole page.
+    pub(super) fn pieces(self) -> Pieces {
+        let mut parts = self.before;
+        let held_bytes = self.held_bytes + self.text.len();
+        parts.push_back(Part::Text(self.text));
+        let make = move || {
+            let mut out = String::with_capacity(HTTP_PIECE_BYTES);
+            while out.len() < HTTP_PIECE_BYTES
+                && let Some(part) = parts.front_mut()
+            {
+                let line = match part {
+                    Part::Text(text) => Some(std::mem::take(text)).filter(|text| !text.is_empty()),
+                    Part::Lines(lines) => lines.next(),
+                };
+                match line {
+                    Some(line) => out.push_str(&line),
+                    None => drop(parts.pop_front()),
+                }
+            }
+            Some(Bytes::from(out)).filter(|out| !out.is_empty())
+        };
+        Pieces::new(std::iter::from_fn(make), held_bytes)
     }
 
     /// A histogram: its buckets, cumulative, by their label; how many there were; their sum in
@@ -58,13 +155,8 @@ impl Page {
         count: u64,
         sum_us: u64,
     ) {
-        let prefix = self.prefix;
-        let text = &mut self.text;
-        // Writing to a string cannot fail.
-        let _ = writeln!(
-            text,
-            "# TYPE {prefix}{name} histogram\n# HELP {prefix}{name} {help}"
-        );
+        self.head(name, "histogram", help);
+        let (prefix, text) = (self.prefix, &mut self.text);
         let all = ("le=\"+Inf\"".to_owned(), count.to_string());
         for (label, value) in buckets.into_iter().chain([all]) {
             let _ = writeln!(text, "{prefix}{name}_bucket{{{label}}} {value}");
@@ -79,6 +171,14 @@ impl Page {
     /// A metric of one value.
     pub(super) fn one<V: Display>(&mut self, name: &str, kind: Kind, help: &str, value: V) {
         self.metric(name, kind, help, [(String::new(), value)]);
+    }
+}
+
+/// One line of a metric.
+fn line(prefix: &str, name: &str, labels: &str, value: impl Display) -> String {
+    match labels.is_empty() {
+        true => format!("{prefix}{name} {value}\n"),
+        false => format!("{prefix}{name}{{{labels}}} {value}\n"),
     }
 }
 

@@ -31,10 +31,29 @@ pub fn exchange(address: SocketAddr, request: &[u8]) -> Answer {
     let text = String::from_utf8(bytes).expect("text");
     let (head, body) = text.split_once("\r\n\r\n").unwrap_or((&text, ""));
     let status = head.split(' ').nth(1).and_then(|s| s.parse().ok());
+    let head = head.to_ascii_lowercase();
+    let body = match head.contains("transfer-encoding: chunked") {
+        true => joined(body),
+        false => body.to_owned(),
+    };
     Answer {
         status: status.unwrap_or(0),
-        head: head.to_ascii_lowercase(),
-        body: body.to_owned(),
+        head,
+        body,
+    }
+}
+
+/// The text of a body that came in chunks. A body that was cut short is none.
+fn joined(mut chunks: &str) -> String {
+    let mut body = String::new();
+    loop {
+        let (length, rest) = chunks.split_once("\r\n").expect("a chunk");
+        let length = usize::from_str_radix(length, 16).expect("a chunk's length");
+        if length == 0 {
+            return body;
+        }
+        body.push_str(&rest[..length]);
+        chunks = &rest[length + 2..];
     }
 }
 

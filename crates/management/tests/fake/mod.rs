@@ -8,6 +8,7 @@ use leveret_types::{
 };
 use serde_json::{Value, json};
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// The node. What it is asked to change stands in `asked`, one line each.
 #[derive(Default)]
@@ -17,6 +18,10 @@ pub struct Fake {
     pub stopped: Mutex<bool>,
     pub counters: Mutex<MessageCounters>,
     pub group: Mutex<Option<Group>>,
+    /// How many queues there are besides the usual ones.
+    pub more_queues: AtomicU64,
+    /// Of how many queues a row has been made.
+    pub rows_made: AtomicU64,
     /// Logins with the password "slow", which wait.
     pub logins: Mutex<Vec<LoginAnswer>>,
 }
@@ -40,6 +45,11 @@ const GROUP_NODES: [(NodeId, &str); 3] = [
 ];
 
 impl Fake {
+    /// The queues besides the usual ones.
+    fn more_queues(&self) -> std::ops::Range<u64> {
+        1_000..1_000 + self.more_queues.load(Relaxed)
+    }
+
     fn group(&self) -> Option<Group> {
         self.group.lock().unwrap().clone()
     }
@@ -78,6 +88,18 @@ fn queue(id: u64, vhost: &str, name: &str) -> Queue {
         arguments: [("x-max-length", FieldValue::I32(5))].into(),
         policy: Some("ttl".to_owned()),
         ..Queue::default()
+    }
+}
+
+fn more_queue(id: u64) -> Queue {
+    queue(id, "/", &format!("more-{id:08}"))
+}
+
+fn more_stats(id: u64) -> QueueStats {
+    QueueStats {
+        id: QueueId(id),
+        ready: id,
+        ..QueueStats::default()
     }
 }
 
@@ -146,10 +168,14 @@ impl Running for Fake {
                 ..QueueStats::default()
             })
             .chain(follower)
+            .chain(self.more_queues().map(more_stats))
             .collect()
     }
 
     fn queue(&self, queue: QueueId) -> Option<QueueStats> {
+        if self.more_queues().contains(&queue.0) {
+            return Some(more_stats(queue.0));
+        }
         self.queues().into_iter().find(|q| q.id == queue)
     }
 
@@ -416,8 +442,22 @@ impl Directory for Fake {
         });
         all.into_iter()
             .chain(replicated)
+            .chain(self.more_queues().map(more_queue))
             .filter(|q| vhost.is_none_or(|v| v == q.vhost))
             .collect()
+    }
+
+    fn queues_by_id(&self, ids: &[QueueId]) -> Vec<Queue> {
+        self.rows_made.fetch_add(ids.len() as u64, Relaxed);
+        let usual: Vec<Queue> = match ids.iter().all(|id| self.more_queues().contains(&id.0)) {
+            true => Vec::new(),
+            false => self.declared_queues(None),
+        };
+        let by_id = |id: &QueueId| match self.more_queues().contains(&id.0) {
+            true => Some(more_queue(id.0)),
+            false => usual.iter().find(|queue| queue.id == *id).cloned(),
+        };
+        ids.iter().filter_map(by_id).collect()
     }
 
     fn declared_queue(&self, vhost: &str, name: &str) -> Option<Queue> {

@@ -34,7 +34,29 @@ impl Admin {
         shards.flat_map(of_shard).collect()
     }
 
-    pub(super) fn stats_of(
+    /// The same of one queue; none where it is not here.
+    pub(super) fn facts_of(&self, queue: QueueId) -> Option<(QueueFacts, bool)> {
+        let shard = self.broker.shard(self.broker.shard_of(queue));
+        let follows = shard.replica_leads(queue) == Some(false);
+        Some((shard.facts(self.broker.now(), queue)?, follows))
+    }
+
+    /// Facts as figures. Connections are asked for their consumers' tags only where a queue shows
+    /// one.
+    pub(super) fn stats_of_all(&self, facts: &[(QueueFacts, bool)]) -> Vec<QueueStats> {
+        let shows_tag = |(facts, _): &(QueueFacts, bool)| {
+            let mut consumers = facts.consumers.iter();
+            facts.counts.active.is_some() || consumers.any(|(view, _)| view.consumer.exclusive)
+        };
+        let connections = match facts.iter().any(shows_tag) {
+            true => connections(&self.broker),
+            false => Vec::new(),
+        };
+        let stats = facts.iter().map(|facts| self.stats_of(facts, &connections));
+        stats.collect()
+    }
+
+    fn stats_of(
         &self,
         (facts, follows): &(QueueFacts, bool),
         connections: &[ConnectionFacts],

@@ -1,0 +1,240 @@
+//! Answers that are made piece by piece, while they are read: what an answer holds does not grow
+//! with its length, and nobody works for a client that does not read.
+
+use bytes::Bytes;
+use hyper::body::{Body, Frame, SizeHint};
+use leveret_types::limits::HTTP_PIECE_BYTES;
+use serde_json::Value;
+use std::collections::VecDeque;
+use std::fmt::{Debug, Formatter};
+use std::future::Future;
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+use tokio::task::JoinHandle;
+
+/// The rest of an answer: each piece is made when the one before it has left.
+pub struct Pieces {
+    make: Box<dyn Iterator<Item = Bytes> + Send>,
+    held_bytes: usize,
+}
+
+impl Pieces {
+    /// What `make` makes. Between two pieces it holds about `held_bytes`.
+    pub fn new(make: impl Iterator<Item = Bytes> + Send + 'static, held_bytes: usize) -> Self {
+        let make = Box::new(make);
+        Self { make, held_bytes }
+    }
+
+    /// Texts that are there already, one behind the other. What has left is freed.
+    #[must_use]
+    pub fn of_texts(texts: Vec<Vec<u8>>) -> Self {
+        let held_bytes = texts.iter().map(Vec::len).sum();
+        let mut texts = texts.into_iter();
+        let make = move || {
+            let mut out = texts.next()?;
+            while out.len() < HTTP_PIECE_BYTES {
+                let Some(text) = texts.next() else { break };
+                out.extend_from_slice(&text);
+            }
+            Some(Bytes::from(out))
+        };
+        Self::new(std::iter::from_fn(make), held_bytes)
+    }
+
+    /// A JSON list of rows, a few of which are made at once; an empty batch is the end.
+    pub fn of_rows(
+        mut batch: impl FnMut() -> Vec<Value> + Send + 'static,
+        held_bytes: usize,
+    ) -> Self {
+        let (mut opened, mut ended) = (false, false);
+        let make = move || {
+            if ended {
+                return None;
+            }
+            let mut out = Vec::with_capacity(HTTP_PIECE_BYTES);
+            while !ended && out.len() < HTTP_PIECE_BYTES {
+                let rows = batch();
+                ended = rows.is_empty();
+                for row in &rows {
+                    out.push(if opened { b',' } else { b'[' });
+                    opened = true;
+                    write_json(&mut out, row);
+                }
+            }
+            if ended {
+                out.extend_from_slice(if opened { b"]" } else { b"[]" });
+            }
+            Some(Bytes::from(out))
+        };
+        Self::new(std::iter::from_fn(make), held_bytes)
+    }
+
+    /// What the answer holds while it waits to be read, in bytes, beside a piece or two.
+    #[must_use]
+    pub const fn held_bytes(&self) -> usize {
+        self.held_bytes
+    }
+
+    /// The answer in one piece, if it is that short; else its first pieces, and the rest.
+    pub(crate) fn begin(mut self) -> Content {
+        let Some(first) = self.make.next() else {
+            return Content::Whole(None);
+        };
+        match self.make.next() {
+            None => Content::Whole(Some(first)),
+            Some(second) => Content::Streamed {
+                ready: [first, second].into(),
+                rest: Rest::Waits(self),
+            },
+        }
+    }
+}
+
+impl Iterator for Pieces {
+    type Item = Bytes;
+
+    fn next(&mut self) -> Option<Bytes> {
+        self.make.next()
+    }
+}
+
+impl Debug for Pieces {
+    fn fmt(&self, f: &mut Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Pieces")
+            .field("held_bytes", &self.held_bytes)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Appends a value's text. Values always have one, and a vector takes it.
+pub(crate) fn write_json(out: &mut Vec<u8>, value: &Value) {
+    serde_json::to_writer(out, value)
+        .unwrap_or_else(|error| unreachable!("a value without a form in JSON: {error}"));
+}
+
+/// The body of an answer.
+pub(crate) enum Content {
+    /// All of it, until it is taken.
+    Whole(Option<Bytes>),
+    /// What is ready, and what is to be made when that has left.
+    Streamed { ready: VecDeque<Bytes>, rest: Rest },
+}
+
+/// Where the rest of a streamed answer is.
+pub(crate) enum Rest {
+    /// Nobody makes the next piece: the one before it has not left.
+    Waits(Pieces),
+    /// A worker makes the next piece.
+    IsMade(JoinHandle<Option<(Bytes, Pieces)>>),
+    /// There is no more.
+    Ended,
+}
+
+impl Content {
+    pub(crate) fn whole(bytes: impl Into<Bytes>) -> Self {
+        let bytes = bytes.into();
+        Self::Whole(Some(bytes).filter(|bytes| !bytes.is_empty()))
+    }
+}
+
+impl Rest {
+    fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<io::Result<Bytes>>> {
+        if let Self::Waits(_) = self
+            && let Self::Waits(mut pieces) = std::mem::replace(self, Self::Ended)
+        {
+            let make = move || pieces.next().map(|piece| (piece, pieces));
+            *self = Self::IsMade(tokio::task::spawn_blocking(make));
+        }
+        let Self::IsMade(worker) = self else {
+            return Poll::Ready(None);
+        };
+        match ready!(Pin::new(worker).poll(context)) {
+            Ok(Some((piece, pieces))) => {
+                *self = Self::Waits(pieces);
+                Poll::Ready(Some(Ok(piece)))
+            }
+            Ok(None) => {
+                *self = Self::Ended;
+                Poll::Ready(None)
+            }
+            Err(error) => {
+                *self = Self::Ended;
+                // Cut short visibly: the client must not take what it has for all.
+                Poll::Ready(Some(Err(io::Error::other(error))))
+            }
+        }
+    }
+}
+
+impl Body for Content {
+    type Data = Bytes;
+    type Error = io::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<io::Result<Frame<Bytes>>>> {
+        let piece = match &mut *self {
+            Self::Whole(bytes) => bytes.take().map(Ok),
+            Self::Streamed { ready, rest } => match ready.pop_front() {
+                Some(piece) => Some(Ok(piece)),
+                None => ready!(rest.poll_next(context)),
+            },
+        };
+        Poll::Ready(piece.map(|piece| piece.map(Frame::data)))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match self {
+            Self::Whole(bytes) => bytes.is_none(),
+            Self::Streamed { ready, rest } => ready.is_empty() && matches!(rest, Rest::Ended),
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match self {
+            Self::Whole(bytes) => SizeHint::with_exact(bytes.as_ref().map_or(0, Bytes::len) as u64),
+            Self::Streamed { .. } => SizeHint::default(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn rows(count: usize) -> Pieces {
+        let mut left = (0..count).map(|n| json!({"n": n}));
+        Pieces::of_rows(move || left.by_ref().take(7).collect(), 0)
+    }
+
+    fn text(pieces: Pieces) -> Vec<u8> {
+        pieces.flatten().collect()
+    }
+
+    #[test]
+    fn rows_make_one_list_however_many_there_are() {
+        for count in [0, 1, 7, 8, 50_000] {
+            let list: Value = serde_json::from_slice(&text(rows(count))).expect("JSON");
+            let list = list.as_array().expect("a list");
+            assert_eq!(list.len(), count);
+            assert!(list.iter().enumerate().all(|(at, row)| row["n"] == at));
+        }
+    }
+
+    #[test]
+    fn pieces_are_as_long_as_the_bound_and_a_batch() {
+        let batch = 7 * r#"{"n":50000},"#.len();
+        assert!(rows(50_000).all(|piece| piece.len() <= HTTP_PIECE_BYTES + batch));
+        let half = vec![b'x'; HTTP_PIECE_BYTES / 2];
+        let texts = Pieces::of_texts(vec![half; 5]);
+        assert_eq!(texts.held_bytes(), HTTP_PIECE_BYTES / 2 * 5);
+        let lengths: Vec<usize> = texts.map(|piece| piece.len()).collect();
+        assert_eq!(
+            lengths,
+            [HTTP_PIECE_BYTES, HTTP_PIECE_BYTES, HTTP_PIECE_BYTES / 2]
+        );
+    }
+}

@@ -1,0 +1,189 @@
+//! Lists of queues. Of all queues only the ids are held; rows are made a few at a time, when they
+//! are written.
+
+use super::{owners, queue_json};
+use crate::api::QueueStats;
+use crate::app::App;
+use crate::directory::Queue;
+use crate::page::{self, Filter, Page};
+use crate::peers::{self, Told};
+use crate::pieces::Pieces;
+use crate::reply::{ApiError, Reply};
+use crate::route::Call;
+use leveret_types::QueueId;
+use serde_json::Value;
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+/// Rows that are made at once.
+const BATCH: usize = 16;
+
+/// The queues of a virtual host, or all that may be seen, as the query asks for them.
+pub(super) fn list(call: &Call<'_>, vhost: Option<&str>) -> Result<Reply, ApiError> {
+    let (app, query) = (call.app, &call.query);
+    let filter = Filter::of(query)?;
+    let page = Page::of(query)?;
+    let visible = visible_vhosts(call, vhost);
+    let sort = query.get("sort");
+    let mut total = 0;
+    let mut named: Vec<(Value, QueueId)> = Vec::new();
+    app.node().each_queue(vhost, &mut |id, vhost, name| {
+        if visible.as_ref().is_some_and(|seen| !seen.contains(vhost)) {
+            return;
+        }
+        total += 1;
+        if filter.as_ref().is_none_or(|filter| filter.takes(name)) {
+            let key = match sort {
+                Some("name") => name.into(),
+                _ => Value::Null,
+            };
+            named.push((key, id));
+        }
+    });
+    let wants_all = page.is_none() || sort.is_some_and(|field| field != "name");
+    let mut source = Source::new(app);
+    if wants_all {
+        source.told = peers::told_elsewhere(app);
+    }
+    let mut ids = match sort {
+        None | Some("name") => page::sorted(named),
+        Some(field) => source.sorted(named, field),
+    };
+    if query.flag("sort_reverse") {
+        ids.reverse();
+    }
+    let filtered = ids.len();
+    let columns = query.clone();
+    let Some(page) = page else {
+        let held_bytes = ids.len() * size_of::<QueueId>() + source.told_bytes();
+        let mut ids = ids.into_iter();
+        let batch = move || {
+            let of_queue = |row| page::one(row, &columns);
+            loop {
+                let batch: Vec<QueueId> = ids.by_ref().take(BATCH).collect();
+                let rows = source.rows(&batch);
+                // An empty batch would be the end; its queues may be gone, and others follow.
+                if batch.is_empty() || !rows.is_empty() {
+                    return rows.into_iter().map(of_queue).collect();
+                }
+            }
+        };
+        let pieces = Pieces::of_rows(batch, held_bytes);
+        return Ok(Reply::Pieces("application/json", pieces));
+    };
+    let shown = page.cut(ids)?;
+    if !wants_all {
+        source.told = peers::told_elsewhere_of(app, &shown);
+    }
+    let rows = source.rows(&shown).into_iter();
+    let rows = rows.map(|row| page::one(row, &columns)).collect();
+    page.reply(rows, filtered, total)
+}
+
+/// The virtual hosts whose queues may be seen; none where that is all.
+fn visible_vhosts(call: &Call<'_>, vhost: Option<&str>) -> Option<HashSet<String>> {
+    if vhost.is_some() || call.who.is_monitor() {
+        return None;
+    }
+    let names = call.app.node().vhosts().into_iter().map(|vhost| vhost.name);
+    Some(names.filter(|name| call.app.sees(call.who, name)).collect())
+}
+
+/// What rows are made from.
+struct Source {
+    app: Arc<App>,
+    node: String,
+    /// What other nodes tell of queues.
+    told: HashMap<QueueId, peers::Row>,
+}
+
+impl Source {
+    fn new(app: &Arc<App>) -> Self {
+        Self {
+            app: Arc::clone(app),
+            node: app.node().node_stats().name,
+            told: HashMap::new(),
+        }
+    }
+
+    fn told_bytes(&self) -> usize {
+        let row = |row: &peers::Row| row.bytes() + size_of::<(QueueId, peers::Row)>();
+        self.told.values().map(row).sum()
+    }
+
+    /// What is known here of these queues, by id. Of one that is led elsewhere its leader knows
+    /// better.
+    fn known_here(&self, ids: &[QueueId]) -> HashMap<QueueId, QueueStats> {
+        let stats = self.app.node().queues_of(ids).into_iter();
+        let stats = stats.filter(|stats| !stats.follows || !self.told.contains_key(&stats.id));
+        stats.map(|stats| (stats.id, stats)).collect()
+    }
+
+    /// The rows of these queues, in this order, but of those that are gone.
+    fn rows(&self, ids: &[QueueId]) -> Vec<Value> {
+        let (app, here) = (&self.app, self.known_here(ids));
+        let owners = owners(app, here.values());
+        let row = |queue: Queue| {
+            let told = match here.get(&queue.id) {
+                Some(stats) => Some(Told::here(app, stats, &owners)),
+                None => self.told.get(&queue.id).and_then(peers::Row::told),
+            };
+            queue_json(app, &self.node, &queue, told)
+        };
+        let queues = app.node().queues_by_id(ids).into_iter();
+        queues.map(row).collect()
+    }
+
+    /// Queues by what stands in this field of their rows.
+    fn sorted(&self, named: Vec<(Value, QueueId)>, field: &str) -> Vec<QueueId> {
+        let ids: Vec<QueueId> = named.into_iter().map(|(_, id)| id).collect();
+        let mut keyed = Vec::with_capacity(ids.len());
+        for batch in ids.chunks(BATCH) {
+            match figure(field) {
+                Some(figure) => keyed.extend(self.figures(batch, field, figure)),
+                None => keyed.extend(self.fields(batch, field)),
+            }
+        }
+        page::sorted(keyed)
+    }
+
+    /// Queues with a figure of theirs. No row need be made for that.
+    fn figures(&self, ids: &[QueueId], field: &str, figure: Figure) -> Vec<(Value, QueueId)> {
+        let here = self.known_here(ids);
+        let key = |id: &QueueId| match here.get(id) {
+            Some(stats) => figure(stats).into(),
+            None => {
+                let told = self.told.get(id).and_then(peers::Row::told);
+                told.map_or(Value::Null, |told| page::at(&told.figures, field).clone())
+            }
+        };
+        ids.iter().map(|id| (key(id), *id)).collect()
+    }
+
+    /// Queues with a field of their rows.
+    fn fields(&self, ids: &[QueueId], field: &str) -> Vec<(Value, QueueId)> {
+        let key = |id: &QueueId| {
+            let row = self.rows(std::slice::from_ref(id)).pop();
+            let key = row.map_or(Value::Null, |row| page::at(&row, field).clone());
+            (key, *id)
+        };
+        ids.iter().map(key).collect()
+    }
+}
+
+type Figure = fn(&QueueStats) -> u64;
+
+/// The figures that lists are usually sorted by.
+fn figure(field: &str) -> Option<Figure> {
+    Some(match field {
+        "messages" => QueueStats::depth,
+        "messages_ready" => |stats| stats.ready,
+        "messages_unacknowledged" => |stats| stats.unacknowledged,
+        "message_bytes" => QueueStats::depth_bytes,
+        "message_bytes_ready" => |stats| stats.ready_bytes,
+        "message_bytes_unacknowledged" => |stats| stats.unacknowledged_bytes,
+        "consumers" => |stats| stats.consumers,
+        "memory" => |stats| stats.memory_bytes,
+        _ => return None,
+    })
+}

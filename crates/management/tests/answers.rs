@@ -1,0 +1,142 @@
+//! Answers about many objects: what they cost, and what becomes of them when nobody reads.
+
+mod client;
+#[allow(dead_code)] // Other tests use the rest.
+mod fake;
+
+use client::{Answer, basic, exchange};
+use fake::Fake;
+use leveret_management::{App, Endpoint, Server, Service};
+use serde_json::Value;
+use std::io::Write;
+use std::net::{SocketAddr, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+/// More rows than the kernel holds of an answer that nobody reads.
+const MANY: u64 = 50_000;
+/// More than there are threads that work for the API.
+const CLIENTS: usize = 12;
+
+struct Api {
+    node: Arc<Fake>,
+    server: Server,
+}
+
+fn start(more_queues: u64) -> Api {
+    let node = Arc::new(Fake::default());
+    node.more_queues.store(more_queues, Relaxed);
+    let any = "127.0.0.1:0".parse().expect("an address");
+    let endpoints = [Service::Api, Service::Metrics].map(|service| Endpoint::plain(service, any));
+    let app = App::new(Arc::clone(&node) as _, None, false);
+    let server = Server::start(app, &endpoints).expect("ports on loopback");
+    Api { node, server }
+}
+
+fn request(path: &str) -> Vec<u8> {
+    let authorization = basic("administrator", "administrator");
+    format!(
+        "GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\nAuthorization: {authorization}\r\n\r\n"
+    )
+    .into_bytes()
+}
+
+impl Api {
+    fn address(&self, service: Service) -> SocketAddr {
+        self.server.plain_address(service).expect("an address")
+    }
+
+    fn get(&self, service: Service, path: &str) -> Answer {
+        let answer = exchange(self.address(service), &request(path));
+        assert_eq!(answer.status, 200, "{path}: {}", answer.head);
+        answer
+    }
+
+    /// Clients that ask and do not read.
+    fn unread(&self, service: Service, path: &str) -> Vec<TcpStream> {
+        let client = |_| {
+            let mut stream = TcpStream::connect(self.address(service)).expect("a server");
+            stream.write_all(&request(path)).expect("sent");
+            stream
+        };
+        (0..CLIENTS).map(client).collect()
+    }
+}
+
+#[test]
+fn a_page_costs_a_page() {
+    let api = start(20_000);
+    for (query, first) in [
+        ("page=2&page_size=50", "more-00001049"),
+        ("page=1&page_size=50&name=more", "more-00001000"),
+        ("page=1&page_size=50&sort=name&sort_reverse=true", "q"),
+        (
+            "page=1&page_size=50&sort=messages&sort_reverse=true",
+            "more-00020999",
+        ),
+        ("page=401&page_size=50", "more-00020999"),
+    ] {
+        api.node.rows_made.store(0, Relaxed);
+        let page = api
+            .get(Service::Api, &format!("/api/queues?{query}"))
+            .json();
+        let items = page["items"].as_array().expect("items");
+        assert_eq!(items[0]["name"], first, "{query}");
+        assert_eq!(page["item_count"], items.len(), "{query}");
+        assert_eq!(page["total_count"], 20_003, "{query}");
+        assert_eq!(
+            api.node.rows_made.load(Relaxed),
+            items.len() as u64,
+            "{query}"
+        );
+    }
+}
+
+#[test]
+fn a_long_list_is_whole_and_in_order() {
+    let api = start(2_000);
+    for (query, first, last) in [
+        ("", "a/b", "q"),
+        (
+            "?sort=messages&columns=name,messages",
+            "a/b",
+            "more-00002999",
+        ),
+        ("?sort=message_stats.ack&sort_reverse=true", "q", "a/b"),
+    ] {
+        let list = api.get(Service::Api, &format!("/api/queues{query}")).json();
+        let rows = list.as_array().expect("a list");
+        assert_eq!(rows.len(), 2_003, "{query}");
+        assert_eq!(rows[0]["name"], first, "{query}");
+        assert_eq!(rows[2_002]["name"], last, "{query}");
+    }
+    let metrics = api.get(Service::Metrics, "/metrics/per-object").body;
+    let ready = metrics
+        .lines()
+        .filter(|line| line.starts_with("rabbitmq_queue_messages_ready{"));
+    assert_eq!(ready.count(), 2_003);
+    assert!(metrics.contains("{vhost=\"/\",queue=\"more-00002999\"} 2999\n"));
+}
+
+#[test]
+fn lists_that_nobody_reads_are_not_made_and_hold_up_nobody() {
+    let api = start(MANY);
+    let unread = api.unread(Service::Api, "/api/queues");
+    // Each of these waits for a worker behind all that have asked before.
+    for _ in 0..3 {
+        let who: Value = api.get(Service::Api, "/api/whoami").json();
+        assert_eq!(who["name"], "administrator");
+    }
+    let made = api.node.rows_made.load(Relaxed);
+    assert!(made < CLIENTS as u64 * MANY / 2, "{made} rows were made");
+    drop(unread);
+}
+
+#[test]
+fn scrapes_that_nobody_reads_hold_up_nobody() {
+    let api = start(MANY);
+    let unread = api.unread(Service::Metrics, "/metrics/per-object");
+    let metrics = api.get(Service::Metrics, "/metrics").body;
+    assert!(metrics.contains("rabbitmq_identity_info"));
+    drop(unread);
+}
