@@ -8,6 +8,7 @@ mod cluster;
 mod definitions;
 mod log;
 mod log_file;
+mod log_lines;
 mod messages;
 mod process;
 mod reports;

@@ -208,6 +208,14 @@ pub const LEADER_WAIT_MS_MAX: u64 = 5_000;
 /// Answers of one queue's leader that are kept for operators who ask again.
 pub const PARKED_ANSWERS_MAX: usize = 256;
 
+/// Bytes of a log line; of a longer one this much is shown.
+pub const LOG_LINE_BYTES_MAX: usize = 16 * 1024;
+/// Log lines of one kind (made at one place in the code) that may come at once. Lines for debugging
+/// are not bounded.
+pub const LOG_LINES_AT_ONCE_MAX: u64 = 1_000;
+/// Log lines of one kind a second beyond that; of the others one line says how many were left out.
+pub const LOG_LINES_PER_SECOND: u64 = 20;
+
 /// Milliseconds between two signs of life that a node gives to each other node.
 pub const PEER_HEARTBEAT_MS: u64 = 100;
 /// Milliseconds without a sign of life after which another node is down.

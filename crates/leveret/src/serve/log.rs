@@ -1,6 +1,7 @@
 //! Where log lines go.
 
 use super::log_file::{LogFile, Rotated};
+use super::log_lines::Lines;
 use crate::config::{Log, LogFormat, LogLevel, LogSink};
 use std::io;
 use std::sync::Arc;
@@ -103,7 +104,7 @@ fn layer(
 ) -> (BoxedLayer, reload::Handle<LevelFilter, Registry>) {
     let (level, handle) = reload::Layer::new(filter(sink.level));
     let layer = tracing_subscriber::fmt::layer()
-        .with_writer(writer)
+        .with_writer(Lines::new(writer, sink.format))
         .with_ansi(false);
     let layer = match sink.format {
         LogFormat::Plain => layer.with_target(false).with_filter(level).boxed(),

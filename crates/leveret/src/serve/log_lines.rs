@@ -1,0 +1,360 @@
+//! Log lines on their way to where they go: nothing in them is more than text, and none comes so
+//! often that it fills a disk.
+
+use crate::config::LogFormat;
+use leveret_types::limits::{LOG_LINE_BYTES_MAX, LOG_LINES_AT_ONCE_MAX, LOG_LINES_PER_SECOND};
+use std::collections::HashMap;
+use std::fmt::Write as _;
+use std::io::{self, Write};
+use std::sync::{Mutex, PoisonError};
+use std::time::Instant;
+use tracing::callsite::Identifier;
+use tracing::{Level, Metadata};
+use tracing_subscriber::fmt::MakeWriter;
+use tracing_subscriber::fmt::writer::BoxMakeWriter;
+
+/// Milliseconds between two looks for lines that are to be summed up.
+const SUM_EVERY_MS: u64 = 1_000;
+
+/// Where lines go, and how many of each kind have gone there lately.
+pub struct Lines {
+    to: BoxMakeWriter,
+    format: LogFormat,
+    started: Instant,
+    kinds: Mutex<Kinds>,
+}
+
+/// The lines by the place in the code that makes them: those are one kind.
+#[derive(Default)]
+struct Kinds {
+    by_place: HashMap<Identifier, Kind>,
+    summed_ms: u64,
+}
+
+/// How often one kind of line has come lately.
+struct Kind {
+    /// Lines that may go at once, in thousandths.
+    allowance: u64,
+    at_ms: u64,
+    /// The first line that was left out, and how many were.
+    left_out: Option<(String, u64)>,
+}
+
+impl Lines {
+    /// Lines of this format that go to `to`.
+    pub fn new(to: BoxMakeWriter, format: LogFormat) -> Self {
+        Self {
+            to,
+            format,
+            started: Instant::now(),
+            kinds: Mutex::default(),
+        }
+    }
+
+    /// What is to be written for a line: nothing, the line, or sums of others before it.
+    fn take(&self, kind: Option<&Kindred>, line: &str, now_ms: u64) -> String {
+        let mut out = String::new();
+        let kinds = self.kinds.lock();
+        // A line that panicked on its way has left the counts as they were.
+        let mut kinds = kinds.unwrap_or_else(PoisonError::into_inner);
+        for (line, count) in kinds.sums(now_ms) {
+            self.add(&mut out, &with_count(&line, count, self.format));
+        }
+        let goes = match kind {
+            Some(kind) if kind.is_bounded => kinds.admit(&kind.place, line, now_ms),
+            _ => true,
+        };
+        if goes {
+            self.add(&mut out, line);
+        }
+        out
+    }
+
+    /// Adds a line with nothing in it that its reader takes for an order or for another line.
+    fn add(&self, out: &mut String, line: &str) {
+        let line = line.strip_suffix('\n').unwrap_or(line);
+        if line.len() <= LOG_LINE_BYTES_MAX {
+            escape(out, line);
+        } else {
+            let cut = line.floor_char_boundary(LOG_LINE_BYTES_MAX);
+            let (shown, rest) = line.split_at(cut);
+            match self.format {
+                LogFormat::Plain => {
+                    escape(out, shown);
+                    let _ = write!(out, "... ({} bytes more)", rest.len());
+                }
+                LogFormat::Json => {
+                    let cut = serde_json::json!({"cut": shown, "bytes_more": rest.len()});
+                    escape(out, &cut.to_string());
+                }
+            }
+        }
+        out.push('\n');
+    }
+}
+
+/// Writes text without control characters, and without those that turn the order of others. The
+/// form is JSON's, in which it stays what it is.
+fn escape(out: &mut String, text: &str) {
+    for character in text.chars() {
+        match character {
+            '\n' => out.push_str("\\n"),
+            '\r' => out.push_str("\\r"),
+            '\t' => out.push_str("\\t"),
+            // They are all below U+10000, which four digits hold.
+            _ if is_order(character) => drop(write!(out, "\\u{:04x}", u32::from(character))),
+            _ => out.push(character),
+        }
+    }
+}
+
+fn is_order(character: char) -> bool {
+    let turns = matches!(
+        character,
+        '\u{200e}'
+            | '\u{200f}'
+            | '\u{2028}'..='\u{202e}'
+            | '\u{2066}'..='\u{2069}'
+            | '\u{feff}'
+    );
+    character.is_control() || turns
+}
+
+/// The line with how many like it were left out.
+fn with_count(line: &str, count: u64, format: LogFormat) -> String {
+    let line = line.trim_end();
+    match format {
+        LogFormat::Plain => format!("{line} left_out={count}"),
+        LogFormat::Json => match line.strip_suffix('}') {
+            Some(object) => format!("{object},\"left_out\":{count}}}"),
+            None => line.to_owned(),
+        },
+    }
+}
+
+impl Kinds {
+    /// Whether a line of this kind may go now.
+    fn admit(&mut self, place: &Identifier, line: &str, now_ms: u64) -> bool {
+        const WHOLE: u64 = 1_000;
+        let most = LOG_LINES_AT_ONCE_MAX * WHOLE;
+        let kind = self.by_place.entry(place.clone()).or_insert(Kind {
+            allowance: most,
+            at_ms: now_ms,
+            left_out: None,
+        });
+        let since_ms = now_ms.saturating_sub(kind.at_ms);
+        kind.at_ms = now_ms;
+        let gained = since_ms.saturating_mul(LOG_LINES_PER_SECOND * WHOLE / 1_000);
+        kind.allowance = kind.allowance.saturating_add(gained).min(most);
+        if let Some(rest) = kind.allowance.checked_sub(WHOLE) {
+            kind.allowance = rest;
+            return true;
+        }
+        match &mut kind.left_out {
+            Some((_, count)) => *count += 1,
+            None => {
+                let shown = line.floor_char_boundary(LOG_LINE_BYTES_MAX);
+                kind.left_out = Some((line[..shown].to_owned(), 1));
+            }
+        }
+        false
+    }
+
+    /// The lines that were left out and have not been summed up, once a second.
+    fn sums(&mut self, now_ms: u64) -> Vec<(String, u64)> {
+        if now_ms.saturating_sub(self.summed_ms) < SUM_EVERY_MS {
+            return Vec::new();
+        }
+        self.summed_ms = now_ms;
+        let kinds = self.by_place.values_mut();
+        kinds.filter_map(|kind| kind.left_out.take()).collect()
+    }
+}
+
+/// What kind of line is written.
+struct Kindred {
+    place: Identifier,
+    /// Whether there may be too many of it. Who asks for more than the usual lines gets them all.
+    is_bounded: bool,
+}
+
+/// One line that is written.
+pub struct Line<'a> {
+    lines: &'a Lines,
+    kind: Option<Kindred>,
+    to: Box<dyn Write + 'a>,
+}
+
+impl<'a> MakeWriter<'a> for Lines {
+    type Writer = Line<'a>;
+
+    fn make_writer(&'a self) -> Line<'a> {
+        Line {
+            lines: self,
+            kind: None,
+            to: self.to.make_writer(),
+        }
+    }
+
+    fn make_writer_for(&'a self, metadata: &Metadata<'_>) -> Line<'a> {
+        Line {
+            lines: self,
+            kind: Some(Kindred {
+                place: metadata.callsite(),
+                is_bounded: *metadata.level() <= Level::INFO,
+            }),
+            to: self.to.make_writer_for(metadata),
+        }
+    }
+}
+
+impl Write for Line<'_> {
+    /// Takes a whole line, as the formatters write it.
+    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        let now_ms = self.lines.started.elapsed().as_millis() as u64;
+        let text = String::from_utf8_lossy(line);
+        let out = self.lines.take(self.kind.as_ref(), &text, now_ms);
+        if !out.is_empty() {
+            self.to.write_all(out.as_bytes())?;
+        }
+        Ok(line.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.to.flush()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Arc;
+    use tracing_subscriber::layer::SubscriberExt;
+    use tracing_subscriber::{Layer, Registry};
+
+    /// A place in the code that makes lines.
+    struct Place(#[expect(dead_code, reason = "it makes two places differ")] u8);
+
+    static PLACES: [Place; 2] = [Place(0), Place(1)];
+
+    impl tracing::callsite::Callsite for Place {
+        fn set_interest(&self, _interest: tracing::subscriber::Interest) {}
+
+        fn metadata(&self) -> &Metadata<'_> {
+            unreachable!("nothing is asked of it")
+        }
+    }
+
+    /// What was written.
+    #[derive(Clone, Default)]
+    struct Written(Arc<Mutex<Vec<u8>>>);
+
+    impl Write for Written {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.lock().expect("no panic").extend_from_slice(bytes);
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    /// The lines that `work` has logged.
+    fn logged(format: LogFormat, work: impl FnOnce()) -> Vec<String> {
+        let written = Written::default();
+        let to = written.clone();
+        let lines = Lines::new(BoxMakeWriter::new(move || to.clone()), format);
+        let layer = tracing_subscriber::fmt::layer()
+            .with_writer(lines)
+            .with_ansi(false);
+        let layer = match format {
+            LogFormat::Plain => layer.with_target(false).boxed(),
+            LogFormat::Json => layer.json().flatten_event(true).boxed(),
+        };
+        tracing::subscriber::with_default(Registry::default().with(layer), work);
+        let bytes = written.0.lock().expect("no panic").clone();
+        let text = String::from_utf8(bytes).expect("text");
+        assert!(text.is_empty() || text.ends_with('\n'), "{text:?}");
+        text.lines().map(str::to_owned).collect()
+    }
+
+    /// A newline, an order to a terminal, one of a single byte, text backwards, another newline.
+    const HOSTILE: &str =
+        "guest\n2026-01-01T00:00:00Z  INFO all is well\x1b[2J\u{9b}31m\u{202e}\r\u{2028}";
+
+    #[test]
+    fn whatever_is_logged_is_one_line_of_plain_text() {
+        for format in [LogFormat::Plain, LogFormat::Json] {
+            let lines = logged(format, || {
+                tracing::warn!(user = HOSTILE, "login of {HOSTILE}");
+                tracing::warn!(user = %HOSTILE, debug = ?HOSTILE, "shown");
+            });
+            assert_eq!(lines.len(), 2, "{lines:?}");
+            for line in &lines {
+                assert!(!line.chars().any(is_order), "{line:?}");
+                assert!(line.contains("all is well"), "{line}");
+            }
+            if format == LogFormat::Json {
+                let value: serde_json::Value = serde_json::from_str(&lines[0]).expect("JSON");
+                assert_eq!(value["user"], HOSTILE, "it says what it was");
+            }
+        }
+    }
+
+    #[test]
+    fn a_flood_of_one_kind_is_summed_up_and_others_go_on() {
+        let lines = Lines::new(BoxMakeWriter::new(io::sink), LogFormat::Plain);
+        let places = [&PLACES[0], &PLACES[1]].map(|place| Kindred {
+            place: Identifier(place),
+            is_bounded: true,
+        });
+        let most = LOG_LINES_AT_ONCE_MAX;
+        let go = |kind: usize, line: &str, ms: u64| lines.take(Some(&places[kind]), line, ms);
+        for number in 0..most {
+            let line = format!("flood {number}\n");
+            assert_eq!(go(0, &line, 100), line);
+        }
+        for number in most..most + 500 {
+            assert_eq!(go(0, &format!("flood {number}\n"), 100), "");
+        }
+        assert_eq!(go(1, "another\n", 200), "another\n");
+        // The sum goes before whatever is next, a second later.
+        let sum = format!("flood {most} left_out=500\nanother\n");
+        assert_eq!(go(1, "another\n", 1_200), sum);
+        // So many more have their place by then.
+        let gained = (0..200).filter(|_| !go(0, "flood\n", 2_100).is_empty());
+        assert_eq!(gained.count() as u64, 2 * LOG_LINES_PER_SECOND);
+    }
+
+    #[test]
+    fn who_asks_for_all_lines_gets_them() {
+        let count = 2 * LOG_LINES_AT_ONCE_MAX as usize;
+        let lines = logged(LogFormat::Plain, || {
+            (0..count).for_each(|number| tracing::debug!(number, "asked for"));
+        });
+        assert_eq!(lines.len(), count);
+    }
+
+    #[test]
+    fn a_line_of_its_length_is_whole_and_one_byte_more_is_cut() {
+        let lines = Lines::new(BoxMakeWriter::new(io::sink), LogFormat::Plain);
+        let longest = "x".repeat(LOG_LINE_BYTES_MAX);
+        assert_eq!(lines.take(None, &longest, 0), format!("{longest}\n"));
+        let cut = lines.take(None, &format!("{longest}y"), 0);
+        assert_eq!(cut, format!("{longest}... (1 bytes more)\n"));
+        let lines = Lines::new(BoxMakeWriter::new(io::sink), LogFormat::Json);
+        let object = serde_json::json!({"message": longest}).to_string();
+        let cut = lines.take(None, &object, 0);
+        assert!(
+            serde_json::from_str::<serde_json::Value>(&cut).is_ok(),
+            "{cut}"
+        );
+    }
+
+    #[test]
+    fn a_sum_is_json_where_lines_are() {
+        let sum = with_count("{\"level\":\"WARN\"}\n", 7, LogFormat::Json);
+        assert_eq!(sum, "{\"level\":\"WARN\",\"left_out\":7}");
+    }
+}
