@@ -6,7 +6,7 @@ RUN cargo build --release --locked --package leveret
 
 FROM debian:bookworm-slim
 RUN useradd --system --home-dir /data --shell /usr/sbin/nologin leveret \
-    && install --directory --owner=leveret --group=leveret --mode=0750 /data
+    && install --directory --owner=leveret --group=leveret --mode=0700 /data
 COPY --from=build /src/target/release/leveret /usr/local/bin/leveret
 # Operators' scripts and probes call it by these names.
 RUN for name in rabbitmqctl rabbitmq-diagnostics rabbitmq-plugins rabbitmq-queues rabbitmq-upgrade; do \

@@ -8,5 +8,6 @@
 pub mod cli;
 pub mod config;
 pub mod ctl;
+pub mod file_modes;
 pub mod memory;
 pub mod serve;

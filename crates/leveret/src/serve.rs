@@ -17,6 +17,7 @@ mod web;
 
 use crate::cli::node_file::{self, NodeFile};
 use crate::config::{Config, Loaded};
+use crate::file_modes;
 use admin::Admin;
 use leveret_management::{App, Bound, Service};
 use leveret_shell::disk::RealDisk;
@@ -35,10 +36,11 @@ use web::Web;
 /// Runs a node until it is told to stop. The error is one line for the operator.
 pub fn run(loaded: Loaded) -> Result<(), String> {
     let begun = Instant::now();
+    check::make_folders(&loaded.config)?;
+    let exposed = file_modes::exposed(&loaded);
     let config = loaded.config;
-    check::make_folders(&config)?;
     let logs = log::start(&config.log)?;
-    for notice in &loaded.notices {
+    for notice in loaded.notices.iter().chain(&exposed) {
         tracing::warn!("{notice}");
     }
     check::cluster(&config)?;

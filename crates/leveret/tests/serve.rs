@@ -344,18 +344,21 @@ fn eventually(look: impl Fn() -> String, right: impl Fn(&str) -> bool) {
     }
 }
 
-/// Three nodes of one cluster, each of which knows that the others are up.
-fn start_three(folder: &Folder) -> Vec<Node> {
+/// Loopback addresses that are free.
+fn free_addresses(count: usize) -> Vec<String> {
     // Below the ports that the kernel gives to clients, which may take them before the nodes do.
     let first = RandomState::new().hash_one(()) as usize % 6_000;
     let ports = (26_000_u16..32_768).skip(first);
     let free = ports.filter_map(|port| TcpListener::bind(("127.0.0.1", port)).ok());
-    let sockets: Vec<TcpListener> = free.take(3).collect();
-    let addresses: Vec<_> = sockets
-        .iter()
-        .map(|socket| socket.local_addr().expect("bound").to_string())
-        .collect();
-    drop(sockets);
+    // Held together, so that no two are the same.
+    let sockets: Vec<TcpListener> = free.take(count).collect();
+    let address = |socket: &TcpListener| socket.local_addr().expect("bound").to_string();
+    sockets.iter().map(address).collect()
+}
+
+/// Three nodes of one cluster, each of which knows that the others are up.
+fn start_three(folder: &Folder) -> Vec<Node> {
+    let addresses = free_addresses(3);
     let join = addresses.join(",");
     let nodes: Vec<Node> = thread::scope(|scope| {
         let start = |address: &String| {
@@ -929,4 +932,78 @@ fn a_node_that_cannot_start_says_why() {
             "{expected}: {text}"
         );
     }
+}
+
+/// Everything below a folder, and the folder itself, with their permissions.
+fn modes(folder: &Path) -> Vec<(PathBuf, bool, u32)> {
+    use std::os::unix::fs::MetadataExt;
+    let mut found = Vec::new();
+    let mut left = vec![folder.to_owned()];
+    while let Some(path) = left.pop() {
+        // What is replaced while this looks has been seen as what it was before.
+        let Ok(metadata) = fs::symlink_metadata(&path) else {
+            continue;
+        };
+        if metadata.is_dir() {
+            let entries = fs::read_dir(&path).expect("a folder");
+            left.extend(entries.map(|entry| entry.expect("an entry").path()));
+        }
+        found.push((path, metadata.is_dir(), metadata.mode() & 0o777));
+    }
+    found
+}
+
+/// Whatever the umask of who starts a node.
+#[test]
+fn what_a_node_keeps_is_its_users_alone() {
+    let folder = Folder::new("modes");
+    let config = folder.write(
+        "rabbitmq.conf",
+        "log.file = leveret.log\ndefault_pass = hidden\nmanagement.tcp.port = none\n",
+    );
+    let permit = |path: &Path, mode| {
+        let mode = std::os::unix::fs::PermissionsExt::from_mode(mode);
+        fs::set_permissions(path, mode).expect("its own");
+    };
+    permit(&config, 0o644);
+    let data = folder.data();
+    let mut command = Command::new("/bin/sh");
+    command.args(["-c", "umask 000; exec \"$0\" \"$@\"", BINARY]);
+    let mut arguments = serve(&data);
+    arguments.arg("--cluster").args(free_addresses(1));
+    command
+        .env_clear()
+        .args(arguments.get_args())
+        .arg("--config")
+        .arg(&config)
+        .stdin(Stdio::null())
+        .stderr(Stdio::null());
+    let node = Node::start(&mut command, &data);
+    node.told(&["set_cluster_name", "modes"]);
+    node.told(&["rotate_logs"]);
+    let first_log = fs::read_to_string(data.join("logs/leveret.log.0")).expect("a log");
+    let exposed = format!("a password or secret in {}", config.display());
+    assert!(first_log.contains(&exposed), "{first_log}");
+    assert!(!first_log.contains("look into the folder"), "{first_log}");
+    let look = || {
+        let found = modes(&data);
+        assert!(found.len() > 10, "{found:?}");
+        for (path, is_folder, mode) in found {
+            // A socket file needs no right to be executed, and has none to be read by others.
+            assert_eq!(mode & 0o077, 0, "{} {mode:o}", path.display());
+            assert!(!is_folder || mode == 0o700, "{} {mode:o}", path.display());
+        }
+    };
+    look();
+    assert!(node.terminate());
+    look();
+    // What an earlier version or somebody else has made is told.
+    permit(&data, 0o755);
+    permit(&config, 0o600);
+    let node = Node::start(&mut command, &data);
+    let log = fs::read_to_string(data.join("logs/leveret.log")).expect("a log");
+    let exposed = format!("look into the folder {} (mode 755)", data.display());
+    assert!(log.contains(&exposed), "{log}");
+    assert!(!log.contains("a password or secret in"), "{log}");
+    drop(node);
 }

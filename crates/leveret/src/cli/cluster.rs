@@ -3,6 +3,7 @@
 use super::{AskOptions, NodeFolder, table};
 use crate::cli::target::CallError;
 use crate::config::value::host_and_port;
+use crate::file_modes;
 use clap::Subcommand;
 use serde_json::{Value, json};
 use std::fs;
@@ -148,6 +149,7 @@ fn join(addresses: &[String], data_dir: &Path) -> Result<String, String> {
     for address in addresses {
         host_and_port(address).map_err(|what| format!("an address {what}, not \"{address}\""))?;
     }
+    file_modes::keep_private();
     fs::create_dir_all(data_dir)
         .and_then(|()| fs::write(&path, addresses.join("\n") + "\n"))
         .map_err(|error| format!("cannot write {}: {error}", path.display()))?;

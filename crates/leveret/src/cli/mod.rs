@@ -9,7 +9,7 @@ pub mod table;
 pub mod target;
 
 use crate::config::{self, Config, ConfigError, FileConfig, Machine, Source};
-use crate::{ctl, serve};
+use crate::{ctl, file_modes, serve};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use serde_json::Value;
 use std::ffi::OsString;
@@ -307,6 +307,7 @@ fn set_http(typed: &mut FileConfig, which: &str, flag: &'static str, address: Op
 }
 
 fn serve_node(options: &ServeOptions) -> Result<String, String> {
+    file_modes::keep_private();
     let typed = typed(options).map_err(|error| error.to_string())?;
     let loaded = Config::build(&typed, &Machine::here()).map_err(|errors| lines(&errors))?;
     serve::run(loaded).map(|()| String::new())
@@ -331,7 +332,9 @@ fn configuration(command: &ConfigCommand) -> Result<String, String> {
     if !problems.is_empty() {
         return Err(problems.join("\nleveret: "));
     }
-    let mut text: String = loaded.notices.iter().map(|n| format!("{n}\n")).collect();
+    let exposed = file_modes::exposed(&loaded);
+    let notices = loaded.notices.iter().chain(&exposed);
+    let mut text: String = notices.map(|notice| format!("{notice}\n")).collect();
     let name = file.map_or_else(
         || "the environment".to_owned(),
         |file| file.display().to_string(),

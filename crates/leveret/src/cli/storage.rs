@@ -1,6 +1,7 @@
 //! `leveret storage`: what lies on disk, in words, while no node runs on it.
 
 use crate::config::{self, Config, Machine, Source};
+use crate::file_modes;
 use clap::{Args, Subcommand};
 use leveret_metadata::Catalogue;
 use leveret_node::catalogue;
@@ -82,6 +83,7 @@ impl Place {
 
 /// Runs a command; the error is for the operator.
 pub fn run(command: &StorageCommand) -> Result<String, String> {
+    file_modes::keep_private();
     let disk = RealDisk::new();
     match command {
         StorageCommand::Inspect(place) => {

@@ -3,7 +3,7 @@
 mod listeners;
 mod login;
 
-use super::file::{FileConfig, Setting};
+use super::file::{FileConfig, Setting, Source};
 use super::keys::{self, Key, Kind, Meaning};
 use super::rotation::Schedule;
 use super::settled::{
@@ -46,6 +46,7 @@ impl Config {
             config,
             notices,
             effective: effective(typed),
+            secret_files: secret_files(typed),
         })
     }
 }
@@ -75,6 +76,21 @@ fn effective(typed: &FileConfig) -> Vec<(String, String)> {
     all.into_iter()
         .map(|(name, value)| (name.replace(".$name", ".default"), value))
         .collect()
+}
+
+/// The files in which a password or a secret was typed, each once.
+fn secret_files(typed: &FileConfig) -> Vec<PathBuf> {
+    let secret = |name| match keys::find(name) {
+        Some(Meaning::Key(key)) => key.kind == Kind::Secret,
+        _ => false,
+    };
+    let files = typed.iter().filter(|(name, _)| secret(name));
+    let files = files.filter_map(|(_, setting)| match &setting.source {
+        Source::Line(file, _) => Some(PathBuf::from(file)),
+        Source::Variable(_) | Source::Flag(_) => None,
+    });
+    let files: std::collections::BTreeSet<PathBuf> = files.collect();
+    files.into_iter().collect()
 }
 
 /// Whether it is said in the node's own words who is in the cluster, or that nobody else is: then

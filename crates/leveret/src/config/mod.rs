@@ -27,7 +27,7 @@ pub use settled::{
 };
 
 use std::fmt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Something in the configuration that cannot stand: where, and what to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -75,12 +75,14 @@ pub struct Loaded {
     /// Every key that has an effect, as it was typed or by default, with its value in force;
     /// secrets are hidden.
     pub effective: Vec<(String, String)>,
+    /// The files in which a password or a secret was typed.
+    pub secret_files: Vec<PathBuf>,
 }
 
 /// Where the configuration file is, by option, then `LEVERET_CONFIG_FILE`, then
 /// `RABBITMQ_CONFIG_FILE`; none if nobody names one.
 #[must_use]
-pub fn file_named(option: Option<&Path>) -> Option<std::path::PathBuf> {
+pub fn file_named(option: Option<&Path>) -> Option<PathBuf> {
     let variable = |name| {
         std::env::var_os(name)
             .filter(|v| !v.is_empty())
@@ -121,7 +123,7 @@ pub fn read(file: Option<&Path>) -> Result<FileConfig, ConfigError> {
     Ok(typed)
 }
 
-fn parts_of(file: &Path) -> Result<Vec<std::path::PathBuf>, ConfigError> {
+fn parts_of(file: &Path) -> Result<Vec<PathBuf>, ConfigError> {
     if !file.is_dir() {
         return Ok(vec![file.to_owned()]);
     }

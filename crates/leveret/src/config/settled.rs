@@ -7,7 +7,7 @@ use leveret_auth::{Credentials, Mechanism};
 use leveret_metadata::MembershipConfig;
 use leveret_node::certificate::NameFrom;
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// The configuration of a node: all of it, valid, with every choice made.
 #[derive(Clone, Debug, PartialEq)]
@@ -69,6 +69,11 @@ pub struct Folders {
 }
 
 impl Folders {
+    /// All of them.
+    pub fn all(&self) -> [&Path; 5] {
+        [&self.root, &self.data, &self.segment, &self.wal, &self.logs].map(PathBuf::as_path)
+    }
+
     /// Those of them that the storage engine works with.
     pub fn store(&self) -> leveret_storage::Folders {
         leveret_storage::Folders {

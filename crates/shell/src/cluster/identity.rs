@@ -63,7 +63,7 @@ impl IdentityFile {
     /// # Errors
     /// If the disk refuses.
     pub fn write(&self, path: &Path) -> io::Result<()> {
-        small_file::replace(path, self.text().as_bytes(), 0o644)
+        small_file::replace(path, self.text().as_bytes(), 0o600)
     }
 
     /// Who the node is now that it starts once more, with a number of that start that is greater
