@@ -22,6 +22,8 @@ pub struct OutBuffer {
     written: usize,
     shared: VecDeque<Insert>,
     shared_bytes: usize,
+    /// Octets before the barriers that stand, the oldest first, from the front of the buffer.
+    barriers: VecDeque<usize>,
 }
 
 #[derive(Debug)]
@@ -41,10 +43,11 @@ impl OutBuffer {
             written: 0,
             shared: VecDeque::new(),
             shared_bytes: 0,
+            barriers: VecDeque::new(),
         }
     }
 
-    /// Octets that wait.
+    /// Octets that wait, behind barriers too.
     #[must_use]
     pub fn len(&self) -> usize {
         self.copied.len() - self.written + self.shared_bytes
@@ -54,6 +57,52 @@ impl OutBuffer {
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
+    }
+
+    /// Octets that wait for nothing but the socket: those before the first barrier.
+    #[must_use]
+    pub fn writable_len(&self) -> usize {
+        self.barriers.front().map_or(self.len(), |before| *before)
+    }
+
+    /// Keeps what is appended from now on from being written until [`Self::lift_barrier`]. Barriers
+    /// are lifted in the order in which they were put up.
+    pub fn put_barrier(&mut self) {
+        self.barriers.push_back(self.len());
+    }
+
+    /// Lifts the oldest barrier that stands.
+    pub fn lift_barrier(&mut self) {
+        self.barriers.pop_front();
+    }
+
+    /// Whether a barrier stands.
+    #[must_use]
+    pub fn has_barrier(&self) -> bool {
+        !self.barriers.is_empty()
+    }
+
+    /// Inserts octets right before the first barrier, or appends them if none stands.
+    pub fn push_before_barrier(&mut self, bytes: &[u8]) {
+        let (mut left, mut position) = (self.writable_len(), self.written);
+        let mut passed = 0;
+        for insert in &self.shared {
+            let copied = insert.at - position;
+            if left <= copied {
+                break;
+            }
+            left -= copied + insert.bytes.len();
+            position = insert.at;
+            passed += 1;
+        }
+        let at = position + left;
+        self.copied.splice(at..at, bytes.iter().copied());
+        for insert in self.shared.iter_mut().skip(passed) {
+            insert.at += bytes.len();
+        }
+        for before in &mut self.barriers {
+            *before += bytes.len();
+        }
     }
 
     /// The end of the buffer, to append to. What is there must not be changed.
@@ -72,35 +121,47 @@ impl OutBuffer {
         self.shared.push_back(Insert { at, bytes });
     }
 
-    /// Fills `slices` with what is to be written next, and says how many are filled.
+    /// Fills `slices` with what is to be written next, and says how many are filled. What is behind
+    /// a barrier is not among it.
     #[must_use]
     pub fn slices<'a>(&'a self, slices: &mut [IoSlice<'a>]) -> usize {
-        let mut position = self.written;
         let mut filled = 0;
-        let pieces = self.shared.iter().flat_map(|insert| {
-            let before = &self.copied[position..insert.at];
-            position = insert.at;
-            [before, &insert.bytes[..]]
-        });
-        for (slot, piece) in slices.iter_mut().zip(pieces.filter(|p| !p.is_empty())) {
+        for (slot, piece) in slices.iter_mut().zip(self.writable()) {
             *slot = IoSlice::new(piece);
-            filled += 1;
-        }
-        let after = self.shared.back().map_or(self.written, |last| last.at);
-        let rest = &self.copied[after..];
-        if filled < slices.len() && !rest.is_empty() {
-            slices[filled] = IoSlice::new(rest);
             filled += 1;
         }
         filled
     }
 
+    /// What waits before the first barrier, in order; no piece is empty.
+    fn writable(&self) -> impl Iterator<Item = &[u8]> {
+        let mut position = self.written;
+        let inserts = self.shared.iter().flat_map(move |insert| {
+            let before = &self.copied[position..insert.at];
+            position = insert.at;
+            [before, &insert.bytes[..]]
+        });
+        let after = self.shared.back().map_or(self.written, |last| last.at);
+        let rest = &self.copied[after..];
+        let pieces = inserts.chain([rest]).filter(|piece| !piece.is_empty());
+        let mut left = self.writable_len();
+        pieces.map_while(move |piece| {
+            let piece = &piece[..piece.len().min(left)];
+            left -= piece.len();
+            (!piece.is_empty()).then_some(piece)
+        })
+    }
+
     /// Forgets the first `count` octets: they are written.
     ///
     /// # Panics
-    /// If fewer wait.
+    /// If fewer wait before the first barrier.
     pub fn advance(&mut self, mut count: usize) {
-        assert!(count <= self.len(), "{count} written of {}", self.len());
+        let writable = self.writable_len();
+        assert!(count <= writable, "{count} written of {writable}");
+        for before in &mut self.barriers {
+            *before -= count;
+        }
         while count > 0 {
             let until = self.shared.front().map_or(self.copied.len(), |i| i.at);
             let copied = count.min(until - self.written);
@@ -138,21 +199,15 @@ impl OutBuffer {
 
     /// Gives memory back that nothing waits in: for a connection that has fallen silent.
     pub fn shrink(&mut self) {
-        if self.is_empty() {
+        if self.is_empty() && !self.has_barrier() {
             *self = Self::new();
         }
     }
 
-    /// All that waits, in one piece: for tests and tools.
+    /// What is to be written next, in one piece: for tests and tools.
     #[must_use]
     pub fn to_vec(&self) -> Vec<u8> {
-        let mut slices = vec![IoSlice::new(&[]); self.shared.len() * 2 + 1];
-        let filled = self.slices(&mut slices);
-        slices[..filled]
-            .iter()
-            .flat_map(|s| s.iter())
-            .copied()
-            .collect()
+        self.writable().flatten().copied().collect()
     }
 }
 
@@ -211,6 +266,72 @@ mod tests {
             out.advance(out.len());
             assert!(written == expected, "seed {seed}");
             assert!(out.is_empty() && out.copied.is_empty());
+        }
+    }
+
+    #[test]
+    fn nothing_behind_a_barrier_is_written_before_it_is_lifted() {
+        let mut out = OutBuffer::new();
+        let large = Bytes::from(vec![b'L'; SHARED_BYTES_MIN]);
+        let written = |out: &mut OutBuffer| {
+            let mut slices = [IoSlice::new(&[]); 8];
+            let filled = out.slices(&mut slices);
+            let bytes = slices[..filled].iter().flat_map(|s| s.iter());
+            let bytes: Vec<u8> = bytes.copied().collect();
+            assert_eq!(bytes.len(), out.writable_len());
+            out.advance(bytes.len());
+            bytes
+        };
+        out.tail().extend_from_slice(b"first ");
+        out.put_barrier();
+        out.tail().extend_from_slice(b"second ");
+        out.push(large.clone());
+        out.put_barrier();
+        out.tail().extend_from_slice(b"third");
+        assert_eq!(written(&mut out), b"first ");
+        assert!(written(&mut out).is_empty() && !out.is_empty());
+        out.push_before_barrier(b"heartbeat ");
+        assert_eq!(written(&mut out), b"heartbeat ");
+        out.lift_barrier();
+        out.push_before_barrier(b"!");
+        assert_eq!(
+            written(&mut out),
+            [b"second ", &large[..], b"!"].concat(),
+            "up to the next barrier"
+        );
+        out.shrink();
+        assert!(out.has_barrier());
+        out.lift_barrier();
+        assert_eq!(written(&mut out), b"third");
+        assert!(out.is_empty() && !out.has_barrier());
+    }
+
+    #[test]
+    fn what_goes_before_a_barrier_finds_its_place_among_shared_bodies() {
+        let large = |octet| Bytes::from(vec![octet; SHARED_BYTES_MIN]);
+        for shared_before in [false, true] {
+            for shared_after in [false, true] {
+                let mut out = OutBuffer::new();
+                let mut expected = Vec::new();
+                if shared_before {
+                    out.push(large(b'A'));
+                    expected.extend_from_slice(&large(b'A'));
+                }
+                out.put_barrier();
+                out.push_before_barrier(b"now");
+                expected.extend_from_slice(b"now");
+                if shared_after {
+                    out.push(large(b'B'));
+                    expected.extend_from_slice(&large(b'B'));
+                    out.push_before_barrier(b"too");
+                    let at = expected.len() - SHARED_BYTES_MIN;
+                    expected.splice(at..at, *b"too");
+                }
+                out.tail().extend_from_slice(b"later");
+                expected.extend_from_slice(b"later");
+                out.lift_barrier();
+                assert!(out.to_vec() == expected, "{shared_before} {shared_after}");
+            }
         }
     }
 

@@ -68,6 +68,8 @@ pub struct Connection {
     publisher: publish::Publisher,
     /// The answer to what was asked, held until what it tells of is durable.
     held: Option<Held>,
+    /// Answers in the output that must not be written before what they tell of is durable.
+    barriers: held::Barriers,
     /// What was asked of the cluster.
     asked: Option<asked::Asked>,
     /// What waits until this node has looked for a name that it does not know, and whether it has.
@@ -85,9 +87,8 @@ pub struct Connection {
     checking: Option<login::Checking>,
     /// The answer to a failed login, held for a while.
     delayed: Option<(u64, Reply)>,
-    /// Deliveries encoded since the socket last took everything.
-    encoded_messages: usize,
-    encoded_bytes: usize,
+    /// Deliveries encoded since the socket last took everything, but for those behind a barrier.
+    encoded: held::Encoded,
     /// Publishes that wait for the log, so that the confirm ledger must hear of it.
     awaiting: bool,
     has_exclusive: bool,
@@ -121,6 +122,7 @@ impl Connection {
             channels: FixedMap::default(),
             publisher: publish::Publisher::default(),
             held: None,
+            barriers: held::Barriers::default(),
             asked: None,
             missed: None,
             looked: false,
@@ -130,8 +132,7 @@ impl Connection {
             cancelled_behind: Vec::new(),
             checking: None,
             delayed: None,
-            encoded_messages: 0,
-            encoded_bytes: 0,
+            encoded: held::Encoded::default(),
             awaiting: false,
             has_exclusive: false,
             received_bytes: 0,
@@ -274,11 +275,10 @@ impl Connection {
         let left = self.session.output().len();
         self.sent_bytes += self.output_before.saturating_sub(left) as u64;
         self.output_before = left;
-        if left > 0 || self.encoded_messages == 0 {
+        if self.session.output().writable_len() > 0 || self.encoded.messages == 0 {
             return;
         }
-        let messages = std::mem::take(&mut self.encoded_messages);
-        let bytes = std::mem::take(&mut self.encoded_bytes);
+        let held::Encoded { messages, bytes } = std::mem::take(&mut self.encoded);
         if self.link.give(messages, bytes) {
             self.unblock_consumers(now, env);
         }

@@ -330,6 +330,9 @@ pub const QUORUM_SETTLES_GATHER_MS: u64 = 20;
 /// How often a declaration of a queue is made again because the queue was deleted before it was
 /// answered; then it is refused (404).
 pub const QUEUE_REDECLARATIONS_MAX: u8 = 16;
+/// Changes of the catalogue by one connection that may wait for the same syncs of the log; what a
+/// client sends behind so many is carried out when they are durable.
+pub const UNSYNCED_CHANGES_MAX: usize = 1_024;
 /// Milliseconds for which the write-ahead log may not become durable though somebody waits for it,
 /// before the queues that are led on it are handed over.
 pub const LOG_STUCK_MS: u64 = 2_000;

@@ -1,5 +1,6 @@
 //! Consumers, deliveries, settles and gets.
 
+use super::held::Encoded;
 use super::holders::Holders;
 use super::look::Missed;
 use super::{ChannelFacts, Connection, ConsumerFacts, Run};
@@ -200,8 +201,13 @@ impl Connection {
         if delivery.queue == reply_to::NO_QUEUE {
             return self.deliver_reply(delivery);
         }
-        self.encoded_messages += 1;
-        self.encoded_bytes += delivery.message.size() as usize;
+        let encoded = Encoded {
+            messages: 1,
+            bytes: delivery.message.size() as usize,
+        };
+        if !self.barriers.note(encoded) {
+            self.encoded += encoded;
+        }
         // A consumer that is gone has been detached, and with that the message went back.
         if self.session.deliver(delivery)
             && env.registry().traces()

@@ -1,11 +1,18 @@
 //! Answers that wait until what they tell of is durable, or committed by the cluster, and what must
 //! wait behind them.
+//!
+//! The answer to a change of the catalogue waits in the output, behind a barrier: the session goes
+//! on with what the client sends behind it, so that many changes share one sync of the log. All
+//! other answers wait here, and the session with them.
 
 use super::Connection;
 use crate::env::{Env, Ticket};
 use leveret_session::contract::Reply;
+use leveret_types::limits::UNSYNCED_CHANGES_MAX;
 use leveret_types::{Now, QueueId, ShardId};
 use smallvec::SmallVec;
+use std::collections::VecDeque;
+use std::ops::AddAssign;
 
 /// An answer that waits until what it tells of is durable.
 #[derive(Debug)]
@@ -16,6 +23,82 @@ pub(super) struct Held {
     reply: Reply,
 }
 
+/// Deliveries that were encoded.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Encoded {
+    pub(super) messages: usize,
+    pub(super) bytes: usize,
+}
+
+impl AddAssign for Encoded {
+    fn add_assign(&mut self, more: Self) {
+        self.messages += more.messages;
+        self.bytes += more.bytes;
+    }
+}
+
+/// What waits in the output, up to the next barrier, for one batch of the log.
+#[derive(Debug)]
+struct Barrier {
+    ticket: Ticket,
+    /// Answers to changes.
+    changes: usize,
+    deliveries: Encoded,
+}
+
+/// The barriers that stand in a connection's output, the oldest first.
+#[derive(Debug, Default)]
+pub(super) struct Barriers {
+    standing: VecDeque<Barrier>,
+    changes: usize,
+}
+
+impl Barriers {
+    fn is_empty(&self) -> bool {
+        self.standing.is_empty()
+    }
+
+    fn is_full(&self) -> bool {
+        self.changes >= UNSYNCED_CHANGES_MAX
+    }
+
+    /// Takes note of an answer that waits for this ticket; whether it needs a barrier of its own.
+    fn add(&mut self, ticket: Ticket) -> bool {
+        self.changes += 1;
+        match self.standing.back_mut() {
+            Some(last) if last.ticket == ticket => {
+                last.changes += 1;
+                false
+            }
+            _ => {
+                self.standing.push_back(Barrier {
+                    ticket,
+                    changes: 1,
+                    deliveries: Encoded::default(),
+                });
+                true
+            }
+        }
+    }
+
+    /// Takes note of a delivery in the output; false if no barrier stands before it.
+    pub(super) fn note(&mut self, delivery: Encoded) -> bool {
+        let last = self.standing.back_mut();
+        last.map(|last| last.deliveries += delivery).is_some()
+    }
+
+    /// Takes the oldest barrier away if its ticket is durable; answers the deliveries behind it.
+    fn pop_durable<E: Env>(&mut self, env: &E) -> Option<Encoded> {
+        let Ticket { shard, chunk } = self.standing.front()?.ticket;
+        if env.durable(shard) < chunk {
+            return None;
+        }
+        let barrier = self.standing.pop_front()?;
+        self.changes -= barrier.changes;
+        Some(barrier.deliveries)
+    }
+}
+
 impl Connection {
     /// The write-ahead log has become durable further.
     pub fn durable<E: Env>(&mut self, now: Now, env: &E) {
@@ -24,6 +107,10 @@ impl Connection {
             self.session.durable(shard, env.durable(shard));
         }
         self.awaiting = self.session.awaits_durability();
+        while let Some(deliveries) = self.barriers.pop_durable(env) {
+            self.session.output().lift_barrier();
+            self.encoded += deliveries;
+        }
         if let Some(held) = &mut self.held {
             held.tickets
                 .retain(|ticket| env.durable(ticket.shard) < ticket.chunk);
@@ -52,21 +139,33 @@ impl Connection {
 
     /// Whether [`Self::durable`] is to be called when the write-ahead log goes on.
     pub fn awaiting(&self) -> bool {
-        self.awaiting || self.held.is_some()
+        self.awaiting || self.held.is_some() || !self.barriers.is_empty()
     }
 
-    /// Answers once everything that the answer tells of is durable.
+    /// Answers a change of the catalogue, once it is durable. The session goes on at once, unless
+    /// too many of its changes wait for the log.
     pub(super) fn reply_when_durable<E: Env>(
         &mut self,
         now: Now,
-        tickets: impl IntoIterator<Item = Ticket>,
+        ticket: Option<Ticket>,
         reply: Reply,
         env: &E,
     ) {
-        self.reply_when_committed(now, tickets, Vec::new(), reply, env);
+        let pending = ticket.filter(|ticket| env.durable(ticket.shard) < ticket.chunk);
+        match pending {
+            Some(ticket) if !self.barriers.is_full() => {
+                if self.barriers.add(ticket) {
+                    self.session.output().put_barrier();
+                }
+                self.reply(now, reply);
+                self.tell_cancelled();
+            }
+            pending => self.reply_when_committed(now, pending, Vec::new(), reply, env),
+        }
     }
 
-    /// The same, and once these queues of the cluster have committed through these numbers.
+    /// Answers once everything that the answer tells of is durable, and once these queues of the
+    /// cluster have committed through these numbers.
     pub(super) fn reply_when_committed<E: Env>(
         &mut self,
         now: Now,
@@ -83,5 +182,28 @@ impl Connection {
             reply,
         });
         self.release_held(now);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn as_many_changes_wait_for_the_log_as_the_limit_says_behind_a_barrier_for_each_batch() {
+        let ticket = |chunk| Ticket {
+            shard: ShardId(0),
+            chunk,
+        };
+        let mut barriers = Barriers::default();
+        assert!(!barriers.note(Encoded::default()), "nothing stands");
+        for change in 0..UNSYNCED_CHANGES_MAX {
+            assert!(!barriers.is_full(), "{change}");
+            let is_first_of_batch = change % 16 == 0;
+            assert_eq!(barriers.add(ticket(change as u64 / 16)), is_first_of_batch);
+        }
+        assert!(barriers.is_full() && !barriers.is_empty());
+        assert!(barriers.note(Encoded::default()));
+        assert_eq!(barriers.standing.len(), UNSYNCED_CHANGES_MAX / 16);
     }
 }

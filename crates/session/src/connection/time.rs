@@ -83,8 +83,11 @@ impl Connection {
             self.heard_ms = None;
         }
         if self.speak_ms <= now_ms {
-            // What still waits to be written will be heartbeat enough.
-            if !self.spoke && self.out.is_empty() {
+            // What still waits to be written will be heartbeat enough, unless it waits for more
+            // than the socket.
+            if self.out.has_barrier() && self.out.writable_len() == 0 {
+                self.out.push_before_barrier(&encode::HEARTBEAT);
+            } else if !self.spoke && self.out.is_empty() {
                 self.shrink();
                 self.out.tail().extend_from_slice(&encode::HEARTBEAT);
             }

@@ -182,6 +182,9 @@ impl Talk {
                 connection.tick(self.now, &mut self.requests);
                 shown.push(format!("{} unsent", connection.unsent_bytes()));
             }
+            // What is said from now on waits for more than the socket.
+            ["barrier"] => connection.output().put_barrier(),
+            ["lift"] => connection.output().lift_barrier(),
             ["failed", number, scope, text @ ..] => {
                 let error = error(scope, &text.join(" "));
                 let channel = ChannelId(int(number) as u16);

@@ -62,6 +62,21 @@ fn a_client_is_dropped_after_two_heartbeats_of_silence() {
 }
 
 #[test]
+fn heartbeats_overtake_answers_that_wait_for_the_log() {
+    check(&format!(
+        "{}
+        barrier =>
+        1:declare q => ?1:declare 'q'
+        tick 11000 => 0<heartbeat
+        heartbeat =>
+        tick 16000 => 0<heartbeat
+        lift => 1<declare-ok q 3 2
+        ",
+        with_heartbeat(10)
+    ));
+}
+
+#[test]
 fn heartbeats_go_out_at_half_the_interval_when_nothing_else_does() {
     check(&format!(
         "{}
