@@ -6,9 +6,9 @@
 //! Invariant: no file needs anything from another origin, and none has script or style inline:
 //! the policy that is sent with each forbids both.
 
+use crate::pieces::Content;
 use crate::reply::fingerprint;
 use bytes::Bytes;
-use http_body_util::Full;
 use hyper::header::{self, HeaderMap, HeaderName, HeaderValue};
 use hyper::{Response, StatusCode};
 use std::sync::LazyLock;
@@ -58,6 +58,9 @@ static FILES: &[File] = files![
     SCRIPT "pages/exchanges.js",
     SCRIPT "pages/queues.js",
     SCRIPT "pages/growth.js",
+    SCRIPT "pages/nodes.js",
+    SCRIPT "pages/admin.js",
+    SCRIPT "pages/insight.js",
     SCRIPT "vendor/preact.js",
     SCRIPT "vendor/preact-hooks.js",
     SCRIPT "vendor/htm.js",
@@ -73,7 +76,7 @@ static TAGS: LazyLock<Vec<String>> = LazyLock::new(|| {
 });
 
 /// The answer to a request for a file of the page; none for any other.
-pub fn answer(method: &str, path: &str, headers: &HeaderMap) -> Option<Response<Full<Bytes>>> {
+pub fn answer(method: &str, path: &str, headers: &HeaderMap) -> Option<Response<Content>> {
     if !matches!(method, "GET" | "HEAD") {
         return None;
     }
@@ -85,7 +88,7 @@ pub fn answer(method: &str, path: &str, headers: &HeaderMap) -> Option<Response<
     let known = known.and_then(|known| known.to_str().ok());
     let is_known = known.is_some_and(|known| crate::reply::names(known, tag));
     let body = if is_known { &[][..] } else { file.bytes };
-    let mut response = Response::new(Full::new(Bytes::from_static(body)));
+    let mut response = Response::new(Content::whole(Bytes::from_static(body)));
     if is_known {
         *response.status_mut() = StatusCode::NOT_MODIFIED;
     }
@@ -119,7 +122,7 @@ mod tests {
     /// The page's script and styles together; a page that loads at once over a slow link.
     const SCRIPT_AND_STYLE_BYTES_MAX: usize = 250_000;
 
-    fn ask(path: &str) -> Option<Response<Full<Bytes>>> {
+    fn ask(path: &str) -> Option<Response<Content>> {
         answer("GET", path, &HeaderMap::new())
     }
 

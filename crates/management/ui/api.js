@@ -5,6 +5,8 @@ import { useEffect, useRef, useState } from './vendor/preact-hooks.js'
 const STORE = 'leveret-session'
 const POLL_MS = 1000
 const CALL_DEADLINE_MS = 10000
+// What does not exist is asked for again after this.
+const ABSENT_MS = 10000
 
 // What the API said against a call.
 export class ApiError extends Error {
@@ -177,7 +179,8 @@ async function poll () {
 }
 
 async function everyAddress () {
-  const asked = new Set([...subscriptions].map((one) => one.address))
+  const due = [...subscriptions].filter((one) => one.notBefore <= Date.now())
+  const asked = new Set(due.map((one) => one.address))
   let reached = null
   for (const address of asked) {
     const told = [...subscriptions].filter((one) => one.address === address)
@@ -191,7 +194,10 @@ async function everyAddress () {
         reached = false
         break
       }
-      for (const one of told) one.deliver({ error })
+      for (const one of told) {
+        if (error.status === 404) one.notBefore = Date.now() + ABSENT_MS
+        one.deliver({ error })
+      }
     }
   }
   if (reached === false && !link.value.lost) link.set({ lost: true, since: Date.now() })
@@ -199,7 +205,10 @@ async function everyAddress () {
 }
 
 // Asks again at once: after an action, and when the tab is looked at again.
-export const refresh = () => schedule(0)
+export function refresh () {
+  for (const one of subscriptions) one.notBefore = 0
+  schedule(0)
+}
 document.addEventListener('visibilitychange', refresh)
 session.followers.add(refresh)
 
@@ -215,7 +224,7 @@ export function usePoll (address, keep = false) {
     const deliver = (news) => {
       if (current.current === address) setState((old) => ({ ...old, ...news }))
     }
-    const one = { address, deliver }
+    const one = { address, deliver, notBefore: 0 }
     subscriptions.add(one)
     refresh()
     return () => subscriptions.delete(one)

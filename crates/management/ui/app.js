@@ -92,7 +92,7 @@ function Shell () {
     <a class="skip" href="#main" onClick=${(e) => { e.preventDefault(); document.getElementById('main').focus() }}>Skip to content</a>
     <header class="top">
       <button type="button" class="plain burger" aria-expanded=${open} aria-label="Menu" onClick=${() => setOpen(!open)}>☰</button>
-      <a class="brand" href="#/"><img src="icon.svg" alt="" width="26" height="26" /> <span>Leveret</span></a>
+      <a class="brand" href="#/" aria-label="Leveret: overview"><img src="icon.svg" alt="" width="26" height="26" /> <span>Leveret</span></a>
       <span class="cluster"><bdi>${overview.data?.cluster_name ?? ''}</bdi></span>
       <span class="grow"></span>
       <button type="button" class="palette" onClick=${openPalette}>Go to… <kbd>Ctrl K</kbd></button>

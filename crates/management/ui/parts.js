@@ -295,12 +295,16 @@ export const closeDialog = () => dialog.set(null)
 export function Dialogs () {
   const content = useCell(dialog)
   const element = useRef()
+  const opened = useRef()
   const title = useId()
   useEffect(() => {
     if (content && !element.current.open) element.current.showModal()
+    opened.current = content
     if (!content && element.current.open) element.current.close()
   }, [content])
-  return html`<dialog ref=${element} class=${content?.wide ? 'wide' : ''} aria-labelledby=${title} onClose=${closeDialog}>
+  // The browser tells of it late: by then another may have been asked for.
+  const closed = () => { if (dialog.value === opened.current) closeDialog() }
+  return html`<dialog ref=${element} class=${content?.wide ? 'wide' : ''} aria-labelledby=${title} onClose=${closed}>
     ${content && html`
       <header><h2 id=${title}>${content.title}</h2>
         <button type="button" class="plain" aria-label="Close" onClick=${closeDialog}>✕</button></header>

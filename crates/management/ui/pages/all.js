@@ -2,6 +2,9 @@
 
 import { Channels, Connections, Consumers } from './clients.js'
 import { Exchanges } from './exchanges.js'
+import { Definitions, Limits, Policies, Users, Vhosts } from './admin.js'
+import { Cluster, Features, Nodes } from './nodes.js'
+import { RouteTester, Topology } from './insight.js'
 import { Queues } from './queues.js'
 
 export const PAGES = {
@@ -9,5 +12,15 @@ export const PAGES = {
   channels: Channels,
   consumers: Consumers,
   exchanges: Exchanges,
-  queues: Queues
+  queues: Queues,
+  nodes: Nodes,
+  route: RouteTester,
+  topology: Topology,
+  users: Users,
+  vhosts: Vhosts,
+  policies: Policies,
+  limits: Limits,
+  definitions: Definitions,
+  features: Features,
+  cluster: Cluster
 }

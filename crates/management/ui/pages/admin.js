@@ -1,0 +1,306 @@
+// Users and their permissions, virtual hosts, policies, limits, definitions.
+
+import { useState } from '../vendor/preact-hooks.js'
+import { call, isAdministrator, isPolicymaker, path, session, usePoll } from '../api.js'
+import {
+  ApiNote, argumentsOf, askFirst, Badge, Button, compact, download, Failure, Facts, Fields, Form, go, Head, html, Loading, Name, notify, openForm, rowsOf,
+  Section, shown, Table, useVhosts
+} from '../parts.js'
+import { vhostField } from './exchanges.js'
+
+const TAGS = 'management, policymaker, monitoring, administrator, impersonator; several with commas between'
+const named = (name) => html`<bdi class="name">${shown(name)}</bdi>`
+const tagsOf = (tags) => (typeof tags === 'string' ? tags.split(',') : tags ?? []).filter(Boolean)
+
+// ---- users
+
+export function Users ({ segments: [name] }) {
+  const { data, error } = usePoll(name === undefined ? 'users' : null)
+  const permissions = usePoll(name === undefined ? 'permissions' : null)
+  if (name !== undefined) return html`<${User} name=${name} />`
+  const vhostsOf = (user) => (permissions.data ?? []).filter((one) => one.user === user).map((one) => one.vhost)
+  return html`<${Head} title="Users"><${Button} kind="primary" onClick=${() => userForm()}>Add user</></>
+    <${Failure} error=${error} />
+    ${data
+      ? html`<${Section}><${Table} label="Users" rows=${data} keyOf=${(user) => user.name} columns=${[
+        { title: 'Name', cell: (user) => html`<${Name} name=${user.name} at=${['users', user.name]} />` },
+        { title: 'Tags', cell: (user) => tagsOf(user.tags).map((tag) => html`<${Badge}>${shown(tag)}</> `) },
+        { title: 'Virtual hosts', cell: (user) => vhostsOf(user.name).length ? html`<bdi>${vhostsOf(user.name).map(shown).join(', ')}</bdi>` : html`<${Badge} kind="warn">no access</>` },
+        { title: 'Password', cell: (user) => user.password_hash ? 'yes' : 'none' },
+        { title: 'Limits', cell: (user) => html`<${Fields} of=${user.limits} />` }
+      ]} /></>`
+      : !error && html`<${Loading} />`}
+    <${ApiNote} address="users" />`
+}
+
+function userForm (user) {
+  openForm({
+    title: user ? html`Change ${named(user.name)}` : 'Add user',
+    submit: user ? 'Change user' : 'Add user',
+    fields: [
+      { name: 'name', label: 'Name', required: true, when: () => !user, value: user?.name },
+      { name: 'how', label: 'Password', type: 'select', options: [['password', user ? 'a new password' : 'a password'], ['hash', 'the hash of a password'], ...(user ? [['keep', 'as it is']] : []), ['none', 'none: cannot log in with one']], value: user ? 'keep' : 'password' },
+      { name: 'password', label: 'The password', type: 'password', required: true, autocomplete: 'new-password', when: (v) => v.how === 'password' },
+      { name: 'hash', label: 'The hash', required: true, when: (v) => v.how === 'hash' },
+      { name: 'tags', label: 'Tags', hint: TAGS, value: tagsOf(user?.tags).join(',') }
+    ],
+    request: (v) => ({
+      method: 'PUT',
+      address: path('users', v.name),
+      body: {
+        tags: v.tags,
+        ...{
+          password: { password: v.password },
+          hash: { password_hash: v.hash },
+          keep: { password_hash: user?.password_hash ?? '', hashing_algorithm: user?.hashing_algorithm },
+          none: { password_hash: '' }
+        }[v.how]
+      }
+    })
+  })
+}
+
+function User ({ name }) {
+  const address = path('users', name)
+  const { data: user, error } = usePoll(address)
+  const permissions = usePoll(`${address}/permissions`)
+  const topics = usePoll(`${address}/topic-permissions`)
+  const vhosts = useVhosts()
+  const title = html`<bdi>${shown(name)}</bdi>`
+  if (!user) return html`<${Head} kind="User" title=${title} />${error ? html`<${Failure} error=${error} />` : html`<${Loading} />`}`
+  const remove = () => askFirst({
+    title: 'Delete this user?',
+    explanation: html`${named(name)} goes, with its permissions. Its connections are closed.`,
+    label: 'Delete user',
+    request: { method: 'DELETE', address },
+    done: () => go(['users'])
+  })
+  const drop = (what, row) => askFirst({
+    title: 'Take this permission away?',
+    explanation: html`${named(name)} in ${named(row.vhost)}`,
+    label: 'Take away',
+    request: { method: 'DELETE', address: path(what, row.vhost, name) }
+  })
+  return html`<${Head} kind="User" title=${title}><${Button} onClick=${() => userForm(user)}>Change</>
+      ${name !== session.value.name && html`<${Button} kind="danger" onClick=${remove}>Delete</>`}</>
+    <${Section}><${Facts} rows=${[['Tags', tagsOf(user.tags).map(shown).join(', ')], ['Password', user.password_hash ? 'yes' : 'none'], ['Hash', user.hashing_algorithm], ['Limits', html`<${Fields} of=${user.limits} />`]]} /></>
+    <${Section} title="Permissions" tools=${html`<${Button} onClick=${() => permissionForm(name, vhosts)}>Set permission</>`}>
+      <${Table} label="Permissions" rows=${permissions.data ?? []} keyOf=${(row) => row.vhost} empty="It may enter no virtual host." columns=${[
+        { title: 'Virtual host', cell: (row) => html`<${Name} name=${row.vhost} at=${['vhosts', row.vhost]} />` },
+        ...['configure', 'write', 'read'].map((what) => ({ title: what[0].toUpperCase() + what.slice(1), cell: (row) => html`<bdi class="value">${shown(row[what] || ' ')}</bdi>` })),
+        { title: '', cell: (row) => html`<${Button} kind="small" onClick=${() => permissionForm(name, [row.vhost], row)}>Change</><${Button} kind="small" onClick=${() => drop('permissions', row)}>Take away</>` }
+      ]} /></>
+    <${Section} title="Topic permissions" tools=${html`<${Button} onClick=${() => topicForm(name, vhosts)}>Set topic permission</>`}>
+      <${Table} label="Topic permissions" rows=${topics.data ?? []} keyOf=${(row) => `${row.vhost} ${row.exchange}`} empty="Every key may be used where writing and reading are allowed." columns=${[
+        { title: 'Virtual host', cell: (row) => named(row.vhost) }, { title: 'Exchange', cell: (row) => named(row.exchange) },
+        ...['write', 'read'].map((what) => ({ title: what[0].toUpperCase() + what.slice(1), cell: (row) => html`<bdi class="value">${shown(row[what] || ' ')}</bdi>` })),
+        { title: '', cell: (row) => html`<${Button} kind="small" onClick=${() => drop('topic-permissions', row)}>Take away</>` }
+      ]} /></>
+    <${ApiNote} address=${address} />`
+}
+
+const expression = (name, label, value = '.*') => ({ name, label, value, hint: name === 'configure' ? 'A regular expression of names. Empty: none.' : undefined })
+
+function permissionForm (user, vhosts, row) {
+  openForm({
+    title: html`Permission of ${named(user)}`,
+    submit: 'Set permission',
+    fields: [{ ...vhostField(vhosts), value: row?.vhost ?? vhosts[0] }, expression('configure', 'Configure', row?.configure), expression('write', 'Write', row?.write), expression('read', 'Read', row?.read)],
+    request: (v) => ({ method: 'PUT', address: path('permissions', v.vhost, user), body: { configure: v.configure, write: v.write, read: v.read } })
+  })
+}
+
+function topicForm (user, vhosts) {
+  openForm({
+    title: html`Topic permission of ${named(user)}`,
+    submit: 'Set topic permission',
+    fields: [vhostField(vhosts), { name: 'exchange', label: 'Exchange', value: 'amq.topic', required: true }, expression('write', 'Write'), expression('read', 'Read')],
+    request: (v) => ({ method: 'PUT', address: path('topic-permissions', v.vhost, user), body: { exchange: v.exchange, write: v.write, read: v.read } })
+  })
+}
+
+// ---- virtual hosts
+
+export function Vhosts ({ segments: [name] }) {
+  const { data, error } = usePoll(name === undefined ? 'vhosts' : null)
+  if (name !== undefined) return html`<${Vhost} name=${name} />`
+  return html`<${Head} title="Virtual hosts">${isAdministrator() && html`<${Button} kind="primary" onClick=${() => vhostForm()}>Add virtual host</>`}</>
+    <${Failure} error=${error} />
+    ${data
+      ? html`<${Section}><${Table} label="Virtual hosts" rows=${data} keyOf=${(one) => one.name} columns=${[
+        { title: 'Name', cell: (one) => html`<${Name} name=${one.name} at=${['vhosts', one.name]} />` },
+        { title: 'Description', cell: (one) => html`<bdi>${shown(one.description || ' ')}</bdi>` },
+        { title: 'Tags', cell: (one) => tagsOf(one.tags).map((tag) => html`<${Badge}>${shown(tag)}</> `) },
+        { title: 'Default type', cell: (one) => one.default_queue_type ?? '' },
+        { title: 'Messages', number: true, cell: (one) => one.messages == null ? '' : compact(one.messages) },
+        { title: 'Protected', cell: (one) => one.protected_from_deletion ? 'yes' : '' }
+      ]} /></>`
+      : !error && html`<${Loading} />`}
+    <${ApiNote} address="vhosts" />`
+}
+
+function vhostForm (vhost) {
+  openForm({
+    title: vhost ? html`Change ${named(vhost.name)}` : 'Add virtual host',
+    submit: vhost ? 'Change virtual host' : 'Add virtual host',
+    fields: [
+      { name: 'name', label: 'Name', required: true, when: () => !vhost, value: vhost?.name },
+      { name: 'description', label: 'Description', value: vhost?.description ?? '' },
+      { name: 'tags', label: 'Tags', value: tagsOf(vhost?.tags).join(','), hint: 'With commas between.' },
+      { name: 'type', label: 'Default queue type', type: 'select', options: ['classic', 'quorum'], value: vhost?.default_queue_type ?? 'classic' }
+    ],
+    request: (v) => ({ method: 'PUT', address: path('vhosts', v.name), body: { description: v.description, tags: v.tags, default_queue_type: v.type } })
+  })
+}
+
+function Vhost ({ name }) {
+  const address = path('vhosts', name)
+  const { data: vhost, error } = usePoll(address)
+  const permissions = usePoll(isAdministrator() ? `${address}/permissions` : null)
+  const title = html`<bdi>${shown(name)}</bdi>`
+  if (!vhost) return html`<${Head} kind="Virtual host" title=${title} />${error ? html`<${Failure} error=${error} />` : html`<${Loading} />`}`
+  const remove = () => askFirst({
+    title: 'Delete this virtual host?',
+    explanation: html`${named(name)} goes, with all of its exchanges, queues, messages, policies and permissions. Its connections are closed.`,
+    label: 'Delete virtual host',
+    request: { method: 'DELETE', address },
+    done: () => go(['vhosts'])
+  })
+  const isProtected = vhost.protected_from_deletion
+  const protect = () => askFirst({
+    title: isProtected ? 'End the protection?' : 'Protect from deletion?',
+    explanation: isProtected ? 'It can be deleted again.' : 'It cannot be deleted until the protection ends.',
+    label: isProtected ? 'End protection' : 'Protect',
+    request: { method: isProtected ? 'DELETE' : 'POST', address: `${address}/deletion/protection` }
+  })
+  return html`<${Head} kind="Virtual host" title=${title}>${isAdministrator() && html`<${Button} onClick=${() => vhostForm(vhost)}>Change</><${Button} onClick=${protect}>${isProtected ? 'End protection' : 'Protect'}</>
+      <${Button} kind="danger" disabled=${isProtected} onClick=${remove}>Delete</>`}</>
+    <${Section}><${Facts} rows=${[['Description', vhost.description && html`<bdi>${shown(vhost.description)}</bdi>`], ['Tags', tagsOf(vhost.tags).map(shown).join(', ')], ['Default queue type', vhost.default_queue_type ?? 'the node\'s'],
+      ['Protected from deletion', isProtected ? 'yes' : 'no'], ['State', html`<${Fields} of=${vhost.cluster_state} />`]]} />
+      <p><a href=${`#/queues?vhost=${encodeURIComponent(name)}`}>Queues</a> · <a href=${`#/exchanges?vhost=${encodeURIComponent(name)}`}>Exchanges</a> · <a href=${`#/topology?vhost=${encodeURIComponent(name)}`}>Topology</a></p></>
+    ${permissions.data && html`<${Section} title="Permissions"><${Table} label="Permissions" rows=${permissions.data} keyOf=${(row) => row.user} empty="Nobody may enter it." columns=${[
+      { title: 'User', cell: (row) => html`<${Name} name=${row.user} at=${['users', row.user]} />` },
+      ...['configure', 'write', 'read'].map((what) => ({ title: what[0].toUpperCase() + what.slice(1), cell: (row) => html`<bdi class="value">${shown(row[what] || ' ')}</bdi>` }))
+    ]} /></>`}
+    <${ApiNote} address=${address} />`
+}
+
+// ---- policies
+
+const DEFINITIONS = [
+  ['max-length', 'number', 'Messages that a queue holds at most'], ['max-length-bytes', 'number', 'Bytes that a queue holds at most'], ['overflow', 'string', 'drop-head, reject-publish, reject-publish-dlx', 'reject-publish'],
+  ['message-ttl', 'number', 'Milliseconds after which a message expires'], ['expires', 'number', 'Milliseconds without use after which a queue deletes itself'],
+  ['dead-letter-exchange', 'string', 'Where rejected and expired messages go'], ['dead-letter-routing-key', 'string', 'The key that they go with'],
+  ['delivery-limit', 'number', 'Deliveries of a message at most'], ['consumer-timeout', 'number', 'Milliseconds that a consumer has to acknowledge'],
+  ['queue-leader-locator', 'string', 'client-local or balanced', 'balanced'], ['alternate-exchange', 'string', 'For exchanges: takes what no binding wants']
+]
+const APPLY_TO = ['all', 'queues', 'classic_queues', 'quorum_queues', 'streams', 'exchanges']
+
+export const Policies = () => html`<${Head} title="Policies" />
+  <${PolicyTable} title="Policies" kind="policies" allowed=${isPolicymaker()} targets=${APPLY_TO} />
+  <${PolicyTable} title="Operator policies" kind="operator-policies" allowed=${isAdministrator()} targets=${APPLY_TO.filter((one) => !['all', 'exchanges'].includes(one))} />`
+
+function PolicyTable ({ title, kind, allowed, targets }) {
+  const { data, error } = usePoll(kind)
+  const vhosts = useVhosts()
+  const one = title.replace('icies', 'icy').toLowerCase()
+  const edit = (policy) => openForm({
+    title: policy ? html`Change ${named(policy.name)}` : `Add ${one}`,
+    submit: policy ? `Change ${one}` : `Add ${one}`,
+    fields: [
+      { ...vhostField(vhosts), ...(policy ? { value: policy.vhost, when: () => false } : {}) },
+      { name: 'name', label: 'Name', required: true, value: policy?.name, when: () => !policy },
+      { name: 'pattern', label: 'Pattern', required: true, value: policy?.pattern, hint: 'A regular expression of names: ^orders matches all that begin with it.' },
+      { name: 'target', label: 'Applies to', type: 'select', options: targets, value: policy?.['apply-to'] ?? targets[0] },
+      { name: 'priority', label: 'Priority', type: 'number', value: String(policy?.priority ?? 0), hint: 'The matching policy with the highest one is in force.' },
+      { name: 'definition', label: 'Definition', type: 'arguments', value: rowsOf(policy?.definition), known: () => DEFINITIONS }
+    ],
+    request: (v) => ({
+      method: 'PUT',
+      address: path(kind, v.vhost, v.name),
+      body: { pattern: v.pattern, 'apply-to': v.target, priority: Number(v.priority), definition: argumentsOf(v.definition) }
+    })
+  })
+  const remove = (policy) => askFirst({
+    title: `Delete this ${one}?`,
+    explanation: html`${named(policy.name)} is no longer in force anywhere.`,
+    label: `Delete ${one}`,
+    request: { method: 'DELETE', address: path(kind, policy.vhost, policy.name) }
+  })
+  return html`<${Section} title=${title} tools=${allowed && html`<${Button} onClick=${() => edit()}>Add ${one}</>`}>
+    <${Failure} error=${error} />
+    <${Table} label=${title} rows=${data ?? []} keyOf=${(row) => `${row.vhost} ${row.name}`} empty="None." columns=${[
+      { title: 'Name', cell: (row) => named(row.name) }, { title: 'Virtual host', cell: (row) => named(row.vhost) }, { title: 'Pattern', cell: (row) => html`<bdi class="value">${shown(row.pattern)}</bdi>` },
+      { title: 'Applies to', cell: (row) => row['apply-to'] }, { title: 'Definition', cell: (row) => html`<${Fields} of=${row.definition} />` }, { title: 'Priority', number: true, cell: (row) => row.priority },
+      { title: '', cell: (row) => allowed && html`<${Button} kind="small" onClick=${() => edit(row)}>Change</><${Button} kind="small" onClick=${() => remove(row)} aria-label=${`Delete ${shown(row.name)}`}>Delete</>` }
+    ]} /><${ApiNote} address=${kind} /></>`
+}
+
+// ---- limits
+
+export const Limits = () => html`<${Head} title="Limits" />
+  <${LimitTable} title="Of virtual hosts" address="vhost-limits" subject="vhost" names=${['max-connections', 'max-queues']} />
+  <${LimitTable} title="Of users" address="user-limits" subject="user" names=${['max-connections', 'max-channels']} />`
+
+function LimitTable ({ title, address, subject, names }) {
+  const { data, error } = usePoll(address)
+  const rows = (data ?? []).flatMap((row) => Object.entries(row.value).map(([name, value]) => ({ of: row[subject], name, value })))
+  const add = () => openForm({
+    title: 'Set a limit',
+    submit: 'Set limit',
+    fields: [
+      { name: 'of', label: subject === 'vhost' ? 'Virtual host' : 'User', value: subject === 'vhost' ? '/' : '', required: true },
+      { name: 'name', label: 'Limit', type: 'select', options: names, value: names[0] },
+      { name: 'value', label: 'At most', type: 'number', required: true, hint: '-1: none.' }
+    ],
+    request: (v) => ({ method: 'PUT', address: path(address, v.of, v.name), body: { value: Number(v.value) } })
+  })
+  const clear = (row) => askFirst({ title: 'Clear this limit?', explanation: html`${row.name} of ${named(row.of)}`, label: 'Clear limit', request: { method: 'DELETE', address: path(address, row.of, row.name) } })
+  return html`<${Section} title=${title} tools=${html`<${Button} onClick=${add}>Set limit</>`}>
+    <${Failure} error=${error} />
+    <${Table} label=${`Limits ${title}`} rows=${rows} keyOf=${(row) => `${row.of} ${row.name}`} empty="None." columns=${[
+      { title: subject === 'vhost' ? 'Virtual host' : 'User', cell: (row) => named(row.of) }, { title: 'Limit', cell: (row) => row.name }, { title: 'At most', number: true, cell: (row) => row.value },
+      { title: '', cell: (row) => html`<${Button} kind="small" onClick=${() => clear(row)}>Clear</>` }
+    ]} /><${ApiNote} address=${address} /></>`
+}
+
+// ---- definitions
+
+export function Definitions () {
+  const vhosts = useVhosts()
+  const [vhost, setVhost] = useState('')
+  const address = vhost ? path('definitions', vhost) : 'definitions'
+  const save = async () => {
+    try {
+      const found = await call('GET', address)
+      download('definitions.json', 'application/json', JSON.stringify(found, null, 2))
+    } catch (error) {
+      notify(error.message, 'bad')
+    }
+  }
+  const scope = { name: 'vhost', label: 'Of', type: 'select', options: [['', 'all virtual hosts, users and policies'], ...vhosts.map((name) => [name, shown(name)])], value: '' }
+  return html`<${Head} title="Definitions" />
+    <div class="columns">
+      <${Section} title="Export">
+        <form onSubmit=${(event) => { event.preventDefault(); save() }}>
+          <p>Users, virtual hosts, permissions, exchanges, queues, bindings and policies as one file. Messages are not part of it.</p>
+          <div class="field"><label for="scope">Of</label><select id="scope" value=${vhost} onChange=${(e) => setVhost(e.target.value)}>
+            ${scope.options.map(([value, label]) => html`<option value=${value}>${label}</option>`)}</select></div>
+          <footer><code class="quiet">GET /api/${address}</code><button class="primary">Save the file</button></footer>
+        </form></>
+      <${Section} title="Import">
+        <${Form} stay=${true} submit="Import" fields=${[{ name: 'file', label: 'File', type: 'file', accept: '.json,application/json', required: true }, scope]}
+          message=${() => 'Imported.'}
+          request=${(v) => ({ method: 'POST', address: v.vhost ? path('definitions', v.vhost) : 'definitions', body: parsed(v.file) })}>
+          <p>What the file names is made or changed; nothing is deleted. A file that RabbitMQ exported will do.</p></></>
+    </div>`
+}
+
+function parsed (file) {
+  if (file === '') return undefined
+  try {
+    return JSON.parse(file)
+  } catch {
+    throw new Error('The file is not JSON.')
+  }
+}
