@@ -55,5 +55,8 @@ fn keys(config: &Config) -> impl Iterator<Item = &Path> {
     let of_http = [&listeners.https, &listeners.metrics_tls];
     let of_http = of_http.into_iter().flatten().map(|(_, tls)| tls);
     let all = config.tls.iter().chain(of_http);
+    let of_links = config.cluster.as_ref();
+    let of_links = of_links.and_then(|cluster| cluster.tls.as_ref());
     all.map(|tls| tls.key.as_path())
+        .chain(of_links.map(|tls| tls.key.as_path()))
 }

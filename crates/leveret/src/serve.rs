@@ -65,7 +65,9 @@ pub fn run(loaded: Loaded) -> Result<(), String> {
                 logs.follow();
                 reload_certificates(&node, &web);
                 if let Err(error) = node.reload_cluster() {
-                    tracing::error!("the cluster's old secrets stay in use: {error}");
+                    tracing::error!(
+                        "the cluster's old secrets and certificates stay in use: {error}"
+                    );
                 }
             }
             _ => break,

@@ -292,10 +292,10 @@ impl Node {
         Ok(())
     }
 
-    /// Reads the cluster's secrets again; a node alone has none.
+    /// Reads the cluster's secrets and certificates again; a node alone has none.
     ///
     /// # Errors
-    /// What is wrong with their file; the secrets stay as they are.
+    /// What is wrong with a file; all stays as it was.
     pub fn reload_cluster(&self) -> Result<(), ClusterError> {
         self.cluster
             .as_ref()

@@ -4,7 +4,7 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::WebPkiClientVerifier;
 use rustls::{RootCertStore, ServerConfig, SupportedProtocolVersion};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// Where the certificates of a listener are, and what is asked of clients.
@@ -50,11 +50,7 @@ impl TlsFiles {
     /// Which file cannot be used and why, or what in the settings does not fit.
     pub fn load(&self) -> Result<Arc<ServerConfig>, TlsError> {
         let chain = certificates(&self.certificate, "a certificate")?;
-        let key = PrivateKeyDer::from_pem_file(&self.key).map_err(|error| TlsError::File {
-            what: "a private key",
-            path: self.key.clone(),
-            reason: error.to_string(),
-        })?;
+        let key = private_key(&self.key)?;
         let versions = self.protocol_versions()?;
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
@@ -67,15 +63,8 @@ impl TlsFiles {
                         .to_owned(),
                 ));
             };
-            let mut roots = RootCertStore::empty();
-            for certificate in certificates(path, "a CA certificate")? {
-                roots.add(certificate).map_err(|error| TlsError::File {
-                    what: "a CA certificate",
-                    path: path.clone(),
-                    reason: error.to_string(),
-                })?;
-            }
-            let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider);
+            let roots = Arc::new(authorities(path)?);
+            let verifier = WebPkiClientVerifier::builder_with_provider(roots, provider);
             let verifier = if self.require_peer_certificate {
                 verifier
             } else {
@@ -88,13 +77,9 @@ impl TlsFiles {
         } else {
             builder.with_no_client_auth()
         };
-        let config = builder.with_single_cert(chain, key).map_err(|error| {
-            TlsError::Settings(format!(
-                "the key in {} does not go with the certificate in {}: {error}",
-                self.key.display(),
-                self.certificate.display(),
-            ))
-        })?;
+        let config = builder
+            .with_single_cert(chain, key)
+            .map_err(|error| mismatch(&self.key, &self.certificate, &error))?;
         Ok(Arc::new(config))
     }
 
@@ -113,13 +98,46 @@ impl TlsFiles {
     }
 }
 
-fn certificates(
-    path: &PathBuf,
+/// The private key in a file.
+pub(crate) fn private_key(path: &Path) -> Result<PrivateKeyDer<'static>, TlsError> {
+    PrivateKeyDer::from_pem_file(path).map_err(|error| TlsError::File {
+        what: "a private key",
+        path: path.to_owned(),
+        reason: error.to_string(),
+    })
+}
+
+/// Who may vouch for others, as a file says.
+pub(crate) fn authorities(path: &Path) -> Result<RootCertStore, TlsError> {
+    const WHAT: &str = "a CA certificate";
+    let mut roots = RootCertStore::empty();
+    for certificate in certificates(path, WHAT)? {
+        roots.add(certificate).map_err(|error| TlsError::File {
+            what: WHAT,
+            path: path.to_owned(),
+            reason: error.to_string(),
+        })?;
+    }
+    Ok(roots)
+}
+
+/// A key is another certificate's.
+pub(crate) fn mismatch(key: &Path, certificate: &Path, error: &rustls::Error) -> TlsError {
+    TlsError::Settings(format!(
+        "the key in {} does not go with the certificate in {}: {error}",
+        key.display(),
+        certificate.display(),
+    ))
+}
+
+/// The certificates in a file, in their order; at least one.
+pub(crate) fn certificates(
+    path: &Path,
     what: &'static str,
 ) -> Result<Vec<CertificateDer<'static>>, TlsError> {
     let failed = |reason: String| TlsError::File {
         what,
-        path: path.clone(),
+        path: path.to_owned(),
         reason,
     };
     let found: Vec<_> = CertificateDer::pem_file_iter(path)

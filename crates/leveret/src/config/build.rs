@@ -7,8 +7,8 @@ use super::file::{FileConfig, Setting, Source};
 use super::keys::{self, Key, Kind, Meaning};
 use super::rotation::Schedule;
 use super::settled::{
-    Admission, Cluster, Config, DiskLimit, Folders, Limits, Log, LogFormat, LogLevel, LogSink,
-    MemoryWatermark, Rotation, Storage, Threads,
+    Admission, Cluster, ClusterTls, Config, DiskLimit, Folders, Limits, Log, LogFormat, LogLevel,
+    LogSink, MemoryWatermark, Rotation, Storage, Threads,
 };
 use super::{ConfigError, Loaded, value};
 use leveret_metadata::MembershipConfig;
@@ -23,6 +23,13 @@ pub struct Machine {
     /// The machine's name.
     pub host_name: String,
 }
+
+/// The keys of the certificates that nodes show to each other.
+const CLUSTER_TLS: [&str; 3] = [
+    "cluster.tls.certfile",
+    "cluster.tls.keyfile",
+    "cluster.tls.cacertfile",
+];
 
 impl Config {
     /// Judges what was typed. All errors are told, not just the first, in the order of the keys'
@@ -256,6 +263,7 @@ impl Reader<'_> {
 
     /// A node that is told of others and has no address for them would be a broker of its own.
     fn checked_cluster(&self) -> Result<Option<Cluster>, ConfigError> {
+        self.check_cluster_tls()?;
         let told = self.typed.below("cluster.join").next();
         let told = told.map(|(_, setting)| setting);
         let told = told.or_else(|| self.typed.get("cluster.advertised"));
@@ -291,7 +299,33 @@ impl Reader<'_> {
             secret: self.words("cluster.secret"),
             secret_file: self.text("cluster.secret_file").map(PathBuf::from),
             plain_links: self.words("cluster.links") == "plain",
+            tls: self.cluster_tls(),
         })
+    }
+
+    /// The certificates of links: [`Self::checked_cluster`] has found none or all of them.
+    fn cluster_tls(&self) -> Option<ClusterTls> {
+        let [certificate, key, authorities] = CLUSTER_TLS.map(|name| self.text(name));
+        Some(ClusterTls {
+            certificate: certificate?.into(),
+            key: key?.into(),
+            authorities: authorities?.into(),
+        })
+    }
+
+    fn check_cluster_tls(&self) -> Result<(), ConfigError> {
+        let Some(given) = CLUSTER_TLS.iter().find(|name| self.text(name).is_some()) else {
+            return Ok(());
+        };
+        if let Some(missing) = CLUSTER_TLS.iter().find(|name| self.text(name).is_none()) {
+            return Err(self.conflict(given, &format!("\"{given}\" needs \"{missing}\"")));
+        }
+        if self.words("cluster.links") == "plain" {
+            let what = "certificates protect no plain links: leave out `cluster.links = plain` or \
+                        `cluster.tls.*`";
+            return Err(self.conflict(given, what));
+        }
+        Ok(())
     }
 
     fn membership(&self) -> MembershipConfig {

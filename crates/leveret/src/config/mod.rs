@@ -21,9 +21,9 @@ mod tests;
 pub use build::Machine;
 pub use file::{FileConfig, Source};
 pub use settled::{
-    Admission, Cluster, Config, DiskLimit, FirstBoot, Folders, Limits, Listeners, Log, LogFormat,
-    LogLevel, LogSink, Login, MemoryWatermark, PasswordHashing, QueueType, Rotation, Storage,
-    Threads, Tls, TlsVersion,
+    Admission, Cluster, ClusterTls, Config, DiskLimit, FirstBoot, Folders, Limits, Listeners, Log,
+    LogFormat, LogLevel, LogSink, Login, MemoryWatermark, PasswordHashing, QueueType, Rotation,
+    Storage, Threads, Tls, TlsVersion,
 };
 
 use std::fmt;

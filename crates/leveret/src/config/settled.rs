@@ -276,6 +276,19 @@ pub struct Cluster {
     pub secret_file: Option<PathBuf>,
     /// Whether what they say to each other is neither encrypted nor authenticated.
     pub plain_links: bool,
+    /// The certificates that the nodes show to each other, where they do.
+    pub tls: Option<ClusterTls>,
+}
+
+/// Certificates of a node of a cluster.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClusterTls {
+    /// PEM file of the node's certificate chain.
+    pub certificate: PathBuf,
+    /// PEM file of its private key.
+    pub key: PathBuf,
+    /// PEM file of the authorities of all nodes' certificates.
+    pub authorities: PathBuf,
 }
 
 impl std::fmt::Debug for Cluster {

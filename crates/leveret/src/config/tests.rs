@@ -504,3 +504,41 @@ fn the_reference_in_the_documentation_is_what_the_binary_writes() {
         "docs/configuration.md is stale: `leveret config reference --markdown` writes it"
     );
 }
+
+#[test]
+fn certificates_between_nodes_are_given_as_a_whole_and_not_for_plain_links() {
+    let cluster = "cluster.address = 127.0.0.1:7000\n";
+    let (certificate, key) = (
+        "cluster.tls.certfile = node.pem\n",
+        "cluster.tls.keyfile = key.pem\n",
+    );
+    let all = format!("{cluster}{certificate}{key}cluster.tls.cacertfile = ca.pem\n");
+    let loaded = config("rabbitmq.conf", &all).cluster.expect("a cluster");
+    let expected = ClusterTls {
+        certificate: "node.pem".into(),
+        key: "key.pem".into(),
+        authorities: "ca.pem".into(),
+    };
+    assert_eq!(loaded.tls, Some(expected));
+    assert_eq!(
+        config("rabbitmq.conf", cluster).cluster.expect("one").tls,
+        None
+    );
+    for (text, expected) in [
+        (
+            format!("{cluster}{certificate}{key}"),
+            "rabbitmq.conf:2: \"cluster.tls.certfile\" needs \"cluster.tls.cacertfile\"",
+        ),
+        (
+            format!("{cluster}{key}"),
+            "rabbitmq.conf:2: \"cluster.tls.keyfile\" needs \"cluster.tls.certfile\"",
+        ),
+        (
+            format!("{all}cluster.links = plain\n"),
+            "rabbitmq.conf:2: certificates protect no plain links",
+        ),
+    ] {
+        let errors = load("rabbitmq.conf", &text, &[]).expect_err("it contradicts itself");
+        assert!(errors[0].starts_with(expected), "{errors:?}");
+    }
+}

@@ -17,6 +17,13 @@ pub fn expiries(config: &Config) -> Vec<(PathBuf, u64)> {
         .chain(of_http)
         .flat_map(files_of)
         .collect();
+    let of_links = config.cluster.as_ref();
+    let of_links = of_links.and_then(|cluster| cluster.tls.as_ref());
+    files.extend(
+        of_links
+            .into_iter()
+            .flat_map(|tls| [&tls.certificate, &tls.authorities].map(PathBuf::as_path)),
+    );
     files.sort_unstable();
     files.dedup();
     files

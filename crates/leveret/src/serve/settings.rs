@@ -11,6 +11,7 @@ use leveret_session::Settings as SessionSettings;
 use leveret_shell::admission::AdmissionLimits;
 use leveret_shell::cluster::ClusterConfig;
 use leveret_shell::cluster::handshake::Protection;
+use leveret_shell::cluster::link_tls::LinkTlsFiles;
 use leveret_shell::housekeeping::Watermarks;
 use leveret_shell::node::{NodeConfig, Prepare};
 use leveret_types::{FieldTable, FieldValue, limits};
@@ -60,6 +61,11 @@ pub fn node_config(config: &Config) -> Result<NodeConfig, String> {
                 true => Protection::Plain,
                 false => Protection::Sealed,
             },
+            tls: cluster.tls.as_ref().map(|tls| LinkTlsFiles {
+                certificate: tls.certificate.clone(),
+                key: tls.key.clone(),
+                authorities: tls.authorities.clone(),
+            }),
             file: config.folders.root.join("cluster"),
             name: config.node_name.clone(),
         }),

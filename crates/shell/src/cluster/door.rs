@@ -2,12 +2,14 @@
 //! it is looked at unless it knows the secret.
 
 use super::NewLink;
+use super::credentials::{Credentials, Proof};
 use super::handshake::{
-    self, Accepted, Dialer, HandshakeError, Hello, Protection, Purpose, Refusal, Secret,
+    self, Accepted, Dialer, HandshakeError, Hello, Protection, Purpose, Refusal,
 };
+use super::link_tls;
 use super::places::{KnownAddresses, Place, Places};
+use super::seal::Session;
 use super::sealed_stream::SealedStream;
-use super::secrets::Secrets;
 use leveret_types::NodeId;
 use leveret_types::limits::{
     PEER_CONTROL_BYTES_MAX, PEER_FIRST_BYTE_MS_MAX, PEER_HANDSHAKE_MS_MAX,
@@ -50,7 +52,7 @@ pub struct Door {
 }
 
 struct Shared {
-    secrets: Arc<Secrets>,
+    credentials: Arc<Credentials>,
     protection: Protection,
     keeper: RwLock<Arc<dyn Doorkeeper>>,
     known: Arc<KnownAddresses>,
@@ -66,7 +68,7 @@ impl Door {
     /// If the address cannot be listened on.
     pub fn open(
         address: SocketAddr,
-        secrets: Arc<Secrets>,
+        credentials: Arc<Credentials>,
         protection: Protection,
         known: Arc<KnownAddresses>,
         keeper: Arc<dyn Doorkeeper>,
@@ -74,7 +76,7 @@ impl Door {
         let listener = TcpListener::bind(address)?;
         let local = listener.local_addr()?;
         let shared = Arc::new(Shared {
-            secrets,
+            credentials,
             protection,
             keeper: RwLock::new(keeper),
             known,
@@ -201,7 +203,8 @@ impl Guest {
         keeper: &dyn Doorkeeper,
     ) -> Result<(), HandshakeError> {
         socket.set_nodelay(true)?;
-        let (secrets, protection) = (self.shared.secrets.accepted(), self.shared.protection);
+        let accepts = self.shared.credentials.accepted();
+        let protection = self.shared.protection;
         let (places, place) = (&self.shared.places, self.place);
         let proved = &mut self.proved;
         let dialer = {
@@ -218,7 +221,15 @@ impl Guest {
                     false => Err(Refusal::Protection),
                 }
             };
-            handshake::accept(&mut stream, &secrets, keeper.own(), nonce()?, decide)?
+            let (secrets, own, nonce) = (&accepts.secrets, keeper.own(), nonce()?);
+            match &accepts.tls {
+                None => handshake::accept(&mut stream, secrets, own, nonce, &[], decide)?,
+                Some(tls) => {
+                    let (mut stream, channel) = tls.accept(stream)?;
+                    handshake::accept(&mut stream, secrets, own, nonce, &channel, decide)
+                        .map_err(link_tls::inside)?
+                }
+            }
         };
         let Dialer {
             hello,
@@ -323,19 +334,18 @@ impl Write for Timed<'_> {
 /// See [`HandshakeError`].
 pub fn dial(
     address: &str,
-    secret: &Secret,
+    proof: &Proof,
     hello: &Hello,
     known: &KnownAddresses,
 ) -> Result<NewLink, HandshakeError> {
     let mut last = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
     let resolved: Vec<SocketAddr> = address.to_socket_addrs()?.collect();
     known.note(address, resolved.iter().map(SocketAddr::ip));
-    for address in resolved {
-        match TcpStream::connect_timeout(&address, HANDSHAKE_TIMEOUT) {
+    for resolved in resolved {
+        match TcpStream::connect_timeout(&resolved, HANDSHAKE_TIMEOUT) {
             Ok(socket) => {
                 socket.set_nodelay(true)?;
-                let mut stream = Timed::new(&socket, HANDSHAKE_TIMEOUT);
-                let (accepted, session) = handshake::dial(&mut stream, secret, hello, nonce()?)?;
+                let (accepted, session) = meet(&socket, address, proof, hello)?;
                 return Ok(NewLink {
                     uuid: accepted.uuid,
                     start: accepted.start,
@@ -349,18 +359,40 @@ pub fn dial(
     Err(last.into())
 }
 
+/// The handshake of who dials.
+fn meet(
+    socket: &TcpStream,
+    address: &str,
+    proof: &Proof,
+    hello: &Hello,
+) -> Result<(Accepted, Session), HandshakeError> {
+    let mut stream = Timed::new(socket, HANDSHAKE_TIMEOUT);
+    let (secret, nonce) = (&proof.secret, nonce()?);
+    let Some(tls) = &proof.tls else {
+        return handshake::dial(&mut stream, secret, hello, nonce, &[]);
+    };
+    let (mut stream, channel) = tls.dial(host(address), stream)?;
+    handshake::dial(&mut stream, secret, hello, nonce, &channel).map_err(link_tls::inside)
+}
+
+/// The name or address in `host:port`.
+pub(super) fn host(address: &str) -> &str {
+    let host = address.rsplit_once(':').map_or(address, |(host, _)| host);
+    host.trim_start_matches('[').trim_end_matches(']')
+}
+
 /// Asks a node something, and waits for its answer: that node's UUID, and what it answers.
 ///
 /// # Errors
 /// See [`HandshakeError`].
 pub fn ask(
     address: &str,
-    secret: &Secret,
+    proof: &Proof,
     hello: &Hello,
     known: &KnownAddresses,
     request: &[u8],
 ) -> Result<([u8; 16], Vec<u8>), HandshakeError> {
-    let link = dial(address, secret, hello, known)?;
+    let link = dial(address, proof, hello, known)?;
     let stream = Timed::new(&link.socket, CONTROL_TIMEOUT);
     let mut stream = SealedStream::new(stream, link.session, hello.protection);
     write_block(&mut stream, request)?;
@@ -477,8 +509,8 @@ mod tests {
         let known = Arc::<KnownAddresses>::default();
         let shared = Arc::clone(&known);
         let keeper = Arc::new(Anybody);
-        let secrets = Arc::new(Secrets::new(&[secret.to_vec()]));
-        let door = Door::open(any, secrets, protection, shared, keeper);
+        let credentials = Arc::new(Credentials::new(&[secret.to_vec()], None));
+        let door = Door::open(any, credentials, protection, shared, keeper);
         (door.expect("a free port"), known)
     }
 
@@ -517,7 +549,7 @@ mod tests {
     #[test]
     fn however_many_silent_sockets_are_opened_who_knows_the_secret_is_answered() {
         let (door, known) = door(b"secret", Protection::Sealed);
-        let secret = Secret::new(b"secret");
+        let proof = Credentials::new(&[b"secret".to_vec()], None).own();
         let address = door.local();
         let over = Arc::new(AtomicBool::new(false));
         let (opened, crowded) = std::sync::mpsc::channel();
@@ -538,7 +570,7 @@ mod tests {
         crowded.recv().expect("a crowd stands there");
         for round in 0..20 {
             let hello = hello(Protection::Sealed);
-            let answered = || ask(&address.to_string(), &secret, &hello, &known, b"").is_ok();
+            let answered = || ask(&address.to_string(), &proof, &hello, &known, b"").is_ok();
             // A node that finds no place dials again; not one in ten has to.
             assert!((0..10).any(|_| answered()), "round {round}");
         }
@@ -551,12 +583,12 @@ mod tests {
         let kinds = [Protection::Sealed, Protection::Plain];
         for at_door in kinds {
             let (door, known) = door(b"secret", at_door);
-            let secret = Secret::new(b"secret");
+            let proof = Credentials::new(&[b"secret".to_vec()], None).own();
             for protection in kinds {
                 let hello = hello(protection);
                 let answer = ask(
                     &door.local().to_string(),
-                    &secret,
+                    &proof,
                     &hello,
                     &known,
                     b"a request",

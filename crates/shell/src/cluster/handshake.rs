@@ -10,6 +10,9 @@
 //! all that was said until then, in both directions: who cannot make them is dropped before
 //! anything of it is looked at. Nothing is read beyond these sizes.
 //!
+//! Where nodes have certificates, all this passes inside of TLS (see [`super::link_tls`]), and the
+//! MACs are over what TLS has agreed on too.
+//!
 //! What follows is sealed (see [`super::seal`]) with keys that are made of the secret, of both
 //! sides' X25519 keys, which live for this connection alone, and of all that was said here.
 //! Who learns the secret later cannot read what was recorded before.
@@ -291,6 +294,18 @@ pub enum HandshakeError {
          between nodes, which this one does"
     )]
     Left,
+    /// Whoever is there has ended the connection without a greeting.
+    #[error(
+        "the node at this address has ended the connection without a word: certificates \
+         (cluster.tls.*) are to be given to all nodes or to none"
+    )]
+    Silent,
+    /// TLS fails.
+    #[error(
+        "TLS between the nodes fails ({0}): certificates (cluster.tls.*) are to be given to all \
+         nodes or to none, signed by an authority that all of them have"
+    )]
+    Tls(String),
     /// The other side does not know the secret.
     #[error("the cluster's secret (cluster.secret) is not the same on both nodes")]
     Secret,
@@ -306,7 +321,8 @@ const fn age(version: u8) -> &'static str {
     }
 }
 
-/// Dials: says who this node is, and finds out who answers.
+/// Dials: says who this node is, and finds out who answers. `channel` is what TLS has agreed on,
+/// empty without TLS.
 ///
 /// # Errors
 /// See [`HandshakeError`].
@@ -315,9 +331,15 @@ pub fn dial(
     secret: &Secret,
     hello: &Hello,
     nonce: [u8; NONCE_BYTES],
+    channel: &[u8],
 ) -> Result<(Accepted, Session), HandshakeError> {
     let mut greeting = [0; GREETING_BYTES];
-    stream.read_exact(&mut greeting)?;
+    stream
+        .read_exact(&mut greeting)
+        .map_err(|error| match error.kind() {
+            io::ErrorKind::UnexpectedEof => HandshakeError::Silent,
+            _ => HandshakeError::Io(error),
+        })?;
     match greeting.strip_prefix(NAME) {
         Some([VERSION, ..]) => {}
         Some([theirs, ..]) => return Err(HandshakeError::Version { theirs: *theirs }),
@@ -325,7 +347,7 @@ pub fn dial(
     }
     let (private, public) = ephemeral()?;
     let hello = hello.encode(&nonce, &public);
-    let tag = secret.sign("leveret 3 dial", &[&greeting, &hello]);
+    let tag = secret.sign("leveret 3 dial", &[channel, &greeting, &hello]);
     stream.write_all(&[&hello[..], tag.as_ref()].concat())?;
     let mut answer = [0; ANSWER_BYTES + MAC_BYTES];
     stream
@@ -336,7 +358,7 @@ pub fn dial(
             _ => HandshakeError::Io(error),
         })?;
     let (said, tag) = answer.split_at(ANSWER_BYTES);
-    if !secret.verify("leveret 3 answer", &[&greeting, &hello, said], tag) {
+    if !secret.verify("leveret 3 answer", &[channel, &greeting, &hello, said], tag) {
         return Err(HandshakeError::Secret);
     }
     if said[0] != 0 {
@@ -346,7 +368,7 @@ pub fn dial(
     let shared = secret
         .agree(private, &said[25..])
         .ok_or(HandshakeError::NotANode)?;
-    let transcript = transcript(&[&greeting, &hello, said]);
+    let transcript = transcript(&[channel, &greeting, &hello, said]);
     Ok((
         Accepted {
             uuid: array(&said[1..17]),
@@ -368,7 +390,7 @@ pub struct Dialer {
 }
 
 /// Accepts: greets, checks who is there, and answers what `decide` says. Whoever proves one of the
-/// secrets is answered with that one.
+/// secrets is answered with that one. `channel` is what TLS has agreed on, empty without TLS.
 ///
 /// # Errors
 /// See [`HandshakeError`].
@@ -377,6 +399,7 @@ pub fn accept(
     secrets: &[Secret],
     own: Accepted,
     nonce: [u8; NONCE_BYTES],
+    channel: &[u8],
     decide: impl FnOnce(&Hello) -> Result<(), Refusal>,
 ) -> Result<Dialer, HandshakeError> {
     let greeting = [&NAME[..], &[VERSION], &nonce].concat();
@@ -389,7 +412,8 @@ pub fn accept(
             _ => HandshakeError::Io(error),
         })?;
     let (bytes, tag) = said.split_at(HELLO_BYTES);
-    let is_proved = |secret: &Secret| secret.verify("leveret 3 dial", &[&greeting, bytes], tag);
+    let said: &[&[u8]] = &[channel, &greeting, bytes];
+    let is_proved = |secret: &Secret| secret.verify("leveret 3 dial", said, tag);
     let proved = secrets.iter().position(is_proved);
     let proved = proved.ok_or(HandshakeError::Secret)?;
     let secret = &secrets[proved];
@@ -404,10 +428,10 @@ pub fn accept(
     answer[1..17].copy_from_slice(&own.uuid);
     answer[17..25].copy_from_slice(&own.start.to_be_bytes());
     answer[25..].copy_from_slice(&public);
-    let tag = secret.sign("leveret 3 answer", &[&greeting, &bytes, &answer]);
+    let tag = secret.sign("leveret 3 answer", &[channel, &greeting, &bytes, &answer]);
     stream.write_all(&[&answer[..], tag.as_ref()].concat())?;
     let (hello, shared) = decision?;
-    let transcript = transcript(&[&greeting, &bytes, &answer]);
+    let transcript = transcript(&[channel, &greeting, &bytes, &answer]);
     Ok(Dialer {
         hello,
         secret: proved,
@@ -447,8 +471,8 @@ mod tests {
         let (mut near, mut far) = UnixStream::pair().expect("a pair");
         let secrets: Vec<Secret> = acceptor.iter().map(|secret| Secret::new(secret)).collect();
         let thread =
-            std::thread::spawn(move || accept(&mut far, &secrets, OWN, [2; 32], |_| decision));
-        let dialed = dial(&mut near, &Secret::new(dialer), &hello(), [1; 32]);
+            std::thread::spawn(move || accept(&mut far, &secrets, OWN, [2; 32], &[], |_| decision));
+        let dialed = dial(&mut near, &Secret::new(dialer), &hello(), [1; 32], &[]);
         (dialed, thread.join().expect("no panic"))
     }
 
@@ -479,9 +503,10 @@ mod tests {
         let (mut near, mut to_near) = UnixStream::pair().expect("a pair");
         let (mut to_far, mut far) = UnixStream::pair().expect("a pair");
         let secret = || Secret::new(b"secret");
-        let accepts =
-            std::thread::spawn(move || accept(&mut far, &[secret()], OWN, [2; 32], |_| Ok(())));
-        let dials = std::thread::spawn(move || dial(&mut near, &secret(), &hello(), [1; 32]));
+        let accepts = std::thread::spawn(move || {
+            accept(&mut far, &[secret()], OWN, [2; 32], &[], |_| Ok(()))
+        });
+        let dials = std::thread::spawn(move || dial(&mut near, &secret(), &hello(), [1; 32], &[]));
         for (message, size) in SIZES.into_iter().enumerate() {
             let (from, to) = match message {
                 1 => (&mut to_near, &mut to_far),
@@ -549,6 +574,23 @@ mod tests {
         }
     }
 
+    /// Who is between the two has a TLS session with each of them, and no secret.
+    #[test]
+    fn a_handshake_that_is_carried_from_one_tls_session_into_another_comes_to_nothing() {
+        for (of_dialer, of_acceptor, is_same) in [(1, 1, true), (1, 2, false)] {
+            let (mut near, mut far) = UnixStream::pair().expect("a pair");
+            let secret = || Secret::new(b"secret");
+            let accepts = std::thread::spawn(move || {
+                let channel = [of_acceptor; 32];
+                accept(&mut far, &[secret()], OWN, [2; 32], &channel, |_| Ok(()))
+            });
+            let channel = [of_dialer; 32];
+            let dialed = dial(&mut near, &secret(), &hello(), [1; 32], &channel);
+            let accepted = accepts.join().expect("no panic");
+            assert_eq!((dialed.is_ok(), accepted.is_ok()), (is_same, is_same));
+        }
+    }
+
     /// What an earlier meeting said proves nothing in a later one: the random bytes differ.
     #[test]
     fn a_replayed_hello_is_refused() {
@@ -559,7 +601,7 @@ mod tests {
         let (mut near, mut far) = UnixStream::pair().expect("a pair");
         near.write_all(&[&bytes[..], tag.as_ref()].concat())
             .expect("it fits");
-        let accepted = accept(&mut far, &[secret], OWN, [3; 32], |_| Ok(()));
+        let accepted = accept(&mut far, &[secret], OWN, [3; 32], &[], |_| Ok(()));
         assert!(
             matches!(accepted, Err(HandshakeError::Secret)),
             "{accepted:?}"
@@ -570,7 +612,7 @@ mod tests {
     fn another_protocol_is_recognised() {
         let (mut near, mut far) = UnixStream::pair().expect("a pair");
         far.write_all(&[b'A'; 40]).expect("it fits");
-        let dialed = dial(&mut near, &Secret::new(b""), &hello(), [1; 32]);
+        let dialed = dial(&mut near, &Secret::new(b""), &hello(), [1; 32], &[]);
         assert!(
             matches!(dialed, Err(HandshakeError::NotANode)),
             "{dialed:?}"
@@ -583,7 +625,7 @@ mod tests {
             let (mut near, mut far) = UnixStream::pair().expect("a pair");
             far.write_all(&[&NAME[..], &[version], &[0; 32]].concat())
                 .expect("it fits");
-            let dialed = dial(&mut near, &Secret::new(b""), &hello(), [1; 32]);
+            let dialed = dial(&mut near, &Secret::new(b""), &hello(), [1; 32], &[]);
             let error = dialed.expect_err("of another version").to_string();
             assert!(error.contains(word), "{error}");
         }
@@ -592,7 +634,14 @@ mod tests {
         let thread = std::thread::spawn(move || {
             far.read_exact(&mut [0; GREETING_BYTES]).expect("greeted");
         });
-        let accepted = accept(&mut near, &[Secret::new(b"")], OWN, [3; 32], |_| Ok(()));
+        let accepted = accept(
+            &mut near,
+            &[Secret::new(b"")],
+            OWN,
+            [3; 32],
+            &[],
+            |_| Ok(()),
+        );
         thread.join().expect("no panic");
         let error = accepted.expect_err("it has left").to_string();
         assert!(error.contains("version 3"), "{error}");

@@ -1,10 +1,10 @@
 //! On the way into a cluster: asks the listed nodes until one lets this one in, or it founds.
 
+use super::credentials::Credentials;
 use super::door::{self, Door, Doorkeeper};
 use super::handshake::{Accepted, Hello, Purpose, Refusal};
 use super::identity::{IdentityFile, Joined};
 use super::places::KnownAddresses;
-use super::secrets::Secrets;
 use super::{ClusterConfig, ClusterError, NewLink, Own};
 use leveret_node::cluster::PeerAddress;
 use leveret_node::cluster::control::{Answer, Request};
@@ -83,7 +83,7 @@ impl Keeper {
 pub fn form(
     config: &ClusterConfig,
     door: &Door,
-    secrets: &Arc<Secrets>,
+    credentials: &Arc<Credentials>,
     known: &Arc<KnownAddresses>,
     file: IdentityFile,
     has_data: bool,
@@ -102,7 +102,7 @@ pub fn form(
         cluster: [0; 16],
         uuid: file.uuid,
         start: 0,
-        secrets: Arc::clone(secrets),
+        credentials: Arc::clone(credentials),
         protection: config.protection,
         known: Arc::clone(known),
     };
@@ -165,8 +165,8 @@ fn ask_until_in(
 /// The UUID of who answers, and the answer.
 fn ask(address: &str, own: &Own, request: &Request) -> Result<([u8; 16], Answer), String> {
     let hello = own.hello(Purpose::Control, NodeId(0), [0; 16]);
-    let secret = own.secrets.own();
-    let (uuid, bytes) = door::ask(address, &secret, &hello, &own.known, &request.encode())
+    let proof = own.credentials.own();
+    let (uuid, bytes) = door::ask(address, &proof, &hello, &own.known, &request.encode())
         .map_err(|error| error.to_string())?;
     let answer = Answer::decode(&bytes).map_err(|error| error.to_string())?;
     Ok((uuid, answer))

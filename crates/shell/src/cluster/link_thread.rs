@@ -323,7 +323,8 @@ impl LinkThread {
             .name(format!("leveret-dial-{node}"))
             .spawn(move || {
                 let hello = own.hello(Purpose::Link, address.node, address.uuid);
-                let dialed = door::dial(&address.address, &own.secrets.own(), &hello, &own.known);
+                let dialed =
+                    door::dial(&address.address, &own.credentials.own(), &hello, &own.known);
                 broker
                     .cluster_links
                     .tell(LinkEvent::Dialed(address.node, dialed));

@@ -8,18 +8,20 @@
 //! - `links`: the bytes of those connections.
 //! - [`places`]: how many may be there who have not proved who they are.
 //! - `sealed_stream`: requests and their answers, protected like links.
-//! - [`secrets`]: what proves that a node belongs to the cluster, while operators change it.
+//! - [`credentials`]: what proves that a node belongs to the cluster, while operators change it.
+//! - [`link_tls`]: certificates of nodes, where there are any.
 //! - `secret_file`: the secret where nobody has set one.
 //! - [`identity`]: the file that says who a node is.
 //! - [`join`]: how a node comes into a cluster.
 //! - `keeper`: who is let in at a member.
 
+pub mod credentials;
 pub mod door;
 pub mod handshake;
 pub mod identity;
 pub mod join;
+pub mod link_tls;
 pub mod seal;
-pub mod secrets;
 
 mod keeper;
 mod link_thread;
@@ -36,14 +38,15 @@ pub(crate) use start::{PrepareError, Prepared, Running, prepare};
 
 use crate::inbox::Inbox;
 use crate::tls::TlsError;
+use credentials::Credentials;
 use handshake::{Hello, Protection, Purpose};
 use leveret_node::PeerFrame;
 use leveret_types::NodeId;
+use link_tls::LinkTlsFiles;
 use outbox::Outbox;
 use parking_lot::RwLock;
 use places::KnownAddresses;
 use seal::Session;
-use secrets::Secrets;
 use std::collections::HashMap;
 use std::net::{SocketAddr, TcpStream};
 use std::path::PathBuf;
@@ -65,6 +68,8 @@ pub struct ClusterConfig {
     pub secret_file: Option<PathBuf>,
     /// What protects what the nodes say to each other; the same on each of them.
     pub protection: Protection,
+    /// The certificates of nodes, where they are to show any: on each of them, or on none.
+    pub tls: Option<LinkTlsFiles>,
     /// The file that says who the node is.
     pub file: PathBuf,
     /// Its name in listings.
@@ -83,7 +88,7 @@ pub struct Own {
     /// Another number for each run of the process.
     pub start: u64,
     /// What proves that it belongs to the cluster.
-    pub secrets: Arc<Secrets>,
+    pub credentials: Arc<Credentials>,
     /// What protects its links.
     pub protection: Protection,
     /// The addresses that the other members are known to have.

@@ -2,6 +2,7 @@
 //!
 //! A secret is a line. The first is the one that this node proves; it accepts all of them.
 
+use super::door::host;
 use super::{ClusterConfig, ClusterError};
 use leveret_types::limits::PEER_SECRETS_MAX;
 use std::fs::{self, File, OpenOptions};
@@ -176,8 +177,7 @@ fn beside(path: &Path, suffix: &str) -> PathBuf {
 }
 
 fn is_loopback(address: &str) -> bool {
-    let host = address.rsplit_once(':').map_or(address, |(host, _)| host);
-    let host = host.trim_start_matches('[').trim_end_matches(']');
+    let host = host(address);
     host == "localhost" || host.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback())
 }
 
@@ -245,6 +245,7 @@ mod tests {
                 secret: Vec::new(),
                 secret_file: None,
                 protection: Protection::Sealed,
+                tls: None,
                 file: self.0.join("cluster"),
                 name: String::new(),
             }

@@ -1,10 +1,11 @@
 //! A node's part in its cluster, from the file that says who it is to a thread that serves it.
 
+use super::credentials::{self, Credentials};
 use super::door::{Door, Doorkeeper};
 use super::handshake::{Accepted, Hello, Protection, Refusal};
 use super::identity::{IdentityFile, Joined};
+use super::link_tls::LinkTlsFiles;
 use super::places::KnownAddresses;
-use super::secrets::{self, Secrets};
 use super::{
     ClusterConfig, ClusterError, LinkThread, Links, MembersKeeper, NewLink, Own, TOKEN_BELL, join,
     secret_file,
@@ -45,7 +46,7 @@ pub(crate) struct Running {
     /// Where other nodes come in.
     pub(crate) address: SocketAddr,
     config: ClusterConfig,
-    secrets: Arc<Secrets>,
+    credentials: Arc<Credentials>,
     door: Door,
     thread: JoinHandle<()>,
 }
@@ -84,7 +85,9 @@ pub(crate) fn prepare(
 ) -> Result<Parts, PrepareError> {
     let texts = secret_file::secrets(&config)?;
     warn_of_weak(&texts);
-    let secrets = Arc::new(Secrets::new(&texts));
+    let tls = config.tls.as_ref().map(LinkTlsFiles::load).transpose();
+    let tls = tls.map_err(ClusterError::Tls)?;
+    let credentials = Arc::new(Credentials::new(&texts, tls));
     let known = Arc::<KnownAddresses>::default();
     let nobody = Arc::new(Nobody(Accepted { uuid, start: 0 }));
     if config.protection == Protection::Plain {
@@ -94,7 +97,7 @@ pub(crate) fn prepare(
     }
     let door = Door::open(
         config.address,
-        Arc::clone(&secrets),
+        Arc::clone(&credentials),
         config.protection,
         Arc::clone(&known),
         nobody,
@@ -106,7 +109,7 @@ pub(crate) fn prepare(
     let mut file = read_identity(&config, uuid, group::is_on_disk(logs))?;
     if file.joined.is_none() {
         let has_data = standalone.vhosts().next().is_some();
-        let (way, joined) = join::form(&config, &door, &secrets, &known, file, has_data)?;
+        let (way, joined) = join::form(&config, &door, &credentials, &known, file, has_data)?;
         file = joined;
         match way {
             join::Way::Founded => tracing::info!("this node has founded a cluster"),
@@ -133,7 +136,7 @@ pub(crate) fn prepare(
         cluster: identity.cluster,
         uuid,
         start: identity.start,
-        secrets,
+        credentials,
         protection: config.protection,
         known,
     };
@@ -187,7 +190,7 @@ impl Prepared {
             own: self.own.clone(),
         }));
         let node = self.own.node;
-        let secrets = Arc::clone(&self.own.secrets);
+        let credentials = Arc::clone(&self.own.credentials);
         let link_thread = LinkThread::new(Arc::clone(broker), self.own, self.poll);
         let thread = std::thread::Builder::new()
             .name("leveret-links".to_owned())
@@ -204,7 +207,7 @@ impl Prepared {
         Ok(Running {
             address,
             config: self.config,
-            secrets,
+            credentials,
             door: self.door,
             thread,
         })
@@ -212,14 +215,15 @@ impl Prepared {
 }
 
 impl Running {
-    /// Reads the file with the secrets again: this node proves and accepts what it says now, and
-    /// connections that stand go on.
+    /// Reads the file with the secrets and the certificates again: this node proves and accepts
+    /// what they say now, and connections that stand go on.
     ///
     /// # Errors
-    /// What is wrong with the file; the secrets stay as they are.
+    /// What is wrong with a file; all stays as it was.
     pub(crate) fn reload(&self) -> Result<(), ClusterError> {
         let texts = secret_file::secrets_there(&self.config)?;
-        if self.secrets.replace(&texts) {
+        let tls = self.config.tls.as_ref().map(LinkTlsFiles::load);
+        if self.credentials.replace(&texts, tls.transpose()?) {
             warn_of_weak(&texts);
             tracing::info!(
                 accepted = texts.len(),
@@ -244,12 +248,15 @@ impl ClusterConfig {
     /// # Errors
     /// What the operator has to change.
     pub fn check(&self) -> Result<(), ClusterError> {
+        if let Some(files) = &self.tls {
+            files.load()?;
+        }
         secret_file::known(self).map(drop)
     }
 }
 
 fn warn_of_weak(secrets: &[Vec<u8>]) {
-    if secrets.iter().any(|secret| secrets::is_weak(secret)) {
+    if secrets.iter().any(|secret| credentials::is_weak(secret)) {
         tracing::warn!(
             "the cluster's secret is short or says little: who watches two nodes meet may guess \
              it; make one with `openssl rand -base64 32`"

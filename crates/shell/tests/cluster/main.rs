@@ -5,6 +5,7 @@
 mod client;
 mod on_path;
 mod secret_change;
+mod tls_links;
 
 use client::{Client, Scratch, address, config, connect};
 use leveret_amqp::encode;
@@ -52,6 +53,7 @@ fn member(folder: &Path, own: SocketAddr, join: &[SocketAddr], secret: &[u8]) ->
             secret: secret.to_vec(),
             secret_file: None,
             protection: Protection::Sealed,
+            tls: None,
             file: folder.join("cluster"),
             name: format!("leveret@{own}"),
         }),

@@ -22,6 +22,8 @@ enum Deed {
     Repeat,
     Drop,
     Swap,
+    /// One of its own goes before it.
+    Forge,
 }
 
 /// Carries connections to a node, and keeps all that is said on them.
@@ -108,6 +110,11 @@ impl OnPath {
                 Some(Deed::Flip) => *record.last_mut().expect("a record has bytes") ^= 1,
                 Some(Deed::Repeat) => to.write_all(&record)?,
                 Some(Deed::Drop) => continue,
+                Some(Deed::Forge) => {
+                    let mut forged = record.clone();
+                    forged[4..].fill(7);
+                    to.write_all(&forged)?;
+                }
                 Some(Deed::Swap) => {
                     let next = read_record(from)?;
                     to.write_all(&next)?;
@@ -211,7 +218,13 @@ fn who_is_between_two_nodes_reads_nothing_unless_an_operator_says_so() {
 fn who_is_between_two_nodes_ends_their_link_and_changes_nothing() {
     let scratch = Scratch::new("cluster-altered");
     let (nodes, path) = two(&scratch, Protection::Sealed);
-    let deeds = [Deed::Flip, Deed::Repeat, Deed::Drop, Deed::Swap];
+    let deeds = [
+        Deed::Flip,
+        Deed::Repeat,
+        Deed::Drop,
+        Deed::Swap,
+        Deed::Forge,
+    ];
     for (round, deed) in deeds.into_iter().enumerate() {
         *lock(&path.deed) = Some(deed);
         eventually(&format!("the node ends the link: {deed:?}"), || {

@@ -3,8 +3,9 @@
 use super::{all_vote_and_are_up, eventually, free_addresses, knows, member, put_vhost, start};
 use crate::client::Scratch;
 use leveret_node::Env;
+use leveret_shell::cluster::credentials::{Credentials, Proof};
 use leveret_shell::cluster::door;
-use leveret_shell::cluster::handshake::{Hello, Protection, Purpose, Secret};
+use leveret_shell::cluster::handshake::{Hello, Protection, Purpose};
 use leveret_shell::cluster::places::KnownAddresses;
 use leveret_shell::node::{Node, NodeConfig};
 use leveret_types::NodeId;
@@ -60,6 +61,12 @@ impl Member {
 
 /// What becomes of who asks a node something with this secret.
 fn asks(node: &Node, secret: &str) -> Result<(), String> {
+    let credentials = Credentials::new(&[secret.into()], None);
+    asks_with(node, &credentials.own())
+}
+
+/// What becomes of who asks a node something with this proof.
+pub fn asks_with(node: &Node, proof: &Proof) -> Result<(), String> {
     let address = node.cluster_address().expect("it is in a cluster");
     let hello = Hello {
         purpose: Purpose::Control,
@@ -72,12 +79,12 @@ fn asks(node: &Node, secret: &str) -> Result<(), String> {
         start: 4,
     };
     let known = KnownAddresses::default();
-    let secret = Secret::new(secret.as_bytes());
-    let answer = door::ask(&address.to_string(), &secret, &hello, &known, b"nothing");
+    let answer = door::ask(&address.to_string(), proof, &hello, &known, b"nothing");
     answer.map(drop).map_err(|error| error.to_string())
 }
 
-fn all_are_up(nodes: &[Node]) {
+/// Waits until each of three nodes knows that the others are up.
+pub fn all_are_up(nodes: &[Node]) {
     for node in nodes {
         eventually("all are up", || node.broker.peers().up().len() == 2);
     }
