@@ -3,10 +3,10 @@
 use crate::content::ContentHeader;
 use crate::frame::{FRAME_END, FRAME_HEAD_BYTES, FrameKind};
 use crate::method::EncodeMethod;
-use crate::out::{OutBuffer, SHARED_BYTES_MIN};
 use bytes::Bytes;
 use leveret_types::Message;
 use leveret_types::limits::FRAME_OVERHEAD_BYTES;
+use leveret_types::out::{OutBuffer, SHARED_BYTES_MIN};
 
 /// A heartbeat.
 pub const HEARTBEAT: [u8; 8] = [8, 0, 0, 0, 0, 0, 0, FRAME_END];

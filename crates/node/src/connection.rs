@@ -26,10 +26,11 @@ use crate::link::Link;
 use bytes::Bytes;
 use hashbrown::HashMap;
 use held::Held;
-use leveret_amqp::OutBuffer;
 use leveret_session::contract::{Reply, Request};
 use leveret_session::{Connection as Session, State as SessionState};
-use leveret_types::{ChannelId, ConnectionId, ConsumerId, Now, ProtocolError, QueueId, ReplyCode};
+use leveret_types::{
+    ChannelId, ConnectionId, ConsumerId, Now, OutBuffer, ProtocolError, QueueId, ReplyCode,
+};
 use smallvec::SmallVec;
 use std::net::SocketAddr;
 use std::sync::Arc;

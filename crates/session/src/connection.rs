@@ -12,8 +12,8 @@ use crate::settings::Settings;
 use bytes::Bytes;
 use leveret_amqp::encode::{self, Content};
 use leveret_amqp::preamble::Guess;
-use leveret_amqp::{EncodeMethod, OutBuffer, RawTable, RawValue, connection};
-use leveret_types::{ChannelId, ConsumerId, FieldTable, Now, ProtocolError, limits};
+use leveret_amqp::{EncodeMethod, RawTable, RawValue, connection};
+use leveret_types::{ChannelId, ConsumerId, FieldTable, Now, OutBuffer, ProtocolError, limits};
 use std::fmt;
 use std::sync::Arc;
 

@@ -15,6 +15,13 @@ pub const FRAME_OVERHEAD_BYTES: u32 = 8;
 pub const STREAM_FRAME_BYTES_MAX: u32 = 1024 * 1024;
 /// The same before the virtual host is open (`stream.initial_frame_max`).
 pub const STREAM_FRAME_BYTES_PREAUTH_MAX: u32 = 8_192;
+/// Messages of one connection that streams have not confirmed, above which it is not read; it is
+/// again at a quarter of them (`stream.initial_credits`).
+pub const STREAM_UNCONFIRMED_ENTRIES_MAX: usize = 50_000;
+/// Bytes of such messages.
+pub const STREAM_UNCONFIRMED_BYTES_MAX: usize = 32 * 1024 * 1024;
+/// Chunks of one subscription that may be on their way to its connection.
+pub const STREAM_CHUNKS_UNDER_WAY_MAX: u32 = 8;
 /// Entries of one list in a frame of the stream protocol, but for messages: streams, partitions,
 /// properties.
 pub const STREAM_LIST_ENTRIES_MAX: usize = 4_096;

@@ -22,6 +22,10 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("replication", &["storage", "types"]),
     ("session", &["amqp", "auth", "types"]),
     (
+        "stream-session",
+        &["auth", "stream", "stream-protocol", "types"],
+    ),
+    (
         "node",
         &[
             "amqp",
@@ -34,6 +38,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "storage",
             "stream",
             "stream-protocol",
+            "stream-session",
             "types",
         ],
     ),

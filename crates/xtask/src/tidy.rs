@@ -25,6 +25,7 @@ const CORE_CRATES: &[&str] = &[
     "storage",
     "stream",
     "stream-protocol",
+    "stream-session",
     "types",
 ];
 

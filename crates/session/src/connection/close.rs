@@ -4,8 +4,8 @@
 use super::{Connection, End, Phase};
 use crate::contract::Request;
 use bytes::Bytes;
-use leveret_amqp::{OutBuffer, channel, connection};
-use leveret_types::{ChannelId, Now, ProtocolError, ReplyCode, Scope, limits};
+use leveret_amqp::{channel, connection};
+use leveret_types::{ChannelId, Now, OutBuffer, ProtocolError, ReplyCode, Scope, limits};
 
 impl Connection {
     /// Something that was sent off has failed: closes the channel, or the connection, as the error

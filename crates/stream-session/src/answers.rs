@@ -1,0 +1,282 @@
+//! What the streams say.
+
+use crate::port::Port;
+use crate::publishers::code_of;
+use crate::requests::{Asked, Done};
+use crate::session::{Phase, Session};
+use leveret_stream::{Event, Refusal, RequestId, StreamStats};
+use leveret_stream_protocol::server::{NO_NODE, StreamMetadata};
+use leveret_stream_protocol::{Answer, Key, ResponseCode, ServerCommand};
+use leveret_types::{Now, QueueId};
+
+/// What a request has brought.
+enum Brought {
+    Nothing,
+    Id(QueueId),
+    Sequence(Option<u64>),
+    StoredOffset(Option<u64>),
+    Offset(u64),
+    Stats(StreamStats),
+}
+
+impl Session {
+    /// Takes in what the streams say.
+    pub fn event(&mut self, _now: Now, event: Event, port: &mut impl Port) {
+        if self.phase != Phase::Open {
+            return;
+        }
+        let (request, result) = match event {
+            Event::Confirmed { publisher, ids } => {
+                self.confirmed(publisher, &ids);
+                return self.read_on(port);
+            }
+            Event::Refused {
+                publisher,
+                ids,
+                refusal,
+            } => {
+                self.refused(publisher, &ids, &refusal);
+                return self.read_on(port);
+            }
+            Event::Chunk {
+                reader,
+                chunk,
+                committed_chunk,
+            } => {
+                self.deliver(reader, &chunk, committed_chunk);
+                return self.give_credit(port);
+            }
+            Event::ReaderEnded { reader, .. } => return self.reader_ended(reader),
+            Event::Gone { stream } => {
+                self.gone(stream);
+                return self.read_on(port);
+            }
+            Event::Declared { request, result } | Event::Found { request, result } => {
+                (request, result.map(Brought::Id))
+            }
+            Event::Deleted { request, result }
+            | Event::PublisherDeclared { request, result }
+            | Event::Subscribed { request, result } => (request, result.map(|()| Brought::Nothing)),
+            Event::Sequence { request, result } => (request, result.map(Brought::Sequence)),
+            Event::StoredOffset { request, result } => (request, result.map(Brought::StoredOffset)),
+            Event::ResolvedOffset { request, result } => (request, result.map(Brought::Offset)),
+            Event::Stats { request, result } => (request, result.map(Brought::Stats)),
+        };
+        self.answered(request, result, port);
+        self.read_on(port);
+    }
+
+    fn answered(
+        &mut self,
+        request: RequestId,
+        result: Result<Brought, Refusal>,
+        port: &mut impl Port,
+    ) {
+        if self.looked_up(request, result.is_ok()) {
+            return;
+        }
+        let Some(asked) = self.asked.take_if(|asked| asked.awaits(request)) else {
+            return;
+        };
+        match (asked, result) {
+            (
+                Asked::LookUp {
+                    key,
+                    correlation_id,
+                    stream,
+                    then,
+                    ..
+                },
+                Ok(Brought::Id(id)),
+            ) => self.proceed(key, correlation_id, (&stream, id), then, port),
+            // Nobody waits for a stored offset.
+            (
+                Asked::LookUp {
+                    key: Key::StoreOffset,
+                    ..
+                },
+                _,
+            ) => {}
+            (
+                Asked::LookUp {
+                    key,
+                    correlation_id,
+                    ..
+                },
+                result,
+            ) => self.answer(key, correlation_id, code(result.as_ref().err())),
+            (
+                Asked::Done {
+                    key,
+                    correlation_id,
+                    then,
+                    ..
+                },
+                result,
+            ) => self.done(key, correlation_id, then, result),
+            (
+                Asked::Metadata {
+                    correlation_id,
+                    streams,
+                    ..
+                },
+                _,
+            ) => self.tell_metadata(correlation_id, streams),
+            (Asked::Login { .. }, _) => {}
+            (
+                Asked::SuperStream {
+                    correlation_id,
+                    making,
+                    ..
+                },
+                result,
+            ) => self.partition_done(correlation_id, making, result.err().as_ref(), port),
+        }
+        if self.asked.is_none() {
+            for stream in std::mem::take(&mut self.gone_behind) {
+                self.tell_gone(stream);
+            }
+        }
+    }
+
+    fn done(&mut self, key: Key, id: u32, then: Done, result: Result<Brought, Refusal>) {
+        let refusal = result.as_ref().err();
+        match then {
+            Done::Declare(declare, stream) if refusal.is_none() => {
+                self.publisher_declared(declare, stream);
+            }
+            Done::Subscribe(subscription_id) if refusal.is_some() => {
+                self.readers.remove(&subscription_id);
+            }
+            _ => {}
+        }
+        let answer = match result {
+            Ok(Brought::Sequence(sequence)) => Answer::QueryPublisherSequence {
+                sequence: sequence.unwrap_or_default(),
+            },
+            Ok(Brought::StoredOffset(Some(offset))) => Answer::QueryOffset { offset },
+            Ok(Brought::StoredOffset(None)) => {
+                return self.answer(key, id, ResponseCode::NO_OFFSET);
+            }
+            Ok(Brought::Offset(offset)) => Answer::ResolveOffsetSpec {
+                offset_type: 4,
+                offset,
+            },
+            Ok(Brought::Stats(stats)) => Answer::StreamStats {
+                statistics: statistics(&stats),
+            },
+            result => return self.answer(key, id, code(result.err().as_ref())),
+        };
+        self.say(&ServerCommand::Response {
+            correlation_id: id,
+            code: ResponseCode::OK,
+            answer,
+        });
+    }
+
+    /// Takes in that one of several streams has been looked up; false once all of them are, or if
+    /// that is not what is waited for.
+    fn looked_up(&mut self, request: RequestId, is_found: bool) -> bool {
+        let Some(Asked::Metadata {
+            streams, waiting, ..
+        }) = &mut self.asked
+        else {
+            return false;
+        };
+        let Some(&at) = waiting.get(&request) else {
+            return false;
+        };
+        if is_found {
+            streams[at].1 = ResponseCode::OK;
+        }
+        // The last one stays: by it the whole is found to be answered.
+        waiting.len() > 1 && waiting.remove(&request).is_some()
+    }
+
+    pub(crate) fn tell_metadata(
+        &mut self,
+        correlation_id: u32,
+        streams: Vec<(String, ResponseCode)>,
+    ) {
+        let settings = self.settings.clone();
+        let of_stream = |(stream, code): &(String, ResponseCode)| {
+            let exists = *code == ResponseCode::OK;
+            (exists, *code, stream.clone())
+        };
+        let facts: Vec<_> = streams.iter().map(of_stream).collect();
+        let streams = facts.iter().map(|(exists, code, stream)| StreamMetadata {
+            stream,
+            code: *code,
+            leader: if *exists { 0 } else { NO_NODE },
+            replicas: Vec::new(),
+        });
+        self.say(&ServerCommand::Metadata {
+            correlation_id,
+            nodes: vec![(
+                0,
+                &settings.advertised_host,
+                settings.advertised_port.into(),
+            )],
+            streams: streams.collect(),
+        });
+    }
+
+    /// A stream has gone with all that the client has there.
+    fn gone(&mut self, stream: QueueId) {
+        let publishers = self.publishers.values().map(|p| (p.id, &p.stream));
+        let readers = self.readers.values().map(|r| (r.id, &r.stream));
+        let mut known = publishers.chain(readers);
+        let name = known.find(|(id, _)| *id == stream);
+        let Some(name) = name.map(|(_, name)| name.clone()) else {
+            return;
+        };
+        self.publishers
+            .retain(|_, publisher| publisher.id != stream);
+        self.readers.retain(|_, reader| reader.id != stream);
+        self.weigh_publishes();
+        self.tell_gone(name);
+    }
+
+    /// The client hears that a stream is not available: behind what it has asked for.
+    pub(crate) fn tell_gone(&mut self, stream: String) {
+        if self.asked.is_some() {
+            return self.gone_behind.push(stream);
+        }
+        self.say(&ServerCommand::MetadataUpdate {
+            code: ResponseCode::STREAM_NOT_AVAILABLE,
+            stream: &stream,
+        });
+    }
+}
+
+impl Asked {
+    /// Whether this is what it waits for.
+    fn awaits(&self, of: RequestId) -> bool {
+        match self {
+            Self::Login { .. } => false,
+            Self::LookUp { request, .. }
+            | Self::Done { request, .. }
+            | Self::SuperStream { request, .. } => *request == of,
+            Self::Metadata { waiting, .. } => waiting.contains_key(&of),
+        }
+    }
+}
+
+/// How a request went.
+const fn code(refusal: Option<&Refusal>) -> ResponseCode {
+    match refusal {
+        None => ResponseCode::OK,
+        Some(refusal) => code_of(refusal),
+    }
+}
+
+/// The figures by RabbitMQ's names; -1 where there is none.
+fn statistics(stats: &StreamStats) -> Vec<(&'static str, i64)> {
+    let number = |value: Option<u64>| value.map_or(-1, |value| value as i64);
+    vec![
+        ("first_chunk_id", number(stats.first_chunk)),
+        ("committed_chunk_id", number(stats.committed_chunk)),
+        ("last_chunk_id", number(stats.last_chunk)),
+        ("committed_offset", number(stats.committed_offset)),
+    ]
+}

@@ -1,0 +1,34 @@
+//! The session of the stream protocol: what one client connection may say, when, and what is
+//! answered.
+//!
+//! [`Session`] takes the bytes that a socket had, asks the node through its [`Port`], and gives the
+//! streams [`leveret_stream::Command`]s; it takes their [`leveret_stream::Event`]s and gives bytes
+//! for the socket. Between them it keeps the protocol's memory: how far the handshake is, which
+//! publishers and subscriptions there are, what they have under way.
+//!
+//! Invariant: a session never looks a stream up and never decides about permission. It asks.
+//! Invariant: a session never reads a clock or a socket. Time arrives as `now`, bytes as
+//! [`bytes::Bytes`].
+//! Invariant: while an answer is owed, nothing more of the client's input is looked at; so a client
+//! sees its requests take effect in order.
+//! Invariant: what a connection holds is bounded by limits: a client that does not read is sent
+//! nothing more, and one whose publishes are not confirmed is not read.
+
+mod answers;
+mod dispatch;
+mod handshake;
+mod input;
+pub mod port;
+mod publishers;
+mod readers;
+mod requests;
+mod session;
+pub mod settings;
+mod super_streams;
+
+pub use port::{LoginOutcome, Port};
+pub use session::{Session, SessionFacts};
+pub use settings::Settings;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,64 @@
+//! What a session asks of the node, and how it is answered.
+
+use leveret_auth::Access;
+use leveret_stream::Command;
+use leveret_stream_protocol::ResponseCode;
+
+/// The node, as a session sees it. Names are those of the virtual host that the client has opened.
+pub trait Port {
+    /// Checks who the client is; [`crate::Session::logged_in`] is called once that is known, also
+    /// at once after the call that asked.
+    fn log_in(&mut self, mechanism: &str, response: &[u8]);
+
+    /// Opens a virtual host for the user who has logged in; false if that one may not.
+    fn open_vhost(&mut self, vhost: &str) -> bool;
+
+    /// Whether the user may do this with a stream.
+    fn permits_stream(&mut self, access: Access, stream: &str) -> bool;
+
+    /// Whether the user may make and delete a super stream of this name, and bind these to it.
+    fn permits_super_stream(&mut self, name: &str, partitions: &[String]) -> bool;
+
+    /// Whether no publisher may begin: an alarm is on.
+    fn holds_publishers(&self) -> bool;
+
+    /// The partitions of a super stream in their order; nothing if there is none of this name.
+    fn partitions(&mut self, super_stream: &str) -> Option<Vec<String>>;
+
+    /// The partitions of a super stream that a routing key leads to; nothing if there is none of
+    /// this name.
+    fn route(&mut self, super_stream: &str, routing_key: &str) -> Option<Vec<String>>;
+
+    /// Makes a super stream of partitions that exist, each with the key that leads to it.
+    ///
+    /// # Errors
+    /// What the client is told.
+    fn make_super_stream(
+        &mut self,
+        name: &str,
+        partitions: &[(String, String)],
+    ) -> Result<(), ResponseCode>;
+
+    /// Takes a super stream away. Its partitions stay.
+    ///
+    /// # Errors
+    /// What the client is told.
+    fn remove_super_stream(&mut self, name: &str) -> Result<(), ResponseCode>;
+
+    /// Gives the streams a command of this session.
+    fn send(&mut self, command: Command);
+}
+
+/// What became of a login.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum LoginOutcome {
+    /// The client is who it says it is.
+    Accepted {
+        /// The user's name.
+        user: String,
+    },
+    /// The mechanism needs another round.
+    Challenge(Vec<u8>),
+    /// Refused: one of the codes for that. The node has delayed this answer already.
+    Refused(ResponseCode),
+}

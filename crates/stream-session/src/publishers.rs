@@ -1,0 +1,196 @@
+//! Publishers of a connection, and what of theirs is not confirmed.
+
+use crate::port::Port;
+use crate::requests::{Done, Then, reference_of};
+use crate::session::Session;
+use bytes::Bytes;
+use leveret_auth::Access;
+use leveret_stream::{Batch, BatchForm, Command, PublisherId, Reference, Refusal, RequestId};
+use leveret_stream_protocol::server::put_confirm;
+use leveret_stream_protocol::{Key, Publish, ResponseCode, ServerCommand};
+use leveret_types::QueueId;
+use leveret_types::limits::STREAM_LIST_ENTRIES_MAX;
+
+/// One publisher.
+#[derive(Debug)]
+pub(crate) struct Publisher {
+    /// Its number at the streams: that of the client may be used again.
+    number: PublisherId,
+    pub(crate) stream: String,
+    pub(crate) id: QueueId,
+    reference: Option<Reference>,
+    pub(crate) unconfirmed_entries: usize,
+    pub(crate) unconfirmed_bytes: usize,
+}
+
+/// A publisher that is being declared.
+#[derive(Debug)]
+pub(crate) struct Declare {
+    publisher_id: u8,
+    number: PublisherId,
+    stream: String,
+    reference: Option<Reference>,
+}
+
+impl Declare {
+    pub(crate) fn begin(self, request: RequestId, stream: QueueId) -> (Command, Done) {
+        let command = Command::DeclarePublisher {
+            request,
+            stream,
+            publisher: self.number,
+            reference: self.reference.clone(),
+        };
+        (command, Done::Declare(self, stream))
+    }
+}
+
+/// A number of the streams' for one of the client's, which is its low octet.
+pub(crate) const fn number_of(id: u8, count: u64) -> u32 {
+    (count as u32) << 8 | id as u32
+}
+
+impl Session {
+    pub(crate) fn declare_publisher(
+        &mut self,
+        correlation_id: u32,
+        publisher_id: u8,
+        reference: &str,
+        stream: &str,
+        port: &mut impl Port,
+    ) {
+        let key = Key::DeclarePublisher;
+        let same = |publisher: &Publisher| {
+            let of = publisher.reference.as_ref().map(Reference::as_bytes);
+            publisher.stream == stream && of == Some(reference.as_bytes())
+        };
+        let is_taken = self.publishers.contains_key(&publisher_id);
+        let is_wrong = !reference.is_empty() && reference_of(reference).is_none();
+        let refusal = if port.holds_publishers() {
+            ResponseCode::PRECONDITION_FAILED
+        } else if !port.permits_stream(Access::Write, stream) {
+            ResponseCode::ACCESS_REFUSED
+        } else if is_wrong || is_taken || self.publishers.values().any(same) {
+            ResponseCode::PRECONDITION_FAILED
+        } else {
+            let declare = Declare {
+                publisher_id,
+                number: PublisherId(number_of(publisher_id, self.number())),
+                stream: stream.to_owned(),
+                reference: reference_of(reference),
+            };
+            return self.resolve(key, correlation_id, stream, Then::Declare(declare), port);
+        };
+        self.answer(key, correlation_id, refusal);
+    }
+
+    pub(crate) fn publisher_declared(&mut self, declare: Declare, id: QueueId) {
+        let publisher = Publisher {
+            number: declare.number,
+            stream: declare.stream,
+            id,
+            reference: declare.reference,
+            unconfirmed_entries: 0,
+            unconfirmed_bytes: 0,
+        };
+        self.publishers.insert(declare.publisher_id, publisher);
+    }
+
+    pub(crate) fn delete_publisher(
+        &mut self,
+        correlation_id: u32,
+        publisher_id: u8,
+        port: &mut impl Port,
+    ) {
+        let code = match self.publishers.remove(&publisher_id) {
+            Some(publisher) => {
+                port.send(Command::DeletePublisher {
+                    stream: publisher.id,
+                    publisher: publisher.number,
+                });
+                ResponseCode::OK
+            }
+            None => ResponseCode::PUBLISHER_DOES_NOT_EXIST,
+        };
+        self.answer(Key::DeletePublisher, correlation_id, code);
+    }
+
+    pub(crate) fn publish(&mut self, publish: &Publish<'_>, frame: &Bytes, port: &mut impl Port) {
+        let form = match publish.version() {
+            1 => BatchForm::Plain,
+            _ => BatchForm::Filtered,
+        };
+        let bytes = frame.slice_ref(publish.bytes());
+        let publisher_id = publish.publisher_id();
+        let Some(publisher) = self.publishers.get_mut(&publisher_id) else {
+            let ids: Vec<u64> = publish.entries().map(|e| e.publishing_id).collect();
+            let code = ResponseCode::PUBLISHER_DOES_NOT_EXIST;
+            return self.publish_failed(publisher_id, &ids, code);
+        };
+        let batch = match Batch::parse(form, publish.count(), bytes) {
+            Ok(batch) if batch.is_empty() => return,
+            Ok(batch) => batch,
+            Err(error) => {
+                let code = ResponseCode::UNKNOWN_FRAME;
+                return self.close(code, &error.to_string(), port);
+            }
+        };
+        publisher.unconfirmed_entries += batch.len();
+        publisher.unconfirmed_bytes += batch.bytes();
+        port.send(Command::Publish {
+            stream: publisher.id,
+            publisher: publisher.number,
+            batch,
+        });
+        self.weigh_publishes();
+    }
+
+    fn publish_failed(&mut self, publisher_id: u8, ids: &[u64], code: ResponseCode) {
+        for ids in ids.chunks(STREAM_LIST_ENTRIES_MAX) {
+            self.say(&ServerCommand::PublishError {
+                publisher_id,
+                errors: ids.iter().map(|id| (*id, code)).collect(),
+            });
+        }
+    }
+
+    /// The publisher that is meant, unless it has gone; so many of its messages are answered.
+    fn settled(&mut self, number: PublisherId, count: usize) -> Option<u8> {
+        let publisher_id = (number.0 & 0xFF) as u8;
+        let publisher = self.publishers.get_mut(&publisher_id)?;
+        if publisher.number != number {
+            return None;
+        }
+        // Which bytes were theirs is not kept: each message stands for its share.
+        let before = publisher.unconfirmed_entries.max(1);
+        let left = before.saturating_sub(count);
+        publisher.unconfirmed_bytes = publisher.unconfirmed_bytes / before * left;
+        publisher.unconfirmed_entries = left;
+        Some(publisher_id)
+    }
+
+    pub(crate) fn confirmed(&mut self, number: PublisherId, ids: &[u64]) {
+        if let Some(publisher_id) = self.settled(number, ids.len()) {
+            put_confirm(self.out.tail(), publisher_id, ids);
+        }
+        self.weigh_publishes();
+    }
+
+    pub(crate) fn refused(&mut self, number: PublisherId, ids: &[u64], refusal: &Refusal) {
+        if let Some(publisher_id) = self.settled(number, ids.len()) {
+            self.publish_failed(publisher_id, ids, code_of(refusal));
+        }
+        self.weigh_publishes();
+    }
+}
+
+/// What a client is told of a refusal.
+pub(crate) const fn code_of(refusal: &Refusal) -> ResponseCode {
+    match refusal {
+        Refusal::NotFound => ResponseCode::STREAM_DOES_NOT_EXIST,
+        Refusal::Exists => ResponseCode::STREAM_ALREADY_EXISTS,
+        Refusal::Precondition(_) => ResponseCode::PRECONDITION_FAILED,
+        Refusal::NotAvailable(_) => ResponseCode::STREAM_NOT_AVAILABLE,
+        Refusal::Id => ResponseCode::PUBLISHER_DOES_NOT_EXIST,
+        Refusal::Damaged(_) => ResponseCode::INTERNAL_ERROR,
+    }
+}

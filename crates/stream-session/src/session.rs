@@ -1,0 +1,326 @@
+//! The state of one connection, its time and its end.
+
+use crate::port::Port;
+use crate::publishers::Publisher;
+use crate::readers::Reader;
+use crate::requests::Asked;
+use crate::settings::Settings;
+use bytes::{Bytes, BytesMut};
+use leveret_stream::{Command, RequestId};
+use leveret_stream_protocol::{Key, ResponseCode, ServerCommand};
+use leveret_types::limits::{
+    CLOSE_MS_MAX, FRAME_ERROR_LINGER_MS, OUTBOX_BYTES_MAX, STREAM_FRAME_BYTES_PREAUTH_MAX,
+    STREAM_UNCONFIRMED_BYTES_MAX, STREAM_UNCONFIRMED_ENTRIES_MAX,
+};
+use leveret_types::{Now, OutBuffer};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// How far a connection is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Phase {
+    /// Nothing has been said.
+    Connected,
+    /// The peers have exchanged their properties.
+    Introduced,
+    /// The mechanisms are known.
+    Authenticating,
+    /// The client has logged in and been sent `Tune`.
+    Tuning,
+    /// The client has answered it.
+    Tuned,
+    /// A virtual host is open.
+    Open,
+    /// The broker has sent `Close` and waits for the answer; all else is dropped.
+    Closing,
+    /// Over, but for what is still to be written.
+    Over,
+}
+
+/// One client connection.
+#[derive(Debug)]
+pub struct Session {
+    pub(crate) settings: Arc<Settings>,
+    pub(crate) phase: Phase,
+    pub(crate) out: OutBuffer,
+    /// What has arrived whole and not been looked at: an answer is owed first.
+    pub(crate) input: Bytes,
+    /// The beginning of a frame.
+    pub(crate) partial: BytesMut,
+    /// Octets of a frame in force.
+    pub(crate) frame_max: u32,
+    /// The same once the virtual host is open.
+    pub(crate) negotiated_frame_max: u32,
+    pub(crate) heartbeat_seconds: u32,
+    pub(crate) client_properties: Vec<(String, String)>,
+    pub(crate) mechanism: String,
+    pub(crate) user: String,
+    pub(crate) vhost: Arc<str>,
+    /// The version of `Deliver` that the client reads.
+    pub(crate) deliver_version: u16,
+    pub(crate) publishers: BTreeMap<u8, Publisher>,
+    pub(crate) readers: BTreeMap<u8, Reader>,
+    /// What the client's last request waits for.
+    pub(crate) asked: Option<Asked>,
+    /// Streams that have gone since then: the client is told behind the answer.
+    pub(crate) gone_behind: Vec<String>,
+    next_number: u64,
+    /// Publishers wait until fewer of their messages are unconfirmed.
+    pub(crate) congested: bool,
+    heard_ms: u64,
+    spoke_ms: u64,
+    /// When the connection is dropped as it is.
+    until_ms: Option<u64>,
+    now: Now,
+}
+
+/// How a connection stands, for listings.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SessionFacts {
+    /// The user; empty before login.
+    pub user: String,
+    /// The virtual host; empty before it is open.
+    pub vhost: String,
+    /// What the client says of itself.
+    pub client_properties: Vec<(String, String)>,
+    /// Publishers.
+    pub publishers: usize,
+    /// Subscriptions.
+    pub subscriptions: usize,
+    /// Octets of a frame in force.
+    pub frame_max: u32,
+    /// Heartbeat interval in force, in seconds; 0 is none.
+    pub heartbeat_seconds: u32,
+}
+
+impl Session {
+    /// A connection of which nothing has been heard.
+    #[must_use]
+    pub fn new(settings: Arc<Settings>, now: Now) -> Self {
+        Self {
+            phase: Phase::Connected,
+            out: OutBuffer::new(),
+            input: Bytes::new(),
+            partial: BytesMut::new(),
+            frame_max: STREAM_FRAME_BYTES_PREAUTH_MAX,
+            negotiated_frame_max: STREAM_FRAME_BYTES_PREAUTH_MAX,
+            heartbeat_seconds: 0,
+            client_properties: Vec::new(),
+            mechanism: String::new(),
+            user: String::new(),
+            vhost: "".into(),
+            deliver_version: 1,
+            publishers: BTreeMap::new(),
+            readers: BTreeMap::new(),
+            asked: None,
+            gone_behind: Vec::new(),
+            next_number: 0,
+            congested: false,
+            heard_ms: now.monotonic_ms,
+            spoke_ms: now.monotonic_ms,
+            until_ms: Some(now.monotonic_ms + settings.handshake_ms_max),
+            now,
+            settings,
+        }
+    }
+
+    /// What is to be written to the socket.
+    pub const fn output(&mut self) -> &mut OutBuffer {
+        &mut self.out
+    }
+
+    /// Whether the socket is to be read.
+    #[must_use]
+    pub fn reading(&self) -> bool {
+        self.asked.is_none() && !self.congested && self.out.len() <= OUTBOX_BYTES_MAX
+            || self.phase >= Phase::Closing
+    }
+
+    /// Whether the client has logged in and opened its virtual host, and is served.
+    #[must_use]
+    pub fn is_open(&self) -> bool {
+        self.phase == Phase::Open
+    }
+
+    /// Whether the connection is over, but for what is still to be written.
+    #[must_use]
+    pub fn is_over(&self) -> bool {
+        self.phase == Phase::Over
+    }
+
+    /// The virtual host; empty before it is open.
+    #[must_use]
+    pub fn vhost(&self) -> &str {
+        &self.vhost
+    }
+
+    /// How it stands.
+    #[must_use]
+    pub fn facts(&self) -> SessionFacts {
+        SessionFacts {
+            user: self.user.clone(),
+            vhost: self.vhost.to_string(),
+            client_properties: self.client_properties.clone(),
+            publishers: self.publishers.len(),
+            subscriptions: self.readers.len(),
+            frame_max: self.frame_max,
+            heartbeat_seconds: self.heartbeat_seconds,
+        }
+    }
+
+    /// Takes in what the socket had.
+    pub fn receive(&mut self, now: Now, bytes: Bytes, port: &mut impl Port) {
+        self.now = now;
+        self.heard_ms = now.monotonic_ms;
+        self.take_in(bytes);
+        self.read_on(port);
+    }
+
+    /// The socket has taken what it can: subscriptions may be sent more, and the client be read on.
+    pub fn written(&mut self, now: Now, port: &mut impl Port) {
+        self.now = now;
+        self.give_credit(port);
+        self.read_on(port);
+    }
+
+    /// Its time has come: see [`Self::deadline`].
+    pub fn tick(&mut self, now: Now, port: &mut impl Port) {
+        self.now = now;
+        let now_ms = now.monotonic_ms;
+        if self.until_ms.is_some_and(|until_ms| until_ms <= now_ms) {
+            return self.end(port);
+        }
+        let Some(interval_ms) = self.heartbeat_ms() else {
+            return;
+        };
+        if !self.reading() {
+            // A client that is not read cannot be heard.
+            self.heard_ms = now_ms;
+        } else if now_ms >= self.heard_ms + 2 * interval_ms {
+            return self.end(port);
+        }
+        if now_ms >= self.spoke_ms + interval_ms / 2 {
+            self.say(&ServerCommand::Heartbeat);
+        }
+    }
+
+    /// When [`Self::tick`] is to be called at the latest, in monotonic milliseconds.
+    #[must_use]
+    pub fn deadline(&self) -> Option<u64> {
+        let heartbeat = self
+            .heartbeat_ms()
+            .map(|ms| (self.heard_ms + 2 * ms).min(self.spoke_ms + ms / 2));
+        self.until_ms.into_iter().chain(heartbeat).min()
+    }
+
+    /// The heartbeat's interval, where one is agreed and the connection is served.
+    fn heartbeat_ms(&self) -> Option<u64> {
+        let is_served = matches!(self.phase, Phase::Tuned | Phase::Open);
+        (is_served && self.heartbeat_seconds > 0).then(|| u64::from(self.heartbeat_seconds) * 1_000)
+    }
+
+    /// Closes the connection for a reason of the broker's own: the client is told, and asked to
+    /// close.
+    pub fn close(&mut self, code: ResponseCode, reason: &str, port: &mut impl Port) {
+        if self.phase >= Phase::Closing {
+            return;
+        }
+        let was_open = self.phase == Phase::Open;
+        self.leave(port);
+        if !was_open {
+            // A client that is not served yet knows no close.
+            return self.end(port);
+        }
+        let correlation_id = self.number() as u32;
+        self.say(&ServerCommand::Close {
+            correlation_id,
+            code,
+            reason,
+        });
+        self.phase = Phase::Closing;
+        self.until_ms = Some(self.now.monotonic_ms + CLOSE_MS_MAX);
+    }
+
+    /// Closes the connection over a frame whose end cannot be found: nothing of what follows can be
+    /// read.
+    pub(crate) fn close_unreadable(&mut self, code: ResponseCode, port: &mut impl Port) {
+        self.close(code, code.name(), port);
+        self.forget_input();
+        if self.phase == Phase::Closing {
+            let linger_ms = self.now.monotonic_ms + FRAME_ERROR_LINGER_MS;
+            self.until_ms = Some(self.until_ms.unwrap_or(linger_ms).min(linger_ms));
+        }
+    }
+
+    /// Ends the connection once all is written.
+    pub(crate) fn end(&mut self, port: &mut impl Port) {
+        self.leave(port);
+        self.forget_input();
+        self.phase = Phase::Over;
+        self.until_ms = None;
+    }
+
+    /// The socket is gone: everything that the connection had is given back.
+    pub fn teardown(&mut self, port: &mut impl Port) {
+        self.end(port);
+        self.out = OutBuffer::new();
+    }
+
+    /// Ends all publishers and subscriptions.
+    fn leave(&mut self, port: &mut impl Port) {
+        if self.phase == Phase::Open {
+            port.send(Command::Leave);
+            self.phase = Phase::Closing;
+        }
+        self.publishers.clear();
+        self.readers.clear();
+        self.asked = None;
+        self.congested = false;
+        self.gone_behind.clear();
+    }
+
+    /// The handshake is over: there is no hurry any more.
+    pub(crate) fn opened(&mut self, vhost: &str) {
+        self.phase = Phase::Open;
+        self.vhost = vhost.into();
+        self.frame_max = self.negotiated_frame_max;
+        self.until_ms = None;
+    }
+
+    /// Appends a frame.
+    pub(crate) fn say(&mut self, command: &ServerCommand<'_>) {
+        self.spoke_ms = self.now.monotonic_ms;
+        command.encode(self.out.tail());
+    }
+
+    /// Answers a request with a code alone.
+    pub(crate) fn answer(&mut self, key: Key, correlation_id: u32, code: ResponseCode) {
+        if let Some(answer) = ServerCommand::failure(key, correlation_id, code) {
+            self.say(&answer);
+        }
+    }
+
+    /// A number that was not used before.
+    pub(crate) const fn number(&mut self) -> u64 {
+        self.next_number += 1;
+        self.next_number
+    }
+
+    /// The number of a new request to the streams.
+    pub(crate) const fn request(&mut self) -> RequestId {
+        RequestId(self.number())
+    }
+
+    /// Looks whether publishers must wait, or may go on.
+    pub(crate) fn weigh_publishes(&mut self) {
+        let (mut entries, mut bytes) = (0, 0);
+        for publisher in self.publishers.values() {
+            entries += publisher.unconfirmed_entries;
+            bytes += publisher.unconfirmed_bytes;
+        }
+        // They go on once a quarter is left, as RabbitMQ has it.
+        let share = if self.congested { 4 } else { 1 };
+        self.congested = entries >= STREAM_UNCONFIRMED_ENTRIES_MAX / share
+            || bytes >= STREAM_UNCONFIRMED_BYTES_MAX / share;
+    }
+}

@@ -1,0 +1,47 @@
+//! What an operator may choose about sessions.
+
+use leveret_types::limits;
+
+/// Settings of all sessions of a listener, shared between them.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Octets of a frame that the broker proposes, and accepts at most.
+    pub frame_max: u32,
+    /// Heartbeat interval that the broker proposes, in seconds; 0 proposes none.
+    pub heartbeat_seconds: u32,
+    /// SASL mechanisms on offer, in the order of preference.
+    pub mechanisms: Vec<String>,
+    /// What the broker says of itself. Clients read `version` and use what that version of RabbitMQ
+    /// has.
+    pub server_properties: Vec<(String, String)>,
+    /// Where clients reach this node, as `Open` and `Metadata` say it.
+    pub advertised_host: String,
+    /// See [`Self::advertised_host`].
+    pub advertised_port: u16,
+    /// Milliseconds that a client has to log in and open its virtual host.
+    pub handshake_ms_max: u64,
+}
+
+impl Settings {
+    /// RabbitMQ's defaults for a node that is reached there.
+    #[must_use]
+    pub fn new(advertised_host: &str, advertised_port: u16) -> Self {
+        Self {
+            frame_max: limits::STREAM_FRAME_BYTES_MAX,
+            heartbeat_seconds: u32::from(limits::HEARTBEAT_SECONDS),
+            mechanisms: ["PLAIN", "AMQPLAIN"].map(str::to_owned).to_vec(),
+            server_properties: vec![
+                ("product".to_owned(), "Leveret".to_owned()),
+                ("version".to_owned(), VERSION.to_owned()),
+                ("platform".to_owned(), "Rust".to_owned()),
+            ],
+            advertised_host: advertised_host.to_owned(),
+            advertised_port,
+            handshake_ms_max: limits::HANDSHAKE_MS_MAX,
+        }
+    }
+}
+
+/// The version of RabbitMQ whose streams these are: clients ask for what it has, such as filters
+/// (3.13), by it.
+const VERSION: &str = "4.2.0";

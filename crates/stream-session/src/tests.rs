@@ -1,0 +1,1017 @@
+//! Scripts: what a client says and what the streams say, and what comes of it. Lines that begin
+//! with `>` go to the client, those with `!` to the streams.
+
+use crate::port::{LoginOutcome, Port};
+use crate::session::Session;
+use crate::settings::Settings;
+use leveret_auth::Access;
+use leveret_stream::{
+    Command, Event, OffsetSpec as From, PublisherId, ReaderId, Refusal, RequestId, SharedChunk,
+    StreamStats,
+};
+use leveret_stream_protocol::frame::put_frame;
+use leveret_stream_protocol::publish::{put_filtered, put_message};
+use leveret_stream_protocol::wire::Opaque;
+use leveret_stream_protocol::{
+    Answer, ClientCommand, Key, OffsetSpec, Optional, Request, ResponseCode, ServerCommand,
+    next_frame,
+};
+use leveret_types::limits::{
+    CLOSE_MS_MAX, HANDSHAKE_MS_MAX, OUTBOX_BYTES_MAX, STREAM_CHUNKS_UNDER_WAY_MAX,
+    STREAM_UNCONFIRMED_ENTRIES_MAX,
+};
+use leveret_types::{Now, QueueId};
+use std::sync::Arc;
+
+mod streams;
+
+/// A node: what the client may do, and a log of what is asked of it.
+#[derive(Default)]
+struct Node {
+    refuses: Vec<&'static str>,
+    alarm: bool,
+    super_streams: Vec<(String, Vec<String>)>,
+    refuses_super_streams: bool,
+    said: Vec<String>,
+    published: Vec<(PublisherId, Vec<u64>)>,
+    requests: Vec<RequestId>,
+    publishers: Vec<PublisherId>,
+    readers: Vec<ReaderId>,
+}
+
+impl Port for Node {
+    fn log_in(&mut self, mechanism: &str, response: &[u8]) {
+        let response = String::from_utf8_lossy(response).replace('\0', "|");
+        self.said.push(format!("! log in {mechanism} {response}"));
+    }
+
+    fn open_vhost(&mut self, vhost: &str) -> bool {
+        !self.refuses.contains(&vhost)
+    }
+
+    fn permits_stream(&mut self, access: Access, stream: &str) -> bool {
+        let wanted = format!("{access} {stream}");
+        !self.refuses.contains(&&*wanted)
+    }
+
+    fn permits_super_stream(&mut self, name: &str, _: &[String]) -> bool {
+        !self.refuses.contains(&name)
+    }
+
+    fn holds_publishers(&self) -> bool {
+        self.alarm
+    }
+
+    fn partitions(&mut self, super_stream: &str) -> Option<Vec<String>> {
+        let mut all = self.super_streams.iter();
+        all.find(|(name, _)| name == super_stream)
+            .map(|(_, partitions)| partitions.clone())
+    }
+
+    fn route(&mut self, super_stream: &str, routing_key: &str) -> Option<Vec<String>> {
+        let ends = format!("-{routing_key}");
+        let partitions = self.partitions(super_stream)?;
+        Some(
+            partitions
+                .into_iter()
+                .filter(|p| p.ends_with(&ends))
+                .collect(),
+        )
+    }
+
+    fn make_super_stream(
+        &mut self,
+        name: &str,
+        partitions: &[(String, String)],
+    ) -> Result<(), ResponseCode> {
+        if self.refuses_super_streams {
+            return Err(ResponseCode::INTERNAL_ERROR);
+        }
+        let names = partitions.iter().map(|(name, _)| name.clone()).collect();
+        self.super_streams.push((name.to_owned(), names));
+        Ok(())
+    }
+
+    fn remove_super_stream(&mut self, name: &str) -> Result<(), ResponseCode> {
+        let before = self.super_streams.len();
+        self.super_streams.retain(|(of, _)| of != name);
+        match self.super_streams.len() < before {
+            true => Ok(()),
+            false => Err(ResponseCode::STREAM_DOES_NOT_EXIST),
+        }
+    }
+
+    fn send(&mut self, command: Command) {
+        let line = self.line(command);
+        self.said.push(format!("! {line}"));
+    }
+}
+
+impl Node {
+    fn line(&mut self, command: Command) -> String {
+        let mut asked = |request| self.requests.push(request);
+        match command {
+            Command::Declare {
+                request,
+                name,
+                settings,
+                ..
+            } => {
+                asked(request);
+                format!("declare {name} {:?}", settings.age_ms_max)
+            }
+            Command::Delete { request, name, .. } => {
+                asked(request);
+                format!("delete {name}")
+            }
+            Command::LookUp {
+                request,
+                name,
+                vhost,
+            } => {
+                asked(request);
+                format!("look up {vhost} {name}")
+            }
+            Command::DeclarePublisher {
+                request,
+                stream,
+                publisher,
+                reference,
+            } => {
+                asked(request);
+                self.publishers.push(publisher);
+                let reference = reference
+                    .as_ref()
+                    .map(|r| r.as_bytes().escape_ascii().to_string());
+                format!("publisher of {} {reference:?}", stream.0)
+            }
+            Command::DeletePublisher { stream, .. } => format!("no publisher of {}", stream.0),
+            Command::Publish {
+                stream,
+                publisher,
+                batch,
+            } => {
+                self.published.push((publisher, batch.ids()));
+                let filters: Vec<_> = batch.iter().map(|p| p.filter.map(<[u8]>::len)).collect();
+                format!("publish {} {:?} {filters:?}", stream.0, batch.ids())
+            }
+            Command::QuerySequence {
+                request, stream, ..
+            } => {
+                asked(request);
+                format!("sequence of {}", stream.0)
+            }
+            Command::Subscribe {
+                request,
+                stream,
+                reader,
+                offset,
+                credit,
+                filter,
+            } => {
+                asked(request);
+                self.readers.push(reader);
+                let filter = filter.map(|f| (f.values.len(), f.match_unfiltered));
+                format!("read {} {offset:?} {credit} {filter:?}", stream.0)
+            }
+            Command::Credit { stream, chunks, .. } => format!("credit {} {chunks}", stream.0),
+            Command::Unsubscribe { stream, .. } => format!("no reader of {}", stream.0),
+            Command::StoreOffset { stream, offset, .. } => format!("store {} {offset}", stream.0),
+            Command::QueryOffset {
+                request, stream, ..
+            } => {
+                asked(request);
+                format!("offset of {}", stream.0)
+            }
+            Command::ResolveOffset {
+                request,
+                stream,
+                offset,
+            } => {
+                asked(request);
+                format!("resolve {} {offset:?}", stream.0)
+            }
+            Command::Stats { request, stream } => {
+                asked(request);
+                format!("stats of {}", stream.0)
+            }
+            Command::Leave => "leave".to_owned(),
+        }
+    }
+}
+
+/// A connection between a client and a node.
+struct Play {
+    session: Session,
+    node: Node,
+    now: Now,
+}
+
+impl Play {
+    fn new() -> Self {
+        let now = Now::both(1_000);
+        let settings = Arc::new(Settings::new("here", 5552));
+        Self {
+            session: Session::new(settings, now),
+            node: Node::default(),
+            now,
+        }
+    }
+
+    /// A connection that is served.
+    fn open() -> Self {
+        let mut play = Self::new();
+        for step in handshake() {
+            play.say(&step);
+            play.log_in("guest");
+        }
+        assert!(play.session.is_open());
+        play.lines();
+        play
+    }
+
+    /// One with a publisher 1, with a reference, and a reader 1 of a stream 7.
+    fn with_stream() -> Self {
+        let mut play = Self::open();
+        play.say(&declare(1, "ref", "s"));
+        play.answer(|request| Event::Found {
+            request,
+            result: Ok(QueueId(7)),
+        });
+        play.answer(|request| Event::PublisherDeclared {
+            request,
+            result: Ok(()),
+        });
+        play.say(&subscribe(1, "s", 10));
+        play.answer(|request| Event::Subscribed {
+            request,
+            result: Ok(()),
+        });
+        play.lines();
+        play
+    }
+
+    fn say(&mut self, command: &ClientCommand<'_>) {
+        let mut bytes = Vec::new();
+        command.encode(&mut bytes);
+        self.bytes(bytes);
+    }
+
+    fn ask(&mut self, request: Request<'_>) {
+        self.say(&ClientCommand::Request {
+            correlation_id: 9,
+            request,
+        });
+    }
+
+    fn bytes(&mut self, bytes: Vec<u8>) {
+        self.session.receive(self.now, bytes.into(), &mut self.node);
+    }
+
+    fn log_in(&mut self, user: &str) {
+        let user = user.to_owned();
+        self.session
+            .logged_in(LoginOutcome::Accepted { user }, &mut self.node);
+    }
+
+    /// The streams answer what they were asked first of what is open.
+    fn answer(&mut self, event: impl FnOnce(RequestId) -> Event) {
+        let request = self.node.requests.remove(0);
+        self.hear(event(request));
+    }
+
+    fn hear(&mut self, event: Event) {
+        self.session.event(self.now, event, &mut self.node);
+    }
+
+    fn tick(&mut self, after_ms: u64) {
+        self.now = Now::both(self.now.monotonic_ms + after_ms);
+        self.session.tick(self.now, &mut self.node);
+    }
+
+    /// What has come of it: what the streams were told, then what the client was.
+    fn lines(&mut self) -> Vec<String> {
+        let mut lines = std::mem::take(&mut self.node.said);
+        let out = self.session.output();
+        let bytes = out.to_vec();
+        out.advance(bytes.len());
+        let mut rest = &bytes[..];
+        while let Ok(Some(frame)) = next_frame(rest, u32::MAX) {
+            let command = ServerCommand::decode(frame).expect("a command");
+            lines.push(format!("> {}", brief(&command)));
+            rest = &rest[frame.wire_len()..];
+        }
+        assert!(rest.is_empty());
+        lines
+    }
+
+    fn expect(&mut self, lines: &[&str]) {
+        assert_eq!(self.lines(), lines);
+    }
+}
+
+fn brief(command: &ServerCommand<'_>) -> String {
+    match command {
+        ServerCommand::Response { code, answer, .. } => {
+            let content = match answer {
+                Answer::QueryPublisherSequence { sequence } => format!(" {sequence}"),
+                Answer::QueryOffset { offset } => format!(" {offset}"),
+                Answer::ResolveOffsetSpec {
+                    offset_type,
+                    offset,
+                } => format!(" {offset_type} {offset}"),
+                Answer::Partitions { streams } | Answer::Route { streams } => {
+                    format!(" {streams:?}")
+                }
+                Answer::StreamStats { statistics } => format!(" {statistics:?}"),
+                Answer::ExchangeCommandVersions { versions } => format!(" {}", versions.len()),
+                Answer::SaslHandshake { mechanisms } => format!(" {mechanisms:?}"),
+                Answer::Open { properties } => format!(" {}", properties.0.len()),
+                _ => String::new(),
+            };
+            format!("{:?} {}{content}", answer.key(), code.name())
+        }
+        ServerCommand::Metadata { nodes, streams, .. } => {
+            let streams: Vec<_> = streams
+                .iter()
+                .map(|s| (s.stream, s.code.0, s.leader))
+                .collect();
+            format!("metadata {nodes:?} {streams:?}")
+        }
+        ServerCommand::PublishConfirm {
+            publisher_id,
+            publishing_ids,
+        } => {
+            format!(
+                "confirm {publisher_id} {:?}",
+                publishing_ids.iter().collect::<Vec<_>>()
+            )
+        }
+        ServerCommand::PublishError {
+            publisher_id,
+            errors,
+        } => {
+            let errors: Vec<_> = errors.iter().map(|(id, code)| (id, code.name())).collect();
+            format!("error {publisher_id} {errors:?}")
+        }
+        ServerCommand::Deliver {
+            subscription_id,
+            committed_chunk,
+            chunk,
+        } => {
+            format!(
+                "deliver {subscription_id} {committed_chunk:?} {}",
+                chunk.len()
+            )
+        }
+        ServerCommand::CreditFailed {
+            code,
+            subscription_id,
+        } => {
+            format!("credit {subscription_id} {}", code.name())
+        }
+        ServerCommand::MetadataUpdate { code, stream } => format!("gone {stream} {}", code.name()),
+        ServerCommand::Tune {
+            frame_max,
+            heartbeat,
+        } => format!("tune {frame_max} {heartbeat}"),
+        ServerCommand::Close { code, .. } => format!("close {}", code.name()),
+        ServerCommand::Heartbeat => "heartbeat".to_owned(),
+        ServerCommand::ConsumerUpdate { active, .. } => format!("update {active}"),
+    }
+}
+
+fn request(request: Request<'_>) -> ClientCommand<'_> {
+    ClientCommand::Request {
+        correlation_id: 1,
+        request,
+    }
+}
+
+fn plain() -> ClientCommand<'static> {
+    request(Request::SaslAuthenticate {
+        mechanism: "PLAIN",
+        response: Opaque(b"\0guest\0guest"),
+    })
+}
+
+const fn tune(frame_max: u32, heartbeat: u32) -> ClientCommand<'static> {
+    ClientCommand::Tune {
+        frame_max,
+        heartbeat,
+    }
+}
+
+fn handshake() -> Vec<ClientCommand<'static>> {
+    vec![
+        request(Request::PeerProperties {
+            properties: vec![("product", "test")],
+        }),
+        request(Request::SaslHandshake {}),
+        plain(),
+        tune(0, 60),
+        request(Request::Open { vhost: "/" }),
+    ]
+}
+
+fn declare<'a>(id: u8, reference: &'a str, stream: &'a str) -> ClientCommand<'a> {
+    request(Request::DeclarePublisher {
+        publisher_id: id,
+        reference,
+        stream,
+    })
+}
+
+fn subscribe(id: u8, stream: &str, credit: u16) -> ClientCommand<'_> {
+    request(Request::Subscribe {
+        subscription_id: id,
+        stream,
+        offset: OffsetSpec::First,
+        credit,
+        properties: Optional::default(),
+    })
+}
+
+/// `Publish` with these ids.
+fn publish(publisher: u8, ids: &[u64]) -> Vec<u8> {
+    let mut out = Vec::new();
+    put_frame(&mut out, Key::Publish.number(), 1, |out| {
+        out.push(publisher);
+        out.extend_from_slice(&(ids.len() as u32).to_be_bytes());
+        ids.iter().for_each(|id| put_message(out, *id, b"body"));
+    });
+    out
+}
+
+fn chunk(bytes: usize) -> SharedChunk {
+    let data = [&(bytes as u32).to_be_bytes()[..], &vec![7; bytes]].concat();
+    let header = leveret_stream::ChunkHeader {
+        kind: leveret_stream::ChunkKind::User,
+        entries: 1,
+        records: 1,
+        timestamp_ms: 0,
+        epoch: 1,
+        first_offset: 0,
+        crc: 0,
+        data_bytes: 0,
+        trailer_bytes: 0,
+        bloom_bytes: 0,
+    };
+    SharedChunk::new(header, &[1; 16], &data, b"trailer")
+}
+
+#[test]
+fn the_handshake_leads_to_an_open_virtual_host() {
+    let mut play = Play::new();
+    let expected: [&[&str]; 5] = [
+        &["> PeerProperties OK"],
+        &[r#"> SaslHandshake OK ["PLAIN", "AMQPLAIN"]"#],
+        &[
+            "! log in PLAIN |guest|guest",
+            "> SaslAuthenticate OK",
+            "> tune 1048576 60",
+        ],
+        &[],
+        &["> Open OK 2"],
+    ];
+    for (step, lines) in handshake().iter().zip(expected) {
+        play.say(step);
+        play.log_in("guest");
+        play.expect(lines);
+    }
+    let facts = play.session.facts();
+    assert_eq!(
+        (&*facts.user, &*facts.vhost, facts.frame_max),
+        ("guest", "/", 1_048_576)
+    );
+}
+
+#[test]
+fn what_comes_out_of_turn_ends_the_connection() {
+    let steps = handshake();
+    for (turn, expected) in steps.iter().enumerate() {
+        for (other, wrong) in steps.iter().enumerate() {
+            let mut play = Play::new();
+            for step in &steps[..turn] {
+                play.say(step);
+                play.log_in("guest");
+            }
+            play.say(wrong);
+            let in_turn = turn == other || wrong == expected;
+            assert_eq!(play.session.is_over(), !in_turn, "{wrong:?} at {turn}");
+        }
+    }
+    // Nothing else is served before either.
+    let mut play = Play::new();
+    play.say(&declare(1, "", "s"));
+    assert!(play.session.is_over());
+    play.expect(&[]);
+}
+
+#[test]
+fn a_login_is_refused_with_its_code() {
+    for (mechanism, outcome, expected) in [
+        (
+            "PLAIN",
+            ResponseCode::AUTHENTICATION_FAILURE,
+            "AUTHENTICATION_FAILURE",
+        ),
+        ("PLAIN", ResponseCode::SASL_ERROR, "SASL_ERROR"),
+        (
+            "PLAIN",
+            ResponseCode::AUTHENTICATION_FAILURE_LOOPBACK,
+            "AUTHENTICATION_FAILURE_LOOPBACK",
+        ),
+        ("OTHER", ResponseCode::OK, "SASL_MECHANISM_NOT_SUPPORTED"),
+    ] {
+        let mut play = Play::new();
+        handshake()[..2].iter().for_each(|step| play.say(step));
+        play.lines();
+        let response = Opaque(b"x");
+        play.ask(Request::SaslAuthenticate {
+            mechanism,
+            response,
+        });
+        play.session
+            .logged_in(LoginOutcome::Refused(outcome), &mut play.node);
+        let lines = play.lines();
+        assert_eq!(
+            lines.last(),
+            Some(&format!("> SaslAuthenticate {expected}"))
+        );
+        assert!(play.session.is_over());
+    }
+}
+
+#[test]
+fn a_challenge_is_answered_and_a_virtual_host_may_be_refused() {
+    let mut play = Play::new();
+    play.node.refuses.push("/");
+    let steps = handshake();
+    steps[..3].iter().for_each(|step| play.say(step));
+    play.session
+        .logged_in(LoginOutcome::Challenge(b"say".to_vec()), &mut play.node);
+    assert_eq!(
+        play.lines().last().map(|l| &**l),
+        Some("> SaslAuthenticate SASL_CHALLENGE")
+    );
+    play.say(&plain());
+    play.log_in("guest");
+    steps[3..].iter().for_each(|step| play.say(step));
+    assert_eq!(
+        play.lines().last().map(|l| &**l),
+        Some("> Open VIRTUAL_HOST_ACCESS_FAILURE 0")
+    );
+    assert!(play.session.is_over());
+}
+
+#[test]
+fn a_secret_is_renewed_by_the_same_user_and_mechanism() {
+    let mut play = Play::open();
+    play.say(&plain());
+    play.log_in("guest");
+    play.expect(&["! log in PLAIN |guest|guest", "> SaslAuthenticate OK"]);
+    play.say(&plain());
+    play.log_in("other");
+    play.expect(&[
+        "! log in PLAIN |guest|guest",
+        "! leave",
+        "> SaslAuthenticate SASL_CANNOT_CHANGE_USERNAME",
+    ]);
+    let mut play = Play::open();
+    play.ask(Request::SaslAuthenticate {
+        mechanism: "AMQPLAIN",
+        response: Opaque(b""),
+    });
+    play.expect(&["! leave", "> SaslAuthenticate SASL_CANNOT_CHANGE_MECHANISM"]);
+}
+
+#[test]
+fn messages_are_published_and_confirmed_however_the_bytes_are_split() {
+    let mut play = Play::open();
+    play.say(&declare(1, "ref", "s"));
+    play.expect(&["! look up / s"]);
+    play.answer(|request| Event::Found {
+        request,
+        result: Ok(QueueId(7)),
+    });
+    play.expect(&[r#"! publisher of 7 Some("ref")"#]);
+    play.answer(|request| Event::PublisherDeclared {
+        request,
+        result: Ok(()),
+    });
+    play.expect(&["> DeclarePublisher OK"]);
+    for byte in publish(1, &[5, 6]) {
+        play.bytes(vec![byte]);
+    }
+    play.expect(&["! publish 7 [5, 6] [None, None]"]);
+    let publisher = play.node.publishers[0];
+    play.hear(Event::Confirmed {
+        publisher,
+        ids: vec![5],
+    });
+    let refusal = Refusal::NotAvailable("full".to_owned());
+    play.hear(Event::Refused {
+        publisher,
+        ids: vec![6],
+        refusal,
+    });
+    play.expect(&[
+        "> confirm 1 [5]",
+        r#"> error 1 [(6, "STREAM_NOT_AVAILABLE")]"#,
+    ]);
+    let mut filtered = Vec::new();
+    put_frame(&mut filtered, Key::Publish.number(), 2, |out| {
+        out.extend_from_slice(&[1, 0, 0, 0, 1]);
+        put_filtered(out, 7, Some("red"), b"body");
+    });
+    play.bytes(filtered);
+    play.expect(&["! publish 7 [7] [Some(3)]"]);
+    play.ask(Request::DeletePublisher { publisher_id: 1 });
+    play.expect(&["! no publisher of 7", "> DeletePublisher OK"]);
+    // What is confirmed behind that is nobody's.
+    play.hear(Event::Confirmed {
+        publisher,
+        ids: vec![7],
+    });
+    play.expect(&[]);
+}
+
+#[test]
+fn a_publisher_is_refused_for_its_reason() {
+    let mut play = Play::with_stream();
+    let long = "r".repeat(256);
+    for (id, reference, code) in [
+        (1, "", "PRECONDITION_FAILED"),
+        (2, "ref", "PRECONDITION_FAILED"),
+        (2, &*long, "PRECONDITION_FAILED"),
+    ] {
+        play.say(&declare(id, reference, "s"));
+        play.expect(&[&*format!("> DeclarePublisher {code}")]);
+    }
+    play.node.refuses.push("write x");
+    play.say(&declare(2, "", "x"));
+    play.expect(&["> DeclarePublisher ACCESS_REFUSED"]);
+    play.say(&declare(2, &long[1..], "none"));
+    play.answer(|request| Event::Found {
+        request,
+        result: Err(Refusal::NotFound),
+    });
+    play.expect(&[
+        "! look up / none",
+        "> DeclarePublisher STREAM_DOES_NOT_EXIST",
+    ]);
+    play.node.alarm = true;
+    play.say(&declare(2, "", "s"));
+    play.expect(&["> DeclarePublisher PRECONDITION_FAILED"]);
+    play.bytes(publish(9, &[1, 2]));
+    play.expect(&[
+        r#"> error 9 [(1, "PUBLISHER_DOES_NOT_EXIST"), (2, "PUBLISHER_DOES_NOT_EXIST")]"#,
+    ]);
+    play.ask(Request::DeletePublisher { publisher_id: 9 });
+    play.expect(&["> DeletePublisher PUBLISHER_DOES_NOT_EXIST"]);
+}
+
+#[test]
+fn a_connection_has_256_publishers_and_not_one_more() {
+    let mut play = Play::with_stream();
+    for id in (0..=255).filter(|id| *id != 1) {
+        play.say(&declare(id, "", "s"));
+        play.answer(|request| Event::PublisherDeclared {
+            request,
+            result: Ok(()),
+        });
+        assert_eq!(
+            play.lines().last().map(|l| &**l),
+            Some("> DeclarePublisher OK")
+        );
+    }
+    assert_eq!(play.session.facts().publishers, 256);
+    play.say(&declare(0, "", "s"));
+    play.expect(&["> DeclarePublisher PRECONDITION_FAILED"]);
+}
+
+#[test]
+fn a_publisher_ahead_of_its_confirms_is_not_read() {
+    let mut play = Play::with_stream();
+    let publisher = play.node.publishers[0];
+    let ids: Vec<u64> = (0..STREAM_UNCONFIRMED_ENTRIES_MAX as u64).collect();
+    play.bytes(publish(1, &ids[1..]));
+    assert!(play.session.reading());
+    play.bytes(publish(1, &ids[..1]));
+    assert!(!play.session.reading());
+    play.lines();
+    play.bytes(publish(1, &[99]));
+    play.expect(&[]);
+    let three_quarters = STREAM_UNCONFIRMED_ENTRIES_MAX / 4 * 3;
+    play.hear(Event::Confirmed {
+        publisher,
+        ids: ids[..three_quarters].to_vec(),
+    });
+    assert!(!play.session.reading());
+    play.hear(Event::Confirmed {
+        publisher,
+        ids: ids[..1].to_vec(),
+    });
+    assert!(play.session.reading());
+    assert_eq!(play.lines()[0], "! publish 7 [99] [None]");
+}
+
+#[test]
+fn nothing_is_read_while_an_answer_is_owed() {
+    let mut play = Play::with_stream();
+    play.ask(Request::QueryOffset {
+        reference: "app",
+        stream: "s",
+    });
+    assert!(!play.session.reading());
+    play.bytes(publish(1, &[1]));
+    play.ask(Request::QueryPublisherSequence {
+        reference: "ref",
+        stream: "s",
+    });
+    play.expect(&["! offset of 7"]);
+    play.answer(|request| Event::StoredOffset {
+        request,
+        result: Ok(Some(42)),
+    });
+    play.expect(&[
+        "! publish 7 [1] [None]",
+        "! sequence of 7",
+        "> QueryOffset OK 42",
+    ]);
+    play.answer(|request| Event::Sequence {
+        request,
+        result: Ok(None),
+    });
+    play.expect(&["> QueryPublisherSequence OK 0"]);
+}
+
+#[test]
+fn chunks_are_delivered_for_credit_in_the_version_that_the_client_reads() {
+    let mut play = Play::with_stream();
+    let reader = play.node.readers[0];
+    let hear = |play: &mut Play| {
+        play.hear(Event::Chunk {
+            reader,
+            chunk: chunk(5),
+            committed_chunk: 3,
+        });
+    };
+    hear(&mut play);
+    // The header is as it was, filter and trailer are left out.
+    play.expect(&["> deliver 1 None 57"]);
+    play.ask(Request::ExchangeCommandVersions {
+        versions: vec![(8, 1, 2)],
+    });
+    play.expect(&["> ExchangeCommandVersions OK 20"]);
+    hear(&mut play);
+    play.expect(&["> deliver 1 Some(3) 57"]);
+    // Of ten chunks eight were under way; the two others follow once half of them have come.
+    hear(&mut play);
+    play.expect(&["> deliver 1 Some(3) 57"]);
+    hear(&mut play);
+    play.expect(&["! credit 7 2", "> deliver 1 Some(3) 57"]);
+    play.say(&ClientCommand::Credit {
+        subscription_id: 1,
+        credit: 1,
+    });
+    play.expect(&[]);
+    play.say(&ClientCommand::Credit {
+        subscription_id: 2,
+        credit: 1,
+    });
+    play.expect(&["> credit 2 SUBSCRIPTION_ID_DOES_NOT_EXIST"]);
+    play.ask(Request::Unsubscribe { subscription_id: 1 });
+    play.expect(&["! no reader of 7", "> Unsubscribe OK"]);
+    hear(&mut play);
+    play.expect(&[]);
+    play.ask(Request::Unsubscribe { subscription_id: 1 });
+    play.expect(&["> Unsubscribe SUBSCRIPTION_ID_DOES_NOT_EXIST"]);
+}
+
+#[test]
+fn a_client_that_does_not_read_is_sent_a_bounded_number_of_bytes() {
+    let mut play = Play::with_stream();
+    let reader = play.node.readers[0];
+    play.say(&ClientCommand::Credit {
+        subscription_id: 1,
+        credit: u16::MAX,
+    });
+    // The streams send all that they may.
+    let bytes = 512 * 1024;
+    let mut under_way = STREAM_CHUNKS_UNDER_WAY_MAX;
+    while under_way > 0 {
+        under_way -= 1;
+        play.hear(Event::Chunk {
+            reader,
+            chunk: chunk(bytes),
+            committed_chunk: 3,
+        });
+        let more = play.node.said.drain(..).filter_map(|line| {
+            line.strip_prefix("! credit 7 ")
+                .map(|n| n.parse::<u32>().expect("a number"))
+        });
+        under_way += more.sum::<u32>();
+    }
+    let most = OUTBOX_BYTES_MAX + (STREAM_CHUNKS_UNDER_WAY_MAX as usize + 1) * (bytes + 100);
+    let held = play.session.output().len();
+    assert!(held > OUTBOX_BYTES_MAX && held <= most, "{held}");
+    assert!(!play.session.reading());
+    // As soon as it reads, it goes on.
+    play.lines();
+    play.session.written(play.now, &mut play.node);
+    play.expect(&["! credit 7 8"]);
+}
+
+#[test]
+fn a_subscription_says_where_it_begins_and_what_it_filters() {
+    for (offset, expected) in [
+        (OffsetSpec::First, From::First),
+        (OffsetSpec::Last, From::Last),
+        (OffsetSpec::Next, From::Next),
+        (OffsetSpec::Offset(42), From::Offset(42)),
+        (OffsetSpec::Timestamp(-1), From::TimestampMs(-1)),
+    ] {
+        let mut play = Play::with_stream();
+        let properties = vec![
+            ("filter.0", "red"),
+            ("filter.1", "blue"),
+            ("match-unfiltered", "true"),
+            ("name", "app"),
+        ];
+        play.ask(Request::Subscribe {
+            subscription_id: 2,
+            stream: "s",
+            offset,
+            credit: 1,
+            properties: Optional(properties),
+        });
+        play.expect(&[&*format!("! read 7 {expected:?} 1 Some((2, true))")]);
+    }
+}
+
+#[test]
+fn a_subscription_is_refused_for_its_reason() {
+    let mut play = Play::with_stream();
+    play.say(&subscribe(1, "s", 1));
+    play.expect(&["> Subscribe SUBSCRIPTION_ID_ALREADY_EXISTS"]);
+    play.node.refuses.push("read x");
+    play.say(&subscribe(2, "x", 1));
+    play.expect(&["> Subscribe ACCESS_REFUSED"]);
+    play.say(&subscribe(2, "s", 1));
+    let result = Err(Refusal::NotAvailable("away".to_owned()));
+    play.answer(|request| Event::Subscribed { request, result });
+    play.expect(&["! read 7 First 1 None", "> Subscribe STREAM_NOT_AVAILABLE"]);
+    assert_eq!(play.session.facts().subscriptions, 1);
+    let long = "n".repeat(256);
+    for properties in [
+        vec![("name", &*long)],
+        vec![("single-active-consumer", "true")],
+    ] {
+        play.ask(Request::Subscribe {
+            subscription_id: 2,
+            stream: "s",
+            offset: OffsetSpec::Next,
+            credit: 1,
+            properties: Optional(properties),
+        });
+        play.expect(&["> Subscribe PRECONDITION_FAILED"]);
+    }
+}
+
+#[test]
+fn frames_that_cannot_be_read_close_with_their_code() {
+    let too_large = |size: u32| size.to_be_bytes().to_vec();
+    let unknown = |key: u16| {
+        let mut out = Vec::new();
+        put_frame(&mut out, key, 1, |_| {});
+        out
+    };
+    for (bytes, code) in [
+        (too_large(1_048_577), "FRAME_TOO_LARGE"),
+        (too_large(3), "UNKNOWN_FRAME"),
+        (unknown(0x7F), "UNKNOWN_FRAME"),
+        (unknown(0x01), "UNKNOWN_FRAME"),
+        (unknown(0x8014), "UNKNOWN_FRAME"),
+    ] {
+        let mut play = Play::open();
+        play.bytes(bytes);
+        play.expect(&["! leave", &*format!("> close {code}")]);
+        // Nothing is served any more, whatever comes.
+        play.bytes(publish(1, &[1]));
+        play.expect(&[]);
+        assert!(!play.session.is_over());
+        play.tick(CLOSE_MS_MAX);
+        assert!(play.session.is_over());
+        play.expect(&[]);
+    }
+    for (size, is_over) in [(8_192, false), (8_193, true)] {
+        let mut play = Play::new();
+        play.bytes(too_large(size));
+        assert_eq!(play.session.is_over(), is_over, "{size} before login");
+        play.expect(&[]);
+    }
+}
+
+#[test]
+fn a_frame_has_as_many_octets_as_were_agreed_and_not_one_more() {
+    for (asked, in_force) in [(0, 1_048_576), (10_000, 10_000), (u32::MAX, 1_048_576)] {
+        for (size, closed) in [(in_force, false), (in_force + 1, true)] {
+            let mut play = Play::new();
+            for step in handshake() {
+                let step = match step {
+                    ClientCommand::Tune { .. } => tune(asked, 0),
+                    step => step,
+                };
+                play.say(&step);
+                play.log_in("guest");
+            }
+            play.lines();
+            let size: u32 = size;
+            play.bytes(size.to_be_bytes().to_vec());
+            assert_eq!(play.lines().is_empty(), !closed, "{asked} {size}");
+        }
+    }
+}
+
+#[test]
+fn either_side_may_close() {
+    let mut play = Play::with_stream();
+    play.ask(Request::Close {
+        code: ResponseCode::OK,
+        reason: "bye",
+    });
+    play.expect(&["! leave", "> Close OK"]);
+    assert!(play.session.is_over());
+    let mut play = Play::with_stream();
+    play.session
+        .close(ResponseCode::INTERNAL_ERROR, "shutdown", &mut play.node);
+    play.expect(&["! leave", "> close INTERNAL_ERROR"]);
+    play.say(&ClientCommand::Closed {
+        correlation_id: 1,
+        code: ResponseCode::OK,
+    });
+    assert!(play.session.is_over());
+    play.session.teardown(&mut play.node);
+    play.expect(&[]);
+}
+
+#[test]
+fn who_is_silent_is_dropped_and_who_hears_nothing_gets_heartbeats() {
+    let mut play = Play::new();
+    assert_eq!(play.session.deadline(), Some(1_000 + HANDSHAKE_MS_MAX));
+    play.tick(HANDSHAKE_MS_MAX);
+    assert!(play.session.is_over());
+    let mut play = Play::open();
+    let second = 1_000;
+    play.tick(30 * second);
+    play.expect(&["> heartbeat"]);
+    play.say(&ClientCommand::Heartbeat);
+    play.tick(119 * second);
+    play.expect(&["> heartbeat"]);
+    assert!(play.session.is_open());
+    play.tick(second);
+    assert!(play.session.is_over());
+}
+
+#[test]
+fn whatever_is_sent_breaks_nothing() {
+    let seeds = leveret_stream_protocol::fuzz::seeds();
+    let mut state = 7_u64;
+    let mut random = move || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        state
+    };
+    for round in 0..2_000 {
+        let mut play = if round % 3 == 0 {
+            Play::new()
+        } else {
+            Play::with_stream()
+        };
+        for _ in 0..6 {
+            let mut bytes = seeds[random() as usize % seeds.len()][1..].to_vec();
+            for _ in 0..random() % 3 {
+                let at = random() as usize % bytes.len();
+                bytes[at] = random() as u8;
+            }
+            play.bytes(bytes);
+            while !play.node.requests.is_empty() {
+                let result = match random() % 2 {
+                    0 => Err(Refusal::NotFound),
+                    _ => Ok(QueueId(7)),
+                };
+                play.answer(|request| Event::Found { request, result });
+            }
+        }
+        play.lines();
+        play.session.teardown(&mut play.node);
+        play.expect(&if play.node.said.is_empty() {
+            vec![]
+        } else {
+            vec!["! leave"]
+        });
+    }
+}

@@ -1,0 +1,275 @@
+//! Streams and super streams: made, deleted, looked up and asked about.
+
+use super::*;
+
+#[test]
+fn streams_are_made_and_deleted() {
+    let mut play = Play::open();
+    let create = |play: &mut Play, stream, arguments| {
+        play.ask(Request::Create { stream, arguments });
+    };
+    create(&mut play, "s", vec![("max-age", "1s"), ("unknown", "x")]);
+    play.answer(|request| Event::Declared {
+        request,
+        result: Ok(QueueId(7)),
+    });
+    play.expect(&["! declare s Some(1000)", "> Create OK"]);
+    for (refusal, code) in [
+        (Refusal::Exists, "STREAM_ALREADY_EXISTS"),
+        (
+            Refusal::Precondition("other".to_owned()),
+            "PRECONDITION_FAILED",
+        ),
+    ] {
+        create(&mut play, "s", vec![]);
+        play.answer(|request| Event::Declared {
+            request,
+            result: Err(refusal),
+        });
+        play.expect(&["! declare s None", &*format!("> Create {code}")]);
+    }
+    play.node.refuses.push("configure x");
+    for (stream, arguments, code) in [
+        ("x", vec![], "ACCESS_REFUSED"),
+        (" ", vec![], "PRECONDITION_FAILED"),
+        ("a\nb", vec![], "PRECONDITION_FAILED"),
+        ("s", vec![("max-age", "soon")], "PRECONDITION_FAILED"),
+    ] {
+        create(&mut play, stream, arguments);
+        play.expect(&[&*format!("> Create {code}")]);
+    }
+    play.ask(Request::Delete { stream: "x" });
+    play.expect(&["> Delete ACCESS_REFUSED"]);
+    play.ask(Request::Delete { stream: "none" });
+    play.answer(|request| Event::Deleted {
+        request,
+        result: Err(Refusal::NotFound),
+    });
+    play.expect(&["! delete none", "> Delete STREAM_DOES_NOT_EXIST"]);
+}
+
+#[test]
+fn who_deletes_a_stream_hears_the_answer_before_that_it_is_gone() {
+    let mut play = Play::with_stream();
+    play.ask(Request::Delete { stream: "s" });
+    play.hear(Event::Gone { stream: QueueId(7) });
+    play.expect(&["! delete s"]);
+    play.answer(|request| Event::Deleted {
+        request,
+        result: Ok(()),
+    });
+    play.expect(&["> Delete OK", "> gone s STREAM_NOT_AVAILABLE"]);
+    let facts = play.session.facts();
+    assert_eq!((facts.publishers, facts.subscriptions), (0, 0));
+    // It is told once, and another stream's end not at all.
+    play.hear(Event::Gone { stream: QueueId(7) });
+    play.hear(Event::Gone { stream: QueueId(8) });
+    play.expect(&[]);
+}
+
+#[test]
+fn what_streams_tell_of_themselves() {
+    let mut play = Play::with_stream();
+    let stats = StreamStats {
+        first_chunk: Some(3),
+        committed_offset: Some(9),
+        ..Default::default()
+    };
+    play.ask(Request::StreamStats { stream: "s" });
+    play.answer(|request| Event::Stats {
+        request,
+        result: Ok(stats),
+    });
+    play.expect(&[
+        "! stats of 7",
+        r#"> StreamStats OK [("first_chunk_id", 3), ("committed_chunk_id", -1), ("last_chunk_id", -1), ("committed_offset", 9)]"#,
+    ]);
+    play.ask(Request::ResolveOffsetSpec {
+        stream: "s",
+        offset: OffsetSpec::Last,
+        properties: Optional::default(),
+    });
+    play.answer(|request| Event::ResolvedOffset {
+        request,
+        result: Ok(5),
+    });
+    play.expect(&["! resolve 7 Last", "> ResolveOffsetSpec OK 4 5"]);
+    play.ask(Request::QueryOffset {
+        reference: "app",
+        stream: "s",
+    });
+    play.answer(|request| Event::StoredOffset {
+        request,
+        result: Ok(None),
+    });
+    play.expect(&["! offset of 7", "> QueryOffset NO_OFFSET 0"]);
+    play.node.refuses.push("read s");
+    play.ask(Request::QueryOffset {
+        reference: "app",
+        stream: "s",
+    });
+    play.expect(&["> QueryOffset ACCESS_REFUSED 0"]);
+}
+
+#[test]
+fn offsets_are_stored_without_an_answer() {
+    let mut play = Play::with_stream();
+    let store = |play: &mut Play, reference, stream| {
+        play.say(&ClientCommand::StoreOffset {
+            reference,
+            stream,
+            offset: 42,
+        });
+    };
+    store(&mut play, "app", "s");
+    play.expect(&["! store 7 42"]);
+    store(&mut play, "app", "other");
+    play.answer(|request| Event::Found {
+        request,
+        result: Ok(QueueId(8)),
+    });
+    play.expect(&["! look up / other", "! store 8 42"]);
+    store(&mut play, "app", "none");
+    play.answer(|request| Event::Found {
+        request,
+        result: Err(Refusal::NotFound),
+    });
+    play.node.refuses.push("read x");
+    store(&mut play, "app", "x");
+    store(&mut play, "", "s");
+    play.expect(&["! look up / none"]);
+    assert!(play.session.reading());
+}
+
+#[test]
+fn metadata_names_the_node_of_each_stream_that_exists() {
+    let mut play = Play::open();
+    play.ask(Request::Metadata {
+        streams: vec!["a", "b"],
+    });
+    play.answer(|request| Event::Found {
+        request,
+        result: Err(Refusal::NotFound),
+    });
+    play.expect(&["! look up / a", "! look up / b"]);
+    play.answer(|request| Event::Found {
+        request,
+        result: Ok(QueueId(8)),
+    });
+    play.expect(&[r#"> metadata [(0, "here", 5552)] [("a", 2, 65535), ("b", 1, 0)]"#]);
+    play.ask(Request::Metadata { streams: vec![] });
+    play.expect(&[r#"> metadata [(0, "here", 5552)] []"#]);
+}
+
+fn make(partitions: &[&'static str]) -> Request<'static> {
+    Request::CreateSuperStream {
+        name: "super",
+        partitions: partitions.to_vec(),
+        binding_keys: partitions.iter().map(|p| &p[p.len() - 1..]).collect(),
+        arguments: vec![],
+    }
+}
+
+#[test]
+fn super_streams_are_made_and_deleted_with_their_partitions() {
+    let mut play = Play::open();
+    play.ask(make(&["super-0", "super-1"]));
+    for _ in 0..2 {
+        play.answer(|request| Event::Declared {
+            request,
+            result: Ok(QueueId(7)),
+        });
+    }
+    play.expect(&[
+        "! declare super-0 None",
+        "! declare super-1 None",
+        "> CreateSuperStream OK",
+    ]);
+    play.ask(make(&["super-0"]));
+    play.expect(&["> CreateSuperStream STREAM_ALREADY_EXISTS"]);
+    play.ask(Request::Partitions {
+        super_stream: "super",
+    });
+    play.ask(Request::Route {
+        routing_key: "1",
+        super_stream: "super",
+    });
+    play.ask(Request::Route {
+        routing_key: "9",
+        super_stream: "super",
+    });
+    play.expect(&[
+        r#"> Partitions OK ["super-0", "super-1"]"#,
+        r#"> Route OK ["super-1"]"#,
+        "> Route OK []",
+    ]);
+    play.ask(Request::DeleteSuperStream { name: "super" });
+    play.answer(|request| Event::Deleted {
+        request,
+        result: Err(Refusal::NotFound),
+    });
+    play.answer(|request| Event::Deleted {
+        request,
+        result: Ok(()),
+    });
+    play.expect(&[
+        "! delete super-0",
+        "! delete super-1",
+        "> DeleteSuperStream OK",
+    ]);
+    play.ask(Request::DeleteSuperStream { name: "super" });
+    play.ask(Request::Partitions {
+        super_stream: "super",
+    });
+    play.ask(Request::Route {
+        routing_key: "1",
+        super_stream: "super",
+    });
+    play.expect(&[
+        "> DeleteSuperStream STREAM_DOES_NOT_EXIST",
+        "> Partitions STREAM_DOES_NOT_EXIST []",
+        "> Route STREAM_DOES_NOT_EXIST []",
+    ]);
+}
+
+#[test]
+fn a_super_stream_that_cannot_be_made_leaves_no_partitions() {
+    let mut play = Play::open();
+    play.ask(make(&["super-0", "super-1"]));
+    play.answer(|request| Event::Declared {
+        request,
+        result: Ok(QueueId(7)),
+    });
+    play.answer(|request| Event::Declared {
+        request,
+        result: Err(Refusal::Exists),
+    });
+    play.lines();
+    play.answer(|request| Event::Deleted {
+        request,
+        result: Ok(()),
+    });
+    play.expect(&["> CreateSuperStream STREAM_ALREADY_EXISTS"]);
+    play.node.refuses_super_streams = true;
+    play.ask(make(&["super-0"]));
+    play.answer(|request| Event::Declared {
+        request,
+        result: Ok(QueueId(7)),
+    });
+    play.answer(|request| Event::Deleted {
+        request,
+        result: Ok(()),
+    });
+    play.expect(&[
+        "! declare super-0 None",
+        "! delete super-0",
+        "> CreateSuperStream INTERNAL_ERROR",
+    ]);
+    for partitions in [&[][..], &["super-0", "super-0"]] {
+        play.ask(make(partitions));
+        play.expect(&["> CreateSuperStream PRECONDITION_FAILED"]);
+    }
+    play.node.refuses.push("super");
+    play.ask(make(&["super-0"]));
+    play.expect(&["> CreateSuperStream ACCESS_REFUSED"]);
+}
