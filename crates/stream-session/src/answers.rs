@@ -46,17 +46,23 @@ impl Session {
                 self.deliver(reader, &chunk, committed_chunk);
                 return self.give_credit(port);
             }
-            Event::ReaderEnded { reader, .. } => return self.reader_ended(reader),
+            Event::ReaderEnded { reader, .. } => return self.reader_ended(reader, port),
             Event::Gone { stream } => {
-                self.gone(stream);
+                self.gone(stream, port);
                 return self.read_on(port);
             }
             Event::Declared { request, result } | Event::Found { request, result } => {
                 (request, result.map(Brought::Id))
             }
-            Event::Deleted { request, result }
-            | Event::PublisherDeclared { request, result }
-            | Event::Subscribed { request, result } => (request, result.map(|()| Brought::Nothing)),
+            Event::Subscribed { request, result } => {
+                if result.is_err() && self.start_failed(request, port) {
+                    return;
+                }
+                (request, result.map(|()| Brought::Nothing))
+            }
+            Event::Deleted { request, result } | Event::PublisherDeclared { request, result } => {
+                (request, result.map(|()| Brought::Nothing))
+            }
             Event::Sequence { request, result } => (request, result.map(Brought::Sequence)),
             Event::StoredOffset { request, result } => (request, result.map(Brought::StoredOffset)),
             Event::ResolvedOffset { request, result } => (request, result.map(Brought::Offset)),
@@ -222,7 +228,7 @@ impl Session {
     }
 
     /// A stream has gone with all that the client has there.
-    fn gone(&mut self, stream: QueueId) {
+    fn gone(&mut self, stream: QueueId, port: &mut impl Port) {
         let publishers = self.publishers.values().map(|p| (p.id, &p.stream));
         let readers = self.readers.values().map(|r| (r.id, &r.stream));
         let mut known = publishers.chain(readers);
@@ -232,7 +238,9 @@ impl Session {
         };
         self.publishers
             .retain(|_, publisher| publisher.id != stream);
-        self.readers.retain(|_, reader| reader.id != stream);
+        for (subscription_id, reader) in self.readers.extract_if(.., |_, r| r.id == stream) {
+            Self::leave_group(subscription_id, &reader, port);
+        }
         self.weigh_publishes();
         self.tell_gone(name);
     }

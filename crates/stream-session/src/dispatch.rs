@@ -57,9 +57,12 @@ impl Session {
                 request,
             } => self.serve(correlation_id, request, port),
             ClientCommand::Heartbeat => {}
-            ClientCommand::ConsumerUpdated { .. }
-            | ClientCommand::Tune { .. }
-            | ClientCommand::Closed { .. } => {
+            ClientCommand::ConsumerUpdated {
+                correlation_id,
+                offset,
+                ..
+            } => self.consumer_updated(correlation_id, offset, port),
+            ClientCommand::Tune { .. } | ClientCommand::Closed { .. } => {
                 self.close(
                     ResponseCode::UNKNOWN_FRAME,
                     "nobody has asked for this",

@@ -16,6 +16,7 @@
 
 mod answers;
 mod dispatch;
+pub mod groups;
 mod handshake;
 mod input;
 pub mod port;
@@ -24,8 +25,10 @@ mod readers;
 mod requests;
 mod session;
 pub mod settings;
+mod single_active;
 mod super_streams;
 
+pub use groups::{GroupName, Groups, Member, Update};
 pub use port::{LoginOutcome, Port};
 pub use session::{Session, SessionFacts};
 pub use settings::Settings;

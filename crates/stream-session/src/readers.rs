@@ -8,6 +8,7 @@ use crate::port::Port;
 use crate::publishers::number_of;
 use crate::requests::{Done, Then, offset_of, reference_of};
 use crate::session::Session;
+use crate::single_active::Membership;
 use bytes::Bytes;
 use leveret_auth::Access;
 use leveret_stream::{Command, Filter, ReaderId, RequestId, SharedChunk};
@@ -27,6 +28,67 @@ pub(crate) struct Reader {
     credit: u32,
     /// Chunks that the streams may send.
     under_way: u32,
+    /// What it is in its group, if one at a time is active there.
+    pub(crate) membership: Option<Membership>,
+}
+
+impl Reader {
+    /// A subscription for which nothing is read yet.
+    pub(crate) fn new(id: u8, count: u64, stream: &str, queue: QueueId, credit: u16) -> Self {
+        Self {
+            number: ReaderId(number_of(id, count)),
+            stream: stream.to_owned(),
+            id: queue,
+            credit: credit.into(),
+            under_way: 0,
+            membership: None,
+        }
+    }
+
+    /// Its number at the streams.
+    pub(crate) const fn number(&self) -> ReaderId {
+        self.number
+    }
+
+    /// Whether chunks are read for it.
+    fn reads(&self) -> bool {
+        let membership = self.membership.as_ref();
+        membership.is_none_or(|membership| membership.reads)
+    }
+
+    /// Has the streams read for it, under a new number: chunks that are under way for the old one
+    /// are not for it.
+    pub(crate) fn start(
+        &mut self,
+        count: u64,
+        request: RequestId,
+        offset: OffsetSpec,
+        filter: Option<Filter>,
+    ) -> Command {
+        self.renumber(count);
+        self.under_way = self.credit.min(STREAM_CHUNKS_UNDER_WAY_MAX);
+        self.credit -= self.under_way;
+        Command::Subscribe {
+            request,
+            stream: self.id,
+            reader: self.number,
+            offset: offset_of(offset),
+            credit: self.under_way,
+            filter: filter.map(Box::new),
+        }
+    }
+
+    /// Takes another number: what is under way for the old one goes nowhere.
+    pub(crate) const fn renumber(&mut self, count: u64) {
+        let subscription_id = (self.number.0 & 0xFF) as u8;
+        self.number = ReaderId(number_of(subscription_id, count));
+    }
+
+    /// What the streams had been given is the client's credit again.
+    pub(crate) fn take_credit_back(&mut self) {
+        self.credit = self.credit.saturating_add(self.under_way);
+        self.under_way = 0;
+    }
 }
 
 /// What a client wants to read.
@@ -39,6 +101,7 @@ pub(crate) struct Subscribe {
     filter: Option<Filter>,
     name: Option<String>,
     single_active: bool,
+    super_stream: Option<String>,
 }
 
 impl Subscribe {
@@ -68,7 +131,37 @@ impl Subscribe {
             filter,
             name: value("name").map(|(_, name)| (*name).to_owned()),
             single_active: is_true("single-active-consumer"),
+            super_stream: value("super-stream").map(|(_, name)| (*name).to_owned()),
         }
+    }
+
+    pub(crate) const fn subscription_id(&self) -> u8 {
+        self.subscription_id
+    }
+
+    pub(crate) const fn offset(&self) -> OffsetSpec {
+        self.offset
+    }
+
+    pub(crate) const fn credit(&self) -> u16 {
+        self.credit
+    }
+
+    pub(crate) fn filter(&self) -> Option<Filter> {
+        self.filter.clone()
+    }
+
+    pub(crate) const fn is_single_active(&self) -> bool {
+        self.single_active
+    }
+
+    /// The name of its group, if one at a time is active there.
+    pub(crate) fn group(&self) -> Option<&str> {
+        self.name.as_deref().filter(|_| self.single_active)
+    }
+
+    pub(crate) fn super_stream(&self) -> Option<&str> {
+        self.super_stream.as_deref()
     }
 }
 
@@ -81,14 +174,13 @@ impl Session {
     ) {
         let key = Key::Subscribe;
         let name = wanted.name.as_deref();
-        let is_wrong = name.is_some_and(|name| reference_of(name).is_none());
+        let is_nobody = wanted.single_active && name.is_none();
+        let is_wrong = is_nobody || name.is_some_and(|name| reference_of(name).is_none());
         let refusal = if !port.permits_stream(Access::Read, &wanted.stream) {
             ResponseCode::ACCESS_REFUSED
         } else if self.readers.contains_key(&wanted.subscription_id) {
             ResponseCode::SUBSCRIPTION_ID_ALREADY_EXISTS
-        } else if is_wrong || wanted.single_active {
-            // Consumers of which one at a time is active are not there yet: to serve them all would
-            // break what they count on.
+        } else if is_wrong {
             ResponseCode::PRECONDITION_FAILED
         } else {
             let stream = wanted.stream.clone();
@@ -107,25 +199,10 @@ impl Session {
         wanted: Subscribe,
     ) -> (Command, Done) {
         let subscription_id = wanted.subscription_id;
-        let credit = u32::from(wanted.credit);
-        let under_way = credit.min(STREAM_CHUNKS_UNDER_WAY_MAX);
-        let number = ReaderId(number_of(subscription_id, self.number()));
-        let reader = Reader {
-            number,
-            stream: name.to_owned(),
-            id: stream,
-            credit: credit - under_way,
-            under_way,
-        };
+        let count = self.number();
+        let mut reader = Reader::new(subscription_id, count, name, stream, wanted.credit);
+        let command = reader.start(count, request, wanted.offset, wanted.filter);
         self.readers.insert(subscription_id, reader);
-        let command = Command::Subscribe {
-            request,
-            stream,
-            reader: number,
-            offset: offset_of(wanted.offset),
-            credit: under_way,
-            filter: wanted.filter.map(Box::new),
-        };
         (command, Done::Subscribe(subscription_id))
     }
 
@@ -137,10 +214,13 @@ impl Session {
     ) {
         let code = match self.readers.remove(&subscription_id) {
             Some(reader) => {
-                port.send(Command::Unsubscribe {
-                    stream: reader.id,
-                    reader: reader.number,
-                });
+                if reader.reads() {
+                    port.send(Command::Unsubscribe {
+                        stream: reader.id,
+                        reader: reader.number,
+                    });
+                }
+                Self::leave_group(subscription_id, &reader, port);
                 ResponseCode::OK
             }
             None => ResponseCode::SUBSCRIPTION_ID_DOES_NOT_EXIST,
@@ -149,16 +229,21 @@ impl Session {
     }
 
     pub(crate) fn credit(&mut self, subscription_id: u8, credit: u16, port: &mut impl Port) {
-        match self.readers.get_mut(&subscription_id) {
+        let code = match self.readers.get_mut(&subscription_id) {
             Some(reader) => {
                 reader.credit = reader.credit.saturating_add(credit.into());
-                self.give_credit(port);
+                if reader.reads() {
+                    return self.give_credit(port);
+                }
+                // What is left over from when it was active is kept, and the client told.
+                ResponseCode::PRECONDITION_FAILED
             }
-            None => self.say(&ServerCommand::CreditFailed {
-                code: ResponseCode::SUBSCRIPTION_ID_DOES_NOT_EXIST,
-                subscription_id,
-            }),
-        }
+            None => ResponseCode::SUBSCRIPTION_ID_DOES_NOT_EXIST,
+        };
+        self.say(&ServerCommand::CreditFailed {
+            code,
+            subscription_id,
+        });
     }
 
     /// Gives the streams credit of subscriptions that have little under way, unless the client does
@@ -169,7 +254,8 @@ impl Session {
         }
         for reader in self.readers.values_mut() {
             // Half at a time: one command for several chunks.
-            if reader.credit == 0 || reader.under_way > STREAM_CHUNKS_UNDER_WAY_MAX / 2 {
+            let has_enough = reader.under_way > STREAM_CHUNKS_UNDER_WAY_MAX / 2;
+            if reader.credit == 0 || has_enough || !reader.reads() {
                 continue;
             }
             let chunks = (STREAM_CHUNKS_UNDER_WAY_MAX - reader.under_way).min(reader.credit);
@@ -205,11 +291,12 @@ impl Session {
 
     /// A subscription has come to what cannot be read: the client hears that the stream is not
     /// available, and may subscribe again.
-    pub(crate) fn reader_ended(&mut self, number: ReaderId) {
+    pub(crate) fn reader_ended(&mut self, number: ReaderId, port: &mut impl Port) {
         let Some((subscription_id, _)) = self.reader(number) else {
             return;
         };
         if let Some(reader) = self.readers.remove(&subscription_id) {
+            Self::leave_group(subscription_id, &reader, port);
             self.tell_gone(reader.stream);
         }
     }

@@ -116,6 +116,9 @@ impl Session {
     ) {
         let request = self.request();
         let (command, then) = match then {
+            Then::Subscribe(wanted) if wanted.is_single_active() => {
+                return self.join_group(correlation_id, (name, stream), wanted, port);
+            }
             Then::StoreOffset(reference, offset) => {
                 return port.send(Command::StoreOffset {
                     stream,

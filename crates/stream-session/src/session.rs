@@ -5,6 +5,7 @@ use crate::publishers::Publisher;
 use crate::readers::Reader;
 use crate::requests::Asked;
 use crate::settings::Settings;
+use crate::single_active::Updating;
 use bytes::{Bytes, BytesMut};
 use leveret_stream::{Command, RequestId};
 use leveret_stream_protocol::{Key, ResponseCode, ServerCommand};
@@ -60,6 +61,9 @@ pub struct Session {
     pub(crate) deliver_version: u16,
     pub(crate) publishers: BTreeMap<u8, Publisher>,
     pub(crate) readers: BTreeMap<u8, Reader>,
+    /// Updates of single active consumers that the client has not answered, by their correlation
+    /// ids. A group tells a subscription no more before it has answered.
+    pub(crate) updating: BTreeMap<u32, Updating>,
     /// What the client's last request waits for.
     pub(crate) asked: Option<Asked>,
     /// Streams that have gone since then: the client is told behind the answer.
@@ -112,6 +116,7 @@ impl Session {
             deliver_version: 1,
             publishers: BTreeMap::new(),
             readers: BTreeMap::new(),
+            updating: BTreeMap::new(),
             asked: None,
             gone_behind: Vec::new(),
             next_number: 0,
@@ -274,6 +279,7 @@ impl Session {
         }
         self.publishers.clear();
         self.readers.clear();
+        self.updating.clear();
         self.asked = None;
         self.congested = false;
         self.gone_behind.clear();

@@ -23,6 +23,7 @@ use leveret_types::limits::{
 use leveret_types::{Now, QueueId};
 use std::sync::Arc;
 
+mod single_active;
 mod streams;
 
 /// A node: what the client may do, and a log of what is asked of it.
@@ -99,6 +100,19 @@ impl Port for Node {
             true => Ok(()),
             false => Err(ResponseCode::STREAM_DOES_NOT_EXIST),
         }
+    }
+
+    fn join_group(&mut self, stream: &str, name: &str, partition: usize, id: u8) {
+        let line = format!("! join {stream} {name} {partition} {id}");
+        self.said.push(line);
+    }
+
+    fn leave_group(&mut self, stream: &str, name: &str, id: u8) {
+        self.said.push(format!("! leave {stream} {name} {id}"));
+    }
+
+    fn stepped_down(&mut self, stream: &str, name: &str, id: u8) {
+        self.said.push(format!("! down {stream} {name} {id}"));
     }
 
     fn send(&mut self, command: Command) {
@@ -865,10 +879,7 @@ fn a_subscription_is_refused_for_its_reason() {
     play.expect(&["! read 7 First 1 None", "> Subscribe STREAM_NOT_AVAILABLE"]);
     assert_eq!(play.session.facts().subscriptions, 1);
     let long = "n".repeat(256);
-    for properties in [
-        vec![("name", &*long)],
-        vec![("single-active-consumer", "true")],
-    ] {
+    for properties in [vec![("name", &*long)], vec![("name", "")]] {
         play.ask(Request::Subscribe {
             subscription_id: 2,
             stream: "s",

@@ -1,0 +1,219 @@
+//! Groups of consumers of which one at a time is active: who that is, and how it changes.
+//!
+//! A group is the consumers of one name on one stream. Without a super stream, the first one that
+//! came is active. On a partition of a super stream, it is the one whose place is the partition's
+//! number, counted around: so the partitions spread over the consumers, as in RabbitMQ.
+//!
+//! An active consumer that is to be so no longer is told first, and the next one only once it has
+//! answered: by then it has stored how far it has come.
+
+use leveret_stream::SessionId;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// A group by its name.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct GroupName {
+    /// The virtual host.
+    pub vhost: Arc<str>,
+    /// The stream.
+    pub stream: String,
+    /// The consumers' name.
+    pub name: String,
+}
+
+/// A consumer of a group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Member {
+    /// Its session.
+    pub session: SessionId,
+    /// Its subscription there.
+    pub subscription_id: u8,
+}
+
+/// A consumer is to be told that it is active, or is so no longer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Update {
+    /// Its group.
+    pub group: GroupName,
+    /// Which.
+    pub member: Member,
+    /// Whether it is active from now on.
+    pub active: bool,
+}
+
+/// All groups of a node.
+#[derive(Debug, Default)]
+pub struct Groups {
+    groups: BTreeMap<GroupName, Group>,
+}
+
+#[derive(Debug)]
+struct Group {
+    /// In the order in which they came; never empty.
+    members: Vec<Member>,
+    /// The partition's number; 0 without a super stream.
+    partition: usize,
+    active: Option<Member>,
+    /// The active one has been told that it is so no longer, and has not answered.
+    is_stepping_down: bool,
+}
+
+impl Groups {
+    /// A consumer comes. It hears whether it is active by an update, as do others by theirs.
+    pub fn join(
+        &mut self,
+        name: GroupName,
+        partition: usize,
+        member: Member,
+        updates: &mut Vec<Update>,
+    ) {
+        let group = self.groups.entry(name.clone()).or_insert_with(|| Group {
+            members: Vec::new(),
+            partition,
+            active: None,
+            is_stepping_down: false,
+        });
+        assert!(!group.members.contains(&member), "a consumer comes once");
+        group.members.push(member);
+        group.choose(&name, updates);
+        if group.active != Some(member) {
+            updates.push(Update {
+                group: name,
+                member,
+                active: false,
+            });
+        }
+    }
+
+    /// A consumer goes.
+    pub fn leave(&mut self, name: &GroupName, member: Member, updates: &mut Vec<Update>) {
+        let Some(group) = self.groups.get_mut(name) else {
+            return;
+        };
+        group.members.retain(|other| *other != member);
+        if group.active == Some(member) {
+            group.active = None;
+            group.is_stepping_down = false;
+        }
+        match group.members.is_empty() {
+            true => drop(self.groups.remove(name)),
+            false => group.choose(name, updates),
+        }
+    }
+
+    /// All consumers of a session go.
+    pub fn leave_all(&mut self, session: SessionId, updates: &mut Vec<Update>) {
+        let mine = |member: &&Member| member.session == session;
+        let left: Vec<(GroupName, Member)> = self
+            .groups
+            .iter()
+            .flat_map(|(name, group)| {
+                let members = group.members.iter().filter(mine);
+                members.map(|member| (name.clone(), *member))
+            })
+            .collect();
+        for (name, member) in left {
+            self.leave(&name, member, updates);
+        }
+    }
+
+    /// A consumer that was told that it is active no longer has answered.
+    pub fn stepped_down(&mut self, name: &GroupName, member: Member, updates: &mut Vec<Update>) {
+        if let Some(group) = self.groups.get_mut(name)
+            && group.is_stepping_down
+            && group.active == Some(member)
+        {
+            group.active = None;
+            group.is_stepping_down = false;
+            group.choose(name, updates);
+        }
+    }
+
+    /// The consumers of a group, the active one and those that wait, in the order in which they
+    /// came: for listings.
+    pub fn members(&self, name: &GroupName) -> impl Iterator<Item = (Member, bool)> + '_ {
+        let group = self.groups.get(name);
+        group.into_iter().flat_map(|group| {
+            let state = |member: &Member| (*member, group.active == Some(*member));
+            group.members.iter().map(state)
+        })
+    }
+}
+
+impl Group {
+    /// Sees to it that the one who should be active becomes so.
+    fn choose(&mut self, name: &GroupName, updates: &mut Vec<Update>) {
+        let chosen = self.members[self.partition % self.members.len()];
+        let (member, active) = match self.active {
+            None => (chosen, true),
+            Some(active) if active == chosen || self.is_stepping_down => return,
+            Some(active) => (active, false),
+        };
+        match active {
+            true => self.active = Some(member),
+            false => self.is_stepping_down = true,
+        }
+        updates.push(Update {
+            group: name.clone(),
+            member,
+            active,
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Plays a script on one group: `+1` consumer 1 comes, `-1` goes, `!1` has stepped down. The
+    /// result is who is told what.
+    fn check(partition: usize, script: &str, expected: &str) {
+        let (mut groups, mut told) = (Groups::default(), Vec::new());
+        let name = GroupName {
+            vhost: "/".into(),
+            stream: "s".to_owned(),
+            name: "app".to_owned(),
+        };
+        for step in script.split(' ') {
+            let (what, number) = step.split_at(1);
+            let member = Member {
+                session: SessionId(number.parse().expect("a number")),
+                subscription_id: 1,
+            };
+            let mut updates = Vec::new();
+            match what {
+                "+" => groups.join(name.clone(), partition, member, &mut updates),
+                "-" => groups.leave(&name, member, &mut updates),
+                "x" => groups.leave_all(member.session, &mut updates),
+                _ => groups.stepped_down(&name, member, &mut updates),
+            }
+            let active = groups.members(&name).filter(|(_, active)| *active).count();
+            assert!(active <= 1, "{script}: {active} are active");
+            let line = updates.iter().map(|update| {
+                let sign = if update.active { "" } else { "not" };
+                format!("{sign}{}", update.member.session.0)
+            });
+            told.push(line.collect::<Vec<_>>().join(","));
+        }
+        assert_eq!(told.join(" "), expected, "{script}");
+    }
+
+    #[test]
+    fn the_first_one_is_active_until_it_goes() {
+        check(0, "+1 +2 +3 -2 -1 -3", "1 not2 not3  3 ");
+        check(0, "+1 x1 +2 +3 x2", "1  2 not3 3");
+    }
+
+    #[test]
+    fn partitions_spread_and_the_old_one_answers_before_the_new_one_begins() {
+        check(1, "+1 +2 !1", "1 not1,not2 2");
+        // Who goes instead of answering has answered.
+        check(1, "+1 +2 -1", "1 not1,not2 2");
+        // Who should be active has changed again by then.
+        check(1, "+1 +2 -2 !1", "1 not1,not2  1");
+        check(2, "+1 +2 +3 !1", "1 not2 not1,not3 3");
+        // An answer that nobody waits for changes nothing.
+        check(1, "+1 !1 !2", "1  ");
+    }
+}

@@ -1,0 +1,168 @@
+//! Subscriptions of which one at a time is active in their group: the node says when, the client
+//! answers where it begins.
+
+use crate::port::Port;
+use crate::readers::{Reader, Subscribe};
+use crate::session::{Phase, Session};
+use leveret_stream::{Command, RequestId};
+use leveret_stream_protocol::{Key, OffsetSpec, ResponseCode, ServerCommand};
+use leveret_types::QueueId;
+
+/// What a subscription is in its group.
+#[derive(Debug)]
+pub(crate) struct Membership {
+    /// The group's name.
+    pub(crate) name: String,
+    /// What the client has subscribed to, for when it becomes active.
+    wanted: Subscribe,
+    /// Whether chunks are read for it.
+    pub(crate) reads: bool,
+    /// What asked for them last.
+    started: RequestId,
+}
+
+/// An update that the client has not answered.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Updating {
+    subscription_id: u8,
+    active: bool,
+}
+
+impl Session {
+    /// A subscription joins its group. Until it is active, nothing is read for it.
+    pub(crate) fn join_group(
+        &mut self,
+        correlation_id: u32,
+        (stream, id): (&str, QueueId),
+        wanted: Subscribe,
+        port: &mut impl Port,
+    ) {
+        let partition = match wanted.super_stream() {
+            None => Some(0),
+            Some(super_stream) => port
+                .partitions(super_stream)
+                .and_then(|all| all.iter().position(|partition| partition == stream)),
+        };
+        let (Some(partition), Some(name)) = (partition, wanted.group()) else {
+            let code = ResponseCode::PRECONDITION_FAILED;
+            return self.answer(Key::Subscribe, correlation_id, code);
+        };
+        let (name, subscription_id) = (name.to_owned(), wanted.subscription_id());
+        let number = self.number();
+        let mut reader = Reader::new(subscription_id, number, stream, id, wanted.credit());
+        reader.membership = Some(Membership {
+            name: name.clone(),
+            wanted,
+            reads: false,
+            started: self.request(),
+        });
+        self.readers.insert(subscription_id, reader);
+        self.answer(Key::Subscribe, correlation_id, ResponseCode::OK);
+        port.join_group(stream, &name, partition, subscription_id);
+    }
+
+    /// A subscription of a group becomes active, or is so no longer: the client is asked where it
+    /// begins, or given the time to store how far it has come.
+    pub fn consumer_update(
+        &mut self,
+        stream: &str,
+        subscription_id: u8,
+        active: bool,
+        port: &mut impl Port,
+    ) {
+        if self.phase != Phase::Open {
+            return;
+        }
+        let count = self.number();
+        // The node may have said so just before the subscription went.
+        let reader = self.readers.get_mut(&subscription_id);
+        let Some(reader) = reader.filter(|r| r.stream == stream && r.membership.is_some()) else {
+            return;
+        };
+        if !active {
+            reader.stop(count, port);
+        }
+        let correlation_id = self.number() as u32;
+        let updating = Updating {
+            subscription_id,
+            active,
+        };
+        self.updating.insert(correlation_id, updating);
+        self.say(&ServerCommand::ConsumerUpdate {
+            correlation_id,
+            subscription_id,
+            active,
+        });
+    }
+
+    /// The client has answered an update. What nobody has asked for changes nothing.
+    pub(crate) fn consumer_updated(
+        &mut self,
+        correlation_id: u32,
+        offset: OffsetSpec,
+        port: &mut impl Port,
+    ) {
+        let Some(updating) = self.updating.remove(&correlation_id) else {
+            return;
+        };
+        let number = self.number();
+        let request = self.request();
+        let Some(reader) = self.readers.get_mut(&updating.subscription_id) else {
+            return;
+        };
+        let Some(membership) = &mut reader.membership else {
+            return;
+        };
+        if !updating.active {
+            let name = membership.name.clone();
+            return port.stepped_down(&reader.stream, &name, updating.subscription_id);
+        }
+        membership.reads = true;
+        membership.started = request;
+        let offset = match offset {
+            OffsetSpec::None => membership.wanted.offset(),
+            offset => offset,
+        };
+        let filter = membership.wanted.filter();
+        port.send(reader.start(number, request, offset, filter));
+    }
+
+    /// The streams do not read for a subscription that has become active: the client hears that its
+    /// stream is not available. False if the request was another's.
+    pub(crate) fn start_failed(&mut self, request: RequestId, port: &mut impl Port) -> bool {
+        let started = |reader: &Reader| {
+            let membership = reader.membership.as_ref();
+            membership.is_some_and(|m| m.reads && m.started == request)
+        };
+        let failed = self.readers.values().find(|reader| started(reader));
+        let number = failed.map(Reader::number);
+        if let Some(number) = number {
+            self.reader_ended(number, port);
+        }
+        number.is_some()
+    }
+
+    /// A subscription has gone: its group hears of it.
+    pub(crate) fn leave_group(subscription_id: u8, reader: &Reader, port: &mut impl Port) {
+        if let Some(membership) = &reader.membership {
+            port.leave_group(&reader.stream, &membership.name, subscription_id);
+        }
+    }
+}
+
+impl Reader {
+    /// Nothing more is read. What is under way is dropped when it comes, and was credit.
+    fn stop(&mut self, count: u64, port: &mut impl Port) {
+        let Some(membership) = &mut self.membership else {
+            return;
+        };
+        if std::mem::take(&mut membership.reads) {
+            port.send(Command::Unsubscribe {
+                stream: self.id,
+                reader: self.number(),
+            });
+            self.renumber(count);
+            self.take_credit_back();
+        }
+    }
+}

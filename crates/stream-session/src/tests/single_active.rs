@@ -1,0 +1,131 @@
+//! Consumers of which one at a time is active.
+
+use super::*;
+
+/// A connection with a subscription 2 of a group.
+fn member(properties: Vec<(&str, &str)>) -> Play {
+    let mut play = Play::with_stream();
+    let partitions = vec!["other".to_owned(), "s".to_owned()];
+    play.node
+        .super_streams
+        .push(("super".to_owned(), partitions));
+    let mut all = vec![("single-active-consumer", "true")];
+    all.extend(properties);
+    play.ask(Request::Subscribe {
+        subscription_id: 2,
+        stream: "s",
+        offset: OffsetSpec::Last,
+        credit: 3,
+        properties: Optional(all),
+    });
+    play
+}
+
+impl Play {
+    fn update(&mut self, active: bool) {
+        self.session.consumer_update("s", 2, active, &mut self.node);
+    }
+
+    /// The client answers the last update.
+    fn updated(&mut self, offset: OffsetSpec) {
+        let bytes = self.session.output().to_vec();
+        let mut rest = &bytes[..];
+        let mut last = 0;
+        while let Ok(Some(frame)) = next_frame(rest, u32::MAX) {
+            if let Ok(ServerCommand::ConsumerUpdate { correlation_id, .. }) =
+                ServerCommand::decode(frame)
+            {
+                last = correlation_id;
+            }
+            rest = &rest[frame.wire_len()..];
+        }
+        self.say(&ClientCommand::ConsumerUpdated {
+            correlation_id: last,
+            code: ResponseCode::OK,
+            offset,
+        });
+    }
+}
+
+#[test]
+fn a_consumer_begins_where_it_says_once_it_is_active() {
+    for (offset, expected) in [
+        (OffsetSpec::None, "Last"),
+        (OffsetSpec::Offset(42), "Offset(42)"),
+    ] {
+        let mut play = member(vec![("name", "app")]);
+        play.expect(&["! join s app 0 2", "> Subscribe OK"]);
+        play.say(&ClientCommand::Credit {
+            subscription_id: 2,
+            credit: 1,
+        });
+        play.expect(&["> credit 2 PRECONDITION_FAILED"]);
+        play.update(true);
+        play.updated(offset);
+        play.expect(&[&*format!("! read 7 {expected} 4 None"), "> update true"]);
+        // Nobody has asked for this answer.
+        play.updated(offset);
+        play.expect(&[]);
+    }
+}
+
+#[test]
+fn a_consumer_that_steps_down_is_sent_nothing_more_and_keeps_its_credit() {
+    let mut play = member(vec![("name", "app"), ("super-stream", "super")]);
+    play.expect(&["! join s app 1 2", "> Subscribe OK"]);
+    play.update(true);
+    play.updated(OffsetSpec::None);
+    play.expect(&["! read 7 Last 3 None", "> update true"]);
+    let reader = *play.node.readers.last().expect("a reader");
+    let deliver = |play: &mut Play, reader| {
+        play.hear(Event::Chunk {
+            reader,
+            chunk: chunk(5),
+            committed_chunk: 3,
+        });
+    };
+    deliver(&mut play, reader);
+    play.expect(&["> deliver 2 None 57"]);
+    play.update(false);
+    deliver(&mut play, reader);
+    play.updated(OffsetSpec::None);
+    play.expect(&["! no reader of 7", "! down s app 2", "> update false"]);
+    play.update(true);
+    play.updated(OffsetSpec::First);
+    play.expect(&["! read 7 First 2 None", "> update true"]);
+    // What was under way for the time before does not count.
+    deliver(&mut play, reader);
+    play.expect(&[]);
+    play.ask(Request::Unsubscribe { subscription_id: 2 });
+    play.expect(&["! no reader of 7", "! leave s app 2", "> Unsubscribe OK"]);
+}
+
+#[test]
+fn a_group_needs_a_name_and_a_partition_of_its_super_stream() {
+    for properties in [
+        vec![],
+        vec![("name", "")],
+        vec![("name", "app"), ("super-stream", "none")],
+    ] {
+        member(properties).expect(&["> Subscribe PRECONDITION_FAILED"]);
+    }
+}
+
+#[test]
+fn a_consumer_whose_stream_goes_or_cannot_be_read_leaves_its_group() {
+    let mut play = member(vec![("name", "app")]);
+    play.lines();
+    play.hear(Event::Gone { stream: QueueId(7) });
+    play.expect(&["! leave s app 2", "> gone s STREAM_NOT_AVAILABLE"]);
+    play.update(true);
+    play.expect(&[]);
+    let mut play = member(vec![("name", "app")]);
+    play.update(true);
+    play.updated(OffsetSpec::None);
+    play.lines();
+    play.answer(|request| Event::Subscribed {
+        request,
+        result: Err(Refusal::NotFound),
+    });
+    play.expect(&["! leave s app 2", "> gone s STREAM_NOT_AVAILABLE"]);
+}
