@@ -171,8 +171,11 @@ async function poll () {
   polling = true
   wantedMeanwhile = false
   const begun = performance.now()
-  await everyAddress()
-  polling = false
+  try {
+    await everyAddress()
+  } finally {
+    polling = false
+  }
   // A node that takes long to answer is left the same time for its own work.
   const took = performance.now() - begun
   schedule(wantedMeanwhile ? 0 : Math.max(POLL_MS - took, Math.min(took, POLL_MS), 100))

@@ -334,6 +334,7 @@ export function Form ({ fields, submit, kind = 'primary', request, done, message
   const initial = () => Object.fromEntries(fields.map((field) => [field.name, field.value ?? (field.type === 'check' ? false : field.type === 'arguments' ? [] : '')]))
   const [values, setValues] = useState(initial)
   const [error, setError] = useState('')
+  const [told, setTold] = useState('')
   const [busy, setBusy] = useState(false)
   const planned = plan(request, values)
   const send = async (event) => {
@@ -341,12 +342,17 @@ export function Form ({ fields, submit, kind = 'primary', request, done, message
     if (planned.problem) return setError(planned.problem)
     setBusy(true)
     setError('')
+    setTold('')
     try {
       const { method, address, body, reason } = planned
       const answer = await call(method, address, body, { reason })
-      if (!stay) closeDialog()
-      const said = typeof message === 'function' ? message(answer, values) : message
-      if (said !== null) notify(said ?? `${submit}: done.`)
+      const said = (typeof message === 'function' ? message(answer) : message) ?? `${submit}: done.`
+      if (stay) {
+        setTold(said)
+      } else {
+        closeDialog()
+        notify(said)
+      }
       refresh()
       done?.(answer, values)
     } catch (failed) {
@@ -361,6 +367,7 @@ export function Form ({ fields, submit, kind = 'primary', request, done, message
       <${Field} key=${field.name} field=${field} value=${values[field.name]} values=${values}
         onValue=${(value) => setValues((old) => ({ ...old, [field.name]: value }))} />`)}
     ${error && html`<p class="failure" role="alert">${error}</p>`}
+    <p class="told" role="status">${told}</p>
     <footer>
       ${planned.address && html`<code class="quiet">${planned.method} /api/${planned.address}</code>`}
       <button type="submit" class=${kind} disabled=${busy}>${submit}</button>

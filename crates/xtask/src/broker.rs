@@ -439,9 +439,9 @@ impl Drop for Broker {
 }
 
 /// Lets a test script, in whatever language, restart the broker or run operator commands: a line
-/// protocol on a loopback port. `restart`, `crash` (SIGKILL, then start), `alive`, `rss`, or
-/// `ctl ARG...` with tabs between the arguments; the answer is one line, `ok ...` or `error ...`,
-/// with line ends written as tabs.
+/// protocol on a loopback port. `restart`, `stop`, `start`, `crash` (SIGKILL, then start), `alive`,
+/// `rss`, or `ctl ARG...` with tabs between the arguments; the answer is one line, `ok ...` or
+/// `error ...`, with line ends written as tabs.
 pub fn serve_control(broker: Arc<Mutex<Broker>>) -> Result<SocketAddr> {
     let listener = TcpListener::bind("127.0.0.1:0")?;
     let address = listener.local_addr()?;
@@ -479,6 +479,14 @@ fn control(broker: &mut Broker, line: &str) -> Result<String> {
     match words.next().unwrap_or_default() {
         "restart" => {
             broker.stop()?;
+            broker.launch()?;
+            Ok(String::new())
+        }
+        "stop" => {
+            broker.stop()?;
+            Ok(String::new())
+        }
+        "start" => {
             broker.launch()?;
             Ok(String::new())
         }

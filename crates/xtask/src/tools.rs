@@ -14,6 +14,8 @@ pub enum Tool {
     Go,
     /// Node.js with npm.
     Node,
+    /// The browser that the operators' page is shown in.
+    Chromium,
     /// A Java development kit and Maven.
     Java,
     /// The peer broker.
@@ -30,6 +32,7 @@ impl Tool {
             Tool::Python => &["python3", "python3-venv"],
             Tool::Go => &["golang"],
             Tool::Node => &["nodejs", "npm"],
+            Tool::Chromium => &["chromium", "fonts-dejavu-core"],
             Tool::Java => &["default-jdk-headless", "maven"],
             Tool::RabbitMq => &["rabbitmq-server"],
             Tool::Fio => &["fio"],
@@ -43,6 +46,7 @@ impl Tool {
             Tool::Python => &[&["python3", "-c", "import venv, ensurepip"]],
             Tool::Go => &[&["go", "version"]],
             Tool::Node => &[&["node", "--version"], &["npm", "--version"]],
+            Tool::Chromium => &[&["chromium", "--version"]],
             Tool::Java => &[&["javac", "-version"], &["mvn", "--version"]],
             Tool::RabbitMq => &[&["test", "-x", "/usr/lib/rabbitmq/bin/rabbitmq-server"]],
             Tool::Fio => &[&["fio", "--version"]],

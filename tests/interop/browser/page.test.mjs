@@ -90,7 +90,11 @@ function inPage (name, body, { expected = null, login = true, ...options } = {})
       page.on('console', (message) => { if (message.type() === 'error') note(message.text()) })
       await page.goto(`${http}/`)
       if (login) await logIn(page)
-      await body(page)
+      await body(page).catch(async (failure) => {
+        const shown = await page.locator('body').innerText().catch(() => '')
+        failure.message += `\nconsole: ${errors.join('\n')}\nthe page at ${page.url()}:\n${shown}`
+        throw failure
+      })
       assert.deepEqual(errors, [])
     } finally {
       await context.close()

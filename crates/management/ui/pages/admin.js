@@ -105,7 +105,7 @@ function permissionForm (user, vhosts, row) {
   openForm({
     title: html`Permission of ${named(user)}`,
     submit: 'Set permission',
-    fields: [{ ...vhostField(vhosts), value: row?.vhost ?? vhosts[0] }, expression('configure', 'Configure', row?.configure), expression('write', 'Write', row?.write), expression('read', 'Read', row?.read)],
+    fields: [{ ...vhostField(vhosts), ...(row ? { value: row.vhost } : {}) }, expression('configure', 'Configure', row?.configure), expression('write', 'Write', row?.write), expression('read', 'Read', row?.read)],
     request: (v) => ({ method: 'PUT', address: path('permissions', v.vhost, user), body: { configure: v.configure, write: v.write, read: v.read } })
   })
 }

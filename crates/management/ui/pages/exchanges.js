@@ -3,7 +3,7 @@
 import { exchangeSegment, path, usePoll } from '../api.js'
 import { Chart, RangeChoice, useHistory } from '../charts.js'
 import {
-  ApiNote, argumentsOf, askFirst, Badge, Button, Failure, Facts, Fields, go, Head, html, List, Loading, Name, notify, openForm,
+  ApiNote, argumentsOf, askFirst, Badge, Button, Failure, Facts, Fields, go, Head, html, List, Loading, Name, openForm,
   rate, Section, shown, Table, useVhosts, yesNo, place
 } from '../parts.js'
 
@@ -34,8 +34,15 @@ export function Exchanges ({ segments: [vhost, name] }) {
       tools=${html`<${Button} kind="primary" onClick=${() => addExchange(vhosts)}>Add exchange</>`} />`
 }
 
+const usualVhost = (vhosts) => vhosts.includes('/') || vhosts.length === 0 ? '/' : vhosts[0]
+
 export const vhostField = (vhosts) => ({
-  name: 'vhost', label: 'Virtual host', type: 'select', options: vhosts, value: place.value.params.get('vhost') || vhosts[0] || '/', when: () => vhosts.length > 1
+  name: 'vhost',
+  label: 'Virtual host',
+  type: 'select',
+  options: vhosts,
+  value: place.value.params.get('vhost') || usualVhost(vhosts),
+  when: () => vhosts.length > 1
 })
 
 function addExchange (vhosts) {
@@ -184,7 +191,6 @@ export function publishForm ({ vhost, exchange, key }) {
         payload_encoding: v.encoding
       }
     }),
-    message: null,
-    done: ({ routed }) => notify(routed ? 'Published.' : 'No queue took it: nothing is bound for this key.', routed ? 'good' : 'bad')
+    message: ({ routed }) => routed ? 'Published.' : 'No queue took it: nothing is bound for this key.'
   })
 }

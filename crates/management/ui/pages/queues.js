@@ -4,7 +4,7 @@ import { useState } from '../vendor/preact-hooks.js'
 import { isAdministrator, path, usePoll } from '../api.js'
 import { Chart, newest, RangeChoice, useHistory } from '../charts.js'
 import {
-  ApiNote, argumentsOf, askFirst, Badge, Button, bytes, compact, count, download, duration, Empty, Failure, Facts, Fields, Form, go, Head, html,
+  ApiNote, argumentsOf, askFirst, Badge, Button, bytes, compact, count, download, duration, Failure, Facts, Fields, Form, go, Head, html,
   List, Loading, Name, openDialog, openForm, rate, Section, shown, Stat, State, Stats, Table, useVhosts, when, yesNo
 } from '../parts.js'
 import { CONSUMERS } from './clients.js'
@@ -167,7 +167,7 @@ const AFTER_GET = [
 
 function GetMessages ({ address }) {
   const [found, setFound] = useState(null)
-  return html`<${Form} submit="Get" stay=${true} message=${null}
+  return html`<${Form} submit="Get" stay=${true} message=${(found) => found.length === 0 ? 'The queue gave no message.' : `${count(found.length)} ${found.length === 1 ? 'message' : 'messages'}`}
     fields=${[
       { name: 'count', label: 'How many', type: 'number', value: '1', min: 1, max: 1000, required: true },
       { name: 'ackmode', label: 'And then', type: 'select', options: AFTER_GET, value: 'ack_requeue_true', hint: 'A message that is put back counts as redelivered.' },
@@ -175,7 +175,7 @@ function GetMessages ({ address }) {
     ]}
     request=${(v) => ({ method: 'POST', address: `${address}/get`, body: { count: Number(v.count), ackmode: v.ackmode, encoding: v.encoding, truncate: 50000 } })}
     done=${(messages) => setFound(messages)} />
-    ${found && (found.length === 0 ? html`<${Empty}>The queue gave no message.</>` : found.map((one, at) => html`<${Message} key=${at} message=${one} />`))}`
+    ${found?.map((one, at) => html`<${Message} key=${at} message=${one} />`)}`
 }
 
 // The bytes of a base64 text, sixteen to a line.

@@ -103,6 +103,14 @@ pub(super) const SUITES: &[Suite] = &[
         run: python::py_amqp,
     },
     Suite {
+        name: "browser",
+        about: "the operators' page in Chromium: each part, each action, hostile names, themes, axe",
+        needs: &[Tool::Node, Tool::Chromium],
+        uses_broker: true,
+        alone: false,
+        run: node::browser,
+    },
+    Suite {
         name: "node",
         about: "own scripts with amqplib",
         needs: &[Tool::Node],

@@ -1,4 +1,5 @@
-//! Own scripts with amqplib: its package carries no tests.
+//! Own scripts under Node.js: with amqplib, whose package carries no tests, and for the operators'
+//! page in a browser.
 
 use std::fs;
 use std::process::Command;
@@ -9,24 +10,48 @@ use anyhow::Result;
 use super::{Bench, Report};
 use crate::run;
 
-const DEADLINE: Duration = Duration::from_secs(120);
+const DEADLINE: Duration = Duration::from_secs(480);
 
-/// Installs the client beside a copy of the scripts and runs Node's own test runner.
+/// amqplib against a broker of its own.
 pub fn run(bench: &Bench) -> Result<Report> {
+    let broker = bench.broker(&[])?;
+    tests(bench, &[("AMQP_URL", broker.url())])
+}
+
+/// The operators' page in a browser, which sees its broker stop and start again.
+pub fn browser(bench: &Bench) -> Result<Report> {
+    let (broker, control) = super::controlled(bench.broker(&[])?)?;
+    let (amqp, http) = {
+        let broker = super::lock(&broker);
+        (broker.url(), format!("http://{}", broker.http))
+    };
+    let variables = [
+        ("AMQP_URL", amqp),
+        ("HTTP_URL", http),
+        ("CONTROL", control),
+        ("CHROMIUM", "/usr/bin/chromium".to_owned()),
+    ];
+    let mut report = tests(bench, &variables)?;
+    super::stop(&mut super::lock(&broker), &mut report)?;
+    Ok(report)
+}
+
+/// Installs what the suite's scripts need beside a copy of them, and runs Node's own test runner.
+fn tests(bench: &Bench, variables: &[(&str, String)]) -> Result<Report> {
     let folder = bench.folder()?;
-    run::copy_folder(&run::root().join("tests/interop/node"), &folder)?;
+    let scripts = run::root().join("tests/interop").join(bench.name);
+    run::copy_folder(&scripts, &folder)?;
     let mut install = Command::new("npm");
     install
         .args(["install", "--no-audit", "--no-fund", "--silent"])
         .current_dir(&folder);
     run::output(install.env("npm_config_cache", folder.join("cache")))?;
-    let broker = bench.broker(&[])?;
     let log = bench.log("tap")?;
     let mut command = Command::new("node");
     command
         .args(["--test", "--test-reporter=tap"])
         .current_dir(&folder);
-    command.env("AMQP_URL", broker.url());
+    command.envs(variables.iter().cloned());
     let success = run::logged(&mut command, &log, DEADLINE)?;
     Ok(parse(&fs::read_to_string(&log)?).ended("node --test", success, &log))
 }
