@@ -3,7 +3,7 @@
 
 use crate::chunk::{Bodies, Place};
 use crate::id::{ChunkSeq, FileId, Generation};
-use crate::loaded::Source;
+use crate::loaded::{Positions, Source};
 use crate::log::{Block, Log};
 use crate::segment::format::LogBlock;
 use crate::segment::writer::{Unreadable, Written};
@@ -29,7 +29,7 @@ pub(crate) struct PlanChunk {
 
 impl PlanChunk {
     /// Where to read it from when it is not cached.
-    pub(crate) fn source(&self) -> Source {
+    pub(crate) fn source(&self, positions: Positions) -> Source {
         let Some(place) = self.place else {
             panic!("chunk {} is neither cached nor written", self.seq);
         };
@@ -38,7 +38,16 @@ impl PlanChunk {
             seq: self.seq,
             count: self.count,
             bytes: self.bytes,
+            positions,
         }
+    }
+
+    /// Which of its bodies to read for these pieces, all of which are of it.
+    pub(crate) fn positions(&self, pieces: &[Piece]) -> Positions {
+        let of = |piece: &Piece| piece.first_position..piece.first_position + piece.count;
+        let mut ranges: Vec<Range<u32>> = pieces.iter().map(of).collect();
+        ranges.sort_unstable_by_key(|range| range.start);
+        Positions::little_of(ranges, self.count, self.bytes)
     }
 }
 

@@ -4,7 +4,7 @@ use crate::disk::Disk;
 use crate::error::OpenError;
 use crate::folders::Folders;
 use crate::id::Generation;
-use crate::loaded::{Content, Key, ReadRequest, Source};
+use crate::loaded::{Content, Key, Positions, ReadRequest, Source};
 use crate::log::{Damage, Log};
 use crate::reader::Reader;
 use crate::rebuild;
@@ -201,7 +201,12 @@ fn verify_shard<D: Disk>(shard: &mut ShardLogs, reader: &mut Reader<D>) -> u64 {
     let mut pieces = plan.pieces.iter().peekable();
     for (at, chunk) in plan.chunks.iter().enumerate() {
         let key = Key::Chunk(chunk.seq);
-        let request = ReadRequest::new(plan.shard, key, chunk.source(), BytesMut::new());
+        let request = ReadRequest::new(
+            plan.shard,
+            key,
+            chunk.source(Positions::All),
+            BytesMut::new(),
+        );
         let result = reader.read(request).result;
         while let Some(piece) = pieces.next_if(|p| p.chunk as usize == at) {
             for (position, index) in (piece.first_position..).zip(piece.indexes()) {

@@ -8,12 +8,16 @@ use hashbrown::HashMap;
 use leveret_types::LogId;
 use smallvec::SmallVec;
 use std::collections::{BTreeSet, VecDeque};
+use std::ops::Range;
+use std::sync::Arc;
 
 /// What is read from disk at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) enum Key {
     /// The bodies of a durable chunk.
     Chunk(ChunkSeq),
+    /// Those of them that one log has.
+    Part { seq: ChunkSeq, log: LogId },
     /// A block of a segment file.
     Block { file: FileId, offset: u32 },
 }
@@ -26,6 +30,7 @@ pub(crate) enum Source {
         seq: ChunkSeq,
         count: u32,
         bytes: u32,
+        positions: Positions,
     },
     Segment {
         file: FileId,
@@ -34,11 +39,95 @@ pub(crate) enum Source {
     },
 }
 
+/// Which bodies of a chunk are read.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Positions {
+    #[default]
+    All,
+    /// Those in these stretches, which ascend and do not touch.
+    These(Arc<[Stretch]>),
+}
+
+/// Consecutive bodies of a chunk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Stretch {
+    first: u32,
+    count: u32,
+    /// Bodies in the stretches before.
+    before: u32,
+}
+
+impl Positions {
+    /// Those in these ranges, which ascend.
+    pub(crate) fn these(ranges: impl IntoIterator<Item = Range<u32>>) -> Self {
+        let mut stretches: Vec<Stretch> = Vec::new();
+        for Range { start, end } in ranges {
+            match stretches.last_mut() {
+                Some(last) if start <= last.first + last.count => {
+                    last.count = last.count.max(end.saturating_sub(last.first));
+                }
+                last => {
+                    let before = last.map_or(0, |last| last.before + last.count);
+                    stretches.push(Stretch {
+                        first: start,
+                        count: end - start,
+                        before,
+                    });
+                }
+            }
+        }
+        Self::These(stretches.into())
+    }
+
+    /// Of a chunk with `count` bodies in `bytes`, these ranges, which ascend: all, where that is
+    /// not much more.
+    pub(crate) fn little_of(
+        ranges: impl IntoIterator<Item = Range<u32>>,
+        count: u32,
+        bytes: u32,
+    ) -> Self {
+        let these = Self::these(ranges);
+        let share = u64::from(bytes) * these.count(count) as u64 / u64::from(count.max(1));
+        match bytes > PART_CHUNK_BYTES_MIN && share <= u64::from(bytes / 4) {
+            true => these,
+            false => Self::All,
+        }
+    }
+
+    /// How many bodies of a chunk that has `of`.
+    pub(crate) fn count(&self, of: u32) -> usize {
+        let count = match self {
+            Self::All => of,
+            Self::These(stretches) => stretches.last().map_or(0, |last| last.before + last.count),
+        };
+        count as usize
+    }
+
+    /// Which of them the body at `position` is.
+    pub(crate) fn number_of(&self, position: u32) -> Option<usize> {
+        let Self::These(stretches) = self else {
+            return Some(position as usize);
+        };
+        let after = stretches.partition_point(|stretch| stretch.first <= position);
+        let stretch = stretches.get(after.checked_sub(1)?)?;
+        let offset = position - stretch.first;
+        (offset < stretch.count).then_some((stretch.before + offset) as usize)
+    }
+}
+
+/// Chunks with no more bytes are read whole, whatever is wanted of them.
+const PART_CHUNK_BYTES_MIN: u32 = 16 * 1024;
+
 impl Source {
-    /// Bytes to read into one buffer.
+    /// Bytes to read into one buffer; about, where only some bodies of a chunk are read.
     pub(crate) fn buffer_bytes(&self) -> usize {
         match self {
-            Self::Wal { bytes, .. } => *bytes as usize,
+            Self::Wal {
+                bytes,
+                count,
+                positions,
+                ..
+            } => *bytes as usize * positions.count(*count) / (*count).max(1) as usize,
             Self::Segment { len, .. } => *len as usize,
         }
     }
@@ -46,7 +135,9 @@ impl Source {
     /// Bytes that it takes in memory.
     pub(crate) fn bytes(&self) -> usize {
         match self {
-            Self::Wal { bytes, count, .. } => *bytes as usize + *count as usize * 4,
+            Self::Wal {
+                count, positions, ..
+            } => self.buffer_bytes() + positions.count(*count) * 4,
             Self::Segment { len, .. } => *len as usize,
         }
     }
@@ -99,8 +190,12 @@ pub(crate) struct Span {
 /// What was read, verified and indexed.
 #[derive(Clone, Debug)]
 pub(crate) enum Content {
-    /// A chunk's bodies, and the positions of those whose checksum was wrong.
-    Chunk { bodies: Bodies, damaged: Vec<u32> },
+    /// A chunk's bodies at these positions, and the positions of those whose checksum was wrong.
+    Chunk {
+        positions: Positions,
+        bodies: Bodies,
+        damaged: Vec<u32>,
+    },
     /// A block's entries.
     Block {
         bytes: Bytes,

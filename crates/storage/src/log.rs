@@ -162,6 +162,17 @@ impl Side {
         (offset < u64::from(run.count)).then_some(run.first_body + offset)
     }
 
+    /// The bodies that runs have among these, in their order.
+    pub(crate) fn bodies_within(&self, bodies: Range<u64>) -> impl Iterator<Item = Range<u64>> {
+        let first = self
+            .runs
+            .partition_point(|run| run.end_body() <= bodies.start);
+        let runs = self.runs.range(first..);
+        let end = bodies.end;
+        let runs = runs.take_while(move |run| run.first_body < end);
+        runs.map(move |run| run.first_body.max(bodies.start)..run.end_body().min(bodies.end))
+    }
+
     /// Position of the block that can hold an entry.
     pub(crate) fn block(&self, index: u64) -> Option<usize> {
         let at = match self.blocks.front()? {

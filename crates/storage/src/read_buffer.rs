@@ -61,6 +61,7 @@ mod tests {
     fn chunk(buffer: BytesMut) -> Content {
         let end = buffer.len() as u32;
         Content::Chunk {
+            positions: crate::loaded::Positions::All,
             bodies: Bodies::from_buffer(buffer.freeze(), vec![end]),
             damaged: Vec::new(),
         }
@@ -103,6 +104,7 @@ mod tests {
             seq: 1,
             count: 250,
             bytes: CHUNK_BYTES as u32,
+            positions: crate::loaded::Positions::All,
         };
         let mut buffers = ReadBuffers::default();
         let buffer = read(&mut buffers, CHUNK_BYTES);

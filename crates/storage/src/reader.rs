@@ -2,13 +2,13 @@
 
 use crate::chunk::{Bodies, Place};
 use crate::disk::{Disk, read_exact_into};
-use crate::id::ChunkSeq;
-use crate::loaded::{Content, Key, Loaded, ReadRequest, Source};
+use crate::id::{ChunkSeq, Generation};
+use crate::loaded::{Content, Key, Loaded, Positions, ReadRequest, Source};
 use crate::open_files::{Name, OpenFiles};
 use crate::read_buffer::room;
 use crate::segment;
 use crate::wal;
-use crate::wal::format::{Tables, body_crc, chunk_seed, table_bytes};
+use crate::wal::format::{BodyEntry, Tables, body_crc, chunk_seed, table_bytes};
 use bytes::BytesMut;
 use leveret_types::limits::CHUNK_BYTES;
 use std::ops::Range;
@@ -16,6 +16,8 @@ use std::path::PathBuf;
 
 /// Bytes of others that are read along with those of a chunk that lie on both sides of them.
 const GAP_BYTES_MAX: usize = 16 * 1024;
+/// The same where only some bodies are wanted: what a disk reads at once anyway.
+const PART_GAP_BYTES_MAX: usize = 4 * 1024;
 /// Bytes read at once of a chunk whose bodies lie in several places, but for a larger body.
 const SPAN_BYTES_MAX: usize = CHUNK_BYTES;
 
@@ -23,8 +25,10 @@ const SPAN_BYTES_MAX: usize = CHUNK_BYTES;
 pub struct Reader<D: Disk> {
     files: OpenFiles<D>,
     salt: u64,
-    /// The table of the chunk read last.
+    /// The table of the chunk read last, and where it was read: parts of one chunk are often read
+    /// one after the other.
     table: BytesMut,
+    table_of: Option<(Generation, u32, u32)>,
     /// A stretch of a file that bodies were copied out of.
     span: BytesMut,
 }
@@ -39,6 +43,7 @@ impl<D: Disk> Reader<D> {
             files,
             salt,
             table: BytesMut::new(),
+            table_of: None,
             span: BytesMut::new(),
         }
     }
@@ -69,7 +74,18 @@ impl<D: Disk> Reader<D> {
                 seq,
                 count,
                 bytes,
-            } => self.chunk(shard, place, seq, count, bytes, buffer),
+                positions,
+            } => {
+                let chunk = WantedChunk {
+                    shard,
+                    place,
+                    seq,
+                    count,
+                    bytes: bytes as usize,
+                    positions,
+                };
+                self.chunk(chunk, buffer)
+            }
             Source::Segment { file, offset, len } => self.block(file, offset, len, buffer),
         };
         Loaded { shard, key, result }
@@ -100,36 +116,67 @@ impl<D: Disk> Reader<D> {
         })
     }
 
-    fn chunk(
-        &mut self,
-        shard: u8,
-        place: Place,
-        seq: ChunkSeq,
-        count: u32,
-        len: u32,
-        mut bytes: BytesMut,
-    ) -> Result<Content, String> {
+    fn chunk(&mut self, chunk: WantedChunk, mut bytes: BytesMut) -> Result<Content, String> {
+        let (seq, place) = (chunk.seq, chunk.place);
+        let table = self.take_table(&chunk)?;
+        let tables = Tables::new(&table, chunk.count);
+        let found = match chunk.positions {
+            Positions::All => self.all_bodies(&mut bytes, &chunk, tables)?,
+            Positions::These(_) => self.some_bodies(&mut bytes, &chunk, tables)?,
+        };
+        self.table = table;
+        self.table_of = Some((place.table_generation, place.table_at, place.table_crc));
+        let (ends, damaged) = found;
+        if ends.last().map_or(0, |end| *end as usize) != bytes.len() {
+            let len = bytes.len();
+            return Err(format!(
+                "chunk {seq} does not have the {len} bytes that its table says"
+            ));
+        }
+        Ok(Content::Chunk {
+            positions: chunk.positions,
+            bodies: Bodies::from_buffer(bytes.freeze(), ends),
+            damaged,
+        })
+    }
+
+    /// The tables of a chunk's bodies and references: the ones read last, or read now.
+    fn take_table(&mut self, chunk: &WantedChunk) -> Result<BytesMut, String> {
+        let place = chunk.place;
         let mut table = std::mem::take(&mut self.table);
-        let name = Name::Wal(place.generation);
-        let table_len = table_bytes(count, place.references);
+        let of = (place.table_generation, place.table_at, place.table_crc);
+        let table_len = table_bytes(chunk.count, place.references);
+        if self.table_of.take() == Some(of) && table.len() == table_len {
+            return Ok(table);
+        }
         let table_name = Name::Wal(place.table_generation);
         self.fill(&mut table, table_name, u64::from(place.table_at), table_len)?;
         if crc32c::crc32c(&table) != place.table_crc {
             // A file that was recycled meanwhile ends here too; the shard knows which it is.
             return Err(format!(
-                "the table of chunk {seq} in write-ahead log file {} is damaged",
+                "the table of chunk {} in write-ahead log file {} is damaged",
+                chunk.seq,
                 wal::writer::file_name(place.generation)
             ));
         }
-        let tables = Tables::new(&table, count);
+        Ok(table)
+    }
+
+    /// Reads all bodies of a chunk; gives where each ends, and which of them are damaged.
+    fn all_bodies(
+        &mut self,
+        bytes: &mut BytesMut,
+        chunk: &WantedChunk,
+        tables: Tables<'_>,
+    ) -> Result<(Vec<u32>, Vec<u32>), String> {
+        let (place, name) = (chunk.place, Name::Wal(chunk.place.generation));
         if place.references == 0 {
-            self.fill(&mut bytes, name, u64::from(place.bodies_at), len as usize)?;
+            self.fill(bytes, name, u64::from(place.bodies_at), chunk.bytes)?;
         } else {
-            self.gather(&mut bytes, place, tables, len as usize)?;
+            self.gather(bytes, place, tables, chunk.bytes)?;
         }
-        let mut previous = chunk_seed(self.salt, place.generation, u16::from(shard), seq);
-        let (mut ends, mut damaged) = (Vec::with_capacity(count as usize), Vec::new());
-        let mut start = 0;
+        let (mut start, mut previous) = (0, chunk.seed(self.salt));
+        let (mut ends, mut damaged) = (Vec::with_capacity(chunk.count as usize), Vec::new());
         for (position, entry) in (0..).zip(tables.entries()) {
             let end = start + entry.len as usize;
             let sound = !entry.is_lost()
@@ -142,19 +189,60 @@ impl<D: Disk> Reader<D> {
             ends.push(end as u32);
             (start, previous) = (end, entry.crc);
         }
-        if start != bytes.len() {
-            return Err(format!(
-                "chunk {seq} has {} bytes, its table says {start}",
-                bytes.len()
-            ));
-        }
-        self.table = table;
-        let bodies = Bodies::from_buffer(bytes.freeze(), ends);
-        Ok(Content::Chunk { bodies, damaged })
+        Ok((ends, damaged))
     }
 
-    /// Reads the bodies of a chunk of which some lie elsewhere in the file, in the order in which
-    /// they lie there.
+    /// The same with the bodies that are wanted, and nothing that lies far from them.
+    fn some_bodies(
+        &mut self,
+        bytes: &mut BytesMut,
+        chunk: &WantedChunk,
+        tables: Tables<'_>,
+    ) -> Result<(Vec<u32>, Vec<u32>), String> {
+        let place = chunk.place;
+        let (mut own_at, mut previous) = (place.bodies_at as usize, chunk.seed(self.salt));
+        let mut wanted: Vec<(u32, u32, BodyEntry, Range<usize>)> = Vec::new();
+        let mut pieces: Vec<(usize, Range<usize>)> = Vec::new();
+        let mut to = 0;
+        for (position, entry) in (0..).zip(tables.entries()) {
+            let at = entry.elsewhere.map_or(own_at, |offset| offset as usize);
+            if entry.elsewhere.is_none() {
+                own_at += entry.len as usize;
+            }
+            if chunk.positions.number_of(position).is_some() {
+                let body = to..to + entry.len as usize;
+                to = body.end;
+                if !entry.is_lost() {
+                    pieces.push((at, body.clone()));
+                }
+                wanted.push((position, previous, entry, body));
+            }
+            previous = entry.crc;
+        }
+        if to > chunk.bytes {
+            return Err(format!(
+                "a chunk has {} bytes, its table says more",
+                chunk.bytes
+            ));
+        }
+        room(bytes, to);
+        self.read_pieces(
+            bytes,
+            Name::Wal(place.generation),
+            pieces,
+            PART_GAP_BYTES_MAX,
+        )?;
+        let sound = |(_, previous, entry, body): &(u32, u32, BodyEntry, Range<usize>)| {
+            let crc = body_crc(place.version, *previous, &bytes[body.clone()]);
+            !entry.is_lost() && crc == entry.crc
+        };
+        let damaged = wanted.iter().filter(|body| !sound(body)).map(|body| body.0);
+        let damaged = damaged.collect();
+        let ends = wanted.iter().map(|(.., body)| body.end as u32).collect();
+        Ok((ends, damaged))
+    }
+
+    /// Reads the bodies of a chunk of which some lie elsewhere in the file.
     fn gather(
         &mut self,
         bytes: &mut BytesMut,
@@ -179,13 +267,24 @@ impl<D: Disk> Reader<D> {
         if to != len {
             return Err(format!("a chunk has {len} bytes, its table says {to}"));
         }
-        pieces.sort_unstable_by_key(|(at, _)| *at);
         room(bytes, len);
-        let name = Name::Wal(place.generation);
+        self.read_pieces(bytes, Name::Wal(place.generation), pieces, GAP_BYTES_MAX)
+    }
+
+    /// Reads pieces of a file to where they belong in `bytes`, in the order in which they lie in
+    /// the file; together where no more than `gap` lies between them.
+    fn read_pieces(
+        &mut self,
+        bytes: &mut BytesMut,
+        name: Name,
+        mut pieces: Vec<(usize, Range<usize>)>,
+        gap: usize,
+    ) -> Result<(), String> {
+        pieces.sort_unstable_by_key(|(at, _)| *at);
         let mut span = std::mem::take(&mut self.span);
         let mut rest = &pieces[..];
         while let [(start, _), ..] = *rest {
-            let count = together(rest);
+            let count = together(rest, gap);
             let (read, after) = rest.split_at(count);
             let end = read.iter().map(|(at, body)| at + body.len()).max();
             let span_len = end.unwrap_or(start) - start;
@@ -225,16 +324,34 @@ impl<D: Disk> Reader<D> {
     }
 }
 
-/// How many of these pieces of a file, ascending, are read at once: those between which little
-/// lies.
-fn together(pieces: &[(usize, Range<usize>)]) -> usize {
+/// A chunk, and what of it is to be read.
+struct WantedChunk {
+    shard: u8,
+    place: Place,
+    seq: ChunkSeq,
+    count: u32,
+    /// Bytes of all its bodies.
+    bytes: usize,
+    positions: Positions,
+}
+
+impl WantedChunk {
+    /// Where its checksums start from.
+    fn seed(&self, salt: u64) -> u32 {
+        chunk_seed(salt, self.place.generation, u16::from(self.shard), self.seq)
+    }
+}
+
+/// How many of these pieces of a file, ascending, are read at once: those between which no more
+/// than `gap` lies.
+fn together(pieces: &[(usize, Range<usize>)], gap: usize) -> usize {
     let Some((start, _)) = pieces.first() else {
         return 0;
     };
     let mut end = *start;
     let near = pieces.iter().take_while(|(at, body)| {
         let next = end.max(at + body.len());
-        let fits = *at <= end + GAP_BYTES_MAX && next - start <= SPAN_BYTES_MAX;
+        let fits = *at <= end + gap && next - start <= SPAN_BYTES_MAX;
         let is_first = at == start;
         end = next;
         fits || is_first

@@ -91,6 +91,7 @@ impl ShardReplay {
             bytes: chunk.tables(&batch.bytes).body_bytes() as u32,
             place: Some(place),
             bodies: None,
+            read_in_parts: 0,
             entries: Vec::new(),
         });
     }

@@ -8,7 +8,7 @@ use crate::disk::{Disk, DiskFile};
 use crate::error::Fatal;
 use crate::flush::{CompactionPlan, FlushPlan};
 use crate::id::FileId;
-use crate::loaded::{Content, Key, ReadRequest, Source};
+use crate::loaded::{Content, Key, Positions, ReadRequest, Source};
 use crate::read_buffer::ReadBuffers;
 use crate::reader::Reader;
 use crate::wal::pool::is_full;
@@ -248,33 +248,46 @@ impl<'a, D: Disk> Output<'a, D> {
     }
 
     fn flush(&mut self, plan: &FlushPlan) -> Result<(), Failure> {
-        let mut pieces = plan.pieces.iter().peekable();
+        let mut rest = &plan.pieces[..];
         for (at, chunk) in plan.chunks.iter().enumerate() {
+            let count = rest.partition_point(|piece| piece.chunk as usize <= at);
+            let (pieces, after) = rest.split_at(count);
+            rest = after;
             let content = match &chunk.bodies {
                 Some(bodies) => Ok(Content::Chunk {
+                    positions: Positions::All,
                     bodies: bodies.clone(),
                     damaged: Vec::new(),
                 }),
-                None => self.read(plan.shard, Key::Chunk(chunk.seq), chunk.source()),
+                None => {
+                    let source = chunk.source(chunk.positions(pieces));
+                    self.read(plan.shard, Key::Chunk(chunk.seq), source)
+                }
             };
-            let (bodies, damaged) = match &content {
-                Ok(Content::Chunk { bodies, damaged }) => (bodies, damaged),
+            let (positions, bodies, damaged) = match &content {
+                Ok(Content::Chunk {
+                    positions,
+                    bodies,
+                    damaged,
+                }) => (positions, bodies, damaged),
                 Ok(Content::Block { .. }) => unreachable!("a chunk was asked for"),
                 Err(why) => {
-                    while let Some(p) = pieces.next_if(|p| p.chunk as usize == at) {
-                        self.unreadable(p.log, p.indexes(), why);
+                    for piece in pieces {
+                        self.unreadable(piece.log, piece.indexes(), why);
                     }
                     continue;
                 }
             };
-            while let Some(piece) = pieces.next_if(|p| p.chunk as usize == at) {
+            for piece in pieces {
                 for (position, index) in (piece.first_position..).zip(piece.indexes()) {
                     if damaged.contains(&position) {
                         let why = "its checksum in the write-ahead log is wrong";
                         self.unreadable(piece.log, index..index + 1, why);
-                    } else {
-                        let body = bodies.slice(position as usize);
+                    } else if let Some(number) = positions.number_of(position) {
+                        let body = bodies.slice(number);
                         self.push((piece.log, plan.volatile), index, body)?;
+                    } else {
+                        unreachable!("every body of a piece was asked for");
                     }
                 }
             }

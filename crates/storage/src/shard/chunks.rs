@@ -82,6 +82,7 @@ impl ShardLogs {
                 bytes: chunk.bodies.bytes() as u32,
                 place: None,
                 bodies: Some(chunk.bodies.clone()),
+                read_in_parts: 0,
                 entries: Vec::new(),
             });
         }
@@ -98,6 +99,7 @@ impl ShardLogs {
             bytes: chunk.bodies.bytes() as u32,
             place: None,
             bodies: Some(chunk.bodies),
+            read_in_parts: 0,
             entries: std::mem::take(&mut self.volatile_entries),
         });
         self.evict();

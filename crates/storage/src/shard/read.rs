@@ -2,11 +2,15 @@
 //! rest because only reading may have to wait: it says what it needs and is called again.
 
 use super::ShardLogs;
-use crate::chunk::Chunk;
-use crate::loaded::{Content, Key, Loaded, ReadRequest, Source};
+use crate::id::ChunkSeq;
+use crate::loaded::{Content, Key, Loaded, Positions, ReadRequest, Source};
 use crate::log::Side;
+use crate::wal::format::table_bytes;
 use bytes::Bytes;
 use leveret_types::LogId;
+
+/// What a read of a part of a chunk counts beside its bytes.
+const PART_COST_BYTES: usize = 4096;
 
 /// The answer to [`ShardLogs::read`].
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -63,44 +67,102 @@ impl ShardLogs {
         }
     }
 
-    /// Reads from a chunk that is no longer cached.
+    /// Reads from a chunk that is no longer cached: what of it was read already, whole or this
+    /// log's part of it.
     fn read_chunk(&mut self, id: LogId, index: u64, body: u64) -> Read {
-        let Some((chunk, source)) = self
-            .chunks
-            .find(body)
-            .and_then(|c| Some((c, wal_source(c)?)))
-        else {
-            return self.lost(id, index, "its chunk has no place in the write-ahead log");
+        let Some((seq, first_body)) = self.chunks.find(body).map(|c| (c.seq, c.first_body)) else {
+            return self.lost(id, index, "its chunk is not known");
         };
-        let key = Key::Chunk(chunk.seq);
-        let position = (body - chunk.first_body) as usize;
-        let after = chunk.first_body + u64::from(chunk.count);
-        let Some(held) = self.loaded.get(key) else {
+        let position = (body - first_body) as u32;
+        for key in [Key::Chunk(seq), Key::Part { seq, log: id }] {
             if let Some(why) = self.loaded.failure(key) {
                 let why = why.to_owned();
                 return self.lost(id, index, &why);
             }
-            self.loaded.demand(self.shard, id, key, source);
-            return Read::Pending;
-        };
-        let Content::Chunk { bodies, damaged } = &held.content else {
-            unreachable!("{key:?} holds a chunk");
-        };
-        if damaged.contains(&(position as u32)) {
-            return self.lost(id, index, "its checksum in the write-ahead log is wrong");
+            let Some(held) = self.loaded.get(key) else {
+                continue;
+            };
+            let Content::Chunk {
+                positions,
+                bodies,
+                damaged,
+            } = &held.content
+            else {
+                unreachable!("{key:?} holds bodies of a chunk");
+            };
+            let Some(number) = positions.number_of(position) else {
+                self.loaded.forget(key);
+                continue;
+            };
+            if damaged.contains(&position) {
+                return self.lost(id, index, "its checksum in the write-ahead log is wrong");
+            }
+            let (bytes, is_last) = (bodies.get(number), number + 1 == bodies.count());
+            if !std::mem::replace(&mut held.went_ahead, true) {
+                self.read_ahead_chunk(id, seq);
+            }
+            if is_last && matches!(key, Key::Part { .. }) {
+                self.loaded.retire(key);
+            }
+            return Read::Ready(bytes);
         }
-        let bytes = bodies.get(position);
-        if !std::mem::replace(&mut held.went_ahead, true) {
-            self.read_ahead_chunk(after);
+        match self.chunk_source(id, body) {
+            Some((key, source)) => {
+                self.loaded.demand(self.shard, id, key, source);
+                Read::Pending
+            }
+            None => self.lost(id, index, "its chunk has no place in the write-ahead log"),
         }
-        Read::Ready(bytes)
     }
 
-    fn read_ahead_chunk(&mut self, body: u64) {
-        if let Some(chunk) = self.chunks.find(body).filter(|c| c.bodies.is_none())
-            && let Some(source) = wal_source(chunk)
+    /// What to read for a log's body: all that the log has in its chunk, or the whole chunk if that
+    /// is not much more, or if as much was read of the chunk in parts already. So a queue that is
+    /// one of many in a chunk does not read the others' messages, and many queues that are read one
+    /// after the other do not read the chunk again and again.
+    fn chunk_source(&mut self, id: LogId, body: u64) -> Option<(Key, Source)> {
+        let side = &self.logs.get(&id)?.durable;
+        let chunk = self.chunks.find_mut(body)?;
+        let place = chunk.place?;
+        let bodies = chunk.first_body..chunk.first_body + u64::from(chunk.count);
+        let ranges = side.bodies_within(bodies.clone());
+        let ranges = ranges.map(|r| (r.start - bodies.start) as u32..(r.end - bodies.start) as u32);
+        let positions = Positions::little_of(ranges, chunk.count, chunk.bytes);
+        let (seq, count, bytes) = (chunk.seq, chunk.count, chunk.bytes);
+        let source = |positions| Source::Wal {
+            place,
+            seq,
+            count,
+            bytes,
+            positions,
+        };
+        let part = source(positions);
+        if part == source(Positions::All) {
+            return Some((Key::Chunk(seq), part));
+        }
+        let read = part.buffer_bytes() + table_bytes(count, place.references) + PART_COST_BYTES;
+        let read = u32::try_from(read).unwrap_or(u32::MAX);
+        chunk.read_in_parts = chunk.read_in_parts.saturating_add(read);
+        if chunk.read_in_parts <= bytes {
+            return Some((Key::Part { seq, log: id }, part));
+        }
+        chunk.read_in_parts = 0;
+        Some((Key::Chunk(seq), source(Positions::All)))
+    }
+
+    /// Asks for the log's next chunk behind this one.
+    fn read_ahead_chunk(&mut self, id: LogId, seq: ChunkSeq) {
+        let Some(chunk) = self.chunks.find_seq(seq) else {
+            return;
+        };
+        let after = chunk.first_body + u64::from(chunk.count);
+        let side = self.logs.get(&id).map(|log| &log.durable);
+        let next = side.and_then(|side| side.bodies_within(after..u64::MAX).next());
+        if let Some(next) = next
+            && let Some(chunk) = self.chunks.find(next.start)
+            && chunk.bodies.is_none()
+            && let Some((key, source)) = self.chunk_source(id, next.start)
         {
-            self.loaded.ahead(self.shard, Key::Chunk(chunk.seq), source);
+            self.loaded.ahead(self.shard, key, source);
         }
     }
 
@@ -188,6 +250,12 @@ impl ShardLogs {
         assert_eq!(loaded.shard, self.shard, "an answer to another shard");
         let key = loaded.key;
         let result = match loaded.result {
+            Err(_) if self.is_read_again(key) => {
+                // Whoever waits reads the whole chunk, which says what is wrong.
+                let logs = self.loaded.loaded(key, Err(String::new()));
+                self.loaded.forget(key);
+                return logs;
+            }
             Err(_) if !self.refers_to(key) => {
                 // It was moved while the read was under way: whoever waits finds it where it is
                 // now.
@@ -200,9 +268,20 @@ impl ShardLogs {
         self.loaded.loaded(key, result)
     }
 
+    /// Whether this is a part of a chunk: it is read no more in parts then.
+    fn is_read_again(&mut self, key: Key) -> bool {
+        let Key::Part { seq, .. } = key else {
+            return false;
+        };
+        if let Some(chunk) = self.chunks.find_seq(seq) {
+            chunk.read_in_parts = u32::MAX;
+        }
+        true
+    }
+
     fn refers_to(&mut self, key: Key) -> bool {
         match key {
-            Key::Chunk(seq) => {
+            Key::Chunk(seq) | Key::Part { seq, .. } => {
                 let through = self.flushed_through;
                 let place = self.chunks.find_seq(seq).and_then(|c| c.place);
                 place.is_some_and(|p| p.generation > through)
@@ -214,15 +293,6 @@ impl ShardLogs {
             }),
         }
     }
-}
-
-fn wal_source(chunk: &Chunk) -> Option<Source> {
-    Some(Source::Wal {
-        place: chunk.place?,
-        seq: chunk.seq,
-        count: chunk.count,
-        bytes: chunk.bytes,
-    })
 }
 
 fn segment_source(block: &crate::log::Block) -> Source {
