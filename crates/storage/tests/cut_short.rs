@@ -3,7 +3,7 @@
 mod common;
 
 use common::{A, B, World, append, append_all, check_all, payload};
-use leveret_storage::{Durability, LogKind, MemoryDisk, Read, Store, inspect};
+use leveret_storage::{Disk, Durability, LogKind, MemoryDisk, Read, Store, inspect};
 use leveret_types::LogId;
 use std::path::PathBuf;
 
@@ -38,7 +38,7 @@ fn a_file_cut_short_is_reported_and_what_it_may_have_held_is_set_aside() {
     assert!(store.found.iter().all(|log| log.damage.is_none()));
     drop(store);
     // Between two batches, within one, within the first, behind the header, behind all of them.
-    let cuts = [ends[9], ends[9] + 5_000, 6_000, 4_096, ends[19], 4_000];
+    let cuts = [ends[9], ends[9] + 5_000, 6_000, 4_096, ends[19], 4_000, 0];
     for cut in cuts {
         let short = world.on_copy(|disk| {
             disk.tamper(&path, |bytes| bytes.truncate(cut));
@@ -114,6 +114,40 @@ fn a_cut_file_stays_reported_when_a_start_has_gone_on_behind_it() {
             }
         }
     }
+}
+
+#[test]
+fn a_file_that_grew_and_was_cut_to_nothing_is_reported_and_one_that_was_begun_is_not() {
+    let world = World::new();
+    let (mut store, _) = world.open();
+    for n in 0..6 {
+        if n == 3 {
+            store.roll();
+        }
+        append(&mut store, A, &payload(n, BYTES));
+        store.sync().unwrap();
+    }
+    drop(store);
+    let newest = world.files(".wal")[1].clone();
+    for cut in [0, 1, 4_095] {
+        let short = world.on_copy(|disk| {
+            disk.tamper(&newest, |bytes| bytes.truncate(cut));
+        });
+        for start in 0..2 {
+            let (mut store, report) = short.open();
+            let told = report.notes.iter().any(|n| n.contains("cut short"));
+            assert!(told, "{cut}, start {start}: {report:?}");
+            assert!(store.shards[0].damage(A).is_some(), "{cut}, start {start}");
+            check_all(&mut store, A, 0..3, BYTES);
+        }
+    }
+    // The start that makes a file ended before its header was durable.
+    let begun = newest.with_file_name("00000000000000ff.begun");
+    world.disk.create_new(&begun).unwrap();
+    let (mut store, report) = world.open();
+    assert_eq!(report.notes, [""; 0]);
+    check_all(&mut store, A, 0..6, BYTES);
+    assert!(!world.disk.paths().contains(&begun));
 }
 
 #[test]

@@ -13,7 +13,7 @@ use crate::segment;
 use crate::segment::writer::SegmentWriter;
 use crate::shard::ShardLogs;
 use crate::wal::pool::{self, PreparedFile, WalPool};
-use crate::wal::writer::WalWriter;
+use crate::wal::writer::{BEGUN_SUFFIX, WalWriter};
 use std::io;
 
 /// Makes the tail durable again, removes what never became part of the store, and hands out the
@@ -122,7 +122,8 @@ fn delete_leftovers<D: Disk>(
     Ok(deleted)
 }
 
-/// The prepared files that an earlier process left; those of another size are deleted.
+/// The prepared files that an earlier process left; those of another size are deleted, and files of
+/// the log that do not have their header.
 fn pooled_files<D: Disk>(
     disk: &D,
     folders: &Folders,
@@ -133,12 +134,16 @@ fn pooled_files<D: Disk>(
         .list(&folders.wal)
         .map_err(|e| OpenError::io(&folders.wal, e))?
     {
+        let path = folders.wal.join(&name);
+        let fail = |e| OpenError::io(&path, e);
+        if path.extension().is_some_and(|end| end == BEGUN_SUFFIX) {
+            disk.delete(&path).map_err(fail)?;
+            continue;
+        }
         let Some(number) = pool::parse_file_name(&name) else {
             continue;
         };
         highest = highest.max(number);
-        let path = folders.wal.join(name);
-        let fail = |e| OpenError::io(&path, e);
         if disk.open(&path).and_then(|f| f.len()).map_err(fail)? == file_bytes {
             prepared.push(PreparedFile { path });
         } else {

@@ -60,7 +60,7 @@ impl Replay {
             gaps.for_each(|_| self.pass_gap());
             if let Some(cut) = &file.cut {
                 self.report.notes.push(format!(
-                    "{} was cut short: it has {} of its {} bytes; what was written behind byte {} \
+                    "{} was cut short: it has {} of at least {} bytes; what was written behind byte {} \
                      is lost",
                     path.display(),
                     cut.start,

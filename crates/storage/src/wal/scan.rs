@@ -222,9 +222,12 @@ pub(crate) fn scan<D: Disk>(
         };
         let mut scan = scanner.scan().map_err(fail)?;
         let len = file.len().map_err(fail)?;
-        let cut = made.map_or(len..len, |made| len..made);
-        scan.cut =
-            Some(cut).filter(|cut| !cut.is_empty() && header == FileHeader::Ours(generation));
+        // No file is named before its header is durable.
+        let made = match header {
+            FileHeader::Ours(of) if of == generation => made.unwrap_or(SECTOR_BYTES),
+            _ => SECTOR_BYTES,
+        };
+        scan.cut = Some(len..made).filter(|cut| !cut.is_empty());
         scan.header_damaged = header != FileHeader::Ours(generation) && !scan.batches.is_empty();
         scans.insert(generation, (scan, file));
     }

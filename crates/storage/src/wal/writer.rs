@@ -18,6 +18,8 @@ const BATCH_CHUNKS_MAX: usize = 4_096;
 const AHEAD_BYTES: u64 = 256 * 1024;
 /// And this part of a file at most.
 const AHEAD_PART: u64 = 16;
+/// How the name of a file ends that does not have its header yet.
+pub(crate) const BEGUN_SUFFIX: &str = "begun";
 /// A batch from this size on brings no zeros with it: its own bytes are what its sync costs.
 const SMALL_BATCH_BYTES: u64 = 16 * 1024;
 
@@ -338,11 +340,14 @@ impl<D: Disk> WalWriter<D> {
                     let path = now_at.clone();
                     self.pool.push(PreparedFile { path });
                 }
-                file.map(|file| (file, self.file_bytes))
+                file.map(|file| (file, self.file_bytes, self.file_bytes))
             }
-            None => self.disk.create_new(&path).map(|file| (file, 0)),
+            None => {
+                let file = self.begin_file(&path, generation);
+                file.map(|file| (file, SECTOR_BYTES, 0))
+            }
         };
-        let (file, filled) = file.map_err(|e| self.failed("create", e))?;
+        let (file, filled, made) = file.map_err(|e| self.failed("create", e))?;
         let synced = self.disk.sync_dir(&self.folder);
         synced.map_err(|e| Fatal::new("sync of the folder", &self.folder, e))?;
         self.next_generation += 1;
@@ -351,8 +356,26 @@ impl<D: Disk> WalWriter<D> {
             generation,
             offset: 0,
             filled,
-            made: filled,
+            made,
         })
+    }
+
+    /// Makes a file that grows as it is written. It has its name only when its header is durable:
+    /// so a file that is shorter than its header has lost something.
+    fn begin_file(&self, path: &Path, generation: Generation) -> io::Result<D::File> {
+        let temporary = path.with_extension(BEGUN_SUFFIX);
+        let file = match self.disk.create_new(&temporary) {
+            // An earlier try found the disk full behind this.
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                self.disk.open(&temporary)?
+            }
+            created => created?,
+        };
+        let header = encode_file_header(self.salt, generation, 0);
+        file.write_at(&[IoSlice::new(&header)], 0)?;
+        file.sync_data()?;
+        self.disk.rename(&temporary, path)?;
+        Ok(file)
     }
 }
 
