@@ -131,7 +131,8 @@ fn start_web(
         logs,
         listening: Arc::clone(&listening),
     };
-    let app = App::new(Arc::new(admin), token, config.metrics_per_object);
+    let app = App::new(Arc::new(admin), token, config.metrics_per_object)
+        .with_hosts(config.management_hosts.clone());
     let app = Arc::new(app);
     reports::answer_others(&node.broker, &app)
         .map_err(|error| format!("cannot start a thread: {error}"))?;

@@ -495,6 +495,32 @@ fn the_http_api_gets_nothing_past_a_single_active_consumer() {
 }
 
 #[test]
+fn a_publish_over_http_says_that_a_full_queue_refused_it() {
+    let folder = Folder::new("full-queue");
+    let data = folder.data();
+    let node = Node::start(serve(&data).args(["--http", "none"]), &data);
+    for kind in ["classic", "quorum"] {
+        let body = format!(
+            r#"{{"durable": true, "arguments": {{"x-queue-type": "{kind}", "x-max-length": 1,
+                "x-overflow": "reject-publish"}}}}"#
+        );
+        let created = node.http("PUT", &format!("/api/queues/%2f/{kind}"), &body);
+        assert!(created.starts_with("HTTP/1.1 201"), "{created}");
+        node.publish("%2f", kind, "taken");
+        let message = format!(
+            r#"{{"properties":{{}},"routing_key":"{kind}","payload":"","payload_encoding":"string"}}"#
+        );
+        // A queue may take a few more than its limit.
+        let refused = || node.http("POST", "/api/exchanges/%2f/amq.default/publish", &message);
+        let last = (0..10)
+            .map(|_| refused())
+            .find(|answer| answer.contains("\"routed\":false"));
+        let last = last.expect("a full queue refuses");
+        assert!(last.contains("a queue refused the message"), "{last}");
+    }
+}
+
+#[test]
 fn every_node_of_a_cluster_lists_what_the_others_have() {
     let folder = Folder::new("cluster");
     let nodes = start_three(&folder);

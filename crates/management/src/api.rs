@@ -485,6 +485,17 @@ pub struct Publish {
     pub payload: Vec<u8>,
 }
 
+/// What became of a message that was published.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Taken {
+    /// There is no queue for it.
+    Nowhere,
+    /// A queue that it goes to does not take it: it is full, and refuses publishes.
+    Refused,
+    /// All queues that it goes to have it.
+    ByAll,
+}
+
 /// How messages are to be got from a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Get {
@@ -602,13 +613,13 @@ pub trait Running: Send + Sync + 'static {
         vhost: &str,
         change: Topology,
     ) -> Result<Changed, ProtocolError>;
-    /// Publishes, and says whether the message reached a queue; durable when it returns.
+    /// Publishes, and says what became of the message; durable when it returns.
     fn publish(
         &self,
         actor: Actor<'_>,
         vhost: &str,
         message: Publish,
-    ) -> Result<bool, ProtocolError>;
+    ) -> Result<Taken, ProtocolError>;
     /// Gets messages from a queue.
     fn get(
         &self,

@@ -3,6 +3,7 @@
 use crate::access::{Who, permit};
 use crate::api::{Login, LoginAnswer, LoginVerdict, Running};
 use crate::directory::{Counts, Directory};
+use crate::metrics::SharedTable;
 use crate::overview::{MESSAGE_FIELDS, Subject};
 use crate::rates::Rates;
 use crate::reply::ApiError;
@@ -34,6 +35,10 @@ pub struct App {
     token: Option<String>,
     /// Whether `/metrics` shows each object.
     pub(crate) per_object: bool,
+    /// Names by which the node is known beside its addresses.
+    pub(crate) hosts: Vec<String>,
+    /// What scrapes of all queues share.
+    pub(crate) queue_table: SharedTable,
     /// How long the answer to a failed login is held back.
     pub(crate) failure_delay: Duration,
     messages: Mutex<Rates<Subject, MESSAGE_FIELDS>>,
@@ -60,6 +65,8 @@ impl App {
             node,
             token,
             per_object,
+            hosts: Vec::new(),
+            queue_table: SharedTable::default(),
             failure_delay: Duration::from_millis(LOGIN_FAILURE_DELAY_MS),
             messages: Mutex::default(),
             depths: Mutex::default(),
@@ -67,6 +74,14 @@ impl App {
             exchanges: Mutex::default(),
             logins: Logins::default(),
         }
+    }
+
+    /// Is known by these names too, beside the addresses of this machine: pages of theirs are the
+    /// node's own.
+    #[must_use]
+    pub fn with_hosts(mut self, hosts: Vec<String>) -> Self {
+        self.hosts = hosts;
+        self
     }
 
     /// Holds the answers to failed logins back for this long instead.

@@ -105,6 +105,27 @@ fn all_connections(app: &App) -> Vec<Value> {
     all
 }
 
+/// How many connections may be seen.
+pub(crate) fn visible_connections(call: &Call<'_>) -> usize {
+    let all = all_connections(call.app).into_iter();
+    all.filter(|connection| may_see(call, connection)).count()
+}
+
+/// How many channels may be seen.
+pub(crate) fn visible_channels(call: &Call<'_>) -> usize {
+    let all = all_channels(call.app).into_iter();
+    all.filter(|channel| may_see(call, channel)).count()
+}
+
+/// How many consumers may be seen.
+pub(crate) fn visible_consumers(call: &Call<'_>) -> usize {
+    let all = all_consumers(call.app).into_iter();
+    let vhost = |consumer: &Value| consumer["queue"]["vhost"].as_str().map(str::to_owned);
+    all.filter_map(|consumer| vhost(&consumer))
+        .filter(|vhost| call.app.sees(call.who, vhost))
+        .count()
+}
+
 fn list_connections(call: &Call<'_>, keep: impl Fn(&Value) -> bool) -> Answer {
     let mut all = all_connections(call.app);
     all.retain(|c| may_see(call, c) && keep(c));

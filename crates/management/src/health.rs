@@ -1,6 +1,8 @@
 //! Health checks, and the node's own controls.
 
-use crate::api::{AfterGet, Get, Level, Listener, LoginVerdict, NodeStats, Publish, Topology};
+use crate::api::{
+    AfterGet, Get, Level, Listener, LoginVerdict, NodeStats, Publish, Taken, Topology,
+};
 use crate::app::App;
 use crate::input::Body;
 use crate::peers::{self, asks};
@@ -124,7 +126,7 @@ fn leaders(call: &Call<'_>, vhost: Option<&str>, pattern: Option<&String>) -> An
     let mut queues = call.app.node().leaderless_queues();
     queues.retain(|(of, name)| {
         let named = pattern.as_ref().is_none_or(|p| p.is_match(name));
-        named && vhost.is_none_or(|vhost| vhost == of)
+        named && vhost.is_none_or(|vhost| vhost == of) && call.app.sees(call.who, of)
     });
     match queues.is_empty() {
         true => well(),
@@ -137,8 +139,11 @@ fn leaders(call: &Call<'_>, vhost: Option<&str>, pattern: Option<&String>) -> An
 
 /// `GET /api/health/checks/node-is-quorum-critical`
 pub fn quorum_critical(call: &Call<'_>) -> Answer {
-    let queues = call.app.node().critical_queues();
-    match queues.is_empty() {
+    let mut queues = call.app.node().critical_queues();
+    let is_critical = !queues.is_empty();
+    // Whether the node may go is no secret; other virtual hosts' queues are.
+    queues.retain(|(vhost, _)| call.app.sees(call.who, vhost));
+    match !is_critical {
         true => well(),
         false => unwell(
             "some quorum queues would lose their majority with this node",
@@ -266,7 +271,7 @@ pub fn aliveness(call: &Call<'_>) -> Answer {
         properties: FieldTable::new(),
         payload: b"test_message".to_vec(),
     };
-    let routed = node.publish(actor, vhost, message)?;
+    let routed = node.publish(actor, vhost, message)? == Taken::ByAll;
     let get = Get {
         count: 1,
         then: AfterGet::Accept,

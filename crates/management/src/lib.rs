@@ -12,6 +12,7 @@
 pub mod access;
 pub mod api;
 mod app;
+mod browser;
 mod catalogue;
 pub mod cluster;
 mod connections;
@@ -28,6 +29,7 @@ mod paced;
 mod page;
 pub mod peers;
 mod pieces;
+mod places;
 mod queues;
 mod rates;
 mod reply;

@@ -134,6 +134,16 @@ pub(crate) enum Stream {
     File(tokio::net::UnixStream),
 }
 
+impl Stream {
+    /// Waits until the peer has sent something, or has gone.
+    pub(crate) async fn readable(&self) -> io::Result<()> {
+        match self {
+            Self::Tcp(stream) | Self::Tls(stream, _) => stream.readable().await,
+            Self::File(stream) => stream.readable().await,
+        }
+    }
+}
+
 impl Open {
     /// Takes a listener over. Must be called within the runtime.
     pub(crate) fn new(listener: Listener) -> Self {
@@ -147,21 +157,23 @@ impl Open {
         }
     }
 
-    /// The next connection, and where it comes from.
-    pub(crate) async fn next(&self) -> io::Result<(Stream, IpAddr)> {
+    /// The next connection, where it comes from, and whether only this machine could make it.
+    pub(crate) async fn next(&self) -> io::Result<(Stream, IpAddr, bool)> {
         match self {
             Self::Tcp(listener, tls) => {
                 let (stream, peer) = listener.accept().await?;
+                let is_local = stream.local_addr()?.ip().to_canonical().is_loopback();
                 let stream = match tls {
                     None => Stream::Tcp(stream),
                     Some(tls) => Stream::Tls(stream, TlsAcceptor::from(tls.settings())),
                 };
-                Ok((stream, peer.ip()))
+                Ok((stream, peer.ip(), is_local))
             }
             Self::File(listener) => {
                 let (stream, _) = listener.accept().await?;
                 // Only programs on this machine reach a file.
-                Ok((Stream::File(stream), IpAddr::V4(Ipv4Addr::LOCALHOST)))
+                let peer = IpAddr::V4(Ipv4Addr::LOCALHOST);
+                Ok((Stream::File(stream), peer, true))
             }
         }
     }

@@ -17,7 +17,8 @@ use crate::reply::ApiError;
 use clients::{channel_metrics, connection_metrics};
 use global::global;
 use node::{churn, identity, node_metrics, totals};
-use queues::{Scope, queue_coarse, queue_metrics, queue_series};
+pub(crate) use queues::SharedTable;
+use queues::{Scope, queue_coarse, queue_metrics, queue_table};
 use text::{Gauge, Page, labels};
 
 /// One page by its path.
@@ -37,7 +38,7 @@ pub fn page(app: &App, path: &str, query: &str) -> Result<Pieces, ApiError> {
     churn(&mut page, app, &broker);
     global(&mut page, &broker);
     let scope = Scope::default();
-    let queues = queue_series(app, &scope, per_object);
+    let queues = queue_table(app, &scope, per_object);
     queue_coarse(&mut page, &queues);
     queue_metrics(&mut page, &queues);
     channel_metrics(&mut page, app, per_object);
@@ -66,9 +67,9 @@ fn detailed(app: &App, query: &str) -> Result<Pieces, ApiError> {
         match family.as_str() {
             "connection_churn_metrics" => churn(&mut page, app, &broker),
             "node_metrics" | "node_coarse_metrics" => node_metrics(&mut page, &node),
-            "queue_coarse_metrics" => queue_coarse(&mut page, &queue_series(app, &scope, true)),
+            "queue_coarse_metrics" => queue_coarse(&mut page, &queue_table(app, &scope, true)),
             "queue_metrics" | "queue_consumer_count" => {
-                queue_metrics(&mut page, &queue_series(app, &scope, true));
+                queue_metrics(&mut page, &queue_table(app, &scope, true));
             }
             "channel_metrics" => channel_metrics(&mut page, app, true),
             "connection_metrics" | "connection_coarse_metrics" => {

@@ -2,6 +2,7 @@
 
 use crate::api::{Listener, MessageCounters, NodeStats};
 use crate::app::App;
+use crate::connections;
 use crate::input::{Body, Query};
 use crate::peers::{self, asks};
 use crate::reply::{ApiError, Reply, merge};
@@ -137,6 +138,34 @@ pub fn own_overview(app: &App) -> Value {
     })
 }
 
+/// The same parts, of all nodes, as far as somebody sees what is summed up who does not see all.
+fn visible_overview(call: &Call<'_>) -> Value {
+    let (queues, mut sums) = crate::queues::sums(call);
+    let is_seen = |vhost: &str| call.app.sees(call.who, vhost);
+    let exchanges = call.app.node().exchanges(None);
+    let exchanges = exchanges.iter().filter(|exchange| is_seen(&exchange.vhost));
+    sums["object_totals"] = json!({
+        "channels": connections::visible_channels(call),
+        "connections": connections::visible_connections(call),
+        "consumers": connections::visible_consumers(call),
+        "exchanges": exchanges.count(),
+        "queues": queues,
+    });
+    // These are the node's.
+    sums["churn_rates"] = json!({
+        "connection_created": 0,
+        "connection_closed": 0,
+        "channel_created": 0,
+        "channel_closed": 0,
+        "queue_declared": 0,
+        "queue_created": 0,
+        "queue_deleted": 0,
+    });
+    sums["listeners"] = json!([]);
+    sums["contexts"] = json!([]);
+    sums
+}
+
 /// `GET /api/overview`
 pub fn overview(call: &Call<'_>) -> Answer {
     let app = call.app;
@@ -149,8 +178,7 @@ pub fn overview(call: &Call<'_>) -> Answer {
     sums["object_totals"]["exchanges"] = counts.exchanges.into();
     sums["object_totals"]["queues"] = counts.queues.into();
     if !call.who.is_monitor() {
-        sums["listeners"] = json!([]);
-        sums["contexts"] = json!([]);
+        sums = visible_overview(call);
     }
     let mut overview = json!({
         "management_version": RABBITMQ_VERSION,

@@ -1,18 +1,21 @@
 //! A socket whose peer must take what it is sent: who does not read is cut off.
 
+use crate::places::Seat;
 use leveret_types::limits::{HTTP_UNREAD_BYTES_MIN, HTTP_UNREAD_MS_MAX};
 use std::future::Future;
 use std::io::{self, IoSlice};
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep};
 
 /// A stream whose writes fail when its peer has taken less than [`HTTP_UNREAD_BYTES_MIN`] within
-/// [`HTTP_UNREAD_MS_MAX`] of a write that had to wait.
+/// [`HTTP_UNREAD_MS_MAX`] of a write that had to wait. Its seat hears of all that moves.
 pub(crate) struct Paced<S> {
     stream: S,
+    seat: Arc<Seat>,
     patience: Duration,
     deadline: Pin<Box<Sleep>>,
     /// What the peer has taken since a write had to wait; none while none has to.
@@ -21,13 +24,14 @@ pub(crate) struct Paced<S> {
 
 impl<S> Paced<S> {
     /// Must be called within the runtime.
-    pub(crate) fn new(stream: S) -> Self {
-        Self::with_patience(stream, Duration::from_millis(HTTP_UNREAD_MS_MAX))
+    pub(crate) fn new(stream: S, seat: Arc<Seat>) -> Self {
+        Self::with_patience(stream, seat, Duration::from_millis(HTTP_UNREAD_MS_MAX))
     }
 
-    fn with_patience(stream: S, patience: Duration) -> Self {
+    fn with_patience(stream: S, seat: Arc<Seat>, patience: Duration) -> Self {
         Self {
             stream,
+            seat,
             patience,
             deadline: Box::pin(tokio::time::sleep(patience)),
             taken: None,
@@ -42,6 +46,7 @@ impl<S> Paced<S> {
     ) -> Poll<io::Result<usize>> {
         match written {
             Poll::Ready(Ok(bytes)) => {
+                self.seat.is_active();
                 let taken = self.taken.map(|taken| taken.saturating_add(bytes));
                 self.taken = taken.filter(|taken| *taken < HTTP_UNREAD_BYTES_MIN);
                 Poll::Ready(Ok(bytes))
@@ -68,7 +73,11 @@ impl<S: AsyncRead + Unpin> AsyncRead for Paced<S> {
         context: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_read(context, buffer)
+        let read = Pin::new(&mut self.stream).poll_read(context, buffer);
+        if read.is_ready() {
+            self.seat.is_active();
+        }
+        read
     }
 }
 
@@ -114,7 +123,9 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Paced<S> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::places::Places;
     use std::future::poll_fn;
+    use std::net::Ipv4Addr;
     use std::task::Waker;
 
     /// A peer that takes nothing.
@@ -138,6 +149,10 @@ mod tests {
         }
     }
 
+    fn seat() -> Arc<Seat> {
+        Places::new().admit(Ipv4Addr::LOCALHOST.into()).0
+    }
+
     fn within_a_runtime<T>(future: impl Future<Output = T>) -> T {
         let mut runtime = tokio::runtime::Builder::new_current_thread();
         let runtime = runtime.enable_time().build();
@@ -147,7 +162,7 @@ mod tests {
     #[test]
     fn who_does_not_read_is_cut_off() {
         let written = within_a_runtime(async {
-            let mut paced = Paced::with_patience(Stuck, Duration::from_millis(5));
+            let mut paced = Paced::with_patience(Stuck, seat(), Duration::from_millis(5));
             poll_fn(|context| Pin::new(&mut paced).poll_write(context, b"x")).await
         });
         assert_eq!(
@@ -159,7 +174,7 @@ mod tests {
     #[test]
     fn a_wait_ends_when_enough_was_taken_or_all_was() {
         within_a_runtime(async {
-            let mut paced = Paced::new(Stuck);
+            let mut paced = Paced::new(Stuck, seat());
             let context = &mut Context::from_waker(Waker::noop());
             assert!(paced.regard(context, Poll::Pending).is_pending());
             let _ = paced.regard(context, Poll::Ready(Ok(HTTP_UNREAD_BYTES_MIN - 1)));

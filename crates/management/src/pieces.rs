@@ -1,6 +1,7 @@
 //! Answers that are made piece by piece, while they are read: what an answer holds does not grow
 //! with its length, and nobody works for a client that does not read.
 
+use crate::places::Held;
 use bytes::Bytes;
 use hyper::body::{Body, Frame, SizeHint};
 use leveret_types::limits::HTTP_PIECE_BYTES;
@@ -79,15 +80,16 @@ impl Pieces {
     /// The answer in one piece, if it is that short; else its first pieces, and the rest.
     pub(crate) fn begin(mut self) -> Content {
         let Some(first) = self.make.next() else {
-            return Content::Whole(None);
+            return Form::Whole(None).into();
         };
-        match self.make.next() {
-            None => Content::Whole(Some(first)),
-            Some(second) => Content::Streamed {
+        let form = match self.make.next() {
+            None => Form::Whole(Some(first)),
+            Some(second) => Form::Streamed {
                 ready: [first, second].into(),
                 rest: Rest::Waits(self),
             },
-        }
+        };
+        form.into()
     }
 }
 
@@ -113,8 +115,13 @@ pub(crate) fn write_json(out: &mut Vec<u8>, value: &Value) {
         .unwrap_or_else(|error| unreachable!("a value without a form in JSON: {error}"));
 }
 
-/// The body of an answer.
-pub(crate) enum Content {
+/// The body of an answer, and the room that it takes.
+pub(crate) struct Content {
+    form: Form,
+    _held: Option<Held>,
+}
+
+enum Form {
     /// All of it, until it is taken.
     Whole(Option<Bytes>),
     /// What is ready, and what is to be made when that has left.
@@ -122,7 +129,7 @@ pub(crate) enum Content {
 }
 
 /// Where the rest of a streamed answer is.
-pub(crate) enum Rest {
+enum Rest {
     /// Nobody makes the next piece: the one before it has not left.
     Waits(Pieces),
     /// A worker makes the next piece.
@@ -134,7 +141,35 @@ pub(crate) enum Rest {
 impl Content {
     pub(crate) fn whole(bytes: impl Into<Bytes>) -> Self {
         let bytes = bytes.into();
-        Self::Whole(Some(bytes).filter(|bytes| !bytes.is_empty()))
+        Form::Whole(Some(bytes).filter(|bytes| !bytes.is_empty())).into()
+    }
+
+    /// Bytes that it holds while it waits to be read.
+    pub(crate) fn bytes(&self) -> usize {
+        match &self.form {
+            Form::Whole(bytes) => bytes.as_ref().map_or(0, Bytes::len),
+            Form::Streamed { ready, rest } => {
+                let held = match rest {
+                    Rest::Waits(pieces) => pieces.held_bytes(),
+                    Rest::IsMade(_) | Rest::Ended => 0,
+                };
+                held + ready.iter().map(Bytes::len).sum::<usize>()
+            }
+        }
+    }
+
+    /// The same with the room that it takes.
+    pub(crate) fn holding(self, held: Held) -> Self {
+        Self {
+            _held: Some(held),
+            ..self
+        }
+    }
+}
+
+impl From<Form> for Content {
+    fn from(form: Form) -> Self {
+        Self { form, _held: None }
     }
 }
 
@@ -175,9 +210,9 @@ impl Body for Content {
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<io::Result<Frame<Bytes>>>> {
-        let piece = match &mut *self {
-            Self::Whole(bytes) => bytes.take().map(Ok),
-            Self::Streamed { ready, rest } => match ready.pop_front() {
+        let piece = match &mut self.form {
+            Form::Whole(bytes) => bytes.take().map(Ok),
+            Form::Streamed { ready, rest } => match ready.pop_front() {
                 Some(piece) => Some(Ok(piece)),
                 None => ready!(rest.poll_next(context)),
             },
@@ -186,16 +221,16 @@ impl Body for Content {
     }
 
     fn is_end_stream(&self) -> bool {
-        match self {
-            Self::Whole(bytes) => bytes.is_none(),
-            Self::Streamed { ready, rest } => ready.is_empty() && matches!(rest, Rest::Ended),
+        match &self.form {
+            Form::Whole(bytes) => bytes.is_none(),
+            Form::Streamed { ready, rest } => ready.is_empty() && matches!(rest, Rest::Ended),
         }
     }
 
     fn size_hint(&self) -> SizeHint {
-        match self {
-            Self::Whole(bytes) => SizeHint::with_exact(bytes.as_ref().map_or(0, Bytes::len) as u64),
-            Self::Streamed { .. } => SizeHint::default(),
+        match &self.form {
+            Form::Whole(bytes) => SizeHint::with_exact(bytes.as_ref().map_or(0, Bytes::len) as u64),
+            Form::Streamed { .. } => SizeHint::default(),
         }
     }
 }

@@ -2,7 +2,7 @@
 
 mod list;
 
-use crate::api::{AfterGet, Get, Got, MessageCounters, Publish, QueueStats, Topology};
+use crate::api::{AfterGet, Get, Got, MessageCounters, Publish, QueueStats, Taken, Topology};
 use crate::app::App;
 use crate::directory::Queue;
 use crate::input::json_of;
@@ -213,6 +213,11 @@ pub fn rfc3339(ms: u64) -> String {
     let (seconds, millis) = (rest / 1_000, rest % 1_000);
     let (hours, minutes, seconds) = (seconds / 3_600, seconds / 60 % 60, seconds % 60);
     format!("{year:04}-{month:02}-{day:02}T{hours:02}:{minutes:02}:{seconds:02}.{millis:03}+00:00")
+}
+
+/// How many queues may be seen, and what their messages come to: `queue_totals`, `message_stats`.
+pub(crate) fn sums(call: &Call<'_>) -> (usize, Value) {
+    list::sums(call)
 }
 
 /// `GET /api/queues`
@@ -476,8 +481,15 @@ pub fn publish(call: &Call<'_>) -> Answer {
         payload,
     };
     let actor = call.who.actor();
-    let routed = call.app.node().publish(actor, call.param(0), message)?;
-    Ok(Reply::Json(json!({"routed": routed})))
+    let taken = call.app.node().publish(actor, call.param(0), message)?;
+    Ok(Reply::Json(match taken {
+        Taken::Nowhere => json!({"routed": false}),
+        Taken::Refused => json!({
+            "routed": false,
+            "reason": "a queue refused the message: it is full, and its overflow is reject-publish",
+        }),
+        Taken::ByAll => json!({"routed": true}),
+    }))
 }
 
 /// The default exchange cannot stand in a path by its own name, which is empty.

@@ -1,6 +1,7 @@
 //! What the API answers: JSON, nothing, or an error in RabbitMQ's form.
 
 use crate::pieces::Pieces;
+use leveret_types::limits::HTTP_HEAD_BYTES_MAX;
 use leveret_types::{ProtocolError, ReplyCode};
 use serde_json::{Value, json};
 
@@ -67,6 +68,8 @@ pub enum ApiError {
     NotAuthorised(String),
     /// 401: the credentials are wrong.
     LoginFailed,
+    /// 403: a page that is not this node's own wants it.
+    Forbidden(String),
     /// 404.
     NotFound,
     /// 405, and the methods that there are.
@@ -75,6 +78,10 @@ pub enum ApiError {
     TooSlow,
     /// 413.
     TooLarge(usize),
+    /// 431.
+    HeadTooLarge,
+    /// 503: too many answers wait to be read.
+    Crowded,
     /// 503: too many logins wait to be checked.
     Busy,
     /// 500: the node could not.
@@ -88,11 +95,13 @@ impl ApiError {
         match self {
             Self::BadRequest(_) => 400,
             Self::NotAuthorised(_) | Self::LoginFailed => 401,
+            Self::Forbidden(_) => 403,
             Self::NotFound => 404,
             Self::MethodNotAllowed(_) => 405,
             Self::TooSlow => 408,
             Self::TooLarge(_) => 413,
-            Self::Busy => 503,
+            Self::HeadTooLarge => 431,
+            Self::Crowded | Self::Busy => 503,
             Self::Failed(_) => 500,
         }
     }
@@ -104,6 +113,7 @@ impl ApiError {
             Self::BadRequest(reason) => ("bad_request", reason.clone()),
             Self::NotAuthorised(reason) => ("not_authorised", reason.clone()),
             Self::LoginFailed => ("not_authorised", "Login failed".to_owned()),
+            Self::Forbidden(reason) => ("forbidden", reason.clone()),
             Self::NotFound => ("Object Not Found", "Not Found".to_owned()),
             Self::MethodNotAllowed(methods) => (
                 "Method Not Allowed",
@@ -116,6 +126,14 @@ impl ApiError {
             Self::TooLarge(most) => (
                 "bad_request",
                 format!("the body is larger than {most} bytes"),
+            ),
+            Self::HeadTooLarge => (
+                "bad_request",
+                format!("the line and headers are larger than {HTTP_HEAD_BYTES_MAX} bytes"),
+            ),
+            Self::Crowded => (
+                "Service Unavailable",
+                "too many answers wait to be read, try again".to_owned(),
             ),
             Self::Busy => (
                 "Service Unavailable",

@@ -5,11 +5,13 @@
 
 use crate::access::Who;
 use crate::app::{App, Claim};
+use crate::browser::Sender;
 use crate::listen::{self, Bound, Endpoint, Listener, Open, Place, Service, Stream};
 use crate::metrics;
 use crate::overview;
 use crate::paced::Paced;
 use crate::pieces::Content;
+use crate::places::{Places, Seat};
 use crate::reply::{ApiError, Reply};
 use crate::route;
 use crate::routes::ROUTES;
@@ -21,26 +23,28 @@ use hyper::service::service_fn;
 use hyper::{Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use leveret_types::limits::{
-    HTTP_BODY_BYTES_MAX, HTTP_DEFINITIONS_BYTES_MAX, HTTP_LOGIN_BYTES_MAX, TLS_HANDSHAKE_MS_MAX,
+    HTTP_BODY_BYTES_MAX, HTTP_DEFINITIONS_BYTES_MAX, HTTP_FIRST_BYTE_MS_MAX, HTTP_HEAD_BYTES_MAX,
+    HTTP_LOGIN_BYTES_MAX, TLS_HANDSHAKE_MS_MAX,
 };
 use serde_json::Value;
 use std::convert::Infallible;
+use std::future::{Future, poll_fn};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
+use std::pin::pin;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::sync::{Semaphore, oneshot};
+use tokio::sync::oneshot;
 
 /// Where a form logs in.
 const LOGIN_PATH: &str = "/api/login";
-/// Connections that are served at once; further ones wait in the kernel.
-const CONNECTIONS_MAX: usize = 1_024;
 /// Threads that do the work.
 const WORKERS: usize = 8;
-/// Bytes of a request's line and headers.
-const HEAD_BYTES_MAX: usize = 64 * 1024;
+/// What is read of a head that is too large, so that it can be refused.
+const HEAD_BYTES_READ: usize = HTTP_HEAD_BYTES_MAX + 8 * 1024;
 /// Within this a request's headers must have come.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
 /// Within this a body must have come, and a second more for each [`BODY_BYTES_PER_SECOND`] of its
@@ -135,73 +139,140 @@ impl Drop for Server {
 
 async fn accept(listener: Listener, service: Service, app: Arc<App>) {
     let listener = Open::new(listener);
-    let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    let places = Places::new();
     loop {
-        let Ok(place) = Arc::clone(&places).acquire_owned().await else {
-            return;
-        };
-        let Ok((stream, peer)) = listener.next().await else {
+        let Ok((stream, peer, is_local)) = listener.next().await else {
             // No descriptor left, or the peer has gone: a pause keeps the loop from spinning.
             tokio::time::sleep(Duration::from_millis(50)).await;
             continue;
         };
-        let app = Arc::clone(&app);
-        tokio::spawn(async move {
-            match stream {
-                Stream::Tcp(stream) => serve(app, service, peer, stream).await,
-                Stream::File(stream) => serve(app, service, peer, stream).await,
-                Stream::Tls(stream, acceptor) => {
-                    let time = Duration::from_millis(TLS_HANDSHAKE_MS_MAX);
-                    let handshake = tokio::time::timeout(time, acceptor.accept(stream));
-                    // A handshake that fails is the client's affair.
-                    if let Ok(Ok(stream)) = handshake.await {
-                        serve(app, service, peer, stream).await;
-                    }
+        let (seat, leave) = places.admit(peer);
+        let guest = Guest {
+            app: Arc::clone(&app),
+            service,
+            peer,
+            is_local,
+            seat,
+        };
+        tokio::spawn(until(leave, guest.begin(stream)));
+    }
+}
+
+/// Goes on until it is done, or its seat must be left.
+async fn until(leave: oneshot::Receiver<()>, work: impl Future<Output = ()>) {
+    let (mut leave, mut work) = (pin!(leave), pin!(work));
+    let either = poll_fn(|context| match leave.as_mut().poll(context) {
+        Poll::Ready(_) => Poll::Ready(()),
+        Poll::Pending => work.as_mut().poll(context),
+    });
+    either.await;
+}
+
+/// A connection, and what its requests share.
+#[derive(Clone)]
+struct Guest {
+    app: Arc<App>,
+    service: Service,
+    peer: IpAddr,
+    /// Whether only this machine could make the connection.
+    is_local: bool,
+    seat: Arc<Seat>,
+}
+
+impl Guest {
+    /// Serves a connection that brings something before long.
+    async fn begin(self, stream: Stream) {
+        let first_byte = Duration::from_millis(HTTP_FIRST_BYTE_MS_MAX);
+        if !matches!(
+            tokio::time::timeout(first_byte, stream.readable()).await,
+            Ok(Ok(()))
+        ) {
+            return;
+        }
+        match stream {
+            Stream::Tcp(stream) => serve(self, stream).await,
+            Stream::File(stream) => serve(self, stream).await,
+            Stream::Tls(stream, acceptor) => {
+                let time = Duration::from_millis(TLS_HANDSHAKE_MS_MAX);
+                let handshake = tokio::time::timeout(time, acceptor.accept(stream));
+                // A handshake that fails is the client's affair.
+                if let Ok(Ok(stream)) = handshake.await {
+                    serve(self, stream).await;
                 }
             }
-            drop(place);
-        });
+        }
     }
 }
 
 /// Answers the requests of one connection until it ends.
-async fn serve<S>(app: Arc<App>, service: Service, peer: IpAddr, stream: S)
+async fn serve<S>(guest: Guest, stream: S)
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
+    let stream = Paced::new(stream, Arc::clone(&guest.seat));
     let handler = service_fn(move |request| {
-        let app = Arc::clone(&app);
-        async move { Ok::<_, Infallible>(answer(app, service, peer, request).await) }
+        let guest = guest.clone();
+        async move { Ok::<_, Infallible>(answer(guest, request).await) }
     });
     // What ends a connection early is the client's affair.
     let _ = hyper::server::conn::http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(HEAD_TIMEOUT)
-        .max_buf_size(HEAD_BYTES_MAX)
-        .serve_connection(TokioIo::new(Paced::new(stream)), handler)
+        .max_buf_size(HEAD_BYTES_READ)
+        .serve_connection(TokioIo::new(stream), handler)
         .await;
 }
 
 type HttpResponse = Response<Content>;
 
-async fn answer(
-    app: Arc<App>,
-    service: Service,
-    peer: IpAddr,
-    request: Request<Incoming>,
-) -> HttpResponse {
-    let (method, path) = (request.method().as_str(), request.uri().path());
-    if service == Service::Api
-        && let Some(file) = crate::ui::answer(method, path, request.headers())
+async fn answer(guest: Guest, request: Request<Incoming>) -> HttpResponse {
+    let Guest {
+        app,
+        service,
+        peer,
+        is_local,
+        seat,
+    } = guest;
+    let sender = Sender {
+        method: request.method(),
+        path: request.uri().path(),
+        headers: request.headers(),
+        is_local,
+    };
+    let asks_user = !sender.is_script();
+    let checked = check_head(&request).and_then(|()| sender.check(&app.hosts));
+    if checked.is_ok()
+        && service == Service::Api
+        && let Some(file) = crate::ui::answer(sender.method.as_str(), sender.path, sender.headers)
     {
         return file;
     }
-    let result = match service {
-        Service::Api => api(app, peer, request).await,
-        Service::Metrics => scrape(app, request).await,
+    let result = match (checked, service) {
+        (Err(error), _) => Err(error),
+        (Ok(()), Service::Api) => api(app, peer, request).await,
+        (Ok(()), Service::Metrics) => scrape(app, request).await,
     };
     let made = blocking(move || Ok(respond(result))).await;
-    made.unwrap_or_else(|error| respond(Err(error)))
+    let mut response = made.unwrap_or_else(|error| respond(Err(error)));
+    if !asks_user {
+        response.headers_mut().remove(header::WWW_AUTHENTICATE);
+    }
+    match seat.hold(response.body().bytes()) {
+        Some(held) => response.map(|content| content.holding(held)),
+        None => respond(Err(ApiError::Crowded)),
+    }
+}
+
+/// Refuses a line and headers that are too large together, as they usually stand.
+fn check_head(request: &Request<Incoming>) -> Result<(), ApiError> {
+    const BETWEEN: usize = "  HTTP/1.1\r\n\r\n".len();
+    let line = request.method().as_str().len() + request.uri().to_string().len() + BETWEEN;
+    let headers = request.headers().iter();
+    let headers = headers.map(|(name, value)| name.as_str().len() + value.len() + ": \r\n".len());
+    match line + headers.sum::<usize>() > HTTP_HEAD_BYTES_MAX {
+        true => Err(ApiError::HeadTooLarge),
+        false => Ok(()),
+    }
 }
 
 /// Runs blocking work on a worker; a panic there ends the process in a release build, and is a
@@ -355,7 +426,7 @@ async fn scrape(app: Arc<App>, request: Request<Incoming>) -> Result<Reply, ApiE
 fn respond(result: Result<Reply, ApiError>) -> HttpResponse {
     const JSON: &str = "application/json";
     let json = |value: &Value| Content::whole(value.to_string());
-    let none = || Content::Whole(None);
+    let none = || Content::whole(Bytes::new());
     let (status, kind, body, extra) = match result {
         Ok(Reply::Json(value)) => (200, JSON, json(&value), None),
         Ok(Reply::Pieces(kind, pieces)) => (200, kind, pieces.begin(), None),

@@ -127,7 +127,7 @@ impl Running for Kept {
         actor: Actor<'_>,
         vhost: &str,
         message: Publish,
-    ) -> Result<bool, ProtocolError> {
+    ) -> Result<Taken, ProtocolError> {
         self.running.publish(actor, vhost, message)
     }
     fn get(

@@ -8,7 +8,9 @@ use fake::{Fake, USERS};
 use leveret_management::access::Access;
 use leveret_management::routes::ROUTES;
 use leveret_management::{App, Endpoint, Place, Server, Service, Tls};
-use leveret_types::limits::{HTTP_BODY_BYTES_MAX, HTTP_LOGIN_BYTES_MAX, JSON_DEPTH_MAX};
+use leveret_types::limits::{
+    HTTP_BODY_BYTES_MAX, HTTP_HEAD_BYTES_MAX, HTTP_LOGIN_BYTES_MAX, JSON_DEPTH_MAX,
+};
 use serde_json::{Value, json};
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -385,6 +387,11 @@ fn messages_are_got_and_published() {
     let body = r#"{"properties":{"headers":{"a":1}},"routing_key":"q","payload":"aGk=","payload_encoding":"base64"}"#;
     let published = api.admin("POST", "/api/exchanges/%2F/amq.default/publish", body);
     assert_eq!(published.json(), json!({"routed": true}));
+    let full = body.replace("\"q\"", "\"full\"");
+    let refused = api.admin("POST", "/api/exchanges/%2F/amq.default/publish", &full);
+    assert_eq!(refused.json()["routed"], false);
+    assert!(refused.body.contains("reject-publish"), "{refused:?}");
+    api.node.asked.lock().expect("log").pop();
     assert_eq!(
         api.asked(),
         [
@@ -753,6 +760,11 @@ fn bodies_and_heads_are_bounded() {
         "A: b\r\n".repeat(1_000)
     );
     assert_eq!(exchange(address, many.as_bytes()).status, 431);
+    for (bytes, status) in [(HTTP_HEAD_BYTES_MAX, 200), (HTTP_HEAD_BYTES_MAX + 1, 431)] {
+        let around = "GET /api/auth HTTP/1.1\r\nHost: x\r\nConnection: close\r\nA: \r\n\r\n";
+        let head = around.replace("A: ", &format!("A: {}", "b".repeat(bytes - around.len())));
+        assert_eq!(exchange(address, head.as_bytes()).status, status, "{bytes}");
+    }
     let long = format!(
         "GET /api/auth HTTP/1.1\r\nHost: x\r\nA: {}\r\n\r\n",
         "b".repeat(10 << 20)

@@ -121,6 +121,7 @@ fn put_then<E: Env>(
 fn afterwards<E: Env>(then: &Then, refused: bool, run: &mut Run<'_, E>) {
     let now = run.now;
     match *then {
+        Then::Nothing => {}
         Then::DeadLettered { queue, lane, index } => {
             let must_arrive = refused && {
                 let catalogue = run.catalogue();

@@ -3,7 +3,7 @@
 use crate::connection::{Caller, Question, Run, enqueue, may_get};
 use crate::env::{Env, QueueAnswer, Ticket};
 use crate::properties::{LazyProperties, copies, without_blind_copies};
-use crate::quorum::{Asker, Notify};
+use crate::quorum::{Afterwards, Asker, Notify, Then};
 use crate::shard::GetOutcome;
 use leveret_amqp::Properties;
 use leveret_auth::{Access, Resource, check_user_id};
@@ -11,10 +11,10 @@ use leveret_queue::Outcome;
 use leveret_routing::{RouteError, Scratch};
 use leveret_session::contract::{Awaited, Delivery};
 use leveret_types::{ConsumerId, Message, Now, ProtocolError, QueueId, ReplyCode, ShardId};
+use std::sync::Arc;
 
 impl Caller {
-    /// Publishes a message; answers whether it reached a queue, and when that is durable. Nothing
-    /// may be borrowed.
+    /// Publishes a message. Nothing may be borrowed.
     ///
     /// # Errors
     /// If there is no such exchange, or the caller may not publish to it.
@@ -23,7 +23,7 @@ impl Caller {
         message: &Message,
         now: Now,
         env: &E,
-    ) -> Result<(bool, Vec<Ticket>), ProtocolError> {
+    ) -> Result<Published, ProtocolError> {
         let exchange = String::from_utf8_lossy(message.exchange()).into_owned();
         if let Some(rights) = &self.rights {
             rights.check(Access::Write, Resource::Exchange(&exchange))?;
@@ -72,12 +72,18 @@ impl Caller {
             traffic.count(queues.len());
         }
         let visible = without_blind_copies(message);
+        let queues_took_it = Afterwards::new(Then::Nothing);
         let outcome = enqueue(
             visible.as_ref().unwrap_or(message),
             &queues,
-            &Notify::Nobody,
+            &Notify::Then(Arc::clone(&queues_took_it)),
             &mut run,
         );
+        if outcome.rejected {
+            queues_took_it.refuse();
+        }
+        // This was the last place that could be filled here; nothing follows.
+        drop(queues_took_it.filled());
         let tickets = outcome
             .waits
             .iter()
@@ -89,7 +95,11 @@ impl Caller {
                 Awaited::Queue(_) => None,
             })
             .collect();
-        Ok((!queues.is_empty(), tickets))
+        Ok(Published {
+            is_routed: !queues.is_empty(),
+            tickets,
+            queues_took_it,
+        })
     }
 
     /// The queue of that name, if the caller may get messages from it.
@@ -112,6 +122,24 @@ impl Caller {
             rights.check(Access::Read, Resource::Queue(name))?;
         }
         Ok(queue)
+    }
+}
+
+/// A message that an operator has published.
+#[derive(Debug)]
+pub struct Published {
+    /// Whether there is a queue for it.
+    pub is_routed: bool,
+    /// When it is durable in queues of this node alone.
+    pub tickets: Vec<Ticket>,
+    queues_took_it: Arc<Afterwards>,
+}
+
+impl Published {
+    /// Whether all queues have taken the message; none while one of the cluster has not said.
+    #[must_use]
+    pub fn is_taken(&self) -> Option<bool> {
+        self.queues_took_it.outcome()
     }
 }
 

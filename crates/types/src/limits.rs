@@ -149,6 +149,21 @@ pub const HTTP_DEFINITIONS_BYTES_MAX: usize = 50_000_000;
 pub const HTTP_LOGIN_BYTES_MAX: usize = 8_192;
 /// Items of one page of a list.
 pub const HTTP_PAGE_MAX: usize = 500;
+/// Connections that are served at once at a port for HTTP or metrics. Who comes when there are as
+/// many is admitted, and the address that has most of them makes room.
+pub const HTTP_CONNECTIONS_MAX: usize = 1_024;
+/// Milliseconds within which a connection for HTTP or metrics must bring its first byte.
+pub const HTTP_FIRST_BYTE_MS_MAX: u64 = 2_000;
+/// Bytes of the line and the headers of an HTTP request.
+pub const HTTP_HEAD_BYTES_MAX: usize = 64 * 1024;
+/// Bytes that the answers at a port for HTTP or metrics hold while they wait to be read, together,
+/// beside one larger one. Those that nobody reads make room for others.
+pub const HTTP_HELD_BYTES_MAX: usize = 128 * 1024 * 1024;
+/// Milliseconds of an answer in which it need not be read although others wait for room.
+pub const HTTP_UNREAD_GRACE_MS: u64 = 1_000;
+/// Milliseconds for which scrapes of all queues share what one of them has seen, while it is being
+/// read.
+pub const METRICS_SHARED_MS: u64 = 2_000;
 /// Bytes of one piece of an HTTP answer: lists and metrics are made piece by piece, while they are
 /// read.
 pub const HTTP_PIECE_BYTES: usize = 64 * 1024;

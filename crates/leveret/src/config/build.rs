@@ -247,6 +247,10 @@ impl Reader<'_> {
             },
             log: self.log(&folders),
             folders,
+            management_hosts: {
+                let hosts = self.typed.below("management.hosts");
+                hosts.map(|(_, host)| host.text.clone()).collect()
+            },
             metrics_per_object: self.flag("prometheus.return_per_object_metrics"),
             shutdown_timeout_ms: self.count("shutdown_timeout"),
         })

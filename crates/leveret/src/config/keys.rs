@@ -160,6 +160,7 @@ pub const KEYS: &[Key] = &[
     // HTTP.
     key("management.tcp.port", Port, "15672", "Port of the HTTP API; `none` turns it off."),
     key("management.tcp.ip", Ip, "", "Address that the HTTP API listens on; every IPv4 interface where only the port is given, as in RabbitMQ, and 127.0.0.1 where neither is."),
+    key("management.hosts.$name", Text, "", "Names by which browsers reach the HTTP API beside this machine's own addresses, as behind a proxy: requests of pages under other names are refused."),
     key("management.ssl.port", Port, "", "Port of the HTTP API with TLS (15671 is usual); where it is given and `management.tcp` is not, there is no listener without."),
     key("management.ssl.ip", Ip, "", "Address of that listener; every IPv4 interface where it is not given."),
     key("management.ssl.cacertfile", Path, "", "As `ssl_options.cacertfile`, for that listener."),

@@ -46,6 +46,8 @@ pub struct Config {
     pub threads: Threads,
     /// Logs.
     pub log: Log,
+    /// Names by which browsers reach the HTTP API, beside addresses.
+    pub management_hosts: Vec<String>,
     /// Whether `/metrics` shows each object.
     pub metrics_per_object: bool,
     /// Milliseconds within which a shutdown drains connections.

@@ -12,7 +12,7 @@ use leveret_auth::{LoginCheck, Verdict};
 use leveret_management::api::{
     Actor, BrokerStats, Changed, ChannelStats, ConnectionStats, ConsumerStats, Get, Got, Level,
     Listener, Login, LoginAnswer, LoginVerdict, MemoryStats, NodeStats, Publish, QueueStats,
-    ReplicaStats, Topology,
+    ReplicaStats, Taken, Topology,
 };
 use leveret_management::cluster::{ClusterChange, ClusterView};
 use leveret_management::keeper::{ExecuteError, Keeper, MakeCommands};
@@ -246,7 +246,7 @@ impl Running for Admin {
         actor: Actor<'_>,
         vhost: &str,
         message: Publish,
-    ) -> Result<bool, ProtocolError> {
+    ) -> Result<Taken, ProtocolError> {
         self.publish_message(actor, vhost, message)
     }
 

@@ -71,7 +71,7 @@ pub(super) fn channel_metrics(page: &mut Page, app: &App, per_object: bool) {
         ];
         (labels.clone(), numbers.map(|number| number as f64))
     };
-    page.table(&Table::new(series.iter().map(row)), &gauges);
+    page.table(&Table::new(series.iter().map(row)), 0, &gauges);
     if per_object {
         channel_counters(page, &series);
     }
@@ -122,7 +122,7 @@ fn channel_counters(page: &mut Page, series: &[(String, ChannelStats)]) {
         ];
         (labels.clone(), numbers.map(|number| number as f64))
     };
-    page.table(&Table::new(series.iter().map(row)), &counters);
+    page.table(&Table::new(series.iter().map(row)), 0, &counters);
 }
 
 /// Connections with their labels, or their sum without any.
@@ -187,5 +187,5 @@ pub(super) fn connection_metrics(page: &mut Page, app: &App, per_object: bool) {
         ];
         (labels.clone(), numbers.map(|number| number as f64))
     };
-    page.table(&Table::new(series.iter().map(row)), &metrics);
+    page.table(&Table::new(series.iter().map(row)), 0, &metrics);
 }

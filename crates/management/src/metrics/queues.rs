@@ -1,11 +1,14 @@
 //! Metrics of queues, each with its name, or their sum.
 
-use super::text::{Gauge, Page, Table, labels};
+use super::text::{Gauge, Page, Table, WeakTable, labels};
 use crate::api::QueueStats;
 use crate::app::App;
 use crate::directory::Queue;
 use leveret_types::QueueId;
+use leveret_types::limits::METRICS_SHARED_MS;
 use std::collections::HashMap;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 /// Which queues a detailed page is about.
 #[derive(Default)]
@@ -15,6 +18,10 @@ pub(super) struct Scope {
 }
 
 impl Scope {
+    fn is_all(&self) -> bool {
+        self.vhosts.is_empty() && self.queues.is_empty()
+    }
+
     fn has(&self, queue: &Queue) -> bool {
         let within =
             |names: &[String], name: &str| names.is_empty() || names.iter().any(|n| n == name);
@@ -67,11 +74,69 @@ pub(super) fn queue_series(
     series
 }
 
-pub(super) fn queue_coarse(page: &mut Page, series: &[(String, QueueStats)]) {
-    let row = |(labels, s): &(String, QueueStats)| {
-        let numbers = [s.ready, s.unacknowledged, s.depth()];
-        (labels.clone(), numbers.map(|number| number as f64))
+/// Numbers of a queue.
+const NUMBERS: usize = 15;
+/// The first of them that is no depth.
+const DETAILS: usize = 3;
+
+/// What is known of queues: their depths, and from [`DETAILS`] on the rest.
+pub(crate) type QueueTable = Table<NUMBERS>;
+
+/// The queues that a scrape has seen. Scrapes of all of them that come while others are read share
+/// one table, so that a crowd of them neither computes nor holds it once for each.
+#[derive(Debug, Default)]
+pub(crate) struct SharedTable(Mutex<Option<(Instant, WeakTable<NUMBERS>)>>);
+
+impl SharedTable {
+    fn get(&self, make: impl FnOnce() -> QueueTable) -> QueueTable {
+        // Whoever comes while the table is made waits for it.
+        let mut shared = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((made, weak)) = shared.as_ref()
+            && made.elapsed() < Duration::from_millis(METRICS_SHARED_MS)
+            && let Some(table) = QueueTable::of_weak(weak)
+        {
+            return table;
+        }
+        let table = make();
+        *shared = Some((Instant::now(), table.weak()));
+        table
+    }
+}
+
+/// The queues of a page.
+pub(super) fn queue_table(app: &App, scope: &Scope, per_object: bool) -> QueueTable {
+    let make = || {
+        let series = queue_series(app, scope, per_object);
+        QueueTable::new(series.into_iter().map(|(labels, s)| (labels, numbers(&s))))
     };
+    match per_object && scope.is_all() {
+        true => app.queue_table.get(make),
+        false => make(),
+    }
+}
+
+fn numbers(s: &QueueStats) -> [f64; NUMBERS] {
+    [
+        s.ready as f64,
+        s.unacknowledged as f64,
+        s.depth() as f64,
+        s.consumers as f64,
+        s.memory_bytes as f64,
+        s.in_memory as f64,
+        s.in_memory_bytes as f64,
+        s.persistent as f64,
+        s.persistent_bytes as f64,
+        s.depth_bytes() as f64,
+        s.ready_bytes as f64,
+        s.unacknowledged_bytes as f64,
+        s.consumer_capacity,
+        s.consumer_capacity,
+        // Most queues have none.
+        s.head_timestamp.map_or(f64::NAN, |seconds| seconds as f64),
+    ]
+}
+
+pub(super) fn queue_coarse(page: &mut Page, queues: &QueueTable) {
     let metrics = [
         (
             "queue_messages_ready",
@@ -89,28 +154,10 @@ pub(super) fn queue_coarse(page: &mut Page, series: &[(String, QueueStats)]) {
             "Sum of ready and unacknowledged messages - total queue depth",
         ),
     ];
-    page.table(&Table::new(series.iter().map(row)), &metrics);
+    page.table(queues, 0, &metrics);
 }
 
-pub(super) fn queue_metrics(page: &mut Page, series: &[(String, QueueStats)]) {
-    let row = |(labels, s): &(String, QueueStats)| {
-        let numbers = [
-            s.consumers as f64,
-            s.memory_bytes as f64,
-            s.in_memory as f64,
-            s.in_memory_bytes as f64,
-            s.persistent as f64,
-            s.persistent_bytes as f64,
-            s.depth_bytes() as f64,
-            s.ready_bytes as f64,
-            s.unacknowledged_bytes as f64,
-            s.consumer_capacity,
-            s.consumer_capacity,
-            // Most queues have none.
-            s.head_timestamp.map_or(f64::NAN, |seconds| seconds as f64),
-        ];
-        (labels.clone(), numbers)
-    };
+pub(super) fn queue_metrics(page: &mut Page, queues: &QueueTable) {
     let metrics = [
         ("queue_consumers", Gauge, "Consumers on a queue"),
         (
@@ -161,5 +208,5 @@ pub(super) fn queue_metrics(page: &mut Page, series: &[(String, QueueStats)]) {
             "Timestamp of the first message in the queue, if any",
         ),
     ];
-    page.table(&Table::new(series.iter().map(row)), &metrics);
+    page.table(queues, DETAILS, &metrics);
 }

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use leveret_types::limits::HTTP_PIECE_BYTES;
 use std::collections::VecDeque;
 use std::fmt::{Display, Write};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 /// A page of metrics being written. Its lines of single objects are not: they are made when they
 /// are read.
@@ -16,6 +16,8 @@ pub(super) struct Page {
     text: String,
     pub(super) prefix: &'static str,
     held_bytes: usize,
+    /// Where the last table is whose bytes are among them.
+    counted: Option<usize>,
 }
 
 /// A part of a page.
@@ -41,9 +43,15 @@ impl Kind {
 }
 
 /// What is known of some objects: their labels, and `N` numbers of each.
-pub(super) struct Table<const N: usize> {
-    rows: Arc<[(Box<str>, [f64; N])]>,
+#[derive(Clone, Debug)]
+pub(crate) struct Table<const N: usize> {
+    rows: Arc<[Row<N>]>,
 }
+
+type Row<const N: usize> = (Box<str>, [f64; N]);
+
+/// A table that others may have, as long as somebody has it.
+pub(super) type WeakTable<const N: usize> = Weak<[Row<N>]>;
 
 impl<const N: usize> Table<N> {
     pub(super) fn new(rows: impl IntoIterator<Item = (String, [f64; N])>) -> Self {
@@ -54,8 +62,16 @@ impl<const N: usize> Table<N> {
         }
     }
 
+    pub(super) fn weak(&self) -> WeakTable<N> {
+        Arc::downgrade(&self.rows)
+    }
+
+    pub(super) fn of_weak(weak: &WeakTable<N>) -> Option<Self> {
+        weak.upgrade().map(|rows| Self { rows })
+    }
+
     fn bytes(&self) -> usize {
-        let row = |row: &(Box<str>, [f64; N])| row.0.len() + size_of_val(row);
+        let row = |row: &Row<N>| row.0.len() + size_of_val(row);
         self.rows.iter().map(row).sum()
     }
 }
@@ -67,6 +83,7 @@ impl Page {
             text: String::new(),
             prefix,
             held_bytes: 0,
+            counted: None,
         }
     }
 
@@ -97,14 +114,20 @@ impl Page {
         }
     }
 
-    /// Metrics of the objects of a table, by their numbers. A number that is none has no line.
+    /// Metrics of the objects of a table, by their numbers from `first` on. A number that is none
+    /// has no line.
     pub(super) fn table<const N: usize>(
         &mut self,
         table: &Table<N>,
-        metrics: &[(&'static str, Kind, &str); N],
+        first: usize,
+        metrics: &[(&'static str, Kind, &str)],
     ) {
-        self.held_bytes += table.bytes();
+        let address = Arc::as_ptr(&table.rows).cast::<()>().addr();
+        if self.counted.replace(address) != Some(address) {
+            self.held_bytes += table.bytes();
+        }
         for (at, (name, kind, help)) in metrics.iter().enumerate() {
+            let at = first + at;
             if table.rows.iter().all(|(_, numbers)| numbers[at].is_nan()) {
                 continue;
             }

@@ -247,9 +247,13 @@ impl Running for Fake {
         }
     }
 
-    fn publish(&self, _: Actor<'_>, vhost: &str, message: Publish) -> Result<bool, ProtocolError> {
+    fn publish(&self, _: Actor<'_>, vhost: &str, message: Publish) -> Result<Taken, ProtocolError> {
         self.ask(format!("{vhost} {message:?}"));
-        Ok(["q", "aliveness-test"].contains(&message.routing_key.as_str()))
+        Ok(match message.routing_key.as_str() {
+            "q" | "aliveness-test" => Taken::ByAll,
+            "full" => Taken::Refused,
+            _ => Taken::Nowhere,
+        })
     }
 
     fn get(&self, _: Actor<'_>, _: &str, queue: &str, get: Get) -> Result<Vec<Got>, ProtocolError> {

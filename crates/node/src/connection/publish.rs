@@ -339,8 +339,8 @@ impl Connection {
             self.session
                 .accepted(publish.channel, publish.number, &outcome.waits);
             self.awaiting |= outcome.waits.iter().any(|(awaited, _)| awaited.is_shard());
+            add(&env.counters().messages_confirmed, 1);
         }
-        add(&env.counters().messages_confirmed, 1);
     }
 
     /// A delayed message is durable with the shard that keeps it back.

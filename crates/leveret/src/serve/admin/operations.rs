@@ -3,7 +3,7 @@
 
 use super::Admin;
 use crate::serve::messages;
-use leveret_management::api::{Actor, AfterGet, Changed, Get, Got, Publish, Topology};
+use leveret_management::api::{Actor, AfterGet, Changed, Get, Got, Publish, Taken, Topology};
 use leveret_node::quorum::link::Fetched;
 use leveret_node::{Caller, Env, Question, QueueAnswer, Ticket, operator};
 use leveret_queue::Outcome;
@@ -106,15 +106,31 @@ impl Admin {
         actor: Actor<'_>,
         vhost: &str,
         message: Publish,
-    ) -> Result<bool, ProtocolError> {
+    ) -> Result<Taken, ProtocolError> {
         let now = self.broker.now();
         let message = messages::from_operator(&message, now)?;
-        let (routed, tickets) = self
-            .caller(actor, vhost)
-            .publish(&message, now, &*self.broker)?;
+        let caller = self.caller(actor, vhost);
+        let mut published = caller.publish(&message, now, &*self.broker)?;
         self.broker.run_deferred_work();
-        self.wait(tickets)?;
-        Ok(routed)
+        self.wait(std::mem::take(&mut published.tickets))?;
+        let deadline = Instant::now() + DURABLE_WAIT;
+        let is_taken = loop {
+            match published.is_taken() {
+                Some(is_taken) => break is_taken,
+                None if Instant::now() > deadline => {
+                    return Err(ProtocolError::channel(
+                        ReplyCode::ResourceError,
+                        "a queue that the message goes to has not taken it; has it a leader?",
+                    ));
+                }
+                None => std::thread::sleep(POLL),
+            }
+        };
+        Ok(match (published.is_routed, is_taken) {
+            (false, _) => Taken::Nowhere,
+            (true, false) => Taken::Refused,
+            (true, true) => Taken::ByAll,
+        })
     }
 
     pub(super) fn look_at(

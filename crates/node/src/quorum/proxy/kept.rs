@@ -37,6 +37,8 @@ pub(crate) struct Afterwards {
 /// See [`Afterwards`].
 #[derive(Clone, Debug)]
 pub enum Then {
+    /// Nothing: somebody looks whether it is.
+    Nothing,
     /// It was dead-lettered: it leaves the queue that it came from.
     DeadLettered {
         /// The queue.
@@ -73,6 +75,12 @@ impl Afterwards {
     /// A place does not take the message; it counts as filled all the same.
     pub(crate) fn refuse(&self) {
         self.refused.store(true, Ordering::Release);
+    }
+
+    /// Whether all places have taken the message; none while one is missing.
+    pub(crate) fn outcome(&self) -> Option<bool> {
+        let all = self.missing.load(Ordering::Acquire) == 0;
+        all.then(|| !self.refused.load(Ordering::Acquire))
     }
 
     /// A place is filled; what is to be done if it was the last.

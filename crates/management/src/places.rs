@@ -1,0 +1,301 @@
+//! Who is served at a port: a bound on connections and on the bytes of their answers, and who makes
+//! room when one of them is reached.
+//!
+//! Invariant: whoever comes is admitted. Room is made by the address that has most connections, so
+//! that no address can keep another one out.
+
+use leveret_types::limits::{HTTP_CONNECTIONS_MAX, HTTP_HELD_BYTES_MAX, HTTP_UNREAD_GRACE_MS};
+use std::collections::{BTreeMap, HashMap};
+use std::net::{IpAddr, Ipv6Addr};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+use tokio::sync::oneshot;
+
+/// The connections of one port.
+#[derive(Debug)]
+pub(crate) struct Places {
+    connections_max: usize,
+    held_bytes_max: usize,
+    begun: Instant,
+    taken: Mutex<Taken>,
+}
+
+#[derive(Debug, Default)]
+struct Taken {
+    next: u64,
+    guests: BTreeMap<u64, Guest>,
+    held_bytes: usize,
+}
+
+/// A connection that is served.
+#[derive(Debug)]
+struct Guest {
+    network: IpAddr,
+    /// When it last sent something or took something, in milliseconds since the beginning.
+    active_ms: Arc<AtomicU64>,
+    held_bytes: usize,
+    /// Dropped when the connection has to go.
+    _stay: oneshot::Sender<()>,
+}
+
+impl Guest {
+    fn active_ms(&self) -> u64 {
+        self.active_ms.load(Ordering::Relaxed)
+    }
+}
+
+impl Taken {
+    /// Who makes room for one more connection: whoever has been silent for longest of the network
+    /// that has most.
+    fn crowded(&self) -> Option<u64> {
+        let mut counts: HashMap<IpAddr, usize> = HashMap::new();
+        for guest in self.guests.values() {
+            *counts.entry(guest.network).or_default() += 1;
+        }
+        let most = counts.values().copied().max()?;
+        let of_most = self
+            .guests
+            .iter()
+            .filter(|(_, guest)| counts.get(&guest.network) == Some(&most));
+        of_most
+            .min_by_key(|(id, guest)| (guest.active_ms(), **id))
+            .map(|(id, _)| *id)
+    }
+
+    /// Who makes room for another's answer: whoever has read nothing of its own for longest, and
+    /// not since `before_ms`.
+    fn unread(&self, but: u64, before_ms: u64) -> Option<u64> {
+        let mut waiting: Vec<_> = self.guests.iter().collect();
+        waiting.retain(|(id, guest)| {
+            **id != but && guest.held_bytes > 0 && guest.active_ms() < before_ms
+        });
+        let longest = waiting
+            .into_iter()
+            .min_by_key(|(_, guest)| guest.active_ms());
+        longest.map(|(id, _)| *id)
+    }
+
+    fn remove(&mut self, id: u64) {
+        if let Some(guest) = self.guests.remove(&id) {
+            self.held_bytes -= guest.held_bytes;
+        }
+    }
+}
+
+impl Places {
+    pub(crate) fn new() -> Arc<Self> {
+        Self::with_bounds(HTTP_CONNECTIONS_MAX, HTTP_HELD_BYTES_MAX)
+    }
+
+    fn with_bounds(connections_max: usize, held_bytes_max: usize) -> Arc<Self> {
+        Arc::new(Self {
+            connections_max,
+            held_bytes_max,
+            begun: Instant::now(),
+            taken: Mutex::default(),
+        })
+    }
+
+    fn taken(&self) -> MutexGuard<'_, Taken> {
+        // Each change is whole before anything can panic.
+        self.taken.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn now_ms(&self) -> u64 {
+        u64::try_from(self.begun.elapsed().as_millis()).unwrap_or(u64::MAX)
+    }
+
+    /// A seat for a connection, and what says that it must be left.
+    pub(crate) fn admit(self: &Arc<Self>, peer: IpAddr) -> (Arc<Seat>, oneshot::Receiver<()>) {
+        let (stay, leave) = oneshot::channel();
+        let active_ms = Arc::new(AtomicU64::new(self.now_ms()));
+        let mut taken = self.taken();
+        while taken.guests.len() >= self.connections_max
+            && let Some(crowded) = taken.crowded()
+        {
+            taken.remove(crowded);
+        }
+        let id = taken.next;
+        taken.next += 1;
+        let guest = Guest {
+            network: network_of(peer),
+            active_ms: Arc::clone(&active_ms),
+            held_bytes: 0,
+            _stay: stay,
+        };
+        taken.guests.insert(id, guest);
+        drop(taken);
+        let places = Arc::clone(self);
+        let seat = Seat {
+            places,
+            id,
+            active_ms,
+        };
+        (Arc::new(seat), leave)
+    }
+}
+
+/// The seat of a connection, until it is dropped.
+#[derive(Debug)]
+pub(crate) struct Seat {
+    places: Arc<Places>,
+    id: u64,
+    active_ms: Arc<AtomicU64>,
+}
+
+impl Seat {
+    /// Notes that the peer has sent something, or taken something.
+    pub(crate) fn is_active(&self) {
+        let now_ms = self.places.now_ms();
+        self.active_ms.store(now_ms, Ordering::Relaxed);
+    }
+
+    /// Room for an answer of so many bytes, until it is dropped; none where the answers of others,
+    /// who read them, take it all. One answer may be larger than all room.
+    pub(crate) fn hold(self: &Arc<Self>, bytes: usize) -> Option<Held> {
+        let places = &self.places;
+        let before_ms = places.now_ms().saturating_sub(HTTP_UNREAD_GRACE_MS);
+        let mut taken = places.taken();
+        while taken.held_bytes > 0 && taken.held_bytes.saturating_add(bytes) > places.held_bytes_max
+        {
+            let unread = taken.unread(self.id, before_ms)?;
+            taken.remove(unread);
+        }
+        // Whoever has to go itself holds nothing any more.
+        let guest = taken.guests.get_mut(&self.id)?;
+        guest.held_bytes += bytes;
+        taken.held_bytes += bytes;
+        drop(taken);
+        let seat = Arc::clone(self);
+        Some(Held { seat, bytes })
+    }
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        self.places.taken().remove(self.id);
+    }
+}
+
+/// Bytes of an answer that somebody is to read.
+#[derive(Debug)]
+pub(crate) struct Held {
+    seat: Arc<Seat>,
+    bytes: usize,
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        let mut taken = self.seat.places.taken();
+        if let Some(guest) = taken.guests.get_mut(&self.seat.id) {
+            guest.held_bytes -= self.bytes;
+            taken.held_bytes -= self.bytes;
+        }
+    }
+}
+
+/// What counts as one address: of IPv6 a network of 64 bits, which is what one customer has.
+fn network_of(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V6(address) => {
+            let network = u128::from(address) & !u128::from(u64::MAX);
+            IpAddr::V6(Ipv6Addr::from(network))
+        }
+        v4 => v4,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tokio::sync::oneshot::error::TryRecvError;
+
+    type Guest = (Arc<Seat>, oneshot::Receiver<()>);
+
+    fn address(text: &str) -> IpAddr {
+        text.parse().expect("an address")
+    }
+
+    fn come(places: &Arc<Places>, from: &str, active_ms: u64) -> Guest {
+        let guest = places.admit(address(from));
+        guest.0.active_ms.store(active_ms, Ordering::Relaxed);
+        guest
+    }
+
+    fn stays(guest: &mut Guest) -> bool {
+        guest.1.try_recv() == Err(TryRecvError::Empty)
+    }
+
+    #[test]
+    fn the_longest_silent_of_the_most_crowded_address_makes_room() {
+        let places = Places::with_bounds(4, 0);
+        let mut alone = come(&places, "192.0.2.1", 0);
+        let mut busy = come(&places, "192.0.2.9", 7);
+        let mut silent = come(&places, "::ffff:192.0.2.9", 3);
+        let mut last = come(&places, "192.0.2.9", 9);
+        assert!(
+            [&mut alone, &mut busy, &mut silent, &mut last]
+                .into_iter()
+                .all(stays)
+        );
+        let mut next = come(&places, "192.0.2.2", 5);
+        assert!(!stays(&mut silent));
+        assert!(
+            [&mut alone, &mut busy, &mut last, &mut next]
+                .into_iter()
+                .all(stays)
+        );
+        // A place that is left is free, and who had to go takes none with it.
+        drop((alone, silent));
+        let mut fourth = come(&places, "192.0.2.9", 1);
+        assert!(
+            [&mut busy, &mut last, &mut next, &mut fourth]
+                .into_iter()
+                .all(stays)
+        );
+        assert_eq!(places.taken().guests.len(), 4);
+    }
+
+    #[test]
+    fn a_flood_of_one_network_keeps_nobody_else_out() {
+        let places = Places::with_bounds(HTTP_CONNECTIONS_MAX, 0);
+        let mut other = come(&places, "2001:db8:0:1::1", 0);
+        let flood = |n: usize| come(&places, &format!("2001:db8:0:2::{n:x}"), n as u64);
+        let mut flood: Vec<Guest> = (0..HTTP_CONNECTIONS_MAX + 100).map(flood).collect();
+        let mut next = come(&places, "2001:db8:0:1::2", 0);
+        assert!(stays(&mut other));
+        assert!(stays(&mut next));
+        let stay = flood
+            .iter_mut()
+            .filter_map(|guest| stays(guest).then_some(()));
+        assert_eq!(stay.count(), HTTP_CONNECTIONS_MAX - 2);
+    }
+
+    #[test]
+    fn answers_that_nobody_reads_make_room_for_others() {
+        let places = Places::with_bounds(9, 100);
+        let late = HTTP_UNREAD_GRACE_MS * 1_000;
+        let mut unread = come(&places, "192.0.2.1", 0);
+        let read = come(&places, "192.0.2.1", late);
+        let (first, second) = (unread.0.hold(60), read.0.hold(40));
+        assert!(first.is_some() && second.is_some());
+        assert!(stays(&mut unread));
+        // Time has not gone on: nobody has been silent for long enough.
+        let next = come(&places, "192.0.2.2", late);
+        assert!(next.0.hold(1).is_none());
+        drop(second);
+        let third = next.0.hold(40);
+        assert!(third.is_some());
+        assert_eq!(places.taken().held_bytes, 100);
+        let before_ms = HTTP_UNREAD_GRACE_MS;
+        assert_eq!(
+            places.taken().unread(next.0.id, before_ms),
+            Some(unread.0.id)
+        );
+        assert_eq!(places.taken().unread(unread.0.id, before_ms), None);
+        drop((first, third));
+        assert_eq!(places.taken().held_bytes, 0);
+        assert!(next.0.hold(101).is_some(), "an answer alone may be larger");
+    }
+}
