@@ -17,6 +17,8 @@ struct Authority {
     issuer: Issuer<'static, KeyPair>,
     der: CertificateDer<'static>,
     pem: String,
+    /// Its certificate and those above it that others have signed.
+    chain: Vec<CertificateDer<'static>>,
 }
 
 impl Authority {
@@ -28,6 +30,24 @@ impl Authority {
         Self {
             der: certificate.der().clone(),
             pem: certificate.pem(),
+            chain: Vec::new(),
+            issuer: Issuer::new(params, key),
+        }
+    }
+
+    /// One that this one vouches for.
+    fn subordinate(&self, name: &str) -> Self {
+        let key = KeyPair::generate().expect("a key");
+        let mut params = CertificateParams::new(Vec::new()).expect("no names");
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        params.distinguished_name.push(DnType::CommonName, name);
+        let certificate = params.signed_by(&key, &self.issuer).expect("signed");
+        let mut chain = vec![certificate.der().clone()];
+        chain.extend_from_slice(&self.chain);
+        Self {
+            der: certificate.der().clone(),
+            pem: certificate.pem(),
+            chain,
             issuer: Issuer::new(params, key),
         }
     }
@@ -57,6 +77,7 @@ impl Authority {
             authorities: Some(write("authorities.pem", &self.pem)),
             verify_peer: true,
             require_peer_certificate,
+            depth: 10,
             versions: Vec::new(),
         }
     }
@@ -84,7 +105,10 @@ fn log_in(
         Some((signer, name)) => {
             let (certificate, key) = signer.sign(name);
             let key = PrivateKeyDer::Pkcs8(key.serialize_der().into());
-            let chain = vec![certificate.der().clone()];
+            let mut chain = vec![certificate.der().clone()];
+            chain.extend_from_slice(&signer.chain);
+            // Who shows the authority's own certificate as well adds nothing to the path.
+            chain.push(authority.der.clone());
             builder.with_client_auth_cert(chain, key).expect("a pair")
         }
     };
@@ -118,6 +142,27 @@ fn a_certificate_is_a_login_if_the_right_authority_signed_it() {
         "a node not trusted"
     );
     node.shut_down();
+}
+
+#[test]
+fn as_many_authorities_as_may_lie_between_are_taken_and_one_more_is_not() {
+    let authority = Authority::new();
+    let first = authority.subordinate("first");
+    let second = first.subordinate("second");
+    for (depth, taken) in [(0, 1), (1, 2), (2, 3)] {
+        let scratch = Scratch::new(&format!("tls-depth-{depth}"));
+        let files = TlsFiles {
+            depth,
+            ..authority.write_files(&scratch.0, true)
+        };
+        let node = start(&scratch.0, Some(files));
+        let at = address(&node, true);
+        for (number, signer) in [&authority, &first, &second].into_iter().enumerate() {
+            let shown = log_in(at, &authority, Some((signer, "guest")));
+            assert_eq!(shown.is_ok(), number < taken, "{number} of {depth}");
+        }
+        node.shut_down();
+    }
 }
 
 #[test]

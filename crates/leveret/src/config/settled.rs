@@ -115,6 +115,8 @@ pub struct Tls {
     pub client_authorities: Option<PathBuf>,
     /// Whether a client must show a certificate.
     pub client_certificate_required: bool,
+    /// Certificates that may lie between a client's and the authority's.
+    pub depth: usize,
     /// Protocol versions spoken; never empty.
     pub versions: Vec<TlsVersion>,
 }

@@ -101,6 +101,7 @@ pub fn tls_files(tls: &TlsConfig) -> TlsFiles {
         authorities: tls.client_authorities.clone(),
         verify_peer: tls.client_authorities.is_some(),
         require_peer_certificate: tls.client_certificate_required,
+        depth: tls.depth,
         versions: tls
             .versions
             .iter()

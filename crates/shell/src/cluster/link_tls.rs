@@ -10,7 +10,7 @@
 //! nothing before it has that.
 
 use super::handshake::HandshakeError;
-use crate::tls::{TlsError, authorities, certificates, mismatch, private_key};
+use crate::tls::{TlsError, authorities, chain, mismatch, private_key};
 use rustls::client::WebPkiServerVerifier;
 use rustls::pki_types::ServerName;
 use rustls::server::WebPkiClientVerifier;
@@ -65,7 +65,7 @@ impl LinkTlsFiles {
             WebPkiServerVerifier::builder_with_provider(roots, Arc::clone(&provider))
                 .build()
                 .map_err(|error| settings(&error))?;
-        let chain = certificates(&self.certificate, "a certificate")?;
+        let chain = chain(&self.certificate)?;
         let key = private_key(&self.key)?;
         let differs = |error: rustls::Error| mismatch(&self.key, &self.certificate, &error);
         let dials = ClientConfig::builder_with_provider(Arc::clone(&provider))

@@ -1,7 +1,7 @@
 //! What is listened on, and with which certificates. Apart because the same keys come three times:
 //! for AMQP, for the HTTP API and for metrics.
 
-use super::Reader;
+use super::{Reader, narrow};
 use crate::config::settled::{Listeners, Tls, TlsVersion};
 use crate::config::{ConfigError, value};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -18,6 +18,7 @@ pub(super) struct TlsKeys {
     key: &'static str,
     verify: &'static str,
     required: &'static str,
+    depth: &'static str,
     versions: &'static str,
 }
 
@@ -32,6 +33,7 @@ macro_rules! tls_keys {
             key: concat!($prefix, ".keyfile"),
             verify: concat!($prefix, ".verify"),
             required: concat!($prefix, ".fail_if_no_peer_cert"),
+            depth: concat!($prefix, ".depth"),
             versions: concat!($prefix, ".versions"),
         }
     };
@@ -155,6 +157,7 @@ impl Reader<'_> {
             key: needed(keys.key)?,
             client_authorities,
             client_certificate_required: required,
+            depth: narrow(self.count(keys.depth)),
             versions,
         })
     }
