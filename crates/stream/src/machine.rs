@@ -14,7 +14,7 @@ use crate::host::{
     Command, Event, OffsetSpec, PublisherId, Reference, Refusal, RequestId, SessionId, StreamStats,
 };
 use crate::reader::{Key, Loaded, Readers};
-use crate::segments::{Segment, Segments};
+use crate::segments::{Segment, Segments, stored_bytes};
 use crate::settings::StreamSettings;
 use crate::tail::Tail;
 use crate::tracking::{Tracking, TrackingError};
@@ -498,7 +498,7 @@ impl Stream {
         let header = *chunk.header();
         self.next_offset = header.next_offset();
         self.last_chunk = Some(header.first_offset);
-        self.segments.add(header.chunk_bytes());
+        self.segments.add(stored_bytes(&header));
         self.segment_chunks += 1;
         self.bytes_since_snapshot += header.chunk_bytes();
         self.tail.push(chunk.clone());

@@ -231,10 +231,12 @@ impl Readers {
         };
         reader.cursor = None;
         reader.next = match (reader.next, next) {
-            (Seek::Offset(offset), Some(next)) => Seek::Offset(offset.max(next)),
-            (Seek::Offset(offset) | Seek::Position(offset), None) => {
+            // The segment ended with what the reader has had.
+            (Seek::Offset(offset), Some(next)) if offset >= next => Seek::Offset(offset),
+            (Seek::Offset(offset) | Seek::Position(offset), next) => {
+                let next = next.unwrap_or(visible);
                 return Err(Refusal::Damaged(format!(
-                    "offset {offset} is in no segment, though offsets to {visible} are stored"
+                    "offsets {offset} to {next} are in no segment"
                 )));
             }
             // All of the segment was made before the time that is looked for.

@@ -1,6 +1,20 @@
 //! The segments of a stream: where chunks are, and which segments go by size and age.
 
+use crate::chunk::ChunkHeader;
 use std::collections::VecDeque;
+
+/// A record of a segment file, which is a chunk and what is known of it, begins with a sector of
+/// its own: what is being written cannot harm what is durable already.
+pub const SECTOR_BYTES: u64 = 512;
+/// Bytes of a record before its chunk.
+pub const RECORD_HEAD_BYTES: usize = 32;
+
+/// Bytes that a chunk takes in a segment file.
+#[must_use]
+pub fn stored_bytes(chunk: &ChunkHeader) -> u64 {
+    let bytes = RECORD_HEAD_BYTES as u64 + chunk.chunk_bytes();
+    bytes.next_multiple_of(SECTOR_BYTES)
+}
 
 /// One segment: a run of chunks in one file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -9,7 +23,7 @@ pub struct Segment {
     pub first_offset: u64,
     /// When its first chunk was made, in milliseconds since the Unix epoch.
     pub first_timestamp_ms: i64,
-    /// Bytes of its chunks.
+    /// Bytes that its chunks take.
     pub bytes: u64,
 }
 

@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that fails here says enough")]
 
 use bytes::Bytes;
+use leveret_stream::segments::stored_bytes;
 use leveret_stream::{
     BatchBuilder, ChunkKind, Command, Effect, Event, Events, Loaded, OffsetSpec, PublisherId,
     ReaderId, Recovered, Reference, RequestId, Seek, Segment, SessionId, SharedChunk, Stream,
@@ -37,7 +38,7 @@ impl Disk {
         let segment = |(first_offset, chunks): (&u64, &Vec<(SharedChunk, bool)>)| Segment {
             first_offset: *first_offset,
             first_timestamp_ms: chunks.first().map_or(0, |c| c.0.header().timestamp_ms),
-            bytes: chunks.iter().map(|c| c.0.bytes().len() as u64).sum(),
+            bytes: chunks.iter().map(|c| stored_bytes(c.0.header())).sum(),
         };
         let newest = self.segments.last_key_value().map_or(&[][..], |(_, c)| c);
         let start = newest
@@ -482,14 +483,9 @@ fn retention_keeps_the_newest_segments() {
         world.commit();
     }
     let stats = world.stream.stats();
-    let on_disk: usize = world
-        .disk
-        .segments
-        .values()
-        .flatten()
-        .map(|c| c.0.bytes().len())
-        .sum();
-    assert_eq!(stats.bytes, on_disk as u64);
+    let chunks = world.disk.segments.values().flatten();
+    let on_disk: u64 = chunks.map(|c| stored_bytes(c.0.header())).sum();
+    assert_eq!(stats.bytes, on_disk);
     assert!(stats.bytes <= 5_000 + 2_000, "{stats:?}");
     assert!(stats.segments >= 2, "{stats:?}");
     let first = *world.disk.segments.keys().next().unwrap();

@@ -394,6 +394,10 @@ pub const STREAM_SEGMENT_BYTES: u64 = 500_000_000;
 pub const STREAM_SEGMENT_BYTES_MAX: u64 = 3_000_000_000;
 /// Chunks of a segment file of a stream.
 pub const STREAM_SEGMENT_CHUNKS_MAX: u32 = 256_000;
+/// Segment files of streams that are kept open, for all streams of a node together.
+pub const STREAM_FILES_OPEN_MAX: usize = 256;
+/// Bytes of a stream that are read from disk at once. A larger chunk is read alone.
+pub const STREAM_READ_BYTES: usize = 1024 * 1024;
 /// Bytes of a stream's newest chunks that are kept in memory for its readers.
 pub const STREAM_TAIL_BYTES: usize = 4 * 1024 * 1024;
 /// Bytes of chunks after which all offsets and sequences of a stream are written once more, so that

@@ -13,7 +13,8 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("types", &[]),
     ("amqp", &["types"]),
     ("stream-protocol", &["types"]),
-    ("storage", &["types"]),
+    // A stream's chunks are stored as they are sent: their format is the stream's.
+    ("storage", &["stream", "types"]),
     ("routing", &["types"]),
     ("queue", &["types"]),
     ("stream", &["types"]),

@@ -1,0 +1,19 @@
+//! Segment files of streams: chunks one after the other, read back by offset or time.
+//!
+//! There is no index beside the chunks: a record says what it is and where it belongs, so that one
+//! is found by looking for it, and a search halves the file each time. So nothing can differ from
+//! what is stored, and a stream costs no memory for what it holds.
+//!
+//! Invariant: only the last segment of a stream may have a torn end: the one before is synced when
+//! a segment begins.
+//! Invariant: what was synced is read back as it was written, or reported as damaged.
+
+mod files;
+mod format;
+mod open;
+mod read;
+mod recover;
+
+pub use files::StreamFiles;
+pub use read::StreamReadError;
+pub use recover::RecoveredStream;

@@ -1,0 +1,247 @@
+//! Streams' segments are begun, appended to, synced and deleted here.
+
+use crate::disk::{Disk, DiskFile, zeros};
+use crate::error::{Fatal, OpenError, WalError};
+use crate::stream::format::{FileHead, RECORDS_START, RecordHead, parse_name};
+use crate::stream::open::OpenFiles;
+use leveret_stream::SharedChunk;
+use leveret_stream::segments::stored_bytes;
+use leveret_types::QueueId;
+use std::collections::BTreeMap;
+use std::io::{self, IoSlice};
+use std::path::Path;
+
+/// Where one stream's last segment stands.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct LastSegment {
+    pub(crate) head: FileHead,
+    /// Where the next record goes.
+    pub(crate) end: u64,
+    /// From where tracking is replayed as of the last record.
+    pub(crate) replay_from: u64,
+}
+
+/// What is known of one stream.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct StreamState {
+    /// First offsets of its segments, ascending.
+    pub(crate) segments: Vec<u64>,
+    pub(crate) last: Option<LastSegment>,
+    /// The offset after the last record.
+    pub(crate) next_offset: u64,
+    /// The offset below which all is synced.
+    pub(crate) durable: u64,
+}
+
+/// The segment files of all streams of a node, in one folder.
+///
+/// After an error of a write, a sync or a change of names the process must end: see [`Fatal`].
+pub struct StreamFiles<D: Disk> {
+    pub(crate) files: OpenFiles<D>,
+    pub(crate) streams: BTreeMap<QueueId, StreamState>,
+    /// What new files' records are checked with: nobody who publishes may know it.
+    salt: u64,
+    has_new_names: bool,
+}
+
+impl<D: Disk> StreamFiles<D> {
+    /// Looks which streams there are in a folder, which is made if it is missing. `salt` is random.
+    ///
+    /// # Errors
+    /// If the disk refuses.
+    pub fn open(disk: D, folder: &Path, salt: u64) -> Result<Self, OpenError> {
+        let failed = |error| OpenError::io(folder, error);
+        disk.create_dir_all(folder).map_err(failed)?;
+        // An earlier process may have been killed between a change of names and its sync.
+        disk.sync_dir(folder).map_err(failed)?;
+        let mut streams: BTreeMap<QueueId, StreamState> = BTreeMap::new();
+        for name in disk.list(folder).map_err(failed)? {
+            if let Some((stream, first_offset)) = parse_name(&name) {
+                let state = streams.entry(stream).or_default();
+                state.segments.push(first_offset);
+            }
+        }
+        for state in streams.values_mut() {
+            state.segments.sort_unstable();
+        }
+        Ok(Self {
+            files: OpenFiles::new(disk, folder.to_owned()),
+            streams,
+            salt,
+            has_new_names: false,
+        })
+    }
+
+    /// The streams that have files.
+    pub fn streams(&self) -> impl Iterator<Item = QueueId> {
+        self.streams.keys().copied()
+    }
+
+    /// Begins a segment. The one before is made durable: only a last segment has a torn end.
+    ///
+    /// # Errors
+    /// If the disk is full, nothing has happened; any other error must end the process.
+    pub fn begin_segment(&mut self, stream: QueueId, first_offset: u64) -> Result<(), WalError> {
+        self.sync(stream)?;
+        let name = (stream, first_offset);
+        let salt = self.salt;
+        let head = FileHead {
+            stream,
+            first_offset,
+            salt,
+        };
+        // A file that a full disk left behind half made is made again.
+        self.delete_file(name)?;
+        let made = self.files.create(name);
+        let head_bytes = head.encode();
+        let zeros = zeros(RECORDS_START - head_bytes.len() as u64);
+        let slices: Vec<_> = std::iter::once(IoSlice::new(&head_bytes))
+            .chain(zeros)
+            .collect();
+        let written = made.and_then(|file| file.write_at(&slices, 0));
+        written.map_err(|error| self.refused("create", name, error))?;
+        // A head that is not sound can only be damage once chunks are behind it.
+        self.files.set_dirty(name);
+        let synced = self.files.sync(name);
+        synced.map_err(|error| self.files.fatal("sync", name, error))?;
+        self.has_new_names = true;
+        self.sync_names()?;
+        let state = self.streams.entry(stream).or_default();
+        state.segments.push(first_offset);
+        state.next_offset = first_offset;
+        state.durable = state.durable.max(first_offset);
+        state.last = Some(LastSegment {
+            head,
+            end: RECORDS_START,
+            replay_from: RECORDS_START,
+        });
+        Ok(())
+    }
+
+    /// Appends a chunk to the stream's last segment; `is_replay_start` if no chunk before it is
+    /// needed to know the stream's tracking.
+    ///
+    /// # Errors
+    /// If the disk is full, the chunk may be appended again; any other error must end the process.
+    ///
+    /// # Panics
+    /// If no segment was begun.
+    pub fn append(
+        &mut self,
+        stream: QueueId,
+        chunk: &SharedChunk,
+        is_replay_start: bool,
+    ) -> Result<(), WalError> {
+        let state = self.streams.get_mut(&stream);
+        let state = state.expect("a segment was begun before it is appended to");
+        let last = state
+            .last
+            .expect("a segment was begun before it is appended to");
+        assert_eq!(
+            chunk.header().first_offset,
+            state.next_offset,
+            "no offset is left out"
+        );
+        let (position, durable) = (last.end, state.durable);
+        let is_replay_start = is_replay_start || position == RECORDS_START;
+        let replay_from = if is_replay_start {
+            position
+        } else {
+            last.replay_from
+        };
+        let head = RecordHead::encode(&last.head, position, chunk, durable, replay_from);
+        let name = (stream, last.head.first_offset);
+        let stored = stored_bytes(chunk.header());
+        // The sector is filled here: a later write that began in it could harm what is durable.
+        let padding = zeros(stored - (head.len() + chunk.bytes().len()) as u64);
+        let record = [IoSlice::new(&head), IoSlice::new(chunk.bytes())];
+        let slices: Vec<_> = record.into_iter().chain(padding).collect();
+        let file = self.files.get(name);
+        let written = file.and_then(|file| file.write_at(&slices, position));
+        self.files.set_dirty(name);
+        written.map_err(|error| self.refused("write", name, error))?;
+        if let Some(state) = self.streams.get_mut(&stream) {
+            state.next_offset = chunk.header().next_offset();
+            state.last = Some(LastSegment {
+                end: position + stored,
+                replay_from,
+                ..last
+            });
+        }
+        Ok(())
+    }
+
+    fn refused(&self, call: &'static str, name: (QueueId, u64), error: io::Error) -> WalError {
+        match error.kind() {
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => WalError::NoSpace,
+            _ => self.files.fatal(call, name, error).into(),
+        }
+    }
+
+    /// Makes all that was appended to a stream durable.
+    ///
+    /// # Errors
+    /// Must end the process.
+    pub fn sync(&mut self, stream: QueueId) -> Result<(), Fatal> {
+        let Some(state) = self.streams.get(&stream) else {
+            return Ok(());
+        };
+        if let Some(last) = state.last {
+            let name = (stream, last.head.first_offset);
+            let synced = self.files.sync(name);
+            synced.map_err(|error| self.files.fatal("sync", name, error))?;
+        }
+        self.sync_names()?;
+        if let Some(state) = self.streams.get_mut(&stream) {
+            state.durable = state.next_offset;
+        }
+        Ok(())
+    }
+
+    fn sync_names(&mut self) -> Result<(), Fatal> {
+        if std::mem::take(&mut self.has_new_names) {
+            let folder = self.files.folder();
+            let synced = self.files.disk().sync_dir(folder);
+            synced.map_err(|error| Fatal::new("sync", folder, error))?;
+        }
+        Ok(())
+    }
+
+    /// Deletes a segment, durably: of several that are deleted none comes back without those after
+    /// it.
+    ///
+    /// # Errors
+    /// Must end the process.
+    pub fn delete_segment(&mut self, stream: QueueId, first_offset: u64) -> Result<(), Fatal> {
+        self.delete_file((stream, first_offset))?;
+        if let Some(state) = self.streams.get_mut(&stream) {
+            state.segments.retain(|segment| *segment != first_offset);
+            let last = state.last;
+            state.last = last.filter(|last| last.head.first_offset != first_offset);
+        }
+        self.sync_names()
+    }
+
+    /// Deletes a stream with all its segments, durably.
+    ///
+    /// # Errors
+    /// Must end the process.
+    pub fn delete_stream(&mut self, stream: QueueId) -> Result<(), Fatal> {
+        let state = self.streams.remove(&stream).unwrap_or_default();
+        for segment in state.segments {
+            self.delete_file((stream, segment))?;
+        }
+        self.sync_names()
+    }
+
+    fn delete_file(&mut self, name: (QueueId, u64)) -> Result<(), Fatal> {
+        self.files.close(name);
+        self.has_new_names = true;
+        match self.files.disk().delete(&self.files.path(name)) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                Err(self.files.fatal("delete", name, error))
+            }
+            _ => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,224 @@
+//! Chunks are found and read back here.
+
+use crate::disk::{Disk, DiskFile, read_exact};
+use crate::stream::files::StreamFiles;
+use crate::stream::format::{
+    FILE_HEAD_BYTES, FileHead, HeadError, RECORD_KNOWN_BYTES, RECORDS_START, RecordHead,
+};
+use bytes::Bytes;
+use leveret_stream::segments::{RECORD_HEAD_BYTES, SECTOR_BYTES};
+use leveret_stream::{Loaded, Seek, SharedChunk};
+use leveret_types::QueueId;
+use leveret_types::limits::STREAM_READ_BYTES;
+use std::io;
+
+/// Why chunks could not be read.
+#[derive(Debug, thiserror::Error)]
+pub enum StreamReadError {
+    /// What is there is not what was written.
+    #[error("segment {segment} of the stream is damaged at position {position}")]
+    Damaged {
+        /// The segment's first offset.
+        segment: u64,
+        /// Where in its file.
+        position: u64,
+    },
+    /// The disk refused.
+    #[error("segment {segment} of the stream cannot be read: {source}")]
+    Io {
+        /// The segment's first offset.
+        segment: u64,
+        /// What the disk said.
+        source: io::Error,
+    },
+}
+
+/// A segment file that is read, as far as it is written.
+pub(crate) struct SegmentReader<'a, F> {
+    pub(crate) file: &'a F,
+    pub(crate) head: FileHead,
+    pub(crate) end: u64,
+}
+
+/// A record and where it begins.
+pub(crate) type Found = (u64, RecordHead);
+
+impl<'a, F: DiskFile> SegmentReader<'a, F> {
+    /// Reads the file's head.
+    pub(crate) fn open(file: &'a F, end: Option<u64>) -> io::Result<Result<Self, HeadError>> {
+        let len = file.len()?;
+        let end = end.unwrap_or(len).min(len);
+        let mut bytes = vec![0; FILE_HEAD_BYTES.min(end) as usize];
+        let read = file.read_at(&mut bytes, 0)?;
+        let head = FileHead::decode(&bytes[..read]);
+        Ok(head.map(|head| Self { file, head, end }))
+    }
+
+    /// The record at a position, if one is there; its body is not looked at.
+    pub(crate) fn record_at(&self, position: u64) -> io::Result<Option<RecordHead>> {
+        let mut known = [0; RECORD_KNOWN_BYTES];
+        let read = self.file.read_at(&mut known, position)?;
+        let record = RecordHead::decode(&self.head, position, &known[..read]);
+        Ok(record.filter(|record| position + record.bytes() <= self.end))
+    }
+
+    /// The first record that begins at `from` or behind it, and before `before`.
+    pub(crate) fn find(&self, from: u64, before: u64) -> io::Result<Option<Found>> {
+        const WINDOW_BYTES: u64 = 64 * 1024;
+        let (mut at, before) = (from.next_multiple_of(SECTOR_BYTES), before.min(self.end));
+        while at < before {
+            let len = (self.end - at).min(WINDOW_BYTES) as usize;
+            let window = read_exact(self.file, at, len)?;
+            for sector in (0..len).step_by(SECTOR_BYTES as usize) {
+                let position = at + sector as u64;
+                let record = RecordHead::decode(&self.head, position, &window[sector..]);
+                let record = record.filter(|record| position + record.bytes() <= self.end);
+                if let Some(record) = record {
+                    return Ok((position < before).then_some((position, record)));
+                }
+            }
+            at += WINDOW_BYTES;
+        }
+        Ok(None)
+    }
+
+    /// Whether all bytes from a position to the end are zeros: what was cut there once.
+    pub(crate) fn is_zero_from(&self, position: u64) -> io::Result<bool> {
+        let mut at = position;
+        while at < self.end {
+            let len = (self.end - at).min(1 << 20) as usize;
+            if read_exact(self.file, at, len)?
+                .iter()
+                .any(|byte| *byte != 0)
+            {
+                return Ok(false);
+            }
+            at += len as u64;
+        }
+        Ok(true)
+    }
+
+    /// The position of the first record that is not before what is looked for. Which record is
+    /// before must be so in the file's order.
+    fn search(&self, is_before: impl Fn(&RecordHead) -> bool) -> io::Result<u64> {
+        /// Below this, records are looked at one by one.
+        const STEPS_BYTES: u64 = 64 * 1024;
+        let (mut low, mut high) = (RECORDS_START, self.end);
+        while high.saturating_sub(low) > STEPS_BYTES {
+            let middle = low + (high - low) / 2;
+            match self.find(middle, high)? {
+                Some((position, record)) if is_before(&record) => low = position + record.stride(),
+                _ => high = middle,
+            }
+        }
+        while let Some(record) = self.record_at(low)?.filter(&is_before) {
+            low += record.stride();
+        }
+        Ok(low)
+    }
+
+    /// Reads whole records from a position on: their chunks, and where they end.
+    fn read(&self, mut position: u64, before: u64, chunks_max: usize) -> io::Result<Read> {
+        let mut chunks = Vec::new();
+        let mut block = self.block(position, STREAM_READ_BYTES)?;
+        let mut is_sound = true;
+        while chunks.len() < chunks_max && !block.is_empty() {
+            let Some(record) = RecordHead::decode(&self.head, position, &block) else {
+                // The end of a block may cut a record short, also its head: the next read has it.
+                is_sound = !chunks.is_empty() || self.is_zero_from(position)?;
+                break;
+            };
+            if record.chunk.first_offset >= before {
+                break;
+            }
+            let bytes = usize::try_from(record.bytes()).unwrap_or(usize::MAX);
+            if bytes > block.len() {
+                if !chunks.is_empty() {
+                    break;
+                }
+                block = self.block(position, bytes)?;
+            }
+            if bytes > block.len() || !record.has_body(&block[RECORD_KNOWN_BYTES..bytes]) {
+                is_sound = !chunks.is_empty();
+                break;
+            }
+            let stride = usize::try_from(record.stride()).unwrap_or(usize::MAX);
+            let mut chunk = block.slice(RECORD_HEAD_BYTES..bytes);
+            // A file that was cut short may lack the zeros behind its last record.
+            block = block.split_off(stride.min(block.len()));
+            let Ok(chunk) = SharedChunk::split_from(&mut chunk) else {
+                is_sound = false;
+                break;
+            };
+            chunks.push(chunk);
+            position += record.stride();
+        }
+        Ok(Read {
+            chunks,
+            position,
+            is_sound,
+        })
+    }
+
+    fn block(&self, position: u64, bytes: usize) -> io::Result<Bytes> {
+        let len = self.end.saturating_sub(position).min(bytes as u64) as usize;
+        read_exact(self.file, position, len).map(Bytes::from)
+    }
+
+    /// The chunk of a record that is known to begin here, if its body is sound.
+    pub(crate) fn chunk(&self, (position, record): &Found) -> io::Result<Option<SharedChunk>> {
+        let bytes = usize::try_from(record.bytes()).unwrap_or(usize::MAX);
+        let block = self.block(*position, bytes)?;
+        if block.len() < bytes || !record.has_body(&block[RECORD_KNOWN_BYTES..]) {
+            return Ok(None);
+        }
+        let mut chunk = block.slice(RECORD_HEAD_BYTES..);
+        Ok(SharedChunk::split_from(&mut chunk).ok())
+    }
+}
+
+struct Read {
+    chunks: Vec<SharedChunk>,
+    position: u64,
+    is_sound: bool,
+}
+
+impl<D: Disk> StreamFiles<D> {
+    /// Reads chunks of one segment, none of which begins at `before` or later; about as many bytes
+    /// as are read from disk at once. None where the segment has no more.
+    ///
+    /// # Errors
+    /// If the file is damaged where it is read, or the disk refuses.
+    pub fn read(
+        &mut self,
+        stream: QueueId,
+        segment: u64,
+        seek: Seek,
+        before: u64,
+        chunks_max: u32,
+    ) -> Result<Loaded, StreamReadError> {
+        let failed = |source| StreamReadError::Io { segment, source };
+        let damaged = |position| StreamReadError::Damaged { segment, position };
+        let file = self.files.get((stream, segment)).map_err(failed)?;
+        let last = self.streams.get(&stream).and_then(|state| state.last);
+        let last = last.filter(|last| last.head.first_offset == segment);
+        let reader = SegmentReader::open(&*file, last.map(|last| last.end)).map_err(failed)?;
+        let reader = reader.map_err(|_| damaged(0))?;
+        let position = match seek {
+            Seek::Position(position) => Ok(position),
+            Seek::Offset(offset) => reader.search(|r| r.chunk.next_offset() <= offset),
+            Seek::TimestampMs(time) => reader.search(|r| r.chunk.timestamp_ms < time),
+        };
+        let position = position.map_err(failed)?;
+        let read = reader.read(position, before, chunks_max as usize);
+        let read = read.map_err(failed)?;
+        if !read.is_sound {
+            return Err(damaged(read.position));
+        }
+        Ok(Loaded {
+            segment,
+            chunks: read.chunks,
+            position: read.position,
+        })
+    }
+}

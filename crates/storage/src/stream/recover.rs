@@ -1,0 +1,241 @@
+//! What a stream's files hold after a start: the last segment's end is looked for and read, the
+//! other segments' first records.
+//!
+//! A record says how far the stream was synced when it was written. So of two places where a record
+//! is not what was written one may tell: above that mark it is the torn end of what was being
+//! written, and is cut; below it is corruption, which is reported, kept as it is and never served.
+
+use crate::disk::{Disk, DiskFile, write_zeros};
+use crate::error::OpenError;
+use crate::stream::files::{LastSegment, StreamFiles};
+use crate::stream::format::{FileHead, HeadError, RECORDS_START};
+use crate::stream::read::{Found, SegmentReader};
+use leveret_stream::segments::SECTOR_BYTES;
+use leveret_stream::{Recovered, Segment};
+use leveret_types::QueueId;
+use std::io;
+use std::sync::Arc;
+
+/// Bytes from the end of a segment in which its last records are looked for at first.
+const WINDOW_BYTES: u64 = 1 << 20;
+
+/// What was found of a stream.
+#[derive(Debug, Default)]
+pub struct RecoveredStream {
+    /// For the stream's machine.
+    pub recovered: Recovered,
+    /// Bytes of a torn end that were cut.
+    pub cut_bytes: u64,
+    /// What is damaged, in words for an operator; it is not served.
+    pub damage: Vec<String>,
+}
+
+/// The end of a segment.
+struct End {
+    head: FileHead,
+    /// The last records without a hole, from the one where tracking begins.
+    newest: Vec<Found>,
+    /// Where the next record goes.
+    end: u64,
+    damage: Vec<String>,
+}
+
+impl<D: Disk> StreamFiles<D> {
+    /// Makes a stream ready to be appended to. Must be called once before it is.
+    ///
+    /// # Errors
+    /// If the disk refuses, or a file is of a later version.
+    pub fn recover(&mut self, stream: QueueId) -> Result<RecoveredStream, OpenError> {
+        let mut out = RecoveredStream::default();
+        while let Some(segment) = self.last_segment(stream) {
+            let name = (stream, segment);
+            let path = self.files.path(name);
+            let failed = |error| OpenError::io(&path, error);
+            let file = self.files.get(name).map_err(failed)?;
+            match SegmentReader::open(&*file, None).map_err(failed)? {
+                Ok(reader) => {
+                    let end = end_of(&reader).map_err(failed)?;
+                    self.take_end(stream, &reader, end, &mut out)
+                        .map_err(failed)?;
+                    break;
+                }
+                Err(HeadError::Newer(version)) => return Err(OpenError::Newer { path, version }),
+                Err(HeadError::Damaged) if file.len().map_err(failed)? > RECORDS_START => {
+                    // Records follow: that head was durable once.
+                    return Err(OpenError::Damaged {
+                        path,
+                        what: "the head of a stream's segment",
+                    });
+                }
+                // It was being made. Nothing in it was confirmed.
+                Err(HeadError::Damaged) => {
+                    drop(file);
+                    self.delete_segment(stream, segment)?;
+                }
+            }
+        }
+        // What was found may be in the page cache alone: it counts once it is synced.
+        self.sync(stream)?;
+        self.describe_segments(stream, &mut out)?;
+        Ok(out)
+    }
+
+    fn last_segment(&self, stream: QueueId) -> Option<u64> {
+        self.streams.get(&stream)?.segments.last().copied()
+    }
+
+    /// Cuts what is torn, and notes where the stream ends.
+    fn take_end(
+        &mut self,
+        stream: QueueId,
+        reader: &SegmentReader<'_, D::File>,
+        end: End,
+        out: &mut RecoveredStream,
+    ) -> io::Result<()> {
+        if !reader.is_zero_from(end.end)? {
+            // What is cut must not be found again behind what is written over its beginning.
+            write_zeros(reader.file, end.end..reader.end)?;
+            reader.file.sync_data()?;
+            out.cut_bytes += reader.end - end.end;
+        }
+        for found in &end.newest {
+            match reader.chunk(found)? {
+                Some(chunk) => out.recovered.newest.push(chunk),
+                None => out.damage.push(format!(
+                    "the chunk with offset {} cannot be read again",
+                    found.1.chunk.first_offset
+                )),
+            }
+        }
+        out.damage.extend(end.damage);
+        let last = end.newest.last().map(|(_, record)| record);
+        let next_offset = last.map_or(end.head.first_offset, |last| last.chunk.next_offset());
+        if let Some(state) = self.streams.get_mut(&stream) {
+            state.next_offset = next_offset;
+            state.durable = end.head.first_offset;
+            state.last = Some(LastSegment {
+                head: end.head,
+                end: end.end,
+                replay_from: last.map_or(RECORDS_START, |last| last.replay_from),
+            });
+        }
+        self.files.set_dirty((stream, end.head.first_offset));
+        Ok(())
+    }
+
+    fn describe_segments(
+        &mut self,
+        stream: QueueId,
+        out: &mut RecoveredStream,
+    ) -> Result<(), OpenError> {
+        let segments = self
+            .streams
+            .get(&stream)
+            .map(|state| state.segments.clone());
+        for first_offset in segments.unwrap_or_default() {
+            let path = self.files.path((stream, first_offset));
+            let failed = |error| OpenError::io(&path, error);
+            let file: Arc<D::File> = self.files.get((stream, first_offset)).map_err(failed)?;
+            let first = match SegmentReader::open(&*file, None).map_err(failed)? {
+                Ok(reader) => reader.record_at(RECORDS_START).map_err(failed)?,
+                Err(_) => None,
+            };
+            let is_last = self.last_segment(stream) == Some(first_offset);
+            if first.is_none() && !is_last {
+                let name = path.display();
+                out.damage
+                    .push(format!("{name} does not begin with a chunk"));
+            }
+            let before = out.recovered.segments.last();
+            let unknown_ms = before.map_or(0, |before| before.first_timestamp_ms);
+            out.recovered.segments.push(Segment {
+                first_offset,
+                first_timestamp_ms: first.map_or(unknown_ms, |first| first.chunk.timestamp_ms),
+                bytes: file.len().map_err(failed)?.saturating_sub(RECORDS_START),
+            });
+        }
+        Ok(())
+    }
+}
+
+/// Looks for the end of a segment from its back.
+fn end_of<F: DiskFile>(reader: &SegmentReader<'_, F>) -> io::Result<End> {
+    let mut window = WINDOW_BYTES;
+    loop {
+        let from = reader.end.saturating_sub(window).max(RECORDS_START);
+        let records = sound_records(reader, from)?;
+        // How far the stream was synced, as the newest record knows it.
+        let durable = records.iter().map(|(_, record)| record.durable).max();
+        let durable = durable.unwrap_or(reader.head.first_offset);
+        let is_durable = |(_, record): &Found| record.chunk.first_offset <= durable;
+        // All before a record below the mark was synced: it needs no look.
+        let is_anchored = from == RECORDS_START || records.iter().any(is_durable);
+        if is_anchored {
+            let end = cut(reader, records, durable, from);
+            let replay_from = end.newest.last().map(|(_, record)| record.replay_from);
+            let begins = end.newest.first().map_or(from, |(position, _)| *position);
+            if from == RECORDS_START || replay_from.is_some_and(|replay| replay >= begins) {
+                return Ok(with_replay(end));
+            }
+        }
+        window = window.saturating_mul(4);
+    }
+}
+
+/// All records from a position on whose bytes are sound, in order.
+fn sound_records<F: DiskFile>(reader: &SegmentReader<'_, F>, from: u64) -> io::Result<Vec<Found>> {
+    let (mut records, mut at) = (Vec::new(), from);
+    while let Some(found) = reader.find(at, reader.end)? {
+        if reader.chunk(&found)?.is_some() {
+            at = found.0 + found.1.stride();
+            records.push(found);
+        } else {
+            at = found.0 + SECTOR_BYTES;
+        }
+    }
+    Ok(records)
+}
+
+/// Tells holes below the mark, which are damage, from those above it, where the stream ends.
+fn cut<F>(reader: &SegmentReader<'_, F>, records: Vec<Found>, durable: u64, from: u64) -> End {
+    let mut end = End {
+        head: reader.head,
+        newest: Vec::new(),
+        end: RECORDS_START,
+        damage: Vec::new(),
+    };
+    let mut next_offset = reader.head.first_offset;
+    for found in records {
+        let (position, record) = found;
+        // What lies before the window is known to be sound as far as it needs to be.
+        let is_first = end.newest.is_empty() && end.damage.is_empty() && from > RECORDS_START;
+        let follows = position == end.end && record.chunk.first_offset == next_offset;
+        if !is_first && !follows {
+            if next_offset >= durable {
+                break;
+            }
+            end.damage.push(format!(
+                "offsets {next_offset} to {} of segment {} are damaged on disk, at position {}: \
+                 they are not served, and offsets or sequences that were stored with them may be \
+                 older ones",
+                record.chunk.first_offset.saturating_sub(1),
+                reader.head.first_offset,
+                end.end,
+            ));
+            end.newest.clear();
+        }
+        end.end = position + record.stride();
+        next_offset = record.chunk.next_offset();
+        end.newest.push(found);
+    }
+    end
+}
+
+/// Leaves the records from which tracking is replayed.
+fn with_replay(mut end: End) -> End {
+    if let Some((_, last)) = end.newest.last() {
+        let replay_from = last.replay_from;
+        end.newest.retain(|(position, _)| *position >= replay_from);
+    }
+    end
+}

@@ -1,0 +1,275 @@
+//! Segment files of streams: what was appended is read back, by offset and time, also after a
+//! start; torn ends are cut, damage is reported.
+
+#![allow(clippy::unwrap_used, reason = "a test that fails here says enough")]
+
+use leveret_storage::{MemoryDisk, OpenError, RecoveredStream, StreamFiles, StreamReadError};
+use leveret_stream::{ChunkHeader, ChunkKind, Seek, SharedChunk};
+use leveret_types::QueueId;
+use leveret_types::limits::STREAM_READ_BYTES;
+use std::path::{Path, PathBuf};
+
+const STREAM: QueueId = QueueId(7);
+const FOLDER: &str = "streams";
+
+fn chunk(first_offset: u64, records: u32, body_bytes: usize) -> SharedChunk {
+    let header = ChunkHeader {
+        kind: ChunkKind::User,
+        entries: u16::try_from(records).unwrap(),
+        records,
+        timestamp_ms: first_offset as i64 * 10,
+        epoch: 1,
+        first_offset,
+        crc: 0,
+        data_bytes: 0,
+        trailer_bytes: 0,
+        bloom_bytes: 0,
+    };
+    let body = vec![first_offset as u8; body_bytes];
+    let entry = [&(body_bytes as u32).to_be_bytes()[..], &body].concat();
+    SharedChunk::new(header, &[], &entry.repeat(records as usize), b"trailer")
+}
+
+fn open(disk: &MemoryDisk) -> (StreamFiles<MemoryDisk>, RecoveredStream) {
+    let mut files = StreamFiles::open(disk.clone(), Path::new(FOLDER), 42).unwrap();
+    let recovered = files.recover(STREAM).unwrap();
+    (files, recovered)
+}
+
+/// Chunks of two records each, `per_segment` of them in a segment, each synced.
+fn filled(chunks: u64, per_segment: u64, body_bytes: usize) -> (MemoryDisk, Vec<SharedChunk>) {
+    let disk = MemoryDisk::new();
+    let (mut files, _) = open(&disk);
+    let mut appended = Vec::new();
+    for n in 0..chunks {
+        if n.is_multiple_of(per_segment) {
+            files.begin_segment(STREAM, n * 2).unwrap();
+        }
+        let chunk = chunk(n * 2, 2, body_bytes);
+        files.append(STREAM, &chunk, true).unwrap();
+        files.sync(STREAM).unwrap();
+        appended.push(chunk);
+    }
+    (disk, appended)
+}
+
+fn paths(disk: &MemoryDisk) -> Vec<PathBuf> {
+    disk.paths()
+}
+
+/// All chunks that are served, from the first to the last.
+fn read_all(
+    files: &mut StreamFiles<MemoryDisk>,
+    segments: &[u64],
+) -> Result<Vec<SharedChunk>, StreamReadError> {
+    let mut chunks = Vec::new();
+    for segment in segments {
+        let mut seek = Seek::Offset(*segment);
+        loop {
+            let loaded = files.read(STREAM, *segment, seek, u64::MAX, u32::MAX)?;
+            if loaded.chunks.is_empty() {
+                break;
+            }
+            chunks.extend(loaded.chunks);
+            seek = Seek::Position(loaded.position);
+        }
+    }
+    Ok(chunks)
+}
+
+#[test]
+fn every_offset_and_time_is_found_in_its_chunk() {
+    let (disk, appended) = filled(1_000, 400, 300);
+    let (mut files, found) = open(&disk);
+    assert!(found.damage.is_empty());
+    assert_eq!(found.cut_bytes, 0);
+    let segments: Vec<u64> = found
+        .recovered
+        .segments
+        .iter()
+        .map(|s| s.first_offset)
+        .collect();
+    assert_eq!(segments, [0, 800, 1_600]);
+    let times: Vec<i64> = found
+        .recovered
+        .segments
+        .iter()
+        .map(|s| s.first_timestamp_ms)
+        .collect();
+    assert_eq!(times, [0, 8_000, 16_000]);
+    assert_eq!(read_all(&mut files, &segments).unwrap(), appended);
+    for offset in (0..2_000).step_by(7) {
+        let segment = segments.iter().rfind(|first| **first <= offset).unwrap();
+        let expected = &appended[offset as usize / 2];
+        for seek in [
+            Seek::Offset(offset),
+            Seek::TimestampMs(offset as i64 / 2 * 20),
+        ] {
+            let loaded = files.read(STREAM, *segment, seek, u64::MAX, 1).unwrap();
+            assert_eq!(loaded.chunks[0].header(), expected.header(), "{seek:?}");
+        }
+        // Nothing that begins at the bound is shown.
+        let until = files.read(STREAM, *segment, Seek::Offset(offset), offset / 2 * 2, 9);
+        assert!(until.unwrap().chunks.is_empty());
+    }
+}
+
+#[test]
+fn a_start_reads_the_end_of_the_last_segment_only() {
+    let (disk, appended) = filled(300, 250, 100_000);
+    let total: usize = appended.iter().map(|chunk| chunk.bytes().len()).sum();
+    let before = disk.counts().read_bytes;
+    let (_, found) = open(&disk);
+    let read = disk.counts().read_bytes - before;
+    assert!(total > 50 << 20, "{total}");
+    assert!(read < 4 << 20, "{read} of {total} bytes were read");
+    let last = found.recovered.newest.last().unwrap();
+    assert_eq!(last, appended.last().unwrap());
+}
+
+#[test]
+fn a_chunk_that_is_larger_than_a_read_is_read() {
+    let (disk, appended) = filled(3, 10, STREAM_READ_BYTES);
+    let (mut files, _) = open(&disk);
+    assert_eq!(read_all(&mut files, &[0]).unwrap(), appended);
+}
+
+#[test]
+fn tracking_is_replayed_from_where_the_last_record_says() {
+    let disk = MemoryDisk::new();
+    let (mut files, _) = open(&disk);
+    files.begin_segment(STREAM, 0).unwrap();
+    for n in 0..40 {
+        let is_replay_start = n == 10;
+        files
+            .append(STREAM, &chunk(n, 1, 200_000), is_replay_start)
+            .unwrap();
+        files.sync(STREAM).unwrap();
+    }
+    let (_, found) = open(&disk);
+    let offsets = found
+        .recovered
+        .newest
+        .iter()
+        .map(|c| c.header().first_offset);
+    assert!(
+        offsets.eq(10..40),
+        "more than the window that is looked at first"
+    );
+}
+
+/// The last record is cut short, or garbled, anywhere: the ones before it are kept, the torn one is
+/// gone for good, and the stream goes on.
+#[test]
+fn a_torn_end_is_cut() {
+    let (disk, appended) = filled(6, 10, 50);
+    let path = paths(&disk).pop().unwrap();
+    let whole = {
+        let mut len = 0;
+        disk.tamper(&path, |bytes| len = bytes.len());
+        len
+    };
+    let record = 512;
+    for keep in (0..32 + appended[5].bytes().len()).step_by(3) {
+        let torn = disk.copy();
+        torn.tamper(&path, |bytes| {
+            bytes.truncate(whole - record + keep);
+            bytes.resize(whole, 0xEE);
+        });
+        let (mut files, found) = open(&torn);
+        assert!(found.damage.is_empty(), "{keep}: {:?}", found.damage);
+        assert_eq!(read_all(&mut files, &[0]).unwrap(), appended[..5], "{keep}");
+        let other = chunk(10, 3, 70);
+        files.append(STREAM, &other, true).unwrap();
+        files.sync(STREAM).unwrap();
+        let (mut files, found) = open(&torn);
+        assert_eq!((found.cut_bytes, found.damage.len()), (0, 0), "{keep}");
+        let expected = [&appended[..5], &[other]].concat();
+        assert_eq!(read_all(&mut files, &[0]).unwrap(), expected, "{keep}");
+    }
+}
+
+/// Every byte below the durable mark: what it was part of is reported at the start, or when it is
+/// read; nothing else than what was appended is ever served, and nothing is cut.
+#[test]
+fn damage_below_the_mark_is_reported_and_not_served() {
+    let (disk, appended) = filled(6, 10, 50);
+    let path = paths(&disk).pop().unwrap();
+    let record = 32 + appended[0].bytes().len();
+    let hits = (0..4_u64).flat_map(|hit| (0..record).step_by(5).map(move |at| (hit, at)));
+    for (hit, at) in hits {
+        let at = 512 * (hit as usize + 1) + at;
+        let damaged = disk.copy();
+        damaged.tamper(&path, |bytes| bytes[at] ^= 0x10);
+        let (mut files, found) = open(&damaged);
+        assert_eq!(found.cut_bytes, 0, "{at}");
+        assert_eq!(found.damage.len(), 1, "{at}: {:?}", found.damage);
+        let first = format!("offsets {} to {} ", hit * 2, hit * 2 + 1);
+        assert!(
+            found.damage[0].starts_with(&first),
+            "{at}: {}",
+            found.damage[0]
+        );
+        let read = files.read(STREAM, 0, Seek::Offset(hit * 2), u64::MAX, 9);
+        assert!(matches!(read, Err(StreamReadError::Damaged { .. })), "{at}");
+        for (n, chunk) in appended.iter().enumerate().take(hit as usize) {
+            let loaded = files.read(STREAM, 0, Seek::Offset(n as u64 * 2), u64::MAX, 1);
+            assert_eq!(
+                loaded.unwrap().chunks[..],
+                *std::slice::from_ref(chunk),
+                "{at}"
+            );
+        }
+        // The stream goes on where it was.
+        files.append(STREAM, &chunk(12, 1, 1), true).unwrap();
+    }
+}
+
+#[test]
+fn a_segment_that_was_being_made_is_forgotten_and_a_damaged_or_later_one_is_refused() {
+    let (disk, appended) = filled(4, 2, 50);
+    let last = paths(&disk).pop().unwrap();
+    let made = disk.copy();
+    made.tamper(&last, |bytes| bytes.truncate(33));
+    let (mut files, found) = open(&made);
+    assert_eq!(found.recovered.segments.len(), 1);
+    assert_eq!(read_all(&mut files, &[0]).unwrap(), appended[..2]);
+    files.begin_segment(STREAM, 4).unwrap();
+    files.append(STREAM, &appended[2], true).unwrap();
+    let damaged = disk.copy();
+    damaged.tamper(&last, |bytes| bytes[..80].fill(0));
+    let mut files = StreamFiles::open(damaged, Path::new(FOLDER), 1).unwrap();
+    assert!(matches!(
+        files.recover(STREAM),
+        Err(OpenError::Damaged { .. })
+    ));
+}
+
+#[test]
+fn a_deleted_stream_leaves_no_file() {
+    let (disk, _) = filled(6, 2, 50);
+    let (mut files, _) = open(&disk);
+    files.delete_segment(STREAM, 0).unwrap();
+    assert_eq!(paths(&disk).len(), 2);
+    let (mut files, found) = open(&disk);
+    assert_eq!(found.recovered.segments[0].first_offset, 4);
+    assert_eq!(files.streams().collect::<Vec<_>>(), [STREAM]);
+    files.delete_stream(STREAM).unwrap();
+    assert!(paths(&disk).is_empty());
+    assert_eq!(files.streams().count(), 0);
+}
+
+#[test]
+fn a_full_disk_refuses_a_chunk_which_may_be_appended_later() {
+    let (disk, mut appended) = filled(2, 10, 50);
+    let (mut files, _) = open(&disk);
+    disk.set_bytes_max(Some(disk.bytes() + 511));
+    let next = chunk(4, 2, 50);
+    assert!(files.append(STREAM, &next, true).is_err());
+    assert!(files.begin_segment(STREAM, 4).is_err());
+    disk.set_bytes_max(None);
+    files.begin_segment(STREAM, 4).unwrap();
+    files.append(STREAM, &next, true).unwrap();
+    appended.push(next);
+    assert_eq!(read_all(&mut files, &[0, 4]).unwrap(), appended);
+}
