@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use anyhow::Result;
 
-use crate::{codegen, graph, licences, run, suite, tidy};
+use crate::{advisories, codegen, graph, licences, run, suite, tidy};
 
 /// One step before the tests.
 type Step = (&'static str, fn() -> Result<bool>);
@@ -15,6 +15,7 @@ const STEPS: &[Step] = &[
     ("tidy", tidy::run),
     ("crate graph", graph::run),
     ("licences and duplicates", licences::run),
+    ("advisories", advisories::run),
     ("generated code", codegen_is_fresh),
     ("clippy", || {
         cargo(&[

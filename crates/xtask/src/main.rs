@@ -10,6 +10,7 @@
 //! Invariant: it ends only processes that it started, by their id.
 //! Invariant: a suite that could not run is named as left out, never counted as passed.
 
+mod advisories;
 mod bench;
 mod broker;
 mod certificates;
@@ -46,6 +47,8 @@ usage: cargo xtask COMMAND
   codegen [--check]         writes the generated sources, or says whether they are stale
   graph                     crate dependencies against the allowed arrows
   licences                  licences and duplicate versions against deny.toml
+  advisories                known weaknesses of dependencies, where cargo-deny and its database
+                            can be had
   crash [--rounds N]        kill -9 under load, with a ledger outside the process (default 25)
         [--broker KIND] [--seed N]
         [--cluster]         kills and stops of nodes of a cluster of three, quorum queues
@@ -89,6 +92,7 @@ fn dispatch(arguments: &[String]) -> Result<bool> {
         "tidy" => tidy::run(),
         "graph" => graph::run(),
         "licences" => licences::run(),
+        "advisories" => advisories::run(),
         "codegen" => codegen::run(rest.iter().any(|word| word == "--check")).map(|()| true),
         "crash" => crash::run(rest),
         "cluster" => cluster::run(rest),
