@@ -222,6 +222,83 @@ pub enum Command {
     Leave,
 }
 
+impl Command {
+    /// The stream that it is for; `None` of those of the catalogue, and of [`Self::Leave`].
+    #[must_use]
+    pub fn stream(&self) -> Option<QueueId> {
+        match self {
+            Self::Declare { .. } | Self::Delete { .. } | Self::LookUp { .. } | Self::Leave => None,
+            Self::DeclarePublisher { stream, .. }
+            | Self::DeletePublisher { stream, .. }
+            | Self::Publish { stream, .. }
+            | Self::QuerySequence { stream, .. }
+            | Self::Subscribe { stream, .. }
+            | Self::Credit { stream, .. }
+            | Self::Unsubscribe { stream, .. }
+            | Self::StoreOffset { stream, .. }
+            | Self::QueryOffset { stream, .. }
+            | Self::ResolveOffset { stream, .. }
+            | Self::Stats { stream, .. } => Some(*stream),
+        }
+    }
+
+    /// What a session hears instead of an answer; `None` if it would get none.
+    #[must_use]
+    pub fn refused(&self, refusal: Refusal) -> Option<Event> {
+        let event = match self {
+            Self::Declare { request, .. } => Event::Declared {
+                request: *request,
+                result: Err(refusal),
+            },
+            Self::Delete { request, .. } => Event::Deleted {
+                request: *request,
+                result: Err(refusal),
+            },
+            Self::LookUp { request, .. } => Event::Found {
+                request: *request,
+                result: Err(refusal),
+            },
+            Self::DeclarePublisher { request, .. } => Event::PublisherDeclared {
+                request: *request,
+                result: Err(refusal),
+            },
+            Self::Publish {
+                publisher, batch, ..
+            } => Event::Refused {
+                publisher: *publisher,
+                ids: batch.ids(),
+                refusal,
+            },
+            Self::QuerySequence { request, .. } => Event::Sequence {
+                request: *request,
+                result: Err(refusal),
+            },
+            Self::Subscribe { request, .. } => Event::Subscribed {
+                request: *request,
+                result: Err(refusal),
+            },
+            Self::QueryOffset { request, .. } => Event::StoredOffset {
+                request: *request,
+                result: Err(refusal),
+            },
+            Self::ResolveOffset { request, .. } => Event::ResolvedOffset {
+                request: *request,
+                result: Err(refusal),
+            },
+            Self::Stats { request, .. } => Event::Stats {
+                request: *request,
+                result: Err(refusal),
+            },
+            Self::DeletePublisher { .. }
+            | Self::Credit { .. }
+            | Self::Unsubscribe { .. }
+            | Self::StoreOffset { .. }
+            | Self::Leave => return None,
+        };
+        Some(event)
+    }
+}
+
 /// Why something was refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {

@@ -398,6 +398,8 @@ pub const STREAM_SEGMENT_CHUNKS_MAX: u32 = 256_000;
 pub const STREAM_FILES_OPEN_MAX: usize = 256;
 /// Bytes of a stream that are read from disk at once. A larger chunk is read alone.
 pub const STREAM_READ_BYTES: usize = 1024 * 1024;
+/// Reads from disk that one stream's readers get in one turn of all streams.
+pub const STREAM_READS_MAX: u32 = 16;
 /// Bytes of a stream's newest chunks that are kept in memory for its readers.
 pub const STREAM_TAIL_BYTES: usize = 4 * 1024 * 1024;
 /// Bytes of chunks after which all offsets and sequences of a stream are written once more, so that

@@ -15,6 +15,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("stream-protocol", &["types"]),
     // A stream's chunks are stored as they are sent: their format is the stream's.
     ("storage", &["stream", "types"]),
+    ("stream-host", &["storage", "stream", "types"]),
     ("routing", &["types"]),
     ("queue", &["types"]),
     ("stream", &["types"]),

@@ -24,6 +24,7 @@ const CORE_CRATES: &[&str] = &[
     "session",
     "storage",
     "stream",
+    "stream-host",
     "stream-protocol",
     "stream-session",
     "types",

@@ -1,0 +1,329 @@
+//! The streams of a node, run together: their machines over their segment files.
+//!
+//! A turn takes the commands that have come for all streams ([`StreamHost::handle`]), and ends with
+//! [`StreamHost::end_turn`]: what was published is written, each stream that it was published to is
+//! synced once, and only then confirmed. What comes meanwhile is the next turn's.
+//!
+//! Invariant: nothing but the storage engine's [`Disk`] is asked for IO; no clock, no thread.
+//! Invariant: a stream with the flush level `sync` confirms after the sync that covers what it
+//! confirms.
+//! Invariant: a failed write or sync is an error that ends the process; a full disk holds
+//! publishers back and loses nothing.
+
+use leveret_storage::{Disk, Fatal, OpenError, StreamFiles, WalError};
+use leveret_stream::tracking::TrackingError;
+use leveret_stream::{Command, Effect, Events, Flush, Refusal, SessionId, Stream, StreamSettings};
+use leveret_types::limits::STREAM_READS_MAX;
+use leveret_types::{Now, QueueId};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+/// One stream and what is to be done for it.
+struct Hosted {
+    machine: Stream,
+    /// What could not be done yet: the disk is full, or others are to have their turn.
+    effects: VecDeque<Effect>,
+    /// The last turn that is sealed and not committed.
+    sealed: Option<u64>,
+    /// When what was written since the last sync is synced, where confirms do not wait for it.
+    sync_at_ms: Option<u64>,
+}
+
+/// What a stream was found with.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Found {
+    /// Bytes of a torn end that were cut.
+    pub cut_bytes: u64,
+    /// What is damaged, in words for an operator.
+    pub damage: Vec<String>,
+}
+
+/// Why a stream does not run.
+#[derive(Debug, thiserror::Error)]
+pub enum BeginError {
+    /// Its files cannot be read.
+    #[error(transparent)]
+    Files(#[from] OpenError),
+    /// A chunk that is sound says offsets or sequences that cannot be.
+    #[error("the stream's files were written by another version: {0}")]
+    Tracking(#[from] TrackingError),
+}
+
+/// All streams of a node.
+pub struct StreamHost<D: Disk> {
+    files: StreamFiles<D>,
+    streams: BTreeMap<QueueId, Hosted>,
+    /// Streams that something happened to, or that have something left to do.
+    touched: BTreeSet<QueueId>,
+    is_disk_full: bool,
+}
+
+/// How far the effects of a stream were carried out.
+#[derive(PartialEq, Eq)]
+enum Progress {
+    Done,
+    /// The disk is full.
+    Stuck,
+    /// Reads are left for the next turn.
+    Paused,
+}
+
+impl<D: Disk> StreamHost<D> {
+    /// Over these files, with no stream running.
+    #[must_use]
+    pub fn new(files: StreamFiles<D>) -> Self {
+        Self {
+            files,
+            streams: BTreeMap::new(),
+            touched: BTreeSet::new(),
+            is_disk_full: false,
+        }
+    }
+
+    /// Deletes the files of streams that do not exist any more: a crash may have come between the
+    /// deletion of a stream and that of its files.
+    ///
+    /// # Errors
+    /// Must end the process.
+    pub fn retain(&mut self, exists: impl Fn(QueueId) -> bool) -> Result<(), Fatal> {
+        let gone: Vec<QueueId> = self.files.streams().filter(|s| !exists(*s)).collect();
+        gone.into_iter()
+            .try_for_each(|stream| self.files.delete_stream(stream))
+    }
+
+    /// Begins to run a stream, which may have files already.
+    ///
+    /// # Errors
+    /// If they cannot be read, or say what cannot be. The stream does not run then.
+    pub fn begin(&mut self, id: QueueId, settings: StreamSettings) -> Result<Found, BeginError> {
+        let found = self.files.recover(id)?;
+        let machine = Stream::new(id, settings, found.recovered)?;
+        let hosted = Hosted {
+            machine,
+            effects: VecDeque::new(),
+            sealed: None,
+            sync_at_ms: None,
+        };
+        self.streams.insert(id, hosted);
+        Ok(Found {
+            cut_bytes: found.cut_bytes,
+            damage: found.damage,
+        })
+    }
+
+    /// Changes a stream's settings, as a policy has it.
+    pub fn set_settings(&mut self, id: QueueId, settings: StreamSettings) {
+        if let Some(hosted) = self.streams.get_mut(&id) {
+            hosted.machine.set_settings(settings);
+        }
+    }
+
+    /// Deletes a stream with its files. Its sessions are told.
+    ///
+    /// # Errors
+    /// Must end the process.
+    pub fn delete(&mut self, id: QueueId, out: &mut Events) -> Result<(), Fatal> {
+        if let Some(mut hosted) = self.streams.remove(&id) {
+            hosted.machine.end(out);
+        }
+        self.touched.remove(&id);
+        self.files.delete_stream(id)
+    }
+
+    /// Takes a command. One for a stream that does not run here is refused; those of the catalogue
+    /// are not for a stream, and are ignored.
+    pub fn handle(&mut self, now: Now, session: SessionId, command: Command, out: &mut Events) {
+        if matches!(command, Command::Leave) {
+            for hosted in self.streams.values_mut() {
+                hosted.machine.handle(now, session, Command::Leave, out);
+            }
+            return;
+        }
+        let Some(id) = command.stream() else {
+            return;
+        };
+        match self.streams.get_mut(&id) {
+            Some(hosted) => {
+                hosted.machine.handle(now, session, command, out);
+                self.touched.insert(id);
+            }
+            None => {
+                let refused = command.refused(Refusal::NotFound);
+                out.extend(refused.map(|event| (session, event)));
+            }
+        }
+    }
+
+    /// Whether the disk is full: nobody should publish until a later turn finds space.
+    #[must_use]
+    pub fn is_disk_full(&self) -> bool {
+        self.is_disk_full
+    }
+
+    /// When the next turn is due though no command comes, in monotonic milliseconds; 0 if at once.
+    #[must_use]
+    pub fn due_ms(&self) -> Option<u64> {
+        if !self.touched.is_empty() && !self.is_disk_full {
+            return Some(0);
+        }
+        let due = |hosted: &Hosted| {
+            let due = [hosted.machine.due_ms(), hosted.sync_at_ms];
+            due.into_iter().flatten().min()
+        };
+        self.streams.values().filter_map(due).min()
+    }
+
+    /// Deletes what is too old in all streams. For now and then.
+    ///
+    /// # Errors
+    /// Must end the process.
+    pub fn expire(&mut self, now: Now) -> Result<(), Fatal> {
+        for (id, hosted) in &mut self.streams {
+            hosted.machine.expire(now);
+            hosted.effects.extend(hosted.machine.take_effects());
+            if !hosted.effects.is_empty() {
+                self.touched.insert(*id);
+            }
+        }
+        Ok(())
+    }
+
+    /// Ends the turn: writes what has come, syncs each stream once that asks for it, and tells
+    /// publishers and readers.
+    ///
+    /// # Errors
+    /// Must end the process.
+    pub fn end_turn(&mut self, now: Now, out: &mut Events) -> Result<(), Fatal> {
+        self.touch_due(now);
+        self.is_disk_full = false;
+        let touched = std::mem::take(&mut self.touched);
+        let mut written = Vec::with_capacity(touched.len());
+        for id in touched {
+            if self.write(now, id, out)? {
+                written.push(id);
+            }
+        }
+        for id in written {
+            self.commit(now, id, out)?;
+        }
+        Ok(())
+    }
+
+    /// Streams that have something to do by the clock.
+    fn touch_due(&mut self, now: Now) {
+        let is_due = |at: Option<u64>| at.is_some_and(|at| now.monotonic_ms >= at);
+        let due = self
+            .streams
+            .iter()
+            .filter(|(_, hosted)| is_due(hosted.machine.due_ms()) || is_due(hosted.sync_at_ms));
+        self.touched.extend(due.map(|(id, _)| *id));
+    }
+
+    /// Whether all that a stream had to write is written.
+    fn write(&mut self, now: Now, id: QueueId, out: &mut Events) -> Result<bool, Fatal> {
+        let Some(hosted) = self.streams.get_mut(&id) else {
+            return Ok(false);
+        };
+        hosted.sealed = hosted.machine.seal(now).or(hosted.sealed);
+        hosted.effects.extend(hosted.machine.take_effects());
+        match carry_out(&mut self.files, id, hosted, out)? {
+            Progress::Stuck => {
+                self.is_disk_full = true;
+                self.touched.insert(id);
+                Ok(false)
+            }
+            Progress::Paused => {
+                self.touched.insert(id);
+                Ok(true)
+            }
+            Progress::Done => Ok(true),
+        }
+    }
+
+    fn commit(&mut self, now: Now, id: QueueId, out: &mut Events) -> Result<(), Fatal> {
+        let Some(hosted) = self.streams.get_mut(&id) else {
+            return Ok(());
+        };
+        let is_due = hosted.sync_at_ms.is_some_and(|at| now.monotonic_ms >= at);
+        if is_due {
+            hosted.sync_at_ms = None;
+            self.files.sync(id)?;
+        }
+        let Some(turn) = hosted.sealed.take() else {
+            return Ok(());
+        };
+        match hosted.machine.settings().flush {
+            Flush::Sync => self.files.sync(id)?,
+            Flush::Interval(ms) => {
+                hosted.sync_at_ms.get_or_insert(now.monotonic_ms + ms);
+            }
+            Flush::Os => {}
+        }
+        hosted.machine.commit(turn, out);
+        hosted.effects.extend(hosted.machine.take_effects());
+        if carry_out(&mut self.files, id, hosted, out)? != Progress::Done {
+            self.touched.insert(id);
+        }
+        Ok(())
+    }
+}
+
+/// Carries effects out, in order as far as it matters: while the disk is full, reads go on; after
+/// as many reads as one turn has, writes do.
+fn carry_out<D: Disk>(
+    files: &mut StreamFiles<D>,
+    id: QueueId,
+    hosted: &mut Hosted,
+    out: &mut Events,
+) -> Result<Progress, Fatal> {
+    let (mut reads, mut at, mut is_stuck) = (0, 0, false);
+    while let Some(effect) = hosted.effects.get(at) {
+        let waits = match effect {
+            Effect::BeginSegment { .. } | Effect::Append { .. } => is_stuck,
+            Effect::Read { .. } => reads == STREAM_READS_MAX,
+            // What was left before it may be of the segment that it deletes.
+            Effect::DeleteSegment { .. } => at > 0,
+        };
+        if waits {
+            at += 1;
+            continue;
+        }
+        let done = match effect {
+            Effect::BeginSegment { first_offset } => files.begin_segment(id, *first_offset),
+            Effect::Append {
+                chunk,
+                is_replay_start,
+            } => files.append(id, chunk, *is_replay_start),
+            Effect::DeleteSegment { first_offset } => {
+                let deleted = files.delete_segment(id, *first_offset);
+                deleted.map_err(WalError::from)
+            }
+            Effect::Read {
+                reader,
+                segment,
+                seek,
+                before,
+                chunks_max,
+            } => {
+                reads += 1;
+                let loaded = files.read(id, *segment, *seek, *before, *chunks_max);
+                let loaded = loaded.map_err(|error| Refusal::Damaged(error.to_string()));
+                hosted.machine.loaded(*reader, loaded, out);
+                Ok(())
+            }
+        };
+        match done {
+            Ok(()) => drop(hosted.effects.remove(at)),
+            Err(WalError::NoSpace) => {
+                is_stuck = true;
+                at += 1;
+            }
+            Err(WalError::Fatal(fatal)) => return Err(fatal),
+        }
+        hosted.effects.extend(hosted.machine.take_effects());
+    }
+    Ok(match (is_stuck, hosted.effects.is_empty()) {
+        (true, _) => Progress::Stuck,
+        (false, false) => Progress::Paused,
+        (false, true) => Progress::Done,
+    })
+}

@@ -1,0 +1,238 @@
+//! Turns of a node's streams over a disk in memory: what is confirmed is synced, one sync for each
+//! stream and turn; full disks hold back; streams come back after a start.
+
+#![allow(clippy::unwrap_used, reason = "a test that fails here says enough")]
+
+use leveret_storage::{MemoryDisk, StreamFiles};
+use leveret_stream::{
+    BatchBuilder, Command, Event, Events, Flush, OffsetSpec, PublisherId, ReaderId, Refusal,
+    RequestId, SessionId, StreamSettings,
+};
+use leveret_stream_host::StreamHost;
+use leveret_types::{Now, QueueId};
+use std::path::Path;
+
+const SESSION: SessionId = SessionId(1);
+
+fn host(disk: &MemoryDisk) -> StreamHost<MemoryDisk> {
+    StreamHost::new(StreamFiles::open(disk.clone(), Path::new("streams"), 9).unwrap())
+}
+
+fn with(flush: Flush) -> StreamSettings {
+    StreamSettings {
+        flush,
+        ..StreamSettings::default()
+    }
+}
+
+fn give(host: &mut StreamHost<MemoryDisk>, now: Now, command: Command) -> Vec<Event> {
+    let mut events = Events::new();
+    host.handle(now, SESSION, command, &mut events);
+    events.into_iter().map(|(_, event)| event).collect()
+}
+
+fn declare(host: &mut StreamHost<MemoryDisk>, stream: QueueId) {
+    let (request, publisher) = (RequestId(0), PublisherId(1));
+    let declare = Command::DeclarePublisher {
+        request,
+        stream,
+        publisher,
+        reference: None,
+    };
+    let events = give(host, Now::both(0), declare);
+    assert!(matches!(
+        events[..],
+        [Event::PublisherDeclared { result: Ok(()), .. }]
+    ));
+}
+
+fn publish(stream: QueueId, ids: std::ops::Range<u64>) -> Command {
+    let mut batch = BatchBuilder::new();
+    for id in ids {
+        assert!(batch.push(id, None, &id.to_be_bytes()));
+    }
+    Command::Publish {
+        stream,
+        publisher: PublisherId(1),
+        batch: batch.take(),
+    }
+}
+
+fn end_turn(host: &mut StreamHost<MemoryDisk>, now: Now) -> Vec<Event> {
+    let mut events = Events::new();
+    host.end_turn(now, &mut events).unwrap();
+    events.into_iter().map(|(_, event)| event).collect()
+}
+
+fn subscribe_first(stream: QueueId, credit: u32) -> Command {
+    Command::Subscribe {
+        request: RequestId(1),
+        stream,
+        reader: ReaderId(1),
+        offset: OffsetSpec::First,
+        credit,
+        filter: None,
+    }
+}
+
+fn confirmed(events: &[Event]) -> usize {
+    let ids = |event: &Event| match event {
+        Event::Confirmed { ids, .. } => ids.len(),
+        _ => 0,
+    };
+    events.iter().map(ids).sum()
+}
+
+#[test]
+fn a_turn_syncs_each_stream_that_was_published_to_once() {
+    let disk = MemoryDisk::new();
+    let mut host = host(&disk);
+    let streams: Vec<QueueId> = (1..=10).map(QueueId).collect();
+    for stream in &streams {
+        host.begin(*stream, with(Flush::Sync)).unwrap();
+        declare(&mut host, *stream);
+        give(&mut host, Now::both(0), publish(*stream, 0..1));
+    }
+    assert_eq!(confirmed(&end_turn(&mut host, Now::both(0))), 10);
+    let before = disk.counts().syncs;
+    for round in 1..=5 {
+        for stream in &streams[..3] {
+            let publish = publish(*stream, round * 10..round * 10 + 10);
+            assert!(
+                give(&mut host, Now::both(round), publish).is_empty(),
+                "nothing is confirmed"
+            );
+        }
+    }
+    assert_eq!(disk.counts().syncs, before);
+    assert_eq!(confirmed(&end_turn(&mut host, Now::both(9))), 3 * 50);
+    assert_eq!(disk.counts().syncs, before + 3);
+    assert_eq!(host.due_ms(), None, "nothing is left to do");
+}
+
+#[test]
+fn a_stream_with_an_interval_confirms_at_once_and_syncs_when_it_is_over() {
+    let disk = MemoryDisk::new();
+    let mut host = host(&disk);
+    let (slow, never) = (QueueId(1), QueueId(2));
+    host.begin(slow, with(Flush::Interval(100))).unwrap();
+    host.begin(never, with(Flush::Os)).unwrap();
+    for stream in [slow, never] {
+        declare(&mut host, stream);
+        give(&mut host, Now::both(0), publish(stream, 0..1));
+    }
+    end_turn(&mut host, Now::both(0));
+    end_turn(&mut host, Now::both(1_000));
+    let before = disk.counts().syncs;
+    for stream in [slow, never] {
+        give(&mut host, Now::both(1_000), publish(stream, 1..5));
+    }
+    assert_eq!(confirmed(&end_turn(&mut host, Now::both(1_000))), 8);
+    assert_eq!((disk.counts().syncs, host.due_ms()), (before, Some(1_100)));
+    end_turn(&mut host, Now::both(1_099));
+    assert_eq!(disk.counts().syncs, before);
+    end_turn(&mut host, Now::both(1_100));
+    assert_eq!((disk.counts().syncs, host.due_ms()), (before + 1, None));
+}
+
+#[test]
+fn a_full_disk_holds_back_and_loses_nothing() {
+    let disk = MemoryDisk::new();
+    let mut host = host(&disk);
+    let stream = QueueId(1);
+    host.begin(stream, with(Flush::Sync)).unwrap();
+    declare(&mut host, stream);
+    give(&mut host, Now::both(0), publish(stream, 0..10));
+    assert_eq!(confirmed(&end_turn(&mut host, Now::both(0))), 10);
+    disk.set_bytes_max(Some(disk.bytes()));
+    give(&mut host, Now::both(1), publish(stream, 10..20));
+    assert_eq!(confirmed(&end_turn(&mut host, Now::both(1))), 0);
+    assert!(host.is_disk_full());
+    give(&mut host, Now::both(2), publish(stream, 20..30));
+    assert_eq!(confirmed(&end_turn(&mut host, Now::both(2))), 0);
+    // Who reads what is there is not held back.
+    give(&mut host, Now::both(2), subscribe_first(stream, 5));
+    let events = end_turn(&mut host, Now::both(2));
+    assert!(matches!(events[..], [Event::Chunk { .. }]), "{events:?}");
+    disk.set_bytes_max(None);
+    assert_eq!(confirmed(&end_turn(&mut host, Now::both(3))), 20);
+    assert!(!host.is_disk_full());
+}
+
+#[test]
+fn a_stream_is_read_from_its_beginning_after_a_start() {
+    let disk = MemoryDisk::new();
+    let stream = QueueId(1);
+    let mut before = host(&disk);
+    before.begin(stream, with(Flush::Sync)).unwrap();
+    declare(&mut before, stream);
+    for round in 0..50_u64 {
+        let now = Now::both(round);
+        give(
+            &mut before,
+            now,
+            publish(stream, round * 10..round * 10 + 10),
+        );
+        assert_eq!(confirmed(&end_turn(&mut before, now)), 10);
+    }
+    drop(before);
+    let mut host = host(&disk);
+    let found = host.begin(stream, with(Flush::Sync)).unwrap();
+    assert_eq!((found.cut_bytes, found.damage.len()), (0, 0));
+    let now = Now::both(100);
+    let mut events = give(&mut host, now, subscribe_first(stream, 1_000));
+    assert!(matches!(
+        events[..],
+        [Event::Subscribed { result: Ok(()), .. }]
+    ));
+    events.clear();
+    while host.due_ms().is_some() {
+        events.extend(end_turn(&mut host, now));
+    }
+    let mut bodies = Vec::new();
+    for event in &events {
+        if let Event::Chunk { chunk, .. } = event {
+            bodies.extend(chunk.entries().map(|entry| entry.unwrap().body.to_vec()));
+        }
+    }
+    let expected: Vec<Vec<u8>> = (0..500_u64).map(|id| id.to_be_bytes().to_vec()).collect();
+    assert_eq!(bodies, expected);
+}
+
+#[test]
+fn a_stream_that_is_deleted_or_was_never_here_is_not_found() {
+    let disk = MemoryDisk::new();
+    let mut host = host(&disk);
+    let stream = QueueId(1);
+    host.begin(stream, with(Flush::Sync)).unwrap();
+    declare(&mut host, stream);
+    give(&mut host, Now::both(0), publish(stream, 0..1));
+    end_turn(&mut host, Now::both(0));
+    assert!(!disk.paths().is_empty());
+    let mut events = Events::new();
+    host.delete(stream, &mut events).unwrap();
+    assert!(matches!(events[..], [(SESSION, Event::Gone { .. })]));
+    assert!(disk.paths().is_empty());
+    let events = give(&mut host, Now::both(0), publish(stream, 7..9));
+    let [Event::Refused { ids, refusal, .. }] = &events[..] else {
+        panic!("{events:?}");
+    };
+    assert_eq!((&ids[..], refusal), (&[7, 8][..], &Refusal::NotFound));
+}
+
+/// A crash came between the deletion of a stream and that of its files.
+#[test]
+fn files_of_streams_that_do_not_exist_are_deleted_at_a_start() {
+    let disk = MemoryDisk::new();
+    let mut before = host(&disk);
+    for stream in [QueueId(1), QueueId(2)] {
+        before.begin(stream, with(Flush::Sync)).unwrap();
+        declare(&mut before, stream);
+        give(&mut before, Now::both(0), publish(stream, 0..1));
+    }
+    end_turn(&mut before, Now::both(0));
+    drop(before);
+    assert_eq!(disk.paths().len(), 2);
+    host(&disk).retain(|stream| stream == QueueId(2)).unwrap();
+    assert_eq!(disk.paths().len(), 1);
+}
