@@ -22,7 +22,7 @@ function Login () {
     try {
       await logIn(name, password)
     } catch (failed) {
-      const refused = failed instanceof ApiError && failed.status === 401
+      const refused = failed instanceof ApiError && [401, 403].includes(failed.status)
       setError(!refused
         ? `${failed.message}.`
         : failed.message === 'Login failed'
@@ -103,7 +103,7 @@ function Shell () {
     <aside><${Navigation} current=${route} /></aside>
     <main id="main" tabindex="-1">
       ${lost.lost && html`<${Lost} since=${lost.since} />`}
-      <div class="content">${route === 'overview'
+      <div class="content" data-route=${segments.map(encodeURIComponent).join('/')}>${route === 'overview'
         ? html`<${Overview} overview=${overview} />`
         : Page
           ? html`<${Page} key=${segments.join('/')} segments=${segments.slice(1)} />`

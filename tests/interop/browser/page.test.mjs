@@ -112,6 +112,8 @@ async function logIn (page, name = 'guest', password = 'guest') {
 /** Shows a part of the page and waits until its figures are there. */
 async function open (page, route) {
   await page.evaluate((hash) => { location.hash = hash }, `#/${route}`)
+  const path = route.split('?')[0]
+  await page.waitForFunction((path) => document.querySelector('.content')?.dataset.route === path, path)
   await page.locator('main h1').first().waitFor()
   await page.getByText('Loading…').waitFor({ state: 'detached' })
 }
