@@ -42,53 +42,25 @@ impl Catalogue {
         command: &Command,
     ) -> Result<Outcome, CatalogueError> {
         match command {
-            Command::ExchangeDeclare {
-                vhost,
-                name,
-                kind,
-                durable,
-                auto_delete,
-                internal,
-                arguments,
-            } => {
-                let (durable, auto_delete, internal) = (*durable, *auto_delete, *internal);
-                let wanted = ExchangeWanted {
-                    vhost,
-                    name: &strip_cr_lf(name),
-                    kind,
-                    durable,
-                    auto_delete,
-                    internal,
-                    arguments,
-                };
-                self.declare_exchange(&wanted)
+            Command::ExchangeDeclare { name, .. } => {
+                let name = strip_cr_lf(name);
+                match exchange_wanted(command, &name) {
+                    Some(wanted) => self.declare_exchange(&wanted),
+                    None => unreachable!("a declaration of an exchange"),
+                }
             }
             Command::ExchangeDelete {
                 vhost,
                 name,
                 if_unused,
             } => self.delete_exchange(vhost, &strip_cr_lf(name), *if_unused),
-            Command::QueueDeclare {
-                vhost,
-                name,
-                durable,
-                exclusive,
-                auto_delete,
-                arguments,
-                random,
-                shards,
-                id,
-            } => self.declare_queue(&QueueWanted {
-                vhost,
-                name: &strip_cr_lf(name),
-                durable: *durable,
-                exclusive: exclusive.map(ConnectionId),
-                auto_delete: *auto_delete,
-                arguments,
-                random,
-                shards: *shards,
-                id: *id,
-            }),
+            Command::QueueDeclare { name, .. } => {
+                let name = strip_cr_lf(name);
+                match queue_wanted(command, &name) {
+                    Some(wanted) => self.declare_queue(&wanted),
+                    None => unreachable!("a declaration of a queue"),
+                }
+            }
             Command::QueueDelete {
                 vhost,
                 name,
@@ -104,33 +76,48 @@ impl Catalogue {
         }
     }
 
+    /// What the answer to a command is that changes nothing: what it declares is there as it is
+    /// wanted, what it unbinds is not bound. Nothing if it would change something or be refused.
+    #[must_use]
+    pub fn unchanged_by(&self, command: &Command) -> Option<Outcome> {
+        let queue = match command {
+            Command::ExchangeDeclare { name, .. } => {
+                let name = strip_cr_lf(name);
+                let wanted = exchange_wanted(command, &name)?;
+                return self.has_exchange(&wanted).then(Outcome::default);
+            }
+            Command::QueueDeclare { name, .. } => {
+                let name = strip_cr_lf(name);
+                let wanted = queue_wanted(command, &name)?;
+                Some(self.declared_queue(&wanted)?)
+            }
+            Command::Bind { source, .. } | Command::Unbind { source, .. } => {
+                let (source, destination) = (strip_cr_lf(source), binding_destination(command)?);
+                let wanted = binding_wanted(command, &source, &destination)?;
+                let is_wanted = matches!(command, Command::Bind { .. });
+                (self.is_bound(&wanted)? == is_wanted).then_some(None)?
+            }
+            _ => return None,
+        };
+        Some(Outcome {
+            queue,
+            ..Outcome::default()
+        })
+    }
+
     pub(crate) fn apply_to_bindings(
         &mut self,
         command: &Command,
     ) -> Result<Outcome, CatalogueError> {
-        let (Command::Bind {
-            vhost,
-            source,
-            destination,
-            routing_key,
-            arguments,
-        }
-        | Command::Unbind {
-            vhost,
-            source,
-            destination,
-            routing_key,
-            arguments,
-        }) = command
-        else {
+        let (Command::Bind { source, .. } | Command::Unbind { source, .. }) = command else {
             unreachable!("{command:?} is not about bindings");
         };
-        let wanted = BindingWanted {
-            vhost,
-            source: &strip_cr_lf(source),
-            destination: &stripped(destination),
-            routing_key,
-            arguments,
+        let source = strip_cr_lf(source);
+        let destination = binding_destination(command);
+        let wanted = destination.as_ref();
+        let wanted = wanted.and_then(|to| binding_wanted(command, &source, to));
+        let Some(wanted) = wanted else {
+            unreachable!("{command:?} is not about bindings");
         };
         match command {
             Command::Bind { .. } => self.bind(&wanted),
@@ -148,6 +135,100 @@ impl Catalogue {
         self.vhost(name)
             .ok_or_else(|| CatalogueError::NoVhost(name.to_owned()))
     }
+}
+
+/// What the declaration of an exchange asks for; nothing of any other command.
+fn exchange_wanted<'a>(command: &'a Command, stripped: &'a str) -> Option<ExchangeWanted<'a>> {
+    let Command::ExchangeDeclare {
+        vhost,
+        kind,
+        durable,
+        auto_delete,
+        internal,
+        arguments,
+        ..
+    } = command
+    else {
+        return None;
+    };
+    let (durable, auto_delete, internal) = (*durable, *auto_delete, *internal);
+    Some(ExchangeWanted {
+        vhost,
+        name: stripped,
+        kind,
+        durable,
+        auto_delete,
+        internal,
+        arguments,
+    })
+}
+
+/// What the declaration of a queue asks for; nothing of any other command.
+fn queue_wanted<'a>(command: &'a Command, stripped: &'a str) -> Option<QueueWanted<'a>> {
+    let Command::QueueDeclare {
+        vhost,
+        durable,
+        exclusive,
+        auto_delete,
+        arguments,
+        random,
+        shards,
+        id,
+        ..
+    } = command
+    else {
+        return None;
+    };
+    Some(QueueWanted {
+        vhost,
+        name: stripped,
+        durable: *durable,
+        exclusive: exclusive.map(ConnectionId),
+        auto_delete: *auto_delete,
+        arguments,
+        random,
+        shards: *shards,
+        id: *id,
+    })
+}
+
+fn binding_destination(command: &Command) -> Option<Endpoint> {
+    match command {
+        Command::Bind { destination, .. } | Command::Unbind { destination, .. } => {
+            Some(stripped(destination))
+        }
+        _ => None,
+    }
+}
+
+/// The binding that a command makes or undoes; nothing of any other command.
+fn binding_wanted<'a>(
+    command: &'a Command,
+    source: &'a str,
+    destination: &'a Endpoint,
+) -> Option<BindingWanted<'a>> {
+    let (Command::Bind {
+        vhost,
+        routing_key,
+        arguments,
+        ..
+    }
+    | Command::Unbind {
+        vhost,
+        routing_key,
+        arguments,
+        ..
+    }) = command
+    else {
+        return None;
+    };
+    Some(BindingWanted {
+        vhost,
+        source,
+        destination,
+        routing_key,
+        arguments,
+    })
 }
 
 fn stripped(endpoint: &Endpoint) -> Endpoint {

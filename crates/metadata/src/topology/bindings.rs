@@ -66,6 +66,17 @@ impl Catalogue {
         })
     }
 
+    /// Whether both ends of a binding are there, and whether it is; nothing if it cannot be.
+    pub(super) fn is_bound(&self, wanted: &BindingWanted<'_>) -> Option<bool> {
+        let router = &self.vhost(wanted.vhost)?.router;
+        let (source, key, arguments) = (wanted.source, wanted.routing_key, wanted.arguments);
+        let destination = wanted.destination.as_destination();
+        if source.is_empty() {
+            return None;
+        }
+        Some(router.is_bound(source, destination, key, arguments))
+    }
+
     pub(super) fn unbind(&mut self, wanted: &BindingWanted<'_>) -> Result<Outcome, CatalogueError> {
         if wanted.source.is_empty() {
             return Err(CatalogueError::DefaultExchange);

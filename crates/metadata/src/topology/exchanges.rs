@@ -45,6 +45,17 @@ impl Catalogue {
         self.insert_exchange(wanted, kind)
     }
 
+    /// Whether a declaration finds the exchange as it is wanted.
+    pub(super) fn has_exchange(&self, wanted: &ExchangeWanted<'_>) -> bool {
+        let vhost = self.vhost(wanted.vhost);
+        let current = vhost.and_then(|vhost| vhost.exchange(wanted.name));
+        let resource = resource("exchange", wanted.name, wanted.vhost);
+        Kind::parse(wanted.kind, wanted.arguments).is_ok()
+            && current.is_some_and(|current| {
+                check_exchange_equivalence(&resource, current, wanted).is_ok()
+            })
+    }
+
     /// Creates the exchanges that every virtual host has.
     pub(crate) fn predeclare_exchanges(&mut self, vhost: &str) -> Result<(), CatalogueError> {
         let predeclared = [

@@ -70,6 +70,14 @@ impl Catalogue {
         self.insert_queue(wanted, &name, kind, arguments)
     }
 
+    /// The queue that a declaration finds as it is wanted.
+    pub(super) fn declared_queue(&self, wanted: &QueueWanted<'_>) -> Option<QueueId> {
+        let id = self.vhost(wanted.vhost)?.queue_id(wanted.name)?;
+        let resource = resource("queue", wanted.name, wanted.vhost);
+        let equal = self.check_queue_equivalence(&resource, self.queue(id)?, wanted);
+        equal.is_ok().then_some(id)
+    }
+
     /// The arguments of a new queue: where they do not name a type, and the queue may be of the
     /// default type, that is put in.
     fn with_default_type<'a>(&self, wanted: &QueueWanted<'a>) -> Cow<'a, FieldTable> {

@@ -4,7 +4,7 @@
 //! Every script ends with the proof that the log says it all: replayed from nothing it gives the
 //! same durable content, and so does the snapshot.
 
-use leveret_metadata::{Catalogue, Change, Command, Config, Endpoint};
+use leveret_metadata::{Catalogue, CatalogueError, Change, Command, Config, Endpoint, Outcome};
 use leveret_types::{ConnectionId, FieldTable, FieldValue, ProtocolError};
 
 pub struct World {
@@ -80,7 +80,10 @@ impl World {
     pub fn apply(&mut self, command: &Command) -> String {
         assert_eq!(Command::decode(&command.encode()).as_ref(), Ok(command));
         let before = (self.catalogue.snapshot(), self.catalogue.generation());
-        match self.catalogue.apply(command) {
+        let known = self.catalogue.unchanged_by(command);
+        let applied = self.catalogue.apply(command);
+        self.check_known(command, known.as_ref(), &applied);
+        match applied {
             Ok(outcome) => {
                 self.log.extend(outcome.log);
                 self.changes.extend(outcome.changes);
@@ -100,6 +103,30 @@ impl World {
                 format!("{} {}", error.code.code(), error.text)
             }
         }
+    }
+
+    /// What is said to change nothing changes nothing and is answered so, and nothing that declares
+    /// or binds and changes nothing is left out.
+    fn check_known(
+        &self,
+        command: &Command,
+        known: Option<&Outcome>,
+        applied: &Result<Outcome, CatalogueError>,
+    ) {
+        if let Some(known) = known {
+            assert_eq!(Ok(known), applied.as_ref(), "{command:?}");
+        }
+        let may_be_known = matches!(
+            command,
+            Command::ExchangeDeclare { .. }
+                | Command::QueueDeclare { .. }
+                | Command::Bind { .. }
+                | Command::Unbind { .. }
+        );
+        let is_unchanged = applied
+            .as_ref()
+            .is_ok_and(|outcome| !outcome.created && outcome.changes.is_empty());
+        assert_eq!(may_be_known && is_unchanged, known.is_some(), "{command:?}");
     }
 
     /// Runs one line; comments and empty lines have no answer.

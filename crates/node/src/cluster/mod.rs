@@ -20,7 +20,7 @@ pub use leaders::transfer;
 
 pub use peers::{PeerAddress, PeerView, Peers};
 
-use crate::env::{Env, ProposalId};
+use crate::env::{Env, Executed, ProposalId};
 use crate::shard::Shard;
 use bytes::Bytes;
 use group::CatalogueGroup;
@@ -262,6 +262,26 @@ pub fn run<E: Env>(now: Now, env: &E) {
     if cluster.is_placed() {
         lock(&cluster.moves).run(now, env);
     }
+}
+
+/// The answer to a command that changes nothing as far as this node knows, if it reaches too few
+/// others to ask them: clients of a minority declare again what they use, and go on. Nothing where
+/// the cluster can be asked, or something would change.
+pub fn known_without_majority<E: Env>(command: &Command, env: &E) -> Option<Executed> {
+    let cluster = env.cluster()?;
+    let is_up = |node: NodeId| node == env.node_id() || env.peers().is_up(node);
+    if cluster.leader().is_some_and(is_up) {
+        return None;
+    }
+    let membership = cluster.status().membership;
+    if membership.has_majority(|voter| is_up(voter.node())) {
+        return None;
+    }
+    let outcome = env.catalogue().unchanged_by(command)?;
+    Some(Executed {
+        outcome,
+        ticket: None,
+    })
 }
 
 /// Hands what this node leads to others, as far as they can take it. Nothing may be borrowed.

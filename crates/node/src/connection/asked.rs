@@ -91,7 +91,7 @@ impl Connection {
                     self.has_exclusive |= exclusive;
                     return self.reply_when_durable(now, ticket, reply, env);
                 }
-                Ok(Step::Change { command, then }) => match env.propose(now, self.id, &command) {
+                Ok(Step::Change { command, then }) => match self.propose(now, &command, env) {
                     Err(error) => return self.fail(now, blamed(error.into(), blame)),
                     Ok(Proposal::Done(executed)) => {
                         let changed = StepAnswer::Changed(executed.outcome, executed.ticket);

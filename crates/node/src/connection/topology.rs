@@ -11,10 +11,11 @@ mod step;
 pub use step::{Question, Step, StepAnswer, Then};
 
 use super::Connection;
-use crate::env::{Env, QueueAnswer, Ticket};
+use crate::cluster;
+use crate::env::{Env, Proposal, QueueAnswer, Ticket};
 use crate::quorum::Asker;
 use leveret_auth::Rights;
-use leveret_metadata::{Catalogue, Command};
+use leveret_metadata::{Catalogue, CatalogueError, Command};
 use leveret_session::contract::{Reply, Topology};
 use leveret_types::{ConnectionId, Now, ProtocolError, QueueId};
 
@@ -42,6 +43,19 @@ impl Connection {
         Ok(catalogue
             .usable_queue(self.login.vhost_name(), name, self.id)?
             .id())
+    }
+
+    /// Changes the catalogue; what would change nothing needs no majority.
+    pub(super) fn propose<E: Env>(
+        &self,
+        now: Now,
+        command: &Command,
+        env: &E,
+    ) -> Result<Proposal, CatalogueError> {
+        match cluster::known_without_majority(command, env) {
+            Some(executed) => Ok(Proposal::Done(executed)),
+            None => env.propose(now, self.id, command),
+        }
     }
 
     /// Queues that only this connection could use go with it.
@@ -101,8 +115,8 @@ impl Caller {
         loop {
             step = match step.map_err(|error| blamed(error, blame))? {
                 Step::Answered(reply, ticket) => return Ok((reply, ticket)),
-                Step::Change { command, then } => env
-                    .execute(now, &command)
+                Step::Change { command, then } => cluster::known_without_majority(&command, env)
+                    .map_or_else(|| env.execute(now, &command), Ok)
                     .map_err(ProtocolError::from)
                     .and_then(|executed| {
                         let changed = StepAnswer::Changed(executed.outcome, executed.ticket);

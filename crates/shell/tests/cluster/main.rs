@@ -335,6 +335,17 @@ fn a_minority_answers_what_it_knows_and_refuses_what_it_cannot_decide() {
     nodes.into_iter().for_each(Node::shut_down);
     eventually("it is alone", || left.broker.peers().up().is_empty());
     assert_eq!(declare(&mut client, "known", true, "quorum"), Ok(1));
+    // What is there is found again, and what is not bound need not be unbound.
+    assert_eq!(declare(&mut client, "known", false, "quorum"), Ok(1));
+    let unbind = queue::Unbind {
+        queue: "known",
+        exchange: "amq.direct",
+        routing_key: "key",
+        arguments: RawTable::EMPTY,
+    };
+    let answer = client.call(1, &unbind).expect("an answer");
+    let answer = Method::decode(&answer).expect("a method");
+    assert!(matches!(answer, Method::QueueUnbindOk(_)), "{answer:?}");
     // The client would not wait for ever.
     assert_eq!(declare(&mut client, "unknown", true, "quorum"), Err(404));
     let refused = left.broker.execute_in_cluster(&Command::VhostDelete {
