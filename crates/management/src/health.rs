@@ -3,7 +3,6 @@
 use crate::api::{
     AfterGet, Get, Level, Listener, LoginVerdict, NodeStats, Publish, Taken, Topology,
 };
-use crate::app::App;
 use crate::input::Body;
 use crate::peers::{self, asks};
 use crate::reply::{ApiError, Reply, merge};
@@ -47,14 +46,6 @@ fn alarms_of(node: &Value) -> Vec<Value> {
     let set = alarms.iter().filter(|(field, _)| node[*field] == true);
     set.map(|(_, resource)| json!({"node": node["name"], "resource": resource}))
         .collect()
-}
-
-/// The resources for which this node has an alarm.
-pub(crate) fn own_alarms(app: &App) -> Value {
-    let node = app.node().node_stats();
-    let alarms = [(node.memory_alarm, "memory"), (node.disk_alarm, "disk")];
-    let set = alarms.iter().filter(|(set, _)| *set);
-    set.map(|(_, resource)| *resource).collect()
 }
 
 fn alarmed(alarms: Vec<Value>) -> Answer {

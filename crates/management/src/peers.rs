@@ -8,7 +8,7 @@ use crate::api::QueueStats;
 use crate::app::App;
 use crate::pieces::write_json;
 use crate::queues::Owners;
-use crate::{connections, health, overview, queues};
+use crate::{connections, overview, queues};
 use leveret_types::limits::REPORT_ASK_BYTES_MAX;
 use leveret_types::{ConnectionId, NodeId, QueueId};
 use serde_json::value::RawValue;
@@ -31,7 +31,8 @@ pub mod asks {
     pub const CONSUMERS: &str = "consumers";
     /// How the node is.
     pub const NODE: &str = "node";
-    /// Its alarms: a list of the resources.
+    /// Its alarms: a list of the resources. They block publishers, so that they are not answered
+    /// here, in turn with listings, but at once where the question arrives.
     pub const ALARMS: &str = "alarms";
     /// Where its memory is.
     pub const MEMORY: &str = "memory";
@@ -53,7 +54,6 @@ pub fn answer(app: &App, ask: &str) -> Option<Vec<u8>> {
         asks::CHANNELS => connections::own_channels(app).into(),
         asks::CONSUMERS => connections::own_consumers(app).into(),
         asks::NODE => overview::own_node(app),
-        asks::ALARMS => health::own_alarms(app),
         asks::MEMORY => overview::own_memory(app),
         asks::OVERVIEW => overview::own_overview(app),
         _ => return one(app, ask),

@@ -9,10 +9,12 @@ use leveret_types::NodeId;
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::{Arc, Weak};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// How often the others are asked.
 const EVERY: Duration = Duration::from_millis(500);
+/// How long an alarm holds that its node does not confirm though it is up.
+const CONFIRMED_FOR: Duration = Duration::from_secs(30);
 
 /// Starts the thread that asks; none outside clusters.
 ///
@@ -27,44 +29,59 @@ pub fn follow_others(broker: &Arc<Broker>) -> io::Result<()> {
     thread.spawn(move || follow(&broker)).map(drop)
 }
 
+/// What another node is answered that asks for this one's alarms: the list of the resources.
+pub fn answer(alarms: Alarms) -> String {
+    let resources = [(alarms.memory, "\"memory\""), (alarms.disk, "\"disk\"")];
+    let set = resources.iter().filter(|(is_set, _)| *is_set);
+    let set: Vec<&str> = set.map(|(_, resource)| *resource).collect();
+    format!("[{}]", set.join(","))
+}
+
 fn follow(broker: &Weak<Broker>) {
-    let mut known = BTreeMap::new();
+    let mut known = Known::new();
     // The node's end takes this thread along.
     while let Some(broker) = broker.upgrade() {
         let answers = reports::ask_others(&broker, asks::ALARMS);
         let answers = answers
             .iter()
             .filter_map(|(node, bytes)| Some((*node, parse(bytes)?)));
-        for (node, change) in update(&mut known, answers, |node| broker.peers().is_up(node)) {
+        let is_up = |node| broker.peers().is_up(node);
+        for (node, change) in update(&mut known, Instant::now(), answers, is_up) {
             let name = broker.catalogue().node_label(node).unwrap_or_default();
             match change.reason() {
                 Some(reason) => tracing::warn!(node = name, "another node has an alarm: {reason}"),
                 None => tracing::info!(node = name, "another node has no alarm any more"),
             }
         }
-        let memory = known.values().any(|alarms| alarms.memory);
-        let disk = known.values().any(|alarms| alarms.disk);
+        let memory = known.values().any(|(alarms, _)| alarms.memory);
+        let disk = known.values().any(|(alarms, _)| alarms.disk);
         broker.set_alarms_elsewhere(Alarms { memory, disk });
         drop(broker);
         std::thread::sleep(EVERY);
     }
 }
 
+/// The alarms of other nodes, and when each was last confirmed.
+type Known = BTreeMap<NodeId, (Alarms, Instant)>;
+
 /// Takes over what nodes have answered, and gives what has changed. Who is up and has not answered
-/// in time is as it was; who is gone has no alarm, as in RabbitMQ.
+/// in time is as it was, for a while; who is gone has no alarm, as in RabbitMQ.
 fn update(
-    known: &mut BTreeMap<NodeId, Alarms>,
+    known: &mut Known,
+    now: Instant,
     answers: impl Iterator<Item = (NodeId, Alarms)>,
     is_up: impl Fn(NodeId) -> bool,
 ) -> Vec<(NodeId, Alarms)> {
     let before = known.clone();
-    known.retain(|node, _| is_up(*node));
-    known.extend(answers);
+    known.retain(|node, (_, at)| is_up(*node) && now.duration_since(*at) < CONFIRMED_FOR);
+    known.extend(answers.map(|(node, alarms)| (node, (alarms, now))));
     let mut nodes: Vec<NodeId> = before.keys().chain(known.keys()).copied().collect();
     nodes.sort_unstable();
     nodes.dedup();
-    let of =
-        |alarms: &BTreeMap<NodeId, Alarms>, node| alarms.get(&node).copied().unwrap_or_default();
+    let of = |alarms: &Known, node| {
+        let known = alarms.get(&node);
+        known.map(|(alarms, _)| *alarms).unwrap_or_default()
+    };
     let changes = nodes.into_iter().map(|node| (node, of(known, node)));
     changes
         .filter(|(node, now)| of(&before, *node) != *now)
@@ -91,9 +108,11 @@ mod tests {
         assert!(memory.memory && disk.disk && none == Alarms::default());
         assert_eq!(parse(b"{}"), None);
         let (a, b) = (NodeId(1), NodeId(2));
-        let mut known = BTreeMap::new();
+        let mut known = Known::new();
+        let mut now = Instant::now();
         let mut step = |answers: &[(NodeId, Alarms)], up: &[NodeId]| {
-            update(&mut known, answers.iter().copied(), |node| {
+            now += CONFIRMED_FOR / 3;
+            update(&mut known, now, answers.iter().copied(), |node| {
                 up.contains(&node)
             })
         };
@@ -102,5 +121,20 @@ mod tests {
         assert_eq!(step(&[(b, disk)], &[a, b]), [(b, disk)]);
         assert_eq!(step(&[(a, none)], &[a]), [(a, none), (b, none)]);
         assert_eq!(step(&[(a, none)], &[a]), []);
+        assert_eq!(step(&[(a, disk)], &[a]), [(a, disk)]);
+        for _ in 0..2 {
+            assert_eq!(step(&[], &[a]), [], "it may be late");
+        }
+        assert_eq!(step(&[], &[a]), [(a, none)], "not for ever");
+    }
+
+    #[test]
+    fn what_is_answered_is_read_as_it_was_meant() {
+        for memory in [false, true] {
+            for disk in [false, true] {
+                let alarms = Alarms { memory, disk };
+                assert_eq!(parse(answer(alarms).as_bytes()), Some(alarms));
+            }
+        }
     }
 }

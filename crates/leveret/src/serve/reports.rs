@@ -2,6 +2,7 @@
 //! answered by one thread of its own, so that neither clients nor replication wait for a listing.
 
 use bytes::Bytes;
+use leveret_management::peers::asks;
 use leveret_management::{App, peers};
 use leveret_node::Env;
 use leveret_node::cluster::reports::{self, Ask};
@@ -46,10 +47,21 @@ pub fn answer_others(broker: &Arc<Broker>, app: &Arc<App>) -> io::Result<()> {
     let Some(cluster) = broker.cluster() else {
         return Ok(());
     };
-    let (asks, asked) = sync_channel::<Ask>(REPORTS_WAITING_MAX);
+    let (queue, asked) = sync_channel::<Ask>(REPORTS_WAITING_MAX);
+    let alarmed = Arc::downgrade(broker);
     cluster.reports().set_answerer(Box::new(move |ask| {
+        if ask.what == asks::ALARMS.as_bytes() {
+            if let Some(broker) = alarmed.upgrade() {
+                let answer = super::alarms::answer(broker.own_alarms());
+                let mut frames = reports::answer(&ask, Bytes::from(answer));
+                frames
+                    .by_ref()
+                    .for_each(|frame| broker.post_peer(ask.from, frame));
+            }
+            return;
+        }
         // With so many waiting, who asks would not hear in time anyway.
-        let _ = asks.try_send(ask);
+        let _ = queue.try_send(ask);
     }));
     let (broker, app) = (Arc::downgrade(broker), Arc::downgrade(app));
     let answer = move || {
