@@ -122,7 +122,10 @@ fn leaders(call: &Call<'_>, vhost: Option<&str>, pattern: Option<&String>) -> An
     match queues.is_empty() {
         true => well(),
         false => unwell(
-            "some quorum queues have no elected leader",
+            format!(
+                "some quorum queues have no elected leader: {}",
+                listed(&queues)
+            ),
             json!({"queues": named(&queues)}),
         ),
     }
@@ -137,9 +140,27 @@ pub fn quorum_critical(call: &Call<'_>) -> Answer {
     match !is_critical {
         true => well(),
         false => unwell(
-            "some quorum queues would lose their majority with this node",
+            format!(
+                "some quorum queues would lose their majority with this node: {}",
+                listed(&queues)
+            ),
             json!({"queues": named(&queues)}),
         ),
+    }
+}
+
+/// The first of them in words, by virtual host and name.
+fn listed(queues: &[(String, String)]) -> String {
+    const LISTED: usize = 20;
+    let mut sorted: Vec<&(String, String)> = queues.iter().collect();
+    sorted.sort_unstable();
+    let words = sorted.iter().take(LISTED);
+    let words: Vec<String> = words
+        .map(|(vhost, name)| format!("'{name}' in vhost '{vhost}'"))
+        .collect();
+    match queues.len().saturating_sub(LISTED) {
+        0 => words.join(", "),
+        more => format!("{} and {more} more", words.join(", ")),
     }
 }
 
@@ -363,4 +384,22 @@ pub fn authenticate(call: &Call<'_>) -> Answer {
 pub fn hash_password(call: &Call<'_>) -> Answer {
     let hash = call.app.node().hash_password(call.param(0));
     Ok(Reply::Json(json!({"ok": hash})))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn which_queues_have_no_leader_is_said() {
+        let queue = |number: u32| ("/".to_owned(), format!("q{number:02}"));
+        assert_eq!(
+            listed(&[queue(2), queue(1)]),
+            "'q01' in vhost '/', 'q02' in vhost '/'"
+        );
+        let many: Vec<_> = (0..23).map(queue).collect();
+        let said = listed(&many);
+        assert!(said.ends_with("'q19' in vhost '/' and 3 more"), "{said}");
+        assert!(!listed(&many[..20]).contains("more"));
+    }
 }

@@ -18,7 +18,8 @@ pub fn cluster_status(context: &Context<'_>) -> Result<Output> {
     let nodes: Vec<&Value> = nodes.as_array().into_iter().flatten().collect();
     let names = |wanted: &dyn Fn(&Value) -> bool| {
         let wanted = nodes.iter().filter(|node| wanted(node));
-        let names: Vec<String> = wanted.map(|node| show(&node["name"])).collect();
+        let mut names: Vec<String> = wanted.map(|node| show(&node["name"])).collect();
+        names.sort_unstable();
         names
     };
     let (all, running) = (names(&|_| true), names(&|node| node["running"] == true));
