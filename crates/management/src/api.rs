@@ -196,6 +196,10 @@ pub struct BrokerStats {
     /// Channels that have published.
     pub publishers: u64,
     /// Deliveries that leaders on other nodes left to this node's replicas: those that had the
+    /// Replicas here that take no part: their logs are damaged, or lack what they acknowledged.
+    pub replicas_quarantined: usize,
+    /// Replicas on other nodes of queues that are led here, which are up and do not follow.
+    pub replicas_stuck: usize,
     /// message, bytes of these messages, and those that had to ask for it.
     pub replica_deliveries: u64,
     pub replica_delivered_bytes: u64,
@@ -229,10 +233,14 @@ impl BrokerStats {
 /// One replica of a queue, as its own node knows it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ReplicaStats {
-    /// `leader`, `follower` or `candidate`.
+    /// `leader`, `follower` or `candidate`; `quarantined` if it takes no part, for its logs are
+    /// damaged or lack what it had acknowledged.
     pub role: &'static str,
-    /// `voter`, `promotable` (it will be one), or `unknown` where it does not belong to the group.
+    /// `voter`, `promotable` (it will be one), `outdated` where the node's data folder is an older
+    /// copy of itself and does not vote, or `unknown` where it does not belong to the group.
     pub membership: &'static str,
+    /// Of a leader: nodes whose members are up and do not follow.
+    pub stuck: Vec<NodeId>,
     /// The latest term that it knows.
     pub term: u64,
     /// Its last entry, durable or not.

@@ -49,6 +49,8 @@ pub struct ClusterNode {
     pub votes: bool,
     /// Whether it is being emptied.
     pub draining: bool,
+    /// Whether its data folder is an older copy of itself, so that it takes no part in elections.
+    pub outdated: bool,
     /// Members of queues' groups that are on it.
     pub members: usize,
     /// Queues that it is to lead.
@@ -155,6 +157,7 @@ fn view_json(view: &ClusterView) -> Value {
                 "up": node.up,
                 "votes": node.votes,
                 "draining": node.draining,
+                "outdated": node.outdated,
                 "queue_members": node.members,
                 "queues_led": node.leads,
                 "queues_leading": node.leading,

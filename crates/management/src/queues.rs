@@ -266,8 +266,12 @@ pub(crate) fn own_replica(app: &App, queue: QueueId) -> Value {
         "Snapshot Index": 0,
         "Term": replica.term,
         "Machine Version": 0,
+        STUCK: replica.stuck.iter().map(|node| node.0).collect::<Vec<_>>(),
     })
 }
+
+/// What a leader says beside its row: the numbers of nodes whose members do not follow.
+const STUCK: &str = "Stuck";
 
 /// `GET /api/queues/quorum/{vhost}/{name}/status`: every replica of a queue, the nodes' own words.
 pub fn replicas(call: &Call<'_>) -> Answer {
@@ -307,12 +311,23 @@ pub fn replicas(call: &Call<'_>) -> Answer {
         };
         return Ok(Reply::Json(json!([row(&own_name, Some(own))])));
     }
+    let all = told.iter().map(|(_, told)| told).chain([&own]);
+    let stuck = all.filter_map(|told| told[STUCK].as_array()).flatten();
+    let stuck: Vec<u64> = stuck.filter_map(Value::as_u64).collect();
     let rows = queue.nodes.iter().map(|(node, name)| {
-        if *name == own_name {
-            return row(name, Some(own.clone()));
+        let mut row = if *name == own_name {
+            row(name, Some(own.clone()))
+        } else {
+            let at = told.iter().position(|(from, _)| from == node);
+            row(name, at.map(|at| told.swap_remove(at).1))
+        };
+        if let Some(row) = row.as_object_mut() {
+            row.remove(STUCK);
         }
-        let at = told.iter().position(|(from, _)| from == node);
-        row(name, at.map(|at| told.swap_remove(at).1))
+        if stuck.contains(&u64::from(node.0)) && row["Raft State"] == "follower" {
+            row["Raft State"] = "stuck".into();
+        }
+        row
     });
     Ok(Reply::Json(rows.collect()))
 }

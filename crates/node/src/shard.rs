@@ -182,6 +182,8 @@ pub struct Shard {
     up: Vec<NodeId>,
     /// When this node last looked which those are, on the monotonic clock.
     peers_checked_ms: u64,
+    /// Whether this node's data folder is an older copy of itself.
+    is_outdated: bool,
     /// What leaders in this shard say to proxies, those in this shard included.
     pub(crate) answers: Vec<Answer>,
 }
@@ -209,6 +211,7 @@ impl Shard {
             transfers: Transfers::of_shard(count),
             up: Vec::new(),
             peers_checked_ms: u64::MAX,
+            is_outdated: false,
             answers: Vec::new(),
         }
     }

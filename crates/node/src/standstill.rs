@@ -3,6 +3,9 @@
 use leveret_types::Now;
 use leveret_types::limits::LOG_STUCK_MS;
 
+/// After which a log that is stuck is looked at again while nobody else is known to write.
+const LOOK_AGAIN_MS: u64 = LOG_STUCK_MS / 4;
+
 /// Since when, on the monotonic clock, something waits for the log and nothing has become durable.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Standstill(Option<u64>);
@@ -16,6 +19,12 @@ impl Standstill {
     /// The log has become durable further.
     pub(crate) fn ended(&mut self, now: Now, waits: bool) {
         self.0 = waits.then_some(now.monotonic_ms);
+    }
+
+    /// The log is stuck and nobody can be handed anything yet: looks again sooner.
+    pub(crate) fn look_again(&mut self, now: Now) {
+        let since = now.monotonic_ms + LOOK_AGAIN_MS;
+        self.0 = self.0.map(|_| since.saturating_sub(LOG_STUCK_MS));
     }
 
     /// When the log counts as stuck.

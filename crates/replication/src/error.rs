@@ -45,6 +45,13 @@ pub enum StepError {
     /// acknowledged. It must leave the group and come back as another replica.
     #[error("this replica lost entries that it had acknowledged, up to index {0}")]
     LostEntries(u64),
+    /// The leader's log has another entry where this replica knows one to be committed: members of
+    /// the group have lost what they had acknowledged. This replica must leave the group.
+    #[error(
+        "the group's leader lacks entries that were committed here, from index {0} on: other members \
+         have lost what they had acknowledged"
+    )]
+    Diverged(u64),
     /// No sound member sends this.
     #[error(transparent)]
     Malformed(#[from] Malformed),

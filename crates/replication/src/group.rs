@@ -94,6 +94,8 @@ pub struct MemberStatus {
     pub needs_snapshot: bool,
     /// Whether its node is up, as the embedder said.
     pub is_up: bool,
+    /// Whether it is up and lacks entries, and has acknowledged none for long.
+    pub is_stuck: bool,
 }
 
 /// One member of one group.
@@ -198,7 +200,7 @@ impl Group {
     ///
     /// # Errors
     /// The message is not for this replica, or no sound member sends it; it was not taken. After
-    /// [`StepError::LostEntries`] this replica must be given up.
+    /// [`StepError::LostEntries`] and [`StepError::Diverged`] this replica must be given up.
     pub fn step(&mut self, message: Message) -> Result<(), StepError> {
         if message.to != self.replica {
             return Err(StepError::NotForUs(message.to));
@@ -422,6 +424,7 @@ impl Group {
                     matched: progress.matched,
                     needs_snapshot: progress.state == ProgressState::Snapshot,
                     is_up: self.is_up(ReplicaId(*id)),
+                    is_stuck: self.leading.is_stuck(ReplicaId(*id)),
                 })
                 .collect(),
             false => Vec::new(),
@@ -473,6 +476,12 @@ impl Group {
             Body::Heartbeat { commit } if message.term >= raft.term && *commit > last => {
                 Err(StepError::LostEntries(*commit))
             }
+            Body::Append {
+                index,
+                log_term,
+                entries,
+                ..
+            } if message.term >= raft.term => self.check_agrees((*index, *log_term), entries),
             Body::AppendReply { index, commit, .. } if is_own_term && self.is_leader() => {
                 let is_possible = *index <= last && *commit <= last;
                 let why = Malformed("an answer about entries that were never sent");
@@ -482,6 +491,22 @@ impl Group {
                 Err(Malformed("a snapshot without this member").into())
             }
             _ => Ok(()),
+        }
+    }
+
+    /// Whether a leader's log has what is known to be committed here: each later leader's has.
+    fn check_agrees(&self, before: (u64, u64), entries: &[Entry]) -> Result<(), StepError> {
+        let theirs = entries.iter().map(|entry| (entry.index, entry.term));
+        let mut committed = std::iter::once(before)
+            .chain(theirs)
+            .take_while(|(index, _)| *index <= self.commit());
+        let differs = |(index, term): &(u64, u64)| {
+            let own = self.term_at(*index);
+            own.is_some_and(|own| own != *term)
+        };
+        match committed.find(differs) {
+            Some((index, _)) => Err(StepError::Diverged(index)),
+            None => Ok(()),
         }
     }
 

@@ -6,7 +6,9 @@ use crate::error::ProposeError;
 use crate::group::Group;
 use crate::membership::{Membership, MembershipChange};
 use bytes::Bytes;
-use leveret_types::limits::{ENTRY_BYTES_MAX, LEARNER_LAG_ENTRIES_MAX};
+use leveret_types::limits::{
+    ENTRY_BYTES_MAX, GROUP_TICK_MS, LEARNER_LAG_ENTRIES_MAX, MEMBER_STUCK_MS,
+};
 use leveret_types::{NodeId, ReplicaId};
 use raft::eraftpb::{self, MessageType};
 use raft::{ProgressState, SnapshotStatus};
@@ -14,6 +16,8 @@ use std::collections::VecDeque;
 
 /// Ticks without an answer after which a member that owes one is asked for it.
 const SILENCE_TICKS: u32 = 6;
+/// Ticks without progress after which a member that is up counts as unable to follow.
+const STUCK_TICKS: u64 = MEMBER_STUCK_MS / GROUP_TICK_MS;
 
 /// What a leader keeps of its term.
 #[derive(Debug, Default)]
@@ -23,10 +27,22 @@ pub(crate) struct Leading {
     was_heard: bool,
     /// Ticks since a transfer began.
     transfer: usize,
+    /// Members that are up and lack entries.
+    lagging: Vec<Lag>,
     /// Whether there are proposals that were sent to nobody yet.
     has_proposals: bool,
     /// Up to where the embedder does not need entries. Outlives a term.
     pub(crate) floor: u64,
+}
+
+/// A member that is up and lacks entries.
+#[derive(Clone, Copy, Debug)]
+struct Lag {
+    replica: ReplicaId,
+    /// Up to where it has acknowledged.
+    matched: u64,
+    /// Ticks since it last acknowledged more.
+    ticks: u64,
 }
 
 impl Leading {
@@ -35,6 +51,11 @@ impl Leading {
             floor: self.floor,
             ..Self::default()
         };
+    }
+
+    pub(crate) fn is_stuck(&self, replica: ReplicaId) -> bool {
+        let mut lagging = self.lagging.iter();
+        lagging.any(|lag| lag.replica == replica && lag.ticks >= STUCK_TICKS)
     }
 }
 
@@ -216,6 +237,7 @@ impl Group {
         owing.sort_unstable();
         let is_stuck = owing.iter().any(|(_, is_paused)| *is_paused);
         let was_heard = std::mem::take(&mut self.leading.was_heard);
+        self.note_lagging(&owing);
         if owing.is_empty() {
             self.leading.silence = 0;
         } else if was_heard && !is_stuck {
@@ -228,6 +250,42 @@ impl Group {
                 owing.iter().for_each(|(to, _)| self.heartbeat(*to));
             }
         }
+    }
+
+    /// Counts for how long members that owe entries have made no progress. Who is sent a snapshot
+    /// owes none; it has made none either, until it acknowledges that.
+    fn note_lagging(&mut self, owing: &[(ReplicaId, bool)]) {
+        let last = self.last_index();
+        let mut lagging = std::mem::take(&mut self.leading.lagging);
+        lagging.retain(|lag| {
+            let progress = self.raw.raft.prs().get(lag.replica.0);
+            let stands = progress.is_some_and(|progress| progress.matched == lag.matched);
+            stands && lag.matched < last && self.is_up(lag.replica)
+        });
+        for (replica, _) in owing {
+            let progress = self.raw.raft.prs().get(replica.0);
+            let matched = progress.map_or(last, |progress| progress.matched);
+            match lagging.iter_mut().find(|lag| lag.replica == *replica) {
+                Some(lag) => lag.ticks += 1,
+                None if matched < last => lagging.push(Lag {
+                    replica: *replica,
+                    matched,
+                    ticks: 0,
+                }),
+                None => {}
+            }
+        }
+        self.leading.lagging = lagging;
+    }
+
+    /// Members that are up and lack entries, and have acknowledged none for
+    /// [`leveret_types::limits::MEMBER_STUCK_MS`]. Only the leader knows; elsewhere nobody.
+    pub fn stuck(&self) -> impl Iterator<Item = ReplicaId> + '_ {
+        let leads = self.is_leader();
+        let lagging = self.leading.lagging.iter();
+        lagging
+            .filter(move |lag| leads && lag.ticks >= STUCK_TICKS)
+            .map(|lag| lag.replica)
     }
 
     /// Followers learn what is committed with the next append. Where none follows, they are told.
@@ -328,10 +386,19 @@ impl Group {
         }
     }
 
-    /// Who would lead best if this member's disk did not write: of the voters that are up, who is
-    /// furthest. Nobody if it does not lead, or the others are too few to commit anything.
+    /// Members that have on their disks what this one has not: theirs write. Only the leader knows;
+    /// elsewhere nobody.
+    pub fn ahead_on_disk(&self) -> impl Iterator<Item = ReplicaId> + '_ {
+        let durable = self.durable;
+        let ahead = self.matched().filter(move |(_, at)| *at > durable);
+        ahead.map(|(other, _)| other)
+    }
+
+    /// Who would lead best if this member's disk did not write: of the voters that are up and whose
+    /// disks do, who is furthest. Nobody if it does not lead, or the others are too few to commit
+    /// anything.
     #[must_use]
-    pub fn successor(&self) -> Option<ReplicaId> {
+    pub fn successor(&self, writes: impl Fn(ReplicaId) -> bool) -> Option<ReplicaId> {
         let is_there = |voter: ReplicaId| voter != self.replica && self.is_up(voter);
         if !self.is_leader() || !self.membership().has_majority(is_there) {
             return None;
@@ -339,6 +406,7 @@ impl Group {
         let others = self.matched();
         let able =
             others.filter(|(other, _)| is_there(*other) && self.membership().is_voter(*other));
+        let able = able.filter(|(other, _)| writes(*other));
         able.map(|(other, matched)| (matched, other))
             .max()
             .map(|(_, other)| other)

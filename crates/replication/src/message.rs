@@ -165,6 +165,16 @@ impl Message {
 }
 
 impl Body {
+    /// Whether it asks for a vote, gives one, or asks the receiver to stand: a member that may have
+    /// promised more than it knows of takes nothing of that.
+    #[must_use]
+    pub const fn is_of_election(&self) -> bool {
+        matches!(
+            self,
+            Self::Vote { .. } | Self::Voted { .. } | Self::TimeoutNow
+        )
+    }
+
     fn kind(&self) -> u8 {
         match self {
             Self::Append { .. } => 1,

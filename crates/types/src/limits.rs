@@ -325,6 +325,9 @@ pub const UNCOMMITTED_BYTES_MAX: u64 = 8 * 1024 * 1024;
 pub const KEPT_ENTRY_BYTES_MAX: usize = 1024 * 1024;
 /// See [`KEPT_ENTRY_BYTES_MAX`].
 pub const KEPT_ENTRIES_MAX: usize = 4_096;
+/// Milliseconds for which a member of a group that is up may acknowledge nothing of what it lacks,
+/// before it counts as one that cannot follow.
+pub const MEMBER_STUCK_MS: u64 = 30_000;
 /// Entries that a learner may be behind what is committed when it is made a voter.
 pub const LEARNER_LAG_ENTRIES_MAX: u64 = 64;
 /// Milliseconds of one tick of a group that has an election, a transfer or answers under way.

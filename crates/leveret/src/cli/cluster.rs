@@ -215,6 +215,7 @@ fn described(node: &Value, view: &Value) -> Value {
         (node["number"] == view["own"], "asked"),
         (node["votes"] == false, "catching up"),
         (node["draining"] == true, "draining"),
+        (node["outdated"] == true, "outdated data: to be replaced"),
     ];
     words.extend(notes.iter().filter(|(so, _)| *so).map(|(_, word)| *word));
     let mut node = node.clone();

@@ -1,14 +1,16 @@
 //! The cluster as operators see and change it, over a running node.
 
-use super::process;
+use super::{process, reports};
 use leveret_auth::Pattern;
 use leveret_management::cluster::{ClusterChange, ClusterNode, ClusterView};
+use leveret_management::peers::asks;
 use leveret_metadata::{Catalogue, Command, NodeRecord, QueueRecord};
 use leveret_node::Env;
 use leveret_shell::broker::Broker;
 use leveret_types::limits::GROUP_MEMBERS_MAX;
 use leveret_types::{NodeId, QueueId, ReplicaId, ShardId};
 use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
 
 /// The cluster, seen from this node; none if it is in none.
 pub fn view(broker: &Broker) -> Option<ClusterView> {
@@ -31,6 +33,10 @@ pub fn view(broker: &Broker) -> Option<ClusterView> {
             .iter()
             .any(|voter| voter.node() == node.id()),
         draining: node.draining,
+        outdated: match node.id() == own {
+            true => cluster.missing_start().is_some(),
+            false => broker.peers().is_outdated(node.id()),
+        },
         leading: leading.get(&node.id()).copied().unwrap_or(0),
         ..load(&catalogue, node.id())
     });
@@ -122,7 +128,7 @@ pub fn change(broker: &Broker, change: &ClusterChange) -> Result<usize, String> 
                 shrunk(record.members(), node)
             })
         }
-        ClusterChange::Rebalance => Ok(rebalance(broker)),
+        ClusterChange::Rebalance => rebalance(broker),
     }
 }
 
@@ -177,7 +183,11 @@ fn transfer(broker: &Broker, vhost: &str, queue: &str, to: &str) -> Result<usize
         }
         cluster.transfer(to);
         broker.wake_cluster();
-        return Ok(0);
+        let has_moved = || cluster.leader() == Some(to);
+        return match wait_until(has_moved) {
+            true => Ok(0),
+            false => Err(format!("the catalogue is not led by node {to}: {STAYED}")),
+        };
     }
     let (id, mut members) = group(broker, vhost, queue)?;
     let at = members.iter().position(|member| member.node() == to);
@@ -186,10 +196,63 @@ fn transfer(broker: &Broker, vhost: &str, queue: &str, to: &str) -> Result<usize
     };
     // The one that leads from now on is the one that is to lead after the next return of a node.
     members.swap(0, at);
+    check_majority(broker)?;
     set_members(broker, id, &members, None)?;
-    leveret_node::cluster::transfer(broker.now(), id, to, broker);
-    broker.run_deferred_work();
-    Ok(1)
+    let mut asked = None;
+    let has_moved = || {
+        // A wish may be lost, or fail because another member was ahead.
+        if asked.is_none_or(|at: Instant| at.elapsed() >= TRANSFER_AGAIN) {
+            asked = Some(Instant::now());
+            leveret_node::cluster::transfer(broker.now(), id, to, broker);
+            broker.run_deferred_work();
+        }
+        leads(broker, id, to)
+    };
+    match wait_until(has_moved) {
+        true => Ok(1),
+        false => Err(format!("queue '{queue}' is not led by node {to}: {STAYED}")),
+    }
+}
+
+/// What to do about a leader that stays.
+const STAYED: &str = "that node's member may be behind, or not follow; see `rabbitmqctl \
+                      quorum_status` and the logs of both nodes";
+/// How long a leader has to change.
+const TRANSFER_WAIT: Duration = Duration::from_secs(10);
+/// After which it is asked for again.
+const TRANSFER_AGAIN: Duration = Duration::from_secs(2);
+
+/// Whether something comes true in time.
+fn wait_until(mut holds: impl FnMut() -> bool) -> bool {
+    let deadline = Instant::now() + TRANSFER_WAIT;
+    loop {
+        if holds() {
+            return true;
+        }
+        if Instant::now() >= deadline {
+            return false;
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+/// Whether the member on a node leads a queue: as the member here knows, or as that node says.
+fn leads(broker: &Broker, queue: QueueId, node: NodeId) -> bool {
+    let known = {
+        let shard = broker.shard(broker.shard_of(queue));
+        let status = shard.replica_status(queue);
+        status.map(|_| shard.replica_leader(queue))
+    };
+    if let Some(leader) = known {
+        return leader == Some(node);
+    }
+    let ask = format!("{}{}", asks::REPLICA, queue.0);
+    let answers = reports::ask_others(broker, &ask);
+    let mut told = answers.iter().filter(|(from, _)| *from == node);
+    told.any(|(_, bytes)| {
+        let row: Option<serde_json::Value> = serde_json::from_slice(bytes).ok();
+        row.is_some_and(|row| row["Raft State"] == "leader")
+    })
 }
 
 /// A queue and its members; none if it is not replicated.
@@ -341,7 +404,8 @@ fn shrunk(members: &[ReplicaId], node: NodeId) -> Option<Vec<ReplicaId>> {
 
 /// Spreads the leaders over the nodes that are up, each queue among its members, and moves those
 /// that are elsewhere.
-fn rebalance(broker: &Broker) -> usize {
+fn rebalance(broker: &Broker) -> Result<usize, String> {
+    check_majority(broker)?;
     let wanted = {
         let catalogue = broker.catalogue();
         spread(&catalogue, |node| {
@@ -352,13 +416,37 @@ fn rebalance(broker: &Broker) -> usize {
     let mut moved = 0;
     for (queue, members) in wanted {
         let to = members[0].node();
-        if set_members(broker, queue, &members, None).is_ok() {
-            leveret_node::cluster::transfer(broker.now(), queue, to, broker);
-            moved += 1;
+        match set_members(broker, queue, &members, None) {
+            Ok(()) => leveret_node::cluster::transfer(broker.now(), queue, to, broker),
+            Err(_) if broker.catalogue().queue(queue).is_none() => continue,
+            Err(error) => {
+                broker.run_deferred_work();
+                return Err(format!(
+                    "{error}; the leaders of {moved} queues were moved before"
+                ));
+            }
         }
+        moved += 1;
     }
     broker.run_deferred_work();
-    moved
+    Ok(moved)
+}
+
+/// Whether the cluster can agree on anything, as far as this node knows.
+fn check_majority(broker: &Broker) -> Result<(), String> {
+    let status = broker.cluster().map(|cluster| cluster.status());
+    let Some(status) = status else { return Ok(()) };
+    let voters = &status.membership;
+    if voters.has_majority(|voter| is_up(broker, voter.node())) {
+        return Ok(());
+    }
+    let up = voters.voters.iter();
+    let up = up.filter(|voter| is_up(broker, voter.node())).count();
+    Err(format!(
+        "nothing can be changed: this node reaches {up} of the cluster's {} voting nodes, itself \
+         included, which is no majority; start the others, or mend the network between them",
+        voters.voters.len(),
+    ))
 }
 
 /// Whose first member changes so that no node leads more queues than it must.

@@ -104,6 +104,7 @@ pub(super) fn global(page: &mut Page, broker: &BrokerStats) {
     }
     dead_lettered(page, broker);
     from_replicas(page, broker);
+    unfit_replicas(page, broker);
     page.metric(
         "global_publishers",
         Gauge,
@@ -116,6 +117,25 @@ pub(super) fn global(page: &mut Page, broker: &BrokerStats) {
         "Consumers currently connected",
         [(protocol, broker.consumers)],
     );
+}
+
+/// Replicas that do not do what they are there for; RabbitMQ has no such thing.
+fn unfit_replicas(page: &mut Page, broker: &BrokerStats) {
+    for (name, help, count) in [
+        (
+            "replicas_quarantined",
+            "Replicas on this node that take no part, as their logs are damaged or lack what they \
+             had acknowledged",
+            broker.replicas_quarantined,
+        ),
+        (
+            "replicas_stuck",
+            "Replicas of queues led on this node whose nodes are up, and that do not follow",
+            broker.replicas_stuck,
+        ),
+    ] {
+        page.one(&format!("leveret_{name}"), Gauge, help, count as u64);
+    }
 }
 
 /// What consumers at a follower's node got from the replica there; RabbitMQ has no such thing.

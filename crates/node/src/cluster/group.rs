@@ -27,6 +27,7 @@ use leveret_metadata::{
 };
 use leveret_replication::{
     Entry, EntryKind, Group, GroupConfig, MembershipChange, Message, ProposeError, Ready, Status,
+    StepError,
 };
 use leveret_storage::Durability;
 use leveret_types::limits::{ENTRY_BYTES_MAX, GROUP_TICK_MS, LOOK_MS_MAX, PROPOSAL_MS_MAX};
@@ -81,6 +82,8 @@ pub(super) struct CatalogueGroup {
     ticked_ms: u64,
     /// Whether another member has said something.
     heard: bool,
+    /// Whether this member may have promised more than it knows of: it takes no part in elections.
+    is_unfit: bool,
     /// Connections that want to know what the cluster has agreed on, and the command of those whose
     /// answer is under way.
     looking: Vec<ConnectionId>,
@@ -115,6 +118,7 @@ impl CatalogueGroup {
             members_changed: false,
             ticked_ms: 0,
             heard: false,
+            is_unfit: false,
             looking: Vec::new(),
             look: None,
             reconciler: Reconciler::default(),
@@ -166,6 +170,10 @@ impl CatalogueGroup {
             }
             Event::Drain => {}
             Event::Look(connection) => self.looking.push(connection),
+            Event::Outdated => {
+                self.is_unfit = true;
+                self.group.resign();
+            }
         }
     }
 
@@ -197,7 +205,22 @@ impl CatalogueGroup {
             return Err(format!("it is in the name of node {}", message.from.node()));
         }
         self.heard = true;
-        self.group.step(message).map_err(|error| error.to_string())
+        if self.is_unfit && message.body.is_of_election() {
+            return Ok(());
+        }
+        match self.group.step(message) {
+            Err(error @ (StepError::LostEntries(_) | StepError::Diverged(_))) => {
+                if !std::mem::replace(&mut self.is_unfit, true) {
+                    tracing::error!(
+                        "this node's copy of the catalogue does not go with the cluster's: {error}. \
+                         It takes no part in elections; have the cluster forget this node, and let \
+                         it join anew with an empty data folder"
+                    );
+                }
+                Ok(())
+            }
+            result => result.map_err(|error| error.to_string()),
+        }
     }
 
     fn receive_snapshot(&mut self, from: NodeId, payload: &Bytes) -> Result<(), String> {
@@ -305,7 +328,9 @@ impl CatalogueGroup {
             return;
         }
         self.standstill.ended(now, true);
-        let Some(to) = self.group.successor() else {
+        let ahead: Vec<ReplicaId> = self.group.ahead_on_disk().collect();
+        let Some(to) = self.group.successor(|member| ahead.contains(&member)) else {
+            self.standstill.look_again(now);
             return;
         };
         tracing::warn!(%to, "the log is not written; another is to lead the catalogue");

@@ -13,10 +13,12 @@ pub mod reports;
 pub mod wire;
 
 mod leaders;
+mod outdated;
 mod peers;
 mod reconcile;
 
 pub use leaders::transfer;
+pub use outdated::KnownStarts;
 
 pub use peers::{PeerAddress, PeerView, Peers};
 
@@ -29,7 +31,9 @@ use leveret_metadata::{Catalogue, CatalogueError, Change, Command, Outcome};
 use leveret_replication::Status;
 use leveret_types::limits::LOOKS_MAX;
 use leveret_types::{ConnectionId, NodeId, Now, QueueId, ReplicaId, ShardId};
+use outdated::{KIND_STARTS, Starts};
 use reports::{KIND_ANSWER, KIND_ASK, Reports};
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::SyncSender;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -64,6 +68,7 @@ enum Event {
     Transfer(NodeId),
     Drain,
     Look(ConnectionId),
+    Outdated,
 }
 
 /// Who this node is in its cluster.
@@ -98,6 +103,9 @@ pub struct Cluster {
     looks: AtomicUsize,
     due_ms: AtomicU64,
     reports: Reports,
+    starts: Starts,
+    /// The starts of nodes that the catalogue's log told of when this node started.
+    starts_found: BTreeMap<NodeId, u64>,
 }
 
 impl Cluster {
@@ -106,6 +114,7 @@ impl Cluster {
     /// # Errors
     /// If that makes no sense.
     pub fn new(identity: Identity, found: group::Recovered) -> Result<Self, CatalogueError> {
+        let starts_found = outdated::starts_in(&found.entries);
         let group = CatalogueGroup::new(identity.node, identity.start, found)?;
         Ok(Self {
             identity,
@@ -121,7 +130,24 @@ impl Cluster {
             looks: AtomicUsize::new(0),
             due_ms: AtomicU64::new(u64::MAX),
             reports: Reports::default(),
+            starts: Starts::default(),
+            starts_found,
         })
+    }
+
+    /// Says which starts of its process this node's data folder knows of, so that it is told if
+    /// that is an older copy of itself; without it never.
+    #[must_use]
+    pub fn with_starts(mut self, known: KnownStarts) -> Self {
+        self.starts = Starts::new(self.identity.start, known);
+        self
+    }
+
+    /// The start of this node that the cluster knows and its data folder does not, if that has
+    /// turned out to be an older copy of itself.
+    #[must_use]
+    pub fn missing_start(&self) -> Option<u64> {
+        self.starts.missing()
     }
 
     /// Who this node is.
@@ -303,6 +329,13 @@ pub fn receive<E: Env>(now: Now, from: NodeId, frames: Vec<(QueueId, Bytes)>, en
             leaders::receive(now, &frame, env);
             continue;
         }
+        if queue == CATALOGUE_GROUP && frame.first() == Some(&KIND_STARTS) {
+            if let Some((_, mut shard)) = held.take() {
+                shard.finish(now);
+            }
+            outdated::receive(now, from, &frame, env);
+            continue;
+        }
         if queue == CATALOGUE_GROUP {
             if let Some(cluster) = env.cluster() {
                 if matches!(frame.first(), Some(&(KIND_ASK | KIND_ANSWER))) {
@@ -330,6 +363,8 @@ pub fn receive<E: Env>(now: Now, from: NodeId, frames: Vec<(QueueId, Bytes)>, en
 /// Another node is connected, in both directions, from now on. Nothing may be borrowed.
 pub fn peer_up<E: Env>(now: Now, peer: NodeId, env: &E) {
     env.peers().set_up(peer, true);
+    // Before anything that it could vote on.
+    outdated::greet(now, peer, env);
     if let Some(cluster) = env.cluster() {
         cluster.tell(Event::PeerUp(peer));
         lock(&cluster.moves).returned(now, peer);

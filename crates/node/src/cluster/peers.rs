@@ -22,6 +22,8 @@ pub struct PeerView {
     pub peer: PeerAddress,
     /// Whether it is connected, in both directions, and answers.
     pub up: bool,
+    /// Whether its data folder is an older copy of itself, as it has said since it was connected.
+    pub outdated: bool,
 }
 
 /// The other nodes of the cluster, shared by all that run on this one.
@@ -42,12 +44,16 @@ impl Peers {
     pub fn replace(&self, peers: Vec<PeerAddress>) {
         let mut nodes = self.write();
         let before = std::mem::take(&mut nodes.views);
-        let was_up = |node| before.get(&node).is_some_and(|view: &PeerView| view.up);
         nodes.views = peers
             .into_iter()
             .map(|peer| {
-                let up = was_up(peer.node);
-                (peer.node, PeerView { peer, up })
+                let view = before.get(&peer.node);
+                let view = PeerView {
+                    up: view.is_some_and(|view| view.up),
+                    outdated: view.is_some_and(|view| view.outdated),
+                    peer,
+                };
+                (view.peer.node, view)
             })
             .collect();
         nodes.version += 1;
@@ -63,7 +69,22 @@ impl Peers {
     pub fn set_up(&self, node: NodeId, up: bool) {
         if let Some(view) = self.write().views.get_mut(&node) {
             view.up = up;
+            view.outdated = false;
         }
+    }
+
+    /// A node has said whether its data folder is an older copy of itself.
+    pub fn set_outdated(&self, node: NodeId, outdated: bool) {
+        if let Some(view) = self.write().views.get_mut(&node) {
+            view.outdated = outdated;
+        }
+    }
+
+    /// Whether a node that is up has said that its data folder is an older copy of itself.
+    #[must_use]
+    pub fn is_outdated(&self, node: NodeId) -> bool {
+        let nodes = self.read();
+        nodes.views.get(&node).is_some_and(|view| view.outdated)
     }
 
     /// Whether a node is up.

@@ -3,7 +3,7 @@
 use super::{QueueFacts, QueueSpec, Shard};
 use crate::looked::Found;
 use crate::quorum::link::{LocalDelivery, ToLeader};
-use crate::quorum::replica::{Around, ReplicaStatus, Replicas};
+use crate::quorum::replica::{Around, ReplicaStatus, Replicas, UnfitReplicas};
 use leveret_queue::Counts;
 use leveret_replication::ProposeError;
 use leveret_storage::{ShardLogs, Urgency};
@@ -20,6 +20,14 @@ impl Shard {
         self.peers_checked_ms = checked_ms;
     }
 
+    /// This node's data folder is an older copy of itself: its replicas take no part in elections
+    /// any more, and lead nothing that others could.
+    pub fn set_outdated(&mut self, now: Now) {
+        if !std::mem::replace(&mut self.is_outdated, true) {
+            self.with_replicas(now, |replicas, around| replicas.resign_all(around));
+        }
+    }
+
     /// Runs something on the replicas, with what they may reach.
     pub(crate) fn with_replicas<R>(
         &mut self,
@@ -32,6 +40,7 @@ impl Shard {
             node: self.node,
             up: &self.up,
             may_be_deposed: silent_ms > LEADER_LEASE_MS,
+            is_outdated: self.is_outdated,
             logs: &mut self.logs,
             effects: &mut self.effects,
             answers: &mut self.answers,
@@ -138,6 +147,19 @@ impl Shard {
     #[must_use]
     pub fn replica_status(&self, queue: QueueId) -> Option<ReplicaStatus> {
         self.replicas.status(queue)
+    }
+
+    /// Whether a queue has a replica here that takes no part, for its logs are damaged or lack what
+    /// it had acknowledged.
+    #[must_use]
+    pub fn has_quarantined(&self, queue: QueueId) -> bool {
+        self.replicas.is_quarantined(queue)
+    }
+
+    /// How many members do not do what they are there for, as far as is known here.
+    #[must_use]
+    pub fn unfit_replicas(&self) -> UnfitReplicas {
+        self.replicas.unfit()
     }
 
     /// How all groups with a member here stand.

@@ -10,6 +10,7 @@ mod active;
 mod claims;
 mod classic;
 mod members;
+mod outdated;
 mod overdue;
 mod quorum;
 mod random;

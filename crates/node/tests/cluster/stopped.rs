@@ -187,6 +187,25 @@ fn a_leader_whose_disk_is_stuck_hands_over() {
 }
 
 #[test]
+fn a_drive_that_stalls_for_all_moves_no_leader() {
+    for publishes in [false, true] {
+        let mut world = led_by_the_first();
+        world.heard();
+        world.syncing.clear();
+        if publishes {
+            world.say("a", "publish q m4");
+        }
+        world.pass(5 * LOG_STUCK_MS);
+        assert_eq!(world.leader("q"), Some(LEADER));
+        world.syncing.extend((1..=3).map(NodeId));
+        world.pass(1_000);
+        assert_eq!(world.leader("q"), Some(LEADER));
+        let confirmed = if publishes { "a: ack 4" } else { "" };
+        assert_eq!(world.heard(), confirmed);
+    }
+}
+
+#[test]
 fn a_follower_whose_disk_is_stuck_holds_nobody_up() {
     let mut world = led_by_the_first();
     world.heard();

@@ -150,6 +150,36 @@ impl World {
         }
     }
 
+    /// What a node's disk has now.
+    pub fn copy_of_disk(&self, node: NodeId) -> MemoryDisk {
+        self.disks[&node].copy()
+    }
+
+    /// Puts a copy of its disk back to a node that is not up.
+    pub fn put_back(&mut self, node: NodeId, copy: MemoryDisk) {
+        assert!(!self.nodes.contains_key(&node), "it runs");
+        self.disks.insert(node, copy);
+    }
+
+    /// A node learns that its disk is an older copy of itself.
+    pub fn find_outdated(&mut self, node: NodeId) {
+        let now = self.now;
+        self.nodes[&node].each_shard(now, |shard| shard.set_outdated(now));
+        self.rest();
+    }
+
+    /// Members that do not do what they are there for, as far as a node knows: those here that take
+    /// no part, and those elsewhere that do not follow.
+    pub fn unfit(&self, node: NodeId) -> (usize, usize) {
+        let unfit = std::cell::Cell::new((0, 0));
+        self.nodes[&node].each_shard(self.now, |shard| {
+            let (quarantined, stuck) = unfit.get();
+            let more = shard.unfit_replicas();
+            unfit.set((quarantined + more.quarantined, stuck + more.stuck));
+        });
+        unfit.get()
+    }
+
     /// Changes a bit of what a node's disk has of this text, wherever it has it.
     pub fn rot(&mut self, node: NodeId, text: &[u8]) {
         let disk = &self.disks[&node];

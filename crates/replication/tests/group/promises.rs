@@ -6,7 +6,8 @@ use leveret_replication::{
     ProposeError, Ready, Role, SnapshotMark, StepError,
 };
 use leveret_types::limits::{
-    APPEND_BYTES_MAX, APPEND_ENTRIES_MAX, ENTRY_BYTES_MAX, GROUP_MEMBERS_MAX, UNCOMMITTED_BYTES_MAX,
+    APPEND_BYTES_MAX, APPEND_ENTRIES_MAX, ENTRY_BYTES_MAX, GROUP_MEMBERS_MAX, GROUP_TICK_MS,
+    MEMBER_STUCK_MS, UNCOMMITTED_BYTES_MAX,
 };
 use leveret_types::{NodeId, ReplicaId};
 
@@ -240,6 +241,128 @@ fn a_member_that_lost_what_it_acknowledged_is_told_so() {
     let mut group = group(2);
     let why = group.step(message(1, 2, 2, Body::Heartbeat { commit: 9 }));
     assert_eq!(why, Err(StepError::LostEntries(9)));
+}
+
+#[test]
+fn a_member_whose_group_has_lost_what_was_committed_is_told_so() {
+    let follows = |term, index, log_term, terms: &[u64]| {
+        let mut group = group(2);
+        group.step(append(2, 1, 1, &[2, 2])).expect("sound");
+        persist_all(&mut group);
+        group
+            .step(message(1, 2, 2, Body::Heartbeat { commit: 3 }))
+            .expect("sound");
+        persist_all(&mut group);
+        group.step(Message {
+            from: replica(3),
+            ..append(term, index, log_term, terms)
+        })
+    };
+    // Another entry at a place whose entry is committed, sent or said to be there.
+    assert_eq!(follows(3, 1, 1, &[3]), Err(StepError::Diverged(2)));
+    assert_eq!(follows(3, 2, 2, &[3, 3]), Err(StepError::Diverged(3)));
+    assert_eq!(follows(4, 3, 3, &[4]), Err(StepError::Diverged(3)));
+    // The same entries again, what follows them, and what an earlier leader says.
+    for (term, index, log_term, terms) in [
+        (3, 1, 1, &[2, 2, 3][..]),
+        (3, 3, 2, &[3]),
+        (3, 9, 3, &[3]),
+        (1, 1, 1, &[1]),
+    ] {
+        assert_eq!(follows(term, index, log_term, terms), Ok(()), "{terms:?}");
+    }
+}
+
+#[test]
+fn a_member_that_is_up_and_acknowledges_nothing_for_long_is_stuck() {
+    let mut group = leader();
+    let tick = |group: &mut Group, ticks: u64| {
+        for _ in 0..ticks {
+            group.tick();
+            persist_all(group);
+        }
+    };
+    let acknowledge = |group: &mut Group, from, index| {
+        let reply = Body::AppendReply {
+            index,
+            commit: 1,
+            refused: None,
+        };
+        group.step(message(from, 1, 2, reply)).expect("sound");
+        persist_all(group);
+    };
+    let stuck = |group: &Group| {
+        let of_status = group.status().members.into_iter();
+        let of_status = of_status.filter(|member| member.is_stuck);
+        let of_status: Vec<ReplicaId> = of_status.map(|member| member.replica).collect();
+        assert_eq!(group.stuck().collect::<Vec<_>>(), of_status);
+        of_status
+    };
+    let long = MEMBER_STUCK_MS / GROUP_TICK_MS;
+    let last = group.last_index();
+    acknowledge(&mut group, 2, last);
+    tick(&mut group, long);
+    assert_eq!(
+        stuck(&group),
+        [],
+        "the tick that finds it behind does not count"
+    );
+    tick(&mut group, 1);
+    assert_eq!(stuck(&group), [replica(3)]);
+    // Progress counts, the end of the gap does not need to come.
+    group.propose(Bytes::from_static(b"x")).expect("taken");
+    persist_all(&mut group);
+    acknowledge(&mut group, 3, last);
+    assert_eq!(stuck(&group), [replica(3)], "until the next tick");
+    tick(&mut group, 1);
+    assert_eq!(stuck(&group), []);
+    tick(&mut group, long - 1);
+    assert_eq!(stuck(&group), []);
+    // Who is down is not stuck.
+    group.peer_down(NodeId(3));
+    tick(&mut group, long + 2);
+    assert_eq!(stuck(&group), [replica(2)]);
+}
+
+#[test]
+fn who_writes_while_this_disk_does_not_succeeds_and_nobody_else() {
+    let mut group = leader();
+    let anybody = |_| true;
+    let none: [ReplicaId; 0] = [];
+    assert_eq!(group.ahead_on_disk().collect::<Vec<_>>(), none);
+    group.propose(Bytes::from_static(b"x")).expect("taken");
+    // It is sent, and not on this disk.
+    drain(&mut group);
+    let last = group.last_index();
+    let acknowledge = |group: &mut Group, from, index| {
+        let reply = Body::AppendReply {
+            index,
+            commit: 1,
+            refused: None,
+        };
+        group.step(message(from, 1, 2, reply)).expect("sound");
+        drain(group);
+    };
+    acknowledge(&mut group, 3, last - 1);
+    assert_eq!(
+        group.ahead_on_disk().collect::<Vec<_>>(),
+        none,
+        "it has no more than this one"
+    );
+    assert_eq!(group.successor(|_| false), None);
+    acknowledge(&mut group, 2, last);
+    assert_eq!(group.ahead_on_disk().collect::<Vec<_>>(), [replica(2)]);
+    assert_eq!(
+        group.successor(anybody),
+        Some(replica(2)),
+        "who is furthest"
+    );
+    assert_eq!(
+        group.successor(|member| member == replica(3)),
+        Some(replica(3))
+    );
+    group.peer_down(NodeId(3));
+    assert_eq!(group.successor(anybody), None, "one other is no majority");
 }
 
 #[test]

@@ -7,15 +7,22 @@
 //! cluster 77…   from here on only once it is in one
 //! node 3
 //! start 1700000000000
+//! settled 1699990000000   the last start of which it knows that the cluster has heard
+//! since 1700000000000     those after it
+//! missing 1699999999000   the start that it lacks, if it was found to be an older copy of itself
 //! member 1 0f… 10.0.0.1:7000
 //! ```
 
 use crate::small_file;
-use leveret_node::cluster::{Identity, PeerAddress};
+use leveret_node::cluster::{Identity, KnownStarts, PeerAddress};
 use leveret_types::NodeId;
+use parking_lot::Mutex;
 use std::fs;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+
+/// Starts of which it is not known that the cluster has heard, and that are remembered.
+const STARTS_KEPT: usize = 64;
 
 /// What the file says.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -37,6 +44,8 @@ pub struct Joined {
     pub node: NodeId,
     /// The last start of its process.
     pub start: u64,
+    /// Which starts it knows of.
+    pub known: KnownStarts,
     /// All nodes, as this one last heard of them outside of its catalogue.
     pub members: Vec<PeerAddress>,
 }
@@ -67,17 +76,30 @@ impl IdentityFile {
     }
 
     /// Who the node is now that it starts once more, with a number of that start that is greater
-    /// than any before.
+    /// than any before, and the starts that were known until then.
     #[must_use]
-    pub fn begin(&mut self, wall_ms: u64) -> Option<Identity> {
+    pub fn begin(&mut self, wall_ms: u64) -> Option<(Identity, KnownStarts)> {
         let joined = self.joined.as_mut()?;
+        let known = joined.known.clone();
         joined.start = wall_ms.max(joined.start + 1);
-        Some(Identity {
+        let since = &mut joined.known.since;
+        since.push(joined.start);
+        since.drain(..since.len().saturating_sub(STARTS_KEPT));
+        let identity = Identity {
             cluster: joined.cluster,
             node: joined.node,
             uuid: self.uuid,
             start: joined.start,
-        })
+        };
+        Some((identity, known))
+    }
+
+    /// The cluster has heard of the last start.
+    fn settle(&mut self) {
+        if let Some(joined) = self.joined.as_mut().filter(|j| j.known.missing == 0) {
+            joined.known.settled = joined.start;
+            joined.known.since.clear();
+        }
     }
 
     fn text(&self) -> String {
@@ -92,6 +114,14 @@ impl IdentityFile {
                 joined.node,
                 joined.start
             );
+            let known = &joined.known;
+            text += &format!("settled {}\n", known.settled);
+            for start in &known.since {
+                text += &format!("since {start}\n");
+            }
+            if known.missing != 0 {
+                text += &format!("missing {}\n", known.missing);
+            }
             for member in &joined.members {
                 let uuid = hex(&member.uuid);
                 text += &format!("member {} {uuid} {}\n", member.node, member.address);
@@ -107,6 +137,7 @@ impl IdentityFile {
         }
         let mut file = Self::default();
         let mut joined = Joined::default();
+        let mut settled = None;
         for line in lines {
             let (key, value) = line.split_once(' ')?;
             match key {
@@ -115,6 +146,9 @@ impl IdentityFile {
                 "cluster" => joined.cluster = bytes(value)?,
                 "node" => joined.node = NodeId(value.parse().ok()?),
                 "start" => joined.start = value.parse().ok()?,
+                "settled" => settled = Some(value.parse().ok()?),
+                "since" => joined.known.since.push(value.parse().ok()?),
+                "missing" => joined.known.missing = value.parse().ok()?,
                 "member" => {
                     let mut words = value.splitn(3, ' ');
                     joined.members.push(PeerAddress {
@@ -126,8 +160,51 @@ impl IdentityFile {
                 _ => return None,
             }
         }
+        // Versions before did not say.
+        joined.known.settled = settled.unwrap_or(joined.start);
         file.joined = (joined.node != NodeId(0)).then_some(joined);
         Some(file)
+    }
+}
+
+/// The file of a node that runs: who writes to it does so one after the other.
+pub struct IdentityKeeper {
+    path: PathBuf,
+    file: Mutex<IdentityFile>,
+}
+
+impl IdentityKeeper {
+    /// The keeper of what is at this path.
+    #[must_use]
+    pub fn new(path: PathBuf, file: IdentityFile) -> Self {
+        let file = Mutex::new(file);
+        Self { path, file }
+    }
+
+    /// The cluster has heard of this start. If that cannot be written, a later start says so too.
+    pub fn settle(&self) {
+        self.change(IdentityFile::settle);
+    }
+
+    /// The data folder has turned out to be an older copy of itself, which lacks this start.
+    pub fn lose(&self, start: u64) {
+        self.change(|file| {
+            if let Some(joined) = &mut file.joined {
+                joined.known.missing = start;
+            }
+        });
+    }
+
+    fn change(&self, change: impl FnOnce(&mut IdentityFile)) {
+        let mut file = self.file.lock();
+        let before = file.clone();
+        change(&mut file);
+        if *file != before
+            && let Err(error) = file.write(&self.path)
+        {
+            let path = self.path.display();
+            tracing::warn!(%path, %error, "cannot write down which starts of this node are known");
+        }
     }
 }
 
@@ -158,6 +235,11 @@ mod tests {
                 cluster: [2; 16],
                 node: NodeId(3),
                 start: 4,
+                known: KnownStarts {
+                    settled: 2,
+                    since: vec![3, 4],
+                    missing: 1,
+                },
                 members: vec![PeerAddress {
                     node: NodeId(1),
                     uuid: [5; 16],
@@ -191,8 +273,47 @@ mod tests {
         let mut file = file();
         let mut starts = Vec::new();
         for wall_ms in [10, 10, 3, 20] {
-            starts.extend(file.begin(wall_ms).map(|identity| identity.start));
+            starts.extend(file.begin(wall_ms).map(|(identity, _)| identity.start));
         }
         assert_eq!(starts, [10, 11, 12, 20]);
+    }
+
+    #[test]
+    fn starts_are_known_until_the_cluster_has_heard_of_a_later_one() {
+        let mut file = file();
+        let known = |file: &IdentityFile| file.joined.as_ref().map(|joined| joined.known.clone());
+        let begun = file.begin(10).map(|(_, known)| known);
+        assert_eq!(
+            begun.map(|known| known.since),
+            Some(vec![3, 4]),
+            "those before"
+        );
+        file.settle();
+        let kept = known(&file).expect("it is in a cluster");
+        assert_eq!(
+            (kept.settled, kept.since),
+            (2, vec![3, 4, 10]),
+            "it is an older copy"
+        );
+        if let Some(joined) = &mut file.joined {
+            joined.known.missing = 0;
+        }
+        file.settle();
+        let kept = known(&file).expect("it is in a cluster");
+        assert_eq!((kept.settled, kept.since.len()), (10, 0));
+        for wall_ms in 11..200 {
+            let _ = file.begin(wall_ms);
+        }
+        let kept = known(&file).expect("it is in a cluster");
+        assert_eq!(kept.since.len(), STARTS_KEPT);
+        assert_eq!(kept.since.last(), Some(&199));
+        // A file of a version that did not say knows all up to its last start.
+        let text = file.text();
+        let older = text
+            .lines()
+            .filter(|line| !line.starts_with("s") || line.starts_with("start"));
+        let older: Vec<&str> = older.collect();
+        let older = IdentityFile::parse(&older.join("\n")).expect("it is read");
+        assert_eq!(known(&older).map(|known| known.settled), Some(199));
     }
 }

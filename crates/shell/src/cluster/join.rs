@@ -6,9 +6,9 @@ use super::handshake::{Accepted, Hello, Purpose, Refusal};
 use super::identity::{IdentityFile, Joined};
 use super::places::KnownAddresses;
 use super::{ClusterConfig, ClusterError, NewLink, Own};
-use leveret_node::cluster::PeerAddress;
 use leveret_node::cluster::control::{Answer, Request};
 use leveret_node::cluster::forming::{Forming, Step};
+use leveret_node::cluster::{KnownStarts, PeerAddress};
 use leveret_types::NodeId;
 use parking_lot::Mutex;
 use std::sync::Arc;
@@ -180,6 +180,7 @@ fn found(config: &ClusterConfig, own: &Own) -> Result<Joined, ClusterError> {
         cluster,
         node: NodeId(1),
         start: 0,
+        known: KnownStarts::default(),
         members: vec![PeerAddress {
             node: NodeId(1),
             uuid: own.uuid,
@@ -198,6 +199,7 @@ fn joined(answer: Answer) -> Joined {
             cluster,
             node,
             start: 0,
+            known: KnownStarts::default(),
             members,
         },
         other => unreachable!("{other:?} lets nobody in"),

@@ -6,6 +6,7 @@
 //! lost. Between an up and the next down, frames arrive whole, once and in order.
 
 use super::handshake::{HandshakeError, Purpose, Refusal};
+use super::identity::IdentityKeeper;
 use super::links::{
     Incoming, Outgoing, READ_BYTES, close, is_closed, is_incoming, node_of, token, watch,
 };
@@ -61,6 +62,7 @@ pub(crate) struct LinkThread {
     poll: Poll,
     peers: BTreeMap<NodeId, Peer>,
     peers_version: u64,
+    identity_file: Arc<IdentityKeeper>,
     detector: Detector,
     looked_ms: u64,
     ran_ms: u64,
@@ -73,13 +75,19 @@ pub(crate) struct LinkThread {
 
 impl LinkThread {
     /// The thread of this node's links; the broker's [`super::Links`] wake `poll`.
-    pub(crate) fn new(broker: Arc<Broker>, own: Own, poll: Poll) -> Self {
+    pub(crate) fn new(
+        broker: Arc<Broker>,
+        own: Own,
+        poll: Poll,
+        identity_file: Arc<IdentityKeeper>,
+    ) -> Self {
         Self {
             broker,
             own,
             poll,
             peers: BTreeMap::new(),
             peers_version: 0,
+            identity_file,
             detector: Detector::default(),
             looked_ms: 0,
             ran_ms: 0,
@@ -360,11 +368,21 @@ impl LinkThread {
             }
             if !frames.is_empty() {
                 cluster::receive(now, node, frames, &*self.broker);
+                self.note_missing_start();
                 self.broker.run_deferred(now);
             }
             if let Err(why) = read {
                 self.take_down(node, now, &why);
             }
+        }
+    }
+
+    /// Writes down that the data folder is an older copy of itself, before anything is sent that
+    /// would have the cluster know this start: the next one could not tell any more.
+    fn note_missing_start(&self) {
+        let cluster = self.broker.cluster();
+        if let Some(start) = cluster.and_then(|cluster| cluster.missing_start()) {
+            self.identity_file.lose(start);
         }
     }
 

@@ -3,7 +3,7 @@
 use super::credentials::{self, Credentials};
 use super::door::{Door, Doorkeeper};
 use super::handshake::{Accepted, Hello, Protection, Refusal};
-use super::identity::{IdentityFile, Joined};
+use super::identity::{IdentityFile, IdentityKeeper, Joined};
 use super::link_tls::LinkTlsFiles;
 use super::places::KnownAddresses;
 use super::{
@@ -31,6 +31,7 @@ pub(crate) struct Prepared {
     door: Door,
     poll: Poll,
     members: Vec<PeerAddress>,
+    identity_file: Arc<IdentityKeeper>,
 }
 
 /// What a broker in a cluster is made with.
@@ -126,7 +127,7 @@ pub(crate) fn prepare(
             group::join(logs);
         }
     }
-    let identity = file
+    let (identity, known_starts) = file
         .begin(wall_ms())
         .ok_or_else(|| ClusterError::Forming("this node has no number".to_owned()))?;
     write_identity(&config, &file)?;
@@ -142,7 +143,15 @@ pub(crate) fn prepare(
     };
     let poll = Poll::new()?;
     let inbox = Inbox::new(Waker::new(poll.registry(), TOKEN_BELL)?);
-    let members = file.joined.map(|joined: Joined| joined.members);
+    if known_starts.missing != 0 {
+        tracing::error!(
+            "this node's data folder is an older copy of itself: the node takes no part in \
+             elections; have the cluster forget it, and let it join anew with an empty data folder"
+        );
+    }
+    let members = file.joined.as_ref();
+    let members = members.map(|joined: &Joined| joined.members.clone());
+    let identity_file = Arc::new(IdentityKeeper::new(config.file.clone(), file));
     Ok(Parts {
         prepared: Prepared {
             own,
@@ -150,9 +159,10 @@ pub(crate) fn prepare(
             door,
             poll,
             members: members.unwrap_or_default(),
+            identity_file,
         },
         links: Links::new(node, inbox),
-        cluster: Cluster::new(identity, recovered)?,
+        cluster: Cluster::new(identity, recovered)?.with_starts(known_starts),
         catalogue,
     })
 }
@@ -191,7 +201,8 @@ impl Prepared {
         }));
         let node = self.own.node;
         let credentials = Arc::clone(&self.own.credentials);
-        let link_thread = LinkThread::new(Arc::clone(broker), self.own, self.poll);
+        let file = Arc::clone(&self.identity_file);
+        let link_thread = LinkThread::new(Arc::clone(broker), self.own, self.poll, file);
         let thread = std::thread::Builder::new()
             .name("leveret-links".to_owned())
             .spawn(move || link_thread.run())?;
@@ -202,6 +213,10 @@ impl Prepared {
         };
         while let Err(error) = broker.execute_in_cluster(&started) {
             tracing::warn!(%node, %address, "this node waits for its cluster: {error}");
+        }
+        let cluster = broker.cluster();
+        if cluster.is_some_and(|cluster| cluster.missing_start().is_none()) {
+            self.identity_file.settle();
         }
         tracing::info!(%node, %address, "this node is part of its cluster");
         Ok(Running {

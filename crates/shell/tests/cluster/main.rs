@@ -4,6 +4,7 @@
 #[path = "../client/mod.rs"]
 mod client;
 mod on_path;
+mod outdated;
 mod secret_change;
 mod tls_links;
 

@@ -9,9 +9,11 @@ use leveret_management::api::{
 };
 use leveret_metadata::QueueKind;
 use leveret_node::quorum::LocalDeliveries;
+use leveret_node::quorum::replica::UnfitReplicas;
 use leveret_node::shard::QueueFacts;
 use leveret_node::{ConnectionFacts, Env};
 use leveret_replication::Role;
+use leveret_shell::broker::Broker;
 use leveret_shell::node::connections;
 use leveret_types::{QueueId, ReplicaId};
 use std::path::PathBuf;
@@ -165,7 +167,17 @@ impl Admin {
 
     pub(super) fn replica_stats(&self, queue: QueueId) -> Option<ReplicaStats> {
         let shard = self.broker.shard(self.broker.shard_of(queue));
+        if shard.has_quarantined(queue) {
+            return Some(ReplicaStats {
+                role: "quarantined",
+                membership: "unknown",
+                ..ReplicaStats::default()
+            });
+        }
         let group = shard.replica_status(queue)?.group;
+        let cluster = self.broker.cluster();
+        let is_outdated = cluster.is_some_and(|cluster| cluster.missing_start().is_some());
+        let stuck = group.members.iter().filter(|member| member.is_stuck);
         let is_here = |replica: &ReplicaId| replica.node() == self.broker.node_id();
         let members = &group.membership;
         Some(ReplicaStats {
@@ -174,7 +186,10 @@ impl Admin {
                 Role::Candidate => "candidate",
                 Role::Follower => "follower",
             },
-            membership: if members.voters.iter().any(is_here) {
+            stuck: stuck.map(|member| member.replica.node()).collect(),
+            membership: if is_outdated {
+                "outdated"
+            } else if members.voters.iter().any(is_here) {
                 "voter"
             } else if members.learners.iter().any(is_here) {
                 "promotable"
@@ -278,6 +293,7 @@ impl Admin {
             classic.redelivered += facts.counters.redelivered;
             classic.acknowledged += facts.counters.accepted;
         }
+        let unfit = unfit_replicas(&self.broker);
         let kind = "rabbit_classic_queue";
         let shards = self.broker.shard_ids();
         let local = shards.map(|id| self.broker.shard(id).local_deliveries());
@@ -311,6 +327,8 @@ impl Admin {
             channels: connections.iter().map(|c| c.channels.len() as u64).sum(),
             consumers: connections.iter().map(|c| c.consumers.len() as u64).sum(),
             publishers: connections.iter().filter(|c| c.publishes).count() as u64,
+            replicas_quarantined: unfit.quarantined,
+            replicas_stuck: unfit.stuck,
             replica_deliveries: local.read,
             replica_delivered_bytes: local.read_bytes,
             replica_fetches: local.fetched,
@@ -338,6 +356,17 @@ impl Admin {
         });
         consumers.collect()
     }
+}
+
+/// Members of replicated queues that do not do what they are there for, as far as this node knows.
+fn unfit_replicas(broker: &Broker) -> UnfitReplicas {
+    let mut all = UnfitReplicas::default();
+    for shard in broker.shard_ids() {
+        let unfit = broker.shard(shard).unfit_replicas();
+        all.quarantined += unfit.quarantined;
+        all.stuck += unfit.stuck;
+    }
+    all
 }
 
 fn io_stats() -> IoStats {

@@ -28,6 +28,9 @@ const VERSION_FIRST: u8 = 1;
 /// that have left.
 const ORIGINS_MAX: usize = 2 * CLUSTER_NODES_MAX;
 
+/// Of a member that never takes part again.
+pub(super) const VOTES_NEVER: u64 = 1 << 62;
+
 /// Why a state cannot be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum Unreadable {
@@ -58,6 +61,7 @@ pub(super) struct Applied {
     pub(super) replica: ReplicaId,
     /// The last entry that this member ever acknowledged and took back since. Until its log is as
     /// long again it must not help to elect a leader, who may lack what is committed.
+    /// [`VOTES_NEVER`] if it lost what it cannot know to be there again.
     pub(super) votes_from: u64,
     /// Whose operations have taken effect, and the last of each: of each node its last run.
     pub(super) origins: Vec<(Origin, u64)>,

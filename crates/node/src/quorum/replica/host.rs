@@ -39,7 +39,7 @@ pub struct Replicas {
     /// Whether some of them wait until it is known that they still lead.
     is_held: bool,
     /// Leaders with something to propose.
-    open: Vec<QueueId>,
+    pub(super) open: Vec<QueueId>,
     /// Whether somebody waits for one of these entries.
     is_urgent: bool,
     /// Replicas that wait for the write-ahead log.
@@ -64,6 +64,15 @@ pub struct ReplicaStatus {
     pub group: Status,
     /// Whether the member acts as the queue's leader: an entry of its term is committed.
     pub is_serving: bool,
+}
+
+/// How many members do not do what they are there for, as far as one node knows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct UnfitReplicas {
+    /// Here: their logs are damaged, or lack what they had acknowledged.
+    pub quarantined: usize,
+    /// On other nodes, of queues that are led here: they are up and do not follow.
+    pub stuck: usize,
 }
 
 impl Replicas {
@@ -328,6 +337,7 @@ impl Replicas {
             self.with(around, id, |replica, around| {
                 replica.listed.ticking = false;
                 replica.group.tick();
+                replica.report_stuck();
                 replica.retry_outgoing(around);
                 replica.give_up_silent(around);
                 if !replica.has_wanted_members() {
@@ -396,6 +406,9 @@ impl Replicas {
         match result {
             Some(Err(error @ Broken::Group(_))) => {
                 tracing::error!(%queue, %error, "a replica is given up; remove it and add it again");
+                if let Some(replica) = self.map.get_mut(&queue) {
+                    replica.note_lost(around.logs);
+                }
                 self.give_up(around, queue);
             }
             Some(Err(error)) => tracing::error!(%queue, %from, %error, "a frame is dropped"),
@@ -585,6 +598,36 @@ impl Replicas {
             group: replica.group.status(),
             is_serving: replica.leader.is_some(),
         })
+    }
+
+    /// Whether a queue has a replica here that takes no part.
+    #[must_use]
+    pub fn is_quarantined(&self, queue: QueueId) -> bool {
+        self.quarantined.contains_key(&queue)
+    }
+
+    /// How many members do not do what they are there for.
+    #[must_use]
+    pub fn unfit(&self) -> UnfitReplicas {
+        let stuck = self
+            .map
+            .values()
+            .map(|replica| replica.reported_stuck.len());
+        UnfitReplicas {
+            quarantined: self.quarantined.len(),
+            stuck: stuck.sum(),
+        }
+    }
+
+    /// This node's data folder has turned out to be an older copy of itself: what it leads here was
+    /// won with votes that may have been given twice.
+    pub(crate) fn resign_all(&mut self, around: &mut Around<'_>) {
+        self.for_each(around, |replica, around| {
+            if replica.can_be_deposed() {
+                replica.group.resign();
+                replica.drive(around, &mut VecDeque::new());
+            }
+        });
     }
 
     /// How all groups stand, in the order of their queues' ids.

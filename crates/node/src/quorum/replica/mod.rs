@@ -29,7 +29,7 @@ mod tests;
 mod wire;
 
 pub use fuzz::{fuzz, seeds};
-pub use host::{ReplicaStatus, Replicas};
+pub use host::{ReplicaStatus, Replicas, UnfitReplicas};
 pub use snapshot::Transfers;
 
 use crate::quorum::Clients;
@@ -42,7 +42,7 @@ use lanes::Lanes;
 use leader::Leader;
 use leveret_queue::{LaneState, RecoveredLane, State};
 use leveret_replication::{
-    Body, Entry, EntryKind, Group, Message, Ready, Role, RoleChange, SnapshotMark, StepError,
+    Entry, EntryKind, Group, Message, Ready, Role, RoleChange, SnapshotMark, StepError,
 };
 use leveret_storage::{Durability, ShardLogs};
 use leveret_types::limits::QUORUM_HEADERS_KEPT;
@@ -65,6 +65,9 @@ pub struct Around<'a> {
     /// Whether this node has been silent for so long that other members may lead in the place of
     /// those here, without their knowing.
     pub may_be_deposed: bool,
+    /// Whether this node's data folder is an older copy of itself: its members may have voted and
+    /// acknowledged what they do not know of, and take no part in elections.
+    pub is_outdated: bool,
     /// The shard's logs.
     pub logs: &'a mut ShardLogs,
     /// What is to happen outside the shard.
@@ -121,6 +124,8 @@ pub(super) struct Replica {
     is_gone: bool,
     /// Whether it has messages that cannot be read, so that it can neither lead nor help others.
     is_rotten: bool,
+    /// Members that do not follow this one, of which that was said.
+    reported_stuck: Vec<ReplicaId>,
     /// Which of the host's lists it is in.
     listed: host::Listed,
     deadline_ms: u64,
@@ -485,13 +490,15 @@ impl Replica {
             self.is_gone = message.to.node() == around.node;
             return Ok(());
         }
-        let is_vote = matches!(message.body, Body::Vote { .. });
-        if is_vote && self.is_mute() {
+        let takes_part = !around.is_outdated && !self.is_mute();
+        if !takes_part && message.body.is_of_election() {
             return Ok(());
         }
         match self.group.step(message) {
             Ok(()) => {}
-            Err(error @ StepError::LostEntries(_)) => return Err(error.into()),
+            Err(error @ (StepError::LostEntries(_) | StepError::Diverged(_))) => {
+                return Err(error.into());
+            }
             Err(error) => {
                 tracing::debug!(queue = %self.id, %error, "a message of the group is passed over");
             }

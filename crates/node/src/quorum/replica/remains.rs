@@ -9,6 +9,7 @@
 //! it. A node's queues get their places from a catalogue that is newer than its start, so that a
 //! member that the catalogue names later is new.
 
+use super::blob::VOTES_NEVER;
 use super::{Around, HEADER_LANE, Replica, Replicas};
 use crate::shard::{QueueSpec, log_of};
 use leveret_storage::ShardLogs;
@@ -94,6 +95,15 @@ impl Replica {
     /// Whether it is rotten and leads, or has said all that it had to say as it ceased to lead.
     pub(super) fn may_retire(&self) -> bool {
         self.is_rotten && (self.group.is_leader() || self.unsynced.is_empty())
+    }
+
+    /// Notes for the starts to come that this member has lost what it had acknowledged, or its
+    /// group has.
+    pub(super) fn note_lost(&mut self, logs: &mut ShardLogs) {
+        self.applied.votes_from = VOTES_NEVER;
+        if let Some(mark) = self.group.mark(self.last_applied) {
+            self.write_state(logs, &mark);
+        }
     }
 
     /// Something that is to be sent is not there yet, or never will be.

@@ -1,6 +1,6 @@
 //! How a replica begins: with the queue, after a restart, or without any state of the queue.
 
-use super::blob::Applied;
+use super::blob::{Applied, VOTES_NEVER};
 use super::lanes::Lanes;
 use super::outgoing::Outgoing;
 use super::{HEADER_LANE, Pending, Replica, attachment, header, host};
@@ -22,6 +22,8 @@ pub(super) enum RestoreError {
     Entry { index: u64, why: String },
     #[error("lane {lane} ends at {found}, and headers name messages up to {named}")]
     Lane { lane: u8, found: u64, named: u64 },
+    #[error("it lacks entries that it had acknowledged, or has some that its group has lost")]
+    Lost,
     #[error(transparent)]
     Group(#[from] leveret_replication::RestoreError),
 }
@@ -68,6 +70,9 @@ impl Replica {
             logs.set_state(log, &state.encode(&first_mark(me, &spec)));
         }
         let (applied, mark) = Applied::decode(logs.state(log)).map_err(RestoreError::State)?;
+        if applied.votes_from == VOTES_NEVER {
+            return Err(RestoreError::Lost);
+        }
         let me = applied.replica;
         let entries = read_entries(id, mark.index, logs, load)?;
         let tail = headers(&entries)?;
@@ -95,6 +100,7 @@ impl Replica {
             sending: None,
             is_gone: false,
             is_rotten: false,
+            reported_stuck: Vec::new(),
             listed: host::Listed::default(),
             deadline_ms: 0,
         })
