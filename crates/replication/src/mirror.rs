@@ -222,3 +222,67 @@ impl Storage for Mirror {
         mark.map(|mark| snapshot_in(&mark)).ok_or(why)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use leveret_types::ReplicaId;
+
+    fn entries(from: u64, data: &[&Bytes]) -> Vec<Entry> {
+        let entry = |(at, data): (usize, &&Bytes)| Entry {
+            index: from + at as u64,
+            term: 2,
+            kind: EntryKind::Normal,
+            data: Bytes::clone(data),
+        };
+        data.iter().enumerate().map(entry).collect()
+    }
+
+    /// The log of a group with these entries, all of them applied.
+    fn applied(data: &[&Bytes]) -> Mirror {
+        let mark = SnapshotMark::founding([ReplicaId(1)]);
+        let all = entries(2, data);
+        let mut mirror = Mirror::new(mark, all, HardState::default(), |_| 1);
+        mirror.applied(mirror.last());
+        mirror
+    }
+
+    #[test]
+    fn nothing_beyond_the_floor_is_forgotten_whoever_needs_it() {
+        let small = Bytes::from_static(b"x");
+        let mut mirror = applied(&[&small; 9]);
+        mirror.forget(5, 10);
+        assert_eq!(mirror.base(), 5);
+        mirror.forget(8, 6);
+        assert_eq!(mirror.base(), 6, "who is behind needs the rest");
+    }
+
+    #[test]
+    fn those_who_are_behind_keep_so_many_entries_and_no_more() {
+        let small = Bytes::from_static(b"x");
+        for (count, base) in [(KEPT_ENTRIES_MAX, 1), (KEPT_ENTRIES_MAX + 3, 4)] {
+            let mut mirror = applied(&vec![&small; count]);
+            mirror.forget(mirror.last(), 1);
+            assert_eq!(mirror.base(), base, "{count} entries");
+        }
+    }
+
+    #[test]
+    fn those_who_are_behind_keep_so_many_bytes_and_no_more() {
+        let half = Bytes::from(vec![0; KEPT_ENTRY_BYTES_MAX / 2]);
+        let small = Bytes::from_static(b"x");
+        for (data, base) in [(vec![&half, &half], 1), (vec![&half, &half, &small], 2)] {
+            let mut mirror = applied(&data);
+            mirror.forget(mirror.last(), 1);
+            assert_eq!(mirror.base(), base, "{} entries", data.len());
+        }
+        // What was overwritten takes no room.
+        let mark = SnapshotMark::founding([ReplicaId(1)]);
+        let large = entries(2, &[&half; 4]);
+        let mut mirror = Mirror::new(mark, large, HardState::default(), |_| 1);
+        assert_eq!(mirror.append(&entries(2, &[&half, &small])), Some(2));
+        mirror.applied(mirror.last());
+        mirror.forget(mirror.last(), 1);
+        assert_eq!(mirror.base(), 1);
+    }
+}

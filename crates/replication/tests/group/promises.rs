@@ -2,12 +2,12 @@
 
 use bytes::Bytes;
 use leveret_replication::{
-    Body, Entry, EntryKind, Group, GroupConfig, HardState, Hint, MembershipChange, Message,
-    ProposeError, Ready, Role, SnapshotMark, StepError,
+    Body, Entry, EntryKind, Group, GroupConfig, HardState, Hint, Malformed, MembershipChange,
+    Message, ProposeError, Ready, Role, SnapshotMark, StepError,
 };
 use leveret_types::limits::{
     APPEND_BYTES_MAX, APPEND_ENTRIES_MAX, ENTRY_BYTES_MAX, GROUP_MEMBERS_MAX, GROUP_TICK_MS,
-    MEMBER_STUCK_MS, UNCOMMITTED_BYTES_MAX,
+    LEARNER_LAG_ENTRIES_MAX, MEMBER_STUCK_MS, UNCOMMITTED_BYTES_MAX,
 };
 use leveret_types::{NodeId, ReplicaId};
 
@@ -365,6 +365,177 @@ fn who_writes_while_this_disk_does_not_succeeds_and_nobody_else() {
     assert_eq!(group.successor(anybody), None, "one other is no majority");
 }
 
+/// Another member has this leader's log up to an index.
+fn acknowledge(group: &mut Group, from: u32, index: u64) -> Vec<Ready> {
+    let reply = Body::AppendReply {
+        index,
+        commit: 1,
+        refused: None,
+    };
+    group.step(message(from, 1, 2, reply)).expect("sound");
+    let readies = persist_all(group);
+    let committed = readies.iter().flat_map(|ready| &ready.committed);
+    if let Some(last) = committed.last() {
+        group.applied(last.index);
+    }
+    readies
+}
+
+/// A leader whose entries the second member has, so that they are committed.
+fn leader_of(entries: u64) -> Group {
+    let mut group = leader();
+    for _ in 0..entries {
+        group.propose(Bytes::from_static(b"x")).expect("taken");
+        persist_all(&mut group);
+        let last = group.last_index();
+        acknowledge(&mut group, 2, last);
+    }
+    assert_eq!(group.commit(), group.last_index());
+    group
+}
+
+/// The same with a learner, the fourth member.
+fn leader_with_learner() -> Group {
+    let mut group = leader_of(1);
+    let add = MembershipChange::add(replica(4));
+    group.propose_membership(&add).expect("taken");
+    persist_all(&mut group);
+    let last = group.last_index();
+    acknowledge(&mut group, 2, last);
+    assert_eq!(group.membership().learners, [replica(4)]);
+    group
+}
+
+#[test]
+fn a_learner_that_lacks_the_last_few_entries_at_most_may_vote() {
+    let mut group = leader_with_learner();
+    for _ in 0..LEARNER_LAG_ENTRIES_MAX + 3 {
+        group.propose(Bytes::from_static(b"x")).expect("taken");
+        persist_all(&mut group);
+        let last = group.last_index();
+        acknowledge(&mut group, 2, last);
+    }
+    let enough = group.commit() - LEARNER_LAG_ENTRIES_MAX;
+    assert_eq!(group.promotable_learner(), None, "it has said nothing");
+    acknowledge(&mut group, 4, enough - 1);
+    assert_eq!(group.promotable_learner(), None, "one entry too few");
+    acknowledge(&mut group, 4, enough);
+    assert_eq!(group.promotable_learner(), Some(replica(4)));
+}
+
+#[test]
+fn who_resigns_hands_over_to_the_voter_that_is_furthest() {
+    let mut group = leader_with_learner();
+    let before = group.last_index();
+    group.propose(Bytes::from_static(b"x")).expect("taken");
+    persist_all(&mut group);
+    acknowledge(&mut group, 4, before + 1);
+    acknowledge(&mut group, 3, before - 1);
+    group.resign();
+    assert!(!group.is_leader());
+    let readies = persist_all(&mut group);
+    let asked = messages(&readies).into_iter();
+    let asked = asked.filter(|message| message.body == Body::TimeoutNow);
+    let asked: Vec<ReplicaId> = asked.map(|message| message.to).collect();
+    assert_eq!(
+        asked,
+        [replica(2)],
+        "a learner is further, and must not lead"
+    );
+    // Who does not lead has nothing to resign.
+    group.resign();
+    assert!(persist_all(&mut group).is_empty());
+}
+
+#[test]
+fn every_transfer_has_all_of_its_time() {
+    let mut group = leader_of(1);
+    let is_transferring = |group: &mut Group| {
+        let proposed = group.propose(Bytes::from_static(b"x"));
+        persist_all(group);
+        proposed == Err(ProposeError::Transferring)
+    };
+    // The third member has nothing, and answers nothing.
+    for attempt in 0..2 {
+        group.transfer_leader(replica(3)).expect("it is up");
+        for tick in 0..10 {
+            assert!(
+                is_transferring(&mut group),
+                "attempt {attempt}, tick {tick}"
+            );
+            group.tick();
+            persist_all(&mut group);
+        }
+        assert!(!is_transferring(&mut group), "attempt {attempt}");
+    }
+}
+
+#[test]
+fn what_may_be_lost_is_sent_again() {
+    let mut group = leader_of(1);
+    group.propose(Bytes::from_static(b"x")).expect("taken");
+    let sent = |readies: &[Ready]| -> usize {
+        let to_second = messages(readies).into_iter();
+        let to_second = to_second.filter(|message| message.to == replica(2));
+        to_second.map(|message| message.entries().len()).sum()
+    };
+    assert_eq!(sent(&persist_all(&mut group)), 1);
+    let answer = message(2, 1, 2, Body::HeartbeatReply { commit: 1 });
+    group.lost(NodeId(3));
+    group.step(answer.clone()).expect("sound");
+    assert_eq!(sent(&persist_all(&mut group)), 0, "it was another node's");
+    group.lost(NodeId(2));
+    let readies = persist_all(&mut group);
+    let is_asked = |message: &&Message| {
+        matches!(message.body, Body::Heartbeat { .. }) && message.to == replica(2)
+    };
+    assert!(messages(&readies).iter().any(is_asked), "{readies:?}");
+    group.step(answer).expect("sound");
+    assert_eq!(sent(&persist_all(&mut group)), 1);
+}
+
+#[test]
+fn entries_are_kept_for_who_is_up_and_behind_and_not_for_who_is_down() {
+    for is_up in [true, false] {
+        let mut group = leader_of(20);
+        if !is_up {
+            group.peer_down(NodeId(3));
+        }
+        let applied = group.status().applied;
+        group.compacted(applied);
+        group.peer_up(NodeId(3));
+        let mut readies = persist_all(&mut group);
+        let answer = message(3, 1, 2, Body::HeartbeatReply { commit: 1 });
+        group.step(answer).expect("sound");
+        readies.extend(persist_all(&mut group));
+        let snapshots = readies.iter().flat_map(|ready| &ready.snapshots).count();
+        let all = messages(&readies).into_iter();
+        let to_third = all.filter(|message| message.to == replica(3));
+        let entries: usize = to_third.map(|message| message.entries().len()).sum();
+        assert_eq!((entries > 0, snapshots > 0), (is_up, !is_up));
+    }
+}
+
+#[test]
+fn appends_are_bounded_and_without_holes() {
+    let with = |change: &dyn Fn(&mut Vec<Entry>)| {
+        let mut message = append(2, 1, 1, &[2, 2, 2]);
+        if let Body::Append { entries, .. } = &mut message.body {
+            change(entries);
+        }
+        group(2).step(message)
+    };
+    let refused = |why| Err(StepError::Malformed(Malformed(why)));
+    let without_the_second = with(&|entries| drop(entries.remove(1)));
+    assert_eq!(without_the_second, refused("entries with a hole"));
+    let sized = |bytes: usize| with(&|entries| entries[0].data = vec![0; bytes].into());
+    assert_eq!(sized(ENTRY_BYTES_MAX), Ok(()));
+    assert_eq!(sized(ENTRY_BYTES_MAX + 1), refused("an entry too large"));
+    let many = |count: usize| group(2).step(append(2, 1, 1, &vec![2; count]));
+    assert_eq!(many(APPEND_ENTRIES_MAX), Ok(()));
+    assert_eq!(many(APPEND_ENTRIES_MAX + 1), refused("too many entries"));
+}
+
 #[test]
 fn a_late_refusal_takes_nothing_back() {
     let mut group = leader();
@@ -456,7 +627,10 @@ fn what_cannot_have_been_written_is_not_restored() {
     let hard = |term| HardState { term, vote: 0 };
     let entries = |terms: &[u64]| append(9, 1, 1, terms).entries().to_vec();
     let hole = append(9, 2, 1, &[2]).entries().to_vec();
+    let mut empty = entries(&[2]);
+    empty[0].data = Bytes::new();
     for (hard, entries, why) in [
+        (hard(3), empty, "an entry that no log has"),
         (hard(3), hole, "a hole"),
         (hard(3), entries(&[3, 2]), "terms that fall"),
         (hard(2), entries(&[2, 3]), "a term older than the entries"),
