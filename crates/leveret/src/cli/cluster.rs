@@ -199,8 +199,13 @@ fn status(ask: &AskOptions) -> Result<String, String> {
             format!("\n{queues} queues have no leader that the node that was asked knows of.\n")
         }
     };
+    let voters = nodes.iter().filter(|node| node["votes"] == true).count();
+    let warning = match voters > 0 && voters.is_multiple_of(2) {
+        true => format!("\n{}.\n", crate::ctl::even_voters(voters)),
+        false => String::new(),
+    };
     Ok(format!(
-        "Cluster {}, {leader}, term {}, catalogue at {} of {}\n\n{}{unknown}",
+        "Cluster {}, {leader}, term {}, catalogue at {} of {}\n\n{}{unknown}{warning}",
         table::show(&view["id"]),
         table::show(&view["term"]),
         table::show(&view["applied"]),

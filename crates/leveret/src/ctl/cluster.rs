@@ -57,6 +57,62 @@ pub fn cluster_status(context: &Context<'_>) -> Result<Output> {
     Ok(Output::Object(object, out))
 }
 
+/// The cluster, seen from the node that is asked; none if it is in none.
+pub fn view(context: &Context<'_>) -> Result<Option<Value>> {
+    match context.target.get("/api/leveret/cluster") {
+        Ok(view) => Ok(Some(view)),
+        Err(CallError::Refused(404, _)) => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// What is to be known of a cluster at a glance: who is reached, who leads, what has no leader.
+pub fn in_short(view: &Value) -> Vec<(&'static str, String)> {
+    let nodes: Vec<&Value> = view["nodes"].as_array().into_iter().flatten().collect();
+    let names = |wanted: &dyn Fn(&Value) -> bool| {
+        let wanted = nodes.iter().filter(|node| wanted(node));
+        let names: Vec<String> = wanted.map(|node| show(&node["name"])).collect();
+        names
+    };
+    let down = names(&|node| node["up"] != true);
+    let up = format!("{} of {}", nodes.len() - down.len(), nodes.len());
+    let led = names(&|node| node["number"] == view["leader"]).pop();
+    let mut lines = vec![
+        ("Nodes up", up),
+        (
+            "Catalogue led by",
+            led.unwrap_or_else(|| {
+                "nobody: too few of the nodes that vote are reached, nothing can be declared".into()
+            }),
+        ),
+        (
+            "Replicated queues without a known leader",
+            show(&view["leaders_unknown"]),
+        ),
+    ];
+    if !down.is_empty() {
+        lines.insert(1, ("Nodes down", down.join(", ")));
+    }
+    let outdated = names(&|node| node["outdated"] == true);
+    if !outdated.is_empty() {
+        lines.push(("Outdated data, to be replaced", outdated.join(", ")));
+    }
+    let voters = names(&|node| node["votes"] == true).len();
+    if voters > 0 && voters.is_multiple_of(2) {
+        lines.push(("Warning", even_voters(voters)));
+    }
+    lines
+}
+
+/// Why an even number of voters is no gain.
+pub fn even_voters(voters: usize) -> String {
+    format!(
+        "{voters} nodes vote, an even number: the cluster bears no more losses than with {}, and \
+         half of it cannot go on alone",
+        voters - 1
+    )
+}
+
 pub fn forget_cluster_node(context: &Context<'_>) -> Result<Output> {
     let node = context.argument(0);
     context.banner(format!("Removing node {node} from the cluster"));
@@ -247,17 +303,13 @@ fn set_draining(context: &Context<'_>, draining: bool) -> Result<Output> {
         true => format!("Will put node {name} into maintenance mode."),
         false => format!("Will bring node {name} back into service."),
     });
-    match context.target.get("/api/leveret/cluster") {
-        Ok(cluster) => {
-            let own = show(&cluster["own"]);
-            change(
-                context,
-                "drain",
-                &json!({"node": own, "draining": draining}),
-            )?;
-        }
-        Err(CallError::Refused(404, _)) => {}
-        Err(error) => return Err(error.into()),
+    if let Some(cluster) = view(context)? {
+        let own = show(&cluster["own"]);
+        change(
+            context,
+            "drain",
+            &json!({"node": own, "draining": draining}),
+        )?;
     }
     let body = json!({ "serving": !draining });
     context

@@ -16,6 +16,7 @@ mod users;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use cluster::even_voters;
 pub use options::Options;
 
 use crate::cli::table::Rows;

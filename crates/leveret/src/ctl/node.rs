@@ -193,6 +193,7 @@ pub fn status(context: &Context<'_>) -> Result<Output> {
     let overview = context.target.get("/api/overview")?;
     let node = own_node(context)?;
     let memory = memory(context, &name)?;
+    let cluster = super::cluster::view(context)?;
     let mut out = String::new();
     let mut section = |title: &str, lines: Vec<(&str, String)>| {
         let _ = writeln!(out, "{title}\n");
@@ -215,7 +216,16 @@ pub fn status(context: &Context<'_>) -> Result<Output> {
             ("Data directory", shown(&node["db_dir"])),
         ],
     );
-    section("Alarms", alarms_of(&node));
+    let mut alarms = alarms_of(&node);
+    if let Some(cluster) = &cluster {
+        section("Cluster", super::cluster::in_short(cluster));
+        if cluster["leader"].is_null() {
+            let unknown = "alarms of nodes that are not reached are not known";
+            alarms.retain(|(title, _)| *title != NO_ALARMS);
+            alarms.push(("No majority", unknown.to_owned()));
+        }
+    }
+    section("Alarms", alarms);
     let parts = memory_parts(&memory);
     let mut lines = vec![
         ("Total memory used", bytes(&node["mem_used"])),
@@ -267,13 +277,13 @@ pub fn status(context: &Context<'_>) -> Result<Output> {
         listeners.map(|line| ("Interface", line)).collect(),
     );
     Ok(Output::Object(
-        status_object(&overview, &node, &memory),
+        status_object(&overview, &node, &memory, cluster),
         out,
     ))
 }
 
 /// The status for machines: RabbitMQ's fields, and the API's objects whole.
-fn status_object(overview: &Value, node: &Value, memory: &Value) -> Value {
+fn status_object(overview: &Value, node: &Value, memory: &Value, cluster: Option<Value>) -> Value {
     let alarms = alarms_of(node).into_iter();
     let alarms = alarms.filter(|(name, _)| *name == "Alarm");
     let totals = &overview["object_totals"];
@@ -298,6 +308,7 @@ fn status_object(overview: &Value, node: &Value, memory: &Value) -> Value {
         "overview": overview,
         "node": node,
         "memory": memory,
+        "cluster": cluster,
     })
 }
 
@@ -319,6 +330,8 @@ pub(super) fn describe_listener(listener: &Value) -> String {
     )
 }
 
+const NO_ALARMS: &str = "(none)";
+
 fn alarms_of(node: &Value) -> Vec<(&'static str, String)> {
     let alarm = |field: &str, text: &str| {
         let set = node[field].as_bool() == Some(true);
@@ -332,7 +345,7 @@ fn alarms_of(node: &Value) -> Vec<(&'static str, String)> {
     .flatten()
     .collect();
     match alarms.is_empty() {
-        true => vec![("(none)", String::new())],
+        true => vec![(NO_ALARMS, String::new())],
         false => alarms,
     }
 }

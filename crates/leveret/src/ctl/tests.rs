@@ -640,6 +640,56 @@ fn machines_get_one_object_of_what_is_one() {
 }
 
 #[test]
+fn the_status_shows_the_cluster_and_says_what_it_does_not_know() {
+    let nodes = r#"[{"name":"a@x","running":true,"os_pid":"7","uptime":5000}]"#;
+    let status = |view: &str| {
+        let answers = [
+            (
+                "GET /api/overview",
+                200,
+                r#"{"node":"a@x","cluster_name":"warren","listeners":[]}"#,
+            ),
+            ("GET /api/nodes", 200, nodes),
+            (
+                "GET /api/nodes/a%40x/memory",
+                200,
+                r#"{"memory":{"strategy":"rss"}}"#,
+            ),
+            ("GET /api/leveret/cluster", 200, view),
+        ];
+        let (code, out, _) = run_on(&answers, "status");
+        assert_eq!(code, 0, "{out}");
+        out
+    };
+    let whole = status(
+        r#"{"own":1,"leader":2,"leaders_unknown":0,"nodes":[
+            {"number":1,"name":"a@x","up":true,"votes":true},
+            {"number":2,"name":"b@y","up":true,"votes":true},
+            {"number":3,"name":"c@z","up":true,"votes":true}]}"#,
+    );
+    for line in ["Nodes up: 3 of 3", "Catalogue led by: b@y", "(none)"] {
+        assert!(whole.contains(line), "{line}: {whole}");
+    }
+    assert!(!whole.contains("even number"), "{whole}");
+    let minority = status(
+        r#"{"own":1,"leader":null,"leaders_unknown":4,"nodes":[
+            {"number":1,"name":"a@x","up":true,"votes":true},
+            {"number":2,"name":"b@y","up":false,"votes":true}]}"#,
+    );
+    for line in [
+        "Nodes up: 1 of 2",
+        "Nodes down: b@y",
+        "Catalogue led by: nobody",
+        "Replicated queues without a known leader: 4",
+        "No majority: alarms of nodes that are not reached are not known",
+        "2 nodes vote, an even number",
+    ] {
+        assert!(minority.contains(line), "{line}: {minority}");
+    }
+    assert!(!minority.contains("(none)"), "{minority}");
+}
+
+#[test]
 fn whose_limits_are_listed_is_that_commands_option() {
     let words = ["list_user_limits", "--user", "bob", "--username", "admin"].map(str::to_owned);
     let (options, rest) = options::parse(&words).unwrap();
