@@ -3,6 +3,7 @@
 
 mod astray;
 mod local;
+mod mute;
 mod referring;
 
 use super::HEADER_LANE;
