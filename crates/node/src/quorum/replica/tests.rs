@@ -4,6 +4,7 @@
 mod astray;
 mod local;
 mod mute;
+mod presented;
 mod referring;
 
 use super::HEADER_LANE;
