@@ -20,6 +20,7 @@ pub mod listener;
 pub mod logins;
 pub mod node;
 pub mod small_file;
+pub mod stream_thread;
 pub mod tls;
 
 pub mod admission;

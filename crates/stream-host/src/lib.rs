@@ -172,11 +172,8 @@ impl<D: Disk> StreamHost<D> {
         self.streams.values().filter_map(due).min()
     }
 
-    /// Deletes what is too old in all streams. For now and then.
-    ///
-    /// # Errors
-    /// Must end the process.
-    pub fn expire(&mut self, now: Now) -> Result<(), Fatal> {
+    /// Deletes with the next turn what is too old in all streams. For now and then.
+    pub fn expire(&mut self, now: Now) {
         for (id, hosted) in &mut self.streams {
             hosted.machine.expire(now);
             hosted.effects.extend(hosted.machine.take_effects());
@@ -184,7 +181,6 @@ impl<D: Disk> StreamHost<D> {
                 self.touched.insert(*id);
             }
         }
-        Ok(())
     }
 
     /// Ends the turn: writes what has come, syncs each stream once that asks for it, and tells

@@ -401,6 +401,8 @@ pub const STREAM_SEGMENT_CHUNKS_MAX: u32 = 256_000;
 pub const STREAM_FILES_OPEN_MAX: usize = 256;
 /// Bytes of a stream that are read from disk at once. A larger chunk is read alone.
 pub const STREAM_READ_BYTES: usize = 1024 * 1024;
+/// Bytes of commands that wait for the thread of the streams; one may exceed it.
+pub const STREAM_INBOX_BYTES_MAX: usize = 32 * 1024 * 1024;
 /// Reads from disk that one stream's readers get in one turn of all streams.
 pub const STREAM_READS_MAX: u32 = 16;
 /// Bytes of a stream's newest chunks that are kept in memory for its readers.

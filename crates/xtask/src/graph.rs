@@ -50,7 +50,15 @@ const ALLOWED: &[(&str, &[&str])] = &[
     (
         "shell",
         &[
-            "auth", "metadata", "node", "routing", "session", "storage", "types",
+            "auth",
+            "metadata",
+            "node",
+            "routing",
+            "session",
+            "storage",
+            "stream",
+            "stream-host",
+            "types",
         ],
     ),
     // It asks the node through traits of its own; what it reads and changes is the catalogue.
