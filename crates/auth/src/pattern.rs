@@ -6,7 +6,7 @@
 //! none of the first kind may match, the second must.
 
 use leveret_types::limits::{REGEX_BYTES_MAX, REGEX_PROGRAM_BYTES_MAX};
-use regex::{Regex, RegexBuilder};
+use regex::bytes::{Regex, RegexBuilder};
 use std::fmt;
 
 /// Why a pattern is not accepted.
@@ -26,7 +26,8 @@ pub enum PatternError {
 }
 
 /// A compiled pattern. It is not anchored: `a` matches every name with an `a` in it. The empty
-/// pattern matches only the empty name.
+/// pattern matches only the empty name. As in RabbitMQ it is matched byte by byte: `.` is one byte,
+/// `\d` one of ten digits, and `(?i)` knows the letters of ASCII.
 #[derive(Clone)]
 pub struct Pattern {
     text: Box<str>,
@@ -85,6 +86,12 @@ impl Pattern {
     /// Whether the pattern is found in `name`.
     #[must_use]
     pub fn matches(&self, name: &str) -> bool {
+        self.matches_bytes(name.as_bytes())
+    }
+
+    /// Whether the pattern is found in a name that may be no text.
+    #[must_use]
+    pub fn matches_bytes(&self, name: &[u8]) -> bool {
         match &self.matcher {
             Matcher::Everything => true,
             Matcher::Empty => name.is_empty(),
@@ -108,11 +115,18 @@ impl PartialEq for Pattern {
     }
 }
 
+/// An expression over bytes. Only one that means more than bytes, such as a class with letters
+/// beyond ASCII or `\p{L}`, is matched by characters.
 fn compile(expression: &str, shown: &str) -> Result<Regex, PatternError> {
-    RegexBuilder::new(expression)
-        .size_limit(REGEX_PROGRAM_BYTES_MAX)
-        .dfa_size_limit(REGEX_PROGRAM_BYTES_MAX)
-        .build()
+    let build = |unicode: bool| {
+        RegexBuilder::new(expression)
+            .unicode(unicode)
+            .size_limit(REGEX_PROGRAM_BYTES_MAX)
+            .dfa_size_limit(REGEX_PROGRAM_BYTES_MAX)
+            .build()
+    };
+    build(false)
+        .or_else(|_| build(true))
         .map_err(|error| PatternError::Invalid {
             pattern: shown.to_owned(),
             // The library draws a picture of several lines; the sentence is the last of them.
@@ -189,6 +203,25 @@ mod tests {
         check("^amq\\.", &["amq.gen-1"], &["amqp", "x.amq."]);
         check("^(a|b)$", &["a", "b"], &["ab"]);
         check("^$", &[""], &["a"]);
+    }
+
+    #[test]
+    fn patterns_match_bytes() {
+        check(r"^\d+$", &["7"], &["\u{663}"]);
+        check(r"^\w+$", &["a_1"], &["é", "\u{663}"]);
+        check("(?i)^key$", &["key", "KEY"], &["\u{212A}ey"]);
+        check("^.$", &["a"], &["é"]);
+        check("^..$", &["ab", "é"], &["a"]);
+        check("^é", &["é", "éa"], &["e", "è"]);
+        check(r"^(?!\d).+$", &["a", "\u{663}"], &["7"]);
+        // What cannot be said in bytes is matched by characters.
+        check("^[é]$", &["é"], &["e", "è"]);
+        check(r"^\p{Lu}$", &["É"], &["é"]);
+        assert!(
+            Pattern::new("^.$")
+                .expect("a pattern")
+                .matches_bytes(b"\xFF")
+        );
     }
 
     #[test]

@@ -128,13 +128,16 @@ impl TopicPermission {
     }
 }
 
+/// The variable that stands for the client's id, which only MQTT has.
+const CLIENT_ID: &str = "{client_id}";
+
 /// Puts the variables into a pattern. Their values are taken literally: a user cannot widen its
 /// permission by a name that is a pattern.
 fn expand(pattern: &str, user: &str, vhost: &str, client_id: &str) -> String {
     let variables = [
         ("{username}", user),
         ("{vhost}", vhost),
-        ("{client_id}", client_id),
+        (CLIENT_ID, client_id),
     ];
     let mut expanded = String::with_capacity(pattern.len());
     let mut rest = pattern;
@@ -173,7 +176,8 @@ struct CompiledTopic {
 
 impl Rights {
     /// What `user` may do in `vhost`: nothing where there is no permission. Topic permissions are
-    /// by exchange.
+    /// by exchange. A client without an id has an empty `client_id`: what a pattern with
+    /// `{client_id}` would permit it, it does not.
     pub fn new<'a>(
         user: &str,
         vhost: &str,
@@ -183,7 +187,12 @@ impl Rights {
     ) -> Self {
         // A pattern that no longer compiles once its variables are in it (because it has become too
         // long) permits nothing.
-        let compile = |text: &str| Pattern::new(&expand(text, user, vhost, client_id)).ok();
+        let compile = |text: &str| {
+            let known = !client_id.is_empty() || !text.contains(CLIENT_ID);
+            known
+                .then(|| Pattern::new(&expand(text, user, vhost, client_id)).ok())
+                .flatten()
+        };
         Self {
             user: user.into(),
             vhost: vhost.into(),
@@ -274,15 +283,15 @@ impl Rights {
         let Some(topic) = self.topics.iter().find(|t| *t.exchange == *exchange) else {
             return Ok(());
         };
-        let key = String::from_utf8_lossy(routing_key);
         let pattern = match action {
             Access::Write => topic.write.as_ref(),
             Access::Read => topic.read.as_ref(),
             Access::Configure => None,
         };
-        if pattern.is_some_and(|pattern| pattern.matches(&key)) {
+        if pattern.is_some_and(|pattern| pattern.matches_bytes(routing_key)) {
             return Ok(());
         }
+        let key = String::from_utf8_lossy(routing_key);
         Err(refused(format!(
             "{action} access to topic '{key}' in exchange '{exchange}' in vhost '{}' \
              refused for user '{}'",
@@ -430,5 +439,36 @@ mod tests {
                 .is_err()
         );
         assert!(TopicPermission::new("(", "").is_err());
+    }
+
+    #[test]
+    fn who_has_no_client_id_is_permitted_nothing_for_it() {
+        let topic = TopicPermission::new("^x|{client_id}", "^mine").expect("patterns");
+        let of = |client_id: &str| {
+            let topics = [("events", &topic)];
+            Rights::new("u", "v", None, topics, client_id)
+        };
+        for (client_id, key, permitted) in [
+            ("c1", "of.c1", true),
+            ("c1", "x", true),
+            ("c1", "of.c2", false),
+            ("", "of.c1", false),
+            ("", "x", false),
+            ("", "", false),
+        ] {
+            let found = of(client_id).check_topic(Access::Write, "events", key.as_bytes());
+            assert_eq!(found.is_ok(), permitted, "{client_id:?} {key:?}");
+        }
+        assert!(of("").check_topic(Access::Read, "events", b"mine").is_ok());
+    }
+
+    #[test]
+    fn keys_that_are_no_text_are_matched_as_they_are() {
+        let topic = TopicPermission::new("^a.$", "").expect("patterns");
+        let rights = Rights::new("u", "v", None, [("events", &topic)], "");
+        for (key, permitted) in [(&b"a\xFF"[..], true), (b"a\xC3\xA9", false), (b"a", false)] {
+            let found = rights.check_topic(Access::Write, "events", key);
+            assert_eq!(found.is_ok(), permitted, "{key:?}");
+        }
     }
 }

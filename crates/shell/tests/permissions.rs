@@ -195,6 +195,55 @@ fn every_key_of_a_message_needs_the_topic_permission_and_its_user_is_its_publish
     node.shut_down();
 }
 
+/// A reply goes by the default exchange: who may not write to that sends none.
+#[test]
+fn a_reply_needs_the_permission_to_write() {
+    let scratch = Scratch::new("replies");
+    let node = start(&scratch.0, None);
+    add_user(&node, &[]);
+    for (write, refused) in [(".*", None), ("^mine", Some(403))] {
+        let permission = Command::PermissionSet {
+            vhost: "/".to_owned(),
+            user: "u".to_owned(),
+            configure: String::new(),
+            write: write.to_owned(),
+            read: String::new(),
+        };
+        let done = node.broker.execute(node.broker.now(), &permission);
+        done.expect("carried out");
+        let mut client =
+            Client::log_in(connect(address(&node, false)), "PLAIN", b"\0u\0p").expect("logged in");
+        client
+            .call(1, &confirm::Select { nowait: false })
+            .expect("confirms");
+        let mut bytes = Vec::new();
+        let publish = basic::Publish {
+            exchange: b"",
+            routing_key: b"amq.rabbitmq.reply-to.00000000000000000000000000000000",
+            mandatory: false,
+            immediate: false,
+        };
+        encode::method(&mut bytes, 1, &publish);
+        encode::frame(&mut bytes, FrameKind::Header, 1, |out| {
+            let header = ContentHeader {
+                class: 60,
+                body_size: 0,
+                properties: &[0, 0],
+            };
+            header.encode(out);
+        });
+        client.send_bytes(&bytes).expect("sent");
+        let answer = client.answer().expect("an answer");
+        let code = match Method::decode(&answer) {
+            Ok(Method::BasicAck(_)) => None,
+            Ok(Method::ChannelClose(close)) => Some(close.reply_code),
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(code, refused, "{write}");
+    }
+    node.shut_down();
+}
+
 #[test]
 fn a_slow_password_lets_in_who_knows_it_and_nobody_else() {
     let scratch = Scratch::new("slow-logins");

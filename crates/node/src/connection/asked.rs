@@ -34,11 +34,14 @@ pub(super) struct Asked {
 }
 
 /// Whether an operation has come to its end because something does not exist: the deletion of a
-/// queue is content with that.
+/// queue, or of a binding of one, is content with that.
 fn is_unknown(operation: &Topology, step: &Result<Step, ProtocolError>) -> bool {
     match step {
         Err(error) => error.code == ReplyCode::NotFound,
-        Ok(Step::Answered(..)) => matches!(operation, Topology::QueueDelete { .. }),
+        Ok(Step::Answered(..)) => matches!(
+            operation,
+            Topology::QueueDelete { .. } | Topology::QueueUnbind { .. }
+        ),
         Ok(_) => false,
     }
 }

@@ -180,7 +180,8 @@ impl Connection {
         let id = env.consumer_id();
         self.publisher.set_reply_token(
             consume.channel,
-            env.replies().register(self.id, id, env.random()),
+            env.replies()
+                .register(self.login.vhost_name(), self.id, id, env.random()),
         );
         self.consumers.insert(
             id,

@@ -192,9 +192,6 @@ impl Connection {
         message: &Message,
         run: &mut Run<'_, E>,
     ) -> Result<(), ProtocolError> {
-        if message.exchange().is_empty() && message.routing_key().starts_with(reply_to::PREFIX) {
-            return Ok(());
-        }
         let catalogue = run.catalogue();
         let exchange = name(message.exchange())?;
         self.login.permit_publish(catalogue, exchange, message)?;
@@ -357,7 +354,14 @@ impl Connection {
 
     fn publish_reply<E: Env>(&mut self, publish: &Publish, run: &mut Run<'_, E>) {
         let message = &publish.message;
-        match run.env.replies().find(message.routing_key()) {
+        if let Err(error) = self.permit(message, run) {
+            run.release();
+            return self
+                .session
+                .fail(run.now, publish.channel, error, &mut self.requests);
+        }
+        let vhost = self.login.vhost_name();
+        match run.env.replies().find(vhost, message.routing_key()) {
             Some((connection, consumer)) => {
                 let delivery = Delivery {
                     consumer,

@@ -227,6 +227,29 @@ fn a_queue_of_another_connection_cannot_be_unbound() {
     );
 }
 
+/// The other connection's node may not have heard of the queue yet when it is asked. Simulated
+/// nodes number their connections alike: the stranger is its node's second.
+#[test]
+fn a_queue_of_a_connection_of_another_node_cannot_be_unbound() {
+    for (owner, stranger) in [(1, 2), (2, 3), (3, 1)] {
+        let script = format!(
+            "a@{owner}
+             c@{stranger}
+             b@{stranger}
+             a declare q exclusive => a: declared q 0 0
+             a bind q amq.direct k => a: bind-ok
+             b unbind q amq.direct k => b: close 405 RESOURCE_LOCKED - cannot obtain exclusive \
+             access to locked queue 'q' in vhost '/'. It could be originally declared on another \
+             connection or the exclusive property value does not match that of the original \
+             declaration.
+             a unbind q amq.direct k => a: unbind-ok
+             b@{stranger}
+             b unbind gone amq.direct k => b: unbind-ok"
+        );
+        check(&script);
+    }
+}
+
 #[test]
 fn a_queue_that_is_declared_passively_is_in_use() {
     for at in ["a", "b"] {

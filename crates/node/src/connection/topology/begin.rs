@@ -97,14 +97,18 @@ impl Caller {
                 routing_key,
                 arguments,
             } => {
-                // A queue that is gone may be unbound: it has no bindings.
-                match self.usable_queue(&queue, env) {
-                    Err(error) if error.code == ReplyCode::NotFound && !binds => {}
+                let usable = self.usable_queue(&queue, env);
+                let destination = Endpoint::Queue(queue);
+                match usable {
+                    // A queue that is gone may be unbound: it has no bindings.
+                    Err(error) if error.code == ReplyCode::NotFound && !binds => {
+                        self.may_bind(&destination, &exchange, &routing_key, env)?;
+                        return Ok(Step::Answered(Reply::Done, None));
+                    }
                     usable => {
                         usable?;
                     }
                 }
-                let destination = Endpoint::Queue(queue);
                 self.bind_or_unbind(binds, destination, exchange, routing_key, arguments, env)
             }
             Topology::QueueDeclare { name, .. } if reply_to::is_name(&stripped(&name)) => {
@@ -240,7 +244,9 @@ impl Caller {
     /// pseudo-queue is, for everybody; a name that was made for a consumer is as long as that waits
     /// for replies, which a client that is about to reply wants to know.
     fn reply_queue<E: Env>(&self, name: String, env: &E) -> Result<Step, ProtocolError> {
-        if name != reply_to::PSEUDO_QUEUE && env.replies().find(name.as_bytes()).is_none() {
+        if name != reply_to::PSEUDO_QUEUE
+            && env.replies().find(&self.vhost, name.as_bytes()).is_none()
+        {
             self.usable_queue(&name, env)?;
         }
         let reply = Reply::Queue {
