@@ -19,6 +19,18 @@ const VHOST_LIMITS: &[&str] = &["max-connections", "max-queues"];
 /// Limits that a user may have.
 const USER_LIMITS: &[&str] = &["max-connections", "max-channels"];
 
+/// Why a parameter of this component is refused: policies and limits are set by commands of their
+/// own, which check them, and no other component exists that would read one.
+#[must_use]
+pub fn refuse_component(component: &str) -> CatalogueError {
+    match component {
+        "policy" | "operator_policy" | "vhost-limits" | "global" => {
+            CatalogueError::ReservedComponent(component.to_owned())
+        }
+        _ => CatalogueError::NoComponent(component.to_owned()),
+    }
+}
+
 /// The outcome of a command that is logged as it is.
 fn done(command: &Command, change: Option<Change>) -> Outcome {
     Outcome {

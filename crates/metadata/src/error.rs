@@ -101,6 +101,10 @@ pub enum CatalogueError {
     ProtectedVhost(String),
     #[error("Validation failed\n\n{0}\n")]
     Validation(String),
+    #[error("component {0} not found")]
+    NoComponent(String),
+    #[error("parameters of component {0} may not be set using this method")]
+    ReservedComponent(String),
     #[error("unrecognised limit '{0}'")]
     UnknownLimit(String),
     #[error("invalid queue type '{0}'; known are classic and quorum")]

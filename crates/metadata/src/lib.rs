@@ -26,9 +26,11 @@ mod membership;
 mod policy;
 mod record;
 mod snapshot;
+mod subject;
 mod table;
 mod topology;
 
+pub use accounts::refuse_component;
 pub use arguments::QueueKind;
 pub use catalogue::{Catalogue, Change, Config, DeadLetterTarget, LoginRefusal, Outcome};
 pub use cluster::{Batch, Cluster, NodeRecord, Proposed, Rules, decode_proposed, encode_proposed};

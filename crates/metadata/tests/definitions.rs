@@ -113,10 +113,39 @@ fn an_export_of_rabbitmq() {
             .global_parameters()
             .any(|(name, _)| name == "cluster_name")
     );
-    assert!(
-        shop.parameters()
-            .any(|(component, name, _)| (component, name) == ("shovel", "move"))
-    );
+}
+
+/// What nothing reads is not kept; what is a policy or a limit is checked as one.
+#[test]
+fn parameters_of_components_that_are_not_there_are_refused() {
+    for (component, value, expected) in [
+        ("shovel", "{}", "component shovel not found"),
+        (
+            "federation-upstream",
+            "{}",
+            "component federation-upstream not found",
+        ),
+        (
+            "global",
+            "1",
+            "parameters of component global may not be set",
+        ),
+        ("\\u0000", "1", "component \0 not found"),
+        ("operator_policy", "1", "'p'"),
+        ("policy", "{}", "'p'"),
+        (
+            "vhost-limits",
+            "{\"max-moons\":0}",
+            "unrecognised limit 'max-moons'",
+        ),
+    ] {
+        let json = format!(
+            r#"{{"vhosts":[{{"name":"v"}}],"parameters":
+                [{{"component":"{component}","vhost":"v","name":"p","value":{value}}}]}}"#
+        );
+        let error = imported(&json).map(drop).expect_err(component);
+        assert!(error.to_string().contains(expected), "{component}: {error}");
+    }
 }
 
 #[test]

@@ -63,19 +63,11 @@ pub fn parameter(call: &Call<'_>) -> Answer {
     found(find_parameter(call), parameter_json)
 }
 
-/// `PUT /api/parameters/{component}/{vhost}/{name}`
+/// `PUT /api/parameters/{component}/{vhost}/{name}`: no component reads any, and those of earlier
+/// versions can be deleted alone.
 pub fn put_parameter(call: &Call<'_>) -> Answer {
-    let parameter = Parameter {
-        component: call.param(0).to_owned(),
-        vhost: call.param(1).to_owned(),
-        name: call.param(2).to_owned(),
-        value: field_value(&call.body()?)?,
-    };
-    put(
-        call,
-        find_parameter(call).is_some(),
-        Alteration::PutParameter(parameter),
-    )
+    let error = leveret_metadata::refuse_component(call.param(0));
+    Err(ApiError::BadRequest(error.to_string()))
 }
 
 /// `DELETE /api/parameters/{component}/{vhost}/{name}`

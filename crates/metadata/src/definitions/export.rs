@@ -166,11 +166,7 @@ fn export_parameters(record: &Vhost, vhost: &str, definitions: &mut Definitions)
             .parameters
             .push(parameter("operator_policy", &policy.name, value));
     }
-    for (component, name, value) in record.parameters() {
-        definitions
-            .parameters
-            .push(parameter(component, name, value.clone()));
-    }
+    // No component reads other parameters: what an earlier version let in would be refused.
     definitions
         .policies
         .extend(record.policies().map(|policy: &Policy| PolicyDefinition {

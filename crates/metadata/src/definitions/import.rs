@@ -4,6 +4,7 @@ use super::{
     BindingDefinition, Definitions, ExchangeDefinition, ParameterDefinition, PolicyDefinition,
     QueueDefinition, UserDefinition, VhostDefinition,
 };
+use crate::accounts::refuse_component;
 use crate::arguments::QueueKind;
 use crate::catalogue::Catalogue;
 use crate::command::{Command, Endpoint};
@@ -279,15 +280,10 @@ impl Import<'_> {
                     },
                 )
             }
-            _ => self.add(
+            component => Err(CatalogueError::Definition {
                 item,
-                Command::ParameterSet {
-                    vhost,
-                    component: parameter.component.clone(),
-                    name: parameter.name.clone(),
-                    value: parameter.value.0.clone(),
-                },
-            ),
+                error: Box::new(refuse_component(component)),
+            }),
         }
     }
 
