@@ -309,7 +309,14 @@ fn the_log_changes_its_level_and_is_rotated_while_the_node_runs() {
     node.told(&["set_log_level", "info"]);
     node.told(&["set_cluster_name", "loud"]);
     let text = log("leveret.log").expect("a log");
-    assert!(text.contains("catalogue changed"), "{text}");
+    for part in [
+        "changed by an operator",
+        "set global parameter",
+        "parameter 'cluster_name'",
+        "(operator)",
+    ] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
 
     node.told(&["rotate_logs"]);
     assert_eq!(log("leveret.log.0").expect("an archive"), text);
@@ -847,6 +854,21 @@ fn a_password_is_not_shown_while_it_is_typed() {
     assert!(script.wait().expect("it ends").success(), "{shown}");
     assert!(!shown.contains("carrot"), "{shown}");
     drop(node);
+}
+
+#[test]
+fn a_load_that_is_not_let_in_says_so() {
+    let folder = Folder::new("perf-login");
+    let mut command = serve(&folder.data());
+    let node = Node::start(command.args(["--http", "none"]), &folder.data());
+    let uri = format!("amqp://guest:wrong@127.0.0.1:{}", node.port("amqp"));
+    let mut load = Command::new(BINARY);
+    let output = load.args(["perf", "run", "-z", "1", "-h", &uri]).output();
+    let output = output.expect("it runs");
+    let said = String::from_utf8([output.stdout, output.stderr].concat()).expect("text");
+    let expected = "refused the login of user 'guest': ACCESS_REFUSED - Login was refused";
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert!(said.contains(expected), "{said}");
 }
 
 #[test]

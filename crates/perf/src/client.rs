@@ -10,7 +10,7 @@ use leveret_amqp::{
     confirm, connection, encode, exchange, next_frame, queue,
 };
 use leveret_types::limits::{FRAME_BYTES_MAX, FRAME_BYTES_MIN};
-use leveret_types::{FieldTable, FieldValue};
+use leveret_types::{FieldTable, FieldValue, ReplyCode};
 use rustls::ClientConfig;
 
 use crate::error::Error;
@@ -96,7 +96,13 @@ impl Client {
         let response = format!("\0{}\0{}", uri.user, uri.password);
         let mut properties = TableBuilder::default();
         properties.push("product", &FieldValue::text("leveret perf"));
-        let capabilities = ["publisher_confirms", "basic.nack", "connection.blocked"];
+        let capabilities = [
+            "publisher_confirms",
+            "basic.nack",
+            "connection.blocked",
+            // Without it a broker closes the socket without a word when it refuses the login.
+            "authentication_failure_close",
+        ];
         let capabilities = capabilities.map(|name| (name, FieldValue::Bool(true)));
         let capabilities = FieldTable::from(capabilities);
         properties.push("capabilities", &FieldValue::Table(capabilities));
@@ -109,7 +115,19 @@ impl Client {
                 locale: "en_US",
             },
         );
-        let tune = match self.call_sent("connection.tune")? {
+        let answer = self
+            .call_sent("connection.tune")
+            .map_err(|error| match error {
+                Error::Closed {
+                    place, code, text, ..
+                } if code == ReplyCode::AccessRefused.code() => Error::Login {
+                    place,
+                    user: uri.user.clone(),
+                    text,
+                },
+                other => other,
+            });
+        let tune = match answer? {
             Answer::Tune(tune) => tune,
             _ => return Err(self.protocol("no connection.tune".to_owned())),
         };

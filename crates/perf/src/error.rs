@@ -41,6 +41,16 @@ pub enum Error {
         /// Reply text.
         text: String,
     },
+    /// The broker does not let this user in.
+    #[error("{place} refused the login of user '{user}': {text}")]
+    Login {
+        /// Host and port.
+        place: String,
+        /// The user's name.
+        user: String,
+        /// Reply text.
+        text: String,
+    },
     /// The broker cancelled a consumer, as it does when the queue is gone.
     #[error("{place} cancelled a consumer: its queue is gone")]
     Cancelled {

@@ -1,5 +1,6 @@
 //! The lists: which columns each has, and where the HTTP API keeps them.
 
+use super::options::Which;
 use super::{Context, Failure, Output};
 use crate::cli::http::segment;
 use crate::cli::table::Rows;
@@ -246,8 +247,23 @@ pub fn list_queues(context: &Context<'_>) -> Result<Output, Failure> {
                 queue["leader"] = queue["node"].clone();
             }
         }
+        if let Some(which) = context.options.which {
+            let own = context.target.name()?;
+            let all = queues.as_array_mut().into_iter();
+            all.for_each(|all| all.retain(|queue| is_wanted(queue, which, &own)));
+        }
         Ok(queues)
     })
+}
+
+/// Whether a queue is one of those that are listed; `own` is the name of the node that is asked.
+fn is_wanted(queue: &Value, which: Which, own: &str) -> bool {
+    let is_down = queue["state"] == "down";
+    match which {
+        Which::Online => !is_down,
+        Which::Offline => is_down,
+        Which::Local => queue["leader"] == own,
+    }
 }
 
 pub fn list_exchanges(context: &Context<'_>) -> Result<Output, Failure> {

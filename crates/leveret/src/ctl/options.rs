@@ -18,6 +18,17 @@ pub enum Formatter {
     Csv,
 }
 
+/// Which queues of a virtual host are listed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Which {
+    /// Those that can be used.
+    Online,
+    /// Those that cannot, as their nodes are down.
+    Offline,
+    /// Those that the node that is asked leads.
+    Local,
+}
+
 /// The options that were given, with the defaults of those that were not.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Options {
@@ -73,6 +84,8 @@ pub struct Options {
     pub everywhere: bool,
     /// `-m`, `--minimal`
     pub minimal: bool,
+    /// `--online`, `--offline`, `--local`: which queues are listed; all if it is none.
+    pub which: Option<Which>,
     /// `-n`, `--node`: the node that is meant, where the command says it.
     pub node: Option<String>,
     /// `--data-dir`
@@ -125,6 +138,7 @@ impl Options {
             lines: 50,
             everywhere: false,
             minimal: false,
+            which: None,
             node: None,
             data_dir: variable("LEVERET_DATA_DIR", "./leveret-data").into(),
             url: None,
@@ -187,9 +201,12 @@ impl Options {
             "--pre-hashed-password" => self.pre_hashed = true,
             "--across-all-vhosts" => self.everywhere = true,
             "-m" | "--minimal" => self.minimal = true,
-            // They choose among nodes, or among name forms, of which there is one.
-            "-l" | "--longnames" | "--online" | "--offline" | "--local" | "--all"
-            | "--no-silent" | "-E" | "--enabled" | "--verbose" | "-v" => {}
+            "--online" => self.which = Some(Which::Online),
+            "--offline" => self.which = Some(Which::Offline),
+            "--local" => self.which = Some(Which::Local),
+            // They choose among name forms, of which there is one, or all of something.
+            "-l" | "--longnames" | "--all" | "--no-silent" | "-E" | "--enabled" | "--verbose"
+            | "-v" => {}
             // A change of members is made or refused as a whole: there is no list to shorten.
             "--errors-only" => {}
             _ => return false,

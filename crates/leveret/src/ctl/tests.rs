@@ -690,6 +690,29 @@ fn the_status_shows_the_cluster_and_says_what_it_does_not_know() {
 }
 
 #[test]
+fn queues_are_listed_by_where_they_are_and_how_they_stand() {
+    let queues = (
+        "GET /api/queues/%2F",
+        200,
+        r#"[{"name":"here","node":"hare@a","state":"running"},
+            {"name":"elsewhere","node":"hare@b","state":"running"},
+            {"name":"led","node":"hare@b","leader":"hare@a","state":"running"},
+            {"name":"gone","node":"hare@c","state":"down"}]"#,
+    );
+    let overview = ("GET /api/overview", 200, r#"{"node":"hare@a"}"#);
+    for (option, expected) in [
+        ("--all", "here\nelsewhere\nled\ngone\n"),
+        ("--online", "here\nelsewhere\nled\n"),
+        ("--offline", "gone\n"),
+        ("--local", "here\nled\n"),
+    ] {
+        let line = format!("-s|list_queues|{option}|name");
+        let (code, text, _) = run_on(&[queues, overview], &line);
+        assert_eq!((code, text.as_str()), (0, expected), "{option}");
+    }
+}
+
+#[test]
 fn whose_limits_are_listed_is_that_commands_option() {
     let words = ["list_user_limits", "--user", "bob", "--username", "admin"].map(str::to_owned);
     let (options, rest) = options::parse(&words).unwrap();

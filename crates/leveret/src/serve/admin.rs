@@ -1,5 +1,6 @@
 //! The node as the management interface sees it.
 
+mod audit;
 mod figures;
 mod operations;
 
@@ -24,6 +25,7 @@ use leveret_shell::housekeeping::{Housekeeping, Watermarks};
 use leveret_shell::logins::LoginWaiter;
 use leveret_shell::node::{close_connection, connections, set_listening};
 use leveret_types::{ConnectionId, NodeId, ProtocolError, QueueId, ReplyCode};
+use std::fmt::Display;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, OnceLock};
 
@@ -67,15 +69,18 @@ impl Keeper for Admin {
 
     fn execute(&self, by: &str, make: MakeCommands<'_>) -> Result<(), ExecuteError> {
         let now = self.broker.now();
-        let (tickets, result) = self.broker.execute_all(now, make);
+        // What it is can be told only when the commands are made.
+        let mut subject = ("change", String::new());
+        let (tickets, result) = self.broker.execute_all(now, &mut |catalogue| {
+            let commands = make(catalogue)?;
+            subject = audit::subject_of_all(&commands);
+            Ok(commands)
+        });
         self.broker.run_deferred_work();
         self.wait(tickets)
             .map_err(|error| ExecuteError::Failed(error.text.into_owned()))?;
-        tracing::info!(
-            by,
-            refused = result.is_err(),
-            "catalogue changed by the management API"
-        );
+        let refused = result.as_ref().err().map(|error| error as &dyn Display);
+        audit::note(by, subject.0, &subject.1, refused);
         result.map_err(ExecuteError::from)
     }
 
@@ -238,7 +243,11 @@ impl Running for Admin {
         vhost: &str,
         change: Topology,
     ) -> Result<Changed, ProtocolError> {
-        self.change_topology(actor, vhost, change)
+        let (operation, object) = audit::subject(&change, vhost);
+        let result = self.change_topology(actor, vhost, change);
+        let refused = result.as_ref().err().map(|error| error as &dyn Display);
+        audit::note(audit::name_of(actor), operation, &object, refused);
+        result
     }
 
     fn publish(
