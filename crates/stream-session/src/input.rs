@@ -3,7 +3,6 @@
 use crate::port::Port;
 use crate::session::{Phase, Session};
 use bytes::{Bytes, BytesMut};
-use leveret_stream_protocol::frame::bytes_wanted;
 use leveret_stream_protocol::{FrameError, ResponseCode, next_frame};
 
 impl Session {
@@ -41,9 +40,8 @@ impl Session {
     /// Whether there is something to look at; a frame that has come in pieces is put together.
     fn has_input(&mut self) -> bool {
         if self.input.is_empty() && !self.partial.is_empty() {
-            let claimed = bytes_wanted(&self.partial);
-            let bound = self.frame_max as usize + size_of::<u32>();
-            if self.partial.len() >= claimed.min(bound) {
+            // A frame that is refused is so at its fourth octet, not when it is there.
+            if !matches!(next_frame(&self.partial, self.frame_max), Ok(None)) {
                 self.input = self.partial.split().freeze();
             }
         }

@@ -907,7 +907,9 @@ fn frames_that_cannot_be_read_close_with_their_code() {
         (unknown(0x8014), "UNKNOWN_FRAME"),
     ] {
         let mut play = Play::open();
-        play.bytes(bytes);
+        for byte in bytes {
+            play.bytes(vec![byte]);
+        }
         play.expect(&["! leave", &*format!("> close {code}")]);
         // Nothing is served any more, whatever comes.
         play.bytes(publish(1, &[1]));
