@@ -132,7 +132,7 @@ impl Source {
         }
     }
 
-    /// Bytes that it takes in memory.
+    /// Bytes that it will take in memory; about, as [`Self::buffer_bytes`].
     pub(crate) fn bytes(&self) -> usize {
         match self {
             Self::Wal {
@@ -203,6 +203,16 @@ pub(crate) enum Content {
         first_index: u64,
         spans: Vec<Span>,
     },
+}
+
+impl Content {
+    /// Bytes that it takes in memory.
+    fn bytes(&self) -> usize {
+        match self {
+            Self::Chunk { bodies, .. } => bodies.bytes() + bodies.count() * 4,
+            Self::Block { bytes, .. } => bytes.len(),
+        }
+    }
 }
 
 /// A [`ReadRequest`] carried out.
@@ -349,7 +359,7 @@ impl LoadedCache {
         };
         self.pending_bytes -= waiting.bytes;
         match result {
-            Ok(content) => self.hold(key, content, waiting.bytes),
+            Ok(content) => self.hold(key, content),
             Err(why) => {
                 self.failed.insert(key, why);
             }
@@ -364,7 +374,8 @@ impl LoadedCache {
         waiting.logs.into_vec()
     }
 
-    fn hold(&mut self, key: Key, content: Content, bytes: usize) {
+    fn hold(&mut self, key: Key, content: Content) {
+        let bytes = content.bytes();
         while self.bytes + bytes > self.budget {
             let Some((_, oldest)) = self.used.first().copied() else {
                 break;

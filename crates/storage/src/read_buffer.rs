@@ -13,14 +13,22 @@ const SPARE_MAX: usize = 4;
 /// than its limit.
 const CAPACITIES: [usize; 2] = [SEGMENT_BLOCK_BYTES + 4096, CHUNK_BYTES];
 
+/// Bytes from which a read gets a buffer of these capacities, to be used again. One for less is
+/// made for what is read into it: small parts of chunks and small blocks are held by the ten
+/// thousand, and count for their bytes.
+const SPARE_BYTES_MIN: usize = 32 * 1024;
+
 /// Buffers of one shard, or of one thread.
 #[derive(Debug, Default)]
 pub(crate) struct ReadBuffers(Vec<BytesMut>);
 
 impl ReadBuffers {
     /// A spare buffer for so many bytes; an empty one, which [`room`] makes larger, if there is
-    /// none.
+    /// none, or if it is not worth one.
     pub(crate) fn take(&mut self, len: usize) -> BytesMut {
+        if len < SPARE_BYTES_MIN {
+            return BytesMut::new();
+        }
         let fits = self.0.iter().position(|buffer| buffer.capacity() >= len);
         fits.map_or_else(BytesMut::new, |at| self.0.swap_remove(at))
     }
@@ -43,7 +51,10 @@ impl ReadBuffers {
 /// Gives a buffer exactly `len` bytes, whatever they are. What it had before is not cleared again.
 pub(crate) fn room(buffer: &mut BytesMut, len: usize) {
     if buffer.capacity() < len {
-        let capacity = CAPACITIES.into_iter().find(|capacity| *capacity >= len);
+        let capacity = match len < SPARE_BYTES_MIN {
+            true => Some(len.next_power_of_two()),
+            false => CAPACITIES.into_iter().find(|capacity| *capacity >= len),
+        };
         *buffer = BytesMut::with_capacity(capacity.unwrap_or(len));
     }
     if buffer.len() < len {
@@ -51,6 +62,15 @@ pub(crate) fn room(buffer: &mut BytesMut, len: usize) {
     } else {
         buffer.truncate(len);
     }
+}
+
+/// The same with a buffer that is held for as long as its bytes are: a spare one is not wasted on
+/// less than was expected.
+pub(crate) fn room_to_hold(buffer: &mut BytesMut, len: usize) {
+    if len < SPARE_BYTES_MIN && buffer.capacity() > SPARE_BYTES_MIN {
+        *buffer = BytesMut::new();
+    }
+    room(buffer, len);
 }
 
 #[cfg(test)]
@@ -77,16 +97,37 @@ mod tests {
     #[test]
     fn a_buffer_is_used_again_for_whatever_fits_it() {
         let mut buffers = ReadBuffers::default();
-        let buffer = read(&mut buffers, 1_000);
+        let buffer = read(&mut buffers, SPARE_BYTES_MIN);
         let address = buffer.as_ptr();
         buffers.give(chunk(buffer));
-        for len in [SEGMENT_BLOCK_BYTES + 12, 1, SEGMENT_BLOCK_BYTES] {
+        for len in [
+            SEGMENT_BLOCK_BYTES + 12,
+            SPARE_BYTES_MIN,
+            SEGMENT_BLOCK_BYTES,
+        ] {
             let buffer = read(&mut buffers, len);
             assert_eq!(buffer.as_ptr(), address);
             buffers.give(chunk(buffer));
         }
         let larger = read(&mut buffers, CHUNK_BYTES);
         assert_ne!(larger.as_ptr(), address);
+    }
+
+    #[test]
+    fn what_is_small_gets_a_buffer_of_its_size() {
+        let mut buffers = ReadBuffers::default();
+        let large = read(&mut buffers, CHUNK_BYTES);
+        buffers.give(chunk(large));
+        for len in [0, 1, 200, SPARE_BYTES_MIN - 1] {
+            let small = read(&mut buffers, len);
+            assert!(small.capacity() <= 2 * len.max(1), "{len}");
+            buffers.give(chunk(small));
+        }
+        let mut buffer = read(&mut buffers, CHUNK_BYTES);
+        assert!(buffers.0.is_empty(), "the large one has waited");
+        room_to_hold(&mut buffer, 200);
+        assert_eq!(buffer.len(), 200);
+        assert!(buffer.capacity() <= 400);
     }
 
     #[test]
@@ -116,7 +157,7 @@ mod tests {
     #[test]
     fn what_is_read_from_and_what_is_large_is_not_kept() {
         let mut buffers = ReadBuffers::default();
-        let content = chunk(read(&mut buffers, 1_000));
+        let content = chunk(read(&mut buffers, SPARE_BYTES_MIN));
         let Content::Chunk { bodies, .. } = &content else {
             unreachable!("it is a chunk");
         };
@@ -132,7 +173,9 @@ mod tests {
     #[test]
     fn no_more_are_kept_than_the_limit() {
         let mut buffers = ReadBuffers::default();
-        let all: Vec<_> = (0..=SPARE_MAX).map(|_| read(&mut buffers, 10)).collect();
+        let all: Vec<_> = (0..=SPARE_MAX)
+            .map(|_| read(&mut buffers, SPARE_BYTES_MIN))
+            .collect();
         for (at, buffer) in all.into_iter().enumerate() {
             buffers.give(chunk(buffer));
             assert_eq!(buffers.0.len(), (at + 1).min(SPARE_MAX));

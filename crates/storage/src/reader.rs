@@ -5,7 +5,7 @@ use crate::disk::{Disk, read_exact_into};
 use crate::id::{ChunkSeq, Generation};
 use crate::loaded::{Content, Key, Loaded, Positions, ReadRequest, Source};
 use crate::open_files::{Name, OpenFiles};
-use crate::read_buffer::room;
+use crate::read_buffer::{room, room_to_hold};
 use crate::segment;
 use crate::wal;
 use crate::wal::format::{BodyEntry, Tables, body_crc, chunk_seed, table_bytes};
@@ -225,7 +225,7 @@ impl<D: Disk> Reader<D> {
                 chunk.bytes
             ));
         }
-        room(bytes, to);
+        room_to_hold(bytes, to);
         self.read_pieces(
             bytes,
             Name::Wal(place.generation),

@@ -108,3 +108,45 @@ fn damage_to_one_message_is_told_of_that_one_alone() {
     (0..LOGS).filter(other).for_each(|n| check(&mut store, n));
     assert!(matches!(store.read(log(777), 0), Read::Damaged(_)));
 }
+
+/// The memory that a message keeps from being freed.
+fn memory_bytes(message: Read) -> usize {
+    let Read::Ready(body) = message else {
+        panic!("{message:?}");
+    };
+    let buffer = body.try_into_mut().expect("nobody else has it");
+    buffer.capacity()
+}
+
+#[test]
+fn a_small_message_takes_little_memory_for_as_long_as_it_is_held() {
+    let world = killed();
+    let (mut store, _) = world.open();
+    let of_chunk = store.read(log(7), 0);
+    store.roll();
+    store.flush().unwrap();
+    let of_segment = store.read(log(8), 0);
+    drop(store);
+    for message in [of_chunk, of_segment] {
+        let bytes = memory_bytes(message);
+        assert!(bytes <= 4 * BODY_BYTES, "{bytes} bytes for {BODY_BYTES}");
+    }
+}
+
+#[test]
+fn a_large_message_among_small_ones_counts_for_what_it_is() {
+    const LARGE_BYTES: usize = 100_000;
+    let world = World::with_wal_files_of(4 << 20);
+    let (mut store, _) = world.open();
+    append(&mut store, log(0), &payload(0, LARGE_BYTES));
+    for n in 1..BATCH {
+        append(&mut store, log(n), &body(n));
+    }
+    store.sync().unwrap();
+    drop(store);
+    let (mut store, _) = world.open();
+    let large = store.read(log(0), 0);
+    assert_eq!(large, Read::Ready(payload(0, LARGE_BYTES).into()));
+    let counted = store.shards[0].stats().loaded_bytes;
+    assert!(counted >= LARGE_BYTES, "{counted}");
+}
