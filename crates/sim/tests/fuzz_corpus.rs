@@ -7,7 +7,7 @@ use leveret_sim::fuzz::{TARGETS, load, mutate};
 const CHANGED: usize = 2_000;
 /// Bytes and files that all corpora may have.
 const CORPUS_BYTES_MAX: usize = 1 << 20;
-const CORPUS_FILES_MAX: usize = 320;
+const CORPUS_FILES_MAX: usize = 400;
 
 #[test]
 fn every_corpus_and_what_is_near_it_finds_nothing() {

@@ -8,7 +8,7 @@ use leveret_stream_protocol::{FrameError, ResponseCode, next_frame};
 impl Session {
     /// Keeps what has arrived behind what has not been looked at.
     pub(crate) fn take_in(&mut self, bytes: Bytes) {
-        if self.phase == Phase::Over {
+        if self.phase == Phase::Over || self.ignores_input {
             return;
         }
         if self.input.is_empty() && self.partial.is_empty() {

@@ -16,6 +16,7 @@
 
 mod answers;
 mod dispatch;
+pub mod fuzz;
 pub mod groups;
 mod handshake;
 mod input;

@@ -48,6 +48,8 @@ pub struct Session {
     pub(crate) input: Bytes,
     /// The beginning of a frame.
     pub(crate) partial: BytesMut,
+    /// Whether the end of a frame could not be found: what still arrives cannot be read.
+    pub(crate) ignores_input: bool,
     /// Octets of a frame in force.
     pub(crate) frame_max: u32,
     /// The same once the virtual host is open.
@@ -106,6 +108,7 @@ impl Session {
             out: OutBuffer::new(),
             input: Bytes::new(),
             partial: BytesMut::new(),
+            ignores_input: false,
             frame_max: STREAM_FRAME_BYTES_PREAUTH_MAX,
             negotiated_frame_max: STREAM_FRAME_BYTES_PREAUTH_MAX,
             heartbeat_seconds: 0,
@@ -250,6 +253,7 @@ impl Session {
     /// read.
     pub(crate) fn close_unreadable(&mut self, code: ResponseCode, port: &mut impl Port) {
         self.close(code, code.name(), port);
+        self.ignores_input = true;
         self.forget_input();
         if self.phase == Phase::Closing {
             let linger_ms = self.now.monotonic_ms + FRAME_ERROR_LINGER_MS;

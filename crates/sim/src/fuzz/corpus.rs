@@ -63,6 +63,7 @@ fn seeds(target: &str) -> Vec<Vec<u8>> {
             .map(|s| [vec![s.len() as u8], s].concat())
             .collect(),
         "stream_frame" => leveret_stream_protocol::fuzz::seeds(),
+        "stream_session" => leveret_stream_session::fuzz::seeds(),
         "topic_match" => [
             &b"a.b.c\na.*.c\n#\na.#\n*.b.#"[..],
             b".\n#.#\n*",

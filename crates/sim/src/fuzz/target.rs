@@ -42,6 +42,10 @@ pub static TARGETS: &[Target] = &[
         run: leveret_stream_protocol::fuzz::frame_stream,
     },
     Target {
+        name: "stream_session",
+        run: leveret_stream_session::fuzz::session,
+    },
+    Target {
         name: "disk_wal_record",
         run: wal_record,
     },

@@ -273,3 +273,16 @@ fn a_super_stream_that_cannot_be_made_leaves_no_partitions() {
     play.ask(make(&["super-0"]));
     play.expect(&["> CreateSuperStream ACCESS_REFUSED"]);
 }
+
+#[test]
+fn a_client_hears_the_same_however_its_bytes_are_split() {
+    for seed in crate::fuzz::seeds() {
+        for cut in [0, 3, 200] {
+            for refuses in 0..4 {
+                let mut input = seed.clone();
+                input[..2].copy_from_slice(&[cut, refuses]);
+                crate::fuzz::session(&input);
+            }
+        }
+    }
+}

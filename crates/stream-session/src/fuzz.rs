@@ -1,0 +1,204 @@
+//! What fuzzing drives: a client that may say anything, and a node that answers at once. It panics
+//! if the session breaks a promise.
+
+use crate::port::{LoginOutcome, Port};
+use crate::session::Session;
+use crate::settings::Settings;
+use leveret_auth::Access;
+use leveret_stream::{Command, Event, Refusal, StreamStats};
+use leveret_stream_protocol::wire::Opaque;
+use leveret_stream_protocol::{ClientCommand, Request, ResponseCode, ServerCommand, next_frame};
+use leveret_types::{Now, QueueId};
+use std::sync::Arc;
+
+/// A node that grants or refuses by turns, as the octet says.
+struct Node {
+    /// Refuses each second, third... thing; 0 refuses nothing.
+    refuses_every: u64,
+    asked: u64,
+    logs_in: bool,
+    events: Vec<Event>,
+    has_left: bool,
+}
+
+impl Node {
+    fn grants(&mut self) -> bool {
+        self.asked += 1;
+        self.refuses_every == 0 || !self.asked.is_multiple_of(self.refuses_every)
+    }
+
+    fn result<T>(&mut self, value: T) -> Result<T, Refusal> {
+        self.grants().then_some(value).ok_or(Refusal::NotFound)
+    }
+}
+
+impl Port for Node {
+    fn log_in(&mut self, _: &str, _: &[u8]) {
+        self.logs_in = true;
+    }
+
+    fn open_vhost(&mut self, _: &str) -> bool {
+        true
+    }
+
+    fn permits_stream(&mut self, _: Access, _: &str) -> bool {
+        self.grants()
+    }
+
+    fn permits_super_stream(&mut self, _: &str, _: &[String]) -> bool {
+        self.grants()
+    }
+
+    fn holds_publishers(&self) -> bool {
+        false
+    }
+
+    fn partitions(&mut self, super_stream: &str) -> Option<Vec<String>> {
+        self.grants().then(|| vec![super_stream.to_owned()])
+    }
+
+    fn route(&mut self, super_stream: &str, _: &str) -> Option<Vec<String>> {
+        self.partitions(super_stream)
+    }
+
+    fn make_super_stream(&mut self, _: &str, _: &[(String, String)]) -> Result<(), ResponseCode> {
+        let granted = self.grants().then_some(());
+        granted.ok_or(ResponseCode::INTERNAL_ERROR)
+    }
+
+    fn remove_super_stream(&mut self, _: &str) -> Result<(), ResponseCode> {
+        Ok(())
+    }
+
+    fn join_group(&mut self, _: &str, _: &str, _: usize, _: u8) {}
+
+    fn leave_group(&mut self, _: &str, _: &str, _: u8) {}
+
+    fn stepped_down(&mut self, _: &str, _: &str, _: u8) {}
+
+    fn send(&mut self, command: Command) {
+        assert!(!self.has_left, "nothing is said after leaving: {command:?}");
+        let event = match command {
+            Command::Declare { request, .. } => Event::Declared {
+                request,
+                result: self.result(QueueId(7)),
+            },
+            Command::Delete { request, .. } => Event::Deleted {
+                request,
+                result: self.result(()),
+            },
+            Command::LookUp { request, .. } => Event::Found {
+                request,
+                result: self.result(QueueId(7)),
+            },
+            Command::DeclarePublisher { request, .. } => Event::PublisherDeclared {
+                request,
+                result: self.result(()),
+            },
+            Command::QuerySequence { request, .. } => Event::Sequence {
+                request,
+                result: self.result(Some(1)),
+            },
+            Command::Subscribe { request, .. } => Event::Subscribed {
+                request,
+                result: self.result(()),
+            },
+            Command::QueryOffset { request, .. } => Event::StoredOffset {
+                request,
+                result: self.result(None),
+            },
+            Command::ResolveOffset { request, .. } => Event::ResolvedOffset {
+                request,
+                result: self.result(1),
+            },
+            Command::Stats { request, .. } => Event::Stats {
+                request,
+                result: self.result(StreamStats::default()),
+            },
+            Command::Leave => return self.has_left = true,
+            // Confirms come when they come: they would be heard at different places.
+            Command::Publish { .. }
+            | Command::DeletePublisher { .. }
+            | Command::Credit { .. }
+            | Command::Unsubscribe { .. }
+            | Command::StoreOffset { .. } => return,
+        };
+        self.events.push(event);
+    }
+}
+
+/// A client says what follows the first two octets: after how many octets the input is cut, and
+/// what the node refuses. What it hears is commands, and the same for every split.
+///
+/// # Panics
+/// If not.
+pub fn session(input: &[u8]) {
+    let [cut, refuses, stream @ ..] = input else {
+        return;
+    };
+    let whole = heard(stream, stream.len().max(1), *refuses);
+    let pieces = heard(stream, usize::from(*cut) + 1, *refuses);
+    assert!(whole == pieces, "in pieces of {cut} and one");
+    let mut rest = &whole[..];
+    while !rest.is_empty() {
+        let frame = next_frame(rest, u32::MAX).expect("a frame");
+        let frame = frame.expect("a whole frame");
+        ServerCommand::decode(frame).expect("a command that a broker may say");
+        rest = &rest[frame.wire_len()..];
+    }
+}
+
+/// What a client hears that sends this in pieces of so many octets.
+fn heard(stream: &[u8], piece: usize, refuses: u8) -> Vec<u8> {
+    let now = Now::both(0);
+    let mut session = Session::new(Arc::new(Settings::new("here", 5552)), now);
+    let mut node = Node {
+        refuses_every: u64::from(refuses % 8),
+        asked: 0,
+        logs_in: false,
+        events: Vec::new(),
+        has_left: false,
+    };
+    for piece in stream.chunks(piece) {
+        session.receive(now, piece.to_vec().into(), &mut node);
+        while node.logs_in || !node.events.is_empty() {
+            if std::mem::take(&mut node.logs_in) {
+                let user = "guest".to_owned();
+                session.logged_in(LoginOutcome::Accepted { user }, &mut node);
+            } else {
+                let event = node.events.remove(0);
+                session.event(now, event, &mut node);
+            }
+        }
+    }
+    session.output().to_vec()
+}
+
+/// Inputs to begin with: a client that is served says one thing, and one that says all of them.
+#[must_use]
+pub fn seeds() -> Vec<Vec<u8>> {
+    let mut handshake = Vec::new();
+    let request = |request| ClientCommand::Request {
+        correlation_id: 1,
+        request,
+    };
+    for command in [
+        request(Request::PeerProperties { properties: vec![] }),
+        request(Request::SaslHandshake {}),
+        request(Request::SaslAuthenticate {
+            mechanism: "PLAIN",
+            response: Opaque(b"\0u\0p"),
+        }),
+        ClientCommand::Tune {
+            frame_max: 0,
+            heartbeat: 0,
+        },
+        request(Request::Open { vhost: "/" }),
+    ] {
+        command.encode(&mut handshake);
+    }
+    let frames = leveret_stream_protocol::fuzz::seeds();
+    let said = frames.iter().map(|frame| &frame[1..]);
+    said.map(|frame| [&[5, 3], &handshake[..], frame].concat())
+        .collect()
+}
