@@ -19,12 +19,15 @@ const VHOST_LIMITS: &[&str] = &["max-connections", "max-queues"];
 /// Limits that a user may have.
 const USER_LIMITS: &[&str] = &["max-connections", "max-channels"];
 
+/// The component of the parameter that limits a virtual host.
+pub(crate) const LIMITS_COMPONENT: &str = "vhost-limits";
+
 /// Why a parameter of this component is refused: policies and limits are set by commands of their
 /// own, which check them, and no other component exists that would read one.
 #[must_use]
 pub fn refuse_component(component: &str) -> CatalogueError {
     match component {
-        "policy" | "operator_policy" | "vhost-limits" | "global" => {
+        "policy" | "operator_policy" | LIMITS_COMPONENT | "global" => {
             CatalogueError::ReservedComponent(component.to_owned())
         }
         _ => CatalogueError::NoComponent(component.to_owned()),

@@ -5,6 +5,7 @@ use leveret_types::{FieldTable, FieldValue};
 use serde::de::{Error as _, MapAccess, SeqAccess, Visitor};
 use serde::ser::{SerializeMap, SerializeSeq};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use std::collections::HashSet;
 use std::fmt;
 
 /// For `#[serde(with = "table::exact")]`: every type and width is kept.
@@ -218,7 +219,8 @@ fn serialize_json<S: Serializer>(value: &FieldValue, serializer: S) -> Result<S:
         FieldValue::LongString(v) | FieldValue::Bytes(v) => {
             serializer.serialize_str(&String::from_utf8_lossy(v))
         }
-        FieldValue::Timestamp(v) => serializer.serialize_u64(*v),
+        // What is beyond 63 bits could not be read again.
+        FieldValue::Timestamp(v) => serializer.serialize_i64(i64::try_from(*v).unwrap_or(i64::MAX)),
         FieldValue::Array(items) => {
             let mut seq = serializer.serialize_seq(Some(items.len()))?;
             for item in items {
@@ -227,8 +229,10 @@ fn serialize_json<S: Serializer>(value: &FieldValue, serializer: S) -> Result<S:
             seq.end()
         }
         FieldValue::Table(table) => {
-            let mut map = serializer.serialize_map(Some(table.len()))?;
-            for (name, value) in table.iter() {
+            let mut map = serializer.serialize_map(None)?;
+            // Of several entries of one name the first counts; an object has no others.
+            let mut names = HashSet::new();
+            for (name, value) in table.iter().filter(|(name, _)| names.insert(*name)) {
                 map.serialize_entry(name, &Borrowed(value))?;
             }
             map.end()

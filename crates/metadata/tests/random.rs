@@ -3,8 +3,9 @@
 
 mod world;
 
-use leveret_metadata::{Catalogue, Config};
+use leveret_metadata::{Catalogue, Command, Config, Definitions, Endpoint};
 use leveret_routing::Destination;
+use leveret_types::{FieldTable, FieldValue};
 use world::World;
 
 struct Random(u64);
@@ -174,5 +175,122 @@ fn a_restart_in_the_middle_changes_nothing_durable() {
             verify_routers(&world.catalogue);
         }
         world.verify();
+    }
+}
+
+/// A value of any type, with what JSON has no words for among them.
+fn value(random: &mut Random) -> FieldValue {
+    let inner = FieldTable::from([("a", FieldValue::Void), ("a", FieldValue::I8(-1))]);
+    let values = [
+        FieldValue::Void,
+        FieldValue::Bool(true),
+        FieldValue::U8(255),
+        FieldValue::I64(i64::MIN),
+        FieldValue::F32(f32::NAN),
+        FieldValue::F64(f64::INFINITY),
+        FieldValue::F64(0.5),
+        FieldValue::Decimal {
+            scale: 200,
+            value: u32::MAX,
+        },
+        FieldValue::LongString(vec![0, 0xFF, b'"']),
+        FieldValue::Bytes(vec![0xFF]),
+        FieldValue::Timestamp(u64::MAX),
+        FieldValue::Array(vec![FieldValue::Bytes(vec![1]), FieldValue::Void]),
+        FieldValue::Table(inner),
+    ];
+    values[random.below(values.len())].clone()
+}
+
+/// A command with names and arguments that nobody would choose, and with parameters that earlier
+/// versions let in.
+fn odd_command(random: &mut Random) -> Command {
+    let name = |random: &mut Random| {
+        let long = "é".repeat(127);
+        let names = ["\0", "\"\\", "\u{2028}", "a\tb", " ", &long];
+        random.of(&names).to_owned()
+    };
+    let vhost = "/".to_owned();
+    let arguments = FieldTable::from([("x-odd", value(random)), ("", value(random))]);
+    match random.below(7) {
+        0 => Command::QueueDeclare {
+            vhost,
+            name: name(random),
+            durable: true,
+            exclusive: None,
+            auto_delete: random.below(2) == 0,
+            arguments,
+            random: [7; 16],
+            shards: 2,
+            id: None,
+        },
+        1 => Command::ExchangeDeclare {
+            vhost,
+            name: name(random),
+            kind: random.of(&["headers", "topic", "x-random"]).to_owned(),
+            durable: true,
+            auto_delete: false,
+            internal: random.below(2) == 0,
+            arguments,
+        },
+        2 => Command::Bind {
+            vhost,
+            source: name(random),
+            destination: Endpoint::Queue(name(random)),
+            routing_key: vec![0, 0xFF, random.below(255) as u8],
+            arguments,
+        },
+        3 => Command::ParameterSet {
+            vhost,
+            component: random
+                .of(&["policy", "operator_policy", "vhost-limits", "global", "\0"])
+                .to_owned(),
+            name: name(random),
+            value: value(random),
+        },
+        4 => Command::GlobalParameterSet {
+            name: name(random),
+            value: value(random),
+        },
+        5 => Command::PolicySet {
+            vhost,
+            name: name(random),
+            operator: random.below(2) == 0,
+            pattern: random.of(&["", "^\0", "[é]"]).to_owned(),
+            apply_to: "queues".to_owned(),
+            priority: random.below(9) as i64,
+            definition: FieldTable::from([("max-length", FieldValue::I64(5))]),
+        },
+        _ => Command::VhostPut {
+            vhost: name(random),
+            description: Some(name(random)),
+            tags: Some(vec![name(random)]),
+            default_queue_type: None,
+            protected: Some(true),
+            tracing: None,
+        },
+    }
+}
+
+#[test]
+fn an_export_can_always_be_imported() {
+    for seed in 1..300_u64 {
+        let mut random = Random(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15));
+        let mut world = World::new(Config::default());
+        let mut done = Vec::new();
+        for _ in 0..40 {
+            world.run(&line(&mut random));
+            let command = odd_command(&mut random);
+            // Refused or not: what is kept must go out and come in again.
+            let _ = world.catalogue.apply(&command);
+            done.push(command);
+        }
+        let json = serde_json::to_string(&world.catalogue.export(None)).expect("JSON");
+        let definitions: Definitions = serde_json::from_str(&json).expect("definitions");
+        let empty = World::new(Config::default());
+        let commands = definitions.to_commands(&empty.catalogue, None, 2, &mut || [7; 16]);
+        if let Err(error) = commands {
+            panic!("seed {seed}: {error}\n{json}\n{done:#?}");
+        }
     }
 }

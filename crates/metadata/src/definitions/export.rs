@@ -5,6 +5,7 @@ use super::{
     ParameterDefinition, PermissionDefinition, PolicyDefinition, QueueDefinition, Tags,
     TopicPermissionDefinition, UserDefinition, VhostDefinition, VhostMetadata,
 };
+use crate::accounts::LIMITS_COMPONENT;
 use crate::catalogue::Catalogue;
 use crate::command::{Command, Endpoint};
 use crate::policy::Policy;
@@ -152,7 +153,7 @@ fn export_parameters(record: &Vhost, vhost: &str, definitions: &mut Definitions)
         let value = FieldValue::Table(limits);
         definitions
             .parameters
-            .push(parameter("vhost-limits", "limits", value));
+            .push(parameter(LIMITS_COMPONENT, "limits", value));
     }
     for policy in record.operator_policies() {
         let value = FieldTable::from([

@@ -4,7 +4,7 @@ use super::{
     BindingDefinition, Definitions, ExchangeDefinition, ParameterDefinition, PolicyDefinition,
     QueueDefinition, UserDefinition, VhostDefinition,
 };
-use crate::accounts::refuse_component;
+use crate::accounts::{LIMITS_COMPONENT, refuse_component};
 use crate::arguments::QueueKind;
 use crate::catalogue::Catalogue;
 use crate::command::{Command, Endpoint};
@@ -40,13 +40,21 @@ impl Definitions {
             commands: Vec::new(),
         };
         self.import_accounts(&mut import, salt)?;
-        for parameter in &self.parameters {
+        // Limits hold for what comes after an import: an export may have more than they allow.
+        let (limits, others): (Vec<_>, Vec<_>) = self
+            .parameters
+            .iter()
+            .partition(|parameter| parameter.component == LIMITS_COMPONENT);
+        for parameter in others {
             import.parameter(parameter)?;
         }
         for policy in &self.policies {
             import.policy(policy)?;
         }
         self.import_topology(&mut import, shards)?;
+        for limit in limits {
+            import.parameter(limit)?;
+        }
         Ok(import.commands)
     }
 
@@ -241,7 +249,7 @@ impl Import<'_> {
         let vhost = self.vhost_of(&parameter.vhost)?;
         let item = format!("parameter '{}' of {}", parameter.name, parameter.component);
         match parameter.component.as_str() {
-            "vhost-limits" => {
+            LIMITS_COMPONENT => {
                 for (limit, value) in integers(&item, &parameter.value)? {
                     let vhost = vhost.clone();
                     self.add(
