@@ -160,10 +160,30 @@ impl Content {
 
     /// The same with the room that it takes.
     pub(crate) fn holding(self, held: Held) -> Self {
-        Self {
-            _held: Some(held),
-            ..self
+        match self.form {
+            // The server drops the body as soon as it has its last bytes, which is long before a
+            // slow client does: they take the room with them.
+            Form::Whole(Some(bytes)) => {
+                let bytes = Bytes::from_owner(HeldBytes { bytes, _held: held });
+                Form::Whole(Some(bytes)).into()
+            }
+            form => Self {
+                form,
+                _held: Some(held),
+            },
         }
+    }
+}
+
+/// Bytes that take room until nobody has them any more.
+struct HeldBytes {
+    bytes: Bytes,
+    _held: Held,
+}
+
+impl AsRef<[u8]> for HeldBytes {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
     }
 }
 
@@ -238,7 +258,10 @@ impl Body for Content {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::places::Places;
     use serde_json::json;
+    use std::net::Ipv4Addr;
+    use std::task::Waker;
 
     fn rows(count: usize) -> Pieces {
         let mut left = (0..count).map(|n| json!({"n": n}));
@@ -247,6 +270,23 @@ mod tests {
 
     fn text(pieces: Pieces) -> Vec<u8> {
         pieces.flatten().collect()
+    }
+
+    #[test]
+    fn a_whole_answer_takes_room_until_its_bytes_have_left() {
+        let places = Places::new();
+        let (seat, _leave) = places.admit(Ipv4Addr::LOCALHOST.into());
+        let held = seat.hold(7).expect("room");
+        let mut content = Content::whole("{\"a\":1}").holding(held);
+        assert_eq!(content.size_hint().exact(), Some(7));
+        let frame = Pin::new(&mut content).poll_frame(&mut Context::from_waker(Waker::noop()));
+        let Poll::Ready(Some(Ok(frame))) = frame else {
+            panic!("no bytes");
+        };
+        drop(content);
+        assert_eq!(places.held_bytes(), 7, "nobody has read them");
+        drop(frame);
+        assert_eq!(places.held_bytes(), 0);
     }
 
     #[test]
