@@ -152,6 +152,11 @@ impl Source {
 
     /// The rows of these queues, in this order, but of those that are gone.
     fn rows(&self, ids: &[QueueId]) -> Vec<Value> {
+        let rows = self.rows_by_id(ids).into_iter();
+        rows.map(|(_, row)| row).collect()
+    }
+
+    fn rows_by_id(&self, ids: &[QueueId]) -> Vec<(QueueId, Value)> {
         let (app, here) = (&self.app, self.known_here(ids));
         let owners = owners(app, here.values());
         let row = |queue: Queue| {
@@ -159,7 +164,7 @@ impl Source {
                 Some(stats) => Some(Told::here(app, stats, &owners)),
                 None => self.told.get(&queue.id).and_then(peers::Row::told),
             };
-            queue_json(app, &self.node, &queue, told)
+            (queue.id, queue_json(app, &self.node, &queue, told))
         };
         let queues = app.node().queues_by_id(ids).into_iter();
         queues.map(row).collect()
@@ -193,9 +198,10 @@ impl Source {
 
     /// Queues with a field of their rows.
     fn fields(&self, ids: &[QueueId], field: &str) -> Vec<(Value, QueueId)> {
+        let rows: HashMap<QueueId, Value> = self.rows_by_id(ids).into_iter().collect();
         let key = |id: &QueueId| {
-            let row = self.rows(std::slice::from_ref(id)).pop();
-            let key = row.map_or(Value::Null, |row| page::at(&row, field).clone());
+            let row = rows.get(id);
+            let key = row.map_or(Value::Null, |row| page::at(row, field).clone());
             (key, *id)
         };
         ids.iter().map(key).collect()
