@@ -44,6 +44,11 @@ impl Declare {
     }
 }
 
+/// Octets of a frame with publishing ids beside these: key, version, publisher, their number.
+const IDS_HEAD_BYTES: usize = 9;
+/// Octets of a publishing id.
+const ID_BYTES: usize = size_of::<u64>();
+
 /// A number of the streams' for one of the client's, which is its low octet.
 pub(crate) const fn number_of(id: u8, count: u64) -> u32 {
     (count as u32) << 8 | id as u32
@@ -145,7 +150,8 @@ impl Session {
     }
 
     fn publish_failed(&mut self, publisher_id: u8, ids: &[u64], code: ResponseCode) {
-        for ids in ids.chunks(STREAM_LIST_ENTRIES_MAX) {
+        let most = self.ids_of_a_frame(ID_BYTES + size_of::<u16>());
+        for ids in ids.chunks(most.min(STREAM_LIST_ENTRIES_MAX)) {
             self.say(&ServerCommand::PublishError {
                 publisher_id,
                 errors: ids.iter().map(|id| (*id, code)).collect(),
@@ -168,9 +174,19 @@ impl Session {
         Some(publisher_id)
     }
 
+    /// How many publishing ids a frame holds, of so many octets each.
+    fn ids_of_a_frame(&self, octets: usize) -> usize {
+        let room = (self.frame_max as usize).saturating_sub(IDS_HEAD_BYTES);
+        (room / octets).max(1)
+    }
+
     pub(crate) fn confirmed(&mut self, number: PublisherId, ids: &[u64]) {
         if let Some(publisher_id) = self.settled(number, ids.len()) {
-            put_confirm(self.out.tail(), publisher_id, ids);
+            // What was published in several frames is confirmed at once, which may be too much for
+            // the frames that the client takes.
+            for ids in ids.chunks(self.ids_of_a_frame(ID_BYTES)) {
+                put_confirm(self.out.tail(), publisher_id, ids);
+            }
         }
         self.weigh_publishes();
     }

@@ -732,6 +732,56 @@ fn a_publisher_ahead_of_its_confirms_is_not_read() {
 }
 
 #[test]
+fn confirms_are_in_frames_that_the_client_takes() {
+    const FRAME_MAX: u32 = 8_192;
+    let mut play = Play::new();
+    for step in handshake() {
+        match step {
+            ClientCommand::Tune { .. } => play.say(&tune(FRAME_MAX, 60)),
+            step => play.say(&step),
+        }
+        play.log_in("guest");
+    }
+    play.say(&declare(1, "", "s"));
+    play.answer(|request| Event::Found {
+        request,
+        result: Ok(QueueId(7)),
+    });
+    play.answer(|request| Event::PublisherDeclared {
+        request,
+        result: Ok(()),
+    });
+    play.lines();
+    let publisher = play.node.publishers[0];
+    // So many are published in several frames, and answered together.
+    let ids: Vec<u64> = (0..3_000).collect();
+    play.hear(Event::Confirmed {
+        publisher,
+        ids: ids.clone(),
+    });
+    play.hear(Event::Refused {
+        publisher,
+        ids: ids.clone(),
+        refusal: Refusal::NotFound,
+    });
+    let bytes = play.session.output().to_vec();
+    let (mut rest, mut confirmed, mut refused) = (&bytes[..], Vec::new(), Vec::new());
+    while let Some(frame) = next_frame(rest, FRAME_MAX).expect("no frame is too large") {
+        match ServerCommand::decode(frame).expect("a command") {
+            ServerCommand::PublishConfirm { publishing_ids, .. } => {
+                confirmed.extend(publishing_ids.iter());
+            }
+            ServerCommand::PublishError { errors, .. } => {
+                refused.extend(errors.iter().map(|(id, _)| *id));
+            }
+            other => panic!("{other:?}"),
+        }
+        rest = &rest[frame.wire_len()..];
+    }
+    assert_eq!((&confirmed, &refused), (&ids, &ids));
+}
+
+#[test]
 fn nothing_is_read_while_an_answer_is_owed() {
     let mut play = Play::with_stream();
     play.ask(Request::QueryOffset {
