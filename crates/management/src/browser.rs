@@ -88,8 +88,7 @@ impl Sender<'_> {
             (None, None) => true,
             (None, Some(origin)) => {
                 let host = self.text(&HOST).unwrap_or_default();
-                let authority = authority_of(origin);
-                authority.is_some_and(|of| of.eq_ignore_ascii_case(host)) || is_named()
+                is_origin_of(origin, host) || is_named()
             }
         };
         match is_own {
@@ -129,6 +128,20 @@ fn refuse(reason: String) -> Result<(), ApiError> {
 /// `host:port` of an origin; none of `null`.
 fn authority_of(origin: &str) -> Option<&str> {
     origin.split_once("://").map(|(_, authority)| authority)
+}
+
+/// Whether a page of this origin came from this host. Proxies may write the port that an origin
+/// leaves out.
+fn is_origin_of(origin: &str, host: &str) -> bool {
+    let Some((scheme, authority)) = origin.split_once("://") else {
+        return false;
+    };
+    let usual_port = match scheme {
+        "https" => ":443",
+        _ => ":80",
+    };
+    let host = host.strip_suffix(usual_port).unwrap_or(host);
+    authority.eq_ignore_ascii_case(host)
 }
 
 /// The host of `host:port`, without the brackets of an address.
@@ -189,6 +202,7 @@ mod tests {
     fn pages_of_other_sites_only_read() {
         let foreign = [
             "host: mq:15672; origin: http://evil.example",
+            "host: mq:443; origin: http://mq",
             "host: mq:15672; origin: null",
             "host: mq:15672; origin: http://mq:8080",
             "host: mq:15672; sec-fetch-site: cross-site",
@@ -209,6 +223,8 @@ mod tests {
         }
         for headers in [
             "host: mq:15672; origin: http://mq:15672",
+            "host: mq:80; origin: http://mq",
+            "host: mq:443; origin: https://mq",
             "host: mq:15672; sec-fetch-site: none",
             // Behind a proxy that does not pass the name on.
             "host: 127.0.0.1:15672; origin: https://mq.example.org; sec-fetch-site: same-origin",
