@@ -15,8 +15,9 @@ use serde_json::{Value, json};
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-/// Rows that are made at once.
-const BATCH: usize = 16;
+/// Rows that are made at once. For each such batch the threads of the connections may be asked for
+/// all of theirs, to name owners and consumers, so that it is not small.
+const BATCH: usize = 128;
 
 /// The queues of a virtual host, or all that may be seen, as the query asks for them.
 pub(super) fn list(call: &Call<'_>, vhost: Option<&str>) -> Result<Reply, ApiError> {
