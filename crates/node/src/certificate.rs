@@ -56,26 +56,33 @@ pub fn is_version_1(der: &[u8]) -> bool {
     parsed.is_ok_and(|(_, certificate)| certificate.version() == X509Version::V1)
 }
 
-/// How many certificates lie between one and the authorities that are trusted: the issuers of each
-/// other that `others` hold, in their order. An issuer is found by its name.
+/// Which certificates lie between one and the authorities that are trusted: the issuers of each
+/// other that `others` hold, in their order, but no more than `most`. An issuer is found by its
+/// name. Nobody has proved anything yet: each certificate is looked at once, however many come.
 #[must_use]
-pub fn path<'a>(der: &'a [u8], others: &[&'a [u8]]) -> Vec<&'a [u8]> {
+pub fn path<'a>(der: &'a [u8], others: &[&'a [u8]], most: usize) -> Vec<&'a [u8]> {
     let mut path = Vec::new();
-    let mut at = der;
-    let mut left: Vec<&[u8]> = others.to_vec();
-    while let Ok((_, certificate)) = X509Certificate::from_der(at) {
-        let issuer = certificate.issuer().as_raw();
-        let is_issuer = |other: &&[u8]| {
-            let parsed = X509Certificate::from_der(other);
-            parsed.is_ok_and(|(_, other)| other.subject().as_raw() == issuer)
-        };
-        let Some(next) = left.iter().position(is_issuer) else {
+    let Some((_, mut issuer)) = names(der) else {
+        return path;
+    };
+    let named = others.iter().filter_map(|der| Some((*der, names(der)?)));
+    let mut left: Vec<_> = named.collect();
+    while path.len() < most {
+        let Some(next) = left.iter().position(|(_, (name, _))| *name == issuer) else {
             break;
         };
-        at = left.swap_remove(next);
-        path.push(at);
+        let (der, (_, its_issuer)) = left.swap_remove(next);
+        path.push(der);
+        issuer = its_issuer;
     }
     path
+}
+
+/// The names in a certificate of whom it is for and who has signed it, as they are encoded.
+fn names(der: &[u8]) -> Option<(Vec<u8>, Vec<u8>)> {
+    let (_, certificate) = X509Certificate::from_der(der).ok()?;
+    let [subject, issuer] = [certificate.subject(), certificate.issuer()];
+    Some((subject.as_raw().to_vec(), issuer.as_raw().to_vec()))
 }
 
 /// The name in a certificate that the TLS library has verified; nothing if it has none of that
@@ -163,7 +170,7 @@ fn alternative_name(name: &GeneralName<'_>, kind: AlternativeName) -> Option<Str
 #[cfg(test)]
 mod tests {
     use super::*;
-    use rcgen::{CertificateParams, DistinguishedName, DnType, DnValue, KeyPair};
+    use rcgen::{CertificateParams, DistinguishedName, DnType, DnValue, Issuer, KeyPair};
 
     fn certificate(attributes: &[(DnType, DnValue)]) -> Vec<u8> {
         let mut params = CertificateParams::new(Vec::new()).expect("no names");
@@ -182,6 +189,34 @@ mod tests {
             .map(|(kind, text)| (kind.clone(), DnValue::Utf8String((*text).to_owned())))
             .collect();
         user_name(&certificate(&attributes), NameFrom::DistinguishedName)
+    }
+
+    #[test]
+    fn a_path_is_followed_in_its_order_and_no_further_than_asked() {
+        let params = |name: String| {
+            let mut params = CertificateParams::new(Vec::new()).expect("no names");
+            params.distinguished_name.push(DnType::CommonName, name);
+            params
+        };
+        let key = KeyPair::generate().expect("a key");
+        // Each is signed by the next one.
+        let chain: Vec<Vec<u8>> = (0..5)
+            .map(|at| {
+                let issuer = Issuer::new(params(format!("{}", at + 1)), &key);
+                let made = params(format!("{at}")).signed_by(&key, &issuer);
+                made.expect("signed").der().to_vec()
+            })
+            .collect();
+        let shown: Vec<&[u8]> = [3, 1, 4, 2].map(|at| chain[at].as_slice()).into();
+        for most in 0..6 {
+            let path = path(&chain[0], &shown, most);
+            let expected = chain[1..].iter().take(most);
+            assert!(expected.eq(path.iter()), "{most}");
+        }
+        let stranger = certificate(&[]);
+        assert!(path(&stranger, &shown, 5).is_empty());
+        assert!(path(b"no certificate", &shown, 5).is_empty());
+        assert!(path(&chain[0], &[b"no certificate"], 5).is_empty());
     }
 
     #[test]

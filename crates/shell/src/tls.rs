@@ -151,7 +151,7 @@ impl ClientCertVerifier for Checked {
         }
         // The library gets only those that lie on the path, and no more of them than may.
         let shown: Vec<&[u8]> = intermediates.iter().map(AsRef::as_ref).collect();
-        let path = certificate::path(end_entity, &shown);
+        let path = certificate::path(end_entity, &shown, self.depth + 1);
         let within = path.iter().take(self.depth);
         let within: Vec<_> = within.map(|der| CertificateDer::from(*der)).collect();
         let verified = self.verifier.verify_client_cert(end_entity, &within, now);
