@@ -37,7 +37,22 @@ struct Kind {
     allowance: u64,
     at_ms: u64,
     /// The first line that was left out, and how many were.
-    left_out: Option<(String, u64)>,
+    left_out: Option<(Shown<String>, u64)>,
+}
+
+/// What is shown of a line, and how many bytes of it are not.
+struct Shown<T> {
+    text: T,
+    bytes_more: usize,
+}
+
+impl<'a> Shown<&'a str> {
+    fn of(line: &'a str) -> Self {
+        let line = line.trim_end_matches('\n');
+        let (text, rest) = line.split_at(line.floor_char_boundary(LOG_LINE_BYTES_MAX));
+        let bytes_more = rest.len();
+        Self { text, bytes_more }
+    }
 }
 
 impl Lines {
@@ -58,35 +73,48 @@ impl Lines {
         // A line that panicked on its way has left the counts as they were.
         let mut kinds = kinds.unwrap_or_else(PoisonError::into_inner);
         for (line, count) in kinds.sums(now_ms) {
-            self.add(&mut out, &with_count(&line, count, self.format));
+            let Shown { text, bytes_more } = &line;
+            let (text, bytes_more) = (text.as_str(), *bytes_more);
+            self.add(&mut out, &Shown { text, bytes_more }, Some(count));
         }
         let goes = match kind {
             Some(kind) if kind.is_bounded => kinds.admit(&kind.place, line, now_ms),
             _ => true,
         };
         if goes {
-            self.add(&mut out, line);
+            self.add(&mut out, &Shown::of(line), None);
         }
         out
     }
 
-    /// Adds a line with nothing in it that its reader takes for an order or for another line.
-    fn add(&self, out: &mut String, line: &str) {
-        let line = line.strip_suffix('\n').unwrap_or(line);
-        if line.len() <= LOG_LINE_BYTES_MAX {
-            escape(out, line);
-        } else {
-            let cut = line.floor_char_boundary(LOG_LINE_BYTES_MAX);
-            let (shown, rest) = line.split_at(cut);
-            match self.format {
-                LogFormat::Plain => {
-                    escape(out, shown);
-                    let _ = write!(out, "... ({} bytes more)", rest.len());
+    /// Adds a line with nothing in it that its reader takes for an order or for another line, and
+    /// with how many like it were left out.
+    fn add(&self, out: &mut String, line: &Shown<&str>, left_out: Option<u64>) {
+        let Shown { text, bytes_more } = *line;
+        let object = text.strip_suffix('}').filter(|_| bytes_more == 0);
+        match (self.format, object) {
+            (LogFormat::Plain, _) => {
+                escape(out, text);
+                if bytes_more > 0 {
+                    let _ = write!(out, "... ({bytes_more} bytes more)");
                 }
-                LogFormat::Json => {
-                    let cut = serde_json::json!({"cut": shown, "bytes_more": rest.len()});
-                    escape(out, &cut.to_string());
+                if let Some(count) = left_out {
+                    let _ = write!(out, " left_out={count}");
                 }
+            }
+            (LogFormat::Json, Some(object)) => {
+                escape(out, object);
+                if let Some(count) = left_out {
+                    let _ = write!(out, ",\"left_out\":{count}");
+                }
+                out.push('}');
+            }
+            (LogFormat::Json, None) => {
+                let mut cut = serde_json::json!({"cut": text, "bytes_more": bytes_more});
+                if let Some(count) = left_out {
+                    cut["left_out"] = count.into();
+                }
+                escape(out, &cut.to_string());
             }
         }
         out.push('\n');
@@ -120,18 +148,6 @@ fn is_order(character: char) -> bool {
     character.is_control() || turns
 }
 
-/// The line with how many like it were left out.
-fn with_count(line: &str, count: u64, format: LogFormat) -> String {
-    let line = line.trim_end();
-    match format {
-        LogFormat::Plain => format!("{line} left_out={count}"),
-        LogFormat::Json => match line.strip_suffix('}') {
-            Some(object) => format!("{object},\"left_out\":{count}}}"),
-            None => line.to_owned(),
-        },
-    }
-}
-
 impl Kinds {
     /// Whether a line of this kind may go now.
     fn admit(&mut self, place: &Identifier, line: &str, now_ms: u64) -> bool {
@@ -153,15 +169,16 @@ impl Kinds {
         match &mut kind.left_out {
             Some((_, count)) => *count += 1,
             None => {
-                let shown = line.floor_char_boundary(LOG_LINE_BYTES_MAX);
-                kind.left_out = Some((line[..shown].to_owned(), 1));
+                let Shown { text, bytes_more } = Shown::of(line);
+                let text = text.to_owned();
+                kind.left_out = Some((Shown { text, bytes_more }, 1));
             }
         }
         false
     }
 
     /// The lines that were left out and have not been summed up, once a second.
-    fn sums(&mut self, now_ms: u64) -> Vec<(String, u64)> {
+    fn sums(&mut self, now_ms: u64) -> Vec<(Shown<String>, u64)> {
         if now_ms.saturating_sub(self.summed_ms) < SUM_EVERY_MS {
             return Vec::new();
         }
@@ -353,8 +370,27 @@ mod tests {
     }
 
     #[test]
-    fn a_sum_is_json_where_lines_are() {
-        let sum = with_count("{\"level\":\"WARN\"}\n", 7, LogFormat::Json);
-        assert_eq!(sum, "{\"level\":\"WARN\",\"left_out\":7}");
+    fn a_sum_says_how_many_in_the_format_of_lines_however_long_they_are() {
+        for message in ["short".to_owned(), "x".repeat(LOG_LINE_BYTES_MAX)] {
+            let object = serde_json::json!({"message": message}).to_string() + "\n";
+            for format in [LogFormat::Plain, LogFormat::Json] {
+                let lines = Lines::new(BoxMakeWriter::new(io::sink), format);
+                let kind = Kindred {
+                    place: Identifier(&PLACES[0]),
+                    is_bounded: true,
+                };
+                let count = LOG_LINES_AT_ONCE_MAX + 7;
+                (0..count).for_each(|_| drop(lines.take(Some(&kind), &object, 100)));
+                let sum = lines.take(None, "{}\n", 2_000);
+                let sum = sum.strip_suffix("{}\n").expect("the other line");
+                match format {
+                    LogFormat::Plain => assert!(sum.ends_with(" left_out=7\n"), "{sum}"),
+                    LogFormat::Json => {
+                        let sum: serde_json::Value = serde_json::from_str(sum).expect("JSON");
+                        assert_eq!(sum["left_out"], 7);
+                    }
+                }
+            }
+        }
     }
 }
