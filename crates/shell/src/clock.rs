@@ -5,6 +5,10 @@
 //! messages for as long, and a step forward would expire them before their time. So the node's
 //! runs a little slower or faster until it shows what the system's shows. A start takes over the
 //! system's time at once.
+//!
+//! Nodes of a cluster compare their clocks, message by message: one that stays behind the others
+//! has its messages expire elsewhere before their time. So a node with others takes a step forward
+//! at once, as after a pause of its machine; only a step back is followed slowly.
 
 use leveret_types::Now;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -48,12 +52,16 @@ impl Clock {
         }
     }
 
-    /// Comes closer to the system's time of day. For one thread, about twice a second.
-    pub(crate) fn follow(&self) {
+    /// Comes closer to the system's time of day, or goes on to it at once where there are other
+    /// nodes. For one thread, about twice a second.
+    pub(crate) fn follow(&self, is_alone: bool) {
         let (now, system_ms) = (self.now(), system_ms());
         let passed_ms = now.monotonic_ms - self.followed_ms.load(Ordering::Relaxed);
         let began_ms = self.began_wall_ms.load(Ordering::Relaxed);
-        let corrected = corrected(began_ms, now.wall_ms, system_ms, passed_ms);
+        let corrected = match is_alone || system_ms < now.wall_ms {
+            true => corrected(began_ms, now.wall_ms, system_ms, passed_ms),
+            false => began_ms + (system_ms - now.wall_ms),
+        };
         if corrected != began_ms {
             self.began_wall_ms.store(corrected, Ordering::Relaxed);
         }
@@ -77,9 +85,10 @@ impl Clock {
                 "forward"
             };
             tracing::warn!(
-                "the system's clock was set {side} by {seconds} s: lifetimes and delays of messages \
-                 follow it slowly, a tenth faster or slower than time passes; a restart takes the \
-                 new time at once"
+                "the system's clock was set {side} by {seconds} s: a node alone follows it slowly \
+                 with lifetimes and delays of messages, a tenth faster or slower than time passes; \
+                 one with others follows a step back slowly and one forward at once; a restart \
+                 takes the new time at once"
             );
         } else if told && difference_ms < DIFFERENCE_TOLD_MS / 10 {
             self.told.store(false, Ordering::Relaxed);

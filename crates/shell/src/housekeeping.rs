@@ -2,7 +2,7 @@
 
 use crate::broker::Broker;
 use crate::signal::Woken;
-use leveret_node::Alarms;
+use leveret_node::{Alarms, Env};
 use parking_lot::{Mutex, RwLock};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -66,7 +66,8 @@ impl Housekeeping {
             let changed = std::mem::replace(&mut was_full, full) != full;
             if changed || looked.is_none_or(|at| at.elapsed() >= LOOK_EVERY) {
                 looked = Some(Instant::now());
-                broker.clock().follow();
+                let is_alone = broker.peers().up().is_empty();
+                broker.clock().follow(is_alone);
                 self.look(broker);
             }
             let now = broker.now();

@@ -357,7 +357,7 @@ pub const QUORUM_SETTLES_GATHER_MS: u64 = 20;
 pub const QUEUE_REDECLARATIONS_MAX: u8 = 16;
 /// Changes of the catalogue by one connection that may wait for the same syncs of the log; what a
 /// client sends behind so many is carried out when they are durable.
-pub const UNSYNCED_CHANGES_MAX: usize = 1_024;
+pub const UNSYNCED_CHANGES_MAX: usize = 256;
 /// Milliseconds for which the write-ahead log may not become durable though somebody waits for it,
 /// before the queues that are led on it are handed over.
 pub const LOG_STUCK_MS: u64 = 2_000;
