@@ -96,7 +96,8 @@ pub(crate) struct Chunk {
     pub(crate) place: Option<Place>,
     /// The bodies, while cached.
     pub(crate) bodies: Option<Bodies>,
-    /// Bytes that were read of it in parts: when they are as many as it has, it is read whole.
+    /// Bytes that were read of it in parts: when they are as many as it has, it is read whole. The
+    /// largest number while that is under way.
     pub(crate) read_in_parts: u32,
     /// Volatile chunks only: which entries refer to its bodies. It says whether anybody still needs
     /// them.

@@ -13,12 +13,12 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("types", &[]),
     ("amqp", &["types"]),
     ("stream-protocol", &["types"]),
+    ("stream", &["types"]),
     // A stream's chunks are stored as they are sent: their format is the stream's.
     ("storage", &["stream", "types"]),
     ("stream-host", &["storage", "stream", "types"]),
     ("routing", &["types"]),
     ("queue", &["types"]),
-    ("stream", &["types"]),
     ("auth", &["types"]),
     ("metadata", &["auth", "routing", "types"]),
     ("replication", &["storage", "types"]),

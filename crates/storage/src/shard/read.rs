@@ -145,7 +145,8 @@ impl ShardLogs {
         if chunk.read_in_parts <= bytes {
             return Some((Key::Part { seq, log: id }, part));
         }
-        chunk.read_in_parts = 0;
+        // Whoever else wants of it until it is there waits for the whole.
+        chunk.read_in_parts = u32::MAX;
         Some((Key::Chunk(seq), source(Positions::All)))
     }
 
@@ -249,6 +250,11 @@ impl ShardLogs {
     pub fn loaded(&mut self, loaded: Loaded) -> Vec<LogId> {
         assert_eq!(loaded.shard, self.shard, "an answer to another shard");
         let key = loaded.key;
+        if let Key::Chunk(seq) = key
+            && let Some(chunk) = self.chunks.find_seq(seq)
+        {
+            chunk.read_in_parts = 0;
+        }
         let result = match loaded.result {
             Err(_) if self.is_read_again(key) => {
                 // Whoever waits reads the whole chunk, which says what is wrong.
