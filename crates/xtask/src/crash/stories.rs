@@ -241,6 +241,9 @@ fn await_member(
     })
 }
 
+/// How the error begins that says that something has not come in time.
+pub(super) const LATE: &str = "it is not so after";
+
 /// Waits until a queue has a leader and all its members follow and vote.
 fn await_whole(cluster: &Cluster, asked: usize, queue: &str) -> Result<()> {
     await_that(&format!("{queue} is whole"), || {
@@ -257,7 +260,7 @@ fn await_that(what: &str, mut is_so: impl FnMut() -> Result<bool>) -> Result<()>
     let started = Instant::now();
     while !is_so()? {
         if started.elapsed() > DEADLINE {
-            bail!("it is not so after {} s that {what}", DEADLINE.as_secs());
+            bail!("{LATE} {} s that {what}", DEADLINE.as_secs());
         }
         thread::sleep(LOOK);
     }
