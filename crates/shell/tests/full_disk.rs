@@ -1,11 +1,10 @@
 //! A node whose disk is full: who waits, who does not, and what is there afterwards.
 
 mod client;
+mod messages;
 
 use client::{Client, Scratch, address, connect, start, start_on};
-use leveret_amqp::{
-    ContentHeader, FrameKind, Method, Properties, RawTable, basic, confirm, encode, queue,
-};
+use leveret_amqp::{Method, RawTable, basic, confirm, queue};
 use leveret_shell::disk::RealDisk;
 use std::net::TcpStream;
 
@@ -36,30 +35,7 @@ fn declare(client: &mut Client<TcpStream>, passive: bool) -> u32 {
 }
 
 fn publish() -> Vec<u8> {
-    let properties = Properties {
-        delivery_mode: Some(2),
-        ..Properties::default()
-    };
-    let mut bytes = Vec::new();
-    let publish = basic::Publish {
-        exchange: b"",
-        routing_key: b"backlog",
-        mandatory: false,
-        immediate: false,
-    };
-    encode::method(&mut bytes, 1, &publish);
-    encode::frame(&mut bytes, FrameKind::Header, 1, |out| {
-        let header = ContentHeader {
-            class: 60,
-            body_size: BODY_BYTES as u64,
-            properties: &properties.to_bytes(),
-        };
-        header.encode(out);
-    });
-    encode::frame(&mut bytes, FrameKind::Body, 1, |out| {
-        out.resize(out.len() + BODY_BYTES, 7);
-    });
-    bytes
+    messages::publish("backlog", &[7; BODY_BYTES])
 }
 
 /// What a publisher with one message on its way hears.

@@ -1,12 +1,10 @@
 //! A whole node on real sockets and files, started and ended in this process.
 
 mod client;
+mod messages;
 
 use client::{Client, PENDING_MAX, Scratch, address, config, connect, start};
-use leveret_amqp::{
-    ContentHeader, FrameKind, Method, Properties, RawTable, basic, confirm, connection, encode,
-    queue,
-};
+use leveret_amqp::{Method, RawTable, basic, confirm, connection, encode, queue};
 use leveret_auth::Credentials;
 use leveret_session::Settings;
 use leveret_shell::disk::RealDisk;
@@ -39,30 +37,7 @@ fn declare(client: &mut Client<TcpStream>, passive: bool) -> u32 {
 
 /// A persistent message to the queue `durable`.
 fn publish(body: &[u8]) -> Vec<u8> {
-    let properties = Properties {
-        delivery_mode: Some(2),
-        ..Properties::default()
-    };
-    let mut bytes = Vec::new();
-    let publish = basic::Publish {
-        exchange: b"",
-        routing_key: b"durable",
-        mandatory: false,
-        immediate: false,
-    };
-    encode::method(&mut bytes, 1, &publish);
-    encode::frame(&mut bytes, FrameKind::Header, 1, |out| {
-        let header = ContentHeader {
-            class: 60,
-            body_size: body.len() as u64,
-            properties: &properties.to_bytes(),
-        };
-        header.encode(out);
-    });
-    encode::frame(&mut bytes, FrameKind::Body, 1, |out| {
-        out.extend_from_slice(body)
-    });
-    bytes
+    messages::publish("durable", body)
 }
 
 #[test]

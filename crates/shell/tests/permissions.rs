@@ -1,6 +1,7 @@
 //! What a user may publish, over AMQP and as the management interface does it.
 
 mod client;
+mod messages;
 
 use client::{Client, Scratch, address, connect, start};
 use leveret_amqp::{
@@ -216,23 +217,11 @@ fn a_reply_needs_the_permission_to_write() {
         client
             .call(1, &confirm::Select { nowait: false })
             .expect("confirms");
-        let mut bytes = Vec::new();
-        let publish = basic::Publish {
-            exchange: b"",
-            routing_key: b"amq.rabbitmq.reply-to.00000000000000000000000000000000",
-            mandatory: false,
-            immediate: false,
-        };
-        encode::method(&mut bytes, 1, &publish);
-        encode::frame(&mut bytes, FrameKind::Header, 1, |out| {
-            let header = ContentHeader {
-                class: 60,
-                body_size: 0,
-                properties: &[0, 0],
-            };
-            header.encode(out);
-        });
-        client.send_bytes(&bytes).expect("sent");
+        let reply = messages::publish(
+            "amq.rabbitmq.reply-to.00000000000000000000000000000000",
+            b"",
+        );
+        client.send_bytes(&reply).expect("sent");
         let answer = client.answer().expect("an answer");
         let code = match Method::decode(&answer) {
             Ok(Method::BasicAck(_)) => None,
