@@ -246,14 +246,17 @@ pub(super) const LATE: &str = "it is not so after";
 
 /// Waits until a queue has a leader and all its members follow and vote.
 fn await_whole(cluster: &Cluster, asked: usize, queue: &str) -> Result<()> {
-    await_that(&format!("{queue} is whole"), || {
+    let mut seen = Value::Null;
+    let whole = await_that(&format!("{queue} is whole"), || {
         let path = format!("/api/queues/quorum/%2F/{queue}/status");
-        let status = http::get(cluster.nodes[asked].http, &path)?;
-        let members = status.as_array().map_or(&[][..], Vec::as_slice);
+        seen = http::get(cluster.nodes[asked].http, &path)?;
+        let members = seen.as_array().map_or(&[][..], Vec::as_slice);
         let count = |role: &str| members.iter().filter(|m| m["Raft State"] == role).count();
         let votes = members.iter().all(|member| member["Membership"] == "voter");
         Ok(votes && count("leader") == 1 && count("follower") == cluster.nodes.len() - 1)
-    })
+    });
+    // Its cause is to be known where the nodes' logs are gone.
+    whole.map_err(|error| error.context(format!("its members were {seen}")))
 }
 
 fn await_that(what: &str, mut is_so: impl FnMut() -> Result<bool>) -> Result<()> {
