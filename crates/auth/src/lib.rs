@@ -12,12 +12,14 @@
 //! bounded when it is compiled.
 //! Invariant: nobody logs in by `ANONYMOUS` but as the user that an operator named for it.
 
+pub mod guesses;
 pub mod login;
 pub mod password;
 pub mod pattern;
 pub mod permission;
 pub mod sasl;
 
+pub use guesses::{Guesser, Guesses, network_of};
 pub use login::{Fingerprint, LoginCheck, Remembered, Verdict};
 pub use password::{HashingAlgorithm, PasswordError, PasswordHash, verify_login};
 pub use pattern::{Pattern, PatternError};

@@ -28,6 +28,7 @@ impl From<bool> for Verdict {
 
 /// The check of one login's password.
 pub struct LoginCheck {
+    user: String,
     hash: Option<PasswordHash>,
     password: Vec<u8>,
     usual: HashingAlgorithm,
@@ -41,15 +42,28 @@ impl std::fmt::Debug for LoginCheck {
 }
 
 impl LoginCheck {
-    /// The check of `password` against the user's hash. Where there is no such user, or none that a
-    /// password lets in, it costs what a check with `usual`, the algorithm of new users, does.
+    /// The check of `password` against the hash of `user`. Where there is no such user, or none
+    /// that a password lets in, it costs what a check with `usual`, the algorithm of new users,
+    /// does.
     #[must_use]
-    pub fn new(hash: Option<PasswordHash>, password: Vec<u8>, usual: HashingAlgorithm) -> Self {
+    pub fn new(
+        user: &str,
+        hash: Option<PasswordHash>,
+        password: Vec<u8>,
+        usual: HashingAlgorithm,
+    ) -> Self {
         Self {
+            user: user.to_owned(),
             hash: hash.filter(|hash| !hash.text.is_empty()),
             password,
             usual,
         }
+    }
+
+    /// Whose password it is said to be.
+    #[must_use]
+    pub fn user(&self) -> &str {
+        &self.user
     }
 
     /// Whether it takes so long that it must not hold up anybody else.
@@ -66,9 +80,9 @@ impl LoginCheck {
     }
 }
 
-/// Under what a good login is remembered: a digest of a secret of this process, the user's hash and
-/// the password. Another hash of the user is another fingerprint: a changed password, or a user
-/// who is gone, is never found again.
+/// Under what a login is remembered: a digest of a secret of this process, the user's name and
+/// hash, and the password. Another hash of the user is another fingerprint: a changed password, or
+/// a user who is gone, is never found again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Fingerprint([u8; 32]);
 
@@ -101,16 +115,13 @@ impl Remembered {
     /// Whether this check would find the password right, as one did a moment ago.
     #[must_use]
     pub fn knows(&self, check: &LoginCheck, now_ms: u64) -> bool {
-        let found = self.fingerprint(check);
-        let until_ms = found.and_then(|found| self.until_ms.get(&found));
+        let until_ms = self.until_ms.get(&self.fingerprint(check));
         until_ms.is_some_and(|until_ms| now_ms < *until_ms)
     }
 
     /// This check has found the password right.
     pub fn remember(&mut self, check: &LoginCheck, now_ms: u64) {
-        let Some(found) = self.fingerprint(check) else {
-            return;
-        };
+        let found = self.fingerprint(check);
         while let Some(oldest) = self.order.front() {
             let until_ms = self.until_ms.get(oldest);
             let over = until_ms.is_none_or(|until_ms| *until_ms <= now_ms);
@@ -127,20 +138,24 @@ impl Remembered {
         self.order.push_back(found);
     }
 
-    /// What checks have in common that find the same; none where there is no user.
+    /// What checks have in common that find the same.
     #[must_use]
-    pub fn fingerprint(&self, check: &LoginCheck) -> Option<Fingerprint> {
-        let hash = check.hash.as_ref()?;
-        // The secret leads and each part's length stands before it: nobody can foretell a digest,
-        // or make one login look like another.
-        let parts = [hash.text.as_bytes(), &check.password];
-        let mut digest = Sha256::new().chain_update(self.secret);
-        for part in parts {
-            digest.update((part.len() as u64).to_le_bytes());
-            digest.update(part);
-        }
-        Some(Fingerprint(digest.finalize().into()))
+    pub fn fingerprint(&self, check: &LoginCheck) -> Fingerprint {
+        let hash = check.hash.as_ref().map_or("", |hash| hash.text.as_str());
+        let parts = [check.user.as_bytes(), hash.as_bytes(), &check.password];
+        Fingerprint(digest(&self.secret, &parts))
     }
+}
+
+/// A digest of these parts. The secret leads and each part's length stands before it: nobody can
+/// foretell a digest, or make one list of parts look like another.
+pub(crate) fn digest(secret: &[u8; 32], parts: &[&[u8]]) -> [u8; 32] {
+    let mut digest = Sha256::new().chain_update(secret);
+    for part in parts {
+        digest.update((part.len() as u64).to_le_bytes());
+        digest.update(part);
+    }
+    digest.finalize().into()
 }
 
 #[cfg(test)]
@@ -154,14 +169,14 @@ mod tests {
     }
 
     fn check(hash: Option<PasswordHash>, password: &str) -> LoginCheck {
-        LoginCheck::new(hash, password.into(), HashingAlgorithm::Sha256)
+        LoginCheck::new("u", hash, password.into(), HashingAlgorithm::Sha256)
     }
 
     #[test]
     fn a_check_without_a_user_costs_what_one_of_a_new_user_does() {
         let argon2id = HashingAlgorithm::Argon2id;
         for hash in [None, Some(PasswordHash::none())] {
-            assert!(LoginCheck::new(hash.clone(), b"p".to_vec(), argon2id).is_slow());
+            assert!(LoginCheck::new("u", hash.clone(), b"p".to_vec(), argon2id).is_slow());
             assert!(!check(hash.clone(), "p").is_slow());
             assert!(!check(hash, "p").run());
         }
@@ -170,7 +185,7 @@ mod tests {
             "$argon2id$v=19$m=8,t=1,p=1$YWJjZGVmZ2g$AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA",
         );
         assert!(check(slow.ok(), "p").is_slow());
-        assert!(!LoginCheck::new(Some(hash("p")), b"p".to_vec(), argon2id).is_slow());
+        assert!(!LoginCheck::new("u", Some(hash("p")), b"p".to_vec(), argon2id).is_slow());
         assert!(check(Some(hash("p")), "p").run());
     }
 
@@ -191,7 +206,13 @@ mod tests {
             assert!(!remembered.knows(&other, 0));
         }
         assert!(!Remembered::new([2; 32]).knows(&good, 0));
-        assert_eq!(remembered.fingerprint(&check(None, "p")), None);
+        let of_other = LoginCheck::new(
+            "v",
+            Some(hash("p")),
+            b"p".to_vec(),
+            HashingAlgorithm::Sha256,
+        );
+        assert!(!remembered.knows(&of_other, 0));
         // Found good once more, it is remembered from then on.
         remembered.remember(&good, 1_000);
         assert!(remembered.knows(&good, LOGIN_REMEMBERED_MS));

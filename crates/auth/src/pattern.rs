@@ -235,6 +235,9 @@ mod tests {
         check("^(?!(a|b)\\)).+", &["a", "c)"], &["a)x", "b)"]);
         check("^(?![)a]).*", &["b"], &[")", "a"]);
         check("^(?!a|b)", &["", "c"], &["a", "bc"]);
+        // What follows the exceptions begins where they do, and may have alternatives in a group.
+        check("^(?!x)a", &["a", "ab"], &["ba", "xa"]);
+        check("^(?!tmp)(a|tm[a-z])$", &["a", "tmx"], &["tmp", "b", "ba"]);
     }
 
     #[test]
@@ -251,6 +254,15 @@ mod tests {
             let error = Pattern::new(pattern).expect_err(pattern);
             assert!(error.to_string().contains(pattern), "{error}");
             assert!(!error.to_string().contains('\n'), "{error}");
+        }
+    }
+
+    #[test]
+    fn what_a_pattern_compiles_to_is_bounded() {
+        check("^a{1000}$", &[&"a".repeat(1_000)], &["a"]);
+        for pattern in ["a{1000}{90}", "^(?!a{1000}{90})b", "^(?!b)a{1000}{90}"] {
+            let error = Pattern::new(pattern).expect_err(pattern);
+            assert!(error.to_string().contains("size limit"), "{error}");
         }
     }
 

@@ -335,6 +335,7 @@ pub fn vhost_refused(vhost: &str, user: &str) -> ProtocolError {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use leveret_types::limits::REGEX_BYTES_MAX;
 
     fn access(configure: &str, write: &str, read: &str) -> Rights {
         let permission = Permission::new(configure, write, read).expect("patterns");
@@ -460,6 +461,36 @@ mod tests {
             assert_eq!(found.is_ok(), permitted, "{client_id:?} {key:?}");
         }
         assert!(of("").check_topic(Access::Read, "events", b"mine").is_ok());
+    }
+
+    #[test]
+    fn both_topic_patterns_must_compile() {
+        assert!(TopicPermission::new("(", "").is_err());
+        assert!(TopicPermission::new("", "(").is_err());
+    }
+
+    #[test]
+    fn a_topic_pattern_that_its_variables_make_too_long_permits_nothing() {
+        let pattern = "|{username}".repeat(REGEX_BYTES_MAX / "|{username}".len());
+        let topic = TopicPermission::new(&pattern, &pattern).expect("patterns");
+        for (user, is_permitted) in [("u".to_owned(), true), ("u".repeat(255), false)] {
+            let rights = Rights::new(&user, "v", None, [("events", &topic)], "");
+            for action in [Access::Write, Access::Read] {
+                let found = rights.check_topic(action, "events", b"anything");
+                assert_eq!(found.is_ok(), is_permitted, "{action} for {user}");
+            }
+        }
+    }
+
+    #[test]
+    fn topics_are_written_and_read_only() {
+        let topic = TopicPermission::new(".*", ".*").expect("patterns");
+        let rights = Rights::new("u", "v", None, [("events", &topic)], "");
+        let found = rights.check_topic(Access::Configure, "events", b"k");
+        assert_eq!(
+            text(found),
+            "403 configure access to topic 'k' in exchange 'events' in vhost 'v' refused for user 'u'"
+        );
     }
 
     #[test]

@@ -132,15 +132,27 @@ fn start_web(
         listening: Arc::clone(&listening),
     };
     let app = App::new(Arc::new(admin), token, config.metrics_per_object)
-        .with_hosts(config.management_hosts.clone());
-    let app = Arc::new(app);
+        .with_hosts(config.management_hosts.clone())
+        .with_path_prefix(config.management_prefix.clone())
+        .with_origins(
+            config.management_origins.clone(),
+            config.management_cors_seconds,
+        );
+    let app = Arc::new(match web::can_have_socket_file(root) {
+        true => app,
+        false => app.with_token_on_loopback(),
+    });
     reports::answer_others(&node.broker, &app)
         .map_err(|error| format!("cannot start a thread: {error}"))?;
     alarms::follow_others(&node.broker)
         .map_err(|error| format!("cannot start a thread: {error}"))?;
     let web = Web::start(app, config)?;
     // The ports are known by now, those that the system chose as well.
-    let _ = listening.set(admin::listeners(&node.listening, web.bound()));
+    let _ = listening.set(admin::listeners(
+        &node.listening,
+        &node.stream_listening,
+        web.bound(),
+    ));
     Ok(web)
 }
 
@@ -182,6 +194,10 @@ fn announce(config: &Config, node: &Node, web: &Web, begun: Instant) {
     };
     for (address, tls) in &node.listening {
         let protocol = if *tls { "amqps" } else { "amqp" };
+        say(format!("  {protocol:8} {address}"));
+    }
+    for (address, tls) in &node.stream_listening {
+        let protocol = if *tls { "streams" } else { "stream" };
         say(format!("  {protocol:8} {address}"));
     }
     for bound in web.bound() {

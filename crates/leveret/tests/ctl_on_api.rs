@@ -22,7 +22,7 @@ fn start(name: &str) -> Node {
     std::fs::create_dir_all(&root).expect("a folder");
     let fake = Arc::new(Fake::default());
     let token = node_file::write_token(&root, [5; 32]).expect("a token");
-    let app = App::new(Arc::clone(&fake) as _, Some(token), false);
+    let app = App::new(Arc::clone(&fake) as _, Some(token), false).with_token_on_loopback();
     let any = "127.0.0.1:0".parse().expect("an address");
     let server =
         Server::start(app, &[Endpoint::plain(Service::Api, any)]).expect("a port on loopback");

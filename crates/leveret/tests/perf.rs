@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use leveret_perf::engine::Engine;
 use leveret_perf::local::Nodes;
 use leveret_perf::spec::{BrokerSpec, Spec};
+use leveret_perf::uri::Protocol;
 
 fn binary() -> PathBuf {
     PathBuf::from(env!("CARGO_BIN_EXE_leveret"))
@@ -163,7 +164,7 @@ fn an_interrupted_run_leaves_no_node_and_no_folder() {
 
 #[test]
 fn a_broker_that_is_stopped_for_a_while_shows_it() {
-    let nodes = Nodes::start(&BrokerSpec::default(), Some(&binary())).unwrap();
+    let nodes = Nodes::start(&BrokerSpec::default(), Protocol::Amqp, Some(&binary())).unwrap();
     let pid = nodes.pids()[0];
     let uri = format!("amqp://guest:guest@{}/", nodes.uris()[0].place());
     let mut spec = spec("[[load]]\nsize = 64\nrate = 1000.0\nconfirm_window = 50\n");
@@ -211,7 +212,7 @@ fn a_killed_node_shows_as_an_outage_and_loses_nothing() {
         nodes: 3,
         ..BrokerSpec::default()
     };
-    let nodes = Nodes::start(&three, Some(&binary())).unwrap();
+    let nodes = Nodes::start(&three, Protocol::Amqp, Some(&binary())).unwrap();
     let uris = nodes.uris().into_iter();
     let mut spec = spec(
         "[[load]]\nsize = 64\nrate = 200.0\nconfirm_window = 50\nprefetch = 50\n\

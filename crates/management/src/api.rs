@@ -5,10 +5,12 @@
 //! from a thread that may be blocked. All counters count from the node's start and never go back;
 //! rates are this crate's affair.
 
-use crate::cluster::{ClusterChange, ClusterView};
+use crate::cluster_view::{ClusterChange, ClusterView};
 use leveret_types::{ConnectionId, FieldTable, NodeId, ProtocolError, QueueId};
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use tokio::sync::oneshot;
 
 /// On whose behalf something is done.
@@ -169,6 +171,25 @@ pub struct MessageCounters {
     pub acknowledged: u64,
 }
 
+impl MessageCounters {
+    /// Adds those of another.
+    pub const fn add(&mut self, c: &Self) {
+        self.published += c.published;
+        self.published_confirm += c.published_confirm;
+        self.confirmed += c.confirmed;
+        self.routed += c.routed;
+        self.returned += c.returned;
+        self.dropped += c.dropped;
+        self.delivered += c.delivered;
+        self.delivered_auto_ack += c.delivered_auto_ack;
+        self.got += c.got;
+        self.got_auto_ack += c.got_auto_ack;
+        self.got_empty += c.got_empty;
+        self.redelivered += c.redelivered;
+        self.acknowledged += c.acknowledged;
+    }
+}
+
 /// Counters of the whole node.
 #[derive(Clone, Debug, Default)]
 #[allow(missing_docs)] // Each counts what its name says since the node's start.
@@ -187,6 +208,8 @@ pub struct BrokerStats {
     pub queues_deleted: u64,
     pub logins_succeeded: u64,
     pub logins_failed: u64,
+    /// Logins, over whatever protocol, that were held because of many wrong passwords.
+    pub logins_held: u64,
     /// Open connections.
     pub connections: u64,
     /// Open channels.
@@ -195,11 +218,11 @@ pub struct BrokerStats {
     pub consumers: u64,
     /// Channels that have published.
     pub publishers: u64,
-    /// Deliveries that leaders on other nodes left to this node's replicas: those that had the
     /// Replicas here that take no part: their logs are damaged, or lack what they acknowledged.
     pub replicas_quarantined: usize,
     /// Replicas on other nodes of queues that are led here, which are up and do not follow.
     pub replicas_stuck: usize,
+    /// Deliveries that leaders on other nodes left to this node's replicas: those that had the
     /// message, bytes of these messages, and those that had to ask for it.
     pub replica_deliveries: u64,
     pub replica_delivered_bytes: u64,
@@ -211,20 +234,8 @@ impl BrokerStats {
     #[must_use]
     pub fn all_messages(&self) -> MessageCounters {
         let mut sum = MessageCounters::default();
-        for (_, c) in &self.messages {
-            sum.published += c.published;
-            sum.published_confirm += c.published_confirm;
-            sum.confirmed += c.confirmed;
-            sum.routed += c.routed;
-            sum.returned += c.returned;
-            sum.dropped += c.dropped;
-            sum.delivered += c.delivered;
-            sum.delivered_auto_ack += c.delivered_auto_ack;
-            sum.got += c.got;
-            sum.got_auto_ack += c.got_auto_ack;
-            sum.got_empty += c.got_empty;
-            sum.redelivered += c.redelivered;
-            sum.acknowledged += c.acknowledged;
+        for (_, counters) in &self.messages {
+            sum.add(counters);
         }
         sum
     }
@@ -322,6 +333,8 @@ impl QueueStats {
 pub struct ConnectionStats {
     /// Which connection.
     pub id: ConnectionId,
+    /// What it speaks: `AMQP 0-9-1` or `stream`.
+    pub protocol: &'static str,
     /// Its name: `peer:port -> host:port`.
     pub name: String,
     /// The name that the client gave it (`connection_name`).
@@ -561,27 +574,43 @@ pub enum LoginVerdict {
     Busy,
 }
 
+/// Logins by name and password over HTTP: each request that brings a password is one.
+#[derive(Debug, Default)]
+pub(crate) struct LoginTally {
+    pub(crate) succeeded: AtomicU64,
+    pub(crate) failed: AtomicU64,
+}
+
 /// Who waits to hear what became of a login.
 #[derive(Debug)]
-pub struct LoginAnswer(oneshot::Sender<LoginVerdict>);
+pub struct LoginAnswer {
+    sender: oneshot::Sender<LoginVerdict>,
+    tally: Arc<LoginTally>,
+}
 
 impl LoginAnswer {
-    /// One who waits, and where the answer comes out.
-    pub(crate) fn new() -> (Self, oneshot::Receiver<LoginVerdict>) {
-        let (answer, answered) = oneshot::channel();
-        (Self(answer), answered)
+    /// One who waits, and where the answer comes out. What became of it is counted also if its
+    /// client has hung up by then.
+    pub(crate) fn new(tally: Arc<LoginTally>) -> (Self, oneshot::Receiver<LoginVerdict>) {
+        let (sender, answered) = oneshot::channel();
+        (Self { sender, tally }, answered)
     }
 
     /// Whether anybody still waits: a client that hung up does not.
     #[must_use]
     pub fn waits(&self) -> bool {
-        !self.0.is_closed()
+        !self.sender.is_closed()
     }
 
     /// Tells what became of it.
     pub fn tell(self, verdict: LoginVerdict) {
+        match verdict {
+            LoginVerdict::Right => self.tally.succeeded.fetch_add(1, Ordering::Relaxed),
+            LoginVerdict::Wrong => self.tally.failed.fetch_add(1, Ordering::Relaxed),
+            LoginVerdict::Busy => 0,
+        };
         // Whoever asked may have gone.
-        let _ = self.0.send(verdict);
+        let _ = self.sender.send(verdict);
     }
 }
 

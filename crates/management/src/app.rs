@@ -1,17 +1,19 @@
 //! What all requests share: the node, the token, the rates.
 
 use crate::access::{Who, permit};
-use crate::api::{Login, LoginAnswer, LoginVerdict, Running};
+use crate::api::{Login, LoginAnswer, LoginTally, LoginVerdict, Running};
+use crate::cors::Origins;
 use crate::directory::{Counts, Directory};
+use crate::listen::Way;
 use crate::metrics::SharedTable;
-use crate::overview::{MESSAGE_FIELDS, Subject};
-use crate::rates::Rates;
+use crate::rates::{MESSAGE_FIELDS, NODE_FIELDS, Rates, Subject};
 use crate::reply::ApiError;
 use crate::route::Found;
 use base64::Engine;
 use leveret_types::limits::LOGIN_FAILURE_DELAY_MS;
+use std::hash::Hash;
 use std::net::IpAddr;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
@@ -33,10 +35,16 @@ pub struct App {
     node: Arc<dyn Node>,
     /// The command line's token; none where it may not come in this way.
     token: Option<String>,
+    /// Whether the token is taken also by TCP from this machine: a node without a socket file.
+    token_on_loopback: bool,
     /// Whether `/metrics` shows each object.
     pub(crate) per_object: bool,
     /// Names by which the node is known beside its addresses.
     pub(crate) hosts: Vec<String>,
+    /// What may stand before every path; empty, or a slash and more.
+    pub(crate) prefix: String,
+    /// Origins whose pages may call the API.
+    pub(crate) origins: Origins,
     /// What scrapes of all queues share.
     pub(crate) queue_table: SharedTable,
     /// How long the answer to a failed login is held back.
@@ -45,16 +53,13 @@ pub struct App {
     depths: Mutex<Rates<Subject, 3>>,
     /// Bytes received and sent, by connection.
     traffic: Mutex<Rates<u64, 2>>,
+    /// The same of all connections of a virtual host.
+    vhost_traffic: Mutex<Rates<u64, 2>>,
     /// Messages in and out, by exchange.
     exchanges: Mutex<Rates<u64, 2>>,
-    logins: Logins,
-}
-
-/// Logins by name and password over HTTP: each request that brings a password is one.
-#[derive(Debug, Default)]
-struct Logins {
-    succeeded: AtomicU64,
-    failed: AtomicU64,
+    /// What this node has and does.
+    itself: Mutex<Rates<(), NODE_FIELDS>>,
+    logins: Arc<LoginTally>,
 }
 
 impl App {
@@ -64,15 +69,20 @@ impl App {
         Self {
             node,
             token,
+            token_on_loopback: false,
             per_object,
             hosts: Vec::new(),
+            prefix: String::new(),
+            origins: Origins::default(),
             queue_table: SharedTable::default(),
             failure_delay: Duration::from_millis(LOGIN_FAILURE_DELAY_MS),
             messages: Mutex::default(),
             depths: Mutex::default(),
             traffic: Mutex::default(),
+            vhost_traffic: Mutex::default(),
             exchanges: Mutex::default(),
-            logins: Logins::default(),
+            itself: Mutex::default(),
+            logins: Arc::default(),
         }
     }
 
@@ -81,6 +91,29 @@ impl App {
     #[must_use]
     pub fn with_hosts(mut self, hosts: Vec<String>) -> Self {
         self.hosts = hosts;
+        self
+    }
+
+    /// Takes the command line's token also by TCP from this machine: for a node that cannot have a
+    /// socket file. Elsewhere it is taken by the socket file alone.
+    #[must_use]
+    pub const fn with_token_on_loopback(mut self) -> Self {
+        self.token_on_loopback = true;
+        self
+    }
+
+    /// Is found below this path too: empty, or a slash and more.
+    #[must_use]
+    pub fn with_path_prefix(mut self, prefix: String) -> Self {
+        self.prefix = prefix;
+        self
+    }
+
+    /// Lets pages of these origins call the API (`*` is all), and browsers remember for so many
+    /// seconds that they may.
+    #[must_use]
+    pub fn with_origins(mut self, origins: Vec<String>, seconds: u64) -> Self {
+        self.origins = Origins { origins, seconds };
         self
     }
 
@@ -124,6 +157,17 @@ impl App {
         rates.of(connection, bytes, now)
     }
 
+    pub(crate) fn vhost_traffic_rates(
+        &self,
+        vhost: u64,
+        bytes: [u64; 2],
+        now: Instant,
+    ) -> [f64; 2] {
+        let rates = self.vhost_traffic.lock();
+        let mut rates = rates.unwrap_or_else(PoisonError::into_inner);
+        rates.of(vhost, bytes, now)
+    }
+
     pub(crate) fn exchange_rates(
         &self,
         exchange: u64,
@@ -135,15 +179,38 @@ impl App {
         rates.of(exchange, messages, now)
     }
 
+    pub(crate) fn node_rates(
+        &self,
+        counters: [u64; NODE_FIELDS],
+        now: Instant,
+    ) -> [f64; NODE_FIELDS] {
+        let mut rates = self.itself.lock().unwrap_or_else(PoisonError::into_inner);
+        rates.of((), counters, now)
+    }
+
+    /// Begins to measure all rates anew.
+    pub(crate) fn forget_rates(&self) {
+        fn forget<K: Eq + Hash, const N: usize>(rates: &Mutex<Rates<K, N>>) {
+            *rates.lock().unwrap_or_else(PoisonError::into_inner) = Rates::new();
+        }
+        forget(&self.messages);
+        forget(&self.depths);
+        forget(&self.traffic);
+        forget(&self.vhost_traffic);
+        forget(&self.exchanges);
+        forget(&self.itself);
+    }
+
     /// What this `Authorization` header claims.
-    pub(crate) fn claim(&self, authorization: Option<&str>) -> Result<Claim, ApiError> {
+    pub(crate) fn claim(&self, authorization: Option<&str>, way: Way) -> Result<Claim, ApiError> {
         let failed = || ApiError::LoginFailed;
         let Some(header) = authorization else {
             return Ok(Claim::Proven(Who::Nobody));
         };
         let (scheme, credentials) = header.split_once(' ').ok_or_else(failed)?;
         if scheme.eq_ignore_ascii_case("bearer") {
-            let token = self.token.as_deref().ok_or_else(failed)?;
+            let may = way == Way::File || self.token_on_loopback && way == Way::Loopback;
+            let token = self.token.as_deref().filter(|_| may).ok_or_else(failed)?;
             return match same(token.as_bytes(), credentials.trim().as_bytes()) {
                 true => Ok(Claim::Proven(Who::Operator)),
                 false => Err(failed()),
@@ -169,7 +236,7 @@ impl App {
         password: &str,
         from: IpAddr,
     ) -> oneshot::Receiver<LoginVerdict> {
-        let (answer, answered) = LoginAnswer::new();
+        let (answer, answered) = LoginAnswer::new(Arc::clone(&self.logins));
         let login = Login {
             user,
             password,
@@ -185,16 +252,12 @@ impl App {
         user: &str,
         verdict: Option<LoginVerdict>,
     ) -> Result<Who, ApiError> {
-        let logins = &self.logins;
         match verdict {
-            Some(LoginVerdict::Right) => logins.succeeded.fetch_add(1, Ordering::Relaxed),
-            Some(LoginVerdict::Wrong) => {
-                logins.failed.fetch_add(1, Ordering::Relaxed);
-                return Err(ApiError::LoginFailed);
-            }
+            Some(LoginVerdict::Right) => {}
+            Some(LoginVerdict::Wrong) => return Err(ApiError::LoginFailed),
             Some(LoginVerdict::Busy) => return Err(ApiError::Busy),
             None => return Err(ApiError::Failed("the node is stopping".to_owned())),
-        };
+        }
         // The user may have gone meanwhile.
         let user = self.node.user(user).ok_or(ApiError::LoginFailed)?;
         Ok(Who::User {

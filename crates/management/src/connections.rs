@@ -1,5 +1,6 @@
 //! Connections, channels, consumers.
 
+use crate::absent;
 use crate::api::{ChannelStats, ConnectionStats, ConsumerStats};
 use crate::app::App;
 use crate::directory::Queue;
@@ -8,7 +9,7 @@ use crate::overview::{Subject, message_stats};
 use crate::page;
 use crate::peers::{self, asks};
 use crate::queues::rfc3339;
-use crate::reply::{ApiError, Reply};
+use crate::reply::{ApiError, Reply, merge};
 use crate::route::Call;
 use leveret_types::{ConnectionId, QueueId};
 use serde_json::{Value, json};
@@ -47,7 +48,7 @@ fn connection_json(app: &App, node: &str, c: &ConnectionStats) -> Value {
         "pid": pid(node, c.id, 0),
         "node": node,
         "type": "network",
-        "protocol": "AMQP 0-9-1",
+        "protocol": c.protocol,
         "user": c.user,
         "user_who_performed_action": c.user,
         "vhost": c.vhost,
@@ -75,6 +76,7 @@ fn connection_json(app: &App, node: &str, c: &ConnectionStats) -> Value {
         "ssl_cipher": null,
         "peer_cert_subject": null,
     });
+    merge(&mut json, absent::of_connection());
     if let Some((version, cipher, subject)) = &c.tls {
         json["ssl_protocol"] = json!(version);
         json["ssl_cipher"] = json!(cipher);
@@ -158,6 +160,13 @@ pub fn connection(call: &Call<'_>) -> Answer {
     Ok(Reply::Json(page::one(named(call)?, &call.query)))
 }
 
+/// `GET /api/connections/{name}/sessions`: those are AMQP 1.0's.
+pub fn sessions(call: &Call<'_>) -> Answer {
+    named(call)?;
+    let text = "connection does not use AMQP 1.0".to_owned();
+    Err(ApiError::BadRequest(text))
+}
+
 const CLOSE_REASON: &str = "Closed via management plugin";
 
 /// Closes a connection, if this request may: its own user's, or any for an administrator.
@@ -196,7 +205,8 @@ pub fn close_of_user(call: &Call<'_>) -> Answer {
     Ok(Reply::Done)
 }
 
-fn connection_details(c: &ConnectionStats) -> Value {
+/// A connection's name, and where its client is.
+pub(crate) fn connection_details(c: &ConnectionStats) -> Value {
     let (peer_host, peer_port) = address(c.peer);
     json!({"name": c.name, "peer_host": peer_host, "peer_port": peer_port})
 }
@@ -228,6 +238,7 @@ fn channel_json(app: &App, node: &str, c: &ConnectionStats, channel: &ChannelSta
         "global_prefetch_count": channel.global_prefetch,
         "message_stats": message_stats(app, subject, &channel.messages),
     });
+    merge(&mut json, absent::of_channel());
     if let Some(since) = channel.idle_since_ms {
         json["idle_since"] = rfc3339(since).into();
     }
@@ -296,6 +307,9 @@ pub fn channel(call: &Call<'_>) -> Answer {
     let consumers = all_consumers(call.app).into_iter();
     let of_it = consumers.filter(|c| c["channel_details"]["name"] == json["name"]);
     json["consumer_details"] = of_it.collect();
+    // What it publishes where, and gets from where, is not counted by pairs.
+    json["publishes"] = json!([]);
+    json["deliveries"] = json!([]);
     Ok(Reply::Json(page::one(json, &call.query)))
 }
 

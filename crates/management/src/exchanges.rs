@@ -65,7 +65,10 @@ fn declared(call: &Call<'_>) -> Result<Exchange, ApiError> {
 
 /// `GET /api/exchanges/{vhost}/{name}`
 pub fn one(call: &Call<'_>) -> Answer {
-    let json = exchange_json(call.app, &declared(call)?);
+    let mut json = exchange_json(call.app, &declared(call)?);
+    // Who publishes to it and where it publishes to is not counted by pairs.
+    json["incoming"] = json!([]);
+    json["outgoing"] = json!([]);
     Ok(Reply::Json(page::one(json, &call.query)))
 }
 
@@ -173,18 +176,29 @@ pub fn bindings_to(call: &Call<'_>) -> Answer {
     bindings_in(call, scope)
 }
 
-/// The bindings between the two ends that the path names; both must be there.
-fn between(call: &Call<'_>, to_queue: bool) -> Result<Vec<Binding>, ApiError> {
+/// Both ends that the path names must be there.
+fn check_ends(call: &Call<'_>, to_queue: bool) -> Result<(), ApiError> {
     let node = call.app.node();
     let (vhost, source, destination) = (call.param(0), exchange_name(call.param(1)), call.param(2));
-    node.exchange(vhost, source).ok_or(ApiError::NotFound)?;
-    let is_there = match to_queue {
-        true => node.declared_queue(vhost, destination).is_some(),
-        false => node.exchange(vhost, destination).is_some(),
+    let missing = |kind: &str, name: &str| {
+        ApiError::Missing(format!("no {kind} '{name}' in vhost '{vhost}'"))
     };
-    if !is_there {
-        return Err(ApiError::NotFound);
+    let exchange = |name: &str| match node.exchange(vhost, name) {
+        Some(_) => Ok(()),
+        None => Err(missing("exchange", name)),
+    };
+    exchange(source)?;
+    match to_queue {
+        false => exchange(destination),
+        true if node.declared_queue(vhost, destination).is_some() => Ok(()),
+        true => Err(missing("queue", destination)),
     }
+}
+
+/// The bindings between the two ends that the path names: none where one of them is not there.
+fn between(call: &Call<'_>, to_queue: bool) -> Vec<Binding> {
+    let node = call.app.node();
+    let (vhost, source, destination) = (call.param(0), exchange_name(call.param(1)), call.param(2));
     let scope = match to_queue {
         true => BindingScope::ToQueue {
             vhost,
@@ -196,17 +210,17 @@ fn between(call: &Call<'_>, to_queue: bool) -> Result<Vec<Binding>, ApiError> {
         },
     };
     let found = node.bindings(scope).into_iter().map(|(_, binding)| binding);
-    Ok(found.filter(|b| b.source == source).collect())
+    found.filter(|b| b.source == source).collect()
 }
 
 fn list_between(call: &Call<'_>, to_queue: bool) -> Answer {
-    let found = between(call, to_queue)?;
+    let found = between(call, to_queue);
     let row = |binding: &Binding| binding_json(call.param(0), binding);
     page::list(found, &call.query, |_| None, row)
 }
 
 fn bind(call: &Call<'_>, to_queue: bool) -> Answer {
-    between(call, to_queue)?;
+    check_ends(call, to_queue)?;
     let body = call.body()?;
     let binding = Binding {
         source: exchange_name(call.param(1)).to_owned(),
@@ -226,7 +240,7 @@ fn bind(call: &Call<'_>, to_queue: bool) -> Answer {
 }
 
 fn named(call: &Call<'_>, to_queue: bool) -> Result<Binding, ApiError> {
-    let found = between(call, to_queue)?;
+    let found = between(call, to_queue);
     let given = call.param(3);
     let encoded = encoded_key(given);
     let is_it = |binding: &Binding| {

@@ -215,10 +215,11 @@ pub fn protocol_listener(call: &Call<'_>) -> Answer {
         };
         active(&node).any(|l| l.protocol == wanted)
     };
-    if let Some(protocol) = wanted.iter().find(|p| spoken(p)) {
-        return Ok(Reply::Json(json!({"status": "ok", "protocol": protocol})));
-    }
     let protocols: Vec<_> = active(&node).map(|l| l.protocol).collect();
+    if let Some(protocol) = wanted.iter().find(|p| spoken(p)) {
+        let json = json!({"status": "ok", "protocol": protocol, "protocols": protocols});
+        return Ok(Reply::Json(json));
+    }
     unwell(
         "No active listener",
         json!({"missing": wanted, "protocols": protocols}),
@@ -293,11 +294,6 @@ pub fn aliveness(call: &Call<'_>) -> Answer {
         return well();
     }
     unwell("the test message did not come back", json!({}))
-}
-
-/// What a cluster would have to do and one node has done: start a virtual host, spread leaders.
-pub fn nothing_to_do(_: &Call<'_>) -> Answer {
-    Ok(Reply::Done)
 }
 
 /// `PUT /api/leveret/memory-watermark`: `{"relative": 0.4}` or `{"absolute": bytes}`

@@ -9,13 +9,16 @@
 //! Invariant: nothing is measured, sampled or kept while nobody asks.
 //! Invariant: names and texts of clients reach JSON, labels and headers only through an encoder.
 
+mod absent;
 pub mod access;
 pub mod api;
 mod app;
 mod browser;
 mod catalogue;
 pub mod cluster;
+mod cluster_view;
 mod connections;
+mod cors;
 pub mod directory;
 mod exchanges;
 mod health;
@@ -32,11 +35,13 @@ mod pieces;
 mod places;
 mod queues;
 mod rates;
+mod reference;
 mod reply;
 mod route;
 pub mod routes;
 mod server;
 mod ui;
+mod vhost_sums;
 
 pub use api::Running;
 pub use app::{App, Node};

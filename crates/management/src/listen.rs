@@ -144,6 +144,17 @@ impl Stream {
     }
 }
 
+/// Which way a connection came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Way {
+    /// By the socket file, which the node's user alone can use.
+    File,
+    /// By an address of this machine that only this machine reaches.
+    Loopback,
+    /// By any other address.
+    Network,
+}
+
 impl Open {
     /// Takes a listener over. Must be called within the runtime.
     pub(crate) fn new(listener: Listener) -> Self {
@@ -157,23 +168,26 @@ impl Open {
         }
     }
 
-    /// The next connection, where it comes from, and whether only this machine could make it.
-    pub(crate) async fn next(&self) -> io::Result<(Stream, IpAddr, bool)> {
+    /// The next connection, where it comes from, and which way.
+    pub(crate) async fn next(&self) -> io::Result<(Stream, IpAddr, Way)> {
         match self {
             Self::Tcp(listener, tls) => {
                 let (stream, peer) = listener.accept().await?;
-                let is_local = stream.local_addr()?.ip().to_canonical().is_loopback();
+                let way = match stream.local_addr()?.ip().to_canonical().is_loopback() {
+                    true => Way::Loopback,
+                    false => Way::Network,
+                };
                 let stream = match tls {
                     None => Stream::Tcp(stream),
                     Some(tls) => Stream::Tls(stream, TlsAcceptor::from(tls.settings())),
                 };
-                Ok((stream, peer.ip(), is_local))
+                Ok((stream, peer.ip(), way))
             }
             Self::File(listener) => {
                 let (stream, _) = listener.accept().await?;
                 // Only programs on this machine reach a file.
                 let peer = IpAddr::V4(Ipv4Addr::LOCALHOST);
-                Ok((Stream::File(stream), peer, true))
+                Ok((Stream::File(stream), peer, Way::File))
             }
         }
     }

@@ -5,20 +5,35 @@
 //! families that the query names, with the prefix `rabbitmq_detailed_`.
 
 mod clients;
+mod cluster;
+mod deliveries;
+mod exchanges;
 mod global;
 mod node;
 mod queues;
 mod text;
 
+use crate::api::{BrokerStats, NodeStats};
 use crate::app::App;
 use crate::input::percent_decode;
+use crate::overview;
 use crate::pieces::Pieces;
 use crate::reply::ApiError;
-use clients::{channel_metrics, connection_metrics};
+use clients::{
+    channel_deliveries, channel_metrics, channel_publishes, connection_bytes, connection_metrics,
+};
+use cluster::{cluster, raft, start_time};
+use exchanges::{exchange_bindings, exchange_metrics, exchange_names};
 use global::global;
-use node::{churn, identity, node_metrics, totals};
+use node::{
+    auth_attempts, churn, identity, node_limits, node_persister, node_process, node_usage,
+    sync_histogram, totals,
+};
 pub(crate) use queues::SharedTable;
-use queues::{Scope, queue_coarse, queue_metrics, queue_table};
+use queues::{
+    Scope, queue_coarse, queue_consumers, queue_deliveries, queue_info, queue_metrics,
+    queue_publishes, queue_table,
+};
 use text::{Gauge, Page, labels};
 
 /// One page by its path.
@@ -27,23 +42,93 @@ pub fn page(app: &App, path: &str, query: &str) -> Result<Pieces, ApiError> {
         "/metrics" => app.per_object,
         "/metrics/per-object" => true,
         "/metrics/detailed" => return detailed(app, query),
-        "/metrics/memory-breakdown" => false,
+        "/metrics/memory-breakdown" => return Ok(memory_breakdown(app)),
         _ => return Err(ApiError::NotFound),
+    };
+    let endpoint = if per_object {
+        "per-object"
+    } else {
+        "aggregated"
     };
     let mut page = Page::new("rabbitmq_");
     let (node, broker) = (app.node().node_stats(), app.node().broker_stats());
-    identity(&mut page, &node);
-    node_metrics(&mut page, &node);
+    identity(&mut page, &node, endpoint);
+    node_usage(&mut page, &node);
+    node_limits(&mut page, &node);
+    node_process(&mut page, &node);
+    node_persister(&mut page, &node);
+    sync_histogram(&mut page, &node.io);
     totals(&mut page, app, &broker);
-    churn(&mut page, app, &broker);
+    churn(&mut page, &broker);
+    auth_attempts(&mut page, app, &broker);
     global(&mut page, &broker);
-    let scope = Scope::default();
-    let queues = queue_table(app, &scope, per_object);
+    cluster(&mut page, app);
+    raft(&mut page, app, per_object);
+    start_time(&mut page, &node);
+    let queues = queue_table(app, &Scope::default(), per_object);
     queue_coarse(&mut page, &queues);
+    queue_consumers(&mut page, &queues);
     queue_metrics(&mut page, &queues);
+    queue_deliveries(&mut page, &queues);
+    queue_publishes(&mut page, &queues);
+    if per_object {
+        queue_info(&mut page, &queues);
+    }
+    exchange_metrics(&mut page, app, &Scope::default(), per_object);
     channel_metrics(&mut page, app, per_object);
+    channel_publishes(&mut page, app, per_object);
+    channel_deliveries(&mut page, app, per_object);
+    connection_bytes(&mut page, app, per_object);
     connection_metrics(&mut page, app, per_object);
     Ok(page.pieces())
+}
+
+/// Where the node's memory is, under RabbitMQ's names for its parts.
+fn memory_breakdown(app: &App) -> Pieces {
+    const PARTS: [(&str, &str); 25] = [
+        ("code", "code_module"),
+        ("connection_readers", "client_connection_reader"),
+        ("connection_writers", "client_connection_writer"),
+        ("connection_channels", "client_connection_channel"),
+        ("connection_other", "client_connection_other"),
+        ("queue_procs", "classic_queue_erlang_process"),
+        ("quorum_queue_procs", "quorum_queue_erlang_process"),
+        ("quorum_queue_dlx_procs", "quorum_queue_dlx_erlang_process"),
+        ("stream_queue_procs", "stream_erlang_process"),
+        (
+            "stream_queue_replica_reader_procs",
+            "stream_replica_reader_erlang_process",
+        ),
+        (
+            "stream_queue_coordinator_procs",
+            "stream_coordinator_erlang_process",
+        ),
+        ("plugins", "plugin"),
+        ("metadata_store", "modern_metadata_store"),
+        ("other_proc", "other_erlang_process"),
+        ("metrics", "metrics"),
+        ("mgmt_db", "management_stats_db"),
+        ("mnesia", "classic_metadata_store"),
+        ("quorum_ets", "quorum_queue_ets_table"),
+        ("metadata_store_ets", "modern_metadata_store_ets_table"),
+        ("other_ets", "other_ets_table"),
+        ("binary", "binary_heap"),
+        ("msg_index", "message_index"),
+        ("atom", "atom_table"),
+        ("other_system", "other_system"),
+        ("allocated_unused", "runtime_allocated_unused"),
+    ];
+    let memory = overview::own_memory(app);
+    let mut page = Page::new("rabbitmq_");
+    identity(&mut page, &app.node().node_stats(), "memory-breakdown");
+    page.prefix = "rabbitmq_memory_";
+    let reserved = [("reserved_unallocated", "runtime_reserved_unallocated")];
+    for (part, name) in PARTS.into_iter().chain(reserved) {
+        let bytes = memory["memory"][part].as_u64().unwrap_or(0);
+        let help = format!("Memory of the part {part}, in bytes");
+        page.one(&format!("{name}_bytes"), Gauge, &help, bytes);
+    }
+    page.pieces()
 }
 
 fn detailed(app: &App, query: &str) -> Result<Pieces, ApiError> {
@@ -61,34 +146,63 @@ fn detailed(app: &App, query: &str) -> Result<Pieces, ApiError> {
     }
     let mut page = Page::new("rabbitmq_");
     let (node, broker) = (app.node().node_stats(), app.node().broker_stats());
-    identity(&mut page, &node);
+    identity(&mut page, &node, "detailed");
     page.prefix = "rabbitmq_detailed_";
+    families.sort_unstable();
+    // A family named twice is there once: the format forbids more.
+    families.dedup();
     for family in &families {
-        match family.as_str() {
-            "connection_churn_metrics" => churn(&mut page, app, &broker),
-            "node_metrics" | "node_coarse_metrics" => node_metrics(&mut page, &node),
-            "queue_coarse_metrics" => queue_coarse(&mut page, &queue_table(app, &scope, true)),
-            "queue_metrics" | "queue_consumer_count" => {
-                queue_metrics(&mut page, &queue_table(app, &scope, true));
-            }
-            "channel_metrics" => channel_metrics(&mut page, app, true),
-            "connection_metrics" | "connection_coarse_metrics" => {
-                connection_metrics(&mut page, app, true);
-            }
-            "vhost_status" => {
-                page.prefix = "rabbitmq_cluster_";
-                let vhosts = app.node().vhosts();
-                let up = vhosts.iter().map(|v| (labels(&[("vhost", &v.name)]), 1));
-                page.metric(
-                    "vhost_status",
-                    Gauge,
-                    "Whether a given vhost is running",
-                    up,
-                );
-                page.prefix = "rabbitmq_detailed_";
-            }
-            _ => {}
-        }
+        one_family(&mut page, app, family, &scope, (&node, &broker));
     }
     Ok(page.pieces())
+}
+
+fn one_family(
+    page: &mut Page,
+    app: &App,
+    family: &str,
+    scope: &Scope,
+    (node, broker): (&NodeStats, &BrokerStats),
+) {
+    let queues = || queue_table(app, scope, true);
+    match family {
+        "connection_churn_metrics" => churn(page, broker),
+        "auth_attempt_metrics" => auth_attempts(page, app, broker),
+        "node_metrics" => node_limits(page, node),
+        "node_coarse_metrics" => node_usage(page, node),
+        "node_persister_metrics" => node_persister(page, node),
+        "ra_metrics" => raft(page, app, true),
+        "queue_coarse_metrics" => queue_coarse(page, &queues()),
+        "queue_metrics" => {
+            let queues = queues();
+            queue_consumers(page, &queues);
+            queue_metrics(page, &queues);
+        }
+        "queue_consumer_count" => queue_consumers(page, &queues()),
+        "queue_delivery_metrics" => queue_deliveries(page, &queues()),
+        "queue_info" => queue_info(page, &queues()),
+        "exchange_metrics" => exchange_metrics(page, app, scope, true),
+        "channel_metrics" => channel_metrics(page, app, true),
+        "channel_exchange_metrics" => channel_publishes(page, app, true),
+        "channel_queue_metrics" => channel_deliveries(page, app, true),
+        "channel_queue_exchange_metrics" => queue_publishes(page, &queues()),
+        "connection_metrics" => connection_metrics(page, app, true),
+        "connection_coarse_metrics" => connection_bytes(page, app, true),
+        "exchange_names" => in_cluster(page, |page| exchange_names(page, app, scope)),
+        "exchange_bindings" => in_cluster(page, |page| exchange_bindings(page, app, scope)),
+        "vhost_status" => in_cluster(page, |page| {
+            let vhosts = app.node().vhosts();
+            let up = vhosts.iter().map(|v| (labels(&[("vhost", &v.name)]), 1));
+            let help = "Whether a given vhost is running";
+            page.metric("vhost_status", Gauge, help, up);
+        }),
+        _ => {}
+    }
+}
+
+/// Families whose metrics every node has alike have a prefix of their own.
+fn in_cluster(page: &mut Page, write: impl FnOnce(&mut Page)) {
+    let prefix = std::mem::replace(&mut page.prefix, "rabbitmq_cluster_");
+    write(page);
+    page.prefix = prefix;
 }

@@ -1,12 +1,15 @@
 //! `/api/overview`, `/api/nodes`, and other answers about the node as a whole.
 
-use crate::api::{Listener, MessageCounters, NodeStats};
+use crate::absent;
+use crate::api::{BrokerStats, Listener, MessageCounters, NodeStats};
 use crate::app::App;
 use crate::connections;
 use crate::input::{Body, Query};
 use crate::peers::{self, asks};
+pub use crate::rates::{MESSAGE_FIELDS, NODE_FIELDS, Subject};
 use crate::reply::{ApiError, Reply, merge};
 use crate::route::Call;
+use crate::vhost_sums;
 use serde_json::{Map, Value, json};
 use std::time::Instant;
 
@@ -18,7 +21,7 @@ pub const VERSION: &str = env!("CARGO_PKG_VERSION");
 type Answer = Result<Reply, ApiError>;
 
 /// The fields of `message_stats`, by counter.
-fn fields(c: &MessageCounters) -> [(&'static str, u64); 12] {
+fn fields(c: &MessageCounters) -> [(&'static str, u64); MESSAGE_FIELDS] {
     [
         ("publish", c.published),
         ("confirm", c.confirmed),
@@ -38,19 +41,66 @@ fn fields(c: &MessageCounters) -> [(&'static str, u64); 12] {
     ]
 }
 
-/// Whose rates are meant.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Subject {
-    /// The node.
-    Node,
-    /// A queue by id.
-    Queue(u64),
-    /// A channel by its connection and number.
-    Channel(u64, u16),
+/// What a node has, did, and saw come and go, by RabbitMQ's names.
+fn node_fields(node: &NodeStats, broker: &BrokerStats) -> [(&'static str, u64); NODE_FIELDS] {
+    [
+        ("mem_used", node.memory_used_bytes),
+        ("fd_used", node.fds_used),
+        ("sockets_used", node.sockets_used),
+        ("disk_free", node.disk_free_bytes),
+        ("io_read_count", node.io.reads),
+        ("io_read_bytes", node.io.read_bytes),
+        ("io_write_count", node.io.writes),
+        ("io_write_bytes", node.io.write_bytes),
+        ("io_sync_count", node.io.syncs),
+        ("connection_created", broker.connections_opened),
+        ("connection_closed", broker.connections_closed),
+        ("channel_created", broker.channels_opened),
+        ("channel_closed", broker.channels_closed),
+        ("queue_declared", broker.queues_declared),
+        ("queue_created", broker.queues_created),
+        ("queue_deleted", broker.queues_deleted),
+    ]
 }
 
-/// How many counters [`fields`] has.
-pub const MESSAGE_FIELDS: usize = 12;
+/// Those of them that say what came and went.
+const CHURN: [&str; 7] = [
+    "connection_created",
+    "connection_closed",
+    "channel_created",
+    "channel_closed",
+    "queue_declared",
+    "queue_created",
+    "queue_deleted",
+];
+
+/// The counters of this node, each with its rate.
+fn own_counters(app: &App, node: &NodeStats, broker: &BrokerStats) -> Value {
+    let fields = node_fields(node, broker);
+    let rates = app.node_rates(fields.map(|(_, count)| count), Instant::now());
+    counters_at(fields, rates)
+}
+
+fn counters_at(fields: [(&str, u64); NODE_FIELDS], rates: [f64; NODE_FIELDS]) -> Value {
+    let mut out = Map::new();
+    for ((name, count), rate) in fields.into_iter().zip(rates) {
+        out.insert(name.to_owned(), count.into());
+        out.insert(format!("{name}_details"), json!({"rate": rate}));
+    }
+    Value::Object(out)
+}
+
+/// What came and went, each with its rate, out of a node's counters.
+fn churn_of(counters: &Value) -> Value {
+    let mut out = Map::new();
+    for name in CHURN {
+        for field in [name.to_owned(), format!("{name}_details")] {
+            let value = counters[&field].clone();
+            out.insert(field, value);
+        }
+    }
+    Value::Object(out)
+}
 
 /// `message_stats`: each counter, and its rate.
 pub fn message_stats(app: &App, subject: Subject, counters: &MessageCounters) -> Value {
@@ -92,7 +142,8 @@ fn listener_json(node: &str, listener: &Listener) -> Value {
         "protocol": listener.protocol,
         "ip_address": listener.address.ip().to_string(),
         "port": listener.address.port(),
-        "socket_opts": {},
+        "tls": listener.protocol.contains("/ssl") || listener.protocol.starts_with("https"),
+        "socket_opts": {"backlog": 128, "nodelay": true, "linger": [true, 0], "exit_on_close": false},
     })
 }
 
@@ -116,23 +167,25 @@ pub fn own_overview(app: &App) -> Value {
         unacknowledged += queue.unacknowledged;
     }
     let listeners = node.listeners.iter().map(|l| listener_json(&node.name, l));
+    let counters = own_counters(app, &node, &broker);
+    let mut messages = message_stats(app, Subject::Node, &broker.all_messages());
+    for (name, counter) in [
+        ("disk_reads", "io_read_count"),
+        ("disk_writes", "io_write_count"),
+    ] {
+        for suffix in ["", "_details"] {
+            messages[format!("{name}{suffix}")] = counters[format!("{counter}{suffix}")].clone();
+        }
+    }
     json!({
-        "message_stats": message_stats(app, Subject::Node, &broker.all_messages()),
+        "message_stats": messages,
         "queue_totals": depths(app, Subject::Node, [depth, ready, unacknowledged]),
         "object_totals": {
             "channels": broker.channels,
             "connections": broker.connections,
             "consumers": broker.consumers,
         },
-        "churn_rates": {
-            "connection_created": broker.connections_opened,
-            "connection_closed": broker.connections_closed,
-            "channel_created": broker.channels_opened,
-            "channel_closed": broker.channels_closed,
-            "queue_declared": broker.queues_declared,
-            "queue_created": broker.queues_created,
-            "queue_deleted": broker.queues_deleted,
-        },
+        "churn_rates": churn_of(&counters),
         "listeners": listeners.collect::<Value>(),
         "contexts": contexts(&node),
     })
@@ -140,7 +193,7 @@ pub fn own_overview(app: &App) -> Value {
 
 /// The same parts, of all nodes, as far as somebody sees what is summed up who does not see all.
 fn visible_overview(call: &Call<'_>) -> Value {
-    let (queues, mut sums) = crate::queues::sums(call);
+    let (queues, mut sums) = vhost_sums::visible(call);
     let is_seen = |vhost: &str| call.app.sees(call.who, vhost);
     let exchanges = call.app.node().exchanges(None);
     let exchanges = exchanges.iter().filter(|exchange| is_seen(&exchange.vhost));
@@ -152,15 +205,8 @@ fn visible_overview(call: &Call<'_>) -> Value {
         "queues": queues,
     });
     // These are the node's.
-    sums["churn_rates"] = json!({
-        "connection_created": 0,
-        "connection_closed": 0,
-        "channel_created": 0,
-        "channel_closed": 0,
-        "queue_declared": 0,
-        "queue_created": 0,
-        "queue_deleted": 0,
-    });
+    let none = node_fields(&NodeStats::default(), &BrokerStats::default());
+    sums["churn_rates"] = churn_of(&counters_at(none, [0.0; NODE_FIELDS]));
     sums["listeners"] = json!([]);
     sums["contexts"] = json!([]);
     sums
@@ -193,6 +239,8 @@ pub fn overview(call: &Call<'_>) -> Answer {
         "node_tags": {},
         "erlang_version": "0",
         "erlang_full_version": "none: written in Rust",
+        "crypto_lib_version": "rustls",
+        "require_definition_json_extension": false,
         "default_queue_type": "classic",
         "release_series_support_status": "supported",
         "disable_stats": false,
@@ -220,7 +268,9 @@ fn contexts(node: &NodeStats) -> Value {
         json!({
             "node": node.name,
             "description": description,
-            "ssl_opts": {},
+            "ssl_opts": [],
+            "cowboy_opts": "[]",
+            "protocol": if l.protocol.starts_with("https") { "https" } else { "http" },
             "path": "/",
             "ip": l.address.ip().to_string(),
             "port": l.address.port().to_string(),
@@ -248,8 +298,9 @@ fn exchange_types() -> Value {
         .collect()
 }
 
-fn node_json(app: &App, node: &NodeStats) -> Value {
-    let mut json = json!({
+fn node_json(app: &App, node: &NodeStats, counters: Value) -> Value {
+    let mut json = absent::of_node();
+    let known = json!({
         "name": node.name,
         "type": "disc",
         "running": true,
@@ -258,20 +309,19 @@ fn node_json(app: &App, node: &NodeStats) -> Value {
         "uptime": node.uptime_ms,
         "processors": node.cores,
         "run_queue": 0,
-        "fd_used": node.fds_used,
         "fd_total": node.fds_max,
-        "sockets_used": node.sockets_used,
         "sockets_total": node.fds_max,
         "proc_used": 0,
+        "proc_used_details": {"rate": 0.0},
         "proc_total": 0,
-        "mem_used": node.memory_used_bytes,
         "mem_limit": node.memory_limit_bytes,
         "mem_alarm": node.memory_alarm,
         "mem_calculation_strategy": "rss",
-        "disk_free": node.disk_free_bytes,
         "disk_free_limit": node.disk_limit_bytes,
         "disk_free_alarm": node.disk_alarm,
     });
+    merge(&mut json, counters);
+    merge(&mut json, known);
     merge(&mut json, node_details(app, node));
     json
 }
@@ -284,14 +334,16 @@ fn node_details(app: &App, node: &NodeStats) -> Value {
         .collect();
     let applications = json!([{"name": "leveret", "description": "Leveret", "version": VERSION}]);
     json!({
-        "io_read_count": node.io.reads,
-        "io_read_bytes": node.io.read_bytes,
-        "io_write_count": node.io.writes,
-        "io_write_bytes": node.io.write_bytes,
-        "io_sync_count": node.io.syncs,
         "io_sync_avg_time": mean_ms(node.io.sync_us, node.io.syncs),
         "io_write_avg_time": mean_ms(node.io.write_us, node.io.writes),
         "io_read_avg_time": mean_ms(node.io.read_us, node.io.reads),
+        "io_sync_avg_time_details": {"rate": 0.0},
+        "io_write_avg_time_details": {"rate": 0.0},
+        "io_read_avg_time_details": {"rate": 0.0},
+        "rabbitmq_version": RABBITMQ_VERSION,
+        "erlang_version": "0",
+        "erlang_full_version": "none: written in Rust",
+        "crypto_lib_version": "rustls",
         "db_dir": node.data_dir.display().to_string(),
         "log_files": logs,
         "config_files": [],
@@ -320,7 +372,16 @@ fn mean_ms(us: u64, count: u64) -> f64 {
 
 /// This node as the API shows it.
 pub fn own_node(app: &App) -> Value {
-    node_json(app, &app.node().node_stats())
+    let (node, broker) = (app.node().node_stats(), app.node().broker_stats());
+    let counters = own_counters(app, &node, &broker);
+    node_json(app, &node, counters)
+}
+
+/// Whether the cluster has a node of this name.
+pub fn knows_node(app: &App, name: &str) -> bool {
+    let cluster = app.node().cluster();
+    let mut others = cluster.iter().flat_map(|cluster| &cluster.nodes);
+    app.node().node_stats().name == name || others.any(|node| node.name == name)
 }
 
 /// `GET /api/nodes`
@@ -350,7 +411,9 @@ fn others(app: &App) -> Vec<Value> {
                 "running": node.up,
                 "being_drained": node.draining,
             });
-            let mut shape = node_json(app, &NodeStats::default());
+            let nothing = (NodeStats::default(), BrokerStats::default());
+            let counters = counters_at(node_fields(&nothing.0, &nothing.1), [0.0; NODE_FIELDS]);
+            let mut shape = node_json(app, &nothing.0, counters);
             match told.as_object().is_some_and(|told| !told.is_empty()) {
                 true => merge(&mut shape, told),
                 false => shape = json!({}),
@@ -365,7 +428,7 @@ fn others(app: &App) -> Vec<Value> {
 pub fn node(call: &Call<'_>) -> Answer {
     let own = call.app.node().node_stats();
     let mut json = match own.name == call.param(0) {
-        true => node_json(call.app, &own),
+        true => own_node(call.app),
         false => {
             let mut others = others(call.app).into_iter();
             let found = others.find(|node| node["name"] == call.param(0));
@@ -375,12 +438,43 @@ pub fn node(call: &Call<'_>) -> Answer {
     if call.query.flag("memory") {
         json["memory"] = memory_of(call)?["memory"].take();
     }
+    if call.query.flag("binary") {
+        json["binary"] = json!({});
+    }
     Ok(Reply::Json(crate::page::one(json, &call.query)))
 }
 
 /// `GET /api/nodes/{name}/memory`
 pub fn node_memory(call: &Call<'_>) -> Answer {
     memory_of(call).map(Reply::Json)
+}
+
+/// `GET /api/nodes/{name}/memory/relative`: the same in percent of the whole.
+pub fn node_memory_relative(call: &Call<'_>) -> Answer {
+    let mut memory = memory_of(call)?;
+    let parts = memory["memory"].as_object_mut();
+    let mut parts = parts.map(std::mem::take).unwrap_or_default();
+    parts.remove("strategy");
+    parts.remove("total");
+    let whole: u64 = parts.values().filter_map(Value::as_u64).sum();
+    let percent = |bytes: &Value| {
+        let bytes = bytes.as_u64().unwrap_or(0);
+        (bytes * 100).div_ceil(whole.max(1))
+    };
+    let mut relative: Map<String, Value> = parts
+        .iter()
+        .map(|(part, bytes)| (part.clone(), percent(bytes).into()))
+        .collect();
+    relative.insert("total".to_owned(), 100.into());
+    Ok(Reply::Json(json!({"memory": relative})))
+}
+
+/// `GET /api/nodes/{name}/memory/ets` and below: there are no tables of Erlang's.
+pub fn node_memory_ets(call: &Call<'_>) -> Answer {
+    match knows_node(call.app, call.param(0)) {
+        true => Ok(Reply::Json(json!({"ets_tables_memory": "no_tables"}))),
+        false => Err(ApiError::NotFound),
+    }
 }
 
 fn memory_of(call: &Call<'_>) -> Result<Value, ApiError> {
@@ -454,13 +548,14 @@ fn no_memory() -> Value {
 }
 
 /// Parts into which RabbitMQ divides memory: clients want each of them to be there.
-const MEMORY_PARTS: [&str; 24] = [
+const MEMORY_PARTS: [&str; 25] = [
     "connection_readers",
     "connection_writers",
     "connection_channels",
     "connection_other",
     "queue_procs",
     "quorum_queue_procs",
+    "quorum_queue_dlx_procs",
     "stream_queue_procs",
     "stream_queue_replica_reader_procs",
     "stream_queue_coordinator_procs",
@@ -551,6 +646,27 @@ pub fn login(call: &Call<'_>) -> Answer {
     Ok(Reply::Done)
 }
 
+/// `DELETE /api/login`: there is no session to end.
+pub fn logout(_: &Call<'_>) -> Answer {
+    Ok(Reply::Done)
+}
+
+/// `DELETE /api/reset` and `/{node}`: the rates of this node begin anew.
+pub fn reset(call: &Call<'_>) -> Answer {
+    if let Some(node) = call.params.first()
+        && !knows_node(call.app, node)
+    {
+        return Err(ApiError::NotFound);
+    }
+    call.app.forget_rates();
+    Ok(Reply::Done)
+}
+
+/// `GET /api/auth/attempts/{node}/source`: attempts are not counted by where they come from.
+pub fn auth_attempts_by_source(_: &Call<'_>) -> Answer {
+    Ok(Reply::Json(json!([])))
+}
+
 /// `GET /api/auth/attempts/{node}`
 pub fn auth_attempts(call: &Call<'_>) -> Answer {
     let broker = call.app.node().broker_stats();
@@ -592,6 +708,9 @@ pub fn feature_flags(_: &Call<'_>) -> Answer {
             "doc_url": "",
             "state": "enabled",
             "stability": "required",
+            "require_level": "hard",
+            "experiment_level": "unsupported",
+            "callbacks": [],
             "provided_by": "leveret",
         })
     };

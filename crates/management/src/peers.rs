@@ -8,7 +8,7 @@ use crate::api::QueueStats;
 use crate::app::App;
 use crate::pieces::write_json;
 use crate::queues::Owners;
-use crate::{connections, overview, queues};
+use crate::{connections, overview, queues, vhost_sums};
 use leveret_types::limits::REPORT_ASK_BYTES_MAX;
 use leveret_types::{ConnectionId, NodeId, QueueId};
 use serde_json::value::RawValue;
@@ -38,6 +38,10 @@ pub mod asks {
     pub const MEMORY: &str = "memory";
     /// Its part of `/api/overview`.
     pub const OVERVIEW: &str = "overview";
+    /// What happens in its virtual hosts: sums.
+    pub const VHOSTS: &str = "vhosts";
+    /// The same of one: its name follows.
+    pub const VHOST: &str = "vhost ";
     /// How a queue's replica there stands: its number follows.
     pub const REPLICA: &str = "replica ";
     /// Close a connection: its number and the reason follow.
@@ -56,6 +60,7 @@ pub fn answer(app: &App, ask: &str) -> Option<Vec<u8>> {
         asks::NODE => overview::own_node(app),
         asks::MEMORY => overview::own_memory(app),
         asks::OVERVIEW => overview::own_overview(app),
+        asks::VHOSTS => vhost_sums::own(app, None),
         _ => return one(app, ask),
     };
     // Numbers and texts always are JSON.
@@ -87,6 +92,8 @@ fn one(app: &App, ask: &str) -> Option<Vec<u8>> {
         let led = stats.filter(|queue| !queue.follows);
         let of = |stats: QueueStats| queues::figures(app, &stats, &queues::owners(app, [&stats]));
         led.map_or(Value::Null, of)
+    } else if let Some(vhost) = ask.strip_prefix(asks::VHOST) {
+        vhost_sums::own(app, Some(vhost))
     } else if let Some(queue) = ask.strip_prefix(asks::REPLICA) {
         queues::own_replica(app, QueueId(queue.parse().ok()?))
     } else {

@@ -3,16 +3,21 @@
 
 use crate::places::Held;
 use bytes::Bytes;
+use flate2::Compression;
+use flate2::write::GzEncoder;
 use hyper::body::{Body, Frame, SizeHint};
 use leveret_types::limits::HTTP_PIECE_BYTES;
 use serde_json::Value;
 use std::collections::VecDeque;
 use std::fmt::{Debug, Formatter};
 use std::future::Future;
-use std::io;
+use std::io::{self, Write};
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use tokio::task::JoinHandle;
+
+/// What compressing takes beside its input and output: a window, and tables of what was seen.
+const GZIP_STATE_BYTES: usize = 256 * 1024;
 
 /// The rest of an answer: each piece is made when the one before it has left.
 pub struct Pieces {
@@ -66,6 +71,28 @@ impl Pieces {
             if ended {
                 out.extend_from_slice(if opened { b"]" } else { b"[]" });
             }
+            Some(Bytes::from(out))
+        };
+        Self::new(std::iter::from_fn(make), held_bytes)
+    }
+
+    /// The same, compressed while it is made.
+    #[must_use]
+    pub fn gzipped(mut self) -> Self {
+        let held_bytes = self.held_bytes + GZIP_STATE_BYTES;
+        let mut encoder = Some(GzEncoder::new(Vec::new(), Compression::fast()));
+        let make = move || {
+            let mut gzip = encoder.take()?;
+            while gzip.get_ref().len() < HTTP_PIECE_BYTES {
+                // A vector takes whatever is written to it.
+                let written = match self.make.next() {
+                    Some(piece) => gzip.write_all(&piece),
+                    None => return gzip.finish().ok().map(Bytes::from),
+                };
+                written.ok()?;
+            }
+            let out = std::mem::take(gzip.get_mut());
+            encoder = Some(gzip);
             Some(Bytes::from(out))
         };
         Self::new(std::iter::from_fn(make), held_bytes)

@@ -7,7 +7,7 @@
 use leveret_types::limits::{HTTP_CONNECTIONS_MAX, HTTP_HELD_BYTES_MAX, HTTP_UNREAD_GRACE_MS};
 use std::collections::{BTreeMap, HashMap};
 use std::net::{IpAddr, Ipv6Addr};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 use tokio::sync::oneshot;
@@ -34,6 +34,8 @@ struct Guest {
     network: IpAddr,
     /// When it last sent something or took something, in milliseconds since the beginning.
     active_ms: Arc<AtomicU64>,
+    /// Whether its request is being carried out: it is silent because it waits for the node.
+    waits: Arc<AtomicBool>,
     held_bytes: usize,
     /// Dropped when the connection has to go.
     _stay: oneshot::Sender<()>,
@@ -43,11 +45,15 @@ impl Guest {
     fn active_ms(&self) -> u64 {
         self.active_ms.load(Ordering::Relaxed)
     }
+
+    fn waits(&self) -> bool {
+        self.waits.load(Ordering::Relaxed)
+    }
 }
 
 impl Taken {
     /// Who makes room for one more connection: whoever has been silent for longest of the network
-    /// that has most.
+    /// that has most; of those whose requests are being carried out only if there is no other.
     fn crowded(&self) -> Option<u64> {
         let mut counts: HashMap<IpAddr, usize> = HashMap::new();
         for guest in self.guests.values() {
@@ -59,7 +65,7 @@ impl Taken {
             .iter()
             .filter(|(_, guest)| counts.get(&guest.network) == Some(&most));
         of_most
-            .min_by_key(|(id, guest)| (guest.active_ms(), **id))
+            .min_by_key(|(id, guest)| (guest.waits(), guest.active_ms(), **id))
             .map(|(id, _)| *id)
     }
 
@@ -115,6 +121,7 @@ impl Places {
     pub(crate) fn admit(self: &Arc<Self>, peer: IpAddr) -> (Arc<Seat>, oneshot::Receiver<()>) {
         let (stay, leave) = oneshot::channel();
         let active_ms = Arc::new(AtomicU64::new(self.now_ms()));
+        let waits = Arc::new(AtomicBool::new(false));
         let mut taken = self.taken();
         while taken.guests.len() >= self.connections_max
             && let Some(crowded) = taken.crowded()
@@ -126,6 +133,7 @@ impl Places {
         let guest = Guest {
             network: network_of(peer),
             active_ms: Arc::clone(&active_ms),
+            waits: Arc::clone(&waits),
             held_bytes: 0,
             _stay: stay,
         };
@@ -136,6 +144,7 @@ impl Places {
             places,
             id,
             active_ms,
+            waits,
         };
         (Arc::new(seat), leave)
     }
@@ -147,9 +156,18 @@ pub(crate) struct Seat {
     places: Arc<Places>,
     id: u64,
     active_ms: Arc<AtomicU64>,
+    waits: Arc<AtomicBool>,
 }
 
 impl Seat {
+    /// Notes that the node carries out what the peer has asked, or has done so. A connection has
+    /// one
+    /// request at a time.
+    pub(crate) fn set_waiting(&self, waits: bool) {
+        self.waits.store(waits, Ordering::Relaxed);
+        self.is_active();
+    }
+
     /// Notes that the peer has sent something, or taken something.
     pub(crate) fn is_active(&self) {
         let now_ms = self.places.now_ms();
@@ -260,6 +278,24 @@ mod tests {
                 .all(stays)
         );
         assert_eq!(places.taken().guests.len(), 4);
+    }
+
+    #[test]
+    fn whoever_waits_for_a_long_import_goes_last() {
+        let places = Places::with_bounds(3, 0);
+        let mut import = come(&places, "192.0.2.9", 0);
+        import.0.set_waiting(true);
+        import.0.active_ms.store(0, Ordering::Relaxed);
+        let mut idle = come(&places, "192.0.2.9", 5);
+        let mut other = come(&places, "192.0.2.9", 7);
+        let mut next = come(&places, "192.0.2.9", 9);
+        assert!(!stays(&mut idle));
+        assert!([&mut import, &mut other, &mut next].into_iter().all(stays));
+        import.0.set_waiting(false);
+        import.0.active_ms.store(0, Ordering::Relaxed);
+        let mut last = come(&places, "192.0.2.9", 11);
+        assert!(!stays(&mut import));
+        assert!([&mut other, &mut next, &mut last].into_iter().all(stays));
     }
 
     #[test]

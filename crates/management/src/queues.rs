@@ -2,6 +2,7 @@
 
 mod list;
 
+use crate::absent;
 use crate::api::{AfterGet, Get, Got, MessageCounters, Publish, QueueStats, Taken, Topology};
 use crate::app::App;
 use crate::directory::Queue;
@@ -12,8 +13,8 @@ use crate::peers::{self, Teller, Told, asks};
 use crate::reply::{ApiError, Reply, merge};
 use crate::route::Call;
 use base64::Engine;
-use leveret_types::limits::HTTP_BODY_BYTES_MAX;
-use leveret_types::{ConnectionId, NodeId, QueueId};
+use leveret_types::limits::{DELIVERY_LIMIT, HTTP_BODY_BYTES_MAX};
+use leveret_types::{ConnectionId, FieldValue, NodeId, QueueId};
 use serde_json::{Value, json};
 use std::collections::{HashMap, HashSet};
 
@@ -38,11 +39,14 @@ fn queue_json(app: &App, node: &str, queue: &Queue, told: Option<Told>) -> Value
         "arguments": json_of(&queue.arguments),
         // Always a name, as clients want it: without a leader, of the one that is to be it.
         "node": led.map_or(first, |led| led.node),
+        "internal": false,
+        "internal_owner": false,
         "policy": queue.policy,
         "operator_policy": queue.operator_policy,
         "effective_policy_definition": json_of(&queue.effective_policy),
     });
     if queue.kind == "quorum" {
+        merge(&mut json, quorum_fields(queue));
         let leader = led.filter(|led| led.is_up);
         json["leader"] = json!(leader.map(|led| led.node));
         json["members"] = json!(members(queue, node, |_| true));
@@ -71,8 +75,23 @@ fn queue_json(app: &App, node: &str, queue: &Queue, told: Option<Told>) -> Value
     json
 }
 
-/// The names of the connections that own exclusive queues.
-pub(crate) type Owners = HashMap<ConnectionId, String>;
+/// What RabbitMQ says of quorum queues beside.
+fn quorum_fields(queue: &Queue) -> Value {
+    let argument = queue.arguments.get("x-delivery-limit");
+    let limit = argument.or_else(|| queue.effective_policy.get("delivery-limit"));
+    let limit = limit.and_then(FieldValue::as_integer);
+    json!({
+        "delivery_limit": limit.unwrap_or(i64::from(DELIVERY_LIMIT)),
+        "delayed_retry": "disabled",
+        "messages_delayed": 0,
+        "messages_ready_returned": 0,
+        "open_files": {},
+        "publishers": 0,
+    })
+}
+
+/// The connections that own exclusive queues.
+pub(crate) type Owners = HashMap<ConnectionId, Value>;
 
 /// The connections that own these queues; nobody is asked where none is owned.
 pub(crate) fn owners<'a>(app: &App, stats: impl IntoIterator<Item = &'a QueueStats>) -> Owners {
@@ -83,7 +102,10 @@ pub(crate) fn owners<'a>(app: &App, stats: impl IntoIterator<Item = &'a QueueSta
     let connections = app.node().connections().into_iter();
     let owning = connections.filter(|connection| owners.contains(&connection.id));
     owning
-        .map(|connection| (connection.id, connection.name))
+        .map(|connection| {
+            let details = crate::connections::connection_details(&connection);
+            (connection.id, details)
+        })
         .collect()
 }
 
@@ -95,7 +117,7 @@ pub(crate) fn figures(app: &App, stats: &QueueStats, owners: &Owners) -> Value {
     let mut json = figures_of(stats, messages, depths);
     if let Some(owner) = stats.owner {
         let owner = owners.get(&owner);
-        json["owner_pid_details"] = owner.map_or(Value::Null, |name| json!({"name": name}));
+        json["owner_pid_details"] = owner.cloned().unwrap_or_default();
     }
     json
 }
@@ -142,6 +164,7 @@ fn figures_of(stats: &QueueStats, messages: Value, depths: Value) -> Value {
             "exclusive_consumer_tag": stats.exclusive_consumer_tag,
             "single_active_consumer_tag": stats.single_active_consumer_tag,
             "storage_version": 2,
+            "garbage_collection": absent::garbage_collection(),
             "reductions": 0,
             "reductions_details": {"rate": 0.0},
         }),
@@ -215,11 +238,6 @@ pub fn rfc3339(ms: u64) -> String {
     format!("{year:04}-{month:02}-{day:02}T{hours:02}:{minutes:02}:{seconds:02}.{millis:03}+00:00")
 }
 
-/// How many queues may be seen, and what their messages come to: `queue_totals`, `message_stats`.
-pub(crate) fn sums(call: &Call<'_>) -> (usize, Value) {
-    list::sums(call)
-}
-
 /// `GET /api/queues`
 pub fn all(call: &Call<'_>) -> Answer {
     list::list(call, None)
@@ -278,8 +296,8 @@ pub fn replicas(call: &Call<'_>) -> Answer {
     let app = call.app;
     let queue = declared(call)?;
     if queue.kind != "quorum" {
-        let text = format!("queue '{}' is not replicated", queue.name);
-        return Err(ApiError::BadRequest(text));
+        let reason = format!("{}_queue_not_supported", queue.kind);
+        return Ok(Reply::Unwell(json!({"status": "failed", "reason": reason})));
     }
     let empty = [
         "Last Log Index",
@@ -335,6 +353,13 @@ pub fn replicas(call: &Call<'_>) -> Answer {
 /// `PUT /api/queues/{vhost}/{name}`
 pub fn put(call: &Call<'_>) -> Answer {
     let body = call.body()?;
+    if let Some(node) = body.get("node") {
+        let node = node.as_str().unwrap_or_default();
+        if !crate::overview::knows_node(call.app, node) {
+            let text = format!("Node {node} is not a cluster member");
+            return Err(ApiError::BadRequest(text));
+        }
+    }
     let change = Topology::DeclareQueue {
         name: call.param(1).to_owned(),
         durable: body.flag_or("durable", true)?,
@@ -373,13 +398,12 @@ pub fn purge(call: &Call<'_>) -> Answer {
     changed(call, Topology::PurgeQueue { name }).map(|_| Reply::Done)
 }
 
-/// `POST /api/queues/{vhost}/{name}/actions`: what they did to mirrors is never to be done here.
+/// `POST /api/queues/{vhost}/{name}/actions`: there is none since mirrors have gone.
 pub fn actions(call: &Call<'_>) -> Answer {
     declared(call)?;
-    match call.body()?.text("action")? {
-        "sync" | "cancel_sync" => Ok(Reply::Done),
-        other => Err(ApiError::BadRequest(format!("unknown action \"{other}\""))),
-    }
+    let body = call.body()?;
+    let action = body.text("action")?;
+    Err(ApiError::BadRequest(format!("unknown action \"{action}\"")))
 }
 
 /// `POST /api/queues/{vhost}/{name}/get`
@@ -496,6 +520,14 @@ pub fn publish(call: &Call<'_>) -> Answer {
         payload,
     };
     let actor = call.who.actor();
+    if call
+        .app
+        .node()
+        .exchange(call.param(0), &message.exchange)
+        .is_none()
+    {
+        return Err(ApiError::Missing("exchange_not_found".to_owned()));
+    }
     let taken = call.app.node().publish(actor, call.param(0), message)?;
     Ok(Reply::Json(match taken {
         Taken::Nowhere => json!({"routed": false}),

@@ -15,6 +15,24 @@ pub const OBJECTS_MAX: usize = 200_000;
 /// An object that nobody asked about for this long is forgotten when room is needed.
 const FORGET: Duration = Duration::from_secs(300);
 
+/// Counters of messages that each object has.
+pub const MESSAGE_FIELDS: usize = 12;
+/// Counters of a node whose rates are shown.
+pub const NODE_FIELDS: usize = 16;
+
+/// Whose rates are meant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Subject {
+    /// The node.
+    Node,
+    /// A queue by id.
+    Queue(u64),
+    /// A channel by its connection and number.
+    Channel(u64, u16),
+    /// A virtual host by the fingerprint of its name.
+    Vhost(u64),
+}
+
 #[derive(Clone, Copy, Debug)]
 struct Sample<const N: usize> {
     taken: Instant,

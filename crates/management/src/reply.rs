@@ -23,6 +23,12 @@ pub enum Reply {
     Accepted,
     /// 204: done.
     Done,
+    /// 200 and the methods that a resource has.
+    Methods(String),
+    /// 301: it is there.
+    Moved(String),
+    /// 200 with a page for people.
+    Html(String),
     /// 503 with JSON: a check that did not pass.
     Unwell(Value),
 }
@@ -72,8 +78,14 @@ pub enum ApiError {
     Forbidden(String),
     /// 404.
     NotFound,
+    /// 404, and what it is that is not there.
+    Missing(String),
     /// 405, and the methods that there are.
     MethodNotAllowed(String),
+    /// 406: the client takes nothing that the API answers with.
+    NotAcceptable,
+    /// 412: what is there does not permit it.
+    Precondition(String),
     /// 408: the body did not come in time.
     TooSlow,
     /// 413.
@@ -96,8 +108,10 @@ impl ApiError {
             Self::BadRequest(_) => 400,
             Self::NotAuthorised(_) | Self::LoginFailed => 401,
             Self::Forbidden(_) => 403,
-            Self::NotFound => 404,
+            Self::NotFound | Self::Missing(_) => 404,
             Self::MethodNotAllowed(_) => 405,
+            Self::NotAcceptable => 406,
+            Self::Precondition(_) => 412,
             Self::TooSlow => 408,
             Self::TooLarge(_) => 413,
             Self::HeadTooLarge => 431,
@@ -115,6 +129,12 @@ impl ApiError {
             Self::LoginFailed => ("not_authorised", "Login failed".to_owned()),
             Self::Forbidden(reason) => ("forbidden", reason.clone()),
             Self::NotFound => ("Object Not Found", "Not Found".to_owned()),
+            Self::Missing(reason) => ("not_found", reason.clone()),
+            Self::NotAcceptable => (
+                "Not Acceptable",
+                "the API answers with application/json".to_owned(),
+            ),
+            Self::Precondition(reason) => ("precondition_failed", reason.clone()),
             Self::MethodNotAllowed(methods) => (
                 "Method Not Allowed",
                 format!("this resource has: {methods}"),
@@ -151,7 +171,8 @@ impl From<ProtocolError> for ApiError {
             ReplyCode::NotFound => Self::NotFound,
             ReplyCode::AccessRefused => Self::NotAuthorised(error.reply_text()),
             ReplyCode::InternalError => Self::Failed(error.reply_text()),
-            code => Self::BadRequest(format!("{} {}", code.code(), error.reply_text())),
+            // As RabbitMQ has it, without the code's number and name.
+            _ => Self::BadRequest(error.text.into_owned()),
         }
     }
 }

@@ -73,6 +73,8 @@ pub struct Found {
     pub vhost: Option<String>,
     /// Whether a virtual host that is not there is told before the handler is asked.
     pub vhost_must_exist: bool,
+    /// Whether it answers with a page for people.
+    pub is_for_people: bool,
 }
 
 /// The route of a request.
@@ -86,8 +88,7 @@ pub fn find(routes: &'static [Route], method: &str, path: &str) -> Result<Found,
     // HEAD is GET without its body, which the server leaves out.
     let wanted = if method == "HEAD" { "GET" } else { method };
     let Some(method) = route.methods.iter().find(|m| m.name == wanted) else {
-        let names: Vec<_> = route.methods.iter().map(|m| m.name).collect();
-        return Err(ApiError::MethodNotAllowed(names.join(", ")));
+        return Err(ApiError::MethodNotAllowed(allowed(route)));
     };
     let (mut params, mut vhost) = (Vec::new(), None);
     for (pattern, segment) in route.path.split('/').skip(1).zip(&segments) {
@@ -106,7 +107,17 @@ pub fn find(routes: &'static [Route], method: &str, path: &str) -> Result<Found,
         params,
         vhost,
         vhost_must_exist: route.path.contains("{vhost}"),
+        is_for_people: matches!(route.path, "/api" | "/api/index.html"),
     })
+}
+
+/// The methods of a resource, as the header `Allow` lists them.
+fn allowed(route: &Route) -> String {
+    let has_get = route.methods.iter().any(|method| method.name == "GET");
+    let head = has_get.then_some("HEAD");
+    let own = route.methods.iter().map(|method| method.name);
+    let all: Vec<_> = head.into_iter().chain(own).chain(["OPTIONS"]).collect();
+    all.join(", ")
 }
 
 fn fits(pattern: &str, segments: &[&str]) -> bool {

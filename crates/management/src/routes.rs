@@ -5,7 +5,7 @@ use crate::access::Access::{
 };
 use crate::catalogue::{definitions, limits, parameters, permissions, policies, users, vhosts};
 use crate::route::{Handler, Method, Route};
-use crate::{cluster, connections, exchanges, health, overview, queues};
+use crate::{cluster, connections, exchanges, health, overview, queues, reference};
 
 const fn method(name: &'static str, access: Access, handler: Handler) -> Method {
     Method {
@@ -33,8 +33,12 @@ pub static ROUTES: &[Route] = routes! {
     "/api/config/effective" => GET(Administrator, overview::configuration);
     "/api/whoami" => GET(Management, overview::whoami);
     "/api/auth" => GET(Anyone, overview::auth);
-    "/api/login" => POST(Anyone, overview::login);
+    "/api/login" => POST(Anyone, overview::login), DELETE(Anyone, overview::logout);
+    "/api" => GET(Anyone, reference::moved);
+    "/api/index.html" => GET(Anyone, reference::page);
+    "/api/openapi.json" => GET(Anyone, reference::document);
     "/api/auth/attempts/{}" => GET(Monitoring, overview::auth_attempts);
+    "/api/auth/attempts/{}/source" => GET(Monitoring, overview::auth_attempts_by_source);
     "/api/auth/hash_password/{}" => GET(Administrator, health::hash_password);
     "/api/extensions" => GET(Management, overview::extensions);
     "/api/feature-flags" => GET(Management, overview::feature_flags);
@@ -45,12 +49,19 @@ pub static ROUTES: &[Route] = routes! {
     "/api/nodes" => GET(Monitoring, overview::nodes);
     "/api/nodes/{}" => GET(Monitoring, overview::node);
     "/api/nodes/{}/memory" => GET(Monitoring, overview::node_memory);
+    "/api/nodes/{}/memory/relative" => GET(Monitoring, overview::node_memory_relative);
+    "/api/nodes/{}/memory/ets" => GET(Monitoring, overview::node_memory_ets);
+    "/api/nodes/{}/memory/ets/{}" => GET(Monitoring, overview::node_memory_ets);
+    "/api/nodes/{}/memory/ets/{}/relative" => GET(Monitoring, overview::node_memory_ets);
+    "/api/reset" => DELETE(Administrator, overview::reset);
+    "/api/reset/{}" => DELETE(Administrator, overview::reset);
 
     "/api/connections" => GET(Management, connections::connections);
     "/api/connections/username/{}" =>
         GET(Management, connections::connections_of_user),
         DELETE(Management, connections::close_of_user);
     "/api/connections/{}" => GET(Management, connections::connection), DELETE(Management, connections::close_one);
+    "/api/connections/{}/sessions" => GET(Management, connections::sessions);
     "/api/connections/{}/channels" => GET(Management, connections::channels_of_connection);
     "/api/channels" => GET(Management, connections::channels);
     "/api/channels/{}" => GET(Management, connections::channel);
@@ -101,7 +112,7 @@ pub static ROUTES: &[Route] = routes! {
     "/api/vhosts/{vhost}/deletion/protection" =>
         POST(Administrator, vhosts::protect_vhost),
         DELETE(Administrator, vhosts::unprotect_vhost);
-    "/api/vhosts/{vhost}/start/{}" => POST(Administrator, health::nothing_to_do);
+    "/api/vhosts/{vhost}/start/{}" => POST(Administrator, vhosts::start);
 
     "/api/users" => GET(Administrator, users::users);
     "/api/users/without-permissions" => GET(Administrator, users::users_without_permissions);
@@ -122,7 +133,10 @@ pub static ROUTES: &[Route] = routes! {
         GET(Administrator, permissions::topic_permission),
         PUT(Administrator, permissions::put_topic_permission),
         DELETE(Administrator, permissions::delete_topic_permission);
-    "/api/topic-permissions/{vhost}/{}/{}" => DELETE(Administrator, permissions::delete_topic_permission);
+    "/api/topic-permissions/{vhost}/{}/{}" =>
+        GET(Administrator, permissions::topic_permission_of_exchange),
+        PUT(Administrator, permissions::put_topic_permission),
+        DELETE(Administrator, permissions::delete_topic_permission);
     "/api/vhost-limits" => GET(Management, limits::vhost_limits);
     "/api/vhost-limits/{vhost}" => GET(Visible, limits::limits_of_vhost);
     "/api/vhost-limits/{vhost}/{}" =>
@@ -162,7 +176,7 @@ pub static ROUTES: &[Route] = routes! {
         GET(Administrator, definitions::export),
         POST(Administrator, definitions::import),
         PUT(Administrator, definitions::import);
-    "/api/definitions/{vhost}" =>
+    "/api/definitions/{vhost?}" =>
         GET(Administrator, definitions::export_vhost),
         POST(Administrator, definitions::import_vhost),
         PUT(Administrator, definitions::import_vhost);
@@ -186,13 +200,15 @@ pub static ROUTES: &[Route] = routes! {
     "/api/health/checks/below-node-connection-limit" => GET(Management, health::below_connection_limit);
     "/api/health/checks/ready-to-serve-clients" => GET(Management, health::ready_for_clients);
     "/api/health/checks/reached-target-cluster-size" => GET(Management, health::cluster_size);
-    "/api/aliveness-test/{vhost}" => GET(Visible, health::aliveness);
+    "/api/aliveness-test/{vhost}" => GET(Member, health::aliveness);
     "/api/healthchecks/node" => GET(Management, health::local_alarms);
     "/api/healthchecks/node/{}" => GET(Management, health::local_alarms);
 
     // Of plugins that are not part of this broker: there are none, and monitors ask for them.
     "/api/shovels" => GET(Monitoring, overview::none);
     "/api/shovels/{vhost}" => GET(Monitoring, overview::none);
+    "/api/federation-links/state/down" => GET(Monitoring, overview::none);
+    "/api/federation-links/{vhost}/state/down" => GET(Monitoring, overview::none);
     "/api/federation-links" => GET(Monitoring, overview::none);
     "/api/federation-links/{vhost}" => GET(Monitoring, overview::none);
 
@@ -208,3 +224,64 @@ pub static ROUTES: &[Route] = routes! {
     "/api/leveret/serving" => PUT(Administrator, health::serving);
     "/api/leveret/stop" => POST(Administrator, health::stop);
 };
+
+#[cfg(test)]
+mod tests {
+    use super::ROUTES;
+    use crate::access::{Who, permit};
+    use std::collections::BTreeSet;
+
+    const TABLE: &str = include_str!("../../../tests/interop/permissions.txt");
+
+    fn rows() -> impl Iterator<Item = Vec<&'static str>> {
+        let lines = TABLE.lines().filter(|line| !line.starts_with('#'));
+        lines.map(|line| line.split_whitespace().collect())
+    }
+
+    /// The users of the table, in the order of its columns.
+    fn users() -> [Who; 6] {
+        let user = |tag: &str| Who::User {
+            name: "u".to_owned(),
+            tags: [tag.to_owned()].into(),
+        };
+        [
+            Who::Nobody,
+            user(""),
+            user("management"),
+            user("policymaker"),
+            user("monitoring"),
+            user("administrator"),
+        ]
+    }
+
+    #[test]
+    fn the_table_of_permissions_has_every_method_of_every_route_once() {
+        let mut found = BTreeSet::new();
+        for row in rows() {
+            assert!(found.insert((row[1], row[0])), "twice: {row:?}");
+        }
+        let routes = ROUTES.iter();
+        let known = routes.flat_map(|route| route.methods.iter().map(|m| (route.path, m.name)));
+        assert_eq!(found, known.collect());
+    }
+
+    #[test]
+    fn the_rules_permit_whom_the_table_of_permissions_does() {
+        for row in rows() {
+            let route = ROUTES.iter().find(|route| route.path == row[1]);
+            let method = route.and_then(|r| r.methods.iter().find(|m| m.name == row[0]));
+            let access = method.expect("a method").access;
+            for (columns, is_member) in [(row[2], true), (row[3], false)] {
+                for (column, who) in columns.chars().zip(users()) {
+                    let may = permit(access, &who, is_member).is_ok();
+                    // The probe of a virtual host asks for permissions of its objects besides.
+                    let probe = row[1].starts_with("/api/aliveness-test/");
+                    assert!(
+                        column == '.' || may == (column == '+') || probe && column == '-',
+                        "{row:?} {who:?}"
+                    );
+                }
+            }
+        }
+    }
+}

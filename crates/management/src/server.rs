@@ -6,11 +6,11 @@
 use crate::access::Who;
 use crate::app::{App, Claim};
 use crate::browser::Sender;
-use crate::listen::{self, Bound, Endpoint, Listener, Open, Place, Service, Stream};
+use crate::listen::{self, Bound, Endpoint, Listener, Open, Place, Service, Stream, Way};
 use crate::metrics;
 use crate::overview;
 use crate::paced::Paced;
-use crate::pieces::Content;
+use crate::pieces::{Content, Pieces};
 use crate::places::{Places, Seat};
 use crate::reply::{ApiError, Reply};
 use crate::route;
@@ -20,7 +20,7 @@ use http_body_util::{BodyExt, Limited};
 use hyper::body::{Body as _, Incoming};
 use hyper::header::{self, HeaderValue};
 use hyper::service::service_fn;
-use hyper::{Request, Response, StatusCode};
+use hyper::{HeaderMap, Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use leveret_types::limits::{
     HTTP_BODY_BYTES_MAX, HTTP_DEFINITIONS_BYTES_MAX, HTTP_FIRST_BYTE_MS_MAX, HTTP_HEAD_BYTES_MAX,
@@ -141,7 +141,7 @@ async fn accept(listener: Listener, service: Service, app: Arc<App>) {
     let listener = Open::new(listener);
     let places = Places::new();
     loop {
-        let Ok((stream, peer, is_local)) = listener.next().await else {
+        let Ok((stream, peer, way)) = listener.next().await else {
             // No descriptor left, or the peer has gone: a pause keeps the loop from spinning.
             tokio::time::sleep(Duration::from_millis(50)).await;
             continue;
@@ -151,7 +151,7 @@ async fn accept(listener: Listener, service: Service, app: Arc<App>) {
             app: Arc::clone(&app),
             service,
             peer,
-            is_local,
+            way,
             seat,
         };
         tokio::spawn(until(leave, guest.begin(stream)));
@@ -174,8 +174,7 @@ struct Guest {
     app: Arc<App>,
     service: Service,
     peer: IpAddr,
-    /// Whether only this machine could make the connection.
-    is_local: bool,
+    way: Way,
     seat: Arc<Seat>,
 }
 
@@ -230,17 +229,22 @@ async fn answer(guest: Guest, request: Request<Incoming>) -> HttpResponse {
         app,
         service,
         peer,
-        is_local,
+        way,
         seat,
     } = guest;
+    let request = without_prefix(request, &app.prefix);
     let sender = Sender {
         method: request.method(),
         path: request.uri().path(),
         headers: request.headers(),
-        is_local,
+        is_local: way != Way::Network,
     };
     let asks_user = !sender.is_script();
-    let checked = check_head(&request).and_then(|()| sender.check(&app.hosts));
+    let encoding = Encoding::of(sender.headers);
+    // What a browser must be told of pages of other origins.
+    let (origins, headers) = (Arc::clone(&app), sender.headers.clone());
+    let is_question = sender.method == Method::OPTIONS;
+    let checked = check_head(&request).and_then(|()| sender.check(&app.hosts, &app.origins));
     if checked.is_ok()
         && service == Service::Api
         && let Some(file) = crate::ui::answer(sender.method.as_str(), sender.path, sender.headers)
@@ -249,19 +253,73 @@ async fn answer(guest: Guest, request: Request<Incoming>) -> HttpResponse {
     }
     let result = match (checked, service) {
         (Err(error), _) => Err(error),
-        (Ok(()), Service::Api) => api(app, peer, request).await,
+        (Ok(()), Service::Api) => api(app, (peer, way), request, &seat).await,
         (Ok(()), Service::Metrics) => scrape(app, request).await,
     };
-    let made = blocking(move || Ok(respond(result))).await;
-    let mut response = made.unwrap_or_else(|error| respond(Err(error)));
+    let made = blocking(move || Ok(respond(result, encoding))).await;
+    let mut response = made.unwrap_or_else(|error| respond(Err(error), Encoding::Plain));
+    let methods = response.headers().get(header::ALLOW);
+    let methods = methods.filter(|_| is_question).cloned();
+    for (name, value) in origins.origins.headers(&headers, methods.as_ref()) {
+        response.headers_mut().insert(name, value);
+    }
     if !asks_user {
         response.headers_mut().remove(header::WWW_AUTHENTICATE);
     }
     match seat.hold(response.body().bytes()) {
         Some(held) => response.map(|content| content.holding(held)),
-        None => respond(Err(ApiError::Crowded)),
+        None => respond(Err(ApiError::Crowded), Encoding::Plain),
     }
 }
+
+/// The request as it would be without the prefix of a proxy's, if it has that.
+fn without_prefix(request: Request<Incoming>, prefix: &str) -> Request<Incoming> {
+    let rest = request.uri().path().strip_prefix(prefix);
+    let Some(path) =
+        rest.filter(|rest| !prefix.is_empty() && (rest.is_empty() || rest.starts_with('/')))
+    else {
+        return request;
+    };
+    let path = if path.is_empty() { "/" } else { path };
+    let query = request.uri().query().map(|query| format!("?{query}"));
+    let rest = format!("{path}{}", query.unwrap_or_default());
+    // A part of an address is one: if not, nothing is there.
+    let Ok(uri) = rest.parse() else {
+        return request;
+    };
+    let (mut head, body) = request.into_parts();
+    head.uri = uri;
+    Request::from_parts(head, body)
+}
+
+/// How the body of an answer is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Encoding {
+    Plain,
+    Gzip,
+}
+
+impl Encoding {
+    /// What a client takes.
+    fn of(headers: &HeaderMap) -> Self {
+        let accepted = headers.get(header::ACCEPT_ENCODING);
+        let accepted = accepted
+            .and_then(|value| value.to_str().ok())
+            .unwrap_or_default();
+        let takes_gzip = |coding: &str| {
+            let mut parts = coding.split(';').map(str::trim);
+            let is_gzip = parts.next() == Some("gzip");
+            is_gzip && !parts.any(|part| part == "q=0" || part == "q=0.0")
+        };
+        match accepted.split(',').map(str::trim).any(takes_gzip) {
+            true => Self::Gzip,
+            false => Self::Plain,
+        }
+    }
+}
+
+/// Answers that are shorter are not worth it.
+const GZIP_BYTES_MIN: usize = 1_024;
 
 /// Refuses a line and headers that are too large together, as they usually stand.
 fn check_head(request: &Request<Incoming>) -> Result<(), ApiError> {
@@ -286,9 +344,23 @@ async fn blocking<T: Send + 'static>(
     }
 }
 
-async fn api(app: Arc<App>, peer: IpAddr, request: Request<Incoming>) -> Result<Reply, ApiError> {
+async fn api(
+    app: Arc<App>,
+    (peer, way): (IpAddr, Way),
+    request: Request<Incoming>,
+    seat: &Seat,
+) -> Result<Reply, ApiError> {
     let (head, body) = request.into_parts();
-    let found = route::find(ROUTES, head.method.as_str(), head.uri.path())?;
+    let found = match route::find(ROUTES, head.method.as_str(), head.uri.path()) {
+        // Which methods there are is no secret.
+        Err(ApiError::MethodNotAllowed(methods)) if head.method == Method::OPTIONS => {
+            return Ok(Reply::Methods(methods));
+        }
+        found => found?,
+    };
+    if !takes_json(&head.headers) && !found.is_for_people {
+        return Err(ApiError::NotAcceptable);
+    }
     let query = crate::input::Query::parse(head.uri.query().unwrap_or_default())?;
     let text = |name| {
         let value = head.headers.get(name).and_then(|v| v.to_str().ok());
@@ -302,7 +374,7 @@ async fn api(app: Arc<App>, peer: IpAddr, request: Request<Incoming>) -> Result<
     );
     // Nothing of a body is read before its sender may send one.
     let delay = app.failure_delay;
-    let admitted = match app.claim(authorization.as_deref()) {
+    let admitted = match app.claim(authorization.as_deref(), way) {
         Ok(Claim::Proven(who)) => Ok(who),
         Ok(Claim::Password { user, password }) => log_in(&app, user, password, peer).await,
         Err(error) => Err(error),
@@ -319,7 +391,7 @@ async fn api(app: Arc<App>, peer: IpAddr, request: Request<Incoming>) -> Result<
     let bytes = read(body, body_bytes_max(head.uri.path())).await?;
     // Who logs in by a form is who the form says, if the password is right.
     let who = match head.uri.path().trim_end_matches('/') {
-        LOGIN_PATH => {
+        LOGIN_PATH if head.method == Method::POST => {
             let kind = content_type.as_deref().unwrap_or_default();
             let (user, password) = overview::login_form(&bytes, kind)?;
             let logged_in = log_in(&app, user, password, peer).await;
@@ -327,6 +399,7 @@ async fn api(app: Arc<App>, peer: IpAddr, request: Request<Incoming>) -> Result<
         }
         _ => who,
     };
+    seat.set_waiting(true);
     let reply = blocking(move || {
         let call = route::Call {
             app: &app,
@@ -341,8 +414,25 @@ async fn api(app: Arc<App>, peer: IpAddr, request: Request<Incoming>) -> Result<
         (found.method.handler)(&call)
     })
     .await;
+    seat.set_waiting(false);
     let reply = slow_to_refuse(reply, delay).await?;
     Ok(reply.unless_known(known.as_deref()))
+}
+
+/// Whether a client takes JSON: one that does not say does, and so does one that says in a way of
+/// its own.
+fn takes_json(headers: &HeaderMap) -> bool {
+    let Some(accept) = headers.get(header::ACCEPT).and_then(|a| a.to_str().ok()) else {
+        return true;
+    };
+    let takes = |range: &str| {
+        let kind = range.split(';').next().unwrap_or_default().trim();
+        matches!(
+            kind,
+            "" | "*" | "*/*" | "application/*" | "application/json" | "application/bert"
+        )
+    };
+    accept.split(',').any(takes)
 }
 
 /// Has a password checked. Whoever hangs up meanwhile does not wait any more: the check is then not
@@ -423,12 +513,26 @@ async fn scrape(app: Arc<App>, request: Request<Incoming>) -> Result<Reply, ApiE
 
 /// Makes the answer, but for the pieces of a long one behind its first. Must be called where work
 /// may take its time.
-fn respond(result: Result<Reply, ApiError>) -> HttpResponse {
+fn respond(result: Result<Reply, ApiError>, encoding: Encoding) -> HttpResponse {
     const JSON: &str = "application/json";
     let json = |value: &Value| Content::whole(value.to_string());
     let none = || Content::whole(Bytes::new());
     let (status, kind, body, extra) = match result {
-        Ok(Reply::Json(value)) => (200, JSON, json(&value), None),
+        Ok(Reply::Json(value)) => {
+            let text = value.to_string();
+            match encoding == Encoding::Gzip && text.len() >= GZIP_BYTES_MIN {
+                true => {
+                    let gzip = Some((header::CONTENT_ENCODING, "gzip".to_owned()));
+                    let texts = Pieces::of_texts(vec![text.into_bytes()]);
+                    (200, JSON, texts.gzipped().begin(), gzip)
+                }
+                false => (200, JSON, Content::whole(text), None),
+            }
+        }
+        Ok(Reply::Pieces(kind, pieces)) if encoding == Encoding::Gzip => {
+            let gzip = Some((header::CONTENT_ENCODING, "gzip".to_owned()));
+            (200, kind, pieces.gzipped().begin(), gzip)
+        }
         Ok(Reply::Pieces(kind, pieces)) => (200, kind, pieces.begin(), None),
         Ok(Reply::Tagged(text, tag)) => {
             (200, JSON, Content::whole(text), Some((header::ETAG, tag)))
@@ -437,6 +541,9 @@ fn respond(result: Result<Reply, ApiError>) -> HttpResponse {
         Ok(Reply::Created(place)) => (201, JSON, none(), place.map(|p| (header::LOCATION, p))),
         Ok(Reply::Accepted) => (202, JSON, none(), None),
         Ok(Reply::Done) => (204, JSON, none(), None),
+        Ok(Reply::Methods(methods)) => (200, JSON, none(), Some((header::ALLOW, methods))),
+        Ok(Reply::Moved(place)) => (301, JSON, none(), Some((header::LOCATION, place))),
+        Ok(Reply::Html(text)) => (200, "text/html; charset=utf-8", Content::whole(text), None),
         Ok(Reply::Unwell(value)) => (503, JSON, json(&value), None),
         Err(error) => {
             let extra = match &error {

@@ -104,3 +104,34 @@ fn a_login_that_finds_too_many_others_is_told_to_come_again() {
         assert!(!answer.head.contains("www-authenticate"), "{answer:?}");
     });
 }
+
+#[test]
+fn a_wrong_password_counts_also_where_its_client_hangs_up() {
+    let api = start();
+    let request = format!(
+        "GET /api/whoami HTTP/1.1\r\nHost: x\r\nAuthorization: {}\r\n\r\n",
+        basic("administrator", "slow")
+    );
+    let mut client = TcpStream::connect(api.address()).expect("a connection");
+    client.write_all(request.as_bytes()).expect("a request");
+    let taken = || api.node.logins.lock().expect("logins").pop();
+    let answer = std::cell::RefCell::new(None);
+    eventually("the login waits", || {
+        let found = taken();
+        let is_there = found.is_some();
+        *answer.borrow_mut() = found;
+        is_there
+    });
+    let answer = answer.into_inner().expect("a login");
+    drop(client);
+    eventually("its client has gone", || !answer.waits());
+    answer.tell(LoginVerdict::Wrong);
+    let request = format!(
+        "GET /api/auth/attempts/x HTTP/1.1\r\nHost: x\r\nConnection: close\r\nAuthorization: {}\r\n\r\n",
+        basic("administrator", "administrator")
+    );
+    let rows = exchange(api.address(), request.as_bytes()).json();
+    let rows = rows.as_array().expect("rows");
+    let http = rows.iter().find(|row| row["protocol"] == "http");
+    assert_eq!(http.expect("a row")["auth_attempts_failed"], 1);
+}

@@ -2,9 +2,13 @@
 //! declarations mean the same.
 
 use crate::error::CatalogueError;
-use leveret_types::limits::{PRIORITY_MAX, TTL_MS_MAX};
+use leveret_stream::age_ms;
+use leveret_types::limits::{
+    PRIORITY_MAX, STREAM_FILTER_BYTES_MAX, STREAM_SEGMENT_BYTES_MAX, TTL_MS_MAX,
+};
 use leveret_types::{FieldTable, FieldValue};
 use serde::{Deserialize, Serialize};
+use std::ops::RangeInclusive;
 
 /// A type of queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -13,6 +17,8 @@ pub enum QueueKind {
     Classic,
     /// `quorum`: replicated.
     Quorum,
+    /// `stream`: a log that nobody takes messages from.
+    Stream,
 }
 
 impl QueueKind {
@@ -22,6 +28,7 @@ impl QueueKind {
         match self {
             Self::Classic => "classic",
             Self::Quorum => "quorum",
+            Self::Stream => "stream",
         }
     }
 
@@ -31,6 +38,7 @@ impl QueueKind {
         match name {
             "classic" => Some(Self::Classic),
             "quorum" => Some(Self::Quorum),
+            "stream" => Some(Self::Stream),
             _ => None,
         }
     }
@@ -41,6 +49,7 @@ impl QueueKind {
         match self {
             Self::Classic => "rabbit_classic_queue",
             Self::Quorum => "rabbit_quorum_queue",
+            Self::Stream => "rabbit_stream_queue",
         }
     }
 
@@ -91,16 +100,20 @@ impl QueueKind {
                 "x-queue-leader-locator",
                 "x-member-placement-tag",
             ],
+            Self::Stream => &[
+                "x-queue-type",
+                "x-max-length-bytes",
+                "x-max-age",
+                "x-stream-max-segment-size-bytes",
+                "x-stream-filter-size-bytes",
+                "x-initial-cluster-size",
+                "x-queue-leader-locator",
+                "x-flush",
+                "x-flush-interval-ms",
+            ],
         }
     }
 }
-
-/// Arguments of streams alone.
-const STREAM_ARGUMENTS: &[&str] = &[
-    "x-max-age",
-    "x-stream-max-segment-size-bytes",
-    "x-stream-filter-size-bytes",
-];
 
 /// The type that arguments ask for, classic where they do not.
 ///
@@ -147,10 +160,9 @@ pub fn validate(
         }
     }
     let of_any_type = |name: &str| {
-        [QueueKind::Classic, QueueKind::Quorum]
+        [QueueKind::Classic, QueueKind::Quorum, QueueKind::Stream]
             .iter()
             .any(|k| k.arguments().contains(&name))
-            || STREAM_ARGUMENTS.contains(&name)
     };
     for (name, _) in arguments.iter() {
         if of_any_type(name) && !kind.arguments().contains(&name) {
@@ -219,6 +231,14 @@ fn check_value(name: &str, value: &FieldValue, arguments: &FieldTable) -> Result
             _ => Ok(()),
         },
         "x-delivery-limit" => integer(value).map(drop),
+        "x-max-age" => match text(value)? {
+            age if age_ms(age).is_some_and(|ms| ms > 0) => Ok(()),
+            _ => Err("invalid_max_age".to_owned()),
+        },
+        "x-stream-max-segment-size-bytes" => within(value, 1..=STREAM_SEGMENT_BYTES_MAX),
+        "x-stream-filter-size-bytes" => within(value, STREAM_FILTER_RANGE),
+        "x-flush" => one_of(value, FLUSH_LEVELS, "invalid_flush"),
+        "x-flush-interval-ms" => within(value, FLUSH_INTERVAL_RANGE),
         "x-max-length"
         | "x-max-length-bytes"
         | "x-max-in-memory-length"
@@ -232,6 +252,9 @@ fn check_value(name: &str, value: &FieldValue, arguments: &FieldTable) -> Result
     }
 }
 
+pub(crate) const FLUSH_LEVELS: &[&str] = &["sync", "interval", "os"];
+pub(crate) const STREAM_FILTER_RANGE: RangeInclusive<u64> = 16..=STREAM_FILTER_BYTES_MAX as u64;
+pub(crate) const FLUSH_INTERVAL_RANGE: RangeInclusive<u64> = 1..=60_000;
 pub(crate) const OVERFLOW_MODES: &[&str] = &["drop-head", "reject-publish", "reject-publish-dlx"];
 pub(crate) const LEADER_LOCATORS: &[&str] =
     &["client-local", "balanced", "random", "least-leaders"];
@@ -247,6 +270,14 @@ fn not_negative(value: &FieldValue) -> Result<i64, String> {
     match integer(value)? {
         negative if negative < 0 => Err(format!("{{value_negative,{negative}}}")),
         other => Ok(other),
+    }
+}
+
+fn within(value: &FieldValue, range: RangeInclusive<u64>) -> Result<(), String> {
+    let number = not_negative(value)?;
+    match range.contains(&number.unsigned_abs()) {
+        true => Ok(()),
+        false => Err(format!("{{value_out_of_range,{number}}}")),
     }
 }
 

@@ -11,7 +11,7 @@ use hashbrown::HashMap;
 use leveret_auth::{HashingAlgorithm, PasswordHash, Rights, is_loopback, verify_login};
 use leveret_types::limits::{EXCHANGES_MAX, QUEUES_MAX, VHOSTS_MAX};
 use leveret_types::{ConnectionId, FieldValue, NodeId, ProtocolError, QueueId};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -165,6 +165,8 @@ pub struct Catalogue {
     pub(crate) users: BTreeMap<String, User>,
     pub(crate) global_parameters: BTreeMap<String, FieldValue>,
     pub(crate) queues: HashMap<QueueId, QueueRecord, FixedState>,
+    /// The exclusive ones of these, by the connections that they go with.
+    pub(crate) exclusive: BTreeSet<(ConnectionId, QueueId)>,
     pub(crate) exchange_count: usize,
     /// Numbers of the next queue that survives a restart, and of the next one that does not. The
     /// first is in snapshots.
@@ -190,6 +192,7 @@ impl Catalogue {
             users: BTreeMap::new(),
             global_parameters: BTreeMap::new(),
             queues: HashMap::default(),
+            exclusive: BTreeSet::new(),
             exchange_count: 0,
             next_queue: 1,
             next_transient_queue: 1,
@@ -388,15 +391,12 @@ impl Catalogue {
         self.exchange_count
     }
 
-    /// The exclusive queues of a connection, which go with it.
+    /// The exclusive queues of a connection, which go with it, by their ids. Looks at no other
+    /// queue.
     pub fn exclusive_queues(&self, connection: ConnectionId) -> Vec<&QueueRecord> {
-        let mut queues: Vec<&QueueRecord> = self
-            .queues
-            .values()
-            .filter(|queue| queue.exclusive == Some(connection))
-            .collect();
-        queues.sort_by_key(|queue| queue.id);
-        queues
+        let of = (connection, QueueId(0))..=(connection, QueueId(u64::MAX));
+        let ids = self.exclusive.range(of);
+        ids.filter_map(|(_, id)| self.queues.get(id)).collect()
     }
 
     /// A queue that a connection may use.

@@ -218,7 +218,7 @@ impl Catalogue {
                     let initial = self.config.membership.initial_size;
                     queue.group_size = queue.settings.initial_size.unwrap_or(initial);
                 }
-                QueueKind::Classic => queue.home = node,
+                QueueKind::Classic | QueueKind::Stream => queue.home = node,
             }
         }
         self.recount();
@@ -243,11 +243,8 @@ impl Catalogue {
             Some(size) => size.unwrap_or(usize::MAX),
             None => GROUP_SIZE_DEFAULT,
         };
-        self.config.default_queue_type = match rules.default_queue_type.as_deref() {
-            Some("quorum") => Some(QueueKind::Quorum),
-            Some("classic") => Some(QueueKind::Classic),
-            _ => None,
-        };
+        let default = rules.default_queue_type.as_deref();
+        self.config.default_queue_type = default.and_then(QueueKind::parse);
         let up: Vec<NodeId> = batch.up.iter().copied().map(NodeId).collect();
         let results = batch.commands.iter().map(|proposed| {
             self.is_new(proposed).then(|| {

@@ -107,7 +107,7 @@ pub enum CatalogueError {
     ReservedComponent(String),
     #[error("unrecognised limit '{0}'")]
     UnknownLimit(String),
-    #[error("invalid queue type '{0}'; known are classic and quorum")]
+    #[error("invalid queue type '{0}'; known are classic, quorum and stream")]
     QueueType(String),
     #[error(
         "invalid name: {0} bytes, at most {SHORT_STRING_BYTES_MAX} are allowed, and none is too few"

@@ -41,6 +41,7 @@ pub use definitions::{
     TopicPermissionDefinition, UserDefinition, VhostDefinition,
 };
 pub use error::CatalogueError;
+pub use leveret_stream::{Flush, StreamSettings};
 pub use leveret_types::{DelayedRetry, Overflow, Retried};
 pub use membership::MembershipConfig;
 pub use policy::{ApplyTo, Mirrors, Policy, QueueSettings, merge as merge_policies};

@@ -199,6 +199,7 @@ impl Catalogue {
                 self.with_more(members.clone(), missing, None, &is_up)
             }
             QueueKind::Classic => self.mirrors_due(record, &is_up)?,
+            QueueKind::Stream => return None,
         };
         (due != *members && !due.is_empty()).then_some(due)
     }

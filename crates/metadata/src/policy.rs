@@ -1,9 +1,13 @@
 //! Policies: keys and values for many queues and exchanges at once, by name, and what comes of them
 //! with a queue's own arguments.
 
-use crate::arguments::{DELAYED_RETRY_TYPES, LEADER_LOCATORS, OVERFLOW_MODES, QueueKind};
+use crate::arguments::{
+    DELAYED_RETRY_TYPES, FLUSH_INTERVAL_RANGE, FLUSH_LEVELS, LEADER_LOCATORS, OVERFLOW_MODES,
+    QueueKind,
+};
 use crate::error::CatalogueError;
 use leveret_auth::Pattern;
+use leveret_stream::StreamSettings;
 use leveret_types::limits::{DELIVERY_LIMIT, TTL_MS_MAX};
 use leveret_types::{DelayedRetry, FieldTable, FieldValue, Overflow, Retried};
 use std::sync::Arc;
@@ -53,7 +57,8 @@ impl ApplyTo {
             Self::All | Self::Queues => true,
             Self::ClassicQueues => kind == QueueKind::Classic,
             Self::QuorumQueues => kind == QueueKind::Quorum,
-            Self::Streams | Self::Exchanges => false,
+            Self::Streams => kind == QueueKind::Stream,
+            Self::Exchanges => false,
         }
     }
 }
@@ -132,6 +137,8 @@ const fn unsupported_keys(kind: QueueKind) -> &'static [&'static str] {
             "max-age",
             "stream-max-segment-size-bytes",
             "stream-filter-size-bytes",
+            "flush",
+            "flush-interval-ms",
             "initial-cluster-size",
             "target-group-size",
             "delivery-limit",
@@ -147,6 +154,35 @@ const fn unsupported_keys(kind: QueueKind) -> &'static [&'static str] {
             "max-age",
             "stream-max-segment-size-bytes",
             "stream-filter-size-bytes",
+            "flush",
+            "flush-interval-ms",
+            "queue-mode",
+            "queue-version",
+            "queue-master-locator",
+            "ha-mode",
+            "ha-params",
+            "ha-sync-mode",
+            "ha-sync-batch-size",
+            "ha-promote-on-shutdown",
+            "ha-promote-on-failure",
+        ],
+        QueueKind::Stream => &[
+            "message-ttl",
+            "expires",
+            "max-length",
+            "max-in-memory-length",
+            "max-in-memory-bytes",
+            "overflow",
+            "dead-letter-exchange",
+            "dead-letter-routing-key",
+            "dead-letter-strategy",
+            "delivery-limit",
+            "delayed-retry-type",
+            "delayed-retry-min",
+            "delayed-retry-max",
+            "consumer-timeout",
+            "consumer-disconnected-timeout",
+            "target-group-size",
             "queue-mode",
             "queue-version",
             "queue-master-locator",
@@ -267,6 +303,10 @@ fn check(key: &str, value: &FieldValue) -> Option<bool> {
         "queue-leader-locator" => one_of(LEADER_LOCATORS),
         "queue-master-locator" => one_of(&["client-local", "min-masters", "random"]),
         "max-age" => value.as_text().is_some_and(is_max_age),
+        "flush" => one_of(FLUSH_LEVELS),
+        "flush-interval-ms" => integer
+            .and_then(|v| u64::try_from(v).ok())
+            .is_some_and(|v| FLUSH_INTERVAL_RANGE.contains(&v)),
         "ha-mode" => one_of(&["all", "exactly", "nodes"]),
         "ha-params" => at_least(1) || matches!(value, FieldValue::Array(_)),
         "ha-sync-mode" => one_of(&["manual", "automatic"]),
@@ -306,6 +346,8 @@ fn noun(key: &str) -> &str {
         "target-group-size" => "qq target count value",
         "stream-max-segment-size-bytes" => "segment size",
         "stream-filter-size-bytes" => "filter size",
+        "flush" => "flush level",
+        "flush-interval-ms" => "flush interval",
         "consumer-timeout" => "consumer timeout",
         "ha-mode" => "ha-mode value",
         other => other,
@@ -404,6 +446,8 @@ pub struct QueueSettings {
     /// `queue-leader-locator` or `queue-master-locator` is `client-local`: a new queue is led by
     /// the node that it is declared at.
     pub leader_local: bool,
+    /// What is in force for a stream; of no other queue.
+    pub stream: Option<Box<StreamSettings>>,
 }
 
 /// The definitions of a policy and an operator policy merged: of limits the lower, of
@@ -483,13 +527,13 @@ pub fn resolve(kind: QueueKind, arguments: &FieldTable, policy: &FieldTable) -> 
         _ => Overflow::DropHead,
     };
     let delivery_limit = match (kind, find("delivery-limit").and_then(|v| v.as_integer())) {
-        (QueueKind::Classic, _) => None,
+        (QueueKind::Classic | QueueKind::Stream, _) => None,
         (QueueKind::Quorum, None) => Some(DELIVERY_LIMIT),
         (QueueKind::Quorum, Some(limit)) => u32::try_from(limit).ok(),
     };
     let priority_max = match kind {
         QueueKind::Classic => number("max-priority").and_then(|v| u8::try_from(v).ok()),
-        QueueKind::Quorum => None,
+        QueueKind::Quorum | QueueKind::Stream => None,
     };
     // Of a group's members: an argument by its whole name, or a key of policies.
     let size = |key: &str| {
@@ -516,7 +560,7 @@ pub fn resolve(kind: QueueKind, arguments: &FieldTable, policy: &FieldTable) -> 
         delivery_limit,
         consumer_timeout_ms: number("consumer-timeout"),
         delayed_retry: match kind {
-            QueueKind::Classic => None,
+            QueueKind::Classic | QueueKind::Stream => None,
             QueueKind::Quorum => delayed_retry(
                 text("delayed-retry-type").as_deref(),
                 number("delayed-retry-min"),
@@ -525,7 +569,7 @@ pub fn resolve(kind: QueueKind, arguments: &FieldTable, policy: &FieldTable) -> 
         },
         mirrors: match kind {
             QueueKind::Classic => mirrors(policy),
-            QueueKind::Quorum => None,
+            QueueKind::Quorum | QueueKind::Stream => None,
         },
         initial_size: size("x-quorum-initial-group-size").or_else(|| size("initial-cluster-size")),
         target_size: size("x-quorum-target-group-size").max(size(TARGET_GROUP_SIZE)),
@@ -533,8 +577,33 @@ pub fn resolve(kind: QueueKind, arguments: &FieldTable, policy: &FieldTable) -> 
             .or_else(|| text("queue-master-locator"))
             .as_deref()
             == Some("client-local"),
+        stream: (kind == QueueKind::Stream).then(|| Box::new(stream_settings(find))),
     }
 }
+
+/// What is in force for a stream. A policy's value that cannot be, which an older version took, is
+/// left out.
+fn stream_settings(find: impl Fn(&str) -> Option<FieldValue>) -> StreamSettings {
+    let text = |key| Some((key, find(key)?.to_string()));
+    let mut said: Vec<(&str, String)> = STREAM_KEYS.iter().filter_map(|key| text(*key)).collect();
+    loop {
+        let pairs = said.iter().map(|(key, value)| (*key, value.as_str()));
+        match StreamSettings::from_arguments(pairs) {
+            Ok(settings) => return settings,
+            Err(error) => said.retain(|(key, _)| *key != error.key),
+        }
+    }
+}
+
+/// What arguments, with `x-` before them, and policies say of a stream.
+const STREAM_KEYS: &[&str] = &[
+    "max-length-bytes",
+    "max-age",
+    "stream-max-segment-size-bytes",
+    "stream-filter-size-bytes",
+    "flush",
+    "flush-interval-ms",
+];
 
 /// What is said of delayed retries. Without a least delay there is none.
 fn delayed_retry(

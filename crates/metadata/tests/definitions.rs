@@ -267,9 +267,9 @@ fn an_import_is_all_or_nothing_and_names_the_item() {
                 {value_negative,-1}",
         ),
         (
-            r#"{"queues":[{"name":"s","vhost":"/","durable":true,"type":"stream"}]}"#,
+            r#"{"queues":[{"name":"s","vhost":"/","durable":true,"type":"moon"}]}"#,
             "queue 's' in vhost '/': invalid arg 'x-queue-type' for queue 's' in vhost '/': \
-                \"unsupported queue type 'stream'\"",
+                \"unsupported queue type 'moon'\"",
         ),
         (
             r#"{"queues":[{"name":"q","vhost":"none","durable":true}]}"#,

@@ -3,7 +3,7 @@
 
 mod world;
 
-use leveret_metadata::{Catalogue, Config, QueueKind};
+use leveret_metadata::{Catalogue, Config, Flush, QueueKind};
 use leveret_types::limits::{SHORT_STRING_BYTES_MAX, TTL_MS_MAX};
 use leveret_types::{ConnectionId, QueueId};
 use world::{World, check, check_with};
@@ -144,13 +144,15 @@ fn exclusive_queues_are_locked_for_others() {
     ] {
         assert_eq!(world.run(line).as_deref(), Some("new"));
     }
-    let names: Vec<&str> = world
-        .catalogue
-        .exclusive_queues(ConnectionId(1))
-        .iter()
-        .map(|q| q.name())
-        .collect();
-    assert_eq!(names, ["b", "a"]);
+    let names = |world: &World, connection| -> Vec<String> {
+        let queues = world.catalogue.exclusive_queues(ConnectionId(connection));
+        queues.iter().map(|q| q.name().to_owned()).collect()
+    };
+    assert_eq!(names(&world, 1), ["b", "a"]);
+    assert_eq!(names(&world, 2), ["c"]);
+    assert_eq!(names(&world, 3), Vec::<String>::new());
+    assert_eq!(world.run("delete-queue b").as_deref(), Some("ok"));
+    assert_eq!(names(&world, 1), ["a"]);
 }
 
 #[test]
@@ -197,10 +199,6 @@ fn arguments_have_types_and_values() {
             "x-queue-type=moon".into(),
             "\"unsupported queue type 'moon'\"",
         ),
-        (
-            "x-queue-type=stream".into(),
-            "\"unsupported queue type 'stream'\"",
-        ),
         ("x-queue-type=1".into(), "{unacceptable_type,signedint}"),
         (
             "x-single-active-consumer=yes".into(),
@@ -217,6 +215,21 @@ fn arguments_have_types_and_values() {
         (
             "x-queue-type=quorum x-dead-letter-strategy=never".into(),
             "invalid_dlx_strategy",
+        ),
+        ("x-queue-type=stream x-max-age=7d".into(), "invalid_max_age"),
+        ("x-queue-type=stream x-max-age=0D".into(), "invalid_max_age"),
+        (
+            "x-queue-type=stream x-stream-max-segment-size-bytes=0".into(),
+            "{value_out_of_range,0}",
+        ),
+        (
+            "x-queue-type=stream x-stream-filter-size-bytes=256".into(),
+            "{value_out_of_range,256}",
+        ),
+        ("x-queue-type=stream x-flush=never".into(), "invalid_flush"),
+        (
+            "x-queue-type=stream x-flush-interval-ms=60001".into(),
+            "{value_out_of_range,60001}",
         ),
         (
             "x-queue-type=quorum x-delivery-limit=many".into(),
@@ -270,6 +283,16 @@ fn arguments_of_other_types_are_refused() {
             "rabbit_classic_queue",
         ),
         ("quorum", "x-queue-mode=lazy", "rabbit_quorum_queue"),
+        ("quorum", "x-flush=os", "rabbit_quorum_queue"),
+        ("stream", "x-message-ttl=1", "rabbit_stream_queue"),
+        ("stream", "x-max-priority=1", "rabbit_stream_queue"),
+        ("stream", "x-max-length=1", "rabbit_stream_queue"),
+        ("stream", "x-dead-letter-exchange=d", "rabbit_stream_queue"),
+        (
+            "stream",
+            "x-single-active-consumer=true",
+            "rabbit_stream_queue",
+        ),
         (
             "quorum",
             "x-stream-max-segment-size-bytes=1",
@@ -282,6 +305,39 @@ fn arguments_of_other_types_are_refused() {
             &format!("406 invalid arg '{name}' for queue 'q' in vhost '/' of queue type {module}"),
         );
     }
+}
+
+#[test]
+fn what_a_stream_is_and_what_it_cannot_be() {
+    let stream = "x-queue-type=stream";
+    let refused =
+        |property: &str| format!("406 invalid property '{property}' for queue 's' in vhost '/'");
+    check(&format!("queue s {stream}"), &refused("non-durable"));
+    check(
+        &format!("queue s durable exclusive=1 {stream}"),
+        &refused("exclusive-owner"),
+    );
+    check(
+        &format!("queue s durable auto {stream}"),
+        &refused("auto-delete"),
+    );
+    check(
+        &format!("queue s durable {stream}; queue s durable {stream} x-max-age=7D"),
+        "new\n 406 inequivalent arg 'x-max-age' for queue 's' in vhost '/': received the value \
+            '7D' of type 'longstr' but current is none",
+    );
+    let mut world = World::new(Config::default());
+    world.run(&format!(
+        "queue s durable {stream} x-max-length-bytes=1000 x-flush=interval"
+    ));
+    world.run("policy p s max-length-bytes=500 max-age=1m flush-interval-ms=20");
+    let record = world.catalogue.queue_by_name("/", "s").expect("it is new");
+    assert_eq!(record.kind(), QueueKind::Stream);
+    assert!(record.id().is_stream(), "its id says so");
+    let settings = record.settings().stream.as_ref().expect("it is a stream");
+    let found = (settings.bytes_max, settings.age_ms_max, settings.flush);
+    assert_eq!(found, (Some(500), Some(60_000), Flush::Interval(20)));
+    world.verify();
 }
 
 #[test]
@@ -616,8 +672,12 @@ fn default_queue_types() {
         "new\n ok",
     );
     check(
-        "vhost / default=stream",
-        "406 invalid queue type 'stream'; known are classic and quorum",
+        "vhost / default=stream; queue q durable; queue q durable x-queue-type=stream",
+        "new\n ok",
+    );
+    check(
+        "vhost / default=moon",
+        "406 invalid queue type 'moon'; known are classic, quorum and stream",
     );
 }
 

@@ -6,6 +6,7 @@
 use crate::env::{ConnectionEvent, Env, Executed};
 use crate::quorum::Notify;
 use crate::shard::{Bodies, CATALOGUE_LOG, QueueSpec, Shard, queue_of, shard_of};
+use crate::streams::{self, StreamChange};
 use leveret_metadata::{
     Catalogue, CatalogueError, Change, Command, Config, Endpoint, QueueKind, QueueRecord, Vhost,
 };
@@ -54,6 +55,9 @@ pub fn follow<E: Env>(catalogue: &Catalogue, change: &Change, now: Now, env: &E)
         Change::QueueCreated(id) => {
             if let Some(record) = catalogue.queue(*id) {
                 add(&env.counters().queues_created, 1);
+                if streams::follow(record, StreamChange::Begun, env) {
+                    return;
+                }
                 env.with_shard(now, env.shard_of(*id), |shard| {
                     shard.add_queue(now, *id, spec(catalogue, record), Vec::new());
                 });
@@ -61,6 +65,9 @@ pub fn follow<E: Env>(catalogue: &Catalogue, change: &Change, now: Now, env: &E)
         }
         Change::QueueChanged(id) => {
             if let Some(record) = catalogue.queue(*id) {
+                if streams::follow(record, StreamChange::Changed, env) {
+                    return;
+                }
                 env.with_shard(now, env.shard_of(*id), |shard| {
                     shard.update_queue(now, *id, spec(catalogue, record));
                 });
@@ -68,6 +75,9 @@ pub fn follow<E: Env>(catalogue: &Catalogue, change: &Change, now: Now, env: &E)
         }
         Change::QueueDeleted(record) => {
             add(&env.counters().queues_deleted, 1);
+            if streams::follow(record, |id, _| StreamChange::Deleted(id), env) {
+                return;
+            }
             env.with_shard(now, env.shard_of(record.id()), |shard| {
                 shard.remove_queue(now, record.id());
             });
@@ -143,6 +153,7 @@ pub fn spec(catalogue: &Catalogue, record: &QueueRecord) -> QueueSpec {
         kind: match record.kind() {
             QueueKind::Classic => leveret_queue::QueueKind::Classic,
             QueueKind::Quorum => leveret_queue::QueueKind::Quorum,
+            QueueKind::Stream => unreachable!("no shard has streams"),
         },
         durable: record.survives_restart(),
         members: record.members().to_vec(),
@@ -229,7 +240,8 @@ pub fn place_queues<S: DerefMut<Target = Shard>>(
         }
     }
     let shard_count = u16::try_from(shards.len()).unwrap_or(u16::MAX);
-    for record in catalogue.queues(None) {
+    let in_shards = |record: &&QueueRecord| record.kind() != QueueKind::Stream;
+    for record in catalogue.queues(None).filter(in_shards) {
         let mut lanes = lanes.remove(&record.id()).unwrap_or_default();
         lanes.sort_unstable();
         let shard = shard_of(record.id(), shard_count);

@@ -13,10 +13,12 @@ mod look;
 mod overdue;
 mod publish;
 mod run;
+mod streams;
 mod topology;
 
 pub(crate) use consume::may_get;
 pub use facts::{ChannelFacts, ConnectionFacts, ConsumerFacts};
+pub(crate) use login::{Login, NotLetIn, credentials};
 pub(crate) use publish::enqueue;
 pub(crate) use run::Run;
 pub use topology::{Answer, Caller, Question};
@@ -67,6 +69,8 @@ pub struct Connection {
     consumers: FixedMap<ConsumerId, consume::Subscription>,
     channels: FixedMap<ChannelId, consume::Channel>,
     publisher: publish::Publisher,
+    /// What it has to do with streams, if anything.
+    streams: Option<Box<streams::Streams>>,
     /// The answer to what was asked, held until what it tells of is durable.
     held: Option<Held>,
     /// Answers in the output that must not be written before what they tell of is durable.
@@ -122,6 +126,7 @@ impl Connection {
             consumers: FixedMap::default(),
             channels: FixedMap::default(),
             publisher: publish::Publisher::default(),
+            streams: None,
             held: None,
             barriers: held::Barriers::default(),
             asked: None,
@@ -191,13 +196,11 @@ impl Connection {
             ConnectionEvent::Executed { id, result } => self.executed(id, result, now, env),
             ConnectionEvent::LoginChecked(verdict) => self.login_checked(verdict, now, env),
             ConnectionEvent::Looked => self.look_again(now, env),
+            ConnectionEvent::Stream(news) => self.stream_news(news, now, env),
             ConnectionEvent::Close(error) => self.session.close(error),
             ConnectionEvent::Committed { queue, through } => {
                 self.session.committed(queue, through);
-                if let Some(held) = &mut self.held {
-                    held.queues.retain(|(of, at)| *of != queue || *at > through);
-                }
-                self.release_held(now);
+                self.release_committed(queue, through, now);
             }
             ConnectionEvent::Refused { queue, sequences } => {
                 self.session.refused(queue, &sequences);
@@ -229,13 +232,15 @@ impl Connection {
             self.reply(now, reply);
         }
         self.session.tick(now, &mut self.requests);
+        self.deliver_from_streams(env);
         self.process(now, env);
     }
 
     /// When [`Self::tick`] is to be called at the latest, in monotonic milliseconds.
     pub fn deadline(&self) -> Option<u64> {
         let delayed = self.delayed.as_ref().map(|(at, _)| *at);
-        let waiting = (!self.requests.is_empty() && self.missed.is_none()).then_some(0);
+        let is_waiting = !self.requests.is_empty() && self.missed.is_none();
+        let waiting = (is_waiting || self.has_stream_deliveries_due()).then_some(0);
         [delayed, waiting, self.session.deadline()]
             .into_iter()
             .flatten()
@@ -247,7 +252,8 @@ impl Connection {
         !(self.session.suspended()
             || self.missed.is_some()
             || self.session.held()
-            || !self.full_queues.is_empty())
+            || !self.full_queues.is_empty()
+            || !self.streams_keep_up())
     }
 
     /// Whether it waits for the check of a password, which nobody needs once the client has gone.
@@ -276,7 +282,11 @@ impl Connection {
         let left = self.session.output().len();
         self.sent_bytes += self.output_before.saturating_sub(left) as u64;
         self.output_before = left;
-        if self.session.output().writable_len() > 0 || self.encoded.messages == 0 {
+        if self.session.output().writable_len() > 0 {
+            return;
+        }
+        self.stream_output_written();
+        if self.encoded.messages == 0 {
             return;
         }
         let held::Encoded { messages, bytes } = std::mem::take(&mut self.encoded);
@@ -329,6 +339,7 @@ impl Connection {
         self.process(now, env);
         // Nothing more is published, and what the client still sends is read off the socket.
         self.full_queues.clear();
+        self.leave_streams(env);
         self.delete_exclusive_queues(now, env);
         self.log_out(env);
         tracing::debug!(connection = %self.name, "closed");
@@ -354,6 +365,7 @@ impl Connection {
                 self.requests = requests;
             }
         }
+        self.flush_streams(env);
         count
     }
 

@@ -5,9 +5,7 @@
 //! After a restart that is read out of the messages themselves, a part at a time, while the node
 //! serves already.
 
-use crate::connection::Run;
-use crate::env::Env;
-use crate::shard::Deferred;
+use crate::effects::Deferred;
 use crate::stored;
 use bytes::Bytes;
 use leveret_amqp::{Properties, Property, RawValue};
@@ -51,13 +49,6 @@ pub fn delay_of(properties: &[u8]) -> Option<u64> {
         .map(|delay| delay.min(DELAY_MS_MAX))
 }
 
-/// Keeps a message back until `due_ms`.
-pub(crate) fn hold_back<E: Env>(run: &mut Run<'_, E>, vhost: &str, message: &Message, due_ms: u64) {
-    let shard = run.shard(SHARD);
-    let (logs, delayed) = shard.delayed();
-    delayed.add(logs, vhost, message, due_ms);
-}
-
 impl Delayed {
     /// What the storage engine has of earlier runs.
     #[must_use]
@@ -87,7 +78,13 @@ impl Delayed {
         self.len() == 0
     }
 
-    fn add(&mut self, logs: &mut ShardLogs, vhost: &str, message: &Message, due_ms: u64) {
+    pub(crate) fn add(
+        &mut self,
+        logs: &mut ShardLogs,
+        vhost: &str,
+        message: &Message,
+        due_ms: u64,
+    ) {
         if !self.created {
             logs.create_log(LOG, LogKind::Durable);
             self.created = true;

@@ -5,133 +5,14 @@
 //! plain borrow. What the work wants done elsewhere comes out as closed lists of effects, and the
 //! environment carries it there when the shard is let go.
 
-use crate::quorum::link::{Fetched, Standing};
+pub use crate::events::{ConnectionEvent, Executed, PeerFrame, ProposalId, QueueAnswer, Ticket};
 use crate::shard::{Shard, ShardEffects};
-use bytes::Bytes;
 use leveret_auth::{LoginCheck, Verdict};
-use leveret_metadata::{Catalogue, CatalogueError, Command, Outcome};
-use leveret_queue::AttachError;
-use leveret_session::contract::{Delivery, Reply};
-use leveret_types::{ConnectionId, ConsumerId, NodeId, Now, ProtocolError, QueueId, ShardId};
-use smallvec::SmallVec;
+use leveret_metadata::{Catalogue, CatalogueError, Command};
+use leveret_types::{ConnectionId, ConsumerId, NodeId, Now, QueueId, ShardId};
 use std::net::IpAddr;
-use std::ops::{Deref, DerefMut, Range};
+use std::ops::{Deref, DerefMut};
 use std::sync::Weak;
-
-/// A place in the write-ahead log: what a confirm waits for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Ticket {
-    /// Whose part of the log.
-    pub shard: ShardId,
-    /// Durable once that shard's part is durable through this chunk.
-    pub chunk: u64,
-}
-
-/// What is posted to a connection from elsewhere.
-#[derive(Debug)]
-pub enum ConnectionEvent {
-    /// A message for one of its consumers.
-    Deliver(Delivery),
-    /// The answer to what it asked. It goes through the connection's inbox so that deliveries keep
-    /// their place before or after it.
-    Reply(Reply),
-    /// One of its consumers is gone with its queue.
-    CancelConsumer(ConsumerId),
-    /// One of its consumers has kept a delivery for too long.
-    TimedOut(ConsumerId),
-    /// The connection is to be closed with this error.
-    Close(ProtocolError),
-    /// A queue of the cluster has committed this node's operations through a number.
-    Committed {
-        /// The queue.
-        queue: QueueId,
-        /// The number.
-        through: u64,
-    },
-    /// A queue of the cluster refuses publishes.
-    Refused {
-        /// The queue.
-        queue: QueueId,
-        /// The numbers of the operations.
-        sequences: Range<u64>,
-    },
-    /// A queue of the cluster that held this publisher back takes more.
-    Room(QueueId),
-    /// A queue of the cluster answers what this connection asked of it.
-    Answered {
-        /// The queue.
-        queue: QueueId,
-        /// The answer.
-        answer: QueueAnswer,
-    },
-    /// What became of the check that it handed over ([`Env::check_login`]).
-    LoginChecked(Verdict),
-    /// This node has seen what the cluster had agreed on when the connection asked for a look, or
-    /// will not in time.
-    Looked,
-    /// The cluster has carried out a change of the catalogue, or refused it.
-    Executed {
-        /// What [`Proposal::Waiting`] said.
-        id: ProposalId,
-        /// What it did.
-        result: Result<Outcome, CatalogueError>,
-    },
-}
-
-/// What a queue of the cluster answers.
-#[derive(Debug)]
-pub enum QueueAnswer {
-    /// A consumer is attached, or why not.
-    Attached {
-        /// The consumer.
-        consumer: ConsumerId,
-        /// Why not.
-        result: Result<(), AttachError>,
-    },
-    /// What a get found, and how many messages are left.
-    Got(Option<(Delivery, u64)>),
-    /// How many messages a purge took away.
-    Purged(u64),
-    /// How it stands.
-    Counted(Standing),
-    /// A ready message, which stays.
-    Peeked(Fetched),
-    /// Its leader was not there in time.
-    Unavailable,
-}
-
-/// A message for another node: for whoever has this queue there. What is in it is between the
-/// shards.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PeerFrame {
-    /// The queue whose shard gets it; 0 is the catalogue's group.
-    pub queue: QueueId,
-    /// Its bytes, one piece behind the other; pieces are sent without being copied together.
-    pub pieces: SmallVec<[Bytes; 4]>,
-}
-
-impl PeerFrame {
-    /// A message of one piece.
-    #[must_use]
-    pub fn new(queue: QueueId, bytes: impl Into<Bytes>) -> Self {
-        Self {
-            queue,
-            pieces: smallvec::smallvec![bytes.into()],
-        }
-    }
-
-    /// Bytes of all pieces.
-    #[must_use]
-    pub fn len(&self) -> usize {
-        self.pieces.iter().map(Bytes::len).sum()
-    }
-
-    /// Whether there is nothing in it.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.pieces.iter().all(Bytes::is_empty)
-    }
-}
 
 /// What holds back publishers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -154,20 +35,6 @@ impl Alarms {
         }
     }
 }
-
-/// What a change of the catalogue answered, and when it is durable.
-#[derive(Debug)]
-pub struct Executed {
-    /// What changed.
-    pub outcome: Outcome,
-    /// When the change is durable; nothing if it need not be.
-    pub ticket: Option<Ticket>,
-}
-
-/// A change of the catalogue that the cluster has been asked for, unique for the life of the
-/// process.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct ProposalId(pub u64);
 
 /// What became of a change of the catalogue that was asked for.
 #[derive(Debug)]
@@ -226,8 +93,10 @@ pub trait Env {
     fn durable(&self, shard: ShardId) -> u64;
     /// Whether publishers are to wait because the write-ahead log is behind.
     fn log_congested(&self) -> bool;
-    /// Hands over the check of a password that takes long. [`ConnectionEvent::LoginChecked`] tells
-    /// what became of it; where its sender has gone, it need not be run.
+    /// Checks a password at once, where that is cheap and nobody from there has been guessing.
+    fn check_login_at_once(&self, address: IpAddr, check: &LoginCheck) -> Option<Verdict>;
+    /// Hands over a check that cannot be made at once. [`ConnectionEvent::LoginChecked`] tells what
+    /// became of it; where its sender has gone, it need not be run.
     fn check_login(&self, from: LoginFrom, check: LoginCheck);
     /// Posts to a connection.
     fn post(&self, connection: ConnectionId, event: ConnectionEvent);
@@ -267,6 +136,20 @@ pub trait Env {
     fn replies(&self) -> &crate::reply_to::Replies;
     /// What `x-recent-history` exchanges remember.
     fn history(&self) -> &crate::history::History;
+    /// Tells whoever runs the streams of this node. The catalogue is borrowed.
+    fn follow_stream(&self, _change: crate::stream_events::StreamChange) {}
+    /// Says something to the streams of this node for a connection, which hears
+    /// [`ConnectionEvent::Stream`].
+    ///
+    /// # Errors
+    /// The command, if there is no room for it now: the connection hears when there is.
+    fn say_to_streams(
+        &self,
+        _connection: ConnectionId,
+        command: leveret_stream::Command,
+    ) -> Result<(), Box<leveret_stream::Command>> {
+        Err(Box::new(command))
+    }
 
     /// The shard that a queue lives on here.
     fn shard_of(&self, queue: QueueId) -> ShardId {

@@ -27,13 +27,22 @@ pub mod reply_to;
 pub mod shard;
 pub mod standstill;
 mod stored;
+pub mod streams;
 
 mod connection;
 mod counters;
 mod dead_letter;
 mod dead_letters;
+mod effects;
+mod events;
 mod firehose;
+mod log_ids;
 mod looked;
+mod queue_spec;
+mod stream_connection;
+mod stream_events;
+mod stream_queues;
+mod subscriber;
 
 pub use connection::{
     Answer, Caller, ChannelFacts, Connection, ConnectionFacts, ConsumerFacts, Peer, Question,
@@ -43,6 +52,7 @@ pub use env::{
     Alarms, ConnectionEvent, Env, Executed, LoginFrom, PeerFrame, Proposal, ProposalId,
     QueueAnswer, Ticket,
 };
+pub use stream_connection::StreamConnection;
 
 use std::sync::Arc;
 
@@ -53,6 +63,8 @@ pub struct NodeSettings {
     pub session: Arc<leveret_session::Settings>,
     /// The same for sessions over TLS.
     pub session_tls: Arc<leveret_session::Settings>,
+    /// What sessions of the stream protocol negotiate.
+    pub stream: stream_events::StreamSessions,
     /// Shards of the node.
     pub shard_count: u16,
     /// The node's name in listings.

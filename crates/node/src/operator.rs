@@ -73,6 +73,7 @@ impl Caller {
         }
         let visible = without_blind_copies(message);
         let queues_took_it = Afterwards::new(Then::Nothing);
+        crate::streams::refuse_publish(catalogue, &queues)?;
         let outcome = enqueue(
             visible.as_ref().unwrap_or(message),
             &queues,
@@ -121,6 +122,7 @@ impl Caller {
         if let Some(rights) = &self.rights {
             rights.check(Access::Read, Resource::Queue(name))?;
         }
+        crate::streams::refuse(&env.catalogue(), queue, "basic.get")?;
         Ok(queue)
     }
 }

@@ -8,148 +8,29 @@ mod actor;
 mod convert;
 mod entry;
 mod here;
+mod home;
+mod outcome;
 mod replicas;
 
 use crate::delayed::{self, Delayed};
-use crate::env::{ConnectionEvent, PeerFrame, Ticket};
+pub use crate::effects::{DeadLetter, Deferred, ShardEffects};
+use crate::events::Ticket;
+pub use crate::log_ids::{CATALOGUE_GROUP_LOG, CATALOGUE_LOG, log_of, queue_of, shard_of};
+pub use crate::queue_spec::{QueueFacts, QueueSpec};
 use crate::quorum::link::{self, Answer, Origin};
 use crate::quorum::replica::{Replicas, Transfers};
-use crate::quorum::{Homes, Proxies, Then};
+use crate::quorum::{Homes, Proxies};
+pub use crate::subscriber::Subscriber;
 use actor::Actor;
-pub use actor::{QueueFacts, QueueSpec};
 use bytes::Bytes;
 pub use entry::When;
 use hashbrown::HashMap;
 use leveret_queue::Counts;
-use leveret_session::contract::Delivery;
-use leveret_storage::{BodyId, SealedChunk, ShardLogs, SharedBody, Urgency};
-use leveret_types::{
-    ConnectionId, ConsumerId, LogId, Message, NodeId, Now, ProtocolError, QueueId, ReplyCode,
-    ShardId,
-};
+use leveret_storage::{SealedChunk, ShardLogs, Urgency};
+use leveret_types::{ConsumerId, LogId, Message, NodeId, Now, QueueId, ShardId};
+pub use outcome::{Bodies, Enqueued, GetOutcome, unavailable};
 use std::collections::BTreeSet;
 use std::ops::Range;
-
-/// The shard that a queue lives on at a node with `shards` of them: part of its id. The nodes of a
-/// cluster may have different numbers of shards, so that the part is taken modulo the number.
-#[must_use]
-pub const fn shard_of(queue: QueueId, shards: u16) -> ShardId {
-    ShardId((queue.0 & 0xFF) as u16 % shards)
-}
-
-/// The log of one lane of a queue.
-#[must_use]
-pub const fn log_of(queue: QueueId, lane: u8) -> LogId {
-    LogId(queue.0 << 8 | lane as u64)
-}
-
-/// The queue and the lane that a log belongs to.
-#[must_use]
-pub const fn queue_of(log: LogId) -> (QueueId, u8) {
-    (QueueId(log.0 >> 8), (log.0 & 0xFF) as u8)
-}
-
-/// The log of the catalogue's commands, on shard 0. No queue has it: their ids start at 1.
-pub const CATALOGUE_LOG: LogId = LogId(0);
-
-/// The log of the catalogue's group, on shard 0 of a node that is in a cluster. It is not a
-/// queue's either.
-pub const CATALOGUE_GROUP_LOG: LogId = LogId(2);
-
-/// What is to happen outside the shard.
-#[derive(Debug, Default)]
-pub struct ShardEffects {
-    /// For connections, in order.
-    pub posts: Vec<(ConnectionId, ConnectionEvent)>,
-    /// For whoever let the shard go: work that needs the catalogue or another shard.
-    pub deferred: Vec<Deferred>,
-    /// For other nodes, in order.
-    pub peer: Vec<(NodeId, PeerFrame)>,
-    /// Consumers on other nodes, by the connection that stands for their node, that have become the
-    /// single active one of a queue here.
-    pub(crate) activated: Vec<(ConnectionId, QueueId, ConsumerId)>,
-}
-
-/// Work that a shard cannot do itself.
-#[derive(Debug)]
-pub enum Deferred {
-    /// Publish a message to the queue's dead-letter exchange, then settle it where it came from.
-    DeadLetter(DeadLetter),
-    /// Delete a queue whose lease is over, or whose last consumer has gone, if it still has no
-    /// consumers.
-    DeleteQueue {
-        /// The queue.
-        queue: QueueId,
-        /// Whether its lease is over.
-        expired: bool,
-    },
-    /// Route a message of the broker's own, or one whose delay is over, and settle it where it was
-    /// kept.
-    Publish {
-        /// Virtual host.
-        vhost: String,
-        /// The message: its exchange and routing key say where it goes.
-        message: Message,
-        /// Its index in the log of delayed messages.
-        delayed: Option<u64>,
-    },
-    /// A message is in all the queues that it was put into: what waited for that.
-    Afterwards {
-        /// What is to be done.
-        then: Then,
-        /// Whether one of the queues has refused the message.
-        refused: bool,
-    },
-    /// Close the channel of a consumer that has kept a delivery for too long.
-    TimedOut {
-        /// Its connection.
-        connection: ConnectionId,
-        /// The consumer.
-        consumer: ConsumerId,
-    },
-}
-
-/// A message that is dead-lettered.
-#[derive(Debug)]
-pub struct DeadLetter {
-    /// Where it was.
-    pub queue: QueueId,
-    /// Its lane and index there; nothing if the queue refused it and never had it.
-    pub position: Option<(u8, u64)>,
-    /// The message.
-    pub message: Message,
-    /// Why.
-    pub reason: leveret_queue::Reason,
-}
-
-/// What became of a message at a queue.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Enqueued {
-    /// It is in the queue; durable with the chunk that now gathers, if at all.
-    Durable,
-    /// It is in the queue, and would not survive a restart.
-    Volatile,
-    /// It is kept until the queue's leader has committed it: the operation of this number.
-    Kept {
-        /// The number.
-        sequence: u64,
-        /// Whether the publisher is held back: [`ConnectionEvent::Room`] will tell.
-        full: bool,
-    },
-    /// The queue refused it (`reject-publish`).
-    Rejected,
-    /// There is no such queue any more.
-    Gone,
-}
-
-/// The bodies that a message has so far: one for all its queues of a shard, and one in the
-/// write-ahead log for all shards. Shards are given the message one after the other.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Bodies {
-    durable: Option<BodyId>,
-    volatile: Option<BodyId>,
-    shared: Option<SharedBody>,
-}
 
 /// A shard.
 pub struct Shard {
@@ -356,10 +237,7 @@ impl Shard {
         };
         self.deadlines.remove(&(actor.deadline_ms, id));
         for (consumer, attached) in &actor.consumers {
-            self.effects.posts.push((
-                attached.connection,
-                ConnectionEvent::CancelConsumer(*consumer),
-            ));
+            self.effects.cancelled(attached.subscriber, *consumer);
         }
         for lane in &actor.lanes {
             self.logs.delete_log(log_of(id, *lane));
@@ -431,22 +309,21 @@ impl Shard {
                     now,
                     queue,
                     waiting.holder,
-                    Some(waiting.connection),
+                    Some(waiting.subscriber),
                     waiting.no_ack,
                 );
                 if let Some(reply) = outcome.reply() {
-                    self.effects
-                        .posts
-                        .push((waiting.connection, ConnectionEvent::Reply(reply)));
+                    let get = (queue, waiting.holder);
+                    self.effects.answer_get(waiting.subscriber, get, reply);
                 }
             }
             self.mark(queue);
         }
     }
 
-    /// The delayed messages that this shard keeps, with the logs that they lie in.
-    pub(crate) fn delayed(&mut self) -> (&mut ShardLogs, &mut Delayed) {
-        (&mut self.logs, &mut self.delayed)
+    /// Keeps a message back until `due_ms`.
+    pub(crate) fn delay(&mut self, vhost: &str, message: &Message, due_ms: u64) {
+        self.delayed.add(&mut self.logs, vhost, message, due_ms);
     }
 
     /// How many delayed messages are kept back.
@@ -597,48 +474,6 @@ impl Shard {
             });
         }
     }
-}
-
-/// What a `get` found.
-#[derive(Debug)]
-pub enum GetOutcome {
-    /// A message, and how many are left.
-    Message(Delivery, u64),
-    /// Nothing.
-    Empty,
-    /// It is being read from disk.
-    Pending,
-    /// There is no such queue any more.
-    Gone,
-    /// The queue's leader is not there.
-    Unavailable,
-}
-
-impl GetOutcome {
-    /// The reply to the session; nothing while the message is being read.
-    #[must_use]
-    pub fn reply(self) -> Option<leveret_session::contract::Reply> {
-        use leveret_session::contract::Reply;
-        match self {
-            Self::Message(delivery, ready) => Some(Reply::Got(Some((
-                delivery,
-                u32::try_from(ready).unwrap_or(u32::MAX),
-            )))),
-            Self::Empty | Self::Gone => Some(Reply::Got(None)),
-            Self::Unavailable => Some(Reply::Failed(unavailable())),
-            Self::Pending => None,
-        }
-    }
-}
-
-/// What a client is told that asked something of a queue whose leader is not there.
-#[must_use]
-pub fn unavailable() -> ProtocolError {
-    ProtocolError::connection(
-        ReplyCode::InternalError,
-        "the queue has no leader that a majority of its members follows; try again later, or at \
-         another node",
-    )
 }
 
 #[cfg(test)]

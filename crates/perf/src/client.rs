@@ -1,7 +1,6 @@
 //! A client that waits for each answer: it sets connections up before the load, and takes queues
 //! down after it.
 
-use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,20 +12,18 @@ use leveret_types::limits::{FRAME_BYTES_MAX, FRAME_BYTES_MIN};
 use leveret_types::{FieldTable, FieldValue, ReplyCode};
 use rustls::ClientConfig;
 
+use crate::awaited::Awaited;
 use crate::error::Error;
+use crate::stream::Session;
 use crate::transport::Transport;
 use crate::uri::Uri;
 
 /// How long a broker may take for an answer.
-const PATIENCE: Duration = Duration::from_secs(30);
-const READ_BYTES: usize = 64 * 1024;
+pub const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A connection that was opened.
 pub struct Client {
-    place: String,
-    transport: Transport,
-    input: Vec<u8>,
-    consumed: usize,
+    awaited: Awaited,
     output: Vec<u8>,
     frame_max: u32,
     server: FieldTable,
@@ -42,6 +39,8 @@ pub struct Opened {
     pub frame_max: u32,
     /// Host and port, for errors.
     pub place: String,
+    /// The protocol's state, where it is the one of streams.
+    pub session: Option<Session>,
 }
 
 /// What an answer said, as far as anybody asks.
@@ -70,16 +69,8 @@ impl Client {
         tls: Option<&Arc<ClientConfig>>,
         patience: Duration,
     ) -> Result<Self, Error> {
-        let place = uri.place();
-        let transport = Transport::connect(uri, tls, patience).map_err(|error| {
-            let place = place.clone();
-            Error::Connection { place, error }
-        })?;
         let mut client = Self {
-            place,
-            transport,
-            input: Vec::new(),
-            consumed: 0,
+            awaited: Awaited::connect(uri, tls, patience)?,
             output: PROTOCOL_HEADER.to_vec(),
             frame_max: FRAME_BYTES_MIN,
             server: FieldTable::new(),
@@ -129,7 +120,7 @@ impl Client {
             });
         let tune = match answer? {
             Answer::Tune(tune) => tune,
-            _ => return Err(self.protocol("no connection.tune".to_owned())),
+            _ => return Err(self.awaited.protocol("no connection.tune".to_owned())),
         };
         self.frame_max = match tune.frame_max {
             0 => FRAME_BYTES_MAX,
@@ -210,7 +201,7 @@ impl Client {
         self.send(number, declare);
         match self.call_sent("queue.declare-ok")? {
             Answer::Declared { name, ready } => Ok((name, ready)),
-            _ => Err(self.protocol("no queue.declare-ok".to_owned())),
+            _ => Err(self.awaited.protocol("no queue.declare-ok".to_owned())),
         }
     }
 
@@ -286,19 +277,14 @@ impl Client {
     ///
     /// # Errors
     /// Of the socket.
-    pub fn into_opened(mut self) -> Result<Opened, Error> {
-        self.input.drain(..self.consumed);
-        let place = self.place;
-        let transport = self.transport.into_nonblocking();
-        let transport = transport.map_err(|error| Error::Connection {
-            place: place.clone(),
-            error,
-        })?;
+    pub fn into_opened(self) -> Result<Opened, Error> {
+        let (transport, input, place) = self.awaited.into_nonblocking()?;
         Ok(Opened {
             transport,
-            input: self.input,
+            input,
             frame_max: self.frame_max,
             place,
+            session: None,
         })
     }
 
@@ -322,61 +308,30 @@ impl Client {
     }
 
     fn flush(&mut self) -> Result<(), Error> {
-        let output = std::mem::take(&mut self.output);
-        let mut rest = &output[..];
-        while !rest.is_empty() {
-            let taken = self.transport.write(rest);
-            let taken = taken.map_err(|error| self.connection(error))?;
-            rest = &rest[taken..];
-        }
-        let flushed = self.transport.flush();
-        flushed.map_err(|error| self.connection(error))
+        self.awaited.send(&mut self.output)
     }
 
     /// Waits for a method of that name.
     fn answer(&mut self, wanted: &'static str) -> Result<Answer, Error> {
         loop {
-            let waiting = &self.input[self.consumed..];
-            match next_frame(waiting, self.frame_max) {
-                Err(error) => return Err(self.protocol(error.to_string())),
-                Ok(None) => self.fill()?,
+            match next_frame(self.awaited.input(), self.frame_max) {
+                Err(error) => return Err(self.awaited.protocol(error.to_string())),
+                Ok(None) => self.awaited.fill()?,
                 Ok(Some(frame)) => {
-                    let end = self.consumed + frame.wire_len();
                     let found = match frame.kind {
-                        FrameKind::Method => read_answer(&self.place, frame.payload, wanted),
+                        FrameKind::Method => {
+                            read_answer(self.awaited.place(), frame.payload, wanted)
+                        }
                         _ => Ok(None),
                     };
-                    self.consumed = end;
+                    let bytes = frame.wire_len();
+                    self.awaited.consume(bytes);
                     if let Some(answer) = found? {
                         return Ok(answer);
                     }
                 }
             }
         }
-    }
-
-    fn fill(&mut self) -> Result<(), Error> {
-        self.input.drain(..self.consumed);
-        self.consumed = 0;
-        let before = self.input.len();
-        self.input.resize(before + READ_BYTES, 0);
-        let read = self.transport.read(&mut self.input[before..]);
-        self.input.truncate(before + *read.as_ref().unwrap_or(&0));
-        match read {
-            Ok(0) => Err(self.connection(io::ErrorKind::UnexpectedEof.into())),
-            Ok(_) => Ok(()),
-            Err(error) => Err(self.connection(error)),
-        }
-    }
-
-    fn connection(&self, error: io::Error) -> Error {
-        let place = self.place.clone();
-        Error::Connection { place, error }
-    }
-
-    fn protocol(&self, what: String) -> Error {
-        let place = self.place.clone();
-        Error::Protocol { place, what }
     }
 }
 

@@ -130,6 +130,31 @@ impl Confirms {
         Ok(())
     }
 
+    /// The same for the message of this sequence alone, by which a publisher of streams knows it.
+    ///
+    /// # Errors
+    /// If it does not wait.
+    #[inline]
+    pub fn settle_sequence(
+        &mut self,
+        sequence: u32,
+        refused: bool,
+        on: impl FnMut(u64),
+    ) -> Result<(), Unexpected> {
+        let first = self.waiting.front().ok_or(Unexpected)?.sequence;
+        let near = sequence.wrapping_sub(first) as usize;
+        let is_it = |message: &Waiting| message.sequence == sequence;
+        // Sequences follow each other, but for what was settled before a connection broke.
+        let place = match self.waiting.get(near).is_some_and(is_it) {
+            true => near,
+            false => self
+                .waiting
+                .binary_search_by_key(&sequence, |message| message.sequence)
+                .map_err(|_| Unexpected)?,
+        };
+        self.settle(self.settled + 1 + place as u64, false, refused, on)
+    }
+
     #[inline]
     fn settle_oldest(&mut self, refused: bool, on: &mut impl FnMut(u64)) {
         if let Some(message) = self.waiting.pop_front() {
@@ -223,6 +248,27 @@ mod tests {
         let left: Vec<_> = confirms.unconfirmed().iter().collect();
         assert_eq!(left.as_slice(), std::slice::from_ref(&(6..7)));
         assert_eq!(confirms.refused().first(), Some(4));
+    }
+
+    #[test]
+    fn a_publishing_id_finds_its_message_also_where_some_are_missing() {
+        let mut confirms = Confirms::default();
+        [3, 4, 7, 9]
+            .into_iter()
+            .for_each(|number| confirms.push(message(number)));
+        let mut dues = Vec::new();
+        for sequence in [4, 7, 3] {
+            let settled = confirms.settle_sequence(sequence, false, |due| dues.push(due));
+            assert_eq!(settled, Ok(()), "{sequence}");
+        }
+        assert_eq!(dues, [40, 70, 30]);
+        for sequence in [3, 8, 10] {
+            let settled = confirms.settle_sequence(sequence, false, |_| {});
+            assert_eq!(settled, Err(Unexpected), "{sequence}");
+        }
+        assert_eq!(confirms.outstanding(), 1);
+        assert_eq!(confirms.settle_sequence(9, true, |_| {}), Ok(()));
+        assert_eq!(confirms.refused().first(), Some(9));
     }
 
     #[test]

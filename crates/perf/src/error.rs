@@ -65,6 +65,26 @@ pub enum Error {
         /// Why the last attempt failed.
         last: Box<Error>,
     },
+    /// The broker refused a request of the stream protocol.
+    #[error("{place} refused {command}: {code} {name}")]
+    Refused {
+        /// Host and port.
+        place: String,
+        /// Which.
+        command: &'static str,
+        /// Response code.
+        code: u16,
+        /// Its name.
+        name: &'static str,
+    },
+    /// A stream has gone, or is led elsewhere.
+    #[error("{place} says that stream '{stream}' is not available any more")]
+    StreamGone {
+        /// Host and port.
+        place: String,
+        /// The stream.
+        stream: String,
+    },
     /// The broker sent what the protocol does not allow there.
     #[error("{place} broke the protocol: {what}")]
     Protocol {
@@ -98,7 +118,9 @@ impl Error {
     #[must_use]
     pub fn is_break(&self) -> bool {
         match self {
-            Self::Connection { .. } | Self::Cancelled { .. } => true,
+            Self::Connection { .. } | Self::Cancelled { .. } | Self::StreamGone { .. } => true,
+            // A stream broker that stops says OK.
+            Self::Closed { scope, code, .. } if *scope == "stream connection" => *code == 1,
             Self::Closed { scope, code, .. } => *scope == "connection" && FORCED.contains(code),
             _ => false,
         }
@@ -108,7 +130,7 @@ impl Error {
     /// there, queues and permissions may be unknown for a while.
     #[must_use]
     pub fn may_pass(&self) -> bool {
-        self.is_break() || matches!(self, Self::Closed { .. })
+        self.is_break() || matches!(self, Self::Closed { .. } | Self::Refused { .. })
     }
 
     pub(crate) fn io(what: impl Into<String>) -> impl FnOnce(std::io::Error) -> Self {

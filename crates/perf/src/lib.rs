@@ -1,12 +1,14 @@
 //! `leveret perf`: will this hardware carry this load?
 //!
-//! A specification ([`spec::Spec`]) says what to run; the engine runs it against any AMQP 0-9-1
-//! broker and gives a [`result::RunResult`], from which reports are made.
+//! A specification ([`spec::Spec`]) says what to run; the engine runs it against any broker of AMQP
+//! 0-9-1 or of RabbitMQ's stream protocol and gives a [`result::RunResult`], from which reports are
+//! made.
 //!
 //! Invariant: a message's latency counts from the moment it was due, never from the moment at which
 //! the broker let the generator send it.
 //! Invariant: the generator allocates nothing for a message.
 
+mod awaited;
 pub mod cli;
 pub mod client;
 pub mod compare;
@@ -28,6 +30,7 @@ pub mod sample;
 pub mod schedule;
 pub mod spec;
 pub mod stamp;
+pub mod stream;
 pub mod transport;
 pub mod uri;
 pub mod verdict;

@@ -22,7 +22,7 @@ use crate::interrupt;
 use crate::result::NodeUsage;
 use crate::sample::{Sampler, Subject, get};
 use crate::spec::{BrokerSpec, SpecError};
-use crate::uri::Uri;
+use crate::uri::{Protocol, Uri};
 
 /// How long a node may take to accept.
 const START: Duration = Duration::from_secs(60);
@@ -34,6 +34,8 @@ const LOOK: Duration = Duration::from_millis(10);
 pub const MODEL_VARIABLE: &str = "LEVERET_TRIAL_DEVICE";
 /// Where a node says how it sees its cluster.
 const CLUSTER: &str = "/api/leveret/cluster";
+/// The flag by which a node is told where to listen for the stream protocol.
+const STREAM_FLAG: &str = "--stream";
 /// The user that a new node has.
 const USER: &str = "guest";
 /// The folders of a node, by their names in the configuration.
@@ -43,6 +45,7 @@ pub const FOLDERS: [&str; 4] = ["data", "segment", "wal", "logs"];
 /// not reach them: who waits for one of them sees it ([`interrupt`]), gives up, and drops them.
 #[derive(Debug)]
 pub struct Nodes {
+    protocol: Protocol,
     nodes: Vec<Node>,
     root: PathBuf,
     /// Folders on the user's drives, which go with the run.
@@ -55,6 +58,7 @@ struct Node {
     name: String,
     child: Child,
     amqp: SocketAddr,
+    stream: SocketAddr,
     metrics: SocketAddr,
     http: SocketAddr,
     folders: Vec<(String, PathBuf)>,
@@ -69,14 +73,26 @@ impl Nodes {
     ///
     /// # Errors
     /// If there is no such model or folder, or if a node does not come up.
-    pub fn start(spec: &BrokerSpec, binary: Option<&Path>) -> Result<Self, Error> {
+    pub fn start(
+        spec: &BrokerSpec,
+        protocol: Protocol,
+        binary: Option<&Path>,
+    ) -> Result<Self, Error> {
         check(spec)?;
         let binary = match binary {
             Some(binary) => binary.to_owned(),
             None => std::env::current_exe().map_err(Error::io("find this program"))?,
         };
+        let knows_streams = knows(&binary, STREAM_FLAG);
+        if protocol == Protocol::Stream && !knows_streams {
+            return Err(Error::Node {
+                node: binary.display().to_string(),
+                what: format!("its `serve` has no {STREAM_FLAG}: give a broker's URI (--uri)"),
+            });
+        }
         let root = fresh_folder(&std::env::temp_dir())?;
         let mut nodes = Self {
+            protocol,
             nodes: Vec::new(),
             root,
             placed: Vec::new(),
@@ -84,7 +100,7 @@ impl Nodes {
         };
         // Three nodes that know of each other need `serve --cluster`; until this binary has it,
         // a specification of three runs on one, and its result says so.
-        let count = if spec.nodes > 1 && !knows_clusters(&binary) {
+        let count = if spec.nodes > 1 && !knows(&binary, "--cluster") {
             let note = format!(
                 "meant for {} nodes; run on one: no cluster here",
                 spec.nodes
@@ -94,7 +110,7 @@ impl Nodes {
         } else {
             spec.nodes
         };
-        let ports = Ports::choose(count)?;
+        let ports = Ports::choose(count, knows_streams)?;
         for at in 0..count {
             let node = nodes.start_node(spec, &binary, at, &ports)?;
             nodes.nodes.push(node);
@@ -166,6 +182,10 @@ impl Nodes {
         command.arg("--data-dir").arg(&home);
         command.args(["--http", &http.to_string(), "--amqp", &amqp.to_string()]);
         command.args(["--metrics", &metrics.to_string()]);
+        let stream = ports.stream[at];
+        if ports.gives_streams {
+            command.args([STREAM_FLAG, &stream.to_string()]);
+        }
         ports.join(at, &mut command);
         if let Some(model) = &spec.model {
             command.env(MODEL_VARIABLE, model);
@@ -182,6 +202,7 @@ impl Nodes {
             name,
             child,
             amqp,
+            stream,
             metrics,
             http,
             folders,
@@ -193,7 +214,10 @@ impl Nodes {
     /// Where to connect to.
     #[must_use]
     pub fn uris(&self) -> Vec<Uri> {
-        self.nodes.iter().map(Node::uri).collect()
+        self.nodes
+            .iter()
+            .map(|node| node.uri(self.protocol))
+            .collect()
     }
 
     /// What samples them.
@@ -297,11 +321,16 @@ impl Node {
         lines[lines.len().saturating_sub(5)..].join("\n")
     }
 
-    fn uri(&self) -> Uri {
+    fn uri(&self, protocol: Protocol) -> Uri {
+        let address = match protocol {
+            Protocol::Amqp => self.amqp,
+            Protocol::Stream => self.stream,
+        };
         Uri {
             tls: false,
-            host: self.amqp.ip().to_string(),
-            port: self.amqp.port(),
+            protocol,
+            host: address.ip().to_string(),
+            port: address.port(),
             user: USER.to_owned(),
             password: USER.to_owned(),
             virtual_host: "/".to_owned(),
@@ -311,7 +340,7 @@ impl Node {
     /// Waits until it lets a client in: a listener takes connections before that.
     fn await_ready(&mut self) -> Result<(), Error> {
         let until = Instant::now() + START;
-        let uri = self.uri();
+        let uri = self.uri(Protocol::Amqp);
         loop {
             let last = match Client::connect(&uri, None).and_then(Client::close) {
                 Ok(()) => return Ok(()),
@@ -355,8 +384,8 @@ impl Node {
 /// between here and the node.
 const PORT_FROM: u32 = 22_000;
 const PORT_TO: u32 = 32_000;
-/// AMQP, metrics, HTTP, and the cluster's link.
-const PORTS_OF_A_NODE: usize = 4;
+/// AMQP, metrics, HTTP, the cluster's link, and streams.
+const PORTS_OF_A_NODE: usize = 5;
 /// Where the next nodes of this process begin to look.
 static NEXT: AtomicU32 = AtomicU32::new(0);
 
@@ -366,12 +395,15 @@ struct Ports {
     metrics: Vec<SocketAddr>,
     http: Vec<SocketAddr>,
     cluster: Vec<SocketAddr>,
+    stream: Vec<SocketAddr>,
+    /// Whether nodes are told where to listen for the stream protocol.
+    gives_streams: bool,
     /// What lets the nodes into their cluster, and nobody else.
     secret: String,
 }
 
 impl Ports {
-    fn choose(nodes: usize) -> Result<Self, Error> {
+    fn choose(nodes: usize, gives_streams: bool) -> Result<Self, Error> {
         // All are held until all are chosen, so that none comes twice.
         let begun = NEXT.fetch_add((PORTS_OF_A_NODE * nodes) as u32, Ordering::Relaxed)
             + std::process::id();
@@ -391,7 +423,9 @@ impl Ports {
             amqp: addresses[..nodes].to_vec(),
             metrics: addresses[nodes..2 * nodes].to_vec(),
             http: addresses[2 * nodes..3 * nodes].to_vec(),
-            cluster: addresses[3 * nodes..].to_vec(),
+            cluster: addresses[3 * nodes..4 * nodes].to_vec(),
+            stream: addresses[4 * nodes..].to_vec(),
+            gives_streams,
             secret: random_text(),
         })
     }
@@ -413,10 +447,10 @@ fn random_text() -> String {
     format!("{:016x}{:016x}", random(), random())
 }
 
-/// Whether a binary's `serve` can form a cluster.
-fn knows_clusters(binary: &Path) -> bool {
+/// Whether a binary's `serve` has a flag.
+fn knows(binary: &Path, flag: &str) -> bool {
     let help = Command::new(binary).args(["serve", "--help"]).output();
-    help.is_ok_and(|help| String::from_utf8_lossy(&help.stdout).contains("--cluster"))
+    help.is_ok_and(|help| String::from_utf8_lossy(&help.stdout).contains(flag))
 }
 
 /// Nodes that are up, in the answer of a node over HTTP.
@@ -527,7 +561,7 @@ mod tests {
             .into(),
             ..BrokerSpec::default()
         };
-        let error = Nodes::start(&spec, Some(Path::new("/bin/true"))).unwrap_err();
+        let error = Nodes::start(&spec, Protocol::Amqp, Some(Path::new("/bin/true"))).unwrap_err();
         assert!(error.to_string().contains("missing"), "{error}");
         assert_eq!(fs::read_dir(&drive).unwrap().count(), 0);
         fs::remove_dir(drive).unwrap();
@@ -559,7 +593,7 @@ mod tests {
 
     #[test]
     fn three_nodes_are_told_of_each_other() {
-        let ports = Ports::choose(3).unwrap();
+        let ports = Ports::choose(3, false).unwrap();
         let mut command = Command::new("node");
         ports.join(1, &mut command);
         let words: Vec<_> = command
@@ -570,7 +604,7 @@ mod tests {
         let expected = ["--cluster", &all[1], "--join", &all.join(",")];
         assert_eq!(words, expected);
         let mut command = Command::new("node");
-        Ports::choose(1).unwrap().join(0, &mut command);
+        Ports::choose(1, false).unwrap().join(0, &mut command);
         assert_eq!(command.get_args().count(), 0);
     }
 }

@@ -86,11 +86,18 @@ pub fn tls_config(tls: &Tls) -> Result<Arc<ClientConfig>, String> {
     Ok(Arc::new(config))
 }
 
-/// Takes every certificate, as PerfTest does. For brokers on test machines only.
+/// Takes every certificate, as PerfTest does; that whoever shows it has its key is still checked.
+/// For brokers on test machines only.
 #[derive(Debug)]
-struct AnyCertificate(Arc<CryptoProvider>);
+pub struct AnyCertificate(Arc<CryptoProvider>);
 
 impl AnyCertificate {
+    /// Checks signatures by what this provider knows.
+    #[must_use]
+    pub const fn new(provider: Arc<CryptoProvider>) -> Self {
+        Self(provider)
+    }
+
     fn algorithms(&self) -> &WebPkiSupportedAlgorithms {
         &self.0.signature_verification_algorithms
     }

@@ -1,10 +1,14 @@
-//! `amqp://user:password@host:port/vhost`: where a broker is and who asks.
+//! `amqp://user:password@host:port/vhost`, `rabbitmq-stream://…`: where a broker is, who asks.
 
 use std::fmt;
 
+use serde::{Deserialize, Serialize};
+
 /// A URI that is none.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{uri}` is no AMQP URI ({what}): amqp://user:password@host:port/vhost, amqps:// for TLS")]
+#[error(
+    "`{uri}` is no AMQP URI ({what}): amqp://user:password@host:port/vhost, amqps:// for TLS, rabbitmq-stream:// and rabbitmq-stream+tls:// for the stream protocol"
+)]
 pub struct UriError {
     /// The text, without its password.
     pub uri: String,
@@ -12,14 +16,48 @@ pub struct UriError {
     pub what: &'static str,
 }
 
+/// What is spoken with a broker.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Protocol {
+    /// AMQP 0-9-1.
+    #[default]
+    Amqp,
+    /// RabbitMQ's stream protocol.
+    Stream,
+}
+
+impl Protocol {
+    /// Its port.
+    const fn port(self, tls: bool) -> u16 {
+        match (self, tls) {
+            (Self::Amqp, false) => 5672,
+            (Self::Amqp, true) => 5671,
+            (Self::Stream, false) => 5552,
+            (Self::Stream, true) => 5551,
+        }
+    }
+
+    const fn scheme(self, tls: bool) -> &'static str {
+        match (self, tls) {
+            (Self::Amqp, false) => "amqp",
+            (Self::Amqp, true) => "amqps",
+            (Self::Stream, false) => "rabbitmq-stream",
+            (Self::Stream, true) => "rabbitmq-stream+tls",
+        }
+    }
+}
+
 /// Where a broker is and who asks.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Uri {
     /// Whether TLS comes first.
     pub tls: bool,
+    /// What is spoken there.
+    pub protocol: Protocol,
     /// Name or address, without the brackets of IPv6.
     pub host: String,
-    /// Port; 5672, or 5671 with TLS, where none is given.
+    /// Port; the protocol's own where none is given.
     pub port: u16,
     /// User; `guest` where none is given.
     pub user: String,
@@ -40,9 +78,11 @@ impl Uri {
             what,
         };
         let (scheme, rest) = text.split_once("://").ok_or(wrong("no scheme"))?;
-        let tls = match scheme {
-            "amqp" => false,
-            "amqps" => true,
+        let (protocol, tls) = match scheme {
+            "amqp" => (Protocol::Amqp, false),
+            "amqps" => (Protocol::Amqp, true),
+            "rabbitmq-stream" => (Protocol::Stream, false),
+            "rabbitmq-stream+tls" => (Protocol::Stream, true),
             _ => return Err(wrong("another scheme")),
         };
         let rest = rest.split('?').next().unwrap_or_default();
@@ -67,8 +107,9 @@ impl Uri {
         let escape = "a % without two hexadecimal digits";
         Ok(Self {
             tls,
+            protocol,
             host: if host.is_empty() { "127.0.0.1" } else { host }.to_owned(),
-            port: port.unwrap_or(if tls { 5671 } else { 5672 }),
+            port: port.unwrap_or(protocol.port(tls)),
             user: user.ok_or(wrong(escape))?,
             password: password.ok_or(wrong(escape))?,
             virtual_host: virtual_host.ok_or(wrong(escape))?,
@@ -151,7 +192,7 @@ fn unescape(text: &str) -> Option<String> {
 impl fmt::Display for Uri {
     /// Without user and password.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let scheme = if self.tls { "amqps" } else { "amqp" };
+        let scheme = self.protocol.scheme(self.tls);
         write!(f, "{scheme}://{}", self.place())?;
         if self.virtual_host != "/" {
             write!(f, "/{}", self.virtual_host)?;
@@ -178,6 +219,16 @@ mod tests {
             ("amqps://box/", "amqps://box:5671", "guest guest /"),
             ("amqp://a:b%40@box:7/v%2fw", "amqp://box:7/v/w", "a b@ v/w"),
             ("amqp://a@[::1]:7/%2f?x=1", "amqp://[::1]:7", "a  /"),
+            (
+                "rabbitmq-stream://a:b@box/v",
+                "rabbitmq-stream://box:5552/v",
+                "a b v",
+            ),
+            (
+                "rabbitmq-stream+tls://box",
+                "rabbitmq-stream+tls://box:5551",
+                "guest guest /",
+            ),
         ];
         for (text, shown, login) in cases {
             let uri = Uri::parse(text).unwrap();

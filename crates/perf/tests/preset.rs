@@ -36,7 +36,7 @@ fn every_file_is_a_preset_and_every_preset_reads() {
     }
 }
 
-/// Publishers, queues, bytes and rate of each: `scenarios.md` A, B and C.
+/// Publishers, queues, bytes and rate of each: `scenarios.md` A to D.
 #[test]
 fn loads_are_those_of_the_documents() {
     let cases = [
@@ -61,6 +61,16 @@ fn loads_are_those_of_the_documents() {
         ("mirrored-1-follower", 10, 1, 4_000, None),
         ("mirrored-10-follower", 10, 10, 4_000, None),
         ("mirrored-30-spread", 30, 30, 4_000, None),
+        ("stream-1-1", 1, 1, 128, None),
+        ("stream-1-1-512", 1, 1, 512, None),
+        ("stream-1-1-1024", 1, 1, 1_024, None),
+        ("stream-1-1-2048", 1, 1, 2_048, None),
+        ("stream-2-2", 2, 2, 128, None),
+        ("stream-2-2-512", 2, 2, 512, None),
+        ("stream-2-2-1024", 2, 2, 1_024, None),
+        ("stream-2-2-2048", 2, 2, 2_048, None),
+        ("stream-sync", 1, 1, 128, None),
+        ("stream-catch-up", 1, 1, 1_024, None),
     ];
     for (name, publishers, queues, bytes, rate) in cases {
         let spec = spec(name);
@@ -162,6 +172,7 @@ fn what_the_documents_report_can_be_looked_up() {
     let values = |name: &str| -> Vec<f64> { reported(name).iter().map(|of| of.value).collect() };
     assert_eq!(values("mirrored-30"), [8_000.0, 9_500.0, 7_500.0]);
     assert_eq!(values("mirrored-30-spread"), [6_000.0]);
+    assert_eq!(values("stream-2-2-2048"), [23_000.0]);
     assert!(reported("quorum-4").is_empty());
     assert!(reported("no such").is_empty());
 }

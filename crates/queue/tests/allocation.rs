@@ -7,11 +7,12 @@ use leveret_types::{ConsumerId, Now};
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
-/// The system's allocator, which counts what each thread asks of it.
+/// The system's allocator, which counts what each thread asks of it, and what is live.
 struct Counting;
 
 thread_local! {
     static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
+    static LIVE_BYTES: Cell<usize> = const { Cell::new(0) };
 }
 
 #[global_allocator]
@@ -22,10 +23,12 @@ static ALLOCATOR: Counting = Counting;
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         ALLOCATIONS.set(ALLOCATIONS.get() + 1);
+        LIVE_BYTES.set(LIVE_BYTES.get().wrapping_add(layout.size()));
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
+        LIVE_BYTES.set(LIVE_BYTES.get().wrapping_sub(layout.size()));
         unsafe { System.dealloc(at, layout) }
     }
 }
@@ -129,4 +132,29 @@ fn a_million_waiting_messages_are_one_interval() {
     assert_eq!(count, 0);
     assert_eq!(queue.ready_from(0, 0).count(), 1);
     assert_eq!(queue.counts(NOW).ready, 1_000_000);
+}
+
+#[test]
+fn consumers_that_come_and_go_leave_nothing() {
+    let mut queue = Queue::new(QueueKind::Classic, Settings::default(), NOW);
+    let mut out = Vec::with_capacity(64);
+    let mut come_and_go = |ids: std::ops::Range<u64>| {
+        for id in ids {
+            let consumer = Consumer {
+                id: ConsumerId(id),
+                priority: id as i64,
+                exclusive: false,
+                no_ack: false,
+                prefetch: 1,
+                timeout_ms: None,
+            };
+            queue.attach(NOW, consumer, &mut out).expect("a consumer");
+            assert!(queue.cancel(NOW, ConsumerId(id), &mut out));
+            out.clear();
+        }
+    };
+    come_and_go(0..100);
+    let before = LIVE_BYTES.get();
+    come_and_go(100..10_000);
+    assert_eq!(LIVE_BYTES.get(), before);
 }

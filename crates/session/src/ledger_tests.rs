@@ -6,8 +6,10 @@ use std::collections::BTreeMap;
 ///
 /// `p3` three publishes, `a2@7` accepted waiting for position 7 of shard 0, `a2@1:7` of shard 1,
 /// `a2@7,1:4` of both, `a2` accepted waiting for nothing, `r2` rejected, `d7` shard 0 durable
-/// through 7, `d1:7` shard 1, `f` flush. Answers: `2` confirm, `2*` with multiple, `-2` and `-2*`
-/// rejections, one flush per group. Where a shard is named `q1`, it is queue 1 of the cluster:
+/// through 7, `d1:7` shard 1, `f` flush, `u` how many have no answer. Answers:
+/// `2` confirm, `2*` with multiple, `-2` and `-2*` rejections, one flush per group.
+///
+/// Where a shard is named `q1`, it is queue 1 of the cluster:
 /// `a2@q1:7` waits for its operation 7, `cq1:7` commits all through 7, `nq1:7` refuses 7.
 fn check(script: &str, expected: &str) {
     let mut ledger = Ledger::default();
@@ -59,6 +61,7 @@ fn check(script: &str, expected: &str) {
                 });
                 said.push(group.join(" "));
             }
+            "u" => said.push(format!("{} left", ledger.unanswered())),
             other => panic!("unknown word {other}"),
         }
     }
@@ -100,6 +103,14 @@ fn answers_are_merged_as_far_as_they_may_be() {
         ("p2 a1@q1:9 a2@q1:3 cq1:3 f cq1:9 f", "2 | 1"),
         ("p2 a2@q1:1 a1@q1:2 cq1:1 f cq1:2 f", "2 | 1"),
         ("p2 a1@q1:1 a2@7 d7 f cq1:1 f", "2 | 1"),
+        (
+            "p3 a1@q1:1 a2@q1:2 a3@q1:3 u cq1:2 f u cq1:3 f u",
+            "3 left | 2* | 1 left | 3 | 0 left",
+        ),
+        (
+            "p2 a1@q1:1 a2@q1:2 nq1:2 f u cq1:1 f u",
+            "-2 | 1 left | 1 | 0 left",
+        ),
         // Said twice, or of what was never published: nothing happens.
         ("p1 a1 a1 r1 f a1 r1 f", "1 | "),
         ("a1 r2 f p2 a1 a2 f", " | 2*"),

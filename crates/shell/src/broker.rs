@@ -13,14 +13,16 @@ use crate::inbox::Inbox;
 use crate::io_thread::ThreadEvent;
 use crate::logins::Logins;
 use crate::signal::Signal;
+use crate::stream_thread::{Heard, StreamHandle};
 use leveret_metadata::{Catalogue, CatalogueError, Command, Outcome};
 use leveret_node::registry::Registry;
 use leveret_node::reply_to::Replies;
 use leveret_node::shard::{Deferred, Shard};
 use leveret_node::{
-    Alarms, Env, NodeCounters, NodeSettings, Ticket,
+    Alarms, ConnectionEvent, Env, NodeCounters, NodeSettings, Ticket,
     cluster::{Cluster, Peers, Waiter},
     history::History,
+    streams::{StreamNews, connection_of},
 };
 use leveret_routing::Scratch;
 use leveret_storage::ReadRequest;
@@ -103,6 +105,8 @@ pub struct Broker {
     registry: Registry,
     replies: Replies,
     history: History,
+    /// The way to the streams of this node.
+    pub streams: StreamHandle,
 }
 
 /// The threads that write to disks.
@@ -187,6 +191,7 @@ impl Broker {
             registry,
             replies: Replies::default(),
             history: History::default(),
+            streams: StreamHandle::default(),
         }
     }
 
@@ -454,6 +459,7 @@ impl Broker {
                 }
                 None => tracing::info!("alarms of this node cleared"),
             }
+            self.hold_streams();
             self.broadcast(|| ThreadEvent::AlarmsChanged);
         }
     }
@@ -462,7 +468,37 @@ impl Broker {
     pub fn set_alarms_elsewhere(&self, alarms: Alarms) {
         let bits = alarm_bits(alarms);
         if self.alarms_elsewhere.swap(bits, Ordering::AcqRel) != bits {
+            self.hold_streams();
             self.broadcast(|| ThreadEvent::AlarmsChanged);
+        }
+    }
+
+    /// Holds back those who publish to streams while there is an alarm.
+    fn hold_streams(&self) {
+        let is_alarmed = self.all_alarms().reason().is_some();
+        self.streams.block_publishers(is_alarmed);
+    }
+
+    /// Hands on what the streams have said to connections: to each IO thread in one go.
+    pub(crate) fn hear_streams(&self, heard: Vec<Heard>) {
+        let mut by_thread: Vec<Vec<ThreadEvent>> = Vec::new();
+        by_thread.resize_with(self.inboxes.len(), Vec::new);
+        for heard in heard {
+            let (session, news) = match heard {
+                Heard::Event(session, event) => (session, StreamNews::Event(event)),
+                Heard::Room(session) => (session, StreamNews::Room),
+            };
+            let connection = connection_of(session);
+            if let Some(events) = by_thread.get_mut(thread_of(connection)) {
+                let event = ConnectionEvent::Stream(news);
+                events.push(ThreadEvent::Connection(connection, event));
+            }
+        }
+        for (inbox, events) in self.inboxes.iter().zip(by_thread) {
+            if !events.is_empty() {
+                inbox.post(events);
+                inbox.ring();
+            }
         }
     }
 

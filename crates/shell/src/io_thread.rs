@@ -5,6 +5,7 @@
 //! one wake-up of another thread for all that a turn brings.
 
 mod accept;
+mod actor;
 mod finish;
 
 use crate::admission::Guest;
@@ -13,7 +14,8 @@ use crate::buffers::ReadBuffers;
 use crate::listener::{Listener, Origin};
 use crate::moderation::Moderation;
 use crate::transport::Transport;
-use leveret_node::{Connection, ConnectionEvent, ConnectionFacts};
+use actor::Actor;
+use leveret_node::{ConnectionEvent, ConnectionFacts};
 use leveret_types::{ConnectionId, Now};
 use mio::event::Event;
 use mio::net::TcpStream;
@@ -63,7 +65,7 @@ pub enum ThreadEvent {
 struct Slot {
     id: ConnectionId,
     transport: Transport,
-    actor: Connection,
+    actor: Actor,
     /// Held until the client has logged in.
     guest: Option<Guest>,
     /// The socket may hold bytes that have not been read.
@@ -296,7 +298,7 @@ impl IoThread {
                         state.transport.tls_facts(),
                     );
                 }
-                requests = state.actor.receive(now, bytes, &*self.broker);
+                requests = state.actor.receive(now, bytes, &self.broker);
             }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => state.unread = false,
             Err(error) => {
@@ -327,7 +329,7 @@ impl IoThread {
                 let slot = (id.0 >> 8 & 0xFFFF) as usize;
                 match self.slots.get_mut(slot) {
                     Some(Some(state)) if state.id == id => {
-                        state.actor.event(now, event, &*self.broker);
+                        state.actor.event(now, event, &self.broker);
                         self.touch(slot);
                     }
                     // The connection is gone; its consumers have been detached, and with that all
@@ -350,12 +352,12 @@ impl IoThread {
             ThreadEvent::AlarmsChanged => {
                 for slot in 0..self.slots.len() {
                     if let Some(state) = &mut self.slots[slot] {
-                        state.actor.alarms_changed(now, &*self.broker);
+                        state.actor.alarms_changed(now, &self.broker);
                         self.touch(slot);
                     }
                 }
             }
-            ThreadEvent::CloseAll => self.close_all(),
+            ThreadEvent::CloseAll => self.close_all(now),
             ThreadEvent::Listen(listen, answer) => {
                 // Whoever asked may have given up.
                 let _ = answer.try_send(self.set_listening(listen));
@@ -363,16 +365,16 @@ impl IoThread {
             ThreadEvent::Drain => {
                 self.draining = true;
                 self.listeners.clear();
-                self.close_all();
+                self.close_all(now);
             }
             ThreadEvent::Stop => self.stopped = true,
         }
     }
 
-    fn close_all(&mut self) {
+    fn close_all(&mut self, now: Now) {
         for slot in 0..self.slots.len() {
             if let Some(state) = &mut self.slots[slot] {
-                state.actor.shut_down();
+                state.actor.shut_down(now, &self.broker);
                 self.touch(slot);
             }
         }
@@ -386,7 +388,7 @@ impl IoThread {
         for slot in std::mem::take(&mut self.awaiting) {
             if let Some(state) = &mut self.slots[slot] {
                 state.awaiting = false;
-                state.actor.durable(now, &*self.broker);
+                state.actor.durable(now, &self.broker);
                 self.touch(slot);
             }
         }
@@ -415,7 +417,7 @@ impl IoThread {
                         ..now
                     });
                 }
-                state.actor.tick(now, &*self.broker);
+                state.actor.tick(now, &self.broker);
                 let stalled = state.write_blocked
                     && now.monotonic_ms - state.write_progress_ms > WRITE_STALL_MS_MAX;
                 state.broken |= stalled;

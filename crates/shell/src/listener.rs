@@ -12,8 +12,19 @@ use std::sync::Arc;
 /// The TLS settings of a listener, replaced as a whole when certificates are loaded again.
 pub type TlsSettings = Arc<RwLock<Arc<ServerConfig>>>;
 
+/// What is spoken at a listener.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Protocol {
+    /// AMQP 0-9-1.
+    Amqp,
+    /// The stream protocol.
+    Stream,
+}
+
 /// Where a connection came from and came to.
 pub struct Origin {
+    /// What it speaks.
+    pub protocol: Protocol,
     /// The client's address.
     pub remote: SocketAddr,
     /// The address that it connected to.
@@ -44,6 +55,7 @@ pub struct Listener {
     /// None while it is suspended: clients are refused by the system, not left to wait.
     socket: Option<TcpListener>,
     local: SocketAddr,
+    protocol: Protocol,
     tls: Option<TlsSettings>,
 }
 
@@ -52,12 +64,17 @@ impl Listener {
     ///
     /// # Errors
     /// If the address cannot be bound.
-    pub fn bind(address: SocketAddr, tls: Option<TlsSettings>) -> io::Result<Self> {
+    pub fn bind(
+        address: SocketAddr,
+        protocol: Protocol,
+        tls: Option<TlsSettings>,
+    ) -> io::Result<Self> {
         let socket = TcpListener::bind(address)?;
         let local = socket.local_addr()?;
         Ok(Self {
             socket: Some(socket),
             local,
+            protocol,
             tls,
         })
     }
@@ -65,6 +82,11 @@ impl Listener {
     /// The address that it listens on: with the port that the system chose where none was given.
     pub fn local(&self) -> SocketAddr {
         self.local
+    }
+
+    /// What is spoken there.
+    pub fn protocol(&self) -> Protocol {
+        self.protocol
     }
 
     /// Whether connections to it speak TLS.
@@ -112,6 +134,7 @@ impl Listener {
                     return Some((
                         socket,
                         Origin {
+                            protocol: self.protocol,
                             remote,
                             local: self.local,
                             tls,

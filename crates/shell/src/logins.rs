@@ -1,14 +1,20 @@
-//! Threads that compute slow password hashes, so that nobody else waits for them.
+//! The checks of passwords: slow ones on threads of their own, so that nobody else waits for them,
+//! and those of who guesses held for a while.
 //!
 //! Addresses take turns: one that sends a flood of logins delays its own. What nobody waits for any
-//! more is not computed, nor what was found good a moment ago.
+//! more is not computed, nor what was found good, or wrong, a moment ago.
 
-use leveret_auth::{Fingerprint, LoginCheck, Remembered, Verdict};
-use leveret_types::limits::{LOGINS_WAITING_MAX, LOGINS_WAITING_PER_ADDRESS_MAX};
+mod waiting;
+
+#[cfg(test)]
+mod tests;
+
+use leveret_auth::{Guesser, Guesses, LoginCheck, Remembered, Verdict};
+use leveret_types::limits::LOGIN_HELD_MS_MAX;
 use parking_lot::{Condvar, Mutex};
-use std::collections::{HashMap, VecDeque};
-use std::net::{IpAddr, Ipv6Addr};
-use std::time::Instant;
+use std::net::IpAddr;
+use std::time::{Duration, Instant};
+use waiting::{Held, Job, Waiting};
 
 /// By how much the threads stand back.
 const NICENESS: i32 = 10;
@@ -21,174 +27,189 @@ pub trait LoginWaiter: Send {
     fn tell(self: Box<Self>, verdict: Verdict);
 }
 
-/// A check and who wait for it.
-struct Job {
-    check: LoginCheck,
-    /// Checks with the same one find the same.
-    fingerprint: Option<Fingerprint>,
-    waiters: Vec<Box<dyn LoginWaiter>>,
-}
-
-impl Job {
-    /// Whether anybody still does.
-    fn waits(&self) -> bool {
-        self.waiters.iter().any(|waiter| waiter.waits())
-    }
-
-    /// Lets those who bring the same check wait for this one.
-    fn join(&mut self, mut waiters: Vec<Box<dyn LoginWaiter>>) {
-        // Those who have gone make room, so that there are no more than a few times those who wait.
-        if self.waiters.len() == self.waiters.capacity() {
-            self.waiters.retain(|waiter| waiter.waits());
-            self.waiters.reserve(self.waiters.len() + 1);
-        }
-        self.waiters.append(&mut waiters);
-    }
-
-    fn tell(self, verdict: Verdict) {
-        for waiter in self.waiters {
-            waiter.tell(verdict);
-        }
-    }
-}
-
-/// Which address a client takes its turns by. Of IPv6 it is the network: whoever has one address of
-/// it mostly has all.
-fn turn_of(address: IpAddr) -> IpAddr {
-    match address.to_canonical() {
-        IpAddr::V6(address) => {
-            let network = address.to_bits() & (u128::MAX << 64);
-            IpAddr::V6(Ipv6Addr::from_bits(network))
-        }
-        address => address,
-    }
-}
-
-/// The checks that wait, and what was found good.
+/// The checks that wait, and what was found of late.
 pub struct Logins {
     state: Mutex<State>,
     bell: Condvar,
-    started: Instant,
+    /// Milliseconds since some moment.
+    clock: Box<dyn Fn() -> u64 + Send + Sync>,
 }
 
 struct State {
     waiting: Waiting,
+    held: Held,
+    guesses: Guesses,
     remembered: Remembered,
+    /// Checks that have been held so far.
+    held_count: u64,
     stopped: bool,
 }
 
-/// Checks by address, of which each has its turn.
-#[derive(Default)]
-struct Waiting {
-    by_address: HashMap<IpAddr, VecDeque<Job>>,
-    /// The addresses that have any, each once.
-    turns: VecDeque<IpAddr>,
-    count: usize,
+/// What to do next.
+enum Next {
+    Check(Job),
+    /// It has been held for too long.
+    Refuse(Job),
+    /// Nothing until this time, or until there is something new.
+    Wait(Option<u64>),
 }
 
-impl Waiting {
-    /// Adds a check, to the same one that waits already if there is one; gives it back if there are
-    /// too many.
-    fn push(&mut self, address: IpAddr, job: Job) -> Option<Job> {
-        let mut waiting = self.by_address.get_mut(&address).into_iter().flatten();
-        let same = waiting
-            .find(|other| other.fingerprint.is_some() && other.fingerprint == job.fingerprint);
-        if let Some(same) = same {
-            same.join(job.waiters);
-            return None;
+impl State {
+    /// What is known of a check without computing anything; otherwise whether it may be computed
+    /// now.
+    fn look(&self, guesser: &Guesser, check: &LoginCheck, now_ms: u64) -> Look {
+        if self.guesses.knows_wrong(self.remembered.fingerprint(check)) {
+            return Look::Known(Verdict::Wrong);
         }
-        let of_address = self.by_address.get(&address).map_or(0, VecDeque::len);
-        if self.count >= LOGINS_WAITING_MAX || of_address >= LOGINS_WAITING_PER_ADDRESS_MAX {
-            self.forget_unwanted();
+        if self.guesses.hold_ms(guesser, now_ms) > 0 {
+            return Look::Later;
         }
-        let of_address = self.by_address.get(&address).map_or(0, VecDeque::len);
-        if self.count >= LOGINS_WAITING_MAX || of_address >= LOGINS_WAITING_PER_ADDRESS_MAX {
-            return Some(job);
+        match check.is_slow() {
+            false => Look::Compute,
+            true if self.remembered.knows(check, now_ms) => Look::Known(Verdict::Right),
+            true => Look::Later,
         }
-        if of_address == 0 {
-            self.turns.push_back(address);
-        }
-        self.by_address.entry(address).or_default().push_back(job);
-        self.count += 1;
-        None
     }
 
-    /// The next check that somebody waits for.
-    fn pop(&mut self) -> Option<Job> {
-        while let Some(address) = self.turns.pop_front() {
-            let Some(jobs) = self.by_address.get_mut(&address) else {
-                continue;
-            };
-            let before = jobs.len();
-            let mut next = jobs.pop_front();
-            while next.as_ref().is_some_and(|job| !job.waits()) {
-                next = jobs.pop_front();
-            }
-            self.count -= before - jobs.len();
-            match jobs.is_empty() {
-                true => drop(self.by_address.remove(&address)),
-                false => self.turns.push_back(address),
-            }
-            if next.is_some() {
-                return next;
+    /// Takes a check that cannot be answered at once; gives it back if there are too many.
+    fn take(&mut self, job: Job, now_ms: u64) -> Option<Job> {
+        match self.guesses.hold_ms(&job.guesser, now_ms) {
+            0 => self.waiting.push(job),
+            hold_ms => {
+                self.held_count += 1;
+                self.held.push(now_ms + hold_ms, job)
             }
         }
-        None
     }
 
-    /// Makes room: drops what nobody waits for.
-    fn forget_unwanted(&mut self) {
-        self.by_address.retain(|_, jobs| {
-            jobs.retain(|job| job.waits());
-            !jobs.is_empty()
-        });
-        let by_address = &self.by_address;
-        self.turns
-            .retain(|address| by_address.contains_key(address));
-        self.count = by_address.values().map(VecDeque::len).sum();
+    fn next(&mut self, now_ms: u64) -> Next {
+        while let Some(job) = self.held.pop(now_ms) {
+            if let Some(job) = self.waiting.push(job) {
+                return Next::Refuse(job);
+            }
+        }
+        while let Some(job) = self.waiting.pop() {
+            // Others from its address may have guessed meanwhile.
+            let hold_ms = self.guesses.held_still_ms(&job.guesser, now_ms);
+            if hold_ms == 0 {
+                return Next::Check(job);
+            }
+            if now_ms + hold_ms > job.came_ms + LOGIN_HELD_MS_MAX {
+                return Next::Refuse(job);
+            }
+            if let Some(job) = self.held.push(now_ms + hold_ms, job) {
+                return Next::Refuse(job);
+            }
+        }
+        Next::Wait(self.held.next_ms())
     }
+
+    /// Takes note of what a check has found.
+    fn found(&mut self, guesser: &Guesser, check: &LoginCheck, right: bool, now_ms: u64) {
+        if right {
+            self.guesses.succeeded(guesser);
+            if check.is_slow() {
+                self.remembered.remember(check, now_ms);
+            }
+            return;
+        }
+        let fingerprint = self.remembered.fingerprint(check);
+        if self.guesses.failed(guesser, fingerprint, now_ms) {
+            tracing::warn!(
+                // What a stranger sent is escaped: it must not make lines of its own.
+                user = ?check.user(),
+                from = %guesser.network(),
+                "too many wrong passwords: further logins of this user or from this address are \
+                 held for a while",
+            );
+        }
+    }
+}
+
+/// What is to be done with a check that has come.
+enum Look {
+    Known(Verdict),
+    Compute,
+    Later,
 }
 
 impl Logins {
     /// Nobody waits yet. The secret is of unguessable bytes.
     pub fn new(secret: [u8; 32]) -> Self {
+        let started = Instant::now();
+        Self::with_clock(secret, move || started.elapsed().as_millis() as u64)
+    }
+
+    fn with_clock(secret: [u8; 32], clock: impl Fn() -> u64 + Send + Sync + 'static) -> Self {
         Self {
             state: Mutex::new(State {
                 waiting: Waiting::default(),
+                held: Held::default(),
+                guesses: Guesses::new(secret),
                 remembered: Remembered::new(secret),
+                held_count: 0,
                 stopped: false,
             }),
             bell: Condvar::new(),
-            started: Instant::now(),
+            clock: Box::new(clock),
         }
     }
 
     fn now_ms(&self) -> u64 {
-        self.started.elapsed().as_millis() as u64
+        (self.clock)()
     }
 
-    /// Checks a password for a client of this address: here and now where it is cheap or known,
-    /// otherwise when it is its turn.
-    pub fn check(&self, address: IpAddr, check: LoginCheck, waiter: Box<dyn LoginWaiter>) {
-        if !check.is_slow() {
-            return waiter.tell(check.run().into());
+    /// Checks a password for a client of this address here and now, where that is cheap or it is
+    /// known. Otherwise it is to be [waited for](Self::wait).
+    pub fn at_once(&self, address: IpAddr, check: &LoginCheck) -> Option<Verdict> {
+        let now_ms = self.now_ms();
+        let state = self.state.lock();
+        let guesser = state.guesses.guesser(address, check);
+        let look = state.look(&guesser, check, now_ms);
+        drop(state);
+        match look {
+            Look::Known(verdict) => Some(verdict),
+            Look::Later => None,
+            Look::Compute => {
+                let right = check.run();
+                let mut state = self.state.lock();
+                state.found(&guesser, check, right, now_ms);
+                Some(right.into())
+            }
         }
+    }
+
+    /// Has a password checked when it is its turn, and its address and user are not held.
+    pub fn wait(&self, address: IpAddr, check: LoginCheck, waiter: Box<dyn LoginWaiter>) {
+        let came_ms = self.now_ms();
         let mut state = self.state.lock();
-        if state.remembered.knows(&check, self.now_ms()) {
-            drop(state);
-            return waiter.tell(Verdict::Right);
-        }
         let job = Job {
+            guesser: state.guesses.guesser(address, &check),
             fingerprint: state.remembered.fingerprint(&check),
             check,
+            came_ms,
             waiters: vec![waiter],
         };
-        let refused = state.waiting.push(turn_of(address), job);
+        let refused = state.take(job, came_ms);
         drop(state);
         match refused {
             None => drop(self.bell.notify_one()),
             Some(job) => job.tell(Verdict::Busy),
         }
+    }
+
+    /// Both: at once where that is possible.
+    pub fn check(&self, address: IpAddr, check: LoginCheck, waiter: Box<dyn LoginWaiter>) {
+        match self.at_once(address, &check) {
+            Some(verdict) => waiter.tell(verdict),
+            None => self.wait(address, check, waiter),
+        }
+    }
+
+    /// How many checks have been held so far, and how many are now.
+    pub fn held(&self) -> (u64, usize) {
+        let state = self.state.lock();
+        (state.held_count, state.held.len())
     }
 
     /// Checks what waits until the node ends.
@@ -203,15 +224,23 @@ impl Logins {
 
     fn next(&self) -> Option<Job> {
         let mut state = self.state.lock();
-        loop {
-            if state.stopped {
-                return None;
+        while !state.stopped {
+            let now_ms = self.now_ms();
+            match state.next(now_ms) {
+                Next::Check(job) => return Some(job),
+                Next::Refuse(job) => {
+                    drop(state);
+                    job.tell(Verdict::Busy);
+                    state = self.state.lock();
+                }
+                Next::Wait(None) => self.bell.wait(&mut state),
+                Next::Wait(Some(until_ms)) => {
+                    let pause = Duration::from_millis(until_ms.saturating_sub(now_ms));
+                    self.bell.wait_for(&mut state, pause);
+                }
             }
-            if let Some(job) = state.waiting.pop() {
-                return Some(job);
-            }
-            self.bell.wait(&mut state);
         }
+        None
     }
 
     /// Computes one check and tells who wait for it.
@@ -219,13 +248,21 @@ impl Logins {
         // The same one may have been under way when this one came.
         let known = {
             let state = self.state.lock();
-            state.remembered.knows(&job.check, self.now_ms())
+            match state.guesses.knows_wrong(job.fingerprint) {
+                true => Some(false),
+                false => state
+                    .remembered
+                    .knows(&job.check, self.now_ms())
+                    .then_some(true),
+            }
         };
-        let right = known || job.check.run();
-        if right && !known {
+        let right = known.unwrap_or_else(|| {
+            let right = job.check.run();
+            let now_ms = self.now_ms();
             let mut state = self.state.lock();
-            state.remembered.remember(&job.check, self.now_ms());
-        }
+            state.found(&job.guesser, &job.check, right, now_ms);
+            right
+        });
         job.tell(right.into());
     }
 
@@ -240,218 +277,4 @@ impl Logins {
 /// those who are in already.
 pub fn thread_count(processors: usize) -> usize {
     (processors / 4).clamp(1, 4)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use leveret_auth::{HashingAlgorithm, PasswordHash};
-    use std::sync::Arc;
-    use std::sync::Weak;
-
-    /// What was told, by the number of who was told.
-    type Told = Arc<Mutex<Vec<(usize, Verdict)>>>;
-
-    struct Client {
-        number: usize,
-        wanted: Weak<()>,
-        told: Told,
-    }
-
-    impl LoginWaiter for Client {
-        fn waits(&self) -> bool {
-            self.wanted.strong_count() > 0
-        }
-
-        fn tell(self: Box<Self>, verdict: Verdict) {
-            self.told.lock().push((self.number, verdict));
-        }
-    }
-
-    /// A hash of a password that is as cheap as argon2id can be.
-    const HASH: &str =
-        "$argon2id$v=19$m=8,t=1,p=1$YWJjZGVmZ2g$AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA";
-
-    struct Door {
-        logins: Logins,
-        told: Told,
-        open: Arc<()>,
-    }
-
-    impl Door {
-        fn new() -> Self {
-            Self {
-                logins: Logins::new([1; 32]),
-                told: Told::default(),
-                open: Arc::new(()),
-            }
-        }
-
-        fn knock(&self, address: u8, number: usize, wanted: &Arc<()>) {
-            let hash = PasswordHash::parse(HashingAlgorithm::Argon2id, HASH).expect("a hash");
-            let usual = HashingAlgorithm::Sha256;
-            let check = LoginCheck::new(Some(hash), number.to_string().into(), usual);
-            self.send(address, number, wanted, check);
-        }
-
-        fn send(&self, address: u8, number: usize, wanted: &Arc<()>, check: LoginCheck) {
-            let client = Client {
-                number,
-                wanted: Arc::downgrade(wanted),
-                told: Arc::clone(&self.told),
-            };
-            let address = IpAddr::from([10, 0, 0, address]);
-            self.logins.check(address, check, Box::new(client));
-        }
-
-        /// Runs all that waits; answers how many were computed.
-        fn work(&self) -> usize {
-            let next = || self.logins.state.lock().waiting.pop();
-            let mut count = 0;
-            while let Some(job) = next() {
-                self.logins.settle(job);
-                count += 1;
-            }
-            count
-        }
-
-        fn told(&self) -> Vec<usize> {
-            self.told.lock().iter().map(|(number, _)| *number).collect()
-        }
-    }
-
-    #[test]
-    fn a_slow_check_is_not_computed_by_who_brings_it() {
-        let door = Door::new();
-        door.knock(1, 0, &door.open);
-        assert!(door.told().is_empty());
-        assert_eq!(door.work(), 1);
-        assert_eq!(*door.told.lock(), [(0, Verdict::Wrong)]);
-        // Nor is one of a user who does not exist, where new users have slow hashes.
-        let check = LoginCheck::new(None, b"p".to_vec(), HashingAlgorithm::Argon2id);
-        door.send(1, 1, &door.open, check);
-        assert_eq!(door.told(), [0]);
-        let check = LoginCheck::new(None, b"p".to_vec(), HashingAlgorithm::Sha256);
-        door.send(1, 2, &door.open, check);
-        assert_eq!(door.told(), [0, 2]);
-    }
-
-    #[test]
-    fn addresses_take_turns() {
-        let door = Door::new();
-        for number in 0..5 {
-            door.knock(1, number, &door.open);
-        }
-        door.knock(2, 10, &door.open);
-        door.knock(3, 20, &door.open);
-        door.knock(2, 11, &door.open);
-        door.work();
-        assert_eq!(door.told(), [0, 10, 20, 1, 11, 2, 3, 4]);
-    }
-
-    #[test]
-    fn what_nobody_waits_for_is_not_computed() {
-        let door = Door::new();
-        let gone = Arc::new(());
-        for number in 0..5 {
-            door.knock(1, number, &gone);
-        }
-        door.knock(1, 5, &door.open);
-        drop(gone);
-        assert_eq!(door.work(), 1);
-        assert_eq!(door.told(), [5]);
-        assert_eq!(door.logins.state.lock().waiting.count, 0);
-    }
-
-    #[test]
-    fn one_address_has_its_number_of_checks_and_not_one_more() {
-        let door = Door::new();
-        let gone = Arc::new(());
-        for number in 0..LOGINS_WAITING_PER_ADDRESS_MAX {
-            door.knock(1, number, if number == 7 { &gone } else { &door.open });
-        }
-        let next = LOGINS_WAITING_PER_ADDRESS_MAX;
-        door.knock(1, next, &door.open);
-        assert_eq!(*door.told.lock(), [(next, Verdict::Busy)]);
-        door.knock(2, next + 1, &door.open);
-        assert_eq!(door.told(), [next]);
-        // Who has gone makes room.
-        drop(gone);
-        door.knock(1, next + 2, &door.open);
-        assert_eq!(door.told(), [next]);
-        let state = door.logins.state.lock();
-        assert_eq!(state.waiting.count, LOGINS_WAITING_PER_ADDRESS_MAX + 1);
-    }
-
-    #[test]
-    fn as_many_as_there_are_wait_for_the_same_login_of_one_user() {
-        let door = Door::new();
-        let algorithm = HashingAlgorithm::Argon2id;
-        let check = || {
-            let hash = PasswordHash::parse(algorithm, HASH).expect("a hash");
-            LoginCheck::new(Some(hash), b"p".to_vec(), algorithm)
-        };
-        let many = 2 * LOGINS_WAITING_MAX;
-        for number in 0..many {
-            door.send(1, number, &door.open, check());
-        }
-        assert!(door.told().is_empty());
-        assert_eq!(door.logins.state.lock().waiting.count, 1);
-        // Those who have gone are not kept.
-        let wanted = Arc::new(());
-        door.send(2, many, &wanted, check());
-        for number in 0..many {
-            door.send(2, number, &Arc::new(()), check());
-        }
-        {
-            let state = door.logins.state.lock();
-            let kept = |job: &Job| job.waiters.len();
-            let job = state.waiting.by_address[&IpAddr::from([10, 0, 0, 2])].front();
-            assert!(
-                job.map(kept).is_some_and(|kept| kept < 16),
-                "{:?}",
-                job.map(kept)
-            );
-        }
-        drop(wanted);
-        assert_eq!(door.work(), 1);
-        assert_eq!(door.told(), (0..many).collect::<Vec<_>>());
-        // Users who do not exist have no login in common.
-        for number in 0..2 {
-            let nobody = LoginCheck::new(None, b"p".to_vec(), algorithm);
-            door.send(1, number, &door.open, nobody);
-        }
-        assert_eq!(door.logins.state.lock().waiting.count, 2);
-    }
-
-    #[test]
-    fn a_network_of_ipv6_takes_turns_as_one_address() {
-        let of = |text: &str| turn_of(text.parse().expect("an address"));
-        assert_eq!(of("2001:db8:1:2::1"), of("2001:db8:1:2:ffff::2"));
-        assert_ne!(of("2001:db8:1:2::1"), of("2001:db8:1:3::1"));
-        assert_eq!(of("::ffff:10.0.0.1"), of("10.0.0.1"));
-        assert_ne!(of("::ffff:10.0.0.1"), of("::ffff:10.0.0.2"));
-    }
-
-    #[test]
-    fn the_same_good_login_is_computed_once() {
-        let door = Door::new();
-        let algorithm = HashingAlgorithm::Argon2id;
-        let hash = PasswordHash::new(algorithm, b"p", &[1; 16]).expect("a hash");
-        let check = || LoginCheck::new(Some(hash.clone()), b"p".to_vec(), algorithm);
-        for number in 0..3 {
-            door.send(1, number, &door.open, check());
-        }
-        assert_eq!(door.work(), 1);
-        assert_eq!(door.told(), [0, 1, 2]);
-        // Known, it does not wait.
-        door.send(1, 3, &door.open, check());
-        assert_eq!(door.told(), [0, 1, 2, 3]);
-        let verdicts = door.told.lock();
-        assert!(
-            verdicts
-                .iter()
-                .all(|(_, verdict)| *verdict == Verdict::Right)
-        );
-    }
 }

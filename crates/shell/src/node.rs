@@ -7,23 +7,27 @@ use crate::disk::RealDisk;
 use crate::housekeeping::{Housekeeping, Watermarks};
 use crate::inbox::Inbox;
 use crate::io_thread::{IoThread, TOKEN_BELL, ThreadEvent};
-use crate::listener::{Listener, TlsSettings};
+use crate::listener::{Listener, Protocol, TlsSettings};
 use crate::logins;
 use crate::read_threads;
 use crate::segment_thread::SegmentThread;
+use crate::stream_thread::StreamThread;
 use crate::tls::{TlsError, TlsFiles};
 use crate::wal_thread::WalThread;
 use leveret_metadata::{CatalogueError, Command};
 use leveret_node::cluster::{Cluster, group};
 use leveret_node::shard::Shard;
+use leveret_node::streams::{self, StreamSessions};
 use leveret_node::{ConnectionFacts, Env, NodeSettings};
 use leveret_storage::{
     Disk, Folders, LogSummary, OpenError, Options, ReadRequest, Reader, Recovered, RecoveryReport,
-    ShardLogs, StoreLock, WalWriter, recover,
+    ShardLogs, StoreLock, StreamFiles, WalWriter, recover,
 };
+use leveret_stream_host::StreamHost;
 use leveret_types::{ConnectionId, NodeId, ProtocolError, ShardId};
 use mio::{Poll, Waker};
 use parking_lot::{Mutex, RwLock};
+use std::collections::HashSet;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -39,7 +43,9 @@ pub struct NodeConfig {
     pub amqp: Vec<SocketAddr>,
     /// Addresses for AMQP over TLS.
     pub amqps: Vec<SocketAddr>,
-    /// Certificates, where there are such addresses.
+    /// Addresses for the stream protocol.
+    pub stream: Vec<StreamAddress>,
+    /// Certificates, where there are addresses with TLS.
     pub tls: Option<TlsFiles>,
     /// IO threads, at least 1.
     pub io_threads: usize,
@@ -68,6 +74,17 @@ pub struct NodeConfig {
     pub prepare: Option<Prepare>,
     /// Settings for the actors; `shard_count` is set from the store.
     pub settings: NodeSettings,
+}
+
+/// Where the stream protocol is served.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StreamAddress {
+    /// The address.
+    pub address: SocketAddr,
+    /// Whether with TLS.
+    pub tls: bool,
+    /// Whether nobody asked for it: the node starts without it where something else is there.
+    pub is_default: bool,
 }
 
 /// Work on a node before anyone can connect; the error is one line for the operator.
@@ -113,6 +130,8 @@ pub enum StartError {
     System(#[from] io::Error),
 }
 
+/// Folder of the streams' segments, within that of all segments.
+const STREAM_FOLDER: &str = "stream";
 /// Files of the write-ahead log that are used again rather than deleted while consumers keep up.
 pub(crate) const WAL_FILES_KEPT: usize = 4;
 
@@ -128,11 +147,14 @@ pub struct Node {
     pub uuid: [u8; 16],
     /// Where AMQP is served, and whether with TLS.
     pub listening: Vec<(SocketAddr, bool)>,
+    /// The same for the stream protocol.
+    pub stream_listening: Vec<(SocketAddr, bool)>,
     tls: Option<(TlsFiles, TlsSettings)>,
     io_threads: Vec<JoinHandle<()>>,
     wal_thread: JoinHandle<WalWriter<RealDisk>>,
     segment_thread: JoinHandle<SegmentThread<RealDisk>>,
     housekeeping_thread: JoinHandle<()>,
+    stream_thread: JoinHandle<()>,
     login_threads: Vec<JoinHandle<()>>,
     cluster: Option<cluster::Running>,
     drain: Duration,
@@ -146,9 +168,12 @@ impl Node {
     /// Why it does not start; nothing of it runs then.
     pub fn start(config: NodeConfig, disk: RealDisk) -> Result<Self, StartError> {
         let (listeners, tls) = listen(&config)?;
-        let listening = listeners.iter().map(|l| (l.local(), l.is_tls())).collect();
-        let mut uuid = [0; 16];
-        getrandom::fill(&mut uuid).map_err(io::Error::other)?;
+        let streams = StreamFiles::open(
+            disk.clone(),
+            &config.folders.segment.join(STREAM_FOLDER),
+            u64::from_ne_bytes(random()?),
+        );
+        let uuid = random()?;
         let options = Options {
             uuid,
             shards: config.shards,
@@ -158,16 +183,22 @@ impl Node {
             wal_pool_files: WAL_FILES_KEPT,
         };
         let recovered = recover(&disk, &config.folders, &options)?;
-        Self::run(config, recovered, listeners, listening, tls)
+        Self::run(config, recovered, streams?, listeners, tls)
     }
 
     fn run(
-        config: NodeConfig,
+        mut config: NodeConfig,
         mut recovered: Recovered<RealDisk>,
+        streams: StreamFiles<RealDisk>,
         listeners: Vec<Listener>,
-        listening: Vec<(SocketAddr, bool)>,
         tls: Option<(TlsFiles, TlsSettings)>,
     ) -> Result<Self, StartError> {
+        let of = |protocol| -> Vec<(SocketAddr, bool)> {
+            let of = listeners.iter().filter(|l| l.protocol() == protocol);
+            of.map(|l| (l.local(), l.is_tls())).collect()
+        };
+        let (listening, stream_listening) = (of(Protocol::Amqp), of(Protocol::Stream));
+        advertise(&mut config.settings, &stream_listening);
         let mut settings = config.settings;
         settings.shard_count = u16::try_from(recovered.shards.len()).unwrap_or(u16::MAX);
         let reader = &mut recovered.reader;
@@ -250,6 +281,7 @@ impl Node {
             )?),
             None => None,
         };
+        let stream_thread = start_streams(&broker, streams)?;
         first_boot(&broker, &config.first_boot)?;
         if let Some(prepare) = config.prepare {
             prepare(&broker).map_err(StartError::Prepare)?;
@@ -261,11 +293,13 @@ impl Node {
             report: recovered.report,
             uuid: recovered.uuid,
             listening,
+            stream_listening,
             tls,
             io_threads,
             wal_thread,
             segment_thread,
             housekeeping_thread,
+            stream_thread,
             login_threads,
             cluster,
             drain: config.drain,
@@ -315,6 +349,8 @@ impl Node {
         for thread in self.io_threads {
             join(thread);
         }
+        self.broker.streams.stop();
+        join(self.stream_thread);
         self.broker.logins.stop();
         for thread in self.login_threads {
             join(thread);
@@ -388,25 +424,38 @@ fn listen(config: &NodeConfig) -> Result<Listening, StartError> {
         Some(files) => Some((files.clone(), Arc::new(RwLock::new(files.load()?)))),
         None => None,
     };
-    let bind = |address: &SocketAddr, tls: Option<TlsSettings>| {
-        Listener::bind(*address, tls).map_err(|source| StartError::Listen {
+    let bind = |address: &SocketAddr, protocol, with_tls| {
+        let settings = tls.as_ref().map(|(_, settings)| Arc::clone(settings));
+        let settings = settings.filter(|_| with_tls);
+        if with_tls && settings.is_none() {
+            return Err(StartError::from(TlsError::Settings(format!(
+                "{address} is to speak TLS, but ssl_options.certfile and keyfile are not set"
+            ))));
+        }
+        Listener::bind(*address, protocol, settings).map_err(|source| StartError::Listen {
             address: *address,
             source,
         })
     };
     let mut listeners = Vec::new();
     for address in &config.amqp {
-        listeners.push(bind(address, None)?);
+        listeners.push(bind(address, Protocol::Amqp, false)?);
     }
     for address in &config.amqps {
-        let settings = tls.as_ref().map(|(_, settings)| Arc::clone(settings));
-        if settings.is_none() {
-            return Err(TlsError::Settings(format!(
-                "{address} is to speak TLS, but ssl_options.certfile and keyfile are not set"
-            ))
-            .into());
+        listeners.push(bind(address, Protocol::Amqp, true)?);
+    }
+    for stream in &config.stream {
+        match bind(&stream.address, Protocol::Stream, stream.tls) {
+            Ok(listener) => listeners.push(listener),
+            // Nobody has asked for it, and nodes that share a machine are to start as before.
+            Err(error) if stream.is_default => {
+                tracing::warn!(
+                    "the stream protocol is not served: {error} Give the node another address \
+                     with --stream, or `none`"
+                );
+            }
+            Err(error) => return Err(error),
         }
-        listeners.push(bind(address, settings)?);
     }
     Ok((listeners, tls))
 }
@@ -436,6 +485,62 @@ fn make_shards(logs: Vec<ShardLogs>, node: NodeId, cluster: Option<&Cluster>) ->
             shard
         })
         .collect()
+}
+
+/// Where the system chose the port of a listener, that is the one that clients are told.
+fn advertise(settings: &mut NodeSettings, listening: &[(SocketAddr, bool)]) {
+    let StreamSessions { plain, tls } = &mut settings.stream;
+    for (sessions, with_tls) in [(plain, false), (tls, true)] {
+        let listener = listening.iter().find(|(_, tls)| *tls == with_tls);
+        if let Some((address, _)) = listener.filter(|_| sessions.advertised_port == 0) {
+            Arc::make_mut(sessions).advertised_port = address.port();
+        }
+    }
+}
+
+/// Starts the streams of this node, and deletes what a crash has left of others.
+fn start_streams(
+    broker: &Arc<Broker>,
+    files: StreamFiles<RealDisk>,
+) -> Result<JoinHandle<()>, StartError> {
+    let mut host = StreamHost::new(files);
+    let mut here = HashSet::new();
+    {
+        let catalogue = broker.catalogue();
+        for record in catalogue.queues(None) {
+            if let Some(settings) = streams::settings_here(record, &**broker) {
+                here.insert(record.id());
+                broker.streams.begin(record.id(), *settings);
+            }
+        }
+    }
+    let is_known = |stream| {
+        let is_known = here.contains(&stream);
+        if !is_known {
+            let id = stream.0;
+            tracing::warn!(
+                "deleting the files of stream {id}: the catalogue has no stream of this id on \
+                 this node, so it was deleted while its files could not be"
+            );
+        }
+        is_known
+    };
+    host.retain(is_known)
+        .map_err(|error| io::Error::other(error.to_string()))?;
+    let (clock, hear) = (Arc::clone(broker), Arc::clone(broker));
+    let thread = StreamThread::new(
+        host,
+        broker.streams.clone(),
+        move || clock.now(),
+        move |heard| hear.hear_streams(heard),
+    )?;
+    Ok(spawn("streams", move || thread.run())?)
+}
+
+fn random<const N: usize>() -> io::Result<[u8; N]> {
+    let mut bytes = [0; N];
+    getrandom::fill(&mut bytes).map_err(io::Error::other)?;
+    Ok(bytes)
 }
 
 fn start_readers<D: Disk + Send + 'static>(

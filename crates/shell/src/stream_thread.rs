@@ -1,21 +1,25 @@
 //! The thread of a node's streams: it takes what sessions have said since its last turn, writes it,
 //! syncs each stream once, and tells them.
 
-use leveret_storage::Disk;
-use leveret_stream::{Command, Event, Events, SessionId, StreamSettings};
+use leveret_storage::{Disk, StreamSync, StreamSynced};
+use leveret_stream::{Command, Event, Events, SessionId, StreamSettings, StreamStats};
 use leveret_stream_host::StreamHost;
 use leveret_types::Now;
 use leveret_types::QueueId;
-use leveret_types::limits::STREAM_INBOX_BYTES_MAX;
+use leveret_types::limits::{STREAM_INBOX_BYTES_MAX, STREAM_TURN_BYTES};
 use parking_lot::{Condvar, Mutex};
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 /// How long to wait before a full disk is tried again.
 const SPACE_RETRY: Duration = Duration::from_millis(200);
 /// How often streams are looked through for segments that are too old.
 const EXPIRE_EVERY_MS: u64 = 10_000;
+/// How long to wait for figures.
+const STATS_PATIENCE: Duration = Duration::from_secs(1);
 /// Bytes that a command counts beside what it publishes.
 const COMMAND_BYTES: usize = 256;
 
@@ -24,7 +28,10 @@ const COMMAND_BYTES: usize = 256;
 enum Input {
     Say(SessionId, Command),
     Begin(QueueId, Box<StreamSettings>),
+    Change(QueueId, Box<StreamSettings>),
+    Synced(StreamSynced),
     Delete(QueueId),
+    Stats(SyncSender<Vec<(QueueId, StreamStats)>>),
 }
 
 /// What sessions hear of the thread.
@@ -38,8 +45,8 @@ pub enum Heard {
 
 #[derive(Default)]
 struct Inbox {
-    inputs: Vec<Input>,
-    bytes: usize,
+    publishes: Lane,
+    others: Lane,
     /// Sessions that were refused.
     waiting: BTreeSet<SessionId>,
     is_disk_full: bool,
@@ -47,6 +54,86 @@ struct Inbox {
     /// Publishers were blocked, or let go, since the last turn.
     has_changed: bool,
     is_stopped: bool,
+}
+
+/// Inputs in their order, and what they count.
+#[derive(Default)]
+struct Lane {
+    inputs: VecDeque<Input>,
+    bytes: usize,
+}
+
+impl Lane {
+    fn push(&mut self, input: Input) {
+        self.bytes += input.bytes();
+        self.inputs.push_back(input);
+    }
+
+    /// One always may, however large.
+    fn has_room(&self, bytes: usize) -> bool {
+        self.bytes == 0 || self.bytes + bytes <= STREAM_INBOX_BYTES_MAX
+    }
+
+    /// Takes inputs until they are this many bytes.
+    fn take(&mut self, bytes_min: usize, into: &mut Vec<Input>) {
+        let mut bytes = 0;
+        while bytes < bytes_min
+            && let Some(input) = self.inputs.pop_front()
+        {
+            bytes += input.bytes();
+            into.push(input);
+        }
+        self.bytes -= bytes;
+    }
+}
+
+impl Inbox {
+    fn is_empty(&self) -> bool {
+        self.publishes.inputs.is_empty() && self.others.inputs.is_empty()
+    }
+
+    /// As much as one turn takes: all but publishes, and a bounded part of these. So whoever reads
+    /// waits neither for all that is published nor behind it. The last turn takes all.
+    fn take_turn(&mut self) -> Vec<Input> {
+        let published = match self.is_stopped {
+            true => usize::MAX,
+            false => STREAM_TURN_BYTES,
+        };
+        let mut inputs = Vec::new();
+        self.others.take(usize::MAX, &mut inputs);
+        self.publishes.take(published, &mut inputs);
+        inputs
+    }
+}
+
+impl Input {
+    /// Bytes that it counts.
+    fn bytes(&self) -> usize {
+        match self {
+            Self::Say(_, command) => COMMAND_BYTES + published_bytes(command).unwrap_or(0),
+            _ => 0,
+        }
+    }
+}
+
+/// Whether a command has its place among a session's publishes. All others may overtake them.
+const fn goes_with_publishes(command: &Command) -> bool {
+    matches!(
+        command,
+        Command::Publish { .. }
+            | Command::DeclarePublisher { .. }
+            | Command::DeletePublisher { .. }
+            | Command::QuerySequence { .. }
+            | Command::Leave
+    )
+}
+
+/// Bytes that a command publishes, if it does.
+fn published_bytes(command: &Command) -> Option<usize> {
+    match command {
+        Command::Publish { batch, .. } => Some(batch.bytes()),
+        _ => None,
+    }
 }
 
 #[derive(Default)]
@@ -66,25 +153,24 @@ impl StreamHandle {
     /// The command, if there is no room for it now, or if publishers are blocked and it publishes:
     /// the session stops reading its client, and says it again when it hears [`Heard::Room`].
     pub fn say(&self, session: SessionId, command: Command) -> Result<(), Box<Command>> {
-        let published = match &command {
-            Command::Publish { batch, .. } => Some(batch.bytes()),
-            _ => None,
-        };
+        let published = published_bytes(&command);
         let mut inbox = self.0.inbox.lock();
         let is_blocked = inbox.is_disk_full || inbox.are_publishers_blocked;
         let bytes = COMMAND_BYTES + published.unwrap_or(0);
-        // One always may, however large; the end of a session always may, as it is the last.
-        let is_full = inbox.bytes > 0 && inbox.bytes + bytes > STREAM_INBOX_BYTES_MAX;
+        let lane = match goes_with_publishes(&command) {
+            true => &mut inbox.publishes,
+            false => &mut inbox.others,
+        };
+        // The end of a session always may, as it is the last.
         let is_last = matches!(command, Command::Leave);
-        if !is_last && (is_full || published.is_some() && is_blocked) {
+        if !is_last && (!lane.has_room(bytes) || published.is_some() && is_blocked) {
             inbox.waiting.insert(session);
             return Err(Box::new(command));
         }
+        lane.push(Input::Say(session, command));
         if is_last {
             inbox.waiting.remove(&session);
         }
-        inbox.bytes += bytes;
-        inbox.inputs.push(Input::Say(session, command));
         drop(inbox);
         self.0.wake.notify_one();
         Ok(())
@@ -95,9 +181,22 @@ impl StreamHandle {
         self.put(Input::Begin(stream, Box::new(settings)));
     }
 
+    /// A policy says something else of a stream.
+    pub fn change(&self, stream: QueueId, settings: StreamSettings) {
+        self.put(Input::Change(stream, Box::new(settings)));
+    }
+
     /// A stream was deleted.
     pub fn delete(&self, stream: QueueId) {
         self.put(Input::Delete(stream));
+    }
+
+    /// How the streams of this node stand; nothing if they do not say within a second.
+    #[must_use]
+    pub fn stats(&self) -> Vec<(QueueId, StreamStats)> {
+        let (answer, answers) = sync_channel(1);
+        self.put(Input::Stats(answer));
+        answers.recv_timeout(STATS_PATIENCE).unwrap_or_default()
     }
 
     /// The disk is below its watermark, or is not any more.
@@ -116,7 +215,7 @@ impl StreamHandle {
     }
 
     fn put(&self, input: Input) {
-        self.0.inbox.lock().inputs.push(input);
+        self.0.inbox.lock().others.push(input);
         self.0.wake.notify_one();
     }
 }
@@ -128,18 +227,36 @@ pub struct StreamThread<D: Disk, C, H> {
     clock: C,
     hear: H,
     expired_ms: u64,
+    /// Syncs that nobody waits for, on their way to the thread that does them.
+    syncs: Sender<StreamSync<D>>,
+    sync_thread: JoinHandle<()>,
 }
 
 impl<D: Disk, C: Fn() -> Now, H: FnMut(Vec<Heard>)> StreamThread<D, C, H> {
     /// The thread of these streams; `hear` hands on what sessions hear.
-    pub fn new(host: StreamHost<D>, handle: StreamHandle, clock: C, hear: H) -> Self {
-        Self {
+    ///
+    /// # Errors
+    /// If the thread beside it, which syncs what nobody waits for, does not start.
+    pub fn new(
+        host: StreamHost<D>,
+        handle: StreamHandle,
+        clock: C,
+        hear: H,
+    ) -> std::io::Result<Self> {
+        let (syncs, due) = channel();
+        let told = handle.clone();
+        let sync_thread = std::thread::Builder::new()
+            .name("stream-syncs".to_owned())
+            .spawn(move || do_syncs(&due, &told))?;
+        Ok(Self {
             host,
             handle,
             clock,
             hear,
             expired_ms: 0,
-        }
+            syncs,
+            sync_thread,
+        })
     }
 
     /// Takes turns until it is told to stop. A write or sync that fails ends the process.
@@ -158,6 +275,11 @@ impl<D: Disk, C: Fn() -> Now, H: FnMut(Vec<Heard>)> StreamThread<D, C, H> {
             if let Err(error) = self.host.end_turn(now, &mut events) {
                 crate::fatal(&error.to_string());
             }
+            for sync in self.host.take_syncs() {
+                if self.syncs.send(sync).is_err() {
+                    crate::fatal("the thread that syncs streams has ended");
+                }
+            }
             let events = events.into_iter();
             let mut heard: Vec<Heard> = events.map(|(to, event)| Heard::Event(to, event)).collect();
             heard.extend(self.room().into_iter().map(Heard::Room));
@@ -165,6 +287,13 @@ impl<D: Disk, C: Fn() -> Now, H: FnMut(Vec<Heard>)> StreamThread<D, C, H> {
                 (self.hear)(heard);
             }
             if is_stopped {
+                if let Err(error) = self.host.sync_all() {
+                    crate::fatal(&error.to_string());
+                }
+                drop(self.syncs);
+                if self.sync_thread.join().is_err() {
+                    crate::fatal("the thread that syncs streams has ended");
+                }
                 return;
             }
         }
@@ -179,15 +308,15 @@ impl<D: Disk, C: Fn() -> Now, H: FnMut(Vec<Heard>)> StreamThread<D, C, H> {
             .unwrap_or(now.monotonic_ms + EXPIRE_EVERY_MS);
         let mut timeout = Duration::from_millis(due_ms.saturating_sub(now.monotonic_ms));
         if self.host.is_disk_full() {
-            timeout = timeout.max(SPACE_RETRY);
+            timeout = SPACE_RETRY;
         }
         let mut inbox = self.handle.0.inbox.lock();
-        let is_idle = inbox.inputs.is_empty() && !inbox.has_changed && !inbox.is_stopped;
+        let is_idle = inbox.is_empty() && !inbox.has_changed && !inbox.is_stopped;
         if is_idle && !timeout.is_zero() {
             self.handle.0.wake.wait_for(&mut inbox, timeout);
         }
-        (inbox.bytes, inbox.has_changed) = (0, false);
-        (std::mem::take(&mut inbox.inputs), inbox.is_stopped)
+        inbox.has_changed = false;
+        (inbox.take_turn(), inbox.is_stopped)
     }
 
     fn take(&mut self, input: Input, events: &mut Events) {
@@ -207,6 +336,12 @@ impl<D: Disk, C: Fn() -> Now, H: FnMut(Vec<Heard>)> StreamThread<D, C, H> {
                 }
                 Err(error) => tracing::error!("stream {stream} is not served: {error}"),
             },
+            Input::Change(stream, settings) => self.host.set_settings(stream, *settings),
+            Input::Synced(synced) => self.host.synced(&synced),
+            Input::Stats(answer) => {
+                // Whoever asked may have given up.
+                let _ = answer.try_send(self.host.stats().collect());
+            }
             Input::Delete(stream) => {
                 if let Err(error) = self.host.delete(stream, events) {
                     crate::fatal(&error.to_string());
@@ -219,10 +354,21 @@ impl<D: Disk, C: Fn() -> Now, H: FnMut(Vec<Heard>)> StreamThread<D, C, H> {
     fn room(&self) -> BTreeSet<SessionId> {
         let mut inbox = self.handle.0.inbox.lock();
         inbox.is_disk_full = self.host.is_disk_full();
-        if inbox.is_disk_full || inbox.are_publishers_blocked {
+        let has_room = inbox.publishes.bytes <= STREAM_INBOX_BYTES_MAX / 2;
+        if inbox.is_disk_full || inbox.are_publishers_blocked || !has_room {
             return BTreeSet::new();
         }
         std::mem::take(&mut inbox.waiting)
+    }
+}
+
+/// Does the syncs that are due, until the streams' thread ends. One that fails ends the process.
+fn do_syncs<D: Disk>(due: &Receiver<StreamSync<D>>, told: &StreamHandle) {
+    for sync in due {
+        match sync.run() {
+            Ok(synced) => told.put(Input::Synced(synced)),
+            Err(error) => crate::fatal(&error.to_string()),
+        }
     }
 }
 
@@ -262,7 +408,7 @@ mod tests {
         let (handle, (tell, heard)) = (StreamHandle::default(), mpsc::channel());
         let hear = move |all: Vec<Heard>| all.into_iter().for_each(|one| drop(tell.send(one)));
         let host = StreamHost::new(files);
-        let thread = StreamThread::new(host, handle.clone(), || Now::both(1), hear);
+        let thread = StreamThread::new(host, handle.clone(), || Now::both(1), hear).unwrap();
         let thread = std::thread::spawn(move || thread.run());
         handle.begin(STREAM, StreamSettings::default());
         let declare = Command::DeclarePublisher {
@@ -306,6 +452,36 @@ mod tests {
         handle.say(SESSION, publish(1, 10)).unwrap();
         handle.stop();
         thread.join().unwrap();
+    }
+
+    #[test]
+    fn a_turn_takes_a_bounded_part_of_what_waits_and_all_in_the_end() {
+        let handle = StreamHandle::default();
+        let part = STREAM_TURN_BYTES / 4 - COMMAND_BYTES;
+        for id in 1..=10 {
+            handle.say(SESSION, publish(id, part)).unwrap();
+        }
+        let take = || handle.0.inbox.lock().take_turn().len();
+        assert_eq!(take(), 4);
+        handle.stop();
+        assert_eq!(take(), 6);
+        assert_eq!(handle.0.inbox.lock().publishes.bytes, 0);
+    }
+
+    #[test]
+    fn readers_do_not_wait_behind_publishers() {
+        let handle = StreamHandle::default();
+        while handle.say(SESSION, publish(1, STREAM_TURN_BYTES)).is_ok() {}
+        let reader = SessionId(2);
+        let credit = || Command::Credit {
+            stream: STREAM,
+            reader: leveret_stream::ReaderId(1),
+            chunks: 1,
+        };
+        handle.say(reader, credit()).unwrap();
+        let turn = handle.0.inbox.lock().take_turn();
+        let is_credit = |input: &Input| matches!(input, Input::Say(_, Command::Credit { .. }));
+        assert!(is_credit(&turn[0]) && turn.len() == 2, "{turn:?}");
     }
 
     #[test]

@@ -7,11 +7,13 @@ use client::{Client, Scratch, address, connect, start};
 use leveret_amqp::{
     ContentHeader, FrameKind, Method, Properties, TableBuilder, basic, confirm, encode,
 };
-use leveret_auth::{HashingAlgorithm, PasswordHash};
+use leveret_auth::{HashingAlgorithm, LoginCheck, PasswordHash, Verdict};
 use leveret_metadata::Command;
 use leveret_node::{Caller, Env};
 use leveret_shell::node::Node;
+use leveret_types::limits::GUESSES_FREE_PER_USER_AND_ADDRESS;
 use leveret_types::{ConnectionId, FieldValue, Message, MessageParts, ReplyCode};
+use std::net::Ipv4Addr;
 
 /// Hashes of the passwords `p` and `q`, as cheap as argon2id can be: they go the way of slow ones
 /// and take no time that a busy machine may not have.
@@ -257,5 +259,35 @@ fn a_slow_password_lets_in_who_knows_it_and_nobody_else() {
     changed.expect("carried out");
     assert!(log_in(b"\0u\0p").is_err());
     assert!(log_in(b"\0u\0q").is_ok());
+    node.shut_down();
+}
+
+#[test]
+fn who_guesses_passwords_is_held_and_others_are_not() {
+    let scratch = Scratch::new("guesses");
+    let node = start(&scratch.0, None);
+    add_user(&node, &[]);
+    let log_in = |response: &[u8]| {
+        let socket = connect(address(&node, false));
+        Client::log_in(socket, "PLAIN", response)
+    };
+    // Over HTTP and AMQP it is one count: guesses of a client that has hung up count as well.
+    for guess in 0..GUESSES_FREE_PER_USER_AND_ADDRESS {
+        let check = LoginCheck::new(
+            "nobody",
+            None,
+            guess.to_string().into(),
+            HashingAlgorithm::Sha256,
+        );
+        let verdict = node
+            .broker
+            .logins
+            .at_once(Ipv4Addr::LOCALHOST.into(), &check);
+        assert_eq!(verdict, Some(Verdict::Wrong));
+    }
+    assert!(log_in(b"\0nobody\0another").is_err());
+    assert_eq!(node.broker.logins.held().0, 1);
+    assert!(log_in(b"\0u\0p").is_ok());
+    assert_eq!(node.broker.logins.held().0, 1);
     node.shut_down();
 }

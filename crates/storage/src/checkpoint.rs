@@ -32,7 +32,10 @@ use std::io::{self, IoSlice};
 use std::path::{Path, PathBuf};
 
 const MAGIC: [u8; 8] = *b"LVRTCKPT";
-const VERSION: u16 = 1;
+/// Version 2 says that segment files may have blocks that several logs share; only a store with
+/// such files has it, so that one without can be opened by earlier versions of Leveret.
+const VERSION: u16 = 2;
+const VERSION_WITHOUT_SHARED: u16 = 1;
 pub(crate) const HEADER_BYTES: usize = 56;
 const CRC_AT: usize = 12;
 pub(crate) const RESERVE_NAME: &str = "leveret.reserve";
@@ -56,6 +59,8 @@ pub struct CheckpointPart {
     flushed_through: Generation,
     bytes: Vec<u8>,
     dead: Vec<FileId>,
+    /// Whether a file that is kept has blocks that several logs share.
+    has_shared: bool,
 }
 
 impl CheckpointPart {
@@ -94,6 +99,7 @@ impl ShardLogs {
         bytes.put_u64(self.flushed_body);
         bytes.put_u64(self.flushed_through);
         let (kept, dead): (Vec<_>, Vec<_>) = self.files.iter().partition(|(_, f)| f.live > 0);
+        let has_shared = kept.iter().any(|(_, f)| f.has_shared);
         bytes.put_u32(kept.len() as u32);
         for (file, state) in kept {
             bytes.put_u64(*file);
@@ -115,6 +121,7 @@ impl ShardLogs {
             flushed_through: self.flushed_through,
             bytes,
             dead: dead.into_iter().map(|(file, _)| *file).collect(),
+            has_shared,
         }
     }
 
@@ -201,7 +208,11 @@ pub(crate) fn encode(
     let body: usize = parts.iter().map(|p| p.bytes.len()).sum();
     let mut out = Vec::with_capacity((HEADER_BYTES + body) * 2);
     out.extend_from_slice(&MAGIC);
-    out.put_u16(VERSION);
+    let version = match parts.iter().any(|part| part.has_shared) {
+        true => VERSION,
+        false => VERSION_WITHOUT_SHARED,
+    };
+    out.put_u16(version);
     out.put_u16(parts.len() as u16);
     out.put_u32(0);
     out.put_u64((HEADER_BYTES + body) as u64);
@@ -213,7 +224,7 @@ pub(crate) fn encode(
     for part in parts {
         out.extend_from_slice(&part.bytes);
     }
-    let crc = crc32c::crc32c_append(seed(salt, &[u64::from(VERSION)]), &out[CRC_AT + 4..]);
+    let crc = crc32c::crc32c_append(seed(salt, &[u64::from(version)]), &out[CRC_AT + 4..]);
     out[CRC_AT..CRC_AT + 4].copy_from_slice(&crc.to_le_bytes());
     out.extend_from_within(..);
     out

@@ -309,10 +309,7 @@ impl ShardLogs {
     /// Registers new files and their blocks.
     fn take_in_files(&mut self, written: &Written, epoch: u64) {
         for file in &written.files {
-            let mut state = FileState {
-                bytes: file.bytes,
-                ..FileState::default()
-            };
+            let mut state = FileState::new(file.bytes);
             for LogBlock {
                 log,
                 volatile,
@@ -326,8 +323,7 @@ impl ShardLogs {
                     continue;
                 };
                 let live = log.side(*volatile).insert_block(block);
-                state.live += u64::from(live);
-                state.live_bytes += block.share(live);
+                state.add(&block, live);
             }
             self.files.insert(file.file, state);
         }
@@ -419,7 +415,13 @@ impl ShardLogs {
     /// checkpoint.
     pub fn finish_compaction(&mut self, plan: &CompactionPlan, written: Written) {
         assert_eq!(plan.shard, self.shard, "a plan of another shard");
+        // Pieces follow on each other by log and side: each is gone through once.
+        let mut last = None;
         for piece in &plan.pieces {
+            let of = (piece.log, piece.volatile);
+            if last.replace(of) == Some(of) {
+                continue;
+            }
             if let Some(log) = self.logs.get_mut(&piece.log) {
                 let blocks = &mut log.side(piece.volatile).blocks;
                 blocks.retain(|block| !plan.victims.contains(&block.file));
@@ -427,7 +429,7 @@ impl ShardLogs {
         }
         for victim in &plan.victims {
             if let Some(state) = self.files.get_mut(victim) {
-                (state.live, state.live_bytes) = (0, 0);
+                state.end();
             }
         }
         self.take_in_files(&written, plan.epoch);
@@ -557,8 +559,8 @@ fn compaction_pieces(
             volatile,
             block: *block,
             live: side.live.within(block.indexes()).collect(),
-            joins_previous,
+            joins_previous: joins_previous && block.shared_from.is_none(),
         });
-        joins_previous = true;
+        joins_previous = block.shared_from.is_none();
     }
 }

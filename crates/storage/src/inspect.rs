@@ -3,9 +3,9 @@
 use crate::disk::Disk;
 use crate::error::OpenError;
 use crate::folders::Folders;
-use crate::id::Generation;
+use crate::id::{FileId, Generation};
 use crate::loaded::{Content, Key, Positions, ReadRequest, Source};
-use crate::log::{Damage, Log};
+use crate::log::{Block, Damage, Log};
 use crate::reader::Reader;
 use crate::rebuild;
 use crate::recover::{Options, RecoveryReport, load, summaries};
@@ -221,9 +221,7 @@ fn verify_shard<D: Disk>(shard: &mut ShardLogs, reader: &mut Reader<D>) -> u64 {
         }
     }
     shard.abandon_flush(&plan);
-    for log in shard.logs.values() {
-        sound += verify_blocks(log, plan.shard, reader, &mut unreadable);
-    }
+    sound += verify_blocks(shard, reader, &mut unreadable);
     for (log, index, why) in unreadable {
         let note = format!("entry {index} of log {log} cannot be read: {why}");
         shard.note_damage(log, index..index + 1, note);
@@ -231,42 +229,43 @@ fn verify_shard<D: Disk>(shard: &mut ShardLogs, reader: &mut Reader<D>) -> u64 {
     sound
 }
 
+/// The same of the blocks in segments: each is read once, however many logs share it.
 fn verify_blocks<D: Disk>(
-    log: &Log,
-    shard: u8,
+    shard: &ShardLogs,
     reader: &mut Reader<D>,
     unreadable: &mut Vec<(LogId, u64, String)>,
 ) -> u64 {
+    let of = |log: &'_ Log| -> Vec<(FileId, u32, LogId, Block)> {
+        let blocks = log.durable.blocks.iter();
+        let blocks = blocks.map(|block| (block.file, block.offset, log.id, *block));
+        blocks.collect()
+    };
+    let mut blocks: Vec<_> = shard.logs.values().flat_map(|log| of(log)).collect();
+    blocks.sort_unstable_by_key(|(file, offset, log, block)| {
+        (*file, *offset, *log, block.first_index)
+    });
     let mut sound = 0;
-    for block in &log.durable.blocks {
-        let (file, offset, len) = (block.file, block.offset, block.len);
+    for sharing in blocks.chunk_by(|a, b| (a.0, a.1) == (b.0, b.1)) {
+        let (file, offset, len) = (sharing[0].0, sharing[0].1, sharing[0].3.len);
         let (key, source) = (
             Key::Block { file, offset },
             Source::Segment { file, offset, len },
         );
-        let request = ReadRequest::new(shard, key, source, BytesMut::new());
+        let request = ReadRequest::new(shard.shard(), key, source, BytesMut::new());
         let result = reader.read(request).result;
-        for index in log.durable.live.within(block.indexes()).flatten() {
-            let entry = match &result {
-                Ok(Content::Block {
-                    first_index, spans, ..
-                }) => {
-                    let delta = index - first_index;
-                    let at = spans.binary_search_by_key(&delta, |s| u64::from(s.delta));
-                    at.map_err(|_| "it is not in its block").and_then(|at| {
-                        if spans[at].sound {
-                            Ok(())
-                        } else {
-                            Err("its checksum is wrong")
-                        }
-                    })
-                }
-                Ok(Content::Chunk { .. }) => unreachable!("a block was asked for"),
-                Err(why) => Err(why.as_str()),
+        for (_, _, id, block) in sharing {
+            let Some(log) = shard.logs.get(id) else {
+                continue;
             };
-            match entry {
-                Ok(()) => sound += 1,
-                Err(why) => unreadable.push((log.id, index, why.to_owned())),
+            for index in log.durable.live.within(block.indexes()).flatten() {
+                let entry = match &result {
+                    Ok(content) => content.span(*id, block, index).map(drop),
+                    Err(why) => Err(why.as_str()),
+                };
+                match entry {
+                    Ok(()) => sound += 1,
+                    Err(why) => unreadable.push((*id, index, why.to_owned())),
+                }
             }
         }
     }

@@ -2,6 +2,7 @@
 
 use crate::chunk::{Bodies, Place};
 use crate::id::{ChunkSeq, FileId};
+use crate::log::Block;
 use crate::read_buffer::ReadBuffers;
 use bytes::{Bytes, BytesMut};
 use hashbrown::HashMap;
@@ -196,16 +197,84 @@ pub(crate) enum Content {
         bodies: Bodies,
         damaged: Vec<u32>,
     },
-    /// A block's entries.
+    /// A block's entries. One that several logs share has no log, and numbers them from 0.
     Block {
         bytes: Bytes,
         log: LogId,
+        is_shared: bool,
         first_index: u64,
         spans: Vec<Span>,
     },
 }
 
+impl Span {
+    /// Where the entry lies.
+    pub(crate) fn range(&self) -> Range<usize> {
+        self.start as usize..(self.start + self.len) as usize
+    }
+}
+
 impl Content {
+    /// How many entries a block has.
+    pub(crate) fn entry_count(&self) -> u32 {
+        match self {
+            Self::Chunk { .. } => 0,
+            Self::Block { spans, .. } => spans.len() as u32,
+        }
+    }
+
+    /// Where an entry of a log lies in the block that was read for it, or what is wrong.
+    pub(crate) fn span(&self, id: LogId, of: &Block, index: u64) -> Result<Span, &'static str> {
+        let Self::Block {
+            log,
+            is_shared,
+            first_index,
+            spans,
+            ..
+        } = self
+        else {
+            unreachable!("a block was asked for");
+        };
+        let from_first = index.checked_sub(of.first_index);
+        let delta = match of.shared_from {
+            Some(from) if *is_shared => from_first.map(|delta| delta + u64::from(from)),
+            None if !is_shared && *log == id => index.checked_sub(*first_index),
+            _ => None,
+        };
+        let at = delta.and_then(|delta| {
+            let found = spans.binary_search_by_key(&delta, |s| u64::from(s.delta));
+            found.ok()
+        });
+        match at.map(|at| spans[at]) {
+            Some(span) if span.sound => Ok(span),
+            Some(_) => Err("its checksum in the segment file is wrong"),
+            None => Err("the segment block that should hold it does not"),
+        }
+    }
+
+    /// The payload of such an entry.
+    pub(crate) fn entry(&self, id: LogId, of: &Block, index: u64) -> Result<&[u8], &'static str> {
+        let span = self.span(id, of, index)?;
+        match self {
+            Self::Block { bytes, .. } => Ok(&bytes[span.range()]),
+            Self::Chunk { .. } => unreachable!("a block was asked for"),
+        }
+    }
+
+    /// The same, sharing the block.
+    pub(crate) fn entry_bytes(
+        &self,
+        id: LogId,
+        of: &Block,
+        index: u64,
+    ) -> Result<Bytes, &'static str> {
+        let span = self.span(id, of, index)?;
+        match self {
+            Self::Block { bytes, .. } => Ok(bytes.slice(span.range())),
+            Self::Chunk { .. } => unreachable!("a block was asked for"),
+        }
+    }
+
     /// Bytes that it takes in memory.
     fn bytes(&self) -> usize {
         match self {

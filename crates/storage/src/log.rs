@@ -19,6 +19,9 @@ pub(crate) struct Block {
     pub(crate) count: u32,
     /// Of these, how many are not settled.
     pub(crate) live: u32,
+    /// Of a block that several logs share, which of its entries is this log's first: the others
+    /// follow on it, as their indexes do.
+    pub(crate) shared_from: Option<u32>,
 }
 
 impl Block {
@@ -26,7 +29,8 @@ impl Block {
         self.first_index..self.last_index + 1
     }
 
-    /// Bytes that `entries` of it take on average.
+    /// Bytes that `entries` of it take on average; of a shared block as if it were this log's
+    /// alone.
     pub(crate) fn share(&self, entries: u32) -> u64 {
         u64::from(self.len) * u64::from(entries) / u64::from(self.count.max(1))
     }
@@ -38,8 +42,24 @@ pub(crate) struct Freed {
     pub(crate) file: FileId,
     pub(crate) entries: u32,
     pub(crate) bytes: u64,
-    /// Offset of the block, if nothing of it lives any more.
-    pub(crate) dead: Option<u32>,
+    pub(crate) offset: u32,
+    /// Whether other logs may still need the block.
+    pub(crate) is_shared: bool,
+    /// Whether nothing of the log's part of it lives any more.
+    pub(crate) is_dead: bool,
+}
+
+impl Freed {
+    fn of(block: &Block, entries: u32) -> Self {
+        Self {
+            file: block.file,
+            entries,
+            bytes: block.share(entries),
+            offset: block.offset,
+            is_shared: block.shared_from.is_some(),
+            is_dead: entries == block.live,
+        }
+    }
 }
 
 /// The entries of a log whose bodies are of one class. Within it, the order of indexes is the order
@@ -111,13 +131,8 @@ impl Side {
             let both = range.start.max(block.first_index)..range.end.min(block.last_index + 1);
             let entries = (self.live.count_within(both) as u32).min(block.live);
             if entries > 0 {
+                freed.push(Freed::of(block, entries));
                 block.live -= entries;
-                freed.push(Freed {
-                    file: block.file,
-                    entries,
-                    bytes: block.share(entries),
-                    dead: (block.live == 0).then_some(block.offset),
-                });
             }
             if block.live == 0 {
                 self.blocks.remove(at);
@@ -235,12 +250,7 @@ impl Side {
     }
 
     pub(crate) fn clear(&mut self, freed: &mut Vec<Freed>) {
-        freed.extend(self.blocks.iter().map(|block| Freed {
-            file: block.file,
-            entries: block.live,
-            bytes: block.share(block.live),
-            dead: Some(block.offset),
-        }));
+        freed.extend(self.blocks.iter().map(|block| Freed::of(block, block.live)));
         *self = Self::default();
     }
 }

@@ -318,6 +318,7 @@ impl<D: Disk> Reader<D> {
         Ok(Content::Block {
             bytes: bytes.freeze(),
             log: header.log,
+            is_shared: header.is_shared(),
             first_index: header.first_index,
             spans,
         })

@@ -12,7 +12,7 @@ use crate::folders::{Folders, Identity};
 use crate::id::{Durability, FileId, LogKind};
 use crate::inspect::InspectError;
 use crate::loaded::{Content, Key, ReadRequest, Source};
-use crate::log::Log;
+use crate::log::{Block, Log};
 use crate::reader::Reader;
 use crate::recover::{Found, Options, RecoveryReport, load_from, read_index};
 use crate::salvage::{Salvaged, salvage};
@@ -119,9 +119,8 @@ pub fn rebuild<D: Disk>(
 /// A block of a segment file, and which of its entries no newer file has.
 #[derive(Debug)]
 struct Piece {
-    file: FileId,
-    offset: u32,
-    len: u32,
+    log: LogId,
+    block: Block,
     indexes: RangeSet,
 }
 
@@ -285,46 +284,22 @@ impl Blocks {
         let mut order = (self.at..count).chain(0..self.at);
         let at = order.find(|at| self.pieces[*at].indexes.contains(index))?;
         if self.read.is_none() || self.at != at {
-            let piece = &self.pieces[at];
-            self.read = read_block(reader, shard, piece.file, piece.offset, piece.len);
+            self.read = read_block(reader, shard, &self.pieces[at].block);
             self.at = at;
         }
-        payload(self.read.as_ref()?, index)
+        let (content, piece) = (self.read.as_ref()?, &self.pieces[at]);
+        content.entry_bytes(piece.log, &piece.block, index).ok()
     }
 }
 
-fn read_block<D: Disk>(
-    reader: &mut Reader<D>,
-    shard: u8,
-    file: FileId,
-    offset: u32,
-    len: u32,
-) -> Option<Content> {
+fn read_block<D: Disk>(reader: &mut Reader<D>, shard: u8, block: &Block) -> Option<Content> {
+    let (file, offset, len) = (block.file, block.offset, block.len);
     let (key, source) = (
         Key::Block { file, offset },
         Source::Segment { file, offset, len },
     );
     let request = ReadRequest::new(shard, key, source, BytesMut::new());
     reader.read(request).result.ok()
-}
-
-fn payload(content: &Content, index: u64) -> Option<Bytes> {
-    let Content::Block {
-        bytes,
-        first_index,
-        spans,
-        ..
-    } = content
-    else {
-        return None;
-    };
-    let delta = index.checked_sub(*first_index)?;
-    let at = spans
-        .binary_search_by_key(&delta, |s| u64::from(s.delta))
-        .ok()?;
-    let span = spans[at];
-    let range = span.start as usize..(span.start + span.len) as usize;
-    span.sound.then(|| bytes.slice(range))
 }
 
 /// All blocks of all segment files, and the sound entries of each. What several files have, the
@@ -350,24 +325,34 @@ fn segment_pieces<D: Disk>(
         let len = disk.open(&path).and_then(|open| open.len());
         let len = len.map_err(|e| OpenError::io(&path, e))?;
         let (_, blocks) = read_index(disk, folders, salt, file, len, report);
+        // The logs of a shared block follow on each other: it is read once.
+        let mut read = None;
         for block in blocks.into_iter().filter(|block| !block.volatile) {
             let (log, block) = (block.log, block.block);
-            let Some(content) = read_block(reader, 0, file, block.offset, block.len) else {
-                let at = block.offset;
-                let note = format!("the block at {at} of {} is damaged", path.display());
-                report.notes.push(note);
+            if read
+                .as_ref()
+                .is_none_or(|(offset, _)| *offset != block.offset)
+            {
+                let content = read_block(reader, 0, &block);
+                if content.is_none() {
+                    let at = block.offset;
+                    let note = format!("the block at {at} of {} is damaged", path.display());
+                    report.notes.push(note);
+                }
+                read = Some((block.offset, content));
+            }
+            let Some((_, Some(content))) = &read else {
                 continue;
             };
             let taken = taken.entry(log).or_default();
-            let indexes = untaken(&content, log, taken);
+            let indexes = untaken(content, log, &block, taken);
             for range in indexes.iter() {
                 taken.insert_range(range);
             }
             if !indexes.is_empty() {
                 pieces.entry(log).or_default().push(Piece {
-                    file,
-                    offset: block.offset,
-                    len: block.len,
+                    log,
+                    block,
                     indexes,
                 });
             }
@@ -376,21 +361,24 @@ fn segment_pieces<D: Disk>(
     Ok(pieces)
 }
 
-fn untaken(content: &Content, id: LogId, taken: &RangeSet) -> RangeSet {
+fn untaken(content: &Content, id: LogId, block: &Block, taken: &RangeSet) -> RangeSet {
     let mut indexes = RangeSet::new();
-    if let Content::Block {
-        log,
-        first_index,
-        spans,
-        ..
+    let Content::Block {
+        first_index, spans, ..
     } = content
-        && *log == id
-    {
-        let sound = spans.iter().filter(|span| span.sound);
-        for index in sound.map(|span| first_index + u64::from(span.delta)) {
-            if !taken.contains(index) {
-                indexes.insert(index);
-            }
+    else {
+        return indexes;
+    };
+    let mut note = |index: u64| {
+        if content.span(id, block, index).is_ok() && !taken.contains(index) {
+            indexes.insert(index);
+        }
+    };
+    match block.shared_from {
+        Some(_) => block.indexes().take(spans.len()).for_each(note),
+        None => {
+            let deltas = spans.iter().map(|span| u64::from(span.delta));
+            deltas.for_each(|delta| note(first_index + delta));
         }
     }
     indexes

@@ -14,6 +14,6 @@ mod open;
 mod read;
 mod recover;
 
-pub use files::StreamFiles;
+pub use files::{StreamFiles, StreamSync, StreamSynced};
 pub use read::StreamReadError;
 pub use recover::RecoveredStream;

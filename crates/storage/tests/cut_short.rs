@@ -284,3 +284,40 @@ fn a_lost_batch_is_known_also_to_the_start_after_the_one_that_found_it() {
         assert!(damage.is_some(), "start {start}: {report:?}");
     }
 }
+
+#[test]
+fn the_last_batch_of_a_file_is_known_from_the_copy_of_its_head_in_the_next_file() {
+    let world = World::new();
+    let (mut store, _) = world.open();
+    for n in 0..4 {
+        if n == 2 {
+            store.roll();
+        }
+        append(&mut store, A, &payload(n, BYTES));
+        store.sync().unwrap();
+    }
+    drop(store);
+    let [first, second] = &world.files(".wal")[..] else {
+        panic!("two files");
+    };
+    let is_head = |at: &usize| at.is_multiple_of(4_096);
+    let last = heads(&world, first).into_iter().rfind(is_head);
+    spoil(&world, first, last.expect("a batch"));
+    for _ in 0..2 {
+        let (mut store, _) = world.open();
+        assert_eq!(store.shards[0].damage(A), None);
+        check_all(&mut store, A, 0..4, BYTES);
+    }
+    // Without the copy it is known that there was a batch, and that is said.
+    let copy = heads(&world, second)
+        .into_iter()
+        .find(|at| !is_head(at))
+        .expect("a copy");
+    spoil(&world, second, copy);
+    for _ in 0..2 {
+        let (mut store, report) = world.open();
+        assert!(store.shards[0].damage(A).is_some(), "{report:?}");
+        check_all(&mut store, A, 0..1, BYTES);
+        assert_eq!(store.read(A, 1), Read::Gone);
+    }
+}

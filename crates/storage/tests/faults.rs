@@ -581,7 +581,7 @@ fn inspection_says_what_is_there_and_repair_accepts_what_verification_found() {
         "closed in order",
         "log 1: 40 entries in 1 intervals, 400000 bytes, 40 in segments, next index 40",
         "DAMAGED: 1 entries cannot be read",
-        "entry 20 of log 1 cannot be read: its checksum is wrong",
+        "entry 20 of log 1 cannot be read: its checksum in the segment file is wrong",
         "1 logs are quarantined",
     ] {
         assert!(text.contains(part), "{part:?} is not in:\n{text}");

@@ -2,6 +2,9 @@
 //! that holds is read, and what earlier versions wrote: they differ in the write-ahead log, as
 //! `wal/format.rs` says.
 //!
+//! `golden/shared` holds a store with blocks of segments that several logs share, of which the
+//! others have none.
+//!
 //! A change here is a change of format: it needs a new version number, a new folder, and code that
 //! reads the old one. `LEVERET_GOLDEN=write cargo test -p leveret-storage --test golden` writes the
 //! folder anew.
@@ -156,6 +159,67 @@ fn files(disk: &MemoryDisk) -> Vec<(String, Vec<u8>)> {
     paths.into_iter().map(read).collect()
 }
 
+/// A store whose logs share blocks of a segment.
+fn shared_scene() -> MemoryDisk {
+    let disk = MemoryDisk::new();
+    let (mut store, _) = Store::open(&disk, &folders(), &options()).unwrap();
+    let shard = &mut store.shards[0];
+    for log in [2, 4, 6] {
+        shard.create_log(LogId(log), LogKind::Durable);
+    }
+    for n in 0..4_u8 {
+        let body = shard.body(Durability::Durable, &[&shared_body(n)]);
+        for log in [2, 4, 6] {
+            shard.append(LogId(log), body, 3_000);
+        }
+        if n == 1 {
+            let own = shard.body(Durability::Durable, &[b"own"]);
+            shard.append(LogId(4), own, 3);
+        }
+    }
+    shard.settle(LogId(6), 1..2, 3_000);
+    store.sync().unwrap();
+    store.roll();
+    store.flush().unwrap();
+    store.mark_idle().unwrap();
+    disk
+}
+
+fn shared_body(n: u8) -> [u8; 3_000] {
+    [b'a' + n; 3_000]
+}
+
+fn check_shared_scene(disk: &MemoryDisk) {
+    let (mut store, report) = Store::open(disk, &folders(), &options()).unwrap();
+    assert_eq!(report.notes, Vec::<String>::new());
+    let body = |n| Read::Ready(shared_body(n).to_vec().into());
+    let own = Read::Ready("own".into());
+    let expected = [
+        (2, vec![body(0), body(1), body(2), body(3), Read::Gone]),
+        (4, vec![body(0), body(1), own, body(2), body(3), Read::Gone]),
+        (6, vec![body(0), Read::Gone, body(2), body(3), Read::Gone]),
+    ];
+    for (log, entries) in expected {
+        for (index, entry) in entries.into_iter().enumerate() {
+            let read = store.read(LogId(log), index as u64);
+            assert_eq!(read, entry, "entry {index} of log {log}");
+        }
+    }
+}
+
+fn check_frozen(name: &str, files: Vec<(String, Vec<u8>)>) {
+    if std::env::var_os("LEVERET_GOLDEN").is_some() {
+        std::fs::create_dir_all(golden(name)).unwrap();
+        for (file, bytes) in &files {
+            std::fs::write(golden(name).join(file), bytes).unwrap();
+        }
+    }
+    for (file, bytes) in files {
+        let frozen = std::fs::read(golden(name).join(&file)).unwrap();
+        assert!(bytes == frozen, "the format of {file} has changed");
+    }
+}
+
 #[test]
 fn what_is_written_is_what_the_golden_files_hold() {
     let files = files(&scene());
@@ -164,16 +228,16 @@ fn what_is_written_is_what_the_golden_files_hold() {
         5,
         "identity, checkpoint, two segments, a log file"
     );
-    if std::env::var_os("LEVERET_GOLDEN").is_some() {
-        std::fs::create_dir_all(golden("v3")).unwrap();
-        for (name, bytes) in &files {
-            std::fs::write(golden("v3").join(name), bytes).unwrap();
-        }
-    }
-    for (name, bytes) in files {
-        let frozen = std::fs::read(golden("v3").join(&name)).unwrap();
-        assert!(bytes == frozen, "the format of {name} has changed");
-    }
+    check_frozen("v3", files);
+}
+
+#[test]
+fn shared_blocks_are_written_and_read_as_the_golden_files_hold_them() {
+    let files = files(&shared_scene());
+    assert!(files.iter().any(|(name, _)| name.ends_with(".seg")));
+    check_frozen("shared", files);
+    check_shared_scene(&shared_scene());
+    check_shared_scene(&put_on_disk("shared"));
 }
 
 #[test]

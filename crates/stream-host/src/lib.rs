@@ -2,7 +2,8 @@
 //!
 //! A turn takes the commands that have come for all streams ([`StreamHost::handle`]), and ends with
 //! [`StreamHost::end_turn`]: what was published is written, each stream that it was published to is
-//! synced once, and only then confirmed. What comes meanwhile is the next turn's.
+//! synced once, and only then confirmed. What comes meanwhile is the next turn's. Syncs that no
+//! confirm waits for are handed out ([`StreamHost::take_syncs`]), so that nobody else waits either.
 //!
 //! Invariant: nothing but the storage engine's [`Disk`] is asked for IO; no clock, no thread.
 //! Invariant: a stream with the flush level `sync` confirms after the sync that covers what it
@@ -10,9 +11,11 @@
 //! Invariant: a failed write or sync is an error that ends the process; a full disk holds
 //! publishers back and loses nothing.
 
-use leveret_storage::{Disk, Fatal, OpenError, StreamFiles, WalError};
+use leveret_storage::{Disk, Fatal, OpenError, StreamFiles, StreamSync, StreamSynced, WalError};
 use leveret_stream::tracking::TrackingError;
-use leveret_stream::{Command, Effect, Events, Flush, Refusal, SessionId, Stream, StreamSettings};
+use leveret_stream::{
+    Command, Effect, Events, Flush, Refusal, SessionId, Stream, StreamSettings, StreamStats,
+};
 use leveret_types::limits::STREAM_READS_MAX;
 use leveret_types::{Now, QueueId};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -26,6 +29,21 @@ struct Hosted {
     sealed: Option<u64>,
     /// When what was written since the last sync is synced, where confirms do not wait for it.
     sync_at_ms: Option<u64>,
+    /// Whether such a sync is under way.
+    is_syncing: bool,
+}
+
+impl Hosted {
+    /// When a sync is due that can begin: one at a time.
+    fn sync_due_ms(&self) -> Option<u64> {
+        self.sync_at_ms.filter(|_| !self.is_syncing)
+    }
+
+    /// When there is something to do though no command comes.
+    fn due_ms(&self) -> Option<u64> {
+        let due = [self.machine.due_ms(), self.sync_due_ms()];
+        due.into_iter().flatten().min()
+    }
 }
 
 /// What a stream was found with.
@@ -54,6 +72,7 @@ pub struct StreamHost<D: Disk> {
     streams: BTreeMap<QueueId, Hosted>,
     /// Streams that something happened to, or that have something left to do.
     touched: BTreeSet<QueueId>,
+    syncs: Vec<StreamSync<D>>,
     is_disk_full: bool,
 }
 
@@ -75,6 +94,7 @@ impl<D: Disk> StreamHost<D> {
             files,
             streams: BTreeMap::new(),
             touched: BTreeSet::new(),
+            syncs: Vec::new(),
             is_disk_full: false,
         }
     }
@@ -102,6 +122,7 @@ impl<D: Disk> StreamHost<D> {
             effects: VecDeque::new(),
             sealed: None,
             sync_at_ms: None,
+            is_syncing: false,
         };
         self.streams.insert(id, hosted);
         Ok(Found {
@@ -165,11 +186,7 @@ impl<D: Disk> StreamHost<D> {
         if !self.touched.is_empty() && !self.is_disk_full {
             return Some(0);
         }
-        let due = |hosted: &Hosted| {
-            let due = [hosted.machine.due_ms(), hosted.sync_at_ms];
-            due.into_iter().flatten().min()
-        };
-        self.streams.values().filter_map(due).min()
+        self.streams.values().filter_map(Hosted::due_ms).min()
     }
 
     /// Deletes with the next turn what is too old in all streams. For now and then.
@@ -197,6 +214,8 @@ impl<D: Disk> StreamHost<D> {
             if self.write(now, id, out)? {
                 written.push(id);
             }
+            // Also where the disk is full: what was confirmed waits for no space.
+            self.begin_due_sync(now, id)?;
         }
         for id in written {
             self.commit(now, id, out)?;
@@ -204,13 +223,39 @@ impl<D: Disk> StreamHost<D> {
         Ok(())
     }
 
+    /// How each stream stands.
+    pub fn stats(&self) -> impl Iterator<Item = (QueueId, StreamStats)> {
+        let stats = |(id, hosted): (&QueueId, &Hosted)| (*id, hosted.machine.stats());
+        self.streams.iter().map(stats)
+    }
+
+    /// Syncs that are due and that no confirm waits for: whoever runs the streams does each of them
+    /// at once, where it may take its time, and then tells [`Self::synced`].
+    pub fn take_syncs(&mut self) -> Vec<StreamSync<D>> {
+        std::mem::take(&mut self.syncs)
+    }
+
+    /// A sync was done.
+    pub fn synced(&mut self, synced: &StreamSynced) {
+        self.files.synced(synced);
+        if let Some(hosted) = self.streams.get_mut(&synced.stream()) {
+            hosted.is_syncing = false;
+        }
+    }
+
+    /// Syncs what was written to any stream, whatever its flush level: before an orderly end.
+    ///
+    /// # Errors
+    /// Must end the process.
+    pub fn sync_all(&mut self) -> Result<(), Fatal> {
+        let streams: Vec<QueueId> = self.streams.keys().copied().collect();
+        streams.into_iter().try_for_each(|id| self.files.sync(id))
+    }
+
     /// Streams that have something to do by the clock.
     fn touch_due(&mut self, now: Now) {
-        let is_due = |at: Option<u64>| at.is_some_and(|at| now.monotonic_ms >= at);
-        let due = self
-            .streams
-            .iter()
-            .filter(|(_, hosted)| is_due(hosted.machine.due_ms()) || is_due(hosted.sync_at_ms));
+        let is_due = |hosted: &Hosted| hosted.due_ms().is_some_and(|at| now.monotonic_ms >= at);
+        let due = self.streams.iter().filter(|(_, hosted)| is_due(hosted));
         self.touched.extend(due.map(|(id, _)| *id));
     }
 
@@ -235,15 +280,25 @@ impl<D: Disk> StreamHost<D> {
         }
     }
 
+    /// Hands a sync out if one is due that no confirm waits for.
+    fn begin_due_sync(&mut self, now: Now, id: QueueId) -> Result<(), Fatal> {
+        let Some(hosted) = self.streams.get_mut(&id) else {
+            return Ok(());
+        };
+        let due_ms = hosted.sync_due_ms();
+        if due_ms.is_some_and(|at| now.monotonic_ms >= at) {
+            hosted.sync_at_ms = None;
+            let sync = self.files.begin_sync(id)?;
+            hosted.is_syncing = sync.is_some();
+            self.syncs.extend(sync);
+        }
+        Ok(())
+    }
+
     fn commit(&mut self, now: Now, id: QueueId, out: &mut Events) -> Result<(), Fatal> {
         let Some(hosted) = self.streams.get_mut(&id) else {
             return Ok(());
         };
-        let is_due = hosted.sync_at_ms.is_some_and(|at| now.monotonic_ms >= at);
-        if is_due {
-            hosted.sync_at_ms = None;
-            self.files.sync(id)?;
-        }
         let Some(turn) = hosted.sealed.take() else {
             return Ok(());
         };

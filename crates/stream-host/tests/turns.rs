@@ -83,6 +83,16 @@ fn confirmed(events: &[Event]) -> usize {
     events.iter().map(ids).sum()
 }
 
+/// Does what the host hands out; how many that are.
+fn do_syncs(host: &mut StreamHost<MemoryDisk>) -> usize {
+    let syncs = host.take_syncs();
+    let count = syncs.len();
+    for sync in syncs {
+        host.synced(&sync.run().unwrap());
+    }
+    count
+}
+
 #[test]
 fn a_turn_syncs_each_stream_that_was_published_to_once() {
     let disk = MemoryDisk::new();
@@ -123,6 +133,7 @@ fn a_stream_with_an_interval_confirms_at_once_and_syncs_when_it_is_over() {
     }
     end_turn(&mut host, Now::both(0));
     end_turn(&mut host, Now::both(1_000));
+    do_syncs(&mut host);
     let before = disk.counts().syncs;
     for stream in [slow, never] {
         give(&mut host, Now::both(1_000), publish(stream, 1..5));
@@ -132,7 +143,51 @@ fn a_stream_with_an_interval_confirms_at_once_and_syncs_when_it_is_over() {
     end_turn(&mut host, Now::both(1_099));
     assert_eq!(disk.counts().syncs, before);
     end_turn(&mut host, Now::both(1_100));
+    assert_eq!(do_syncs(&mut host), 1);
     assert_eq!((disk.counts().syncs, host.due_ms()), (before + 1, None));
+}
+
+#[test]
+fn nobody_waits_for_a_sync_that_no_confirm_waits_for() {
+    let disk = MemoryDisk::new();
+    let mut host = host(&disk);
+    let stream = QueueId(1);
+    host.begin(stream, with(Flush::Interval(100))).unwrap();
+    declare(&mut host, stream);
+    give(&mut host, Now::both(0), publish(stream, 0..5));
+    end_turn(&mut host, Now::both(0));
+    end_turn(&mut host, Now::both(100));
+    let sync = host.take_syncs().pop().expect("a sync is due");
+    // While it is under way, what comes is written, confirmed and read, and no other one begins.
+    give(&mut host, Now::both(150), publish(stream, 5..9));
+    assert_eq!(confirmed(&end_turn(&mut host, Now::both(150))), 4);
+    give(&mut host, Now::both(150), subscribe_first(stream, 9));
+    end_turn(&mut host, Now::both(500));
+    assert!(host.take_syncs().is_empty());
+    assert_eq!(host.due_ms(), None);
+    // Afterwards the next one is due at once, for what came meanwhile.
+    host.synced(&sync.run().unwrap());
+    assert_eq!(host.due_ms(), Some(250));
+    end_turn(&mut host, Now::both(500));
+    assert_eq!(do_syncs(&mut host), 1);
+    assert_eq!(host.due_ms(), None);
+}
+
+#[test]
+fn what_an_interval_has_confirmed_is_synced_on_a_full_disk_too() {
+    let disk = MemoryDisk::new();
+    let mut host = host(&disk);
+    let stream = QueueId(1);
+    host.begin(stream, with(Flush::Interval(100))).unwrap();
+    declare(&mut host, stream);
+    give(&mut host, Now::both(0), publish(stream, 0..5));
+    assert_eq!(confirmed(&end_turn(&mut host, Now::both(0))), 5);
+    disk.set_bytes_max(Some(disk.bytes()));
+    give(&mut host, Now::both(50), publish(stream, 5..9));
+    assert_eq!(confirmed(&end_turn(&mut host, Now::both(50))), 0);
+    end_turn(&mut host, Now::both(100));
+    assert!(host.is_disk_full());
+    assert_eq!(do_syncs(&mut host), 1);
 }
 
 #[test]

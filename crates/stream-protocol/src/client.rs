@@ -191,14 +191,22 @@ impl<'a> ClientCommand<'a> {
                 heartbeat: reader.field()?,
             },
             (Key::Heartbeat, false) => Self::Heartbeat,
-            (Key::ConsumerUpdate, true) => Self::ConsumerUpdated {
-                correlation_id: reader.field()?,
-                code: reader.field()?,
-                offset: match reader.is_empty() {
+            (Key::ConsumerUpdate, true) => {
+                let (correlation_id, code) = (reader.field()?, reader.field()?);
+                let offset = match reader.is_empty() {
                     true => OffsetSpec::None,
                     false => reader.field()?,
-                },
-            },
+                };
+                // rstream says a number also where the type of offset has none.
+                if !reader.is_empty() {
+                    reader.field::<u64>()?;
+                }
+                Self::ConsumerUpdated {
+                    correlation_id,
+                    code,
+                    offset,
+                }
+            }
             (Key::Close, true) => Self::Closed {
                 correlation_id: reader.field()?,
                 code: reader.field()?,

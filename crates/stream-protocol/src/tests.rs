@@ -107,6 +107,25 @@ fn commands_of_other_numbers_versions_and_directions_are_unknown() {
 }
 
 #[test]
+fn an_answer_to_an_update_may_say_a_number_that_its_offset_does_not_have() {
+    let content = [&[0, 0, 0, 9, 0, 1, 0, 1][..], &[0; 8]].concat();
+    for length in [8, 16] {
+        let frame = Frame {
+            key: 0x1A,
+            response: true,
+            version: 1,
+            content: &content[..length],
+        };
+        match ClientCommand::decode(frame) {
+            Ok(ClientCommand::ConsumerUpdated { offset, .. }) => {
+                assert_eq!(offset, crate::OffsetSpec::First);
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+#[test]
 fn a_deliver_is_the_same_with_its_chunk_from_elsewhere() {
     for committed_chunk in [None, Some(42)] {
         let deliver = ServerCommand::Deliver {

@@ -127,7 +127,7 @@ impl Session {
                     ..
                 },
                 _,
-            ) => self.tell_metadata(correlation_id, streams),
+            ) => self.tell_metadata(correlation_id, &streams, port),
             (Asked::Login { .. }, _) => {}
             (
                 Asked::SuperStream {
@@ -202,27 +202,38 @@ impl Session {
     pub(crate) fn tell_metadata(
         &mut self,
         correlation_id: u32,
-        streams: Vec<(String, ResponseCode)>,
+        streams: &[(String, ResponseCode)],
+        port: &mut impl Port,
     ) {
-        let settings = self.settings.clone();
-        let of_stream = |(stream, code): &(String, ResponseCode)| {
-            let exists = *code == ResponseCode::OK;
-            (exists, *code, stream.clone())
-        };
-        let facts: Vec<_> = streams.iter().map(of_stream).collect();
-        let streams = facts.iter().map(|(exists, code, stream)| StreamMetadata {
+        let settings = &self.settings;
+        let own = (settings.advertised_host.clone(), settings.advertised_port);
+        let mut nodes = vec![own];
+        let mut led = Vec::with_capacity(streams.len());
+        for (stream, code) in streams {
+            let leader = (*code == ResponseCode::OK).then(|| {
+                let leader = port.leader_elsewhere(stream);
+                let leader = leader.unwrap_or_else(|| nodes[0].clone());
+                let known = nodes.iter().position(|node| *node == leader);
+                known.unwrap_or_else(|| {
+                    nodes.push(leader);
+                    nodes.len() - 1
+                })
+            });
+            let leader = leader.and_then(|at| u16::try_from(at).ok());
+            led.push((stream, *code, leader.unwrap_or(NO_NODE)));
+        }
+        let numbered = nodes.iter().zip(0..);
+        let streams = led.iter().map(|(stream, code, leader)| StreamMetadata {
             stream,
             code: *code,
-            leader: if *exists { 0 } else { NO_NODE },
+            leader: *leader,
             replicas: Vec::new(),
         });
         self.say(&ServerCommand::Metadata {
             correlation_id,
-            nodes: vec![(
-                0,
-                &settings.advertised_host,
-                settings.advertised_port.into(),
-            )],
+            nodes: numbered
+                .map(|((host, port), at)| (at, host.as_str(), u32::from(*port)))
+                .collect(),
             streams: streams.collect(),
         });
     }
@@ -278,13 +289,18 @@ const fn code(refusal: Option<&Refusal>) -> ResponseCode {
     }
 }
 
-/// The figures by RabbitMQ's names; -1 where there is none.
+/// The figures by RabbitMQ's names; -1 where there is none. Offsets that were not stored are one of
+/// Leveret's, where there are any: who stores one has no answer.
 fn statistics(stats: &StreamStats) -> Vec<(&'static str, i64)> {
     let number = |value: Option<u64>| value.map_or(-1, |value| value as i64);
-    vec![
+    let mut figures = vec![
         ("first_chunk_id", number(stats.first_chunk)),
         ("committed_chunk_id", number(stats.committed_chunk)),
         ("last_chunk_id", number(stats.last_chunk)),
         ("committed_offset", number(stats.committed_offset)),
-    ]
+    ];
+    if stats.offsets_refused > 0 {
+        figures.push(("offsets_refused", number(Some(stats.offsets_refused))));
+    }
+    figures
 }

@@ -19,6 +19,11 @@ pub trait Port {
     /// Whether the user may make and delete a super stream of this name, and bind these to it.
     fn permits_super_stream(&mut self, name: &str, partitions: &[String]) -> bool;
 
+    /// Where clients reach the node that leads a stream, if that is another one.
+    fn leader_elsewhere(&mut self, _stream: &str) -> Option<(String, u16)> {
+        None
+    }
+
     /// Whether no publisher may begin: an alarm is on.
     fn holds_publishers(&self) -> bool;
 

@@ -15,7 +15,9 @@ use leveret_stream::{Command, Filter, ReaderId, RequestId, SharedChunk};
 use leveret_stream_protocol::server::put_deliver_head;
 use leveret_stream_protocol::{Key, OffsetSpec, ResponseCode, ServerCommand};
 use leveret_types::QueueId;
-use leveret_types::limits::{OUTBOX_BYTES_MAX, STREAM_CHUNKS_UNDER_WAY_MAX};
+use leveret_types::limits::{
+    OUTBOX_BYTES_MAX, STREAM_CHUNKS_UNDER_WAY_MAX, STREAM_CHUNKS_UNDER_WAY_PER_CONNECTION_MAX,
+};
 
 /// One subscription.
 #[derive(Debug)]
@@ -57,17 +59,18 @@ impl Reader {
     }
 
     /// Has the streams read for it, under a new number: chunks that are under way for the old one
-    /// are not for it.
+    /// are not for it. There is room for so many chunks under way.
     pub(crate) fn start(
         &mut self,
         count: u64,
         request: RequestId,
         offset: OffsetSpec,
         filter: Option<Filter>,
+        room: u32,
     ) -> Command {
         self.renumber(count);
-        self.under_way = self.credit.min(STREAM_CHUNKS_UNDER_WAY_MAX);
-        self.credit -= self.under_way;
+        self.take_credit_back();
+        self.lend(room);
         Command::Subscribe {
             request,
             stream: self.id,
@@ -76,6 +79,17 @@ impl Reader {
             credit: self.under_way,
             filter: filter.map(Box::new),
         }
+    }
+
+    /// Chunks more that may be under way for it, where there is room for so many on the connection:
+    /// half of that, so that the next one has room too, and one if there is none yet.
+    fn lend(&mut self, room: u32) -> u32 {
+        let least = u32::from(self.under_way == 0);
+        let own = STREAM_CHUNKS_UNDER_WAY_MAX - self.under_way;
+        let chunks = room.div_ceil(2).max(least).min(own).min(self.credit);
+        self.credit -= chunks;
+        self.under_way += chunks;
+        chunks
     }
 
     /// Takes another number: what is under way for the old one goes nowhere.
@@ -201,7 +215,8 @@ impl Session {
         let subscription_id = wanted.subscription_id;
         let count = self.number();
         let mut reader = Reader::new(subscription_id, count, name, stream, wanted.credit);
-        let command = reader.start(count, request, wanted.offset, wanted.filter);
+        let room = self.room_under_way();
+        let command = reader.start(count, request, wanted.offset, wanted.filter, room);
         self.readers.insert(subscription_id, reader);
         (command, Done::Subscribe(subscription_id))
     }
@@ -247,26 +262,42 @@ impl Session {
     }
 
     /// Gives the streams credit of subscriptions that have little under way, unless the client does
-    /// not take what it is sent.
+    /// not take what it is sent. They take turns for what room there is.
     pub(crate) fn give_credit(&mut self, port: &mut impl Port) {
         if self.out.len() > OUTBOX_BYTES_MAX {
             return;
         }
-        for reader in self.readers.values_mut() {
+        let mut room = self.room_under_way();
+        let mut ids: Vec<u8> = self.readers.keys().copied().collect();
+        let first = ids.partition_point(|id| *id < self.turn);
+        ids.rotate_left(first);
+        for id in ids {
+            let Some(reader) = self.readers.get_mut(&id) else {
+                continue;
+            };
             // Half at a time: one command for several chunks.
             let has_enough = reader.under_way > STREAM_CHUNKS_UNDER_WAY_MAX / 2;
-            if reader.credit == 0 || has_enough || !reader.reads() {
+            if has_enough || !reader.reads() {
                 continue;
             }
-            let chunks = (STREAM_CHUNKS_UNDER_WAY_MAX - reader.under_way).min(reader.credit);
-            reader.credit -= chunks;
-            reader.under_way += chunks;
+            let chunks = reader.lend(room);
+            if chunks == 0 {
+                continue;
+            }
+            room = room.saturating_sub(chunks);
+            self.turn = id.wrapping_add(1);
             port.send(Command::Credit {
                 stream: reader.id,
                 reader: reader.number,
                 chunks,
             });
         }
+    }
+
+    /// Chunks that may be under way beside those that are.
+    pub(crate) fn room_under_way(&self) -> u32 {
+        let under_way: u32 = self.readers.values().map(|reader| reader.under_way).sum();
+        STREAM_CHUNKS_UNDER_WAY_PER_CONNECTION_MAX.saturating_sub(under_way)
     }
 
     /// The subscription that is meant, unless it has gone.

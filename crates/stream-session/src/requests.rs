@@ -199,13 +199,13 @@ impl Session {
             _ if !is_name(stream) => ResponseCode::PRECONDITION_FAILED,
             _ if !port.permits_stream(Access::Configure, stream) => ResponseCode::ACCESS_REFUSED,
             Err(_) => ResponseCode::PRECONDITION_FAILED,
-            Ok(settings) => {
+            Ok(_) => {
                 let request = self.request();
                 port.send(Command::Declare {
                     request,
                     vhost: self.vhost.clone(),
                     name: stream.into(),
-                    settings: Box::new(settings),
+                    arguments: owned(arguments),
                 });
                 return self.await_done(request, Key::Create, correlation_id);
             }
@@ -249,7 +249,7 @@ impl Session {
         let unknown = |name: &&str| ((*name).to_owned(), ResponseCode::STREAM_DOES_NOT_EXIST);
         let streams = streams.iter().map(unknown).collect();
         match waiting.is_empty() {
-            true => self.tell_metadata(correlation_id, streams),
+            true => self.tell_metadata(correlation_id, &[], port),
             false => {
                 self.asked = Some(Asked::Metadata {
                     correlation_id,
@@ -264,6 +264,12 @@ impl Session {
 /// A name under which a stream keeps something; nothing if it cannot be one.
 pub(crate) fn reference_of(name: &str) -> Option<Reference> {
     Reference::new(name.to_owned().into())
+}
+
+/// Arguments that outlive their frame.
+pub(crate) fn owned(arguments: &[(&str, &str)]) -> Vec<(String, String)> {
+    let pair = |(key, value): &(&str, &str)| ((*key).to_owned(), (*value).to_owned());
+    arguments.iter().map(pair).collect()
 }
 
 /// Whether a stream may be called so: as in RabbitMQ, not nothing, and no line breaks.

@@ -10,8 +10,8 @@ use bytes::{Bytes, BytesMut};
 use leveret_stream::{Command, RequestId};
 use leveret_stream_protocol::{Key, ResponseCode, ServerCommand};
 use leveret_types::limits::{
-    CLOSE_MS_MAX, FRAME_ERROR_LINGER_MS, OUTBOX_BYTES_MAX, STREAM_FRAME_BYTES_PREAUTH_MAX,
-    STREAM_UNCONFIRMED_BYTES_MAX, STREAM_UNCONFIRMED_ENTRIES_MAX,
+    CLOSE_MS_MAX, FRAME_ERROR_LINGER_MS, OUTBOX_BYTES_MAX, STREAM_CONSUMER_UPDATE_MS_MAX,
+    STREAM_FRAME_BYTES_PREAUTH_MAX, STREAM_UNCONFIRMED_BYTES_MAX, STREAM_UNCONFIRMED_ENTRIES_MAX,
 };
 use leveret_types::{Now, OutBuffer};
 use std::collections::BTreeMap;
@@ -63,6 +63,8 @@ pub struct Session {
     pub(crate) deliver_version: u16,
     pub(crate) publishers: BTreeMap<u8, Publisher>,
     pub(crate) readers: BTreeMap<u8, Reader>,
+    /// The subscription whose turn it is to have more chunks under way.
+    pub(crate) turn: u8,
     /// Updates of single active consumers that the client has not answered, by their correlation
     /// ids. A group tells a subscription no more before it has answered.
     pub(crate) updating: BTreeMap<u32, Updating>,
@@ -77,7 +79,7 @@ pub struct Session {
     spoke_ms: u64,
     /// When the connection is dropped as it is.
     until_ms: Option<u64>,
-    now: Now,
+    pub(crate) now: Now,
 }
 
 /// How a connection stands, for listings.
@@ -119,6 +121,7 @@ impl Session {
             deliver_version: 1,
             publishers: BTreeMap::new(),
             readers: BTreeMap::new(),
+            turn: 0,
             updating: BTreeMap::new(),
             asked: None,
             gone_behind: Vec::new(),
@@ -191,12 +194,22 @@ impl Session {
         self.read_on(port);
     }
 
+    /// The socket holds bytes that are left unread for now: the client lives.
+    pub const fn unread(&mut self, now: Now) {
+        self.heard_ms = now.monotonic_ms;
+    }
+
     /// Its time has come: see [`Self::deadline`].
     pub fn tick(&mut self, now: Now, port: &mut impl Port) {
         self.now = now;
         let now_ms = now.monotonic_ms;
         if self.until_ms.is_some_and(|until_ms| until_ms <= now_ms) {
             return self.end(port);
+        }
+        if self.update_until_ms().is_some_and(|until| until <= now_ms) {
+            let seconds = STREAM_CONSUMER_UPDATE_MS_MAX / 1_000;
+            let reason = format!("no answer to a consumer update within {seconds} s");
+            return self.close(ResponseCode::PRECONDITION_FAILED, &reason, port);
         }
         let Some(interval_ms) = self.heartbeat_ms() else {
             return;
@@ -218,7 +231,19 @@ impl Session {
         let heartbeat = self
             .heartbeat_ms()
             .map(|ms| (self.heard_ms + 2 * ms).min(self.spoke_ms + ms / 2));
-        self.until_ms.into_iter().chain(heartbeat).min()
+        let update = self.update_until_ms();
+        let all = [self.until_ms, heartbeat, update];
+        all.into_iter().flatten().min()
+    }
+
+    /// When the client must have answered that a consumer becomes active, or is so no longer.
+    fn update_until_ms(&self) -> Option<u64> {
+        let waits = |update: &&Updating| {
+            let reader = self.readers.get(&update.subscription_id);
+            reader.is_some_and(|reader| update.is_of(reader))
+        };
+        let waiting = self.updating.values().filter(waits);
+        waiting.map(|update| update.until_ms).min()
     }
 
     /// The heartbeat's interval, where one is agreed and the connection is served.

@@ -6,7 +6,8 @@ use crate::readers::{Reader, Subscribe};
 use crate::session::{Phase, Session};
 use leveret_stream::{Command, RequestId};
 use leveret_stream_protocol::{Key, OffsetSpec, ResponseCode, ServerCommand};
-use leveret_types::QueueId;
+use leveret_types::limits::STREAM_CONSUMER_UPDATE_MS_MAX;
+use leveret_types::{Now, QueueId};
 
 /// What a subscription is in its group.
 #[derive(Debug)]
@@ -19,13 +20,27 @@ pub(crate) struct Membership {
     pub(crate) reads: bool,
     /// What asked for them last.
     started: RequestId,
+    /// No other membership's: an id may be used again.
+    joined: RequestId,
 }
 
 /// An update that the client has not answered.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Updating {
-    subscription_id: u8,
+    pub(crate) subscription_id: u8,
     active: bool,
+    /// The membership that was told.
+    joined: RequestId,
+    /// When the client must have answered, in monotonic milliseconds.
+    pub(crate) until_ms: u64,
+}
+
+impl Updating {
+    /// Whether the subscription that was told is this one, and not one after it of the same id.
+    pub(crate) fn is_of(&self, reader: &Reader) -> bool {
+        let membership = reader.membership.as_ref();
+        membership.is_some_and(|membership| membership.joined == self.joined)
+    }
 }
 
 impl Session {
@@ -48,13 +63,14 @@ impl Session {
             return self.answer(Key::Subscribe, correlation_id, code);
         };
         let (name, subscription_id) = (name.to_owned(), wanted.subscription_id());
-        let number = self.number();
+        let (number, joined) = (self.number(), self.request());
         let mut reader = Reader::new(subscription_id, number, stream, id, wanted.credit());
         reader.membership = Some(Membership {
             name: name.clone(),
             wanted,
             reads: false,
-            started: self.request(),
+            started: joined,
+            joined,
         });
         self.readers.insert(subscription_id, reader);
         self.answer(Key::Subscribe, correlation_id, ResponseCode::OK);
@@ -65,6 +81,7 @@ impl Session {
     /// begins, or given the time to store how far it has come.
     pub fn consumer_update(
         &mut self,
+        now: Now,
         stream: &str,
         subscription_id: u8,
         active: bool,
@@ -73,10 +90,14 @@ impl Session {
         if self.phase != Phase::Open {
             return;
         }
+        self.now = now;
         let count = self.number();
         // The node may have said so just before the subscription went.
         let reader = self.readers.get_mut(&subscription_id);
-        let Some(reader) = reader.filter(|r| r.stream == stream && r.membership.is_some()) else {
+        let Some(reader) = reader.filter(|reader| reader.stream == stream) else {
+            return;
+        };
+        let Some(joined) = reader.membership.as_ref().map(|m| m.joined) else {
             return;
         };
         if !active {
@@ -86,7 +107,12 @@ impl Session {
         let updating = Updating {
             subscription_id,
             active,
+            joined,
+            until_ms: now.monotonic_ms + STREAM_CONSUMER_UPDATE_MS_MAX,
         };
+        // What it has not answered by now says nothing any more: there is one for each at most.
+        self.updating
+            .retain(|_, older| older.subscription_id != subscription_id);
         self.updating.insert(correlation_id, updating);
         self.say(&ServerCommand::ConsumerUpdate {
             correlation_id,
@@ -107,10 +133,12 @@ impl Session {
         };
         let number = self.number();
         let request = self.request();
+        let room = self.room_under_way();
         let Some(reader) = self.readers.get_mut(&updating.subscription_id) else {
             return;
         };
-        let Some(membership) = &mut reader.membership else {
+        let membership = reader.membership.as_mut();
+        let Some(membership) = membership.filter(|m| m.joined == updating.joined) else {
             return;
         };
         if !updating.active {
@@ -124,7 +152,7 @@ impl Session {
             offset => offset,
         };
         let filter = membership.wanted.filter();
-        port.send(reader.start(number, request, offset, filter));
+        port.send(reader.start(number, request, offset, filter, room));
     }
 
     /// The streams do not read for a subscription that has become active: the client hears that its

@@ -2,10 +2,11 @@
 
 use crate::port::Port;
 use crate::publishers::code_of;
-use crate::requests::{Asked, is_name};
+use crate::requests::{Asked, is_name, owned};
 use crate::session::Session;
 use leveret_stream::{Command, Refusal, StreamSettings};
 use leveret_stream_protocol::{Answer, Key, ResponseCode, ServerCommand};
+use leveret_types::limits::STREAM_PARTITIONS_MAX;
 
 /// A super stream that is being made or taken away.
 #[derive(Debug)]
@@ -15,8 +16,8 @@ pub(crate) struct Making {
     partitions: Vec<(String, String)>,
     /// How many of them are done.
     done: usize,
-    /// The settings of new ones; nothing where they are deleted.
-    settings: Option<StreamSettings>,
+    /// The arguments of new ones; nothing where they are deleted.
+    arguments: Option<Vec<(String, String)>>,
     /// What the client is told at the end.
     code: ResponseCode,
 }
@@ -78,9 +79,10 @@ impl Session {
         let are_pairs = !names.is_empty() && names.len() == keys.len();
         let settings = StreamSettings::from_arguments(arguments.iter().copied());
         let refusal = match settings {
+            _ if names.len() > STREAM_PARTITIONS_MAX => ResponseCode::PRECONDITION_FAILED,
             _ if !are_names => ResponseCode::PRECONDITION_FAILED,
             _ if !port.permits_super_stream(name, &names) => ResponseCode::ACCESS_REFUSED,
-            Ok(settings) if are_pairs && distinct.len() == names.len() => {
+            Ok(_) if are_pairs && distinct.len() == names.len() => {
                 if port.partitions(name).is_some() {
                     ResponseCode::STREAM_ALREADY_EXISTS
                 } else {
@@ -89,7 +91,7 @@ impl Session {
                         name: name.to_owned(),
                         partitions: names.into_iter().zip(keys).collect(),
                         done: 0,
-                        settings: Some(settings),
+                        arguments: Some(owned(arguments)),
                         code: ResponseCode::OK,
                     };
                     return self.next_partition(correlation_id, making, port);
@@ -118,7 +120,7 @@ impl Session {
             name: name.to_owned(),
             partitions: partitions.into_iter().map(|p| (p, String::new())).collect(),
             done: 0,
-            settings: None,
+            arguments: None,
             code: ResponseCode::OK,
         };
         self.next_partition(correlation_id, making, port);
@@ -131,12 +133,12 @@ impl Session {
         };
         let (vhost, name) = (self.vhost.clone(), partition.as_str().into());
         let request = self.request();
-        port.send(match &making.settings {
-            Some(settings) => Command::Declare {
+        port.send(match &making.arguments {
+            Some(arguments) => Command::Declare {
                 request,
                 vhost,
                 name,
-                settings: Box::new(settings.clone()),
+                arguments: arguments.clone(),
             },
             None => Command::Delete {
                 request,
@@ -160,7 +162,7 @@ impl Session {
     ) {
         match refusal {
             // A partition that has been deleted by itself is gone too.
-            Some(refusal) if making.settings.is_some() => {
+            Some(refusal) if making.arguments.is_some() => {
                 self.undo(correlation_id, making, code_of(refusal), port);
             }
             _ => {
@@ -171,7 +173,7 @@ impl Session {
     }
 
     fn all_partitions_done(&mut self, correlation_id: u32, making: Making, port: &mut impl Port) {
-        if making.settings.is_none() {
+        if making.arguments.is_none() {
             let key = match making.code {
                 ResponseCode::OK => Key::DeleteSuperStream,
                 _ => Key::CreateSuperStream,
@@ -194,7 +196,7 @@ impl Session {
     ) {
         making.partitions.truncate(making.done);
         making.done = 0;
-        making.settings = None;
+        making.arguments = None;
         making.code = code;
         self.next_partition(correlation_id, making, port);
     }

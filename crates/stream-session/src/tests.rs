@@ -7,7 +7,7 @@ use crate::settings::Settings;
 use leveret_auth::Access;
 use leveret_stream::{
     Command, Event, OffsetSpec as From, PublisherId, ReaderId, Refusal, RequestId, SharedChunk,
-    StreamStats,
+    StreamSettings, StreamStats,
 };
 use leveret_stream_protocol::frame::put_frame;
 use leveret_stream_protocol::publish::{put_filtered, put_message};
@@ -18,11 +18,13 @@ use leveret_stream_protocol::{
 };
 use leveret_types::limits::{
     CLOSE_MS_MAX, HANDSHAKE_MS_MAX, OUTBOX_BYTES_MAX, STREAM_CHUNKS_UNDER_WAY_MAX,
-    STREAM_UNCONFIRMED_ENTRIES_MAX,
+    STREAM_CHUNKS_UNDER_WAY_PER_CONNECTION_MAX, STREAM_CONSUMER_UPDATE_MS_MAX,
+    STREAM_PARTITIONS_MAX, STREAM_UNCONFIRMED_ENTRIES_MAX,
 };
 use leveret_types::{Now, QueueId};
 use std::sync::Arc;
 
+mod credit;
 mod single_active;
 mod streams;
 
@@ -38,6 +40,7 @@ struct Node {
     requests: Vec<RequestId>,
     publishers: Vec<PublisherId>,
     readers: Vec<ReaderId>,
+    credited: Vec<(ReaderId, u32)>,
 }
 
 impl Port for Node {
@@ -128,10 +131,12 @@ impl Node {
             Command::Declare {
                 request,
                 name,
-                settings,
+                arguments,
                 ..
             } => {
                 asked(request);
+                let pairs = arguments.iter().map(|(k, v)| (k.as_str(), v.as_str()));
+                let settings = StreamSettings::from_arguments(pairs).expect("checked");
                 format!("declare {name} {:?}", settings.age_ms_max)
             }
             Command::Delete { request, name, .. } => {
@@ -188,7 +193,14 @@ impl Node {
                 let filter = filter.map(|f| (f.values.len(), f.match_unfiltered));
                 format!("read {} {offset:?} {credit} {filter:?}", stream.0)
             }
-            Command::Credit { stream, chunks, .. } => format!("credit {} {chunks}", stream.0),
+            Command::Credit {
+                stream,
+                reader,
+                chunks,
+            } => {
+                self.credited.push((reader, chunks));
+                format!("credit {} {chunks}", stream.0)
+            }
             Command::Unsubscribe { stream, .. } => format!("no reader of {}", stream.0),
             Command::StoreOffset { stream, offset, .. } => format!("store {} {offset}", stream.0),
             Command::QueryOffset {
@@ -809,83 +821,6 @@ fn nothing_is_read_while_an_answer_is_owed() {
         result: Ok(None),
     });
     play.expect(&["> QueryPublisherSequence OK 0"]);
-}
-
-#[test]
-fn chunks_are_delivered_for_credit_in_the_version_that_the_client_reads() {
-    let mut play = Play::with_stream();
-    let reader = play.node.readers[0];
-    let hear = |play: &mut Play| {
-        play.hear(Event::Chunk {
-            reader,
-            chunk: chunk(5),
-            committed_chunk: 3,
-        });
-    };
-    hear(&mut play);
-    // The header is as it was, filter and trailer are left out.
-    play.expect(&["> deliver 1 None 57"]);
-    play.ask(Request::ExchangeCommandVersions {
-        versions: vec![(8, 1, 2)],
-    });
-    play.expect(&["> ExchangeCommandVersions OK 20"]);
-    hear(&mut play);
-    play.expect(&["> deliver 1 Some(3) 57"]);
-    // Of ten chunks eight were under way; the two others follow once half of them have come.
-    hear(&mut play);
-    play.expect(&["> deliver 1 Some(3) 57"]);
-    hear(&mut play);
-    play.expect(&["! credit 7 2", "> deliver 1 Some(3) 57"]);
-    play.say(&ClientCommand::Credit {
-        subscription_id: 1,
-        credit: 1,
-    });
-    play.expect(&[]);
-    play.say(&ClientCommand::Credit {
-        subscription_id: 2,
-        credit: 1,
-    });
-    play.expect(&["> credit 2 SUBSCRIPTION_ID_DOES_NOT_EXIST"]);
-    play.ask(Request::Unsubscribe { subscription_id: 1 });
-    play.expect(&["! no reader of 7", "> Unsubscribe OK"]);
-    hear(&mut play);
-    play.expect(&[]);
-    play.ask(Request::Unsubscribe { subscription_id: 1 });
-    play.expect(&["> Unsubscribe SUBSCRIPTION_ID_DOES_NOT_EXIST"]);
-}
-
-#[test]
-fn a_client_that_does_not_read_is_sent_a_bounded_number_of_bytes() {
-    let mut play = Play::with_stream();
-    let reader = play.node.readers[0];
-    play.say(&ClientCommand::Credit {
-        subscription_id: 1,
-        credit: u16::MAX,
-    });
-    // The streams send all that they may.
-    let bytes = 512 * 1024;
-    let mut under_way = STREAM_CHUNKS_UNDER_WAY_MAX;
-    while under_way > 0 {
-        under_way -= 1;
-        play.hear(Event::Chunk {
-            reader,
-            chunk: chunk(bytes),
-            committed_chunk: 3,
-        });
-        let more = play.node.said.drain(..).filter_map(|line| {
-            line.strip_prefix("! credit 7 ")
-                .map(|n| n.parse::<u32>().expect("a number"))
-        });
-        under_way += more.sum::<u32>();
-    }
-    let most = OUTBOX_BYTES_MAX + (STREAM_CHUNKS_UNDER_WAY_MAX as usize + 1) * (bytes + 100);
-    let held = play.session.output().len();
-    assert!(held > OUTBOX_BYTES_MAX && held <= most, "{held}");
-    assert!(!play.session.reading());
-    // As soon as it reads, it goes on.
-    play.lines();
-    play.session.written(play.now, &mut play.node);
-    play.expect(&["! credit 7 8"]);
 }
 
 #[test]

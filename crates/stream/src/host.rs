@@ -22,7 +22,6 @@
 use crate::batch::Batch;
 use crate::bloom::Filter;
 use crate::chunk::SharedChunk;
-use crate::settings::StreamSettings;
 use bytes::Bytes;
 use leveret_types::QueueId;
 use leveret_types::limits::STREAM_REFERENCE_BYTES_MAX;
@@ -95,8 +94,8 @@ pub enum Command {
         vhost: Arc<str>,
         /// The stream's name.
         name: Arc<str>,
-        /// What its arguments say.
-        settings: Box<StreamSettings>,
+        /// Its arguments as the stream protocol names them, known to make settings.
+        arguments: Vec<(String, String)>,
     },
     /// Deletes a stream with all that it holds. Answer: [`Event::Deleted`].
     Delete {
@@ -341,6 +340,8 @@ pub struct StreamStats {
     pub readers: u64,
     /// Publishers now.
     pub publishers: u64,
+    /// Offsets that were not stored since the stream runs: there are names enough already.
+    pub offsets_refused: u64,
 }
 
 /// What a session hears.

@@ -32,4 +32,4 @@ pub use host::{
 pub use machine::{Effect, Events, Recovered, Seek, Stream};
 pub use reader::{Key, Loaded};
 pub use segments::Segment;
-pub use settings::{Flush, SettingsError, StreamSettings};
+pub use settings::{Flush, SettingsError, StreamSettings, age_ms};

@@ -120,6 +120,7 @@ pub struct Stream {
     next_offset: u64,
     timestamp_ms: i64,
     tracking: Tracking,
+    offsets_refused: u64,
     /// Since when changed offsets wait for a chunk.
     tracking_since_ms: Option<u64>,
     bytes_since_snapshot: u64,
@@ -167,6 +168,7 @@ impl Stream {
             next_offset,
             timestamp_ms: last.map_or(0, |header| header.timestamp_ms),
             tracking,
+            offsets_refused: 0,
             tracking_since_ms: None,
             bytes_since_snapshot: 0,
             segments,
@@ -256,12 +258,19 @@ impl Stream {
                 self.readers.add_credit(key, chunks);
                 self.serve(key, out);
             }
-            Command::Unsubscribe { reader, .. } => self.readers.remove(Key { session, reader }),
+            Command::Unsubscribe { reader, .. } => {
+                self.readers.remove(Key { session, reader });
+                self.trim_tail();
+            }
             Command::StoreOffset {
                 reference, offset, ..
             } => {
-                self.tracking.set_offset(&reference, offset);
-                self.tracking_since_ms.get_or_insert(now.monotonic_ms);
+                let first = self.segments.first_offset().unwrap_or(0);
+                if self.tracking.set_offset(&reference, offset, first) {
+                    self.tracking_since_ms.get_or_insert(now.monotonic_ms);
+                } else {
+                    self.offsets_refused += 1;
+                }
             }
             Command::QueryOffset {
                 request, reference, ..
@@ -296,6 +305,7 @@ impl Stream {
     fn leave(&mut self, session: SessionId) {
         self.publishers.retain(|(of, _), _| *of != session);
         self.readers.leave(session);
+        self.trim_tail();
     }
 
     fn publish(
@@ -535,6 +545,11 @@ impl Stream {
         for key in self.readers.waiting() {
             self.serve(key, out);
         }
+        self.trim_tail();
+    }
+
+    /// Lets go of the chunks that are kept for readers, with the last one of these of all.
+    fn trim_tail(&mut self) {
         self.tail
             .trim(self.committed.next_offset, self.readers.is_empty());
     }
@@ -561,6 +576,7 @@ impl Stream {
 
     fn end_reader(&mut self, key: Key, refusal: Refusal, out: &mut Events) {
         self.readers.remove(key);
+        self.trim_tail();
         let reader = key.reader;
         out.push((key.session, Event::ReaderEnded { reader, refusal }));
     }
@@ -641,6 +657,7 @@ impl Stream {
             segments: self.segments.len() as u64,
             readers: self.readers.len() as u64,
             publishers: self.publishers.len() as u64,
+            offsets_refused: self.offsets_refused,
         }
     }
 

@@ -38,6 +38,10 @@ pub struct Tracking {
     offsets: BTreeMap<Reference, u64>,
     changed_sequences: BTreeMap<Reference, u64>,
     changed_offsets: BTreeMap<Reference, u64>,
+    /// How many of the latter no chunk says yet.
+    new_offsets: usize,
+    /// Offsets before this have been looked for, to be forgotten.
+    forgot_before: u64,
 }
 
 /// Tracking bytes that are not what they should be.
@@ -65,9 +69,31 @@ impl Tracking {
         self.changed_sequences.insert(reference.clone(), last);
     }
 
-    /// Stores a consumer's offset, with the next chunk.
-    pub fn set_offset(&mut self, reference: &Reference, offset: u64) {
-        put_bounded(&mut self.changed_offsets, reference, offset);
+    /// Stores a consumer's offset, with the next chunk. False if there are too many already: one
+    /// more puts out none that stands where there are messages yet, which begin with `first`.
+    pub fn set_offset(&mut self, reference: &Reference, offset: u64, first: u64) -> bool {
+        let is_new = self.offset(reference).is_none();
+        if is_new {
+            if self.offsets.len() + self.new_offsets >= STREAM_OFFSETS_MAX {
+                self.forget_before(first);
+            }
+            if self.offsets.len() + self.new_offsets >= STREAM_OFFSETS_MAX {
+                return false;
+            }
+            self.new_offsets += 1;
+        }
+        self.changed_offsets.insert(reference.clone(), offset);
+        true
+    }
+
+    /// Forgets who stands where all messages have been deleted.
+    fn forget_before(&mut self, first: u64) {
+        if first > self.forgot_before {
+            self.forgot_before = first;
+            let changed = &self.changed_offsets;
+            let stays = |of: &Reference, offset| offset >= first || changed.contains_key(of);
+            self.offsets.retain(|of, offset| stays(of, *offset));
+        }
     }
 
     /// Whether no chunk says anything that must be kept.
@@ -88,8 +114,9 @@ impl Tracking {
         for (reference, offset) in std::mem::take(&mut self.changed_offsets) {
             put_name(&mut out, OFFSET, &reference);
             out.put_u64(offset);
-            put_bounded(&mut self.offsets, &reference, offset);
+            self.keep_offset(reference, offset);
         }
+        self.new_offsets = 0;
         out
     }
 
@@ -107,6 +134,22 @@ impl Tracking {
             out.put_u64(*offset);
         }
         out
+    }
+
+    fn keep_offset(&mut self, reference: Reference, offset: u64) {
+        let is_full = self.offsets.len() >= STREAM_OFFSETS_MAX;
+        if !is_full || self.offsets.contains_key(&reference) {
+            self.offsets.insert(reference, offset);
+        } else if let Some(lowest) = self.lowest_offset() {
+            // Chunks may say more than is kept at once: what they say later goes before.
+            self.offsets.remove(&lowest);
+            self.offsets.insert(reference, offset);
+        }
+    }
+
+    fn lowest_offset(&self) -> Option<Reference> {
+        let lowest = self.offsets.iter().min_by_key(|(_, offset)| **offset);
+        lowest.map(|(reference, _)| reference.clone())
     }
 
     fn keep_sequence(&mut self, reference: Reference, sequence: Sequence) {
@@ -141,7 +184,7 @@ impl Tracking {
             let value = take_number(&mut bytes)?;
             match kind {
                 SEQUENCE => self.keep_sequence(reference, Sequence { chunk, last: value }),
-                _ => put_bounded(&mut self.offsets, &reference, value),
+                _ => self.keep_offset(reference, value),
             }
         }
         Ok(())
@@ -155,22 +198,10 @@ impl Tracking {
                     let last = take_number(&mut bytes)?;
                     self.keep_sequence(reference, Sequence { chunk: value, last });
                 }
-                _ => put_bounded(&mut self.offsets, &reference, value),
+                _ => self.keep_offset(reference, value),
             }
         }
         Ok(())
-    }
-}
-
-/// Stores an offset; of one too many the lowest of the others is forgotten.
-fn put_bounded(offsets: &mut BTreeMap<Reference, u64>, reference: &Reference, offset: u64) {
-    offsets.insert(reference.clone(), offset);
-    if offsets.len() > STREAM_OFFSETS_MAX {
-        let others = offsets.iter().filter(|(other, _)| *other != reference);
-        let lowest = others.min_by_key(|(_, offset)| **offset);
-        if let Some(lowest) = lowest.map(|(reference, _)| reference.clone()) {
-            offsets.remove(&lowest);
-        }
     }
 }
 
@@ -243,7 +274,7 @@ mod tests {
     fn the_bytes_are_those_of_osiris() {
         let mut tracking = Tracking::default();
         tracking.set_sequence(&name("w"), 258);
-        tracking.set_offset(&name("rd"), 3);
+        tracking.set_offset(&name("rd"), 3, 0);
         assert_eq!(tracking.snapshot(), b"", "no chunk says it yet");
         let changes = b"\0\x01w\0\0\0\0\0\0\x01\x02\x01\x02rd\0\0\0\0\0\0\0\x03";
         assert_eq!(tracking.take_changes(5), changes);
@@ -257,10 +288,10 @@ mod tests {
         let mut tracking = Tracking::default();
         tracking.set_sequence(&name("w"), 1);
         let first = chunk(ChunkKind::User, &tracking.take_changes(7));
-        tracking.set_offset(&name("r"), 40);
+        tracking.set_offset(&name("r"), 40, 0);
         let second = chunk(ChunkKind::TrackingDelta, &tracking.take_changes(7));
         let mut replayed = Tracking::default();
-        replayed.set_offset(&name("gone with the snapshot"), 1);
+        replayed.set_offset(&name("gone with the snapshot"), 1, 0);
         let empty = chunk(ChunkKind::TrackingSnapshot, &[]);
         for chunk in [empty, first, second] {
             replayed.replay(&chunk).unwrap();
@@ -292,14 +323,40 @@ mod tests {
         );
         assert_eq!(tracking.sequence(&name("w1")), None);
         assert_eq!(tracking.sequences.len(), STREAM_SEQUENCES_MAX);
-        for n in 0..STREAM_OFFSETS_MAX as u64 {
-            tracking.set_offset(&name(&format!("r{n}")), n + 10);
+    }
+
+    #[test]
+    fn one_name_too_many_puts_out_no_offset_of_others() {
+        let mut tracking = Tracking::default();
+        for n in 0..STREAM_OFFSETS_MAX as u64 - 1 {
+            assert!(tracking.set_offset(&name(&format!("r{n}")), n + 10, 5));
         }
-        assert_eq!(tracking.offset(&name("r0")), Some(10));
-        tracking.set_offset(&name("more"), 0);
-        assert_eq!(tracking.offset(&name("more")), Some(0), "never the new one");
-        assert_eq!(tracking.offset(&name("r0")), None);
         drop(tracking.take_changes(2_000));
+        assert!(tracking.set_offset(&name("last"), 10_000, 5));
+        assert!(!tracking.set_offset(&name("more"), u64::MAX, 5));
+        assert_eq!(tracking.offset(&name("more")), None);
+        assert_eq!(tracking.offset(&name("r0")), Some(10));
+        assert!(tracking.set_offset(&name("r0"), 11, 5), "it is known");
+        drop(tracking.take_changes(2_001));
+        assert!(!tracking.set_offset(&name("more"), u64::MAX, 5));
+        assert_eq!(tracking.offsets.len(), STREAM_OFFSETS_MAX);
+        assert_eq!(tracking.offset(&name("last")), Some(10_000));
+    }
+
+    #[test]
+    fn one_name_more_is_stored_for_those_whose_messages_have_been_deleted() {
+        let mut tracking = Tracking::default();
+        for n in 0..STREAM_OFFSETS_MAX as u64 {
+            assert!(tracking.set_offset(&name(&format!("r{n}")), n, 0));
+        }
+        drop(tracking.take_changes(2_000));
+        assert!(tracking.set_offset(&name("r1"), 500, 2), "it has gone on");
+        assert!(tracking.set_offset(&name("more"), 7, 2));
+        assert_eq!(tracking.offset(&name("r0")), None);
+        assert_eq!(tracking.offset(&name("r1")), Some(500));
+        assert_eq!(tracking.offset(&name("r2")), Some(2));
+        assert!(!tracking.set_offset(&name("even more"), 7, 2));
+        drop(tracking.take_changes(2_001));
         assert_eq!(tracking.offsets.len(), STREAM_OFFSETS_MAX);
     }
 

@@ -11,6 +11,7 @@ use leveret_stream::{
 };
 use leveret_types::limits::{
     STREAM_CHUNK_BYTES, STREAM_CHUNK_ENTRIES_MAX, STREAM_CREDIT_MAX, STREAM_FILTER_VALUES_MAX,
+    STREAM_OFFSETS_MAX,
 };
 use leveret_types::{Now, QueueId};
 
@@ -288,4 +289,59 @@ fn the_end_of_a_stream_is_told_to_each_of_its_sessions_once() {
         events[..],
         [(SESSION, Event::Gone { stream: STREAM })]
     ));
+}
+
+#[test]
+fn chunks_in_memory_go_with_the_last_reader() {
+    for unsubscribes in [true, false] {
+        let mut stream = stream();
+        declare(&mut stream, 1, None);
+        subscribe(&mut stream, 1, 10, None);
+        publish(&mut stream, 1, &[(1, None, b"a")]);
+        let (turn, _) = seal(&mut stream, NOW);
+        let sent = commit(&mut stream, turn.unwrap());
+        let is_chunk = |event: &Event| matches!(event, Event::Chunk { .. });
+        assert!(sent.iter().any(is_chunk), "out of memory");
+        let end = match unsubscribes {
+            true => Command::Unsubscribe {
+                stream: STREAM,
+                reader: ReaderId(1),
+            },
+            false => Command::Leave,
+        };
+        give(&mut stream, end);
+        let again = Command::Subscribe {
+            request: RequestId(0),
+            stream: STREAM,
+            reader: ReaderId(2),
+            offset: OffsetSpec::First,
+            credit: 1,
+            filter: None,
+        };
+        assert!(!give(&mut stream, again).iter().any(is_chunk));
+        let effects = stream.take_effects();
+        assert!(matches!(effects[..], [Effect::Read { .. }]), "{effects:?}");
+    }
+}
+
+#[test]
+fn an_offset_that_is_one_too_many_is_counted_and_keeps_the_stream_quiet() {
+    let mut stream = stream();
+    let store = |stream: &mut Stream, name: String| {
+        let store = Command::StoreOffset {
+            stream: STREAM,
+            reference: Reference::new(name.into()).unwrap(),
+            offset: 1,
+        };
+        assert!(give(stream, store).is_empty());
+    };
+    for n in 0..STREAM_OFFSETS_MAX {
+        store(&mut stream, format!("r{n}"));
+    }
+    let due = Now::both(stream.due_ms().unwrap());
+    drop(seal(&mut stream, due));
+    assert_eq!(stream.stats().offsets_refused, 0);
+    store(&mut stream, "more".to_owned());
+    assert_eq!(stream.stats().offsets_refused, 1);
+    assert_eq!(stream.due_ms(), None);
 }

@@ -28,6 +28,30 @@ id! {
     /// that nothing of the old one (log entries, late effects) can reach the new one.
     QueueId(u64)
 }
+
+/// Marks the ids of streams: what has an id at hand need not ask the catalogue.
+const STREAM_MARK: u64 = 1 << 53;
+
+impl QueueId {
+    /// The same id as that of a stream.
+    #[must_use]
+    pub const fn of_stream(self) -> Self {
+        Self(self.0 | STREAM_MARK)
+    }
+
+    /// Whether it is a stream's: it lives with the streams of a node, and not in a shard.
+    #[must_use]
+    pub const fn is_stream(self) -> bool {
+        self.0 & STREAM_MARK != 0
+    }
+
+    /// The same id without the mark of streams.
+    #[must_use]
+    pub const fn unmarked(self) -> Self {
+        Self(self.0 & !STREAM_MARK)
+    }
+}
+
 id! {
     /// One consumer of one queue, unique for the life of the process.
     ConsumerId(u64)

@@ -21,7 +21,16 @@ pub const STREAM_UNCONFIRMED_ENTRIES_MAX: usize = 50_000;
 /// Bytes of such messages.
 pub const STREAM_UNCONFIRMED_BYTES_MAX: usize = 32 * 1024 * 1024;
 /// Chunks of one subscription that may be on their way to its connection.
-pub const STREAM_CHUNKS_UNDER_WAY_MAX: u32 = 8;
+pub const STREAM_CHUNKS_UNDER_WAY_MAX: u32 = 16;
+/// Chunks of all subscriptions of one connection that may be on their way to it. Where these are
+/// under way a subscription that has none may have one all the same: those of a stream that has no
+/// chunks would keep it waiting for ever.
+pub const STREAM_CHUNKS_UNDER_WAY_PER_CONNECTION_MAX: u32 = 32;
+/// Milliseconds that a client has to answer that a single active consumer becomes active, or is so
+/// no longer; then its connection is closed, for its group waits (RabbitMQ's `request_timeout`).
+pub const STREAM_CONSUMER_UPDATE_MS_MAX: u64 = 60_000;
+/// Partitions of a super stream that is made over the stream protocol.
+pub const STREAM_PARTITIONS_MAX: usize = 1_000;
 /// Entries of one list in a frame of the stream protocol, but for messages: streams, partitions,
 /// properties.
 pub const STREAM_LIST_ENTRIES_MAX: usize = 4_096;
@@ -118,6 +127,26 @@ pub const LOGINS_WAITING_PER_ADDRESS_MAX: usize = 1_024;
 pub const LOGINS_REMEMBERED_MAX: usize = 1_024;
 /// Milliseconds for which a login found good is remembered.
 pub const LOGIN_REMEMBERED_MS: u64 = 30_000;
+/// Wrong passwords of one user from one address (one /64 of IPv6) that hold nothing up. One is
+/// forgotten in 2 s; until then the next check is held.
+pub const GUESSES_FREE_PER_USER_AND_ADDRESS: u64 = 10;
+/// The same of all users from one address; one is forgotten in 0.2 s. Who has logged in from there
+/// is not held by it.
+pub const GUESSES_FREE_PER_ADDRESS: u64 = 50;
+/// The same of one user from all addresses; one is forgotten in 1 s. Who has logged in from its
+/// address is not held by it.
+pub const GUESSES_FREE_PER_USER: u64 = 100;
+/// Milliseconds for which a check is held at most because others guessed at its user.
+pub const LOGIN_HELD_FOR_USER_MS_MAX: u64 = 2_000;
+/// Milliseconds after which a check that is held still is told to try again.
+pub const LOGIN_HELD_MS_MAX: u64 = 5_000;
+/// Checks that are held at once.
+pub const LOGINS_HELD_MAX: usize = 4_096;
+/// Those of them that come from one address, or from one /64 of IPv6.
+pub const LOGINS_HELD_PER_ADDRESS_MAX: usize = 64;
+/// Entries of each table of those who brought wrong passwords, or right ones; the ones that were
+/// touched last stay.
+pub const GUESSES_REMEMBERED_MAX: usize = 16_384;
 /// Dead-lettered messages of one queue that may be on their way to their new queues at once.
 pub const DEAD_LETTERS_UNDER_WAY_MAX: usize = 256;
 /// Milliseconds after which a message that must be dead-lettered, and could not be, goes again.
@@ -203,6 +232,9 @@ pub const SEGMENT_SMALL_BYTES: u64 = 512 * 1024;
 /// Bytes of one block of a segment: what is read from disk at once. A larger message has a block of
 /// its own.
 pub const SEGMENT_BLOCK_BYTES: usize = 128 * 1024;
+/// Bytes that a log needs to have in a row in a block that several logs share: fewer are copied to
+/// a block of its own, which costs no memory while they wait.
+pub const SEGMENT_REFERENCE_BYTES_MIN: usize = 4096;
 /// Segment files and files of the write-ahead log that are kept open to be read, for all reader
 /// threads together. A file that is deleted is closed at once.
 pub const READ_FILES_OPEN_MAX: usize = 64;
@@ -372,6 +404,14 @@ pub const QUORUM_REACH_MESSAGES_MAX: u64 = 4_096;
 /// Milliseconds that a new leader gives the nodes that are up to say what their consumers hold.
 pub const QUORUM_PRESENT_MS_MAX: u64 = 5_000;
 
+/// Bytes of the properties of a message that was read of a stream and converted to AMQP 0-9-1: they
+/// are one frame. An entry that has more is delivered as it is.
+pub const CONVERTED_PROPERTIES_BYTES_MAX: usize = 64 * 1024;
+/// Chunks of a stream that are on their way to one consumer of AMQP 0-9-1, or before it.
+pub const STREAM_CHUNKS_READ_AHEAD: u32 = 2;
+/// Bytes of a compressed batch of messages of a stream once it is decompressed for AMQP 0-9-1. A
+/// larger one is passed over.
+pub const STREAM_SUB_BATCH_BYTES_MAX: usize = 16 * 1024 * 1024;
 /// Bytes of entries of one chunk of a stream. A larger entry has a chunk of its own.
 pub const STREAM_CHUNK_BYTES: usize = 512 * 1024;
 /// Entries of one chunk of a stream: its header counts them with 16 bits.
@@ -381,7 +421,8 @@ pub const STREAM_REFERENCE_BYTES_MAX: usize = 255;
 /// Publishers of one stream whose last publishing id is kept; with one more the one that has not
 /// published for longest is forgotten.
 pub const STREAM_SEQUENCES_MAX: usize = 255;
-/// Consumers of one stream whose offset is kept; with one more the lowest offset is forgotten.
+/// Consumers of one stream whose offset is kept. Of one more it is not stored, unless the messages
+/// of others have been deleted: these are forgotten.
 pub const STREAM_OFFSETS_MAX: usize = 10_000;
 /// Bytes of a chunk's filter by default (`stream-filter-size-bytes`).
 pub const STREAM_FILTER_BYTES: u8 = 16;
@@ -401,8 +442,11 @@ pub const STREAM_SEGMENT_CHUNKS_MAX: u32 = 256_000;
 pub const STREAM_FILES_OPEN_MAX: usize = 256;
 /// Bytes of a stream that are read from disk at once. A larger chunk is read alone.
 pub const STREAM_READ_BYTES: usize = 1024 * 1024;
-/// Bytes of commands that wait for the thread of the streams; one may exceed it.
-pub const STREAM_INBOX_BYTES_MAX: usize = 32 * 1024 * 1024;
+/// Bytes of publishes that wait for the thread of the streams, and again of all other commands; one
+/// may exceed it.
+pub const STREAM_INBOX_BYTES_MAX: usize = 8 * 1024 * 1024;
+/// Bytes of publishes that one turn of all streams takes; the last of them may exceed it.
+pub const STREAM_TURN_BYTES: usize = 2 * 1024 * 1024;
 /// Reads from disk that one stream's readers get in one turn of all streams.
 pub const STREAM_READS_MAX: u32 = 16;
 /// Bytes of a stream's newest chunks that are kept in memory for its readers.

@@ -90,15 +90,15 @@ pub enum Place {
 }
 
 impl Place {
-    /// AMQP, management, metrics, and one more.
-    fn addresses(&self) -> Result<[SocketAddr; 4]> {
+    /// AMQP, management, metrics, one more, and streams.
+    fn addresses(&self) -> Result<[SocketAddr; 5]> {
         match *self {
             Place::Loopback => {
-                let free = ports::free(4)?;
-                Ok([free[0], free[1], free[2], free[3]])
+                let free = ports::free(5)?;
+                Ok([free[0], free[1], free[2], free[3], free[4]])
             }
             Place::Namespace { ip, .. } => {
-                Ok([5672, 15672, 15692, 4369].map(|port| SocketAddr::new(ip, port)))
+                Ok([5672, 15672, 15692, 4369, 5552].map(|port| SocketAddr::new(ip, port)))
             }
         }
     }
@@ -129,6 +129,8 @@ pub struct Broker {
     pub metrics: SocketAddr,
     /// RabbitMQ's port mapper daemon.
     pub epmd: SocketAddr,
+    /// The stream protocol.
+    pub stream: SocketAddr,
     /// AMQP over TLS, if it was asked for.
     pub tls: Option<SocketAddr>,
     /// More lines for `rabbitmq.conf`, which both brokers read.
@@ -192,6 +194,7 @@ impl Broker {
             http: ports[1],
             metrics: ports[2],
             epmd: ports[3],
+            stream: ports[4],
             tls: None,
             settings: settings.to_owned(),
             place,
@@ -256,6 +259,7 @@ impl Broker {
         command.arg("--amqp").arg(self.amqp.to_string());
         command.arg("--http").arg(self.http.to_string());
         command.arg("--metrics").arg(self.metrics.to_string());
+        command.arg("--stream").arg(self.stream.to_string());
         if !self.settings.is_empty() {
             let configuration = self.folder.join("rabbitmq.conf");
             fs::write(&configuration, &self.settings)?;
@@ -266,16 +270,20 @@ impl Broker {
 
     fn rabbitmq_command(&self) -> Result<Command> {
         let configuration = format!(
-            "listeners.tcp.1 = {}\nmanagement.tcp.ip = 127.0.0.1\nmanagement.tcp.port = {}\n{}",
+            "listeners.tcp.1 = {}\nmanagement.tcp.ip = 127.0.0.1\nmanagement.tcp.port = {}\n\
+             stream.listeners.tcp.1 = {}\nstream.advertised_host = localhost\n\
+             stream.advertised_port = {}\n{}",
             self.amqp,
             self.http.port(),
+            self.stream,
+            self.stream.port(),
             self.settings
         );
         fs::write(self.folder.join("rabbitmq.conf"), configuration)?;
         fs::write(
             self.folder.join("enabled_plugins"),
             "[rabbitmq_management,rabbitmq_consistent_hash_exchange,\
-             rabbitmq_recent_history_exchange,rabbitmq_random_exchange].\n",
+             rabbitmq_recent_history_exchange,rabbitmq_random_exchange,rabbitmq_stream].\n",
         )?;
         Ok(self.rabbitmq_script("rabbitmq-server"))
     }

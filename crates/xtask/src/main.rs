@@ -24,6 +24,7 @@ mod http;
 mod left_out;
 mod licences;
 mod limits_page;
+mod modules;
 mod numbers;
 mod ports;
 mod procfs;
@@ -45,7 +46,9 @@ usage: cargo xtask COMMAND
                             Debian's `rabbitmq`, which shows whether a failure is the suite's
   tidy                      house rules: lengths, banned words, invariants, dependency reasons
   codegen [--check]         writes the generated sources, or says whether they are stale
-  graph                     crate dependencies against the allowed arrows
+  graph                     crate dependencies against the allowed arrows; import cycles between
+                            the files of a crate against their allowed sizes
+        [CRATE]             all import cycles of one crate, and the names that make them
   licences                  licences and duplicate versions against deny.toml
   advisories                known weaknesses of dependencies, where cargo-deny and its database
                             can be had
@@ -90,7 +93,7 @@ fn dispatch(arguments: &[String]) -> Result<bool> {
         "ci" => ci::run(),
         "test" => suite::run(rest),
         "tidy" => tidy::run(),
-        "graph" => graph::run(),
+        "graph" => graph::run(rest),
         "licences" => licences::run(),
         "advisories" => advisories::run(),
         "codegen" => codegen::run(rest.iter().any(|word| word == "--check")).map(|()| true),

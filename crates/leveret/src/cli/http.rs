@@ -1,6 +1,7 @@
 //! A small HTTP/1.1 client: one request, one connection. It speaks to a node's API and to nothing
 //! else.
 
+use super::tls::{self, Trust};
 use serde_json::Value;
 use std::io::{self, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
@@ -27,6 +28,8 @@ pub struct Client {
     pub authority: String,
     /// The node's socket file, which is taken before host and port.
     pub socket: Option<PathBuf>,
+    /// Whose word is taken for who the node is, where it speaks TLS.
+    pub tls: Option<Trust>,
     /// Who asks.
     pub credentials: Credentials,
     /// How long one request may take.
@@ -133,7 +136,15 @@ impl Client {
                 Ok(stream) => {
                     stream.set_read_timeout(Some(self.timeout))?;
                     stream.set_write_timeout(Some(self.timeout))?;
-                    return Ok(Box::new(stream));
+                    let Some(trust) = &self.tls else {
+                        return Ok(Box::new(stream));
+                    };
+                    let host = self.authority.rsplit_once(':').map(|(host, _)| host);
+                    return Ok(Box::new(tls::begin(
+                        stream,
+                        host.unwrap_or_default(),
+                        trust,
+                    )?));
                 }
                 Err(error) => last = error,
             }

@@ -2,15 +2,19 @@
 //! `ctl`.
 
 pub mod cluster;
+mod diagnose;
 pub mod http;
 pub mod node_file;
+pub mod password;
 pub mod storage;
 pub mod table;
 pub mod target;
+pub mod tls;
 
 use crate::config::{self, Config, ConfigError, FileConfig, Machine, Source};
 use crate::{ctl, file_modes, serve};
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use password::PasswordSource;
 use serde_json::Value;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -18,6 +22,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 use table::Rows;
 use target::{Address, CallError, Target};
+use tls::Trust;
 
 /// Names by which the binary is RabbitMQ's tool of that name.
 const RABBITMQ_TOOLS: &[&str] = &[
@@ -48,6 +53,8 @@ enum Command {
     Serve(ServeOptions),
     /// Show what the node is and how it is
     Status(AskOptions),
+    /// Say what is wrong with the node and its cluster, and what to do
+    Diagnose(AskOptions),
     /// List queues, connections, users...
     List(ListOptions),
     /// Take definitions (RabbitMQ's JSON) into the node
@@ -106,6 +113,9 @@ struct ServeOptions {
     /// Address of AMQP [default: 127.0.0.1:5672]
     #[arg(long, value_name = "ADDR")]
     amqp: Option<String>,
+    /// Address of the stream protocol, or `none` [default: 127.0.0.1:5552]
+    #[arg(long, value_name = "ADDR")]
+    stream: Option<String>,
     /// Address of the HTTP API, or `none` [default: 127.0.0.1:15672]
     #[arg(long, value_name = "ADDR")]
     http: Option<String>,
@@ -146,15 +156,25 @@ struct AskOptions {
     /// RABBITMQ_NODENAME, unless --url is given]
     #[arg(short = 'n', long = "node", value_name = "NAME")]
     named: Option<String>,
-    /// HTTP API of a node elsewhere, http://host:port
+    /// HTTP API of a node elsewhere, http://host:port or https://host:port
     #[arg(long, value_name = "URL")]
     url: Option<String>,
     /// User at that node
     #[arg(long, value_name = "NAME", default_value = "guest")]
     user: String,
-    /// The user's password
-    #[arg(long, value_name = "WORD", default_value = "guest")]
-    password: String,
+    /// The user's password, which everybody on this machine can read among the arguments: better
+    /// are --password-file, the variable LEVERET_PASSWORD, and the prompt [of guest: guest]
+    #[arg(long, value_name = "WORD", conflicts_with = "password_file")]
+    password: Option<String>,
+    /// File whose first line is the user's password; `-` is standard input
+    #[arg(long, value_name = "FILE")]
+    password_file: Option<PathBuf>,
+    /// Authorities (PEM) of which one vouches for the node, instead of those of this system
+    #[arg(long, value_name = "FILE", conflicts_with = "insecure")]
+    ca_file: Option<PathBuf>,
+    /// Speak to whoever answers at an https URL, whatever certificate it shows
+    #[arg(long)]
+    insecure: bool,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -201,6 +221,16 @@ enum ConfigCommand {
         #[arg(long, value_name = "FILE")]
         config: Option<PathBuf>,
     },
+    /// Show every value in force, and where it was typed
+    Show {
+        /// File or folder; that of LEVERET_CONFIG_FILE where not given
+        file: Option<PathBuf>,
+    },
+    /// Write a rabbitmq.conf as TOML, and what in it has no counterpart
+    Migrate {
+        /// The rabbitmq.conf
+        file: PathBuf,
+    },
     /// Explain every key
     Reference {
         /// As Markdown
@@ -236,6 +266,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         Some(Command::Serve(options)) => serve_node(&options),
         None => serve_node(&cli.serve),
         Some(Command::Status(ask)) => status(&ask),
+        Some(Command::Diagnose(ask)) => diagnose::run(&ask),
         Some(Command::List(options)) => list(&options),
         Some(Command::Import { file, ask }) => import(&file, &ask),
         Some(Command::Export { file, ask }) => export(file.as_deref(), &ask),
@@ -271,6 +302,14 @@ fn typed(options: &ServeOptions) -> Result<FileConfig, ConfigError> {
     if let Some(address) = &options.amqp {
         typed.forget("listeners.tcp");
         typed.set("listeners.tcp.default", address, Source::Flag("--amqp"));
+    }
+    if let Some(address) = &options.stream {
+        typed.forget("stream.listeners.tcp");
+        let key = match address.as_str() {
+            "none" => "stream.listeners.tcp",
+            _ => "stream.listeners.tcp.default",
+        };
+        typed.set(key, address, Source::Flag("--stream"));
     }
     if let Some(address) = &options.cluster {
         typed.set("cluster.address", address, Source::Flag("--cluster"));
@@ -322,6 +361,8 @@ fn configuration(command: &ConfigCommand) -> Result<String, String> {
     let file = match command {
         ConfigCommand::Reference { markdown: true } => return Ok(config::reference::markdown()),
         ConfigCommand::Reference { markdown: false } => return Ok(config::reference::text()),
+        ConfigCommand::Show { file } => return shown(config::file_named(file.as_deref())),
+        ConfigCommand::Migrate { file } => return migrated(file),
         ConfigCommand::Check { file, config } => {
             config::file_named(file.as_deref().or(config.as_deref()))
         }
@@ -343,6 +384,34 @@ fn configuration(command: &ConfigCommand) -> Result<String, String> {
     Ok(text)
 }
 
+/// Every value in force, and where it was typed.
+fn shown(file: Option<PathBuf>) -> Result<String, String> {
+    let typed = config::read(file.as_deref()).map_err(|error| error.to_string())?;
+    let loaded = Config::build(&typed, &Machine::here()).map_err(|errors| lines(&errors))?;
+    let row = |(key, value): &(String, String)| {
+        let setting = typed.get(key);
+        let source = setting.map_or("default".to_owned(), |setting| setting.source.to_string());
+        [key, value, &source]
+            .map(|text| text.as_str().into())
+            .into()
+    };
+    let rows = Rows {
+        columns: ["key", "value", "from"].map(str::to_owned).into(),
+        rows: loaded.effective.iter().map(row).collect(),
+    };
+    Ok(rows.aligned())
+}
+
+fn migrated(file: &Path) -> Result<String, String> {
+    let text = std::fs::read_to_string(file)
+        .map_err(|error| format!("cannot read {}: {error}", file.display()))?;
+    let mut typed = FileConfig::new();
+    typed
+        .read_text(&file.display().to_string(), &text)
+        .map_err(|error| error.to_string())?;
+    Ok(config::migrate::to_toml(&typed))
+}
+
 impl AskOptions {
     fn target(&self) -> Result<Target, String> {
         Target::find(&Address {
@@ -350,7 +419,15 @@ impl AskOptions {
             data_dir: self.node.data_dir.clone(),
             url: self.url.clone(),
             user: self.user.clone(),
-            password: self.password.clone(),
+            password: PasswordSource {
+                given: self.password.clone(),
+                file: self.password_file.clone(),
+            },
+            trust: match (self.insecure, &self.ca_file) {
+                (true, _) => Trust::Anybody,
+                (false, Some(path)) => Trust::File(path.clone()),
+                (false, None) => Trust::System,
+            },
             timeout: Duration::from_secs(60),
         })
         .map_err(|error| error.to_string())

@@ -2,6 +2,8 @@
 
 use super::http::{Answer, Client, Credentials};
 use super::node_file::{self, CONTROL_SOCKET, NodeFile};
+use super::password::PasswordSource;
+use super::tls::Trust;
 use crate::config::machine;
 use serde_json::Value;
 use std::net::IpAddr;
@@ -15,12 +17,14 @@ pub struct Address {
     pub node: Option<String>,
     /// The node's data folder, where this is the same machine.
     pub data_dir: PathBuf,
-    /// The HTTP API, `http://host:port`, where it is not.
+    /// The HTTP API, `http://host:port` or `https://host:port`, where it is not.
     pub url: Option<String>,
     /// User of the broker; only with `url`.
     pub user: String,
-    /// The user's password.
-    pub password: String,
+    /// Where the user's password comes from.
+    pub password: PasswordSource,
+    /// Whom to believe to be the node, with `https`.
+    pub trust: Trust,
     /// How long one request may take.
     pub timeout: Duration,
 }
@@ -76,21 +80,15 @@ impl Target {
 
     fn found(address: &Address) -> Result<Self, CallError> {
         if let Some(url) = &address.url {
-            let authority = url.strip_prefix("http://").ok_or_else(|| {
-                CallError::Unreachable(format!(
-                    "cannot use the URL {url}: give one of the form http://host:port"
-                ))
-            })?;
-            let authority = authority.trim_end_matches('/');
-            let authority = match authority.rsplit_once(':') {
-                Some((_, port)) if port.parse::<u16>().is_ok() => authority.to_owned(),
-                _ => format!("{authority}:15672"),
-            };
+            let (authority, tls) = split_url(url, &address.trust)?;
+            let password = address.password.read(&address.user);
+            let password = password.map_err(CallError::Unreachable)?;
             return Ok(Self {
                 client: Client {
                     authority,
                     socket: None,
-                    credentials: Credentials::User(address.user.clone(), address.password.clone()),
+                    tls,
+                    credentials: Credentials::User(address.user.clone(), password),
                     timeout: address.timeout,
                 },
                 name: None,
@@ -121,6 +119,7 @@ impl Target {
             client: Client {
                 authority,
                 socket,
+                tls: None,
                 credentials: Credentials::Token(token),
                 timeout: address.timeout,
             },
@@ -146,6 +145,7 @@ impl Target {
             client: Client {
                 authority: String::new(),
                 socket: None,
+                tls: None,
                 credentials: Credentials::Token(String::new()),
                 timeout: Duration::ZERO,
             },
@@ -205,6 +205,26 @@ impl Target {
     }
 }
 
+/// Host and port of a URL, and whether TLS is spoken there.
+fn split_url(url: &str, trust: &Trust) -> Result<(String, Option<Trust>), CallError> {
+    let (rest, tls, usual) = match (url.strip_prefix("http://"), url.strip_prefix("https://")) {
+        (Some(rest), _) => (rest, None, 15_672),
+        (_, Some(rest)) => (rest, Some(trust.clone()), 15_671),
+        (None, None) => {
+            return Err(CallError::Unreachable(format!(
+                "cannot use the URL {url}: give one of the form http://host:port or \
+                 https://host:port"
+            )));
+        }
+    };
+    let rest = rest.trim_end_matches('/');
+    let authority = match rest.rsplit_once(':') {
+        Some((_, port)) if port.parse::<u16>().is_ok() => rest.to_owned(),
+        _ => format!("{rest}:{usual}"),
+    };
+    Ok((authority, tls))
+}
+
 /// Variables that say which node is meant where `-n` does not, as they name a node that starts.
 const NODE_NAMES: [&str; 2] = ["LEVERET_NODE_NAME", "RABBITMQ_NODENAME"];
 
@@ -245,7 +265,7 @@ fn good(answer: Answer) -> Result<Answer, CallError> {
         _ if answer.is_good() => Ok(answer),
         401 => Err(CallError::Refused(
             401,
-            "the node does not know these credentials; check --user and --password".to_owned(),
+            "the node does not know these credentials; check the user and the password".to_owned(),
         )),
         status => Err(CallError::Refused(status, answer.reason())),
     }
@@ -253,7 +273,27 @@ fn good(answer: Answer) -> Result<Answer, CallError> {
 
 #[cfg(test)]
 mod tests {
-    use super::{is_meant, meant_by};
+    use super::{is_meant, meant_by, split_url};
+    use crate::cli::tls::Trust;
+
+    #[test]
+    fn a_url_says_whether_tls_is_spoken_and_where() {
+        let trust = Trust::File("ca.pem".into());
+        let tls = Some(trust.clone());
+        for (url, authority, tls) in [
+            ("http://form", "form:15672", &None),
+            ("https://form", "form:15671", &tls),
+            ("https://form:443/", "form:443", &tls),
+            ("http://[::1]:1", "[::1]:1", &None),
+            ("https://[::1]", "[::1]:15671", &tls),
+        ] {
+            let split = split_url(url, &trust).expect(url);
+            assert_eq!((split.0.as_str(), &split.1), (authority, tls), "{url}");
+        }
+        for url in ["form", "ftp://form", "HTTP//form", ""] {
+            assert!(split_url(url, &trust).is_err(), "{url}");
+        }
+    }
 
     #[test]
     fn a_name_without_a_host_is_one_on_this_host() {

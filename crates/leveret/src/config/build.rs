@@ -211,7 +211,7 @@ impl Reader<'_> {
     fn config(&self, machine: &Machine) -> Result<Config, ConfigError> {
         let folders = self.folders();
         let listeners = self.listeners()?;
-        let tls = match listeners.amqps.is_empty() {
+        let tls = match listeners.amqps.is_empty() && listeners.stream_tls.is_empty() {
             true => None,
             false => Some(self.tls(&AMQP_TLS)?),
         };
@@ -227,6 +227,7 @@ impl Reader<'_> {
             node_name,
             login: self.login()?,
             tls,
+            stream: self.stream(&listeners, machine),
             listeners,
             first_boot: self.first_boot()?,
             limits: self.limits()?,
@@ -247,6 +248,18 @@ impl Reader<'_> {
             },
             log: self.log(&folders),
             folders,
+            management_prefix: {
+                let words = self.words("management.path_prefix");
+                match words.trim_matches('/') {
+                    "" => String::new(),
+                    prefix => format!("/{prefix}"),
+                }
+            },
+            management_origins: {
+                let origins = self.typed.below("management.cors.allow_origins");
+                origins.map(|(_, setting)| setting.text.clone()).collect()
+            },
+            management_cors_seconds: self.count("management.cors.max_age"),
             management_hosts: {
                 let hosts = self.typed.below("management.hosts");
                 hosts.map(|(_, host)| host.text.clone()).collect()

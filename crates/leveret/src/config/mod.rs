@@ -10,6 +10,7 @@ pub mod cgroup;
 pub mod file;
 pub mod keys;
 pub mod machine;
+pub mod migrate;
 pub mod reference;
 pub mod rotation;
 pub mod settled;
@@ -23,7 +24,7 @@ pub use file::{FileConfig, Source};
 pub use settled::{
     Admission, Cluster, ClusterTls, Config, DiskLimit, FirstBoot, Folders, Limits, Listeners, Log,
     LogFormat, LogLevel, LogSink, Login, MemoryWatermark, PasswordHashing, QueueType, Rotation,
-    Storage, Threads, Tls, TlsVersion,
+    Storage, Stream, Threads, Tls, TlsVersion,
 };
 
 use std::fmt;

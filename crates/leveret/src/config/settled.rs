@@ -46,8 +46,16 @@ pub struct Config {
     pub threads: Threads,
     /// Logs.
     pub log: Log,
+    /// What the stream protocol says.
+    pub stream: Stream,
     /// Names by which browsers reach the HTTP API, beside addresses.
     pub management_hosts: Vec<String>,
+    /// What stands before every path of the HTTP API; empty, or a slash and more.
+    pub management_prefix: String,
+    /// Origins whose pages may call the HTTP API; `*` is all.
+    pub management_origins: Vec<String>,
+    /// Seconds for which a browser need not ask again whether they may.
+    pub management_cors_seconds: u64,
     /// Whether `/metrics` shows each object.
     pub metrics_per_object: bool,
     /// Milliseconds within which a shutdown drains connections.
@@ -94,6 +102,12 @@ pub struct Listeners {
     pub amqp: Vec<SocketAddr>,
     /// AMQP with TLS.
     pub amqps: Vec<SocketAddr>,
+    /// For the stream protocol.
+    pub stream: Vec<SocketAddr>,
+    /// Whether nobody chose these: where they are taken, the node starts without them.
+    pub stream_is_default: bool,
+    /// For the stream protocol over TLS.
+    pub stream_tls: Vec<SocketAddr>,
     /// The HTTP API; none where it is off.
     pub http: Option<SocketAddr>,
     /// The HTTP API with TLS.
@@ -190,12 +204,26 @@ pub struct FirstBoot {
     pub queue_type: QueueType,
 }
 
+/// What the stream protocol says of this node, and proposes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Stream {
+    /// Host and port at which clients reach it without TLS.
+    pub advertised: (String, u16),
+    /// The same with TLS.
+    pub advertised_tls: (String, u16),
+    /// Octets of a frame.
+    pub frame_bytes_max: u32,
+    /// Seconds between heartbeats; 0 proposes none.
+    pub heartbeat_seconds: u32,
+}
+
 /// A type of queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs)] // The names are RabbitMQ's.
 pub enum QueueType {
     Classic,
     Quorum,
+    Stream,
 }
 
 /// Bounds that an operator may change.

@@ -384,10 +384,6 @@ fn what_decides_who_is_in_a_cluster_is_never_passed_over() {
             "cluster.address = 127.0.0.1:7000\ncluster.join.1 = burrow\n",
             "\"cluster.join.1\" must be host:port, not \"burrow\"",
         ),
-        (
-            "default_queue_type = stream\n",
-            "streams are not served yet",
-        ),
     ] {
         let errors = load("rabbitmq.conf", conf, &[]).unwrap_err();
         assert!(errors[0].contains(expected), "{conf}: {errors:?}");

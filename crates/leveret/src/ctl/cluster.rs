@@ -248,7 +248,11 @@ pub fn quorum_status(context: &Context<'_>) -> Result<Output> {
     context.banner(format!("Status of quorum queue {queue} on node {name} ..."));
     let (vhost, queue) = (segment(context.vhost()), segment(queue));
     let path = format!("/api/queues/quorum/{vhost}/{queue}/status");
-    let rows = or_no_queue(context, context.target.get(&path))?;
+    let rows = match context.target.get(&path) {
+        // A queue of another type has no group.
+        Err(CallError::Refused(503, reason)) => return Err(Failure::new(code::DATA, reason)),
+        answer => or_no_queue(context, answer)?,
+    };
     let columns: Vec<_> = COLUMNS.iter().map(|column| (*column, *column)).collect();
     Ok(Output::Rows(Rows::pick(
         rows.as_array().map_or(&[], Vec::as_slice),

@@ -1,6 +1,9 @@
 //! The table of commands.
 
-use super::{Context, Failure, Output, cluster, code, diagnostics, lists, node, operate, users};
+use super::{
+    Context, Failure, Output, cluster, code, complete, diagnostics, facts, instead, lists, node,
+    operate, users,
+};
 use std::ops::RangeInclusive;
 
 /// A command.
@@ -46,6 +49,11 @@ const fn waiting(mut command: Command) -> Command {
 }
 
 const MANY: usize = 64;
+
+/// A command that is refused with what serves instead, whatever it is given.
+const fn refused(name: &'static str) -> Command {
+    offline(command(name, name, 0..=MANY, instead::instead))
+}
 
 /// Every command, by subject.
 #[rustfmt::skip]
@@ -154,15 +162,66 @@ static COMMANDS: &[Command] = &[
     command("rebalance", "rebalance <all|classic|quorum>", 0..=1, node::rebalance),
     offline(command("version", "version", 0..=0, node::version)),
     // What can have no meaning here, and says what serves instead.
-    offline(command("eval", "eval <expression>", 0..=MANY, diagnostics::instead)),
-    offline(command("exec", "exec <expression>", 0..=MANY, diagnostics::instead)),
-    offline(command("encode", "encode <value> <passphrase>", 0..=MANY, diagnostics::instead)),
-    offline(command("decode", "decode <value> <passphrase>", 0..=MANY, diagnostics::instead)),
-    offline(command("reset", "reset", 0..=0, diagnostics::instead)),
-    offline(command("force_reset", "force_reset", 0..=0, diagnostics::instead)),
-    offline(command("erlang_cookie_hash", "erlang_cookie_hash", 0..=0, diagnostics::instead)),
-    offline(command("observer", "observer", 0..=0, diagnostics::instead)),
-    offline(command("consume_event_stream", "consume_event_stream", 0..=MANY, diagnostics::instead)),
+    refused("activate_free_disk_space_monitoring"),
+    refused("activate_stream_consumer"),
+    refused("add_replica"),
+    refused("add_signing_key"),
+    refused("add_super_stream"),
+    refused("add_uaa_key"),
+    refused("clear_auth_backend_cache"),
+    refused("command_line_arguments"),
+    refused("consistent_hash_exchange_ring_state"),
+    refused("consume_event_stream"),
+    refused("coordinator_status"),
+    refused("deactivate_free_disk_space_monitoring"),
+    refused("decode"),
+    refused("decrypt_conf_value"),
+    refused("delete_replica"),
+    refused("delete_shovel"),
+    refused("delete_super_stream"),
+    refused("disable_auth_attempt_source_tracking"),
+    refused("enable_auth_attempt_source_tracking"),
+    refused("encode"),
+    refused("encrypt_conf_value"),
+    refused("erlang_cookie_hash"),
+    refused("erlang_cookie_sources"),
+    refused("eval"),
+    refused("eval_file"),
+    refused("exec"),
+    refused("federation_status"),
+    refused("force_reset"),
+    refused("force_standalone_khepri_boot"),
+    refused("join_cluster"),
+    refused("list_hashes"),
+    refused("list_mqtt_connections"),
+    refused("list_network_interfaces"),
+    refused("list_stomp_connections"),
+    refused("list_stream_connections"),
+    refused("list_stream_consumer_groups"),
+    refused("list_stream_consumers"),
+    refused("list_stream_group_consumers"),
+    refused("list_stream_publishers"),
+    refused("list_stream_tracking"),
+    refused("list_trust_store_certificates"),
+    refused("list_web_mqtt_connections"),
+    refused("log_tail_stream"),
+    refused("maybe_stuck"),
+    refused("observer"),
+    refused("os_env"),
+    refused("refresh_trust_store"),
+    refused("remote_shell"),
+    refused("rename_cluster_node"),
+    refused("reset"),
+    refused("reset_node_auth_attempt_metrics"),
+    refused("reset_offset"),
+    refused("resolver_info"),
+    refused("restart_federation_link"),
+    refused("restart_shovel"),
+    refused("restart_stream"),
+    refused("runtime_thread_stats"),
+    refused("shovel_status"),
+    refused("stream_status"),
+    refused("update_cluster_nodes"),
     // Checks of rabbitmq-diagnostics.
     command("check_running", "check_running", 0..=0, node::check_running),
     command("check_local_alarms", "check_local_alarms", 0..=0, node::check_local_alarms),
@@ -189,6 +248,24 @@ static COMMANDS: &[Command] = &[
     command("is_running", "is_running", 0..=0, node::is_running),
     command("listeners", "listeners", 0..=0, node::listeners),
     command("server_version", "server_version", 0..=0, node::server_version),
+    command("certificates", "certificates", 0..=0, facts::certificates),
+    command("discover_peers", "discover_peers", 0..=0, facts::discover_peers),
+    command("metadata_store_status", "metadata_store_status", 0..=0, facts::metadata_store_status),
+    command("list_node_auth_attempt_stats", "list_node_auth_attempt_stats", 0..=0, facts::auth_attempts),
+    command("list_policies_that_match", "list_policies_that_match [-p <vhost>] <name of a queue>", 1..=1, facts::policies_that_match),
+    command("node_health_check", "node_health_check", 0..=0, facts::node_health_check),
+    command("check_if_new_quorum_queue_replicas_have_finished_initial_sync", "check_if_new_quorum_queue_replicas_have_finished_initial_sync", 0..=0, facts::replicas_are_whole),
+    command("check_if_cluster_has_classic_queue_mirroring_policy", "check_if_cluster_has_classic_queue_mirroring_policy", 0..=0, facts::check_mirroring),
+    command("list_policies_with_classic_queue_mirroring", "list_policies_with_classic_queue_mirroring", 0..=0, facts::mirroring_policies),
+    command("list_operator_policies_with_classic_queue_mirroring", "list_operator_policies_with_classic_queue_mirroring", 0..=0, facts::mirroring_operator_policies),
+    command("remove_classic_queue_mirroring_from_policies", "remove_classic_queue_mirroring_from_policies", 0..=0, diagnostics::nothing_to_do),
+    command("set_permissions_globally", "set_permissions_globally <username> <conf> <write> <read>", 4..=4, facts::set_permissions_globally),
+    command("reset_stats_db", "reset_stats_db [--all]", 0..=0, facts::reset_rates),
+    command("message_size_stats", "message_size_stats", 0..=0, facts::message_sizes),
+    offline(command("cipher_suites", "cipher_suites", 0..=0, facts::cipher_suites)),
+    offline(command("list_ciphers", "list_ciphers", 0..=0, facts::cipher_suites)),
+    offline(command("directories", "directories", 0..=0, facts::plugin_directories)),
+    offline(command("autocomplete", "autocomplete [<beginning of a command>|bash|zsh|fish]", 0..=1, complete::autocomplete)),
     // rabbitmq-plugins: what a plugin of RabbitMQ gives is in the binary, or is not.
     offline(command("enable", "enable <plugin> [...]", 1..=MANY, node::enable_plugins)),
     offline(command("disable", "disable <plugin> [...]", 1..=MANY, node::disable_plugins)),
@@ -202,6 +279,11 @@ static COMMANDS: &[Command] = &[
     command("has_reached_target_cluster_size", "has_reached_target_cluster_size", 0..=0, diagnostics::check_cluster_size),
     offline(command("set", "set <plugin> [...]", 0..=MANY, node::enable_plugins)),
 ];
+
+/// The names of all commands.
+pub fn names() -> impl Iterator<Item = &'static str> {
+    COMMANDS.iter().map(|command| command.name)
+}
 
 /// The command of this name, or the failure that names the nearest.
 pub fn find(name: &str) -> Result<&'static Command, Failure> {

@@ -60,45 +60,6 @@ pub fn report(context: &Context<'_>) -> Result<Output> {
     Ok(Output::Text(out))
 }
 
-/// What a name or an expression of Erlang is refused with, and what serves instead.
-const INSTEAD: &[(&str, &str)] = &[
-    (
-        "eval",
-        "there is no Erlang here: ask the HTTP API (`curl -u USER http://HOST:15672/api/...`), or send SIGHUP to have certificates read again",
-    ),
-    (
-        "exec",
-        "there is no Elixir here: ask the HTTP API (`curl -u USER http://HOST:15672/api/...`)",
-    ),
-    (
-        "encode",
-        "the configuration has no encrypted values: keep secrets in a file that the node alone may read, or in LEVERET_* variables",
-    ),
-    ("decode", "the configuration has no encrypted values"),
-    ("reset", "stop the node and remove its data folder"),
-    ("force_reset", "stop the node and remove its data folder"),
-    (
-        "erlang_cookie_hash",
-        "there is no Erlang cookie: the command line is let in by who may read the node's data folder",
-    ),
-    ("observer", "use status, list_queues and the metrics"),
-    (
-        "consume_event_stream",
-        "follow the log in JSON (log.console.formatter = json)",
-    ),
-];
-
-/// Refuses a command that can have no meaning here, with what to use instead.
-pub fn instead(context: &Context<'_>) -> Result<Output> {
-    let name = context.command;
-    let found = INSTEAD.iter().find(|(known, _)| *known == name);
-    let instead = found.map_or("it has no meaning here", |(_, instead)| instead);
-    Err(Failure {
-        code: code::USAGE,
-        text: format!("Error: {name}: {instead}"),
-    })
-}
-
 /// Says that what was asked for is so already.
 pub fn nothing_to_do(context: &Context<'_>) -> Result<Output> {
     context.banner(format!("{}: nothing to do on this node.", context.command));

@@ -1,7 +1,9 @@
 //! The options of RabbitMQ's tools. They may stand anywhere among the arguments.
 
 use super::{Failure, Output};
+use crate::cli::password::PasswordSource;
 use crate::cli::target::{self, Address};
+use crate::cli::tls::Trust;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -98,8 +100,10 @@ pub struct Options {
     command_user: Option<String>,
     /// `--user`, or `--username`: who asks.
     pub user: String,
-    /// `--password`
-    pub password: String,
+    /// `--password`, `--password-file`
+    pub password: PasswordSource,
+    /// `--ca-file`, `--insecure`
+    pub trust: Trust,
 }
 
 /// Milliseconds that a node may take where `-t` says nothing.
@@ -145,7 +149,8 @@ impl Options {
             limits_of: None,
             command_user: None,
             user: "guest".to_owned(),
-            password: "guest".to_owned(),
+            password: PasswordSource::default(),
+            trust: Trust::System,
         }
     }
 }
@@ -166,6 +171,7 @@ impl Options {
             url: self.url.clone(),
             user: self.user.clone(),
             password: self.password.clone(),
+            trust: self.trust.clone(),
             timeout: self.timeout,
         }
     }
@@ -201,6 +207,7 @@ impl Options {
             "--pre-hashed-password" => self.pre_hashed = true,
             "--across-all-vhosts" => self.everywhere = true,
             "-m" | "--minimal" => self.minimal = true,
+            "--insecure" => self.trust = Trust::Anybody,
             "--online" => self.which = Some(Which::Online),
             "--offline" => self.which = Some(Which::Offline),
             "--local" => self.which = Some(Which::Local),
@@ -257,7 +264,9 @@ impl Options {
             "--url" => self.url = Some(value.to_owned()),
             "--user" => self.command_user = Some(value.to_owned()),
             "--username" => self.user = value.to_owned(),
-            "--password" => self.password = value.to_owned(),
+            "--password" => self.password.given = Some(value.to_owned()),
+            "--password-file" => self.password.file = Some(value.into()),
+            "--ca-file" => self.trust = Trust::File(value.into()),
             "-n" | "--node" => self.node = Some(value.to_owned()),
             // The node trusts who may read its data folder: there is no cookie.
             "--erlang-cookie" | "--script-name" | "--printer" | "-P" | "--pid" => {}

@@ -2,9 +2,9 @@
 
 use super::{Context, Failure, Output, code};
 use crate::cli::http::segment;
+use crate::cli::password::Silent;
 use crate::cli::table::Rows;
 use crate::cli::target::{CallError, Target};
-use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcsetattr};
 use serde_json::{Value, json};
 
 type Result<T> = std::result::Result<T, Failure>;
@@ -65,40 +65,13 @@ fn list(context: &Context<'_>, path: &str, columns: &[(&str, &str)]) -> Result<O
 }
 
 /// Argument 1, or a line of standard input: a password need not stand on the command line.
-/// A terminal that does not show what is typed, until this is dropped.
-struct Silent(Option<Termios>);
-
-impl Silent {
-    /// Where standard input is no terminal, nothing is shown anyway.
-    fn begin() -> Self {
-        let input = std::io::stdin();
-        let shown = tcgetattr(&input).ok();
-        if let Some(shown) = &shown {
-            let mut silent = shown.clone();
-            silent.local_modes.remove(LocalModes::ECHO);
-            // The end of the line is seen: the next one begins below.
-            silent.local_modes.insert(LocalModes::ECHONL);
-            let _ = tcsetattr(&input, OptionalActions::Flush, &silent);
-        }
-        Self(shown)
-    }
-}
-
-impl Drop for Silent {
-    fn drop(&mut self) {
-        if let Some(shown) = &self.0 {
-            let _ = tcsetattr(std::io::stdin(), OptionalActions::Now, shown);
-        }
-    }
-}
-
 fn password(context: &Context<'_>, index: usize) -> Result<String> {
     if let Some(given) = context.arguments.get(index) {
         return Ok(given.clone());
     }
     let mut line = String::new();
     let read = {
-        let _silent = Silent::begin();
+        let _silent = Silent::begin(std::io::stdin());
         eprintln!("Password:");
         std::io::stdin().read_line(&mut line)
     };

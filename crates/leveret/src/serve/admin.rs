@@ -110,7 +110,15 @@ impl LoginWaiter for Guest {
     fn tell(self: Box<Self>, verdict: Verdict) {
         let verdict = match verdict {
             Verdict::Busy => LoginVerdict::Busy,
-            Verdict::Wrong => LoginVerdict::Wrong,
+            Verdict::Wrong => {
+                tracing::warn!(
+                    // What a stranger sent is escaped: it must not make lines of its own.
+                    user = ?self.user,
+                    from = %self.from,
+                    "login over HTTP refused: wrong password, or no such user",
+                );
+                LoginVerdict::Wrong
+            }
             Verdict::Right if self.loopback => LoginVerdict::Right,
             Verdict::Right => {
                 tracing::warn!(
@@ -173,7 +181,7 @@ impl Running for Admin {
             .is_ok();
         drop(catalogue);
         let hashing = self.broker.settings().hashing;
-        let check = LoginCheck::new(hash, login.password.into(), hashing);
+        let check = LoginCheck::new(login.user, hash, login.password.into(), hashing);
         let waiter = Guest {
             user: login.user.to_owned(),
             from: login.from,
@@ -197,15 +205,24 @@ impl Running for Admin {
     }
 
     fn queues(&self) -> Vec<QueueStats> {
-        self.stats_of_all(&self.queue_facts())
+        let mut stats = self.stats_of_all(&self.queue_facts());
+        stats.extend(self.stream_stats(|_| true));
+        stats
     }
 
     fn queues_of(&self, queues: &[QueueId]) -> Vec<QueueStats> {
         let facts = queues.iter().filter_map(|queue| self.facts_of(*queue));
-        self.stats_of_all(&facts.collect::<Vec<_>>())
+        let mut stats = self.stats_of_all(&facts.collect::<Vec<_>>());
+        if queues.iter().any(|queue| queue.is_stream()) {
+            stats.extend(self.stream_stats(|stream| queues.contains(&stream)));
+        }
+        stats
     }
 
     fn queue(&self, queue: QueueId) -> Option<QueueStats> {
+        if queue.is_stream() {
+            return self.stream_stats(|stream| stream == queue).pop();
+        }
         self.stats_of_all(&[self.facts_of(queue)?]).pop()
     }
 
@@ -324,7 +341,15 @@ impl Running for Admin {
 }
 
 /// What the node listens on, in RabbitMQ's words.
-pub fn listeners(amqp: &[(SocketAddr, bool)], web: &[Bound]) -> Vec<Listener> {
+pub fn listeners(
+    amqp: &[(SocketAddr, bool)],
+    stream: &[(SocketAddr, bool)],
+    web: &[Bound],
+) -> Vec<Listener> {
+    let stream = stream.iter().map(|(address, tls)| Listener {
+        protocol: if *tls { "stream/ssl" } else { "stream" },
+        address: *address,
+    });
     let amqp = amqp.iter().map(|(address, tls)| Listener {
         protocol: if *tls { "amqp/ssl" } else { "amqp" },
         address: *address,
@@ -338,5 +363,5 @@ pub fn listeners(amqp: &[(SocketAddr, bool)], web: &[Bound]) -> Vec<Listener> {
         },
         address: bound.address,
     });
-    amqp.chain(web).collect()
+    amqp.chain(stream).chain(web).collect()
 }

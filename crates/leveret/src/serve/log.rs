@@ -1,16 +1,20 @@
 //! Where log lines go.
 
 use super::log_file::{LogFile, Rotated};
-use super::log_lines::Lines;
+use super::log_lines::{Lines, Shared};
 use crate::config::{Log, LogFormat, LogLevel, LogSink};
 use std::io;
 use std::sync::Arc;
+use std::time::Duration;
 use tracing_subscriber::Layer;
 use tracing_subscriber::filter::LevelFilter;
 use tracing_subscriber::fmt::writer::BoxMakeWriter;
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::registry::Registry;
 use tracing_subscriber::reload;
+
+/// How often sums of what was left out are looked for.
+const SUM_UP_EVERY: Duration = Duration::from_secs(1);
 
 /// The log of the process, as an operator changes it while the node runs.
 #[derive(Clone)]
@@ -23,8 +27,10 @@ pub struct Logs {
 pub fn start(config: &Log) -> Result<Logs, String> {
     let mut layers: Vec<BoxedLayer> = Vec::new();
     let mut levels = Vec::new();
+    let mut summed = Vec::new();
     let mut add = |sink: LogSink, writer| {
-        let (layer, level) = layer(sink, writer);
+        let (layer, level, lines) = layer(sink, writer);
+        summed.push(lines);
         layers.push(layer);
         levels.push(level);
     };
@@ -40,7 +46,26 @@ pub fn start(config: &Log) -> Result<Logs, String> {
     }
     tracing::subscriber::set_global_default(Registry::default().with(layers))
         .map_err(|error| format!("cannot start logging: {error}"))?;
+    sum_up(summed)?;
     Ok(Logs { levels, file })
+}
+
+/// Has floods that have ended told of, also where no other line comes.
+fn sum_up(sinks: Vec<Arc<Lines>>) -> Result<(), String> {
+    let thread = std::thread::Builder::new().name("log-sums".to_owned());
+    let looks = move || {
+        loop {
+            std::thread::sleep(SUM_UP_EVERY);
+            for lines in &sinks {
+                // Where to say that the log cannot be written?
+                let _ = lines.write_sums();
+            }
+        }
+    };
+    thread
+        .spawn(looks)
+        .map(drop)
+        .map_err(|error| format!("cannot start a thread: {error}"))
 }
 
 impl Logs {
@@ -101,14 +126,19 @@ const fn filter(level: LogLevel) -> LevelFilter {
 fn layer(
     sink: LogSink,
     writer: BoxMakeWriter,
-) -> (BoxedLayer, reload::Handle<LevelFilter, Registry>) {
+) -> (
+    BoxedLayer,
+    reload::Handle<LevelFilter, Registry>,
+    Arc<Lines>,
+) {
     let (level, handle) = reload::Layer::new(filter(sink.level));
+    let lines = Arc::new(Lines::new(writer, sink.format));
     let layer = tracing_subscriber::fmt::layer()
-        .with_writer(Lines::new(writer, sink.format))
+        .with_writer(Shared(Arc::clone(&lines)))
         .with_ansi(false);
     let layer = match sink.format {
         LogFormat::Plain => layer.with_target(false).with_filter(level).boxed(),
         LogFormat::Json => layer.json().flatten_event(true).with_filter(level).boxed(),
     };
-    (layer, handle)
+    (layer, handle, lines)
 }

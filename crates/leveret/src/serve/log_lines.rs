@@ -66,17 +66,44 @@ impl Lines {
         }
     }
 
+    /// Writes what is to be summed up, if there is any: a flood that has ended is told of although
+    /// no other line comes.
+    pub fn write_sums(&self) -> io::Result<()> {
+        let out = self.summed(self.now_ms());
+        match out.is_empty() {
+            true => Ok(()),
+            false => self.to.make_writer().write_all(out.as_bytes()),
+        }
+    }
+
+    fn now_ms(&self) -> u64 {
+        self.started.elapsed().as_millis() as u64
+    }
+
+    /// The sums that are due.
+    fn summed(&self, now_ms: u64) -> String {
+        let kinds = self.kinds.lock();
+        let mut kinds = kinds.unwrap_or_else(PoisonError::into_inner);
+        let mut out = String::new();
+        self.add_sums(&mut out, &mut kinds, now_ms);
+        out
+    }
+
+    fn add_sums(&self, out: &mut String, kinds: &mut Kinds, now_ms: u64) {
+        for (line, count) in kinds.sums(now_ms) {
+            let Shown { text, bytes_more } = &line;
+            let (text, bytes_more) = (text.as_str(), *bytes_more);
+            self.add(out, &Shown { text, bytes_more }, Some(count));
+        }
+    }
+
     /// What is to be written for a line: nothing, the line, or sums of others before it.
     fn take(&self, kind: Option<&Kindred>, line: &str, now_ms: u64) -> String {
         let mut out = String::new();
         let kinds = self.kinds.lock();
         // A line that panicked on its way has left the counts as they were.
         let mut kinds = kinds.unwrap_or_else(PoisonError::into_inner);
-        for (line, count) in kinds.sums(now_ms) {
-            let Shown { text, bytes_more } = &line;
-            let (text, bytes_more) = (text.as_str(), *bytes_more);
-            self.add(&mut out, &Shown { text, bytes_more }, Some(count));
-        }
+        self.add_sums(&mut out, &mut kinds, now_ms);
         let goes = match kind {
             Some(kind) if kind.is_bounded => kinds.admit(&kind.place, line, now_ms),
             _ => true,
@@ -202,6 +229,21 @@ pub struct Line<'a> {
     to: Box<dyn Write + 'a>,
 }
 
+/// The same for a layer of the log, which keeps it, and for who sums up.
+pub struct Shared(pub std::sync::Arc<Lines>);
+
+impl<'a> MakeWriter<'a> for Shared {
+    type Writer = Line<'a>;
+
+    fn make_writer(&'a self) -> Line<'a> {
+        self.0.make_writer()
+    }
+
+    fn make_writer_for(&'a self, metadata: &Metadata<'_>) -> Line<'a> {
+        self.0.make_writer_for(metadata)
+    }
+}
+
 impl<'a> MakeWriter<'a> for Lines {
     type Writer = Line<'a>;
 
@@ -228,7 +270,7 @@ impl<'a> MakeWriter<'a> for Lines {
 impl Write for Line<'_> {
     /// Takes a whole line, as the formatters write it.
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
-        let now_ms = self.lines.started.elapsed().as_millis() as u64;
+        let now_ms = self.lines.now_ms();
         let text = String::from_utf8_lossy(line);
         let out = self.lines.take(self.kind.as_ref(), &text, now_ms);
         if !out.is_empty() {
@@ -342,6 +384,21 @@ mod tests {
         // So many more have their place by then.
         let gained = (0..200).filter(|_| !go(0, "flood\n", 2_100).is_empty());
         assert_eq!(gained.count() as u64, 2 * LOG_LINES_PER_SECOND);
+    }
+
+    #[test]
+    fn the_sum_of_a_flood_comes_without_another_line() {
+        let lines = Lines::new(BoxMakeWriter::new(io::sink), LogFormat::Plain);
+        let flood = Kindred {
+            place: Identifier(&PLACES[0]),
+            is_bounded: true,
+        };
+        for _ in 0..LOG_LINES_AT_ONCE_MAX + 3 {
+            lines.take(Some(&flood), "flood\n", 100);
+        }
+        assert_eq!(lines.summed(500), "", "it is not due yet");
+        assert_eq!(lines.summed(1_200), "flood left_out=3\n");
+        assert_eq!(lines.summed(3_000), "");
     }
 
     #[test]

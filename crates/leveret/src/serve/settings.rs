@@ -7,13 +7,14 @@ use leveret_auth::{HashingAlgorithm, Mechanism, PasswordHash};
 use leveret_management::RABBITMQ_VERSION;
 use leveret_metadata::{Catalogue, Command, QueueKind};
 use leveret_node::NodeSettings;
+use leveret_node::streams::{Settings as StreamSettings, StreamSessions};
 use leveret_session::Settings as SessionSettings;
 use leveret_shell::admission::AdmissionLimits;
 use leveret_shell::cluster::ClusterConfig;
 use leveret_shell::cluster::handshake::Protection;
 use leveret_shell::cluster::link_tls::LinkTlsFiles;
 use leveret_shell::housekeeping::Watermarks;
-use leveret_shell::node::{NodeConfig, Prepare};
+use leveret_shell::node::{NodeConfig, Prepare, StreamAddress};
 use leveret_types::{FieldTable, FieldValue, limits};
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,6 +25,7 @@ pub fn node_config(config: &Config) -> Result<NodeConfig, String> {
         folders: config.folders.store(),
         amqp: config.listeners.amqp.clone(),
         amqps: config.listeners.amqps.clone(),
+        stream: stream_addresses(config),
         tls: config.tls.as_ref().map(super::web::tls_files),
         io_threads: config.threads.io,
         shards: u16::try_from(config.threads.shards).unwrap_or(u16::MAX),
@@ -39,6 +41,7 @@ pub fn node_config(config: &Config) -> Result<NodeConfig, String> {
             default_queue_type: match config.first_boot.queue_type {
                 QueueType::Classic => None,
                 QueueType::Quorum => Some(QueueKind::Quorum),
+                QueueType::Stream => Some(QueueKind::Stream),
             },
             relaxed_redeclaration: config.relaxed_redeclaration,
             loopback_users: config.login.loopback_users.clone(),
@@ -78,6 +81,10 @@ pub fn node_config(config: &Config) -> Result<NodeConfig, String> {
         settings: NodeSettings {
             session: Arc::new(session_settings(config, false)),
             session_tls: Arc::new(session_settings(config, true)),
+            stream: StreamSessions {
+                plain: Arc::new(stream_settings(config, false)),
+                tls: Arc::new(stream_settings(config, true)),
+            },
             shard_count: 0,
             node_name: config.node_name.clone(),
             hashing: hashing(config.login.hashing),
@@ -86,6 +93,21 @@ pub fn node_config(config: &Config) -> Result<NodeConfig, String> {
             login_failure_delay_ms: limits::LOGIN_FAILURE_DELAY_MS,
         },
     })
+}
+
+fn stream_addresses(config: &Config) -> Vec<StreamAddress> {
+    let listeners = &config.listeners;
+    let plain = listeners.stream.iter().map(|address| StreamAddress {
+        address: *address,
+        tls: false,
+        is_default: listeners.stream_is_default,
+    });
+    let tls = listeners.stream_tls.iter().map(|address| StreamAddress {
+        address: *address,
+        tls: true,
+        is_default: false,
+    });
+    plain.chain(tls).collect()
 }
 
 /// Imports the definitions that the configuration names, before anyone can connect.
@@ -172,6 +194,36 @@ fn session_settings(config: &Config, tls: bool) -> SessionSettings {
         mechanisms: offered(&config.login.mechanisms, proves_names),
         server_properties: server_properties(config),
         handshake_ms_max: config.limits.handshake_timeout_ms,
+    }
+}
+
+fn stream_settings(config: &Config, tls: bool) -> StreamSettings {
+    let amqp = session_settings(config, tls);
+    let (host, port) = match tls {
+        true => &config.stream.advertised_tls,
+        false => &config.stream.advertised,
+    };
+    // Clients choose by `version` what they ask for; what says who this is comes beside it.
+    let own = server_properties(config);
+    let text = |name: &str| {
+        own.get(name)
+            .map(|value| (name.to_owned(), value.to_string()))
+    };
+    let names = [
+        "cluster_name",
+        "copyright",
+        "information",
+        "platform",
+        "product",
+        "version",
+    ];
+    StreamSettings {
+        frame_max: config.stream.frame_bytes_max,
+        heartbeat_seconds: config.stream.heartbeat_seconds,
+        mechanisms: amqp.mechanisms.split(' ').map(str::to_owned).collect(),
+        server_properties: names.into_iter().filter_map(text).collect(),
+        handshake_ms_max: amqp.handshake_ms_max,
+        ..StreamSettings::new(host, *port)
     }
 }
 

@@ -5,7 +5,7 @@ use crate::config::{Config, Tls as TlsConfig};
 use leveret_management::{App, Bound, Endpoint, Place, Server, Service, Tls};
 use leveret_shell::tls::TlsFiles;
 use std::net::SocketAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// Bytes of the longest name that the kernel takes for a socket file.
@@ -76,16 +76,28 @@ impl Web {
     }
 }
 
-/// The socket file of the command line, unless its name is too long for the kernel.
-fn control_socket(root: &Path) -> Option<Endpoint> {
+/// The socket file of the command line for a node in this folder.
+fn socket_path(root: &Path) -> Option<PathBuf> {
     let path = std::path::absolute(root).ok()?.join(CONTROL_SOCKET);
-    if path.as_os_str().len() > SOCKET_PATH_BYTES_MAX {
+    (path.as_os_str().len() <= SOCKET_PATH_BYTES_MAX).then_some(path)
+}
+
+/// Whether the command line has a socket file there: its name may be too long for the kernel.
+#[must_use]
+pub fn can_have_socket_file(root: &Path) -> bool {
+    socket_path(root).is_some()
+}
+
+/// The socket file of the command line, if there can be one.
+fn control_socket(root: &Path) -> Option<Endpoint> {
+    let Some(path) = socket_path(root) else {
         tracing::warn!(
-            path = %path.display(),
-            "no socket file for the command line: its name would be longer than the system takes",
+            folder = %root.display(),
+            "no socket file for the command line, as its name would be longer than the system \
+             takes: its token is taken at the HTTP API on loopback instead",
         );
         return None;
-    }
+    };
     Some(Endpoint {
         service: Service::Api,
         place: Place::File(path),

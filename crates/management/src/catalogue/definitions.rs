@@ -24,7 +24,16 @@ pub fn export(call: &Call<'_>) -> Answer {
 
 /// `GET /api/definitions/{vhost}`
 pub fn export_vhost(call: &Call<'_>) -> Answer {
+    known_vhost(call)?;
     definitions(call, Some(call.param(0)))
+}
+
+/// As RabbitMQ says it, of a resource that is there for any name.
+fn known_vhost(call: &Call<'_>) -> Result<(), ApiError> {
+    match call.app.node().vhost(call.param(0)) {
+        Some(_) => Ok(()),
+        None => Err(ApiError::BadRequest("vhost_not_found".to_owned())),
+    }
 }
 
 /// The file of an upload form, or the whole body where it is none.
@@ -59,5 +68,6 @@ pub fn import(call: &Call<'_>) -> Answer {
 
 /// `POST /api/definitions/{vhost}`
 pub fn import_vhost(call: &Call<'_>) -> Answer {
+    known_vhost(call)?;
     take(call, Some(call.param(0)))
 }

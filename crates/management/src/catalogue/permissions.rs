@@ -2,6 +2,7 @@
 
 use super::{Answer, delete, found, list, put};
 use crate::directory::{Alteration, Permission, TopicPermission};
+use crate::queues::exchange_name;
 use crate::reply::ApiError;
 use crate::route::Call;
 use serde_json::{Value, json};
@@ -103,13 +104,25 @@ pub fn topic_permission(call: &Call<'_>) -> Answer {
     }
 }
 
-/// `PUT /api/topic-permissions/{vhost}/{user}`
+/// `GET /api/topic-permissions/{vhost}/{user}/{exchange}`
+pub fn topic_permission_of_exchange(call: &Call<'_>) -> Answer {
+    let all = call.app.node().topic_permissions().into_iter();
+    let mut of_user = all.filter(|p| p.vhost == call.param(0) && p.user == call.param(1));
+    let found = of_user.find(|p| p.exchange == exchange_name(call.param(2)));
+    self::found(found, topic_json)
+}
+
+/// `PUT /api/topic-permissions/{vhost}/{user}`, and `/{exchange}` where the path names it
 pub fn put_topic_permission(call: &Call<'_>) -> Answer {
     let body = call.body()?;
+    let exchange = match call.params.get(2) {
+        Some(exchange) => exchange_name(exchange),
+        None => body.text("exchange")?,
+    };
     let permission = TopicPermission {
         user: call.param(1).to_owned(),
         vhost: call.param(0).to_owned(),
-        exchange: body.text("exchange")?.to_owned(),
+        exchange: exchange.to_owned(),
         write: body.text("write")?.to_owned(),
         read: body.text("read")?.to_owned(),
     };
@@ -126,7 +139,10 @@ pub fn delete_topic_permission(call: &Call<'_>) -> Answer {
     let alteration = Alteration::DeleteTopicPermission {
         user: call.param(1).to_owned(),
         vhost: call.param(0).to_owned(),
-        exchange: call.params.get(2).cloned(),
+        exchange: call
+            .params
+            .get(2)
+            .map(|name| exchange_name(name).to_owned()),
     };
     delete(call, alteration)
 }

@@ -40,7 +40,11 @@ pub fn put_user(call: &Call<'_>) -> Answer {
     let name = call.param(0).to_owned();
     let existed = call.app.node().user(&name).is_some();
     let secret = match (body.get("password"), body.get("password_hash")) {
-        (Some(_), _) => Secret::Password(body.text("password")?.to_owned()),
+        (Some(_), Some(_)) => {
+            let text = "both_password_and_password_hash_are_provided".to_owned();
+            return Err(ApiError::BadRequest(text));
+        }
+        (Some(_), None) => Secret::Password(body.text("password")?.to_owned()),
         (None, Some(_)) => Secret::Hash {
             hash: body.text("password_hash")?.to_owned(),
             algorithm: match body.get("hashing_algorithm") {
@@ -54,7 +58,8 @@ pub fn put_user(call: &Call<'_>) -> Answer {
             algorithm: None,
         },
     };
-    let tags = tags(body.get("tags").unwrap_or(&json!("")))?;
+    let missing = || ApiError::BadRequest("tags_not_present".to_owned());
+    let tags = tags(body.get("tags").ok_or_else(missing)?)?;
     put(call, existed, Alteration::PutUser { name, tags, secret })
 }
 

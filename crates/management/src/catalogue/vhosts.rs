@@ -4,8 +4,9 @@ use super::{Answer, alter, delete, found, list, put, tags};
 use crate::access::Who;
 use crate::app::App;
 use crate::directory::{Alteration, Permission, Vhost};
-use crate::reply::Reply;
+use crate::reply::{ApiError, Reply, merge};
 use crate::route::Call;
+use crate::vhost_sums;
 use serde_json::{Value, json};
 
 fn vhost_json(app: &App, vhost: &Vhost) -> Value {
@@ -30,13 +31,33 @@ fn vhost_json(app: &App, vhost: &Vhost) -> Value {
 pub fn vhosts(call: &Call<'_>) -> Answer {
     let mut vhosts = call.app.node().vhosts();
     vhosts.retain(|vhost| call.app.sees(call.who, &vhost.name));
-    list(call, vhosts.iter().map(|vhost| vhost_json(call.app, vhost)))
+    let sums = wanted_sums(call, None);
+    let row = |vhost: &Vhost| with_sums(vhost_json(call.app, vhost), sums.as_ref());
+    list(call, vhosts.iter().map(row))
 }
 
 /// `GET /api/vhosts/{vhost}`
 pub fn vhost(call: &Call<'_>) -> Answer {
     let vhost = call.app.node().vhost(call.param(0));
-    found(vhost, |vhost| vhost_json(call.app, vhost))
+    let sums = wanted_sums(call, vhost.as_ref().map(|vhost| vhost.name.as_str()));
+    found(vhost, |vhost| {
+        with_sums(vhost_json(call.app, vhost), sums.as_ref())
+    })
+}
+
+/// What happens in virtual hosts, unless the client does not want to know: it costs a look at every
+/// queue.
+fn wanted_sums(call: &Call<'_>, only: Option<&str>) -> Option<Value> {
+    let wanted = !call.query.flag("disable_stats");
+    wanted.then(|| vhost_sums::all(call.app, only))
+}
+
+fn with_sums(mut json: Value, sums: Option<&Value>) -> Value {
+    if let Some(sums) = sums {
+        let sum = vhost_sums::of(sums, json["name"].as_str().unwrap_or_default());
+        merge(&mut json, sum);
+    }
+    json
 }
 
 /// `PUT /api/vhosts/{name}`
@@ -78,7 +99,24 @@ pub fn put_vhost(call: &Call<'_>) -> Answer {
 /// `DELETE /api/vhosts/{vhost}`
 pub fn delete_vhost(call: &Call<'_>) -> Answer {
     let name = call.param(0).to_owned();
+    let vhost = call.app.node().vhost(&name);
+    if vhost.is_some_and(|vhost| vhost.protected) {
+        return Err(ApiError::Precondition(format!(
+            "Refusing to delete virtual host '{name}' because it is protected from deletion"
+        )));
+    }
     delete(call, Alteration::DeleteVhost { name })
+}
+
+/// `POST /api/vhosts/{vhost}/start/{node}`: it runs on every node that does.
+pub fn start(call: &Call<'_>) -> Answer {
+    match crate::overview::knows_node(call.app, call.param(1)) {
+        true => Ok(Reply::Done),
+        false => Err(ApiError::BadRequest(format!(
+            "Unknown node: {}",
+            call.param(1)
+        ))),
+    }
 }
 
 /// `POST` and `DELETE /api/vhosts/{vhost}/deletion/protection`

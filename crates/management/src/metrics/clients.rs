@@ -1,5 +1,6 @@
 //! Metrics of connections and their channels, each with its name, or their sum.
 
+use super::deliveries::{delivered, deliveries};
 use super::text::{Counter, Gauge, Page, Table, labels};
 use crate::api::{ChannelStats, ConnectionStats};
 use crate::app::App;
@@ -23,6 +24,7 @@ fn channel_series(app: &App, per_object: bool) -> Vec<(String, ChannelStats)> {
             sum.unconfirmed += c.unconfirmed;
             sum.uncommitted += c.uncommitted;
             sum.uncommitted_settles += c.uncommitted_settles;
+            sum.messages.add(&c.messages);
         }
         return vec![(String::new(), sum)];
     }
@@ -72,12 +74,24 @@ pub(super) fn channel_metrics(page: &mut Page, app: &App, per_object: bool) {
         (labels.clone(), numbers.map(|number| number as f64))
     };
     page.table(&Table::new(series.iter().map(row)), 0, &gauges);
-    if per_object {
-        channel_counters(page, &series);
-    }
+    let prefetch = |of: fn(&ChannelStats) -> u16| {
+        let row = move |(labels, c): &(String, ChannelStats)| (labels.clone(), u64::from(of(c)));
+        series.iter().map(row).collect::<Vec<_>>()
+    };
+    let help = "Limit of unacknowledged messages for each consumer";
+    page.metric("consumer_prefetch", Gauge, help, prefetch(|c| c.prefetch));
+    let help = "Total limit of unacknowledged messages for all consumers on a channel";
+    page.metric(
+        "channel_prefetch",
+        Gauge,
+        help,
+        prefetch(|c| c.global_prefetch),
+    );
 }
 
-fn channel_counters(page: &mut Page, series: &[(String, ChannelStats)]) {
+/// What channels published: the family `channel_exchange_metrics`.
+pub(super) fn channel_publishes(page: &mut Page, app: &App, per_object: bool) {
+    let series = channel_series(app, per_object);
     let counters = [
         (
             "channel_messages_published_total",
@@ -90,39 +104,36 @@ fn channel_counters(page: &mut Page, series: &[(String, ChannelStats)]) {
             "Total number of messages published into an exchange and confirmed on the channel",
         ),
         (
-            "channel_messages_delivered_total",
+            "channel_messages_unroutable_returned_total",
             Counter,
-            "Total number of messages delivered to consumers in automatic acknowledgement mode",
+            "Total number of messages published as mandatory into an exchange and returned to the publisher as unroutable",
         ),
         (
-            "channel_messages_delivered_ack_total",
+            "channel_messages_unroutable_dropped_total",
             Counter,
-            "Total number of messages delivered to consumers in manual acknowledgement mode",
-        ),
-        (
-            "channel_messages_redelivered_total",
-            Counter,
-            "Total number of messages redelivered to consumers",
-        ),
-        (
-            "channel_messages_acked_total",
-            Counter,
-            "Total number of messages acknowledged by consumers",
+            "Total number of messages published as non-mandatory into an exchange and dropped as unroutable",
         ),
     ];
     let row = |(labels, c): &(String, ChannelStats)| {
         let m = &c.messages;
-        let numbers = [
-            m.published,
-            m.confirmed,
-            m.delivered_auto_ack,
-            m.delivered,
-            m.redelivered,
-            m.acknowledged,
-        ];
+        let numbers = [m.published, m.confirmed, m.returned, m.dropped];
         (labels.clone(), numbers.map(|number| number as f64))
     };
     page.table(&Table::new(series.iter().map(row)), 0, &counters);
+}
+
+/// What channels got: the family `channel_queue_metrics`.
+pub(super) fn channel_deliveries(page: &mut Page, app: &App, per_object: bool) {
+    let series = channel_series(app, per_object);
+    let row = |(labels, c): &(String, ChannelStats)| {
+        let numbers = delivered(&c.messages);
+        (labels.clone(), numbers.map(|number| number as f64))
+    };
+    page.table(
+        &Table::new(series.iter().map(row)),
+        0,
+        &deliveries!("channel"),
+    );
 }
 
 /// Connections with their labels, or their sum without any.
@@ -146,7 +157,8 @@ fn connection_series(app: &App, per_object: bool) -> Vec<(String, ConnectionStat
         .collect()
 }
 
-pub(super) fn connection_metrics(page: &mut Page, app: &App, per_object: bool) {
+/// The bytes of connections: the family `connection_coarse_metrics`.
+pub(super) fn connection_bytes(page: &mut Page, app: &App, per_object: bool) {
     let series = connection_series(app, per_object);
     let metrics = [
         (
@@ -159,6 +171,24 @@ pub(super) fn connection_metrics(page: &mut Page, app: &App, per_object: bool) {
             Counter,
             "Total number of bytes sent on a connection",
         ),
+        (
+            "connection_process_reductions_total",
+            Counter,
+            "Total number of connection process reductions",
+        ),
+    ];
+    let row = |(labels, c): &(String, ConnectionStats)| {
+        // There are no processes of Erlang's.
+        let numbers = [c.received_bytes, c.sent_bytes, 0];
+        (labels.clone(), numbers.map(|number| number as f64))
+    };
+    page.table(&Table::new(series.iter().map(row)), 0, &metrics);
+}
+
+/// The rest of what connections do: the family `connection_metrics`.
+pub(super) fn connection_metrics(page: &mut Page, app: &App, per_object: bool) {
+    let series = connection_series(app, per_object);
+    let metrics = [
         (
             "connection_incoming_packets_total",
             Counter,
@@ -178,8 +208,6 @@ pub(super) fn connection_metrics(page: &mut Page, app: &App, per_object: bool) {
     ];
     let row = |(labels, c): &(String, ConnectionStats)| {
         let numbers = [
-            c.received_bytes,
-            c.sent_bytes,
             c.received_packets,
             c.sent_packets,
             c.pending_bytes,

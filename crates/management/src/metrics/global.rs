@@ -103,6 +103,7 @@ pub(super) fn global(page: &mut Page, broker: &BrokerStats) {
         );
     }
     dead_lettered(page, broker);
+    stream_errors(page);
     from_replicas(page, broker);
     unfit_replicas(page, broker);
     page.metric(
@@ -116,6 +117,52 @@ pub(super) fn global(page: &mut Page, broker: &BrokerStats) {
         Gauge,
         "Consumers currently connected",
         [(protocol, broker.consumers)],
+    );
+}
+
+/// Errors that RabbitMQ's stream protocol counts, and messages whose arrival at a dead letter queue
+/// was confirmed: dashboards sum them up.
+fn stream_errors(page: &mut Page) {
+    const ERRORS: [&str; 19] = [
+        "stream_does_not_exist",
+        "subscription_id_already_exists",
+        "subscription_id_does_not_exist",
+        "stream_already_exists",
+        "stream_not_available",
+        "sasl_mechanism_not_supported",
+        "authentication_failure",
+        "sasl_error",
+        "sasl_challenge",
+        "sasl_authentication_failure_loopback",
+        "vhost_access_failure",
+        "unknown_frame",
+        "frame_too_large",
+        "internal_error",
+        "access_refused",
+        "precondition_failed",
+        "publisher_does_not_exist",
+        "offset_not_found",
+        "no_offset",
+    ];
+    for error in ERRORS {
+        let name = format!("global_stream_error_{error}_total");
+        let series = [(labels(&[("protocol", "stream")]), 0)];
+        page.metric(
+            &name,
+            Counter,
+            "Total number of errors of this kind",
+            series,
+        );
+    }
+    let quorum = labels(&[
+        ("queue_type", "rabbit_quorum_queue"),
+        ("dead_letter_strategy", "at_least_once"),
+    ]);
+    page.metric(
+        "global_messages_dead_lettered_confirmed_total",
+        Counter,
+        "Total number of messages dead-lettered and confirmed by target queues",
+        [(quorum, 0)],
     );
 }
 

@@ -1,11 +1,11 @@
 //! Metrics of the node as a whole: who it is, what it uses, how much is open, what came and went.
 
-use super::text::{Counter, Gauge, Page, labels};
+use super::text::{Counter, Gauge, Page, Untyped, labels};
 use crate::api::{BrokerStats, IoStats, NodeStats};
 use crate::app::App;
 use crate::overview::{RABBITMQ_VERSION, VERSION};
 
-pub(super) fn identity(page: &mut Page, node: &NodeStats) {
+pub(super) fn identity(page: &mut Page, node: &NodeStats, endpoint: &str) {
     let build = labels(&[
         ("rabbitmq_version", RABBITMQ_VERSION),
         ("prometheus_plugin_version", VERSION),
@@ -16,7 +16,7 @@ pub(super) fn identity(page: &mut Page, node: &NodeStats) {
     ]);
     page.metric(
         "build_info",
-        Gauge,
+        Untyped,
         "RabbitMQ & Erlang/OTP version info",
         [(build, 1)],
     );
@@ -24,15 +24,16 @@ pub(super) fn identity(page: &mut Page, node: &NodeStats) {
         ("rabbitmq_node", &node.name),
         ("rabbitmq_cluster", &node.cluster_name),
         ("rabbitmq_cluster_permanent_id", &node.cluster_id),
+        ("rabbitmq_endpoint", endpoint),
     ]);
     page.metric(
         "identity_info",
-        Gauge,
+        Untyped,
         "RabbitMQ node & cluster identity info",
         [(identity, 1)],
     );
     let alarm = |page: &mut Page, name: &str, help: &str, set: bool| {
-        page.one(name, Gauge, help, u8::from(set));
+        page.one(name, Untyped, help, u8::from(set));
     };
     let text = "is 1 if VM memory watermark is in effect";
     alarm(
@@ -53,121 +54,182 @@ pub(super) fn identity(page: &mut Page, node: &NodeStats) {
     alarm(page, "alarms_file_descriptor_limit", text, short);
 }
 
-pub(super) fn node_metrics(page: &mut Page, node: &NodeStats) {
-    let io = &node.io;
-    page.one(
-        "process_open_fds",
-        Gauge,
-        "Open file descriptors",
-        node.fds_used,
-    );
-    page.one(
-        "process_max_fds",
-        Gauge,
-        "Open file descriptors limit",
-        node.fds_max,
-    );
+/// A metric of one value: its name, help, and value.
+type One = (&'static str, &'static str, f64);
+
+/// What the node may use: the family `node_metrics`.
+pub(super) fn node_limits(page: &mut Page, node: &NodeStats) {
+    let metrics: [One; 4] = [
+        (
+            "process_max_fds",
+            "Open file descriptors limit",
+            node.fds_max as f64,
+        ),
+        (
+            "resident_memory_limit_bytes",
+            "Memory high watermark in bytes",
+            node.memory_limit_bytes as f64,
+        ),
+        (
+            "disk_space_available_limit_bytes",
+            "Free disk space low watermark in bytes",
+            node.disk_limit_bytes as f64,
+        ),
+        (
+            "erlang_uptime_seconds",
+            "Node uptime",
+            node.uptime_ms as f64 / 1_000.0,
+        ),
+    ];
+    for (name, help, value) in metrics {
+        page.one(name, Gauge, help, value);
+    }
+}
+
+/// What it uses: the family `node_coarse_metrics`.
+pub(super) fn node_usage(page: &mut Page, node: &NodeStats) {
+    let metrics: [One; 3] = [
+        (
+            "process_open_fds",
+            "Open file descriptors",
+            node.fds_used as f64,
+        ),
+        (
+            "process_resident_memory_bytes",
+            "Memory used in bytes",
+            node.memory_used_bytes as f64,
+        ),
+        (
+            "disk_space_available_bytes",
+            "Disk space available in bytes",
+            node.disk_free_bytes as f64,
+        ),
+    ];
+    for (name, help, value) in metrics {
+        page.one(name, Gauge, help, value);
+    }
+}
+
+/// What RabbitMQ has no metric of: sockets, processor time.
+pub(super) fn node_process(page: &mut Page, node: &NodeStats) {
+    let sockets = node.sockets_used;
     page.one(
         "process_open_tcp_sockets",
         Gauge,
         "Open TCP sockets",
-        node.sockets_used,
+        sockets,
     );
+    let most = node.fds_max;
     page.one(
         "process_max_tcp_sockets",
         Gauge,
         "Open TCP sockets limit",
-        node.fds_max,
+        most,
     );
-    page.one(
-        "process_resident_memory_bytes",
-        Gauge,
-        "Memory used in bytes",
-        node.memory_used_bytes,
-    );
-    page.one(
-        "resident_memory_limit_bytes",
-        Gauge,
-        "Memory high watermark in bytes",
-        node.memory_limit_bytes,
-    );
-    page.one(
-        "disk_space_available_bytes",
-        Gauge,
-        "Disk space available in bytes",
-        node.disk_free_bytes,
-    );
-    page.one(
-        "disk_space_available_limit_bytes",
-        Gauge,
-        "Free disk space low watermark in bytes",
-        node.disk_limit_bytes,
-    );
-    page.one(
-        "erlang_uptime_seconds",
-        Gauge,
-        "Node uptime",
-        node.uptime_ms as f64 / 1_000.0,
-    );
+    let cpu = node.cpu_ms as f64 / 1_000.0;
     page.one(
         "process_cpu_seconds_total",
         Counter,
         "Processor time used",
-        node.cpu_ms as f64 / 1_000.0,
+        cpu,
     );
-    page.one(
-        "io_read_ops_total",
-        Counter,
-        "Total number of I/O read operations",
-        io.reads,
-    );
-    page.one(
-        "io_read_bytes_total",
-        Counter,
-        "Total number of I/O bytes read",
-        io.read_bytes,
-    );
-    page.one(
-        "io_read_time_seconds_total",
-        Counter,
-        "Total I/O read time",
-        io.read_us as f64 / 1e6,
-    );
-    page.one(
-        "io_write_ops_total",
-        Counter,
-        "Total number of I/O write operations",
-        io.writes,
-    );
-    page.one(
-        "io_write_bytes_total",
-        Counter,
-        "Total number of I/O bytes written",
-        io.write_bytes,
-    );
-    page.one(
-        "io_write_time_seconds_total",
-        Counter,
-        "Total I/O write time",
-        io.write_us as f64 / 1e6,
-    );
-    page.one(
-        "io_sync_ops_total",
-        Counter,
-        "Total number of I/O sync operations",
-        io.syncs,
-    );
-    page.one(
-        "io_sync_time_seconds_total",
-        Counter,
-        "Total I/O sync time",
-        io.sync_us as f64 / 1e6,
-    );
-    sync_histogram(page, io);
+}
+
+/// What it did to its disk: the family `node_persister_metrics`. Files of the log are not sought in
+/// nor opened again, and there is neither Mnesia nor an index of queues: these are zero.
+pub(super) fn node_persister(page: &mut Page, node: &NodeStats) {
+    let io = &node.io;
+    let seconds = |us: u64| us as f64 / 1e6;
+    let metrics: [One; 17] = [
+        (
+            "io_read_ops_total",
+            "Total number of I/O read operations",
+            io.reads as f64,
+        ),
+        (
+            "io_read_bytes_total",
+            "Total number of I/O bytes read",
+            io.read_bytes as f64,
+        ),
+        (
+            "io_read_time_seconds_total",
+            "Total I/O read time",
+            seconds(io.read_us),
+        ),
+        (
+            "io_write_ops_total",
+            "Total number of I/O write operations",
+            io.writes as f64,
+        ),
+        (
+            "io_write_bytes_total",
+            "Total number of I/O bytes written",
+            io.write_bytes as f64,
+        ),
+        (
+            "io_write_time_seconds_total",
+            "Total I/O write time",
+            seconds(io.write_us),
+        ),
+        (
+            "io_sync_ops_total",
+            "Total number of I/O sync operations",
+            io.syncs as f64,
+        ),
+        (
+            "io_sync_time_seconds_total",
+            "Total I/O sync time",
+            seconds(io.sync_us),
+        ),
+        (
+            "io_seek_ops_total",
+            "Total number of I/O seek operations",
+            0.0,
+        ),
+        ("io_seek_time_seconds_total", "Total I/O seek time", 0.0),
+        (
+            "io_reopen_ops_total",
+            "Total number of times files have been reopened",
+            0.0,
+        ),
+        (
+            "schema_db_ram_tx_total",
+            "Total number of Schema DB memory transactions",
+            0.0,
+        ),
+        (
+            "schema_db_disk_tx_total",
+            "Total number of Schema DB disk transactions",
+            0.0,
+        ),
+        (
+            "msg_store_read_total",
+            "Total number of Message Store read operations",
+            0.0,
+        ),
+        (
+            "msg_store_write_total",
+            "Total number of Message Store write operations",
+            0.0,
+        ),
+        (
+            "queue_index_read_ops_total",
+            "Total number of Queue Index read operations",
+            0.0,
+        ),
+        (
+            "queue_index_write_ops_total",
+            "Total number of Queue Index write operations",
+            0.0,
+        ),
+    ];
+    for (name, help, value) in metrics {
+        page.one(name, Counter, help, value);
+    }
 }
 
 /// How long syncs took, as a histogram of Prometheus: each bucket has all up to its bound.
-fn sync_histogram(page: &mut Page, io: &IoStats) {
+pub(super) fn sync_histogram(page: &mut Page, io: &IoStats) {
     let mut within = 0;
     let mut series: Vec<(String, String)> = Vec::new();
     for (bound_us, count) in io.sync_slots.iter().filter(|(bound_us, _)| *bound_us > 0) {
@@ -207,10 +269,40 @@ pub(super) fn totals(page: &mut Page, app: &App, broker: &BrokerStats) {
     page.one("queues", Gauge, "Queues available", app.counts().queues);
 }
 
-pub(super) fn churn(page: &mut Page, app: &App, broker: &BrokerStats) {
+/// Logins by protocol: the family `auth_attempt_metrics`.
+pub(super) fn auth_attempts(page: &mut Page, app: &App, broker: &BrokerStats) {
     let (by_http, failed_by_http) = app.http_logins();
-    let succeeded = broker.logins_succeeded + by_http;
-    let failed = broker.logins_failed + failed_by_http;
+    let by_protocol = [
+        ("amqp091", broker.logins_succeeded, broker.logins_failed),
+        ("http", by_http, failed_by_http),
+    ];
+    type Count = fn(u64, u64) -> u64;
+    let metrics: [(&str, &str, Count); 3] = [
+        (
+            "auth_attempts_total",
+            "Total number of authorization attempts",
+            |s, f| s + f,
+        ),
+        (
+            "auth_attempts_succeeded_total",
+            "Total number of successful authentication attempts",
+            |s, _| s,
+        ),
+        (
+            "auth_attempts_failed_total",
+            "Total number of failed authentication attempts",
+            |_, f| f,
+        ),
+    ];
+    for (name, help, count) in metrics {
+        let row = |(protocol, succeeded, failed): (&str, u64, u64)| {
+            (labels(&[("protocol", protocol)]), count(succeeded, failed))
+        };
+        page.metric(name, Counter, help, by_protocol.map(row));
+    }
+}
+
+pub(super) fn churn(page: &mut Page, broker: &BrokerStats) {
     for (name, help, count) in [
         (
             "connections_opened_total",
@@ -248,19 +340,9 @@ pub(super) fn churn(page: &mut Page, app: &App, broker: &BrokerStats) {
             broker.queues_deleted,
         ),
         (
-            "auth_attempts_total",
-            "Total number of authorization attempts",
-            succeeded + failed,
-        ),
-        (
-            "auth_attempts_succeeded_total",
-            "Total number of successful authentication attempts",
-            succeeded,
-        ),
-        (
-            "auth_attempts_failed_total",
-            "Total number of failed authentication attempts",
-            failed,
+            "leveret_logins_held_total",
+            "Total number of logins held because of many wrong passwords before them",
+            broker.logins_held,
         ),
     ] {
         page.one(name, Counter, help, count);

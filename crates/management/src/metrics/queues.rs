@@ -1,6 +1,7 @@
 //! Metrics of queues, each with its name, or their sum.
 
-use super::text::{Gauge, Page, Table, WeakTable, labels};
+use super::deliveries::{delivered, deliveries};
+use super::text::{Counter, Gauge, Page, Table, WeakTable, labels};
 use crate::api::QueueStats;
 use crate::app::App;
 use crate::directory::Queue;
@@ -20,6 +21,11 @@ pub(super) struct Scope {
 impl Scope {
     fn is_all(&self) -> bool {
         self.vhosts.is_empty() && self.queues.is_empty()
+    }
+
+    /// Whether it has things of this virtual host.
+    pub(super) fn has_vhost(&self, vhost: &str) -> bool {
+        self.vhosts.is_empty() || self.vhosts.iter().any(|name| name == vhost)
     }
 
     fn has(&self, queue: &Queue) -> bool {
@@ -54,6 +60,7 @@ pub(super) fn queue_series(
             sum.memory_bytes += s.memory_bytes;
             sum.consumers += s.consumers;
             sum.consumer_capacity += s.consumer_capacity;
+            sum.messages.add(&s.messages);
         }
         return vec![(String::new(), sum)];
     }
@@ -75,9 +82,15 @@ pub(super) fn queue_series(
 }
 
 /// Numbers of a queue.
-const NUMBERS: usize = 15;
-/// The first of them that is no depth.
-const DETAILS: usize = 3;
+const NUMBERS: usize = 29;
+/// The first of them that is no depth: how many consumers there are.
+const CONSUMERS: usize = 4;
+/// The first of the rest.
+const DETAILS: usize = 5;
+/// The first of what was delivered.
+const DELIVERED: usize = 20;
+/// What was published.
+const PUBLISHED: usize = 27;
 
 /// What is known of queues: their depths, and from [`DETAILS`] on the rest.
 pub(crate) type QueueTable = Table<NUMBERS>;
@@ -116,14 +129,27 @@ pub(super) fn queue_table(app: &App, scope: &Scope, per_object: bool) -> QueueTa
 }
 
 fn numbers(s: &QueueStats) -> [f64; NUMBERS] {
+    let [
+        got,
+        got_auto,
+        delivered,
+        delivered_auto,
+        redelivered,
+        acked,
+        empty,
+    ] = delivered(&s.messages).map(|count| count as f64);
     [
         s.ready as f64,
         s.unacknowledged as f64,
         s.depth() as f64,
+        // There are no processes of Erlang's.
+        0.0,
         s.consumers as f64,
         s.memory_bytes as f64,
         s.in_memory as f64,
         s.in_memory_bytes as f64,
+        s.in_memory.min(s.ready) as f64,
+        s.in_memory.saturating_sub(s.ready) as f64,
         s.persistent as f64,
         s.persistent_bytes as f64,
         s.depth_bytes() as f64,
@@ -131,9 +157,48 @@ fn numbers(s: &QueueStats) -> [f64; NUMBERS] {
         s.unacknowledged_bytes as f64,
         s.consumer_capacity,
         s.consumer_capacity,
+        // One log is read and written for all queues.
+        0.0,
+        0.0,
         // Most queues have none.
         s.head_timestamp.map_or(f64::NAN, |seconds| seconds as f64),
+        got,
+        got_auto,
+        delivered,
+        delivered_auto,
+        redelivered,
+        acked,
+        empty,
+        s.messages.published as f64,
+        1.0,
     ]
+}
+
+/// How many consumers queues have: the family `queue_consumer_count`.
+pub(super) fn queue_consumers(page: &mut Page, queues: &QueueTable) {
+    let metrics = [("queue_consumers", Gauge, "Consumers on a queue")];
+    page.table(queues, CONSUMERS, &metrics);
+}
+
+/// What queues delivered: the family `queue_delivery_metrics`.
+pub(super) fn queue_deliveries(page: &mut Page, queues: &QueueTable) {
+    page.table(queues, DELIVERED, &deliveries!("queue"));
+}
+
+/// What was published to queues, by whichever way.
+pub(super) fn queue_publishes(page: &mut Page, queues: &QueueTable) {
+    let metrics = [(
+        "queue_messages_published_total",
+        Counter,
+        "Total number of messages published into a queue through an exchange on a channel",
+    )];
+    page.table(queues, PUBLISHED, &metrics);
+}
+
+/// That queues are there.
+pub(super) fn queue_info(page: &mut Page, queues: &QueueTable) {
+    let metrics = [("queue_info", Gauge, "Metadata about a queue")];
+    page.table(queues, PUBLISHED + 1, &metrics);
 }
 
 pub(super) fn queue_coarse(page: &mut Page, queues: &QueueTable) {
@@ -153,13 +218,17 @@ pub(super) fn queue_coarse(page: &mut Page, queues: &QueueTable) {
             Gauge,
             "Sum of ready and unacknowledged messages - total queue depth",
         ),
+        (
+            "queue_process_reductions_total",
+            Counter,
+            "Total number of queue process reductions",
+        ),
     ];
     page.table(queues, 0, &metrics);
 }
 
 pub(super) fn queue_metrics(page: &mut Page, queues: &QueueTable) {
     let metrics = [
-        ("queue_consumers", Gauge, "Consumers on a queue"),
         (
             "queue_process_memory_bytes",
             Gauge,
@@ -174,6 +243,16 @@ pub(super) fn queue_metrics(page: &mut Page, queues: &QueueTable) {
             "queue_messages_ram_bytes",
             Gauge,
             "Size of ready and unacknowledged messages stored in memory",
+        ),
+        (
+            "queue_messages_ready_ram",
+            Gauge,
+            "Ready messages stored in memory",
+        ),
+        (
+            "queue_messages_unacked_ram",
+            Gauge,
+            "Unacknowledged messages stored in memory",
         ),
         ("queue_messages_persistent", Gauge, "Persistent messages"),
         (
@@ -201,6 +280,16 @@ pub(super) fn queue_metrics(page: &mut Page, queues: &QueueTable) {
             "queue_consumer_utilisation",
             Gauge,
             "Same as consumer capacity",
+        ),
+        (
+            "queue_disk_reads_total",
+            Counter,
+            "Total number of times queue read messages from disk",
+        ),
+        (
+            "queue_disk_writes_total",
+            Counter,
+            "Total number of times queue wrote messages to disk",
         ),
         (
             "queue_head_message_timestamp",

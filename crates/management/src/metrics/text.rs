@@ -30,14 +30,16 @@ enum Part {
 pub(super) enum Kind {
     Gauge,
     Counter,
+    Untyped,
 }
-pub(super) use Kind::{Counter, Gauge};
+pub(super) use Kind::{Counter, Gauge, Untyped};
 
 impl Kind {
     const fn word(self) -> &'static str {
         match self {
             Self::Gauge => "gauge",
             Self::Counter => "counter",
+            Self::Untyped => "untyped",
         }
     }
 }

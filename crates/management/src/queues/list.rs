@@ -11,7 +11,7 @@ use crate::pieces::Pieces;
 use crate::reply::{ApiError, Reply};
 use crate::route::Call;
 use leveret_types::QueueId;
-use serde_json::{Value, json};
+use serde_json::Value;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
@@ -79,37 +79,6 @@ pub(super) fn list(call: &Call<'_>, vhost: Option<&str>) -> Result<Reply, ApiErr
     let rows = source.rows(&shown).into_iter();
     let rows = rows.map(|row| page::one(row, &columns)).collect();
     page.reply(rows, filtered, total)
-}
-
-/// How many queues may be seen, and the sums of what is in them and happened to it.
-pub(super) fn sums(call: &Call<'_>) -> (usize, Value) {
-    const DEPTHS: [&str; 6] = [
-        "messages",
-        "messages_ready",
-        "messages_unacknowledged",
-        "messages_details",
-        "messages_ready_details",
-        "messages_unacknowledged_details",
-    ];
-    let visible = visible_vhosts(call, None);
-    let mut ids = Vec::new();
-    call.app.node().each_queue(None, &mut |id, vhost, _| {
-        if visible.as_ref().is_none_or(|seen| seen.contains(vhost)) {
-            ids.push(id);
-        }
-    });
-    let mut source = Source::new(call.app);
-    source.told = peers::told_elsewhere(call.app);
-    let none = super::no_figures();
-    let (mut depths, mut messages) = (peers::pick(&none, &DEPTHS), none["message_stats"].clone());
-    for batch in ids.chunks(BATCH) {
-        for row in source.rows(batch) {
-            peers::add(&mut depths, &peers::pick(&row, &DEPTHS));
-            peers::add(&mut messages, &row["message_stats"]);
-        }
-    }
-    let sums = json!({"queue_totals": depths, "message_stats": messages});
-    (ids.len(), sums)
 }
 
 /// The virtual hosts whose queues may be seen; none where that is all.

@@ -148,8 +148,16 @@ impl Running for Fake {
                 ("classic", *self.counters.lock().unwrap()),
                 ("quorum", MessageCounters::default()),
             ],
-            dead_lettered: vec![("classic", "expired", 3)],
+            dead_lettered: [
+                ("expired", 3),
+                ("maxlen", 0),
+                ("rejected", 0),
+                ("delivery_limit", 0),
+            ]
+            .map(|(reason, count)| ("classic", reason, count))
+            .into(),
             connections: 2,
+            logins_held: 7,
             ..BrokerStats::default()
         }
     }
@@ -191,6 +199,7 @@ impl Running for Fake {
             .into_iter()
             .map(|(id, user, vhost)| ConnectionStats {
                 id: ConnectionId(id),
+                protocol: "AMQP 0-9-1",
                 name: format!("127.0.0.1:{id} -> 127.0.0.1:5672"),
                 user: user.to_owned(),
                 vhost: vhost.to_owned(),

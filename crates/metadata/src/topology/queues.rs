@@ -63,7 +63,7 @@ impl Catalogue {
             check_name("queue", &name)?;
         }
         arguments::validate(&resource, kind, &arguments)?;
-        check_quorum_properties(&resource, kind, wanted)?;
+        check_lasting_properties(&resource, kind, wanted)?;
         if !self.replaying {
             self.check_queue_limits(vhost, &name)?;
         }
@@ -167,7 +167,7 @@ impl Catalogue {
         arguments: Cow<'_, FieldTable>,
     ) -> Result<Outcome, CatalogueError> {
         let durable = wanted.durable && wanted.exclusive.is_none();
-        let id = self.allocate(durable, wanted);
+        let id = self.allocate(durable, kind, wanted);
         let vhost = self.vhost_mut(wanted.vhost)?;
         let mut record = QueueRecord {
             id,
@@ -200,6 +200,9 @@ impl Catalogue {
             Vec::new()
         };
         self.note_placed(&record);
+        if let Some(connection) = record.exclusive {
+            self.exclusive.insert((connection, id));
+        }
         let before = self.queues.insert(id, record);
         assert!(before.is_none(), "queue id {id} is in use");
         Ok(Outcome {
@@ -212,9 +215,9 @@ impl Catalogue {
     }
 
     /// The id of a new queue: shards take turns.
-    fn allocate(&mut self, durable: bool, wanted: &QueueWanted<'_>) -> QueueId {
+    fn allocate(&mut self, durable: bool, kind: QueueKind, wanted: &QueueWanted<'_>) -> QueueId {
         if let Some(id) = wanted.id {
-            let number = (id & !TRANSIENT_ID) >> SHARD_BITS;
+            let number = (QueueId(id).unmarked().0 & !TRANSIENT_ID) >> SHARD_BITS;
             self.next_queue = self.next_queue.max(number + 1);
             return QueueId(id);
         }
@@ -229,7 +232,11 @@ impl Catalogue {
         };
         let number = *counter;
         *counter += 1;
-        QueueId(mark | (number << SHARD_BITS) | (number % shards))
+        let id = QueueId(mark | (number << SHARD_BITS) | (number % shards));
+        match kind {
+            QueueKind::Stream => id.of_stream(),
+            QueueKind::Classic | QueueKind::Quorum => id,
+        }
     }
 
     pub(super) fn delete_queue(
@@ -264,6 +271,9 @@ impl Catalogue {
             return Unbound::default();
         };
         self.note_gone(&record);
+        if let Some(connection) = record.exclusive {
+            self.exclusive.remove(&(connection, id));
+        }
         let mut unbound = Unbound::default();
         if let Some(vhost) = self.vhosts.get_mut(&*record.vhost) {
             vhost.queues.remove(&record.name);
@@ -310,13 +320,13 @@ impl Catalogue {
     }
 }
 
-/// What a quorum queue cannot be.
-fn check_quorum_properties(
+/// What a quorum queue or a stream cannot be.
+fn check_lasting_properties(
     resource: &str,
     kind: QueueKind,
     wanted: &QueueWanted<'_>,
 ) -> Result<(), CatalogueError> {
-    if kind != QueueKind::Quorum {
+    if kind == QueueKind::Classic {
         return Ok(());
     }
     let refused = [

@@ -158,6 +158,7 @@ impl Reconciler {
             let looked_at = match record.kind() {
                 QueueKind::Quorum => quorum,
                 QueueKind::Classic => mirrors,
+                QueueKind::Stream => false,
             };
             looked_at && catalogue.members_due(record, is_up).is_some()
         });

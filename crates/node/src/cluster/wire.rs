@@ -204,6 +204,101 @@ impl Decoder {
     }
 }
 
+/// What a peer that knows the secret may send, taken apart: however its bytes arrive, the same
+/// frames come out, each is the bytes that it came in, and no more is kept than has come.
+///
+/// The first byte says how frames are kept whole, and in pieces of how many bytes they arrive.
+///
+/// # Panics
+/// If one of that does not hold.
+pub fn fuzz(input: &[u8]) {
+    let Some((how, bytes)) = input.split_first() else {
+        return;
+    };
+    let integrity = match how & 1 {
+        0 => Integrity::Checksum,
+        _ => Integrity::Sealed,
+    };
+    let step = usize::from(how >> 1) + 1;
+    let whole = take_apart(bytes, bytes.len().max(1), integrity);
+    assert_eq!(
+        whole,
+        take_apart(bytes, step, integrity),
+        "it came in pieces"
+    );
+    let mut rest = bytes;
+    for decoded in whole.0 {
+        let (head, behind) = rest.split_at(HEADER_BYTES);
+        let length = u32::from_le_bytes([head[0], head[1], head[2], head[3]]) as usize;
+        let (payload, behind) = behind.split_at(length);
+        match decoded {
+            Decoded::Frame(queue, found) => {
+                let mut header = encode(queue.0, std::slice::from_ref(&found), integrity);
+                if integrity == Integrity::Sealed {
+                    // Nobody looks at it: what is sealed needs none.
+                    header[4..8].copy_from_slice(&head[4..8]);
+                }
+                assert!(head == header && payload == found, "not what has come");
+            }
+            Decoded::Heartbeat => assert_eq!(head[8..], HEARTBEAT.to_le_bytes()),
+        }
+        rest = behind;
+    }
+}
+
+/// The frames of these bytes if they arrive in pieces of `step`, and what is wrong with them.
+fn take_apart(
+    bytes: &[u8],
+    step: usize,
+    integrity: Integrity,
+) -> (Vec<Decoded>, Option<WireError>) {
+    let mut decoder = Decoder::new(integrity);
+    let mut found = Vec::new();
+    let mut fed = 0;
+    for part in bytes.chunks(step) {
+        decoder.feed(part);
+        fed += part.len();
+        loop {
+            match decoder.take() {
+                Ok(Some(decoded)) => found.push(decoded),
+                Ok(None) => break,
+                Err(error) => return (found, Some(error)),
+            }
+        }
+        assert!(decoder.waiting() <= fed, "more waits than has come");
+        let most = 2 * (fed + BUFFER_BYTES);
+        assert!(decoder.buffer.capacity() <= most, "memory by a claim");
+    }
+    (found, None)
+}
+
+/// Inputs that [`fuzz`] begins with.
+#[must_use]
+pub fn seeds() -> Vec<Vec<u8>> {
+    let frame = |queue: u64, payload: &'static [u8], integrity| {
+        let payload = Bytes::from_static(payload);
+        let header = encode(queue, std::slice::from_ref(&payload), integrity);
+        [&header[..], &payload[..]].concat()
+    };
+    let mut seeds = Vec::new();
+    for (how, integrity) in [(0, Integrity::Checksum), (1, Integrity::Sealed)] {
+        let frames = [
+            frame(7, b"payload", integrity),
+            frame(HEARTBEAT, b"", integrity),
+            frame(0, b"", integrity),
+        ];
+        for step in [0, 4, 254] {
+            seeds.push([vec![how | step], frames.concat()].concat());
+        }
+        let mut claims = frame(7, b"payload", integrity);
+        claims[..4].copy_from_slice(&(PEER_FRAME_BYTES_MAX as u32).to_le_bytes());
+        seeds.push([vec![how], claims.clone()].concat());
+        claims[..4].copy_from_slice(&u32::MAX.to_le_bytes());
+        seeds.push([vec![how], claims].concat());
+    }
+    seeds
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -30,6 +30,21 @@ pub(super) struct Subscription {
     arguments: FieldTable,
 }
 
+impl Subscription {
+    /// A consumer of this queue, with what the client said of it.
+    pub(super) fn new(consume: Consume, queue: QueueId) -> Self {
+        Self {
+            channel: consume.channel,
+            tag: consume.tag,
+            queue: Some(queue),
+            no_ack: consume.no_ack,
+            exclusive: consume.exclusive,
+            prefetch: consume.prefetch,
+            arguments: consume.arguments,
+        }
+    }
+}
+
 /// What the node keeps of a channel.
 #[derive(Debug, Default)]
 pub(super) struct Channel {
@@ -59,6 +74,12 @@ impl Connection {
             }
         };
         let allowed = self.permit_bound(&consume, queue, env);
+        if queue.is_stream() {
+            return match allowed {
+                Ok(()) => self.consume_stream(consume, queue, now, env),
+                Err(error) => self.fail(now, error),
+            };
+        }
         let arguments = match allowed.and_then(|()| ConsumerArguments::read(&consume.arguments)) {
             Ok(arguments) => arguments,
             Err(error) => return self.fail(now, error),
@@ -97,16 +118,7 @@ impl Connection {
                 if when == When::Later {
                     self.attaching = Some(id);
                 }
-                let subscription = Subscription {
-                    channel: consume.channel,
-                    tag: consume.tag,
-                    queue: Some(queue),
-                    no_ack: consume.no_ack,
-                    exclusive: consume.exclusive,
-                    prefetch: consume.prefetch,
-                    arguments: consume.arguments,
-                };
-                self.consumers.insert(id, subscription);
+                self.consumers.insert(id, Subscription::new(consume, queue));
             }
             Err(error) => {
                 let error = self.attach_error(error, &consume.queue);
@@ -115,8 +127,8 @@ impl Connection {
         }
     }
 
-    /// A quorum queue has no part in a bound for all consumers of a channel: as in RabbitMQ, who
-    /// has asked for one is told so, and not left with less than was asked for.
+    /// A quorum queue or a stream has no part in a bound for all consumers of a channel: as in
+    /// RabbitMQ, who has asked for one is told so, and not left with less than was asked for.
     fn permit_bound<E: Env>(
         &self,
         consume: &Consume,
@@ -127,8 +139,8 @@ impl Connection {
         if channel.is_none_or(|channel| channel.limiter.limit() == 0) {
             return Ok(());
         }
-        let is_quorum = |record: &QueueRecord| record.kind() == QueueKind::Quorum;
-        if !env.catalogue().queue(queue).is_some_and(is_quorum) {
+        let has_no_part = |record: &QueueRecord| record.kind() != QueueKind::Classic;
+        if !env.catalogue().queue(queue).is_some_and(has_no_part) {
             return Ok(());
         }
         let (name, vhost) = (&consume.queue, self.login.vhost_name());
@@ -227,7 +239,7 @@ impl Connection {
     }
 
     /// Copies what was delivered to the firehose, if that is on in this virtual host.
-    fn trace<E: Env>(&self, channel: ChannelId, delivery: &Delivery, env: &E) {
+    pub(super) fn trace<E: Env>(&self, channel: ChannelId, delivery: &Delivery, env: &E) {
         let catalogue = env.catalogue();
         let traced = self.login.vhost(&catalogue).is_ok_and(Vhost::tracing);
         let Some(queue) = catalogue.queue(delivery.queue).filter(|_| traced) else {
@@ -284,6 +296,9 @@ impl Connection {
             SettleOutcome::Requeue => Outcome::Requeue { count: false },
             SettleOutcome::Reject => Outcome::Reject,
         };
+        if settle.queue.is_stream() {
+            return self.settle_stream(settle, run.env);
+        }
         let now = run.now;
         let shard = run.shard(run.env.shard_of(settle.queue));
         let count = shard.settle(
@@ -377,6 +392,10 @@ impl Connection {
             self.publisher.clear_reply_token(channel, env.replies());
             return self.reply(now, Reply::Done);
         };
+        if queue.is_stream() {
+            self.leave_stream(consumer, env);
+            return self.reply(now, Reply::Done);
+        }
         if !subscription.no_ack {
             let state = self.channels.entry(channel).or_default();
             state.holders.add(consumer, queue, |holder, queue| {
@@ -414,7 +433,11 @@ impl Connection {
                 return;
             }
         };
-        let may = env.catalogue().queue(queue).map_or(Ok(()), may_get);
+        let may = {
+            let catalogue = env.catalogue();
+            let is_refused = crate::streams::refuse(&catalogue, queue, "basic.get");
+            is_refused.and_then(|()| catalogue.queue(queue).map_or(Ok(()), may_get))
+        };
         if let Err(error) = may {
             return self.fail(now, error);
         }
@@ -445,6 +468,10 @@ impl Connection {
         let holders = state.holders.into_all().chain(state.getters.into_all());
         let now = run.now;
         for (holder, queue) in consumers.chain(holders) {
+            if queue.is_stream() {
+                self.leave_stream(holder, run.env);
+                continue;
+            }
             run.shard(run.env.shard_of(queue))
                 .detach(now, queue, holder);
         }
@@ -584,6 +611,9 @@ impl ConsumerArguments {
 
 /// Lets a consumer go on.
 fn unblock<E: Env>(now: Now, queue: QueueId, consumer: ConsumerId, env: &E) {
+    if queue.is_stream() {
+        return;
+    }
     env.with_shard(now, env.shard_of(queue), |shard| {
         shard.unblock(now, queue, consumer);
     });

@@ -9,6 +9,8 @@ use leveret_types::{ChannelId, ConnectionId, ConsumerId, FieldTable, QueueId};
 pub struct ConnectionFacts {
     /// The connection.
     pub id: ConnectionId,
+    /// The protocol, as listings name it.
+    pub protocol: &'static str,
     /// `client address -> broker address`, its name in listings.
     pub name: String,
     /// Who is at the other end.
@@ -99,6 +101,7 @@ impl Connection {
         let session = &self.session;
         ConnectionFacts {
             id: self.id,
+            protocol: "AMQP 0-9-1",
             name: self.name.clone(),
             peer: self.peer.clone(),
             user: self.login.user_name().to_owned(),

@@ -120,6 +120,14 @@ impl Connection {
         }
     }
 
+    /// A queue of the cluster, or a stream, has everything through a number.
+    pub(super) fn release_committed(&mut self, queue: QueueId, through: u64, now: Now) {
+        if let Some(held) = &mut self.held {
+            held.queues.retain(|(of, at)| *of != queue || *at > through);
+        }
+        self.release_held(now);
+    }
+
     /// Gives the answer that was held if nothing holds it any more.
     pub(super) fn release_held(&mut self, now: Now) -> bool {
         let is_free = |held: &mut Held| held.tickets.is_empty() && held.queues.is_empty();

@@ -12,12 +12,13 @@ use leveret_auth::{
 };
 use leveret_metadata::{Catalogue, Vhost};
 use leveret_session::contract::{LoginOutcome, Reply};
-use leveret_types::{ChannelId, Message, Now, ProtocolError, ReplyCode};
+use leveret_types::{ChannelId, ConnectionId, Message, Now, ProtocolError, ReplyCode};
+use std::net::IpAddr;
 use std::sync::Arc;
 
 /// Who is logged in, and where.
 #[derive(Debug, Default)]
-pub(super) struct Login {
+pub(crate) struct Login {
     user: String,
     impersonates: bool,
     mechanism: String,
@@ -30,16 +31,96 @@ pub(super) struct Login {
     generation: u64,
 }
 
+/// Why a user whose password is right is not let in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum NotLetIn {
+    /// It has gone meanwhile.
+    Gone,
+    /// It may only come from this host.
+    NotFromHere,
+}
+
+impl NotLetIn {
+    /// The same, for the log.
+    pub(crate) const fn reason(self) -> &'static str {
+        match self {
+            Self::Gone => "no such user",
+            Self::NotFromHere => "this user may only connect from this host",
+        }
+    }
+}
+
 impl Login {
-    pub(super) fn user_name(&self) -> &str {
+    /// The client is this user, if that one is to be let in from there.
+    pub(crate) fn enter<E: Env>(
+        &mut self,
+        name: &str,
+        from: IpAddr,
+        env: &E,
+    ) -> Result<(), NotLetIn> {
+        let catalogue = env.catalogue();
+        // The user may have gone while the password was checked.
+        let user = catalogue.user(name).ok_or(NotLetIn::Gone)?;
+        if catalogue.check_loopback(name, Some(from)).is_err() {
+            return Err(NotLetIn::NotFromHere);
+        }
+        name.clone_into(&mut self.user);
+        self.impersonates = user.tags().iter().any(|tag| tag == "impersonator");
+        Ok(())
+    }
+
+    /// Opens a virtual host for a connection; it counts from then on.
+    pub(crate) fn enter_vhost<E: Env>(
+        &mut self,
+        connection: ConnectionId,
+        name: &str,
+        env: &E,
+    ) -> Result<(), ProtocolError> {
+        let catalogue = env.catalogue();
+        if catalogue.vhost(name).is_none() {
+            return Err(ProtocolError::connection(
+                ReplyCode::NotAllowed,
+                format!("vhost {name} not found"),
+            ));
+        }
+        name.clone_into(&mut self.vhost);
+        self.rights = None;
+        self.rights(&catalogue).check_vhost()?;
+        let user = &self.user;
+        env.registry()
+            .open_connection(connection, user, name, |of_vhost, of_user| {
+                catalogue.check_open(user, name, of_vhost, of_user)
+            })?;
+        self.counted = true;
+        Ok(())
+    }
+
+    /// The connection counts no more.
+    pub(crate) fn leave<E: Env>(&mut self, connection: ConnectionId, env: &E) {
+        if std::mem::take(&mut self.counted) {
+            env.registry()
+                .close_connection(connection, &self.user, &self.vhost);
+        }
+    }
+
+    pub(crate) fn set_mechanism(&mut self, mechanism: Mechanism) {
+        mechanism.name().clone_into(&mut self.mechanism);
+    }
+
+    /// Whether a virtual host is open.
+    pub(crate) const fn is_open(&self) -> bool {
+        self.counted
+    }
+
+    pub(crate) fn user_name(&self) -> &str {
         &self.user
     }
 
-    pub(super) fn vhost_name(&self) -> &str {
+    pub(crate) fn vhost_name(&self) -> &str {
         &self.vhost
     }
 
-    pub(super) fn mechanism(&self) -> &str {
+    pub(crate) fn mechanism(&self) -> &str {
         &self.mechanism
     }
 
@@ -54,7 +135,7 @@ impl Login {
     }
 
     /// What the user may do now.
-    pub(super) fn rights(&mut self, catalogue: &Catalogue) -> &Rights {
+    pub(crate) fn rights(&mut self, catalogue: &Catalogue) -> &Rights {
         let current = catalogue.generation();
         if self.generation != current || self.rights.is_none() {
             self.generation = current;
@@ -130,8 +211,9 @@ impl Connection {
             );
             return self.fail(now, error);
         };
-        mechanism.name().clone_into(&mut self.login.mechanism);
-        let credentials = match self.credentials(mechanism, response, env) {
+        self.login.set_mechanism(mechanism);
+        let certificate = self.certificate.as_deref();
+        let credentials = match credentials(mechanism, response, certificate, env) {
             Ok(credentials) => credentials,
             Err(error) => return self.fail(now, error),
         };
@@ -150,7 +232,7 @@ impl Connection {
         }
     }
 
-    /// Checks a user's password: in place where that takes microseconds, or elsewhere.
+    /// Checks a user's password: in place where that takes microseconds, or elsewhere and later.
     fn check_password<E: Env>(
         &mut self,
         user: String,
@@ -163,14 +245,15 @@ impl Connection {
             .catalogue()
             .user(&user)
             .map(|user| user.password().clone());
-        let check = LoginCheck::new(hash, password, env.settings().hashing);
-        if !check.is_slow() {
-            return self.password_checked(user, mechanism, check.run().into(), now, env);
+        let check = LoginCheck::new(&user, hash, password, env.settings().hashing);
+        let address = self.peer.remote.ip();
+        if let Some(verdict) = env.check_login_at_once(address, &check) {
+            return self.password_checked(user, mechanism, verdict, now, env);
         }
         let wanted = Arc::new(());
         let from = LoginFrom {
             connection: self.id,
-            address: self.peer.remote.ip(),
+            address,
             wanted: Arc::downgrade(&wanted),
         };
         self.checking = Some(Checking {
@@ -205,7 +288,10 @@ impl Connection {
                 return self.fail(now, error);
             }
             Verdict::Wrong => Err("wrong password, or no such user"),
-            Verdict::Right => self.enter(&user, env),
+            Verdict::Right => {
+                let entered = self.login.enter(&user, self.peer.remote.ip(), env);
+                entered.map_err(NotLetIn::reason)
+            }
         };
         match entered {
             Ok(()) => {
@@ -229,51 +315,9 @@ impl Connection {
         }
     }
 
-    fn credentials<E: Env>(
-        &self,
-        mechanism: Mechanism,
-        response: &[u8],
-        env: &E,
-    ) -> Result<Credentials, ProtocolError> {
-        match mechanism {
-            Mechanism::Plain => Ok(sasl::plain(response)?),
-            Mechanism::AmqPlain => {
-                let table = RawTable::validate(response).map_err(|error| {
-                    ProtocolError::connection(ReplyCode::SyntaxError, error.to_string())
-                })?;
-                Ok(sasl::amqplain(&table.to_table())?)
-            }
-            Mechanism::External => {
-                let from = env.settings().certificate_name;
-                let name = self
-                    .certificate
-                    .as_deref()
-                    .and_then(|certificate| certificate::user_name(certificate, from));
-                Ok(sasl::external(name.as_deref())?)
-            }
-            Mechanism::Anonymous => Ok(sasl::anonymous(env.settings().anonymous.as_ref())?),
-        }
-    }
-
-    /// The client is this user, if that one is to be let in; otherwise the reason, for the log.
-    fn enter<E: Env>(&mut self, name: &str, env: &E) -> Result<(), &'static str> {
-        let catalogue = env.catalogue();
-        // The user may have gone while the password was checked.
-        let Some(user) = catalogue.user(name) else {
-            return Err("no such user");
-        };
-        let peer = Some(self.peer.remote.ip());
-        if catalogue.check_loopback(name, peer).is_err() {
-            return Err("this user may only connect from this host");
-        }
-        name.clone_into(&mut self.login.user);
-        self.login.impersonates = user.tags().iter().any(|tag| tag == "impersonator");
-        Ok(())
-    }
-
     pub(super) fn open_vhost<E: Env>(&mut self, name: &str, now: Now, env: &E) {
         let again = || Missed::OpenVhost(name.to_owned());
-        match self.enter_vhost(name, env) {
+        match self.login.enter_vhost(self.id, name, env) {
             Ok(()) => {
                 tracing::info!(
                     connection = %self.name,
@@ -297,31 +341,8 @@ impl Connection {
         catalogue.vhost(vhost).is_none() || !permitted
     }
 
-    fn enter_vhost<E: Env>(&mut self, name: &str, env: &E) -> Result<(), ProtocolError> {
-        let catalogue = env.catalogue();
-        if catalogue.vhost(name).is_none() {
-            return Err(ProtocolError::connection(
-                ReplyCode::NotAllowed,
-                format!("vhost {name} not found"),
-            ));
-        }
-        name.clone_into(&mut self.login.vhost);
-        self.login.rights = None;
-        self.login.rights(&catalogue).check_vhost()?;
-        let user = &self.login.user;
-        env.registry()
-            .open_connection(self.id, user, name, |of_vhost, of_user| {
-                catalogue.check_open(user, name, of_vhost, of_user)
-            })?;
-        self.login.counted = true;
-        Ok(())
-    }
-
     pub(super) fn log_out<E: Env>(&mut self, env: &E) {
-        if std::mem::take(&mut self.login.counted) {
-            env.registry()
-                .close_connection(self.id, &self.login.user, &self.login.vhost);
-        }
+        self.login.leave(self.id, env);
         let channels = std::mem::take(&mut self.login.channels_counted);
         env.registry().close_channels(&self.login.user, channels);
     }
@@ -359,5 +380,32 @@ impl Connection {
     pub(super) fn update_secret(&mut self, reason: &str, now: Now) {
         tracing::debug!(connection = %self.name, reason, "secret updated");
         self.reply(now, Reply::Done);
+    }
+}
+
+/// What a client's response says of it.
+///
+/// # Errors
+/// What is wrong with the response.
+pub(crate) fn credentials<E: Env>(
+    mechanism: Mechanism,
+    response: &[u8],
+    certificate: Option<&[u8]>,
+    env: &E,
+) -> Result<Credentials, ProtocolError> {
+    match mechanism {
+        Mechanism::Plain => Ok(sasl::plain(response)?),
+        Mechanism::AmqPlain => {
+            let table = RawTable::validate(response).map_err(|error| {
+                ProtocolError::connection(ReplyCode::SyntaxError, error.to_string())
+            })?;
+            Ok(sasl::amqplain(&table.to_table())?)
+        }
+        Mechanism::External => {
+            let from = env.settings().certificate_name;
+            let name = certificate.and_then(|shown| certificate::user_name(shown, from));
+            Ok(sasl::external(name.as_deref())?)
+        }
+        Mechanism::Anonymous => Ok(sasl::anonymous(env.settings().anonymous.as_ref())?),
     }
 }

@@ -3,6 +3,7 @@
 use super::look::Missed;
 use super::{Connection, FixedMap, Run};
 use crate::counters::add;
+use crate::delayed;
 use crate::env::{ConnectionEvent, Env, Ticket};
 use crate::firehose::{self, Place};
 use crate::properties::{LazyProperties, copies, has, with_reply_to, without_blind_copies};
@@ -156,7 +157,10 @@ impl Connection {
             0 => Notify::Nobody,
             _ => Notify::Connection(self.id),
         };
-        let outcome = enqueue(&publish.message, &targets, &notify, run);
+        let outcome = match targets.iter().any(|queue| queue.is_stream()) {
+            false => enqueue(&publish.message, &targets, &notify, run),
+            true => self.enqueue_with_streams(&publish.message, &targets, &notify, run),
+        };
         if !outcome.waits.is_empty() && publish.number == 0 {
             self.note_transacted(publish.channel, &outcome.waits);
         }
@@ -164,6 +168,24 @@ impl Connection {
             self.hold_back_from(*queue, run);
         }
         self.answer(&publish, &outcome, run.env);
+    }
+
+    /// Puts a message into queues of which some are streams.
+    fn enqueue_with_streams<E: Env>(
+        &mut self,
+        message: &Message,
+        targets: &[QueueId],
+        notify: &Notify,
+        run: &mut Run<'_, E>,
+    ) -> Outcome {
+        let others = targets.iter().copied().filter(|queue| !queue.is_stream());
+        let others: Targets = others.collect();
+        let mut outcome = enqueue(message, &others, notify, run);
+        for stream in targets.iter().filter(|queue| queue.is_stream()) {
+            let number = self.publish_to_stream(*stream, message, run.env);
+            outcome.waits.push((Awaited::Queue(*stream), number));
+        }
+        outcome
     }
 
     /// Looks at a publish that a transaction holds back: what would refuse it at the commit refuses
@@ -270,9 +292,9 @@ impl Connection {
         if let Some(facts) = &facts {
             match facts.kind {
                 Kind::Delayed(_) if !facts.internal => {
-                    if let Some(delay_ms) = crate::delayed::delay_of(message.properties()) {
+                    if let Some(delay_ms) = delayed::delay_of(message.properties()) {
                         let (vhost, due) = (vhost.name().to_owned(), now.wall_ms + delay_ms);
-                        crate::delayed::hold_back(run, &vhost, message, due);
+                        run.shard(delayed::SHARD).delay(&vhost, message, due);
                         return Ok(Routed::Delayed);
                     }
                 }
@@ -317,6 +339,7 @@ impl Connection {
             env.defer(firehose::published(place, message, names));
         }
         let targets = Targets::from_slice(&publisher.queues);
+        crate::stream_queues::refuse_elsewhere(catalogue, &targets, env)?;
         if let Some(traffic) = vhost.traffic(exchange) {
             traffic.count(targets.len());
             if plain && !may_copy {
@@ -344,7 +367,7 @@ impl Connection {
     fn answer_delayed<E: Env>(&mut self, publish: &Publish, run: &mut Run<'_, E>) {
         let mut outcome = Outcome::default();
         if publish.message.facts.persistent {
-            let ticket = run.shard(crate::delayed::SHARD).ticket();
+            let ticket = run.shard(delayed::SHARD).ticket();
             outcome
                 .waits
                 .push((Awaited::Shard(ticket.shard), ticket.chunk));
@@ -396,6 +419,12 @@ impl Connection {
             .collect();
         let mut queues = Vec::new();
         for queue in std::mem::take(&mut self.transacted) {
+            if queue.is_stream() {
+                self.flush_streams(env);
+                let through = self.published_to_stream(queue);
+                queues.extend(through.map(|through| (queue, through)));
+                continue;
+            }
             let through = env.with_shard(now, env.shard_of(queue), |shard| {
                 shard.wait_for_queue(queue, self.id)
             });
@@ -459,6 +488,10 @@ pub(crate) fn enqueue<E: Env>(
         &by_shard
     };
     for queue in targets {
+        if queue.is_stream() {
+            outcome.rejected |= !crate::stream_queues::publish_for_nobody(*queue, message, run);
+            continue;
+        }
         let id = run.env.shard_of(*queue);
         let shard = run.shard(id);
         match shard.publish(now, *queue, message, &mut bodies, notify) {

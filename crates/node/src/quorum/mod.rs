@@ -6,17 +6,20 @@
 
 pub mod link;
 
+mod clients;
 mod home;
 mod proxies;
 mod proxy;
 pub mod replica;
 
-pub(crate) use home::{Homes, stands_for_node};
+pub use clients::Clients;
+pub(crate) use home::{Guest, Homes};
 pub use proxies::LocalDeliveries;
 pub(crate) use proxies::Proxies;
 pub use proxy::Asker;
-pub(crate) use proxy::{Afterwards, Notify, Then};
+pub(crate) use proxy::{Afterwards, Notify};
 
+pub use crate::effects::Then;
 use crate::env::{PeerFrame, QueueAnswer};
 use crate::link::ConsumerLink;
 use crate::looked::Found;
@@ -27,16 +30,6 @@ use leveret_types::{ConnectionId, ConsumerId, Message, NodeId, Now, QueueId};
 use link::{Answer, Encoder, Operation, Settle, Standing, ToLeader, ToProxy};
 use proxies::Received;
 use proxy::{Put, Reach};
-
-/// This node's clients, as a replica beside them sees them.
-pub trait Clients {
-    /// Whether a consumer can take one more delivery: as [`leveret_queue::Log::admit`].
-    fn admit(&mut self, queue: QueueId, consumer: ConsumerId, bytes: u32) -> bool;
-
-    /// The message that was published to a queue in this run of the node, as the operation of this
-    /// number; nothing once that is answered, and of another run.
-    fn published(&self, queue: QueueId, run: u64, number: u64) -> Option<Message>;
-}
 
 /// The proxies of a shard together with what their calls may reach.
 macro_rules! with_proxies {

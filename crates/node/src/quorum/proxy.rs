@@ -22,7 +22,6 @@ mod kept;
 mod line;
 mod place;
 
-pub use kept::Then;
 pub(crate) use kept::{Afterwards, Budget, Notify};
 
 use super::link::{Operation, Settle, Standing, ToLeader};

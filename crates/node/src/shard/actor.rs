@@ -1,68 +1,35 @@
 //! One queue of a shard: the queue machine, its logs, and where its consumers are.
 
-use super::{Deferred, ShardEffects, log_of};
 use crate::dead_letters::DeadLetters;
-use crate::env::ConnectionEvent;
+use crate::effects::{Deferred, ShardEffects};
 use crate::link::ConsumerLink;
+use crate::log_ids::log_of;
 use crate::looked::{Found, Looked, meta_of};
-use crate::quorum::stands_for_node;
+use crate::queue_spec::{QueueFacts, QueueSpec};
+use crate::subscriber::Subscriber;
 use hashbrown::HashMap;
 use leveret_queue::{
-    AttachError, Consumer, ConsumerView, Counters, Counts, Effect, Got, Log, Offer, Peek, Position,
-    Queue, QueueKind, RecoveredLane, Settings, State,
+    AttachError, Consumer, Effect, Got, Log, Offer, Peek, Position, Queue, RecoveredLane, State,
 };
 use leveret_session::contract::Delivery;
 use leveret_storage::{BodyId, LogKind, ShardLogs};
-use leveret_types::{ConnectionId, ConsumerId, Message, NodeId, Now, QueueId, ReplicaId};
+use leveret_types::{ConsumerId, Message, Now, QueueId};
 use std::collections::VecDeque;
 
 /// Messages of one batch that are kept at hand until the queue has had a look at them.
 const FRESH_MAX: usize = 4_096;
 
-/// What the catalogue says of a queue.
-#[derive(Clone, Debug)]
-pub struct QueueSpec {
-    /// Classic or quorum.
-    pub kind: QueueKind,
-    /// Whether persistent messages survive a restart.
-    pub durable: bool,
-    /// The members of its group, the preferred leader first; none of a queue that is not
-    /// replicated.
-    pub members: Vec<ReplicaId>,
-    /// Where a queue that is not replicated lives; 0 outside clusters.
-    pub home: NodeId,
-    /// Whether the queue goes with its last consumer.
-    pub auto_delete: bool,
-    /// Arguments and policies, resolved.
-    pub settings: Settings,
-}
-
-/// How a queue stands.
-#[derive(Clone, Debug)]
-pub struct QueueFacts {
-    /// The queue.
-    pub id: QueueId,
-    /// Messages and consumers.
-    pub counts: Counts,
-    /// What it has done.
-    pub counters: Counters,
-    /// Its consumers, with their connections.
-    pub consumers: Vec<(ConsumerView, ConnectionId)>,
-    /// Whether its persistent messages survive a restart.
-    pub durable: bool,
-}
-
 /// A consumer's place in the world.
 #[derive(Debug)]
 pub(super) struct Attached {
-    pub(super) connection: ConnectionId,
+    pub(super) subscriber: Subscriber,
     link: ConsumerLink,
 }
 
 /// A `basic.get` that waits for a message to be read from disk.
 #[derive(Debug)]
 pub(super) struct WaitingGet {
-    pub(super) connection: ConnectionId,
+    pub(super) subscriber: Subscriber,
     pub(super) holder: ConsumerId,
     pub(super) no_ack: bool,
 }
@@ -78,7 +45,7 @@ pub(super) struct Actor {
     pub(super) lanes: Vec<u8>,
     pub(super) consumers: HashMap<ConsumerId, Attached, foldhash::fast::FixedState>,
     /// Who may hold messages without being a consumer: by `basic.get`, or after `basic.cancel`.
-    pub(super) holders: Vec<(ConsumerId, ConnectionId)>,
+    pub(super) holders: Vec<(ConsumerId, Subscriber)>,
     /// Messages enqueued since the last pump, so that they are delivered from the socket's buffer
     /// and not looked up in the log.
     fresh: VecDeque<(Position, Message)>,
@@ -296,26 +263,26 @@ impl Actor {
         &mut self,
         now: Now,
         consumer: Consumer,
-        connection: ConnectionId,
+        subscriber: Subscriber,
         link: ConsumerLink,
         out: &mut Vec<Effect>,
     ) -> Result<(), AttachError> {
         self.queue.attach(now, consumer, out)?;
         self.had_consumer = true;
         self.consumers
-            .insert(consumer.id, Attached { connection, link });
+            .insert(consumer.id, Attached { subscriber, link });
         Ok(())
     }
 
     pub(super) fn cancel(&mut self, now: Now, consumer: ConsumerId, out: &mut Vec<Effect>) {
         self.queue.cancel(now, consumer, out);
         if let Some(attached) = self.consumers.remove(&consumer) {
-            self.note_holder(consumer, attached.connection);
+            self.note_holder(consumer, attached.subscriber);
         }
     }
 
     /// Remembers whose holder this is, until it is detached.
-    pub(super) fn note_holder(&mut self, holder: ConsumerId, connection: ConnectionId) {
+    pub(super) fn note_holder(&mut self, holder: ConsumerId, subscriber: Subscriber) {
         if self.holders.iter().any(|(known, _)| *known == holder) {
             return;
         }
@@ -324,11 +291,11 @@ impl Actor {
         if self.holders.len() == self.holders.capacity() {
             self.holders.retain(|(known, _)| self.queue.holds(*known));
         }
-        self.holders.push((holder, connection));
+        self.holders.push((holder, subscriber));
     }
 
-    fn connection_of(&self, holder: ConsumerId) -> Option<ConnectionId> {
-        let consumer = self.consumers.get(&holder).map(|found| found.connection);
+    fn subscriber_of(&self, holder: ConsumerId) -> Option<Subscriber> {
+        let consumer = self.consumers.get(&holder).map(|found| found.subscriber);
         let mut holders = self.holders.iter();
         consumer.or_else(|| Some(holders.find(|(known, _)| *known == holder)?.1))
     }
@@ -382,10 +349,10 @@ impl Actor {
     ) {
         match effect {
             Effect::Deliver(delivery) => {
-                let Some(connection) = self
+                let Some(subscriber) = self
                     .consumers
                     .get(&delivery.consumer)
-                    .map(|attached| attached.connection)
+                    .map(|attached| attached.subscriber)
                 else {
                     return;
                 };
@@ -393,9 +360,7 @@ impl Actor {
                     tracing::error!(queue = %self.id, "a message that was there cannot be read");
                     return;
                 };
-                effects
-                    .posts
-                    .push((connection, ConnectionEvent::Deliver(delivery)));
+                effects.deliver(subscriber, delivery);
             }
             Effect::Settled { lane, range, bytes } => {
                 logs.settle(log_of(self.id, lane), range, bytes);
@@ -409,11 +374,8 @@ impl Actor {
                 self.send_dead_letters(logs, effects);
             }
             Effect::TimedOut { holder } => {
-                if let Some(connection) = self.connection_of(holder) {
-                    effects.deferred.push(Deferred::TimedOut {
-                        connection,
-                        consumer: holder,
-                    });
+                if let Some(subscriber) = self.subscriber_of(holder) {
+                    effects.timed_out(subscriber, self.id, holder);
                 }
             }
             Effect::Damaged { position } => tracing::error!(
@@ -428,11 +390,9 @@ impl Actor {
                     expired: true,
                 });
             }
-            // Clients are not told; other nodes are, for those who ask them.
             Effect::Activate { consumer } => {
-                let connection = self.consumers.get(&consumer).map(|it| it.connection);
-                if let Some(connection) = connection.filter(|it| stands_for_node(*it)) {
-                    effects.activated.push((connection, self.id, consumer));
+                if let Some(attached) = self.consumers.get(&consumer) {
+                    effects.activated(attached.subscriber, self.id, consumer);
                 }
             }
             // A queue that is not replicated keeps its counts itself, and where it is classic its
@@ -456,8 +416,8 @@ impl Actor {
 
     pub(super) fn facts(&self, now: Now) -> QueueFacts {
         let consumers = self.queue.consumers().filter_map(|view| {
-            let connection = self.consumers.get(&view.consumer.id)?.connection;
-            Some((view, connection))
+            let subscriber = self.consumers.get(&view.consumer.id)?.subscriber;
+            Some((view, subscriber))
         });
         QueueFacts {
             id: self.id,

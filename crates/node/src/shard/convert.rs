@@ -6,8 +6,8 @@
 //! such a one comes again.
 
 use super::{QueueSpec, Shard};
-use crate::env::ConnectionEvent;
-use crate::quorum::stands_for_node;
+use crate::events::ConnectionEvent;
+use crate::subscriber::Subscriber;
 use leveret_session::contract::Reply;
 use leveret_types::{Now, QueueId};
 
@@ -18,18 +18,13 @@ impl Shard {
             return;
         };
         self.deadlines.remove(&(actor.deadline_ms, id));
-        let consumers = actor.consumers.iter();
-        let consumers = consumers.map(|(id, attached)| (attached.connection, *id));
-        for (connection, consumer) in consumers {
-            if !stands_for_node(connection) {
-                let event = ConnectionEvent::CancelConsumer(consumer);
-                self.effects.posts.push((connection, event));
-            }
+        for (consumer, attached) in &actor.consumers {
+            self.effects.cancelled(attached.subscriber, *consumer);
         }
         for waiting in &actor.waiting_gets {
-            if !stands_for_node(waiting.connection) {
+            if let Subscriber::Client(connection) = waiting.subscriber {
                 let event = ConnectionEvent::Reply(Reply::Got(None));
-                self.effects.posts.push((waiting.connection, event));
+                self.effects.posts.push((connection, event));
             }
         }
         let origins = self.homes.take_origins(id);

@@ -6,6 +6,7 @@ use crate::link::ConsumerLink;
 use crate::looked::{self, Found};
 use crate::quorum::link::{Fetched, Settle, Standing};
 use crate::quorum::{Asker, Notify};
+use crate::subscriber::Subscriber;
 use leveret_queue::{AttachError, Consumer, Outcome};
 use leveret_types::{ConnectionId, ConsumerId, Message, NodeId, Now, QueueId};
 use std::ops::Range;
@@ -92,7 +93,7 @@ impl Shard {
         link: ConsumerLink,
     ) -> Result<When, Option<AttachError>> {
         if !self.is_proxied(queue) {
-            self.attach_here(now, queue, consumer, connection, link)?;
+            self.attach_here(now, queue, consumer, Subscriber::Client(connection), link)?;
             return Ok(When::Now);
         }
         self.proxy_attach(now, queue, consumer, connection, link);
@@ -158,7 +159,10 @@ impl Shard {
     ) -> GetOutcome {
         match self.is_proxied(queue) {
             true => self.proxy_get(now, queue, holder, connection, no_ack),
-            false => self.get_here(now, queue, holder, connection, no_ack),
+            false => {
+                let client = connection.map(Subscriber::Client);
+                self.get_here(now, queue, holder, client, no_ack)
+            }
         }
     }
 

@@ -3,9 +3,10 @@
 use super::{Bodies, DeadLetter, Deferred, Enqueued, GetOutcome, Shard, actor};
 use crate::link::ConsumerLink;
 use crate::stored;
+use crate::subscriber::Subscriber;
 use leveret_queue::{AttachError, Consumer, Got, Offer, Outcome};
 use leveret_storage::{BodyId, Durability, ShardLogs};
-use leveret_types::{ConnectionId, ConsumerId, Message, Now, QueueId};
+use leveret_types::{ConsumerId, Message, Now, QueueId};
 use std::ops::Range;
 
 impl Shard {
@@ -86,11 +87,11 @@ impl Shard {
         now: Now,
         queue: QueueId,
         consumer: Consumer,
-        connection: ConnectionId,
+        subscriber: Subscriber,
         link: ConsumerLink,
     ) -> Result<(), Option<AttachError>> {
         let actor = self.queues.get_mut(&queue).ok_or(None)?;
-        actor.attach(now, consumer, connection, link, &mut self.scratch)?;
+        actor.attach(now, consumer, subscriber, link, &mut self.scratch)?;
         self.mark(queue);
         self.carry_out(queue);
         Ok(())
@@ -126,14 +127,14 @@ impl Shard {
         }
     }
 
-    /// Gets one message. If it is being read from disk, `connection` is answered when it is there;
-    /// without a connection, the caller asks again.
+    /// Gets one message. If it is being read from disk, the subscriber is answered when it is
+    /// there; without one, the caller asks again.
     pub(crate) fn get_here(
         &mut self,
         now: Now,
         queue: QueueId,
         holder: ConsumerId,
-        connection: Option<ConnectionId>,
+        subscriber: Option<Subscriber>,
         no_ack: bool,
     ) -> GetOutcome {
         // What this batch has published so far must be seen, and what has expired must not.
@@ -145,9 +146,9 @@ impl Shard {
         let outcome = match got {
             Got::Empty => GetOutcome::Empty,
             Got::Pending => {
-                if let Some(connection) = connection {
+                if let Some(subscriber) = subscriber {
                     actor.waiting_gets.push(actor::WaitingGet {
-                        connection,
+                        subscriber,
                         holder,
                         no_ack,
                     });
@@ -155,8 +156,8 @@ impl Shard {
                 GetOutcome::Pending
             }
             Got::Message { delivery, ready } => {
-                if let Some(connection) = connection.filter(|_| !no_ack) {
-                    actor.note_holder(holder, connection);
+                if let Some(subscriber) = subscriber.filter(|_| !no_ack) {
+                    actor.note_holder(holder, subscriber);
                 }
                 match actor.delivery(&mut self.logs, &delivery) {
                     Some(delivery) => GetOutcome::Message(delivery, ready),

@@ -113,7 +113,8 @@ fn int(word: &str) -> u64 {
 /// The bytes of a client's word.
 ///
 /// `declare NAME [quorum] [passive] [exclusive] [key=value]`, `publish QUEUE BODY..` (a body `NxM`
-/// is N bodies of M bytes), `consume QUEUE TAG [noack]`, `ack TAG [multiple]`, `get QUEUE [noack]`
+/// is N bodies of M bytes), `consume QUEUE TAG [noack]
+/// [key=value]`, `ack TAG [multiple]`, `get QUEUE [noack]`
 /// and so on.
 pub fn say(words: &[&str]) -> Vec<u8> {
     let mut out = Vec::new();
@@ -148,14 +149,7 @@ pub fn say(words: &[&str]) -> Vec<u8> {
             if has("quorum") {
                 arguments.push("x-queue-type", &FieldValue::text("quorum"));
             }
-            for (name, value) in words.iter().filter_map(|word| word.split_once('=')) {
-                let value = match value.parse() {
-                    Ok(number) => FieldValue::I64(number),
-                    Err(_) if value == "true" => FieldValue::Bool(true),
-                    Err(_) => FieldValue::text(value),
-                };
-                arguments.push(name, &value);
-            }
+            push_arguments(&mut arguments, words);
             let declare = queue::Declare {
                 queue: word(0),
                 passive: has("passive"),
@@ -249,6 +243,8 @@ pub fn say(words: &[&str]) -> Vec<u8> {
             encode::method(&mut out, 1, &qos);
         }
         "consume" => {
+            let mut arguments = TableBuilder::new();
+            push_arguments(&mut arguments, words);
             let consume = basic::Consume {
                 queue: word(0),
                 consumer_tag: word(1),
@@ -256,7 +252,7 @@ pub fn say(words: &[&str]) -> Vec<u8> {
                 no_ack: has("noack"),
                 exclusive: has("exclusive"),
                 nowait,
-                arguments: RawTable::EMPTY,
+                arguments: arguments.as_table(),
             };
             encode::method(&mut out, 1, &consume);
         }
@@ -302,6 +298,18 @@ pub fn say(words: &[&str]) -> Vec<u8> {
         other => panic!("unknown word {other}"),
     }
     out
+}
+
+/// The words `key=value`: numbers, `true`, and texts.
+fn push_arguments(arguments: &mut TableBuilder, words: &[&str]) {
+    for (name, value) in words.iter().filter_map(|word| word.split_once('=')) {
+        let value = match value.parse() {
+            Ok(number) => FieldValue::I64(number),
+            Err(_) if value == "true" => FieldValue::Bool(true),
+            Err(_) => FieldValue::text(value),
+        };
+        arguments.push(name, &value);
+    }
 }
 
 fn publish(out: &mut Vec<u8>, exchange: &str, key: &str, body: &[u8], persistent: bool) {

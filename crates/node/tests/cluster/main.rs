@@ -15,3 +15,4 @@ mod overdue;
 mod quorum;
 mod random;
 mod stopped;
+mod streams;

@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 
 use leveret_amqp::{basic, encode};
+use leveret_stream_protocol::OffsetSpec;
 
 use super::shared::{Progress, Tally};
 use crate::spec::Load;
@@ -28,6 +29,12 @@ pub struct Consumer {
     pub order: Order,
     /// How it settles.
     pub settling: Settling,
+    /// Where it begins, if it consumes a stream.
+    pub begins: OffsetSpec,
+    /// The offset after the last that it had of a stream.
+    pub next_offset: u64,
+    /// Chunks of a stream that may be on their way.
+    pub credit: u16,
 }
 
 /// How and when a consumer settles.
@@ -189,8 +196,26 @@ impl Consumer {
         }
     }
 
+    /// Where in its stream it goes on.
+    #[must_use]
+    pub fn offset(&self) -> OffsetSpec {
+        match self.next_offset {
+            0 => self.begins,
+            next => OffsetSpec::Offset(next),
+        }
+    }
+
+    /// Whether it consumes a stream.
+    fn is_of_stream(&self) -> bool {
+        self.begins != OffsetSpec::None
+    }
+
     /// Its connection broke. What the broker delivers to the next begins an order of its own.
     pub fn on_break(&mut self, ledgers: &mut [Ledger]) {
+        // It goes on where it was: nothing comes twice, and nothing is passed over.
+        if self.is_of_stream() {
+            return;
+        }
         self.settling.begin_anew();
         self.order.begin_anew();
         if let Some(ledger) = self.ledger {

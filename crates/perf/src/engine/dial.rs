@@ -8,9 +8,10 @@ use std::time::Duration;
 use mio::Waker;
 use rustls::ClientConfig;
 
-use crate::client::{Client, Opened};
+use crate::client::{self, Client, Opened};
 use crate::error::Error;
-use crate::uri::Uri;
+use crate::stream::StreamClient;
+use crate::uri::{Protocol, Uri};
 
 /// How long a broker may take for an answer while a connection is opened again. Shorter than at the
 /// beginning: another may be better.
@@ -19,12 +20,14 @@ const PATIENCE: Duration = Duration::from_secs(5);
 const THREADS: usize = 4;
 
 /// How a channel is set up.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ChannelSetup {
     /// Whether its publishes are confirmed.
     pub confirms: bool,
     /// Deliveries that may wait for a settle; 0: no bound.
     pub prefetch: u16,
+    /// The stream that is published to, where the protocol asks for it.
+    pub stream: Option<String>,
 }
 
 /// Opens connections to the run's brokers.
@@ -50,13 +53,46 @@ impl Dialer {
     /// # Errors
     /// As [`Self::client`], or if it refuses a channel.
     pub fn open(&self, uri: usize, channels: &[ChannelSetup]) -> Result<Opened, Error> {
-        open_channels(self.client(uri)?, channels)
+        self.open_within(uri, channels, client::PATIENCE)
     }
 
     fn open_again(&self, uri: usize, channels: &[ChannelSetup]) -> Result<Opened, Error> {
-        let client = Client::connect_within(&self.uris[uri], self.tls.as_ref(), PATIENCE)?;
-        open_channels(client, channels)
+        self.open_within(uri, channels, PATIENCE)
     }
+
+    fn open_within(
+        &self,
+        uri: usize,
+        channels: &[ChannelSetup],
+        patience: Duration,
+    ) -> Result<Opened, Error> {
+        let (uri, tls) = (&self.uris[uri], self.tls.as_ref());
+        match uri.protocol {
+            Protocol::Amqp => open_channels(Client::connect_within(uri, tls, patience)?, channels),
+            Protocol::Stream => {
+                open_publishers(StreamClient::connect_within(uri, tls, patience)?, channels)
+            }
+        }
+    }
+
+    /// A client of the stream protocol of broker number `uri`.
+    ///
+    /// # Errors
+    /// As [`Self::client`].
+    pub fn stream_client(&self, uri: usize) -> Result<StreamClient, Error> {
+        let tls = self.tls.as_ref();
+        StreamClient::connect_within(&self.uris[uri], tls, client::PATIENCE)
+    }
+}
+
+/// Publishers by number, each of the stream that its channel names.
+fn open_publishers(mut client: StreamClient, channels: &[ChannelSetup]) -> Result<Opened, Error> {
+    for (publisher_id, setup) in (0..=u8::MAX).zip(channels) {
+        if let Some(stream) = &setup.stream {
+            client.declare_publisher(publisher_id, stream)?;
+        }
+    }
+    client.into_opened()
 }
 
 fn open_channels(mut client: Client, channels: &[ChannelSetup]) -> Result<Opened, Error> {

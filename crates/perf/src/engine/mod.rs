@@ -18,6 +18,7 @@ mod outage;
 mod publisher;
 mod setup;
 mod shared;
+mod stream_template;
 mod template;
 mod worker;
 
@@ -63,7 +64,11 @@ impl Engine {
     fn run_whole(&self, spec: &Spec, live: &mut dyn FnMut(&Live)) -> Result<RunResult, Error> {
         spec.check()?;
         let mut nodes = if spec.uris.is_empty() {
-            Some(Nodes::start(&spec.broker, self.binary.as_deref())?)
+            Some(Nodes::start(
+                &spec.broker,
+                spec.protocol,
+                self.binary.as_deref(),
+            )?)
         } else {
             None
         };
@@ -121,7 +126,8 @@ impl Engine {
             _ => setup.clean(),
         };
         let outcome = outcome?;
-        let mut notes = outcome.notes;
+        let mut notes = setup.notes.clone();
+        notes.extend(outcome.notes);
         let has_breaks = outcome.loads.iter().any(|load| load.breaks.broken > 0);
         match cleaned {
             Err(error) if has_breaks => {

@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use leveret_types::ranges::RangeSet;
 
 use super::shared::{Clock, Progress, Tally};
+use super::stream_template::StreamTemplate;
 use super::template::Template;
 use crate::confirms::{Confirms, Unexpected, Waiting};
 use crate::schedule::Schedule;
@@ -25,7 +26,7 @@ pub struct Publisher {
     /// Its load.
     pub load: usize,
     /// What it sends.
-    pub template: Template,
+    pub template: Form,
     /// When.
     pub schedule: Schedule,
     /// Microseconds by which its schedule starts after the others'.
@@ -50,6 +51,40 @@ pub struct Publisher {
     pub finished: bool,
     /// What keeps it from sending, and since when.
     pub held: Option<(Hold, u64)>,
+}
+
+/// What a publisher sends, in its protocol's form.
+#[derive(Debug)]
+pub enum Form {
+    /// AMQP 0-9-1.
+    Amqp(Template),
+    /// The stream protocol.
+    Stream(StreamTemplate),
+}
+
+impl Form {
+    #[inline]
+    fn write(&mut self, out: &mut Vec<u8>, stamp: &Stamp) -> usize {
+        match self {
+            Self::Amqp(template) => template.write(out, stamp),
+            Self::Stream(template) => template.write(out, stamp),
+        }
+    }
+
+    /// Makes whole what was written.
+    fn finish(&mut self, out: &mut [u8]) {
+        if let Self::Stream(template) = self {
+            template.finish(out);
+        }
+    }
+
+    /// From here on frames are as large as another connection takes them.
+    pub fn set_frame_max(&mut self, frame_max: u32) {
+        match self {
+            Self::Amqp(template) => template.set_frame_max(frame_max),
+            Self::Stream(template) => template.set_frame_max(frame_max),
+        }
+    }
 }
 
 /// What keeps a publisher from sending.
@@ -109,6 +144,7 @@ impl Publisher {
             self.republished.insert(message.sequence);
             tally.republished += 1;
         }
+        self.template.finish(out);
         if !self.resend.is_empty() {
             self.hold(Hold::Socket, now_us, tally);
         }
@@ -146,6 +182,20 @@ impl Publisher {
 
     /// Writes publishes to `out` as long as they are due, the window is open, and `out` has room.
     pub fn pump(
+        &mut self,
+        out: &mut Vec<u8>,
+        room: usize,
+        unlimited: bool,
+        clock: &Clock,
+        tally: &mut Tally,
+        progress: &mut Progress,
+    ) -> Next {
+        let next = self.pump_due(out, room, unlimited, clock, tally, progress);
+        self.template.finish(out);
+        next
+    }
+
+    fn pump_due(
         &mut self,
         out: &mut Vec<u8>,
         room: usize,
@@ -252,6 +302,38 @@ impl Publisher {
             progress.returned += count;
         } else {
             tally.confirmed += count;
+        }
+        Ok(())
+    }
+
+    /// The same for the message of a publishing id. Without a window nobody waits for it.
+    ///
+    /// # Errors
+    /// If no message waits for it.
+    #[inline]
+    pub fn on_settle_id(
+        &mut self,
+        id: u64,
+        refused: bool,
+        now_us: u64,
+        tally: &mut Tally,
+        progress: &mut Progress,
+    ) -> Result<(), Unexpected> {
+        if self.window.is_some() {
+            let sequence = u32::try_from(id).map_err(|_| Unexpected)?;
+            let histogram = &mut tally.confirm;
+            self.confirms.settle_sequence(sequence, refused, |due_us| {
+                if !refused {
+                    histogram.record(now_us.saturating_sub(due_us));
+                }
+            })?;
+        }
+        progress.settled += 1;
+        if refused {
+            tally.refused += 1;
+            progress.returned += 1;
+        } else {
+            tally.confirmed += 1;
         }
         Ok(())
     }

@@ -111,7 +111,7 @@ impl Bodies {
     /// A message's body, without the stamp that may come before it: the same whenever it is asked
     /// for, since a message may have to be sent again.
     #[inline]
-    fn of(&self, sequence: u32) -> &[u8] {
+    pub(super) fn of(&self, sequence: u32) -> &[u8] {
         let size = match &self.size {
             Size::Fixed(size) => *size,
             Size::Range { min, max } => {

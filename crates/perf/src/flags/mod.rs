@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 
 use crate::spec::{BrokerSpec, SECONDS_MAX, Spec, Tls};
+use crate::uri::Protocol;
 
 mod load;
 mod properties;
@@ -143,9 +144,14 @@ pub struct LoadOptions {
 #[derive(Args, Clone, Debug, Default)]
 #[command(next_help_heading = "Place and time")]
 pub struct PlaceOptions {
-    /// Broker, amqp://user:password@host:port/vhost; a node of our own where not given [-h]
+    /// Broker, amqp:// or rabbitmq-stream://user:password@host:port/vhost; a node of our own where
+    /// not given [-h]
     #[arg(long, value_name = "URI", conflicts_with = "uris")]
     pub uri: Option<String>,
+    /// What is spoken: `amqp`, or `stream` with rabbitmq-stream:// URIs; that of the URI where not
+    /// given
+    #[arg(long, value_name = "NAME")]
+    pub protocol: Option<String>,
     /// Several brokers, by commas, connected to in turn [-H]
     #[arg(long, value_name = "URIS", value_delimiter = ',')]
     pub uris: Vec<String>,
@@ -284,6 +290,7 @@ impl PlaceOptions {
             check_places(spec)?;
             self.check_external()?;
         }
+        self.apply_protocol(spec)?;
         self.apply_time(spec)?;
         spec.warm_up_s = self.warm_up.unwrap_or(spec.warm_up_s);
         spec.reconnect_s = match self.no_reconnect {
@@ -307,6 +314,27 @@ impl PlaceOptions {
                 insecure: self.insecure_tls,
             };
         }
+        Ok(())
+    }
+
+    /// The protocol that is asked for; without a word, and in a run of flags, that of the URIs.
+    fn apply_protocol(&self, spec: &mut Spec) -> Result<(), String> {
+        spec.protocol = match self.protocol.as_deref() {
+            Some("amqp") => Protocol::Amqp,
+            Some("stream") => Protocol::Stream,
+            Some(other) => {
+                return Err(format!(
+                    "--protocol takes `amqp` or `stream`, not `{other}`"
+                ));
+            }
+            None => {
+                let speaks = |uri: &String| uri.trim().starts_with("rabbitmq-stream");
+                match spec.uris.first().is_some_and(speaks) {
+                    true => Protocol::Stream,
+                    false => spec.protocol,
+                }
+            }
+        };
         Ok(())
     }
 

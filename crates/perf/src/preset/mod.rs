@@ -29,7 +29,7 @@ macro_rules! presets {
 }
 
 /// All presets, in the order of the documents.
-pub static PRESETS: [Preset; 22] = presets![
+pub static PRESETS: [Preset; 33] = presets![
     "quorum-1",
     "quorum-4",
     "quorum-40-slow",
@@ -52,6 +52,17 @@ pub static PRESETS: [Preset; 22] = presets![
     "mirrored-10-follower",
     "mirrored-30-spread",
     "store-write",
+    "stream-1-1",
+    "stream-1-1-512",
+    "stream-1-1-1024",
+    "stream-1-1-2048",
+    "stream-2-2",
+    "stream-2-2-512",
+    "stream-2-2-1024",
+    "stream-2-2-2048",
+    "stream-catch-up",
+    "stream-sync",
+    "stream-write",
 ];
 
 impl Preset {

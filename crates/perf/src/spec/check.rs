@@ -6,7 +6,8 @@ use super::{
     CONFIRM_WINDOW_MAX, LOADS_MAX, Load, MEMBERS_MAX, NAME_BYTES_MAX, PHASES_MAX, QUEUE_FIRST_MAX,
     RATE_MAX, RATE_MIN, Rate, SECONDS_MAX, SIZE_BYTES_MAX, Size, Spec, THREADS_MAX,
 };
-use crate::stamp::SEQUENCE_MAX;
+use crate::stamp::{self, SEQUENCE_MAX};
+use crate::uri::Protocol;
 
 /// What is wrong with a specification.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -69,6 +70,9 @@ impl Spec {
         let nodes = self.broker.nodes;
         bound("broker.nodes", nodes, "1 or 3", nodes == 1 || nodes == 3)?;
         self.loads.iter().try_for_each(Load::check)?;
+        if self.protocol == Protocol::Stream {
+            self.loads.iter().try_for_each(Load::check_stream)?;
+        }
         self.check_members()
     }
 
@@ -162,6 +166,44 @@ impl Load {
             bound("queue_name", name, must, fits)?;
         }
         Ok(())
+    }
+
+    /// Checks that nothing is asked for that streams do not have.
+    fn check_stream(&self) -> Result<(), SpecError> {
+        let kind = &self.queue_type;
+        let holds = ["stream", "classic"].contains(&kind.as_str());
+        bound("queue_type", kind, "`stream` in the stream protocol", holds)?;
+        let must = "absent in the stream protocol, which has no exchanges";
+        bound(
+            "exchange",
+            &self.exchange,
+            must,
+            self.is_in_default_exchange(),
+        )?;
+        let key = self.routing_key.as_deref();
+        bound("routing_key", key.unwrap_or(""), must, key.is_none())?;
+        let must = "as it is by default in the stream protocol, which settles nothing";
+        let ack = self.ack == Default::default() || self.ack.automatic;
+        let is_paced = self.consumer_delay_ms > 0.0 || self.consumer_rate.is_some();
+        bound("ack", "something else", must, ack)?;
+        bound("consumer_rate", "given", must, !is_paced)?;
+        let must =
+            "at most `queues` where `verify` is true: each consumer of a stream has all of it";
+        let fits = self.consumers <= self.queues || !self.verify;
+        bound("consumers", self.consumers, must, fits)?;
+        let must = "1 to 65535";
+        let fits = (1..=u32::from(u16::MAX)).contains(&self.batch);
+        bound("batch", self.batch, must, fits)?;
+        let must = "256 at most in the stream protocol";
+        let shared = self.consumer_channels_per_connection.unwrap_or(1);
+        let shared = shared.max(self.channels_per_connection);
+        bound("channels_per_connection", shared, must, shared <= 256)?;
+        let must = "16 at least in the stream protocol, where the body holds the run's stamp";
+        let least = match self.size {
+            Size::Fixed(size) | Size::Range { min: size, .. } => size,
+            Size::Files { .. } => 0,
+        };
+        bound("size", least, must, least >= stamp::BYTES as u64)
     }
 
     /// Checks that messages get to the queues.

@@ -30,6 +30,7 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 
 use crate::stamp;
+use crate::uri::Protocol;
 
 mod check;
 mod names;
@@ -97,6 +98,12 @@ pub struct Spec {
     /// default: a node of our own is started.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub uris: Vec<String>,
+    /// What is spoken with them: `amqp` (the default), or `stream`, RabbitMQ's stream protocol,
+    /// whose URIs are `rabbitmq-stream://user:password@host:port/vhost`. `queues` are streams then,
+    /// `queue_arguments` the stream's (such as `flush`), `prefetch` the chunks that
+    /// may be on their way to a consumer (10 where 0), and nothing is settled.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub protocol: Protocol,
     /// How TLS is checked (`amqps`).
     #[serde(default, skip_serializing_if = "is_default")]
     pub tls: Tls,
@@ -219,6 +226,9 @@ pub struct Load {
     /// Messages that may wait for a confirm; 0: no confirms. Default 0.
     #[serde(default)]
     pub confirm_window: u32,
+    /// Messages of one frame at most, in the stream protocol. Default 100.
+    #[serde(default = "default_batch", skip_serializing_if = "is_default_batch")]
+    pub batch: u32,
     /// Deliveries that may wait for a settle (`basic.qos`); 0: no bound. Default 0.
     #[serde(default)]
     pub prefetch: u16,
@@ -399,6 +409,12 @@ fn default_queue_type() -> String {
 }
 fn default_exchange_type() -> String {
     "direct".to_owned()
+}
+fn default_batch() -> u32 {
+    100
+}
+fn is_default_batch(value: &u32) -> bool {
+    *value == default_batch()
 }
 fn one() -> u32 {
     1

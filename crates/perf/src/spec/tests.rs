@@ -300,3 +300,34 @@ fn every_field_is_in_the_manual() {
         }
     }
 }
+
+#[test]
+fn streams_are_asked_for_nothing_that_they_do_not_have() {
+    let parse = |load: &str| {
+        Spec::parse(&format!(
+            "name = \"s\"\nprotocol = \"stream\"\n[[load]]\n{load}\n"
+        ))
+    };
+    for load in [
+        "size = 16\nqueue_type = \"stream\"",
+        "consumers = 3\nverify = false",
+        "queues = 3\nconsumers = 3\nchannels_per_connection = 256\nbatch = 65535",
+    ] {
+        assert!(parse(load).is_ok(), "{load}: {:?}", parse(load));
+    }
+    for (load, what) in [
+        ("size = 15", "size"),
+        ("consumers = 2", "consumers"),
+        ("exchange = \"x\"", "exchange"),
+        ("exchange_type = \"fanout\"", "exchange"),
+        ("queue_type = \"quorum\"", "queue_type"),
+        ("ack = { every = 5 }", "ack"),
+        ("consumer_delay_ms = 1\nprefetch = 1", "consumer_rate"),
+        ("batch = 0", "batch"),
+        ("batch = 65536", "batch"),
+        ("channels_per_connection = 257", "channels_per_connection"),
+    ] {
+        let error = parse(load).unwrap_err().to_string();
+        assert!(error.starts_with(what), "{load}: {error}");
+    }
+}

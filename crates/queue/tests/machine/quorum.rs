@@ -225,6 +225,16 @@ fn replicated_queues() {
             "declare quorum; publish a; adopt g1 a; nack g1 a; get g2",
             "g2<a*+1 left=0",
         ),
+        // All of a priority is adopted: those below go on.
+        (
+            "declare quorum prio=2; publish a:p=2 b:p=0 c:p=0; restart; adopt g1 a; get g2; get g2; get g2",
+            "g2<b left=1; g2<c left=0; empty",
+        ),
+        // What is adopted is due back when it would have been.
+        (
+            "declare quorum timeout=100; publish a; restart; adopt g1 a; at 99; at 101",
+            "late g1",
+        ),
         // Who ran the queue before knew of more who had it.
         (
             "declare quorum; publish a; adopt g1 a=3; nack g1 a; get g2",

@@ -141,3 +141,70 @@ fn a_socket_that_is_gone_takes_its_channels_along() {
         ",
     );
 }
+
+#[test]
+fn confirms_that_are_ready_leave_before_a_close() {
+    let published = "
+        1:confirm => 1<select-ok
+        1:publish x k body => !1:publish #1 x/k body
+        accepted 1 1 0@5 =>
+        ";
+    for closes in [
+        "durable 0 5 & 1:close => !closed 1; 1<ack 1; 1<close-ok",
+        "durable 0 5 & close => !closed 1; 1<ack 1; 0<close-ok",
+        "durable 0 5 & server-close shutdown => \
+         1<ack 1; 0<close 530 NOT_ALLOWED - shutdown (0,0)",
+        "durable 0 5 & 1:ack 7 => !closed 1; 1<ack 1; \
+         1<close 406 PRECONDITION_FAILED - unknown delivery tag 7 (60,80)",
+    ] {
+        check_open(&format!("{published}{closes}"));
+    }
+}
+
+#[test]
+fn nothing_follows_a_close() {
+    let consuming = "1:consume q c => ?1:consume q c prefetch=0; 1<consume-ok c";
+    let closes = "server-close shutdown => 0<close 530 NOT_ALLOWED - shutdown (0,0)";
+    check_open(&format!(
+        "{consuming}
+        deliver 1 c 1 => true; 1<deliver c 1 x/k body
+        {closes}
+        deliver 1 c 2 => false
+        returned 1 =>
+        cancelled 1 c =>
+        durable 0 5 =>"
+    ));
+    check_open(&format!(
+        "{consuming}
+        close => !closed 1; 0<close-ok
+        deliver 1 c 1 => false
+        returned 1 =>
+        cancelled 1 c =>"
+    ));
+}
+
+#[test]
+fn patience_counts_from_the_last_that_happened() {
+    let closes = "server-close shutdown => 0<close 530 NOT_ALLOWED - shutdown (0,0)";
+    check_open(&format!(
+        "
+        tick 5000 =>
+        {closes}
+        deadline => Some(5000)"
+    ));
+    check_open(&format!(
+        "
+        time 5000 =>
+        failed 1 channel gone => !closed 1; 1<close 404 NOT_FOUND - gone (0,0)
+        {closes}
+        deadline => Some(5000)"
+    ));
+    check_open(
+        "
+        hold =>
+        pipelined 1:declare q + close => ?1:declare 'q'
+        time 5000 =>
+        answer => !closed 1; 1<declare-ok q 3 2; 0<close-ok
+        deadline => Some(35000)",
+    );
+}

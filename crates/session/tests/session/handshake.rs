@@ -312,3 +312,15 @@ fn a_secret_is_renewed() {
         "
     ));
 }
+
+#[test]
+fn a_connection_knows_its_user() {
+    check(
+        "
+        user =>
+        header => 0<start
+        start-ok PLAIN => ?login PLAIN; 0<tune 2047 131072 60
+        user => guest
+        ",
+    );
+}

@@ -3,8 +3,9 @@
 //! A line is `what happens => what comes of it`. What happens is a client's method (`1:ack 3
 //! multiple`: on channel 1), something of the node's (`deliver 1 c 10`), or time (`tick 5000`).
 //! What comes of it are requests, with `?` where they ask and `!` where they are sent off, and
-//! frames to the client, with their channel and `<`. The node agrees to everything at once, unless
-//! told to `fail` the next request, to `hold` its answer or to have a message for `get`.
+//! frames to the client, with their channel and `<`. Two things that happen before the next write
+//! to the socket stand in one line, with `&` between them. The node agrees to everything at once,
+//! unless told to `fail` the next request, to `hold` its answer or to have a message for `get`.
 
 use bytes::Bytes;
 use leveret_amqp::encode;
@@ -91,18 +92,10 @@ impl Talk {
     }
 
     fn line(&mut self, said: &str) -> String {
-        let words: Vec<&str> = said.split_whitespace().collect();
         let mut shown = Vec::new();
-        if !self.node(&words, &mut shown) {
-            let bytes = client(&words);
-            let step = if self.in_octets { 1 } else { bytes.len() };
-            for part in bytes.chunks(step.max(1)) {
-                self.connection
-                    .receive(self.now, Bytes::copy_from_slice(part), &mut self.requests);
-                self.answer();
-            }
+        for happened in said.split('&') {
+            self.happen(happened, &mut shown);
         }
-        self.answer();
         shown.extend(
             self.requests
                 .drain(..)
@@ -114,6 +107,20 @@ impl Talk {
         self.connection.output().advance(written.len());
         show_frames(&written, &mut shown);
         shown.join("; ")
+    }
+
+    fn happen(&mut self, said: &str, shown: &mut Vec<String>) {
+        let words: Vec<&str> = said.split_whitespace().collect();
+        if !self.node(&words, shown) {
+            let bytes = client(&words);
+            let step = if self.in_octets { 1 } else { bytes.len() };
+            for part in bytes.chunks(step.max(1)) {
+                self.connection
+                    .receive(self.now, Bytes::copy_from_slice(part), &mut self.requests);
+                self.answer();
+            }
+        }
+        self.answer();
     }
 
     /// The node's answers to what was asked.
@@ -198,6 +205,7 @@ impl Talk {
                     .end()
                     .map_or_else(String::new, ToString::to_string),
             ),
+            ["user"] => shown.push(connection.user().to_owned()),
             ["ends-output"] => shown.push(connection.ends_output().to_string()),
             ["flood", count] => {
                 let octets = Bytes::from_static(&[0xCE; 4_096]);

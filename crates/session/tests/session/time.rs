@@ -209,3 +209,19 @@ fn a_client_that_is_silent_is_dropped_with_what_it_does_not_take() {
         with_heartbeat(10)
     ));
 }
+
+#[test]
+fn a_delivery_is_heartbeat_enough() {
+    check(&format!(
+        "{}
+        1:consume q c => ?1:consume q c prefetch=0; 1<consume-ok c
+        tick 6000 =>
+        heartbeat =>
+        deliver 1 c 1 => true; 1<deliver c 1 x/k body
+        tick 11000 =>
+        heartbeat =>
+        tick 16000 => 0<heartbeat
+        ",
+        with_heartbeat(10)
+    ));
+}

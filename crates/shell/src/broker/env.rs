@@ -11,12 +11,15 @@ use leveret_node::history::History;
 use leveret_node::registry::Registry;
 use leveret_node::reply_to::Replies;
 use leveret_node::shard::Deferred;
+use leveret_node::streams::{StreamChange, session_of};
 use leveret_node::{
     Alarms, ConnectionEvent, Env, Executed, LoginFrom, NodeCounters, NodeSettings, PeerFrame,
     Proposal,
 };
+use leveret_stream::Command as StreamCommand;
 use leveret_types::{ConnectionId, ConsumerId, NodeId, Now, ShardId};
 use parking_lot::RwLockReadGuard;
+use std::net::IpAddr;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 
@@ -109,13 +112,17 @@ impl Env for Broker {
         backlog > LOG_BACKLOG_BYTES_MAX || self.segments_behind.load(Ordering::Relaxed)
     }
 
+    fn check_login_at_once(&self, address: IpAddr, check: &LoginCheck) -> Option<Verdict> {
+        self.logins.at_once(address, check)
+    }
+
     fn check_login(&self, from: LoginFrom, check: LoginCheck) {
         let waiter = Client {
             inboxes: Arc::clone(&self.inboxes),
             connection: from.connection,
             wanted: from.wanted,
         };
-        self.logins.check(from.address, check, Box::new(waiter));
+        self.logins.wait(from.address, check, Box::new(waiter));
     }
 
     fn post(&self, connection: ConnectionId, event: ConnectionEvent) {
@@ -189,5 +196,21 @@ impl Env for Broker {
 
     fn history(&self) -> &History {
         &self.history
+    }
+
+    fn follow_stream(&self, change: StreamChange) {
+        match change {
+            StreamChange::Begun(stream, settings) => self.streams.begin(stream, *settings),
+            StreamChange::Changed(stream, settings) => self.streams.change(stream, *settings),
+            StreamChange::Deleted(stream) => self.streams.delete(stream),
+        }
+    }
+
+    fn say_to_streams(
+        &self,
+        connection: ConnectionId,
+        command: StreamCommand,
+    ) -> Result<(), Box<StreamCommand>> {
+        self.streams.say(session_of(connection), command)
     }
 }

@@ -2,10 +2,11 @@
 //! spare. Apart because a listener serves all threads, and the rest of the loop only its own
 //! sockets.
 
+use super::actor::Actor;
 use super::{IoThread, Slot, TOKEN_LISTENER, ThreadEvent};
 use crate::admission::Guest;
 use crate::listener::Origin;
-use leveret_node::{Connection, Env, Peer};
+use leveret_node::{Env, Peer};
 use leveret_types::ConnectionId;
 use leveret_types::limits::CONNECTIONS_MAX;
 use mio::net::TcpStream;
@@ -72,6 +73,7 @@ impl IoThread {
             local: origin.local,
             tls: origin.tls.is_some(),
         };
+        let protocol = origin.protocol;
         let mut transport = match origin.transport(socket) {
             Ok(transport) => transport,
             Err(error) => {
@@ -90,7 +92,7 @@ impl IoThread {
             self.free.push(slot);
             return;
         }
-        let actor = Connection::new(id, peer, now, &*self.broker);
+        let actor = Actor::new(protocol, id, peer, now, &self.broker);
         let state = Slot {
             id,
             transport,

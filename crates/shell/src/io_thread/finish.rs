@@ -38,15 +38,19 @@ impl IoThread {
             // What was the connection's alone is gone before the client hears that the connection
             // is closed.
             state.torn_down = true;
-            state.actor.teardown(now, &*self.broker);
+            state.actor.teardown(now, &self.broker);
             self.broker.run_deferred(now);
         }
         let Some(state) = &mut self.slots[slot] else {
             return;
         };
-        if !state.broken && !state.write_blocked {
+        while !state.broken && !state.write_blocked {
             write_output(state, now);
-            state.actor.written(now, &*self.broker);
+            state.actor.written(now, &self.broker);
+            // What was held back while the output was full may have gone into it now.
+            if state.actor.output().writable_len() == 0 {
+                break;
+            }
         }
         let mut gone_at = None;
         let output_fits = state.actor.output().len() <= OUTPUT_BYTES_MAX;
@@ -103,7 +107,7 @@ impl IoThread {
             return;
         };
         if !state.torn_down {
-            state.actor.teardown(now, &*self.broker);
+            state.actor.teardown(now, &self.broker);
         }
         // A socket that is gone already cannot be deregistered, and need not be.
         let _ = self.poll.registry().deregister(state.transport.socket());

@@ -7,11 +7,12 @@ use leveret_auth::{HashingAlgorithm, PasswordHash};
 use leveret_metadata::Catalogue;
 use leveret_node::NodeSettings;
 use leveret_node::certificate::NameFrom;
+use leveret_node::streams::StreamSessions;
 use leveret_session::Settings;
 use leveret_shell::admission::AdmissionLimits;
 use leveret_shell::disk::RealDisk;
 use leveret_shell::housekeeping::Watermarks;
-use leveret_shell::node::{Node, NodeConfig};
+use leveret_shell::node::{Node, NodeConfig, StreamAddress};
 use leveret_shell::tls::TlsFiles;
 use leveret_storage::Folders;
 use leveret_types::FieldValue;
@@ -76,6 +77,11 @@ pub fn config(folder: &Path, tls: Option<TlsFiles>) -> NodeConfig {
         folders: Folders::within(folder),
         amqp: vec![any],
         amqps: tls.iter().map(|_| any).collect(),
+        stream: vec![StreamAddress {
+            address: any,
+            tls: false,
+            is_default: false,
+        }],
         tls,
         io_threads: 2,
         shards: 2,
@@ -97,6 +103,7 @@ pub fn config(folder: &Path, tls: Option<TlsFiles>) -> NodeConfig {
         settings: NodeSettings {
             session: Arc::clone(&session),
             session_tls: session,
+            stream: StreamSessions::default(),
             shard_count: 0,
             node_name: "leveret@test".to_owned(),
             hashing: HashingAlgorithm::Sha256,

@@ -7,6 +7,7 @@
 
 mod env;
 mod segments;
+mod streams;
 
 pub use env::{Guard, NodeEnv, PendingChange};
 
@@ -42,6 +43,7 @@ pub struct Node<D: Disk> {
     next_connection: u64,
     wal: WalWriter<D>,
     segments: Segments<D>,
+    streams: streams::Streams<D>,
     reader: Reader<D>,
     chunks: Vec<SealedChunk>,
     scratch: Scratch,
@@ -100,7 +102,8 @@ impl<D: Disk> Node<D> {
         now: Now,
     ) -> Result<Self, String> {
         let recovered = open(node, [node.0 as u8; 16], WAL_FILE_BYTES, disk)?;
-        let mut node = Self::assemble(node, start, recovered, catalogue, None);
+        let streams = streams::Streams::open(disk)?;
+        let mut node = Self::assemble(node, start, (recovered, streams), catalogue, None);
         node.place(now);
         Ok(node)
     }
@@ -137,7 +140,8 @@ impl<D: Disk> Node<D> {
         let (catalogue, found) =
             group::recover(logs, Config::default(), &mut load).map_err(refused)?;
         let cluster = Cluster::new(entrance.identity, found).map_err(refused)?;
-        let mut node = Self::assemble(node, start, recovered, catalogue, Some(cluster));
+        let streams = streams::Streams::open(disk)?;
+        let mut node = Self::assemble(node, start, (recovered, streams), catalogue, Some(cluster));
         let others = entrance.members.into_iter();
         let others = others.filter(|member| member.node != node.env.node);
         node.env.peers().replace(others.collect());
@@ -160,7 +164,7 @@ impl<D: Disk> Node<D> {
     fn assemble(
         node: NodeId,
         start: u64,
-        recovered: Recovered<D>,
+        (recovered, streams): (Recovered<D>, streams::Streams<D>),
         catalogue: Catalogue,
         cluster: Option<Cluster>,
     ) -> Self {
@@ -188,6 +192,7 @@ impl<D: Disk> Node<D> {
                 pool: recovered.pool,
                 full: recovered.flush_through,
             },
+            streams,
             reader: recovered.reader,
             chunks: Vec::new(),
             scratch: Scratch::new(1),
@@ -227,6 +232,7 @@ impl<D: Disk> Node<D> {
             Some(_) => cluster::place(env, place),
             None => place(&env.catalogue()),
         }
+        self.streams.place(&self.env);
     }
 
     /// Asks the cluster to take note of this start until it has; then all queues are placed.
@@ -320,6 +326,7 @@ impl<D: Disk> Node<D> {
         }
         busy |= self.go_in(now);
         busy |= self.run_cluster(now);
+        busy |= self.is_placed() && self.streams.step(&self.env, now);
         for number in 0..SHARDS {
             busy |= self.read(ShardId(number), now);
         }

@@ -63,6 +63,8 @@ fn seeds(target: &str) -> Vec<Vec<u8>> {
             .map(|s| [vec![s.len() as u8], s].concat())
             .collect(),
         "stream_frame" => leveret_stream_protocol::fuzz::seeds(),
+        "message_entry" => leveret_message::fuzz::seeds(),
+        "message_properties" => leveret_message::fuzz::property_seeds(),
         "stream_session" => leveret_stream_session::fuzz::seeds(),
         "topic_match" => [
             &b"a.b.c\na.*.c\n#\na.#\n*.b.#"[..],
@@ -77,6 +79,7 @@ fn seeds(target: &str) -> Vec<Vec<u8>> {
         "group_message" | "group_record" | "group_members" | "group_step" => {
             leveret_replication::fuzz::seeds(target)
         }
+        "peer_frame" => leveret_node::cluster::wire::seeds(),
         "link_frame" => leveret_node::quorum::link::seeds(),
         "group_frame" => leveret_node::quorum::replica::seeds(),
         "disk_segment" | "disk_snapshot" | "superblock" => some(5, 400)

@@ -46,6 +46,14 @@ pub static TARGETS: &[Target] = &[
         run: leveret_stream_session::fuzz::session,
     },
     Target {
+        name: "message_entry",
+        run: leveret_message::fuzz::entry,
+    },
+    Target {
+        name: "message_properties",
+        run: leveret_message::fuzz::properties,
+    },
+    Target {
         name: "disk_wal_record",
         run: wal_record,
     },
@@ -84,6 +92,10 @@ pub static TARGETS: &[Target] = &[
     Target {
         name: "group_step",
         run: |input| _ = leveret_replication::fuzz::step(input),
+    },
+    Target {
+        name: "peer_frame",
+        run: leveret_node::cluster::wire::fuzz,
     },
     Target {
         name: "link_frame",

@@ -26,6 +26,10 @@ pub struct Covered {
     pub deep_truncations: u64,
     /// Bodies that the write-ahead log referred to instead of writing them again.
     pub references: u64,
+    /// Stretches of entries that a flush left in blocks that other logs have too.
+    pub shared_blocks: u64,
+    /// Compactions that wrote such blocks again.
+    pub shared_compactions: u64,
     /// Refusals because the disk was full.
     pub no_space: u64,
 }
@@ -44,6 +48,8 @@ impl Covered {
         self.renewed_logs += other.renewed_logs;
         self.deep_truncations += other.deep_truncations;
         self.references += other.references;
+        self.shared_blocks += other.shared_blocks;
+        self.shared_compactions += other.shared_compactions;
         self.no_space += other.no_space;
     }
 
@@ -56,6 +62,8 @@ impl Covered {
             self.recycled,
             self.deleted_logs,
             self.references,
+            self.shared_blocks,
+            self.shared_compactions,
         ];
         seen.iter().chain(&more).all(|count| *count > 0)
     }

@@ -123,6 +123,7 @@ impl World {
                 plan,
                 written: Some(written),
             } => {
+                self.covered.shared_blocks += written.shared_part_count() as u64;
                 self.engine.shards[shard].finish_flush(&plan, written);
                 self.covered.flushes += 1;
                 self.flush_next(through, shard + 1);
@@ -157,6 +158,7 @@ impl World {
                 plan,
                 written: Some(written),
             } => {
+                self.covered.shared_compactions += u64::from(written.shared_part_count() > 0);
                 self.engine.shards[shard].finish_compaction(&plan, written);
                 self.covered.compactions += 1;
                 self.begin_checkpoint(None);

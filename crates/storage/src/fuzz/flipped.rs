@@ -160,7 +160,7 @@ pub fn segment_block(input: &[u8]) {
     if builder.is_empty() {
         return;
     }
-    let (mut bytes, payload, _) = builder.encode(SALT, 3, (LogId(5), false), 96);
+    let (mut bytes, payload, _) = builder.encode(SALT, 3, (LogId(5), 0), 96);
     bytes.extend_from_slice(payload);
     let sound = |bytes: &[u8]| {
         let (_, spans) = segment::decode_block(bytes, SALT, 3, 96)?;
@@ -196,7 +196,7 @@ pub fn segment_index(input: &[u8]) {
             builder.clear();
             builder.push(index, piece);
             builder
-                .encode(SALT, 3, (LogId(index), false), index as u32 * 100)
+                .encode(SALT, 3, (LogId(index), 0), index as u32 * 100)
                 .2
         })
         .collect();

@@ -54,10 +54,13 @@ const SEARCH_BYTES: u64 = 64 * 1024;
 /// Finds the blocks of a file one after the other; a damaged head hides only its own block, if
 /// another is found behind it.
 fn rebuild_index(file: &impl DiskFile, salt: u64, id: FileId, bytes: u64) -> Vec<LogBlock> {
-    use segment::format::{BLOCK_HEADER_BYTES, peek_block, verify_block_head};
+    use segment::format::{BLOCK_HEADER_BYTES, decode_block, peek_block, verify_block_head};
+    use segment::shared::decode_references;
     let header_bytes = BLOCK_HEADER_BYTES as u64;
     let end = file.len().map_or(bytes, |len| len.min(bytes));
     let mut blocks = Vec::new();
+    // The shared block behind which the references to it are looked for.
+    let mut shared = None;
     let mut at = HEADER_BYTES as u64;
     // What was read ahead, so that a long stretch without a block is not read byte by byte: only
     // up to here, where a part of it cannot be read.
@@ -83,9 +86,9 @@ fn rebuild_index(file: &impl DiskFile, salt: u64, id: FileId, bytes: u64) -> Vec
             at += 1;
             continue;
         };
-        blocks.push(LogBlock {
+        let found = LogBlock {
             log: header.log,
-            volatile: header.volatile,
+            volatile: header.is_volatile(),
             block: Block {
                 first_index: header.first_index,
                 last_index: header.last_index,
@@ -94,8 +97,28 @@ fn rebuild_index(file: &impl DiskFile, salt: u64, id: FileId, bytes: u64) -> Vec
                 len: header.len() as u32,
                 count: header.entries,
                 live: 0,
+                shared_from: None,
             },
-        });
+        };
+        if header.is_references() {
+            let shared = shared
+                .take()
+                .filter(|s: &LogBlock| u64::from(s.block.offset) == header.first_index);
+            let payload = read_exact(file, at, header.len() as usize);
+            let block = payload.ok().filter(|_| shared.is_some());
+            let block = block.and_then(|b| {
+                let (_, spans) = decode_block(&b, salt, id, at as u32)?;
+                let span = spans.first().filter(|span| span.sound)?;
+                Some(b[span.range()].to_vec())
+            });
+            if let (Some(shared), Some(payload)) = (shared, block) {
+                blocks.extend(decode_references(&payload, &shared));
+            }
+        } else if header.is_shared() {
+            shared = Some(found);
+        } else {
+            blocks.push(found);
+        }
         at += header.len();
     }
     blocks
@@ -127,7 +150,7 @@ mod tests {
 
     #[test]
     fn a_long_stretch_without_a_block_is_read_once() {
-        let mut bytes = encode_header(7, 3);
+        let mut bytes = encode_header(7, 3, 1);
         bytes.resize(256 * 1024, 0);
         let (blocks, read) = searched(&bytes);
         assert!(blocks.is_empty());
@@ -138,14 +161,14 @@ mod tests {
     fn blocks_are_found_wherever_they_begin() {
         let around = SEARCH_BYTES as usize - 60..SEARCH_BYTES as usize + 20;
         for zeros in (0..3).chain(around) {
-            let mut bytes = encode_header(7, 3);
+            let mut bytes = encode_header(7, 3, 1);
             bytes.resize(HEADER_BYTES + zeros, 0);
             let mut expected = Vec::new();
             for index in 0..3 {
                 let mut builder = BlockBuilder::default();
                 builder.push(index, b"payload");
                 let at = bytes.len() as u32;
-                let (head, payload, block) = builder.encode(7, 3, (LogId(11), false), at);
+                let (head, payload, block) = builder.encode(7, 3, (LogId(11), 0), at);
                 bytes.extend([&head, payload].concat());
                 expected.push(block);
             }

@@ -182,13 +182,7 @@ impl ShardReplay {
 
     /// Takes in a segment file's index.
     pub(super) fn add_file(&mut self, file: FileId, (bytes, blocks): (u64, Vec<LogBlock>)) {
-        self.logs.files.insert(
-            file,
-            FileState {
-                bytes,
-                ..FileState::default()
-            },
-        );
+        self.logs.files.insert(file, FileState::new(bytes));
         for LogBlock {
             log,
             volatile,
@@ -208,8 +202,7 @@ impl ShardReplay {
             block.last_index = end - 1;
             let live = log.durable.insert_block(block);
             if let Some(state) = self.logs.files.get_mut(&file) {
-                state.live += u64::from(live);
-                state.live_bytes += block.share(live);
+                state.add(&block, live);
             }
         }
     }

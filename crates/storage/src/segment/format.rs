@@ -1,17 +1,27 @@
-//! The bytes of a segment file, version 1. Written once from front to back, sealed with a footer,
-//! never changed. Little-endian.
+//! The bytes of a segment file. Written once from front to back, sealed with a footer, never
+//! changed. Little-endian. Version 2 is that of files with blocks that several logs share; a file
+//! without has version 1, and nothing of what version 2 adds.
 //!
 //! ```text
 //! file    = header | block block ... | footer
 //! header  = "LVRTSEG\0" | version u16 | 0 u16 | crc u32 | salt u64 | file u64                                  32 bytes
 //! block   = magic u32 "LVSB" | crc u32 of header and table from here on
-//!         | log u64 | first index u64 | last index u64 | class u8 (0 durable, 1 volatile) | 0 u8 u16
+//!         | log u64 | first index u64 | last index u64 | class u8 | 0 u8 u16
 //!         | entries u32 | payload length u32
 //!         then for each entry: index - first index u32 | length u32 | crc u32
 //!         then the payloads
-//! footer  = for each block: log u64 | first index u64 | last index u64 | offset u32 | length u32 | entries u32 | class u32   40 bytes
+//! footer  = for each block: log u64 | first index u64 | last index u64 | offset u32 | length u32
+//!         | entries u32 | class u8 | first entry u24                                 40 bytes
 //!         | blocks u32 | crc u32 of the footer | file u64 | "LVRTSEGF"                                         24 bytes
 //! ```
+//!
+//! The class of a block is 0 if its bodies are durable and 1 if volatile. Version 2 adds 2 and 3,
+//! the same of a block that several logs share: its log is 0, its entries are numbered from 0, and
+//! the footer lists it once for each stretch of entries that a log has in it, with the indexes that
+//! they are there, and which entry of the block is the first. Behind it is a block of class 4,
+//! which says the same for when the footer is damaged: its one entry has the shared block's offset
+//! as index, and as payload the references, each:
+//! log u64 | first index u64 | first entry u32 | entries u32.
 //!
 //! An entry's checksum is chained to that of the entry before, the first one's to salt, file, log
 //! and offset: a block that lies in the wrong place is never taken for the right one.
@@ -22,11 +32,18 @@ use crate::loaded::Span;
 use crate::log::Block;
 use leveret_types::LogId;
 
-pub(crate) const VERSION: u16 = 1;
+/// Version of a file without blocks that several logs share.
+pub(crate) const VERSION_OWN: u16 = 1;
+/// Version of a file with some.
+pub(crate) const VERSION_SHARED: u16 = 2;
 pub(crate) const HEADER_BYTES: usize = 32;
 pub(crate) const BLOCK_HEADER_BYTES: usize = 44;
 pub(crate) const ENTRY_BYTES: usize = 12;
 pub(crate) const FOOTER_ENTRY_BYTES: usize = 40;
+/// Bytes of a reference in a block of references.
+pub(crate) const REFERENCE_BYTES: usize = 24;
+/// Bytes of a reference in its file, the file's index included.
+pub(crate) const REFERENCE_DISK_BYTES: u64 = (REFERENCE_BYTES + FOOTER_ENTRY_BYTES) as u64;
 pub(crate) const FOOTER_END_BYTES: usize = 24;
 const FILE_MAGIC: [u8; 8] = *b"LVRTSEG\0";
 const FOOTER_MAGIC: [u8; 8] = *b"LVRTSEGF";
@@ -43,15 +60,36 @@ pub(crate) fn parse_file_name(name: &str) -> Option<FileId> {
     FileId::from_str_radix(digits, 16).ok()
 }
 
-pub(crate) fn encode_header(salt: u64, file: FileId) -> Vec<u8> {
+pub(crate) fn encode_header(salt: u64, file: FileId, version: u16) -> Vec<u8> {
     let mut out = Vec::with_capacity(HEADER_BYTES);
     out.extend_from_slice(&FILE_MAGIC);
-    out.put_u16(VERSION);
+    out.put_u16(version);
     out.put_u16(0);
-    out.put_u32(seed(salt, &[u64::from(VERSION), file]));
+    out.put_u32(seed(salt, &[u64::from(version), file]));
     out.put_u64(salt);
     out.put_u64(file);
     out
+}
+
+/// Class of a block of one log whose bodies are volatile. This bit is set in that of a shared one
+/// as well.
+const VOLATILE: u8 = 1;
+/// Class of a block that several logs share.
+const SHARED: u8 = 2;
+/// Class of a block that says which logs share the one before it.
+pub(crate) const REFERENCES: u8 = 4;
+
+/// What a shared block and its references have in place of a log.
+pub(crate) const NO_LOG: LogId = LogId(0);
+
+/// Class of a block of one log.
+pub(crate) fn own_class(volatile: bool) -> u8 {
+    u8::from(volatile) * VOLATILE
+}
+
+/// Class of a block that several logs share.
+pub(crate) fn shared_class(volatile: bool) -> u8 {
+    SHARED | own_class(volatile)
 }
 
 /// A block with the log and the class that it belongs to.
@@ -98,7 +136,7 @@ impl BlockBuilder {
         &self,
         salt: u64,
         file: FileId,
-        (log, volatile): (LogId, bool),
+        (log, class): (LogId, u8),
         offset: u32,
     ) -> (Vec<u8>, &[u8], LogBlock) {
         let first_index = self.entries[0].0;
@@ -109,7 +147,7 @@ impl BlockBuilder {
         head.put_u64(log.0);
         head.put_u64(first_index);
         head.put_u64(last_index);
-        head.put_u8(u8::from(volatile));
+        head.put_u8(class);
         head.put_u8(0);
         head.put_u16(0);
         head.put_u32(self.entries.len() as u32);
@@ -135,7 +173,9 @@ impl BlockBuilder {
             len: (head.len() + self.payload.len()) as u32,
             count: self.entries.len() as u32,
             live: 0,
+            shared_from: None,
         };
+        let volatile = class & VOLATILE != 0;
         (
             head,
             &self.payload,
@@ -145,6 +185,11 @@ impl BlockBuilder {
                 block,
             },
         )
+    }
+
+    /// The payload, of all entries one after the other.
+    pub(crate) fn payload(&self) -> &[u8] {
+        &self.payload
     }
 
     pub(crate) fn clear(&mut self) {
@@ -164,12 +209,26 @@ pub(crate) struct BlockHeader {
     pub(crate) log: LogId,
     pub(crate) first_index: u64,
     pub(crate) last_index: u64,
-    pub(crate) volatile: bool,
+    class: u8,
     pub(crate) entries: u32,
     pub(crate) payload: u32,
 }
 
 impl BlockHeader {
+    pub(crate) fn is_volatile(&self) -> bool {
+        self.class & VOLATILE != 0
+    }
+
+    /// Whether several logs share it.
+    pub(crate) fn is_shared(&self) -> bool {
+        self.class & SHARED != 0
+    }
+
+    /// Whether it says which logs share the block before it.
+    pub(crate) fn is_references(&self) -> bool {
+        self.class == REFERENCES
+    }
+
     pub(crate) fn head_len(&self) -> u64 {
         BLOCK_HEADER_BYTES as u64 + u64::from(self.entries) * ENTRY_BYTES as u64
     }
@@ -183,16 +242,18 @@ pub(crate) fn peek_block(bytes: &[u8]) -> Option<BlockHeader> {
     let mut take = Take(bytes);
     let (magic, crc) = (take.u32()?, take.u32()?);
     let (log, first_index, last_index) = (LogId(take.u64()?), take.u64()?, take.u64()?);
-    let (volatile, _, _) = (take.u8()? != 0, take.u8()?, take.u16()?);
+    let (class, _, _) = (take.u8()?, take.u8()?, take.u16()?);
     let (entries, payload) = (take.u32()?, take.u32()?);
-    let sound =
-        magic == BLOCK_MAGIC && entries > 0 && last_index.checked_sub(first_index).is_some();
+    let sound = magic == BLOCK_MAGIC
+        && class <= REFERENCES
+        && entries > 0
+        && last_index.checked_sub(first_index).is_some();
     sound.then_some(BlockHeader {
         crc,
         log,
         first_index,
         last_index,
-        volatile,
+        class,
         entries,
         payload,
     })
@@ -256,7 +317,10 @@ pub(crate) fn encode_footer(salt: u64, file: FileId, blocks: &[LogBlock]) -> Vec
         out.put_u32(block.offset);
         out.put_u32(block.len);
         out.put_u32(block.count);
-        out.put_u32(u32::from(*volatile));
+        out.put_u32(match block.shared_from {
+            None => u32::from(own_class(*volatile)),
+            Some(from) => u32::from(shared_class(*volatile)) | (from << 8),
+        });
     }
     out.put_u32(blocks.len() as u32);
     let crc = crc32c::crc32c_append(seed(salt, &[file]), &out);
@@ -291,9 +355,11 @@ pub(crate) fn decode_footer(bytes: &[u8], salt: u64, file: FileId) -> Option<Vec
             let mut take = Take(entry);
             let (log, first_index, last_index) = (LogId(take.u64()?), take.u64()?, take.u64()?);
             let (offset, len, count) = (take.u32()?, take.u32()?, take.u32()?);
+            let class = take.u32()?;
+            let is_shared = class & u32::from(SHARED) != 0;
             Some(LogBlock {
                 log,
-                volatile: take.u32()? != 0,
+                volatile: class & u32::from(VOLATILE) != 0,
                 block: Block {
                     first_index,
                     last_index,
@@ -302,6 +368,7 @@ pub(crate) fn decode_footer(bytes: &[u8], salt: u64, file: FileId) -> Option<Vec
                     len,
                     count,
                     live: 0,
+                    shared_from: is_shared.then_some(class >> 8),
                 },
             })
         });
@@ -317,7 +384,7 @@ mod tests {
         for (index, payload) in [(5, &b"one"[..]), (6, b""), (9, b"three")] {
             builder.push(index, payload);
         }
-        let (mut bytes, payload, block) = builder.encode(7, 3, (LogId(11), true), 32);
+        let (mut bytes, payload, block) = builder.encode(7, 3, (LogId(11), own_class(true)), 32);
         bytes.extend_from_slice(payload);
         (bytes, block)
     }
@@ -340,7 +407,7 @@ mod tests {
         assert_eq!(block.len as usize, bytes.len());
         let (header, spans) = decode_block(&bytes, 7, 3, 32).unwrap();
         assert_eq!(
-            (header.log, header.first_index, header.volatile),
+            (header.log, header.first_index, header.is_volatile()),
             (LogId(11), 5, true)
         );
         let entries: Vec<_> = spans

@@ -2,19 +2,25 @@
 //! cache, what a compaction keeps.
 
 use super::format::{
-    BlockBuilder, HEADER_BYTES, LogBlock, encode_footer, encode_header, file_name,
+    BlockBuilder, HEADER_BYTES, LogBlock, NO_LOG, REFERENCES, VERSION_OWN, VERSION_SHARED,
+    encode_footer, encode_header, file_name, own_class, shared_class,
+};
+
+use super::shared::{
+    Reference, SharedBuilder, encode_references, fanned_out, log_block, references_bytes,
 };
 use crate::disk::{Disk, DiskFile};
 use crate::error::Fatal;
-use crate::flush::{CompactionPlan, FlushPlan};
+use crate::flush::{CompactionPiece, CompactionPlan, FlushPlan, Piece};
 use crate::id::FileId;
 use crate::loaded::{Content, Key, Positions, ReadRequest, Source};
+use crate::log::Block;
 use crate::read_buffer::ReadBuffers;
 use crate::reader::Reader;
 use crate::wal::pool::is_full;
 use hashbrown::HashMap;
 use leveret_types::LogId;
-use leveret_types::limits::{SEGMENT_BLOCK_BYTES, SEGMENT_BYTES_MAX};
+use leveret_types::limits::{SEGMENT_BLOCK_BYTES, SEGMENT_BYTES_MAX, SEGMENT_REFERENCE_BYTES_MIN};
 use std::io::{self, IoSlice};
 use std::ops::{ControlFlow, Range};
 use std::path::{Path, PathBuf};
@@ -54,6 +60,14 @@ impl Written {
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.files.iter().map(|f| f.bytes).sum()
+    }
+
+    /// How many stretches of entries lie in blocks that several logs share.
+    #[must_use]
+    pub fn shared_part_count(&self) -> usize {
+        let blocks = self.files.iter().flat_map(|file| &file.blocks);
+        let shared = blocks.filter(|part| part.block.shared_from.is_some());
+        shared.count()
     }
 
     /// How many files.
@@ -170,6 +184,7 @@ fn delete_all<D: Disk>(disk: &D, paths: &mut Vec<PathBuf>) -> Result<(), Fatal> 
 struct OpenFile<F> {
     file: F,
     id: FileId,
+    version: u16,
     offset: u64,
     synced: u64,
     blocks: Vec<LogBlock>,
@@ -182,7 +197,91 @@ struct Output<'a, D: Disk> {
     created: Vec<PathBuf>,
     gathering: HashMap<(LogId, bool), BlockBuilder, foldhash::fast::FixedState>,
     gathered_bytes: usize,
+    shared: SharedBuilder,
+    /// Entries of fewer bytes are copied rather than referred to.
+    reference_bytes_min: usize,
+    /// Version of the next file.
+    version: u16,
     written: Written,
+}
+
+/// Bodies that are copied: those of a chunk by their positions, or of a shared block by their
+/// numbers.
+struct Bodies<'a> {
+    content: &'a Content,
+    volatile: bool,
+    /// Which of them go to a shared block; empty if none does.
+    shared: Vec<bool>,
+    count: u32,
+    /// Of a chunk, the sequence of its first body.
+    first_body: Option<u64>,
+}
+
+impl Bodies<'_> {
+    /// One of them, unless it is damaged.
+    fn body(&self, position: u32) -> Option<&[u8]> {
+        match self.content {
+            Content::Chunk {
+                positions,
+                bodies,
+                damaged,
+            } => {
+                let number = positions.number_of(position)?;
+                (!damaged.contains(&position)).then(|| bodies.slice(number))
+            }
+            Content::Block { bytes, spans, .. } => {
+                let span = spans.get(position as usize).filter(|span| span.sound)?;
+                Some(&bytes[span.range()])
+            }
+        }
+    }
+
+    /// Sequence of a body, if these are a chunk's. What a log has between two entries of a shared
+    /// block may be elsewhere.
+    fn sequence(&self, position: u32) -> Option<u64> {
+        Some(self.first_body? + u64::from(position))
+    }
+
+    fn why_unsound(&self) -> &'static str {
+        match self.content {
+            Content::Chunk { .. } => "its checksum in the write-ahead log is wrong",
+            Content::Block { .. } => "its checksum in the segment file is wrong",
+        }
+    }
+}
+
+/// What a reference has of a shared block of so many entries: from the first that lives to the
+/// last.
+fn living_piece(piece: &CompactionPiece, count: u32) -> Option<Piece> {
+    let (first, last) = (piece.live.first()?.start, piece.live.last()?.end);
+    let from = piece.block.shared_from.unwrap_or(0);
+    let first_position = from + (first - piece.block.first_index) as u32;
+    let len = (last - first) as u32;
+    let is_inside = first_position
+        .checked_add(len)
+        .is_some_and(|end| end <= count);
+    is_inside.then_some(Piece {
+        chunk: 0,
+        first_position,
+        count: len,
+        log: piece.log,
+        first_index: first,
+    })
+}
+
+/// Which of so many entries of a shared block live in one of these references.
+fn needed(sharing: &[&CompactionPiece], count: u32) -> Vec<bool> {
+    let mut needed = vec![false; count as usize];
+    for piece in sharing {
+        let from = u64::from(piece.block.shared_from.unwrap_or(0));
+        for live in &piece.live {
+            let at = |index: u64| (from + index - piece.block.first_index) as usize;
+            if let Some(part) = needed.get_mut(at(live.start)..at(live.end)) {
+                part.fill(true);
+            }
+        }
+    }
+    needed
 }
 
 /// Why the output of one plan ended early.
@@ -207,6 +306,9 @@ impl<'a, D: Disk> Output<'a, D> {
             created: Vec::new(),
             gathering: HashMap::default(),
             gathered_bytes: 0,
+            shared: SharedBuilder::default(),
+            reference_bytes_min: SEGMENT_REFERENCE_BYTES_MIN,
+            version: VERSION_OWN,
             written: Written {
                 files: Vec::new(),
                 unreadable: Vec::new(),
@@ -264,59 +366,146 @@ impl<'a, D: Disk> Output<'a, D> {
                     self.read(plan.shard, Key::Chunk(chunk.seq), source)
                 }
             };
-            let (positions, bodies, damaged) = match &content {
-                Ok(Content::Chunk {
-                    positions,
-                    bodies,
-                    damaged,
-                }) => (positions, bodies, damaged),
-                Ok(Content::Block { .. }) => unreachable!("a chunk was asked for"),
+            match content {
+                Ok(content) => {
+                    let source = Bodies {
+                        content: &content,
+                        volatile: plan.volatile,
+                        shared: fanned_out(pieces, chunk.count),
+                        count: chunk.count,
+                        first_body: Some(chunk.first_body),
+                    };
+                    self.copy(&source, pieces)?;
+                    self.writer.buffers.give(content);
+                }
                 Err(why) => {
                     for piece in pieces {
-                        self.unreadable(piece.log, piece.indexes(), why);
-                    }
-                    continue;
-                }
-            };
-            for piece in pieces {
-                for (position, index) in (piece.first_position..).zip(piece.indexes()) {
-                    if damaged.contains(&position) {
-                        let why = "its checksum in the write-ahead log is wrong";
-                        self.unreadable(piece.log, index..index + 1, why);
-                    } else if let Some(number) = positions.number_of(position) {
-                        let body = bodies.slice(number);
-                        self.push((piece.log, plan.volatile), index, body)?;
-                    } else {
-                        unreachable!("every body of a piece was asked for");
+                        self.unreadable(piece.log, piece.indexes(), &why);
                     }
                 }
             }
-            content
-                .into_iter()
-                .for_each(|content| self.writer.buffers.give(content));
         }
+        self.emit_shared()?;
         self.finish()
     }
 
+    /// Copies what these pieces have of a chunk or of a shared block: what several logs have to a
+    /// shared block.
+    fn copy(&mut self, source: &Bodies<'_>, pieces: &[Piece]) -> Result<(), Failure> {
+        // Numbers in the shared block that gathers, by position.
+        let mut numbers = vec![None; source.shared.len()];
+        let mut start = 0;
+        while start < source.count {
+            let end = match source.shared.is_empty() {
+                true => source.count,
+                false => self.share(source, start, &mut numbers)?,
+            };
+            for piece in pieces {
+                let first = piece.first_position;
+                for position in start.max(first)..end.min(first + piece.count) {
+                    let index = piece.first_index + u64::from(position - first);
+                    let Some(body) = source.body(position) else {
+                        self.unreadable(piece.log, index..index + 1, source.why_unsound());
+                        continue;
+                    };
+                    let number = numbers.get(position as usize).copied().flatten();
+                    let sequence = source.sequence(position);
+                    let ended = match number {
+                        Some(number) => self.shared.refer(piece.log, index, number, sequence),
+                        // Nobody needs it any more.
+                        None if sequence.is_none() => continue,
+                        None => self.shared.end(piece.log),
+                    };
+                    if let Some(reference) = ended {
+                        self.place(reference)?;
+                    }
+                    if number.is_none() {
+                        self.push((piece.log, source.volatile), index, body)?;
+                    }
+                }
+            }
+            start = end;
+        }
+        Ok(())
+    }
+
+    /// Takes bodies that are shared into the shared block that gathers, from a position on, as many
+    /// as fit it. Gives the position at which it ends.
+    fn share(
+        &mut self,
+        source: &Bodies<'_>,
+        start: u32,
+        numbers: &mut [Option<u32>],
+    ) -> Result<u32, Failure> {
+        for position in start..source.count {
+            let is_shared = source.shared[position as usize];
+            let Some(body) = source.body(position).filter(|_| is_shared) else {
+                continue;
+            };
+            let bytes = self.shared.bodies.bytes() + body.len();
+            if bytes > SEGMENT_BLOCK_BYTES && !self.shared.is_empty() {
+                if position > start {
+                    return Ok(position);
+                }
+                self.emit_shared()?;
+            }
+            self.shared.volatile = source.volatile;
+            numbers[position as usize] = Some(self.shared.push(body));
+        }
+        Ok(source.count)
+    }
+
+    /// Makes a reference that does not grow any more part of the shared block that gathers; or
+    /// copies its entries, where they are too few bytes to be worth one.
+    fn place(&mut self, reference: Reference) -> Result<(), Failure> {
+        let of = (reference.log, self.shared.volatile);
+        if reference.bytes >= self.reference_bytes_min {
+            self.version = VERSION_SHARED;
+            // Blocks of a log do not overlap: what gathers of it comes before.
+            self.emit(of)?;
+            self.shared.references.push(reference);
+            return Ok(());
+        }
+        let shared = std::mem::take(&mut self.shared);
+        let mut entries = reference.entries();
+        let copied = entries.try_for_each(|(index, at)| self.push(of, index, shared.body(at)));
+        self.shared = shared;
+        copied
+    }
+
+    /// Writes the shared block that gathers, and behind it the references to it.
+    fn emit_shared(&mut self) -> Result<(), Failure> {
+        for log in self.shared.open_logs() {
+            if let Some(reference) = self.shared.end(log) {
+                self.place(reference)?;
+            }
+        }
+        let shared = std::mem::take(&mut self.shared);
+        if shared.references.is_empty() {
+            return Ok(());
+        }
+        let count = shared.references.len();
+        self.make_room(shared.bodies.bytes() + references_bytes(count))?;
+        let of = (NO_LOG, shared_class(shared.volatile));
+        let block = self.write(&shared.bodies, of)?;
+        let references = encode_references(block.block.offset, &shared.references);
+        self.write(&references, (NO_LOG, REFERENCES))?;
+        if let Some(open) = &mut self.open {
+            let blocks = shared.references.iter().map(|r| log_block(r, &block));
+            open.blocks.extend(blocks);
+        }
+        Ok(())
+    }
+
     fn compact(&mut self, plan: &CompactionPlan) -> Result<(), Failure> {
-        for piece in &plan.pieces {
+        self.compact_shared(plan)?;
+        let is_own = |piece: &&CompactionPiece| piece.block.shared_from.is_none();
+        for piece in plan.pieces.iter().filter(is_own) {
             let of = (piece.log, piece.volatile);
             if !piece.joins_previous {
                 self.emit(of)?;
             }
-            let block = &piece.block;
-            let key = Key::Block {
-                file: block.file,
-                offset: block.offset,
-            };
-            let source = Source::Segment {
-                file: block.file,
-                offset: block.offset,
-                len: block.len,
-            };
-            let content = self.read(plan.shard, key, source);
-            self.pace(u64::from(block.len))?;
-            let content = match content {
+            let content = match self.read_block(plan.shard, &piece.block)? {
                 Ok(content) => content,
                 Err(why) => {
                     for range in &piece.live {
@@ -325,32 +514,71 @@ impl<'a, D: Disk> Output<'a, D> {
                     continue;
                 }
             };
-            let Content::Block {
-                bytes,
-                first_index,
-                spans,
-                ..
-            } = &content
-            else {
-                unreachable!("a block was asked for");
-            };
             for index in piece.live.iter().cloned().flatten() {
-                let delta = index - first_index;
-                let found = spans.binary_search_by_key(&delta, |s| u64::from(s.delta));
-                match found.map(|at| spans[at]) {
-                    Ok(span) if span.sound => {
-                        let start = span.start as usize;
-                        self.push(of, index, &bytes[start..start + span.len as usize])?;
-                    }
-                    _ => {
-                        let why = "its checksum in the segment file is wrong";
-                        self.unreadable(piece.log, index..index + 1, why);
-                    }
+                match content.entry(piece.log, &piece.block, index) {
+                    Ok(body) => self.push(of, index, body)?,
+                    Err(why) => self.unreadable(piece.log, index..index + 1, why),
                 }
             }
             self.writer.buffers.give(content);
         }
         self.finish()
+    }
+
+    /// Carries out the part of a compaction that concerns shared blocks: each is read once, and
+    /// what any log still needs of it goes to another one.
+    fn compact_shared(&mut self, plan: &CompactionPlan) -> Result<(), Failure> {
+        // What is left of a reference is not copied, however little it is: it would have to be put
+        // in between blocks of the log that are already written.
+        self.reference_bytes_min = 0;
+        let pieces = plan.pieces.iter();
+        let mut pieces: Vec<_> = pieces.filter(|p| p.block.shared_from.is_some()).collect();
+        let block = |piece: &CompactionPiece| {
+            let block = &piece.block;
+            (piece.volatile, block.file, block.offset)
+        };
+        pieces.sort_by_key(|piece| block(piece));
+        for sharing in pieces.chunk_by(|a, b| block(a) == block(b)) {
+            let (first, volatile) = (&sharing[0].block, sharing[0].volatile);
+            let content = match self.read_block(plan.shard, first)? {
+                Ok(content) => content,
+                Err(why) => {
+                    for piece in sharing {
+                        for range in &piece.live {
+                            self.unreadable(piece.log, range.clone(), &why);
+                        }
+                    }
+                    continue;
+                }
+            };
+            if self.shared.volatile != volatile {
+                self.emit_shared()?;
+            }
+            let count = content.entry_count();
+            let live = sharing
+                .iter()
+                .filter_map(|piece| living_piece(piece, count));
+            let live: Vec<Piece> = live.collect();
+            let source = Bodies {
+                content: &content,
+                volatile,
+                shared: needed(sharing, count),
+                count,
+                first_body: None,
+            };
+            self.copy(&source, &live)?;
+            self.writer.buffers.give(content);
+        }
+        self.emit_shared()
+    }
+
+    /// Reads a block for a compaction; why not, if it cannot be read.
+    fn read_block(&mut self, shard: u8, block: &Block) -> Result<Result<Content, String>, Failure> {
+        let (file, offset, len) = (block.file, block.offset, block.len);
+        let source = Source::Segment { file, offset, len };
+        let content = self.read(shard, Key::Block { file, offset }, source);
+        self.pace(u64::from(len))?;
+        Ok(content)
     }
 
     fn read(&mut self, shard: u8, key: Key, source: Source) -> Result<Content, String> {
@@ -418,13 +646,37 @@ impl<'a, D: Disk> Output<'a, D> {
             return Ok(());
         };
         self.gathered_bytes -= builder.bytes();
-        let mut open = match self.open.take() {
-            Some(open) if open.offset + builder.bytes() as u64 <= SEGMENT_BYTES_MAX => open,
-            Some(full) => {
-                self.close(full)?;
-                self.create()?
-            }
-            None => self.create()?,
+        self.make_room(builder.bytes())?;
+        let (log, volatile) = of;
+        let block = self.write(&builder, (log, own_class(volatile)))?;
+        if let Some(open) = &mut self.open {
+            open.blocks.push(block);
+        }
+        builder.clear();
+        self.gathering.insert(of, builder);
+        Ok(())
+    }
+
+    /// Sees to it that a file is open that can take so many bytes more.
+    fn make_room(&mut self, bytes: usize) -> Result<(), Failure> {
+        let version = self.version;
+        let fits = |open: &OpenFile<D::File>| {
+            open.version == version && open.offset + bytes as u64 <= SEGMENT_BYTES_MAX
+        };
+        if self.open.as_ref().is_some_and(fits) {
+            return Ok(());
+        }
+        if let Some(full) = self.open.take() {
+            self.close(full)?;
+        }
+        self.open = Some(self.create()?);
+        Ok(())
+    }
+
+    /// Writes a block to the file that is open.
+    fn write(&mut self, builder: &BlockBuilder, of: (LogId, u8)) -> Result<LogBlock, Failure> {
+        let Some(open) = &mut self.open else {
+            unreachable!("room was made");
         };
         let offset = open.offset as u32;
         let (head, payload, block) = builder.encode(self.writer.salt, open.id, of, offset);
@@ -437,18 +689,13 @@ impl<'a, D: Disk> Output<'a, D> {
         open.file
             .write_at(slices, open.offset)
             .map_err(|e| ("write", e))?;
-        let block_len = block.block.len;
-        open.offset += u64::from(block_len);
-        open.blocks.push(block);
+        open.offset += u64::from(block.block.len);
         if open.offset - open.synced >= SYNC_BYTES {
             open.file.sync_data().map_err(|e| ("sync", e))?;
             open.synced = open.offset;
         }
-        self.open = Some(open);
-        self.pace(u64::from(block_len))?;
-        builder.clear();
-        self.gathering.insert(of, builder);
-        Ok(())
+        self.pace(u64::from(block.block.len))?;
+        Ok(block)
     }
 
     fn create(&mut self) -> Result<OpenFile<D::File>, Failure> {
@@ -461,12 +708,13 @@ impl<'a, D: Disk> Output<'a, D> {
             .create_new(&path)
             .map_err(|e| ("create", e))?;
         self.created.push(path);
-        let header = encode_header(self.writer.salt, id);
+        let header = encode_header(self.writer.salt, id, self.version);
         file.write_at(&[IoSlice::new(&header)], 0)
             .map_err(|e| ("write", e))?;
         Ok(OpenFile {
             file,
             id,
+            version: self.version,
             offset: HEADER_BYTES as u64,
             synced: 0,
             blocks: Vec::new(),

@@ -186,27 +186,7 @@ impl ShardLogs {
                 .demand(self.shard, id, key, segment_source(&block));
             return Read::Pending;
         };
-        let Content::Block {
-            bytes,
-            log,
-            first_index,
-            spans,
-        } = &held.content
-        else {
-            unreachable!("{key:?} holds a block");
-        };
-        let place = index.checked_sub(*first_index).and_then(|delta| {
-            spans
-                .binary_search_by_key(&delta, |s| u64::from(s.delta))
-                .ok()
-        });
-        let payload = match place.map(|at| spans[at]) {
-            Some(span) if span.sound && *log == id => {
-                Ok(bytes.slice(span.start as usize..(span.start + span.len) as usize))
-            }
-            Some(_) => Err("its checksum in the segment file is wrong"),
-            None => Err("the segment block that should hold it does not"),
-        };
+        let payload = held.content.entry_bytes(id, &block, index);
         let ahead = !std::mem::replace(&mut held.went_ahead, true);
         if let Some(next) = next.filter(|_| ahead) {
             let key = Key::Block {
@@ -217,7 +197,8 @@ impl ShardLogs {
         }
         match payload {
             Ok(bytes) => {
-                if index == block.last_index {
+                // A shared block is soon read for the next log.
+                if index == block.last_index && block.shared_from.is_none() {
                     self.loaded.retire(key);
                 }
                 Read::Ready(bytes)

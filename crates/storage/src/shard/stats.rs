@@ -3,7 +3,10 @@
 
 use super::ShardLogs;
 use crate::loaded::Key;
+use crate::log::{Block, Freed};
+use crate::segment::format::REFERENCE_DISK_BYTES;
 use leveret_types::LogId;
+use std::collections::BTreeMap;
 
 /// Counts of one log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -40,16 +43,103 @@ pub struct ShardStats {
 }
 
 /// A segment file as its shard counts it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct FileState {
     pub(crate) bytes: u64,
     pub(crate) live: u64,
     pub(crate) live_bytes: u64,
     /// Whether a compaction under way reads it.
     pub(crate) compacting: bool,
+    /// Whether it was written with blocks that several logs share.
+    pub(crate) has_shared: bool,
+    /// These blocks, by their offsets.
+    shared: BTreeMap<u32, SharedState>,
+}
+
+/// A shared block as its file counts it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct SharedState {
+    /// Entries of all logs that live.
+    live: u64,
+    len: u32,
+    /// Bodies, as far as references tell.
+    bodies: u32,
+}
+
+impl SharedState {
+    /// Bytes of bodies that live, roughly: as if few entries that are left had no body in common.
+    fn live_bytes(&self) -> u64 {
+        let bodies = u64::from(self.bodies.max(1));
+        u64::from(self.len) * self.live.min(bodies) / bodies
+    }
 }
 
 impl FileState {
+    /// A file of so many bytes, of which no block is known yet.
+    pub(crate) fn new(bytes: u64) -> Self {
+        Self {
+            bytes,
+            ..Self::default()
+        }
+    }
+
+    /// Counts a block, of which so many entries live.
+    pub(crate) fn add(&mut self, block: &Block, live: u32) {
+        self.live += u64::from(live);
+        self.has_shared |= block.shared_from.is_some();
+        if block.shared_from.is_none() {
+            self.live_bytes += block.share(live);
+        } else {
+            // What is settled tells of the block's bodies as well.
+            let shared = self.shared.entry(block.offset).or_default();
+            let before = shared.live_bytes();
+            let end = block.shared_from.unwrap_or(0).saturating_add(block.count);
+            shared.len = block.len;
+            shared.bodies = shared.bodies.max(end);
+            shared.live += u64::from(live);
+            self.live_bytes = (self.live_bytes + shared.live_bytes()).saturating_sub(before);
+            if live > 0 {
+                self.live_bytes += REFERENCE_DISK_BYTES;
+            }
+        }
+    }
+
+    /// Counts what was freed. Says whether nobody needs the block any more.
+    fn free(&mut self, freed: &Freed) -> bool {
+        let entries = u64::from(freed.entries);
+        assert!(
+            entries <= self.live,
+            "{entries} settled of {} in a file",
+            self.live
+        );
+        self.live -= entries;
+        if !freed.is_shared {
+            self.live_bytes = self.live_bytes.saturating_sub(freed.bytes);
+            return freed.is_dead;
+        }
+        let Some(shared) = self.shared.get_mut(&freed.offset) else {
+            return false;
+        };
+        let before = shared.live_bytes();
+        shared.live = shared.live.saturating_sub(entries);
+        let mut gone = before - shared.live_bytes();
+        if freed.is_dead {
+            gone += REFERENCE_DISK_BYTES;
+        }
+        self.live_bytes = self.live_bytes.saturating_sub(gone);
+        if shared.live > 0 {
+            return false;
+        }
+        self.shared.remove(&freed.offset);
+        true
+    }
+
+    /// Counts it as dead: what lived in it was copied.
+    pub(crate) fn end(&mut self) {
+        (self.live, self.live_bytes) = (0, 0);
+        self.shared.clear();
+    }
+
     /// Whether it holds anything that lives, and no compaction under way reads it.
     pub(crate) fn may_be_merged(&self) -> bool {
         self.live > 0 && !self.compacting
@@ -101,16 +191,8 @@ impl ShardLogs {
             let Some(file) = self.files.get_mut(&freed.file) else {
                 panic!("segment file {} is not known", freed.file);
             };
-            let entries = u64::from(freed.entries);
-            assert!(
-                entries <= file.live,
-                "{entries} settled of {} in a file",
-                file.live
-            );
-            file.live -= entries;
-            file.live_bytes = file.live_bytes.saturating_sub(freed.bytes);
-            if let Some(offset) = freed.dead {
-                let file = freed.file;
+            if file.free(&freed) {
+                let Freed { file, offset, .. } = freed;
                 self.loaded.forget(Key::Block { file, offset });
             }
         }

@@ -9,7 +9,8 @@ use leveret_stream::segments::stored_bytes;
 use leveret_types::QueueId;
 use std::collections::BTreeMap;
 use std::io::{self, IoSlice};
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// Where one stream's last segment stands.
 #[derive(Clone, Copy, Debug)]
@@ -31,6 +32,46 @@ pub(crate) struct StreamState {
     pub(crate) next_offset: u64,
     /// The offset below which all is synced.
     pub(crate) durable: u64,
+}
+
+/// A sync of what was appended to a stream until it was asked for. It may be done on another thread
+/// while more is appended.
+#[must_use]
+pub struct StreamSync<D: Disk> {
+    stream: QueueId,
+    through: u64,
+    file: Arc<D::File>,
+    path: PathBuf,
+}
+
+/// A [`StreamSync`] that was done.
+#[derive(Debug)]
+pub struct StreamSynced {
+    stream: QueueId,
+    through: u64,
+}
+
+impl<D: Disk> StreamSync<D> {
+    /// Does it.
+    ///
+    /// # Errors
+    /// Must end the process.
+    pub fn run(self) -> Result<StreamSynced, Fatal> {
+        let synced = self.file.sync_data();
+        synced.map_err(|error| Fatal::new("sync", &self.path, error))?;
+        Ok(StreamSynced {
+            stream: self.stream,
+            through: self.through,
+        })
+    }
+}
+
+impl StreamSynced {
+    /// The stream.
+    #[must_use]
+    pub const fn stream(&self) -> QueueId {
+        self.stream
+    }
 }
 
 /// The segment files of all streams of a node, in one folder.
@@ -196,6 +237,38 @@ impl<D: Disk> StreamFiles<D> {
             state.durable = state.next_offset;
         }
         Ok(())
+    }
+
+    /// A sync of all that was appended to a stream so far, for whoever calls [`StreamSync::run`]
+    /// and then [`Self::synced`]; nothing if there is nothing to sync.
+    ///
+    /// # Errors
+    /// Must end the process.
+    pub fn begin_sync(&mut self, stream: QueueId) -> Result<Option<StreamSync<D>>, Fatal> {
+        let state = self.streams.get(&stream);
+        let Some((last, through)) = state
+            .filter(|state| state.durable < state.next_offset)
+            .and_then(|state| Some((state.last?, state.next_offset)))
+        else {
+            return Ok(None);
+        };
+        // The segment before was synced when this one began.
+        let name = (stream, last.head.first_offset);
+        let file = self.files.get(name);
+        let file = file.map_err(|error| self.files.fatal("open", name, error))?;
+        Ok(Some(StreamSync {
+            stream,
+            through,
+            file,
+            path: self.files.path(name),
+        }))
+    }
+
+    /// A sync was done: what it covered is durable.
+    pub fn synced(&mut self, synced: &StreamSynced) {
+        if let Some(state) = self.streams.get_mut(&synced.stream) {
+            state.durable = state.durable.max(synced.through);
+        }
     }
 
     fn sync_names(&mut self) -> Result<(), Fatal> {

@@ -23,7 +23,9 @@ fn member(properties: Vec<(&str, &str)>) -> Play {
 
 impl Play {
     fn update(&mut self, active: bool) {
-        self.session.consumer_update("s", 2, active, &mut self.node);
+        let now = self.now;
+        self.session
+            .consumer_update(now, "s", 2, active, &mut self.node);
     }
 
     /// The client answers the last update.
@@ -128,4 +130,75 @@ fn a_consumer_whose_stream_goes_or_cannot_be_read_leaves_its_group() {
         result: Err(Refusal::NotFound),
     });
     play.expect(&["! leave s app 2", "> gone s STREAM_NOT_AVAILABLE"]);
+}
+
+#[test]
+fn an_answer_that_comes_after_another_subscription_of_its_id_makes_nobody_active() {
+    let mut play = member(vec![("name", "app")]);
+    play.update(true);
+    play.ask(Request::Unsubscribe { subscription_id: 2 });
+    play.ask(Request::Subscribe {
+        subscription_id: 2,
+        stream: "s",
+        offset: OffsetSpec::Last,
+        credit: 3,
+        properties: Optional(vec![("single-active-consumer", "true"), ("name", "app")]),
+    });
+    play.updated(OffsetSpec::First);
+    play.expect(&[
+        "! join s app 0 2",
+        "! leave s app 2",
+        "! join s app 0 2",
+        "> Subscribe OK",
+        "> update true",
+        "> Unsubscribe OK",
+        "> Subscribe OK",
+    ]);
+}
+
+#[test]
+fn a_client_that_answers_no_update_is_waited_for_with_the_last_one_alone() {
+    let mut play = member(vec![("name", "app")]);
+    for number in 0..1_000 {
+        play.update(number % 2 == 0);
+    }
+    assert_eq!(play.session.updating.len(), 1);
+    // An answer to one before says nothing any more.
+    play.update(true);
+    play.lines();
+    play.update(false);
+    play.updated(OffsetSpec::None);
+    play.expect(&["! down s app 2", "> update false"]);
+}
+
+#[test]
+fn a_client_that_does_not_answer_an_update_is_closed_and_leaves_its_group() {
+    for active in [true, false] {
+        let mut play = member(vec![("name", "app")]);
+        // The session may have heard nothing for long when it is told.
+        play.now = Now::both(play.now.monotonic_ms + 10_000);
+        play.update(active);
+        play.lines();
+        let until_ms = play.now.monotonic_ms + STREAM_CONSUMER_UPDATE_MS_MAX;
+        play.tick(STREAM_CONSUMER_UPDATE_MS_MAX - 1);
+        assert!(play.session.is_open());
+        assert_eq!(play.session.deadline(), Some(until_ms));
+        play.lines();
+        play.tick(1);
+        play.expect(&["! leave", "> close PRECONDITION_FAILED"]);
+    }
+}
+
+#[test]
+fn an_update_that_is_answered_or_whose_subscription_has_gone_closes_nothing() {
+    for is_answered in [true, false] {
+        let mut play = member(vec![("name", "app")]);
+        play.update(true);
+        match is_answered {
+            true => play.updated(OffsetSpec::None),
+            false => play.ask(Request::Unsubscribe { subscription_id: 2 }),
+        }
+        play.tick(STREAM_CONSUMER_UPDATE_MS_MAX);
+        assert!(play.session.is_open());
+    }
 }

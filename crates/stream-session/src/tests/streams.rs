@@ -286,3 +286,27 @@ fn a_client_hears_the_same_however_its_bytes_are_split() {
         }
     }
 }
+
+#[test]
+fn a_super_stream_has_a_thousand_partitions_and_not_one_more() {
+    let names: Vec<String> = (0..=STREAM_PARTITIONS_MAX)
+        .map(|n| format!("p{n}"))
+        .collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    for (count, line) in [
+        (STREAM_PARTITIONS_MAX, "! declare p0 None"),
+        (
+            STREAM_PARTITIONS_MAX + 1,
+            "> CreateSuperStream PRECONDITION_FAILED",
+        ),
+    ] {
+        let mut play = Play::open();
+        play.ask(Request::CreateSuperStream {
+            name: "super",
+            partitions: names[..count].to_vec(),
+            binding_keys: names[..count].to_vec(),
+            arguments: vec![],
+        });
+        play.expect(&[line]);
+    }
+}

@@ -11,6 +11,7 @@ mod perftest;
 mod quorum;
 mod scale;
 mod storage;
+mod streams;
 
 use std::fs;
 
@@ -25,6 +26,7 @@ cargo xtask bench NAME [--fast] [--only KIND] [--part PART] [--write]
 
   amqp         classic queues: rates, latencies and CPU, RabbitMQ beside it; about 10 minutes
   quorum       three nodes: quorum and mirrored queues, failover, 10,000 queues; 45 minutes
+  streams      streams by `leveret perf`, RabbitMQ beside it; about 10 minutes
   storage      the log, segments and recovery; fio beside it
   idle         memory and CPU of idle connections and queues
   start        time from the start to the first client
@@ -114,6 +116,7 @@ pub fn run(arguments: &[String]) -> Result<bool> {
         "idle" => idle::run(&options)?,
         "start" => idle::start(&options)?,
         "storage" => storage::run(&options)?,
+        "streams" => streams::run(&options)?,
         "scale" => scale::run(&options)?,
         "experiments" => experiments::run(&options)?,
         "agreement" => agreement::run(&options)?,

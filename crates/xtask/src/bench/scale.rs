@@ -4,6 +4,7 @@
 
 use std::fs;
 use std::net::SocketAddr;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -334,6 +335,21 @@ impl Stranger {
     }
 }
 
+/// Bytes of the files in a folder and its folders that have a name with this end.
+fn bytes_of_files(folder: &Path, end: &str) -> Result<u64> {
+    let mut bytes = 0;
+    for entry in fs::read_dir(folder)? {
+        let path = entry?.path();
+        if path.is_dir() {
+            bytes += bytes_of_files(&path, end)?;
+        } else if path.to_string_lossy().ends_with(end) {
+            // It may have been deleted since.
+            bytes += path.metadata().map_or(0, |file| file.len());
+        }
+    }
+    Ok(bytes)
+}
+
 /// One message in a thousand queues, many times over; then other traffic, and an orderly end.
 fn fan_out(kind: Kind, fast: bool) -> Result<Vec<Figure>> {
     let queues = if fast { 100 } else { 1_000 };
@@ -348,6 +364,13 @@ fn fan_out(kind: Kind, fast: bool) -> Result<Vec<Figure>> {
     publish_confirmed(&mut client, 500, |client, _| {
         client.publish("amq.fanout", "", &[b'f'; 10_000], true);
     })?;
+    // Other traffic fills the log's file, and what waits goes to segments.
+    client.declare("other", true)?;
+    publish_confirmed(&mut client, 20_000, |client, _| {
+        client.publish("", "other", &[b'o'; 10_000], true);
+    })?;
+    thread::sleep(IDLE_AFTER);
+    let segment_bytes = bytes_of_files(&broker.folder, ".seg")?;
     drop(client);
     let started = Instant::now();
     broker.stop()?;
@@ -360,6 +383,11 @@ fn fan_out(kind: Kind, fast: bool) -> Result<Vec<Figure>> {
     }
     let what = |of: &str| format!("500 × 10 kB to {queues} queues: {of}");
     Ok(vec![
+        figure(
+            what("segments after 200 MB of others"),
+            segment_bytes as f64 / 1e6,
+            "MB",
+        ),
         figure(what("orderly end"), end_s, "s"),
         figure(what("first client after it"), ready_ms, "ms"),
     ])

@@ -95,6 +95,14 @@ pub(super) const SUITES: &[Suite] = &[
         run: python::aio_pika,
     },
     Suite {
+        name: "streams",
+        about: "own scripts with rstream over the stream protocol",
+        needs: &[Tool::Python],
+        uses_broker: true,
+        alone: false,
+        run: python::streams,
+    },
+    Suite {
         name: "py-amqp",
         about: "py-amqp's integration tests",
         needs: &[Tool::Python],

@@ -26,6 +26,7 @@ const PACKAGES: &[&str] = &[
     "pytest-celery==1.3.0",
     "pytest-rerunfailures==16.7",
     "pytest-timeout==2.4.0",
+    "rstream==1.1.1",
     // Celery's tests import these whatever backend they use.
     "cryptography>=44",
     "django>=5,<6",
@@ -51,6 +52,11 @@ pub fn bad_input(bench: &Bench) -> Result<Report> {
 /// Own scripts with aio-pika.
 pub fn aio_pika(bench: &Bench) -> Result<Report> {
     own(bench, "aio_pika")
+}
+
+/// Own scripts with rstream, a client of the stream protocol.
+pub fn streams(bench: &Bench) -> Result<Report> {
+    own(bench, "streams")
 }
 
 /// One of this repository's own folders or files of tests.
@@ -346,6 +352,7 @@ fn point_at(command: &mut Command, bench: &Bench, broker: &Broker, results: &Pat
         .env("AMQP_URL", broker.url())
         .env("BROKER", bench.kind.name())
         .env("HTTP_URL", format!("http://{}", broker.http))
+        .env("STREAM_PORT", broker.stream.port().to_string())
         .env("RABBITMQ_HOST", "127.0.0.1")
         .env("RABBITMQ_5672_TCP", &port)
         .env(

@@ -2,7 +2,8 @@
 //! for AMQP, for the HTTP API and for metrics.
 
 use super::{Reader, narrow};
-use crate::config::settled::{Listeners, Tls, TlsVersion};
+use crate::config::build::Machine;
+use crate::config::settled::{Listeners, Stream, Tls, TlsVersion};
 use crate::config::{ConfigError, value};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
@@ -83,11 +84,48 @@ impl Reader<'_> {
         Ok(Listeners {
             amqp: family("listeners.tcp", self.key("listeners.tcp.$name").default),
             amqps: family("listeners.ssl", self.key("listeners.ssl.$name").default),
+            stream: family(
+                "stream.listeners.tcp",
+                self.key("stream.listeners.tcp.$name").default,
+            ),
+            stream_is_default: self.typed.below("stream.listeners.tcp").next().is_none(),
+            stream_tls: family(
+                "stream.listeners.ssl",
+                self.key("stream.listeners.ssl.$name").default,
+            ),
             http: self.http_address(&HTTP),
             https: self.https_address(&HTTP)?,
             metrics: self.http_address(&METRICS),
             metrics_tls: self.https_address(&METRICS)?,
         })
+    }
+
+    /// What the stream protocol says of this node.
+    pub(super) fn stream(&self, listeners: &Listeners, machine: &Machine) -> Stream {
+        let all = listeners.stream.iter().chain(&listeners.stream_tls);
+        let is_local = all.clone().all(|address| address.ip().is_loopback());
+        let own_host = match is_local {
+            true => "localhost",
+            false => &machine.host_name,
+        };
+        let host = self.text("stream.advertised_host").unwrap_or(own_host);
+        let tls_host = self.text("stream.advertised_tls_host").unwrap_or(host);
+        let port = |name, listeners: &[SocketAddr], usual| match self.text(name) {
+            Some(_) => narrow(self.count(name)),
+            None => listeners.first().map_or(usual, SocketAddr::port),
+        };
+        Stream {
+            advertised: (
+                host.to_owned(),
+                port("stream.advertised_port", &listeners.stream, 5552),
+            ),
+            advertised_tls: (
+                tls_host.to_owned(),
+                port("stream.advertised_tls_port", &listeners.stream_tls, 5551),
+            ),
+            frame_bytes_max: narrow(self.count("stream.frame_max")),
+            heartbeat_seconds: narrow(self.count("stream.heartbeat")),
+        }
     }
 
     /// Where HTTP is served without TLS: as in RabbitMQ nowhere where TLS alone is configured.

@@ -113,12 +113,6 @@ impl Reader<'_> {
         .into_iter()
         .find_map(|name| self.text(name));
         let permission = |name| self.words(name);
-        if self.words("default_queue_type") == "stream" {
-            return Err(self.conflict(
-                "default_queue_type",
-                "\"default_queue_type\" is \"stream\", and streams are not served yet: give \"classic\" or \"quorum\"",
-            ));
-        }
         Ok(FirstBoot {
             user: self.words("default_user"),
             password: self.words("default_pass"),
@@ -133,6 +127,7 @@ impl Reader<'_> {
             definitions_skip_if_unchanged: self.flag("definitions.skip_if_unchanged"),
             queue_type: match self.words("default_queue_type").as_str() {
                 "quorum" => QueueType::Quorum,
+                "stream" => QueueType::Stream,
                 _ => QueueType::Classic,
             },
         })

@@ -43,6 +43,35 @@ impl Admin {
         Some((shard.facts(self.broker.now(), queue)?, follows))
     }
 
+    /// Figures of the streams that are here.
+    pub(super) fn stream_stats(&self, wanted: impl Fn(QueueId) -> bool) -> Vec<QueueStats> {
+        let has_streams = self
+            .broker
+            .catalogue()
+            .queues(None)
+            .any(|q| q.id().is_stream());
+        if !has_streams {
+            return Vec::new();
+        }
+        let all = self.broker.streams.stats().into_iter();
+        let stats = all.filter(|(id, _)| wanted(*id)).map(|(id, stream)| {
+            let first = stream.first_chunk.unwrap_or_default();
+            let messages = stream
+                .committed_offset
+                .map_or(0, |last| (last + 1).saturating_sub(first));
+            QueueStats {
+                id,
+                ready: messages,
+                ready_bytes: stream.bytes,
+                persistent: messages,
+                persistent_bytes: stream.bytes,
+                consumers: stream.readers,
+                ..QueueStats::default()
+            }
+        });
+        stats.collect()
+    }
+
     /// Facts as figures. Connections are asked for their consumers' tags only where a queue shows
     /// one.
     pub(super) fn stats_of_all(&self, facts: &[(QueueFacts, bool)]) -> Vec<QueueStats> {
@@ -160,7 +189,10 @@ impl Admin {
     fn listeners(&self) -> Vec<Listener> {
         let all = self.listening.get().cloned().unwrap_or_default();
         let listens = self.broker.listening();
-        let of_clients = |listener: &Listener| listener.protocol.starts_with("amqp");
+        let of_clients = |listener: &Listener| {
+            let protocol = listener.protocol;
+            protocol.starts_with("amqp") || protocol.starts_with("stream")
+        };
         let listening = all.into_iter().filter(|l| listens || !of_clients(l));
         listening.collect()
     }
@@ -323,6 +355,7 @@ impl Admin {
             queues_deleted: counters.queues_deleted,
             logins_succeeded: counters.logins_succeeded,
             logins_failed: counters.logins_failed,
+            logins_held: self.broker.logins.held().0,
             connections: connections.len() as u64,
             channels: connections.iter().map(|c| c.channels.len() as u64).sum(),
             consumers: connections.iter().map(|c| c.consumers.len() as u64).sum(),
@@ -389,6 +422,7 @@ pub(super) fn connection_stats(facts: ConnectionFacts) -> ConnectionStats {
     let name = facts.client_properties.get("connection_name");
     ConnectionStats {
         id: facts.id,
+        protocol: facts.protocol,
         user_provided_name: name.and_then(|name| name.as_text()).map(str::to_owned),
         name: facts.name,
         user: facts.user,

@@ -143,6 +143,7 @@ impl Caller {
             Topology::QueuePurge { queue } => {
                 let id = self.usable_queue(&queue, env)?;
                 self.may(Access::Read, Resource::Queue(&queue))?;
+                crate::streams::refuse(&env.catalogue(), id, "queue.purge")?;
                 Ok(Step::Ask {
                     queue: id,
                     question: Question::Purge,
@@ -304,6 +305,19 @@ impl Caller {
             }
             Err(error) => return Err(error.into()),
         };
+        // As in RabbitMQ, a stream is deleted whoever reads it and whatever it holds.
+        if queue.is_stream() {
+            let command = Command::QueueDelete {
+                vhost: self.vhost.clone(),
+                name,
+                connection: Some(self.connection.0),
+                id: Some(queue.0),
+            };
+            return Ok(Step::Change {
+                command,
+                then: Then::Deleted(0),
+            });
+        }
         Ok(Step::Ask {
             queue,
             question: Question::Count,

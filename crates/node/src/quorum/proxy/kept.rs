@@ -1,10 +1,10 @@
 //! A node's operations on a queue that have no answer yet: numbered, bounded, and who is to hear of
 //! them.
 
+use crate::effects::{Deferred, Then};
 use crate::quorum::link::Operation;
-use crate::shard::Deferred;
+use leveret_types::ConnectionId;
 use leveret_types::limits::{KEPT_OPERATION_BYTES_MAX, KEPT_OPERATIONS_MAX};
-use leveret_types::{ConnectionId, QueueId};
 use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
@@ -32,29 +32,6 @@ pub(crate) struct Afterwards {
     /// Whether one of them has refused it.
     refused: AtomicBool,
     then: Then,
-}
-
-/// See [`Afterwards`].
-#[derive(Clone, Debug)]
-pub enum Then {
-    /// Nothing: somebody looks whether it is.
-    Nothing,
-    /// It was dead-lettered: it leaves the queue that it came from.
-    DeadLettered {
-        /// The queue.
-        queue: QueueId,
-        /// The lane.
-        lane: u8,
-        /// Its index.
-        index: u64,
-    },
-    /// Its delay was over: it leaves the log of delayed messages.
-    DelayedReleased {
-        /// Its index.
-        index: u64,
-        /// Bytes of its body.
-        bytes: u32,
-    },
 }
 
 impl Afterwards {

@@ -97,6 +97,7 @@ impl Connection {
         self.transport = opened.transport;
         self.place = opened.place;
         self.frame_max = opened.frame_max;
+        self.session = opened.session;
         (self.readable, self.writable) = (true, true);
         self.read_closed = false;
         shared.tallies[self.load].reopened += 1;
@@ -112,7 +113,8 @@ impl Connection {
                 Role::Consumer(consumer) => {
                     is_heard = true;
                     if shared.flags & CONSUME != 0 {
-                        follow_consumer(consumer, number, true, &mut self.output);
+                        let (session, out) = (&mut self.session, &mut self.output);
+                        follow_consumer(consumer, number, true, session, out);
                     }
                 }
             }

@@ -2,6 +2,7 @@
 
 mod breaks;
 mod channel;
+mod stream;
 mod wire;
 
 use leveret_amqp::{RawTable, basic, encode};
@@ -15,6 +16,7 @@ use super::publisher::{Hold, Next, Publisher};
 use super::shared::{CONSUME, Clock, PUBLISH, Progress, Tally, UNLIMITED};
 use crate::client::{CLOSE, Opened};
 use crate::error::Error;
+use crate::stream::Session;
 use crate::transport::Transport;
 use crate::verify::Ledger;
 
@@ -45,6 +47,8 @@ pub struct Connection {
     transport: Transport,
     place: String,
     frame_max: u32,
+    /// The protocol's state, where it is the one of streams.
+    session: Option<Session>,
     input: Vec<u8>,
     /// Bytes of `input` that were looked at, and bytes that were read.
     input_from: usize,
@@ -90,6 +94,7 @@ impl Connection {
             transport: opened.transport,
             place: opened.place,
             frame_max: opened.frame_max,
+            session: opened.session,
             input,
             input_from: 0,
             input_to,
@@ -134,8 +139,9 @@ impl Connection {
                 }
                 // One that is down begins as it is to when it is open again.
                 Role::Consumer(consumer) if changed & CONSUME != 0 && !is_down => {
-                    let out = &mut self.output;
-                    follow_consumer(consumer, number, shared.flags & CONSUME != 0, out);
+                    let consume = shared.flags & CONSUME != 0;
+                    let (session, out) = (&mut self.session, &mut self.output);
+                    follow_consumer(consumer, number, consume, session, out);
                 }
                 _ => {}
             }
@@ -172,7 +178,10 @@ impl Connection {
             return Ok(());
         }
         self.flush_settles();
-        encode::method(&mut self.output, 0, &CLOSE);
+        match &mut self.session {
+            Some(session) => session.close(&mut self.output),
+            None => encode::method(&mut self.output, 0, &CLOSE),
+        }
         self.closing = true;
         self.write()
     }
@@ -242,7 +251,17 @@ fn pump_publisher(
     publisher.pump(out, OUTPUT_BYTES, unlimited, &shared.clock, tally, progress)
 }
 
-fn follow_consumer(consumer: &mut Consumer, number: u16, consume: bool, out: &mut Vec<u8>) {
+fn follow_consumer(
+    consumer: &Consumer,
+    number: u16,
+    consume: bool,
+    session: &mut Option<Session>,
+    out: &mut Vec<u8>,
+) {
+    if let Some(session) = session {
+        stream::follow_subscription(consumer, number, consume, session, out);
+        return;
+    }
     let tag = format!("leveret-perf-{number}");
     if !consume {
         let cancel = basic::Cancel {

@@ -59,6 +59,10 @@ impl Connection {
             self.input_to -= self.input_from;
             self.input_from = 0;
         }
+        // A chunk may be larger than any frame that was agreed: room is made as it comes.
+        if self.input_to == self.input.len() {
+            self.input.resize(2 * self.input_to, 0);
+        }
         match self.transport.read(&mut self.input[self.input_to..]) {
             Ok(0) => self.cut(io::ErrorKind::UnexpectedEof.into()),
             Ok(count) => {
@@ -78,6 +82,9 @@ impl Connection {
     }
 
     fn frames(&mut self, shared: &mut Shared) -> Result<(), Error> {
+        if self.session.is_some() {
+            return self.stream_frames(shared);
+        }
         let now_us = shared.clock.now_us();
         let before = self.outage.map(|_| shared.heard());
         let input = std::mem::take(&mut self.input);

@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use leveret_stream_protocol::OffsetSpec;
+
 use super::{Setup, arguments, turn};
 use crate::client::Opened;
 use crate::confirms::Confirms;
@@ -10,13 +12,23 @@ use crate::engine::connection::{Channel, Connection, Role};
 use crate::engine::consumer::{Consumer, Settling};
 use crate::engine::dial::ChannelSetup;
 use crate::engine::outage::Redial;
-use crate::engine::publisher::{self, Publisher};
+use crate::engine::publisher::{self, Form, Publisher};
+use crate::engine::stream_template::StreamTemplate;
 use crate::engine::template::{Bodies, Stamped, Template};
 use crate::engine::worker::Worker;
 use crate::error::Error;
 use crate::interrupt;
 use crate::schedule::Schedule;
+use crate::spec::{Load, SpecError};
+use crate::stream::offset_spec;
+use crate::uri::Protocol;
 use crate::verify::{Ledger, Order};
+
+/// The argument of a consumer that says where in a stream it begins.
+const OFFSET: &str = "x-stream-offset";
+/// Chunks that may be on their way to a consumer whose load says nothing of it, as with RabbitMQ's
+/// own clients.
+const CREDIT: u16 = 10;
 
 /// The threads that drive connections, with the loads of their ledgers.
 pub struct Threads {
@@ -74,11 +86,16 @@ impl Setup {
         // ones.
         let own = (0..load.publishers).filter(|p| (*p as usize + 1) % threads == thread);
         for (uri, group) in self.grouped(own, &load.publish_to, load.channels_per_connection) {
-            let setup = ChannelSetup {
+            let stream = |index: &u32| {
+                let queue = &planned.queues[*index as usize % planned.queues.len()];
+                Some(queue.clone()).filter(|_| self.protocol == Protocol::Stream)
+            };
+            let setups = group.iter().map(|index| ChannelSetup {
                 confirms: load.confirm_window > 0,
                 prefetch: 0,
-            };
-            let (opened, redial) = self.open(uri, &load.publish_to, setup, group.len())?;
+                stream: stream(index),
+            });
+            let (opened, redial) = self.open(uri, &load.publish_to, setups.collect())?;
             let mut channels = Vec::new();
             for (channel, index) in (1..).zip(group) {
                 let number = planned.publisher_first + index as u16;
@@ -89,7 +106,7 @@ impl Setup {
                     run: self.run,
                     number,
                     load: at,
-                    template: Template::new(load, bodies, channel, key, opened.frame_max)?,
+                    template: self.form(load, bodies, channel, key, opened.frame_max)?,
                     schedule: Schedule::new(load.rate.clone(), 0),
                     offset_us: publisher::offset_us(&load.rate, index, load.publishers),
                     count: publisher::count(load.count),
@@ -117,15 +134,13 @@ impl Setup {
         &self,
         uri: usize,
         like: &[usize],
-        setup: ChannelSetup,
-        channels: usize,
+        channels: Arc<[ChannelSetup]>,
     ) -> Result<(Opened, Redial), Error> {
         let uris = match like {
             [] => (0..self.brokers()).collect(),
             list => list.to_vec(),
         };
         interrupt::check()?;
-        let channels: Arc<[ChannelSetup]> = vec![setup; channels].into();
         let opened = self.dialer.open(uri, &channels)?;
         let at = uris.iter().position(|at| *at == uri).unwrap_or(0);
         Ok((opened, Redial { uris, at, channels }))
@@ -150,8 +165,10 @@ impl Setup {
             let setup = ChannelSetup {
                 confirms: false,
                 prefetch: load.prefetch,
+                stream: None,
             };
-            let (opened, redial) = self.open(uri, &load.consume_from, setup, group.len())?;
+            let setups = vec![setup; group.len()].into();
+            let (opened, redial) = self.open(uri, &load.consume_from, setups)?;
             let mut channels = Vec::new();
             for index in group {
                 let queue = queue_of(index);
@@ -169,7 +186,13 @@ impl Setup {
                         .to_vec(),
                     ledger: ledgers.iter().zip(ledger_loads).position(is_its),
                     order: Order::new(publishers),
-                    settling: Settling::of(load),
+                    settling: self.settling(load),
+                    begins: self.begins(load)?,
+                    next_offset: 0,
+                    credit: match load.prefetch {
+                        0 => CREDIT,
+                        credit => credit,
+                    },
                 };
                 let role = Role::Consumer(Box::new(consumer));
                 channels.push(Channel::new(role, Stamped::of(&load.size)));
@@ -177,6 +200,49 @@ impl Setup {
             connections.push(Connection::new(opened, channels, at, redial));
         }
         Ok(())
+    }
+
+    fn form(
+        &self,
+        load: &Load,
+        bodies: Bodies,
+        channel: u16,
+        key: &str,
+        frame_max: u32,
+    ) -> Result<Form, Error> {
+        Ok(match self.protocol {
+            Protocol::Amqp => Form::Amqp(Template::new(load, bodies, channel, key, frame_max)?),
+            Protocol::Stream => {
+                let publisher_id = (channel - 1) as u8;
+                Form::Stream(StreamTemplate::new(
+                    publisher_id,
+                    bodies,
+                    load.batch,
+                    frame_max,
+                ))
+            }
+        })
+    }
+
+    /// How a consumer settles: one of a stream does not.
+    fn settling(&self, load: &Load) -> Settling {
+        let mut load = load.clone();
+        load.ack.automatic |= self.protocol == Protocol::Stream;
+        Settling::of(&load)
+    }
+
+    fn begins(&self, load: &Load) -> Result<OffsetSpec, Error> {
+        if self.protocol == Protocol::Amqp {
+            return Ok(OffsetSpec::None);
+        }
+        let value = load.consumer_arguments.get(OFFSET);
+        offset_spec(value).map_err(|must| {
+            Error::Spec(SpecError::Value {
+                what: format!("consumer_arguments.{OFFSET}"),
+                value: value.map(ToString::to_string).unwrap_or_default(),
+                must: format!("it must be {must}"),
+            })
+        })
     }
 
     /// Members by the broker that they connect to, in groups that share a connection.

@@ -12,11 +12,12 @@ use crate::client::Client;
 use crate::error::Error;
 use crate::interrupt;
 use crate::spec::{Load, SpecError};
+use crate::uri::Protocol;
 
 /// How long what was declared at one node of a cluster may take to reach the others.
-const SPREAD: Duration = Duration::from_secs(10);
+pub(super) const SPREAD: Duration = Duration::from_secs(10);
 /// How often that is looked at.
-const LOOK: Duration = Duration::from_millis(20);
+pub(super) const LOOK: Duration = Duration::from_millis(20);
 /// Reply code for a queue or an exchange that there is not.
 const NOT_FOUND: u16 = 404;
 /// Reply code for an exchange that is to go if it is unused, and is not.
@@ -162,6 +163,9 @@ impl Setup {
     }
 
     fn clean_at(&self, uri: usize) -> Result<(), Error> {
+        if self.protocol == Protocol::Stream {
+            return self.delete_streams(uri);
+        }
         let mut client = self.dialer.client(uri)?;
         client.open_channel(1)?;
         // All queues first: those of one load may be bound to the exchange of another.

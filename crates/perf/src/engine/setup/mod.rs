@@ -3,6 +3,7 @@
 mod connect;
 mod declare;
 mod plan;
+mod streams;
 
 use std::collections::BTreeMap;
 use std::collections::hash_map::RandomState;
@@ -18,15 +19,18 @@ use plan::{check_uris, plan};
 use super::dial::Dialer;
 use super::template::field_table;
 use crate::error::Error;
-use crate::spec::Spec;
+use crate::spec::{Spec, SpecError};
 use crate::transport::tls_config;
-use crate::uri::Uri;
+use crate::uri::{Protocol, Uri};
 
 /// What is declared, and with whom.
 pub struct Setup {
     dialer: Arc<Dialer>,
     /// For how long a broken connection is tried again.
     patience_us: u64,
+    protocol: Protocol,
+    /// What a reader must know of what was declared.
+    pub notes: Vec<String>,
     run: u16,
     /// The loads, with names of the run's own where none were given.
     pub loads: Vec<Planned>,
@@ -43,6 +47,7 @@ impl Setup {
     /// # Errors
     /// If a broker cannot be reached or refuses, or if the specification cannot be run.
     pub fn new(spec: &Spec, uris: Vec<Uri>, reconnect_s: f64) -> Result<Self, Error> {
+        check_protocol(spec.protocol, &uris)?;
         let any_tls = uris.iter().any(|uri| uri.tls);
         let tls = any_tls.then(|| tls_config(&spec.tls)).transpose();
         let tls = tls.map_err(Error::Tls)?;
@@ -58,12 +63,18 @@ impl Setup {
         let mut setup = Self {
             dialer: Arc::new(Dialer { uris, tls }),
             patience_us: (reconnect_s * 1e6) as u64,
+            protocol: spec.protocol,
+            notes: Vec::new(),
             run,
             loads,
             product: (String::new(), String::new()),
             declared: false,
         };
-        if let Err(error) = setup.declare().and_then(|()| setup.await_everywhere()) {
+        let declared = match spec.protocol {
+            Protocol::Amqp => setup.declare().and_then(|()| setup.await_everywhere()),
+            Protocol::Stream => setup.create_streams(),
+        };
+        if let Err(error) = declared {
             // Why it could not be declared matters more than what is left of it.
             let _ = setup.clean();
             return Err(error);
@@ -75,6 +86,22 @@ impl Setup {
     fn brokers(&self) -> usize {
         self.dialer.uris.len()
     }
+}
+
+/// An error if a broker is to be spoken to in another protocol than the loads'.
+fn check_protocol(protocol: Protocol, uris: &[Uri]) -> Result<(), Error> {
+    let Some(other) = uris.iter().find(|uri| uri.protocol != protocol) else {
+        return Ok(());
+    };
+    let (name, scheme) = match protocol {
+        Protocol::Amqp => ("AMQP", "amqp://"),
+        Protocol::Stream => ("the stream protocol", "rabbitmq-stream://"),
+    };
+    Err(Error::Spec(SpecError::Value {
+        what: "a broker's URI".to_owned(),
+        value: other.to_string(),
+        must: format!("the run's loads speak {name}: it must begin with {scheme}"),
+    }))
 }
 
 /// Number `member`'s broker: by the list, in turn, or by all.

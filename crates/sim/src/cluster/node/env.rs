@@ -1,7 +1,8 @@
 //! What a simulated node's actors reach.
 
 use super::SHARDS;
-use leveret_auth::LoginCheck;
+use super::streams::StreamInput;
+use leveret_auth::{LoginCheck, Verdict};
 use leveret_metadata::{Catalogue, CatalogueError, Command};
 use leveret_node::cluster::{Cluster, Peers, Waiter};
 use leveret_node::env::{
@@ -11,10 +12,12 @@ use leveret_node::history::History;
 use leveret_node::registry::Registry;
 use leveret_node::reply_to::Replies;
 use leveret_node::shard::{Deferred, Shard};
+use leveret_node::streams::{StreamChange, session_of};
 use leveret_node::{Alarms, NodeCounters, NodeSettings};
 use leveret_types::{ConnectionId, ConsumerId, NodeId, Now, ShardId};
 use std::cell::{Cell, Ref, RefCell, RefMut};
 use std::collections::VecDeque;
+use std::net::IpAddr;
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
@@ -33,6 +36,7 @@ pub struct NodeEnv {
     /// What is on its way to other nodes, in order.
     pub frames: RefCell<VecDeque<(NodeId, PeerFrame)>>,
     pub(super) deferred: RefCell<Vec<Deferred>>,
+    pub(super) stream_inputs: RefCell<Vec<StreamInput>>,
     /// What this node's clients want changed in the catalogue, where that has no group of its own.
     pub proposals: RefCell<Vec<PendingChange>>,
     next_proposal: Cell<u64>,
@@ -68,6 +72,7 @@ impl NodeEnv {
             posts: RefCell::default(),
             frames: RefCell::default(),
             deferred: RefCell::default(),
+            stream_inputs: RefCell::default(),
             proposals: RefCell::default(),
             next_proposal: Cell::new(1),
             next_consumer: Cell::new(u64::from(node.0) << 40 | 1),
@@ -89,6 +94,7 @@ fn settings() -> NodeSettings {
     NodeSettings {
         session: Arc::default(),
         session_tls: Arc::default(),
+        stream: Default::default(),
         shard_count: SHARDS,
         node_name: "leveret@test".to_owned(),
         hashing: leveret_auth::HashingAlgorithm::Sha256,
@@ -175,6 +181,10 @@ impl Env for NodeEnv {
         false
     }
 
+    fn check_login_at_once(&self, _: IpAddr, check: &LoginCheck) -> Option<Verdict> {
+        (!check.is_slow()).then(|| check.run().into())
+    }
+
     fn check_login(&self, from: LoginFrom, check: LoginCheck) {
         let event = ConnectionEvent::LoginChecked(check.run().into());
         self.post(from.connection, event);
@@ -249,5 +259,20 @@ impl Env for NodeEnv {
 
     fn history(&self) -> &History {
         &self.history
+    }
+
+    fn follow_stream(&self, change: StreamChange) {
+        let input = StreamInput::Change(change);
+        self.stream_inputs.borrow_mut().push(input);
+    }
+
+    fn say_to_streams(
+        &self,
+        connection: ConnectionId,
+        command: leveret_stream::Command,
+    ) -> Result<(), Box<leveret_stream::Command>> {
+        let input = StreamInput::Say(session_of(connection), command);
+        self.stream_inputs.borrow_mut().push(input);
+        Ok(())
     }
 }

@@ -1,0 +1,48 @@
+//! The operator's guide names commands that there are.
+
+use super::commands;
+use std::path::Path;
+
+/// Pages of the guide whose commands are looked at.
+const PAGES: &[&str] = &[
+    "backup.md",
+    "cluster.md",
+    "coming-from-rabbitmq.md",
+    "monitoring.md",
+    "quorum-queues.md",
+    "replacing-a-node.md",
+    "troubleshooting.md",
+];
+
+/// Words behind which a command of RabbitMQ's tools stands.
+const TOOLS: &[&str] = &[
+    "leveret ctl",
+    "rabbitmqctl",
+    "rabbitmq-diagnostics",
+    "rabbitmq-queues",
+];
+
+#[test]
+fn commands_on_the_pages_are_there() {
+    let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs");
+    let mut seen = 0;
+    for page in PAGES {
+        let text = std::fs::read_to_string(docs.join(page)).expect(page);
+        // A line may end within a command.
+        let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
+        for code in text.split('`').skip(1).step_by(2) {
+            for tool in TOOLS {
+                let Some(rest) = code.strip_prefix(tool) else {
+                    continue;
+                };
+                let name = rest.split_whitespace().find(|word| !word.starts_with('-'));
+                let Some(name) = name.filter(|name| name.contains('_') || *name == "alarms") else {
+                    continue;
+                };
+                seen += 1;
+                assert!(commands::find(name).is_ok(), "{page}: {code}");
+            }
+        }
+    }
+    assert!(seen > 20, "{seen}");
+}

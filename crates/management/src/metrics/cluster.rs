@@ -1,0 +1,137 @@
+//! Metrics of the cluster and of the replicas of queues.
+
+use super::text::{Gauge, Page, Table, labels};
+use crate::api::{NodeStats, ReplicaStats};
+use crate::app::App;
+use leveret_types::QueueId;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// Who is reached, and what has a leader. RabbitMQ has the first of these alone.
+pub(super) fn cluster(page: &mut Page, app: &App) {
+    let view = app.node().cluster();
+    let nodes = view.as_ref().map_or(1, |view| view.nodes.len());
+    let up = view
+        .as_ref()
+        .map_or(1, |view| view.nodes.iter().filter(|node| node.up).count());
+    let has_leader = view.as_ref().is_none_or(|view| view.leader.is_some());
+    let leaderless = app.node().leaderless_queues().len();
+    for (name, help, value) in [
+        (
+            "unreachable_cluster_peers_count",
+            "Number of peers in the cluster the current node cannot reach.",
+            nodes - up,
+        ),
+        ("leveret_cluster_nodes", "Nodes of the cluster", nodes),
+        (
+            "leveret_cluster_nodes_up",
+            "Nodes that this node reaches, itself included",
+            up,
+        ),
+        (
+            "leveret_catalogue_has_leader",
+            "Whether somebody leads the catalogue, as far as this node knows",
+            usize::from(has_leader),
+        ),
+        (
+            "leveret_queues_without_leader",
+            "Replicated queues with a member here that have no leader",
+            leaderless,
+        ),
+    ] {
+        page.one(name, Gauge, help, value as u64);
+    }
+}
+
+/// When the process started.
+pub(super) fn start_time(page: &mut Page, node: &NodeStats) {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    let now_ms = now.map_or(0, |now| now.as_millis());
+    let started_ms = now_ms.saturating_sub(u128::from(node.uptime_ms));
+    let prefix = std::mem::take(&mut page.prefix);
+    let help = "Start time of the process since unix epoch in seconds.";
+    let started = started_ms as f64 / 1_000.0;
+    page.one("process_start_time_seconds", Gauge, help, started);
+    page.prefix = prefix;
+}
+
+/// Figures of a replica.
+const FIGURES: usize = 8;
+
+fn figures(replica: &ReplicaStats) -> [f64; FIGURES] {
+    [
+        replica.term,
+        replica.last_index,
+        replica.written,
+        replica.applied,
+        replica.committed,
+        // Entries leave the log one by one, when their messages have left.
+        0,
+        replica.last_index.saturating_sub(replica.applied),
+        u64::from(replica.role == "leader"),
+    ]
+    .map(|figure| figure as f64)
+}
+
+/// The replicas here, each by its queue, or their sums. A node alone has none, and looks at no
+/// queue for that.
+pub(super) fn raft(page: &mut Page, app: &App, per_object: bool) {
+    let mut rows: Vec<(String, [f64; FIGURES])> = Vec::new();
+    let mut sums = [0.0; FIGURES];
+    if app.node().cluster().is_some() {
+        let mut queues: Vec<(QueueId, String)> = Vec::new();
+        app.node().each_queue(None, &mut |id, vhost, name| {
+            let labels = match per_object {
+                true => labels(&[("vhost", vhost), ("queue", name)]),
+                false => String::new(),
+            };
+            queues.push((id, labels));
+        });
+        for (id, labels) in queues {
+            let Some(replica) = app.node().replica(id) else {
+                continue;
+            };
+            let figures = figures(&replica);
+            match per_object {
+                true => rows.push((labels, figures)),
+                false => sums
+                    .iter_mut()
+                    .zip(figures)
+                    .for_each(|(sum, figure)| *sum += figure),
+            }
+        }
+    }
+    if !per_object {
+        rows.push((String::new(), sums));
+    }
+    let metrics = [
+        ("raft_term", Gauge, "Current term of the member"),
+        ("raft_last_index", Gauge, "Last index of the log"),
+        (
+            "raft_last_written_index",
+            Gauge,
+            "Last index of the log that is durable",
+        ),
+        (
+            "raft_last_applied",
+            Gauge,
+            "Last index of the log that has been applied",
+        ),
+        (
+            "raft_commit_index",
+            Gauge,
+            "Last index of the log that is committed",
+        ),
+        ("raft_snapshot_index", Gauge, "Index of the last snapshot"),
+        (
+            "leveret_raft_entries_behind",
+            Gauge,
+            "Entries of the log that have not been applied",
+        ),
+        (
+            "leveret_raft_leaders",
+            Gauge,
+            "Whether the member leads its group",
+        ),
+    ];
+    page.table(&Table::new(rows), 0, &metrics);
+}

@@ -1,0 +1,480 @@
+//! Streams for AMQP 0-9-1 clients: publishing with confirms, and consuming by offset.
+//!
+//! A stream lives with the streams' own thread. What a client publishes is gathered into one batch
+//! for each turn; what the stream has confirmed goes to the confirm ledger as what a queue of the
+//! cluster has committed. A consumer gets whole chunks, a few at a time, and is delivered their
+//! messages as its prefetch allows; each acknowledgement allows one more.
+
+mod arguments;
+mod reader;
+
+use super::consume::Subscription;
+use super::{Connection, FixedMap};
+use crate::env::{Env, QueueAnswer};
+use crate::stream_queues::{elsewhere, standing};
+use crate::streams::StreamNews;
+use arguments::StreamArguments;
+use leveret_message::{filter_value, to_entry};
+use leveret_session::contract::{Consume, Delivery, Reply, Settle};
+use leveret_stream::{BatchBuilder, Command, Event, PublisherId, ReaderId, Refusal, RequestId};
+use leveret_types::limits::{OUTBOX_BYTES_MAX, STREAM_CHUNKS_READ_AHEAD};
+use leveret_types::{ConsumerId, Message, Now, ProtocolError, QueueId, ReplyCode};
+use reader::Reader;
+use std::collections::VecDeque;
+
+/// Bytes of a batch that is sent off before the turn ends.
+const BATCH_BYTES: usize = 256 * 1024;
+
+/// What a connection publishes to one stream.
+struct Publisher {
+    id: PublisherId,
+    /// The number of the last message.
+    issued: u64,
+    /// The number of the last one that the stream has answered.
+    answered: u64,
+    batch: BatchBuilder,
+    batch_bytes: usize,
+}
+
+/// What a connection has to do with streams.
+#[derive(Default)]
+pub(super) struct Streams {
+    publishers: FixedMap<QueueId, Publisher>,
+    readers: FixedMap<ConsumerId, Reader>,
+    /// Numbers of publishers and readers that were given.
+    numbers: u32,
+    /// What the streams had no room for, in its order.
+    waiting: VecDeque<Command>,
+    /// Whether a batch gathers.
+    gathers: bool,
+    /// Consumers may be delivered more, now that the output is empty.
+    is_due: bool,
+    /// The entry that is being made.
+    entry: Vec<u8>,
+}
+
+impl Streams {
+    fn number(&mut self) -> u32 {
+        self.numbers += 1;
+        self.numbers
+    }
+
+    fn stream_of(&self, publisher: PublisherId) -> Option<QueueId> {
+        let mut publishers = self.publishers.iter();
+        let found = publishers.find(|(_, known)| known.id == publisher);
+        found.map(|(stream, _)| *stream)
+    }
+
+    fn consumer_of(&self, reader: ReaderId) -> Option<ConsumerId> {
+        let mut readers = self.readers.iter();
+        let found = readers.find(|(_, known)| known.id == reader);
+        found.map(|(consumer, _)| *consumer)
+    }
+}
+
+impl Connection {
+    fn streams(&mut self) -> &mut Streams {
+        self.streams.get_or_insert_default()
+    }
+
+    /// Says something to the streams, behind what waits.
+    fn say<E: Env>(&mut self, command: Command, env: &E) {
+        let id = self.id;
+        let waiting = &mut self.streams().waiting;
+        if !waiting.is_empty() {
+            return waiting.push_back(command);
+        }
+        if let Err(refused) = env.say_to_streams(id, command) {
+            waiting.push_back(*refused);
+        }
+    }
+
+    /// Whether the streams have taken all that this client sent.
+    pub(super) fn streams_keep_up(&self) -> bool {
+        let streams = self.streams.as_ref();
+        streams.is_none_or(|streams| streams.waiting.is_empty())
+    }
+
+    /// Whether there is something to deliver that waited for the output.
+    pub(super) fn has_stream_deliveries_due(&self) -> bool {
+        self.streams.as_ref().is_some_and(|streams| streams.is_due)
+    }
+
+    /// The output is empty.
+    pub(super) fn stream_output_written(&mut self) {
+        // Behind an answer that is not durable yet there may be much that was not written.
+        let has_room = self.session.output().len() < OUTBOX_BYTES_MAX;
+        if let Some(streams) = &mut self.streams {
+            streams.is_due = has_room && streams.readers.values().any(Reader::may_deliver);
+        }
+    }
+
+    /// Delivers what waited for the output.
+    pub(super) fn deliver_from_streams<E: Env>(&mut self, env: &E) {
+        let Some(streams) = self.streams.as_mut().filter(|streams| streams.is_due) else {
+            return;
+        };
+        streams.is_due = false;
+        let ready = streams.readers.iter().filter(|(_, r)| r.may_deliver());
+        let mut ready: Vec<ConsumerId> = ready.map(|(consumer, _)| *consumer).collect();
+        ready.sort_unstable();
+        for consumer in ready {
+            self.deliver_from_stream(consumer, env);
+        }
+    }
+
+    // --- publishing ----------------------------------------------------------------------------
+
+    /// Adds a message to what is published to a stream; its number there.
+    pub(super) fn publish_to_stream<E: Env>(
+        &mut self,
+        stream: QueueId,
+        message: &Message,
+        env: &E,
+    ) -> u64 {
+        let streams = self.streams();
+        if !streams.publishers.contains_key(&stream) {
+            let id = PublisherId(streams.number());
+            let publisher = Publisher {
+                id,
+                issued: 0,
+                answered: 0,
+                batch: BatchBuilder::new(),
+                batch_bytes: 0,
+            };
+            streams.publishers.insert(stream, publisher);
+            let declare = Command::DeclarePublisher {
+                request: RequestId(stream.0),
+                stream,
+                publisher: id,
+                reference: None,
+            };
+            self.say(declare, env);
+        }
+        let Streams {
+            publishers,
+            entry,
+            gathers,
+            ..
+        } = self.streams();
+        let publisher = publishers.get_mut(&stream).expect("it was declared");
+        entry.clear();
+        to_entry(&message.parts(), entry);
+        publisher.issued += 1;
+        let filter = filter_value(message.properties());
+        let is_taken = publisher.batch.push(publisher.issued, filter, entry);
+        assert!(is_taken, "a message and a filter value are bounded");
+        publisher.batch_bytes += entry.len();
+        entry.shrink_to(BATCH_BYTES);
+        *gathers = true;
+        let (number, is_full) = (publisher.issued, publisher.batch_bytes >= BATCH_BYTES);
+        if is_full {
+            self.publish_batch(stream, env);
+        }
+        number
+    }
+
+    fn publish_batch<E: Env>(&mut self, stream: QueueId, env: &E) {
+        let Some(publisher) = self.streams().publishers.get_mut(&stream) else {
+            return;
+        };
+        publisher.batch_bytes = 0;
+        let command = Command::Publish {
+            stream,
+            publisher: publisher.id,
+            batch: publisher.batch.take(),
+        };
+        self.say(command, env);
+    }
+
+    /// Sends off what has gathered.
+    pub(super) fn flush_streams<E: Env>(&mut self, env: &E) {
+        let Some(streams) = self.streams.as_mut().filter(|streams| streams.gathers) else {
+            return;
+        };
+        streams.gathers = false;
+        let gathering = streams
+            .publishers
+            .iter()
+            .filter(|(_, p)| !p.batch.is_empty());
+        let gathering: Vec<QueueId> = gathering.map(|(stream, _)| *stream).collect();
+        for stream in gathering {
+            self.publish_batch(stream, env);
+        }
+    }
+
+    /// The last message that was published to a stream, if it has no answer yet: what a commit
+    /// waits for.
+    pub(super) fn published_to_stream(&self, stream: QueueId) -> Option<u64> {
+        let publisher = self.streams.as_ref()?.publishers.get(&stream)?;
+        (publisher.answered < publisher.issued).then_some(publisher.issued)
+    }
+
+    /// A stream has everything through a number.
+    fn stream_committed(&mut self, stream: QueueId, through: u64, now: Now) {
+        self.session.committed(stream, through);
+        self.stream_answered(stream, through);
+        self.release_committed(stream, through, now);
+    }
+
+    fn stream_answered(&mut self, stream: QueueId, through: u64) {
+        if let Some(publisher) = self.streams().publishers.get_mut(&stream) {
+            publisher.answered = publisher.answered.max(through);
+        }
+    }
+
+    fn stream_refused(&mut self, stream: QueueId, ids: &[u64], refusal: &Refusal, now: Now) {
+        tracing::warn!(
+            connection = %self.name,
+            "stream {stream} refused {} messages: {refusal}",
+            ids.len()
+        );
+        let mut rest = ids;
+        while let Some(first) = rest.first() {
+            let follows = rest.iter().zip(*first..).take_while(|(id, at)| **id == *at);
+            let (run, behind) = rest.split_at(follows.count());
+            self.session
+                .refused(stream, &(*first..first + run.len() as u64));
+            rest = behind;
+        }
+        if let Some(last) = ids.last() {
+            self.stream_answered(stream, *last);
+            self.release_committed(stream, *last, now);
+        }
+    }
+
+    // --- consuming -----------------------------------------------------------------------------
+
+    pub(super) fn consume_stream<E: Env>(
+        &mut self,
+        consume: Consume,
+        stream: QueueId,
+        now: Now,
+        env: &E,
+    ) {
+        let (resource, is_here) = {
+            let catalogue = env.catalogue();
+            let record = catalogue.queue(stream);
+            let is_here = record.is_some_and(|r| crate::streams::settings_here(r, env).is_some());
+            (
+                record.map(|r| r.resource().to_string()).unwrap_or_default(),
+                is_here,
+            )
+        };
+        let arguments = match is_here {
+            true => StreamArguments::read(&consume, &resource, now),
+            false => Err(elsewhere("basic.consume", &resource)),
+        };
+        let arguments = match arguments {
+            Ok(arguments) => arguments,
+            Err(error) => return self.fail(now, error),
+        };
+        let consumer = env.consumer_id();
+        let streams = self.streams();
+        let id = ReaderId(streams.number());
+        let credit = u32::from(consume.prefetch);
+        let reader = Reader::new(id, stream, &consume.queue, arguments.first, credit);
+        streams.readers.insert(consumer, reader);
+        self.consumers
+            .insert(consumer, Subscription::new(consume, stream));
+        let subscribe = Command::Subscribe {
+            request: RequestId(consumer.0),
+            stream,
+            reader: id,
+            offset: arguments.offset,
+            credit: STREAM_CHUNKS_READ_AHEAD,
+            filter: arguments.filter.map(Box::new),
+        };
+        self.say(subscribe, env);
+    }
+
+    fn stream_subscribed(&mut self, consumer: ConsumerId, result: Result<(), Refusal>, now: Now) {
+        let streams = self.streams.as_deref_mut();
+        let Some(reader) = streams.and_then(|streams| streams.readers.get_mut(&consumer)) else {
+            return;
+        };
+        reader.is_subscribed = result.is_ok();
+        match result {
+            Ok(()) => self.reply(now, Reply::Consuming { consumer }),
+            Err(refusal) => {
+                self.consumers.remove(&consumer);
+                self.streams().readers.remove(&consumer);
+                let code = match refusal {
+                    Refusal::NotFound => ReplyCode::NotFound,
+                    _ => ReplyCode::PreconditionFailed,
+                };
+                self.fail(now, ProtocolError::channel(code, refusal.to_string()));
+            }
+        }
+    }
+
+    /// Ends a consumer of a stream. What it holds it may still settle, which does nothing.
+    pub(super) fn leave_stream<E: Env>(&mut self, consumer: ConsumerId, env: &E) {
+        let Some(streams) = &mut self.streams else {
+            return;
+        };
+        if let Some(reader) = streams.readers.remove(&consumer) {
+            let unsubscribe = Command::Unsubscribe {
+                stream: reader.stream,
+                reader: reader.id,
+            };
+            self.say(unsubscribe, env);
+        }
+    }
+
+    /// Each settled message, whatever became of it, lets its consumer have one more.
+    pub(super) fn settle_stream<E: Env>(&mut self, settle: &Settle, env: &E) {
+        let readers = self.streams.as_mut().map(|streams| &mut streams.readers);
+        if let Some(reader) = readers.and_then(|readers| readers.get_mut(&settle.holder)) {
+            reader.give(settle.range.end - settle.range.start);
+            self.deliver_from_stream(settle.holder, env);
+        }
+    }
+
+    /// Delivers what a consumer may have, as long as the client takes it.
+    fn deliver_from_stream<E: Env>(&mut self, consumer: ConsumerId, env: &E) {
+        let traces = env.registry().traces();
+        let mut chunks = 0;
+        let Some(streams) = &mut self.streams else {
+            return;
+        };
+        let Some(mut reader) = streams.readers.remove(&consumer) else {
+            return;
+        };
+        while self.session.output().len() < OUTBOX_BYTES_MAX {
+            let next = reader.next();
+            chunks += reader.take_finished();
+            let Some((offset, message)) = next else {
+                break;
+            };
+            let delivery = Delivery {
+                consumer,
+                queue: reader.stream,
+                lane: 0,
+                index: offset,
+                redelivered: false,
+                delivery_count: None,
+                acquired_count: None,
+                message,
+            };
+            self.session.deliver(&delivery);
+            if traces && let Some(channel) = self.channel_of(consumer) {
+                self.trace(channel, &delivery, env);
+            }
+        }
+        let (stream, id) = (reader.stream, reader.id);
+        self.streams().readers.insert(consumer, reader);
+        if chunks > 0 {
+            let credit = Command::Credit {
+                stream,
+                reader: id,
+                chunks,
+            };
+            self.say(credit, env);
+        }
+    }
+
+    // --- what the streams say ------------------------------------------------------------------
+
+    pub(super) fn stream_news<E: Env>(&mut self, news: StreamNews, now: Now, env: &E) {
+        match news {
+            StreamNews::Event(event) => self.stream_event(event, now, env),
+            StreamNews::Room => self.say_again(env),
+            // Groups are of the stream protocol.
+            StreamNews::Group(_) => {}
+        }
+    }
+
+    fn say_again<E: Env>(&mut self, env: &E) {
+        let id = self.id;
+        let Some(streams) = &mut self.streams else {
+            return;
+        };
+        while let Some(command) = streams.waiting.pop_front() {
+            if let Err(refused) = env.say_to_streams(id, command) {
+                return streams.waiting.push_front(*refused);
+            }
+        }
+    }
+
+    fn stream_event<E: Env>(&mut self, event: Event, now: Now, env: &E) {
+        let streams = self.streams.as_deref();
+        match event {
+            Event::Confirmed { publisher, ids } => {
+                let stream = streams.and_then(|streams| streams.stream_of(publisher));
+                if let (Some(stream), Some(last)) = (stream, ids.last()) {
+                    self.stream_committed(stream, *last, now);
+                }
+            }
+            Event::Refused {
+                publisher,
+                ids,
+                refusal,
+            } => {
+                if let Some(stream) = streams.and_then(|streams| streams.stream_of(publisher)) {
+                    self.stream_refused(stream, &ids, &refusal, now);
+                }
+            }
+            Event::Subscribed { request, result } => {
+                self.stream_subscribed(ConsumerId(request.0), result, now);
+            }
+            Event::Chunk { reader, chunk, .. } => {
+                if let Some(consumer) = streams.and_then(|streams| streams.consumer_of(reader)) {
+                    if let Some(reader) = self.streams().readers.get_mut(&consumer) {
+                        reader.push(chunk);
+                    }
+                    self.deliver_from_stream(consumer, env);
+                }
+            }
+            Event::ReaderEnded { reader, refusal } => {
+                if let Some(consumer) = streams.and_then(|streams| streams.consumer_of(reader)) {
+                    tracing::error!(connection = %self.name, "a consumer is cancelled: {refusal}");
+                    self.stream_reader_gone(consumer);
+                }
+            }
+            Event::Gone { stream } => self.stream_gone(stream, now),
+            Event::Stats { request, result } => {
+                let counts = standing(result.unwrap_or_default());
+                let answer = QueueAnswer::Counted(counts);
+                self.answered(QueueId(request.0), answer, now, env);
+            }
+            // A publisher that is refused is told so at each batch; the rest is not asked for.
+            _ => {}
+        }
+    }
+
+    fn stream_reader_gone(&mut self, consumer: ConsumerId) {
+        self.streams().readers.remove(&consumer);
+        // A client that deleted the queue itself hears of the deletion first.
+        if self.held.is_some() || self.asked.is_some() {
+            self.cancelled_behind.push(consumer);
+        } else {
+            self.consumer_cancelled(consumer);
+        }
+    }
+
+    /// As of every queue that is deleted, what was published to it is confirmed.
+    fn stream_gone(&mut self, stream: QueueId, now: Now) {
+        let Some(streams) = &mut self.streams else {
+            return;
+        };
+        if let Some(publisher) = streams.publishers.remove(&stream) {
+            self.stream_committed(stream, publisher.issued, now);
+        }
+        let readers = self.streams().readers.iter();
+        let of_stream =
+            readers.filter(|(_, reader)| reader.stream == stream && reader.is_subscribed);
+        let gone: Vec<ConsumerId> = of_stream.map(|(consumer, _)| *consumer).collect();
+        for consumer in gone {
+            self.stream_reader_gone(consumer);
+        }
+    }
+
+    /// The connection is over.
+    pub(super) fn leave_streams<E: Env>(&mut self, env: &E) {
+        if self.streams.take().is_some() {
+            // There is always room for this.
+            let _ = env.say_to_streams(self.id, Command::Leave);
+        }
+    }
+}

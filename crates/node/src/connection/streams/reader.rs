@@ -1,0 +1,228 @@
+//! What one consumer of a stream has before it: chunks, taken apart message by message.
+
+use bytes::Bytes;
+use leveret_message::{Place, SubBatch, delivered, unpack};
+use leveret_stream::chunk::first_entry;
+use leveret_stream::{ChunkKind, ReaderId, SharedChunk};
+use leveret_types::{Message, QueueId};
+use std::collections::VecDeque;
+
+/// A consumer of a stream.
+pub(super) struct Reader {
+    pub(super) id: ReaderId,
+    pub(super) stream: QueueId,
+    name: Box<str>,
+    /// Whether the stream has taken it: before that, its refusal is what ends it.
+    pub(super) is_subscribed: bool,
+    /// The first offset that is delivered.
+    first: u64,
+    /// Messages that it may still be delivered.
+    credit: u64,
+    chunks: VecDeque<SharedChunk>,
+    /// What is left of the chunk at hand, and the offset of its next message.
+    entries: Bytes,
+    offset: u64,
+    /// What is left of the batch at hand.
+    batch: Option<SubBatch>,
+    /// Whether a chunk is at hand, for which the stream is owed a credit.
+    is_reading: bool,
+    /// Chunks that were finished since the stream was told.
+    finished: u32,
+}
+
+impl Reader {
+    pub(super) fn new(id: ReaderId, stream: QueueId, name: &str, first: u64, credit: u32) -> Self {
+        Self {
+            id,
+            stream,
+            name: name.into(),
+            is_subscribed: false,
+            first,
+            credit: credit.into(),
+            chunks: VecDeque::new(),
+            entries: Bytes::new(),
+            offset: 0,
+            batch: None,
+            is_reading: false,
+            finished: 0,
+        }
+    }
+
+    /// A chunk has come.
+    pub(super) fn push(&mut self, chunk: SharedChunk) {
+        self.chunks.push_back(chunk);
+    }
+
+    /// It may be delivered so many more.
+    pub(super) fn give(&mut self, messages: u64) {
+        self.credit += messages;
+    }
+
+    /// Whether [`Self::next`] may have something.
+    pub(super) fn may_deliver(&self) -> bool {
+        self.credit > 0 && (self.is_reading || !self.chunks.is_empty())
+    }
+
+    /// Chunks that were finished since this was asked.
+    pub(super) fn take_finished(&mut self) -> u32 {
+        std::mem::take(&mut self.finished)
+    }
+
+    /// The next message and its offset, if the consumer may have one and it is there.
+    pub(super) fn next(&mut self) -> Option<(u64, Message)> {
+        while self.credit > 0 {
+            let Some((offset, entry)) = self.next_entry() else {
+                if !self.next_chunk() {
+                    return None;
+                }
+                continue;
+            };
+            if offset >= self.first {
+                self.credit -= 1;
+                let place = Place {
+                    stream: &self.name,
+                    offset,
+                };
+                return Some((offset, delivered(&entry, place)));
+            }
+        }
+        None
+    }
+
+    /// Finishes the chunk at hand, and begins with the next one.
+    fn next_chunk(&mut self) -> bool {
+        if std::mem::take(&mut self.is_reading) {
+            self.finished += 1;
+            self.entries = Bytes::new();
+        }
+        let Some(chunk) = self.chunks.pop_front() else {
+            return false;
+        };
+        self.is_reading = true;
+        if chunk.header().kind == ChunkKind::User {
+            self.entries = chunk.data();
+            self.offset = chunk.header().first_offset;
+        }
+        true
+    }
+
+    /// The next message of the chunk at hand.
+    fn next_entry(&mut self) -> Option<(u64, Bytes)> {
+        loop {
+            if let Some(batch) = &mut self.batch {
+                if let Some(message) = batch.next() {
+                    let offset = self.offset;
+                    self.offset += 1;
+                    return Some((offset, message));
+                }
+                self.batch = None;
+            }
+            // The chunk was checked when it was made or read.
+            let entry = first_entry(&self.entries).ok()?;
+            let (len, records) = (entry.bytes.len(), entry.records);
+            let (head, compression) = (len - entry.body.len(), entry.sub_batch);
+            let body = self.entries.split_to(len).slice(head..);
+            let Some(compression) = compression else {
+                let offset = self.offset;
+                self.offset += 1;
+                return Some((offset, body));
+            };
+            match unpack(compression, records, body) {
+                Ok(batch) => self.batch = Some(batch),
+                // As RabbitMQ does: only clients of the stream protocol can read it.
+                Err(error) => {
+                    let (name, offset) = (&self.name, self.offset);
+                    tracing::debug!(
+                        "stream '{name}': {records} messages from offset {offset} on are not \
+                         delivered with AMQP 0-9-1: {error}"
+                    );
+                    self.offset += u64::from(records);
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test that fails here says enough")]
+
+    use super::*;
+    use leveret_stream::ChunkHeader;
+
+    fn message(body: &[u8]) -> Vec<u8> {
+        [&(body.len() as u32).to_be_bytes(), body].concat()
+    }
+
+    fn batch(compression: u8, records: u16, body: &[u8]) -> Vec<u8> {
+        let mut out = vec![0x80 | compression << 4];
+        out.extend_from_slice(&records.to_be_bytes());
+        out.extend_from_slice(&[0; 4]);
+        out.extend_from_slice(&(body.len() as u32).to_be_bytes());
+        out.extend_from_slice(body);
+        out
+    }
+
+    fn chunk(first_offset: u64, records: u32, entries: &[Vec<u8>]) -> SharedChunk {
+        let header = ChunkHeader {
+            kind: ChunkKind::User,
+            entries: entries.len() as u16,
+            records,
+            timestamp_ms: 1,
+            epoch: 1,
+            first_offset,
+            crc: 0,
+            data_bytes: 0,
+            trailer_bytes: 0,
+            bloom_bytes: 0,
+        };
+        SharedChunk::new(header, &[], &entries.concat(), &[])
+    }
+
+    fn read(reader: &mut Reader) -> Vec<(u64, Vec<u8>)> {
+        std::iter::from_fn(|| reader.next())
+            .map(|(offset, message)| (offset, message.body().to_vec()))
+            .collect()
+    }
+
+    fn all(from: u64, bodies: &[&str]) -> Vec<(u64, Vec<u8>)> {
+        let bodies = bodies.iter().map(|body| body.as_bytes().to_vec());
+        (from..).zip(bodies).collect()
+    }
+
+    #[test]
+    fn credit_is_counted_in_messages_and_chunks_are_told_of_when_finished() {
+        let mut reader = Reader::new(ReaderId(1), QueueId(1), "s", 11, 2);
+        reader.push(chunk(10, 3, &[message(b"a"), message(b"b"), message(b"c")]));
+        reader.push(chunk(13, 2, &[message(b"d"), message(b"e")]));
+        assert_eq!(read(&mut reader), all(11, &["b", "c"]));
+        assert_eq!((reader.take_finished(), reader.may_deliver()), (0, false));
+        reader.give(1);
+        assert_eq!(read(&mut reader), all(13, &["d"]));
+        assert_eq!(reader.take_finished(), 1);
+        reader.give(9);
+        assert!(reader.may_deliver());
+        assert_eq!(read(&mut reader), all(14, &["e"]));
+        assert_eq!((reader.take_finished(), reader.may_deliver()), (1, false));
+        reader.push(chunk(15, 1, &[message(b"f")]));
+        assert_eq!(read(&mut reader), all(15, &["f"]));
+    }
+
+    #[test]
+    fn batches_are_delivered_message_by_message_and_unreadable_ones_passed_over() {
+        let inner = [message(b"x"), message(b"y"), message(b"z")].concat();
+        let entries = [
+            message(b"a"),
+            batch(0, 3, &inner),
+            batch(4, 100, b"zstd, say"),
+            batch(1, 7, b"no gzip"),
+            message(b"b"),
+        ];
+        let mut reader = Reader::new(ReaderId(1), QueueId(1), "s", 2, 2);
+        reader.push(chunk(0, 112, &entries));
+        assert_eq!(read(&mut reader), all(2, &["y", "z"]));
+        reader.give(5);
+        assert_eq!(read(&mut reader), all(111, &["b"]));
+        assert_eq!(reader.take_finished(), 1);
+    }
+}

@@ -1,0 +1,143 @@
+//! What is told to whom: events of connections, answers of queues, frames for other nodes.
+
+use crate::quorum::link::{Fetched, Standing};
+use crate::stream_events::StreamNews;
+use bytes::Bytes;
+use leveret_auth::Verdict;
+use leveret_metadata::{CatalogueError, Outcome};
+use leveret_queue::AttachError;
+use leveret_session::contract::{Delivery, Reply};
+use leveret_types::{ConsumerId, ProtocolError, QueueId, ShardId};
+use smallvec::SmallVec;
+use std::ops::Range;
+
+/// A place in the write-ahead log: what a confirm waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ticket {
+    /// Whose part of the log.
+    pub shard: ShardId,
+    /// Durable once that shard's part is durable through this chunk.
+    pub chunk: u64,
+}
+
+/// What is posted to a connection from elsewhere.
+#[derive(Debug)]
+pub enum ConnectionEvent {
+    /// A message for one of its consumers.
+    Deliver(Delivery),
+    /// The answer to what it asked. It goes through the connection's inbox so that deliveries keep
+    /// their place before or after it.
+    Reply(Reply),
+    /// One of its consumers is gone with its queue.
+    CancelConsumer(ConsumerId),
+    /// One of its consumers has kept a delivery for too long.
+    TimedOut(ConsumerId),
+    /// The connection is to be closed with this error.
+    Close(ProtocolError),
+    /// A queue of the cluster has committed this node's operations through a number.
+    Committed {
+        /// The queue.
+        queue: QueueId,
+        /// The number.
+        through: u64,
+    },
+    /// A queue of the cluster refuses publishes.
+    Refused {
+        /// The queue.
+        queue: QueueId,
+        /// The numbers of the operations.
+        sequences: Range<u64>,
+    },
+    /// A queue of the cluster that held this publisher back takes more.
+    Room(QueueId),
+    /// A queue of the cluster answers what this connection asked of it.
+    Answered {
+        /// The queue.
+        queue: QueueId,
+        /// The answer.
+        answer: QueueAnswer,
+    },
+    /// The streams have something to say to it.
+    Stream(StreamNews),
+    /// What became of the check that it handed over ([`crate::Env::check_login`]).
+    LoginChecked(Verdict),
+    /// This node has seen what the cluster had agreed on when the connection asked for a look, or
+    /// will not in time.
+    Looked,
+    /// The cluster has carried out a change of the catalogue, or refused it.
+    Executed {
+        /// What [`crate::Proposal::Waiting`] said.
+        id: ProposalId,
+        /// What it did.
+        result: Result<Outcome, CatalogueError>,
+    },
+}
+
+/// What a queue of the cluster answers.
+#[derive(Debug)]
+pub enum QueueAnswer {
+    /// A consumer is attached, or why not.
+    Attached {
+        /// The consumer.
+        consumer: ConsumerId,
+        /// Why not.
+        result: Result<(), AttachError>,
+    },
+    /// What a get found, and how many messages are left.
+    Got(Option<(Delivery, u64)>),
+    /// How many messages a purge took away.
+    Purged(u64),
+    /// How it stands.
+    Counted(Standing),
+    /// A ready message, which stays.
+    Peeked(Fetched),
+    /// Its leader was not there in time.
+    Unavailable,
+}
+
+/// A message for another node: for whoever has this queue there. What is in it is between the
+/// shards.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PeerFrame {
+    /// The queue whose shard gets it; 0 is the catalogue's group.
+    pub queue: QueueId,
+    /// Its bytes, one piece behind the other; pieces are sent without being copied together.
+    pub pieces: SmallVec<[Bytes; 4]>,
+}
+
+impl PeerFrame {
+    /// A message of one piece.
+    #[must_use]
+    pub fn new(queue: QueueId, bytes: impl Into<Bytes>) -> Self {
+        Self {
+            queue,
+            pieces: smallvec::smallvec![bytes.into()],
+        }
+    }
+
+    /// Bytes of all pieces.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.pieces.iter().map(Bytes::len).sum()
+    }
+
+    /// Whether there is nothing in it.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.pieces.iter().all(Bytes::is_empty)
+    }
+}
+
+/// What a change of the catalogue answered, and when it is durable.
+#[derive(Debug)]
+pub struct Executed {
+    /// What changed.
+    pub outcome: Outcome,
+    /// When the change is durable; nothing if it need not be.
+    pub ticket: Option<Ticket>,
+}
+
+/// A change of the catalogue that the cluster has been asked for, unique for the life of the
+/// process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ProposalId(pub u64);

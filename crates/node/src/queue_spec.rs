@@ -1,0 +1,38 @@
+//! What a node's queues are made from, and how they stand.
+
+use crate::subscriber::Subscriber;
+use leveret_queue::{ConsumerView, Counters, Counts, QueueKind, Settings};
+use leveret_types::{NodeId, QueueId, ReplicaId};
+
+/// What the catalogue says of a queue.
+#[derive(Clone, Debug)]
+pub struct QueueSpec {
+    /// Classic or quorum.
+    pub kind: QueueKind,
+    /// Whether persistent messages survive a restart.
+    pub durable: bool,
+    /// The members of its group, the preferred leader first; none of a queue that is not
+    /// replicated.
+    pub members: Vec<ReplicaId>,
+    /// Where a queue that is not replicated lives; 0 outside clusters.
+    pub home: NodeId,
+    /// Whether the queue goes with its last consumer.
+    pub auto_delete: bool,
+    /// Arguments and policies, resolved.
+    pub settings: Settings,
+}
+
+/// How a queue stands.
+#[derive(Clone, Debug)]
+pub struct QueueFacts {
+    /// The queue.
+    pub id: QueueId,
+    /// Messages and consumers.
+    pub counts: Counts,
+    /// What it has done.
+    pub counters: Counters,
+    /// Its consumers, with those who hear for them.
+    pub consumers: Vec<(ConsumerView, Subscriber)>,
+    /// Whether its persistent messages survive a restart.
+    pub durable: bool,
+}

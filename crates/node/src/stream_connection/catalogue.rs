@@ -1,0 +1,257 @@
+//! Streams and super streams in the catalogue, for a stream connection.
+
+use super::port::NodePort;
+use super::{Asked, News};
+use crate::env::{Env, Executed, Proposal, ProposalId};
+use leveret_metadata::{CatalogueError, Command, Endpoint, Outcome, QueueKind};
+use leveret_routing::Destination;
+use leveret_stream::{Event, Refusal, RequestId};
+use leveret_stream_protocol::ResponseCode;
+use leveret_types::{FieldTable, FieldValue, QueueId};
+
+/// Marks the exchange of a super stream.
+const SUPER_STREAM: &str = "x-super-stream";
+/// Where a partition comes among those of its super stream.
+const PARTITION_ORDER: &str = "x-stream-partition-order";
+
+impl<E: Env> NodePort<'_, E> {
+    fn vhost(&self) -> String {
+        self.side.login.vhost_name().to_owned()
+    }
+
+    fn stream(&self, name: &str) -> Option<QueueId> {
+        let catalogue = self.env.catalogue();
+        let record = catalogue.queue_by_name(self.side.login.vhost_name(), name);
+        let is_stream = record.filter(|record| record.kind() == QueueKind::Stream);
+        is_stream.map(leveret_metadata::QueueRecord::id)
+    }
+
+    pub(super) fn look_up(&mut self, request: RequestId, name: &str) {
+        let result = self.stream(name).ok_or(Refusal::NotFound);
+        self.heard(Event::Found { request, result });
+    }
+
+    pub(super) fn declare(
+        &mut self,
+        request: RequestId,
+        name: &str,
+        arguments: &[(String, String)],
+    ) {
+        let command = Command::QueueDeclare {
+            vhost: self.vhost(),
+            name: name.to_owned(),
+            durable: true,
+            exclusive: None,
+            auto_delete: false,
+            arguments: queue_arguments(arguments),
+            random: self.env.random(),
+            shards: self.env.settings().shard_count,
+            id: None,
+        };
+        self.propose(request, Asked::Declare, &command);
+    }
+
+    pub(super) fn delete(&mut self, request: RequestId, name: &str) {
+        match self.stream(name) {
+            None => self.answer(request, Asked::Delete, Err(Refusal::NotFound)),
+            Some(id) => {
+                let command = Command::queue_delete(&self.vhost(), name, id);
+                self.propose(request, Asked::Delete, &command);
+            }
+        }
+    }
+
+    fn propose(&mut self, request: RequestId, asked: Asked, command: &Command) {
+        match self.env.propose(self.now, self.side.id, command) {
+            Ok(Proposal::Done(executed)) => {
+                let result = Ok(self.executed_here(executed));
+                self.answer(request, asked, result);
+            }
+            Ok(Proposal::Waiting(id)) => self.side.proposed = Some((id, request, asked)),
+            Err(error) => self.answer(request, asked, Err(refusal(&error))),
+        }
+    }
+
+    /// Nothing is written before a change is durable.
+    fn executed_here(&mut self, executed: Executed) -> Outcome {
+        self.side.unsynced.extend(executed.ticket);
+        executed.outcome
+    }
+
+    /// The cluster has carried out what it was asked, or refused it.
+    pub(super) fn executed(&mut self, id: ProposalId, result: Result<Outcome, CatalogueError>) {
+        let is_it = |proposed: &mut (ProposalId, RequestId, Asked)| proposed.0 == id;
+        if let Some((_, request, asked)) = self.side.proposed.take_if(is_it) {
+            self.answer(request, asked, result.map_err(|error| refusal(&error)));
+        }
+    }
+
+    fn answer(&mut self, request: RequestId, asked: Asked, result: Result<Outcome, Refusal>) {
+        let event = match asked {
+            Asked::Delete => Event::Deleted {
+                request,
+                result: result.map(drop),
+            },
+            Asked::Declare => {
+                let new = |outcome: Outcome| match (outcome.queue, outcome.created) {
+                    (Some(id), true) => Ok(id),
+                    _ => Err(Refusal::Exists),
+                };
+                Event::Declared {
+                    request,
+                    result: result.and_then(new),
+                }
+            }
+        };
+        self.heard(event);
+    }
+
+    fn heard(&mut self, event: Event) {
+        self.side.news.push_back(News::Event(event));
+    }
+
+    // --- super streams -------------------------------------------------------------------------
+
+    /// The partitions of a super stream whose keys are wanted, in their order.
+    pub(super) fn partitions_of(
+        &self,
+        super_stream: &str,
+        wants: impl Fn(&[u8]) -> bool,
+    ) -> Option<Vec<String>> {
+        let catalogue = self.env.catalogue();
+        let vhost = catalogue.vhost(self.side.login.vhost_name())?;
+        let marked = vhost.exchange(super_stream)?.arguments().get(SUPER_STREAM);
+        marked.and_then(FieldValue::as_bool).filter(|is| *is)?;
+        let mut partitions = Vec::new();
+        for binding in vhost.router().bindings_from(super_stream) {
+            if let Destination::Queue(queue) = binding.destination
+                && wants(binding.routing_key)
+            {
+                let order = binding.arguments.get(PARTITION_ORDER);
+                let order = order.and_then(FieldValue::as_integer);
+                partitions.push((order.unwrap_or(i64::MAX), queue.to_owned()));
+            }
+        }
+        partitions.sort();
+        partitions.dedup();
+        Some(partitions.into_iter().map(|(_, name)| name).collect())
+    }
+
+    /// Makes the exchange of a super stream, and binds its partitions.
+    pub(super) fn declare_super_stream(
+        &mut self,
+        name: &str,
+        partitions: &[(String, String)],
+    ) -> Result<(), ResponseCode> {
+        let vhost = self.vhost();
+        let exists = {
+            let catalogue = self.env.catalogue();
+            let record = catalogue.vhost(&vhost);
+            record.is_some_and(|vhost| vhost.exchange(name).is_some())
+        };
+        if exists {
+            return Err(ResponseCode::PRECONDITION_FAILED);
+        }
+        self.execute(&Command::ExchangeDeclare {
+            vhost: vhost.clone(),
+            name: name.to_owned(),
+            kind: "direct".to_owned(),
+            durable: true,
+            auto_delete: false,
+            internal: false,
+            arguments: FieldTable::from([(SUPER_STREAM, FieldValue::Bool(true))]),
+        })?;
+        for (order, (partition, key)) in partitions.iter().enumerate() {
+            let order = FieldValue::I64(i64::try_from(order).unwrap_or(i64::MAX));
+            let bound = self.execute(&Command::Bind {
+                vhost: vhost.clone(),
+                source: name.to_owned(),
+                destination: Endpoint::Queue(partition.clone()),
+                routing_key: key.as_bytes().to_vec(),
+                arguments: FieldTable::from([(PARTITION_ORDER, order)]),
+            });
+            if let Err(code) = bound {
+                // Without all of its partitions it must not be found.
+                let _ = self.delete_super_stream(name);
+                return Err(code);
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn delete_super_stream(&mut self, name: &str) -> Result<(), ResponseCode> {
+        if self.partitions_of(name, |_| true).is_none() {
+            return Err(ResponseCode::STREAM_DOES_NOT_EXIST);
+        }
+        self.execute(&Command::ExchangeDelete {
+            vhost: self.vhost(),
+            name: name.to_owned(),
+            if_unused: false,
+        })
+    }
+
+    fn execute(&mut self, command: &Command) -> Result<(), ResponseCode> {
+        match self.env.execute(self.now, command) {
+            Ok(executed) => {
+                self.executed_here(executed);
+                Ok(())
+            }
+            Err(error) => {
+                tracing::warn!(connection = %self.side.name, "super stream refused: {error}");
+                Err(match error {
+                    CatalogueError::NoMajority => ResponseCode::STREAM_NOT_AVAILABLE,
+                    _ => ResponseCode::PRECONDITION_FAILED,
+                })
+            }
+        }
+    }
+
+    // --- the cluster ---------------------------------------------------------------------------
+
+    /// Where clients reach the node that has a stream, if that is another one: on the host by which
+    /// the other nodes reach it, at the port that this node says of itself.
+    pub(super) fn leader_of(&self, stream: &str) -> Option<(String, u16)> {
+        let catalogue = self.env.catalogue();
+        let record = catalogue.queue_by_name(self.side.login.vhost_name(), stream)?;
+        let home = record.home();
+        if home == self.env.node_id() {
+            return None;
+        }
+        let (host, _) = catalogue.node(home)?.address.rsplit_once(':')?;
+        let host = host.trim_matches(['[', ']']).to_owned();
+        let sessions = &self.env.settings().stream;
+        let own = match self.side.peer.tls {
+            true => &sessions.tls,
+            false => &sessions.plain,
+        };
+        Some((host, own.advertised_port))
+    }
+}
+
+/// The arguments of a queue for those of the stream protocol. Others are ignored, as in RabbitMQ.
+fn queue_arguments(arguments: &[(String, String)]) -> FieldTable {
+    let mut table = FieldTable::from([("x-queue-type", FieldValue::text("stream"))]);
+    for (key, value) in arguments {
+        let number = || value.parse().ok().map(FieldValue::I64);
+        let value = match key.as_str() {
+            "max-length-bytes"
+            | "stream-max-segment-size-bytes"
+            | "stream-filter-size-bytes"
+            | "initial-cluster-size"
+            | "flush-interval-ms" => number(),
+            "max-age" | "queue-leader-locator" | "flush" => Some(FieldValue::text(value)),
+            _ => None,
+        };
+        if let Some(value) = value {
+            table.set(&format!("x-{key}"), value);
+        }
+    }
+    table
+}
+
+fn refusal(error: &CatalogueError) -> Refusal {
+    match error {
+        CatalogueError::NoMajority => Refusal::NotAvailable(error.to_string()),
+        _ => Refusal::Precondition(error.to_string()),
+    }
+}

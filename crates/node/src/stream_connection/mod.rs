@@ -1,0 +1,312 @@
+//! A client's connection that speaks the stream protocol: the session, and what it asks of the
+//! node.
+//!
+//! Invariant: what tells of a change of the catalogue is written once the change is durable.
+//! Invariant: what the streams have no room for is said again in its order, before all else.
+
+mod catalogue;
+mod login;
+mod port;
+
+use crate::ConnectionFacts;
+use crate::connection::{Login, Peer};
+use crate::env::{ConnectionEvent, Env, ProposalId, Ticket};
+use crate::stream_events::StreamNews;
+use bytes::Bytes;
+use leveret_stream::{Command, Event, RequestId};
+use leveret_stream_protocol::ResponseCode;
+use leveret_stream_session::{LoginOutcome, Session};
+use leveret_types::{ConnectionId, FieldTable, FieldValue, Now, OutBuffer};
+use port::NodePort;
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+/// What the session is to be told once it has said what it says.
+enum News {
+    Event(Event),
+    Login(LoginOutcome),
+}
+
+/// What was asked of the catalogue.
+#[derive(Clone, Copy, Debug)]
+enum Asked {
+    Declare,
+    Delete,
+}
+
+/// What the node keeps of the connection beside its session.
+struct Side {
+    id: ConnectionId,
+    name: String,
+    peer: Peer,
+    certificate: Option<Vec<u8>>,
+    login: Login,
+    checking: Option<login::Checking>,
+    /// The answer to a failed login, held for a while.
+    delayed: Option<(u64, LoginOutcome)>,
+    news: VecDeque<News>,
+    /// What the streams had no room for, in its order.
+    refused: VecDeque<Command>,
+    /// What was asked of the cluster.
+    proposed: Option<(ProposalId, RequestId, Asked)>,
+    /// Changes of the catalogue that are not durable yet: nothing is written before they are.
+    unsynced: Vec<Ticket>,
+    has_published: bool,
+}
+
+/// A client's connection of the stream protocol.
+pub struct StreamConnection {
+    session: Session,
+    side: Side,
+    connected_at_ms: u64,
+    secured: bool,
+    tls_facts: Option<(String, String)>,
+    /// What is written while a change is not durable.
+    nothing: OutBuffer,
+    received_bytes: u64,
+    sent_bytes: u64,
+    output_before: usize,
+}
+
+impl StreamConnection {
+    /// A connection that has just been accepted.
+    pub fn new<E: Env>(id: ConnectionId, peer: Peer, now: Now, env: &E) -> Self {
+        let name = format!("{} -> {}", peer.remote, peer.local);
+        tracing::debug!(connection = %name, "accepted for streams");
+        let sessions = &env.settings().stream;
+        let settings = match peer.tls {
+            true => &sessions.tls,
+            false => &sessions.plain,
+        };
+        Self {
+            session: Session::new(Arc::clone(settings), now),
+            side: Side {
+                id,
+                name,
+                peer,
+                certificate: None,
+                login: Login::default(),
+                checking: None,
+                delayed: None,
+                news: VecDeque::new(),
+                refused: VecDeque::new(),
+                proposed: None,
+                unsynced: Vec::new(),
+                has_published: false,
+            },
+            connected_at_ms: now.wall_ms,
+            secured: false,
+            tls_facts: None,
+            nothing: OutBuffer::new(),
+            received_bytes: 0,
+            sent_bytes: 0,
+            output_before: 0,
+        }
+    }
+
+    /// Its name in logs and listings.
+    pub fn name(&self) -> &str {
+        &self.side.name
+    }
+
+    /// Whether the client has logged in and opened its virtual host, and is served.
+    pub fn open(&self) -> bool {
+        self.session.is_open()
+    }
+
+    /// Whether [`Self::secure`] has been called.
+    pub fn secured(&self) -> bool {
+        self.secured || !self.side.peer.tls
+    }
+
+    /// The TLS handshake is over; this is what it showed of the client.
+    pub fn secure(&mut self, certificate: Option<Vec<u8>>, facts: Option<(String, String)>) {
+        self.secured = true;
+        self.side.certificate = certificate;
+        self.tls_facts = facts;
+    }
+
+    /// Takes in what the socket had; answers how much work that was.
+    pub fn receive<E: Env>(&mut self, now: Now, bytes: Bytes, env: &E) -> usize {
+        self.received_bytes += bytes.len() as u64;
+        let mut port = NodePort::new(&mut self.side, now, env);
+        self.session.receive(now, bytes, &mut port);
+        self.tell(now, env);
+        1
+    }
+
+    /// Takes in what was posted from elsewhere.
+    pub fn event<E: Env>(&mut self, now: Now, event: ConnectionEvent, env: &E) {
+        let mut port = NodePort::new(&mut self.side, now, env);
+        match event {
+            ConnectionEvent::Stream(StreamNews::Event(event)) => {
+                self.session.event(now, event, &mut port);
+            }
+            ConnectionEvent::Stream(StreamNews::Room) => port.say_again(),
+            ConnectionEvent::Stream(StreamNews::Group(update)) => {
+                let (stream, id) = (&update.group.stream, update.member.subscription_id);
+                self.session
+                    .consumer_update(now, stream, id, update.active, &mut port);
+            }
+            ConnectionEvent::Close(error) => {
+                self.session.close(ResponseCode::OK, &error.text, &mut port);
+            }
+            ConnectionEvent::LoginChecked(verdict) => port.login_checked(verdict),
+            ConnectionEvent::Executed { id, result } => port.executed(id, result),
+            // Those of AMQP's consumers and queues.
+            _ => {}
+        }
+        self.tell(now, env);
+    }
+
+    /// Tells the session what its commands have brought.
+    fn tell<E: Env>(&mut self, now: Now, env: &E) {
+        while let Some(news) = self.side.news.pop_front() {
+            let mut port = NodePort::new(&mut self.side, now, env);
+            match news {
+                News::Event(event) => self.session.event(now, event, &mut port),
+                News::Login(outcome) => self.session.logged_in(outcome, &mut port),
+            }
+        }
+    }
+
+    /// The socket holds bytes that are left unread for now: see [`Self::reading`].
+    pub fn unread(&mut self, at: Now) {
+        self.session.unread(at);
+    }
+
+    /// Its time has come: see [`Self::deadline`].
+    pub fn tick<E: Env>(&mut self, now: Now, env: &E) {
+        let is_due = |(at, _): &mut (u64, LoginOutcome)| *at <= now.monotonic_ms;
+        if let Some((_, outcome)) = self.side.delayed.take_if(is_due) {
+            self.side.news.push_back(News::Login(outcome));
+        }
+        self.tell(now, env);
+        let mut port = NodePort::new(&mut self.side, now, env);
+        self.session.tick(now, &mut port);
+        self.tell(now, env);
+    }
+
+    /// When [`Self::tick`] is to be called at the latest, in monotonic milliseconds.
+    pub fn deadline(&self) -> Option<u64> {
+        let delayed = self.side.delayed.as_ref().map(|(at, _)| *at);
+        delayed.into_iter().chain(self.session.deadline()).min()
+    }
+
+    /// Whether the socket is to be read.
+    pub fn reading(&self) -> bool {
+        self.session.reading() && self.side.refused.is_empty()
+    }
+
+    /// Whether it waits for the check of a password, which nobody needs once the client has gone.
+    pub const fn checking(&self) -> bool {
+        self.side.checking.is_some()
+    }
+
+    /// Whether its publishes wait for the write-ahead log: those to streams do not.
+    pub const fn publishes(&self) -> bool {
+        false
+    }
+
+    /// Whether [`Self::durable`] is to be called when the write-ahead log goes on.
+    pub const fn awaiting(&self) -> bool {
+        !self.side.unsynced.is_empty()
+    }
+
+    /// The write-ahead log has become durable further.
+    pub fn durable<E: Env>(&mut self, env: &E) {
+        let is_pending = |ticket: &Ticket| env.durable(ticket.shard) < ticket.chunk;
+        self.side.unsynced.retain(is_pending);
+    }
+
+    /// Takes note of what there is to be written.
+    pub fn flush(&mut self) {
+        self.output_before = self.output().len();
+    }
+
+    /// What is to be written to the socket.
+    pub const fn output(&mut self) -> &mut OutBuffer {
+        match self.awaiting() {
+            true => &mut self.nothing,
+            false => self.session.output(),
+        }
+    }
+
+    /// The socket has taken what it can: subscriptions may be sent more.
+    pub fn written<E: Env>(&mut self, now: Now, env: &E) {
+        let left = self.output().len();
+        self.sent_bytes += self.output_before.saturating_sub(left) as u64;
+        self.output_before = left;
+        let mut port = NodePort::new(&mut self.side, now, env);
+        self.session.written(now, &mut port);
+        self.tell(now, env);
+    }
+
+    /// Whether the connection is over, but for what is still to be written.
+    pub fn over(&self) -> bool {
+        self.session.is_over()
+    }
+
+    /// Whether the socket is to be dropped once the output is written.
+    pub fn closed(&self) -> bool {
+        self.session.is_over() && !self.awaiting()
+    }
+
+    /// The node is going down.
+    pub fn shut_down<E: Env>(&mut self, now: Now, env: &E) {
+        let mut port = NodePort::new(&mut self.side, now, env);
+        let reason = "the broker is shutting down";
+        self.session.close(ResponseCode::OK, reason, &mut port);
+        self.tell(now, env);
+    }
+
+    /// The socket is gone: everything that the connection had is given back.
+    pub fn teardown<E: Env>(&mut self, now: Now, env: &E) {
+        // One that is over has left already, and what it said last is still to be written.
+        if !self.session.is_over() {
+            let mut port = NodePort::new(&mut self.side, now, env);
+            self.session.teardown(&mut port);
+        }
+        self.side.news.clear();
+        self.side.refused.clear();
+        self.side.checking = None;
+        self.side.login.leave(self.side.id, env);
+        tracing::debug!(connection = %self.side.name, "closed");
+    }
+
+    /// Facts for listings.
+    pub fn facts(&self) -> ConnectionFacts {
+        let (session, side) = (self.session.facts(), &self.side);
+        let mut properties = FieldTable::default();
+        for (key, value) in &session.client_properties {
+            properties.set(key, FieldValue::text(value));
+        }
+        ConnectionFacts {
+            id: side.id,
+            protocol: "stream",
+            name: side.name.clone(),
+            peer: side.peer.clone(),
+            user: side.login.user_name().to_owned(),
+            vhost: session.vhost,
+            client_properties: properties,
+            state: match (self.session.is_open(), side.refused.is_empty()) {
+                (true, true) => "running",
+                (true, false) => "blocked",
+                (false, _) if self.session.is_over() => "closing",
+                (false, _) => "starting",
+            },
+            frame_max: session.frame_max,
+            channel_max: 0,
+            heartbeat_seconds: u16::try_from(session.heartbeat_seconds).unwrap_or(u16::MAX),
+            connected_at_ms: self.connected_at_ms,
+            received_bytes: self.received_bytes,
+            sent_bytes: self.sent_bytes,
+            unsent_bytes: 0,
+            tls: self.tls_facts.clone(),
+            mechanism: side.login.mechanism().to_owned(),
+            channels: Vec::new(),
+            consumers: Vec::new(),
+            publishes: side.has_published,
+        }
+    }
+}

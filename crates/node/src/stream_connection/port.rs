@@ -1,0 +1,203 @@
+//! The node as the session of a stream connection sees it.
+
+use super::{News, Side};
+use crate::env::{ConnectionEvent, Env};
+use crate::stream_events::{StreamNews, connection_of, session_of};
+use leveret_auth::{Access, Resource};
+use leveret_stream::{Command, Refusal};
+use leveret_stream_protocol::ResponseCode;
+use leveret_stream_session::groups::{GroupName, Member};
+use leveret_stream_session::{Groups, Port, Update};
+use leveret_types::{Now, QueueId};
+use std::collections::VecDeque;
+
+/// The node, for the time of one call.
+pub(super) struct NodePort<'a, E> {
+    pub(super) side: &'a mut Side,
+    pub(super) now: Now,
+    pub(super) env: &'a E,
+}
+
+impl<'a, E: Env> NodePort<'a, E> {
+    pub(super) fn new(side: &'a mut Side, now: Now, env: &'a E) -> Self {
+        Self { side, now, env }
+    }
+
+    pub(super) fn permits(&mut self, access: Access, resource: Resource<'_>) -> bool {
+        let catalogue = self.env.catalogue();
+        let rights = self.side.login.rights(&catalogue);
+        rights.check(access, resource).is_ok()
+    }
+
+    /// Says what there was no room for, as far as there is room now.
+    pub(super) fn say_again(&mut self) {
+        let mut left = std::mem::take(&mut self.side.refused);
+        while let Some(command) = left.pop_front() {
+            if let Err(command) = self.env.say_to_streams(self.side.id, command) {
+                left.push_front(*command);
+                break;
+            }
+        }
+        self.side.refused = left;
+    }
+
+    fn say(&mut self, command: Command) {
+        if matches!(command, Command::Leave) {
+            // What had no room is not said any more.
+            self.side.refused = VecDeque::new();
+        }
+        if !self.side.refused.is_empty() {
+            return self.side.refused.push_back(command);
+        }
+        if let Err(command) = self.env.say_to_streams(self.side.id, command) {
+            self.side.refused.push_back(*command);
+        }
+    }
+
+    /// Why nothing can be begun here with a stream: it is on another node of the cluster.
+    fn unavailable(&self, stream: QueueId) -> Option<Refusal> {
+        let catalogue = self.env.catalogue();
+        let home = catalogue.queue(stream)?.home();
+        let is_elsewhere = home != self.env.node_id();
+        is_elsewhere.then(|| Refusal::NotAvailable("another node has it".to_owned()))
+    }
+
+    fn group(&self, stream: &str, name: &str) -> GroupName {
+        GroupName {
+            vhost: self.side.login.vhost_name().into(),
+            stream: stream.to_owned(),
+            name: name.to_owned(),
+        }
+    }
+
+    fn member(&self, subscription_id: u8) -> Member {
+        Member {
+            session: session_of(self.side.id),
+            subscription_id,
+        }
+    }
+
+    /// Changes the groups, and tells those of their consumers whom it concerns.
+    fn change_groups(&self, change: impl FnOnce(&mut Groups, &mut Vec<Update>)) {
+        let mut groups = self.env.registry().groups();
+        let mut updates = Vec::new();
+        change(&mut groups, &mut updates);
+        // Under the lock: what a consumer is told must come in the order in which it became so.
+        for update in updates {
+            let to = connection_of(update.member.session);
+            let news = ConnectionEvent::Stream(StreamNews::Group(update));
+            self.env.post(to, news);
+        }
+    }
+}
+
+impl<E: Env> Port for NodePort<'_, E> {
+    fn log_in(&mut self, mechanism: &str, response: &[u8]) {
+        self.begin_login(mechanism, response);
+    }
+
+    fn open_vhost(&mut self, vhost: &str) -> bool {
+        let side = &mut *self.side;
+        let entered = side.login.enter_vhost(side.id, vhost, self.env);
+        let (connection, user) = (&side.name, side.login.user_name());
+        match entered {
+            Ok(()) => tracing::info!(%connection, user, vhost, "stream connection opened"),
+            Err(error) => {
+                tracing::warn!(%connection, user, "stream connection refused: {}", error.text);
+                return false;
+            }
+        }
+        true
+    }
+
+    fn permits_stream(&mut self, access: Access, stream: &str) -> bool {
+        self.permits(access, Resource::Queue(stream))
+    }
+
+    fn permits_super_stream(&mut self, name: &str, partitions: &[String]) -> bool {
+        let exchange = [Access::Configure, Access::Read];
+        let queue = [Access::Configure, Access::Write];
+        let may_bind_from = |of| self.permits(of, Resource::Exchange(name));
+        exchange.into_iter().all(may_bind_from)
+            && partitions.iter().all(|partition| {
+                let may = |of| self.permits(of, Resource::Queue(partition));
+                queue.into_iter().all(may)
+            })
+    }
+
+    fn leader_elsewhere(&mut self, stream: &str) -> Option<(String, u16)> {
+        self.leader_of(stream)
+    }
+
+    fn holds_publishers(&self) -> bool {
+        self.env.alarms().reason().is_some()
+    }
+
+    fn partitions(&mut self, super_stream: &str) -> Option<Vec<String>> {
+        let partitions = self.partitions_of(super_stream, |_| true)?;
+        Some(partitions)
+    }
+
+    fn route(&mut self, super_stream: &str, routing_key: &str) -> Option<Vec<String>> {
+        self.partitions_of(super_stream, |key| key == routing_key.as_bytes())
+    }
+
+    fn make_super_stream(
+        &mut self,
+        name: &str,
+        partitions: &[(String, String)],
+    ) -> Result<(), ResponseCode> {
+        self.declare_super_stream(name, partitions)
+    }
+
+    fn remove_super_stream(&mut self, name: &str) -> Result<(), ResponseCode> {
+        self.delete_super_stream(name)
+    }
+
+    fn join_group(&mut self, stream: &str, name: &str, partition: usize, subscription_id: u8) {
+        let (group, member) = (self.group(stream, name), self.member(subscription_id));
+        self.change_groups(|groups, updates| groups.join(group, partition, member, updates));
+    }
+
+    fn leave_group(&mut self, stream: &str, name: &str, subscription_id: u8) {
+        let (group, member) = (self.group(stream, name), self.member(subscription_id));
+        self.change_groups(|groups, updates| groups.leave(&group, member, updates));
+    }
+
+    fn stepped_down(&mut self, stream: &str, name: &str, subscription_id: u8) {
+        let (group, member) = (self.group(stream, name), self.member(subscription_id));
+        self.change_groups(|groups, updates| groups.stepped_down(&group, member, updates));
+    }
+
+    fn send(&mut self, command: Command) {
+        match command {
+            Command::Declare {
+                request,
+                name,
+                arguments,
+                ..
+            } => self.declare(request, &name, &arguments),
+            Command::Delete { request, name, .. } => self.delete(request, &name),
+            Command::LookUp { request, name, .. } => self.look_up(request, &name),
+            Command::Leave => {
+                let session = session_of(self.side.id);
+                self.change_groups(|groups, updates| groups.leave_all(session, updates));
+                self.say(Command::Leave);
+            }
+            Command::Publish { .. }
+            | Command::DeletePublisher { .. }
+            | Command::Credit { .. }
+            | Command::Unsubscribe { .. } => {
+                self.side.has_published |= matches!(command, Command::Publish { .. });
+                self.say(command);
+            }
+            command => {
+                let refusal = command.stream().and_then(|stream| self.unavailable(stream));
+                match refusal.and_then(|refusal| command.refused(refusal)) {
+                    Some(event) => self.side.news.push_back(News::Event(event)),
+                    None => self.say(command),
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,60 @@
+//! What the streams of a node and its connections tell each other, and what stream listeners offer.
+
+use leveret_metadata::StreamSettings;
+use leveret_stream::SessionId;
+use leveret_stream_session::{Settings, Update};
+use leveret_types::{ConnectionId, QueueId};
+use std::sync::Arc;
+
+/// What the streams of this node say to a connection.
+#[derive(Debug)]
+pub enum StreamNews {
+    /// Something happened.
+    Event(leveret_stream::Event),
+    /// What was refused for lack of room may be said again.
+    Room,
+    /// One of its consumers becomes the active one of its group, or is so no longer.
+    Group(Update),
+}
+
+/// The id that the streams know a connection by.
+#[must_use]
+pub const fn session_of(connection: ConnectionId) -> SessionId {
+    SessionId(connection.0)
+}
+
+/// The connection of a session.
+#[must_use]
+pub const fn connection_of(session: SessionId) -> ConnectionId {
+    ConnectionId(session.0)
+}
+
+/// What stream listeners offer.
+#[derive(Clone, Debug)]
+pub struct StreamSessions {
+    /// What sessions negotiate.
+    pub plain: Arc<Settings>,
+    /// The same for sessions over TLS.
+    pub tls: Arc<Settings>,
+}
+
+impl Default for StreamSessions {
+    fn default() -> Self {
+        let settings = Arc::new(Settings::new("localhost", 5552));
+        Self {
+            plain: Arc::clone(&settings),
+            tls: settings,
+        }
+    }
+}
+
+/// What whoever runs the streams of this node is told.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum StreamChange {
+    /// A stream was declared.
+    Begun(QueueId, Box<StreamSettings>),
+    /// A policy says something else of a stream.
+    Changed(QueueId, Box<StreamSettings>),
+    /// A stream was deleted.
+    Deleted(QueueId),
+}

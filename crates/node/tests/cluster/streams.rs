@@ -1,0 +1,203 @@
+//! Streams, as the queues of AMQP 0-9-1 clients.
+
+use crate::script::check;
+
+#[test]
+fn a_stream_is_declared_found_and_deleted_at_any_node() {
+    check(
+        "a@1
+         b@2
+         a declare s x-queue-type=stream => a: declared s 0 0
+         b declare s x-queue-type=stream => b: declared s 0 0
+         b declare s passive => b: declared s 0 0
+         kill 1
+         start 1
+         run 3000
+         b declare s passive => b: declared s 0 0
+         b delete s => b: deleted 0
+         b declare s passive => b: close 404 NOT_FOUND - no queue 's' in vhost '/'",
+    );
+}
+
+#[test]
+fn what_a_stream_does_not_do_closes_the_connection() {
+    let refused = |what: &str, said: &str| {
+        check(&format!(
+            "a@1
+             a declare s x-queue-type=stream => a: declared s 0 0
+             a {said} => a: closed 540 NOT_IMPLEMENTED - {what} not supported by stream queues \
+             queue 's' in vhost '/'"
+        ));
+    };
+    refused("basic.get", "get s");
+    refused("queue.purge", "purge s");
+}
+
+#[test]
+fn publishes_are_confirmed_once_the_stream_has_them() {
+    check(
+        "a@1
+         a declare s x-queue-type=stream => a: declared s 0 0
+         a confirm => a: select-ok
+         a publish s m0 m1 m2 => a: ack 3*
+         a publish s m3 => a: ack 4
+         a declare s passive => a: declared s 4 0
+         a publish-mandatory nowhere m => a: returned 312 m, ack 5
+         a publish-mandatory s m4 => a: ack 6
+         kill 1
+         start 1
+         run 3000
+         b@1
+         b declare s passive => b: declared s 5 0
+         b qos 9 => b: qos-ok
+         b consume s t x-stream-offset=3 => b: consuming t, deliver 1 m3, deliver 2 m4",
+    );
+}
+
+#[test]
+fn one_message_goes_to_a_stream_and_to_a_queue() {
+    check(
+        "a@1
+         a declare s x-queue-type=stream => a: declared s 0 0
+         a declare q => a: declared q 0 0
+         a exchange e fanout => a: declare-ok
+         a bind s e k => a: bind-ok
+         a bind q e k => a: bind-ok
+         a confirm => a: select-ok
+         a publish-to e k m => a: ack 1
+         a declare s passive => a: declared s 1 0
+         a get q noack => a: got 1 left=0 m",
+    );
+}
+
+#[test]
+fn a_consumer_reads_by_offset_and_each_settle_is_a_credit() {
+    check(
+        "a@1
+         a declare s x-queue-type=stream => a: declared s 0 0
+         a publish s m0 m1 m2 m3 m4
+         a qos 2 => a: qos-ok
+         a consume s first x-stream-offset=first => a: consuming first, deliver 1 m0, deliver 2 m1
+         a ack 1 => a: deliver 3 m2
+         a nack 2 requeue => a: deliver 4 m3
+         a reject 3 => a: deliver 5 m4
+         a cancel first => a: cancel-ok first
+         a ack 5 multiple
+         a consume s next => a: consuming next
+         a publish s m5 => a: deliver 6 m5
+         a cancel next => a: cancel-ok next
+         a consume s last x-stream-offset=last => a: consuming last, deliver 7 m5
+         a cancel last => a: cancel-ok last
+         a consume s two x-stream-offset=2 => a: consuming two, deliver 8 m2, deliver 9 m3
+         a cancel two => a: cancel-ok two
+         a consume s hour x-stream-offset=1h => a: consuming hour, deliver 10 m0, deliver 11 m1
+         a close => a: close-ok",
+    );
+}
+
+#[test]
+fn several_consumers_read_the_same_messages() {
+    check(
+        "a@1
+         b@1
+         a declare s x-queue-type=stream => a: declared s 0 0
+         a qos 9 => a: qos-ok
+         b qos 9 => b: qos-ok
+         a consume s t x-stream-offset=first => a: consuming t
+         b consume s t exclusive x-stream-offset=first => b: consuming t
+         a publish s m0 => a: deliver 1 m0; b: deliver 1 m0",
+    );
+}
+
+#[test]
+fn what_a_consumer_of_a_stream_may_not_ask_for_is_refused() {
+    let refused = |words: &str, expected: &str| {
+        check(&format!(
+            "a@1
+             a declare s x-queue-type=stream => a: declared s 0 0
+             a qos 9 => a: qos-ok
+             a consume s t {words} => a: {expected}"
+        ));
+    };
+    refused(
+        "noack",
+        "closed 540 NOT_IMPLEMENTED - automatic acknowledgement not supported by stream queue 's' \
+         in vhost '/'",
+    );
+    refused(
+        "x-priority=1",
+        "close 406 PRECONDITION_FAILED - invalid arg 'x-priority' for queue 's' in vhost '/' of \
+         queue type rabbit_stream_queue",
+    );
+    check(
+        "a@1
+         a declare s x-queue-type=stream => a: declared s 0 0
+         a consume s t => a: close 406 PRECONDITION_FAILED - consumer prefetch count is not set \
+         for stream queue 's' in vhost '/'",
+    );
+    check(
+        "a@1
+         a declare s x-queue-type=stream => a: declared s 0 0
+         a qos 9 global => a: qos-ok
+         a consume s t => a: closed 540 NOT_IMPLEMENTED - queue 's' in vhost '/' does not support \
+         global qos",
+    );
+}
+
+#[test]
+fn the_deletion_of_a_stream_cancels_its_consumers_and_leaves_no_confirm_behind() {
+    check(
+        "a@1
+         b@1
+         a declare s x-queue-type=stream => a: declared s 0 0
+         a publish s m0
+         b qos 9 => b: qos-ok
+         b consume s t x-stream-offset=first => b: consuming t, deliver 1 m0
+         a delete s if-unused if-empty => a: deleted 0; b: cancelled t
+         b ack 1
+         a confirm => a: select-ok
+         a publish s m1 => a: ack 1",
+    );
+}
+
+#[test]
+fn a_transaction_is_committed_once_its_streams_have_it() {
+    check(
+        "a@1
+         a declare s x-queue-type=stream => a: declared s 0 0
+         a tx => a: select-ok
+         a publish s m0 m1
+         a commit => a: commit-ok
+         a declare s passive => a: declared s 2 0",
+    );
+}
+
+#[test]
+fn a_stream_takes_dead_letters() {
+    check(
+        "a@1
+         a declare s x-queue-type=stream => a: declared s 0 0
+         a declare q x-dead-letter-exchange= x-dead-letter-routing-key=s => a: declared q 0 0
+         a publish q m0
+         a get q => a: got 1 left=0 m0
+         a reject 1
+         a qos 9 => a: qos-ok
+         a consume s t x-stream-offset=first => a: consuming t, deliver 2 m0",
+    );
+}
+
+#[test]
+fn a_stream_on_another_node_is_refused_with_what_to_do() {
+    let refused = |what: &str, said: &str| {
+        check(&format!(
+            "a@1
+             b@2
+             a declare s x-queue-type=stream => a: declared s 0 0
+             b qos 9 => b: qos-ok
+             b {said} => b: closed 540 NOT_IMPLEMENTED - {what} on stream queue 's' in vhost '/' \
+             is only possible at the node of the cluster that has the stream"
+        ));
+    };
+    refused("basic.publish", "publish s m");
+    refused("basic.consume", "consume s t");
+}

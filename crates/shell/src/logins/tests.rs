@@ -1,0 +1,378 @@
+//! Who gets its turn, who is held, who is refused.
+
+use super::*;
+use leveret_auth::{HashingAlgorithm, PasswordHash, network_of};
+use leveret_types::limits::{
+    GUESSES_FREE_PER_USER_AND_ADDRESS, LOGINS_HELD_MAX, LOGINS_HELD_PER_ADDRESS_MAX,
+    LOGINS_WAITING_MAX, LOGINS_WAITING_PER_ADDRESS_MAX,
+};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
+
+/// What was told, by the number of who was told.
+type Told = Arc<Mutex<Vec<(usize, Verdict)>>>;
+
+struct Client {
+    number: usize,
+    wanted: Weak<()>,
+    told: Told,
+}
+
+impl LoginWaiter for Client {
+    fn waits(&self) -> bool {
+        self.wanted.strong_count() > 0
+    }
+
+    fn tell(self: Box<Self>, verdict: Verdict) {
+        self.told.lock().push((self.number, verdict));
+    }
+}
+
+/// A hash of a password that is as cheap as argon2id can be.
+const HASH: &str =
+    "$argon2id$v=19$m=8,t=1,p=1$YWJjZGVmZ2g$AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA";
+
+struct Door {
+    logins: Logins,
+    now_ms: Arc<AtomicU64>,
+    told: Told,
+    open: Arc<()>,
+}
+
+impl Door {
+    fn new() -> Self {
+        let now_ms = Arc::new(AtomicU64::new(1));
+        let clock = Arc::clone(&now_ms);
+        Self {
+            logins: Logins::with_clock([1; 32], move || clock.load(Ordering::Relaxed)),
+            now_ms,
+            told: Told::default(),
+            open: Arc::new(()),
+        }
+    }
+
+    fn knock(&self, address: u8, number: usize, wanted: &Arc<()>) {
+        let hash = PasswordHash::parse(HashingAlgorithm::Argon2id, HASH).expect("a hash");
+        let usual = HashingAlgorithm::Sha256;
+        let check = LoginCheck::new("u", Some(hash), number.to_string().into(), usual);
+        self.send(address, number, wanted, check);
+    }
+
+    fn send(&self, address: u8, number: usize, wanted: &Arc<()>, check: LoginCheck) {
+        let client = Client {
+            number,
+            wanted: Arc::downgrade(wanted),
+            told: Arc::clone(&self.told),
+        };
+        let address = IpAddr::from([10, 0, 0, address]);
+        self.logins.check(address, check, Box::new(client));
+    }
+
+    /// Runs all that waits; answers how many were computed.
+    fn work(&self) -> usize {
+        let mut count = 0;
+        loop {
+            let next = self.logins.state.lock().next(self.logins.now_ms());
+            match next {
+                Next::Wait(_) => return count,
+                Next::Refuse(job) => job.tell(Verdict::Busy),
+                Next::Check(job) => {
+                    self.logins.settle(job);
+                    count += 1;
+                }
+            }
+        }
+    }
+
+    /// A cheap check of a password that is "p" for user "u" and no other.
+    fn cheap(&self, user: &str, password: &str) -> LoginCheck {
+        let algorithm = HashingAlgorithm::Sha256;
+        let hash = PasswordHash::new(algorithm, b"p", &[1; 16]).expect("a hash");
+        let hash = (user == "u").then_some(hash);
+        LoginCheck::new(user, hash, password.into(), algorithm)
+    }
+
+    /// As many wrong passwords of a user from this address as are free.
+    fn guess(&self, user: &str, address: u8) {
+        self.told.lock().clear();
+        for number in 0..GUESSES_FREE_PER_USER_AND_ADDRESS {
+            let check = self.cheap(user, &format!("{address} {number}"));
+            self.send(address, number as usize, &self.open, check);
+        }
+        let told = std::mem::take(&mut *self.told.lock());
+        assert_eq!(told.len() as u64, GUESSES_FREE_PER_USER_AND_ADDRESS);
+        assert!(told.iter().all(|(_, verdict)| *verdict == Verdict::Wrong));
+    }
+
+    fn pass(&self, ms: u64) {
+        self.now_ms.fetch_add(ms, Ordering::Relaxed);
+    }
+
+    fn told(&self) -> Vec<usize> {
+        self.told.lock().iter().map(|(number, _)| *number).collect()
+    }
+}
+
+#[test]
+fn a_slow_check_is_not_computed_by_who_brings_it() {
+    let door = Door::new();
+    door.knock(1, 0, &door.open);
+    assert!(door.told().is_empty());
+    assert_eq!(door.work(), 1);
+    assert_eq!(*door.told.lock(), [(0, Verdict::Wrong)]);
+    // Nor is one of a user who does not exist, where new users have slow hashes.
+    let check = LoginCheck::new("nobody", None, b"p".to_vec(), HashingAlgorithm::Argon2id);
+    door.send(1, 1, &door.open, check);
+    assert_eq!(door.told(), [0]);
+    let check = LoginCheck::new("nobody", None, b"p".to_vec(), HashingAlgorithm::Sha256);
+    door.send(1, 2, &door.open, check);
+    assert_eq!(door.told(), [0, 2]);
+}
+
+#[test]
+fn addresses_take_turns() {
+    let door = Door::new();
+    for number in 0..5 {
+        door.knock(1, number, &door.open);
+    }
+    door.knock(2, 10, &door.open);
+    door.knock(3, 20, &door.open);
+    door.knock(2, 11, &door.open);
+    door.work();
+    assert_eq!(door.told(), [0, 10, 20, 1, 11, 2, 3, 4]);
+}
+
+#[test]
+fn what_nobody_waits_for_is_not_computed() {
+    let door = Door::new();
+    let gone = Arc::new(());
+    for number in 0..5 {
+        door.knock(1, number, &gone);
+    }
+    door.knock(1, 5, &door.open);
+    drop(gone);
+    assert_eq!(door.work(), 1);
+    assert_eq!(door.told(), [5]);
+    assert_eq!(door.logins.state.lock().waiting.count, 0);
+}
+
+#[test]
+fn one_address_has_its_number_of_checks_and_not_one_more() {
+    let door = Door::new();
+    let gone = Arc::new(());
+    for number in 0..LOGINS_WAITING_PER_ADDRESS_MAX {
+        door.knock(1, number, if number == 7 { &gone } else { &door.open });
+    }
+    let next = LOGINS_WAITING_PER_ADDRESS_MAX;
+    door.knock(1, next, &door.open);
+    assert_eq!(*door.told.lock(), [(next, Verdict::Busy)]);
+    door.knock(2, next + 1, &door.open);
+    assert_eq!(door.told(), [next]);
+    // Who has gone makes room.
+    drop(gone);
+    door.knock(1, next + 2, &door.open);
+    assert_eq!(door.told(), [next]);
+    let state = door.logins.state.lock();
+    assert_eq!(state.waiting.count, LOGINS_WAITING_PER_ADDRESS_MAX + 1);
+}
+
+#[test]
+fn as_many_as_there_are_wait_for_the_same_login_of_one_user() {
+    let door = Door::new();
+    let algorithm = HashingAlgorithm::Argon2id;
+    let check = || {
+        let hash = PasswordHash::parse(algorithm, HASH).expect("a hash");
+        LoginCheck::new("u", Some(hash), b"p".to_vec(), algorithm)
+    };
+    let many = 2 * LOGINS_WAITING_MAX;
+    for number in 0..many {
+        door.send(1, number, &door.open, check());
+    }
+    assert!(door.told().is_empty());
+    assert_eq!(door.logins.state.lock().waiting.count, 1);
+    // Those who have gone are not kept.
+    let wanted = Arc::new(());
+    door.send(2, many, &wanted, check());
+    for number in 0..many {
+        door.send(2, number, &Arc::new(()), check());
+    }
+    {
+        let state = door.logins.state.lock();
+        let kept = |job: &Job| job.waiters.len();
+        let job = state.waiting.by_address[&IpAddr::from([10, 0, 0, 2])].front();
+        assert!(
+            job.map(kept).is_some_and(|kept| kept < 16),
+            "{:?}",
+            job.map(kept)
+        );
+    }
+    drop(wanted);
+    assert_eq!(door.work(), 1);
+    assert_eq!(door.told(), (0..many).collect::<Vec<_>>());
+    // Users who do not exist have no login in common.
+    for number in 0..2 {
+        let name = number.to_string();
+        let nobody = LoginCheck::new(&name, None, b"p".to_vec(), algorithm);
+        door.send(1, number, &door.open, nobody);
+    }
+    assert_eq!(door.logins.state.lock().waiting.count, 2);
+}
+
+#[test]
+fn a_network_of_ipv6_takes_turns_as_one_address() {
+    let of = |text: &str| network_of(text.parse().expect("an address"));
+    assert_eq!(of("2001:db8:1:2::1"), of("2001:db8:1:2:ffff::2"));
+    assert_ne!(of("2001:db8:1:2::1"), of("2001:db8:1:3::1"));
+    assert_eq!(of("::ffff:10.0.0.1"), of("10.0.0.1"));
+    assert_ne!(of("::ffff:10.0.0.1"), of("::ffff:10.0.0.2"));
+}
+
+#[test]
+fn the_same_good_login_is_computed_once() {
+    let door = Door::new();
+    let algorithm = HashingAlgorithm::Argon2id;
+    let hash = PasswordHash::new(algorithm, b"p", &[1; 16]).expect("a hash");
+    let check = || LoginCheck::new("u", Some(hash.clone()), b"p".to_vec(), algorithm);
+    for number in 0..3 {
+        door.send(1, number, &door.open, check());
+    }
+    assert_eq!(door.work(), 1);
+    assert_eq!(door.told(), [0, 1, 2]);
+    // Known, it does not wait.
+    door.send(1, 3, &door.open, check());
+    assert_eq!(door.told(), [0, 1, 2, 3]);
+    let verdicts = door.told.lock();
+    assert!(
+        verdicts
+            .iter()
+            .all(|(_, verdict)| *verdict == Verdict::Right)
+    );
+}
+
+#[test]
+fn who_guesses_is_held_and_an_honest_client_elsewhere_is_not() {
+    let door = Door::new();
+    door.guess("u", 1);
+    // The eleventh guess has to wait; so has the right password, as nobody can tell them apart.
+    door.send(1, 1, &door.open, door.cheap("u", "another"));
+    door.send(1, 2, &door.open, door.cheap("u", "p"));
+    assert_eq!((door.work(), door.told()), (0, vec![]));
+    assert_eq!(door.logins.held(), (2, 2));
+    // From elsewhere, or as another user, it is as ever.
+    door.send(2, 3, &door.open, door.cheap("u", "p"));
+    door.send(1, 4, &door.open, door.cheap("v", "p"));
+    let verdicts = std::mem::take(&mut *door.told.lock());
+    assert_eq!(verdicts, [(3, Verdict::Right), (4, Verdict::Wrong)]);
+    // They come one by one: a right password costs no further wait.
+    door.pass(1_999);
+    assert_eq!(door.work(), 0);
+    door.pass(1);
+    assert_eq!(door.work(), 1);
+    assert_eq!(*door.told.lock(), [(1, Verdict::Wrong)]);
+    door.pass(2_000);
+    door.send(1, 5, &door.open, door.cheap("u", "p"));
+    door.work();
+    let told = door.told.lock();
+    assert_eq!(told[1..], [(5, Verdict::Right), (2, Verdict::Right)]);
+}
+
+#[test]
+fn a_guess_that_is_held_for_too_long_is_told_to_try_again() {
+    let door = Door::new();
+    door.guess("u", 1);
+    for number in 0..4 {
+        let check = door.cheap("u", &format!("more {number}"));
+        door.send(1, number, &door.open, check);
+    }
+    for _ in 0..10 {
+        door.pass(1_000);
+        door.work();
+    }
+    let (wrong, busy) = (Verdict::Wrong, Verdict::Busy);
+    assert_eq!(
+        *door.told.lock(),
+        [(0, wrong), (1, wrong), (2, busy), (3, busy)]
+    );
+    assert_eq!(door.logins.held().1, 0);
+}
+
+#[test]
+fn guesses_of_who_hangs_up_are_counted_when_computed_and_dropped_when_held() {
+    let door = Door::new();
+    for number in 0..GUESSES_FREE_PER_USER_AND_ADDRESS {
+        let gone = Arc::new(());
+        let check = door.cheap("u", &number.to_string());
+        door.send(1, 0, &gone, check);
+    }
+    for number in 0..1_000 {
+        let gone = Arc::new(());
+        door.send(1, 1, &gone, door.cheap("u", &format!("more {number}")));
+        drop(gone);
+    }
+    assert!(door.logins.held().1 <= LOGINS_HELD_PER_ADDRESS_MAX);
+    door.pass(2_000);
+    assert_eq!(door.work(), 0);
+    assert_eq!(door.logins.held().1, 0);
+}
+
+#[test]
+fn an_old_password_that_comes_again_and_again_counts_once() {
+    let door = Door::new();
+    for number in 0..1_000 {
+        door.send(1, number, &door.open, door.cheap("u", "old"));
+    }
+    door.send(1, 1_000, &door.open, door.cheap("u", "p"));
+    let told = door.told.lock();
+    assert_eq!(told.len(), 1_001);
+    assert_eq!(
+        told[999..],
+        [(999, Verdict::Wrong), (1_000, Verdict::Right)]
+    );
+    drop(told);
+    assert_eq!(door.logins.held(), (0, 0));
+    // Nor is a slow hash computed for it more than once.
+    door.knock(2, 7, &door.open);
+    assert_eq!(door.work(), 1);
+    door.told.lock().clear();
+    door.knock(2, 7, &door.open);
+    assert_eq!(*door.told.lock(), [(7, Verdict::Wrong)]);
+}
+
+#[test]
+fn slow_checks_that_came_together_are_held_when_they_turn_out_to_be_guesses() {
+    let door = Door::new();
+    for number in 0..100 {
+        door.knock(1, number, &door.open);
+    }
+    assert_eq!(door.work() as u64, GUESSES_FREE_PER_USER_AND_ADDRESS);
+    assert!(door.logins.held().1 <= LOGINS_HELD_PER_ADDRESS_MAX);
+    door.pass(2_000);
+    assert_eq!(door.work(), 1);
+}
+
+#[test]
+fn so_many_are_held_and_not_one_more() {
+    let door = Door::new();
+    door.guess("1", 1);
+    let hold = |address: u8, count| {
+        for number in 0..count {
+            let check = door.cheap(&address.to_string(), &format!("more {number}"));
+            door.send(address, number, &door.open, check);
+        }
+    };
+    hold(1, LOGINS_HELD_PER_ADDRESS_MAX);
+    assert!(door.told().is_empty());
+    hold(1, LOGINS_HELD_PER_ADDRESS_MAX + 1);
+    assert_eq!(door.told().len(), LOGINS_HELD_PER_ADDRESS_MAX + 1);
+    assert_eq!(door.logins.held().1, LOGINS_HELD_PER_ADDRESS_MAX);
+    // Of all addresses together as well.
+    let addresses = LOGINS_HELD_MAX / LOGINS_HELD_PER_ADDRESS_MAX + 1;
+    for address in 2..=addresses as u8 {
+        door.guess(&address.to_string(), address);
+        hold(address, LOGINS_HELD_PER_ADDRESS_MAX);
+    }
+    assert_eq!(door.logins.held().1, LOGINS_HELD_MAX);
+    let told = door.told.lock();
+    assert_eq!(told.len(), LOGINS_HELD_PER_ADDRESS_MAX);
+    assert!(told.iter().all(|(_, verdict)| *verdict == Verdict::Busy));
+}
