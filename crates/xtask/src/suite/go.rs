@@ -1,4 +1,5 @@
-//! amqp091-go's own integration tests, as its module carries them.
+//! amqp091-go's own integration tests, as its module carries them, and own tests with it over a
+//! cluster; own tests with the stream client.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -64,6 +65,31 @@ pub fn cluster(bench: &Bench) -> Result<Report> {
     let mut report = bench.documented();
     cluster.stop(&mut report)?;
     report.add(read(success?, &log)?);
+    Ok(report)
+}
+
+/// Own tests with the stream client against a broker of its own.
+pub fn streams(bench: &Bench) -> Result<Report> {
+    let folder = bench.folder()?.join("tests");
+    run::copy_folder(&run::root().join("tests/interop/go-streams"), &folder)?;
+    // Built before the broker starts, so that what hangs is a test and not a download.
+    run::output(
+        go()?
+            .args(["test", "-c", "-o", "/dev/null", "."])
+            .current_dir(&folder),
+    )?;
+    let mut broker = bench.broker(&[])?;
+    let log = bench.log("go")?;
+    let mut command = go()?;
+    command.args(["test", "-json", "-count=1", "-timeout", "3m", "."]);
+    command
+        .current_dir(&folder)
+        .env("BROKER", bench.kind.name())
+        .env("STREAM_PORT", broker.stream.port().to_string());
+    let success = run::logged(&mut command, &log, DEADLINE)?;
+    let mut report = bench.documented();
+    super::stop(&mut broker, &mut report)?;
+    report.add(read(success, &log)?);
     Ok(report)
 }
 

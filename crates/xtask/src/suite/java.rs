@@ -1,4 +1,5 @@
-//! The Java client, Spring's RabbitTemplate and PerfTest, all from Maven's central repository.
+//! The Java clients of AMQP and of streams, Spring's RabbitTemplate and PerfTest, all from Maven's
+//! central repository.
 
 use std::fs;
 use std::path::PathBuf;
@@ -26,7 +27,7 @@ fn maven(bench_folder: &PathBuf, project: &str) -> Result<Command> {
     Ok(command)
 }
 
-/// Own JUnit tests with the Java client and Spring AMQP.
+/// Own JUnit tests with the Java client, the stream client and Spring AMQP.
 pub fn clients(bench: &Bench) -> Result<Report> {
     let folder = bench.folder()?;
     let reports = folder.join("target/surefire-reports");
@@ -37,7 +38,9 @@ pub fn clients(bench: &Bench) -> Result<Report> {
     let mut command = maven(&folder, "java")?;
     command
         .arg("test")
-        .env("AMQP_URL", format!("{}%2f", broker.url()));
+        .env("AMQP_URL", format!("{}%2f", broker.url()))
+        .env("BROKER", bench.kind.name())
+        .env("STREAM_PORT", broker.stream.port().to_string());
     let log = bench.log("maven")?;
     let success = run::logged(&mut command, &log, DEADLINE)?;
     let mut report = Report::default();

@@ -103,6 +103,14 @@ pub(super) const SUITES: &[Suite] = &[
         run: python::streams,
     },
     Suite {
+        name: "streams-go",
+        about: "own tests with the Go stream client",
+        needs: &[Tool::Go],
+        uses_broker: true,
+        alone: false,
+        run: go::streams,
+    },
+    Suite {
         name: "py-amqp",
         about: "py-amqp's integration tests",
         needs: &[Tool::Python],
@@ -128,7 +136,7 @@ pub(super) const SUITES: &[Suite] = &[
     },
     Suite {
         name: "java",
-        about: "own programs with the Java client and Spring's RabbitTemplate",
+        about: "own programs with the Java client, the stream client and Spring's RabbitTemplate",
         needs: &[Tool::Java],
         uses_broker: true,
         alone: false,
