@@ -28,13 +28,13 @@ pub(crate) fn below(random: u64, bound: usize) -> usize {
 }
 
 /// The score of one candidate in weighted rendezvous hashing: the highest one wins, each with
-/// probability in proportion to its weight, and adding or removing a candidate moves only the keys
-/// that it gains or loses.
-pub(crate) fn rendezvous_score(key_hash: u64, candidate_hash: u64, weight: u32) -> f64 {
+/// probability in proportion to its weight, and a weight that changes moves only the keys that its
+/// candidate gains or loses.
+pub(crate) fn rendezvous_score(key_hash: u64, candidate_hash: u64, weight: u64) -> f64 {
     let mixed = mix(key_hash ^ candidate_hash.rotate_left(32));
     // 53 random bits as a number in (0, 1): never 0, whose logarithm has no value.
     let uniform = ((mixed >> 11) as f64 + 0.5) / (1_u64 << 53) as f64;
-    -f64::from(weight) / uniform.ln()
+    -(weight as f64) / uniform.ln()
 }
 
 #[cfg(test)]

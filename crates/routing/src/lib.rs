@@ -14,6 +14,8 @@
 //! its prefixes reach.
 //! Invariant: a headers exchange compares a message with the bindings that want a header that it
 //! has, not with all of them.
+//! Invariant: a consistent-hash exchange compares a key with some dozens of candidates a level, and
+//! has as many levels as the logarithm of their number to the base of 32.
 //! Invariant: where a hashing exchange sends a key depends on the set of its bindings alone, not on
 //! the order in which they were made.
 //! Invariant: this crate never reads a clock or a source of randomness; random exchanges draw from
@@ -21,6 +23,7 @@
 
 pub mod fuzz;
 mod hash;
+mod hash_tree;
 mod headers;
 mod headers_index;
 mod kind;

@@ -267,9 +267,11 @@ impl Router {
             (Index::Headers(index), _) => {
                 !outgoing.is_empty() && self.match_headers(index, message, scratch, out)
             }
-            (Index::None, Kind::ConsistentHash(on)) => {
-                let key = hash_key(on, keys, message);
-                self.match_heaviest(outgoing, key, scratch, out)
+            (Index::ConsistentHash(tree), Kind::ConsistentHash(on)) => {
+                match tree.choose(hash_key(on, keys, message)).0 {
+                    Some(entry) => self.reach_all(&[entry], scratch, out),
+                    None => false,
+                }
             }
             (Index::None, Kind::Random | Kind::LocalRandom) => {
                 let random = hash::next_random(&mut scratch.random);
@@ -278,7 +280,7 @@ impl Router {
                     None => false,
                 }
             }
-            (Index::None, _) => self.reach_all(outgoing, scratch, out),
+            (Index::None | Index::ConsistentHash(_), _) => self.reach_all(outgoing, scratch, out),
         }
     }
 
@@ -322,28 +324,6 @@ impl Router {
             }
         });
         matched
-    }
-
-    fn match_heaviest(
-        &self,
-        outgoing: &[Entry],
-        key: u64,
-        scratch: &mut Scratch,
-        out: &mut Vec<QueueId>,
-    ) -> bool {
-        let score = |entry: &Entry| match self.bindings.get(entry.binding).prepared {
-            Prepared::Weight { candidate, weight } => {
-                hash::rendezvous_score(key, candidate, weight)
-            }
-            _ => f64::NEG_INFINITY,
-        };
-        let best = outgoing
-            .iter()
-            .max_by(|a, b| f64::total_cmp(&score(a), &score(b)));
-        match best {
-            Some(entry) => self.reach_all(&[*entry], scratch, out),
-            None => false,
-        }
     }
 }
 

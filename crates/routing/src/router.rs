@@ -1,6 +1,7 @@
 //! The exchanges and bindings of one virtual host: what there is, and how it changes.
 
 use crate::hash;
+use crate::hash_tree::HashTree;
 use crate::headers::HeadersMatcher;
 use crate::headers_index::{self, HeadersIndex, Places};
 use crate::kind::{self, BindError, Kind};
@@ -82,6 +83,7 @@ pub(crate) enum Index {
     Headers(HeadersIndex),
     /// Bindings ordered by destination and key, so that the order does not depend on history.
     Modulus(Vec<u32>),
+    ConsistentHash(HashTree),
     None,
 }
 
@@ -92,6 +94,7 @@ impl Index {
             Kind::Topic => Self::Topic(Trie::default()),
             Kind::Headers => Self::Headers(HeadersIndex::default()),
             Kind::ModulusHash => Self::Modulus(Vec::new()),
+            Kind::ConsistentHash(_) => Self::ConsistentHash(HashTree::default()),
             _ => Self::None,
         }
     }
@@ -139,7 +142,7 @@ pub(crate) struct BindingEntry {
     outgoing_slot: u32,
     /// Slot in the destination's list of incoming bindings.
     incoming_slot: u32,
-    /// Node (topic) and slot (topic, direct) in the source's index.
+    /// Node (topic) and slot (topic, direct, consistent hash) in the source's index.
     index_node: u32,
     index_slot: u32,
 }
@@ -662,6 +665,12 @@ impl Router {
                 }
                 (0, 0)
             }
+            Index::ConsistentHash(tree) => match self.bindings.get(entry.binding).prepared {
+                Prepared::Weight { candidate, weight } => {
+                    (0, tree.insert(candidate, weight, entry))
+                }
+                _ => (0, 0),
+            },
             Index::None => (0, 0),
         }
     }
@@ -747,6 +756,12 @@ impl Router {
                 ordered.retain(|other| *other != index);
                 None
             }
+            Index::ConsistentHash(tree) => match binding.prepared {
+                Prepared::Weight { candidate, weight } => {
+                    tree.remove(candidate, weight, binding.index_slot, index)
+                }
+                _ => None,
+            },
             Index::None => None,
         }
     }
