@@ -11,7 +11,7 @@ mod finish;
 use crate::admission::Guest;
 use crate::broker::Broker;
 use crate::buffers::ReadBuffers;
-use crate::listener::{Listener, Origin};
+use crate::listener::{Listener, Origin, Reserve};
 use crate::moderation::Moderation;
 use crate::transport::Transport;
 use actor::Actor;
@@ -99,6 +99,9 @@ pub struct IoThread {
     broker: Arc<Broker>,
     poll: Poll,
     listeners: Vec<Listener>,
+    reserve: Reserve,
+    /// When to look at the listeners without being told to; 0 for never.
+    accept_again_ms: u64,
     slots: Vec<Option<Slot>>,
     free: Vec<usize>,
     open: usize,
@@ -134,7 +137,9 @@ impl IoThread {
             index,
             broker,
             poll,
+            reserve: Reserve::new(),
             listeners,
+            accept_again_ms: 0,
             slots: Vec::new(),
             free: Vec::new(),
             open: 0,
@@ -177,7 +182,9 @@ impl IoThread {
             self.poll_events(events, Some(Duration::ZERO));
             return;
         }
-        let timeout = self.deadlines.peek().map(|Reverse((at, _))| {
+        let deadline = self.deadlines.peek().map(|Reverse((at, _))| *at);
+        let again = Some(self.accept_again_ms).filter(|at| *at > 0);
+        let timeout = deadline.into_iter().chain(again).min().map(|at| {
             Duration::from_millis(at.saturating_sub(self.broker.now().monotonic_ms).max(1))
         });
         if self.open == 0 {
@@ -204,6 +211,7 @@ impl IoThread {
                 Token(slot) => self.socket_event(slot, event),
             }
         }
+        self.accept_again(now);
         let epoch = self.broker.durable_epoch();
         let mut work = 0;
         for slot in std::mem::take(&mut self.ready) {

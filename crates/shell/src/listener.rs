@@ -5,6 +5,7 @@ use mio::net::{TcpListener, TcpStream};
 use mio::{Interest, Registry, Token};
 use parking_lot::RwLock;
 use rustls::{ServerConfig, ServerConnection};
+use std::fs::File;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -47,6 +48,38 @@ impl Origin {
                 Ok(Transport::tls(socket, session))
             }
         }
+    }
+}
+
+/// What a look at a listening socket gave.
+pub enum Accepted {
+    /// A connection.
+    Connection(TcpStream, Origin),
+    /// Nobody waits.
+    Nobody,
+    /// Whoever waits cannot be let in: to be tried again after a while.
+    Failed(io::Error),
+}
+
+/// A file descriptor that is kept aside, to tell clients that there is none left for them: else
+/// they would wait for an answer in a queue that nobody empties.
+pub struct Reserve(Option<File>);
+
+impl Reserve {
+    /// Sets a descriptor aside, if there is one.
+    pub fn new() -> Self {
+        Self(File::open("/dev/null").ok())
+    }
+
+    /// Takes the next connection that waits at `listener` and closes it; false if that cannot be
+    /// done now.
+    pub fn turn_away(&mut self, listener: &Listener) -> bool {
+        self.0 = None;
+        let gone = listener.accept();
+        let is_done = !matches!(gone, Accepted::Failed(_));
+        drop(gone);
+        *self = Self::new();
+        is_done
     }
 }
 
@@ -119,10 +152,13 @@ impl Listener {
         self.socket.is_some()
     }
 
-    /// The next connection that waits, if any.
-    pub fn accept(&self) -> Option<(TcpStream, Origin)> {
+    /// The next connection that waits.
+    pub fn accept(&self) -> Accepted {
+        let Some(socket) = &self.socket else {
+            return Accepted::Nobody;
+        };
         loop {
-            match self.socket.as_ref()?.accept() {
+            match socket.accept() {
                 Ok((socket, remote)) => {
                     // Small frames must not wait for an acknowledgement; a socket that refuses the
                     // option still works.
@@ -131,23 +167,22 @@ impl Listener {
                         .tls
                         .as_ref()
                         .map(|settings| Arc::clone(&settings.read()));
-                    return Some((
-                        socket,
-                        Origin {
-                            protocol: self.protocol,
-                            remote,
-                            local: self.local,
-                            tls,
-                        },
-                    ));
+                    let origin = Origin {
+                        protocol: self.protocol,
+                        remote,
+                        local: self.local,
+                        tls,
+                    };
+                    return Accepted::Connection(socket, origin);
                 }
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return None,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    return Accepted::Nobody;
+                }
                 Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => {
-                    tracing::warn!(%error, address = %self.local, "cannot accept a connection");
-                    return None;
-                }
+                // Out of file descriptors or memory: whoever waits stays where they are, and no
+                // edge tells of them again.
+                Err(error) => return Accepted::Failed(error),
             }
         }
     }

@@ -5,10 +5,10 @@
 use super::actor::Actor;
 use super::{IoThread, Slot, TOKEN_LISTENER, ThreadEvent};
 use crate::admission::Guest;
-use crate::listener::Origin;
+use crate::listener::{Accepted, Origin};
 use leveret_node::{Env, Peer};
-use leveret_types::ConnectionId;
 use leveret_types::limits::CONNECTIONS_MAX;
+use leveret_types::{ConnectionId, Now};
 use mio::net::TcpStream;
 use mio::{Interest, Token};
 use std::io;
@@ -16,11 +16,23 @@ use std::time::Instant;
 
 /// A connection's id: node, number, slot (16 bits), thread (8 bits).
 const NODE_SHIFT: u32 = 52;
+/// After how long a listener is looked at again whose clients could not be let in.
+const ACCEPT_AGAIN_MS: u64 = 50;
 const NUMBERS_MASK: u64 = (1 << (NODE_SHIFT - 24)) - 1;
 
 impl IoThread {
     pub(super) fn accept(&mut self, listener: usize) {
-        while let Some((socket, origin)) = self.listeners[listener].accept() {
+        loop {
+            let (socket, origin) = match self.listeners[listener].accept() {
+                Accepted::Connection(socket, origin) => (socket, origin),
+                Accepted::Nobody => return,
+                Accepted::Failed(error) => {
+                    if self.turn_away(listener, &error) {
+                        continue;
+                    }
+                    return;
+                }
+            };
             if self.draining || !self.broker.serving() {
                 continue;
             }
@@ -37,6 +49,30 @@ impl IoThread {
                 inbox.post([ThreadEvent::Accepted(socket, origin, guest)]);
                 inbox.ring();
             }
+        }
+    }
+
+    /// Tells a client that there is no file descriptor for it; false if that cannot be done now.
+    fn turn_away(&mut self, listener: usize, error: &io::Error) -> bool {
+        if let Some(untold) = self.broker.admission.tell(Instant::now()) {
+            let address = self.listeners[listener].local();
+            tracing::warn!(%error, %address, untold, "connection refused: cannot accept it");
+        }
+        let is_done = self.reserve.turn_away(&self.listeners[listener]);
+        if !is_done {
+            self.accept_again_ms = self.broker.now().monotonic_ms + ACCEPT_AGAIN_MS;
+        }
+        is_done
+    }
+
+    /// Looks after those whom nobody could take when they came.
+    pub(super) fn accept_again(&mut self, now: Now) {
+        if self.accept_again_ms == 0 || now.monotonic_ms < self.accept_again_ms {
+            return;
+        }
+        self.accept_again_ms = 0;
+        for listener in 0..self.listeners.len() {
+            self.accept(listener);
         }
     }
 
