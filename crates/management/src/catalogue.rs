@@ -24,6 +24,7 @@ impl From<AlterError> for ApiError {
             AlterError::NotFound(_) => Self::NotFound,
             AlterError::Invalid(text) => Self::BadRequest(text),
             AlterError::Failed(text) => Self::Failed(text),
+            AlterError::Unavailable(text) => Self::Unavailable(text),
         }
     }
 }

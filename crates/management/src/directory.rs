@@ -259,6 +259,10 @@ pub enum AlterError {
     /// The node could not make it durable.
     #[error("{0}")]
     Failed(String),
+    /// Nothing is wrong with the change, and it cannot be made now: a node is short of memory, or
+    /// the cluster does not answer.
+    #[error("{0}")]
+    Unavailable(String),
 }
 
 /// The part of a node that is its catalogue. Reads see a state as of some moment; a change is

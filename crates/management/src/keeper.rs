@@ -13,7 +13,7 @@ use leveret_metadata::{
     Vhost as VhostRecord, merge_policies,
 };
 use leveret_routing::Destination;
-use leveret_types::{FieldTable, FieldValue, QueueId};
+use leveret_types::{FieldTable, FieldValue, QueueId, ReplyCode};
 use serde_json::Value;
 
 /// Why commands were not carried out.
@@ -33,6 +33,9 @@ impl From<ExecuteError> for AlterError {
         match error {
             ExecuteError::Refused(error) if error.is_not_found() => {
                 Self::NotFound(error.to_string())
+            }
+            ExecuteError::Refused(error) if error.code() == ReplyCode::ResourceError => {
+                Self::Unavailable(error.to_string())
             }
             ExecuteError::Refused(error) => Self::Invalid(error.to_string()),
             ExecuteError::Failed(text) => Self::Failed(text),

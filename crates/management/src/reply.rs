@@ -98,6 +98,8 @@ pub enum ApiError {
     Busy,
     /// 500: the node could not.
     Failed(String),
+    /// 503: nothing is wrong with what was asked for, and it cannot be had now.
+    Unavailable(String),
 }
 
 impl ApiError {
@@ -115,7 +117,7 @@ impl ApiError {
             Self::TooSlow => 408,
             Self::TooLarge(_) => 413,
             Self::HeadTooLarge => 431,
-            Self::Crowded | Self::Busy => 503,
+            Self::Crowded | Self::Busy | Self::Unavailable(_) => 503,
             Self::Failed(_) => 500,
         }
     }
@@ -159,6 +161,7 @@ impl ApiError {
                 "Service Unavailable",
                 "too many logins wait for their passwords to be checked, try again".to_owned(),
             ),
+            Self::Unavailable(reason) => ("Service Unavailable", reason.clone()),
             Self::Failed(reason) => ("Internal Server Error", reason.clone()),
         };
         json!({"error": error, "reason": reason})
@@ -171,6 +174,7 @@ impl From<ProtocolError> for ApiError {
             ReplyCode::NotFound => Self::NotFound,
             ReplyCode::AccessRefused => Self::NotAuthorised(error.reply_text()),
             ReplyCode::InternalError => Self::Failed(error.reply_text()),
+            ReplyCode::ResourceError => Self::Unavailable(error.text.into_owned()),
             // As RabbitMQ has it, without the code's number and name.
             _ => Self::BadRequest(error.text.into_owned()),
         }

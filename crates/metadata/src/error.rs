@@ -139,6 +139,11 @@ pub enum CatalogueError {
             not chosen a leader yet; what was asked for may be carried out later"
     )]
     NoMajority,
+    #[error(
+        "nothing new is declared while a node uses nearly all of the memory that it may: what is \
+            there stays usable; delete something, or try again later"
+    )]
+    NoMemory,
     #[error("unreadable {what}: {reason}")]
     Unreadable { what: &'static str, reason: String },
 }
@@ -153,7 +158,7 @@ impl CatalogueError {
             | Self::ConnectionLimitOfVhost { .. }
             | Self::ConnectionLimitOfUser { .. }
             | Self::ChannelLimitOfUser { .. } => ReplyCode::NotAllowed,
-            Self::NoMajority => ReplyCode::ResourceError,
+            Self::NoMajority | Self::NoMemory => ReplyCode::ResourceError,
             Self::Locked { .. } => ReplyCode::ResourceLocked,
             Self::Reserved { .. } | Self::DefaultExchange | Self::SystemExchange { .. } => {
                 ReplyCode::AccessRefused

@@ -22,6 +22,7 @@ mod cluster;
 mod command;
 mod definitions;
 mod error;
+mod growth;
 mod membership;
 mod policy;
 mod record;

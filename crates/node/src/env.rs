@@ -21,6 +21,9 @@ pub struct Alarms {
     pub memory: bool,
     /// A drive has less space than the limit.
     pub disk: bool,
+    /// The process uses nearly all memory that it may: nothing new is declared. Only beside
+    /// `memory`.
+    pub memory_full: bool,
 }
 
 impl Alarms {

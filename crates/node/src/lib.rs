@@ -17,6 +17,7 @@ pub mod cluster;
 pub mod deferred;
 pub mod delayed;
 pub mod env;
+pub mod growth;
 pub mod history;
 pub mod link;
 pub mod operator;

@@ -21,6 +21,7 @@ use leveret_node::shard::{Deferred, Shard};
 use leveret_node::{
     Alarms, ConnectionEvent, Env, NodeCounters, NodeSettings, Ticket,
     cluster::{Cluster, Peers, Waiter},
+    growth,
     history::History,
     streams::{StreamNews, connection_of},
 };
@@ -122,16 +123,23 @@ pub(crate) enum DiskWriter {
 const CONSUMER_BITS: u32 = 40;
 const ALARM_MEMORY: u8 = 1;
 const ALARM_DISK: u8 = 2;
+const ALARM_MEMORY_FULL: u8 = 4;
 
 fn alarm_bits(alarms: Alarms) -> u8 {
-    let memory = if alarms.memory { ALARM_MEMORY } else { 0 };
-    memory | if alarms.disk { ALARM_DISK } else { 0 }
+    let all = [
+        (alarms.memory, ALARM_MEMORY),
+        (alarms.disk, ALARM_DISK),
+        (alarms.memory_full, ALARM_MEMORY_FULL),
+    ];
+    let set = all.into_iter().filter(|(is_set, _)| *is_set);
+    set.map(|(_, bit)| bit).sum()
 }
 
 const fn alarms_of(bits: u8) -> Alarms {
     Alarms {
         memory: bits & ALARM_MEMORY != 0,
         disk: bits & ALARM_DISK != 0,
+        memory_full: bits & ALARM_MEMORY_FULL != 0,
     }
 }
 
@@ -356,8 +364,10 @@ impl Broker {
         if self.cluster.is_some() {
             let made = make(&self.catalogue.read());
             let result = made.and_then(|commands| {
-                let results = self.ask_cluster(commands);
-                results.into_iter().try_for_each(|result| result.map(drop))
+                let (permitted, refused) = self.permitted(commands);
+                let results = self.ask_cluster(permitted);
+                let done = results.into_iter().try_for_each(|result| result.map(drop));
+                done.and(refused)
             });
             return (Vec::new(), result);
         }
@@ -365,6 +375,7 @@ impl Broker {
         let mut tickets = Vec::new();
         let result = make(&catalogue).and_then(|commands| {
             commands.iter().try_for_each(|command| {
+                growth::permit_in(&catalogue, command, self.all_alarms())?;
                 let executed =
                     leveret_node::catalogue::execute(&mut catalogue, now, command, self)?;
                 tickets.extend(executed.ticket);
@@ -372,6 +383,22 @@ impl Broker {
             })
         });
         (tickets, result)
+    }
+
+    /// The commands before the first one that would make something new where there is no memory
+    /// left for it, and its error.
+    fn permitted(&self, mut commands: Vec<Command>) -> (Vec<Command>, Result<(), CatalogueError>) {
+        let alarms = self.all_alarms();
+        let catalogue = self.catalogue.read();
+        let permit = |command: &Command| growth::permit_in(&catalogue, command, alarms);
+        let refused = commands.iter().enumerate();
+        let mut refused = refused.filter_map(|(at, command)| Some((at, permit(command).err()?)));
+        let Some((at, error)) = refused.next() else {
+            return (commands, Ok(()));
+        };
+        drop(refused);
+        commands.truncate(at);
+        (commands, Err(error))
     }
 
     /// Asks the cluster to carry out a command, and waits until it has.
@@ -454,6 +481,12 @@ impl Broker {
         let bits = alarm_bits(alarms);
         if self.alarms.swap(bits, Ordering::AcqRel) != bits {
             match alarms.reason() {
+                Some(_) if alarms.memory_full => {
+                    tracing::warn!(
+                        "alarm: nearly all memory is used; publishers are blocked, and nothing new \
+                         is declared"
+                    );
+                }
                 Some(reason) => {
                     tracing::warn!("alarm: {reason}; publishers are blocked until it clears");
                 }

@@ -19,8 +19,23 @@ const GIVE_BACK_PAUSE: u32 = 10;
 pub struct Watermarks {
     /// Resident bytes above which publishers are blocked.
     pub memory_bytes: u64,
+    /// Resident bytes above which nothing new is declared, where publishers are blocked too.
+    pub memory_full_bytes: u64,
     /// Free bytes of a drive below which publishers are blocked.
     pub disk_free_bytes: u64,
+}
+
+impl Watermarks {
+    /// The alarms that follow from what a look has found.
+    #[must_use]
+    pub const fn alarms(&self, found: Resources) -> Alarms {
+        let memory = found.memory_bytes > self.memory_bytes;
+        Alarms {
+            memory,
+            disk: found.disk_free_bytes < self.disk_free_bytes,
+            memory_full: memory && found.memory_bytes > self.memory_full_bytes,
+        }
+    }
 }
 
 /// What the last look found.
@@ -98,12 +113,10 @@ impl Housekeeping {
                 .unwrap_or(u64::MAX),
         };
         *self.resources.write() = resources;
-        broker.set_alarms(Alarms {
-            memory: resources.memory_bytes > watermarks.memory_bytes,
-            // A quota fills without the drive being full.
-            disk: resources.disk_free_bytes < watermarks.disk_free_bytes
-                || broker.is_out_of_space(),
-        });
+        let mut alarms = watermarks.alarms(resources);
+        // A quota fills without the drive being full.
+        alarms.disk |= broker.is_out_of_space();
+        broker.set_alarms(alarms);
     }
 
     /// Resident bytes. Where they are above the watermark, what is free is given back first: an
@@ -136,4 +149,41 @@ fn resident_bytes() -> Option<u64> {
 fn free_bytes(folder: &Path) -> Option<u64> {
     let stats = rustix::fs::statvfs(folder).ok()?;
     Some(stats.f_bavail * stats.f_frsize)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn alarms_begin_with_one_byte_more_than_the_watermarks() {
+        let watermarks = Watermarks {
+            memory_bytes: 600,
+            memory_full_bytes: 900,
+            disk_free_bytes: 50,
+        };
+        let alarms = |memory_bytes, disk_free_bytes| {
+            let found = Resources {
+                memory_bytes,
+                disk_free_bytes,
+            };
+            let alarms = watermarks.alarms(found);
+            (alarms.memory, alarms.memory_full, alarms.disk)
+        };
+        assert_eq!(alarms(600, 50), (false, false, false));
+        assert_eq!(alarms(601, 49), (true, false, true));
+        assert_eq!(alarms(900, 50), (true, false, false));
+        assert_eq!(alarms(901, 50), (true, true, false));
+        // Who lets publishers have more than that lets everybody have it.
+        let raised = Watermarks {
+            memory_bytes: 950,
+            ..watermarks
+        };
+        let found = |memory_bytes| Resources {
+            memory_bytes,
+            disk_free_bytes: 50,
+        };
+        assert!(!raised.alarms(found(950)).memory_full);
+        assert!(raised.alarms(found(951)).memory_full);
+    }
 }

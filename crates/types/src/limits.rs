@@ -206,6 +206,9 @@ pub const HTTP_FILTER_MAX: usize = 1_024;
 /// Depth of JSON that is read.
 pub const JSON_DEPTH_MAX: usize = 64;
 
+/// Percent of the memory that a node may use above which nothing new is declared (queues,
+/// exchanges, bindings, users, policies), unless publishers may go beyond that.
+pub const MEMORY_FULL_PERCENT: u64 = 90;
 /// Bytes of one file of the write-ahead log by default.
 pub const WAL_FILE_BYTES: u64 = 64 * 1024 * 1024;
 /// Files of the write-ahead log that may wait for the segment writer before publishers are held

@@ -31,7 +31,11 @@ pub fn follow_others(broker: &Arc<Broker>) -> io::Result<()> {
 
 /// What another node is answered that asks for this one's alarms: the list of the resources.
 pub fn answer(alarms: Alarms) -> String {
-    let resources = [(alarms.memory, "\"memory\""), (alarms.disk, "\"disk\"")];
+    let resources = [
+        (alarms.memory, "\"memory\""),
+        (alarms.disk, "\"disk\""),
+        (alarms.memory_full, "\"memory_full\""),
+    ];
     let set = resources.iter().filter(|(is_set, _)| *is_set);
     let set: Vec<&str> = set.map(|(_, resource)| *resource).collect();
     format!("[{}]", set.join(","))
@@ -53,9 +57,7 @@ fn follow(broker: &Weak<Broker>) {
                 None => tracing::info!(node = name, "another node has no alarm any more"),
             }
         }
-        let memory = known.values().any(|(alarms, _)| alarms.memory);
-        let disk = known.values().any(|(alarms, _)| alarms.disk);
-        broker.set_alarms_elsewhere(Alarms { memory, disk });
+        broker.set_alarms_elsewhere(together(&known));
         drop(broker);
         std::thread::sleep(EVERY);
     }
@@ -63,6 +65,16 @@ fn follow(broker: &Weak<Broker>) {
 
 /// The alarms of other nodes, and when each was last confirmed.
 type Known = BTreeMap<NodeId, (Alarms, Instant)>;
+
+/// The alarms that any of them has.
+fn together(known: &Known) -> Alarms {
+    let any = |of: fn(&Alarms) -> bool| known.values().any(|(alarms, _)| of(alarms));
+    Alarms {
+        memory: any(|alarms| alarms.memory),
+        disk: any(|alarms| alarms.disk),
+        memory_full: any(|alarms| alarms.memory_full),
+    }
+}
 
 /// Takes over what nodes have answered, and gives what has changed. Who is up and has not answered
 /// in time is as it was, for a while; who is gone has no alarm, as in RabbitMQ.
@@ -91,9 +103,11 @@ fn update(
 fn parse(bytes: &[u8]) -> Option<Alarms> {
     let json: serde_json::Value = serde_json::from_slice(bytes).ok()?;
     let resources = json.as_array()?;
+    let has = |name: &str| resources.iter().any(|resource| resource == name);
     Some(Alarms {
-        memory: resources.iter().any(|resource| resource == "memory"),
-        disk: resources.iter().any(|resource| resource == "disk"),
+        memory: has("memory"),
+        disk: has("disk"),
+        memory_full: has("memory_full"),
     })
 }
 
@@ -130,11 +144,13 @@ mod tests {
 
     #[test]
     fn what_is_answered_is_read_as_it_was_meant() {
-        for memory in [false, true] {
-            for disk in [false, true] {
-                let alarms = Alarms { memory, disk };
-                assert_eq!(parse(answer(alarms).as_bytes()), Some(alarms));
-            }
+        for bits in 0..8 {
+            let alarms = Alarms {
+                memory: bits & 1 != 0,
+                disk: bits & 2 != 0,
+                memory_full: bits & 4 != 0,
+            };
+            assert_eq!(parse(answer(alarms).as_bytes()), Some(alarms));
         }
     }
 }

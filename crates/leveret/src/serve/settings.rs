@@ -151,6 +151,8 @@ fn watermarks(config: &Config) -> Watermarks {
             MemoryWatermark::Relative(part) => (total as f64 * part) as u64,
             MemoryWatermark::Absolute(bytes) => bytes,
         },
+        memory_full_bytes: (u128::from(total) * u128::from(limits::MEMORY_FULL_PERCENT) / 100)
+            as u64,
         disk_free_bytes: match config.disk_limit {
             DiskLimit::Relative(part) => (total as f64 * part) as u64,
             DiskLimit::Absolute(bytes) => bytes,

@@ -81,8 +81,12 @@ impl World {
         assert_eq!(Command::decode(&command.encode()).as_ref(), Ok(command));
         let before = (self.catalogue.snapshot(), self.catalogue.generation());
         let known = self.catalogue.unchanged_by(command);
+        let would_create = self.catalogue.would_create(command);
         let applied = self.catalogue.apply(command);
         self.check_known(command, known.as_ref(), &applied);
+        if let Ok(outcome) = &applied {
+            self.check_growth(command, would_create, outcome);
+        }
         match applied {
             Ok(outcome) => {
                 self.log.extend(outcome.log);
@@ -103,6 +107,28 @@ impl World {
                 format!("{} {}", error.code.code(), error.text)
             }
         }
+    }
+
+    /// What is said to make something new does so, where outcomes tell; what has been made is
+    /// there.
+    fn check_growth(&self, command: &Command, would_create: bool, outcome: &Outcome) {
+        let is_told = !matches!(
+            command,
+            Command::PermissionSet { .. }
+                | Command::TopicPermissionSet { .. }
+                | Command::PolicySet { .. }
+                | Command::ParameterSet { .. }
+                | Command::GlobalParameterSet { .. }
+        );
+        if is_told {
+            assert_eq!(outcome.created, would_create, "{command:?}");
+        }
+        let is_generated = matches!(command, Command::QueueDeclare { name, .. } if name.is_empty());
+        assert_eq!(
+            self.catalogue.would_create(command),
+            is_generated,
+            "{command:?}"
+        );
     }
 
     /// What is said to change nothing changes nothing and is answered so, and nothing that declares

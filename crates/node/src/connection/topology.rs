@@ -13,6 +13,7 @@ pub use step::{Question, Step, StepAnswer, Then};
 use super::Connection;
 use crate::cluster;
 use crate::env::{Env, Proposal, QueueAnswer, Ticket};
+use crate::growth;
 use crate::quorum::Asker;
 use leveret_auth::Rights;
 use leveret_metadata::{Catalogue, CatalogueError, Command};
@@ -52,6 +53,7 @@ impl Connection {
         command: &Command,
         env: &E,
     ) -> Result<Proposal, CatalogueError> {
+        growth::permit(command, env)?;
         match cluster::known_without_majority(command, env) {
             Some(executed) => Ok(Proposal::Done(executed)),
             None => env.propose(now, self.id, command),
@@ -115,8 +117,11 @@ impl Caller {
         loop {
             step = match step.map_err(|error| blamed(error, blame))? {
                 Step::Answered(reply, ticket) => return Ok((reply, ticket)),
-                Step::Change { command, then } => cluster::known_without_majority(&command, env)
-                    .map_or_else(|| env.execute(now, &command), Ok)
+                Step::Change { command, then } => growth::permit(&command, env)
+                    .and_then(|()| {
+                        cluster::known_without_majority(&command, env)
+                            .map_or_else(|| env.execute(now, &command), Ok)
+                    })
                     .map_err(ProtocolError::from)
                     .and_then(|executed| {
                         let changed = StepAnswer::Changed(executed.outcome, executed.ticket);

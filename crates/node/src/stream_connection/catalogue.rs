@@ -3,6 +3,7 @@
 use super::port::NodePort;
 use super::{Asked, News};
 use crate::env::{Env, Executed, Proposal, ProposalId};
+use crate::growth;
 use leveret_metadata::{CatalogueError, Command, Endpoint, Outcome, QueueKind};
 use leveret_routing::Destination;
 use leveret_stream::{Event, Refusal, RequestId};
@@ -62,7 +63,8 @@ impl<E: Env> NodePort<'_, E> {
     }
 
     fn propose(&mut self, request: RequestId, asked: Asked, command: &Command) {
-        match self.env.propose(self.now, self.side.id, command) {
+        let permitted = growth::permit(command, self.env);
+        match permitted.and_then(|()| self.env.propose(self.now, self.side.id, command)) {
             Ok(Proposal::Done(executed)) => {
                 let result = Ok(self.executed_here(executed));
                 self.answer(request, asked, result);
@@ -191,7 +193,8 @@ impl<E: Env> NodePort<'_, E> {
     }
 
     fn execute(&mut self, command: &Command) -> Result<(), ResponseCode> {
-        match self.env.execute(self.now, command) {
+        let permitted = growth::permit(command, self.env);
+        match permitted.and_then(|()| self.env.execute(self.now, command)) {
             Ok(executed) => {
                 self.executed_here(executed);
                 Ok(())
@@ -199,7 +202,9 @@ impl<E: Env> NodePort<'_, E> {
             Err(error) => {
                 tracing::warn!(connection = %self.side.name, "super stream refused: {error}");
                 Err(match error {
-                    CatalogueError::NoMajority => ResponseCode::STREAM_NOT_AVAILABLE,
+                    CatalogueError::NoMajority | CatalogueError::NoMemory => {
+                        ResponseCode::STREAM_NOT_AVAILABLE
+                    }
                     _ => ResponseCode::PRECONDITION_FAILED,
                 })
             }
@@ -251,7 +256,9 @@ fn queue_arguments(arguments: &[(String, String)]) -> FieldTable {
 
 fn refusal(error: &CatalogueError) -> Refusal {
     match error {
-        CatalogueError::NoMajority => Refusal::NotAvailable(error.to_string()),
+        CatalogueError::NoMajority | CatalogueError::NoMemory => {
+            Refusal::NotAvailable(error.to_string())
+        }
         _ => Refusal::Precondition(error.to_string()),
     }
 }

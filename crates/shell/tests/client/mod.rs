@@ -89,6 +89,7 @@ pub fn config(folder: &Path, tls: Option<TlsFiles>) -> NodeConfig {
         wal_file_bytes: 4 * 1024 * 1024,
         watermarks: Watermarks {
             memory_bytes: u64::MAX,
+            memory_full_bytes: u64::MAX,
             disk_free_bytes: 0,
         },
         give_back_memory: || {},
