@@ -239,7 +239,7 @@ impl Connection {
     /// When [`Self::tick`] is to be called at the latest, in monotonic milliseconds.
     pub fn deadline(&self) -> Option<u64> {
         let delayed = self.delayed.as_ref().map(|(at, _)| *at);
-        let is_waiting = !self.requests.is_empty() && self.missed.is_none();
+        let is_waiting = !self.requests.is_empty() && self.goes_on();
         let waiting = (is_waiting || self.has_stream_deliveries_due()).then_some(0);
         [delayed, waiting, self.session.deadline()]
             .into_iter()
@@ -336,6 +336,7 @@ impl Connection {
         // Nobody waits for a look any more, and what is to be given back does not.
         self.missed = None;
         self.checking = None;
+        self.stop_waiting_for_streams();
         self.process(now, env);
         // Nothing more is published, and what the client still sends is read off the socket.
         self.full_queues.clear();
@@ -345,17 +346,22 @@ impl Connection {
         tracing::debug!(connection = %self.name, "closed");
     }
 
-    /// Carries out requests until none are left or one waits for its answer.
+    /// Whether requests are carried out: none waits for its answer, and the streams have room.
+    fn goes_on(&self) -> bool {
+        self.missed.is_none() && self.streams_keep_up()
+    }
+
+    /// Carries out requests until none are left or one waits.
     fn process<E: Env>(&mut self, now: Now, env: &E) -> usize {
         let mut count = 0;
-        while !self.requests.is_empty() && self.missed.is_none() {
+        while !self.requests.is_empty() && self.goes_on() {
             let mut requests = std::mem::take(&mut self.requests);
             count += requests.len();
             let mut run = Run::new(env, now);
             let mut rest = requests.drain(..);
             while let Some(request) = rest.next() {
                 self.request(request, &mut run);
-                if self.missed.is_some() {
+                if !self.goes_on() {
                     self.requests.splice(0..0, rest.by_ref());
                 }
             }

@@ -10,6 +10,7 @@ use crate::shard::{Shard, ShardEffects};
 use leveret_auth::{LoginCheck, Verdict};
 use leveret_metadata::{Catalogue, CatalogueError, Command};
 use leveret_types::{ConnectionId, ConsumerId, NodeId, Now, QueueId, ShardId};
+use std::collections::VecDeque;
 use std::net::IpAddr;
 use std::ops::{Deref, DerefMut};
 use std::sync::Weak;
@@ -152,6 +153,10 @@ pub trait Env {
         command: leveret_stream::Command,
     ) -> Result<(), Box<leveret_stream::Command>> {
         Err(Box::new(command))
+    }
+    /// A connection leaves the streams of this node. What it has said and there was no room for
+    /// comes before that, whatever room there is.
+    fn leave_streams(&self, _connection: ConnectionId, _unsaid: VecDeque<leveret_stream::Command>) {
     }
 
     /// The shard that a queue lives on here.

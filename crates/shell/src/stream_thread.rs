@@ -47,8 +47,6 @@ pub enum Heard {
 struct Inbox {
     publishes: Lane,
     others: Lane,
-    /// Sessions that were refused.
-    waiting: BTreeSet<SessionId>,
     is_disk_full: bool,
     are_publishers_blocked: bool,
     /// Publishers were blocked, or let go, since the last turn.
@@ -61,6 +59,8 @@ struct Inbox {
 struct Lane {
     inputs: VecDeque<Input>,
     bytes: usize,
+    /// Sessions that were refused.
+    waiting: BTreeSet<SessionId>,
 }
 
 impl Lane {
@@ -72,6 +72,14 @@ impl Lane {
     /// One always may, however large.
     fn has_room(&self, bytes: usize) -> bool {
         self.bytes == 0 || self.bytes + bytes <= STREAM_INBOX_BYTES_MAX
+    }
+
+    /// Sessions that were refused and may go on, once half of the room is free: not one by one.
+    fn take_waiting(&mut self) -> BTreeSet<SessionId> {
+        match self.bytes <= STREAM_INBOX_BYTES_MAX / 2 {
+            true => std::mem::take(&mut self.waiting),
+            false => BTreeSet::new(),
+        }
     }
 
     /// Takes inputs until they are this many bytes.
@@ -161,19 +169,27 @@ impl StreamHandle {
             true => &mut inbox.publishes,
             false => &mut inbox.others,
         };
-        // The end of a session always may, as it is the last.
-        let is_last = matches!(command, Command::Leave);
-        if !is_last && (!lane.has_room(bytes) || published.is_some() && is_blocked) {
-            inbox.waiting.insert(session);
+        if !lane.has_room(bytes) || published.is_some() && is_blocked {
+            lane.waiting.insert(session);
             return Err(Box::new(command));
         }
         lane.push(Input::Say(session, command));
-        if is_last {
-            inbox.waiting.remove(&session);
-        }
         drop(inbox);
         self.0.wake.notify_one();
         Ok(())
+    }
+
+    /// A session has ended. What it has said and there was no room for comes before that, whatever
+    /// room there is: it is what came with one read of a socket, and nobody says it again.
+    pub fn leave(&self, session: SessionId, unsaid: impl IntoIterator<Item = Command>) {
+        let mut inbox = self.0.inbox.lock();
+        inbox.publishes.waiting.remove(&session);
+        inbox.others.waiting.remove(&session);
+        for command in unsaid.into_iter().chain([Command::Leave]) {
+            inbox.publishes.push(Input::Say(session, command));
+        }
+        drop(inbox);
+        self.0.wake.notify_one();
     }
 
     /// A stream was declared, or exists at the start.
@@ -354,11 +370,12 @@ impl<D: Disk, C: Fn() -> Now, H: FnMut(Vec<Heard>)> StreamThread<D, C, H> {
     fn room(&self) -> BTreeSet<SessionId> {
         let mut inbox = self.handle.0.inbox.lock();
         inbox.is_disk_full = self.host.is_disk_full();
-        let has_room = inbox.publishes.bytes <= STREAM_INBOX_BYTES_MAX / 2;
-        if inbox.is_disk_full || inbox.are_publishers_blocked || !has_room {
-            return BTreeSet::new();
+        let mut told = inbox.others.take_waiting();
+        // Who reads waits for no space.
+        if !inbox.is_disk_full && !inbox.are_publishers_blocked {
+            told.append(&mut inbox.publishes.take_waiting());
         }
-        std::mem::take(&mut inbox.waiting)
+        told
     }
 }
 
@@ -485,13 +502,49 @@ mod tests {
     }
 
     #[test]
+    fn who_reads_hears_of_room_while_publishers_are_blocked() {
+        let (handle, heard, thread) = start(&MemoryDisk::new());
+        handle.block_publishers(true);
+        assert!(handle.say(SESSION, publish(1, 10)).is_err());
+        let reader = SessionId(2);
+        handle.0.inbox.lock().others.waiting.insert(reader);
+        handle.put(Input::Begin(QueueId(2), Box::default()));
+        let room = heard.recv_timeout(SOON).unwrap();
+        assert!(
+            matches!(room, Heard::Room(session) if session == reader),
+            "{room:?}"
+        );
+        handle.block_publishers(false);
+        let room = heard.recv_timeout(SOON).unwrap();
+        assert!(matches!(room, Heard::Room(SESSION)), "{room:?}");
+        handle.stop();
+        thread.join().unwrap();
+    }
+
+    #[test]
+    fn what_a_session_had_no_room_for_is_published_when_it_leaves() {
+        let disk = MemoryDisk::new();
+        let (handle, heard, thread) = start(&disk);
+        handle.block_publishers(true);
+        let refused = handle.say(SESSION, publish(1, 1_000)).unwrap_err();
+        handle.leave(SESSION, [*refused]);
+        let Heard::Event(SESSION, Event::Confirmed { ids, .. }) = heard.recv_timeout(SOON).unwrap()
+        else {
+            panic!("no confirm");
+        };
+        assert_eq!(ids, [1]);
+        assert!(disk.bytes() > 1_000);
+        handle.stop();
+        thread.join().unwrap();
+    }
+
+    #[test]
     fn what_waits_is_bounded_but_the_first_always_may() {
         let handle = StreamHandle::default();
         let half = STREAM_INBOX_BYTES_MAX / 2 - 2 * COMMAND_BYTES;
         handle.say(SESSION, publish(1, half)).unwrap();
         handle.say(SESSION, publish(2, half)).unwrap();
         assert!(handle.say(SESSION, publish(3, 4 * COMMAND_BYTES)).is_err());
-        handle.say(SESSION, Command::Leave).unwrap();
         let alone = StreamHandle::default();
         alone
             .say(SESSION, publish(1, STREAM_INBOX_BYTES_MAX + 1))

@@ -31,6 +31,8 @@ struct Hosted {
     sync_at_ms: Option<u64>,
     /// Whether such a sync is under way.
     is_syncing: bool,
+    /// When it is due, as [`StreamHost`] knows it.
+    noted_due_ms: Option<u64>,
 }
 
 impl Hosted {
@@ -72,6 +74,12 @@ pub struct StreamHost<D: Disk> {
     streams: BTreeMap<QueueId, Hosted>,
     /// Streams that something happened to, or that have something left to do.
     touched: BTreeSet<QueueId>,
+    /// Streams that have something to do by the clock, and when: a turn looks at no others.
+    due: BTreeSet<(u64, QueueId)>,
+    /// The streams that each session has publishers or readers of.
+    sessions: BTreeMap<SessionId, BTreeSet<QueueId>>,
+    /// The stream that the next turn begins with: it was left without reads.
+    first: QueueId,
     syncs: Vec<StreamSync<D>>,
     is_disk_full: bool,
 }
@@ -86,6 +94,22 @@ enum Progress {
     Paused,
 }
 
+/// What is left of a turn.
+struct Turn {
+    /// Reads that it may still do.
+    reads: u32,
+    /// The first stream that there was none left for.
+    first_paused: Option<QueueId>,
+}
+
+/// Whether a stream must be told when the session of this command ends.
+const fn has_to_leave(command: &Command) -> bool {
+    matches!(
+        command,
+        Command::DeclarePublisher { .. } | Command::Subscribe { .. }
+    )
+}
+
 impl<D: Disk> StreamHost<D> {
     /// Over these files, with no stream running.
     #[must_use]
@@ -94,6 +118,9 @@ impl<D: Disk> StreamHost<D> {
             files,
             streams: BTreeMap::new(),
             touched: BTreeSet::new(),
+            due: BTreeSet::new(),
+            sessions: BTreeMap::new(),
+            first: QueueId(0),
             syncs: Vec::new(),
             is_disk_full: false,
         }
@@ -123,8 +150,11 @@ impl<D: Disk> StreamHost<D> {
             sealed: None,
             sync_at_ms: None,
             is_syncing: false,
+            noted_due_ms: None,
         };
-        self.streams.insert(id, hosted);
+        let before = self.streams.insert(id, hosted);
+        let due = before.and_then(|before| Some((before.noted_due_ms?, id)));
+        due.inspect(|due| drop(self.due.remove(due)));
         Ok(Found {
             cut_bytes: found.cut_bytes,
             damage: found.damage,
@@ -145,7 +175,13 @@ impl<D: Disk> StreamHost<D> {
     pub fn delete(&mut self, id: QueueId, out: &mut Events) -> Result<(), Fatal> {
         if let Some(mut hosted) = self.streams.remove(&id) {
             hosted.machine.end(out);
+            let due = hosted.noted_due_ms.map(|at| (at, id));
+            due.inspect(|due| drop(self.due.remove(due)));
         }
+        self.sessions.retain(|_, streams| {
+            streams.remove(&id);
+            !streams.is_empty()
+        });
         self.touched.remove(&id);
         self.files.delete_stream(id)
     }
@@ -154,8 +190,10 @@ impl<D: Disk> StreamHost<D> {
     /// are not for a stream, and are ignored.
     pub fn handle(&mut self, now: Now, session: SessionId, command: Command, out: &mut Events) {
         if matches!(command, Command::Leave) {
-            for hosted in self.streams.values_mut() {
-                hosted.machine.handle(now, session, Command::Leave, out);
+            for id in self.sessions.remove(&session).unwrap_or_default() {
+                if let Some(hosted) = self.streams.get_mut(&id) {
+                    hosted.machine.handle(now, session, Command::Leave, out);
+                }
             }
             return;
         }
@@ -164,6 +202,9 @@ impl<D: Disk> StreamHost<D> {
         };
         match self.streams.get_mut(&id) {
             Some(hosted) => {
+                if has_to_leave(&command) {
+                    self.sessions.entry(session).or_default().insert(id);
+                }
                 hosted.machine.handle(now, session, command, out);
                 self.touched.insert(id);
             }
@@ -186,7 +227,7 @@ impl<D: Disk> StreamHost<D> {
         if !self.touched.is_empty() && !self.is_disk_full {
             return Some(0);
         }
-        self.streams.values().filter_map(Hosted::due_ms).min()
+        self.due.first().map(|(at, _)| *at)
     }
 
     /// Deletes with the next turn what is too old in all streams. For now and then.
@@ -209,16 +250,30 @@ impl<D: Disk> StreamHost<D> {
         self.touch_due(now);
         self.is_disk_full = false;
         let touched = std::mem::take(&mut self.touched);
-        let mut written = Vec::with_capacity(touched.len());
-        for id in touched {
-            if self.write(now, id, out)? {
+        let in_turn = || {
+            touched
+                .range(self.first..)
+                .chain(touched.range(..self.first))
+        };
+        let in_turn: Vec<QueueId> = in_turn().copied().collect();
+        let mut written = Vec::with_capacity(in_turn.len());
+        let mut turn = Turn {
+            reads: STREAM_READS_MAX,
+            first_paused: None,
+        };
+        for id in in_turn {
+            if self.write(now, id, &mut turn, out)? {
                 written.push(id);
             }
             // Also where the disk is full: what was confirmed waits for no space.
             self.begin_due_sync(now, id)?;
         }
         for id in written {
-            self.commit(now, id, out)?;
+            self.commit(now, id, &mut turn, out)?;
+        }
+        self.first = turn.first_paused.unwrap_or(self.first);
+        for id in touched {
+            self.note_due(id);
         }
         Ok(())
     }
@@ -241,6 +296,7 @@ impl<D: Disk> StreamHost<D> {
         if let Some(hosted) = self.streams.get_mut(&synced.stream()) {
             hosted.is_syncing = false;
         }
+        self.note_due(synced.stream());
     }
 
     /// Syncs what was written to any stream, whatever its flush level: before an orderly end.
@@ -254,19 +310,37 @@ impl<D: Disk> StreamHost<D> {
 
     /// Streams that have something to do by the clock.
     fn touch_due(&mut self, now: Now) {
-        let is_due = |hosted: &Hosted| hosted.due_ms().is_some_and(|at| now.monotonic_ms >= at);
-        let due = self.streams.iter().filter(|(_, hosted)| is_due(hosted));
-        self.touched.extend(due.map(|(id, _)| *id));
+        let due = self.due.range(..=(now.monotonic_ms, QueueId(u64::MAX)));
+        self.touched.extend(due.map(|(_, id)| *id));
+    }
+
+    /// Takes note of when a stream has something to do by the clock: after each change of it.
+    fn note_due(&mut self, id: QueueId) {
+        let Some(hosted) = self.streams.get_mut(&id) else {
+            return;
+        };
+        let due_ms = hosted.due_ms();
+        if due_ms != hosted.noted_due_ms {
+            let before = std::mem::replace(&mut hosted.noted_due_ms, due_ms);
+            before.inspect(|at| drop(self.due.remove(&(*at, id))));
+            self.due.extend(due_ms.map(|at| (at, id)));
+        }
     }
 
     /// Whether all that a stream had to write is written.
-    fn write(&mut self, now: Now, id: QueueId, out: &mut Events) -> Result<bool, Fatal> {
+    fn write(
+        &mut self,
+        now: Now,
+        id: QueueId,
+        turn: &mut Turn,
+        out: &mut Events,
+    ) -> Result<bool, Fatal> {
         let Some(hosted) = self.streams.get_mut(&id) else {
             return Ok(false);
         };
         hosted.sealed = hosted.machine.seal(now).or(hosted.sealed);
         hosted.effects.extend(hosted.machine.take_effects());
-        match carry_out(&mut self.files, id, hosted, out)? {
+        match carry_out(&mut self.files, id, hosted, turn, out)? {
             Progress::Stuck => {
                 self.is_disk_full = true;
                 self.touched.insert(id);
@@ -295,11 +369,17 @@ impl<D: Disk> StreamHost<D> {
         Ok(())
     }
 
-    fn commit(&mut self, now: Now, id: QueueId, out: &mut Events) -> Result<(), Fatal> {
+    fn commit(
+        &mut self,
+        now: Now,
+        id: QueueId,
+        turn: &mut Turn,
+        out: &mut Events,
+    ) -> Result<(), Fatal> {
         let Some(hosted) = self.streams.get_mut(&id) else {
             return Ok(());
         };
-        let Some(turn) = hosted.sealed.take() else {
+        let Some(sealed) = hosted.sealed.take() else {
             return Ok(());
         };
         match hosted.machine.settings().flush {
@@ -309,9 +389,9 @@ impl<D: Disk> StreamHost<D> {
             }
             Flush::Os => {}
         }
-        hosted.machine.commit(turn, out);
+        hosted.machine.commit(sealed, out);
         hosted.effects.extend(hosted.machine.take_effects());
-        if carry_out(&mut self.files, id, hosted, out)? != Progress::Done {
+        if carry_out(&mut self.files, id, hosted, turn, out)? != Progress::Done {
             self.touched.insert(id);
         }
         Ok(())
@@ -324,13 +404,20 @@ fn carry_out<D: Disk>(
     files: &mut StreamFiles<D>,
     id: QueueId,
     hosted: &mut Hosted,
+    turn: &mut Turn,
     out: &mut Events,
 ) -> Result<Progress, Fatal> {
-    let (mut reads, mut at, mut is_stuck) = (0, 0, false);
+    let (mut at, mut is_stuck) = (0, false);
     while let Some(effect) = hosted.effects.get(at) {
         let waits = match effect {
             Effect::BeginSegment { .. } | Effect::Append { .. } => is_stuck,
-            Effect::Read { .. } => reads == STREAM_READS_MAX,
+            Effect::Read { .. } => {
+                let waits = turn.reads == 0;
+                if waits {
+                    turn.first_paused.get_or_insert(id);
+                }
+                waits
+            }
             // What was left before it may be of the segment that it deletes.
             Effect::DeleteSegment { .. } => at > 0,
         };
@@ -355,7 +442,7 @@ fn carry_out<D: Disk>(
                 before,
                 chunks_max,
             } => {
-                reads += 1;
+                turn.reads -= 1;
                 let loaded = files.read(id, *segment, *seek, *before, *chunks_max);
                 let loaded = loaded.map_err(|error| Refusal::Damaged(error.to_string()));
                 hosted.machine.loaded(*reader, loaded, out);

@@ -8,7 +8,7 @@
 //! answered: by then it has stored how far it has come.
 
 use leveret_stream::SessionId;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// A group by its name.
@@ -46,6 +46,8 @@ pub struct Update {
 #[derive(Debug, Default)]
 pub struct Groups {
     groups: BTreeMap<GroupName, Group>,
+    /// The consumers of each session that has any: a session that ends looks at no others.
+    sessions: BTreeMap<SessionId, BTreeSet<(GroupName, Member)>>,
 }
 
 #[derive(Debug)]
@@ -77,11 +79,19 @@ impl Groups {
         });
         assert!(!group.members.contains(&member), "a consumer comes once");
         group.members.push(member);
+        let session = self.sessions.entry(member.session).or_default();
+        session.insert((name.clone(), member));
         group.choose(&name, updates);
     }
 
     /// A consumer goes.
     pub fn leave(&mut self, name: &GroupName, member: Member, updates: &mut Vec<Update>) {
+        if let Some(session) = self.sessions.get_mut(&member.session) {
+            session.remove(&(name.clone(), member));
+            if session.is_empty() {
+                self.sessions.remove(&member.session);
+            }
+        }
         let Some(group) = self.groups.get_mut(name) else {
             return;
         };
@@ -98,18 +108,15 @@ impl Groups {
 
     /// All consumers of a session go.
     pub fn leave_all(&mut self, session: SessionId, updates: &mut Vec<Update>) {
-        let mine = |member: &&Member| member.session == session;
-        let left: Vec<(GroupName, Member)> = self
-            .groups
-            .iter()
-            .flat_map(|(name, group)| {
-                let members = group.members.iter().filter(mine);
-                members.map(|member| (name.clone(), *member))
-            })
-            .collect();
-        for (name, member) in left {
+        for (name, member) in self.of_session(session) {
             self.leave(&name, member, updates);
         }
+    }
+
+    /// The consumers of a session with their groups, by the groups' names.
+    fn of_session(&self, session: SessionId) -> Vec<(GroupName, Member)> {
+        let consumers = self.sessions.get(&session);
+        consumers.into_iter().flatten().cloned().collect()
     }
 
     /// A consumer that was told that it is active no longer has answered.
@@ -197,6 +204,33 @@ mod tests {
     fn the_first_one_is_active_until_it_goes() {
         check(0, "+1 +2 +3 -2 -1 -3", "1    3 ");
         check(0, "+1 x1 +2 +3 x2", "1  2  3");
+    }
+
+    #[test]
+    fn a_session_that_ends_takes_its_consumers_out_of_their_groups_alone() {
+        let (mut groups, mut updates) = (Groups::default(), Vec::new());
+        let member = |session, subscription_id| Member {
+            session: SessionId(session),
+            subscription_id,
+        };
+        let name = |name: u32| GroupName {
+            vhost: "/".into(),
+            stream: "s".to_owned(),
+            name: name.to_string(),
+        };
+        for group in 0..3 {
+            groups.join(name(group), 0, member(1, group as u8), &mut updates);
+            groups.join(name(group), 0, member(2, group as u8), &mut updates);
+        }
+        groups.leave(&name(1), member(1, 1), &mut updates);
+        let left = [(name(0), member(1, 0)), (name(2), member(1, 2))];
+        assert_eq!(groups.of_session(SessionId(1)), left);
+        updates.clear();
+        groups.leave_all(SessionId(1), &mut updates);
+        let told: Vec<_> = updates.iter().map(|u| (u.member, u.active)).collect();
+        assert_eq!(told, [(member(2, 0), true), (member(2, 2), true)]);
+        groups.leave_all(SessionId(2), &mut updates);
+        assert!(groups.groups.is_empty() && groups.sessions.is_empty());
     }
 
     #[test]

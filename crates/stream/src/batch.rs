@@ -10,6 +10,9 @@ pub enum BatchForm {
     Plain,
     /// `(publishing id u64, filter value string, message)`: version 2 of the command.
     Filtered,
+    /// `(filter value string, message)`, the publishing ids counting up from this one: what came by
+    /// another protocol and goes to several streams, which number it differently.
+    Numbered(u64),
 }
 
 /// Why bytes are no batch.
@@ -52,7 +55,7 @@ impl Batch {
         let (mut rest, mut left) = (&bytes[..], entries);
         while !rest.is_empty() {
             left = left.checked_sub(1).ok_or(BatchError::Entries)?;
-            (_, rest) = first(form, rest)?;
+            (_, rest) = first(form, u64::from(entries - left - 1), rest)?;
         }
         if left > 0 {
             return Err(BatchError::Entries);
@@ -76,6 +79,20 @@ impl Batch {
         self.entries == 0
     }
 
+    /// The same entries, sharing their bytes, under publishing ids that count up from `first`;
+    /// unchanged unless it is of a [`SharedBatchBuilder`].
+    #[must_use]
+    pub fn numbered(&self, first: u64) -> Self {
+        let form = match self.form {
+            BatchForm::Numbered(_) => BatchForm::Numbered(first),
+            form => form,
+        };
+        Self {
+            form,
+            ..self.clone()
+        }
+    }
+
     /// Bytes that it holds.
     #[must_use]
     pub fn bytes(&self) -> usize {
@@ -84,11 +101,11 @@ impl Batch {
 
     /// The entries, in order.
     pub fn iter(&self) -> impl Iterator<Item = Published<'_>> {
-        let mut rest = &self.bytes[..];
+        let (mut rest, mut at) = (&self.bytes[..], 0);
         std::iter::from_fn(move || {
             // The bytes were checked when the batch was made.
-            let (published, behind) = first(self.form, rest).ok()?;
-            rest = behind;
+            let (published, behind) = first(self.form, at, rest).ok()?;
+            (rest, at) = (behind, at + 1);
             Some(published)
         })
     }
@@ -100,15 +117,21 @@ impl Batch {
     }
 }
 
-fn first(form: BatchForm, bytes: &[u8]) -> Result<(Published<'_>, &[u8]), BatchError> {
-    let (id, rest) = bytes.split_first_chunk().ok_or(BatchError::Entries)?;
-    let id = u64::from_be_bytes(*id);
+/// The first entry of `bytes`, before which the batch has `at` others.
+fn first(form: BatchForm, at: u64, bytes: &[u8]) -> Result<(Published<'_>, &[u8]), BatchError> {
+    let (id, rest) = match form {
+        BatchForm::Numbered(from) => (from.wrapping_add(at), bytes),
+        BatchForm::Plain | BatchForm::Filtered => {
+            let (id, rest) = bytes.split_first_chunk().ok_or(BatchError::Entries)?;
+            (u64::from_be_bytes(*id), rest)
+        }
+    };
     let (filter, rest) = match form {
         BatchForm::Plain => (None, rest),
-        BatchForm::Filtered => filter_value(rest)?,
+        BatchForm::Filtered | BatchForm::Numbered(_) => filter_value(rest)?,
     };
     let entry = first_entry(rest).map_err(|_: ChunkError| BatchError::Entries)?;
-    if form == BatchForm::Filtered && entry.sub_batch.is_some() {
+    if form != BatchForm::Plain && entry.sub_batch.is_some() {
         return Err(BatchError::Filter);
     }
     let rest = &rest[entry.bytes.len()..];
@@ -131,8 +154,7 @@ fn filter_value(bytes: &[u8]) -> Result<(Option<&[u8]>, &[u8]), BatchError> {
 /// Makes a [`Batch`] of messages that came by another protocol.
 #[derive(Debug, Default)]
 pub struct BatchBuilder {
-    entries: u32,
-    bytes: BytesMut,
+    entries: Gathered,
 }
 
 impl BatchBuilder {
@@ -146,39 +168,91 @@ impl BatchBuilder {
     /// the format: false, and nothing is added.
     #[must_use]
     pub fn push(&mut self, id: u64, filter: Option<&[u8]>, message: &[u8]) -> bool {
+        self.entries.push(Some(id), filter, message)
+    }
+
+    /// Messages so far.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.entries.count as usize
+    }
+
+    /// Whether there is none yet.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.entries.count == 0
+    }
+
+    /// The batch; the builder begins anew.
+    #[must_use]
+    pub fn take(&mut self) -> Batch {
+        self.entries.take(BatchForm::Filtered)
+    }
+}
+
+/// Makes a [`Batch`] of messages that came by another protocol and go to several streams: each
+/// numbers them by [`Batch::numbered`], and all share the bytes.
+#[derive(Debug, Default)]
+pub struct SharedBatchBuilder {
+    entries: Gathered,
+}
+
+impl SharedBatchBuilder {
+    /// Adds a message; as [`BatchBuilder::push`].
+    #[must_use]
+    pub fn push(&mut self, filter: Option<&[u8]>, message: &[u8]) -> bool {
+        self.entries.push(None, filter, message)
+    }
+
+    /// Messages so far.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.entries.count as usize
+    }
+
+    /// Whether there is none yet.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.entries.count == 0
+    }
+
+    /// The batch, numbered from 0; the builder begins anew.
+    #[must_use]
+    pub fn take(&mut self) -> Batch {
+        self.entries.take(BatchForm::Numbered(0))
+    }
+}
+
+/// Entries that are being put together, with their publishing ids or without.
+#[derive(Debug, Default)]
+struct Gathered {
+    count: u32,
+    bytes: BytesMut,
+}
+
+impl Gathered {
+    fn push(&mut self, id: Option<u64>, filter: Option<&[u8]>, message: &[u8]) -> bool {
         let Ok(len) = i32::try_from(message.len()) else {
             return false;
         };
         let Ok(filter_len) = filter.map_or(Ok(-1), |value| i16::try_from(value.len())) else {
             return false;
         };
-        self.bytes.put_u64(id);
+        if let Some(id) = id {
+            self.bytes.put_u64(id);
+        }
         self.bytes.put_i16(filter_len);
         self.bytes.put_slice(filter.unwrap_or_default());
         self.bytes.put_i32(len);
         self.bytes.put_slice(message);
-        self.entries += 1;
+        self.count += 1;
         true
     }
 
-    /// Messages so far.
-    #[must_use]
-    pub fn len(&self) -> usize {
-        self.entries as usize
-    }
-
-    /// Whether there is none yet.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.entries == 0
-    }
-
-    /// The batch; the builder begins anew.
-    #[must_use]
-    pub fn take(&mut self) -> Batch {
+    fn take(&mut self, form: BatchForm) -> Batch {
         Batch {
-            form: BatchForm::Filtered,
-            entries: std::mem::take(&mut self.entries),
+            form,
+            entries: std::mem::take(&mut self.count),
             bytes: self.bytes.split().freeze(),
         }
     }
@@ -243,6 +317,23 @@ mod tests {
             .map(|p| (p.id, p.filter.map(<[u8]>::len)))
             .collect();
         assert_eq!(seen, [(1, Some(2)), (2, None), (4, Some(32_767))]);
+    }
+
+    #[test]
+    fn what_goes_to_several_streams_is_numbered_by_each_and_shared() {
+        let mut builder = SharedBatchBuilder::default();
+        assert!(builder.push(Some(b"eu"), b"one"));
+        assert!(builder.push(None, b"two"));
+        assert_eq!(builder.len(), 2);
+        let batch = builder.take();
+        assert!(builder.is_empty());
+        let (here, there) = (batch.numbered(7), batch.numbered(1));
+        assert_eq!((here.ids(), there.ids()), (vec![7, 8], vec![1, 2]));
+        assert_eq!(here.bytes.as_ptr(), there.bytes.as_ptr());
+        let seen: Vec<_> = here.iter().map(|p| (p.filter, p.entry.body)).collect();
+        assert_eq!(seen, [(Some(&b"eu"[..]), &b"one"[..]), (None, b"two")]);
+        let again = Batch::parse(BatchForm::Numbered(7), 2, here.bytes.clone());
+        assert_eq!(again, Ok(here));
     }
 
     #[test]

@@ -22,7 +22,7 @@ pub mod settings;
 mod tail;
 pub mod tracking;
 
-pub use batch::{Batch, BatchBuilder, BatchError, BatchForm};
+pub use batch::{Batch, BatchBuilder, BatchError, BatchForm, SharedBatchBuilder};
 pub use bloom::Filter;
 pub use chunk::{ChunkError, ChunkHeader, ChunkKind, SharedChunk};
 pub use host::{

@@ -450,7 +450,8 @@ pub const STREAM_READ_BYTES: usize = 1024 * 1024;
 pub const STREAM_INBOX_BYTES_MAX: usize = 8 * 1024 * 1024;
 /// Bytes of publishes that one turn of all streams takes; the last of them may exceed it.
 pub const STREAM_TURN_BYTES: usize = 2 * 1024 * 1024;
-/// Reads from disk that one stream's readers get in one turn of all streams.
+/// Reads from disk that the readers of all streams together get in one turn; those of the streams
+/// that are left out come first in the next one.
 pub const STREAM_READS_MAX: u32 = 16;
 /// Bytes of a stream's newest chunks that are kept in memory for its readers.
 pub const STREAM_TAIL_BYTES: usize = 4 * 1024 * 1024;

@@ -178,13 +178,12 @@ impl Connection {
         notify: &Notify,
         run: &mut Run<'_, E>,
     ) -> Outcome {
-        let others = targets.iter().copied().filter(|queue| !queue.is_stream());
-        let others: Targets = others.collect();
+        let (streams, others): (Targets, Targets) =
+            targets.iter().copied().partition(|queue| queue.is_stream());
         let mut outcome = enqueue(message, &others, notify, run);
-        for stream in targets.iter().filter(|queue| queue.is_stream()) {
-            let number = self.publish_to_stream(*stream, message, run.env);
-            outcome.waits.push((Awaited::Queue(*stream), number));
-        }
+        let numbers = self.publish_to_streams(&streams, message, run.env);
+        let numbered = streams.iter().copied().map(Awaited::Queue).zip(numbers);
+        outcome.waits.extend(numbered);
         outcome
     }
 

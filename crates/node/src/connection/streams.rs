@@ -16,10 +16,13 @@ use crate::streams::StreamNews;
 use arguments::StreamArguments;
 use leveret_message::{filter_value, to_entry};
 use leveret_session::contract::{Consume, Delivery, Reply, Settle};
-use leveret_stream::{BatchBuilder, Command, Event, PublisherId, ReaderId, Refusal, RequestId};
+use leveret_stream::{
+    BatchBuilder, Command, Event, PublisherId, ReaderId, Refusal, RequestId, SharedBatchBuilder,
+};
 use leveret_types::limits::{OUTBOX_BYTES_MAX, STREAM_CHUNKS_READ_AHEAD};
 use leveret_types::{ConsumerId, Message, Now, ProtocolError, QueueId, ReplyCode};
 use reader::Reader;
+use smallvec::SmallVec;
 use std::collections::VecDeque;
 
 /// Bytes of a batch that is sent off before the turn ends.
@@ -36,16 +39,28 @@ struct Publisher {
     batch_bytes: usize,
 }
 
+/// Messages that each go to the same several streams: they are converted and kept once for all.
+#[derive(Default)]
+struct FanOut {
+    streams: Box<[QueueId]>,
+    batch: SharedBatchBuilder,
+    batch_bytes: usize,
+}
+
 /// What a connection has to do with streams.
 #[derive(Default)]
 pub(super) struct Streams {
     publishers: FixedMap<QueueId, Publisher>,
+    fan_out: FanOut,
     readers: FixedMap<ConsumerId, Reader>,
     /// Numbers of publishers and readers that were given.
     numbers: u32,
-    /// What the streams had no room for, in its order.
+    /// What the streams had no room for, in its order: what one publish brings, and no more, as
+    /// nothing is carried out behind it.
     waiting: VecDeque<Command>,
-    /// Whether a batch gathers.
+    /// The connection is over: nothing waits any more.
+    is_leaving: bool,
+    /// Whether a batch of a publisher's own gathers.
     gathers: bool,
     /// Consumers may be delivered more, now that the output is empty.
     is_due: bool,
@@ -92,7 +107,14 @@ impl Connection {
     /// Whether the streams have taken all that this client sent.
     pub(super) fn streams_keep_up(&self) -> bool {
         let streams = self.streams.as_ref();
-        streams.is_none_or(|streams| streams.waiting.is_empty())
+        streams.is_none_or(|streams| streams.waiting.is_empty() || streams.is_leaving)
+    }
+
+    /// The connection is over: what is left to be carried out of it does not wait for room.
+    pub(super) fn stop_waiting_for_streams(&mut self) {
+        if let Some(streams) = &mut self.streams {
+            streams.is_leaving = true;
+        }
     }
 
     /// Whether there is something to deliver that waited for the output.
@@ -125,57 +147,132 @@ impl Connection {
 
     // --- publishing ----------------------------------------------------------------------------
 
-    /// Adds a message to what is published to a stream; its number there.
-    pub(super) fn publish_to_stream<E: Env>(
+    /// Adds a message to what is published to streams; its numbers there, in their order.
+    pub(super) fn publish_to_streams<E: Env>(
         &mut self,
-        stream: QueueId,
+        streams: &[QueueId],
         message: &Message,
         env: &E,
-    ) -> u64 {
-        let streams = self.streams();
-        if !streams.publishers.contains_key(&stream) {
-            let id = PublisherId(streams.number());
-            let publisher = Publisher {
-                id,
-                issued: 0,
-                answered: 0,
-                batch: BatchBuilder::new(),
-                batch_bytes: 0,
-            };
-            streams.publishers.insert(stream, publisher);
-            let declare = Command::DeclarePublisher {
-                request: RequestId(stream.0),
-                stream,
-                publisher: id,
-                reference: None,
-            };
-            self.say(declare, env);
+    ) -> SmallVec<[u64; 2]> {
+        for stream in streams {
+            self.declare_publisher(*stream, env);
         }
+        self.flush_before(streams, env);
         let Streams {
             publishers,
+            fan_out,
             entry,
             gathers,
             ..
         } = self.streams();
-        let publisher = publishers.get_mut(&stream).expect("it was declared");
+        let numbers = streams.iter().map(|stream| {
+            let publisher = publishers.get_mut(stream).expect("it was declared");
+            publisher.issued += 1;
+            publisher.issued
+        });
+        let numbers: SmallVec<[u64; 2]> = numbers.collect();
         entry.clear();
         to_entry(&message.parts(), entry);
-        publisher.issued += 1;
         let filter = filter_value(message.properties());
-        let is_taken = publisher.batch.push(publisher.issued, filter, entry);
+        let (is_taken, bytes) = match (streams, &numbers[..]) {
+            ([stream], [number]) => {
+                let publisher = publishers.get_mut(stream).expect("it was declared");
+                *gathers = true;
+                publisher.batch_bytes += entry.len();
+                let is_taken = publisher.batch.push(*number, filter, entry);
+                (is_taken, publisher.batch_bytes)
+            }
+            _ => {
+                if fan_out.batch.is_empty() {
+                    fan_out.streams = streams.into();
+                }
+                fan_out.batch_bytes += entry.len();
+                (fan_out.batch.push(filter, entry), fan_out.batch_bytes)
+            }
+        };
         assert!(is_taken, "a message and a filter value are bounded");
-        publisher.batch_bytes += entry.len();
         entry.shrink_to(BATCH_BYTES);
-        *gathers = true;
-        let (number, is_full) = (publisher.issued, publisher.batch_bytes >= BATCH_BYTES);
-        if is_full {
-            self.publish_batch(stream, env);
+        if bytes >= BATCH_BYTES {
+            match streams {
+                [stream] => self.publish_batch(*stream, env),
+                _ => self.publish_fan_out(env),
+            }
         }
-        number
+        numbers
+    }
+
+    fn declare_publisher<E: Env>(&mut self, stream: QueueId, env: &E) {
+        let streams = self.streams();
+        if streams.publishers.contains_key(&stream) {
+            return;
+        }
+        let id = PublisherId(streams.number());
+        let publisher = Publisher {
+            id,
+            issued: 0,
+            answered: 0,
+            batch: BatchBuilder::new(),
+            batch_bytes: 0,
+        };
+        streams.publishers.insert(stream, publisher);
+        let declare = Command::DeclarePublisher {
+            request: RequestId(stream.0),
+            stream,
+            publisher: id,
+            reference: None,
+        };
+        self.say(declare, env);
+    }
+
+    /// Sends off what gathers in other batches for any of these streams: each has its messages in
+    /// their order.
+    fn flush_before<E: Env>(&mut self, streams: &[QueueId], env: &E) {
+        let fan_out = &self.streams().fan_out;
+        let is_shared = |stream: &QueueId| fan_out.streams.contains(stream);
+        let is_other =
+            *fan_out.streams != *streams && (streams.len() > 1 || is_shared(&streams[0]));
+        if is_other {
+            self.publish_fan_out(env);
+        }
+        if streams.len() > 1 && self.streams().gathers {
+            for stream in streams {
+                self.publish_batch(*stream, env);
+            }
+        }
+    }
+
+    /// Sends off what gathers for several streams.
+    fn publish_fan_out<E: Env>(&mut self, env: &E) {
+        let Streams {
+            fan_out,
+            publishers,
+            ..
+        } = self.streams();
+        let count = fan_out.batch.len() as u64;
+        if count == 0 {
+            return;
+        }
+        let batch = fan_out.batch.take();
+        fan_out.batch_bytes = 0;
+        let publish = |stream: &QueueId| {
+            // One that was deleted since has confirmed everything.
+            let publisher = publishers.get(stream)?;
+            Some(Command::Publish {
+                stream: *stream,
+                publisher: publisher.id,
+                batch: batch.numbered(publisher.issued - count + 1),
+            })
+        };
+        let streams = std::mem::take(&mut fan_out.streams);
+        let commands: Vec<Command> = streams.iter().filter_map(publish).collect();
+        for command in commands {
+            self.say(command, env);
+        }
     }
 
     fn publish_batch<E: Env>(&mut self, stream: QueueId, env: &E) {
-        let Some(publisher) = self.streams().publishers.get_mut(&stream) else {
+        let publisher = self.streams().publishers.get_mut(&stream);
+        let Some(publisher) = publisher.filter(|publisher| !publisher.batch.is_empty()) else {
             return;
         };
         publisher.batch_bytes = 0;
@@ -189,18 +286,20 @@ impl Connection {
 
     /// Sends off what has gathered.
     pub(super) fn flush_streams<E: Env>(&mut self, env: &E) {
-        let Some(streams) = self.streams.as_mut().filter(|streams| streams.gathers) else {
+        let Some(streams) = &mut self.streams else {
             return;
         };
-        streams.gathers = false;
-        let gathering = streams
-            .publishers
-            .iter()
-            .filter(|(_, p)| !p.batch.is_empty());
-        let gathering: Vec<QueueId> = gathering.map(|(stream, _)| *stream).collect();
-        for stream in gathering {
-            self.publish_batch(stream, env);
+        if std::mem::take(&mut streams.gathers) {
+            let gathering = streams
+                .publishers
+                .iter()
+                .filter(|(_, p)| !p.batch.is_empty());
+            let gathering: Vec<QueueId> = gathering.map(|(stream, _)| *stream).collect();
+            for stream in gathering {
+                self.publish_batch(stream, env);
+            }
         }
+        self.publish_fan_out(env);
     }
 
     /// The last message that was published to a stream, if it has no answer yet: what a commit
@@ -472,9 +571,9 @@ impl Connection {
 
     /// The connection is over.
     pub(super) fn leave_streams<E: Env>(&mut self, env: &E) {
-        if self.streams.take().is_some() {
-            // There is always room for this.
-            let _ = env.say_to_streams(self.id, Command::Leave);
+        self.flush_streams(env);
+        if let Some(streams) = self.streams.take() {
+            env.leave_streams(self.id, streams.waiting);
         }
     }
 }

@@ -9,7 +9,6 @@ use leveret_stream_protocol::ResponseCode;
 use leveret_stream_session::groups::{GroupName, Member};
 use leveret_stream_session::{Groups, Port, Update};
 use leveret_types::{Now, QueueId};
-use std::collections::VecDeque;
 
 /// The node, for the time of one call.
 pub(super) struct NodePort<'a, E> {
@@ -43,8 +42,8 @@ impl<'a, E: Env> NodePort<'a, E> {
 
     fn say(&mut self, command: Command) {
         if matches!(command, Command::Leave) {
-            // What had no room is not said any more.
-            self.side.refused = VecDeque::new();
+            let unsaid = std::mem::take(&mut self.side.refused);
+            return self.env.leave_streams(self.side.id, unsaid);
         }
         if !self.side.refused.is_empty() {
             return self.side.refused.push_back(command);

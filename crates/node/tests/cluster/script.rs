@@ -83,7 +83,13 @@ fn act(world: &mut World, said: &str, killed: &mut Vec<NodeId>) {
             let opened = client.heard.drain(..).collect::<Vec<_>>();
             assert_eq!(opened, ["start", "tune", "open-ok", "open-ok"]);
         }
-        [name, ref words @ ..] => world.send(name, client::say(words)),
+        ["fill-streams", of] => world.nodes[&node(of)].env.fill_streams(true),
+        ["empty-streams", of] => world.nodes[&node(of)].env.fill_streams(false),
+        // What stands between `&` comes with one read.
+        [name, ref words @ ..] => {
+            let said = words.split(|word| *word == "&").flat_map(client::say);
+            world.send(name, said.collect());
+        }
         [] => panic!("nothing is said"),
     }
 }

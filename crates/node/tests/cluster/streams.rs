@@ -71,6 +71,60 @@ fn one_message_goes_to_a_stream_and_to_a_queue() {
 }
 
 #[test]
+fn what_goes_to_several_streams_stays_in_the_order_of_each() {
+    check(
+        "a@1
+         a declare s x-queue-type=stream => a: declared s 0 0
+         a declare t x-queue-type=stream => a: declared t 0 0
+         a exchange e fanout => a: declare-ok
+         a bind s e k => a: bind-ok
+         a bind t e k => a: bind-ok
+         a confirm => a: select-ok
+         a publish s m0 & publish-to e k m1 & publish-to e k m2 & publish t m3 & publish-to e k m4 \
+         & publish s m5 => a: ack 6*
+         a qos 9 => a: qos-ok
+         a consume s s x-stream-offset=first => a: consuming s, deliver 1 m0, deliver 2 m1, \
+         deliver 3 m2, deliver 4 m4, deliver 5 m5
+         a consume t t x-stream-offset=first => a: consuming t, deliver 6 m1, deliver 7 m2, \
+         deliver 8 m3, deliver 9 m4",
+    );
+}
+
+#[test]
+fn behind_a_publish_that_streams_have_no_room_for_nothing_is_carried_out() {
+    check(
+        "a@1
+         a declare s x-queue-type=stream => a: declared s 0 0
+         a declare q => a: declared q 0 0
+         a confirm => a: select-ok
+         fill-streams 1
+         a publish s 1x300000 & publish q m
+         run 1000
+         b@1
+         b declare q passive => b: declared q 0 0
+         empty-streams 1 => a: ack 1, ack 2
+         b declare q passive => b: declared q 1 0",
+    );
+}
+
+#[test]
+fn what_streams_had_no_room_for_is_published_when_the_client_closes() {
+    check(
+        "a@1
+         a declare s x-queue-type=stream => a: declared s 0 0
+         fill-streams 1
+         a publish s m0 & publish s m1 & close-connection => a: close-ok
+         drop a
+         b@1
+         b declare s passive => b: declared s 2 0
+         c@1
+         c publish s m2
+         drop c
+         b declare s passive => b: declared s 3 0",
+    );
+}
+
+#[test]
 fn a_consumer_reads_by_offset_and_each_settle_is_a_credit() {
     check(
         "a@1

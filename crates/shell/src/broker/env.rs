@@ -19,6 +19,7 @@ use leveret_node::{
 use leveret_stream::Command as StreamCommand;
 use leveret_types::{ConnectionId, ConsumerId, NodeId, Now, ShardId};
 use parking_lot::RwLockReadGuard;
+use std::collections::VecDeque;
 use std::net::IpAddr;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
@@ -212,5 +213,9 @@ impl Env for Broker {
         command: StreamCommand,
     ) -> Result<(), Box<StreamCommand>> {
         self.streams.say(session_of(connection), command)
+    }
+
+    fn leave_streams(&self, connection: ConnectionId, unsaid: VecDeque<StreamCommand>) {
+        self.streams.leave(session_of(connection), unsaid);
     }
 }

@@ -12,11 +12,11 @@ use leveret_node::history::History;
 use leveret_node::registry::Registry;
 use leveret_node::reply_to::Replies;
 use leveret_node::shard::{Deferred, Shard};
-use leveret_node::streams::{StreamChange, session_of};
+use leveret_node::streams::{StreamChange, StreamNews, session_of};
 use leveret_node::{Alarms, NodeCounters, NodeSettings};
 use leveret_types::{ConnectionId, ConsumerId, NodeId, Now, ShardId};
 use std::cell::{Cell, Ref, RefCell, RefMut};
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::net::IpAddr;
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
@@ -37,6 +37,9 @@ pub struct NodeEnv {
     pub frames: RefCell<VecDeque<(NodeId, PeerFrame)>>,
     pub(super) deferred: RefCell<Vec<Deferred>>,
     pub(super) stream_inputs: RefCell<Vec<StreamInput>>,
+    /// Whether the streams have no room for publishes, and who was told so.
+    are_streams_full: Cell<bool>,
+    refused: RefCell<BTreeSet<ConnectionId>>,
     /// What this node's clients want changed in the catalogue, where that has no group of its own.
     pub proposals: RefCell<Vec<PendingChange>>,
     next_proposal: Cell<u64>,
@@ -73,6 +76,8 @@ impl NodeEnv {
             frames: RefCell::default(),
             deferred: RefCell::default(),
             stream_inputs: RefCell::default(),
+            are_streams_full: Cell::default(),
+            refused: RefCell::default(),
             proposals: RefCell::default(),
             next_proposal: Cell::new(1),
             next_consumer: Cell::new(u64::from(node.0) << 40 | 1),
@@ -86,6 +91,16 @@ impl NodeEnv {
             registry: Registry::default(),
             replies: Replies::default(),
             history: History::default(),
+        }
+    }
+
+    /// The streams have no room for publishes from now on, or have some again.
+    pub fn fill_streams(&self, are_full: bool) {
+        self.are_streams_full.set(are_full);
+        if !are_full {
+            for connection in self.refused.take() {
+                self.post(connection, ConnectionEvent::Stream(StreamNews::Room));
+            }
         }
     }
 }
@@ -271,8 +286,21 @@ impl Env for NodeEnv {
         connection: ConnectionId,
         command: leveret_stream::Command,
     ) -> Result<(), Box<leveret_stream::Command>> {
+        let is_publish = matches!(command, leveret_stream::Command::Publish { .. });
+        if is_publish && self.are_streams_full.get() {
+            self.refused.borrow_mut().insert(connection);
+            return Err(Box::new(command));
+        }
         let input = StreamInput::Say(session_of(connection), command);
         self.stream_inputs.borrow_mut().push(input);
         Ok(())
+    }
+
+    fn leave_streams(&self, connection: ConnectionId, unsaid: VecDeque<leveret_stream::Command>) {
+        let session = session_of(connection);
+        let last = std::iter::once(leveret_stream::Command::Leave);
+        let inputs = unsaid.into_iter().chain(last);
+        let inputs = inputs.map(|command| StreamInput::Say(session, command));
+        self.stream_inputs.borrow_mut().extend(inputs);
     }
 }
