@@ -27,7 +27,6 @@ pub mod registry;
 pub mod reply_to;
 pub mod shard;
 pub mod standstill;
-mod stored;
 pub mod streams;
 
 mod connection;
@@ -55,6 +54,7 @@ pub use env::{
 };
 pub use stream_connection::StreamConnection;
 
+use leveret_types::encoded as stored;
 use std::sync::Arc;
 
 /// Settings of a node that its actors must know.

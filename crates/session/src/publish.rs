@@ -12,11 +12,11 @@ use bytes::Bytes;
 use leveret_amqp::frame::{Frame, FrameKind, next_frame};
 use leveret_amqp::{ContentHeader, EncodeMethod, Properties, basic};
 use leveret_types::limits::{
-    MESSAGE_BYTES_HARD_MAX, TRANSACTION_BYTES_MAX, TRANSACTION_MESSAGES_MAX, TTL_MS_MAX,
-    UNFINISHED_BYTES_MAX, UNFINISHED_LARGE,
+    CHUNK_BYTES, MESSAGE_BYTES_HARD_MAX, TRANSACTION_BYTES_MAX, TRANSACTION_MESSAGES_MAX,
+    TTL_MS_MAX, UNFINISHED_BYTES_MAX, UNFINISHED_LARGE,
 };
 use leveret_types::message::{Facts, Span};
-use leveret_types::{ChannelId, Message, ProtocolError, ReplyCode};
+use leveret_types::{ChannelId, Message, ProtocolError, ReplyCode, encoded};
 
 /// Class of `basic`, the only one whose methods carry content.
 const CLASS: u16 = basic::CLASS;
@@ -46,7 +46,8 @@ pub(crate) struct Assembly {
     routing_key: Span,
     /// Known once the header is here.
     header: Option<Header>,
-    /// Exchange, routing key, properties and as much of the body as is here.
+    /// Exchange, routing key, properties and as much of the body as is here; before them, once they
+    /// are known and the message is large, the header with which logs keep it.
     bytes: Vec<u8>,
 }
 
@@ -69,6 +70,34 @@ impl Assembly {
             header: None,
             bytes,
         }
+    }
+
+    /// What the content header says. A large message is put together as logs keep it, so that they
+    /// need not copy it.
+    fn begin_body(&mut self, properties: &[u8], size: u64, facts: Facts) {
+        if size as usize > CHUNK_BYTES {
+            let before = encoded::header_of(
+                [
+                    self.exchange.len as usize,
+                    self.routing_key.len as usize,
+                    properties.len(),
+                ],
+                facts,
+            );
+            self.bytes.splice(..0, before);
+            self.exchange.start += before.len() as u32;
+            self.routing_key.start += before.len() as u32;
+        }
+        let properties = append(&mut self.bytes, properties);
+        let body = Span {
+            start: self.bytes.len() as u32,
+            len: size as u32,
+        };
+        self.header = Some(Header {
+            properties,
+            body,
+            facts,
+        });
     }
 
     /// Octets of the body that have yet to come.
@@ -253,16 +282,7 @@ impl Connection {
             self.bound_unfinished(number, header.properties.len())?;
         }
         let assembly = self.assembly(number)?;
-        let properties = append(&mut assembly.bytes, header.properties);
-        let body = Span {
-            start: assembly.bytes.len() as u32,
-            len: header.body_size as u32,
-        };
-        assembly.header = Some(Header {
-            properties,
-            body,
-            facts,
-        });
+        assembly.begin_body(header.properties, header.body_size, facts);
         self.finish_publish(number, requests)
     }
 

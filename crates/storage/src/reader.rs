@@ -99,6 +99,11 @@ impl<D: Disk> Reader<D> {
         len: usize,
     ) -> Result<(), String> {
         room(buffer, len);
+        self.read_into(buffer, name, offset)
+    }
+
+    /// Fills a buffer from a place of a file.
+    fn read_into(&mut self, buffer: &mut [u8], name: Name, offset: u64) -> Result<(), String> {
         let read = self
             .files
             .get(name)
@@ -286,6 +291,11 @@ impl<D: Disk> Reader<D> {
         while let [(start, _), ..] = *rest {
             let count = together(rest, gap);
             let (read, after) = rest.split_at(count);
+            rest = after;
+            if let [(at, body)] = read {
+                self.read_into(&mut bytes[body.clone()], name, *at as u64)?;
+                continue;
+            }
             let end = read.iter().map(|(at, body)| at + body.len()).max();
             let span_len = end.unwrap_or(start) - start;
             self.fill(&mut span, name, start as u64, span_len)?;
@@ -293,7 +303,6 @@ impl<D: Disk> Reader<D> {
                 let from = at - start;
                 bytes[body.clone()].copy_from_slice(&span[from..from + body.len()]);
             }
-            rest = after;
         }
         self.span = span;
         Ok(())

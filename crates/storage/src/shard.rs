@@ -15,6 +15,7 @@ use crate::id::{BodyId, ChunkSeq, Durability, FileId, Generation, LogKind, Share
 use crate::loaded::LoadedCache;
 use crate::log::{Cut, Damage, Freed, Log, Spot, share_of};
 use crate::record::Record;
+use bytes::Bytes;
 use hashbrown::HashMap;
 use leveret_types::{LogId, RangeSet};
 use std::collections::BTreeMap;
@@ -169,6 +170,27 @@ impl ShardLogs {
         }
     }
 
+    /// As [`Self::body`], of a body that is a buffer already: the chunk shares it, and it should be
+    /// a large one.
+    pub fn body_shared(&mut self, durability: Durability, bytes: Bytes) -> BodyId {
+        let is_volatile = durability == Durability::Volatile;
+        let builder = match is_volatile {
+            false => &self.builder,
+            true => &self.volatile_builder,
+        };
+        if builder.is_full_for(bytes.len()) {
+            match is_volatile {
+                false => self.seal_durable(),
+                true => self.seal_volatile(),
+            }
+        }
+        let builder = match is_volatile {
+            false => &mut self.builder,
+            true => &mut self.volatile_builder,
+        };
+        BodyId::new(self.shard, is_volatile, builder.push_shared(bytes))
+    }
+
     /// What other shards may refer to instead of writing this body again. Nothing if it is
     /// volatile, empty, or its chunk gathers no more: ask right after [`Self::body`].
     #[must_use]
@@ -197,6 +219,16 @@ impl ShardLogs {
     /// If the length is not that of the other body.
     pub fn body_again(&mut self, shared: SharedBody, pieces: &[&[u8]]) -> BodyId {
         let body = self.body(Durability::Durable, pieces);
+        self.builder.note_shared(shared);
+        body
+    }
+
+    /// As [`Self::body_again`], of a body that is a buffer already.
+    ///
+    /// # Panics
+    /// If the length is not that of the other body.
+    pub fn body_shared_again(&mut self, shared: SharedBody, bytes: Bytes) -> BodyId {
+        let body = self.body_shared(Durability::Durable, bytes);
         self.builder.note_shared(shared);
         body
     }

@@ -1,6 +1,7 @@
 //! A message as it travels through the broker: one reference-counted slice of bytes and where its
 //! parts lie in it.
 
+use crate::encoded;
 use bytes::Bytes;
 
 /// Where a part lies in a message's bytes.
@@ -163,6 +164,21 @@ impl Message {
         }
     }
 
+    /// The message as logs keep it ([`crate::encoded`]), if its buffer is that and nothing else:
+    /// then it need not be copied. Nothing also where its facts have changed since it was made.
+    #[must_use]
+    pub fn encoded(&self) -> Option<Bytes> {
+        let mut end = encoded::HEADER_BYTES as u32;
+        let follows = |span: Span| {
+            let follows = span.start == end || span.len == 0;
+            end += span.len;
+            follows
+        };
+        let parts = [self.exchange, self.routing_key, self.properties, self.body];
+        let is_whole = parts.map(follows) == [true; 4] && end as usize == self.bytes.len();
+        (is_whole && self.bytes.starts_with(&encoded::header(self))).then(|| self.bytes.clone())
+    }
+
     /// What the message counts towards a queue's `x-max-length-bytes` and `message_bytes`: its
     /// body, as in RabbitMQ.
     #[must_use]
@@ -200,6 +216,34 @@ mod tests {
         assert_eq!(&message.body_shared()[..], b"hello");
         assert_eq!(message.size(), 5);
         assert_eq!(message.weight(), 14);
+    }
+
+    #[test]
+    fn a_message_in_its_encoded_form_is_not_copied_and_others_have_none() {
+        let parts = MessageParts {
+            exchange: b"logs",
+            routing_key: b"",
+            properties: &[0, 0],
+            body: b"hello",
+        };
+        let plain = Message::from_parts(parts, Facts::default());
+        assert_eq!(plain.encoded(), None);
+        let bytes = Bytes::from(encoded::pieces(&encoded::header(&plain), &plain).concat());
+        let mut message = encoded::decode(bytes.clone()).expect("of this layout");
+        let same = message.encoded().expect("as it came");
+        assert_eq!((same.as_ptr(), same.len()), (bytes.as_ptr(), bytes.len()));
+        message.facts.dead_lettered = true;
+        assert_eq!(message.encoded(), None, "its header says otherwise");
+        let more = [&bytes[..], b"!"].concat();
+        let longer = Message::from_spans(
+            Bytes::from(more),
+            message.exchange,
+            message.routing_key,
+            message.properties,
+            message.body,
+            Facts::default(),
+        );
+        assert_eq!(longer.encoded(), None, "something is behind it");
     }
 
     #[test]

@@ -5,7 +5,8 @@ use crate::link::ConsumerLink;
 use crate::stored;
 use crate::subscriber::Subscriber;
 use leveret_queue::{AttachError, Consumer, Got, Offer, Outcome};
-use leveret_storage::{BodyId, Durability, ShardLogs};
+use leveret_storage::{BodyId, Durability, ShardLogs, SharedBody};
+use leveret_types::limits::CHUNK_BYTES;
 use leveret_types::{ConsumerId, Message, Now, QueueId};
 use std::ops::Range;
 
@@ -194,21 +195,38 @@ fn body_of(logs: &mut ShardLogs, message: &Message, durable: bool, bodies: &mut 
     if let Some(body) = known.filter(is_here) {
         return body;
     }
-    let header = stored::header(message);
-    let pieces = stored::pieces(&header, message);
     if !durable {
-        let body = logs.body(Durability::Volatile, &pieces);
+        let body = put(logs, message, Durability::Volatile, None);
         (bodies.durable, bodies.volatile) = (None, Some(body));
         return body;
     }
-    let body = match bodies.shared {
-        Some(shared) => logs.body_again(shared, &pieces),
-        None => {
-            let body = logs.body(Durability::Durable, &pieces);
-            bodies.shared = logs.share(body);
-            body
-        }
-    };
+    let body = put(logs, message, Durability::Durable, bodies.shared);
+    if bodies.shared.is_none() {
+        bodies.shared = logs.share(body);
+    }
     bodies.durable = Some(body);
     body
+}
+
+/// Puts the body of `message` into the chunk that gathers. A large one is not copied, where its
+/// buffer is what is to be kept.
+fn put(
+    logs: &mut ShardLogs,
+    message: &Message,
+    durability: Durability,
+    shared: Option<SharedBody>,
+) -> BodyId {
+    let is_large = message.weight() > CHUNK_BYTES;
+    if let Some(bytes) = is_large.then(|| message.encoded()).flatten() {
+        return match shared {
+            Some(shared) => logs.body_shared_again(shared, bytes),
+            None => logs.body_shared(durability, bytes),
+        };
+    }
+    let header = stored::header(message);
+    let pieces = stored::pieces(&header, message);
+    match shared {
+        Some(shared) => logs.body_again(shared, &pieces),
+        None => logs.body(durability, &pieces),
+    }
 }

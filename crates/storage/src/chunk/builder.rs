@@ -117,6 +117,22 @@ impl Builder {
         sequence
     }
 
+    /// Takes a body in as it is, sharing its buffer, and says its sequence.
+    pub(crate) fn push_shared(&mut self, bytes: Bytes) -> u64 {
+        self.freeze();
+        if let Some(crcs) = &mut self.crcs {
+            crcs.push(crc32c::crc32c(&bytes));
+        }
+        let sequence = self.next_body();
+        let start = self.parts_bytes as u32;
+        self.parts_bytes += bytes.len();
+        self.ends.push(self.parts_bytes as u32);
+        if !bytes.is_empty() {
+            self.parts.push(Part { start, bytes });
+        }
+        sequence
+    }
+
     /// Notes that the body pushed last is the one that another chunk has.
     pub(crate) fn note_shared(&mut self, shared: SharedBody) {
         let position = (self.ends.len() - 1) as u32;

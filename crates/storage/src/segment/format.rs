@@ -136,55 +136,16 @@ impl BlockBuilder {
         &self,
         salt: u64,
         file: FileId,
-        (log, class): (LogId, u8),
+        of: (LogId, u8),
         offset: u32,
     ) -> (Vec<u8>, &[u8], LogBlock) {
-        let first_index = self.entries[0].0;
-        let last_index = self.entries[self.entries.len() - 1].0;
-        let mut head = Vec::with_capacity(BLOCK_HEADER_BYTES + self.entries.len() * ENTRY_BYTES);
-        head.put_u32(BLOCK_MAGIC);
-        head.put_u32(0);
-        head.put_u64(log.0);
-        head.put_u64(first_index);
-        head.put_u64(last_index);
-        head.put_u8(class);
-        head.put_u8(0);
-        head.put_u16(0);
-        head.put_u32(self.entries.len() as u32);
-        head.put_u32(self.payload.len() as u32);
-        assert_eq!(head.len(), BLOCK_HEADER_BYTES);
-        let mut previous = block_seed(salt, file, log, offset);
-        let mut start = 0;
-        for (index, len) in &self.entries {
-            let payload = &self.payload[start..start + *len as usize];
-            previous = chain(previous, payload);
-            head.put_u32((index - first_index) as u32);
-            head.put_u32(*len);
-            head.put_u32(previous);
-            start += *len as usize;
-        }
-        let crc = crc32c::crc32c_append(block_seed(salt, file, log, offset), &head[8..]);
-        head[4..8].copy_from_slice(&crc.to_le_bytes());
-        let block = Block {
-            first_index,
-            last_index,
-            file,
-            offset,
-            len: (head.len() + self.payload.len()) as u32,
-            count: self.entries.len() as u32,
-            live: 0,
-            shared_from: None,
-        };
-        let volatile = class & VOLATILE != 0;
-        (
-            head,
-            &self.payload,
-            LogBlock {
-                log,
-                volatile,
-                block,
-            },
-        )
+        let (head, block) = encode_block((&self.entries, &self.payload), salt, (file, offset), of);
+        (head, &self.payload, block)
+    }
+
+    /// The entries: indexes with lengths.
+    pub(crate) fn entries(&self) -> &[(u64, u32)] {
+        &self.entries
     }
 
     /// The payload, of all entries one after the other.
@@ -196,6 +157,59 @@ impl BlockBuilder {
         self.entries.clear();
         self.payload.clear();
     }
+}
+
+/// Header and table of a block of these entries, indexes with lengths, whose payloads lie one after
+/// the other; and what the index says of it.
+pub(crate) fn encode_block(
+    (entries, payload): (&[(u64, u32)], &[u8]),
+    salt: u64,
+    (file, offset): (FileId, u32),
+    (log, class): (LogId, u8),
+) -> (Vec<u8>, LogBlock) {
+    let first_index = entries[0].0;
+    let last_index = entries[entries.len() - 1].0;
+    let mut head = Vec::with_capacity(BLOCK_HEADER_BYTES + entries.len() * ENTRY_BYTES);
+    head.put_u32(BLOCK_MAGIC);
+    head.put_u32(0);
+    head.put_u64(log.0);
+    head.put_u64(first_index);
+    head.put_u64(last_index);
+    head.put_u8(class);
+    head.put_u8(0);
+    head.put_u16(0);
+    head.put_u32(entries.len() as u32);
+    head.put_u32(payload.len() as u32);
+    assert_eq!(head.len(), BLOCK_HEADER_BYTES);
+    let mut previous = block_seed(salt, file, log, offset);
+    let mut start = 0;
+    for (index, len) in entries {
+        let payload = &payload[start..start + *len as usize];
+        previous = chain(previous, payload);
+        head.put_u32((index - first_index) as u32);
+        head.put_u32(*len);
+        head.put_u32(previous);
+        start += *len as usize;
+    }
+    let crc = crc32c::crc32c_append(block_seed(salt, file, log, offset), &head[8..]);
+    head[4..8].copy_from_slice(&crc.to_le_bytes());
+    let block = Block {
+        first_index,
+        last_index,
+        file,
+        offset,
+        len: (head.len() + payload.len()) as u32,
+        count: entries.len() as u32,
+        live: 0,
+        shared_from: None,
+    };
+    let volatile = class & VOLATILE != 0;
+    let block = LogBlock {
+        log,
+        volatile,
+        block,
+    };
+    (head, block)
 }
 
 fn block_seed(salt: u64, file: FileId, log: LogId, offset: u32) -> u32 {

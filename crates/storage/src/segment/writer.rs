@@ -2,8 +2,9 @@
 //! cache, what a compaction keeps.
 
 use super::format::{
-    BlockBuilder, HEADER_BYTES, LogBlock, NO_LOG, REFERENCES, VERSION_OWN, VERSION_SHARED,
-    encode_footer, encode_header, file_name, own_class, shared_class,
+    BLOCK_HEADER_BYTES, BlockBuilder, ENTRY_BYTES, HEADER_BYTES, LogBlock, NO_LOG, REFERENCES,
+    VERSION_OWN, VERSION_SHARED, encode_block, encode_footer, encode_header, file_name, own_class,
+    shared_class,
 };
 
 use super::shared::{
@@ -603,6 +604,9 @@ impl<'a, D: Disk> Output<'a, D> {
     }
 
     fn push(&mut self, of: (LogId, bool), index: u64, payload: &[u8]) -> Result<(), Failure> {
+        if payload.len() > SEGMENT_BLOCK_BYTES {
+            return self.write_alone(of, index, payload);
+        }
         let builder = self.gathering.entry(of).or_default();
         let full = builder.bytes() + payload.len() > SEGMENT_BLOCK_BYTES || !builder.reaches(index);
         if full && !builder.is_empty() {
@@ -618,6 +622,25 @@ impl<'a, D: Disk> Output<'a, D> {
         self.gathered_bytes += builder.bytes() - before;
         if self.gathered_bytes > GATHERED_BYTES_MAX {
             self.emit_largest()?;
+        }
+        Ok(())
+    }
+
+    /// Writes a block of one large entry, which is not copied for that.
+    fn write_alone(
+        &mut self,
+        of: (LogId, bool),
+        index: u64,
+        payload: &[u8],
+    ) -> Result<(), Failure> {
+        // Blocks of a log do not overlap: what gathers of it comes before.
+        self.emit(of)?;
+        self.make_room(BLOCK_HEADER_BYTES + ENTRY_BYTES + payload.len())?;
+        let (log, volatile) = of;
+        let entries = [(index, payload.len() as u32)];
+        let block = self.write_block((&entries, payload), (log, own_class(volatile)))?;
+        if let Some(open) = &mut self.open {
+            open.blocks.push(block);
         }
         Ok(())
     }
@@ -675,11 +698,20 @@ impl<'a, D: Disk> Output<'a, D> {
 
     /// Writes a block to the file that is open.
     fn write(&mut self, builder: &BlockBuilder, of: (LogId, u8)) -> Result<LogBlock, Failure> {
+        self.write_block((builder.entries(), builder.payload()), of)
+    }
+
+    /// The same of a block that is given by its entries and their payloads.
+    fn write_block(
+        &mut self,
+        (entries, payload): (&[(u64, u32)], &[u8]),
+        of: (LogId, u8),
+    ) -> Result<LogBlock, Failure> {
         let Some(open) = &mut self.open else {
             unreachable!("room was made");
         };
-        let offset = open.offset as u32;
-        let (head, payload, block) = builder.encode(self.writer.salt, open.id, of, offset);
+        let at = (open.id, open.offset as u32);
+        let (head, block) = encode_block((entries, payload), self.writer.salt, at, of);
         let slices = [IoSlice::new(&head), IoSlice::new(payload)];
         let slices = if payload.is_empty() {
             &slices[..1]

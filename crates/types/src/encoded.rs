@@ -1,4 +1,4 @@
-//! A message as the storage engine keeps it: the layout of a body that a queue's log refers to.
+//! A message as queues' logs keep it and nodes send it: the layout of what a log refers to.
 //!
 //! ```text
 //! offset  0  u8   layout version (1)
@@ -13,9 +13,9 @@
 //! ```
 //! Integers are little-endian. The engine's checksum covers all of it.
 
+use crate::Message;
+use crate::message::{Facts, Span};
 use bytes::Bytes;
-use leveret_types::Message;
-use leveret_types::message::{Facts, Span};
 
 /// Bytes before the exchange's name.
 pub const HEADER_BYTES: usize = 25;
@@ -29,7 +29,19 @@ const FLAG_DEAD_LETTERED: u8 = 8;
 #[must_use]
 pub fn header(message: &Message) -> [u8; HEADER_BYTES] {
     let parts = message.parts();
-    let facts = message.facts;
+    let lengths = [parts.exchange, parts.routing_key, parts.properties].map(<[u8]>::len);
+    header_of(lengths, message.facts)
+}
+
+/// The same of a message whose exchange, routing key and properties have so many bytes.
+///
+/// # Panics
+/// If exchange or routing key are no short strings.
+#[must_use]
+pub fn header_of(
+    [exchange, routing_key, properties]: [usize; 3],
+    facts: Facts,
+) -> [u8; HEADER_BYTES] {
     let mut header = [0; HEADER_BYTES];
     header[0] = VERSION;
     header[1] = if facts.persistent { FLAG_PERSISTENT } else { 0 }
@@ -49,11 +61,11 @@ pub fn header(message: &Message) -> [u8; HEADER_BYTES] {
             0
         };
     header[2] = facts.priority.unwrap_or(0);
-    header[3] = u8::try_from(parts.exchange.len()).expect("a short string");
-    header[4..8].copy_from_slice(&(parts.properties.len() as u32).to_le_bytes());
+    header[3] = u8::try_from(exchange).expect("a short string");
+    header[4..8].copy_from_slice(&(properties as u32).to_le_bytes());
     header[8..16].copy_from_slice(&facts.published_ms.to_le_bytes());
     header[16..24].copy_from_slice(&facts.expiration_ms.unwrap_or(0).to_le_bytes());
-    header[24] = u8::try_from(parts.routing_key.len()).expect("a short string");
+    header[24] = u8::try_from(routing_key).expect("a short string");
     header
 }
 
@@ -127,7 +139,7 @@ pub fn decode(bytes: Bytes) -> Option<Message> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use leveret_types::MessageParts;
+    use crate::MessageParts;
 
     fn encode(message: &Message) -> Vec<u8> {
         let parts = message.parts();
