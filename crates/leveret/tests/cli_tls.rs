@@ -3,19 +3,14 @@
 #[path = "../../management/tests/fake/mod.rs"]
 mod fake;
 
+mod common;
+
+use common::Folder;
 use fake::Fake;
 use leveret::ctl;
 use leveret_management::{App, Endpoint, Place, Server, Service, Tls};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
-
-struct Folder(PathBuf);
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
-}
 
 /// A certificate of its own for `localhost`, and settings that show it.
 fn certificate(path: &Path) -> Arc<rustls::ServerConfig> {
@@ -34,9 +29,7 @@ fn certificate(path: &Path) -> Arc<rustls::ServerConfig> {
 
 #[test]
 fn a_node_is_believed_by_its_certificate_or_where_that_is_said_by_name() {
-    let name = format!("leveret-cli-tls-{}", std::process::id());
-    let folder = Folder(std::env::temp_dir().join(name));
-    std::fs::create_dir_all(&folder.0).expect("a folder");
+    let folder = Folder::new("cli-tls");
     let (its, another) = (folder.0.join("its.pem"), folder.0.join("another.pem"));
     let settings = certificate(&its);
     certificate(&another);

@@ -1,102 +1,19 @@
 //! The binary as a supervisor and an operator meet it: it says when it is ready and when it stops,
 //! answers the command line, and begins with the definitions that it is given.
 
+mod common;
+
+use common::{BINARY, Folder, Node, free_addresses, serve};
 use std::fs;
-use std::hash::{BuildHasher, RandomState};
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::os::unix::net::{UnixDatagram, UnixStream};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-const BINARY: &str = env!("CARGO_BIN_EXE_leveret");
-
-/// A folder of a test's own, gone at its end.
-struct Folder(PathBuf);
-
-impl Folder {
-    fn new(name: &str) -> Self {
-        let path =
-            std::env::temp_dir().join(format!("leveret-serve-{name}-{}", std::process::id()));
-        let _ = fs::remove_dir_all(&path);
-        fs::create_dir_all(&path).expect("a folder");
-        Self(path)
-    }
-
-    fn data(&self) -> PathBuf {
-        self.0.join("data")
-    }
-
-    fn write(&self, name: &str, text: &str) -> PathBuf {
-        let path = self.0.join(name);
-        fs::write(&path, text).expect("a file");
-        path
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
-    }
-}
-
-/// `leveret serve` on free ports, with an environment that says nothing.
-fn serve(data: &Path) -> Command {
-    let mut command = Command::new(BINARY);
-    command.env_clear().args(["serve", "--data-dir"]).arg(data);
-    command.args(["--amqp", "127.0.0.1:0", "--metrics", "none"]);
-    command.args(["--stream", "127.0.0.1:0"]);
-    command.stdin(Stdio::null()).stderr(Stdio::null());
-    command
-}
-
-/// A running node; it is killed with the test.
-struct Node {
-    process: Child,
-    data: PathBuf,
-}
-
 impl Node {
-    fn start(command: &mut Command, data: &Path) -> Self {
-        let mut process = command.stdout(Stdio::piped()).spawn().expect("it starts");
-        let lines = BufReader::new(process.stdout.take().expect("its output")).lines();
-        let ready = lines
-            .map_while(Result::ok)
-            .any(|line| line.contains("ready"));
-        assert!(ready, "it ended before it was ready");
-        Self {
-            process,
-            data: data.to_owned(),
-        }
-    }
-
-    fn ctl(&self, words: &[&str]) -> Output {
-        let mut command = Command::new(BINARY);
-        command
-            .env_clear()
-            .args(["ctl", "--data-dir"])
-            .arg(&self.data);
-        command.args(words).output().expect("it runs")
-    }
-
-    fn told(&self, words: &[&str]) -> String {
-        let output = self.ctl(words);
-        assert!(output.status.success(), "{words:?}: {output:?}");
-        String::from_utf8(output.stdout).expect("text")
-    }
-
-    /// The port at which a protocol is served.
-    fn port(&self, protocol: &str) -> u16 {
-        let listeners = self.told(&["-q", "listeners"]);
-        let wanted = format!(", protocol: {protocol}");
-        let line = listeners.lines().find(|line| line.ends_with(&wanted));
-        let port = line.and_then(|line| line.split("port: ").nth(1)?.split(',').next());
-        port.and_then(|port| port.parse().ok())
-            .unwrap_or_else(|| panic!("no {protocol} in {listeners}"))
-    }
-
     /// Asks the HTTP API by the socket file; the answer, head and body.
     fn http(&self, method: &str, path: &str, body: &str) -> String {
         let token = fs::read_to_string(self.data.join("cli.token")).expect("the token");
@@ -121,21 +38,6 @@ impl Node {
         let path = format!("/api/exchanges/{vhost}/amq.default/publish");
         let answer = self.http("POST", &path, &body);
         assert!(answer.contains("\"routed\":true"), "{answer}");
-    }
-
-    /// Sends SIGTERM; whether it ended well.
-    fn terminate(mut self) -> bool {
-        let pid = self.process.id().to_string();
-        let sent = Command::new("kill").args(["-TERM", &pid]).status();
-        assert!(sent.expect("kill runs").success());
-        self.process.wait().expect("it ends").success()
-    }
-}
-
-impl Drop for Node {
-    fn drop(&mut self) {
-        let _ = self.process.kill();
-        let _ = self.process.wait();
     }
 }
 
@@ -350,18 +252,6 @@ fn eventually(look: impl Fn() -> String, right: impl Fn(&str) -> bool) {
         assert!(Instant::now() < deadline, "it stays {seen}");
         seen = look();
     }
-}
-
-/// Loopback addresses that are free.
-fn free_addresses(count: usize) -> Vec<String> {
-    // Below the ports that the kernel gives to clients, which may take them before the nodes do.
-    let first = RandomState::new().hash_one(()) as usize % 6_000;
-    let ports = (26_000_u16..32_768).skip(first);
-    let free = ports.filter_map(|port| TcpListener::bind(("127.0.0.1", port)).ok());
-    // Held together, so that no two are the same.
-    let sockets: Vec<TcpListener> = free.take(count).collect();
-    let address = |socket: &TcpListener| socket.local_addr().expect("bound").to_string();
-    sockets.iter().map(address).collect()
 }
 
 /// Three nodes of one cluster, each of which knows that the others are up.

@@ -1,5 +1,6 @@
 //! What a browser is kept from, and what a user who does not see all is told.
 
+mod api;
 mod client;
 #[allow(dead_code)] // Other tests use the rest.
 mod fake;
@@ -11,43 +12,10 @@ use serde_json::json;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-struct Api {
-    node: Arc<Fake>,
-    _server: Server,
-    address: SocketAddr,
-}
-
-fn start() -> Api {
-    let node = Arc::new(Fake::default());
-    let any = "127.0.0.1:0".parse().expect("an address");
-    let app = App::new(Arc::clone(&node) as _, None, false);
-    let server = Server::start(app, &[Endpoint::plain(Service::Api, any)]).expect("a port");
-    let address = server.plain_address(Service::Api).expect("http");
-    Api {
-        node,
-        _server: server,
-        address,
-    }
-}
-
-impl Api {
-    fn by(&self, user: &str, path: &str) -> Answer {
-        let authorization = basic(user, user);
-        let request = format!(
-            "GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\nAuthorization: {authorization}\r\n\r\n"
-        );
-        exchange(self.address, request.as_bytes())
-    }
-
-    fn asked(&self) -> Vec<String> {
-        std::mem::take(&mut *self.node.asked.lock().expect("log"))
-    }
-}
-
 #[test]
 fn a_browser_does_nothing_for_pages_of_others() {
     let api = start();
-    let address = api.address;
+    let address = api.address(Service::Api);
     let send = |method: &str, path: &str, headers: &str| {
         let authorization = basic("administrator", "administrator");
         let body = r#"{"vhosts":[]}"#;
@@ -92,7 +60,7 @@ fn a_browser_does_nothing_for_pages_of_others() {
 #[test]
 fn a_script_that_is_not_let_in_makes_no_browser_ask_for_a_password() {
     let api = start();
-    let address = api.address;
+    let address = api.address(Service::Api);
     for (header, asks) in [
         ("", true),
         ("Sec-Fetch-Mode: navigate\r\n", true),
@@ -111,8 +79,8 @@ fn a_script_that_is_not_let_in_makes_no_browser_ask_for_a_password() {
 #[test]
 fn sums_are_of_what_their_reader_may_see() {
     let api = start();
-    let all = api.by("monitoring", "/api/overview").json();
-    let some = api.by("management", "/api/overview").json();
+    let all = api.by("monitoring", "GET", "/api/overview", "").json();
+    let some = api.by("management", "GET", "/api/overview", "").json();
     for (path, of_all, of_some) in [
         ("/queue_totals/messages", 16, 6),
         ("/queue_totals/messages_ready", 13, 4),
@@ -127,15 +95,18 @@ fn sums_are_of_what_their_reader_may_see() {
     // Which queues of others have no leader is no affair of a user's, either.
     let check = "/api/health/checks/quorum-queues-without-elected-leaders";
     assert_eq!(
-        api.by("monitoring", &format!("{check}/all-vhosts")).status,
+        api.by("monitoring", "GET", &format!("{check}/all-vhosts"), "")
+            .status,
         503
     );
     assert_eq!(
-        api.by("management", &format!("{check}/all-vhosts")).status,
+        api.by("management", "GET", &format!("{check}/all-vhosts"), "")
+            .status,
         200
     );
     assert_eq!(
-        api.by("management", &format!("{check}/vhost/other")).status,
+        api.by("management", "GET", &format!("{check}/vhost/other"), "")
+            .status,
         401
     );
 }

@@ -1,8 +1,10 @@
 //! The API over real HTTP on loopback, on a node faked at the trait seam.
 
+mod api;
 mod client;
 mod fake;
 
+use api::Api;
 use client::{Answer, basic, exchange};
 use fake::{Fake, USERS};
 use leveret_management::access::Access;
@@ -19,62 +21,11 @@ use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-struct Api {
-    node: Arc<Fake>,
-    server: Server,
-}
-
 fn start() -> Api {
-    let node = Arc::new(Fake::default());
-    let any = "127.0.0.1:0".parse().expect("an address");
-    let api = Endpoint::plain(Service::Api, any);
-    let metrics = Endpoint::plain(Service::Metrics, any);
-    let app = App::new(Arc::clone(&node) as _, Some("token".to_owned()), false)
-        .with_token_on_loopback()
-        .with_failure_delay(std::time::Duration::ZERO);
-    let server = Server::start(app, &[api, metrics]).expect("ports on loopback");
-    Api { node, server }
-}
-
-impl Api {
-    fn send(&self, authorization: &str, method: &str, path: &str, body: &str) -> Answer {
-        let request = format!(
-            "{method} {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\nAuthorization: {authorization}\r\nContent-Length: {}\r\n\r\n{body}",
-            body.len()
-        );
-        exchange(
-            self.server.plain_address(Service::Api).expect("http"),
-            request.as_bytes(),
-        )
-    }
-
-    fn by(&self, user: &str, method: &str, path: &str, body: &str) -> Answer {
-        self.send(&basic(user, user), method, path, body)
-    }
-
-    fn admin(&self, method: &str, path: &str, body: &str) -> Answer {
-        self.by("administrator", method, path, body)
-    }
-
-    fn get(&self, path: &str) -> Value {
-        let answer = self.admin("GET", path, "");
-        assert_eq!(answer.status, 200, "{path}: {answer:?}");
-        answer.json()
-    }
-
-    fn asked(&self) -> Vec<String> {
-        std::mem::take(&mut *self.node.asked.lock().expect("log"))
-    }
-
-    fn metrics(&self, path: &str) -> Answer {
-        let request = format!("GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
-        exchange(
-            self.server
-                .plain_address(Service::Metrics)
-                .expect("metrics"),
-            request.as_bytes(),
-        )
-    }
+    Api::of(Fake::default(), |app| {
+        app.with_token_on_loopback()
+            .with_failure_delay(std::time::Duration::ZERO)
+    })
 }
 
 #[test]

@@ -1,8 +1,10 @@
 //! Logins whose password takes long to check, over real HTTP on loopback.
 
+mod api;
 mod client;
 mod fake;
 
+use api::{Api, start};
 use client::{Answer, basic, exchange};
 use fake::Fake;
 use leveret_management::api::LoginVerdict;
@@ -11,35 +13,9 @@ use std::io::Write;
 use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 
-struct Api {
-    node: Arc<Fake>,
-    server: Server,
-}
-
-fn start() -> Api {
-    let node = Arc::new(Fake::default());
-    let any = "127.0.0.1:0".parse().expect("an address");
-    let app = App::new(Arc::clone(&node) as _, None, false);
-    let server = Server::start(app, &[Endpoint::plain(Service::Api, any)]);
-    Api {
-        node,
-        server: server.expect("a port on loopback"),
-    }
-}
-
-impl Api {
-    fn address(&self) -> SocketAddr {
-        self.server.plain_address(Service::Api).expect("http")
-    }
-
-    /// Asks as the administrator with this password.
-    fn who(&self, password: &str) -> Answer {
-        let request = format!(
-            "GET /api/whoami HTTP/1.1\r\nHost: x\r\nConnection: close\r\nAuthorization: {}\r\n\r\n",
-            basic("administrator", password)
-        );
-        exchange(self.address(), request.as_bytes())
-    }
+/// Asks as the administrator with this password.
+fn who(api: &Api, password: &str) -> Answer {
+    api.send(&basic("administrator", password), "GET", "/api/whoami", "")
 }
 
 /// Waits until `is_true`; whoever breaks it is told by `what`.
@@ -54,7 +30,7 @@ fn eventually(what: &str, is_true: impl Fn() -> bool) {
 #[test]
 fn who_waits_for_the_check_of_a_password_holds_up_nobody_and_may_go() {
     let api = start();
-    let address = api.address();
+    let address = api.address(Service::Api);
     let form = "username=administrator&password=slow";
     let heads = [
         format!(
@@ -77,7 +53,7 @@ fn who_waits_for_the_check_of_a_password_holds_up_nobody_and_may_go() {
         .collect();
     let waiting = || api.node.logins.lock().expect("logins").len();
     eventually("all logins wait", || waiting() == clients.len());
-    assert_eq!(api.who("administrator").json()["name"], "administrator");
+    assert_eq!(who(&api, "administrator").json()["name"], "administrator");
     drop(clients);
     eventually("nobody waits who has gone", || {
         let logins = api.node.logins.lock().expect("logins");
@@ -89,7 +65,7 @@ fn who_waits_for_the_check_of_a_password_holds_up_nobody_and_may_go() {
 fn a_login_that_finds_too_many_others_is_told_to_come_again() {
     let api = start();
     std::thread::scope(|scope| {
-        let answer = scope.spawn(|| api.who("slow"));
+        let answer = scope.spawn(|| who(&api, "slow"));
         let taken = || api.node.logins.lock().expect("logins").pop();
         let mut waiting = None;
         let end = std::time::Instant::now() + std::time::Duration::from_secs(30);
@@ -112,7 +88,7 @@ fn a_wrong_password_counts_also_where_its_client_hangs_up() {
         "GET /api/whoami HTTP/1.1\r\nHost: x\r\nAuthorization: {}\r\n\r\n",
         basic("administrator", "slow")
     );
-    let mut client = TcpStream::connect(api.address()).expect("a connection");
+    let mut client = TcpStream::connect(api.address(Service::Api)).expect("a connection");
     client.write_all(request.as_bytes()).expect("a request");
     let taken = || api.node.logins.lock().expect("logins").pop();
     let answer = std::cell::RefCell::new(None);
@@ -130,7 +106,7 @@ fn a_wrong_password_counts_also_where_its_client_hangs_up() {
         "GET /api/auth/attempts/x HTTP/1.1\r\nHost: x\r\nConnection: close\r\nAuthorization: {}\r\n\r\n",
         basic("administrator", "administrator")
     );
-    let rows = exchange(api.address(), request.as_bytes()).json();
+    let rows = exchange(api.address(Service::Api), request.as_bytes()).json();
     let rows = rows.as_array().expect("rows");
     let http = rows.iter().find(|row| row["protocol"] == "http");
     assert_eq!(http.expect("a row")["auth_attempts_failed"], 1);

@@ -1,9 +1,10 @@
 //! What operators' tools see: RabbitMQ's codes, compressed answers, other origins, metrics.
 
+mod api;
 mod client;
-#[allow(dead_code)] // Other tests use the rest.
 mod fake;
 
+use api::{Api, start};
 use client::{Answer, basic, exchange};
 use fake::Fake;
 use leveret_management::{App, Endpoint, Server, Service};
@@ -12,47 +13,6 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::path::PathBuf;
 use std::sync::Arc;
-
-struct Api {
-    node: Arc<Fake>,
-    server: Server,
-}
-
-fn start() -> Api {
-    let node = Arc::new(Fake::default());
-    let any = "127.0.0.1:0".parse().expect("an address");
-    let endpoints = [Service::Api, Service::Metrics].map(|service| Endpoint::plain(service, any));
-    let app = App::new(Arc::clone(&node) as _, None, false);
-    let server = Server::start(app, &endpoints).expect("ports on loopback");
-    Api { node, server }
-}
-
-impl Api {
-    fn admin(&self, method: &str, path: &str, body: &str) -> Answer {
-        let authorization = basic("administrator", "administrator");
-        let request = format!(
-            "{method} {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\nAuthorization: {authorization}\r\nContent-Length: {}\r\n\r\n{body}",
-            body.len()
-        );
-        let address = self.server.plain_address(Service::Api).expect("http");
-        exchange(address, request.as_bytes())
-    }
-
-    fn get(&self, path: &str) -> Value {
-        let answer = self.admin("GET", path, "");
-        assert_eq!(answer.status, 200, "{path}: {answer:?}");
-        answer.json()
-    }
-
-    fn metrics(&self, path: &str) -> Answer {
-        let request = format!("GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
-        let address = self
-            .server
-            .plain_address(Service::Metrics)
-            .expect("metrics");
-        exchange(address, request.as_bytes())
-    }
-}
 
 /// RabbitMQ's words for what is refused, where clients look at them.
 #[test]
@@ -217,13 +177,10 @@ fn long_answers_are_compressed_for_who_takes_that() {
 
 #[test]
 fn pages_of_other_origins_may_call_the_api_where_the_operator_lets_them() {
-    let node = Arc::new(Fake::default());
-    let any = "127.0.0.1:0".parse().expect("an address");
-    let app = App::new(Arc::clone(&node) as _, None, false)
-        .with_origins(vec!["https://page.example.com".to_owned()], 60)
-        .with_path_prefix("/mq".to_owned());
-    let server = Server::start(app, &[Endpoint::plain(Service::Api, any)]).expect("a port");
-    let api = Api { node, server };
+    let api = Api::of(Fake::default(), |app| {
+        app.with_origins(vec!["https://page.example.com".to_owned()], 60)
+            .with_path_prefix("/mq".to_owned())
+    });
     let let_in = "Origin: https://page.example.com\r\nSec-Fetch-Site: cross-site";
     let (head, _) = raw(
         &api,

@@ -1,53 +1,18 @@
 //! Quorum queues over the API, on a node that is faked as one of a cluster.
 
+mod api;
 mod client;
 mod fake;
 
-use client::{Answer, basic, exchange};
+use api::Api;
 use fake::{Fake, Group};
-use leveret_management::{App, Endpoint, Server, Service};
 use leveret_types::NodeId;
-use serde_json::{Value, json};
-use std::sync::Arc;
-
-struct Api {
-    node: Arc<Fake>,
-    server: Server,
-}
+use serde_json::json;
 
 fn start(group: Group) -> Api {
-    let node = Arc::new(Fake::default());
+    let node = Fake::default();
     *node.group.lock().expect("the group") = Some(group);
-    let app = App::new(Arc::clone(&node) as _, None, false);
-    let any = "127.0.0.1:0".parse().expect("an address");
-    let server = Server::start(app, &[Endpoint::plain(Service::Api, any)]);
-    let server = server.expect("a port on loopback");
-    Api { node, server }
-}
-
-impl Api {
-    fn admin(&self, method: &str, path: &str, body: &str) -> Answer {
-        let user = basic("administrator", "administrator");
-        let length = body.len();
-        let request = format!(
-            "{method} {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\
-             Authorization: {user}\r\nContent-Length: {length}\r\n\r\n{body}"
-        );
-        let address = self.server.plain_address(Service::Api).expect("http");
-        exchange(address, request.as_bytes())
-    }
-
-    fn get(&self, path: &str) -> Value {
-        let answer = self.admin("GET", path, "");
-        assert_eq!(answer.status, 200, "{path}: {answer:?}");
-        let kind = "content-type: application/json";
-        assert!(answer.head.contains(kind), "{path}: {answer:?}");
-        answer.json()
-    }
-
-    fn asked(&self) -> Vec<String> {
-        std::mem::take(&mut *self.node.asked.lock().expect("log"))
-    }
+    Api::of(node, |app| app)
 }
 
 #[test]

@@ -121,7 +121,7 @@ impl Policy {
             && !self
                 .definition
                 .iter()
-                .any(|(key, _)| unsupported_keys(kind).contains(&key))
+                .any(|(key, _)| is_unsupported(kind, key))
             && self.pattern.matches(name)
     }
 
@@ -130,70 +130,61 @@ impl Policy {
     }
 }
 
-/// A policy with one of these keys does not apply to queues of this type at all, as in RabbitMQ.
-const fn unsupported_keys(kind: QueueKind) -> &'static [&'static str] {
-    match kind {
+/// Keys of streams alone.
+const STREAM_ONLY_KEYS: &[&str] = &[
+    "max-age",
+    "stream-max-segment-size-bytes",
+    "stream-filter-size-bytes",
+    "flush",
+    "flush-interval-ms",
+];
+/// Keys of classic queues alone.
+const CLASSIC_ONLY_KEYS: &[&str] = &[
+    "queue-mode",
+    "queue-version",
+    "queue-master-locator",
+    "ha-mode",
+    "ha-params",
+    "ha-sync-mode",
+    "ha-sync-batch-size",
+    "ha-promote-on-shutdown",
+    "ha-promote-on-failure",
+];
+/// Keys of quorum queues alone.
+const QUORUM_ONLY_KEYS: &[&str] = &[
+    "target-group-size",
+    "delivery-limit",
+    "dead-letter-strategy",
+    "max-in-memory-length",
+    "max-in-memory-bytes",
+    "delayed-retry-type",
+    "delayed-retry-min",
+    "delayed-retry-max",
+    "consumer-disconnected-timeout",
+];
+/// Keys of queues whose messages are taken out.
+const QUEUE_ONLY_KEYS: &[&str] = &[
+    "message-ttl",
+    "expires",
+    "max-length",
+    "overflow",
+    "dead-letter-exchange",
+    "dead-letter-routing-key",
+    "consumer-timeout",
+];
+
+/// Whether a policy with this key does not apply to queues of this type at all, as in RabbitMQ.
+fn is_unsupported(kind: QueueKind, key: &str) -> bool {
+    let unsupported: &[&[&str]] = match kind {
         QueueKind::Classic => &[
-            "max-age",
-            "stream-max-segment-size-bytes",
-            "stream-filter-size-bytes",
-            "flush",
-            "flush-interval-ms",
-            "initial-cluster-size",
-            "target-group-size",
-            "delivery-limit",
-            "dead-letter-strategy",
-            "max-in-memory-length",
-            "max-in-memory-bytes",
-            "delayed-retry-type",
-            "delayed-retry-min",
-            "delayed-retry-max",
-            "consumer-disconnected-timeout",
+            STREAM_ONLY_KEYS,
+            QUORUM_ONLY_KEYS,
+            &["initial-cluster-size"],
         ],
-        QueueKind::Quorum => &[
-            "max-age",
-            "stream-max-segment-size-bytes",
-            "stream-filter-size-bytes",
-            "flush",
-            "flush-interval-ms",
-            "queue-mode",
-            "queue-version",
-            "queue-master-locator",
-            "ha-mode",
-            "ha-params",
-            "ha-sync-mode",
-            "ha-sync-batch-size",
-            "ha-promote-on-shutdown",
-            "ha-promote-on-failure",
-        ],
-        QueueKind::Stream => &[
-            "message-ttl",
-            "expires",
-            "max-length",
-            "max-in-memory-length",
-            "max-in-memory-bytes",
-            "overflow",
-            "dead-letter-exchange",
-            "dead-letter-routing-key",
-            "dead-letter-strategy",
-            "delivery-limit",
-            "delayed-retry-type",
-            "delayed-retry-min",
-            "delayed-retry-max",
-            "consumer-timeout",
-            "consumer-disconnected-timeout",
-            "target-group-size",
-            "queue-mode",
-            "queue-version",
-            "queue-master-locator",
-            "ha-mode",
-            "ha-params",
-            "ha-sync-mode",
-            "ha-sync-batch-size",
-            "ha-promote-on-shutdown",
-            "ha-promote-on-failure",
-        ],
-    }
+        QueueKind::Quorum => &[STREAM_ONLY_KEYS, CLASSIC_ONLY_KEYS],
+        QueueKind::Stream => &[QUEUE_ONLY_KEYS, QUORUM_ONLY_KEYS, CLASSIC_ONLY_KEYS],
+    };
+    unsupported.iter().any(|keys| keys.contains(&key))
 }
 
 /// The policy that applies to a queue.

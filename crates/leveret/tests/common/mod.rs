@@ -1,0 +1,127 @@
+//! A node of the real binary, as tests start, ask and end it.
+
+#![allow(dead_code, reason = "each test uses its part")]
+
+use std::fs;
+use std::hash::{BuildHasher, RandomState};
+use std::io::{BufRead, BufReader};
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+
+pub const BINARY: &str = env!("CARGO_BIN_EXE_leveret");
+
+/// A folder of a test's own, gone at its end.
+pub struct Folder(pub PathBuf);
+
+impl Folder {
+    pub fn new(name: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("leveret-{name}-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&path);
+        fs::create_dir_all(&path).expect("a folder");
+        Self(path)
+    }
+
+    pub fn data(&self) -> PathBuf {
+        self.0.join("data")
+    }
+
+    pub fn write(&self, name: &str, text: &str) -> PathBuf {
+        let path = self.0.join(name);
+        fs::write(&path, text).expect("a file");
+        path
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// `leveret serve` on free ports, with an environment that says nothing.
+pub fn serve(data: &Path) -> Command {
+    let mut command = Command::new(BINARY);
+    command.env_clear().args(["serve", "--data-dir"]).arg(data);
+    command.args(["--amqp", "127.0.0.1:0", "--metrics", "none"]);
+    command.args(["--stream", "127.0.0.1:0"]);
+    command.stdin(Stdio::null()).stderr(Stdio::null());
+    command
+}
+
+/// A running node; it is killed with the test.
+pub struct Node {
+    pub process: Child,
+    pub data: PathBuf,
+}
+
+impl Node {
+    pub fn start(command: &mut Command, data: &Path) -> Self {
+        let mut process = command.stdout(Stdio::piped()).spawn().expect("it starts");
+        let lines = BufReader::new(process.stdout.take().expect("its output")).lines();
+        let ready = lines
+            .map_while(Result::ok)
+            .any(|line| line.contains("ready"));
+        assert!(ready, "it ended before it was ready");
+        Self {
+            process,
+            data: data.to_owned(),
+        }
+    }
+
+    pub fn ctl(&self, words: &[&str]) -> Output {
+        let mut command = Command::new(BINARY);
+        command
+            .env_clear()
+            .args(["ctl", "--data-dir"])
+            .arg(&self.data);
+        command.args(words).output().expect("it runs")
+    }
+
+    pub fn told(&self, words: &[&str]) -> String {
+        let output = self.ctl(words);
+        assert!(output.status.success(), "{words:?}: {output:?}");
+        String::from_utf8(output.stdout).expect("text")
+    }
+
+    /// The port at which a protocol is served.
+    pub fn port(&self, protocol: &str) -> u16 {
+        let listeners = self.told(&["-q", "listeners"]);
+        let wanted = format!(", protocol: {protocol}");
+        let line = listeners.lines().find(|line| line.ends_with(&wanted));
+        let port = line.and_then(|line| line.split("port: ").nth(1)?.split(',').next());
+        port.and_then(|port| port.parse().ok())
+            .unwrap_or_else(|| panic!("no {protocol} in {listeners}"))
+    }
+
+    pub fn signal(&self, name: &str) {
+        let pid = self.process.id().to_string();
+        let sent = Command::new("kill").args([name, &pid]).status();
+        assert!(sent.expect("kill runs").success());
+    }
+
+    /// Sends SIGTERM; whether it ended well.
+    pub fn terminate(mut self) -> bool {
+        self.signal("-TERM");
+        self.process.wait().expect("it ends").success()
+    }
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+/// Loopback addresses that are free.
+pub fn free_addresses(count: usize) -> Vec<String> {
+    // Below the ports that the kernel gives to clients, which may take them before the nodes do.
+    let first = RandomState::new().hash_one(()) as usize % 6_000;
+    let ports = (26_000_u16..32_768).skip(first);
+    let free = ports.filter_map(|port| TcpListener::bind(("127.0.0.1", port)).ok());
+    // Held together, so that no two are the same.
+    let sockets: Vec<TcpListener> = free.take(count).collect();
+    let address = |socket: &TcpListener| socket.local_addr().expect("bound").to_string();
+    sockets.iter().map(address).collect()
+}
