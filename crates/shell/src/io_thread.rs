@@ -137,7 +137,7 @@ impl IoThread {
             index,
             broker,
             poll,
-            reserve: Reserve::new(),
+            reserve: Reserve::take(),
             listeners,
             accept_again_ms: 0,
             slots: Vec::new(),

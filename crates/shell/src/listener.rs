@@ -67,7 +67,7 @@ pub struct Reserve(Option<File>);
 
 impl Reserve {
     /// Sets a descriptor aside, if there is one.
-    pub fn new() -> Self {
+    pub fn take() -> Self {
         Self(File::open("/dev/null").ok())
     }
 
@@ -78,7 +78,7 @@ impl Reserve {
         let gone = listener.accept();
         let is_done = !matches!(gone, Accepted::Failed(_));
         drop(gone);
-        *self = Self::new();
+        *self = Self::take();
         is_done
     }
 }
