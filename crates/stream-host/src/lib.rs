@@ -153,8 +153,9 @@ impl<D: Disk> StreamHost<D> {
             noted_due_ms: None,
         };
         let before = self.streams.insert(id, hosted);
-        let due = before.and_then(|before| Some((before.noted_due_ms?, id)));
-        due.inspect(|due| drop(self.due.remove(due)));
+        if let Some(at) = before.and_then(|before| before.noted_due_ms) {
+            self.due.remove(&(at, id));
+        }
         Ok(Found {
             cut_bytes: found.cut_bytes,
             damage: found.damage,
@@ -175,8 +176,9 @@ impl<D: Disk> StreamHost<D> {
     pub fn delete(&mut self, id: QueueId, out: &mut Events) -> Result<(), Fatal> {
         if let Some(mut hosted) = self.streams.remove(&id) {
             hosted.machine.end(out);
-            let due = hosted.noted_due_ms.map(|at| (at, id));
-            due.inspect(|due| drop(self.due.remove(due)));
+            if let Some(at) = hosted.noted_due_ms {
+                self.due.remove(&(at, id));
+            }
         }
         self.sessions.retain(|_, streams| {
             streams.remove(&id);
@@ -322,7 +324,9 @@ impl<D: Disk> StreamHost<D> {
         let due_ms = hosted.due_ms();
         if due_ms != hosted.noted_due_ms {
             let before = std::mem::replace(&mut hosted.noted_due_ms, due_ms);
-            before.inspect(|at| drop(self.due.remove(&(*at, id))));
+            if let Some(at) = before {
+                self.due.remove(&(at, id));
+            }
             self.due.extend(due_ms.map(|at| (at, id)));
         }
     }
