@@ -5,12 +5,10 @@ mod client;
 #[allow(dead_code)] // Other tests use the rest.
 mod fake;
 
-use client::{Answer, basic, exchange};
-use fake::Fake;
-use leveret_management::{App, Endpoint, Server, Service};
+use api::start;
+use client::{basic, exchange};
+use leveret_management::Service;
 use serde_json::json;
-use std::net::SocketAddr;
-use std::sync::Arc;
 
 #[test]
 fn a_browser_does_nothing_for_pages_of_others() {

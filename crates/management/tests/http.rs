@@ -5,7 +5,7 @@ mod client;
 mod fake;
 
 use api::Api;
-use client::{Answer, basic, exchange};
+use client::{basic, exchange};
 use fake::{Fake, USERS};
 use leveret_management::access::Access;
 use leveret_management::routes::ROUTES;

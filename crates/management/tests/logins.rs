@@ -6,12 +6,10 @@ mod fake;
 
 use api::{Api, start};
 use client::{Answer, basic, exchange};
-use fake::Fake;
+use leveret_management::Service;
 use leveret_management::api::LoginVerdict;
-use leveret_management::{App, Endpoint, Server, Service};
 use std::io::Write;
-use std::net::{SocketAddr, TcpStream};
-use std::sync::Arc;
+use std::net::TcpStream;
 
 /// Asks as the administrator with this password.
 fn who(api: &Api, password: &str) -> Answer {

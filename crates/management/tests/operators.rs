@@ -5,14 +5,13 @@ mod client;
 mod fake;
 
 use api::{Api, start};
-use client::{Answer, basic, exchange};
+use client::{basic, exchange};
 use fake::Fake;
-use leveret_management::{App, Endpoint, Server, Service};
+use leveret_management::Service;
 use serde_json::{Value, json};
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::path::PathBuf;
-use std::sync::Arc;
 
 /// RabbitMQ's words for what is refused, where clients look at them.
 #[test]
