@@ -14,6 +14,7 @@ pub mod disk;
 pub mod explore;
 pub mod faults;
 pub mod file_system;
+pub mod fleet;
 pub mod fuzz;
 pub mod model;
 pub mod world;

@@ -3,7 +3,9 @@
 use leveret_sim::cluster::{self, Broken, Lived};
 use leveret_sim::disk::Lies;
 use leveret_sim::explore::{Found, Plan, Report, crash_points, random_life};
+use leveret_sim::fleet;
 use leveret_sim::fuzz::{self, Target};
+use leveret_types::NodeId;
 use std::process::ExitCode;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,6 +16,7 @@ leveret-sim crash-points [--points N] [--seed N] [--chances N]   workloads crash
 leveret-sim crash-points --seed N --point N        one moment again, to see a finding
 leveret-sim seeds [--count N] [--from N]           lives of random operations with crashes
 leveret-sim cluster [--seeds N] [--from N] [--cuts 0]   lives of a cluster with faults of all kinds
+leveret-sim fleet [--nodes N] [--queues N]         a node of many dies: elections, bytes, balance
 leveret-sim fuzz [--seconds N] [--target NAME] [--seed N]   fuzz targets, from fuzz/corpus
 leveret-sim fuzz --target NAME --input FILE        one input, to see a finding again
 leveret-sim corpus                                 writes the inputs that fuzzing begins with";
@@ -21,7 +24,9 @@ leveret-sim corpus                                 writes the inputs that fuzzin
 /// Flags with their values.
 struct Flags(Vec<(String, String)>);
 
-const KNOWN: [&str; 11] = [
+const KNOWN: [&str; 13] = [
+    "--nodes",
+    "--queues",
     "--chances",
     "--points",
     "--seed",
@@ -89,6 +94,10 @@ fn main() -> ExitCode {
             flags.number("--from", 0)?,
             flags.number("--cuts", 1)? != 0,
         )),
+        "fleet" => Ok(play_fleet(
+            flags.number("--nodes", 10)?,
+            flags.number("--queues", 10_000)?,
+        )),
         "fuzz" => fuzz_targets(&flags),
         "corpus" => write_corpus(),
         _ => Err(format!("there is no command {command:?}")),
@@ -97,6 +106,54 @@ fn main() -> ExitCode {
         eprintln!("{why}\n{USAGE}");
         ExitCode::from(2)
     })
+}
+
+/// Declares a fleet's queues, and loses a node.
+fn play_fleet(nodes: u64, queues: u64) -> ExitCode {
+    let plan = fleet::Plan {
+        nodes: nodes.clamp(1, 250) as u32,
+        queues: queues.min(1 << 24) as u32,
+        ..fleet::Plan::default()
+    };
+    let mut fleet = fleet::Fleet::new(plan);
+    let started = Instant::now();
+    fleet.declare();
+    let a_second = f64::from(plan.queues) / started.elapsed().as_secs_f64();
+    let declared = fleet.declared();
+    println!(
+        "{} nodes, {} quorum queues of three members",
+        plan.nodes, plan.queues
+    );
+    println!("declarations that one thread carries out: {a_second:.0} a second (this machine)");
+    println!(
+        "bytes of a declaration in the catalogue's log: {:.0}",
+        declared.change_bytes
+    );
+    println!(
+        "bytes of the catalogue's state: {}",
+        declared.snapshot_bytes
+    );
+    println!(
+        "bytes a second of signs of life that a node sends: {}",
+        declared.heartbeat_bytes
+    );
+    println!("queues led by a node: {}", declared.leaders);
+    println!("members at a node: {}", declared.members);
+    if plan.nodes < 3 {
+        return ExitCode::SUCCESS;
+    }
+    let death = fleet.lose(NodeId(2));
+    println!("a node dies that led {}:", death.led);
+    println!(
+        "  half are led again after {} ms, all after {} ms",
+        death.half_ms, death.all_ms
+    );
+    println!(
+        "  {} messages, {} bytes, {} syncs if none is shared",
+        death.messages, death.bytes, death.syncs
+    );
+    println!("  queues led by each other node then: {}", death.leaders);
+    ExitCode::SUCCESS
 }
 
 fn fuzz_targets(flags: &Flags) -> Result<ExitCode, String> {

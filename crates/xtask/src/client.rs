@@ -69,6 +69,13 @@ impl Table {
         self.0.extend_from_slice(value.as_bytes());
     }
 
+    /// Adds a number of 32 bits.
+    pub fn number(&mut self, name: &str, value: i32) {
+        short_string(&mut self.0, name);
+        self.0.push(b'I');
+        self.0.extend_from_slice(&value.to_be_bytes());
+    }
+
     fn put(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(&(self.0.len() as u32).to_be_bytes());
         out.extend_from_slice(&self.0);
@@ -84,6 +91,8 @@ pub struct Client {
     frame_bytes_max: usize,
     /// A delivery whose body is not whole yet: tag, redelivered, the size, what came.
     partial: Option<(u64, bool, Option<u64>, Vec<u8>)>,
+    /// Messages published since confirms were asked for: the number of the last one.
+    published: u64,
 }
 
 impl Client {
@@ -100,6 +109,7 @@ impl Client {
             output: b"AMQP\x00\x00\x09\x01".to_vec(),
             frame_bytes_max: 4_096,
             partial: None,
+            published: 0,
         };
         client.handshake()?;
         client.call(1, (20, 10), &[0], (20, 11))?;
@@ -140,6 +150,26 @@ impl Client {
         let mut table = Table::default();
         table.text("x-queue-type", "quorum");
         self.declare_with(queue, 1 << 1, &table)
+    }
+
+    /// Declares a durable queue with arguments.
+    pub fn declare_as(&mut self, queue: &str, table: &Table) -> Result<u32> {
+        self.declare_with(queue, 1 << 1, table)
+    }
+
+    /// Drops all messages that are ready in a queue.
+    pub fn purge(&mut self, queue: &str) -> Result<()> {
+        let mut arguments = vec![0, 0];
+        short_string(&mut arguments, queue);
+        arguments.push(0);
+        self.call(1, (50, 30), &arguments, (50, 31))?;
+        Ok(())
+    }
+
+    /// Opens a further channel, of this number.
+    pub fn open_channel(&mut self, number: u16) -> Result<()> {
+        self.call(number, (20, 10), &[0], (20, 11))?;
+        Ok(())
     }
 
     /// Asks how many messages are ready in a queue.
@@ -212,6 +242,7 @@ impl Client {
     /// Asks for confirms.
     pub fn confirm_select(&mut self) -> Result<()> {
         self.call(1, (85, 10), &[0], (85, 11))?;
+        self.published = 0;
         Ok(())
     }
 
@@ -286,7 +317,13 @@ impl Client {
         self.publish_properties(exchange, key, &properties, body);
     }
 
+    /// Puts a transient message with a priority into the output buffer.
+    pub fn publish_with_priority(&mut self, key: &str, priority: u8, body: &[u8]) {
+        self.publish_properties("", key, &[0x18, 0x00, 1, priority], body);
+    }
+
     fn publish_properties(&mut self, exchange: &str, key: &str, properties: &[u8], body: &[u8]) {
+        self.published += 1;
         let mut arguments = vec![0, 0];
         short_string(&mut arguments, exchange);
         short_string(&mut arguments, key);
@@ -299,6 +336,11 @@ impl Client {
         for part in body.chunks(self.frame_bytes_max - FRAME_OVERHEAD) {
             self.frame(FRAME_BODY, 1, part);
         }
+    }
+
+    /// Messages published since confirms were asked for.
+    pub fn published(&self) -> u64 {
+        self.published
     }
 
     /// Puts a settlement into the output buffer.

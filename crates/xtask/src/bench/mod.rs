@@ -30,7 +30,8 @@ cargo xtask bench NAME [--fast] [--only KIND] [--part PART] [--write]
   storage      the log, segments and recovery; fio beside it
   idle         memory and CPU of idle connections and queues
   start        time from the start to the first client
-  scale        100,000 queues, bindings and more: what each costs; 10 minutes
+  scale        100,000 queues, bindings and more: what each costs, and what must stay as it is
+               (parts held-*); slopes for docs/scale.md (parts slope-*); 60 minutes
   experiments  the documents' experiments by `leveret perf`, on modelled and real drives
   agreement    PerfTest and `leveret perf` on one broker and load
 

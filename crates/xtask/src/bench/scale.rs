@@ -2,6 +2,10 @@
 //! messages, one message in a thousand queues. Each part counts the broker's own CPU, so that a
 //! cost that grows with the number shows on a busy machine too.
 
+mod held;
+mod slopes;
+
+use std::collections::BTreeSet;
 use std::fs;
 use std::net::SocketAddr;
 use std::path::Path;
@@ -42,6 +46,24 @@ const PARTS: &[(&str, Part)] = &[
     }),
     ("unsettled", unsettled),
     ("fan-out", fan_out),
+    ("large-message", held::large_message),
+    ("held-queues", held::idle_queues),
+    ("held-drain", held::drain),
+    ("held-priorities", held::priorities),
+    ("held-expiry", held::expiry),
+    ("held-consumers", held::consumers),
+    ("held-connections", held::connections),
+    ("held-tls", held::handshakes),
+    ("held-churn", held::churn),
+    ("slope-queues", slopes::queues),
+    ("slope-bindings", slopes::bindings),
+    ("slope-connections", slopes::connections),
+    ("slope-channels", slopes::channels),
+    ("slope-consumers", slopes::consumers),
+    ("slope-unsettled", slopes::unsettled),
+    ("slope-fan-out", slopes::fan_out),
+    ("slope-quorum-queues", slopes::quorum_queues),
+    ("slope-nodes", slopes::nodes),
 ];
 
 /// Measures each part of each broker.
@@ -108,16 +130,27 @@ fn publish_confirmed(
         }
     }
     client.flush()?;
-    let mut confirmed = 0;
-    while confirmed < count as u64 {
+    let last = client.published();
+    // All through this number, and some beyond: queues of different shards are synced apart.
+    let (mut through, mut beyond) = (last - count as u64, BTreeSet::new());
+    while through < last {
         match client.next(WAIT)? {
             Some(Event::Confirm {
                 number,
                 multiple,
                 refused: false,
-            }) => confirmed = if multiple { number } else { confirmed + 1 },
+            }) => match multiple {
+                true => through = through.max(number),
+                false => {
+                    beyond.insert(number);
+                }
+            },
             other => bail!("wanted a confirm, got {other:?}"),
         }
+        while beyond.remove(&(through + 1)) {
+            through += 1;
+        }
+        beyond = beyond.split_off(&through);
     }
     Ok(())
 }
