@@ -7,6 +7,7 @@ use leveret_stream_host::StreamHost;
 use leveret_types::Now;
 use leveret_types::QueueId;
 use leveret_types::limits::{STREAM_INBOX_BYTES_MAX, STREAM_TURN_BYTES};
+use leveret_types::pool;
 use parking_lot::{Condvar, Mutex};
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -329,7 +330,10 @@ impl<D: Disk, C: Fn() -> Now, H: FnMut(Vec<Heard>)> StreamThread<D, C, H> {
         let mut inbox = self.handle.0.inbox.lock();
         let is_idle = inbox.is_empty() && !inbox.has_changed && !inbox.is_stopped;
         if is_idle && !timeout.is_zero() {
-            self.handle.0.wake.wait_for(&mut inbox, timeout);
+            let waited = self.handle.0.wake.wait_for(&mut inbox, timeout);
+            if waited.timed_out() && inbox.is_empty() {
+                pool::release();
+            }
         }
         inbox.has_changed = false;
         (inbox.take_turn(), inbox.is_stopped)

@@ -2,55 +2,96 @@
 
 use crate::port::Port;
 use crate::session::{Phase, Session};
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
+use leveret_stream_protocol::frame::bytes_wanted;
 use leveret_stream_protocol::{FrameError, ResponseCode, next_frame};
+use leveret_types::pool::Buffer;
+use std::collections::VecDeque;
+
+/// A frame that comes in pieces is given room for so many times what has come of it: what it claims
+/// to be long alone takes no memory.
+const ROOM_FACTOR: usize = 4;
+/// The least room for a frame that comes in pieces.
+const ROOM_BYTES_MIN: usize = 64;
+
+/// What has arrived and has not been looked at.
+#[derive(Debug, Default)]
+pub(crate) struct Input {
+    /// The beginning of a frame, and nothing of the next one.
+    partial: Option<Buffer>,
+    /// What came behind it.
+    waiting: VecDeque<Bytes>,
+}
+
+impl Input {
+    /// The next frame with its size, if it is whole. One that came in one piece is not copied, any
+    /// other once.
+    fn next(&mut self, frame_max: u32) -> Result<Option<Bytes>, FrameError> {
+        loop {
+            let Some(mut partial) = self.partial.take() else {
+                let Some(piece) = self.waiting.front_mut() else {
+                    return Ok(None);
+                };
+                let Some(frame) = next_frame(piece, frame_max)? else {
+                    self.partial = Some(Buffer::with_capacity(0));
+                    continue;
+                };
+                let length = frame.wire_len();
+                let frame = piece.split_to(length);
+                self.waiting.pop_front_if(|piece| piece.is_empty());
+                return Ok(Some(frame));
+            };
+            if next_frame(partial.filled(), frame_max)?.is_some() {
+                return Ok(Some(partial.freeze()));
+            }
+            let missing = bytes_wanted(partial.filled()) - partial.len();
+            let Some(piece) = self.waiting.front_mut() else {
+                self.partial = Some(partial);
+                return Ok(None);
+            };
+            let piece = piece.split_to(missing.min(piece.len()));
+            self.waiting.pop_front_if(|piece| piece.is_empty());
+            if partial.capacity() < partial.len() + piece.len() {
+                partial = with_room(&partial, &piece);
+            }
+            partial.extend_from_slice(&piece);
+            self.partial = Some(partial);
+        }
+    }
+}
+
+/// The beginning of a frame in a buffer that has room for what comes next, and for the whole frame
+/// if much of that is here.
+fn with_room(partial: &Buffer, piece: &[u8]) -> Buffer {
+    let arrived = partial.len() + piece.len();
+    let wanted = match partial.len() {
+        0 => bytes_wanted(piece),
+        _ => bytes_wanted(partial.filled()),
+    };
+    let room = (ROOM_FACTOR * arrived).max(ROOM_BYTES_MIN);
+    let mut grown = Buffer::with_capacity(room.min(wanted).max(arrived));
+    grown.extend_from_slice(partial.filled());
+    grown
+}
 
 impl Session {
     /// Keeps what has arrived behind what has not been looked at.
     pub(crate) fn take_in(&mut self, bytes: Bytes) {
-        if self.phase == Phase::Over || self.ignores_input {
+        if self.phase == Phase::Over || self.ignores_input || bytes.is_empty() {
             return;
         }
-        if self.input.is_empty() && self.partial.is_empty() {
-            self.input = bytes;
-            return;
-        }
-        if !self.input.is_empty() {
-            let waiting = std::mem::take(&mut self.input);
-            self.partial = BytesMut::from(&waiting[..]);
-        }
-        self.partial.extend_from_slice(&bytes);
+        self.input.waiting.push_back(bytes);
     }
 
     /// Looks at what has arrived until an answer is owed.
     pub(crate) fn read_on(&mut self, port: &mut impl Port) {
-        while self.reading() && self.phase != Phase::Over && self.has_input() {
-            match next_frame(&self.input, self.frame_max) {
-                Ok(Some(frame)) => {
-                    let length = frame.wire_len();
-                    let frame = self.input.split_to(length);
-                    self.frame(&frame, port);
-                }
-                Ok(None) => self.keep_beginning(),
-                Err(error) => self.lose_framing(error, port),
+        while self.reading() && self.phase != Phase::Over {
+            match self.input.next(self.frame_max) {
+                Ok(Some(frame)) => self.frame(&frame, port),
+                Ok(None) => return,
+                Err(error) => return self.lose_framing(error, port),
             }
         }
-    }
-
-    /// Whether there is something to look at; a frame that has come in pieces is put together.
-    fn has_input(&mut self) -> bool {
-        if self.input.is_empty() && !self.partial.is_empty() {
-            // A frame that is refused is so at its fourth octet, not when it is there.
-            if !matches!(next_frame(&self.partial, self.frame_max), Ok(None)) {
-                self.input = self.partial.split().freeze();
-            }
-        }
-        !self.input.is_empty()
-    }
-
-    fn keep_beginning(&mut self) {
-        let beginning = std::mem::take(&mut self.input);
-        self.partial.extend_from_slice(&beginning);
     }
 
     fn lose_framing(&mut self, error: FrameError, port: &mut impl Port) {
@@ -62,7 +103,57 @@ impl Session {
     }
 
     pub(crate) fn forget_input(&mut self) {
-        self.input = Bytes::new();
-        self.partial = BytesMut::new();
+        self.input = Input::default();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test that fails here says enough")]
+
+    use super::*;
+    use leveret_stream_protocol::frame::put_frame;
+
+    const FRAME_MAX: u32 = 1_000_000;
+
+    fn frame(key: u16, bytes: usize) -> Vec<u8> {
+        let mut frame = Vec::new();
+        put_frame(&mut frame, key, 1, |out| out.resize(out.len() + bytes, 7));
+        frame
+    }
+
+    fn all(input: &mut Input) -> Vec<Bytes> {
+        std::iter::from_fn(|| input.next(FRAME_MAX).unwrap()).collect()
+    }
+
+    #[test]
+    fn frames_are_the_same_however_they_are_cut() {
+        let frames = [frame(1, 0), frame(2, 300), frame(3, 5), frame(4, 1_000)];
+        let bytes = Bytes::from(frames.concat());
+        for piece in 1..=bytes.len() {
+            let mut input = Input::default();
+            let mut found = Vec::new();
+            for at in (0..bytes.len()).step_by(piece) {
+                let end = bytes.len().min(at + piece);
+                input.waiting.push_back(bytes.slice(at..end));
+                found.extend(all(&mut input));
+            }
+            assert_eq!(found, frames, "{piece}");
+            assert!(input.partial.is_none() && input.waiting.is_empty());
+        }
+    }
+
+    #[test]
+    fn a_frame_that_came_whole_is_not_copied_and_one_in_pieces_takes_what_has_come_of_it() {
+        let bytes = Bytes::from(frame(1, 100_000));
+        let mut input = Input::default();
+        input.waiting.push_back(bytes.clone());
+        assert_eq!(all(&mut input)[0].as_ptr(), bytes.as_ptr());
+        input.waiting.push_back(bytes.slice(..1_000));
+        assert_eq!(all(&mut input).len(), 0);
+        let room = input.partial.as_ref().unwrap().capacity();
+        assert!((1_000..=ROOM_FACTOR * 1_000).contains(&room), "{room}");
+        input.waiting.push_back(bytes.slice(1_000..));
+        assert_eq!(all(&mut input), [bytes]);
     }
 }

@@ -1,12 +1,13 @@
 //! The state of one connection, its time and its end.
 
+use crate::input::Input;
 use crate::port::Port;
 use crate::publishers::Publisher;
 use crate::readers::Reader;
 use crate::requests::Asked;
 use crate::settings::Settings;
 use crate::single_active::Updating;
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use leveret_stream::{Command, RequestId};
 use leveret_stream_protocol::{Key, ResponseCode, ServerCommand};
 use leveret_types::limits::{
@@ -44,10 +45,8 @@ pub struct Session {
     pub(crate) settings: Arc<Settings>,
     pub(crate) phase: Phase,
     pub(crate) out: OutBuffer,
-    /// What has arrived whole and not been looked at: an answer is owed first.
-    pub(crate) input: Bytes,
-    /// The beginning of a frame.
-    pub(crate) partial: BytesMut,
+    /// What has arrived and not been looked at.
+    pub(crate) input: Input,
     /// Whether the end of a frame could not be found: what still arrives cannot be read.
     pub(crate) ignores_input: bool,
     /// Octets of a frame in force.
@@ -108,8 +107,7 @@ impl Session {
         Self {
             phase: Phase::Connected,
             out: OutBuffer::new(),
-            input: Bytes::new(),
-            partial: BytesMut::new(),
+            input: Input::default(),
             ignores_input: false,
             frame_max: STREAM_FRAME_BYTES_PREAUTH_MAX,
             negotiated_frame_max: STREAM_FRAME_BYTES_PREAUTH_MAX,

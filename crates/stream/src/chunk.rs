@@ -21,6 +21,7 @@
 //! the header as it is and the data, but neither the filter nor the trailer.
 
 use bytes::Bytes;
+use leveret_types::pool::Buffer;
 
 /// Bytes of a chunk's header.
 pub const HEADER_BYTES: usize = 48;
@@ -185,14 +186,15 @@ impl SharedChunk {
         header.data_bytes = u32::try_from(data.len()).expect("a chunk's data are bounded");
         header.trailer_bytes = u32::try_from(trailer.len()).expect("a trailer is bounded");
         header.crc = crc32fast::hash(data);
-        let mut bytes = Vec::with_capacity(HEADER_BYTES + bloom.len() + data.len() + trailer.len());
+        let len = HEADER_BYTES + bloom.len() + data.len() + trailer.len();
+        let mut bytes = Buffer::with_capacity(len);
         bytes.extend_from_slice(&header.encode());
         bytes.extend_from_slice(bloom);
         bytes.extend_from_slice(data);
         bytes.extend_from_slice(trailer);
         Self {
             header,
-            bytes: bytes.into(),
+            bytes: bytes.freeze(),
         }
     }
 

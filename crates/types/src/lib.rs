@@ -3,6 +3,7 @@
 //!
 //! Invariant: this crate depends on no other crate of Leveret.
 //! Invariant: this crate never reads a clock, a file or a socket. Time arrives as [`Now`].
+//! Invariant: nothing here is shared by threads but the large buffers that nobody uses ([`pool`]).
 //! Invariant: every bound of the broker is a constant in [`limits`].
 
 pub mod blocks;
@@ -12,6 +13,7 @@ pub mod id;
 pub mod limits;
 pub mod message;
 pub mod out;
+pub mod pool;
 pub mod ranges;
 pub mod settings;
 pub mod table;

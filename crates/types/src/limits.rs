@@ -168,6 +168,12 @@ pub const UNFINISHED_BYTES_MAX: usize = 64 * 1024 * 1024;
 /// Publishes as large as `max_message_size` allows that may be unfinished beside the largest, also
 /// where they are more than [`UNFINISHED_BYTES_MAX`].
 pub const UNFINISHED_LARGE: usize = 4;
+/// Bytes of buffers that are kept for use again while streams are busy.
+pub const POOL_BYTES_MAX: usize = 16 * 1024 * 1024;
+/// Bytes of the least buffer that is kept: the allocator keeps smaller ones.
+pub const POOL_BUFFER_BYTES_MIN: usize = 128 * 1024;
+/// Bytes of the largest buffer that is kept.
+pub const POOL_BUFFER_BYTES_MAX: usize = 1024 * 1024;
 /// Bytes of one read from a client's socket.
 pub const SOCKET_READ_BYTES: usize = 128 * 1024;
 /// Bytes of a body of an HTTP request, and of one that carries definitions.
@@ -415,8 +421,9 @@ pub const STREAM_CHUNKS_READ_AHEAD: u32 = 2;
 /// Bytes of a compressed batch of messages of a stream once it is decompressed for AMQP 0-9-1. A
 /// larger one is passed over.
 pub const STREAM_SUB_BATCH_BYTES_MAX: usize = 16 * 1024 * 1024;
-/// Bytes of entries of one chunk of a stream. A larger entry has a chunk of its own.
-pub const STREAM_CHUNK_BYTES: usize = 512 * 1024;
+/// Bytes of entries of one chunk of a stream, which with its heads fills a buffer of 512 KiB. A
+/// larger entry has a chunk of its own.
+pub const STREAM_CHUNK_BYTES: usize = 511 * 1024;
 /// Entries of one chunk of a stream: its header counts them with 16 bits.
 pub const STREAM_CHUNK_ENTRIES_MAX: usize = 65_535;
 /// Bytes of the name of a publisher or a consumer whose sequence or offset a stream keeps.

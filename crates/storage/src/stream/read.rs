@@ -1,6 +1,6 @@
 //! Chunks are found and read back here.
 
-use crate::disk::{Disk, DiskFile, read_exact};
+use crate::disk::{Disk, DiskFile, read_exact, read_exact_into};
 use crate::stream::files::StreamFiles;
 use crate::stream::format::{
     FILE_HEAD_BYTES, FileHead, HeadError, RECORD_KNOWN_BYTES, RECORDS_START, RecordHead,
@@ -10,6 +10,7 @@ use leveret_stream::segments::{RECORD_HEAD_BYTES, SECTOR_BYTES};
 use leveret_stream::{Loaded, Seek, SharedChunk};
 use leveret_types::QueueId;
 use leveret_types::limits::STREAM_READ_BYTES;
+use leveret_types::pool::Buffer;
 use std::io;
 
 /// Why chunks could not be read.
@@ -162,7 +163,9 @@ impl<'a, F: DiskFile> SegmentReader<'a, F> {
 
     fn block(&self, position: u64, bytes: usize) -> io::Result<Bytes> {
         let len = self.end.saturating_sub(position).min(bytes as u64) as usize;
-        read_exact(self.file, position, len).map(Bytes::from)
+        let mut block = Buffer::with_capacity(len);
+        block.extend_by(len, |room| read_exact_into(self.file, position, room))?;
+        Ok(block.freeze())
     }
 
     /// The chunk of a record that is known to begin here, if its body is sound.
