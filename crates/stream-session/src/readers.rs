@@ -8,7 +8,6 @@ use crate::port::Port;
 use crate::publishers::number_of;
 use crate::requests::{Done, Then, offset_of, reference_of};
 use crate::session::Session;
-use crate::single_active::Membership;
 use bytes::Bytes;
 use leveret_auth::Access;
 use leveret_stream::{Command, Filter, ReaderId, RequestId, SharedChunk};
@@ -176,6 +175,40 @@ impl Subscribe {
 
     pub(crate) fn super_stream(&self) -> Option<&str> {
         self.super_stream.as_deref()
+    }
+}
+
+/// What a subscription is in its group.
+#[derive(Debug)]
+pub(crate) struct Membership {
+    /// The group's name.
+    pub(crate) name: String,
+    /// What the client has subscribed to, for when it becomes active.
+    pub(crate) wanted: Subscribe,
+    /// Whether chunks are read for it.
+    pub(crate) reads: bool,
+    /// What asked for them last.
+    pub(crate) started: RequestId,
+    /// No other membership's: an id may be used again.
+    pub(crate) joined: RequestId,
+}
+
+/// An update that the client has not answered.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Updating {
+    pub(crate) subscription_id: u8,
+    pub(crate) active: bool,
+    /// The membership that was told.
+    pub(crate) joined: RequestId,
+    /// When the client must have answered, in monotonic milliseconds.
+    pub(crate) until_ms: u64,
+}
+
+impl Updating {
+    /// Whether the subscription that was told is this one, and not one after it of the same id.
+    pub(crate) fn is_of(&self, reader: &Reader) -> bool {
+        let membership = reader.membership.as_ref();
+        membership.is_some_and(|membership| membership.joined == self.joined)
     }
 }
 

@@ -3,10 +3,9 @@
 use crate::input::Input;
 use crate::port::Port;
 use crate::publishers::Publisher;
-use crate::readers::Reader;
+use crate::readers::{Reader, Updating};
 use crate::requests::Asked;
 use crate::settings::Settings;
-use crate::single_active::Updating;
 use bytes::Bytes;
 use leveret_stream::{Command, RequestId};
 use leveret_stream_protocol::{Key, ResponseCode, ServerCommand};

@@ -2,46 +2,12 @@
 //! answers where it begins.
 
 use crate::port::Port;
-use crate::readers::{Reader, Subscribe};
+use crate::readers::{Membership, Reader, Subscribe, Updating};
 use crate::session::{Phase, Session};
 use leveret_stream::{Command, RequestId};
 use leveret_stream_protocol::{Key, OffsetSpec, ResponseCode, ServerCommand};
 use leveret_types::limits::STREAM_CONSUMER_UPDATE_MS_MAX;
 use leveret_types::{Now, QueueId};
-
-/// What a subscription is in its group.
-#[derive(Debug)]
-pub(crate) struct Membership {
-    /// The group's name.
-    pub(crate) name: String,
-    /// What the client has subscribed to, for when it becomes active.
-    wanted: Subscribe,
-    /// Whether chunks are read for it.
-    pub(crate) reads: bool,
-    /// What asked for them last.
-    started: RequestId,
-    /// No other membership's: an id may be used again.
-    joined: RequestId,
-}
-
-/// An update that the client has not answered.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Updating {
-    pub(crate) subscription_id: u8,
-    active: bool,
-    /// The membership that was told.
-    joined: RequestId,
-    /// When the client must have answered, in monotonic milliseconds.
-    pub(crate) until_ms: u64,
-}
-
-impl Updating {
-    /// Whether the subscription that was told is this one, and not one after it of the same id.
-    pub(crate) fn is_of(&self, reader: &Reader) -> bool {
-        let membership = reader.membership.as_ref();
-        membership.is_some_and(|membership| membership.joined == self.joined)
-    }
-}
 
 impl Session {
     /// A subscription joins its group. Until it is active, nothing is read for it.

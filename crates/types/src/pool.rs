@@ -1,9 +1,9 @@
 //! Large buffers that are used again.
 //!
-//! An allocator maps a buffer of some hundred kilobytes, and unmaps it when it is freed: each of its
-//! pages is then faulted in and cleared for each use. For whoever moves such buffers at the speed of
-//! a drive that costs several times what the copies cost. So a few of them are kept here, for all
-//! threads together, until [`release`].
+//! An allocator maps a buffer of some hundred kilobytes, and unmaps it when it is freed: each of
+//! its pages is then faulted in and cleared for each use. For whoever moves such buffers at the
+//! speed of a drive that costs several times what the copies cost. So a few of them are kept
+//! here, for all threads together, until [`release`].
 //!
 //! Invariant: what a buffer held before is never seen: only what was written to it is read.
 
@@ -74,7 +74,8 @@ impl Buffer {
         self.filled = end;
     }
 
-    /// Appends so many bytes, all of which `write` writes unless it fails; nothing is appended then.
+    /// Appends so many bytes, all of which `write` writes unless it fails; then nothing is
+    /// appended.
     ///
     /// # Errors
     /// Those of `write`.
