@@ -113,7 +113,7 @@ mod tests {
     use crate::frame::{Frame, next_frame};
     use crate::generated::{Method, basic, channel};
     use leveret_types::MessageParts;
-    use leveret_types::message::Facts;
+    use leveret_types::message::MessageSummary;
 
     fn frames(mut bytes: &[u8], frame_max: u32) -> Vec<Frame<'_>> {
         let mut frames = Vec::new();
@@ -134,7 +134,7 @@ mod tests {
             properties: b"\x10\x00\x02",
             body: &body,
         };
-        let message = Message::from_parts(parts, Facts::default());
+        let message = Message::from_parts(parts, MessageSummary::default());
         let deliver = basic::Deliver {
             consumer_tag: b"tag",
             delivery_tag: 7,

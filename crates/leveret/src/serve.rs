@@ -124,7 +124,7 @@ fn start_web(
     let listening = Arc::new(OnceLock::new());
     let admin = Admin {
         broker: Arc::clone(&node.broker),
-        housekeeping: Arc::clone(&node.housekeeping),
+        timers_and_alarms: Arc::clone(&node.timers_and_alarms),
         uuid: node.uuid,
         config: config.clone(),
         effective,

@@ -261,15 +261,15 @@ fn the_command_line_runs_shows_and_refuses() {
     let scratch = Scratch::new("perf-cli");
     let json = scratch.0.join("result.json").display().to_string();
     let csv = scratch.0.join("result.csv").display().to_string();
-    let figures = scratch.0.join("figures").display().to_string();
+    let stats = scratch.0.join("figures").display().to_string();
     let mut words = vec!["run", "-C", "1000", "-s", "100", "-c", "50", "-z", "20"];
-    words.extend(["--json", &json, "--csv", &csv, "--figures", &figures]);
+    words.extend(["--json", &json, "--csv", &csv, "--figures", &stats]);
     let (code, said) = run(&words);
     assert_eq!(code, Some(0), "{said}");
     for file in ["result.json", "result.csv", "result-percentiles.csv"] {
         assert!(scratch.0.join(file).exists(), "{file}: {said}");
     }
-    let drawn = std::fs::read_dir(&figures).unwrap().count();
+    let drawn = std::fs::read_dir(&stats).unwrap().count();
     assert!(drawn > 0, "{said}");
     let (code, said) = run(&["report", &json]);
     assert_eq!(code, Some(0), "{said}");

@@ -10,7 +10,7 @@ pub mod users;
 pub mod vhosts;
 
 use crate::directory::{AlterError, Alteration};
-use crate::page;
+use crate::list_query;
 use crate::reply::{ApiError, Reply};
 use crate::route::Call;
 use leveret_types::limits::USER_TAGS_MAX;
@@ -51,7 +51,7 @@ fn delete(call: &Call<'_>, alteration: Alteration) -> Answer {
 }
 
 fn list(call: &Call<'_>, items: impl IntoIterator<Item = Value>) -> Answer {
-    page::list_of(items.into_iter().collect(), &call.query)
+    list_query::list_of(items.into_iter().collect(), &call.query)
 }
 
 fn found<T>(thing: Option<T>, json: impl FnOnce(&T) -> Value) -> Answer {

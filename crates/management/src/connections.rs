@@ -5,8 +5,8 @@ use crate::api::{ChannelStats, ConnectionStats, ConsumerStats};
 use crate::app::App;
 use crate::directory::Queue;
 use crate::input::json_of;
+use crate::list_query;
 use crate::overview::{Subject, message_stats};
-use crate::page;
 use crate::peers::{self, asks};
 use crate::queues::rfc3339;
 use crate::reply::{ApiError, Reply, merge};
@@ -131,7 +131,7 @@ pub(crate) fn visible_consumers(call: &Call<'_>) -> usize {
 fn list_connections(call: &Call<'_>, keep: impl Fn(&Value) -> bool) -> Answer {
     let mut all = all_connections(call.app);
     all.retain(|c| may_see(call, c) && keep(c));
-    page::list_of(all, &call.query)
+    list_query::list_of(all, &call.query)
 }
 
 /// `GET /api/connections`
@@ -157,7 +157,7 @@ fn named(call: &Call<'_>) -> Result<Value, ApiError> {
 
 /// `GET /api/connections/{name}`
 pub fn connection(call: &Call<'_>) -> Answer {
-    Ok(Reply::Json(page::one(named(call)?, &call.query)))
+    Ok(Reply::Json(list_query::one(named(call)?, &call.query)))
 }
 
 /// `GET /api/connections/{name}/sessions`: those are AMQP 1.0's.
@@ -278,7 +278,7 @@ fn all_channels(app: &App) -> Vec<Value> {
 fn list_channels(call: &Call<'_>, keep: impl Fn(&Value) -> bool) -> Answer {
     let mut all = all_channels(call.app);
     all.retain(|channel| may_see(call, channel) && keep(channel));
-    page::list_of(all, &call.query)
+    list_query::list_of(all, &call.query)
 }
 
 /// `GET /api/channels`
@@ -310,7 +310,7 @@ pub fn channel(call: &Call<'_>) -> Answer {
     // What it publishes where, and gets from where, is not counted by pairs.
     json["publishes"] = json!([]);
     json["deliveries"] = json!([]);
-    Ok(Reply::Json(page::one(json, &call.query)))
+    Ok(Reply::Json(list_query::one(json, &call.query)))
 }
 
 fn queue_names(app: &App) -> HashMap<QueueId, Queue> {
@@ -392,7 +392,7 @@ fn list_consumers(call: &Call<'_>, vhost: Option<&str>) -> Answer {
         let may_see = || app.sees(call.who, of);
         vhost.is_none_or(|vhost| vhost == of) && *seen.entry(of.to_owned()).or_insert_with(may_see)
     });
-    page::list_of(all, &call.query)
+    list_query::list_of(all, &call.query)
 }
 
 /// `GET /api/consumers`

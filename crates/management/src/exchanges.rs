@@ -4,7 +4,7 @@ use crate::api::{Binding, Topology};
 use crate::app::App;
 use crate::directory::{BindingScope, Exchange};
 use crate::input::{json_of, percent_encode};
-use crate::page;
+use crate::list_query;
 use crate::queues::{changed, exchange_name};
 use crate::reply::{ApiError, Reply, fingerprint};
 use crate::route::Call;
@@ -44,7 +44,7 @@ fn list(call: &Call<'_>, vhost: Option<&str>) -> Answer {
     }
     all.sort_by(|a, b| (&a.vhost, &a.name).cmp(&(&b.vhost, &b.name)));
     let row = |exchange: &Exchange| exchange_json(call.app, exchange);
-    page::list(all, &call.query, |x| Some(&x.name), row)
+    list_query::list(all, &call.query, |x| Some(&x.name), row)
 }
 
 /// `GET /api/exchanges`
@@ -69,7 +69,7 @@ pub fn one(call: &Call<'_>) -> Answer {
     // Who publishes to it and where it publishes to is not counted by pairs.
     json["incoming"] = json!([]);
     json["outgoing"] = json!([]);
-    Ok(Reply::Json(page::one(json, &call.query)))
+    Ok(Reply::Json(list_query::one(json, &call.query)))
 }
 
 /// `PUT /api/exchanges/{vhost}/{name}`
@@ -133,7 +133,7 @@ fn bindings_in(call: &Call<'_>, scope: BindingScope<'_>) -> Answer {
         found.retain(|(vhost, _)| call.app.sees(call.who, vhost));
     }
     let row = |(vhost, binding): &(String, Binding)| binding_json(vhost, binding);
-    page::list(found, &call.query, |_| None, row)
+    list_query::list(found, &call.query, |_| None, row)
 }
 
 /// `GET /api/bindings`
@@ -216,7 +216,7 @@ fn between(call: &Call<'_>, to_queue: bool) -> Vec<Binding> {
 fn list_between(call: &Call<'_>, to_queue: bool) -> Answer {
     let found = between(call, to_queue);
     let row = |binding: &Binding| binding_json(call.param(0), binding);
-    page::list(found, &call.query, |_| None, row)
+    list_query::list(found, &call.query, |_| None, row)
 }
 
 fn bind(call: &Call<'_>, to_queue: bool) -> Answer {

@@ -7,7 +7,7 @@ use crate::input::Body;
 use crate::peers::{self, asks};
 use crate::reply::{ApiError, Reply, merge};
 use crate::route::Call;
-use crate::{overview, page};
+use crate::{list_query, overview};
 use leveret_types::FieldTable;
 use serde_json::{Value, json};
 use std::net::{IpAddr, Ipv4Addr};
@@ -113,7 +113,7 @@ pub fn leaders_of_vhost(call: &Call<'_>) -> Answer {
 }
 
 fn leaders(call: &Call<'_>, vhost: Option<&str>, pattern: Option<&String>) -> Answer {
-    let pattern = pattern.map(|p| page::pattern(p)).transpose()?;
+    let pattern = pattern.map(|p| list_query::pattern(p)).transpose()?;
     let mut queues = call.app.node().leaderless_queues();
     queues.retain(|(of, name)| {
         let named = pattern.as_ref().is_none_or(|p| p.is_match(name));

@@ -1,8 +1,8 @@
 //! The HTTP API and the Prometheus metrics of a node, under RabbitMQ's names.
 //!
 //! The node is behind two traits of plain values, [`Running`] and [`Directory`] (the second comes
-//! with a catalogue: [`Keeper`]); what is here turns them into JSON and text, decides who may ask
-//! for what, and serves it.
+//! with a catalogue: [`CatalogueDirectory`]); what is here turns them into JSON and text, decides
+//! who may ask for what, and serves it.
 //!
 //! Invariant: every route names what it asks of its user in one table ([`routes`]), and one
 //! function judges it ([`access::permit`]).
@@ -15,6 +15,7 @@ pub mod api;
 mod app;
 mod browser;
 mod catalogue;
+pub mod catalogue_directory;
 pub mod cluster;
 mod cluster_view;
 mod connections;
@@ -23,13 +24,12 @@ pub mod directory;
 mod exchanges;
 mod health;
 pub mod input;
-pub mod keeper;
+mod list_query;
 mod listen;
 pub mod metrics;
 mod multipart;
 mod overview;
 mod paced;
-mod page;
 pub mod peers;
 mod pieces;
 mod places;
@@ -45,8 +45,8 @@ mod vhost_sums;
 
 pub use api::Running;
 pub use app::{App, Node};
+pub use catalogue_directory::CatalogueDirectory;
 pub use directory::Directory;
-pub use keeper::Keeper;
 pub use listen::{Bound, Endpoint, Place, Service, Tls};
 pub use overview::{RABBITMQ_VERSION, VERSION};
 pub use reply::{ApiError, Reply, fingerprint};

@@ -250,7 +250,7 @@ pub fn overview(call: &Call<'_>) -> Answer {
         "statistics_db_event_queue": 0,
     });
     merge(&mut overview, sums);
-    Ok(Reply::Json(crate::page::one(overview, &call.query)))
+    Ok(Reply::Json(crate::list_query::one(overview, &call.query)))
 }
 
 fn contexts(node: &NodeStats) -> Value {
@@ -388,7 +388,7 @@ pub fn knows_node(app: &App, name: &str) -> bool {
 pub fn nodes(call: &Call<'_>) -> Answer {
     let mut nodes = vec![own_node(call.app)];
     nodes.extend(others(call.app));
-    crate::page::list_of(nodes, &call.query)
+    crate::list_query::list_of(nodes, &call.query)
 }
 
 /// The other nodes of the cluster, as they tell of themselves; of one that is down only that.
@@ -441,7 +441,7 @@ pub fn node(call: &Call<'_>) -> Answer {
     if call.query.flag("binary") {
         json["binary"] = json!({});
     }
-    Ok(Reply::Json(crate::page::one(json, &call.query)))
+    Ok(Reply::Json(crate::list_query::one(json, &call.query)))
 }
 
 /// `GET /api/nodes/{name}/memory`

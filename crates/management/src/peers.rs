@@ -74,7 +74,7 @@ fn led(app: &App, queues: Vec<QueueStats>) -> Vec<u8> {
     let mut out = Vec::new();
     for queue in led {
         out.push(if out.is_empty() { b'[' } else { b',' });
-        let row = without_zeros(queues::figures(app, &queue, &owners));
+        let row = without_zeros(queues::stats(app, &queue, &owners));
         write_json(&mut out, &row);
     }
     out.extend_from_slice(if out.is_empty() { b"[]" } else { b"]" });
@@ -90,7 +90,7 @@ fn one(app: &App, ask: &str) -> Option<Vec<u8>> {
     } else if let Some(queue) = ask.strip_prefix(asks::QUEUE) {
         let stats = app.node().queue(QueueId(queue.parse().ok()?));
         let led = stats.filter(|queue| !queue.follows);
-        let of = |stats: QueueStats| queues::figures(app, &stats, &queues::owners(app, [&stats]));
+        let of = |stats: QueueStats| queues::stats(app, &stats, &queues::owners(app, [&stats]));
         led.map_or(Value::Null, of)
     } else if let Some(vhost) = ask.strip_prefix(asks::VHOST) {
         vhost_sums::own(app, Some(vhost))
@@ -139,7 +139,7 @@ pub struct Told {
     /// Who tells them.
     pub by: Teller,
     /// The figures.
-    pub figures: Value,
+    pub stats: Value,
 }
 
 impl Told {
@@ -148,13 +148,13 @@ impl Told {
             true => Teller::Follower,
             false => Teller::Here,
         };
-        let figures = queues::figures(app, stats, owners);
-        Self { by, figures }
+        let stats = queues::stats(app, stats, owners);
+        Self { by, stats }
     }
 
     fn elsewhere(node: NodeId, row: Value) -> Self {
-        let (by, figures) = (Teller::Elsewhere(node), with_zeros(row));
-        Self { by, figures }
+        let (by, stats) = (Teller::Elsewhere(node), with_zeros(row));
+        Self { by, stats }
     }
 }
 
@@ -223,9 +223,9 @@ pub fn told_of(app: &App, queue: QueueId) -> Option<Told> {
 
 /// A queue's figures with those that were left out because they are 0.
 fn with_zeros(row: Value) -> Value {
-    let mut figures = queues::no_figures();
-    merge_deeply(&mut figures, row);
-    figures
+    let mut stats = queues::no_stats();
+    merge_deeply(&mut stats, row);
+    stats
 }
 
 fn merge_deeply(into: &mut Value, from: Value) {

@@ -24,13 +24,13 @@ pub(crate) struct Places {
 #[derive(Debug, Default)]
 struct Taken {
     next: u64,
-    guests: BTreeMap<u64, Guest>,
+    clients: BTreeMap<u64, Client>,
     held_bytes: usize,
 }
 
 /// A connection that is served.
 #[derive(Debug)]
-struct Guest {
+struct Client {
     network: IpAddr,
     /// When it last sent something or took something, in milliseconds since the beginning.
     active_ms: Arc<AtomicU64>,
@@ -41,7 +41,7 @@ struct Guest {
     _stay: oneshot::Sender<()>,
 }
 
-impl Guest {
+impl Client {
     fn active_ms(&self) -> u64 {
         self.active_ms.load(Ordering::Relaxed)
     }
@@ -56,35 +56,35 @@ impl Taken {
     /// that has most; of those whose requests are being carried out only if there is no other.
     fn crowded(&self) -> Option<u64> {
         let mut counts: HashMap<IpAddr, usize> = HashMap::new();
-        for guest in self.guests.values() {
-            *counts.entry(guest.network).or_default() += 1;
+        for client in self.clients.values() {
+            *counts.entry(client.network).or_default() += 1;
         }
         let most = counts.values().copied().max()?;
         let of_most = self
-            .guests
+            .clients
             .iter()
-            .filter(|(_, guest)| counts.get(&guest.network) == Some(&most));
+            .filter(|(_, client)| counts.get(&client.network) == Some(&most));
         of_most
-            .min_by_key(|(id, guest)| (guest.waits(), guest.active_ms(), **id))
+            .min_by_key(|(id, client)| (client.waits(), client.active_ms(), **id))
             .map(|(id, _)| *id)
     }
 
     /// Who makes room for another's answer: whoever has read nothing of its own for longest, and
     /// not since `before_ms`.
     fn unread(&self, but: u64, before_ms: u64) -> Option<u64> {
-        let mut waiting: Vec<_> = self.guests.iter().collect();
-        waiting.retain(|(id, guest)| {
-            **id != but && guest.held_bytes > 0 && guest.active_ms() < before_ms
+        let mut waiting: Vec<_> = self.clients.iter().collect();
+        waiting.retain(|(id, client)| {
+            **id != but && client.held_bytes > 0 && client.active_ms() < before_ms
         });
         let longest = waiting
             .into_iter()
-            .min_by_key(|(_, guest)| guest.active_ms());
+            .min_by_key(|(_, client)| client.active_ms());
         longest.map(|(id, _)| *id)
     }
 
     fn remove(&mut self, id: u64) {
-        if let Some(guest) = self.guests.remove(&id) {
-            self.held_bytes -= guest.held_bytes;
+        if let Some(client) = self.clients.remove(&id) {
+            self.held_bytes -= client.held_bytes;
         }
     }
 }
@@ -123,21 +123,21 @@ impl Places {
         let active_ms = Arc::new(AtomicU64::new(self.now_ms()));
         let waits = Arc::new(AtomicBool::new(false));
         let mut taken = self.taken();
-        while taken.guests.len() >= self.connections_max
+        while taken.clients.len() >= self.connections_max
             && let Some(crowded) = taken.crowded()
         {
             taken.remove(crowded);
         }
         let id = taken.next;
         taken.next += 1;
-        let guest = Guest {
+        let client = Client {
             network: network_of(peer),
             active_ms: Arc::clone(&active_ms),
             waits: Arc::clone(&waits),
             held_bytes: 0,
             _stay: stay,
         };
-        taken.guests.insert(id, guest);
+        taken.clients.insert(id, client);
         drop(taken);
         let places = Arc::clone(self);
         let seat = Seat {
@@ -186,8 +186,8 @@ impl Seat {
             taken.remove(unread);
         }
         // Whoever has to go itself holds nothing any more.
-        let guest = taken.guests.get_mut(&self.id)?;
-        guest.held_bytes += bytes;
+        let client = taken.clients.get_mut(&self.id)?;
+        client.held_bytes += bytes;
         taken.held_bytes += bytes;
         drop(taken);
         let seat = Arc::clone(self);
@@ -211,8 +211,8 @@ pub(crate) struct Held {
 impl Drop for Held {
     fn drop(&mut self) {
         let mut taken = self.seat.places.taken();
-        if let Some(guest) = taken.guests.get_mut(&self.seat.id) {
-            guest.held_bytes -= self.bytes;
+        if let Some(client) = taken.clients.get_mut(&self.seat.id) {
+            client.held_bytes -= self.bytes;
             taken.held_bytes -= self.bytes;
         }
     }
@@ -234,20 +234,20 @@ mod tests {
     use super::*;
     use tokio::sync::oneshot::error::TryRecvError;
 
-    type Guest = (Arc<Seat>, oneshot::Receiver<()>);
+    type Client = (Arc<Seat>, oneshot::Receiver<()>);
 
     fn address(text: &str) -> IpAddr {
         text.parse().expect("an address")
     }
 
-    fn come(places: &Arc<Places>, from: &str, active_ms: u64) -> Guest {
-        let guest = places.admit(address(from));
-        guest.0.active_ms.store(active_ms, Ordering::Relaxed);
-        guest
+    fn come(places: &Arc<Places>, from: &str, active_ms: u64) -> Client {
+        let client = places.admit(address(from));
+        client.0.active_ms.store(active_ms, Ordering::Relaxed);
+        client
     }
 
-    fn stays(guest: &mut Guest) -> bool {
-        guest.1.try_recv() == Err(TryRecvError::Empty)
+    fn stays(client: &mut Client) -> bool {
+        client.1.try_recv() == Err(TryRecvError::Empty)
     }
 
     #[test]
@@ -277,7 +277,7 @@ mod tests {
                 .into_iter()
                 .all(stays)
         );
-        assert_eq!(places.taken().guests.len(), 4);
+        assert_eq!(places.taken().clients.len(), 4);
     }
 
     #[test]
@@ -303,13 +303,13 @@ mod tests {
         let places = Places::with_bounds(HTTP_CONNECTIONS_MAX, 0);
         let mut other = come(&places, "2001:db8:0:1::1", 0);
         let flood = |n: usize| come(&places, &format!("2001:db8:0:2::{n:x}"), n as u64);
-        let mut flood: Vec<Guest> = (0..HTTP_CONNECTIONS_MAX + 100).map(flood).collect();
+        let mut flood: Vec<Client> = (0..HTTP_CONNECTIONS_MAX + 100).map(flood).collect();
         let mut next = come(&places, "2001:db8:0:1::2", 0);
         assert!(stays(&mut other));
         assert!(stays(&mut next));
         let stay = flood
             .iter_mut()
-            .filter_map(|guest| stays(guest).then_some(()));
+            .filter_map(|client| stays(client).then_some(()));
         assert_eq!(stay.count(), HTTP_CONNECTIONS_MAX - 2);
     }
 

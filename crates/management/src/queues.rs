@@ -7,8 +7,8 @@ use crate::api::{AfterGet, Get, Got, MessageCounters, Publish, QueueStats, Taken
 use crate::app::App;
 use crate::directory::Queue;
 use crate::input::json_of;
+use crate::list_query;
 use crate::overview::{MESSAGE_FIELDS, Subject, depths, depths_at, message_stats, messages_at};
-use crate::page;
 use crate::peers::{self, Teller, Told, asks};
 use crate::reply::{ApiError, Reply, merge};
 use crate::route::Call;
@@ -55,16 +55,16 @@ fn queue_json(app: &App, node: &str, queue: &Queue, told: Option<Told>) -> Value
     // Its leader may be up and slow to tell how it is.
     let is_led = led.is_some_and(|led| led.is_up);
     json["state"] = if is_led { "running" } else { "down" }.into();
-    if let Some(Told { by, mut figures }) = told {
-        if let Some(figures) = figures.as_object_mut() {
-            figures.remove("id");
+    if let Some(Told { by, mut stats }) = told {
+        if let Some(stats) = stats.as_object_mut() {
+            stats.remove("id");
             // A replica that is well does not make a queue that runs.
-            let is_well = figures.get("state").is_some_and(|state| state == "running");
+            let is_well = stats.get("state").is_some_and(|state| state == "running");
             if is_well && by == Teller::Follower {
-                figures.remove("state");
+                stats.remove("state");
             }
         }
-        merge(&mut json, figures);
+        merge(&mut json, stats);
     }
     if queue.kind != "quorum"
         && let Some(json) = json.as_object_mut()
@@ -110,11 +110,11 @@ pub(crate) fn owners<'a>(app: &App, stats: impl IntoIterator<Item = &'a QueueSta
 }
 
 /// What the leader of a queue knows of it, under the queue's `id`.
-pub(crate) fn figures(app: &App, stats: &QueueStats, owners: &Owners) -> Value {
+pub(crate) fn stats(app: &App, stats: &QueueStats, owners: &Owners) -> Value {
     let subject = Subject::Queue(stats.id.0);
     let messages = message_stats(app, subject, &stats.messages);
     let depths = depths(app, subject, depths_of(stats));
-    let mut json = figures_of(stats, messages, depths);
+    let mut json = stats_of(stats, messages, depths);
     if let Some(owner) = stats.owner {
         let owner = owners.get(&owner);
         json["owner_pid_details"] = owner.cloned().unwrap_or_default();
@@ -123,9 +123,9 @@ pub(crate) fn figures(app: &App, stats: &QueueStats, owners: &Owners) -> Value {
 }
 
 /// What is known of a queue in which nothing is and nothing happened.
-pub(crate) fn no_figures() -> Value {
+pub(crate) fn no_stats() -> Value {
     let counters = MessageCounters::default();
-    figures_of(
+    stats_of(
         &QueueStats::default(),
         messages_at(&counters, [0.0; MESSAGE_FIELDS]),
         depths_at([0; 3], [0.0; 3]),
@@ -137,7 +137,7 @@ fn depths_of(stats: &QueueStats) -> [u64; 3] {
     [stats.depth(), stats.ready, stats.unacknowledged]
 }
 
-fn figures_of(stats: &QueueStats, messages: Value, depths: Value) -> Value {
+fn stats_of(stats: &QueueStats, messages: Value, depths: Value) -> Value {
     let mut json = depths;
     merge(
         &mut json,
@@ -264,7 +264,7 @@ pub fn one(call: &Call<'_>) -> Answer {
     json["consumer_details"] = crate::connections::consumers_of(app, &queue);
     json["incoming"] = json!([]);
     json["deliveries"] = json!([]);
-    Ok(Reply::Json(page::one(json, &call.query)))
+    Ok(Reply::Json(list_query::one(json, &call.query)))
 }
 
 /// How the replica of a queue stands that this node has, in RabbitMQ's words.
@@ -572,7 +572,7 @@ mod tests {
             dead_letter_bytes: 20,
             ..QueueStats::default()
         };
-        let json = figures_of(&stats, json!({}), depths_at(depths_of(&stats), [0.0; 3]));
+        let json = stats_of(&stats, json!({}), depths_at(depths_of(&stats), [0.0; 3]));
         for (name, figure) in [
             ("messages", 7),
             ("messages_ready", 4),

@@ -147,14 +147,14 @@ async fn accept(listener: Listener, service: Service, app: Arc<App>) {
             continue;
         };
         let (seat, leave) = places.admit(peer);
-        let guest = Guest {
+        let client = Client {
             app: Arc::clone(&app),
             service,
             peer,
             way,
             seat,
         };
-        tokio::spawn(until(leave, guest.begin(stream)));
+        tokio::spawn(until(leave, client.begin(stream)));
     }
 }
 
@@ -170,7 +170,7 @@ async fn until(leave: oneshot::Receiver<()>, work: impl Future<Output = ()>) {
 
 /// A connection, and what its requests share.
 #[derive(Clone)]
-struct Guest {
+struct Client {
     app: Arc<App>,
     service: Service,
     peer: IpAddr,
@@ -178,7 +178,7 @@ struct Guest {
     seat: Arc<Seat>,
 }
 
-impl Guest {
+impl Client {
     /// Serves a connection that brings something before long.
     async fn begin(self, stream: Stream) {
         let first_byte = Duration::from_millis(HTTP_FIRST_BYTE_MS_MAX);
@@ -204,14 +204,14 @@ impl Guest {
 }
 
 /// Answers the requests of one connection until it ends.
-async fn serve<S>(guest: Guest, stream: S)
+async fn serve<S>(client: Client, stream: S)
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
-    let stream = Paced::new(stream, Arc::clone(&guest.seat));
+    let stream = Paced::new(stream, Arc::clone(&client.seat));
     let handler = service_fn(move |request| {
-        let guest = guest.clone();
-        async move { Ok::<_, Infallible>(answer(guest, request).await) }
+        let client = client.clone();
+        async move { Ok::<_, Infallible>(answer(client, request).await) }
     });
     // What ends a connection early is the client's affair.
     let _ = hyper::server::conn::http1::Builder::new()
@@ -224,14 +224,14 @@ where
 
 type HttpResponse = Response<Content>;
 
-async fn answer(guest: Guest, request: Request<Incoming>) -> HttpResponse {
-    let Guest {
+async fn answer(client: Client, request: Request<Incoming>) -> HttpResponse {
+    let Client {
         app,
         service,
         peer,
         way,
         seat,
-    } = guest;
+    } = client;
     let request = without_prefix(request, &app.prefix);
     let sender = Sender {
         method: request.method(),

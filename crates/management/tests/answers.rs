@@ -122,9 +122,9 @@ fn a_long_list_is_whole_and_in_order() {
 fn a_list_in_any_order_asks_for_many_queues_at_once() {
     let api = start(2_000);
     for query in ["", "?sort=messages", "?sort=message_stats.ack"] {
-        api.node.figures_asked.store(0, Relaxed);
+        api.node.stats_asked.store(0, Relaxed);
         api.get(Service::Api, &format!("/api/queues{query}"));
-        let asked = api.node.figures_asked.load(Relaxed);
+        let asked = api.node.stats_asked.load(Relaxed);
         assert!(asked < 2_000 / 32, "{query}: {asked}");
     }
 }

@@ -7,7 +7,7 @@ use client::{Answer, basic, exchange};
 use fake::Fake;
 use leveret_auth::password::SALT_BYTES_GIVEN;
 use leveret_management::api::*;
-use leveret_management::keeper::{ExecuteError, Keeper, MakeCommands};
+use leveret_management::catalogue_directory::{CatalogueDirectory, ExecuteError, MakeCommands};
 use leveret_management::{App, Endpoint, Running, Server, Service};
 use leveret_metadata::{Catalogue, Command, Config};
 use leveret_types::{ConnectionId, ProtocolError, QueueId};
@@ -20,7 +20,7 @@ struct Kept {
     catalogue: RwLock<Catalogue>,
 }
 
-impl Keeper for Kept {
+impl CatalogueDirectory for Kept {
     fn with_catalogue(&self, read: &mut dyn FnMut(&Catalogue)) {
         read(&self.catalogue.read().expect("catalogue"));
     }

@@ -10,7 +10,7 @@ use leveret_types::Message;
 use leveret_types::limits::{
     CONVERTED_PROPERTIES_BYTES_MAX, SHORT_STRING_BYTES_MAX, TABLE_DEPTH_MAX, TABLE_ENTRIES_MAX,
 };
-use leveret_types::message::{Facts, Span};
+use leveret_types::message::{MessageSummary, Span};
 
 /// Where in which stream an entry lies.
 #[derive(Clone, Copy, Debug)]
@@ -61,8 +61,15 @@ fn as_it_is(entry: &[u8], place: Place<'_>, is_sections: bool) -> Message {
     let routing_key = append(&mut bytes, place.stream.as_bytes());
     let properties = append(&mut bytes, &properties.to_bytes());
     let body = append(&mut bytes, entry);
-    let facts = Facts::default();
-    Message::from_spans(bytes.into(), exchange, routing_key, properties, body, facts)
+    let summary = MessageSummary::default();
+    Message::from_spans(
+        bytes.into(),
+        exchange,
+        routing_key,
+        properties,
+        body,
+        summary,
+    )
 }
 
 /// Appends to the bytes of a message.
@@ -112,7 +119,7 @@ fn converted(sections: &Sections<'_>, place: Place<'_>) -> Result<Message, Malfo
     let key = parts.routing_key.unwrap_or(place.stream.as_bytes());
     let routing_key = append(&mut bytes, key);
     let start = bytes.len();
-    let facts = parts.encode(&headers.bytes, &mut bytes);
+    let summary = parts.encode(&headers.bytes, &mut bytes);
     let properties = span(start, bytes.len());
     if bytes.len() - start > CONVERTED_PROPERTIES_BYTES_MAX {
         return Err(Malformed);
@@ -127,7 +134,7 @@ fn converted(sections: &Sections<'_>, place: Place<'_>) -> Result<Message, Malfo
         routing_key,
         properties,
         body,
-        facts,
+        summary,
     ))
 }
 
@@ -258,7 +265,7 @@ impl<'a> Parts<'a> {
         Ok(())
     }
 
-    fn encode(&self, headers: &[u8], out: &mut Vec<u8>) -> Facts {
+    fn encode(&self, headers: &[u8], out: &mut Vec<u8>) -> MessageSummary {
         let expiration = self.expiration_ms.map(|ms| ms.to_string());
         let properties = Properties {
             content_type: self.content_type,
@@ -277,11 +284,11 @@ impl<'a> Parts<'a> {
             cluster_id: None,
         };
         properties.encode(out);
-        Facts {
+        MessageSummary {
             persistent: self.delivery_mode == Some(2),
             priority: self.priority,
             expiration_ms: self.expiration_ms,
-            ..Facts::default()
+            ..MessageSummary::default()
         }
     }
 }

@@ -121,8 +121,8 @@ fn each_property_has_its_place() {
         ..properties
     };
     assert_eq!(read, expected);
-    assert_eq!(message.facts.priority, Some(5));
-    assert!(message.facts.persistent);
+    assert_eq!(message.summary.priority, Some(5));
+    assert!(message.summary.persistent);
     assert_eq!(
         (message.exchange(), message.routing_key()),
         (&b"logs"[..], &b"a.b"[..])

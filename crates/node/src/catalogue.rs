@@ -32,20 +32,23 @@ pub fn execute<E: Env>(
     env: &E,
 ) -> Result<Executed, CatalogueError> {
     let outcome = catalogue.apply(command)?;
-    let ticket = (!outcome.log.is_empty()).then(|| {
+    let log_position = (!outcome.log.is_empty()).then(|| {
         env.with_shard(now, SHARD, |shard| {
             for command in &outcome.log {
                 let bytes = command.encode();
                 let body = shard.logs.body(Durability::Durable, &[&bytes]);
                 shard.logs.append(CATALOGUE_LOG, body, bytes.len() as u32);
             }
-            shard.urgent_ticket()
+            shard.urgent_log_position()
         })
     });
     for change in &outcome.changes {
         follow(catalogue, change, now, env);
     }
-    Ok(Executed { outcome, ticket })
+    Ok(Executed {
+        outcome,
+        log_position,
+    })
 }
 
 /// Lets the rest of the node follow a change.
@@ -230,11 +233,11 @@ pub fn place_queues<S: DerefMut<Target = Shard>>(
     now: Now,
     mut load: impl FnMut(&mut ShardLogs),
 ) {
-    let mut lanes: HashMap<QueueId, Vec<u8>> = HashMap::new();
+    let mut priority_logs: HashMap<QueueId, Vec<u8>> = HashMap::new();
     for summary in found.iter().filter(|s| s.log.0 > u64::from(u8::MAX)) {
-        let (queue, lane) = queue_of(summary.log);
+        let (queue, priority_log) = queue_of(summary.log);
         if catalogue.queue(queue).is_some() {
-            lanes.entry(queue).or_default().push(lane);
+            priority_logs.entry(queue).or_default().push(priority_log);
         } else if let Some(shard) = shards.get_mut(usize::from(summary.shard)) {
             shard.logs.delete_log(summary.log);
         }
@@ -242,12 +245,12 @@ pub fn place_queues<S: DerefMut<Target = Shard>>(
     let shard_count = u16::try_from(shards.len()).unwrap_or(u16::MAX);
     let in_shards = |record: &&QueueRecord| record.kind() != QueueKind::Stream;
     for record in catalogue.queues(None).filter(in_shards) {
-        let mut lanes = lanes.remove(&record.id()).unwrap_or_default();
-        lanes.sort_unstable();
+        let mut priority_logs = priority_logs.remove(&record.id()).unwrap_or_default();
+        priority_logs.sort_unstable();
         let shard = shard_of(record.id(), shard_count);
         if let Some(shard) = shards.get_mut(usize::from(shard.0)) {
             let spec = spec(catalogue, record);
-            shard.recover_queue(now, record.id(), spec, lanes, &mut load);
+            shard.recover_queue(now, record.id(), spec, priority_logs, &mut load);
         }
     }
     for shard in shards {

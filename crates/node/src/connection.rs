@@ -3,36 +3,36 @@
 //! Invariant: what a client asked for is answered in the order in which it asked.
 //! Invariant: nothing is borrowed from the environment between two calls.
 
-mod asked;
 mod consume;
-mod facts;
-mod held;
-mod holders;
 mod login;
-mod look;
 mod overdue;
+mod pending_replies;
+mod pending_requests;
 mod publish;
+mod read_barrier;
 mod run;
+mod status;
 mod streams;
+mod subscriptions;
 mod topology;
 
 pub(crate) use consume::may_get;
-pub use facts::{ChannelFacts, ConnectionFacts, ConsumerFacts};
 pub(crate) use login::{Login, NotLetIn, credentials};
 pub(crate) use publish::enqueue;
 pub(crate) use run::Run;
+pub use status::{ChannelStatus, ConnectionStatus, ConsumerStatus};
 pub use topology::{Answer, Caller, Question};
 
 use crate::env::{ConnectionEvent, Env};
 use crate::link::Link;
 use bytes::Bytes;
 use hashbrown::HashMap;
-use held::Held;
 use leveret_session::contract::{Reply, Request};
 use leveret_session::{Connection as Session, State as SessionState};
 use leveret_types::{
     ChannelId, ConnectionId, ConsumerId, Now, OutBuffer, ProtocolError, QueueId, ReplyCode,
 };
+use pending_replies::Held;
 use smallvec::SmallVec;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -61,7 +61,7 @@ pub struct Connection {
     connected_at_ms: u64,
     certificate: Option<Vec<u8>>,
     secured: bool,
-    tls_facts: Option<(String, String)>,
+    tls_status: Option<(String, String)>,
     session: Session,
     requests: Vec<Request>,
     login: login::Login,
@@ -74,11 +74,11 @@ pub struct Connection {
     /// The answer to what was asked, held until what it tells of is durable.
     held: Option<Held>,
     /// Answers in the output that must not be written before what they tell of is durable.
-    barriers: held::Barriers,
+    barriers: pending_replies::Barriers,
     /// What was asked of the cluster.
-    asked: Option<asked::Asked>,
+    asked: Option<pending_requests::Asked>,
     /// What waits until this node has looked for a name that it does not know, and whether it has.
-    missed: Option<look::Missed>,
+    missed: Option<read_barrier::Missed>,
     looked: bool,
     /// The consumer that is being attached to a queue of the cluster.
     attaching: Option<ConsumerId>,
@@ -93,7 +93,7 @@ pub struct Connection {
     /// The answer to a failed login, held for a while.
     delayed: Option<(u64, Reply)>,
     /// Deliveries encoded since the socket last took everything, but for those behind a barrier.
-    encoded: held::Encoded,
+    encoded: pending_replies::Encoded,
     /// Publishes that wait for the log, so that the confirm ledger must hear of it.
     awaiting: bool,
     has_exclusive: bool,
@@ -118,7 +118,7 @@ impl Connection {
             connected_at_ms: now.wall_ms,
             certificate: None,
             secured: false,
-            tls_facts: None,
+            tls_status: None,
             session: Session::new(Arc::clone(settings), now),
             requests: Vec::new(),
             login: login::Login::default(),
@@ -128,7 +128,7 @@ impl Connection {
             publisher: publish::Publisher::default(),
             streams: None,
             held: None,
-            barriers: held::Barriers::default(),
+            barriers: pending_replies::Barriers::default(),
             asked: None,
             missed: None,
             looked: false,
@@ -138,7 +138,7 @@ impl Connection {
             cancelled_behind: Vec::new(),
             checking: None,
             delayed: None,
-            encoded: held::Encoded::default(),
+            encoded: pending_replies::Encoded::default(),
             awaiting: false,
             has_exclusive: false,
             received_bytes: 0,
@@ -163,10 +163,10 @@ impl Connection {
     }
 
     /// The TLS handshake is over; this is what it showed of the client.
-    pub fn secure(&mut self, certificate: Option<Vec<u8>>, facts: Option<(String, String)>) {
+    pub fn secure(&mut self, certificate: Option<Vec<u8>>, status: Option<(String, String)>) {
         self.secured = true;
         self.certificate = certificate;
-        self.tls_facts = facts;
+        self.tls_status = status;
     }
 
     /// Takes in what the socket had; answers how many requests that made.
@@ -192,10 +192,10 @@ impl Connection {
                     self.consumer_cancelled(consumer);
                 }
             }
-            ConnectionEvent::TimedOut(holder) => self.timed_out(holder, now, env),
+            ConnectionEvent::TimedOut(subscription) => self.timed_out(subscription, now, env),
             ConnectionEvent::Executed { id, result } => self.executed(id, result, now, env),
             ConnectionEvent::LoginChecked(verdict) => self.login_checked(verdict, now, env),
-            ConnectionEvent::Looked => self.look_again(now, env),
+            ConnectionEvent::Peeked => self.look_again(now, env),
             ConnectionEvent::Stream(news) => self.stream_news(news, now, env),
             ConnectionEvent::Close(error) => self.session.close(error),
             ConnectionEvent::Committed { queue, through } => {
@@ -289,7 +289,7 @@ impl Connection {
         if self.encoded.messages == 0 {
             return;
         }
-        let held::Encoded { messages, bytes } = std::mem::take(&mut self.encoded);
+        let pending_replies::Encoded { messages, bytes } = std::mem::take(&mut self.encoded);
         if self.link.give(messages, bytes) {
             self.unblock_consumers(now, env);
         }

@@ -3,7 +3,7 @@
 
 use leveret_amqp::{Properties, TableBuilder};
 use leveret_queue::Reason;
-use leveret_types::message::Facts;
+use leveret_types::message::MessageSummary;
 use leveret_types::{FieldTable, FieldValue, Message, MessageParts, Now};
 
 /// Headers that dead-lettering writes.
@@ -51,7 +51,7 @@ impl Dead {
             now,
         );
 
-        let dropped: &[&str] = match (message.facts.dead_lettered, routing_key) {
+        let dropped: &[&str] = match (message.summary.dead_lettered, routing_key) {
             // A client's claim to an earlier death is not believed.
             (false, None) => &HEADERS,
             (false, Some(_)) => &[
@@ -100,11 +100,11 @@ impl Dead {
             properties: &bytes,
             body: message.body(),
         };
-        let facts = Facts {
+        let facts = MessageSummary {
             expiration_ms: None,
             published_ms: now.wall_ms,
             dead_lettered: true,
-            ..message.facts
+            ..message.summary
         };
         Self {
             message: Message::from_parts(parts, facts),
@@ -135,7 +135,7 @@ impl Dead {
 
 /// The deaths that the broker has recorded, newest first.
 fn recorded_deaths(message: &Message, headers: FieldTable) -> Vec<FieldTable> {
-    if !message.facts.dead_lettered {
+    if !message.summary.dead_lettered {
         return Vec::new();
     }
     let Some(FieldValue::Array(list)) = headers.get("x-death") else {
@@ -219,7 +219,7 @@ mod tests {
             properties: &bytes,
             body: b"1",
         };
-        Message::from_parts(parts, Facts::default())
+        Message::from_parts(parts, MessageSummary::default())
     }
 
     fn headers(message: &Message) -> FieldTable {

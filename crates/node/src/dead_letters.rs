@@ -1,7 +1,7 @@
 //! A queue's messages on their way to its dead-letter exchange: a bounded number of them at a
 //! time, and again later what did not arrive where it must.
 
-use crate::looked::Found;
+use crate::peeked::Found;
 use crate::shard::DeadLetter;
 use leveret_queue::{Position, Reason};
 use leveret_types::limits::{DEAD_LETTER_RETRY_MS, DEAD_LETTERS_UNDER_WAY_MAX};
@@ -24,12 +24,14 @@ pub(crate) struct DeadLetters {
 
 impl DeadLetters {
     /// These messages are to go.
-    pub(crate) fn push(&mut self, lane: u8, range: Range<u64>, reason: Reason) {
+    pub(crate) fn push(&mut self, priority_log: u8, range: Range<u64>, reason: Reason) {
         match self.waiting.back_mut() {
-            Some((of, last, why)) if (*of, last.end, *why) == (lane, range.start, reason) => {
+            Some((of, last, why))
+                if (*of, last.end, *why) == (priority_log, range.start, reason) =>
+            {
                 last.end = range.end;
             }
-            _ => self.waiting.push_back((lane, range, reason)),
+            _ => self.waiting.push_back((priority_log, range, reason)),
         }
     }
 
@@ -46,7 +48,7 @@ impl DeadLetters {
                     self.sent();
                     return Some(DeadLetter {
                         queue,
-                        position: Some((position.lane, position.index)),
+                        position: Some((position.priority_log, position.index)),
                         message,
                         reason,
                     });
@@ -55,7 +57,7 @@ impl DeadLetters {
                 Found::Never => {
                     tracing::error!(
                         %queue,
-                        lane = position.lane,
+                        priority_log = position.priority_log,
                         index = position.index,
                         "a message that is to be dead-lettered cannot be read; it stays",
                     );
@@ -68,9 +70,9 @@ impl DeadLetters {
 
     /// The message that is to go next, if one more may be under way.
     fn next(&self) -> Option<(Position, Reason)> {
-        let (lane, range, reason) = self.waiting.front()?;
+        let (priority_log, range, reason) = self.waiting.front()?;
         let position = Position {
-            lane: *lane,
+            priority_log: *priority_log,
             index: range.start,
         };
         (self.under_way.len() < DEAD_LETTERS_UNDER_WAY_MAX).then_some((position, *reason))
@@ -93,14 +95,17 @@ impl DeadLetters {
     }
 
     /// These messages are where they were to go.
-    pub(crate) fn arrived(&mut self, lane: u8, range: &Range<u64>) {
+    pub(crate) fn arrived(&mut self, priority_log: u8, range: &Range<u64>) {
         self.under_way
-            .retain(|(at, _)| at.lane != lane || !range.contains(&at.index));
+            .retain(|(at, _)| at.priority_log != priority_log || !range.contains(&at.index));
     }
 
     /// A message did not arrive, and must.
-    pub(crate) fn refused(&mut self, now: Now, lane: u8, index: u64) {
-        let position = Position { lane, index };
+    pub(crate) fn refused(&mut self, now: Now, priority_log: u8, index: u64) {
+        let position = Position {
+            priority_log,
+            index,
+        };
         let Some(at) = self.under_way.iter().position(|(of, _)| *of == position) else {
             return;
         };
@@ -116,8 +121,16 @@ impl DeadLetters {
         if self.deadline_ms().is_some_and(|at| at <= now.monotonic_ms) {
             let again = std::mem::take(&mut self.later);
             self.under_way.retain(|one| !again.contains(one));
-            for (Position { lane, index }, reason) in again.into_iter().rev() {
-                self.waiting.push_front((lane, index..index + 1, reason));
+            for (
+                Position {
+                    priority_log,
+                    index,
+                },
+                reason,
+            ) in again.into_iter().rev()
+            {
+                self.waiting
+                    .push_front((priority_log, index..index + 1, reason));
             }
         }
     }

@@ -52,7 +52,7 @@ fn dead_letter<E: Env>(dead: &DeadLetter, scratch: &mut Scratch, run: &mut Run<'
     if let Some(queue) = catalogue.queue(dead.queue)
         && let Some(letter) = catalogue.dead_letter_of(queue)
     {
-        let corpse = Dead::new(
+        let dead_lettered = Dead::new(
             &dead.message,
             queue.name(),
             dead.reason,
@@ -63,7 +63,7 @@ fn dead_letter<E: Env>(dead: &DeadLetter, scratch: &mut Scratch, run: &mut Run<'
         route(
             catalogue,
             queue.vhost(),
-            &corpse.message,
+            &dead_lettered.message,
             scratch,
             &mut targets,
         );
@@ -71,11 +71,11 @@ fn dead_letter<E: Env>(dead: &DeadLetter, scratch: &mut Scratch, run: &mut Run<'
         targets.retain(|target| {
             catalogue
                 .queue(*target)
-                .is_some_and(|queue| !corpse.is_cycle(queue.name()))
+                .is_some_and(|queue| !dead_lettered.is_cycle(queue.name()))
         });
-        message = Some(corpse.message);
+        message = Some(dead_lettered.message);
     }
-    let Some((lane, index)) = dead.position else {
+    let Some((priority_log, index)) = dead.position else {
         if let Some(message) = message {
             enqueue(&message, &targets, &Notify::Nobody, run);
         }
@@ -84,13 +84,13 @@ fn dead_letter<E: Env>(dead: &DeadLetter, scratch: &mut Scratch, run: &mut Run<'
     if goes_nowhere {
         // Somebody may yet declare the exchange, or bind a queue.
         let shard = run.shard(run.env.shard_of(dead.queue));
-        return shard.not_dead_lettered(now, dead.queue, lane, index);
+        return shard.not_dead_lettered(now, dead.queue, priority_log, index);
     }
     // In the log behind the message's new places: a crash between the two leaves it in both, never
     // in neither.
     let then = Then::DeadLettered {
         queue: dead.queue,
-        lane,
+        priority_log,
         index,
     };
     put_then(message.as_ref(), &targets, then, run);
@@ -122,7 +122,11 @@ fn afterwards<E: Env>(then: &Then, refused: bool, run: &mut Run<'_, E>) {
     let now = run.now;
     match *then {
         Then::Nothing => {}
-        Then::DeadLettered { queue, lane, index } => {
+        Then::DeadLettered {
+            queue,
+            priority_log,
+            index,
+        } => {
             let must_arrive = refused && {
                 let catalogue = run.catalogue();
                 let letter = catalogue
@@ -132,8 +136,8 @@ fn afterwards<E: Env>(then: &Then, refused: bool, run: &mut Run<'_, E>) {
             };
             let shard = run.shard(run.env.shard_of(queue));
             match must_arrive {
-                true => shard.not_dead_lettered(now, queue, lane, index),
-                false => shard.dead_lettered(now, queue, lane, index..index + 1),
+                true => shard.not_dead_lettered(now, queue, priority_log, index),
+                false => shard.dead_lettered(now, queue, priority_log, index..index + 1),
             }
         }
         Then::DelayedReleased { index, bytes } => {

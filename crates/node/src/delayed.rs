@@ -89,7 +89,7 @@ impl Delayed {
             logs.create_log(LOG, LogKind::Durable);
             self.created = true;
         }
-        let durability = if message.facts.persistent {
+        let durability = if message.summary.persistent {
             Durability::Durable
         } else {
             Durability::Volatile

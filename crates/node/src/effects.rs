@@ -35,7 +35,7 @@ impl ShardEffects {
     pub(crate) fn answer_get(
         &mut self,
         to: Subscriber,
-        (queue, holder): (QueueId, ConsumerId),
+        (queue, subscription): (QueueId, ConsumerId),
         reply: Reply,
     ) {
         match (to, reply) {
@@ -43,7 +43,11 @@ impl ShardEffects {
                 self.posts.push((connection, ConnectionEvent::Reply(reply)));
             }
             (Subscriber::Node(node), Reply::Got(got)) => {
-                let event = NodeEvent::Got { queue, holder, got };
+                let event = NodeEvent::Got {
+                    queue,
+                    subscription,
+                    got,
+                };
                 self.for_nodes.push((node, event));
             }
             // Nothing else answers a get at a queue of this node.
@@ -68,16 +72,21 @@ impl ShardEffects {
         }
     }
 
-    /// A holder has kept a delivery for too long.
-    pub(crate) fn timed_out(&mut self, to: Subscriber, queue: QueueId, holder: ConsumerId) {
+    /// A subscription has kept a delivery for too long.
+    pub(crate) fn timed_out(&mut self, to: Subscriber, queue: QueueId, subscription: ConsumerId) {
         match to {
             Subscriber::Client(connection) => self.deferred.push(Deferred::TimedOut {
                 connection,
-                consumer: holder,
+                consumer: subscription,
             }),
             Subscriber::Node(node) => {
-                self.for_nodes
-                    .push((node, NodeEvent::TimedOut { queue, holder }));
+                self.for_nodes.push((
+                    node,
+                    NodeEvent::TimedOut {
+                        queue,
+                        subscription,
+                    },
+                ));
             }
         }
     }
@@ -127,7 +136,7 @@ pub enum Deferred {
 pub struct DeadLetter {
     /// Where it was.
     pub queue: QueueId,
-    /// Its lane and index there; nothing if the queue refused it and never had it.
+    /// Its priority log and index there; nothing if the queue refused it and never had it.
     pub position: Option<(u8, u64)>,
     /// The message.
     pub message: Message,
@@ -144,8 +153,8 @@ pub enum Then {
     DeadLettered {
         /// The queue.
         queue: QueueId,
-        /// The lane.
-        lane: u8,
+        /// The priority log.
+        priority_log: u8,
         /// Its index.
         index: u64,
     },

@@ -5,7 +5,9 @@
 //! plain borrow. What the work wants done elsewhere comes out as closed lists of effects, and the
 //! environment carries it there when the shard is let go.
 
-pub use crate::events::{ConnectionEvent, Executed, PeerFrame, ProposalId, QueueAnswer, Ticket};
+pub use crate::events::{
+    ConnectionEvent, Executed, LogPosition, PeerFrame, ProposalId, QueueAnswer,
+};
 use crate::shard::{Shard, ShardEffects};
 use leveret_auth::{LoginCheck, Verdict};
 use leveret_metadata::{Catalogue, CatalogueError, Command};

@@ -1,6 +1,6 @@
 //! What is told to whom: events of connections, answers of queues, frames for other nodes.
 
-use crate::quorum::link::{Fetched, Standing};
+use crate::quorum::link::{Fetched, QueueCounts};
 use crate::stream_events::StreamNews;
 use bytes::Bytes;
 use leveret_auth::Verdict;
@@ -13,7 +13,7 @@ use std::ops::Range;
 
 /// A place in the write-ahead log: what a confirm waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Ticket {
+pub struct LogPosition {
     /// Whose part of the log.
     pub shard: ShardId,
     /// Durable once that shard's part is durable through this chunk.
@@ -63,7 +63,7 @@ pub enum ConnectionEvent {
     LoginChecked(Verdict),
     /// This node has seen what the cluster had agreed on when the connection asked for a look, or
     /// will not in time.
-    Looked,
+    Peeked,
     /// The cluster has carried out a change of the catalogue, or refused it.
     Executed {
         /// What [`crate::Proposal::Waiting`] said.
@@ -88,7 +88,7 @@ pub enum QueueAnswer {
     /// How many messages a purge took away.
     Purged(u64),
     /// How it stands.
-    Counted(Standing),
+    Counted(QueueCounts),
     /// A ready message, which stays.
     Peeked(Fetched),
     /// Its leader was not there in time.
@@ -134,7 +134,7 @@ pub struct Executed {
     /// What changed.
     pub outcome: Outcome,
     /// When the change is durable; nothing if it need not be.
-    pub ticket: Option<Ticket>,
+    pub log_position: Option<LogPosition>,
 }
 
 /// A change of the catalogue that the cluster has been asked for, unique for the life of the

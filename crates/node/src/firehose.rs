@@ -4,7 +4,7 @@ use crate::properties;
 use crate::shard::Deferred;
 use leveret_amqp::{Properties, TableBuilder};
 use leveret_types::limits::SHORT_STRING_BYTES_MAX;
-use leveret_types::message::Facts;
+use leveret_types::message::MessageSummary;
 use leveret_types::{ChannelId, FieldValue, Message, MessageParts};
 
 /// The exchange that copies go to.
@@ -86,9 +86,9 @@ fn copy(place: Place<'_>, message: &Message, key: &str, fact: (&str, FieldValue)
         properties: &bytes,
         body: message.body(),
     };
-    let facts = Facts {
-        published_ms: message.facts.published_ms,
-        ..Facts::default()
+    let facts = MessageSummary {
+        published_ms: message.summary.published_ms,
+        ..MessageSummary::default()
     };
     Deferred::Publish {
         vhost: place.vhost.to_owned(),
@@ -118,7 +118,7 @@ mod tests {
             properties: &properties,
             body: b"body",
         };
-        Message::from_parts(parts, Facts::default())
+        Message::from_parts(parts, MessageSummary::default())
     }
 
     fn copied(work: Deferred) -> (String, Vec<u8>, FieldTable) {

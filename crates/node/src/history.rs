@@ -22,7 +22,7 @@ impl History {
         if is_kept_out(message) {
             return;
         }
-        let copy = Message::from_parts(message.parts(), message.facts);
+        let copy = Message::from_parts(message.parts(), message.summary);
         let mut exchanges = self.lock();
         let history = exchanges
             .entry((vhost.to_owned(), exchange.to_owned()))
@@ -69,7 +69,7 @@ fn is_kept_out(message: &Message) -> bool {
 mod tests {
     use super::*;
     use leveret_amqp::TableBuilder;
-    use leveret_types::message::Facts;
+    use leveret_types::message::MessageSummary;
     use leveret_types::{FieldValue, MessageParts};
 
     fn message(body: &str, no_store: Option<bool>) -> Message {
@@ -88,7 +88,7 @@ mod tests {
             properties: &properties,
             body: body.as_bytes(),
         };
-        Message::from_parts(parts, Facts::default())
+        Message::from_parts(parts, MessageSummary::default())
     }
 
     #[test]

@@ -37,7 +37,7 @@ mod effects;
 mod events;
 mod firehose;
 mod log_ids;
-mod looked;
+mod peeked;
 mod queue_spec;
 mod stream_connection;
 mod stream_events;
@@ -45,12 +45,12 @@ mod stream_queues;
 mod subscriber;
 
 pub use connection::{
-    Answer, Caller, ChannelFacts, Connection, ConnectionFacts, ConsumerFacts, Peer, Question,
+    Answer, Caller, ChannelStatus, Connection, ConnectionStatus, ConsumerStatus, Peer, Question,
 };
 pub use counters::{CounterValues, NodeCounters};
 pub use env::{
-    Alarms, ConnectionEvent, Env, Executed, LoginFrom, PeerFrame, Proposal, ProposalId,
-    QueueAnswer, Ticket,
+    Alarms, ConnectionEvent, Env, Executed, LogPosition, LoginFrom, PeerFrame, Proposal,
+    ProposalId, QueueAnswer,
 };
 pub use stream_connection::StreamConnection;
 

@@ -9,13 +9,13 @@ pub const fn shard_of(queue: QueueId, shards: u16) -> ShardId {
     ShardId((queue.0 & 0xFF) as u16 % shards)
 }
 
-/// The log of one lane of a queue.
+/// The log of one priority log of a queue.
 #[must_use]
-pub const fn log_of(queue: QueueId, lane: u8) -> LogId {
-    LogId(queue.0 << 8 | lane as u64)
+pub const fn log_of(queue: QueueId, priority_log: u8) -> LogId {
+    LogId(queue.0 << 8 | priority_log as u64)
 }
 
-/// The queue and the lane that a log belongs to.
+/// The queue and the priority log that a log belongs to.
 #[must_use]
 pub const fn queue_of(log: LogId) -> (QueueId, u8) {
     (QueueId(log.0 >> 8), (log.0 & 0xFF) as u8)

@@ -1,7 +1,7 @@
 //! What operators do to messages through the management interface: publish one, look at some.
 
 use crate::connection::{Caller, Question, Run, enqueue, may_get};
-use crate::env::{Env, QueueAnswer, Ticket};
+use crate::env::{Env, LogPosition, QueueAnswer};
 use crate::properties::{LazyProperties, copies, without_blind_copies};
 use crate::quorum::{Afterwards, Asker, Notify, Then};
 use crate::shard::GetOutcome;
@@ -85,11 +85,11 @@ impl Caller {
         }
         // This was the last place that could be filled here; nothing follows.
         drop(queues_took_it.filled());
-        let tickets = outcome
+        let log_positions = outcome
             .waits
             .iter()
             .filter_map(|(awaited, chunk)| match awaited {
-                Awaited::Shard(shard) => Some(Ticket {
+                Awaited::Shard(shard) => Some(LogPosition {
                     shard: *shard,
                     chunk: *chunk,
                 }),
@@ -98,7 +98,7 @@ impl Caller {
             .collect();
         Ok(Published {
             is_routed: !queues.is_empty(),
-            tickets,
+            log_positions,
             queues_took_it,
         })
     }
@@ -133,7 +133,7 @@ pub struct Published {
     /// Whether there is a queue for it.
     pub is_routed: bool,
     /// When it is durable in queues of this node alone.
-    pub tickets: Vec<Ticket>,
+    pub log_positions: Vec<LogPosition>,
     queues_took_it: Arc<Afterwards>,
 }
 
@@ -145,19 +145,19 @@ impl Published {
     }
 }
 
-/// Takes one message out of a queue for `holder`, with how many are left behind it. `Err` while it
-/// is being read from disk: ask again.
+/// Takes one message out of a queue for `subscription`, with how many are left behind it. `Err`
+/// while it is being read from disk: ask again.
 ///
 /// # Errors
 /// See above.
 pub fn get<E: Env>(
     queue: QueueId,
-    holder: ConsumerId,
+    subscription: ConsumerId,
     now: Now,
     env: &E,
 ) -> Result<Option<(Delivery, u64)>, Pending> {
     let outcome = env.with_shard(now, env.shard_of(queue), |shard| {
-        shard.get(now, queue, holder, None, false)
+        shard.get(now, queue, subscription, None, false)
     });
     match outcome {
         GetOutcome::Message(delivery, left) => Ok(Some((delivery, left))),
@@ -190,7 +190,7 @@ pub fn settle<E: Env>(delivery: &Delivery, outcome: Outcome, now: Now, env: &E) 
             now,
             delivery.queue,
             delivery.consumer,
-            delivery.lane,
+            delivery.priority_log,
             range,
             outcome,
         );
@@ -198,9 +198,9 @@ pub fn settle<E: Env>(delivery: &Delivery, outcome: Outcome, now: Now, env: &E) 
 }
 
 /// The places of everything done so far, on all shards: what an operator's command waits for.
-pub fn tickets<E: Env>(now: Now, env: &E) -> Vec<Ticket> {
+pub fn log_positions<E: Env>(now: Now, env: &E) -> Vec<LogPosition> {
     let shards = (0..env.settings().shard_count).map(ShardId);
     shards
-        .map(|id| env.with_shard(now, id, |shard| shard.urgent_ticket()))
+        .map(|id| env.with_shard(now, id, |shard| shard.urgent_log_position()))
         .collect()
 }

@@ -124,7 +124,7 @@ pub fn with_properties(message: &Message, properties: &Properties<'_>) -> Messag
             properties: &bytes,
             ..message.parts()
         },
-        message.facts,
+        message.summary,
     )
 }
 

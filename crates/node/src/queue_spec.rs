@@ -24,7 +24,7 @@ pub struct QueueSpec {
 
 /// How a queue stands.
 #[derive(Clone, Debug)]
-pub struct QueueFacts {
+pub struct LocalQueueStats {
     /// The queue.
     pub id: QueueId,
     /// Messages and consumers.

@@ -4,25 +4,25 @@
 //! A shard is borrowed, given work, and told to [`Shard::finish`]; only then do its queues deliver,
 //! expire and drop, once for the whole batch. What is to happen elsewhere is in [`Shard::effects`].
 
-mod actor;
+mod classic_queue;
 mod convert;
 mod entry;
-mod here;
-mod home;
+mod local;
 mod outcome;
+mod remote_clients;
 mod replicas;
 
 use crate::delayed::{self, Delayed};
 pub use crate::effects::{DeadLetter, Deferred, ShardEffects};
-use crate::events::Ticket;
+use crate::events::LogPosition;
 pub use crate::log_ids::{CATALOGUE_GROUP_LOG, CATALOGUE_LOG, log_of, queue_of, shard_of};
-pub use crate::queue_spec::{QueueFacts, QueueSpec};
+pub use crate::queue_spec::{LocalQueueStats, QueueSpec};
 use crate::quorum::link::{self, Answer, Origin};
 use crate::quorum::replica::{Replicas, Transfers};
-use crate::quorum::{Homes, Proxies};
+use crate::quorum::{LocalLeaders, RemoteQueues};
 pub use crate::subscriber::Subscriber;
-use actor::Actor;
 use bytes::Bytes;
+use classic_queue::ClassicQueue;
 pub use entry::When;
 use hashbrown::HashMap;
 use leveret_queue::Counts;
@@ -41,7 +41,7 @@ pub struct Shard {
     node: NodeId,
     /// The storage engine's part.
     pub logs: ShardLogs,
-    queues: HashMap<QueueId, Actor, foldhash::fast::FixedState>,
+    queues: HashMap<QueueId, ClassicQueue, foldhash::fast::FixedState>,
     /// Queues that something happened to since the last [`Self::finish`].
     dirty: Vec<QueueId>,
     /// When queues want to be looked at next.
@@ -53,9 +53,9 @@ pub struct Shard {
     next_deadline_ms: u64,
     scratch: Vec<leveret_queue::Effect>,
     /// Queues that are on other nodes, or on several.
-    pub(crate) proxies: Proxies,
+    pub(crate) remote_queues: RemoteQueues,
     /// Queues of this node that others use.
-    pub(crate) homes: Homes,
+    pub(crate) local_leaders: LocalLeaders,
     /// Members of queues that are on several nodes.
     replicas: Replicas,
     transfers: Transfers,
@@ -65,7 +65,7 @@ pub struct Shard {
     peers_checked_ms: u64,
     /// Whether this node's data folder is an older copy of itself.
     is_outdated: bool,
-    /// What leaders in this shard say to proxies, those in this shard included.
+    /// What leaders in this shard say to remote queues, those in this shard included.
     pub(crate) answers: Vec<Answer>,
 }
 
@@ -86,8 +86,8 @@ impl Shard {
             urgent: false,
             next_deadline_ms: u64::MAX,
             scratch: Vec::new(),
-            proxies: Proxies::new(Origin { node, start: 1 }, count),
-            homes: Homes::default(),
+            remote_queues: RemoteQueues::new(Origin { node, start: 1 }, count),
+            local_leaders: LocalLeaders::default(),
             replicas: Replicas::default(),
             transfers: Transfers::of_shard(count),
             up: Vec::new(),
@@ -101,23 +101,23 @@ impl Shard {
     /// as the milliseconds since the Unix epoch at its start. To be called before queues are added.
     pub fn set_start(&mut self, start: u64) {
         let node = self.node;
-        self.proxies = Proxies::new(Origin { node, start }, self.count);
+        self.remote_queues = RemoteQueues::new(Origin { node, start }, self.count);
     }
 
     /// The place in the write-ahead log of everything done so far.
     #[must_use]
-    pub fn ticket(&self) -> Ticket {
-        Ticket {
+    pub fn log_position(&self) -> LogPosition {
+        LogPosition {
             shard: self.id,
             chunk: self.logs.position(),
         }
     }
 
-    /// As [`Self::ticket`], and what has gathered goes to the log at once, even if it is nothing
-    /// but settles.
-    pub fn urgent_ticket(&mut self) -> Ticket {
+    /// As [`Self::log_position`], and what has gathered goes to the log at once, even if it is
+    /// nothing but settles.
+    pub fn urgent_log_position(&mut self) -> LogPosition {
         self.urgent = true;
-        self.ticket()
+        self.log_position()
     }
 
     /// Whether what has gathered is to be written at once.
@@ -154,7 +154,7 @@ impl Shard {
     /// A frame for one of this shard's queues has come from another node. Anything may be in it.
     pub fn receive_peer(&mut self, now: Now, from: NodeId, queue: QueueId, frame: Bytes) {
         match frame.first() {
-            Some(&(link::TO_LEADER | link::TO_PROXY)) => {
+            Some(&(link::TO_LEADER | link::TO_REMOTE_QUEUE)) => {
                 self.receive_link(now, from, queue, frame);
             }
             _ => self.with_replicas(now, |replicas, around| {
@@ -191,33 +191,33 @@ impl Shard {
         self.logs.seal(out);
     }
 
-    /// Adds a queue: a new one, or one that was there before a restart, with the lanes whose logs
-    /// the engine still has.
-    pub fn add_queue(&mut self, now: Now, id: QueueId, spec: QueueSpec, lanes: Vec<u8>) {
+    /// Adds a queue: a new one, or one that was there before a restart, with the priority logs
+    /// whose logs the engine still has.
+    pub fn add_queue(&mut self, now: Now, id: QueueId, spec: QueueSpec, priority_logs: Vec<u8>) {
         assert_eq!(
             shard_of(id, self.count),
             self.id,
             "queue {id} belongs to another shard"
         );
         if !spec.members.is_empty() {
-            return self.recover_queue(now, id, spec, lanes, &mut |_| {});
+            return self.recover_queue(now, id, spec, priority_logs, &mut |_| {});
         }
-        if self.place_proxy(id, &spec) {
+        if self.place_remote_queue(id, &spec) {
             return;
         }
-        let actor = Actor::new(now, id, spec, lanes, &self.logs);
-        let before = self.queues.insert(id, actor);
+        let classic_queue = ClassicQueue::new(now, id, spec, priority_logs, &self.logs);
+        let before = self.queues.insert(id, classic_queue);
         assert!(before.is_none(), "queue {id} is there already");
         self.mark(id);
     }
 
     /// Changes what policies and arguments make of a queue.
     pub fn update_queue(&mut self, now: Now, id: QueueId, spec: QueueSpec) {
-        if let Some(actor) = self.queues.get_mut(&id) {
+        if let Some(classic_queue) = self.queues.get_mut(&id) {
             if !spec.members.is_empty() {
                 return self.begin_group(now, id, spec);
             }
-            actor.update(now, spec);
+            classic_queue.update(now, spec);
             self.mark(id);
         } else {
             self.update_replica(now, id, spec);
@@ -227,63 +227,71 @@ impl Shard {
     /// Takes a queue away with its messages: its consumers are told. Answers how many messages were
     /// ready.
     pub fn remove_queue(&mut self, now: Now, id: QueueId) -> Option<Counts> {
-        self.remove_proxy(now, id);
+        self.remove_remote_queue(now, id);
         if self.replicas.has(id) {
             return self.remove_replica(now, id);
         }
-        let Some(actor) = self.queues.remove(&id) else {
-            self.delete_remains(id);
+        let Some(classic_queue) = self.queues.remove(&id) else {
+            self.delete_retired_replica(id);
             return None;
         };
-        self.deadlines.remove(&(actor.deadline_ms, id));
-        for (consumer, attached) in &actor.consumers {
+        self.deadlines.remove(&(classic_queue.deadline_ms, id));
+        for (consumer, attached) in &classic_queue.consumers {
             self.effects.cancelled(attached.subscriber, *consumer);
         }
-        for lane in &actor.lanes {
-            self.logs.delete_log(log_of(id, *lane));
+        for priority_log in &classic_queue.priority_logs {
+            self.logs.delete_log(log_of(id, *priority_log));
         }
-        Some(actor.queue.counts(now))
+        Some(classic_queue.queue.counts(now))
     }
 
-    /// Whether the queue, or its proxy here, knows this holder still.
-    pub(crate) fn is_holding(&self, queue: QueueId, holder: ConsumerId) -> bool {
-        if self.is_proxied(queue) {
-            return self.proxies.holds(queue, holder);
+    /// Whether the queue, or its remote queue here, knows this subscription still.
+    pub(crate) fn is_holding(&self, queue: QueueId, subscription: ConsumerId) -> bool {
+        if self.is_remote(queue) {
+            return self.remote_queues.holds(queue, subscription);
         }
-        let actor = self.queues.get(&queue);
-        actor.is_some_and(|actor| actor.queue.holds(holder))
+        let classic_queue = self.queues.get(&queue);
+        classic_queue.is_some_and(|classic_queue| classic_queue.queue.holds(subscription))
     }
 
     /// Keeps a queue's lease alive: it was declared again.
     pub fn touch(&mut self, now: Now, queue: QueueId) {
-        if let Some(actor) = self.queues.get_mut(&queue) {
-            actor.queue.touch(now);
+        if let Some(classic_queue) = self.queues.get_mut(&queue) {
+            classic_queue.queue.touch(now);
             self.mark(queue);
         }
     }
 
     /// A message that was dead-lettered is where it was to go (or nowhere): it leaves.
-    pub fn dead_lettered(&mut self, now: Now, queue: QueueId, lane: u8, range: Range<u64>) {
-        if let Some(actor) = self.queues.get_mut(&queue) {
-            actor.dead.arrived(lane, &range);
-            actor.queue.dead_lettered(lane, range, &mut self.scratch);
-            actor.send_dead_letters(&mut self.logs, &mut self.effects);
+    pub fn dead_lettered(&mut self, now: Now, queue: QueueId, priority_log: u8, range: Range<u64>) {
+        if let Some(classic_queue) = self.queues.get_mut(&queue) {
+            classic_queue.dead.arrived(priority_log, &range);
+            classic_queue
+                .queue
+                .dead_lettered(priority_log, range, &mut self.scratch);
+            classic_queue.send_dead_letters(&mut self.logs, &mut self.effects);
             self.carry_out(queue);
         } else {
             self.with_replicas(now, |replicas, around| {
-                replicas.dead_lettered(around, queue, lane, range);
+                replicas.dead_lettered(around, queue, priority_log, range);
             });
         }
     }
 
     /// A message that must be dead-lettered could not be: it goes again later.
-    pub(crate) fn not_dead_lettered(&mut self, now: Now, queue: QueueId, lane: u8, index: u64) {
-        if let Some(actor) = self.queues.get_mut(&queue) {
-            actor.dead.refused(now, lane, index);
+    pub(crate) fn not_dead_lettered(
+        &mut self,
+        now: Now,
+        queue: QueueId,
+        priority_log: u8,
+        index: u64,
+    ) {
+        if let Some(classic_queue) = self.queues.get_mut(&queue) {
+            classic_queue.dead.refused(now, priority_log, index);
             self.mark(queue);
         } else {
             self.with_replicas(now, |replicas, around| {
-                replicas.not_dead_lettered(around, queue, lane, index);
+                replicas.not_dead_lettered(around, queue, priority_log, index);
             });
         }
     }
@@ -297,23 +305,23 @@ impl Shard {
                 continue;
             }
             let (queue, _) = queue_of(log);
-            let Some(actor) = self.queues.get_mut(&queue) else {
+            let Some(classic_queue) = self.queues.get_mut(&queue) else {
                 self.with_replicas(now, |replicas, around| replicas.loaded(around, queue));
-                self.proxies.loaded(queue);
+                self.remote_queues.loaded(queue);
                 continue;
             };
-            actor.queue.resume();
-            actor.send_dead_letters(&mut self.logs, &mut self.effects);
-            for waiting in std::mem::take(&mut actor.waiting_gets) {
-                let outcome = self.get_here(
+            classic_queue.queue.resume();
+            classic_queue.send_dead_letters(&mut self.logs, &mut self.effects);
+            for waiting in std::mem::take(&mut classic_queue.waiting_gets) {
+                let outcome = self.get_local(
                     now,
                     queue,
-                    waiting.holder,
+                    waiting.subscription,
                     Some(waiting.subscriber),
                     waiting.no_ack,
                 );
                 if let Some(reply) = outcome.reply() {
-                    let get = (queue, waiting.holder);
+                    let get = (queue, waiting.subscription);
                     self.effects.answer_get(waiting.subscriber, get, reply);
                 }
             }
@@ -349,8 +357,8 @@ impl Shard {
                 break;
             }
             self.deadlines.remove(&(at, queue));
-            if let Some(actor) = self.queues.get_mut(&queue) {
-                actor.deadline_ms = 0;
+            if let Some(classic_queue) = self.queues.get_mut(&queue) {
+                classic_queue.deadline_ms = 0;
                 self.mark(queue);
             }
         }
@@ -369,25 +377,30 @@ impl Shard {
         let delayed =
             delayed.map(|due| now.monotonic_ms + due.saturating_sub(now.wall_ms).min(1_000));
         let replicas = self.replicas.next_deadline_ms(now);
-        [queues, delayed, self.proxies.next_deadline_ms(), replicas]
-            .into_iter()
-            .flatten()
-            .min()
+        [
+            queues,
+            delayed,
+            self.remote_queues.next_deadline_ms(),
+            replicas,
+        ]
+        .into_iter()
+        .flatten()
+        .min()
     }
 
-    /// Lets every queue that something happened to deliver, expire and drop, and proxies and
+    /// Lets every queue that something happened to deliver, expire and drop, and remote queues and
     /// leaders say what they have to say.
     pub fn finish(&mut self, now: Now) {
-        self.finish_here(now);
+        self.finish_local(now);
         self.exchange(now);
         while !self.dirty.is_empty() {
-            self.finish_here(now);
+            self.finish_local(now);
             self.exchange(now);
         }
         self.next_deadline_ms = self.deadline(now).unwrap_or(u64::MAX);
     }
 
-    pub(crate) fn finish_here(&mut self, now: Now) {
+    pub(crate) fn finish_local(&mut self, now: Now) {
         while let Some(queue) = self.dirty.pop() {
             self.pump(now, queue);
         }
@@ -396,60 +409,68 @@ impl Shard {
 
     /// Facts about one queue.
     #[must_use]
-    pub fn facts(&self, now: Now, queue: QueueId) -> Option<QueueFacts> {
+    pub fn local_stats(&self, now: Now, queue: QueueId) -> Option<LocalQueueStats> {
         match self.queues.get(&queue) {
-            Some(actor) => Some(actor.facts(now)),
-            None => self.replica_facts(now, queue),
+            Some(classic_queue) => Some(classic_queue.local_stats(now)),
+            None => self.replica_local_stats(now, queue),
         }
     }
 
     /// Counts of one queue of this node.
     #[must_use]
     pub fn counts(&self, now: Now, queue: QueueId) -> Option<Counts> {
-        self.queues.get(&queue).map(|actor| actor.queue.counts(now))
+        self.queues
+            .get(&queue)
+            .map(|classic_queue| classic_queue.queue.counts(now))
     }
 
     /// Facts about all queues.
-    pub fn all_facts(&self, now: Now) -> impl Iterator<Item = QueueFacts> + '_ {
-        let here = self.queues.values().map(move |actor| actor.facts(now));
-        here.chain(self.replicas.all_facts(now, &self.logs))
+    pub fn all_local_stats(&self, now: Now) -> impl Iterator<Item = LocalQueueStats> + '_ {
+        let here = self
+            .queues
+            .values()
+            .map(move |classic_queue| classic_queue.local_stats(now));
+        here.chain(self.replicas.all_local_stats(now, &self.logs))
     }
 
     /// Writes down what of the queues must survive besides their messages: before a checkpoint and
     /// at shutdown.
     pub fn save_states(&mut self, clean: bool) {
-        for actor in self.queues.values_mut() {
-            actor.save_state(&mut self.logs, clean);
+        for classic_queue in self.queues.values_mut() {
+            classic_queue.save_state(&mut self.logs, clean);
         }
     }
 
     fn mark(&mut self, queue: QueueId) {
-        if let Some(actor) = self.queues.get_mut(&queue)
-            && !actor.dirty
+        if let Some(classic_queue) = self.queues.get_mut(&queue)
+            && !classic_queue.dirty
         {
-            actor.dirty = true;
+            classic_queue.dirty = true;
             self.dirty.push(queue);
         }
     }
 
     fn pump(&mut self, now: Now, queue: QueueId) {
-        let Some(actor) = self.queues.get_mut(&queue) else {
+        let Some(classic_queue) = self.queues.get_mut(&queue) else {
             return;
         };
-        actor.dirty = false;
-        actor.pump(now, &mut self.logs, &mut self.scratch);
+        classic_queue.dirty = false;
+        classic_queue.pump(now, &mut self.logs, &mut self.scratch);
         self.carry_out(queue);
-        let Some(actor) = self.queues.get_mut(&queue) else {
+        let Some(classic_queue) = self.queues.get_mut(&queue) else {
             return;
         };
-        actor.dead.retry(now);
-        actor.send_dead_letters(&mut self.logs, &mut self.effects);
-        actor.forget_fresh();
-        let deadlines = [actor.queue.next_deadline_ms(now), actor.dead.deadline_ms()];
+        classic_queue.dead.retry(now);
+        classic_queue.send_dead_letters(&mut self.logs, &mut self.effects);
+        classic_queue.forget_fresh();
+        let deadlines = [
+            classic_queue.queue.next_deadline_ms(now),
+            classic_queue.dead.deadline_ms(),
+        ];
         let deadline = deadlines.into_iter().flatten().min().unwrap_or(0);
-        if deadline != actor.deadline_ms {
-            self.deadlines.remove(&(actor.deadline_ms, queue));
-            actor.deadline_ms = deadline;
+        if deadline != classic_queue.deadline_ms {
+            self.deadlines.remove(&(classic_queue.deadline_ms, queue));
+            classic_queue.deadline_ms = deadline;
             if deadline != 0 {
                 self.deadlines.insert((deadline, queue));
             }
@@ -458,16 +479,20 @@ impl Shard {
 
     /// Carries out what a queue wants done.
     fn carry_out(&mut self, queue: QueueId) {
-        let Some(actor) = self.queues.get_mut(&queue) else {
+        let Some(classic_queue) = self.queues.get_mut(&queue) else {
             return self.scratch.clear();
         };
         for effect in self.scratch.drain(..) {
-            actor.carry_out(effect, &mut self.logs, &mut self.effects);
+            classic_queue.carry_out(effect, &mut self.logs, &mut self.effects);
         }
     }
 
     fn delete_if_unused(&mut self, queue: QueueId) {
-        if self.queues.get(&queue).is_some_and(Actor::is_to_be_deleted) {
+        if self
+            .queues
+            .get(&queue)
+            .is_some_and(ClassicQueue::is_to_be_deleted)
+        {
             self.effects.deferred.push(Deferred::DeleteQueue {
                 queue,
                 expired: false,

@@ -4,7 +4,7 @@
 use crate::connection::Run;
 use crate::env::{Env, QueueAnswer};
 use crate::quorum::Asker;
-use crate::quorum::link::Standing;
+use crate::quorum::link::QueueCounts;
 use crate::streams::settings_here;
 use leveret_message::{filter_value, to_entry};
 use leveret_metadata::Catalogue;
@@ -85,7 +85,7 @@ fn try_publish<E: Env>(stream: QueueId, message: &Message, env: &E) -> Result<()
 
 /// Asks a stream how it stands; nothing if the asker will hear.
 pub(crate) fn count<E: Env>(stream: QueueId, asker: Asker, env: &E) -> Option<QueueAnswer> {
-    let unknown = Some(QueueAnswer::Counted(Standing::default()));
+    let unknown = Some(QueueAnswer::Counted(QueueCounts::default()));
     let Asker::Connection(connection) = asker else {
         return unknown;
     };
@@ -103,13 +103,13 @@ pub(crate) fn count<E: Env>(stream: QueueId, asker: Asker, env: &E) -> Option<Qu
 }
 
 /// How a stream stands, in a queue's words. As in RabbitMQ, readers do not count as consumers.
-pub(crate) fn standing(stats: StreamStats) -> Standing {
+pub(crate) fn queue_counts(stats: StreamStats) -> QueueCounts {
     let ready = match (stats.first_chunk, stats.committed_offset) {
         (Some(first), Some(last)) => (last + 1).saturating_sub(first),
         _ => 0,
     };
-    Standing {
+    QueueCounts {
         ready,
-        ..Standing::default()
+        ..QueueCounts::default()
     }
 }

@@ -20,7 +20,7 @@ pub(crate) enum NodeEvent {
     /// What a get found that waited for the disk, and how many messages are left.
     Got {
         queue: QueueId,
-        holder: ConsumerId,
+        subscription: ConsumerId,
         got: Option<(Delivery, u32)>,
     },
     /// A consumer has become the single active one.
@@ -28,6 +28,9 @@ pub(crate) enum NodeEvent {
         queue: QueueId,
         consumer: ConsumerId,
     },
-    /// A holder has kept a delivery for too long.
-    TimedOut { queue: QueueId, holder: ConsumerId },
+    /// A subscription has kept a delivery for too long.
+    TimedOut {
+        queue: QueueId,
+        subscription: ConsumerId,
+    },
 }

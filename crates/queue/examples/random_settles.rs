@@ -37,7 +37,13 @@ fn main() {
         let attached = queue.attach(now, consumer, &mut effects);
         assert!(attached.is_ok());
         for index in 0..messages {
-            queue.enqueue(Position { lane: 0, index }, &META);
+            queue.enqueue(
+                Position {
+                    priority_log: 0,
+                    index,
+                },
+                &META,
+            );
             queue.pump(now, &mut Memory, &mut effects);
             effects.clear();
         }

@@ -55,7 +55,13 @@ fn run(name: &str, settings: Settings, consumers: u64, batch: u64, settle_each: 
     for first in (0..MESSAGES).step_by(batch as usize) {
         for index in first..first + batch {
             queue.offer(now, META.bytes, &mut FreeLog, &mut out);
-            queue.enqueue(Position { lane: 0, index }, &META);
+            queue.enqueue(
+                Position {
+                    priority_log: 0,
+                    index,
+                },
+                &META,
+            );
         }
         queue.pump(now, &mut FreeLog, &mut out);
         held.extend(out.drain(..).filter_map(|effect| match effect {

@@ -61,13 +61,13 @@ pub(crate) struct Held {
 
 /// Somebody who holds messages, or may.
 #[derive(Debug)]
-pub(crate) struct Holder {
+pub(crate) struct Subscription {
     pub(crate) id: ConsumerId,
     /// What it is attached as; `None` for who only gets, and after a cancel.
     pub(crate) consumer: Option<Consumer>,
     /// Consumers are activated in this order within a priority.
     pub(crate) order: u64,
-    /// What it holds, by lane; a lane stays once it is there.
+    /// What it holds, by priority log; a priority log stays once it is there.
     pub(crate) held: Vec<(u8, RunMap<Held>)>,
     pub(crate) held_count: u64,
     /// Its consumer timeout in force when it last took a message.
@@ -80,7 +80,7 @@ pub(crate) struct Holder {
     pub(crate) timed_out: bool,
 }
 
-impl Holder {
+impl Subscription {
     /// Bytes of memory that it takes.
     pub(crate) fn memory_bytes(&self) -> usize {
         let held = self.held.iter().map(|(_, held)| held.memory_bytes());
@@ -90,7 +90,7 @@ impl Holder {
     }
 }
 
-impl Holder {
+impl Subscription {
     const fn new(id: ConsumerId, consumer: Option<Consumer>, order: u64) -> Self {
         Self {
             id,
@@ -105,24 +105,28 @@ impl Holder {
         }
     }
 
-    /// What it holds of a lane.
-    pub(crate) fn lane(&mut self, lane: u8) -> Option<&mut RunMap<Held>> {
+    /// What it holds of a priority log.
+    pub(crate) fn priority_log(&mut self, priority_log: u8) -> Option<&mut RunMap<Held>> {
         self.held
             .iter_mut()
-            .find(|(number, _)| *number == lane)
+            .find(|(number, _)| *number == priority_log)
             .map(|(_, held)| held)
     }
 
-    pub(crate) fn hold(&mut self, lane: u8, index: u64, held: Held) {
-        self.hold_range(lane, index..index + 1, held);
+    pub(crate) fn hold(&mut self, priority_log: u8, index: u64, held: Held) {
+        self.hold_range(priority_log, index..index + 1, held);
     }
 
-    pub(crate) fn hold_range(&mut self, lane: u8, range: Range<u64>, held: Held) {
+    pub(crate) fn hold_range(&mut self, priority_log: u8, range: Range<u64>, held: Held) {
         self.held_count += range.end - range.start;
-        let runs = match self.held.iter().position(|(number, _)| *number == lane) {
+        let runs = match self
+            .held
+            .iter()
+            .position(|(number, _)| *number == priority_log)
+        {
             Some(at) => &mut self.held[at].1,
             None => {
-                self.held.push((lane, RunMap::default()));
+                self.held.push((priority_log, RunMap::default()));
                 let last = self.held.len() - 1;
                 &mut self.held[last].1
             }
@@ -145,13 +149,14 @@ impl Holder {
     }
 }
 
-/// Where a holder is kept. Deliveries go by it; only what comes from outside is looked up by id.
+/// Where a subscription is kept. Deliveries go by it; only what comes from outside is looked up by
+/// id.
 pub(crate) type Slot = usize;
 
-/// All holders, and the consumers among them that can take a message, by priority and turn.
+/// All subscriptions, and the consumers among them that can take a message, by priority and turn.
 #[derive(Debug, Default)]
-pub(crate) struct Holders {
-    slots: Vec<Option<Holder>>,
+pub(crate) struct Subscriptions {
+    slots: Vec<Option<Subscription>>,
     free: Vec<Slot>,
     by_id: HashMap<ConsumerId, Slot, foldhash::fast::FixedState>,
     /// Highest priority first. An empty group stays until a consumer leaves: most are empty for a
@@ -170,30 +175,30 @@ struct Group {
     turn: VecDeque<Slot>,
 }
 
-impl Holders {
+impl Subscriptions {
     pub(crate) fn find(&self, id: ConsumerId) -> Option<Slot> {
         self.by_id.get(&id).copied()
     }
 
-    pub(crate) fn get(&self, slot: Slot) -> &Holder {
+    pub(crate) fn get(&self, slot: Slot) -> &Subscription {
         match &self.slots[slot] {
-            Some(holder) => holder,
+            Some(subscription) => subscription,
             None => panic!("slot {slot} is free"),
         }
     }
 
-    pub(crate) fn get_mut(&mut self, slot: Slot) -> &mut Holder {
+    pub(crate) fn get_mut(&mut self, slot: Slot) -> &mut Subscription {
         match &mut self.slots[slot] {
-            Some(holder) => holder,
+            Some(subscription) => subscription,
             None => panic!("slot {slot} is free"),
         }
     }
 
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (Slot, &Holder)> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (Slot, &Subscription)> {
         self.slots
             .iter()
             .enumerate()
-            .filter_map(|(slot, holder)| Some((slot, holder.as_ref()?)))
+            .filter_map(|(slot, subscription)| Some((slot, subscription.as_ref()?)))
     }
 
     /// Attached consumers.
@@ -206,13 +211,13 @@ impl Holders {
         self.able > 0
     }
 
-    fn add(&mut self, holder: Holder) -> Slot {
-        let id = holder.id;
+    fn add(&mut self, subscription: Subscription) -> Slot {
+        let id = subscription.id;
         let slot = self.free.pop().unwrap_or(self.slots.len());
         if slot == self.slots.len() {
             self.slots.push(None);
         }
-        self.slots[slot] = Some(holder);
+        self.slots[slot] = Some(subscription);
         let before = self.by_id.insert(id, slot);
         assert!(before.is_none(), "{id} is there already");
         slot
@@ -221,22 +226,26 @@ impl Holders {
     pub(crate) fn attach(&mut self, consumer: Consumer) -> Slot {
         self.next_order += 1;
         self.attached += 1;
-        self.add(Holder::new(consumer.id, Some(consumer), self.next_order))
+        self.add(Subscription::new(
+            consumer.id,
+            Some(consumer),
+            self.next_order,
+        ))
     }
 
-    /// The holder of that id, made for a `get` if it is not there.
-    pub(crate) fn getter(&mut self, id: ConsumerId) -> &mut Holder {
+    /// The subscription of that id, made for a `get` if it is not there.
+    pub(crate) fn getter(&mut self, id: ConsumerId) -> &mut Subscription {
         let slot = self.getter_slot(id);
         self.get_mut(slot)
     }
 
-    /// Where the holder of that id is kept, made for a `get` if it is not there.
+    /// Where the subscription of that id is kept, made for a `get` if it is not there.
     pub(crate) fn getter_slot(&mut self, id: ConsumerId) -> Slot {
         self.find(id)
-            .unwrap_or_else(|| self.add(Holder::new(id, None, 0)))
+            .unwrap_or_else(|| self.add(Subscription::new(id, None, 0)))
     }
 
-    /// Makes a consumer a mere holder of what it has; false if it is no consumer.
+    /// Makes a consumer a mere subscription of what it has; false if it is no consumer.
     pub(crate) fn cancel(&mut self, slot: Slot) -> bool {
         self.leave_ring(slot);
         let was_consumer = self.get_mut(slot).consumer.take().is_some();
@@ -248,35 +257,39 @@ impl Holders {
         was_consumer
     }
 
-    /// Takes a holder away if it is no consumer and holds nothing.
+    /// Takes a subscription away if it is no consumer and holds nothing.
     pub(crate) fn drop_if_done(&mut self, slot: Slot) {
-        let holder = self.get(slot);
-        if holder.consumer.is_none() && holder.held_count == 0 {
+        let subscription = self.get(slot);
+        if subscription.consumer.is_none() && subscription.held_count == 0 {
             self.remove(slot);
         }
     }
 
-    /// Takes a holder away with what it holds, and says whether it was a consumer.
-    pub(crate) fn remove(&mut self, slot: Slot) -> (Holder, bool) {
+    /// Takes a subscription away with what it holds, and says whether it was a consumer.
+    pub(crate) fn remove(&mut self, slot: Slot) -> (Subscription, bool) {
         let was_consumer = self.cancel(slot);
-        let Some(holder) = self.slots[slot].take() else {
+        let Some(subscription) = self.slots[slot].take() else {
             panic!("slot {slot} is free")
         };
-        self.by_id.remove(&holder.id);
+        self.by_id.remove(&subscription.id);
         self.free.push(slot);
-        (holder, was_consumer)
+        (subscription, was_consumer)
     }
 
     /// Puts a consumer at the end of its group's turn, if it can take a message and is not there.
     pub(crate) fn enter_ring(&mut self, slot: Slot) {
-        let holder = self.get_mut(slot);
-        let Some(consumer) = holder.consumer else {
+        let subscription = self.get_mut(slot);
+        let Some(consumer) = subscription.consumer else {
             return;
         };
-        if holder.queued || holder.blocked || holder.timed_out || !holder.has_credit() {
+        if subscription.queued
+            || subscription.blocked
+            || subscription.timed_out
+            || !subscription.has_credit()
+        {
             return;
         }
-        holder.queued = true;
+        subscription.queued = true;
         self.able += 1;
         let at = self
             .ring
@@ -299,8 +312,8 @@ impl Holders {
 
     /// Takes a consumer out of the ring, if it is there.
     pub(crate) fn leave_ring(&mut self, slot: Slot) {
-        let holder = self.get_mut(slot);
-        if !std::mem::take(&mut holder.queued) {
+        let subscription = self.get_mut(slot);
+        if !std::mem::take(&mut subscription.queued) {
             return;
         }
         self.able -= 1;
@@ -320,16 +333,16 @@ impl Holders {
     pub(crate) fn block_first(&mut self, slot: Slot) {
         self.turn_of(slot).pop_front();
         self.able -= 1;
-        let holder = self.get_mut(slot);
-        holder.blocked = true;
-        holder.queued = false;
+        let subscription = self.get_mut(slot);
+        subscription.blocked = true;
+        subscription.queued = false;
     }
 
     /// The first of the ring was given a message: the turn passes on.
     pub(crate) fn first_served(&mut self, slot: Slot) {
-        let holder = self.get_mut(slot);
-        holder.queued = holder.has_credit();
-        let stays = holder.queued;
+        let subscription = self.get_mut(slot);
+        subscription.queued = subscription.has_credit();
+        let stays = subscription.queued;
         let turn = self.turn_of(slot);
         match stays {
             true if turn.len() == 1 => {}

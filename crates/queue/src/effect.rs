@@ -12,20 +12,20 @@ pub enum Effect {
     /// Messages leave the log: accepted, delivered without acknowledgement, dropped, purged, or
     /// dead-lettered for good. Neighbouring ones come as one range.
     Settled {
-        /// The lane.
-        lane: u8,
-        /// Indexes in the lane.
+        /// The priority log.
+        priority_log: u8,
+        /// Indexes in the priority log.
         range: Range<u64>,
-        /// Bytes of the messages together. Of the ranges of one lane that a purge takes, the first
-        /// carries the bytes of all.
+        /// Bytes of the messages together. Of the ranges of one priority log that a purge takes,
+        /// the first carries the bytes of all.
         bytes: u64,
     },
     /// Messages came back, and this is known of them from now on; see
     /// [`crate::Queue::tell_returns`].
     Returned {
-        /// The lane.
-        lane: u8,
-        /// Indexes in the lane.
+        /// The priority log.
+        priority_log: u8,
+        /// Indexes in the priority log.
         range: Range<u64>,
         /// What is known of each.
         returns: Returns,
@@ -33,9 +33,9 @@ pub enum Effect {
     /// Publish these messages to the dead-letter exchange; then call
     /// [`crate::Queue::dead_lettered`]. Until then they are kept.
     DeadLetter {
-        /// The lane.
-        lane: u8,
-        /// Indexes in the lane.
+        /// The priority log.
+        priority_log: u8,
+        /// Indexes in the priority log.
         range: Range<u64>,
         /// Why they go.
         reason: Reason,
@@ -50,11 +50,12 @@ pub enum Effect {
         /// The consumer.
         consumer: ConsumerId,
     },
-    /// This holder has kept a delivery unsettled for longer than allowed. It gets no more; the node
-    /// should [`crate::Queue::detach`] it (with its channel, where that is the rule). Said once.
+    /// This subscription has kept a delivery unsettled for longer than allowed. It gets no more;
+    /// the node should [`crate::Queue::detach`] it (with its channel, where that is the rule). Said
+    /// once.
     TimedOut {
         /// The consumer, or who got the message.
-        holder: ConsumerId,
+        subscription: ConsumerId,
     },
     /// This message cannot be read. It is set aside: neither delivered nor settled, until
     /// [`crate::Queue::discard_damaged`].
@@ -67,7 +68,7 @@ pub enum Effect {
     Expired,
 }
 
-/// A message on its way to a holder.
+/// A message on its way to a subscription.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Delivery {
     /// The consumer.
@@ -115,7 +116,7 @@ impl Reason {
     }
 }
 
-/// What a holder says of messages that it holds.
+/// What a subscription says of messages that it holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// Done with: they leave.
@@ -126,8 +127,8 @@ pub enum Outcome {
         /// does not.
         count: bool,
     },
-    /// They go back through no fault of the holder's: its node is lost, or it never saw them. Not
-    /// counted towards the delivery limit, and not delayed.
+    /// They go back through no fault of the subscription's: its node is lost, or it never saw them.
+    /// Not counted towards the delivery limit, and not delayed.
     Release,
     /// Dead-lettered, or dropped where there is no dead-letter exchange.
     Reject,
@@ -150,7 +151,7 @@ pub enum Offer {
 pub enum Got {
     /// A message, and how many are ready after it.
     Message {
-        /// The message; `consumer` is the holder that was given.
+        /// The message; `consumer` is the subscription that was given.
         delivery: Delivery,
         /// Ready messages that are left.
         ready: u64,

@@ -1,10 +1,10 @@
 //! The queue machine: what is ready, who holds what, what goes to whom next, and what leaves.
 //!
 //! A [`Queue`] is shared by classic and quorum queues. It holds *positions*, not messages: a
-//! [`Position`] is an index in the log of one lane, and a lane is one priority. What waits is
-//! intervals of indexes, so that a waiting message costs no memory; what a holder has unsettled is
-//! intervals too. What the queue must know of a message (its size, its expiry) it asks the [`Log`]
-//! for when the message is at a lane's head.
+//! [`Position`] is an index in the log of one priority log, and a priority log is one priority.
+//! What waits is intervals of indexes, so that a waiting message costs no memory; what a
+//! subscription has unsettled is intervals too. What the queue must know of a message (its size,
+//! its expiry) it asks the [`Log`] for when the message is at a priority log's head.
 //!
 //! Calls that change the queue only note the change. [`Queue::pump`] then does what follows from it
 //! (deliver, expire, enforce the length limits), so that a batch of publishes and settles costs one
@@ -43,26 +43,26 @@
 //!
 //! let meta = Meta { bytes: 5, published_ms: 0, expiration_ms: None };
 //! log.0.push(meta);
-//! queue.enqueue(Position { lane: 0, index: 0 }, &meta);
+//! queue.enqueue(Position { priority_log: 0, index: 0 }, &meta);
 //! queue.pump(now, &mut log, &mut effects);
 //! assert!(matches!(effects[..], [Effect::Deliver(_)]));
 //!
 //! queue.settle(now, id, 0, 0..1, Outcome::Accept, &mut effects);
-//! assert_eq!(effects[1], Effect::Settled { lane: 0, range: 0..1, bytes: 5 });
+//! assert_eq!(effects[1], Effect::Settled { priority_log: 0, range: 0..1, bytes: 5 });
 //! # Ok::<(), leveret_queue::AttachError>(())
 //! ```
 //!
-//! Invariant: every live message is in exactly one place: ready, delayed, held by one holder,
+//! Invariant: every live message is in exactly one place: ready, delayed, held by one subscription,
 //! leaving (being dead-lettered), or damaged.
 //! Invariant: a message leaves only with an [`Effect::Settled`] that names it, and only once.
-//! Invariant: within a lane, what is ready is handed out in order of index; what returns takes its
-//! old place.
-//! Invariant: this crate reads no clock, no file and no socket, and never sees a message's bytes.
+//! Invariant: within a priority log, what is ready is handed out in order of index; what returns
+//! takes its old place. Invariant: this crate reads no clock, no file and no socket, and never sees
+//! a message's bytes.
 
 mod consumer;
 mod effect;
-mod lane;
 mod log;
+mod priority_log;
 mod queue;
 mod returns;
 mod runs;
@@ -77,4 +77,4 @@ pub use queue::{Counters, Counts, Queue};
 pub use returns::Returns;
 pub use runs::RunMap;
 pub use settings::{QueueKind, Settings};
-pub use state::{LaneState, RecoveredLane, State, StateError};
+pub use state::{PriorityLogState, RecoveredPriorityLog, State, StateError};

@@ -2,12 +2,14 @@
 
 use leveret_types::ConsumerId;
 
-/// Where a message is: an index in the log of one lane. Ordered by lane, then by index.
+/// Where a message is: an index in the log of one priority log. Ordered by priority log, then by
+/// index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Position {
-    /// The lane: the message's priority, as the queue reckons it ([`crate::Queue::lane_for`]).
-    pub lane: u8,
-    /// Index in the lane's log.
+    /// The priority log: the message's priority, as the queue reckons it
+    /// ([`crate::Queue::priority_log_for`]).
+    pub priority_log: u8,
+    /// Index in the priority log's log.
     pub index: u64,
 }
 
@@ -36,8 +38,8 @@ pub enum Peek {
 
 /// What the queue may ask, synchronously, while it runs.
 pub trait Log {
-    /// Looks at a message. The queue asks for the heads of lanes, so in ascending order but for
-    /// what returns.
+    /// Looks at a message. The queue asks for the heads of priority logs, so in ascending order but
+    /// for what returns.
     fn peek(&mut self, position: Position) -> Peek;
 
     /// Whether this consumer's channel and connection can take one more delivery of this many bytes

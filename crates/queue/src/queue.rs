@@ -10,10 +10,10 @@ mod view;
 
 pub use view::{Counters, Counts};
 
-use crate::consumer::{Holders, Slot};
+use crate::consumer::{Slot, Subscriptions};
 use crate::effect::{Effect, Got, Offer};
-use crate::lane::Lanes;
 use crate::log::{Log, Meta, Position};
+use crate::priority_log::PriorityLogs;
 use crate::returns::Delayed;
 use crate::settings::{QueueKind, Settings};
 use leveret_types::{ConsumerId, Now, Overflow};
@@ -24,8 +24,8 @@ use std::ops::Range;
 pub struct Queue {
     kind: QueueKind,
     settings: Settings,
-    lanes: Lanes,
-    holders: Holders,
+    priority_logs: PriorityLogs,
+    subscriptions: Subscriptions,
     /// Whether the one consumer is exclusive.
     exclusive: bool,
     /// The single active consumer, where the queue has that rule.
@@ -39,7 +39,7 @@ pub struct Queue {
     ready_bytes: u64,
     unsettled: u64,
     unsettled_bytes: u64,
-    /// Messages on their way to the dead-letter exchange, of all lanes.
+    /// Messages on their way to the dead-letter exchange, of all priority logs.
     leaving: u64,
     leaving_bytes: u64,
     /// Messages that came back and wait for their time.
@@ -54,7 +54,7 @@ pub struct Queue {
     used_ms: u64,
     /// Not before this its expiry is told again, monotonic.
     expiry_again_ms: u64,
-    /// No message at a lane's head expires before this, on the wall clock.
+    /// No message at a priority log's head expires before this, on the wall clock.
     head_expiry_ms: u64,
     /// No delivery times out before this, on the monotonic clock.
     timeout_at_ms: u64,
@@ -63,13 +63,13 @@ pub struct Queue {
     able_ms: u64,
     /// Messages that leave, not yet told: so that neighbours are told together.
     settled: Option<(u8, Range<u64>, u64)>,
-    /// What a settle took from a holder; kept to be filled again.
+    /// What a settle took from a subscription; kept to be filled again.
     taken: Vec<(Range<u64>, u32)>,
 }
 
-/// Lanes of a quorum queue: `0..=31`, and the one of messages without a priority.
-const QUORUM_LANE_MAX: u8 = 31;
-const QUORUM_LANE_DEFAULT: u8 = 4;
+/// Priority logs of a quorum queue: `0..=31`, and the one of messages without a priority.
+const QUORUM_PRIORITY_LOG_MAX: u8 = 31;
+const QUORUM_PRIORITY_LOG_DEFAULT: u8 = 4;
 /// Never, as a deadline.
 const NEVER_MS: u64 = u64::MAX;
 /// An expiry on the wall clock is looked at again within this time, for that clock may jump.
@@ -86,8 +86,8 @@ impl Queue {
         Self {
             kind,
             settings,
-            lanes: Lanes::default(),
-            holders: Holders::default(),
+            priority_logs: PriorityLogs::default(),
+            subscriptions: Subscriptions::default(),
             exclusive: false,
             active: None,
             yielding: false,
@@ -143,12 +143,14 @@ impl Queue {
         self.settings = settings;
     }
 
-    /// The lane of a message of that priority.
+    /// The priority log of a message of that priority.
     #[must_use]
-    pub fn lane_for(&self, priority: Option<u8>) -> u8 {
+    pub fn priority_log_for(&self, priority: Option<u8>) -> u8 {
         match self.kind {
             QueueKind::Classic => priority.unwrap_or(0).min(self.settings.priority_max),
-            QueueKind::Quorum => priority.unwrap_or(QUORUM_LANE_DEFAULT).min(QUORUM_LANE_MAX),
+            QueueKind::Quorum => priority
+                .unwrap_or(QUORUM_PRIORITY_LOG_DEFAULT)
+                .min(QUORUM_PRIORITY_LOG_MAX),
         }
     }
 
@@ -216,22 +218,24 @@ impl Queue {
             || length_bytes.is_some_and(|max| self.ready_bytes + leaving_bytes + bytes > max)
     }
 
-    /// A message has been appended to the log. Indexes ascend within a lane.
+    /// A message has been appended to the log. Indexes ascend within a priority log.
     pub fn enqueue(&mut self, position: Position, meta: &Meta) {
         let in_motion = self.ready > 0 || self.unsettled > 0;
-        let lane = self.lanes.open(position.lane);
+        let priority_log = self.priority_logs.open(position.priority_log);
         assert!(
-            position.index >= lane.next_index,
+            position.index >= priority_log.next_index,
             "{position:?} comes after index {}",
-            lane.next_index
+            priority_log.next_index
         );
-        lane.next_index = position.index + 1;
+        priority_log.next_index = position.index + 1;
         // Once all is gone that may have a time to live, heads need not be looked at any more.
-        let others = in_motion || !lane.leaving.is_empty() || !lane.damaged.is_empty();
-        lane.may_expire = meta.expiration_ms.is_some() || (lane.may_expire && others);
-        lane.ready.insert(position.index);
-        lane.ready_bytes += u64::from(meta.bytes);
-        self.lanes.occupy(position.lane);
+        let others =
+            in_motion || !priority_log.leaving.is_empty() || !priority_log.damaged.is_empty();
+        priority_log.may_expire =
+            meta.expiration_ms.is_some() || (priority_log.may_expire && others);
+        priority_log.ready.insert(position.index);
+        priority_log.ready_bytes += u64::from(meta.bytes);
+        self.priority_logs.occupy(position.priority_log);
         self.ready += 1;
         self.ready_bytes += u64::from(meta.bytes);
         self.counters.enqueued += 1;
@@ -242,7 +246,7 @@ impl Queue {
     pub fn get(
         &mut self,
         now: Now,
-        holder: ConsumerId,
+        subscription: ConsumerId,
         no_ack: bool,
         log: &mut impl Log,
         out: &mut Vec<Effect>,
@@ -257,16 +261,16 @@ impl Queue {
             self.counters.got_empty += 1;
             return Got::Empty;
         };
-        let delivery = self.take_next(holder, position, &meta, no_ack, out);
+        let delivery = self.take_next(subscription, position, &meta, no_ack, out);
         if no_ack {
             self.counters.got_settled += 1;
         } else {
             self.counters.got += 1;
             let timeout_ms = self.settings.consumer_timeout_ms;
             let held = self.held(now, &meta, timeout_ms);
-            let getter = self.holders.getter(holder);
+            let getter = self.subscriptions.getter(subscription);
             getter.timeout_ms = timeout_ms;
-            getter.hold(position.lane, position.index, held);
+            getter.hold(position.priority_log, position.index, held);
         }
         self.expire_heads(now, log, out);
         self.flush(out);

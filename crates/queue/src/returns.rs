@@ -68,7 +68,7 @@ impl Returns {
 /// Messages that wait for their time, by that time.
 #[derive(Debug, Default)]
 pub(crate) struct Delayed {
-    /// By when, lane and first index; with the index after the last, and the bytes of each.
+    /// By when, priority log and first index; with the index after the last, and the bytes of each.
     due: BTreeMap<(u64, u8, u64), (u64, u32)>,
     count: u64,
     bytes: u64,
@@ -90,22 +90,31 @@ impl Delayed {
     }
 
     /// Messages of `bytes` each wait until `ready_ms`.
-    pub(crate) fn insert(&mut self, ready_ms: u64, lane: u8, range: Range<u64>, bytes: u32) {
+    pub(crate) fn insert(
+        &mut self,
+        ready_ms: u64,
+        priority_log: u8,
+        range: Range<u64>,
+        bytes: u32,
+    ) {
         let count = range.end - range.start;
         self.count += count;
         self.bytes += count * u64::from(bytes);
         // Neighbours that came back together wait together.
-        let mut before = self.due.range_mut(..(ready_ms, lane, range.start));
+        let mut before = self.due.range_mut(..(ready_ms, priority_log, range.start));
         if let Some(((at, of, _), (end, size))) = before.next_back()
-            && (*at, *of, *end, *size) == (ready_ms, lane, range.start, bytes)
+            && (*at, *of, *end, *size) == (ready_ms, priority_log, range.start, bytes)
         {
             *end = range.end;
             return;
         }
         let before = self
             .due
-            .insert((ready_ms, lane, range.start), (range.end, bytes));
-        assert!(before.is_none(), "{range:?} of lane {lane} waits twice");
+            .insert((ready_ms, priority_log, range.start), (range.end, bytes));
+        assert!(
+            before.is_none(),
+            "{range:?} of priority log {priority_log} waits twice"
+        );
     }
 
     /// Takes out the next messages that are due at `wall_ms`.
@@ -114,26 +123,31 @@ impl Delayed {
             .due
             .first_entry()
             .filter(|first| first.key().0 <= wall_ms)?;
-        let ((_, lane, start), (end, bytes)) = first.remove_entry();
-        Some(self.taken(lane, start..end, bytes))
+        let ((_, priority_log, start), (end, bytes)) = first.remove_entry();
+        Some(self.taken(priority_log, start..end, bytes))
     }
 
     /// Takes out what waits of a range.
-    pub(crate) fn take(&mut self, lane: u8, range: &Range<u64>) -> Option<(u8, Range<u64>, u32)> {
+    pub(crate) fn take(
+        &mut self,
+        priority_log: u8,
+        range: &Range<u64>,
+    ) -> Option<(u8, Range<u64>, u32)> {
         let (key, (end, bytes)) = self.due.iter().find_map(|(key, (end, bytes))| {
-            let hit = key.1 == lane && key.2 < range.end && *end > range.start;
+            let hit = key.1 == priority_log && key.2 < range.end && *end > range.start;
             hit.then_some((*key, (*end, *bytes)))
         })?;
         self.due.remove(&key);
         let (at, _, start) = key;
         let cut = start.max(range.start)..end.min(range.end);
         if start < cut.start {
-            self.due.insert((at, lane, start), (cut.start, bytes));
+            self.due
+                .insert((at, priority_log, start), (cut.start, bytes));
         }
         if cut.end < end {
-            self.due.insert((at, lane, cut.end), (end, bytes));
+            self.due.insert((at, priority_log, cut.end), (end, bytes));
         }
-        Some(self.taken(lane, cut, bytes))
+        Some(self.taken(priority_log, cut, bytes))
     }
 
     /// Takes out some of all that waits.
@@ -141,11 +155,11 @@ impl Delayed {
         self.pop_due(u64::MAX)
     }
 
-    fn taken(&mut self, lane: u8, range: Range<u64>, bytes: u32) -> (u8, Range<u64>, u32) {
+    fn taken(&mut self, priority_log: u8, range: Range<u64>, bytes: u32) -> (u8, Range<u64>, u32) {
         let count = range.end - range.start;
         self.count -= count;
         self.bytes -= count * u64::from(bytes);
-        (lane, range, bytes)
+        (priority_log, range, bytes)
     }
 }
 
@@ -195,8 +209,12 @@ mod tests {
     #[test]
     fn what_only_touches_a_range_is_not_in_it() {
         let mut delayed = waiting();
-        for (lane, range) in [(4, 0..10), (4, 20..30), (3, 10..20), (5, 10..20)] {
-            assert_eq!(delayed.take(lane, &range), None, "lane {lane}, {range:?}");
+        for (priority_log, range) in [(4, 0..10), (4, 20..30), (3, 10..20), (5, 10..20)] {
+            assert_eq!(
+                delayed.take(priority_log, &range),
+                None,
+                "priority log {priority_log}, {range:?}"
+            );
         }
         assert_eq!(left(delayed), [(4, 10..20, 3)]);
     }

@@ -5,9 +5,9 @@ use leveret_types::{DelayedRetry, Overflow, limits};
 /// What kind of queue the machine serves. Fixed at declaration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum QueueKind {
-    /// One lane, or a lane for each priority up to [`Settings::priority_max`].
+    /// One priority log, or a priority log for each priority up to [`Settings::priority_max`].
     Classic,
-    /// Lanes 0 to 31, 4 where a message has no priority; counts deliveries; a single active
+    /// Priority logs 0 to 31, 4 where a message has no priority; counts deliveries; a single active
     /// consumer yields to a higher priority.
     Quorum,
 }

@@ -2,12 +2,12 @@
 //! the messages.
 //!
 //! ```text
-//! version: u8 = 2 | lanes: u16 | lane*
-//! lane: number u8 | may_expire u8 | delivered_through u64 | returns u32 | return*
+//! version: u8 = 2 | priority logs: u16 | priority log*
+//! priority log: number u8 | may_expire u8 | delivered_through u64 | returns u32 | return*
 //! return: start u64 | end u64 | failed u32 | acquired u32 | ready at u64
 //! ```
-//! Version 1 had neither of the last two. All numbers are little-endian. Lanes ascend by number,
-//! returns by start, and neither overlap.
+//! Version 1 had neither of the last two. All numbers are little-endian. PriorityLogs ascend by
+//! number, returns by start, and neither overlap.
 
 use crate::returns::Returns;
 use leveret_types::RangeSet;
@@ -17,26 +17,27 @@ const VERSION: u8 = 2;
 /// The oldest version that is read.
 const VERSION_FIRST: u8 = 1;
 
-/// One lane as the storage engine recovered it.
+/// One priority_log as the storage engine recovered it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct RecoveredLane {
-    /// The lane.
-    pub lane: u8,
+pub struct RecoveredPriorityLog {
+    /// The priority_log.
+    pub priority_log: u8,
     /// Messages that have not left.
     pub live: RangeSet,
     /// Bytes of their bodies together.
     pub bytes: u64,
-    /// Index that the lane's log gives to the next message.
+    /// Index that the priority_log's log gives to the next message.
     pub next_index: u64,
 }
 
-/// What is saved of one lane.
+/// What is saved of one priority_log.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct LaneState {
-    /// The lane.
-    pub lane: u8,
+pub struct PriorityLogState {
+    /// The priority_log.
+    pub priority_log: u8,
     /// Whether any message may have a time to live of its own. `true` is always right, and costs a
-    /// look at the lane's head. Whoever keeps the state says so before such a message is kept.
+    /// look at the priority_log's head. Whoever keeps the state says so before such a message is
+    /// kept.
     pub may_expire: bool,
     /// What is below this index and still live was delivered before: it is flagged as redelivered.
     pub delivered_through: u64,
@@ -47,12 +48,12 @@ pub struct LaneState {
     pub leaving: Vec<Range<u64>>,
 }
 
-/// What is saved of a queue. A lane that is not in it is taken at its worst: all of it delivered
-/// before, all of it able to expire.
+/// What is saved of a queue. A priority_log that is not in it is taken at its worst: all of it
+/// delivered before, all of it able to expire.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct State {
-    /// The lanes, ascending by number.
-    pub lanes: Vec<LaneState>,
+    /// The priority_logs, ascending by number.
+    pub priority_logs: Vec<PriorityLogState>,
 }
 
 /// Why bytes are not a [`State`].
@@ -69,68 +70,76 @@ pub enum StateError {
 
 impl State {
     /// The same state for a restart after a crash: messages may have been delivered since it was
-    /// saved. What was published since has no time to live of its own but in lanes that say so: see
-    /// [`Self::expiring`].
+    /// saved. What was published since has no time to live of its own but in priority_logs that say
+    /// so: see [`Self::expiring`].
     #[must_use]
     pub fn stale(mut self) -> Self {
-        for lane in &mut self.lanes {
-            lane.delivered_through = u64::MAX;
+        for priority_log in &mut self.priority_logs {
+            priority_log.delivered_through = u64::MAX;
         }
         self
     }
 
     /// The same state for a restart after a crash, once a message with a time to live of its own is
-    /// in this lane.
+    /// in this priority_log.
     #[must_use]
-    pub fn expiring(self, lane: u8) -> Self {
+    pub fn expiring(self, priority_log: u8) -> Self {
         let mut state = self.stale();
-        state.lane_mut(lane).may_expire = true;
+        state.priority_log_mut(priority_log).may_expire = true;
         state
     }
 
-    /// Whether a message in this lane may have a time to live of its own.
+    /// Whether a message in this priority_log may have a time to live of its own.
     #[must_use]
-    pub fn may_expire(&self, lane: u8) -> bool {
-        let found = self.lanes.binary_search_by_key(&lane, |saved| saved.lane);
-        found.is_ok_and(|at| self.lanes[at].may_expire)
+    pub fn may_expire(&self, priority_log: u8) -> bool {
+        let found = self
+            .priority_logs
+            .binary_search_by_key(&priority_log, |saved| saved.priority_log);
+        found.is_ok_and(|at| self.priority_logs[at].may_expire)
     }
 
-    /// Lanes of which nothing was saved are those that were begun since: all of theirs may have
-    /// been delivered, and none of it has a time to live of its own.
+    /// PriorityLogs of which nothing was saved are those that were begun since: all of theirs may
+    /// have been delivered, and none of it has a time to live of its own.
     #[must_use]
-    pub fn with_lanes(mut self, lanes: impl IntoIterator<Item = u8>) -> Self {
-        for lane in lanes {
-            self.lane_mut(lane);
+    pub fn with_priority_logs(mut self, priority_logs: impl IntoIterator<Item = u8>) -> Self {
+        for priority_log in priority_logs {
+            self.priority_log_mut(priority_log);
         }
         self
     }
 
-    fn lane_mut(&mut self, lane: u8) -> &mut LaneState {
-        let found = self.lanes.binary_search_by_key(&lane, |saved| saved.lane);
+    fn priority_log_mut(&mut self, priority_log: u8) -> &mut PriorityLogState {
+        let found = self
+            .priority_logs
+            .binary_search_by_key(&priority_log, |saved| saved.priority_log);
         let at = found.unwrap_or_else(|at| {
-            let begun = LaneState {
-                lane,
+            let begun = PriorityLogState {
+                priority_log,
                 delivered_through: u64::MAX,
-                ..LaneState::default()
+                ..PriorityLogState::default()
             };
-            self.lanes.insert(at, begun);
+            self.priority_logs.insert(at, begun);
             at
         });
-        &mut self.lanes[at]
+        &mut self.priority_logs[at]
     }
 
     /// Appends the state's bytes to `out`.
     pub fn encode(&self, out: &mut Vec<u8>) {
-        assert!(self.lanes.len() <= 256, "{} lanes", self.lanes.len());
+        assert!(
+            self.priority_logs.len() <= 256,
+            "{} priority logs",
+            self.priority_logs.len()
+        );
         out.push(VERSION);
-        out.extend_from_slice(&(self.lanes.len() as u16).to_le_bytes());
-        for lane in &self.lanes {
-            let returns = u32::try_from(lane.returns.len()).unwrap_or(u32::MAX);
-            out.push(lane.lane);
-            out.push(u8::from(lane.may_expire));
-            out.extend_from_slice(&lane.delivered_through.to_le_bytes());
+        out.extend_from_slice(&(self.priority_logs.len() as u16).to_le_bytes());
+        for priority_log in &self.priority_logs {
+            let returns = u32::try_from(priority_log.returns.len()).unwrap_or(u32::MAX);
+            out.push(priority_log.priority_log);
+            out.push(u8::from(priority_log.may_expire));
+            out.extend_from_slice(&priority_log.delivered_through.to_le_bytes());
             out.extend_from_slice(&returns.to_le_bytes());
-            for (range, known) in lane.returns.iter().take(returns as usize) {
+            for (range, known) in priority_log.returns.iter().take(returns as usize) {
                 out.extend_from_slice(&range.start.to_le_bytes());
                 out.extend_from_slice(&range.end.to_le_bytes());
                 out.extend_from_slice(&known.failed.to_le_bytes());
@@ -147,18 +156,18 @@ impl State {
         if !(VERSION_FIRST..=VERSION).contains(&version) {
             return Err(StateError::Version(version));
         }
-        let lanes = u16::from_le_bytes(reader.take()?);
+        let priority_logs = u16::from_le_bytes(reader.take()?);
         let mut state = Self::default();
-        for _ in 0..lanes {
-            let lane = reader.lane(version)?;
+        for _ in 0..priority_logs {
+            let priority_log = reader.priority_log(version)?;
             if state
-                .lanes
+                .priority_logs
                 .last()
-                .is_some_and(|last| last.lane >= lane.lane)
+                .is_some_and(|last| last.priority_log >= priority_log.priority_log)
             {
                 return Err(reader.damaged());
             }
-            state.lanes.push(lane);
+            state.priority_logs.push(priority_log);
         }
         match reader.at == bytes.len() {
             true => Ok(state),
@@ -184,8 +193,8 @@ impl Reader<'_> {
         Ok(taken)
     }
 
-    fn lane(&mut self, version: u8) -> Result<LaneState, StateError> {
-        let [lane] = self.take()?;
+    fn priority_log(&mut self, version: u8) -> Result<PriorityLogState, StateError> {
+        let [priority_log] = self.take()?;
         let [may_expire] = self.take()?;
         if may_expire > 1 {
             return Err(self.damaged());
@@ -203,8 +212,8 @@ impl Reader<'_> {
             }
             returns.push((range, known));
         }
-        Ok(LaneState {
-            lane,
+        Ok(PriorityLogState {
+            priority_log,
             may_expire: may_expire == 1,
             delivered_through,
             returns,

@@ -64,7 +64,13 @@ fn allocations(work: impl FnOnce()) -> u64 {
 
 fn enqueue(queue: &mut Queue, index: u64) {
     let bytes = 100 + (index % 7) as u32;
-    queue.enqueue(Position { lane: 0, index }, &Meta { bytes, ..META });
+    queue.enqueue(
+        Position {
+            priority_log: 0,
+            index,
+        },
+        &Meta { bytes, ..META },
+    );
 }
 
 /// Publishes, delivers and settles a batch of ten.

@@ -5,9 +5,9 @@ use crate::election::Election;
 use crate::entry::{Entry, EntryKind};
 use crate::error::{Malformed, RestoreError, StepError};
 use crate::leading::Leading;
+use crate::log_view::LogView;
 use crate::membership::{Membership, SnapshotMark};
 use crate::message::{Body, Message};
-use crate::mirror::Mirror;
 use crate::ready::Unsettled;
 use leveret_types::limits::{
     APPEND_BYTES_MAX, APPEND_ENTRIES_MAX, APPENDS_IN_FLIGHT_MAX, UNCOMMITTED_BYTES_MAX,
@@ -104,7 +104,7 @@ pub struct MemberStatus {
 /// what each [`Ready`](crate::Ready) says, and reports with [`Self::persisted`] and
 /// [`Self::applied`].
 pub struct Group {
-    pub(crate) raw: RawNode<Mirror>,
+    pub(crate) raw: RawNode<LogView>,
     pub(crate) replica: ReplicaId,
     pub(crate) weigh: fn(&[u8]) -> u64,
     /// Nodes that the embedder said are down.
@@ -168,9 +168,9 @@ impl Group {
         let committed = committed_at_least.max(committed_by_changes(&entries));
         state.commit = committed.clamp(snapshot.index, last);
         let library = library_config(config.replica, snapshot.index);
-        let mirror = Mirror::new(snapshot, entries, state, config.weigh);
+        let log_view = LogView::new(snapshot, entries, state, config.weigh);
         let logger = slog::Logger::root(slog::Discard, slog::o!());
-        let raw = RawNode::new(&library, mirror, &logger)
+        let raw = RawNode::new(&library, log_view, &logger)
             .map_err(|_| RestoreError("the library refuses it"))?;
         let told = RoleChange {
             role: Role::Follower,
@@ -578,7 +578,7 @@ fn library_config(replica: ReplicaId, applied: u64) -> raft::Config {
         heartbeat_tick: 1,
         applied,
         // Messages are measured by what lies beside their entries, which the library does not know
-        // of: see `ready` and `mirror`. What it counts for an entry itself is a few bytes more.
+        // of: see `ready` and `log_view`. What it counts for an entry itself is a few bytes more.
         max_size_per_msg: APPEND_BYTES_MAX + 64 * APPEND_ENTRIES_MAX as u64,
         max_inflight_msgs: APPENDS_IN_FLIGHT_MAX,
         check_quorum: true,

@@ -21,9 +21,9 @@ mod error;
 pub mod fuzz;
 mod group;
 mod leading;
+mod log_view;
 mod membership;
 mod message;
-mod mirror;
 mod ready;
 mod wire;
 

@@ -78,7 +78,7 @@ impl Channel {
         };
         let settled = settled.iter().map(|(held, _)| held);
         let held = self.unacked.iter().chain(settled);
-        held.filter(|held| held.holder == consumer).count()
+        held.filter(|held| held.subscription == consumer).count()
     }
 
     /// Whether a publish waits for a log.
@@ -103,7 +103,7 @@ impl Channel {
     }
 
     /// What listings show of it.
-    pub fn facts(&self, number: u16) -> ChannelFacts {
+    pub fn status(&self, number: u16) -> ChannelStatus {
         let (uncommitted, uncommitted_acks) = match &self.mode {
             Mode::Transaction(tx) => (tx.publishes.len(), tx.settles.len()),
             _ => (0, 0),
@@ -112,7 +112,7 @@ impl Channel {
             Mode::Confirm(ledger) => usize::try_from(ledger.unanswered()).unwrap_or(usize::MAX),
             _ => 0,
         };
-        ChannelFacts {
+        ChannelStatus {
             number: ChannelId(number),
             consumers: self.consumers.len(),
             prefetch: self.prefetch,
@@ -128,7 +128,7 @@ impl Channel {
 
 /// What listings show of a channel.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ChannelFacts {
+pub struct ChannelStatus {
     /// Its number.
     pub number: ChannelId,
     /// Consumers.

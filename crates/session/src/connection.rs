@@ -5,7 +5,7 @@ mod confirms;
 mod deliver;
 mod time;
 
-use crate::channel::{Channel, ChannelFacts};
+use crate::channel::{Channel, ChannelStatus};
 use crate::publish::begins_publish;
 use crate::replies::Asked;
 use crate::settings::Settings;
@@ -53,7 +53,7 @@ pub(crate) enum Phase {
     Running,
     /// Has sent `connection.close` and awaits its answer. What the client says otherwise is
     /// ignored; after a frame that could not be read nothing it says can be understood.
-    Closing { deaf: bool },
+    Closing { ignoring_input: bool },
     /// Over, with all said on both sides; the client may yet have to close its socket.
     Lingering,
     /// Over.
@@ -86,7 +86,7 @@ pub enum End {
     /// The login was refused.
     Login(String),
     /// The client did not begin as one of AMQP 0-9-1.
-    Stranger(Guess),
+    UnknownProtocol(Guess),
     /// The client did not log in and open a virtual host in time.
     HandshakeTimeout,
     /// Nothing was heard of the client for two heartbeats.
@@ -99,7 +99,7 @@ impl fmt::Display for End {
             Self::Client => f.write_str("closed by the client"),
             Self::Error(error) => error.fmt(f),
             Self::Login(text) => f.write_str(text),
-            Self::Stranger(guess) => guess.fmt(f),
+            Self::UnknownProtocol(guess) => guess.fmt(f),
             Self::HandshakeTimeout => f.write_str("the client did not open a virtual host in time"),
             Self::MissedHeartbeats => f.write_str("missed heartbeats from the client"),
         }
@@ -318,9 +318,9 @@ impl Connection {
     }
 
     /// The open channels, in no order.
-    pub fn channels(&self) -> impl Iterator<Item = ChannelFacts> + '_ {
+    pub fn channels(&self) -> impl Iterator<Item = ChannelStatus> + '_ {
         let open = self.channels.iter().filter(|(_, channel)| !channel.closing);
-        open.map(|(number, channel)| channel.facts(*number))
+        open.map(|(number, channel)| channel.status(*number))
     }
 
     /// Whether what was sent off on a channel is to be carried out: not behind something that has

@@ -139,12 +139,12 @@ pub struct Settle {
     /// The channel.
     pub channel: ChannelId,
     /// Who holds them.
-    pub holder: ConsumerId,
+    pub subscription: ConsumerId,
     /// The queue that they came from.
     pub queue: QueueId,
-    /// The queue's lane.
-    pub lane: u8,
-    /// Positions in that lane.
+    /// The queue's priority log.
+    pub priority_log: u8,
+    /// Positions in that priority log.
     pub range: Range<u64>,
     /// What became of them.
     pub outcome: SettleOutcome,
@@ -293,13 +293,13 @@ pub enum LoginOutcome {
 /// A message on its way to a consumer.
 #[derive(Clone, Debug)]
 pub struct Delivery {
-    /// The consumer, or the holder that the node made for a `Get`.
+    /// The consumer, or the subscription that the node made for a `Get`.
     pub consumer: ConsumerId,
     /// The queue that it came from.
     pub queue: QueueId,
-    /// The queue's lane.
-    pub lane: u8,
-    /// Position in the lane.
+    /// The queue's priority log.
+    pub priority_log: u8,
+    /// Position in the priority log.
     pub index: u64,
     /// Whether it was delivered before.
     pub redelivered: bool,

@@ -11,7 +11,7 @@ use leveret_amqp::{
     ContentHeader, EncodeMethod, Method, PROTOCOL_HEADER, Properties, RawTable, Sender, basic,
     channel, confirm, connection, queue, tx,
 };
-use leveret_types::message::Facts;
+use leveret_types::message::MessageSummary;
 use leveret_types::{
     ChannelId, ConsumerId, Message, MessageParts, Now, ProtocolError, QueueId, ReplyCode, ShardId,
 };
@@ -81,12 +81,12 @@ pub fn delivery(consumer: ConsumerId, index: u64) -> Delivery {
     Delivery {
         consumer,
         queue: QueueId(9),
-        lane: 0,
+        priority_log: 0,
         index,
         redelivered: false,
         delivery_count: None,
         acquired_count: None,
-        message: Message::from_parts(parts, Facts::default()),
+        message: Message::from_parts(parts, MessageSummary::default()),
     }
 }
 
@@ -666,15 +666,15 @@ impl Model {
     }
 
     fn finish(mut self) {
-        let facts = self
+        let summary = self
             .connection
             .channels()
             .next()
             .expect("the channel is open");
-        assert_eq!(facts.unacknowledged, self.held.len());
-        assert_eq!(facts.uncommitted, self.published);
-        assert_eq!(facts.uncommitted_acks, self.settled.len());
-        assert_eq!(facts.unconfirmed, self.unanswered.len());
+        assert_eq!(summary.unacknowledged, self.held.len());
+        assert_eq!(summary.uncommitted, self.published);
+        assert_eq!(summary.uncommitted_acks, self.settled.len());
+        assert_eq!(summary.unconfirmed, self.unanswered.len());
         let error = ProtocolError::connection(ReplyCode::ConnectionForced, "end");
         self.connection.close(error);
         let mut requests = Vec::new();

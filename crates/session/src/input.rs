@@ -69,7 +69,7 @@ impl Connection {
             }
             Preamble::Other(guess) => {
                 self.out.tail().extend_from_slice(&PROTOCOL_HEADER);
-                self.end_with(End::Stranger(guess));
+                self.end_with(End::UnknownProtocol(guess));
             }
         }
     }
@@ -96,7 +96,7 @@ impl Connection {
                     return;
                 }
                 Err(error) => {
-                    self.lose_the_thread(error, requests);
+                    self.fail_framing(error, requests);
                     return;
                 }
             }
@@ -121,7 +121,7 @@ impl Connection {
             }
             Ok(Some(frame)) => self.frame(frame, requests),
             Ok(None) => self.partial = partial,
-            Err(error) => self.lose_the_thread(error, requests),
+            Err(error) => self.fail_framing(error, requests),
         }
     }
 
@@ -155,15 +155,24 @@ impl Connection {
 
     const fn is_hearing(&self) -> bool {
         use Phase::{Closed, Closing, Lingering};
-        !matches!(self.phase, Closed | Lingering | Closing { deaf: true })
+        !matches!(
+            self.phase,
+            Closed
+                | Lingering
+                | Closing {
+                    ignoring_input: true
+                }
+        )
     }
 
     /// Where the next frame begins is not known any more.
-    fn lose_the_thread(&mut self, error: FrameError, requests: &mut Vec<Request>) {
+    fn fail_framing(&mut self, error: FrameError, requests: &mut Vec<Request>) {
         self.partial = Vec::new();
         self.fail_connection(error.into(), requests);
         if self.phase != Phase::Closed {
-            self.phase = Phase::Closing { deaf: true };
+            self.phase = Phase::Closing {
+                ignoring_input: true,
+            };
             self.until_ms = None;
         }
     }

@@ -32,6 +32,6 @@ pub mod settings;
 mod settle;
 mod unacked;
 
-pub use channel::ChannelFacts;
+pub use channel::ChannelStatus;
 pub use connection::{Connection, End, State};
 pub use settings::Settings;

@@ -15,7 +15,7 @@ use leveret_types::limits::{
     CHUNK_BYTES, MESSAGE_BYTES_HARD_MAX, TRANSACTION_BYTES_MAX, TRANSACTION_MESSAGES_MAX,
     TTL_MS_MAX, UNFINISHED_BYTES_MAX, UNFINISHED_LARGE,
 };
-use leveret_types::message::{Facts, Span};
+use leveret_types::message::{MessageSummary, Span};
 use leveret_types::{ChannelId, Message, ProtocolError, ReplyCode, encoded};
 
 /// Class of `basic`, the only one whose methods carry content.
@@ -55,7 +55,7 @@ pub(crate) struct Assembly {
 struct Header {
     properties: Span,
     body: Span,
-    facts: Facts,
+    summary: MessageSummary,
 }
 
 impl Assembly {
@@ -74,7 +74,7 @@ impl Assembly {
 
     /// What the content header says. A large message is put together as logs keep it, so that they
     /// need not copy it.
-    fn begin_body(&mut self, properties: &[u8], size: u64, facts: Facts) {
+    fn begin_body(&mut self, properties: &[u8], size: u64, summary: MessageSummary) {
         if size as usize > CHUNK_BYTES {
             let before = encoded::header_of(
                 [
@@ -82,7 +82,7 @@ impl Assembly {
                     self.routing_key.len as usize,
                     properties.len(),
                 ],
-                facts,
+                summary,
             );
             self.bytes.splice(..0, before);
             self.exchange.start += before.len() as u32;
@@ -96,7 +96,7 @@ impl Assembly {
         self.header = Some(Header {
             properties,
             body,
-            facts,
+            summary,
         });
     }
 
@@ -153,7 +153,7 @@ impl Assembly {
         let Header {
             properties,
             body,
-            facts,
+            summary,
         } = header;
         Message::from_spans(
             bytes,
@@ -161,7 +161,7 @@ impl Assembly {
             self.routing_key,
             properties,
             body,
-            facts,
+            summary,
         )
     }
 }
@@ -206,7 +206,7 @@ impl Connection {
         let frame = next(length, FrameKind::Header, Some(number))?;
         length += frame.wire_len();
         let header = ContentHeader::decode(frame.payload).ok()?;
-        let facts = self.checked_header(&header).ok()?;
+        let summary = self.checked_header(&header).ok()?;
         let body = match header.body_size {
             0 => &[],
             size => {
@@ -232,7 +232,7 @@ impl Connection {
             span(publish.routing_key),
             span(header.properties),
             span(body),
-            facts,
+            summary,
         );
         match self.publish(number, publish.mandatory, message, requests) {
             Ok(()) => {}
@@ -276,13 +276,13 @@ impl Connection {
         header: ContentHeader<'_>,
         requests: &mut Vec<Request>,
     ) -> Result<(), ProtocolError> {
-        let facts = self.checked_header(&header).map_err(publish_error)?;
+        let summary = self.checked_header(&header).map_err(publish_error)?;
         // As many small ones as there may be channels are bounded by that.
         if header.properties.len() > PROPERTIES_SMALL {
             self.bound_unfinished(number, header.properties.len())?;
         }
         let assembly = self.assembly(number)?;
-        assembly.begin_body(header.properties, header.body_size, facts);
+        assembly.begin_body(header.properties, header.body_size, summary);
         self.finish_publish(number, requests)
     }
 
@@ -363,7 +363,7 @@ impl Connection {
     }
 
     /// What the broker must know of a content header, if nothing is wrong with it.
-    fn checked_header(&self, header: &ContentHeader<'_>) -> Result<Facts, ProtocolError> {
+    fn checked_header(&self, header: &ContentHeader<'_>) -> Result<MessageSummary, ProtocolError> {
         let size = header.body_size;
         if header.class != CLASS {
             let text = format!(
@@ -389,12 +389,12 @@ impl Connection {
             return Err(ProtocolError::channel(ReplyCode::PreconditionFailed, text));
         }
         let properties = Properties::decode(header.properties)?;
-        Ok(Facts {
+        Ok(MessageSummary {
             persistent: properties.delivery_mode == Some(2),
             priority: properties.priority,
             expiration_ms: properties.expiration.map(expiration_ms).transpose()?,
             published_ms: self.now.wall_ms,
-            ..Facts::default()
+            ..MessageSummary::default()
         })
     }
 
@@ -432,7 +432,7 @@ impl Connection {
                 }
                 // What waits for the commit must not keep the buffer that it was read into.
                 let parts = publish.message.parts();
-                publish.message = Message::from_parts(parts, publish.message.facts);
+                publish.message = Message::from_parts(parts, publish.message.summary);
                 tx.publishes.push(publish.clone());
                 self.sent_off = true;
                 requests.push(Request::Check(publish));
@@ -519,7 +519,7 @@ mod tests {
             body: b"body",
             ..MessageParts::default()
         };
-        let message = Message::from_parts(parts, Facts::default());
+        let message = Message::from_parts(parts, MessageSummary::default());
         let with = |messages: usize, bytes: usize| {
             let mut connection = fuzz::open_connection(Settings::default());
             let publish = Publish {
@@ -568,11 +568,11 @@ mod tests {
             start: 1,
             len: 100_000_000,
         };
-        let (properties, facts) = (Span::default(), Facts::default());
+        let (properties, summary) = (Span::default(), MessageSummary::default());
         assembly.header = Some(Header {
             properties,
             body,
-            facts,
+            summary,
         });
         for _ in 0..100 {
             assembly.append_body(&[0; 1000]);
@@ -586,7 +586,7 @@ mod tests {
         assembly.header = Some(Header {
             properties,
             body,
-            facts,
+            summary,
         });
         assembly.append_body(&[0; 1000]);
         assembly.append_body(&[0; 500]);

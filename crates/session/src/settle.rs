@@ -77,7 +77,7 @@ impl Connection {
         } = self.take_transaction(number)?;
         for publish in &mut publishes {
             // It is published now: a time to live begins here.
-            publish.message.facts.published_ms = self.now.wall_ms;
+            publish.message.summary.published_ms = self.now.wall_ms;
         }
         requests.extend(publishes.into_iter().map(Request::Publish));
         let channel = ChannelId(number);
@@ -118,9 +118,9 @@ fn push_settle(requests: &mut Vec<Request>, settle: Settle) {
         let Request::Settle(before) = before else {
             break;
         };
-        let same = before.holder == settle.holder
+        let same = before.subscription == settle.subscription
             && before.queue == settle.queue
-            && before.lane == settle.lane
+            && before.priority_log == settle.priority_log
             && before.channel == settle.channel
             && before.outcome == settle.outcome;
         if same && before.range.end == settle.range.start {

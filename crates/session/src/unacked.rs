@@ -13,13 +13,13 @@ pub struct Held {
     /// Its delivery tag.
     pub tag: u64,
     /// Who holds it for the queue.
-    pub holder: ConsumerId,
+    pub subscription: ConsumerId,
     /// The queue.
     pub queue: QueueId,
-    /// Position in the queue's lane.
+    /// Position in the queue's priority log.
     pub index: u64,
-    /// The queue's lane.
-    pub lane: u8,
+    /// The queue's priority log.
+    pub priority_log: u8,
     /// It was settled out of order: a hole until it comes to the front.
     settled: bool,
 }
@@ -29,10 +29,10 @@ impl Held {
     pub const fn new(tag: u64, delivery: &Delivery) -> Self {
         Self {
             tag,
-            holder: delivery.consumer,
+            subscription: delivery.consumer,
             queue: delivery.queue,
             index: delivery.index,
-            lane: delivery.lane,
+            priority_log: delivery.priority_log,
             settled: false,
         }
     }
@@ -41,9 +41,9 @@ impl Held {
     pub const fn settle(&self, channel: ChannelId, outcome: SettleOutcome) -> Settle {
         Settle {
             channel,
-            holder: self.holder,
+            subscription: self.subscription,
             queue: self.queue,
-            lane: self.lane,
+            priority_log: self.priority_log,
             range: self.index..self.index + 1,
             outcome,
         }
@@ -156,10 +156,10 @@ mod tests {
     fn held(tag: u64) -> Held {
         Held {
             tag,
-            holder: ConsumerId(1),
+            subscription: ConsumerId(1),
             queue: QueueId(1),
             index: tag * 10,
-            lane: 0,
+            priority_log: 0,
             settled: false,
         }
     }

@@ -34,7 +34,7 @@ struct Shared {
     shards: Vec<Shard>,
     /// Whether something was appended since the log's thread looked.
     gathered: Mutex<bool>,
-    bell: Condvar,
+    waker: Condvar,
     stop: AtomicBool,
 }
 
@@ -61,7 +61,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let shared = Arc::new(Shared {
         shards: shards.collect(),
         gathered: Mutex::new(false),
-        bell: Condvar::new(),
+        waker: Condvar::new(),
         stop: AtomicBool::new(false),
     });
     let writers: Vec<_> = (1..=WRITERS)
@@ -77,7 +77,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         let mut gathered = shared.gathered.lock();
         if !std::mem::take(&mut *gathered) {
             shared
-                .bell
+                .waker
                 .wait_for(&mut gathered, Duration::from_millis(1));
         }
         drop(gathered);
@@ -122,7 +122,7 @@ fn write(shared: &Shared, log: LogId, record_bytes: usize) {
         }
         let position = logs.position();
         if !std::mem::replace(&mut *shared.gathered.lock(), true) {
-            shared.bell.notify_one();
+            shared.waker.notify_one();
         }
         while logs.durable_through() < position && !shared.stop.load(Ordering::Relaxed) {
             shard

@@ -38,12 +38,12 @@ impl Default for AdmissionLimits {
 #[derive(Default)]
 pub struct Admission {
     limits: AdmissionLimits,
-    guests: Arc<Mutex<Guests>>,
+    pending_logins: Arc<Mutex<PendingLogins>>,
     told: Mutex<Told>,
 }
 
 #[derive(Default)]
-struct Guests {
+struct PendingLogins {
     count: usize,
     /// Addresses that some of them come from: bounded, as they are.
     by_address: HashMap<IpAddr, usize>,
@@ -73,8 +73,8 @@ pub enum Refusal {
 }
 
 /// The place of one connection among those that have not logged in; dropping it gives it back.
-pub struct Guest {
-    guests: Arc<Mutex<Guests>>,
+pub struct PendingLogin {
+    pending_logins: Arc<Mutex<PendingLogins>>,
     address: IpAddr,
 }
 
@@ -91,24 +91,24 @@ impl Admission {
     ///
     /// # Errors
     /// Which limit it would exceed.
-    pub fn admit(&self, address: IpAddr, open: usize) -> Result<Guest, Refusal> {
+    pub fn admit(&self, address: IpAddr, open: usize) -> Result<PendingLogin, Refusal> {
         let limits = &self.limits;
         if open >= limits.connections {
             return Err(Refusal::Full(limits.connections));
         }
-        let mut guests = self.guests.lock();
-        if guests.count >= limits.pending {
+        let mut pending_logins = self.pending_logins.lock();
+        if pending_logins.count >= limits.pending {
             return Err(Refusal::Pending(limits.pending));
         }
-        let of_address = guests.by_address.entry(address).or_default();
+        let of_address = pending_logins.by_address.entry(address).or_default();
         if *of_address >= limits.pending_per_address {
             return Err(Refusal::Address(limits.pending_per_address));
         }
         *of_address += 1;
-        guests.count += 1;
-        drop(guests);
-        Ok(Guest {
-            guests: Arc::clone(&self.guests),
+        pending_logins.count += 1;
+        drop(pending_logins);
+        Ok(PendingLogin {
+            pending_logins: Arc::clone(&self.pending_logins),
             address,
         })
     }
@@ -128,14 +128,14 @@ impl Admission {
     }
 }
 
-impl Drop for Guest {
+impl Drop for PendingLogin {
     fn drop(&mut self) {
-        let mut guests = self.guests.lock();
-        guests.count -= 1;
-        if let Some(of_address) = guests.by_address.get_mut(&self.address) {
+        let mut pending_logins = self.pending_logins.lock();
+        pending_logins.count -= 1;
+        if let Some(of_address) = pending_logins.by_address.get_mut(&self.address) {
             *of_address -= 1;
             if *of_address == 0 {
-                guests.by_address.remove(&self.address);
+                pending_logins.by_address.remove(&self.address);
             }
         }
     }
@@ -158,23 +158,23 @@ mod tests {
     #[test]
     fn one_address_gets_its_number_and_not_one_more() {
         let admission = Admission::new(LIMITS);
-        let mut guests = Vec::new();
+        let mut pending_logins = Vec::new();
         for _ in 0..LIMITS.pending_per_address {
-            guests.push(admission.admit(address(1), 0).expect("within the limit"));
+            pending_logins.push(admission.admit(address(1), 0).expect("within the limit"));
         }
         assert_eq!(
             admission.admit(address(1), 0).err(),
             Some(Refusal::Address(20))
         );
         assert!(admission.admit(address(2), 0).is_ok());
-        guests.pop();
+        pending_logins.pop();
         assert!(admission.admit(address(1), 0).is_ok());
     }
 
     #[test]
     fn all_addresses_together_get_their_number_and_not_one_more() {
         let admission = Admission::new(LIMITS);
-        let mut guests: Vec<Guest> = (0..LIMITS.pending)
+        let mut pending_logins: Vec<PendingLogin> = (0..LIMITS.pending)
             .map(|number| {
                 admission
                     .admit(address(number), 0)
@@ -185,10 +185,10 @@ mod tests {
             admission.admit(address(9), 0).err(),
             Some(Refusal::Pending(30))
         );
-        guests.pop();
+        pending_logins.pop();
         assert!(admission.admit(address(9), 0).is_ok());
-        drop(guests);
-        let counted = admission.guests.lock();
+        drop(pending_logins);
+        let counted = admission.pending_logins.lock();
         assert_eq!((counted.count, counted.by_address.len()), (0, 0));
     }
 

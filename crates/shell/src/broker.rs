@@ -19,7 +19,7 @@ use leveret_node::registry::Registry;
 use leveret_node::reply_to::Replies;
 use leveret_node::shard::{Deferred, Shard};
 use leveret_node::{
-    Alarms, ConnectionEvent, Env, NodeCounters, NodeSettings, Ticket,
+    Alarms, ConnectionEvent, Env, LogPosition, NodeCounters, NodeSettings,
     cluster::{Cluster, Peers, Waiter},
     growth,
     history::History,
@@ -73,8 +73,8 @@ pub struct Broker {
     durable_epoch: AtomicU64,
     /// Wakes the write-ahead log's thread.
     pub(crate) wal: Signal,
-    /// Wakes the housekeeping thread.
-    pub(crate) housekeeping: Signal,
+    /// Wakes the timers and alarms thread.
+    pub(crate) timers_and_alarms: Signal,
     /// Wakes the segment writer's thread.
     pub(crate) segments: Signal,
     reads: Sender<ReadRequest>,
@@ -174,7 +174,7 @@ impl Broker {
             inboxes: inboxes.into(),
             durable_epoch: AtomicU64::new(0),
             wal: Signal::default(),
-            housekeeping: Signal::default(),
+            timers_and_alarms: Signal::default(),
             segments: Signal::default(),
             reads,
             deferred: Mutex::new(Vec::new()),
@@ -360,7 +360,7 @@ impl Broker {
         &self,
         now: Now,
         make: &mut dyn FnMut(&Catalogue) -> Result<Vec<Command>, CatalogueError>,
-    ) -> (Vec<Ticket>, Result<(), CatalogueError>) {
+    ) -> (Vec<LogPosition>, Result<(), CatalogueError>) {
         if self.cluster.is_some() {
             let made = make(&self.catalogue.read());
             let result = made.and_then(|commands| {
@@ -372,17 +372,17 @@ impl Broker {
             return (Vec::new(), result);
         }
         let mut catalogue = self.catalogue.write();
-        let mut tickets = Vec::new();
+        let mut log_positions = Vec::new();
         let result = make(&catalogue).and_then(|commands| {
             commands.iter().try_for_each(|command| {
                 growth::permit_in(&catalogue, command, self.all_alarms())?;
                 let executed =
                     leveret_node::catalogue::execute(&mut catalogue, now, command, self)?;
-                tickets.extend(executed.ticket);
+                log_positions.extend(executed.log_position);
                 Ok(())
             })
         });
-        (tickets, result)
+        (log_positions, result)
     }
 
     /// The commands before the first one that would make something new where there is no memory
@@ -563,7 +563,7 @@ impl Broker {
             self.out_of_space.fetch_and(!bit, Ordering::AcqRel)
         };
         if (before & bit != 0) != full {
-            self.housekeeping.notify();
+            self.timers_and_alarms.notify();
         }
     }
 
@@ -575,7 +575,7 @@ impl Broker {
     fn lower_deadline(&self, cell: &ShardCell, deadline: u64) {
         let before = cell.deadline_ms.swap(deadline, Ordering::Relaxed);
         if deadline < before {
-            self.housekeeping.notify();
+            self.timers_and_alarms.notify();
         }
     }
 }

@@ -5,17 +5,17 @@
 //! one wake-up of another thread for all that a turn brings.
 
 mod accept;
-mod actor;
+mod client;
 mod finish;
 
-use crate::admission::Guest;
+use crate::admission::PendingLogin;
 use crate::broker::Broker;
 use crate::buffers::ReadBuffers;
+use crate::input_coalescing::InputCoalescing;
 use crate::listener::{Listener, Origin, Reserve};
-use crate::moderation::Moderation;
 use crate::transport::Transport;
-use actor::Actor;
-use leveret_node::{ConnectionEvent, ConnectionFacts};
+use client::Client;
+use leveret_node::{ConnectionEvent, ConnectionStatus};
 use leveret_types::{ConnectionId, Now};
 use mio::event::Event;
 use mio::net::TcpStream;
@@ -28,7 +28,7 @@ use std::sync::mpsc::SyncSender;
 use std::time::Duration;
 
 /// The token of the thread's bell.
-pub const TOKEN_BELL: Token = Token(usize::MAX);
+pub const TOKEN_WAKER: Token = Token(usize::MAX);
 /// Tokens of listeners start here; below are connections' slots.
 const TOKEN_LISTENER: usize = usize::MAX / 2;
 /// Events that one poll returns at most.
@@ -46,9 +46,9 @@ pub enum ThreadEvent {
     /// For one of its connections.
     Connection(ConnectionId, ConnectionEvent),
     /// A new connection, with its place among those that have not logged in.
-    Accepted(TcpStream, Origin, Guest),
+    Accepted(TcpStream, Origin, PendingLogin),
     /// Somebody asks for facts about the connections.
-    List(SyncSender<Vec<ConnectionFacts>>),
+    List(SyncSender<Vec<ConnectionStatus>>),
     /// The alarms have changed: connections are to be blocked or let go on.
     AlarmsChanged,
     /// Close the connections that are open.
@@ -65,9 +65,9 @@ pub enum ThreadEvent {
 struct Slot {
     id: ConnectionId,
     transport: Transport,
-    actor: Actor,
+    client: Client,
     /// Held until the client has logged in.
-    guest: Option<Guest>,
+    pending_login: Option<PendingLogin>,
     /// The socket may hold bytes that have not been read.
     unread: bool,
     /// The client sends nothing more: behind what the socket holds is its end, of which no edge
@@ -111,7 +111,7 @@ pub struct IoThread {
     deadlines: BinaryHeap<Reverse<(u64, usize)>>,
     inbox: Vec<ThreadEvent>,
     buffers: ReadBuffers,
-    moderation: Moderation,
+    input_coalescing: InputCoalescing,
     next_thread: usize,
     next_connection: u64,
     draining: bool,
@@ -149,7 +149,7 @@ impl IoThread {
             deadlines: BinaryHeap::new(),
             inbox: Vec::new(),
             buffers: ReadBuffers::default(),
-            moderation: Moderation::default(),
+            input_coalescing: InputCoalescing::default(),
             next_thread: 0,
             next_connection: 0,
             draining: false,
@@ -164,7 +164,7 @@ impl IoThread {
             self.wait(&mut events);
             let now = self.broker.now();
             let work = self.turn(now, &events);
-            self.moderation.turn(work);
+            self.input_coalescing.turn(work);
         }
     }
 
@@ -174,7 +174,7 @@ impl IoThread {
             self.poll_events(events, Some(Duration::ZERO));
             return;
         }
-        if let Some(pause) = self.moderation.pause() {
+        if let Some(pause) = self.input_coalescing.pause() {
             std::thread::sleep(pause);
         }
         let inbox = self.broker.inbox(self.index);
@@ -206,7 +206,7 @@ impl IoThread {
     fn turn(&mut self, now: Now, events: &Events) -> usize {
         for event in events {
             match event.token() {
-                TOKEN_BELL => {}
+                TOKEN_WAKER => {}
                 Token(number) if number >= TOKEN_LISTENER => self.accept(number - TOKEN_LISTENER),
                 Token(slot) => self.socket_event(slot, event),
             }
@@ -234,7 +234,7 @@ impl IoThread {
             return;
         };
         state.ending |= event.is_read_closed();
-        let has_gone = state.ending && state.actor.checking();
+        let has_gone = state.ending && state.client.checking();
         if event.is_writable() && (state.write_blocked || state.transport.wants_write()) {
             state.write_blocked = false;
             self.touch(slot);
@@ -279,8 +279,8 @@ impl IoThread {
         if !state.unread || state.broken {
             return 0;
         }
-        let output_full = state.actor.output().len() > OUTPUT_BYTES_MAX;
-        if !state.actor.reading() || output_full {
+        let output_full = state.client.output().len() > OUTPUT_BYTES_MAX;
+        if !state.client.reading() || output_full {
             // Read on when the connection says so: `finish` looks. It also waits no longer than it
             // must for a client that is gone.
             if state.ending {
@@ -300,17 +300,17 @@ impl IoThread {
                 let more = state.ending || matches!(state.transport, Transport::Tls(_));
                 state.unread = count == offered || more;
                 let bytes = self.buffers.take(count);
-                if !state.actor.secured() && state.transport.established() {
-                    state.actor.secure(
+                if !state.client.secured() && state.transport.established() {
+                    state.client.secure(
                         state.transport.peer_certificate().map(<[u8]>::to_vec),
-                        state.transport.tls_facts(),
+                        state.transport.tls_status(),
                     );
                 }
-                requests = state.actor.receive(now, bytes, &self.broker);
+                requests = state.client.receive(now, bytes, &self.broker);
             }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => state.unread = false,
             Err(error) => {
-                tracing::debug!(%error, connection = %state.actor.name(), "connection lost");
+                tracing::debug!(%error, connection = %state.client.name(), "connection lost");
                 state.broken = true;
             }
         }
@@ -337,7 +337,7 @@ impl IoThread {
                 let slot = (id.0 >> 8 & 0xFFFF) as usize;
                 match self.slots.get_mut(slot) {
                     Some(Some(state)) if state.id == id => {
-                        state.actor.event(now, event, &self.broker);
+                        state.client.event(now, event, &self.broker);
                         self.touch(slot);
                     }
                     // The connection is gone; its consumers have been detached, and with that all
@@ -345,22 +345,24 @@ impl IoThread {
                     _ => {}
                 }
             }
-            ThreadEvent::Accepted(socket, origin, guest) => self.open(socket, origin, guest),
+            ThreadEvent::Accepted(socket, origin, pending_login) => {
+                self.open(socket, origin, pending_login)
+            }
             ThreadEvent::List(answer) => {
-                let facts = self
+                let status = self
                     .slots
                     .iter()
                     .flatten()
-                    .filter(|s| !s.actor.over())
-                    .map(|s| s.actor.facts())
+                    .filter(|s| !s.client.over())
+                    .map(|s| s.client.status())
                     .collect();
                 // Whoever asked may have given up.
-                let _ = answer.try_send(facts);
+                let _ = answer.try_send(status);
             }
             ThreadEvent::AlarmsChanged => {
                 for slot in 0..self.slots.len() {
                     if let Some(state) = &mut self.slots[slot] {
-                        state.actor.alarms_changed(now, &self.broker);
+                        state.client.alarms_changed(now, &self.broker);
                         self.touch(slot);
                     }
                 }
@@ -382,7 +384,7 @@ impl IoThread {
     fn close_all(&mut self, now: Now) {
         for slot in 0..self.slots.len() {
             if let Some(state) = &mut self.slots[slot] {
-                state.actor.shut_down(now, &self.broker);
+                state.client.shut_down(now, &self.broker);
                 self.touch(slot);
             }
         }
@@ -396,7 +398,7 @@ impl IoThread {
         for slot in std::mem::take(&mut self.awaiting) {
             if let Some(state) = &mut self.slots[slot] {
                 state.awaiting = false;
-                state.actor.durable(now, &self.broker);
+                state.client.durable(now, &self.broker);
                 self.touch(slot);
             }
         }
@@ -415,17 +417,17 @@ impl IoThread {
                 if state.unread {
                     // Bytes that wait behind output that is not taken are no sign of life: to take
                     // it would be.
-                    let stuck = state.actor.output().len() > OUTPUT_BYTES_MAX;
+                    let stuck = state.client.output().len() > OUTPUT_BYTES_MAX;
                     let monotonic_ms = match stuck {
                         true => state.write_progress_ms,
                         false => now.monotonic_ms,
                     };
-                    state.actor.unread(Now {
+                    state.client.unread(Now {
                         monotonic_ms,
                         ..now
                     });
                 }
-                state.actor.tick(now, &self.broker);
+                state.client.tick(now, &self.broker);
                 let stalled = state.write_blocked
                     && now.monotonic_ms - state.write_progress_ms > WRITE_STALL_MS_MAX;
                 state.broken |= stalled;

@@ -5,7 +5,7 @@
 //! - [`broker`]: the shards behind their locks, and the way of their effects to where they go.
 //! - `wal_thread`, `segment_thread`, `read_threads`: the storage engine's work that may wait
 //!   for a disk.
-//! - [`housekeeping`]: what happens by the clock.
+//! - [`timers_and_alarms`]: what happens by the clock.
 //! - [`node`]: all of it started, and ended in order.
 //!
 //! Invariant: no thread waits for a disk or a socket while it holds a shard or the catalogue.
@@ -14,21 +14,21 @@
 pub mod broker;
 pub mod cluster;
 pub mod disk;
-pub mod housekeeping;
 pub mod io_thread;
 pub mod listener;
 pub mod logins;
 pub mod node;
 pub mod small_file;
 pub mod stream_thread;
+pub mod timers_and_alarms;
 pub mod tls;
 
 pub mod admission;
 mod buffers;
 mod clock;
-mod gathering;
+mod group_commit_delay;
 mod inbox;
-mod moderation;
+mod input_coalescing;
 mod read_threads;
 mod segment_thread;
 mod signal;

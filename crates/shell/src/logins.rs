@@ -30,7 +30,7 @@ pub trait LoginWaiter: Send {
 /// The checks that wait, and what was found of late.
 pub struct Logins {
     state: Mutex<State>,
-    bell: Condvar,
+    waker: Condvar,
     /// Milliseconds since some moment.
     clock: Box<dyn Fn() -> u64 + Send + Sync>,
 }
@@ -150,7 +150,7 @@ impl Logins {
                 held_count: 0,
                 stopped: false,
             }),
-            bell: Condvar::new(),
+            waker: Condvar::new(),
             clock: Box::new(clock),
         }
     }
@@ -193,7 +193,7 @@ impl Logins {
         let refused = state.take(job, came_ms);
         drop(state);
         match refused {
-            None => drop(self.bell.notify_one()),
+            None => drop(self.waker.notify_one()),
             Some(job) => job.tell(Verdict::Busy),
         }
     }
@@ -233,10 +233,10 @@ impl Logins {
                     job.tell(Verdict::Busy);
                     state = self.state.lock();
                 }
-                Next::Wait(None) => self.bell.wait(&mut state),
+                Next::Wait(None) => self.waker.wait(&mut state),
                 Next::Wait(Some(until_ms)) => {
                     let pause = Duration::from_millis(until_ms.saturating_sub(now_ms));
-                    self.bell.wait_for(&mut state, pause);
+                    self.waker.wait_for(&mut state, pause);
                 }
             }
         }
@@ -269,7 +269,7 @@ impl Logins {
     /// Ends the threads; who still waits is told nothing.
     pub fn stop(&self) {
         self.state.lock().stopped = true;
-        self.bell.notify_all();
+        self.waker.notify_all();
     }
 }
 

@@ -4,21 +4,21 @@ use crate::admission::AdmissionLimits;
 use crate::broker::Broker;
 use crate::cluster::{self, ClusterConfig, ClusterError, Links, PrepareError};
 use crate::disk::RealDisk;
-use crate::housekeeping::{Housekeeping, Watermarks};
 use crate::inbox::Inbox;
-use crate::io_thread::{IoThread, TOKEN_BELL, ThreadEvent};
+use crate::io_thread::{IoThread, TOKEN_WAKER, ThreadEvent};
 use crate::listener::{Listener, Protocol, TlsSettings};
 use crate::logins;
 use crate::read_threads;
 use crate::segment_thread::SegmentThread;
 use crate::stream_thread::StreamThread;
+use crate::timers_and_alarms::{TimersAndAlarms, Watermarks};
 use crate::tls::{TlsError, TlsFiles};
 use crate::wal_thread::WalThread;
 use leveret_metadata::{CatalogueError, Command};
 use leveret_node::cluster::{Cluster, group};
 use leveret_node::shard::Shard;
 use leveret_node::streams::{self, StreamSessions};
-use leveret_node::{ConnectionFacts, Env, NodeSettings};
+use leveret_node::{ConnectionStatus, Env, NodeSettings};
 use leveret_storage::{
     Disk, Folders, LogSummary, OpenError, Options, ReadRequest, Reader, Recovered, RecoveryReport,
     ShardLogs, StoreLock, StreamFiles, WalWriter, recover,
@@ -140,7 +140,7 @@ pub struct Node {
     /// The shared state: what the management interface works on.
     pub broker: Arc<Broker>,
     /// Memory, disks, and their watermarks.
-    pub housekeeping: Arc<Housekeeping>,
+    pub timers_and_alarms: Arc<TimersAndAlarms>,
     /// What opening the store found.
     pub report: RecoveryReport,
     /// The store's identity.
@@ -153,7 +153,7 @@ pub struct Node {
     io_threads: Vec<JoinHandle<()>>,
     wal_thread: JoinHandle<WalWriter<RealDisk>>,
     segment_thread: JoinHandle<SegmentThread<RealDisk>>,
-    housekeeping_thread: JoinHandle<()>,
+    timers_and_alarms_thread: JoinHandle<()>,
     stream_thread: JoinHandle<()>,
     login_threads: Vec<JoinHandle<()>>,
     cluster: Option<cluster::Running>,
@@ -266,7 +266,7 @@ impl Node {
         let segment_thread = spawn("segments", move || segment.run())?;
         start_readers(&broker, &recovered.reader, read_requests)?;
         let login_threads = start_logins(&broker)?;
-        let (housekeeping, housekeeping_thread) = start_housekeeping(
+        let (timers_and_alarms, timers_and_alarms_thread) = start_timers_and_alarms(
             &broker,
             config.watermarks,
             &config.folders,
@@ -289,7 +289,7 @@ impl Node {
         let io_threads = start_io(&broker, polls, listeners)?;
         Ok(Self {
             broker,
-            housekeeping,
+            timers_and_alarms,
             report: recovered.report,
             uuid: recovered.uuid,
             listening,
@@ -298,7 +298,7 @@ impl Node {
             io_threads,
             wal_thread,
             segment_thread,
-            housekeeping_thread,
+            timers_and_alarms_thread,
             stream_thread,
             login_threads,
             cluster,
@@ -358,8 +358,8 @@ impl Node {
         if let Some(cluster) = self.cluster {
             cluster.stop(&self.broker);
         }
-        self.broker.housekeeping.stop();
-        join(self.housekeeping_thread);
+        self.broker.timers_and_alarms.stop();
+        join(self.timers_and_alarms_thread);
         for shard in self.broker.shard_ids() {
             self.broker.shard(shard).save_states(true);
         }
@@ -379,20 +379,20 @@ impl Node {
 
 /// Facts about all connections, asked of their threads; a thread that does not answer within a
 /// second is left out.
-pub fn connections(broker: &Broker) -> Vec<ConnectionFacts> {
+pub fn connections(broker: &Broker) -> Vec<ConnectionStatus> {
     let (answer, answers) = sync_channel(broker.thread_count());
     broker.broadcast(|| ThreadEvent::List(answer.clone()));
     drop(answer);
     let deadline = Instant::now() + Duration::from_secs(1);
-    let mut facts = Vec::new();
+    let mut status = Vec::new();
     for _ in 0..broker.thread_count() {
         let left = deadline.saturating_duration_since(Instant::now());
         match answers.recv_timeout(left) {
-            Ok(some) => facts.extend(some),
+            Ok(some) => status.extend(some),
             Err(_) => break,
         }
     }
-    facts
+    status
 }
 
 /// Has the node listen for clients, or listen no more; connections that are open go on.
@@ -467,7 +467,7 @@ fn inboxes(threads: usize) -> io::Result<Inboxes> {
     let mut inboxes = Vec::new();
     for _ in 0..threads {
         let poll = Poll::new()?;
-        inboxes.push(Inbox::new(Waker::new(poll.registry(), TOKEN_BELL)?));
+        inboxes.push(Inbox::new(Waker::new(poll.registry(), TOKEN_WAKER)?));
         polls.push(poll);
     }
     Ok((polls, inboxes))
@@ -573,20 +573,20 @@ fn start_logins(broker: &Arc<Broker>) -> io::Result<Vec<JoinHandle<()>>> {
         .collect()
 }
 
-fn start_housekeeping(
+fn start_timers_and_alarms(
     broker: &Arc<Broker>,
     watermarks: Watermarks,
     folders: &Folders,
     give_back: fn(),
-) -> io::Result<(Arc<Housekeeping>, JoinHandle<()>)> {
+) -> io::Result<(Arc<TimersAndAlarms>, JoinHandle<()>)> {
     let folders = [&folders.data, &folders.segment, &folders.wal];
     let watched = folders.into_iter().cloned().collect();
-    let housekeeping = Arc::new(Housekeeping::new(watermarks, watched, give_back));
+    let timers_and_alarms = Arc::new(TimersAndAlarms::new(watermarks, watched, give_back));
     let thread = {
-        let (housekeeping, broker) = (Arc::clone(&housekeeping), Arc::clone(broker));
-        spawn("housekeeping", move || housekeeping.run(&broker))?
+        let (timers_and_alarms, broker) = (Arc::clone(&timers_and_alarms), Arc::clone(broker));
+        spawn("timers", move || timers_and_alarms.run(&broker))?
     };
-    Ok((housekeeping, thread))
+    Ok((timers_and_alarms, thread))
 }
 
 fn start_io(
@@ -635,10 +635,10 @@ fn first_boot(broker: &Broker, commands: &[Command]) -> Result<(), StartError> {
     let now = broker.now();
     let mut last = None;
     for command in commands {
-        last = broker.execute(now, command)?.ticket.or(last);
+        last = broker.execute(now, command)?.log_position.or(last);
     }
-    if let Some(ticket) = last {
-        while broker.durable(ticket.shard) < ticket.chunk {
+    if let Some(log_position) = last {
+        while broker.durable(log_position.shard) < log_position.chunk {
             std::thread::sleep(Duration::from_micros(200));
         }
     }

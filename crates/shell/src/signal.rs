@@ -37,7 +37,7 @@ enum Sleep {
 pub struct Signal {
     state: AtomicU8,
     sleep: Mutex<Sleep>,
-    bell: Condvar,
+    waker: Condvar,
 }
 
 impl Signal {
@@ -53,7 +53,7 @@ impl Signal {
     pub fn notify_lazily(&self) {
         let is_first = self.state.fetch_or(LAZY, Ordering::SeqCst) == NOTHING;
         if is_first && *self.sleep.lock() == Sleep::Long {
-            self.bell.notify_one();
+            self.waker.notify_one();
         }
     }
 
@@ -65,7 +65,7 @@ impl Signal {
 
     fn wake(&self) {
         if *self.sleep.lock() != Sleep::Awake {
-            self.bell.notify_one();
+            self.waker.notify_one();
         }
     }
 
@@ -88,7 +88,7 @@ impl Signal {
                 LAZY => *gather_until.get_or_insert_with(|| std::time::Instant::now() + gather),
                 _ => deadline,
             };
-            if self.bell.wait_until(&mut sleep, until).timed_out() {
+            if self.waker.wait_until(&mut sleep, until).timed_out() {
                 break if gather_until.is_some() {
                     Woken::Lazily
                 } else {

@@ -51,7 +51,7 @@ impl Transport {
     }
 
     /// TLS version and cipher suite, for listings.
-    pub fn tls_facts(&self) -> Option<(String, String)> {
+    pub fn tls_status(&self) -> Option<(String, String)> {
         let Self::Tls(tls) = self else { return None };
         let version = format!("{:?}", tls.session.protocol_version()?);
         let suite = format!("{:?}", tls.session.negotiated_cipher_suite()?.suite());

@@ -2,7 +2,7 @@
 //! ones.
 
 use crate::broker::{Broker, DiskWriter};
-use crate::gathering::Gathering;
+use crate::group_commit_delay::GroupCommitDelay;
 use crate::signal::Woken;
 use leveret_node::Env;
 use leveret_storage::{Disk, Generation, SealedChunk, WalError, WalOutcome, WalWriter};
@@ -33,7 +33,7 @@ pub struct WalThread<D: Disk> {
     out_of_space: bool,
     /// Attempts to write to a full disk since the thread was told to stop.
     last_attempts: u32,
-    gathering: Gathering,
+    group_commit_delay: GroupCommitDelay,
 }
 
 impl<D: Disk> WalThread<D> {
@@ -52,7 +52,7 @@ impl<D: Disk> WalThread<D> {
             prepared,
             out_of_space: false,
             last_attempts: 0,
-            gathering: Gathering::default(),
+            group_commit_delay: GroupCommitDelay::default(),
         }
     }
 
@@ -62,7 +62,7 @@ impl<D: Disk> WalThread<D> {
         loop {
             match self.broker.wal.wait(idle, GATHER) {
                 Woken::Now | Woken::Lazily => {
-                    if let Some(pause) = self.gathering.pause(Instant::now()) {
+                    if let Some(pause) = self.group_commit_delay.pause(Instant::now()) {
                         std::thread::sleep(pause);
                     }
                     self.write_all();
@@ -122,7 +122,7 @@ impl<D: Disk> WalThread<D> {
             self.broker.set_out_of_space(DiskWriter::Wal, false);
             tracing::info!("there is space for the write-ahead log again");
         }
-        self.gathering.wrote(outcome.bytes, Instant::now());
+        self.group_commit_delay.wrote(outcome.bytes, Instant::now());
         let now = self.broker.now();
         for shard in self.broker.shard_ids() {
             let part = || {

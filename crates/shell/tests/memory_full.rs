@@ -47,10 +47,10 @@ fn heard(client: &mut Client<TcpStream>, ask: &impl leveret_amqp::EncodeMethod) 
 
 /// Sets the bytes from which nothing new is declared, beside a watermark that is long exceeded.
 fn allow(node: &Node, memory_full_bytes: u64) {
-    let watermarks = &node.housekeeping.watermarks;
+    let watermarks = &node.timers_and_alarms.watermarks;
     watermarks.write().memory_bytes = 0;
     watermarks.write().memory_full_bytes = memory_full_bytes;
-    node.housekeeping.look(&node.broker);
+    node.timers_and_alarms.look(&node.broker);
 }
 
 #[test]

@@ -84,7 +84,7 @@ struct State {
     files: FileSystem,
     locks: BTreeSet<PathBuf>,
     /// Counts processes: handles of an earlier one are dead.
-    life: u64,
+    simulation_run: u64,
     /// Changes of the disk so far.
     operations: u64,
     /// The process dies before it makes the change with this number.
@@ -110,7 +110,7 @@ pub struct SimDisk(Arc<Mutex<State>>);
 pub struct SimFile {
     disk: SimDisk,
     inode: u64,
-    life: u64,
+    simulation_run: u64,
 }
 
 /// A lock on a [`SimDisk`]: it is gone when dropped, or when its process is.
@@ -118,7 +118,7 @@ pub struct SimFile {
 pub struct SimLock {
     disk: SimDisk,
     path: PathBuf,
-    life: u64,
+    simulation_run: u64,
 }
 
 fn full() -> io::Error {
@@ -206,11 +206,15 @@ impl SimDisk {
     /// Faults and plans are forgotten.
     pub fn kill(&self) {
         let mut state = self.state();
-        let (files, life, lies) = (std::mem::take(&mut state.files), state.life + 1, state.lies);
+        let (files, simulation_run, lies) = (
+            std::mem::take(&mut state.files),
+            state.simulation_run + 1,
+            state.lies,
+        );
         let operations = state.operations;
         *state = State {
             files,
-            life,
+            simulation_run,
             lies,
             operations,
             ..State::default()
@@ -310,18 +314,18 @@ impl SimDisk {
         self.state().files.read(path)
     }
 
-    /// Changes a file's bytes behind everybody's back: rot, or a fault that is planted. False if
-    /// there is no such file.
+    /// Changes a file's bytes behind everybody's back: corruption, or a fault that is planted.
+    /// False if there is no such file.
     pub fn tamper(&self, path: &Path, change: impl FnOnce(&mut Vec<u8>)) -> bool {
         self.state().files.tamper(path, change)
     }
 
     fn file(&self, inode: u64) -> SimFile {
-        let life = self.state().life;
+        let simulation_run = self.state().simulation_run;
         SimFile {
             disk: self.clone(),
             inode,
-            life,
+            simulation_run,
         }
     }
 }
@@ -396,12 +400,12 @@ impl Disk for SimDisk {
         if !state.locks.insert(path.to_owned()) {
             return Err(io::ErrorKind::WouldBlock.into());
         }
-        let life = state.life;
+        let simulation_run = state.simulation_run;
         drop(state);
         Ok(SimLock {
             disk: self.clone(),
             path: path.to_owned(),
-            life,
+            simulation_run,
         })
     }
 }
@@ -409,7 +413,7 @@ impl Disk for SimDisk {
 impl Drop for SimLock {
     fn drop(&mut self) {
         let mut state = self.disk.state();
-        if state.life == self.life {
+        if state.simulation_run == self.simulation_run {
             state.locks.remove(&self.path);
         }
     }
@@ -419,7 +423,7 @@ impl SimFile {
     /// The state of the disk, if the process that opened this file lives and the call passes.
     fn enter(&self, call: Call) -> io::Result<MutexGuard<'_, State>> {
         let mut state = self.disk.state();
-        if state.life != self.life {
+        if state.simulation_run != self.simulation_run {
             return Err(gone());
         }
         state.enter(call)?;
@@ -443,7 +447,7 @@ impl DiskFile for SimFile {
             Ok(state) => state,
             Err(error) => {
                 let mut state = self.disk.state();
-                if !state.dead && state.life == self.life {
+                if !state.dead && state.simulation_run == self.simulation_run {
                     // A write that fails may have done a part of its work.
                     state
                         .files
@@ -477,7 +481,7 @@ impl DiskFile for SimFile {
             Ok(state) => state,
             Err(error) => {
                 let mut state = self.disk.state();
-                if !state.dead && state.life == self.life {
+                if !state.dead && state.simulation_run == self.simulation_run {
                     // As kernels do: the pages are marked clean, and no later sync writes them.
                     state.files.set_adrift(self.inode);
                     state.changed();
@@ -494,7 +498,7 @@ impl DiskFile for SimFile {
 
     fn len(&self) -> io::Result<u64> {
         let state = self.disk.state();
-        if state.dead || state.life != self.life {
+        if state.dead || state.simulation_run != self.simulation_run {
             return Err(gone());
         }
         Ok(state.files.len(self.inode))

@@ -288,7 +288,7 @@ fn unexpected(stop: Stop) -> Violation {
 ///
 /// # Errors
 /// The first broken promise.
-pub fn random_life(seed: u64, lies: Lies) -> Result<Report, Found> {
+pub fn random_simulation_run(seed: u64, lies: Lies) -> Result<Report, Found> {
     let mut report = Report::default();
     let mut place = String::from("in the beginning");
     live(seed, lies, &mut report, &mut place).map_err(|violation| Found {

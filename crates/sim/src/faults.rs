@@ -1,5 +1,5 @@
-//! Calls that fail, disks that fill, bytes that rot, and bugs that are planted to see whether they
-//! are found.
+//! Calls that fail, disks that fill, bytes that corruption, and bugs that are planted to see
+//! whether they are found.
 
 use crate::check::{Tolerance, Violation};
 use crate::disk::{Call, Fault, SimDisk};
@@ -174,9 +174,9 @@ fn stopped(stop: Stop) -> Violation {
     }
 }
 
-/// What rot does.
+/// What corruption does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Rot {
+pub enum Corruption {
     /// One bit is flipped.
     Bit,
     /// One sector is replaced by noise.
@@ -200,12 +200,12 @@ fn at_rest(seed: u64, steps: u64) -> Result<(SimDisk, Model), Violation> {
 ///
 /// # Errors
 /// A broken promise.
-pub fn rot(seed: u64, rot: Rot) -> Result<bool, Found> {
+pub fn corruption(seed: u64, corruption: Corruption) -> Result<bool, Found> {
     let mut place = String::new();
-    rotten(seed, rot, &mut place).map_err(|violation| found(seed, place, violation))
+    corrupt(seed, corruption, &mut place).map_err(|violation| found(seed, place, violation))
 }
 
-fn rotten(seed: u64, rot: Rot, place: &mut String) -> Result<bool, Violation> {
+fn corrupt(seed: u64, corruption: Corruption, place: &mut String) -> Result<bool, Violation> {
     let mut random = Random::new(seed.rotate_left(32));
     let (disk, mut model) = at_rest(seed, random.below(500) + 50)?;
     let full = |path: &PathBuf| disk.read(path).is_some_and(|bytes| !bytes.is_empty());
@@ -214,16 +214,16 @@ fn rotten(seed: u64, rot: Rot, place: &mut String) -> Result<bool, Violation> {
     disk.tamper(&path, |bytes| {
         let at = random.below(used(bytes) as u64) as usize;
         *place = format!("byte {at} of {}", path.display());
-        match rot {
-            Rot::Bit => bytes[at] ^= 1 << random.below(8),
-            Rot::Sector => {
+        match corruption {
+            Corruption::Bit => bytes[at] ^= 1 << random.below(8),
+            Corruption::Sector => {
                 let start = at / 512 * 512;
                 let end = (start + 512).min(bytes.len());
                 bytes[start..end].fill_with(|| random.below(256) as u8);
             }
         }
     });
-    let most = if rot == Rot::Bit {
+    let most = if corruption == Corruption::Bit {
         FAN_OUT_MAX as usize
     } else {
         usize::MAX
@@ -231,7 +231,9 @@ fn rotten(seed: u64, rot: Rot, place: &mut String) -> Result<bool, Violation> {
     match open_checked(&disk, &mut model, Tolerance::Damaged(most)) {
         Ok(recovered) => accept(disk, recovered),
         Err(Refused::Violation(violation)) => Err(violation),
-        Err(Refused::Open(_)) if rot == Rot::Sector && holds_both_copies(&path) => Ok(true),
+        Err(Refused::Open(_)) if corruption == Corruption::Sector && holds_both_copies(&path) => {
+            Ok(true)
+        }
         Err(Refused::Open(error)) => Err(Violation::new("I13", format!("does not open: {error}"))),
     }
 }
@@ -293,7 +295,7 @@ fn accept(disk: SimDisk, mut recovered: Recovered<SimDisk>) -> Result<bool, Viol
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Planted {
     /// What is damaged is taken for the end of the log, wherever it lies.
-    TruncateOnRot,
+    TruncateOnCorruption,
     /// What an earlier use of a file left behind is taken for new.
     StaleRecords,
     /// What a chunk refers to is looked for in another place of the file.
@@ -315,8 +317,8 @@ pub fn planted(seed: u64, bug: Planted) -> Result<(), Found> {
         return Ok(());
     };
     let tolerance = match bug {
-        Planted::TruncateOnRot => {
-            disk.tamper(newest, |bytes| truncate_on_rot(bytes, &mut random));
+        Planted::TruncateOnCorruption => {
+            disk.tamper(newest, |bytes| truncate_on_corruption(bytes, &mut random));
             Tolerance::Damaged(usize::MAX)
         }
         Planted::StaleRecords => {
@@ -347,7 +349,7 @@ fn used(bytes: &[u8]) -> usize {
 
 /// Makes a file look as it does to a start that stops reading at the first damage: there is nothing
 /// from there on.
-fn truncate_on_rot(bytes: &mut [u8], random: &mut Random) {
+fn truncate_on_corruption(bytes: &mut [u8], random: &mut Random) {
     let sectors = used(bytes).div_ceil(4096);
     let from = 1 + random.below(sectors.max(2) as u64 - 1) as usize;
     if let Some(rest) = bytes.get_mut(from * 4096..) {

@@ -1,5 +1,5 @@
 //! The storage engine under a simulated disk: crashes at every moment, lost and garbled sectors,
-//! failing calls, rot; and the fuzz targets.
+//! failing calls, corruption; and the fuzz targets.
 //!
 //! Everything follows from a seed: a seed that finds something finds it again.
 //!

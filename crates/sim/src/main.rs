@@ -2,7 +2,7 @@
 
 use leveret_sim::cluster::{self, Broken, Lived};
 use leveret_sim::disk::Lies;
-use leveret_sim::explore::{Found, Plan, Report, crash_points, random_life};
+use leveret_sim::explore::{Found, Plan, Report, crash_points, random_simulation_run};
 use leveret_sim::fleet;
 use leveret_sim::fuzz::{self, Target};
 use leveret_types::NodeId;
@@ -249,14 +249,14 @@ fn explore_points(points: u64, seed: u64, plan: &Plan) -> ExitCode {
 fn explore_seeds(count: u64, from: u64) -> ExitCode {
     explore(
         from,
-        |seed| random_life(seed, Lies::default()),
+        |seed| random_simulation_run(seed, Lies::default()),
         |_, seeds| seeds >= count,
     )
 }
 
 /// What lives of clusters came to, so far.
 #[derive(Default)]
-struct Lives {
+struct SimulationRuns {
     count: u64,
     total: Lived,
     broken: Vec<Broken>,
@@ -280,7 +280,7 @@ fn live_clusters(count: u64, from: u64, has_cuts: bool) -> ExitCode {
         has_cuts,
         ..cluster::Plan::default()
     };
-    let (next, lives) = (AtomicU64::new(from), Mutex::new(Lives::default()));
+    let (next, simulation_runs) = (AtomicU64::new(from), Mutex::new(SimulationRuns::default()));
     let start = Instant::now();
     let work = || loop {
         let seed = next.fetch_add(1, Ordering::Relaxed);
@@ -288,35 +288,50 @@ fn live_clusters(count: u64, from: u64, has_cuts: bool) -> ExitCode {
             return;
         }
         let lived = cluster::live(seed, &plan);
-        let Ok(mut lives) = lives.lock() else { return };
-        lives.count += 1;
+        let Ok(mut simulation_runs) = simulation_runs.lock() else {
+            return;
+        };
+        simulation_runs.count += 1;
         match lived {
-            Ok(lived) => lives.total.add(&lived),
+            Ok(lived) => simulation_runs.total.add(&lived),
             Err(broken) => {
                 println!("FOUND {broken}");
-                lives.broken.push(broken);
-                if lives.broken.len() >= FOUND_MAX {
+                simulation_runs.broken.push(broken);
+                if simulation_runs.broken.len() >= FOUND_MAX {
                     next.store(from + count, Ordering::Relaxed);
                 }
             }
         }
-        if lives.count.is_multiple_of(100) {
-            let (seconds, total) = (start.elapsed().as_secs_f64(), lives.total);
-            println!("{seconds:6.1} s  {:6} lives  {total}", lives.count);
+        if simulation_runs.count.is_multiple_of(100) {
+            let (seconds, total) = (start.elapsed().as_secs_f64(), simulation_runs.total);
+            println!(
+                "{seconds:6.1} s  {:6} lives  {total}",
+                simulation_runs.count
+            );
         }
     };
     std::thread::scope(|scope| {
         let threads = std::thread::available_parallelism().map_or(1, usize::from);
         (0..threads).for_each(|_| drop(scope.spawn(work)));
     });
-    let Ok(lives) = lives.into_inner() else {
+    let Ok(simulation_runs) = simulation_runs.into_inner() else {
         return ExitCode::FAILURE;
     };
-    if lives.broken.is_empty() {
-        println!("{} lives, nothing found: {}", lives.count, lives.total);
+    if simulation_runs.broken.is_empty() {
+        println!(
+            "{} lives, nothing found: {}",
+            simulation_runs.count, simulation_runs.total
+        );
         return ExitCode::SUCCESS;
     }
-    let seeds: Vec<u64> = lives.broken.iter().map(|broken| broken.seed).collect();
-    println!("{} lives, found in {seeds:?}: {}", lives.count, lives.total);
+    let seeds: Vec<u64> = simulation_runs
+        .broken
+        .iter()
+        .map(|broken| broken.seed)
+        .collect();
+    println!(
+        "{} lives, found in {seeds:?}: {}",
+        simulation_runs.count, simulation_runs.total
+    );
     ExitCode::FAILURE
 }

@@ -16,7 +16,7 @@ fn clusters_keep_their_promises() {
 }
 
 #[test]
-fn one_seed_is_one_life() {
+fn one_seed_is_one_simulation_run() {
     for seed in 0..20 {
         let lived = live(seed, &Plan::default());
         assert!(lived.is_ok(), "{lived:?}");

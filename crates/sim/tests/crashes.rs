@@ -2,7 +2,9 @@
 //! every run of the tests.
 
 use leveret_sim::disk::Lies;
-use leveret_sim::explore::{Found, Plan, Report, crash_creation, crash_points, random_life};
+use leveret_sim::explore::{
+    Found, Plan, Report, crash_creation, crash_points, random_simulation_run,
+};
 
 /// Moments at which a workload is crashed, at least, in each of two halves that run side by side.
 const POINTS_HALF: u64 = 1_000;
@@ -66,9 +68,9 @@ fn what_was_found_once_is_found_no_more() {
 }
 
 #[test]
-fn random_lives_leave_what_the_model_says() {
+fn random_simulation_runs_leave_what_the_model_says() {
     let mut report = Report::default();
-    (0..SEEDS).for_each(|seed| report.add(or_panic(random_life(seed, Lies::default()))));
+    (0..SEEDS).for_each(|seed| report.add(or_panic(random_simulation_run(seed, Lies::default()))));
     println!("{report:?}");
     assert!(report.covered.all(), "{:?}", report.covered);
     assert!(report.covered.deep_truncations > 0, "{:?}", report.covered);

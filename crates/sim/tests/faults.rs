@@ -1,8 +1,10 @@
-//! Failing calls, full disks, rot, and planted bugs.
+//! Failing calls, full disks, corruption, and planted bugs.
 
 use leveret_sim::disk::{Call, Fault, Lies};
-use leveret_sim::explore::{Found, random_life};
-use leveret_sim::faults::{Planted, Rot, count_calls, failing_call, full_disk, planted, rot};
+use leveret_sim::explore::{Found, random_simulation_run};
+use leveret_sim::faults::{
+    Corruption, Planted, corruption, count_calls, failing_call, full_disk, planted,
+};
 use std::io::ErrorKind;
 
 /// Steps of a workload in which every call fails once.
@@ -49,10 +51,12 @@ fn a_full_disk_ends_nothing() {
 }
 
 #[test]
-fn rot_is_repaired_or_reported_by_what_it_hit() {
-    for kind in [Rot::Bit, Rot::Sector] {
+fn corruption_is_repaired_or_reported_by_what_it_hit() {
+    for kind in [Corruption::Bit, Corruption::Sector] {
         let hit = (0..500)
-            .filter(|seed| rot(*seed, kind).unwrap_or_else(|found| panic!("{kind:?} {found}")))
+            .filter(|seed| {
+                corruption(*seed, kind).unwrap_or_else(|found| panic!("{kind:?} {found}"))
+            })
             .count();
         println!("{kind:?}: {hit} of 500 damaged a log");
         assert!(hit > 10, "{hit}");
@@ -74,17 +78,17 @@ fn planted_bugs_are_found() {
         ..Lies::default()
     };
     is_found("confirm before fsync", |seed| {
-        random_life(seed, sync).map(drop)
+        random_simulation_run(seed, sync).map(drop)
     });
     let sync_dir = Lies {
         sync_dir: true,
         ..Lies::default()
     };
     is_found("no sync of folders", |seed| {
-        random_life(seed, sync_dir).map(drop)
+        random_simulation_run(seed, sync_dir).map(drop)
     });
     is_found("truncate on rot", |seed| {
-        planted(seed, Planted::TruncateOnRot)
+        planted(seed, Planted::TruncateOnCorruption)
     });
     is_found("stale records", |seed| planted(seed, Planted::StaleRecords));
     is_found("stray references", |seed| {

@@ -83,10 +83,10 @@ fn every_flipped_bit_below_the_mark_is_harmless_or_quarantines_only_the_log_that
 fn a_lost_sector_below_the_mark_costs_what_was_in_it_and_is_repaired_by_command_only() {
     let world = three_batches();
     let wal = world.only_file(".wal");
-    let rotten = world.on_copy(|disk| {
+    let corrupt = world.on_copy(|disk| {
         assert!(disk.tamper(&wal, |bytes| bytes[4096..8192].fill(0xEE)));
     });
-    let (mut store, _) = rotten.open();
+    let (mut store, _) = corrupt.open();
     // The head is known from its copy in B's batch, so it is known that only A was hit.
     assert_eq!(state(&mut store, B, 2), Some([true; 2]));
     let damage = store.shards[0].damage(A).expect("A is quarantined").clone();
@@ -96,18 +96,18 @@ fn a_lost_sector_below_the_mark_costs_what_was_in_it_and_is_repaired_by_command_
     );
     drop(store);
     // A restart finds it quarantined still, also after the write-ahead log has gone.
-    let (mut store, _) = rotten.open();
+    let (mut store, _) = corrupt.open();
     store.roll();
     store.flush().unwrap();
     store.close().unwrap();
-    let (mut store, report) = rotten.open();
+    let (mut store, report) = corrupt.open();
     assert!(report.clean);
     assert!(store.shards[0].damage(A).is_some());
     store.shards[0].accept_loss(A);
     append(&mut store, A, b"after");
     store.sync().unwrap();
     drop(store);
-    let (mut store, _) = rotten.open();
+    let (mut store, _) = corrupt.open();
     assert_eq!(store.shards[0].damage(A), None);
     assert_eq!(store.read(A, 0), Read::Ready("after".into()));
     assert_eq!(state(&mut store, B, 2), Some([true; 2]));

@@ -166,19 +166,19 @@ fn what_is_lost_without_a_trace_before_a_log_begins_again_is_not_its_own() {
     let lost = (start..world.used_bytes(&wal)).step_by(512);
     store.mark_idle().unwrap();
     drop(store);
-    let rotten = world.on_copy(|disk| {
+    let corrupt = world.on_copy(|disk| {
         disk.tamper(&wal, |bytes| {
             lost.for_each(|at| bytes[at..at + 8].fill(0xEE));
         });
     });
-    let (mut store, _) = rotten.open();
+    let (mut store, _) = corrupt.open();
     assert!(store.shards[0].damage(A).is_some());
     assert!(store.shards[0].damage(B).is_some());
     store.shards[0].renew_log(A);
     append_all(&mut store, A, 3, NEW_BYTES);
     store.sync().unwrap();
     drop(store);
-    let (mut store, _) = rotten.open();
+    let (mut store, _) = corrupt.open();
     check_new(&mut store, A, 3);
     assert!(store.shards[0].damage(B).is_some(), "B did not begin again");
 }

@@ -196,7 +196,7 @@ fn a_tail_that_is_written_again_is_no_longer_than_it_was() {
 }
 
 #[test]
-fn rot_of_a_shared_body_is_reported_by_all_that_have_it_and_by_nobody_else() {
+fn corruption_of_a_shared_body_is_reported_by_all_that_have_it_and_by_nobody_else() {
     let world = world();
     let mut store = open(&world);
     put_into_all(&mut store, 0);

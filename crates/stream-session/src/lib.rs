@@ -31,7 +31,7 @@ mod super_streams;
 
 pub use groups::{GroupName, Groups, Member, Update};
 pub use port::{LoginOutcome, Port};
-pub use session::{Session, SessionFacts};
+pub use session::{Session, SessionStatus};
 pub use settings::Settings;
 
 #[cfg(test)]

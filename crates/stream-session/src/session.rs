@@ -82,7 +82,7 @@ pub struct Session {
 
 /// How a connection stands, for listings.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SessionFacts {
+pub struct SessionStatus {
     /// The user; empty before login.
     pub user: String,
     /// The virtual host; empty before it is open.
@@ -164,8 +164,8 @@ impl Session {
 
     /// How it stands.
     #[must_use]
-    pub fn facts(&self) -> SessionFacts {
-        SessionFacts {
+    pub fn status(&self) -> SessionStatus {
+        SessionStatus {
             user: self.user.clone(),
             vhost: self.vhost.to_string(),
             client_properties: self.client_properties.clone(),

@@ -505,9 +505,9 @@ fn the_handshake_leads_to_an_open_virtual_host() {
         play.log_in("guest");
         play.expect(lines);
     }
-    let facts = play.session.facts();
+    let status = play.session.status();
     assert_eq!(
-        (&*facts.user, &*facts.vhost, facts.frame_max),
+        (&*status.user, &*status.vhost, status.frame_max),
         ("guest", "/", 1_048_576)
     );
 }
@@ -712,7 +712,7 @@ fn a_connection_has_256_publishers_and_not_one_more() {
             Some("> DeclarePublisher OK")
         );
     }
-    assert_eq!(play.session.facts().publishers, 256);
+    assert_eq!(play.session.status().publishers, 256);
     play.say(&declare(0, "", "s"));
     play.expect(&["> DeclarePublisher PRECONDITION_FAILED"]);
 }
@@ -862,7 +862,7 @@ fn a_subscription_is_refused_for_its_reason() {
     let result = Err(Refusal::NotAvailable("away".to_owned()));
     play.answer(|request| Event::Subscribed { request, result });
     play.expect(&["! read 7 First 1 None", "> Subscribe STREAM_NOT_AVAILABLE"]);
-    assert_eq!(play.session.facts().subscriptions, 1);
+    assert_eq!(play.session.status().subscriptions, 1);
     let long = "n".repeat(256);
     for properties in [vec![("name", &*long)], vec![("name", "")]] {
         play.ask(Request::Subscribe {

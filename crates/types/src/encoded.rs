@@ -14,7 +14,7 @@
 //! Integers are little-endian. The engine's checksum covers all of it.
 
 use crate::Message;
-use crate::message::{Facts, Span};
+use crate::message::{MessageSummary, Span};
 use bytes::Bytes;
 
 /// Bytes before the exchange's name.
@@ -30,7 +30,7 @@ const FLAG_DEAD_LETTERED: u8 = 8;
 pub fn header(message: &Message) -> [u8; HEADER_BYTES] {
     let parts = message.parts();
     let lengths = [parts.exchange, parts.routing_key, parts.properties].map(<[u8]>::len);
-    header_of(lengths, message.facts)
+    header_of(lengths, message.summary)
 }
 
 /// The same of a message whose exchange, routing key and properties have so many bytes.
@@ -40,31 +40,32 @@ pub fn header(message: &Message) -> [u8; HEADER_BYTES] {
 #[must_use]
 pub fn header_of(
     [exchange, routing_key, properties]: [usize; 3],
-    facts: Facts,
+    summary: MessageSummary,
 ) -> [u8; HEADER_BYTES] {
     let mut header = [0; HEADER_BYTES];
     header[0] = VERSION;
-    header[1] = if facts.persistent { FLAG_PERSISTENT } else { 0 }
-        | if facts.expiration_ms.is_some() {
-            FLAG_EXPIRATION
-        } else {
-            0
-        }
-        | if facts.priority.is_some() {
-            FLAG_PRIORITY
-        } else {
-            0
-        }
-        | if facts.dead_lettered {
-            FLAG_DEAD_LETTERED
-        } else {
-            0
-        };
-    header[2] = facts.priority.unwrap_or(0);
+    header[1] = if summary.persistent {
+        FLAG_PERSISTENT
+    } else {
+        0
+    } | if summary.expiration_ms.is_some() {
+        FLAG_EXPIRATION
+    } else {
+        0
+    } | if summary.priority.is_some() {
+        FLAG_PRIORITY
+    } else {
+        0
+    } | if summary.dead_lettered {
+        FLAG_DEAD_LETTERED
+    } else {
+        0
+    };
+    header[2] = summary.priority.unwrap_or(0);
     header[3] = u8::try_from(exchange).expect("a short string");
     header[4..8].copy_from_slice(&(properties as u32).to_le_bytes());
-    header[8..16].copy_from_slice(&facts.published_ms.to_le_bytes());
-    header[16..24].copy_from_slice(&facts.expiration_ms.unwrap_or(0).to_le_bytes());
+    header[8..16].copy_from_slice(&summary.published_ms.to_le_bytes());
+    header[16..24].copy_from_slice(&summary.expiration_ms.unwrap_or(0).to_le_bytes());
     header[24] = u8::try_from(routing_key).expect("a short string");
     header
 }
@@ -85,7 +86,7 @@ pub fn pieces<'a>(header: &'a [u8; HEADER_BYTES], message: &'a Message) -> [&'a 
 /// What the broker reads of a message without its parts; nothing if the bytes are not of this
 /// layout.
 #[must_use]
-pub fn facts(bytes: &[u8]) -> Option<(Facts, u32)> {
+pub fn summary(bytes: &[u8]) -> Option<(MessageSummary, u32)> {
     let header = bytes.first_chunk::<HEADER_BYTES>()?;
     let integer = |at: usize| {
         u64::from_le_bytes(
@@ -97,7 +98,7 @@ pub fn facts(bytes: &[u8]) -> Option<(Facts, u32)> {
     if header[0] != VERSION {
         return None;
     }
-    let facts = Facts {
+    let summary = MessageSummary {
         persistent: header[1] & FLAG_PERSISTENT != 0,
         priority: (header[1] & FLAG_PRIORITY != 0).then_some(header[2]),
         expiration_ms: (header[1] & FLAG_EXPIRATION != 0).then(|| integer(16)),
@@ -109,13 +110,13 @@ pub fn facts(bytes: &[u8]) -> Option<(Facts, u32)> {
         + usize::from(header[24])
         + u32::from_le_bytes([header[4], header[5], header[6], header[7]]) as usize;
     let body = bytes.len().checked_sub(before)?;
-    Some((facts, u32::try_from(body).ok()?))
+    Some((summary, u32::try_from(body).ok()?))
 }
 
 /// The message in these bytes, sharing them; nothing if they are not of this layout.
 #[must_use]
 pub fn decode(bytes: Bytes) -> Option<Message> {
-    let (facts, body_len) = facts(&bytes)?;
+    let (summary, body_len) = summary(&bytes)?;
     let mut start = HEADER_BYTES as u32;
     let mut span = |len: u32| {
         let span = Span { start, len };
@@ -132,7 +133,7 @@ pub fn decode(bytes: Bytes) -> Option<Message> {
         routing_key,
         properties,
         body,
-        facts,
+        summary,
     ))
 }
 
@@ -163,16 +164,16 @@ mod tests {
                 properties: &[0x10, 0, 2],
                 body: b"body",
             };
-            let facts = Facts {
+            let summary = MessageSummary {
                 persistent: true,
                 priority: Some(9),
                 expiration_ms,
                 published_ms: 1 << 40,
                 dead_lettered: true,
             };
-            let message = Message::from_parts(parts, facts);
+            let message = Message::from_parts(parts, summary);
             let again = decode(Bytes::from(encode(&message))).expect("of this layout");
-            assert_eq!(again.facts, facts);
+            assert_eq!(again.summary, summary);
             assert_eq!(again.exchange(), parts.exchange);
             assert_eq!(again.routing_key(), parts.routing_key);
             assert_eq!(again.properties(), parts.properties);
@@ -188,7 +189,7 @@ mod tests {
             properties: &[0, 0],
             body: b"",
         };
-        let bytes = encode(&Message::from_parts(parts, Facts::default()));
+        let bytes = encode(&Message::from_parts(parts, MessageSummary::default()));
         for end in 0..bytes.len() {
             assert!(
                 decode(Bytes::copy_from_slice(&bytes[..end])).is_none(),

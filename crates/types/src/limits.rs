@@ -110,7 +110,7 @@ pub const ARGON2_PASSES_MAX: u32 = 10;
 /// Memory in KiB times passes that a new argon2id hash may ask for: what one login costs. The
 /// second choice of RFC 9106 (64 MiB, three passes) just fits.
 pub const ARGON2_COST_KIB_MAX: u32 = 192 * 1024;
-/// Lanes of an argon2id hash.
+/// Priority logs of an argon2id hash.
 pub const ARGON2_LANES_MAX: u32 = 16;
 /// Memory in KiB that an argon2id hash may ask for which an earlier version took: its user still
 /// gets in.
@@ -247,7 +247,7 @@ pub const SEGMENT_REFERENCE_BYTES_MIN: usize = 4096;
 /// Segment files and files of the write-ahead log that are kept open to be read, for all reader
 /// threads together. A file that is deleted is closed at once.
 pub const READ_FILES_OPEN_MAX: usize = 64;
-/// Bytes of a frame between a queue's proxy and its leader; a larger message has a frame of its
+/// Bytes of a frame between a remote queue and its leader; a larger message has a frame of its
 /// own.
 pub const LINK_FRAME_BYTES: usize = 120 * 1024;
 /// Records of such a frame: operations, deliveries.
@@ -256,16 +256,16 @@ pub const LINK_RECORDS_MAX: usize = 16_384;
 pub const LINK_CONSUMER_MESSAGES_MAX: u32 = 2_048;
 /// See [`LINK_CONSUMER_MESSAGES_MAX`].
 pub const LINK_CONSUMER_BYTES_MAX: u64 = 1024 * 1024;
-/// Entries of each lane of which a queue's leader remembers which messages they brought: a follower
-/// that lacks more of them than this is sent older messages with their bytes too.
+/// Entries of each priority log of which a queue's leader remembers which messages they brought: a
+/// follower that lacks more of them than this is sent older messages with their bytes too.
 pub const ENTRIES_REMEMBERED: usize = 32;
 /// Operations of one node on one queue that have no answer, in number and in bytes; above it, those
 /// who publish to that queue are not read from.
-pub const KEPT_OPERATIONS_MAX: usize = 65_536;
-/// See [`KEPT_OPERATIONS_MAX`].
-pub const KEPT_OPERATION_BYTES_MAX: usize = 16 * 1024 * 1024;
+pub const PENDING_OPERATIONS_MAX: usize = 65_536;
+/// See [`PENDING_OPERATIONS_MAX`].
+pub const PENDING_OPERATION_BYTES_MAX: usize = 16 * 1024 * 1024;
 /// Bytes of such operations of one node on all queues together, an equal part for each shard.
-pub const KEPT_NODE_BYTES_MAX: usize = 512 * 1024 * 1024;
+pub const PENDING_NODE_BYTES_MAX: usize = 512 * 1024 * 1024;
 /// Milliseconds for which what is asked of a queue waits for its leader.
 pub const LEADER_WAIT_MS_MAX: u64 = 5_000;
 /// Answers of one queue's leader that are kept for operators who ask again.

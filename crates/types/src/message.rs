@@ -35,12 +35,12 @@ pub struct Message {
     properties: Span,
     body: Span,
     /// What the broker itself must know of the properties.
-    pub facts: Facts,
+    pub summary: MessageSummary,
 }
 
 /// What the broker reads out of a message's properties once, when it arrives.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Facts {
+pub struct MessageSummary {
     /// `delivery-mode` 2.
     pub persistent: bool,
     /// `priority`; a classic queue takes none for 0, a quorum queue for 4.
@@ -79,7 +79,7 @@ impl Message {
         routing_key: Span,
         properties: Span,
         body: Span,
-        facts: Facts,
+        summary: MessageSummary,
     ) -> Self {
         for span in [exchange, routing_key, properties, body] {
             assert!(span.start as usize + span.len as usize <= bytes.len());
@@ -90,13 +90,13 @@ impl Message {
             routing_key,
             properties,
             body,
-            facts,
+            summary,
         }
     }
 
     /// A message copied together from its parts.
     #[must_use]
-    pub fn from_parts(parts: MessageParts<'_>, facts: Facts) -> Self {
+    pub fn from_parts(parts: MessageParts<'_>, summary: MessageSummary) -> Self {
         let pieces = [
             parts.exchange,
             parts.routing_key,
@@ -118,7 +118,7 @@ impl Message {
             routing_key,
             properties,
             body,
-            facts,
+            summary,
         }
     }
 
@@ -208,7 +208,7 @@ mod tests {
             properties: &[0, 0],
             body: b"hello",
         };
-        let message = Message::from_parts(parts, Facts::default());
+        let message = Message::from_parts(parts, MessageSummary::default());
         assert_eq!(message.exchange(), b"logs");
         assert_eq!(message.routing_key(), b"a.b");
         assert_eq!(message.properties(), [0, 0]);
@@ -226,13 +226,13 @@ mod tests {
             properties: &[0, 0],
             body: b"hello",
         };
-        let plain = Message::from_parts(parts, Facts::default());
+        let plain = Message::from_parts(parts, MessageSummary::default());
         assert_eq!(plain.encoded(), None);
         let bytes = Bytes::from(encoded::pieces(&encoded::header(&plain), &plain).concat());
         let mut message = encoded::decode(bytes.clone()).expect("of this layout");
         let same = message.encoded().expect("as it came");
         assert_eq!((same.as_ptr(), same.len()), (bytes.as_ptr(), bytes.len()));
-        message.facts.dead_lettered = true;
+        message.summary.dead_lettered = true;
         assert_eq!(message.encoded(), None, "its header says otherwise");
         let more = [&bytes[..], b"!"].concat();
         let longer = Message::from_spans(
@@ -241,7 +241,7 @@ mod tests {
             message.routing_key,
             message.properties,
             message.body,
-            Facts::default(),
+            MessageSummary::default(),
         );
         assert_eq!(longer.encoded(), None, "something is behind it");
     }
@@ -257,7 +257,7 @@ mod tests {
             none,
             none,
             beyond,
-            Facts::default(),
+            MessageSummary::default(),
         ));
     }
 }

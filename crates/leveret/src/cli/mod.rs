@@ -470,7 +470,7 @@ fn status(ask: &AskOptions) -> Result<String, String> {
             )
         })
         .collect();
-    let facts = [
+    let status = [
         ("node", table::show(&overview["node"])),
         ("version", table::show(&overview["product_version"])),
         ("up", format!("{} s", count(&node["uptime"]) / 1_000)),
@@ -509,7 +509,7 @@ fn status(ask: &AskOptions) -> Result<String, String> {
         ),
     ];
     let fact = |(name, value): &(&str, String)| format!("{name:<12} {value}\n");
-    Ok(facts.iter().map(fact).collect())
+    Ok(status.iter().map(fact).collect())
 }
 
 /// Where the API has a list, and which of its fields are shown to people.

@@ -6,7 +6,7 @@ use clap::{Args, Subcommand};
 use leveret_metadata::Catalogue;
 use leveret_node::catalogue;
 use leveret_node::cluster::group;
-use leveret_node::quorum::replica::HEADER_LANE;
+use leveret_node::quorum::replica::HEADER_LOG;
 use leveret_node::shard::{CATALOGUE_GROUP_LOG, CATALOGUE_LOG, queue_of, shard_of};
 use leveret_shell::disk::RealDisk;
 use leveret_storage::inspect::{self, InspectError, Inspection, ReadOnly, Repair};
@@ -165,15 +165,15 @@ impl Names {
             if log == CATALOGUE_LOG || log == CATALOGUE_GROUP_LOG {
                 return Some("the catalogue".to_owned());
             }
-            let (queue, lane) = queue_of(log);
+            let (queue, priority_log) = queue_of(log);
             let record = self.0.as_ref()?.queue(queue)?;
-            let lane = if lane == 0 {
+            let priority_log = if priority_log == 0 {
                 String::new()
             } else {
-                format!(", lane {lane}")
+                format!(", priority log {priority_log}")
             };
             let (name, vhost) = (record.name(), record.vhost());
-            Some(format!("queue '{name}' in vhost '{vhost}'{lane}"))
+            Some(format!("queue '{name}' in vhost '{vhost}'{priority_log}"))
         }
     }
 }
@@ -206,7 +206,7 @@ fn told(error: InspectError) -> String {
 /// has promised to others.
 fn is_replicated(found: &Inspection, log: LogId) -> bool {
     let queue = queue_of(log).0;
-    let is_header = |other: LogId| queue_of(other) == (queue, HEADER_LANE);
+    let is_header = |other: LogId| queue_of(other) == (queue, HEADER_LOG);
     log == CATALOGUE_GROUP_LOG || found.logs.iter().any(|other| is_header(other.log))
 }
 

@@ -9,12 +9,12 @@ mod commands;
 mod complete;
 mod context;
 mod diagnostics;
-mod facts;
 mod instead;
 mod lists;
 mod node;
 mod operate;
 mod options;
+mod status;
 mod users;
 
 #[cfg(test)]

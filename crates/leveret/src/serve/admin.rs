@@ -1,13 +1,12 @@
 //! The node as the management interface sees it.
 
 mod audit;
-mod figures;
 mod operations;
+mod stats;
 
 use super::log::Logs;
 use super::{cluster, reports};
 use crate::config::{Config, LogLevel};
-use figures::{channel_stats, connection_stats};
 use leveret_auth::password::SALT_BYTES_GIVEN;
 use leveret_auth::{LoginCheck, Verdict};
 use leveret_management::api::{
@@ -15,16 +14,17 @@ use leveret_management::api::{
     Listener, Login, LoginAnswer, LoginVerdict, MemoryStats, NodeStats, Publish, QueueStats,
     ReplicaStats, Taken, Topology,
 };
+use leveret_management::catalogue_directory::{CatalogueDirectory, ExecuteError, MakeCommands};
 use leveret_management::cluster::{ClusterChange, ClusterView};
-use leveret_management::keeper::{ExecuteError, Keeper, MakeCommands};
 use leveret_management::{Bound, Running, Service};
 use leveret_metadata::Catalogue;
 use leveret_node::Env;
 use leveret_shell::broker::Broker;
-use leveret_shell::housekeeping::{Housekeeping, Watermarks};
 use leveret_shell::logins::LoginWaiter;
 use leveret_shell::node::{close_connection, connections, set_listening};
+use leveret_shell::timers_and_alarms::{TimersAndAlarms, Watermarks};
 use leveret_types::{ConnectionId, NodeId, ProtocolError, QueueId, ReplyCode};
+use stats::{channel_stats, connection_stats};
 use std::fmt::Display;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, OnceLock};
@@ -34,7 +34,7 @@ pub struct Admin {
     /// The node.
     pub broker: Arc<Broker>,
     /// Its memory and disks.
-    pub housekeeping: Arc<Housekeeping>,
+    pub timers_and_alarms: Arc<TimersAndAlarms>,
     /// Identity of its store.
     pub uuid: [u8; 16],
     /// Its configuration.
@@ -57,12 +57,12 @@ impl Admin {
     }
 
     fn change_watermarks(&self, change: impl FnOnce(&mut Watermarks)) {
-        change(&mut self.housekeeping.watermarks.write());
-        self.housekeeping.look(&self.broker);
+        change(&mut self.timers_and_alarms.watermarks.write());
+        self.timers_and_alarms.look(&self.broker);
     }
 }
 
-impl Keeper for Admin {
+impl CatalogueDirectory for Admin {
     fn with_catalogue(&self, read: &mut dyn FnMut(&Catalogue)) {
         read(&self.broker.catalogue());
     }
@@ -71,13 +71,13 @@ impl Keeper for Admin {
         let now = self.broker.now();
         // What it is can be told only when the commands are made.
         let mut subject = ("change", String::new());
-        let (tickets, result) = self.broker.execute_all(now, &mut |catalogue| {
+        let (log_positions, result) = self.broker.execute_all(now, &mut |catalogue| {
             let commands = make(catalogue)?;
             subject = audit::subject_of_all(&commands);
             Ok(commands)
         });
         self.broker.run_deferred_work();
-        self.wait(tickets)
+        self.wait(log_positions)
             .map_err(|error| ExecuteError::Failed(error.text.into_owned()))?;
         let refused = result.as_ref().err().map(|error| error as &dyn Display);
         audit::note(by, subject.0, &subject.1, refused);
@@ -193,26 +193,28 @@ impl Running for Admin {
     }
 
     fn node_stats(&self) -> NodeStats {
-        self.node_figures()
+        self.node_stats()
     }
 
     fn memory(&self) -> MemoryStats {
-        self.memory_figures()
+        self.memory_stats()
     }
 
     fn broker_stats(&self) -> BrokerStats {
-        self.broker_figures()
+        self.broker_stats()
     }
 
     fn queues(&self) -> Vec<QueueStats> {
-        let mut stats = self.stats_of_all(&self.queue_facts());
+        let mut stats = self.stats_of_all(&self.queue_local_stats());
         stats.extend(self.stream_stats(|_| true));
         stats
     }
 
     fn queues_of(&self, queues: &[QueueId]) -> Vec<QueueStats> {
-        let facts = queues.iter().filter_map(|queue| self.facts_of(*queue));
-        let mut stats = self.stats_of_all(&facts.collect::<Vec<_>>());
+        let local_stats = queues
+            .iter()
+            .filter_map(|queue| self.local_stats_of(*queue));
+        let mut stats = self.stats_of_all(&local_stats.collect::<Vec<_>>());
         if queues.iter().any(|queue| queue.is_stream()) {
             stats.extend(self.stream_stats(|stream| queues.contains(&stream)));
         }
@@ -223,7 +225,7 @@ impl Running for Admin {
         if queue.is_stream() {
             return self.stream_stats(|stream| stream == queue).pop();
         }
-        self.stats_of_all(&[self.facts_of(queue)?]).pop()
+        self.stats_of_all(&[self.local_stats_of(queue)?]).pop()
     }
 
     fn connections(&self) -> Vec<ConnectionStats> {

@@ -122,11 +122,11 @@ fn import(broker: &Broker, bytes: &[u8]) -> Result<(), String> {
     let mut make = |catalogue: &Catalogue| {
         definitions.to_commands(catalogue, None, shards, &mut || broker.random())
     };
-    let (tickets, result) = broker.execute_all(broker.now(), &mut make);
+    let (log_positions, result) = broker.execute_all(broker.now(), &mut make);
     broker.run_deferred_work();
     let deadline = Instant::now() + DURABLE_WAIT;
-    for ticket in tickets {
-        while broker.durable(ticket.shard) < ticket.chunk {
+    for log_position in log_positions {
+        while broker.durable(log_position.shard) < log_position.chunk {
             if Instant::now() > deadline {
                 return Err("the write-ahead log does not take them; is the disk full?".to_owned());
             }

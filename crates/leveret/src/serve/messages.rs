@@ -2,7 +2,7 @@
 
 use leveret_amqp::{Properties, TableBuilder};
 use leveret_management::api::{Got, Publish};
-use leveret_types::message::Facts;
+use leveret_types::message::MessageSummary;
 use leveret_types::{FieldTable, FieldValue, Message, MessageParts, Now, ProtocolError, ReplyCode};
 
 /// The message that an operator wants published.
@@ -39,7 +39,7 @@ pub fn from_operator(publish: &Publish, now: Now) -> Result<Message, ProtocolErr
             text.parse().map_err(|_| refuse("expiration"))
         })
         .transpose()?;
-    let facts = Facts {
+    let summary = MessageSummary {
         persistent: properties.delivery_mode == Some(2),
         priority: properties.priority,
         expiration_ms,
@@ -53,7 +53,7 @@ pub fn from_operator(publish: &Publish, now: Now) -> Result<Message, ProtocolErr
         properties: &bytes,
         body: &publish.payload,
     };
-    Ok(Message::from_parts(parts, facts))
+    Ok(Message::from_parts(parts, summary))
 }
 
 /// A message as an operator sees it.

@@ -55,9 +55,9 @@ pub(super) fn start_time(page: &mut Page, node: &NodeStats) {
 }
 
 /// Figures of a replica.
-const FIGURES: usize = 8;
+const STATS: usize = 8;
 
-fn figures(replica: &ReplicaStats) -> [f64; FIGURES] {
+fn stats(replica: &ReplicaStats) -> [f64; STATS] {
     [
         replica.term,
         replica.last_index,
@@ -75,8 +75,8 @@ fn figures(replica: &ReplicaStats) -> [f64; FIGURES] {
 /// The replicas here, each by its queue, or their sums. A node alone has none, and looks at no
 /// queue for that.
 pub(super) fn raft(page: &mut Page, app: &App, per_object: bool) {
-    let mut rows: Vec<(String, [f64; FIGURES])> = Vec::new();
-    let mut sums = [0.0; FIGURES];
+    let mut rows: Vec<(String, [f64; STATS])> = Vec::new();
+    let mut sums = [0.0; STATS];
     if app.node().cluster().is_some() {
         let mut queues: Vec<(QueueId, String)> = Vec::new();
         app.node().each_queue(None, &mut |id, vhost, name| {
@@ -90,12 +90,12 @@ pub(super) fn raft(page: &mut Page, app: &App, per_object: bool) {
             let Some(replica) = app.node().replica(id) else {
                 continue;
             };
-            let figures = figures(&replica);
+            let stats = stats(&replica);
             match per_object {
-                true => rows.push((labels, figures)),
+                true => rows.push((labels, stats)),
                 false => sums
                     .iter_mut()
-                    .zip(figures)
+                    .zip(stats)
                     .for_each(|(sum, figure)| *sum += figure),
             }
         }

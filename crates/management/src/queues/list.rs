@@ -5,7 +5,7 @@ use super::{owners, queue_json};
 use crate::api::QueueStats;
 use crate::app::App;
 use crate::directory::Queue;
-use crate::page::{self, Filter, Page};
+use crate::list_query::{self, Filter, Page};
 use crate::peers::{self, Told};
 use crate::pieces::Pieces;
 use crate::reply::{ApiError, Reply};
@@ -47,7 +47,7 @@ pub(super) fn list(call: &Call<'_>, vhost: Option<&str>) -> Result<Reply, ApiErr
         source.told = peers::told_elsewhere(app);
     }
     let mut ids = match sort {
-        None | Some("name") => page::sorted(named),
+        None | Some("name") => list_query::sorted(named),
         Some(field) => source.sorted(named, field),
     };
     if query.flag("sort_reverse") {
@@ -59,7 +59,7 @@ pub(super) fn list(call: &Call<'_>, vhost: Option<&str>) -> Result<Reply, ApiErr
         let held_bytes = ids.len() * size_of::<QueueId>() + source.told_bytes();
         let mut ids = ids.into_iter();
         let batch = move || {
-            let of_queue = |row| page::one(row, &columns);
+            let of_queue = |row| list_query::one(row, &columns);
             loop {
                 let batch: Vec<QueueId> = ids.by_ref().take(BATCH).collect();
                 let rows = source.rows(&batch);
@@ -77,7 +77,7 @@ pub(super) fn list(call: &Call<'_>, vhost: Option<&str>) -> Result<Reply, ApiErr
         source.told = peers::told_elsewhere_of(app, &shown);
     }
     let rows = source.rows(&shown).into_iter();
-    let rows = rows.map(|row| page::one(row, &columns)).collect();
+    let rows = rows.map(|row| list_query::one(row, &columns)).collect();
     page.reply(rows, filtered, total)
 }
 
@@ -146,21 +146,23 @@ impl Source {
         let mut keyed = Vec::with_capacity(ids.len());
         for batch in ids.chunks(BATCH) {
             match figure(field) {
-                Some(figure) => keyed.extend(self.figures(batch, field, figure)),
+                Some(figure) => keyed.extend(self.stats(batch, field, figure)),
                 None => keyed.extend(self.fields(batch, field)),
             }
         }
-        page::sorted(keyed)
+        list_query::sorted(keyed)
     }
 
     /// Queues with a figure of theirs. No row need be made for that.
-    fn figures(&self, ids: &[QueueId], field: &str, figure: Figure) -> Vec<(Value, QueueId)> {
+    fn stats(&self, ids: &[QueueId], field: &str, figure: Figure) -> Vec<(Value, QueueId)> {
         let here = self.known_here(ids);
         let key = |id: &QueueId| match here.get(id) {
             Some(stats) => figure(stats).into(),
             None => {
                 let told = self.told.get(id).and_then(peers::Row::told);
-                told.map_or(Value::Null, |told| page::at(&told.figures, field).clone())
+                told.map_or(Value::Null, |told| {
+                    list_query::at(&told.stats, field).clone()
+                })
             }
         };
         ids.iter().map(|id| (key(id), *id)).collect()
@@ -171,7 +173,7 @@ impl Source {
         let rows: HashMap<QueueId, Value> = self.rows_by_id(ids).into_iter().collect();
         let key = |id: &QueueId| {
             let row = rows.get(id);
-            let key = row.map_or(Value::Null, |row| page::at(row, field).clone());
+            let key = row.map_or(Value::Null, |row| list_query::at(row, field).clone());
             (key, *id)
         };
         ids.iter().map(key).collect()

@@ -23,7 +23,7 @@ pub struct Fake {
     /// Of how many queues a row has been made.
     pub rows_made: AtomicU64,
     /// How often some queues' figures have been asked for.
-    pub figures_asked: AtomicU64,
+    pub stats_asked: AtomicU64,
     /// Logins with the password "slow", which wait.
     pub logins: Mutex<Vec<LoginAnswer>>,
 }
@@ -163,7 +163,7 @@ impl Running for Fake {
     }
 
     fn queues_of(&self, queues: &[QueueId]) -> Vec<QueueStats> {
-        self.figures_asked.fetch_add(1, Relaxed);
+        self.stats_asked.fetch_add(1, Relaxed);
         queues.iter().filter_map(|id| self.queue(*id)).collect()
     }
 

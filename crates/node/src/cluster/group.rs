@@ -491,7 +491,7 @@ impl CatalogueGroup {
     }
 
     fn write<E: Env>(&mut self, now: Now, ready: &Ready, env: &E) {
-        let ticket = env.with_shard(now, SHARD, |shard| {
+        let log_position = env.with_shard(now, SHARD, |shard| {
             let logs = &mut shard.logs;
             let bodies: Vec<_> = ready
                 .append
@@ -512,9 +512,9 @@ impl CatalogueGroup {
                 let index = logs.append(CATALOGUE_GROUP_LOG, body, bytes as u32);
                 assert_eq!(index, entry.index, "the log and the group disagree");
             }
-            shard.urgent_ticket()
+            shard.urgent_log_position()
         });
-        self.writing.push_back((ready.number, ticket.chunk));
+        self.writing.push_back((ready.number, log_position.chunk));
     }
 
     fn apply<E: Env>(&mut self, now: Now, entry: &Entry, cluster: &Cluster, env: &E) {
@@ -600,7 +600,7 @@ impl CatalogueGroup {
                 self.look = None;
                 cluster.looked(connections.len());
                 for connection in connections {
-                    env.post(connection, ConnectionEvent::Looked);
+                    env.post(connection, ConnectionEvent::Peeked);
                 }
             }
             Waiter::Operator(answer) => {

@@ -306,7 +306,7 @@ pub fn known_without_majority<E: Env>(command: &Command, env: &E) -> Option<Exec
     let outcome = env.catalogue().unchanged_by(command)?;
     Some(Executed {
         outcome,
-        ticket: None,
+        log_position: None,
     })
 }
 

@@ -1,9 +1,9 @@
 //! Consumers, deliveries, settles and gets.
 
-use super::held::Encoded;
-use super::holders::Holders;
-use super::look::Missed;
-use super::{ChannelFacts, Connection, ConsumerFacts, Run};
+use super::pending_replies::Encoded;
+use super::read_barrier::Missed;
+use super::subscriptions::Subscriptions;
+use super::{ChannelStatus, Connection, ConsumerStatus, Run};
 use crate::env::{ConnectionEvent, Env};
 use crate::firehose::{self, Place};
 use crate::link::{ChannelBound, ConsumerLink, Limiter};
@@ -52,10 +52,10 @@ pub(super) struct Channel {
     limiter: Arc<Limiter>,
     /// The consumer that was the last to have something of what it leaves.
     last_served: ConsumerId,
-    /// Queues that hold messages for this channel, with the holder of each: cancelled consumers,
-    /// and one for all gets of a queue.
-    holders: Holders,
-    getters: Holders,
+    /// Queues that hold messages for this channel, with the subscription of each: cancelled
+    /// consumers, and one for all gets of a queue.
+    subscriptions: Subscriptions,
+    getters: Subscriptions,
 }
 
 impl Connection {
@@ -271,17 +271,17 @@ impl Connection {
 
     /// The channel that holds messages under this name without being a consumer: by `basic.get`, or
     /// after `basic.cancel`.
-    pub(super) fn holding_channel(&self, holder: ConsumerId) -> Option<ChannelId> {
+    pub(super) fn holding_channel(&self, subscription: ConsumerId) -> Option<ChannelId> {
         let mut channels = self.channels.iter();
         let found = channels.find(|(_, channel)| {
-            channel.holders.contains(holder) || channel.getters.contains(holder)
+            channel.subscriptions.contains(subscription) || channel.getters.contains(subscription)
         });
         found.map(|(channel, _)| *channel)
     }
 
-    fn getting_channel(&self, holder: ConsumerId) -> Option<ChannelId> {
+    fn getting_channel(&self, subscription: ConsumerId) -> Option<ChannelId> {
         let mut channels = self.channels.iter();
-        let found = channels.find(|(_, channel)| channel.getters.contains(holder));
+        let found = channels.find(|(_, channel)| channel.getters.contains(subscription));
         found.map(|(channel, _)| *channel)
     }
 
@@ -304,19 +304,19 @@ impl Connection {
         let count = shard.settle(
             now,
             settle.queue,
-            settle.holder,
-            settle.lane,
+            settle.subscription,
+            settle.priority_log,
             settle.range.clone(),
             outcome,
         );
-        if shard.is_proxied(settle.queue) {
+        if shard.is_remote(settle.queue) {
             self.note_transacted(settle.channel, &[(Awaited::Queue(settle.queue), 0)]);
         }
         let Some(channel) = self.channels.get(&settle.channel) else {
             return;
         };
         // What was got was never counted.
-        if !channel.getters.contains(settle.holder)
+        if !channel.getters.contains(settle.subscription)
             && channel
                 .limiter
                 .give(u32::try_from(count).unwrap_or(u32::MAX))
@@ -398,9 +398,11 @@ impl Connection {
         }
         if !subscription.no_ack {
             let state = self.channels.entry(channel).or_default();
-            state.holders.add(consumer, queue, |holder, queue| {
-                is_holding(holder, queue, now, env)
-            });
+            state
+                .subscriptions
+                .add(consumer, queue, |subscription, queue| {
+                    is_holding(subscription, queue, now, env)
+                });
         }
         // The answer goes through the inbox, behind the deliveries that are there already.
         env.with_shard(now, env.shard_of(queue), |shard| {
@@ -442,15 +444,17 @@ impl Connection {
             return self.fail(now, error);
         }
         let state = self.channels.entry(channel).or_default();
-        let holder = state.getters.of(queue).unwrap_or_else(|| {
-            let holder = env.consumer_id();
-            state.getters.add(holder, queue, |holder, queue| {
-                is_holding(holder, queue, now, env)
-            });
-            holder
+        let subscription = state.getters.of(queue).unwrap_or_else(|| {
+            let subscription = env.consumer_id();
+            state
+                .getters
+                .add(subscription, queue, |subscription, queue| {
+                    is_holding(subscription, queue, now, env)
+                });
+            subscription
         });
         let outcome = env.with_shard(now, env.shard_of(queue), |shard| {
-            shard.get(now, queue, holder, Some(self.id), no_ack)
+            shard.get(now, queue, subscription, Some(self.id), no_ack)
         });
         if let Some(reply) = outcome.reply() {
             self.trace_got(&reply, env);
@@ -465,15 +469,18 @@ impl Connection {
             .collect();
         let consumers = gone.iter().filter_map(|(id, s)| Some((*id, s.queue?)));
         let state = self.channels.remove(&channel).unwrap_or_default();
-        let holders = state.holders.into_all().chain(state.getters.into_all());
+        let subscriptions = state
+            .subscriptions
+            .into_all()
+            .chain(state.getters.into_all());
         let now = run.now;
-        for (holder, queue) in consumers.chain(holders) {
+        for (subscription, queue) in consumers.chain(subscriptions) {
             if queue.is_stream() {
-                self.leave_stream(holder, run.env);
+                self.leave_stream(subscription, run.env);
                 continue;
             }
             run.shard(run.env.shard_of(queue))
-                .detach(now, queue, holder);
+                .detach(now, queue, subscription);
         }
         self.publisher.clear_reply_token(channel, run.env.replies());
         self.channel_counted_out(run.env);
@@ -513,9 +520,9 @@ impl Connection {
         Ok(queue)
     }
 
-    pub(super) fn consumer_facts(&self) -> Vec<ConsumerFacts> {
-        let facts = self.consumers.iter().filter_map(|(id, subscription)| {
-            Some(ConsumerFacts {
+    pub(super) fn consumer_status(&self) -> Vec<ConsumerStatus> {
+        let status = self.consumers.iter().filter_map(|(id, subscription)| {
+            Some(ConsumerStatus {
                 id: *id,
                 channel: subscription.channel,
                 tag: subscription.tag.clone(),
@@ -526,13 +533,13 @@ impl Connection {
                 arguments: subscription.arguments.clone(),
             })
         });
-        facts.collect()
+        status.collect()
     }
 
-    pub(super) fn channel_facts(&self) -> Vec<ChannelFacts> {
+    pub(super) fn channel_status(&self) -> Vec<ChannelStatus> {
         let limits =
             |channel: ChannelId| u16::try_from(self.channels.get(&channel)?.limiter.limit()).ok();
-        let facts = self.session.channels().map(|channel| ChannelFacts {
+        let status = self.session.channels().map(|channel| ChannelStatus {
             number: channel.number,
             consumers: channel.consumers,
             prefetch: channel.prefetch,
@@ -544,7 +551,7 @@ impl Connection {
             confirm: channel.confirm,
             transactional: channel.transactional,
         });
-        facts.collect()
+        status.collect()
     }
 }
 
@@ -567,10 +574,11 @@ pub(crate) fn may_get(queue: &QueueRecord) -> Result<(), ProtocolError> {
     (!is_refused).then_some(()).ok_or_else(refused)
 }
 
-/// Whether a queue still knows a holder: one that holds nothing and consumes nothing it forgets.
-fn is_holding<E: Env>(holder: ConsumerId, queue: QueueId, now: Now, env: &E) -> bool {
+/// Whether a queue still knows a subscription: one that holds nothing and consumes nothing it
+/// forgets.
+fn is_holding<E: Env>(subscription: ConsumerId, queue: QueueId, now: Now, env: &E) -> bool {
     env.with_shard(now, env.shard_of(queue), |shard| {
-        shard.is_holding(queue, holder)
+        shard.is_holding(queue, subscription)
     })
 }
 

@@ -1,7 +1,7 @@
 //! Who the client is, and what it may do.
 
 use super::Connection;
-use super::look::Missed;
+use super::read_barrier::Missed;
 use crate::certificate;
 use crate::counters::add;
 use crate::env::{Env, LoginFrom};

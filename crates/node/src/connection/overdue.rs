@@ -6,15 +6,15 @@ use leveret_metadata::{QueueKind, QueueRecord};
 use leveret_types::{ChannelId, ConsumerId, Now, ProtocolError, QueueId, ReplyCode};
 
 impl Connection {
-    /// A holder of messages was too slow. A quorum queue's consumer ends alone, if the client can
-    /// be told so; anybody else's channel closes, as in RabbitMQ.
-    pub(super) fn timed_out<E: Env>(&mut self, holder: ConsumerId, now: Now, env: &E) {
-        let consuming = self.channel_of(holder);
-        let Some(channel) = consuming.or_else(|| self.holding_channel(holder)) else {
+    /// A subscription of messages was too slow. A quorum queue's consumer ends alone, if the client
+    /// can be told so; anybody else's channel closes, as in RabbitMQ.
+    pub(super) fn timed_out<E: Env>(&mut self, subscription: ConsumerId, now: Now, env: &E) {
+        let consuming = self.channel_of(subscription);
+        let Some(channel) = consuming.or_else(|| self.holding_channel(subscription)) else {
             return;
         };
-        match self.ends_alone(holder, env) {
-            Some(queue) => self.end_overdue(holder, channel, queue, now, env),
+        match self.ends_alone(subscription, env) {
+            Some(queue) => self.end_overdue(subscription, channel, queue, now, env),
             None => {
                 let error = timeout_error(channel);
                 self.session.fail(now, channel, error, &mut self.requests);

@@ -1,10 +1,10 @@
 //! Publishing: from a message to the queues that it goes to.
 
-use super::look::Missed;
+use super::read_barrier::Missed;
 use super::{Connection, FixedMap, Run};
 use crate::counters::add;
 use crate::delayed;
-use crate::env::{ConnectionEvent, Env, Ticket};
+use crate::env::{ConnectionEvent, Env, LogPosition};
 use crate::firehose::{self, Place};
 use crate::properties::{LazyProperties, copies, has, with_reply_to, without_blind_copies};
 use crate::quorum::Notify;
@@ -365,11 +365,11 @@ impl Connection {
     /// A delayed message is durable with the shard that keeps it back.
     fn answer_delayed<E: Env>(&mut self, publish: &Publish, run: &mut Run<'_, E>) {
         let mut outcome = Outcome::default();
-        if publish.message.facts.persistent {
-            let ticket = run.shard(delayed::SHARD).ticket();
+        if publish.message.summary.persistent {
+            let log_position = run.shard(delayed::SHARD).log_position();
             outcome
                 .waits
-                .push((Awaited::Shard(ticket.shard), ticket.chunk));
+                .push((Awaited::Shard(log_position.shard), log_position.chunk));
         }
         self.answer(publish, &outcome, run.env);
     }
@@ -388,7 +388,7 @@ impl Connection {
                 let delivery = Delivery {
                     consumer,
                     queue: reply_to::NO_QUEUE,
-                    lane: 0,
+                    priority_log: 0,
                     index: 0,
                     redelivered: false,
                     delivery_count: None,
@@ -413,8 +413,8 @@ impl Connection {
     /// gathered is durable.
     pub(super) fn commit<E: Env>(&mut self, now: Now, env: &E) {
         let shards = (0..env.settings().shard_count).map(ShardId);
-        let tickets: SmallVec<[Ticket; 2]> = shards
-            .map(|id| env.with_shard(now, id, |shard| shard.urgent_ticket()))
+        let log_positions: SmallVec<[LogPosition; 2]> = shards
+            .map(|id| env.with_shard(now, id, |shard| shard.urgent_log_position()))
             .collect();
         let mut queues = Vec::new();
         for queue in std::mem::take(&mut self.transacted) {
@@ -429,7 +429,7 @@ impl Connection {
             });
             queues.extend(through.map(|through| (queue, through)));
         }
-        self.reply_when_committed(now, tickets, queues, Reply::Done, env);
+        self.reply_when_committed(now, log_positions, queues, Reply::Done, env);
     }
 
     /// Takes note of the queues of the cluster that a transaction has to do with.
@@ -495,7 +495,7 @@ pub(crate) fn enqueue<E: Env>(
         let shard = run.shard(id);
         match shard.publish(now, *queue, message, &mut bodies, notify) {
             Enqueued::Durable => {
-                let chunk = shard.ticket().chunk;
+                let chunk = shard.log_position().chunk;
                 let awaited = Awaited::Shard(id);
                 match outcome.waits.iter_mut().find(|(of, _)| *of == awaited) {
                     Some(wait) => wait.1 = chunk,

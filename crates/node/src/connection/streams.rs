@@ -11,7 +11,7 @@ mod reader;
 use super::consume::Subscription;
 use super::{Connection, FixedMap};
 use crate::env::{Env, QueueAnswer};
-use crate::stream_queues::{elsewhere, standing};
+use crate::stream_queues::{elsewhere, queue_counts};
 use crate::streams::StreamNews;
 use arguments::StreamArguments;
 use leveret_message::{filter_value, to_entry};
@@ -424,9 +424,9 @@ impl Connection {
     /// Each settled message, whatever became of it, lets its consumer have one more.
     pub(super) fn settle_stream<E: Env>(&mut self, settle: &Settle, env: &E) {
         let readers = self.streams.as_mut().map(|streams| &mut streams.readers);
-        if let Some(reader) = readers.and_then(|readers| readers.get_mut(&settle.holder)) {
+        if let Some(reader) = readers.and_then(|readers| readers.get_mut(&settle.subscription)) {
             reader.give(settle.range.end - settle.range.start);
-            self.deliver_from_stream(settle.holder, env);
+            self.deliver_from_stream(settle.subscription, env);
         }
     }
 
@@ -449,7 +449,7 @@ impl Connection {
             let delivery = Delivery {
                 consumer,
                 queue: reader.stream,
-                lane: 0,
+                priority_log: 0,
                 index: offset,
                 redelivered: false,
                 delivery_count: None,
@@ -533,7 +533,7 @@ impl Connection {
             }
             Event::Gone { stream } => self.stream_gone(stream, now),
             Event::Stats { request, result } => {
-                let counts = standing(result.unwrap_or_default());
+                let counts = queue_counts(result.unwrap_or_default());
                 let answer = QueueAnswer::Counted(counts);
                 self.answered(QueueId(request.0), answer, now, env);
             }

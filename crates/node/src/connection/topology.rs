@@ -12,7 +12,7 @@ pub use step::{Question, Step, StepAnswer, Then};
 
 use super::Connection;
 use crate::cluster;
-use crate::env::{Env, Proposal, QueueAnswer, Ticket};
+use crate::env::{Env, LogPosition, Proposal, QueueAnswer};
 use crate::growth;
 use crate::quorum::Asker;
 use leveret_auth::Rights;
@@ -32,7 +32,7 @@ pub struct Caller {
 }
 
 /// An answer, and when what it tells of is durable.
-pub type Answer = (Reply, Option<Ticket>);
+pub type Answer = (Reply, Option<LogPosition>);
 
 impl Connection {
     /// The queue of that name, if no other connection has it for itself.
@@ -116,7 +116,7 @@ impl Caller {
         let mut step = self.begin(operation, env);
         loop {
             step = match step.map_err(|error| blamed(error, blame))? {
-                Step::Answered(reply, ticket) => return Ok((reply, ticket)),
+                Step::Answered(reply, log_position) => return Ok((reply, log_position)),
                 Step::Change { command, then } => growth::permit(&command, env)
                     .and_then(|()| {
                         cluster::known_without_majority(&command, env)
@@ -124,7 +124,7 @@ impl Caller {
                     })
                     .map_err(ProtocolError::from)
                     .and_then(|executed| {
-                        let changed = StepAnswer::Changed(executed.outcome, executed.ticket);
+                        let changed = StepAnswer::Changed(executed.outcome, executed.log_position);
                         self.resume(then, changed, now, env)
                     }),
                 Step::Ask {

@@ -1,12 +1,12 @@
-//! What a queue's proxy and its leader say to each other, and the bytes of it.
+//! What a queue's remote queue and its leader say to each other, and the bytes of it.
 //!
-//! A proxy stands on a node for a queue whose leader may be elsewhere. It *presents* itself to a
-//! leader: with that a *session* begins, whose number is in every frame of both sides. What belongs
-//! to another session is void: it was said to a leader that is none any more, or was overtaken by a
-//! loss of the connection between the nodes. Frames of one session come in order.
+//! A remote queue stands on a node for a queue whose leader may be elsewhere. It *presents* itself
+//! to a leader: with that a *session* begins, whose number is in every frame of both sides. What
+//! belongs to another session is void: it was said to a leader that is none any more, or was
+//! overtaken by a loss of the connection between the nodes. Frames of one session come in order.
 //!
 //! ```text
-//! frame:  kind u8 | session u64 | record*          kind: 1 to the leader, 2 to the proxy
+//! frame:  kind u8 | session u64 | record*          kind: 1 to the leader, 2 to the remote queue
 //! record: tag u8 | fields
 //! message: length u32 | bytes as `crate::stored` has them
 //! ```
@@ -20,7 +20,7 @@ mod fuzz;
 mod tests;
 
 pub use codec::{
-    Encoder, Malformed, ToLeaderFrame, ToProxyFrame, decode_to_leader, decode_to_proxy,
+    Encoder, Malformed, ToLeaderFrame, ToRemoteQueueFrame, decode_to_leader, decode_to_remote_queue,
 };
 pub use fuzz::{fuzz, seeds};
 
@@ -31,10 +31,10 @@ use leveret_types::{ConsumerId, Message, NodeId, QueueId};
 use smallvec::SmallVec;
 use std::ops::Range;
 
-/// First byte of a frame from a proxy to a leader.
+/// First byte of a frame from a remote_queue to a leader.
 pub const TO_LEADER: u8 = 1;
-/// First byte of a frame from a leader to a proxy.
-pub const TO_PROXY: u8 = 2;
+/// First byte of a frame from a leader to a remote_queue.
+pub const TO_REMOTE_QUEUE: u8 = 2;
 
 /// Whose operations a sequence counts: one run of one node's process. A run's `start` is greater
 /// than those of all earlier runs of the node, whose operations are void once it has been seen.
@@ -58,39 +58,39 @@ pub enum Operation {
     Nothing,
 }
 
-/// What became of messages that a holder has.
+/// What became of messages that a subscription has.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settle {
     /// Who holds them.
-    pub holder: ConsumerId,
-    /// The lane.
-    pub lane: u8,
-    /// Indexes in the lane. What of them the holder does not hold is left alone.
+    pub subscription: ConsumerId,
+    /// The priority_log.
+    pub priority_log: u8,
+    /// Indexes in the priority_log. What of them the subscription does not hold is left alone.
     pub range: Range<u64>,
     /// What became of them.
     pub outcome: Outcome,
 }
 
-/// Somebody who holds messages, or may, as a proxy tells a leader that does not know it.
+/// Somebody who holds messages, or may, as a remote_queue tells a leader that does not know it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PresentedHolder {
+pub struct RegisteredSubscription {
     /// Its id.
     pub id: ConsumerId,
     /// What it was attached as; nothing for who only gets, and after a cancel.
     pub consumer: Option<Consumer>,
-    /// What [`ToProxy::Active`] said of it last; 0 of who is no consumer.
+    /// What [`ToRemoteQueue::Active`] said of it last; 0 of who is no consumer.
     pub activation: u64,
-    /// What it holds, by lane. The settles that have no answer yet are not taken off: they come
-    /// again.
+    /// What it holds, by priority_log. The settles that have no answer yet are not taken off: they
+    /// come again.
     pub held: Vec<HeldRange>,
 }
 
-/// Messages that a holder has, neighbours in one lane.
+/// Messages that a subscription has, neighbours in one priority_log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HeldRange {
-    /// The lane.
-    pub lane: u8,
-    /// Indexes in the lane.
+    /// The priority_log.
+    pub priority_log: u8,
+    /// Indexes in the priority_log.
     pub range: Range<u64>,
     /// How often somebody had them before, as far as the leader knew that delivered them: of two
     /// who claim a message, the one with the greater number got it later.
@@ -100,42 +100,43 @@ pub struct HeldRange {
     pub settled_by: u64,
 }
 
-/// How a proxy presents itself.
+/// How a remote_queue presents itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Presentation {
+pub struct Registration {
     /// The run of its node: see [`Origin`].
     pub start: u64,
     /// The term of the leader that it speaks to; 0 if it does not know.
     pub term: u64,
     /// Number of the first operation that it will send.
     pub first_sequence: u64,
-    /// Its holders. Any other holder of that node is gone.
-    pub holders: Vec<PresentedHolder>,
+    /// Its subscriptions. Any other subscription of that node is gone.
+    pub subscriptions: Vec<RegisteredSubscription>,
 }
 
-/// From a proxy to a leader.
+/// From a remote_queue to a leader.
 #[derive(Clone, Debug)]
 pub enum ToLeader {
     /// A session begins.
-    Present(Box<Presentation>),
-    /// The answer to [`ToProxy::Leading`] of a node that has nothing to present. Of no session.
+    Present(Box<Registration>),
+    /// The answer to [`ToRemoteQueue::Leading`] of a node that has nothing to present. Of no
+    /// session.
     Absent {
         /// The leader's term.
         term: u64,
     },
     /// Operations in order. What the leader has already is skipped; if some are missing before the
-    /// first, all are dropped and the proxy is told to present itself again.
+    /// first, all are dropped and the remote_queue is told to present itself again.
     Operations {
         /// Number of the first.
         first: u64,
         /// The operations.
         operations: Vec<Operation>,
     },
-    /// Attach a consumer: [`ToProxy::Attached`].
+    /// Attach a consumer: [`ToRemoteQueue::Attached`].
     Attach(Consumer),
-    /// Deliver no more to a consumer; it keeps what it holds: [`ToProxy::Cancelled`].
+    /// Deliver no more to a consumer; it keeps what it holds: [`ToRemoteQueue::Cancelled`].
     Cancel(ConsumerId),
-    /// A holder is gone; what it holds returns, counted.
+    /// A subscription is gone; what it holds returns, counted.
     Detach(ConsumerId),
     /// Deliveries have gone on to a consumer: see [`Window`].
     Credit {
@@ -146,37 +147,37 @@ pub enum ToLeader {
         /// Bytes of their bodies.
         bytes: u64,
     },
-    /// `basic.get`: [`ToProxy::Got`].
+    /// `basic.get`: [`ToRemoteQueue::Got`].
     Get {
         /// Who is to hold it.
-        holder: ConsumerId,
+        subscription: ConsumerId,
         /// Whether the message leaves at once.
         no_ack: bool,
     },
-    /// Drop all ready messages: [`ToProxy::Purged`].
+    /// Drop all ready messages: [`ToRemoteQueue::Purged`].
     Purge {
         /// Comes back in the answer.
         request: u64,
     },
-    /// How does the queue stand? [`ToProxy::Counted`].
+    /// How does the queue stand? [`ToRemoteQueue::Counted`].
     Count {
         /// Comes back in the answer.
         request: u64,
     },
-    /// Which message is ready behind so many others? It stays: [`ToProxy::Peeked`].
+    /// Which message is ready behind so many others? It stays: [`ToRemoteQueue::Peeked`].
     Peek {
         /// Comes back in the answer.
         request: u64,
         /// The others.
         before: u64,
     },
-    /// The local replica does not have the message of a [`ToProxy::DeliverLocal`]:
-    /// [`ToProxy::Fetched`].
+    /// The local replica does not have the message of a [`ToRemoteQueue::DeliverLocal`]:
+    /// [`ToRemoteQueue::Fetched`].
     Fetch {
         /// The consumer.
         consumer: ConsumerId,
-        /// The lane.
-        lane: u8,
+        /// The priority_log.
+        priority_log: u8,
         /// Its index.
         index: u64,
     },
@@ -184,7 +185,7 @@ pub enum ToLeader {
 
 /// How a queue stands, for the answer to a declaration.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Standing {
+pub struct QueueCounts {
     /// Ready messages.
     pub ready: u64,
     /// Messages that somebody holds.
@@ -193,9 +194,9 @@ pub struct Standing {
     pub consumers: u64,
 }
 
-/// From a leader to a proxy.
+/// From a leader to a remote_queue.
 #[derive(Clone, Debug)]
-pub enum ToProxy {
+pub enum ToRemoteQueue {
     /// The sender leads the queue, and does not know the receiver's session: present yourself.
     Leading {
         /// Its term.
@@ -208,7 +209,7 @@ pub enum ToProxy {
         /// Who leads in that term, as far as it knows.
         leader: Option<NodeId>,
     },
-    /// All operations up to this one have taken effect for good. Said after each presentation too,
+    /// All operations up to this one have taken effect for good. Said after each registration too,
     /// of what was so already.
     Committed {
         /// The last of them.
@@ -234,8 +235,8 @@ pub enum ToProxy {
     Fetched {
         /// The consumer.
         consumer: ConsumerId,
-        /// The lane.
-        lane: u8,
+        /// The priority_log.
+        priority_log: u8,
         /// Its index.
         index: u64,
         /// The message, if it can be had.
@@ -247,7 +248,7 @@ pub enum ToProxy {
     /// The answer to [`ToLeader::Get`].
     Got {
         /// Who asked.
-        holder: ConsumerId,
+        subscription: ConsumerId,
         /// The message, and how many ready ones are behind it.
         got: Option<(Delivery, u64)>,
     },
@@ -263,7 +264,7 @@ pub enum ToProxy {
         /// Which.
         request: u64,
         /// How the queue stands.
-        standing: Standing,
+        queue_counts: QueueCounts,
     },
     /// The answer to [`ToLeader::Peek`]. What is gone is not there: fewer messages are ready.
     Peeked {
@@ -303,9 +304,9 @@ pub enum Fetched {
 pub struct LocalDelivery {
     /// The consumer.
     pub consumer: ConsumerId,
-    /// The lane.
-    pub lane: u8,
-    /// Index in the lane.
+    /// The priority_log.
+    pub priority_log: u8,
+    /// Index in the priority_log.
     pub index: u64,
     /// Whether it was delivered before.
     pub redelivered: bool,
@@ -328,7 +329,7 @@ impl LocalDelivery {
         Delivery {
             consumer: self.consumer,
             queue,
-            lane: self.lane,
+            priority_log: self.priority_log,
             index: self.index,
             redelivered: self.redelivered,
             delivery_count: self.delivery_count,
@@ -339,8 +340,8 @@ impl LocalDelivery {
 }
 
 /// What a leader may have under way to one consumer on another node: bounded in messages and in
-/// bytes, but one message always may. The proxy gives back what the consumer's connection has
-/// taken.
+/// bytes, but one message always may. The remote_queue gives back what the consumer's connection
+/// has taken.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Window {
     messages: u32,
@@ -383,8 +384,9 @@ pub struct Answer {
     pub to: NodeId,
     /// The queue.
     pub queue: QueueId,
-    /// The session that it belongs to; 0 for [`ToProxy::Leading`] and [`ToProxy::NotLeader`].
+    /// The session that it belongs to; 0 for [`ToRemoteQueue::Leading`] and
+    /// [`ToRemoteQueue::NotLeader`].
     pub session: u64,
     /// What is said.
-    pub message: ToProxy,
+    pub message: ToRemoteQueue,
 }

@@ -1,43 +1,44 @@
 //! Queues that live on several nodes, or on another: any node serves any queue.
 //!
-//! Each node that uses such a queue has a *proxy* for it, which keeps its clients' operations until
-//! the queue's leader says that they are committed, and knows what its consumers hold. The leader
-//! may be in the same shard, or on another node: what is said is the same ([`link`]).
+//! Each node that uses such a queue has a *remote queue* for it, which keeps its clients'
+//! operations until the queue's leader says that they are committed, and knows what its consumers
+//! hold. The leader may be in the same shard, or on another node: what is said is the same
+//! ([`link`]).
 
 pub mod link;
 
 mod clients;
-mod home;
-mod proxies;
-mod proxy;
+mod local_leader;
+mod remote_queue;
+mod remote_queues;
 pub mod replica;
 
 pub use clients::Clients;
-pub(crate) use home::{Guest, Homes};
-pub use proxies::LocalDeliveries;
-pub(crate) use proxies::Proxies;
-pub use proxy::Asker;
-pub(crate) use proxy::{Afterwards, Notify};
+pub(crate) use local_leader::{Guest, LocalLeaders};
+pub use remote_queue::Asker;
+pub(crate) use remote_queue::{Afterwards, Notify};
+pub use remote_queues::LocalDeliveries;
+pub(crate) use remote_queues::RemoteQueues;
 
 pub use crate::effects::Then;
 use crate::env::{PeerFrame, QueueAnswer};
 use crate::link::ConsumerLink;
-use crate::looked::Found;
+use crate::peeked::Found;
 use crate::shard::{Enqueued, GetOutcome, Shard, ShardEffects};
 use bytes::Bytes;
 use leveret_queue::Consumer;
 use leveret_types::{ConnectionId, ConsumerId, Message, NodeId, Now, QueueId};
-use link::{Answer, Encoder, Operation, Settle, Standing, ToLeader, ToProxy};
-use proxies::Received;
-use proxy::{Put, Reach};
+use link::{Answer, Encoder, Operation, QueueCounts, Settle, ToLeader, ToRemoteQueue};
+use remote_queue::{Put, Reach};
+use remote_queues::Received;
 
-/// The proxies of a shard together with what their calls may reach.
-macro_rules! with_proxies {
-    ($shard:ident, $now:ident, |$proxies:ident, $reach:ident| $call:expr) => {{
-        let $proxies = &mut $shard.proxies;
+/// The remote queues of a shard together with what their calls may reach.
+macro_rules! with_remote_queues {
+    ($shard:ident, $now:ident, |$remote_queues:ident, $reach:ident| $call:expr) => {{
+        let $remote_queues = &mut $shard.remote_queues;
         let $reach = &mut Reach {
             now: $now,
-            node: $proxies.origin().node,
+            node: $remote_queues.origin().node,
             effects: &mut $shard.effects,
         };
         $call
@@ -45,40 +46,40 @@ macro_rules! with_proxies {
 }
 
 impl Shard {
-    /// Whether the queue is used through a proxy.
-    pub(crate) fn is_proxied(&self, queue: QueueId) -> bool {
-        self.proxies.has(queue)
+    /// Whether the queue is used through a remote queue.
+    pub(crate) fn is_remote(&self, queue: QueueId) -> bool {
+        self.remote_queues.has(queue)
     }
 
-    pub(crate) fn proxy_publish(
+    pub(crate) fn remote_queue_publish(
         &mut self,
         queue: QueueId,
         message: &Message,
         notify: Notify,
     ) -> Enqueued {
-        if self.proxies.is_unavailable(queue) {
+        if self.remote_queues.is_unavailable(queue) {
             return Enqueued::Rejected;
         }
-        let Some(proxy) = self.proxies.use_proxy(queue) else {
+        let Some(remote_queue) = self.remote_queues.use_remote_queue(queue) else {
             return Enqueued::Gone;
         };
-        let (sequence, full) = proxy.publish(Operation::Publish(message.clone()), notify);
+        let (sequence, full) = remote_queue.publish(Operation::Publish(message.clone()), notify);
         Enqueued::Kept { sequence, full }
     }
 
     /// Holds a publisher back until the queue takes more; false if it does.
     pub(crate) fn hold_back(&mut self, queue: QueueId, connection: ConnectionId) -> bool {
-        let proxy = self.proxies.use_proxy(queue);
-        proxy.is_some_and(|proxy| proxy.hold_back(connection))
+        let remote_queue = self.remote_queues.use_remote_queue(queue);
+        remote_queue.is_some_and(|remote_queue| remote_queue.hold_back(connection))
     }
 
-    pub(crate) fn proxy_settle(&mut self, queue: QueueId, settle: Settle) -> u64 {
-        let proxy = self.proxies.use_proxy(queue);
-        proxy.map_or(0, |proxy| proxy.settle(settle))
+    pub(crate) fn remote_queue_settle(&mut self, queue: QueueId, settle: Settle) -> u64 {
+        let remote_queue = self.remote_queues.use_remote_queue(queue);
+        remote_queue.map_or(0, |remote_queue| remote_queue.settle(settle))
     }
 
-    /// Attaches a consumer through the proxy: [`QueueAnswer::Attached`] follows.
-    pub(crate) fn proxy_attach(
+    /// Attaches a consumer through the remote queue: [`QueueAnswer::Attached`] follows.
+    pub(crate) fn remote_queue_attach(
         &mut self,
         now: Now,
         queue: QueueId,
@@ -86,78 +87,82 @@ impl Shard {
         connection: ConnectionId,
         link: ConsumerLink,
     ) {
-        let unavailable = self.proxies.is_unavailable(queue);
-        if let Some(proxy) = self.proxies.use_proxy(queue) {
-            proxy.attach(now, consumer, connection, link);
+        let unavailable = self.remote_queues.is_unavailable(queue);
+        if let Some(remote_queue) = self.remote_queues.use_remote_queue(queue) {
+            remote_queue.attach(now, consumer, connection, link);
             if unavailable {
-                with_proxies!(self, now, |proxies, reach| proxies.abandon(queue, reach));
+                with_remote_queues!(self, now, |remote_queues, reach| remote_queues
+                    .abandon(queue, reach));
             }
         }
     }
 
-    /// Cancels a consumer through the proxy: a reply follows.
-    pub(crate) fn proxy_cancel(
+    /// Cancels a consumer through the remote queue: a reply follows.
+    pub(crate) fn remote_queue_cancel(
         &mut self,
         now: Now,
         queue: QueueId,
         consumer: ConsumerId,
         connection: ConnectionId,
     ) {
-        if let Some(proxy) = self.proxies.use_proxy(queue) {
-            proxy.cancel(now, consumer, connection);
+        if let Some(remote_queue) = self.remote_queues.use_remote_queue(queue) {
+            remote_queue.cancel(now, consumer, connection);
         }
     }
 
-    pub(crate) fn proxy_detach(&mut self, queue: QueueId, holder: ConsumerId) {
-        if let Some(proxy) = self.proxies.use_proxy(queue) {
-            proxy.detach(holder);
+    pub(crate) fn remote_queue_detach(&mut self, queue: QueueId, subscription: ConsumerId) {
+        if let Some(remote_queue) = self.remote_queues.use_remote_queue(queue) {
+            remote_queue.detach(subscription);
         }
     }
 
-    pub(crate) fn proxy_unblock(&mut self, now: Now, queue: QueueId, consumer: ConsumerId) {
-        with_proxies!(self, now, |proxies, reach| {
-            if let Some(proxy) = proxies.use_proxy(queue) {
-                proxy.unblock(consumer, reach);
+    pub(crate) fn remote_queue_unblock(&mut self, now: Now, queue: QueueId, consumer: ConsumerId) {
+        with_remote_queues!(self, now, |remote_queues, reach| {
+            if let Some(remote_queue) = remote_queues.use_remote_queue(queue) {
+                remote_queue.unblock(consumer, reach);
             }
         });
     }
 
-    /// Asks a question of the leader through the proxy. For one who asks again, the answer if it is
-    /// there.
-    fn proxy_ask(
+    /// Asks a question of the leader through the remote queue. For one who asks again, the answer
+    /// if it is there.
+    fn remote_queue_ask(
         &mut self,
         now: Now,
         queue: QueueId,
         asker: Asker,
-        ask: impl FnOnce(&mut proxy::Proxy),
+        ask: impl FnOnce(&mut remote_queue::RemoteQueue),
     ) -> Option<QueueAnswer> {
-        let unavailable = self.proxies.is_unavailable(queue);
-        let proxy = self.proxies.use_proxy(queue)?;
+        let unavailable = self.remote_queues.is_unavailable(queue);
+        let remote_queue = self.remote_queues.use_remote_queue(queue)?;
         if let Asker::Poll(poll) = asker {
-            match proxy.parked(poll) {
+            match remote_queue.parked(poll) {
                 (Some(answer), _) => return Some(answer),
                 (None, true) => return None,
                 (None, false) => {}
             }
         }
-        ask(proxy);
+        ask(remote_queue);
         if unavailable {
-            with_proxies!(self, now, |proxies, reach| proxies.abandon(queue, reach));
+            with_remote_queues!(self, now, |remote_queues, reach| remote_queues
+                .abandon(queue, reach));
         }
         None
     }
 
-    pub(crate) fn proxy_get(
+    pub(crate) fn remote_queue_get(
         &mut self,
         now: Now,
         queue: QueueId,
-        holder: ConsumerId,
+        subscription: ConsumerId,
         connection: Option<ConnectionId>,
         no_ack: bool,
     ) -> GetOutcome {
-        let asker = connection.map_or(Asker::Poll(holder.0), Asker::Connection);
-        let ask = |proxy: &mut proxy::Proxy| proxy.get(now, asker, holder, no_ack);
-        match self.proxy_ask(now, queue, asker, ask) {
+        let asker = connection.map_or(Asker::Poll(subscription.0), Asker::Connection);
+        let ask = |remote_queue: &mut remote_queue::RemoteQueue| {
+            remote_queue.get(now, asker, subscription, no_ack)
+        };
+        match self.remote_queue_ask(now, queue, asker, ask) {
             Some(QueueAnswer::Got(Some((delivery, left)))) => GetOutcome::Message(delivery, left),
             Some(QueueAnswer::Got(None)) => GetOutcome::Empty,
             Some(_) => GetOutcome::Unavailable,
@@ -166,48 +171,56 @@ impl Shard {
     }
 
     /// Drops all ready messages; answers how many, or nothing if the asker will hear.
-    pub(crate) fn proxy_purge(
+    pub(crate) fn remote_queue_purge(
         &mut self,
         now: Now,
         queue: QueueId,
         asker: Asker,
     ) -> Option<QueueAnswer> {
-        self.proxy_ask(now, queue, asker, |proxy| proxy.purge(now, asker))
+        self.remote_queue_ask(now, queue, asker, |remote_queue| {
+            remote_queue.purge(now, asker)
+        })
     }
 
     /// How a queue stands; nothing if the asker will hear.
-    pub(crate) fn proxy_standing(
+    pub(crate) fn remote_queue_queue_counts(
         &mut self,
         now: Now,
         queue: QueueId,
         asker: Asker,
     ) -> Option<QueueAnswer> {
-        self.proxy_ask(now, queue, asker, |proxy| proxy.count(now, asker))
+        self.remote_queue_ask(now, queue, asker, |remote_queue| {
+            remote_queue.count(now, asker)
+        })
     }
 
     /// A ready message, which stays; nothing if the asker will hear.
-    pub(crate) fn proxy_peek(
+    pub(crate) fn remote_queue_peek(
         &mut self,
         now: Now,
         queue: QueueId,
         asker: Asker,
         before: u64,
     ) -> Option<QueueAnswer> {
-        self.proxy_ask(now, queue, asker, |proxy| proxy.peek(now, asker, before))
+        self.remote_queue_ask(now, queue, asker, |remote_queue| {
+            remote_queue.peek(now, asker, before)
+        })
     }
 
     /// How a queue stands as far as this node knows: by its replica here, or as its leader said
     /// when it was last asked.
-    pub(crate) fn last_standing(&self, now: Now, queue: QueueId) -> Standing {
-        if let Some(facts) = self.facts(now, queue) {
-            return Standing {
-                ready: facts.counts.ready,
-                unsettled: facts.counts.unsettled,
-                consumers: facts.counts.consumers as u64,
+    pub(crate) fn last_queue_counts(&self, now: Now, queue: QueueId) -> QueueCounts {
+        if let Some(local_stats) = self.local_stats(now, queue) {
+            return QueueCounts {
+                ready: local_stats.counts.ready,
+                unsettled: local_stats.counts.unsettled,
+                consumers: local_stats.counts.consumers as u64,
             };
         }
-        let proxy = self.proxies.known(queue);
-        proxy.map(proxy::Proxy::standing).unwrap_or_default()
+        let remote_queue = self.remote_queues.known(queue);
+        remote_queue
+            .map(remote_queue::RemoteQueue::queue_counts)
+            .unwrap_or_default()
     }
 
     /// A connection wants to hear when all that this node has done to a queue is committed. Answers
@@ -217,10 +230,12 @@ impl Shard {
         queue: QueueId,
         connection: ConnectionId,
     ) -> Option<u64> {
-        self.proxies.use_proxy(queue)?.wait_for_all(connection)
+        self.remote_queues
+            .use_remote_queue(queue)?
+            .wait_for_all(connection)
     }
 
-    /// Takes in a frame of a proxy or a leader on another node.
+    /// Takes in a frame of a remote queue or a leader on another node.
     pub(crate) fn receive_link(&mut self, now: Now, from: NodeId, queue: QueueId, frame: Bytes) {
         let result = match frame.first() {
             Some(&link::TO_LEADER) => link::decode_to_leader(frame).map(|frame| {
@@ -228,9 +243,9 @@ impl Shard {
                     self.tell_leader(now, from, queue, frame.session, message);
                 }
             }),
-            _ => link::decode_to_proxy(queue, frame).map(|frame| {
+            _ => link::decode_to_remote_queue(queue, frame).map(|frame| {
                 for message in frame.messages {
-                    self.tell_proxy(now, from, queue, frame.session, message);
+                    self.tell_remote_queue(now, from, queue, frame.session, message);
                 }
             }),
         };
@@ -239,7 +254,7 @@ impl Shard {
         }
     }
 
-    /// Gives a leader in this shard what a proxy says.
+    /// Gives a leader in this shard what a remote queue says.
     fn tell_leader(
         &mut self,
         now: Now,
@@ -251,14 +266,14 @@ impl Shard {
         if self.is_replicated_here(queue) {
             self.replica_receive(now, from, queue, session, message);
         } else if self.is_here(queue) {
-            self.home_receive(now, from, queue, session, message);
+            self.remote_client_receive(now, from, queue, session, message);
         } else if !matches!(message, ToLeader::Absent { .. }) {
             // The queue is gone, or has not come here yet.
             self.answers.push(Answer {
                 to: from,
                 queue,
                 session: 0,
-                message: ToProxy::NotLeader {
+                message: ToRemoteQueue::NotLeader {
                     term: 0,
                     leader: None,
                 },
@@ -266,17 +281,17 @@ impl Shard {
         }
     }
 
-    /// Gives a proxy in this shard what a leader says.
-    fn tell_proxy(
+    /// Gives a remote queue in this shard what a leader says.
+    fn tell_remote_queue(
         &mut self,
         now: Now,
         from: NodeId,
         queue: QueueId,
         session: u64,
-        message: ToProxy,
+        message: ToRemoteQueue,
     ) {
-        let received = with_proxies!(self, now, |proxies, reach| {
-            proxies.receive(queue, from, session, message, reach)
+        let received = with_remote_queues!(self, now, |remote_queues, reach| {
+            remote_queues.receive(queue, from, session, message, reach)
         });
         match received {
             Received::Done => {}
@@ -291,13 +306,14 @@ impl Shard {
         }
     }
 
-    /// Lets proxies and leaders say what they have to say to each other, until all is said.
+    /// Lets remote queues and leaders say what they have to say to each other, until all is said.
     pub(crate) fn exchange(&mut self, now: Now) {
         loop {
-            while let Some(queue) = self.proxies.pop_dirty() {
-                self.flush_proxy(now, queue);
+            while let Some(queue) = self.remote_queues.pop_dirty() {
+                self.flush_remote_queue(now, queue);
             }
-            self.homes.redirect(&mut self.effects, &mut self.answers);
+            self.local_leaders
+                .redirect(&mut self.effects, &mut self.answers);
             self.finish_replicas(now);
             if self.answers.is_empty() {
                 break;
@@ -309,14 +325,14 @@ impl Shard {
     /// Lets the replica here complete what a leader has left to it.
     fn complete_local(&mut self, now: Now, queue: QueueId) {
         let next = |shard: &mut Self| {
-            with_proxies!(shard, now, |proxies, reach| proxies
+            with_remote_queues!(shard, now, |remote_queues, reach| remote_queues
                 .next_local(queue, reach))
         };
         while let Some(delivery) = next(self) {
             let found = self.replica_message(queue, &delivery);
             let is_pending = matches!(found, Found::Pending);
-            with_proxies!(self, now, |proxies, reach| {
-                proxies.found_local(queue, found, reach);
+            with_remote_queues!(self, now, |remote_queues, reach| {
+                remote_queues.found_local(queue, found, reach);
             });
             if is_pending {
                 break;
@@ -327,17 +343,17 @@ impl Shard {
     /// What leaders on other nodes left to the replicas here to deliver.
     #[must_use]
     pub const fn local_deliveries(&self) -> LocalDeliveries {
-        self.proxies.local_deliveries()
+        self.remote_queues.local_deliveries()
     }
 
-    fn flush_proxy(&mut self, now: Now, queue: QueueId) {
+    fn flush_remote_queue(&mut self, now: Now, queue: QueueId) {
         self.complete_local(now, queue);
         let hint = self.replica_leader(queue);
-        self.proxies.locate(now, queue, hint);
+        self.remote_queues.locate(now, queue, hint);
         let own = self.node();
         let mut encoder: Option<(NodeId, Encoder)> = None;
         let mut local: Vec<(u64, ToLeader)> = Vec::new();
-        self.proxies.flush(queue, |node, session, put| {
+        self.remote_queues.flush(queue, |node, session, put| {
             if node == own {
                 let message = match put {
                     Put::Operations(first, operations) => ToLeader::Operations {
@@ -355,7 +371,7 @@ impl Shard {
                 Put::Message(message) => encoder.put_to_leader(&message),
             }
         });
-        self.proxies.note_deadline(queue);
+        self.remote_queues.note_deadline(queue);
         if let Some((node, encoder)) = encoder {
             post(&mut self.effects, node, queue, encoder);
         }
@@ -367,7 +383,7 @@ impl Shard {
     fn flush_answers(&mut self, now: Now) {
         let own = self.node();
         let mut answers = std::mem::take(&mut self.answers);
-        // What is for one proxy stays in its order and becomes one frame.
+        // What is for one remote queue stays in its order and becomes one frame.
         answers.sort_by_key(|answer| (answer.to, answer.queue));
         let mut open: Option<(NodeId, QueueId, u64, Encoder)> = None;
         for answer in answers.drain(..) {
@@ -378,7 +394,7 @@ impl Shard {
                 message,
             } = answer;
             if to == own {
-                self.tell_proxy(now, own, queue, session, message);
+                self.tell_remote_queue(now, own, queue, session, message);
                 continue;
             }
             let place = (to, queue, session);
@@ -388,8 +404,8 @@ impl Shard {
                 post(&mut self.effects, to, queue, encoder);
             }
             let (.., encoder) =
-                open.get_or_insert_with(|| (to, queue, session, Encoder::to_proxy(session)));
-            encoder.put_to_proxy(&message);
+                open.get_or_insert_with(|| (to, queue, session, Encoder::to_remote_queue(session)));
+            encoder.put_to_remote_queue(&message);
         }
         if let Some((to, queue, _, encoder)) = open {
             post(&mut self.effects, to, queue, encoder);
@@ -401,28 +417,30 @@ impl Shard {
     }
 
     pub(crate) fn link_on_durable(&mut self) {
-        if !self.homes.is_empty() {
+        if !self.local_leaders.is_empty() {
             let through = self.logs.durable_through();
-            self.homes.on_durable(through, &mut self.answers);
+            self.local_leaders.on_durable(through, &mut self.answers);
         }
     }
 
     pub(crate) fn link_tick(&mut self, now: Now) {
-        with_proxies!(self, now, |proxies, reach| proxies.tick(reach));
+        with_remote_queues!(self, now, |remote_queues, reach| remote_queues.tick(reach));
     }
 
     pub(crate) fn link_peer_up(&mut self, now: Now, peer: NodeId) {
-        self.proxies.peer_up(now, peer);
+        self.remote_queues.peer_up(now, peer);
     }
 
     pub(crate) fn link_peer_down(&mut self, now: Now, peer: NodeId) {
-        with_proxies!(self, now, |proxies, reach| proxies.peer_down(peer, reach));
-        self.home_peer_down(now, peer);
+        with_remote_queues!(self, now, |remote_queues, reach| remote_queues
+            .peer_down(peer, reach));
+        self.remote_client_peer_down(now, peer);
     }
 
-    pub(crate) fn remove_proxy(&mut self, now: Now, queue: QueueId) {
-        with_proxies!(self, now, |proxies, reach| proxies.remove(queue, reach));
-        self.homes.remove(queue);
+    pub(crate) fn remove_remote_queue(&mut self, now: Now, queue: QueueId) {
+        with_remote_queues!(self, now, |remote_queues, reach| remote_queues
+            .remove(queue, reach));
+        self.local_leaders.remove(queue);
     }
 }
 

@@ -1,10 +1,11 @@
-//! What callers may do with a queue, wherever it is: on this node alone, or through its proxy.
+//! What callers may do with a queue, wherever it is: on this node alone, or through its remote
+//! queue.
 
 use super::{Bodies, Enqueued, GetOutcome, QueueSpec, Shard};
 use crate::env::QueueAnswer;
 use crate::link::ConsumerLink;
-use crate::looked::{self, Found};
-use crate::quorum::link::{Fetched, Settle, Standing};
+use crate::peeked::{self, Found};
+use crate::quorum::link::{Fetched, QueueCounts, Settle};
 use crate::quorum::{Asker, Notify};
 use crate::subscriber::Subscriber;
 use leveret_queue::{AttachError, Consumer, Outcome};
@@ -21,18 +22,18 @@ pub enum When {
 }
 
 impl Shard {
-    /// Gives a queue that is elsewhere, or on several nodes, its proxy; false if it is on this node
-    /// alone.
-    pub(super) fn place_proxy(&mut self, queue: QueueId, spec: &QueueSpec) -> bool {
+    /// Gives a queue that is elsewhere, or on several nodes, its remote queue; false if it is on
+    /// this node alone.
+    pub(super) fn place_remote_queue(&mut self, queue: QueueId, spec: &QueueSpec) -> bool {
         let own = self.node();
         if !spec.members.is_empty() {
             let nodes: Vec<NodeId> = spec.members.iter().map(|member| member.node()).collect();
-            self.proxies.place(queue, &nodes, false);
+            self.remote_queues.place(queue, &nodes, false);
             return true;
         }
         let is_elsewhere = spec.home != own && spec.home != NodeId(0);
         if is_elsewhere {
-            self.proxies.place(queue, &[spec.home], true);
+            self.remote_queues.place(queue, &[spec.home], true);
         }
         is_elsewhere
     }
@@ -51,9 +52,9 @@ impl Shard {
         bodies: &mut Bodies,
         notify: &Notify,
     ) -> Enqueued {
-        match self.is_proxied(queue) {
-            true => self.proxy_publish(queue, message, notify.clone()),
-            false => self.publish_here(now, queue, message, bodies),
+        match self.is_remote(queue) {
+            true => self.remote_queue_publish(queue, message, notify.clone()),
+            false => self.publish_local(now, queue, message, bodies),
         }
     }
 
@@ -63,21 +64,21 @@ impl Shard {
         &mut self,
         now: Now,
         queue: QueueId,
-        holder: ConsumerId,
-        lane: u8,
+        subscription: ConsumerId,
+        priority_log: u8,
         range: Range<u64>,
         outcome: Outcome,
     ) -> u64 {
-        if !self.is_proxied(queue) {
-            return self.settle_here(now, queue, holder, lane, range, outcome);
+        if !self.is_remote(queue) {
+            return self.settle_local(now, queue, subscription, priority_log, range, outcome);
         }
         let settle = Settle {
-            holder,
-            lane,
+            subscription,
+            priority_log,
             range,
             outcome,
         };
-        self.proxy_settle(queue, settle)
+        self.remote_queue_settle(queue, settle)
     }
 
     /// Attaches a consumer. If that is answered later, it is by [`QueueAnswer::Attached`].
@@ -92,11 +93,11 @@ impl Shard {
         connection: ConnectionId,
         link: ConsumerLink,
     ) -> Result<When, Option<AttachError>> {
-        if !self.is_proxied(queue) {
-            self.attach_here(now, queue, consumer, Subscriber::Client(connection), link)?;
+        if !self.is_remote(queue) {
+            self.attach_local(now, queue, consumer, Subscriber::Client(connection), link)?;
             return Ok(When::Now);
         }
-        self.proxy_attach(now, queue, consumer, connection, link);
+        self.remote_queue_attach(now, queue, consumer, connection, link);
         Ok(When::Later)
     }
 
@@ -109,19 +110,19 @@ impl Shard {
         consumer: ConsumerId,
         connection: ConnectionId,
     ) -> When {
-        if !self.is_proxied(queue) {
-            self.cancel_here(now, queue, consumer);
+        if !self.is_remote(queue) {
+            self.cancel_local(now, queue, consumer);
             return When::Now;
         }
-        self.proxy_cancel(now, queue, consumer, connection);
+        self.remote_queue_cancel(now, queue, consumer, connection);
         When::Later
     }
 
-    /// Takes a holder away; what it holds returns to the queue.
-    pub fn detach(&mut self, now: Now, queue: QueueId, holder: ConsumerId) {
-        match self.is_proxied(queue) {
-            true => self.proxy_detach(queue, holder),
-            false => self.detach_here(now, queue, holder),
+    /// Takes a subscription away; what it holds returns to the queue.
+    pub fn detach(&mut self, now: Now, queue: QueueId, subscription: ConsumerId) {
+        match self.is_remote(queue) {
+            true => self.remote_queue_detach(queue, subscription),
+            false => self.detach_local(now, queue, subscription),
         }
     }
 
@@ -130,20 +131,20 @@ impl Shard {
     #[must_use]
     pub fn single_active(&self, queue: QueueId, consumer: ConsumerId) -> Option<bool> {
         match self.queues.get(&queue) {
-            Some(actor) => {
-                let queue = &actor.queue;
+            Some(classic_queue) => {
+                let queue = &classic_queue.queue;
                 let rule = queue.settings().single_active;
                 rule.then(|| queue.active() == Some(consumer))
             }
-            None => self.proxies.known(queue)?.single_active(consumer),
+            None => self.remote_queues.known(queue)?.single_active(consumer),
         }
     }
 
     /// A consumer's link or channel has credit again.
     pub fn unblock(&mut self, now: Now, queue: QueueId, consumer: ConsumerId) {
-        match self.is_proxied(queue) {
-            true => self.proxy_unblock(now, queue, consumer),
-            false => self.unblock_here(now, queue, consumer),
+        match self.is_remote(queue) {
+            true => self.remote_queue_unblock(now, queue, consumer),
+            false => self.unblock_local(now, queue, consumer),
         }
     }
 
@@ -153,24 +154,24 @@ impl Shard {
         &mut self,
         now: Now,
         queue: QueueId,
-        holder: ConsumerId,
+        subscription: ConsumerId,
         connection: Option<ConnectionId>,
         no_ack: bool,
     ) -> GetOutcome {
-        match self.is_proxied(queue) {
-            true => self.proxy_get(now, queue, holder, connection, no_ack),
+        match self.is_remote(queue) {
+            true => self.remote_queue_get(now, queue, subscription, connection, no_ack),
             false => {
                 let client = connection.map(Subscriber::Client);
-                self.get_here(now, queue, holder, client, no_ack)
+                self.get_local(now, queue, subscription, client, no_ack)
             }
         }
     }
 
     /// Drops all ready messages. Nothing if that is answered later.
     pub fn purge(&mut self, now: Now, queue: QueueId, asker: Asker) -> Option<QueueAnswer> {
-        match self.is_proxied(queue) {
-            true => self.proxy_purge(now, queue, asker),
-            false => Some(QueueAnswer::Purged(self.purge_here(now, queue))),
+        match self.is_remote(queue) {
+            true => self.remote_queue_purge(now, queue, asker),
+            false => Some(QueueAnswer::Purged(self.purge_local(now, queue))),
         }
     }
 
@@ -183,13 +184,14 @@ impl Shard {
         asker: Asker,
         before: u64,
     ) -> Option<QueueAnswer> {
-        if self.is_proxied(queue) {
-            return self.proxy_peek(now, queue, asker, before);
+        if self.is_remote(queue) {
+            return self.remote_queue_peek(now, queue, asker, before);
         }
-        self.finish_here(now);
-        let actor = self.queues.get(&queue);
-        let position = actor.and_then(|actor| actor.queue.ready_behind(before));
-        let found = position.map(|at| looked::read(&mut self.logs, queue, at));
+        self.finish_local(now);
+        let classic_queue = self.queues.get(&queue);
+        let position =
+            classic_queue.and_then(|classic_queue| classic_queue.queue.ready_behind(before));
+        let found = position.map(|at| peeked::read(&mut self.logs, queue, at));
         Some(QueueAnswer::Peeked(match found {
             Some(Found::Message(message)) => Fetched::Message(message),
             Some(Found::Never) => Fetched::Unreadable,
@@ -206,13 +208,13 @@ impl Shard {
     }
 
     /// How a queue stands: what a declaration answers. Nothing if that is answered later.
-    pub fn standing(&mut self, now: Now, queue: QueueId, asker: Asker) -> Option<QueueAnswer> {
-        if self.is_proxied(queue) {
-            return self.proxy_standing(now, queue, asker);
+    pub fn queue_counts(&mut self, now: Now, queue: QueueId, asker: Asker) -> Option<QueueAnswer> {
+        if self.is_remote(queue) {
+            return self.remote_queue_queue_counts(now, queue, asker);
         }
-        self.finish_here(now);
+        self.finish_local(now);
         let counts = self.counts(now, queue).unwrap_or_default();
-        Some(QueueAnswer::Counted(Standing {
+        Some(QueueAnswer::Counted(QueueCounts {
             ready: counts.ready,
             unsettled: counts.unsettled,
             consumers: counts.consumers as u64,

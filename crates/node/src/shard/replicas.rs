@@ -1,7 +1,7 @@
 //! The shard's replicas of queues that live on several nodes.
 
-use super::{QueueFacts, QueueSpec, Shard};
-use crate::looked::Found;
+use super::{LocalQueueStats, QueueSpec, Shard};
+use crate::peeked::Found;
 use crate::quorum::link::{LocalDelivery, ToLeader};
 use crate::quorum::replica::{Around, ReplicaStatus, Replicas, UnfitReplicas};
 use leveret_queue::Counts;
@@ -45,7 +45,7 @@ impl Shard {
             effects: &mut self.effects,
             answers: &mut self.answers,
             transfers: &self.transfers,
-            clients: &mut self.proxies,
+            clients: &mut self.remote_queues,
         };
         run(&mut self.replicas, &mut around)
     }
@@ -66,15 +66,15 @@ impl Shard {
         now: Now,
         id: QueueId,
         spec: QueueSpec,
-        lanes: Vec<u8>,
+        priority_logs: Vec<u8>,
         load: &mut dyn FnMut(&mut ShardLogs),
     ) {
         if spec.members.is_empty() {
-            return self.add_queue(now, id, spec, lanes);
+            return self.add_queue(now, id, spec, priority_logs);
         }
-        self.place_proxy(id, &spec);
+        self.place_remote_queue(id, &spec);
         self.with_replicas(now, |replicas, around| {
-            replicas.add(around, id, spec, &lanes, load);
+            replicas.add(around, id, spec, &priority_logs, load);
         });
     }
 
@@ -84,7 +84,7 @@ impl Shard {
         if spec.members.is_empty() {
             return;
         }
-        self.place_proxy(id, &spec);
+        self.place_remote_queue(id, &spec);
         self.with_replicas(now, |replicas, around| match replicas.has(id) {
             true => replicas.update(around, id, spec),
             false => replicas.begin(around, id, spec),
@@ -92,8 +92,8 @@ impl Shard {
     }
 
     /// Deletes what is left of a queue that is gone, and of which no replica took part here.
-    pub(super) fn delete_remains(&mut self, id: QueueId) {
-        self.replicas.delete_remains(&mut self.logs, id);
+    pub(super) fn delete_retired_replica(&mut self, id: QueueId) {
+        self.replicas.delete_retired_replica(&mut self.logs, id);
     }
 
     pub(super) fn remove_replica(&mut self, now: Now, id: QueueId) -> Option<Counts> {
@@ -181,7 +181,7 @@ impl Shard {
         self.with_replicas(now, |replicas, around| replicas.transfer(around, queue, to))
     }
 
-    pub(super) fn replica_facts(&self, now: Now, queue: QueueId) -> Option<QueueFacts> {
-        self.replicas.facts(now, &self.logs, queue)
+    pub(super) fn replica_local_stats(&self, now: Now, queue: QueueId) -> Option<LocalQueueStats> {
+        self.replicas.local_stats(now, &self.logs, queue)
     }
 }

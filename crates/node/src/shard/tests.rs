@@ -3,7 +3,7 @@
 use super::{Bodies, Enqueued, QueueSpec, Shard, log_of, queue_of};
 use leveret_queue::{QueueKind, Settings};
 use leveret_storage::{Folders, MemoryDisk, Options, Reader, StoreLock, WalWriter, recover};
-use leveret_types::message::Facts;
+use leveret_types::message::MessageSummary;
 use leveret_types::{Message, MessageParts, NodeId, Now, QueueId, ShardId};
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -33,13 +33,13 @@ impl World {
         let mut recovered = recover(disk, &folders, &options).expect("a store");
         let logs = recovered.shards.remove(0);
         let mut shard = Shard::new(ShardId(0), 1, NodeId(0), logs);
-        let mut lanes: BTreeMap<QueueId, Vec<u8>> = BTreeMap::new();
+        let mut priority_logs: BTreeMap<QueueId, Vec<u8>> = BTreeMap::new();
         for summary in &recovered.logs {
-            let (queue, lane) = queue_of(summary.log);
-            lanes.entry(queue).or_default().push(lane);
+            let (queue, priority_log) = queue_of(summary.log);
+            priority_logs.entry(queue).or_default().push(priority_log);
         }
-        for (queue, lanes) in lanes {
-            shard.add_queue(now, queue, spec(), lanes);
+        for (queue, priority_logs) in priority_logs {
+            shard.add_queue(now, queue, spec(), priority_logs);
         }
         shard.finish(now);
         Self {
@@ -75,12 +75,12 @@ impl World {
             properties: &[0, 0],
             ..MessageParts::default()
         };
-        let facts = Facts {
+        let facts = MessageSummary {
             persistent: true,
             priority,
             expiration_ms,
             published_ms: self.now.wall_ms,
-            ..Facts::default()
+            ..MessageSummary::default()
         };
         let message = Message::from_parts(parts, facts);
         if self.shard.counts(self.now, queue).is_none() {
@@ -89,7 +89,7 @@ impl World {
         let mut bodies = Bodies::default();
         let put = self
             .shard
-            .publish_here(self.now, queue, &message, &mut bodies);
+            .publish_local(self.now, queue, &message, &mut bodies);
         assert_eq!(put, Enqueued::Durable);
     }
 
@@ -183,7 +183,7 @@ fn messages_with_a_time_to_live_expire_after_a_crash() {
     // A state of each, and then a message that it does not tell of.
     world.shard.save_states(false);
     world.publish(3, None);
-    let drained = world.shard.purge_here(world.now, QueueId(3));
+    let drained = world.shard.purge_local(world.now, QueueId(3));
     assert_eq!(drained, 2);
     world.publish(3, Some(TTL_MS));
     world.sync();
@@ -221,7 +221,7 @@ fn what_may_expire_is_written_down_once_and_not_with_each_message() {
     let states = |world: &World| world.shard.logs.state(log_of(QueueId(1), 0)).to_vec();
     let written = states(&world);
     assert!(!written.is_empty(), "before the message is durable");
-    let purge = |world: &mut World| world.shard.purge_here(world.now, QueueId(1));
+    let purge = |world: &mut World| world.shard.purge_local(world.now, QueueId(1));
     for expiration in [None, Some(5), None, Some(TTL_MS)] {
         purge(&mut world);
         world.publish(1, expiration);

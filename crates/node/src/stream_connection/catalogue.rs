@@ -76,7 +76,7 @@ impl<E: Env> NodePort<'_, E> {
 
     /// Nothing is written before a change is durable.
     fn executed_here(&mut self, executed: Executed) -> Outcome {
-        self.side.unsynced.extend(executed.ticket);
+        self.side.unsynced.extend(executed.log_position);
         executed.outcome
     }
 

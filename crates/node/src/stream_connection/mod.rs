@@ -8,9 +8,9 @@ mod catalogue;
 mod login;
 mod port;
 
-use crate::ConnectionFacts;
+use crate::ConnectionStatus;
 use crate::connection::{Login, Peer};
-use crate::env::{ConnectionEvent, Env, ProposalId, Ticket};
+use crate::env::{ConnectionEvent, Env, LogPosition, ProposalId};
 use crate::stream_events::StreamNews;
 use bytes::Bytes;
 use leveret_stream::{Command, Event, RequestId};
@@ -50,7 +50,7 @@ struct Side {
     /// What was asked of the cluster.
     proposed: Option<(ProposalId, RequestId, Asked)>,
     /// Changes of the catalogue that are not durable yet: nothing is written before they are.
-    unsynced: Vec<Ticket>,
+    unsynced: Vec<LogPosition>,
     has_published: bool,
 }
 
@@ -60,7 +60,7 @@ pub struct StreamConnection {
     side: Side,
     connected_at_ms: u64,
     secured: bool,
-    tls_facts: Option<(String, String)>,
+    tls_status: Option<(String, String)>,
     /// What is written while a change is not durable.
     nothing: OutBuffer,
     received_bytes: u64,
@@ -96,7 +96,7 @@ impl StreamConnection {
             },
             connected_at_ms: now.wall_ms,
             secured: false,
-            tls_facts: None,
+            tls_status: None,
             nothing: OutBuffer::new(),
             received_bytes: 0,
             sent_bytes: 0,
@@ -120,10 +120,10 @@ impl StreamConnection {
     }
 
     /// The TLS handshake is over; this is what it showed of the client.
-    pub fn secure(&mut self, certificate: Option<Vec<u8>>, facts: Option<(String, String)>) {
+    pub fn secure(&mut self, certificate: Option<Vec<u8>>, status: Option<(String, String)>) {
         self.secured = true;
         self.side.certificate = certificate;
-        self.tls_facts = facts;
+        self.tls_status = status;
     }
 
     /// Takes in what the socket had; answers how much work that was.
@@ -215,7 +215,8 @@ impl StreamConnection {
 
     /// The write-ahead log has become durable further.
     pub fn durable<E: Env>(&mut self, env: &E) {
-        let is_pending = |ticket: &Ticket| env.durable(ticket.shard) < ticket.chunk;
+        let is_pending =
+            |log_position: &LogPosition| env.durable(log_position.shard) < log_position.chunk;
         self.side.unsynced.retain(is_pending);
     }
 
@@ -275,13 +276,13 @@ impl StreamConnection {
     }
 
     /// Facts for listings.
-    pub fn facts(&self) -> ConnectionFacts {
-        let (session, side) = (self.session.facts(), &self.side);
+    pub fn status(&self) -> ConnectionStatus {
+        let (session, side) = (self.session.status(), &self.side);
         let mut properties = FieldTable::default();
         for (key, value) in &session.client_properties {
             properties.set(key, FieldValue::text(value));
         }
-        ConnectionFacts {
+        ConnectionStatus {
             id: side.id,
             protocol: "stream",
             name: side.name.clone(),
@@ -302,7 +303,7 @@ impl StreamConnection {
             received_bytes: self.received_bytes,
             sent_bytes: self.sent_bytes,
             unsent_bytes: 0,
-            tls: self.tls_facts.clone(),
+            tls: self.tls_status.clone(),
             mechanism: side.login.mechanism().to_owned(),
             channels: Vec::new(),
             consumers: Vec::new(),

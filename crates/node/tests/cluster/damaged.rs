@@ -24,9 +24,9 @@ fn three_messages() -> (World, NodeId) {
 }
 
 /// A node stops, and its disk rots.
-fn rot(world: &mut World, node: NodeId) {
+fn corruption(world: &mut World, node: NodeId) {
     world.kill(node);
-    world.rot(node, b"perishable");
+    world.corruption(node, b"perishable");
 }
 
 /// The node's member is one of three again, has all messages, and can lead.
@@ -59,7 +59,7 @@ fn check_is_back(mut world: World, node: NodeId) {
 #[test]
 fn a_damaged_replica_takes_no_part_and_comes_back_when_it_is_removed_and_added() {
     let (mut world, node) = three_messages();
-    rot(&mut world, node);
+    corruption(&mut world, node);
     world.start(node);
     world.pass(2_000);
     assert!(!world.has_replica("q", node), "it is damaged");
@@ -72,7 +72,7 @@ fn a_damaged_replica_takes_no_part_and_comes_back_when_it_is_removed_and_added()
 #[test]
 fn it_stays_out_over_restarts_and_comes_back_all_the_same() {
     let (mut world, node) = three_messages();
-    rot(&mut world, node);
+    corruption(&mut world, node);
     for _ in 0..2 {
         world.start(node);
         world.pass(2_000);
@@ -94,7 +94,7 @@ fn it_stays_out_over_restarts_and_comes_back_all_the_same() {
 #[test]
 fn a_damaged_replica_that_was_removed_while_its_node_was_down_can_be_added_again() {
     let (mut world, node) = three_messages();
-    rot(&mut world, node);
+    corruption(&mut world, node);
     world.shrink("q", node);
     world.start(node);
     world.pass(2_000);
@@ -106,7 +106,7 @@ fn a_damaged_replica_that_was_removed_while_its_node_was_down_can_be_added_again
 #[test]
 fn damaged_logs_are_not_taken_for_those_of_a_member_that_was_added_while_the_node_was_down() {
     let (mut world, node) = three_messages();
-    rot(&mut world, node);
+    corruption(&mut world, node);
     world.shrink("q", node);
     world.grow("q", node);
     world.start(node);
@@ -121,7 +121,7 @@ fn damaged_logs_are_not_taken_for_those_of_a_member_that_was_added_while_the_nod
 #[test]
 fn a_queue_that_is_deleted_leaves_nothing_of_a_damaged_replica() {
     let (mut world, node) = three_messages();
-    rot(&mut world, node);
+    corruption(&mut world, node);
     world.start(node);
     world.pass(2_000);
     assert!(!world.has_replica("q", node), "it is damaged");

@@ -5,7 +5,7 @@ use crate::script::check;
 use crate::world::World;
 use leveret_node::Env as _;
 use leveret_types::NodeId;
-use leveret_types::limits::KEPT_OPERATION_BYTES_MAX;
+use leveret_types::limits::PENDING_OPERATION_BYTES_MAX;
 
 #[test]
 fn a_queue_is_declared_published_to_consumed_and_deleted_at_any_node() {
@@ -396,14 +396,14 @@ fn a_queue_without_a_majority_holds_its_own_publishers_back() {
     let mut sent = 0;
     while reads(&world, "b") {
         assert!(
-            sent * 1_000_000 <= 2 * KEPT_OPERATION_BYTES_MAX,
+            sent * 1_000_000 <= 2 * PENDING_OPERATION_BYTES_MAX,
             "no bound holds"
         );
         say(&mut world, "b", &["publish", "held", "1x1000000"]);
         sent += 1;
     }
     assert!(
-        sent * 1_000_000 >= KEPT_OPERATION_BYTES_MAX / 2,
+        sent * 1_000_000 >= PENDING_OPERATION_BYTES_MAX / 2,
         "only {sent} were taken"
     );
     assert!(reads(&world, "a"));
@@ -526,7 +526,7 @@ fn the_end_of_a_consumer_does_not_overtake_what_it_acknowledged() {
     world.send("a", client::say(&["publish", "q", "m1", "m2"]));
     world.rest();
     world.heard();
-    world.deaf.insert(leaves);
+    world.ignoring_input.insert(leaves);
     world.kill(leader);
     world.pass(2_000);
     world.send("b", client::say(&["ack", "1"]));

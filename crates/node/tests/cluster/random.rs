@@ -35,8 +35,8 @@ struct Run {
     published: u64,
     /// To whom a message was delivered last: who had it before may have lost it with the way to the
     /// leader, and settles nothing then.
-    holder: BTreeMap<String, (String, u64)>,
-    /// Settled by its holder, and at rest since then while all was well.
+    subscription: BTreeMap<String, (String, u64)>,
+    /// Settled by its subscription, and at rest since then while all was well.
     settled: BTreeSet<String>,
     settling: BTreeSet<String>,
     down: BTreeSet<NodeId>,
@@ -54,7 +54,7 @@ impl Run {
             consumers: BTreeMap::new(),
             confirmed: BTreeSet::new(),
             published: 0,
-            holder: BTreeMap::new(),
+            subscription: BTreeMap::new(),
             settled: BTreeSet::new(),
             settling: BTreeSet::new(),
             down: BTreeSet::new(),
@@ -113,8 +113,8 @@ impl Run {
                         let tag = tag.parse().expect("a tag");
                         let consumer = self.consumers.entry(name.clone()).or_default();
                         consumer.held.insert(tag, body.to_owned());
-                        let holder = (name.clone(), tag);
-                        self.holder.insert(body.to_owned(), holder);
+                        let subscription = (name.clone(), tag);
+                        self.subscription.insert(body.to_owned(), subscription);
                     }
                     ["closed" | "close", ..] => {
                         self.world.drop_client(&name);
@@ -254,7 +254,7 @@ impl Run {
             return;
         };
         let body = consumer.held.remove(&tag).expect("it is held");
-        let holds = self.holder.get(&body) == Some(&(name.clone(), tag));
+        let holds = self.subscription.get(&body) == Some(&(name.clone(), tag));
         let tag = tag.to_string();
         let words = match self.random.below(4) {
             0 => vec!["reject", &tag, "requeue"],

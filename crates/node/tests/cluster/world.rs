@@ -34,7 +34,7 @@ pub struct World {
     pub syncing: BTreeSet<NodeId>,
     config: Config,
     /// Nodes that nothing arrives at, and that nobody takes for down.
-    pub deaf: BTreeSet<NodeId>,
+    pub ignoring_input: BTreeSet<NodeId>,
     /// Nodes whose processes are stopped, and those of which the thread that looks after the others
     /// has not run since.
     stopped: BTreeSet<NodeId>,
@@ -80,7 +80,7 @@ impl World {
             starts: 1,
             proposals: 0,
             syncing: BTreeSet::new(),
-            deaf: BTreeSet::new(),
+            ignoring_input: BTreeSet::new(),
             stopped: BTreeSet::new(),
             drowsy: BTreeSet::new(),
             behind: BTreeMap::new(),
@@ -181,7 +181,7 @@ impl World {
     }
 
     /// Changes a bit of what a node's disk has of this text, wherever it has it.
-    pub fn rot(&mut self, node: NodeId, text: &[u8]) {
+    pub fn corruption(&mut self, node: NodeId, text: &[u8]) {
         let disk = &self.disks[&node];
         let mut hit = 0;
         for path in disk.paths() {
@@ -374,7 +374,9 @@ impl World {
         }
         let wires: Vec<_> = self.wires.keys().copied().collect();
         let is_lost = |from: &NodeId, to: &NodeId| {
-            self.mute.contains(from) || self.deaf.contains(to) || self.stopped.contains(to)
+            self.mute.contains(from)
+                || self.ignoring_input.contains(to)
+                || self.stopped.contains(to)
         };
         let wires: Vec<_> = wires.into_iter().filter(|(a, b)| !is_lost(a, b)).collect();
         for (from, to) in wires {

@@ -18,73 +18,73 @@ impl Queue {
         if consumer.exclusive && self.settings.single_active {
             return Err(AttachError::ExclusiveOnSingleActive);
         }
-        if self.exclusive || (consumer.exclusive && self.holders.attached() > 0) {
+        if self.exclusive || (consumer.exclusive && self.subscriptions.attached() > 0) {
             return Err(AttachError::ExclusiveTaken);
         }
         self.exclusive = consumer.exclusive;
-        let slot = self.holders.attach(consumer);
+        let slot = self.subscriptions.attach(consumer);
         self.touch(now);
         if self.settings.single_active {
             self.elect(out);
         } else {
-            self.holders.enter_ring(slot);
+            self.subscriptions.enter_ring(slot);
         }
         self.note_able(now);
         Ok(())
     }
 
-    /// Whether it knows this holder: a consumer, or one that holds messages.
+    /// Whether it knows this subscription: a consumer, or one that holds messages.
     #[must_use]
-    pub fn holds(&self, holder: ConsumerId) -> bool {
-        self.holders.find(holder).is_some()
+    pub fn holds(&self, subscription: ConsumerId) -> bool {
+        self.subscriptions.find(subscription).is_some()
     }
 
     /// Stops delivering to a consumer. It keeps what it holds, and may settle that. False if it is
     /// no consumer.
     pub fn cancel(&mut self, now: Now, consumer: ConsumerId, out: &mut Vec<Effect>) -> bool {
-        let Some(slot) = self.holders.find(consumer) else {
+        let Some(slot) = self.subscriptions.find(consumer) else {
             return false;
         };
-        let cancelled = self.holders.cancel(slot);
+        let cancelled = self.subscriptions.cancel(slot);
         if cancelled {
             self.consumer_left(now, slot, out);
-            self.holders.drop_if_done(slot);
+            self.subscriptions.drop_if_done(slot);
         }
         cancelled
     }
 
-    /// A holder's channel is gone: what it holds returns, counted towards the delivery limit,
+    /// A subscription's channel is gone: what it holds returns, counted towards the delivery limit,
     /// unless it goes because it was too slow ([`Effect::TimedOut`]). Says how many messages that
     /// were.
-    pub fn detach(&mut self, now: Now, holder: ConsumerId, out: &mut Vec<Effect>) -> u64 {
-        let slot = self.holders.find(holder);
-        let outcome = match slot.is_some_and(|slot| self.holders.get(slot).timed_out) {
+    pub fn detach(&mut self, now: Now, subscription: ConsumerId, out: &mut Vec<Effect>) -> u64 {
+        let slot = self.subscriptions.find(subscription);
+        let outcome = match slot.is_some_and(|slot| self.subscriptions.get(slot).timed_out) {
             true => Outcome::Release,
             false => Outcome::Requeue { count: true },
         };
-        self.take_away(now, holder, outcome, out)
+        self.take_away(now, subscription, outcome, out)
     }
 
-    /// A holder is not known any more for no fault of its own: what it holds returns, uncounted.
-    /// Says how many messages that were.
-    pub fn forget(&mut self, now: Now, holder: ConsumerId, out: &mut Vec<Effect>) -> u64 {
-        self.take_away(now, holder, Outcome::Release, out)
+    /// A subscription is not known any more for no fault of its own: what it holds returns,
+    /// uncounted. Says how many messages that were.
+    pub fn forget(&mut self, now: Now, subscription: ConsumerId, out: &mut Vec<Effect>) -> u64 {
+        self.take_away(now, subscription, Outcome::Release, out)
     }
 
     fn take_away(
         &mut self,
         now: Now,
-        holder: ConsumerId,
+        subscription: ConsumerId,
         outcome: Outcome,
         out: &mut Vec<Effect>,
     ) -> u64 {
-        let Some(slot) = self.holders.find(holder) else {
+        let Some(slot) = self.subscriptions.find(subscription) else {
             return 0;
         };
-        let (gone, was_consumer) = self.holders.remove(slot);
-        for (lane, held) in &gone.held {
+        let (gone, was_consumer) = self.subscriptions.remove(slot);
+        for (priority_log, held) in &gone.held {
             for (range, held) in held.iter() {
-                self.release(now, *lane, range, held.bytes, outcome, out);
+                self.release(now, *priority_log, range, held.bytes, outcome, out);
             }
         }
         if was_consumer {
@@ -110,8 +110,8 @@ impl Queue {
 
     /// What [`crate::Log::admit`] refused this consumer for is over.
     pub fn unblock(&mut self, now: Now, consumer: ConsumerId) {
-        if let Some(slot) = self.holders.find(consumer) {
-            self.holders.get_mut(slot).blocked = false;
+        if let Some(slot) = self.subscriptions.find(consumer) {
+            self.subscriptions.get_mut(slot).blocked = false;
             self.enter(slot);
             self.note_able(now);
         }
@@ -121,7 +121,7 @@ impl Queue {
     pub(super) fn enter(&mut self, slot: Slot) {
         let allowed = !self.settings.single_active || (self.active == Some(slot) && !self.yielding);
         if allowed {
-            self.holders.enter_ring(slot);
+            self.subscriptions.enter_ring(slot);
         }
     }
 
@@ -139,9 +139,9 @@ impl Queue {
             return;
         }
         let before = before.filter(|_| self.active.is_none());
-        let found = before.and_then(|id| Some((id, self.holders.find(id)?)));
+        let found = before.and_then(|id| Some((id, self.subscriptions.find(id)?)));
         if let Some((consumer, slot)) = found
-            && self.holders.get(slot).consumer.is_some()
+            && self.subscriptions.get(slot).consumer.is_some()
         {
             self.active = Some(slot);
             out.push(Effect::Activate { consumer });
@@ -156,21 +156,21 @@ impl Queue {
         if self.holds_election {
             return;
         }
-        let Some((first, foremost)) = self.holders.foremost() else {
+        let Some((first, foremost)) = self.subscriptions.foremost() else {
             return;
         };
         if let Some(active) = self.active {
-            let holder = self.holders.get(active);
-            let (id, holds) = (holder.id, holder.held_count > 0);
-            let outranked = holder
+            let subscription = self.subscriptions.get(active);
+            let (id, holds) = (subscription.id, subscription.held_count > 0);
+            let outranked = subscription
                 .consumer
                 .is_some_and(|c| c.priority < foremost.priority);
             self.yielding = outranked && self.kind == QueueKind::Quorum;
             if !self.yielding {
-                self.holders.enter_ring(active);
+                self.subscriptions.enter_ring(active);
                 return;
             }
-            self.holders.leave_ring(active);
+            self.subscriptions.leave_ring(active);
             if holds {
                 return;
             }
@@ -178,7 +178,7 @@ impl Queue {
         }
         self.active = Some(first);
         self.yielding = false;
-        self.holders.enter_ring(first);
+        self.subscriptions.enter_ring(first);
         out.push(Effect::Activate {
             consumer: foremost.id,
         });

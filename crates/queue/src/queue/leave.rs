@@ -11,24 +11,24 @@ const TAKEN_KEPT: usize = 256;
 impl Queue {
     /// Takes away all that is ready or waits for its time, and says how many messages that were.
     pub fn purge(&mut self, out: &mut Vec<Effect>) -> u64 {
-        while let Some((lane, range, bytes)) = self.delayed.take_any() {
-            self.requeue(lane, range, bytes);
+        while let Some((priority_log, range, bytes)) = self.delayed.take_any() {
+            self.requeue(priority_log, range, bytes);
         }
         let purged = self.ready;
         for number in 0..=u8::MAX {
-            let Some(lane) = self
-                .lanes
+            let Some(priority_log) = self
+                .priority_logs
                 .get_mut(number)
-                .filter(|lane| !lane.ready.is_empty())
+                .filter(|priority_log| !priority_log.ready.is_empty())
             else {
                 continue;
             };
-            let ready = std::mem::take(&mut lane.ready);
-            let mut bytes = std::mem::take(&mut lane.ready_bytes);
+            let ready = std::mem::take(&mut priority_log.ready);
+            let mut bytes = std::mem::take(&mut priority_log.ready_bytes);
             for range in ready.iter() {
                 self.leave(number, range, std::mem::take(&mut bytes), out);
             }
-            self.lanes.vacate(number);
+            self.priority_logs.vacate(number);
         }
         self.ready = 0;
         self.ready_bytes = 0;
@@ -40,8 +40,13 @@ impl Queue {
 
     /// These messages are where the dead-letter exchange put them, or it has no place for them:
     /// they leave. Says how many of them were on their way.
-    pub fn dead_lettered(&mut self, lane: u8, range: Range<u64>, out: &mut Vec<Effect>) -> u64 {
-        let Some(found) = self.lanes.get_mut(lane) else {
+    pub fn dead_lettered(
+        &mut self,
+        priority_log: u8,
+        range: Range<u64>,
+        out: &mut Vec<Effect>,
+    ) -> u64 {
+        let Some(found) = self.priority_logs.get_mut(priority_log) else {
             return 0;
         };
         let mut taken = std::mem::take(&mut self.taken);
@@ -52,7 +57,7 @@ impl Queue {
         for (range, bytes) in taken.drain(..) {
             let bytes = u64::from(bytes) * (range.end - range.start);
             self.leaving_bytes -= bytes;
-            self.leave(lane, range, bytes, out);
+            self.leave(priority_log, range, bytes, out);
         }
         self.keep(taken);
         self.flush(out);
@@ -64,10 +69,10 @@ impl Queue {
     pub fn discard_damaged(&mut self, out: &mut Vec<Effect>) -> u64 {
         let mut count = 0;
         for number in 0..=u8::MAX {
-            let Some(lane) = self.lanes.get_mut(number) else {
+            let Some(priority_log) = self.priority_logs.get_mut(number) else {
                 continue;
             };
-            let damaged: RangeSet = std::mem::take(&mut lane.damaged);
+            let damaged: RangeSet = std::mem::take(&mut priority_log.damaged);
             count += damaged.len();
             for range in damaged.iter() {
                 self.leave(number, range, 0, out);
@@ -95,14 +100,14 @@ impl Queue {
         self.sets_out(number, range.clone(), bytes);
         match out.last_mut() {
             Some(Effect::DeadLetter {
-                lane,
+                priority_log,
                 range: last,
                 reason: last_reason,
-            }) if *lane == number && last.end == range.start && *last_reason == reason => {
+            }) if *priority_log == number && last.end == range.start && *last_reason == reason => {
                 last.end = range.end;
             }
             _ => out.push(Effect::DeadLetter {
-                lane: number,
+                priority_log: number,
                 range,
                 reason,
             }),
@@ -114,7 +119,7 @@ impl Queue {
         let count = range.end - range.start;
         self.leaving += count;
         self.leaving_bytes += count * u64::from(bytes);
-        self.lanes.held(number).leaving.insert(range, bytes);
+        self.priority_logs.held(number).leaving.insert(range, bytes);
     }
 
     pub(super) fn leave(
@@ -124,12 +129,14 @@ impl Queue {
         bytes: u64,
         out: &mut Vec<Effect>,
     ) {
-        let lane = self.lanes.held(number);
-        if !lane.returns.is_empty() {
-            lane.returns.remove(range.clone(), |_, _| {});
+        let priority_log = self.priority_logs.held(number);
+        if !priority_log.returns.is_empty() {
+            priority_log.returns.remove(range.clone(), |_, _| {});
         }
         match &mut self.settled {
-            Some((lane, last, sum)) if *lane == number && last.end == range.start => {
+            Some((priority_log, last, sum))
+                if *priority_log == number && last.end == range.start =>
+            {
                 last.end = range.end;
                 *sum += bytes;
             }
@@ -154,14 +161,16 @@ impl Queue {
             return;
         };
         match out.last_mut() {
-            Some(Effect::Settled { lane, range, bytes })
-                if *lane == number && range.end == left.start =>
-            {
+            Some(Effect::Settled {
+                priority_log,
+                range,
+                bytes,
+            }) if *priority_log == number && range.end == left.start => {
                 range.end = left.end;
                 *bytes += sum;
             }
             _ => out.push(Effect::Settled {
-                lane: number,
+                priority_log: number,
                 range: left,
                 bytes: sum,
             }),

@@ -19,8 +19,8 @@ impl Queue {
         if self.enforce_limits(log, out) {
             self.expire_heads(now, log, out);
         }
-        for (_, lane) in self.lanes.iter_mut() {
-            lane.fresh_from = lane.next_index;
+        for (_, priority_log) in self.priority_logs.iter_mut() {
+            priority_log.fresh_from = priority_log.next_index;
         }
         self.flush(out);
         self.note_able(now);
@@ -28,13 +28,13 @@ impl Queue {
 
     /// A read for which [`Peek::Pending`] was answered has arrived. Pump afterwards.
     pub fn resume(&mut self) {
-        for (_, lane) in self.lanes.iter_mut() {
-            lane.head = lane.head.filter(|(_, meta)| meta.is_some());
+        for (_, priority_log) in self.priority_logs.iter_mut() {
+            priority_log.head = priority_log.head.filter(|(_, meta)| meta.is_some());
         }
     }
 
     pub(super) fn deliver(&mut self, now: Now, log: &mut impl Log, out: &mut Vec<Effect>) {
-        while self.holders.any_able() {
+        while self.subscriptions.any_able() {
             let Some((position, meta)) = self.next_message(now, log, out) else {
                 break;
             };
@@ -48,11 +48,11 @@ impl Queue {
                 self.counters.delivered += 1;
                 let timeout_ms = consumer.timeout_ms.or(self.settings.consumer_timeout_ms);
                 let held = self.held(now, &meta, timeout_ms);
-                let holder = self.holders.get_mut(slot);
-                holder.timeout_ms = timeout_ms;
-                holder.hold(position.lane, position.index, held);
+                let subscription = self.subscriptions.get_mut(slot);
+                subscription.timeout_ms = timeout_ms;
+                subscription.hold(position.priority_log, position.index, held);
             }
-            self.holders.first_served(slot);
+            self.subscriptions.first_served(slot);
             out.push(Effect::Deliver(delivery));
         }
     }
@@ -64,28 +64,28 @@ impl Queue {
         log: &mut impl Log,
         out: &mut Vec<Effect>,
     ) -> Option<(Position, Meta)> {
-        while let Some(number) = self.lanes.highest() {
-            let lane = self.lanes.held(number);
-            let index = lane.ready.first()?;
-            if lane.head == Some((index, None)) {
+        while let Some(number) = self.priority_logs.highest() {
+            let priority_log = self.priority_logs.held(number);
+            let index = priority_log.ready.first()?;
+            if priority_log.head == Some((index, None)) {
                 return None;
             }
             // A message that arrived since the last pump is delivered even if it may not wait at
             // all.
-            let fresh = index >= lane.fresh_from;
+            let fresh = index >= priority_log.fresh_from;
             // What could be sent a while ago may have to be read again: the log is asked for each
             // delivery.
             match self.look(number, index, log, out) {
                 Peek::Ready(meta) if fresh || self.expiry_ms(&meta) > now.wall_ms => {
                     let position = Position {
-                        lane: number,
+                        priority_log: number,
                         index,
                     };
                     return log.may_hand_out(position).then_some((position, meta));
                 }
                 Peek::Ready(meta) => self.discard_head(number, meta.bytes, Reason::Expired, out),
                 Peek::Pending => {
-                    self.lanes.held(number).head = Some((index, None));
+                    self.priority_logs.held(number).head = Some((index, None));
                     return None;
                 }
                 Peek::Damaged => {}
@@ -94,8 +94,8 @@ impl Queue {
         None
     }
 
-    /// What is known of the first message of a lane; no meta while it is being read. Damaged ones
-    /// are set aside.
+    /// What is known of the first message of a priority log; no meta while it is being read.
+    /// Damaged ones are set aside.
     pub(super) fn head(
         &mut self,
         number: u8,
@@ -103,28 +103,39 @@ impl Queue {
         out: &mut Vec<Effect>,
     ) -> Option<(u64, Option<Meta>)> {
         loop {
-            let lane = self.lanes.held(number);
-            let index = lane.ready.first()?;
-            if let Some((known, meta)) = lane.head
+            let priority_log = self.priority_logs.held(number);
+            let index = priority_log.ready.first()?;
+            if let Some((known, meta)) = priority_log.head
                 && known == index
             {
                 return Some((index, meta));
             }
             match self.look(number, index, log, out) {
-                Peek::Ready(meta) => self.lanes.held(number).head = Some((index, Some(meta))),
-                Peek::Pending => self.lanes.held(number).head = Some((index, None)),
+                Peek::Ready(meta) => {
+                    self.priority_logs.held(number).head = Some((index, Some(meta)))
+                }
+                Peek::Pending => self.priority_logs.held(number).head = Some((index, None)),
                 Peek::Damaged => {}
             }
         }
     }
 
-    /// Asks the log for the first message of a lane, and sets it aside if it is damaged.
-    fn look(&mut self, lane: u8, index: u64, log: &mut impl Log, out: &mut Vec<Effect>) -> Peek {
-        let position = Position { lane, index };
+    /// Asks the log for the first message of a priority log, and sets it aside if it is damaged.
+    fn look(
+        &mut self,
+        priority_log: u8,
+        index: u64,
+        log: &mut impl Log,
+        out: &mut Vec<Effect>,
+    ) -> Peek {
+        let position = Position {
+            priority_log,
+            index,
+        };
         let answer = log.peek(position);
         if answer == Peek::Damaged {
-            self.take_head(lane, 0);
-            self.lanes.held(lane).damaged.insert(index);
+            self.take_head(priority_log, 0);
+            self.priority_logs.held(priority_log).damaged.insert(index);
             out.push(Effect::Damaged { position });
         }
         answer
@@ -132,40 +143,40 @@ impl Queue {
 
     /// The consumer whose turn it is and whose channel has room.
     fn next_consumer(&mut self, bytes: u32, log: &mut impl Log) -> Option<(Slot, Consumer)> {
-        while let Some(slot) = self.holders.first() {
-            let consumer = self.holders.get(slot).consumer?;
+        while let Some(slot) = self.subscriptions.first() {
+            let consumer = self.subscriptions.get(slot).consumer?;
             if log.admit(consumer.id, bytes) {
                 return Some((slot, consumer));
             }
-            self.holders.block_first(slot);
+            self.subscriptions.block_first(slot);
         }
         None
     }
 
-    /// Takes the head of a lane to hand it over.
+    /// Takes the head of a priority log to hand it over.
     pub(super) fn take_next(
         &mut self,
-        holder: ConsumerId,
+        subscription: ConsumerId,
         position: Position,
         meta: &Meta,
         no_ack: bool,
         out: &mut Vec<Effect>,
     ) -> Delivery {
-        let lane = self.lanes.held(position.lane);
-        let redelivered = position.index < lane.delivered_through;
-        let returns = lane.returns.get(position.index).unwrap_or_default();
-        lane.delivered_through = lane.delivered_through.max(position.index + 1);
-        let taken = self.take_head(position.lane, meta.bytes);
+        let priority_log = self.priority_logs.held(position.priority_log);
+        let redelivered = position.index < priority_log.delivered_through;
+        let returns = priority_log.returns.get(position.index).unwrap_or_default();
+        priority_log.delivered_through = priority_log.delivered_through.max(position.index + 1);
+        let taken = self.take_head(position.priority_log, meta.bytes);
         assert_eq!(
             taken,
             Some(position.index),
-            "the head of lane {} is another",
-            position.lane
+            "the head of priority log {} is another",
+            position.priority_log
         );
         self.counters.redelivered += u64::from(redelivered);
         if no_ack {
             self.leave(
-                position.lane,
+                position.priority_log,
                 position.index..position.index + 1,
                 u64::from(meta.bytes),
                 out,
@@ -175,7 +186,7 @@ impl Queue {
             self.unsettled_bytes += u64::from(meta.bytes);
         }
         Delivery {
-            consumer: holder,
+            consumer: subscription,
             position,
             bytes: meta.bytes,
             redelivered,
@@ -198,23 +209,23 @@ impl Queue {
         }
     }
 
-    /// Takes the first message of a lane out of what is ready.
+    /// Takes the first message of a priority log out of what is ready.
     pub(super) fn take_head(&mut self, number: u8, bytes: u32) -> Option<u64> {
-        let lane = self.lanes.held(number);
-        let index = lane.ready.pop_first()?;
-        let mut freed = u64::from(bytes).min(lane.ready_bytes);
-        let empty = lane.ready.is_empty();
+        let priority_log = self.priority_logs.held(number);
+        let index = priority_log.ready.pop_first()?;
+        let mut freed = u64::from(bytes).min(priority_log.ready_bytes);
+        let empty = priority_log.ready.is_empty();
         if empty {
             // The sizes of damaged messages are not known; they go with the last message of the
-            // lane.
-            freed = lane.ready_bytes;
-            lane.ready.trim();
+            // priority log.
+            freed = priority_log.ready_bytes;
+            priority_log.ready.trim();
         }
-        lane.ready_bytes -= freed;
+        priority_log.ready_bytes -= freed;
         self.ready_bytes -= freed;
         self.ready -= 1;
         if empty {
-            self.lanes.vacate(number);
+            self.priority_logs.vacate(number);
         }
         Some(index)
     }
@@ -240,7 +251,7 @@ impl Queue {
     pub(super) fn enforce_limits(&mut self, log: &mut impl Log, out: &mut Vec<Effect>) -> bool {
         let ready = self.ready;
         while self.settings.overflow == Overflow::DropHead && self.would_exceed(0, 0) {
-            let Some(number) = self.lanes.highest() else {
+            let Some(number) = self.priority_logs.highest() else {
                 break;
             };
             match self.head(number, log, out) {

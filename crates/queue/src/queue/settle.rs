@@ -9,21 +9,21 @@ use leveret_types::{ConsumerId, Now};
 use std::ops::Range;
 
 impl Queue {
-    /// Settles what `holder` really holds of a range, and says how many messages that were.
+    /// Settles what `subscription` really holds of a range, and says how many messages that were.
     pub fn settle(
         &mut self,
         now: Now,
-        holder: ConsumerId,
-        lane: u8,
+        subscription: ConsumerId,
+        priority_log: u8,
         range: Range<u64>,
         outcome: Outcome,
         out: &mut Vec<Effect>,
     ) -> u64 {
-        let Some(slot) = self.holders.find(holder) else {
+        let Some(slot) = self.subscriptions.find(subscription) else {
             return 0;
         };
-        let found = self.holders.get_mut(slot);
-        let Some(held) = found.lane(lane) else {
+        let found = self.subscriptions.get_mut(slot);
+        let Some(held) = found.priority_log(priority_log) else {
             return 0;
         };
         let mut taken = std::mem::take(&mut self.taken);
@@ -31,7 +31,7 @@ impl Queue {
         found.held_count -= count;
         let holds_nothing = found.held_count == 0;
         for (range, bytes) in taken.drain(..) {
-            self.release(now, lane, range, bytes, outcome, out);
+            self.release(now, priority_log, range, bytes, outcome, out);
         }
         self.keep(taken);
         self.flush(out);
@@ -41,18 +41,18 @@ impl Queue {
                 if self.yielding && self.active == Some(slot) {
                     self.elect(out);
                 }
-                self.holders.drop_if_done(slot);
+                self.subscriptions.drop_if_done(slot);
             }
             self.note_able(now);
         }
         count
     }
 
-    /// Messages that a holder had, of `bytes` each, go where `outcome` says.
+    /// Messages that a subscription had, of `bytes` each, go where `outcome` says.
     pub(super) fn release(
         &mut self,
         now: Now,
-        lane: u8,
+        priority_log: u8,
         range: Range<u64>,
         bytes: u32,
         outcome: Outcome,
@@ -64,36 +64,36 @@ impl Queue {
         match outcome {
             Outcome::Accept => {
                 self.counters.accepted += count;
-                self.leave(lane, range, count * u64::from(bytes), out);
+                self.leave(priority_log, range, count * u64::from(bytes), out);
             }
             Outcome::Requeue { .. } | Outcome::Release => {
                 self.counters.requeued += count;
                 match (self.kind, return_of(outcome)) {
                     (QueueKind::Quorum, Some(how)) => {
-                        self.requeue_counted(now, lane, range, bytes, how, out);
+                        self.requeue_counted(now, priority_log, range, bytes, how, out);
                     }
-                    _ => self.requeue(lane, range, bytes),
+                    _ => self.requeue(priority_log, range, bytes),
                 }
             }
             Outcome::Reject => {
                 self.counters.rejected += count;
-                self.discard(lane, range, bytes, Reason::Rejected, out);
+                self.discard(priority_log, range, bytes, Reason::Rejected, out);
             }
         }
     }
 
     pub(super) fn requeue(&mut self, number: u8, range: Range<u64>, bytes: u32) {
-        let lane = self.lanes.held(number);
-        let count = lane.ready.insert_range(range.clone());
+        let priority_log = self.priority_logs.held(number);
+        let count = priority_log.ready.insert_range(range.clone());
         assert_eq!(
             count,
             range.end - range.start,
             "part of {range:?} was both held and ready"
         );
-        lane.ready_bytes += count * u64::from(bytes);
+        priority_log.ready_bytes += count * u64::from(bytes);
         self.ready += count;
         self.ready_bytes += count * u64::from(bytes);
-        self.lanes.occupy(number);
+        self.priority_logs.occupy(number);
     }
 
     fn requeue_counted(
@@ -108,7 +108,7 @@ impl Queue {
         let mut parts = Vec::new();
         let settings = &self.settings;
         let change = |before| Returns::after(before, how, settings, now.wall_ms);
-        self.lanes
+        self.priority_logs
             .held(number)
             .returns
             .update(range, change, |part, known| parts.push((part, known)));
@@ -121,7 +121,7 @@ impl Queue {
             if self.tells_returns {
                 self.flush(out);
                 out.push(Effect::Returned {
-                    lane: number,
+                    priority_log: number,
                     range: part.clone(),
                     returns: known,
                 });
@@ -134,34 +134,35 @@ impl Queue {
     }
 
     /// What [`Self::settle`] at this moment would make known of messages that come back by it, for
-    /// who must write that down before it happens. Says it of what the holder really holds.
+    /// who must write that down before it happens. Says it of what the subscription really holds.
     pub fn foresee(
         &self,
         now: Now,
-        holder: ConsumerId,
+        subscription: ConsumerId,
         number: u8,
         range: &Range<u64>,
         outcome: Outcome,
         mut told: impl FnMut(Range<u64>, Returns),
     ) {
-        let (Some(slot), Some(how)) = (self.holders.find(holder), return_of(outcome)) else {
+        let (Some(slot), Some(how)) = (self.subscriptions.find(subscription), return_of(outcome))
+        else {
             return;
         };
-        let Some(lane) = self
-            .lanes
+        let Some(priority_log) = self
+            .priority_logs
             .get(number)
             .filter(|_| self.kind == QueueKind::Quorum)
         else {
             return;
         };
         let settings = &self.settings;
-        let held = self.holders.get(slot).held.iter();
+        let held = self.subscriptions.get(slot).held.iter();
         for (run, _) in held
             .filter(|(of, _)| *of == number)
             .flat_map(|(_, runs)| runs.iter())
         {
             let part = run.start.max(range.start)..run.end.min(range.end);
-            for (piece, before) in lane.returns.pieces(part) {
+            for (piece, before) in priority_log.returns.pieces(part) {
                 told(piece, Returns::after(before, how, settings, now.wall_ms));
             }
         }
@@ -169,8 +170,8 @@ impl Queue {
 
     /// Makes ready what has waited for its time.
     pub(super) fn release_due(&mut self, now: Now) {
-        while let Some((lane, range, bytes)) = self.delayed.pop_due(now.wall_ms) {
-            self.requeue(lane, range, bytes);
+        while let Some((priority_log, range, bytes)) = self.delayed.pop_due(now.wall_ms) {
+            self.requeue(priority_log, range, bytes);
         }
     }
 }

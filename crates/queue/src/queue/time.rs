@@ -16,12 +16,14 @@ impl Queue {
         meta.published_ms.saturating_add(ttl)
     }
 
-    /// Lets expired messages go from the head of each lane, and notes when the next one does.
+    /// Lets expired messages go from the head of each priority log, and notes when the next one
+    /// does.
     pub(super) fn expire_heads(&mut self, now: Now, log: &mut impl Log, out: &mut Vec<Effect>) {
         self.head_expiry_ms = NEVER_MS;
-        let mut from = self.lanes.highest();
+        let mut from = self.priority_logs.highest();
         while let Some(number) = from {
-            let may_expire = self.settings.ttl_ms.is_some() || self.lanes.held(number).may_expire;
+            let may_expire =
+                self.settings.ttl_ms.is_some() || self.priority_logs.held(number).may_expire;
             while may_expire && let Some((_, Some(meta))) = self.head(number, log, out) {
                 let expiry_ms = self.expiry_ms(&meta);
                 if expiry_ms > now.wall_ms {
@@ -32,7 +34,7 @@ impl Queue {
             }
             from = number
                 .checked_sub(1)
-                .and_then(|below| self.lanes.highest_through(below));
+                .and_then(|below| self.priority_logs.highest_through(below));
         }
     }
 
@@ -76,7 +78,7 @@ impl Queue {
 
     /// When the queue itself expires if nobody uses it.
     pub(super) fn lease_end_ms(&self) -> Option<u64> {
-        let unused = self.holders.attached() == 0;
+        let unused = self.subscriptions.attached() == 0;
         let lease = self.settings.expires_ms.filter(|_| unused)?;
         let end = self.used_ms.saturating_add(lease);
         Some(end.max(self.expiry_again_ms))
@@ -85,8 +87,13 @@ impl Queue {
     pub(super) fn time_out(&mut self, now: Now, out: &mut Vec<Effect>) {
         self.timeout_at_ms = NEVER_MS;
         let mut due = Vec::new();
-        for (slot, holder) in self.holders.iter().filter(|(_, holder)| !holder.timed_out) {
-            let Some((timeout, oldest)) = holder.timeout_ms.zip(holder.oldest_ms()) else {
+        for (slot, subscription) in self
+            .subscriptions
+            .iter()
+            .filter(|(_, subscription)| !subscription.timed_out)
+        {
+            let Some((timeout, oldest)) = subscription.timeout_ms.zip(subscription.oldest_ms())
+            else {
                 continue;
             };
             match oldest.saturating_add(timeout) {
@@ -95,16 +102,18 @@ impl Queue {
             }
         }
         for slot in due {
-            self.holders.leave_ring(slot);
-            let holder = self.holders.get_mut(slot);
-            holder.timed_out = true;
-            out.push(Effect::TimedOut { holder: holder.id });
+            self.subscriptions.leave_ring(slot);
+            let subscription = self.subscriptions.get_mut(slot);
+            subscription.timed_out = true;
+            out.push(Effect::TimedOut {
+                subscription: subscription.id,
+            });
         }
     }
 
     /// Keeps account of how long consumers could take messages.
     pub(super) fn note_able(&mut self, now: Now) {
-        match (self.holders.any_able(), self.able_since_ms) {
+        match (self.subscriptions.any_able(), self.able_since_ms) {
             (true, None) => self.able_since_ms = Some(now.monotonic_ms),
             (false, Some(since)) => {
                 self.able_ms += now.monotonic_ms.saturating_sub(since);

@@ -4,7 +4,7 @@ use super::Queue;
 use crate::consumer::ConsumerView;
 use crate::log::Position;
 use crate::returns::Returns;
-use crate::state::{LaneState, State};
+use crate::state::{PriorityLogState, State};
 use leveret_types::{ConsumerId, Now};
 use std::ops::Range;
 
@@ -87,8 +87,12 @@ impl Queue {
             unsettled_bytes: self.unsettled_bytes,
             leaving: self.leaving,
             leaving_bytes: self.leaving_bytes,
-            damaged: self.lanes.iter().map(|(_, lane)| lane.damaged.len()).sum(),
-            consumers: self.holders.attached(),
+            damaged: self
+                .priority_logs
+                .iter()
+                .map(|(_, priority_log)| priority_log.damaged.len())
+                .sum(),
+            consumers: self.subscriptions.attached(),
             active: self.active(),
             able_ms: self.able_ms + able_now,
             memory_bytes: self.memory_bytes(),
@@ -96,9 +100,15 @@ impl Queue {
     }
 
     fn memory_bytes(&self) -> usize {
-        let lanes = self.lanes.iter().map(|(_, lane)| lane.memory_bytes());
-        let holders = self.holders.iter().map(|(_, holder)| holder.memory_bytes());
-        size_of::<Self>() + lanes.sum::<usize>() + holders.sum::<usize>()
+        let priority_logs = self
+            .priority_logs
+            .iter()
+            .map(|(_, priority_log)| priority_log.memory_bytes());
+        let subscriptions = self
+            .subscriptions
+            .iter()
+            .map(|(_, subscription)| subscription.memory_bytes());
+        size_of::<Self>() + priority_logs.sum::<usize>() + subscriptions.sum::<usize>()
     }
 
     /// What the queue has done.
@@ -110,103 +120,121 @@ impl Queue {
     /// The single active consumer.
     #[must_use]
     pub fn active(&self) -> Option<ConsumerId> {
-        self.active.map(|slot| self.holders.get(slot).id)
+        self.active.map(|slot| self.subscriptions.get(slot).id)
     }
 
     /// The attached consumers, in no order.
     pub fn consumers(&self) -> impl Iterator<Item = ConsumerView> {
-        self.holders.iter().filter_map(|(slot, holder)| {
-            Some(ConsumerView {
-                consumer: holder.consumer?,
-                active: !self.settings.single_active || self.active == Some(slot),
-                blocked: holder.blocked,
-                unsettled: holder.held_count,
+        self.subscriptions
+            .iter()
+            .filter_map(|(slot, subscription)| {
+                Some(ConsumerView {
+                    consumer: subscription.consumer?,
+                    active: !self.settings.single_active || self.active == Some(slot),
+                    blocked: subscription.blocked,
+                    unsettled: subscription.held_count,
+                })
             })
-        })
     }
 
     /// The message that is next.
     #[must_use]
     pub fn next_position(&self) -> Option<Position> {
-        let lane = self.lanes.highest()?;
+        let priority_log = self.priority_logs.highest()?;
         Some(Position {
-            lane,
-            index: self.lanes.get(lane)?.ready.first()?,
+            priority_log,
+            index: self.priority_logs.get(priority_log)?.ready.first()?,
         })
     }
 
-    /// The ready messages of a lane from `index` on, as ranges: for looking at a queue without
-    /// taking from it.
-    pub fn ready_from(&self, lane: u8, index: u64) -> impl Iterator<Item = Range<u64>> {
-        self.lanes
-            .get(lane)
+    /// The ready messages of a priority log from `index` on, as ranges: for looking at a queue
+    /// without taking from it.
+    pub fn ready_from(&self, priority_log: u8, index: u64) -> impl Iterator<Item = Range<u64>> {
+        self.priority_logs
+            .get(priority_log)
             .into_iter()
-            .flat_map(move |lane| lane.ready.within(index..u64::MAX))
+            .flat_map(move |priority_log| priority_log.ready.within(index..u64::MAX))
     }
 
     /// The ready message that has so many before it, in the order in which they are handed out.
     #[must_use]
     pub fn ready_behind(&self, mut before: u64) -> Option<Position> {
         let mut through = Some(u8::MAX);
-        while let Some(lane) = through.and_then(|lane| self.lanes.highest_through(lane)) {
-            for range in self.ready_from(lane, 0) {
+        while let Some(priority_log) =
+            through.and_then(|priority_log| self.priority_logs.highest_through(priority_log))
+        {
+            for range in self.ready_from(priority_log, 0) {
                 let count = range.end - range.start;
                 if before < count {
                     let index = range.start + before;
-                    return Some(Position { lane, index });
+                    return Some(Position {
+                        priority_log,
+                        index,
+                    });
                 }
                 before -= count;
             }
-            through = lane.checked_sub(1);
+            through = priority_log.checked_sub(1);
         }
         None
     }
 
-    /// What of a lane is below this index was handed out; nothing of it and above.
+    /// What of a priority log is below this index was handed out; nothing of it and above.
     #[must_use]
-    pub fn delivered_through(&self, lane: u8) -> u64 {
-        self.lanes
-            .get(lane)
-            .map_or(0, |lane| lane.delivered_through)
+    pub fn delivered_through(&self, priority_log: u8) -> u64 {
+        self.priority_logs
+            .get(priority_log)
+            .map_or(0, |priority_log| priority_log.delivered_through)
     }
 
-    /// Index of the first message of a lane that is ready, from `index` on; of the next one that
-    /// comes if none is.
+    /// Index of the first message of a priority log that is ready, from `index` on; of the next one
+    /// that comes if none is.
     #[must_use]
-    pub fn next_index_from(&self, lane: u8, index: u64) -> u64 {
-        let ready = self.ready_from(lane, index).next();
-        let next = self.lanes.get(lane).map_or(0, |lane| lane.next_index);
+    pub fn next_index_from(&self, priority_log: u8, index: u64) -> u64 {
+        let ready = self.ready_from(priority_log, index).next();
+        let next = self
+            .priority_logs
+            .get(priority_log)
+            .map_or(0, |priority_log| priority_log.next_index);
         ready.map_or(next.max(index), |range| range.start)
     }
 
-    /// Whether a holder has this message.
+    /// Whether a subscription has this message.
     #[must_use]
-    pub fn has(&self, holder: ConsumerId, position: Position) -> bool {
-        let Some(slot) = self.holders.find(holder) else {
+    pub fn has(&self, subscription: ConsumerId, position: Position) -> bool {
+        let Some(slot) = self.subscriptions.find(subscription) else {
             return false;
         };
-        let mut held = self.holders.get(slot).held.iter();
-        held.any(|(lane, held)| *lane == position.lane && held.get(position.index).is_some())
+        let mut held = self.subscriptions.get(slot).held.iter();
+        held.any(|(priority_log, held)| {
+            *priority_log == position.priority_log && held.get(position.index).is_some()
+        })
     }
 
     /// What is known of a message that came back and has not left.
     #[must_use]
     pub fn returns(&self, position: Position) -> Option<Returns> {
-        self.lanes.get(position.lane)?.returns.get(position.index)
+        self.priority_logs
+            .get(position.priority_log)?
+            .returns
+            .get(position.index)
     }
 
     /// What must be saved besides the messages.
     #[must_use]
     pub fn state(&self) -> State {
-        let lanes = self.lanes.iter().map(|(number, lane)| LaneState {
-            lane: number,
-            may_expire: lane.may_expire,
-            delivered_through: lane.delivered_through,
-            returns: lane.returns.iter().collect(),
-            leaving: Vec::new(),
-        });
+        let priority_logs =
+            self.priority_logs
+                .iter()
+                .map(|(number, priority_log)| PriorityLogState {
+                    priority_log: number,
+                    may_expire: priority_log.may_expire,
+                    delivered_through: priority_log.delivered_through,
+                    returns: priority_log.returns.iter().collect(),
+                    leaving: Vec::new(),
+                });
         State {
-            lanes: lanes.collect(),
+            priority_logs: priority_logs.collect(),
         }
     }
 }

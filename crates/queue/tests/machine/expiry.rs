@@ -42,7 +42,7 @@ fn messages_expire() {
             "publish a:ttl=100 b:ttl=10; at 20; show; at 100",
             "ready a b; gone a b",
         ),
-        // At the head of each lane, whatever is above.
+        // At the head of each priority log, whatever is above.
         (
             "declare prio=1; publish a:ttl=10 b:p=1; at 10; show",
             "gone a; ready b",

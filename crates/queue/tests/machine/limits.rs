@@ -230,7 +230,7 @@ fn priorities() {
             "declare prio=1; consume c1 prefetch=1; publish a; publish b c:p=1; ack c1 a",
             "c1<a; gone a; c1<c",
         ),
-        // What returns goes to its place in its lane.
+        // What returns goes to its place in its priority log.
         (
             "declare prio=1; publish a:p=1 b c; consume c1 prefetch=1; ack c1 a; publish d:p=1; nack c1 b",
             "c1<a; gone a; c1<b; c1<d",
@@ -239,7 +239,7 @@ fn priorities() {
             "declare prio=1; publish a b:p=1; consume c1; cancel c1; nack c1 a; nack c1 b; get g1",
             "c1<b; c1<a; g1<b* left=1",
         ),
-        // Each holder's positions are told apart by lane.
+        // Each subscription's positions are told apart by priority log.
         (
             "declare prio=1; publish a b:p=1; consume c1; ack c1 a; show",
             "c1<b; c1<a; gone a; held b",

@@ -69,7 +69,7 @@ struct Model {
     room: BTreeMap<ConsumerId, u32>,
     cold: Vec<Position>,
     clock: u64,
-    /// The highest index of each lane that was ever delivered.
+    /// The highest index of each priority log that was ever delivered.
     last_delivered: BTreeMap<u8, u64>,
     step: Step,
 }
@@ -82,14 +82,14 @@ impl Model {
             .filter(|(_, m)| m.place == Place::Ready && m.ready_ms <= self.now.wall_ms)
             .map(|(p, _)| *p)
             .collect();
-        ready.sort_by_key(|position| (std::cmp::Reverse(position.lane), position.index));
+        ready.sort_by_key(|position| (std::cmp::Reverse(position.priority_log), position.index));
         ready
     }
 
-    fn holds(&self, holder: ConsumerId) -> usize {
+    fn holds(&self, subscription: ConsumerId) -> usize {
         self.messages
             .values()
-            .filter(|m| m.place == Place::Held(holder))
+            .filter(|m| m.place == Place::Held(subscription))
             .count()
     }
 
@@ -218,10 +218,15 @@ impl Model {
         }
     }
 
-    fn hand_over(&mut self, holder: ConsumerId, position: Position, no_ack: bool) -> Delivery {
+    fn hand_over(
+        &mut self,
+        subscription: ConsumerId,
+        position: Position,
+        no_ack: bool,
+    ) -> Delivery {
         let message = self.messages.get_mut(&position).expect("known");
         let delivery = Delivery {
-            consumer: holder,
+            consumer: subscription,
             position,
             bytes: message.meta.bytes,
             redelivered: message.delivered,
@@ -230,9 +235,12 @@ impl Model {
             settled: no_ack,
         };
         message.delivered = true;
-        let last = self.last_delivered.entry(position.lane).or_default();
+        let last = self
+            .last_delivered
+            .entry(position.priority_log)
+            .or_default();
         *last = position.index.max(*last);
-        message.place = Place::Held(holder);
+        message.place = Place::Held(subscription);
         if no_ack {
             self.leave(position);
         }
@@ -268,10 +276,18 @@ impl Model {
     }
 
     fn expire(&mut self) {
-        let mut lanes: Vec<u8> = self.ready().iter().map(|position| position.lane).collect();
-        lanes.dedup();
-        for lane in lanes {
-            while let Some(head) = self.ready().into_iter().find(|p| p.lane == lane) {
+        let mut priority_logs: Vec<u8> = self
+            .ready()
+            .iter()
+            .map(|position| position.priority_log)
+            .collect();
+        priority_logs.dedup();
+        for priority_log in priority_logs {
+            while let Some(head) = self
+                .ready()
+                .into_iter()
+                .find(|p| p.priority_log == priority_log)
+            {
                 if self.cold.contains(&head) || !self.expired(head) {
                     break;
                 }
@@ -316,11 +332,11 @@ impl Model {
         }
     }
 
-    fn held_by(&self, holder: ConsumerId) -> Vec<Position> {
+    fn held_by(&self, subscription: ConsumerId) -> Vec<Position> {
         let held = self
             .messages
             .iter()
-            .filter(|(_, m)| m.place == Place::Held(holder));
+            .filter(|(_, m)| m.place == Place::Held(subscription));
         held.map(|(position, _)| *position).collect()
     }
 }
@@ -332,7 +348,7 @@ struct Pair {
     random: Random,
     next_id: u64,
     /// Everyone who ever held a message.
-    holders: Vec<ConsumerId>,
+    subscriptions: Vec<ConsumerId>,
     cold_allowed: bool,
 }
 
@@ -386,15 +402,15 @@ impl Pair {
             model,
             random,
             next_id: 0,
-            holders: Vec::new(),
+            subscriptions: Vec::new(),
             cold_allowed,
         }
     }
 
-    fn some_holder(&mut self) -> ConsumerId {
-        match self.holders.len() as u64 {
+    fn some_subscription(&mut self) -> ConsumerId {
+        match self.subscriptions.len() as u64 {
             0 => ConsumerId(u64::MAX),
-            n => self.holders[self.random.below(n) as usize],
+            n => self.subscriptions[self.random.below(n) as usize],
         }
     }
 
@@ -443,7 +459,7 @@ impl Pair {
             prefetch: self.random.below(4) as u32,
             timeout_ms: None,
         };
-        self.holders.push(consumer.id);
+        self.subscriptions.push(consumer.id);
         if self.random.one_in(3) {
             let room = self.random.below(4) as u32;
             self.world.log.room.insert(consumer.id, room);
@@ -462,35 +478,35 @@ impl Pair {
     }
 
     fn leave(&mut self, detach: bool) {
-        let holder = self.some_holder();
+        let subscription = self.some_subscription();
         if detach {
-            let held = self.model.held_by(holder);
-            assert_eq!(self.world.detach(holder), held.len() as u64);
+            let held = self.model.held_by(subscription);
+            assert_eq!(self.world.detach(subscription), held.len() as u64);
             for position in held {
                 self.model
                     .release(position, Outcome::Requeue { count: true });
             }
         } else {
             self.world
-                .call(|queue, now, _, out| queue.cancel(now, holder, out));
+                .call(|queue, now, _, out| queue.cancel(now, subscription, out));
         }
         self.model
             .takers
-            .retain(|taker| taker.consumer.id != holder);
-        if self.model.active == Some(holder) {
+            .retain(|taker| taker.consumer.id != subscription);
+        if self.model.active == Some(subscription) {
             self.model.active = None;
         }
         self.model.refresh();
     }
 
     fn settle(&mut self) {
-        let holder = self.some_holder();
-        let lane = self.random.below(6) as u8;
+        let subscription = self.some_subscription();
+        let priority_log = self.random.below(6) as u8;
         let held: Vec<u64> = self
             .model
-            .held_by(holder)
+            .held_by(subscription)
             .iter()
-            .filter(|p| p.lane == lane)
+            .filter(|p| p.priority_log == priority_log)
             .map(|p| p.index)
             .collect();
         let around = held.first().copied().unwrap_or(self.random.below(20));
@@ -509,24 +525,31 @@ impl Pair {
             .filter(|index| range.contains(index))
             .collect();
         assert_eq!(
-            self.world.settle(holder, lane, range, outcome),
+            self.world
+                .settle(subscription, priority_log, range, outcome),
             hit.len() as u64
         );
         for index in hit {
-            self.model.release(Position { lane, index }, outcome);
+            self.model.release(
+                Position {
+                    priority_log,
+                    index,
+                },
+                outcome,
+            );
         }
         self.model.refresh();
     }
 
     fn get(&mut self) {
-        let holder = ConsumerId(1_000_000 + self.random.below(3));
+        let subscription = ConsumerId(1_000_000 + self.random.below(3));
         let no_ack = self.random.one_in(3);
-        self.holders.push(holder);
+        self.subscriptions.push(subscription);
         self.model.pump();
         let next = self.model.next();
-        let expected = next.map(|position| self.model.hand_over(holder, position, no_ack));
+        let expected = next.map(|position| self.model.hand_over(subscription, position, no_ack));
         let waiting = !self.model.ready().is_empty();
-        match self.world.get(holder, no_ack) {
+        match self.world.get(subscription, no_ack) {
             Got::Message { delivery, .. } => assert_eq!(Some(delivery), expected),
             Got::Empty => assert!(expected.is_none() && !waiting),
             Got::Pending => assert!(expected.is_none() && waiting),
@@ -544,7 +567,7 @@ impl Pair {
                     .call(|queue, now, log, out| queue.tick(now, log, out));
             }
             1 => {
-                let id = self.some_holder();
+                let id = self.some_subscription();
                 let room = self.random.below(5) as u32;
                 self.world.log.room.insert(id, room);
                 self.model.room.insert(id, room);
@@ -584,13 +607,18 @@ impl Pair {
                     .iter()
                     .filter(|(_, m)| m.place == Place::Leaving);
                 let leaving: Vec<Position> = leaving.map(|(p, _)| *p).collect();
-                for Position { lane, index } in
-                    leaving.into_iter().filter(|_| self.random.one_in(2))
+                for Position {
+                    priority_log,
+                    index,
+                } in leaving.into_iter().filter(|_| self.random.one_in(2))
                 {
-                    self.model.leave(Position { lane, index });
-                    let told = self
-                        .world
-                        .call(|queue, _, _, out| queue.dead_lettered(lane, index..index + 1, out));
+                    self.model.leave(Position {
+                        priority_log,
+                        index,
+                    });
+                    let told = self.world.call(|queue, _, _, out| {
+                        queue.dead_lettered(priority_log, index..index + 1, out)
+                    });
                     assert_eq!(told, 1);
                 }
             }
@@ -622,7 +650,7 @@ impl Pair {
         for (position, message) in &mut self.model.messages {
             // One that was leaving is flagged, even if it never was delivered, if one behind it
             // was.
-            let last = self.model.last_delivered.get(&position.lane);
+            let last = self.model.last_delivered.get(&position.priority_log);
             message.delivered |= last.is_some_and(|last| position.index <= *last);
             message.fresh = false;
             message.place = Place::Ready;
@@ -655,19 +683,30 @@ impl Pair {
         for effect in std::mem::take(&mut self.world.effects) {
             match effect {
                 Effect::Deliver(delivery) => actual.deliveries.push(delivery),
-                Effect::Settled { lane, range, .. } => {
-                    actual
-                        .gone
-                        .extend(range.map(|index| Position { lane, index }));
+                Effect::Settled {
+                    priority_log,
+                    range,
+                    ..
+                } => {
+                    actual.gone.extend(range.map(|index| Position {
+                        priority_log,
+                        index,
+                    }));
                 }
                 Effect::DeadLetter {
-                    lane,
+                    priority_log,
                     range,
                     reason,
                 } => {
-                    actual
-                        .dead
-                        .extend(range.map(|index| (Position { lane, index }, reason.name())));
+                    actual.dead.extend(range.map(|index| {
+                        (
+                            Position {
+                                priority_log,
+                                index,
+                            },
+                            reason.name(),
+                        )
+                    }));
                 }
                 Effect::Activate { consumer } => actual.active.push((consumer, true)),
                 Effect::Deactivate { consumer } => actual.active.push((consumer, false)),

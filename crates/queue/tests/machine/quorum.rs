@@ -191,7 +191,7 @@ fn delayed_retries() {
     }
 }
 
-/// What a queue does whose counts, holders and arrivals are known to others as well.
+/// What a queue does whose counts, subscriptions and arrivals are known to others as well.
 #[test]
 fn replicated_queues() {
     for (script, expected) in [

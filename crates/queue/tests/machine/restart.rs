@@ -2,8 +2,8 @@
 
 use crate::script::{check, run};
 use leveret_queue::{
-    Got, LaneState, Log, Meta, Peek, Position, Queue, QueueKind, RecoveredLane, Returns, Settings,
-    State, StateError,
+    Got, Log, Meta, Peek, Position, PriorityLogState, Queue, QueueKind, RecoveredPriorityLog,
+    Returns, Settings, State, StateError,
 };
 use leveret_types::{ConsumerId, Now};
 
@@ -71,9 +71,9 @@ fn restarts() {
 }
 
 #[test]
-fn a_lane_without_saved_state_is_taken_at_its_worst() {
-    let lane = RecoveredLane {
-        lane: 0,
+fn a_priority_log_without_saved_state_is_taken_at_its_worst() {
+    let priority_log = RecoveredPriorityLog {
+        priority_log: 0,
         live: std::iter::once(3..5).collect(),
         bytes: 2,
         next_index: 9,
@@ -82,12 +82,12 @@ fn a_lane_without_saved_state_is_taken_at_its_worst() {
         QueueKind::Classic,
         Settings::default(),
         Now::both(0),
-        vec![lane],
+        vec![priority_log],
         &State::default(),
     );
     let state = queue.state();
-    assert_eq!(state.lanes[0].delivered_through, 9);
-    assert!(state.lanes[0].may_expire);
+    assert_eq!(state.priority_logs[0].delivered_through, 9);
+    assert!(state.priority_logs[0].may_expire);
 }
 
 #[test]
@@ -107,17 +107,17 @@ fn known(failed: u32, acquired: u32, ready_ms: u64) -> Returns {
 }
 
 fn state() -> State {
-    let lane = |lane, returns| LaneState {
-        lane,
-        may_expire: lane == 0,
+    let priority_log = |priority_log, returns| PriorityLogState {
+        priority_log,
+        may_expire: priority_log == 0,
         delivered_through: 7,
         returns,
         leaving: vec![],
     };
     State {
-        lanes: vec![
-            lane(0, vec![]),
-            lane(200, vec![(1..3, known(2, 3, 0)), (5..6, known(20, 20, 7))]),
+        priority_logs: vec![
+            priority_log(0, vec![]),
+            priority_log(200, vec![(1..3, known(2, 3, 0)), (5..6, known(20, 20, 7))]),
         ],
     }
 }
@@ -145,7 +145,7 @@ fn the_saved_bytes_are_frozen() {
         .map(|at| u8::from_str_radix(&first[at..at + 2], 16).expect("hex"))
         .collect();
     let mut old = state();
-    old.lanes[1].returns = vec![(1..3, known(2, 2, 0)), (5..6, known(20, 20, 0))];
+    old.priority_logs[1].returns = vec![(1..3, known(2, 2, 0)), (5..6, known(20, 20, 0))];
     assert_eq!(State::decode(&bytes), Ok(old), "the first version");
 }
 
@@ -190,8 +190,8 @@ fn lower_priorities_go_on_when_all_of_a_higher_one_is_held_by_who_had_it_before(
             true
         }
     }
-    let lane = |lane| RecoveredLane {
-        lane,
+    let priority_log = |priority_log| RecoveredPriorityLog {
+        priority_log,
         live: std::iter::once(0..2).collect(),
         bytes: 2,
         next_index: 2,
@@ -201,7 +201,7 @@ fn lower_priorities_go_on_when_all_of_a_higher_one_is_held_by_who_had_it_before(
         QueueKind::Quorum,
         Settings::default(),
         now,
-        vec![lane(4), lane(9)],
+        vec![priority_log(4), priority_log(9)],
         &State::default(),
     );
     assert_eq!(queue.adopt(now, ConsumerId(1), 9, 0..2, 0), 2);
@@ -209,9 +209,15 @@ fn lower_priorities_go_on_when_all_of_a_higher_one_is_held_by_who_had_it_before(
     for index in 0..2 {
         let got = queue.get(now, ConsumerId(2), false, &mut Plain, &mut out);
         let Got::Message { delivery, .. } = got else {
-            panic!("message {index} of the lower lane: {got:?}");
+            panic!("message {index} of the lower priority log: {got:?}");
         };
-        assert_eq!(delivery.position, Position { lane: 4, index });
+        assert_eq!(
+            delivery.position,
+            Position {
+                priority_log: 4,
+                index
+            }
+        );
     }
     let got = queue.get(now, ConsumerId(2), false, &mut Plain, &mut out);
     assert_eq!(got, Got::Empty);

@@ -1,8 +1,8 @@
 //! The language of the tests: a script of statements, and the line of words that a queue answers
 //! with.
 //!
-//! Statements are separated by `;`. Messages have names; consumers and other holders are named
-//! `c1`, `g2`.
+//! Statements are separated by `;`. Messages have names; consumers and other subscriptions are
+//! named `c1`, `g2`.
 //!
 //! ```text
 //! declare [quorum] [ttl=] [expires=] [max-length=] [max-bytes=] [overflow=drop|reject|dlx] [dlx] [prio=] [sac] [limit=] [timeout=]
@@ -66,12 +66,12 @@ fn number(text: &str) -> u64 {
         .unwrap_or_else(|_| panic!("{text} is no number"))
 }
 
-fn holder(name: &str) -> ConsumerId {
+fn subscription(name: &str) -> ConsumerId {
     let digits = name.trim_start_matches(char::is_alphabetic);
     ConsumerId(number(digits) * 2 + u64::from(name.starts_with('g')))
 }
 
-fn holder_name(id: ConsumerId) -> String {
+fn subscription_name(id: ConsumerId) -> String {
     format!("{}{}", if id.0 % 2 == 1 { 'g' } else { 'c' }, id.0 / 2)
 }
 
@@ -142,21 +142,21 @@ impl Runner {
             "cancel" => {
                 let known = self
                     .world
-                    .call(|queue, now, _, out| queue.cancel(now, holder(words[0]), out));
+                    .call(|queue, now, _, out| queue.cancel(now, subscription(words[0]), out));
                 self.note_if(!known, "unknown");
                 self.world.pump();
             }
             "detach" => {
-                self.world.detach(holder(words[0]));
+                self.world.detach(subscription(words[0]));
                 self.world.pump();
             }
             "forget" => {
-                self.world.forget(holder(words[0]));
+                self.world.forget(subscription(words[0]));
                 self.world.pump();
             }
             "hold-election" => self.world.queue.hold_election(),
             "resume-election" => {
-                let before = words.first().map(|name| holder(name));
+                let before = words.first().map(|name| subscription(name));
                 self.world
                     .call(|queue, now, _, out| queue.resume_election(now, before, out));
                 self.world.pump();
@@ -173,7 +173,7 @@ impl Runner {
                     let (name, acquired) = word.split_once('=').unwrap_or((*word, "0"));
                     let position = self.position(name);
                     let acquired = number(acquired) as u32;
-                    let count = self.world.adopt(holder(words[0]), position, acquired);
+                    let count = self.world.adopt(subscription(words[0]), position, acquired);
                     self.note_if(count == 0, "not-ready");
                 }
                 self.world.pump();
@@ -183,11 +183,11 @@ impl Runner {
                 self.world
                     .log
                     .room
-                    .insert(holder(name), number(room) as u32);
+                    .insert(subscription(name), number(room) as u32);
             }
             "unblock" => {
                 self.world
-                    .call(|queue, now, _, _| queue.unblock(now, holder(words[0])));
+                    .call(|queue, now, _, _| queue.unblock(now, subscription(words[0])));
                 self.world.pump();
             }
             "get" => self.get(words),
@@ -287,7 +287,7 @@ impl Runner {
 
     fn consume(&mut self, words: &[&str]) {
         let mut consumer = Consumer {
-            id: holder(words[0]),
+            id: subscription(words[0]),
             priority: 0,
             exclusive: false,
             no_ack: false,
@@ -317,11 +317,13 @@ impl Runner {
     /// Settles runs of neighbouring messages with one call each, then pumps.
     fn settle(&mut self, words: &[&str], outcome: Outcome) {
         let positions: Vec<Position> = words[1..].iter().map(|name| self.position(name)).collect();
-        for run in positions.chunk_by(|a, b| a.lane == b.lane && a.index + 1 == b.index) {
+        for run in
+            positions.chunk_by(|a, b| a.priority_log == b.priority_log && a.index + 1 == b.index)
+        {
             let range = run[0].index..run[0].index + run.len() as u64;
-            let count = self
-                .world
-                .settle(holder(words[0]), run[0].lane, range, outcome);
+            let count =
+                self.world
+                    .settle(subscription(words[0]), run[0].priority_log, range, outcome);
             self.note_if(count < run.len() as u64, &format!("settled {count}"));
         }
         self.world.pump();
@@ -329,16 +331,21 @@ impl Runner {
 
     fn dead_lettered(&mut self, words: &[&str]) {
         for name in words {
-            let Position { lane, index } = self.position(name);
+            let Position {
+                priority_log,
+                index,
+            } = self.position(name);
             let count = self
                 .world
-                .call(|queue, _, _, out| queue.dead_lettered(lane, index..index + 1, out));
+                .call(|queue, _, _, out| queue.dead_lettered(priority_log, index..index + 1, out));
             self.note_if(count == 0, "not-leaving");
         }
     }
 
     fn get(&mut self, words: &[&str]) {
-        let got = self.world.get(holder(words[0]), words.contains(&"no-ack"));
+        let got = self
+            .world
+            .get(subscription(words[0]), words.contains(&"no-ack"));
         let answer = match got {
             Got::Message { delivery, ready } => {
                 format!("{} left={ready}", self.delivery(&delivery))
@@ -416,9 +423,17 @@ impl Runner {
             .name
     }
 
-    fn names(&self, lane: u8, range: std::ops::Range<u64>) -> String {
+    fn names(&self, priority_log: u8, range: std::ops::Range<u64>) -> String {
         range
-            .map(|index| format!(" {}", self.name(&Position { lane, index })))
+            .map(|index| {
+                format!(
+                    " {}",
+                    self.name(&Position {
+                        priority_log,
+                        index
+                    })
+                )
+            })
             .collect()
     }
 
@@ -437,7 +452,7 @@ impl Runner {
         }
         format!(
             "{}{arrow}{name}{flag}{count}",
-            holder_name(delivery.consumer)
+            subscription_name(delivery.consumer)
         )
     }
 
@@ -446,31 +461,43 @@ impl Runner {
         for effect in std::mem::take(&mut self.world.effects) {
             let text = match &effect {
                 Effect::Deliver(delivery) => self.delivery(delivery),
-                Effect::Settled { lane, range, .. } => {
-                    format!("gone{}", self.names(*lane, range.clone()))
+                Effect::Settled {
+                    priority_log,
+                    range,
+                    ..
+                } => {
+                    format!("gone{}", self.names(*priority_log, range.clone()))
                 }
                 Effect::DeadLetter {
-                    lane,
+                    priority_log,
                     range,
                     reason,
                 } => {
-                    format!("dlx({}){}", reason.name(), self.names(*lane, range.clone()))
+                    format!(
+                        "dlx({}){}",
+                        reason.name(),
+                        self.names(*priority_log, range.clone())
+                    )
                 }
                 Effect::Returned {
-                    lane,
+                    priority_log,
                     range,
                     returns,
                 } => {
-                    let names = self.names(*lane, range.clone());
+                    let names = self.names(*priority_log, range.clone());
                     let at = match returns.ready_ms {
                         0 => String::new(),
                         at => format!("@{at}"),
                     };
                     format!("count {}/{}{names}{at}", returns.failed, returns.acquired)
                 }
-                Effect::Activate { consumer } => format!("active {}", holder_name(*consumer)),
-                Effect::Deactivate { consumer } => format!("waits {}", holder_name(*consumer)),
-                Effect::TimedOut { holder } => format!("late {}", holder_name(*holder)),
+                Effect::Activate { consumer } => format!("active {}", subscription_name(*consumer)),
+                Effect::Deactivate { consumer } => {
+                    format!("waits {}", subscription_name(*consumer))
+                }
+                Effect::TimedOut { subscription } => {
+                    format!("late {}", subscription_name(*subscription))
+                }
                 Effect::Damaged { position } => format!("damaged {}", self.name(position)),
                 Effect::Expired => "queue-expired".to_owned(),
             };

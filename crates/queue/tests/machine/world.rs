@@ -2,7 +2,7 @@
 
 use leveret_queue::{
     Consumer, ConsumerView, Delivery, Effect, Got, Log, Meta, Offer, Outcome, Peek, Position,
-    Queue, QueueKind, RecoveredLane, Settings, State,
+    Queue, QueueKind, RecoveredPriorityLog, Settings, State,
 };
 use leveret_types::{ConsumerId, Now};
 use std::collections::{BTreeMap, BTreeSet};
@@ -104,9 +104,12 @@ impl World {
         if offer != Offer::Take {
             return Err(offer);
         }
-        let lane = self.queue.lane_for(priority);
-        let next = self.next_index.entry(lane).or_insert(0);
-        let position = Position { lane, index: *next };
+        let priority_log = self.queue.priority_log_for(priority);
+        let next = self.next_index.entry(priority_log).or_insert(0);
+        let position = Position {
+            priority_log,
+            index: *next,
+        };
         *next += 1;
         self.log.metas.insert(position, meta);
         let known = Known {
@@ -142,58 +145,63 @@ impl World {
 
     pub fn settle(
         &mut self,
-        holder: ConsumerId,
-        lane: u8,
+        subscription: ConsumerId,
+        priority_log: u8,
         range: Range<u64>,
         outcome: Outcome,
     ) -> u64 {
         if matches!(outcome, Outcome::Requeue { .. } | Outcome::Release) {
-            self.put_back(holder, |position| {
-                position.lane == lane && range.contains(&position.index)
+            self.put_back(subscription, |position| {
+                position.priority_log == priority_log && range.contains(&position.index)
             });
         }
-        self.call(|queue, now, _, out| queue.settle(now, holder, lane, range, outcome, out))
+        self.call(|queue, now, _, out| {
+            queue.settle(now, subscription, priority_log, range, outcome, out)
+        })
     }
 
-    pub fn detach(&mut self, holder: ConsumerId) -> u64 {
-        self.put_back(holder, |_| true);
-        self.call(|queue, now, _, out| queue.detach(now, holder, out))
+    pub fn detach(&mut self, subscription: ConsumerId) -> u64 {
+        self.put_back(subscription, |_| true);
+        self.call(|queue, now, _, out| queue.detach(now, subscription, out))
     }
 
-    pub fn forget(&mut self, holder: ConsumerId) -> u64 {
-        self.put_back(holder, |_| true);
-        self.call(|queue, now, _, out| queue.forget(now, holder, out))
+    pub fn forget(&mut self, subscription: ConsumerId) -> u64 {
+        self.put_back(subscription, |_| true);
+        self.call(|queue, now, _, out| queue.forget(now, subscription, out))
     }
 
-    pub fn adopt(&mut self, holder: ConsumerId, position: Position, acquired: u32) -> u64 {
+    pub fn adopt(&mut self, subscription: ConsumerId, position: Position, acquired: u32) -> u64 {
         let range = position.index..position.index + 1;
-        let (now, lane) = (self.now, position.lane);
-        let adopted = self.queue.adopt(now, holder, lane, range, acquired);
+        let (now, priority_log) = (self.now, position.priority_log);
+        let adopted = self
+            .queue
+            .adopt(now, subscription, priority_log, range, acquired);
         if adopted == 1 {
-            self.at(position).place = Place::Held(holder);
+            self.at(position).place = Place::Held(subscription);
         }
         adopted
     }
 
     /// What returns is ready again, unless an effect of the same call says otherwise.
-    fn put_back(&mut self, holder: ConsumerId, which: impl Fn(&Position) -> bool) {
+    fn put_back(&mut self, subscription: ConsumerId, which: impl Fn(&Position) -> bool) {
         for (position, known) in &mut self.known {
-            if known.place == Place::Held(holder) && which(position) {
+            if known.place == Place::Held(subscription) && which(position) {
                 known.place = Place::Ready;
             }
         }
     }
 
-    pub fn get(&mut self, holder: ConsumerId, no_ack: bool) -> Got {
+    pub fn get(&mut self, subscription: ConsumerId, no_ack: bool) -> Got {
         let mut out = Vec::new();
         let got = self
             .queue
-            .get(self.now, holder, no_ack, &mut self.log, &mut out);
+            .get(self.now, subscription, no_ack, &mut self.log, &mut out);
         if let Got::Message { delivery, .. } = got {
             // The answer comes before the effect that settles it.
             let settles = |effect: &Effect| {
-                matches!(effect, Effect::Settled { lane, range, .. }
-                if *lane == delivery.position.lane && range.contains(&delivery.position.index))
+                matches!(effect, Effect::Settled { priority_log, range, .. }
+                    if *priority_log == delivery.position.priority_log
+                        && range.contains(&delivery.position.index))
             };
             let at = out.iter().position(settles).unwrap_or(out.len());
             let later = out.split_off(at);
@@ -215,21 +223,21 @@ impl World {
         self.queue.state().encode(&mut bytes);
         let state = State::decode(&bytes).expect("the queue's own state");
         let state = if clean { state } else { state.stale() };
-        let mut lanes: BTreeMap<u8, RecoveredLane> = BTreeMap::new();
-        for (lane, next_index) in &self.next_index {
-            let empty = RecoveredLane {
-                lane: *lane,
+        let mut priority_logs: BTreeMap<u8, RecoveredPriorityLog> = BTreeMap::new();
+        for (priority_log, next_index) in &self.next_index {
+            let empty = RecoveredPriorityLog {
+                priority_log: *priority_log,
                 next_index: *next_index,
-                ..RecoveredLane::default()
+                ..RecoveredPriorityLog::default()
             };
-            lanes.insert(*lane, empty);
+            priority_logs.insert(*priority_log, empty);
         }
         for (position, known) in &mut self.known {
-            let lane = lanes
-                .get_mut(&position.lane)
-                .expect("a lane for each message");
-            lane.live.insert(position.index);
-            lane.bytes += u64::from(known.meta.bytes);
+            let priority_log = priority_logs
+                .get_mut(&position.priority_log)
+                .expect("a priority log for each message");
+            priority_log.live.insert(position.index);
+            priority_log.bytes += u64::from(known.meta.bytes);
             known.place = Place::Ready;
         }
         let (kind, settings) = (self.queue.kind(), self.queue.settings().clone());
@@ -237,7 +245,7 @@ impl World {
             kind,
             settings,
             self.now,
-            lanes.into_values().collect(),
+            priority_logs.into_values().collect(),
             &state,
         );
         self.pump();
@@ -249,10 +257,17 @@ impl World {
             self.effects.push(effect.clone());
             match effect {
                 Effect::Deliver(delivery) => self.hand_over(&delivery),
-                Effect::Settled { lane, range, bytes } => {
+                Effect::Settled {
+                    priority_log,
+                    range,
+                    bytes,
+                } => {
                     self.left_bytes.0 += bytes;
                     for index in range {
-                        let position = Position { lane, index };
+                        let position = Position {
+                            priority_log,
+                            index,
+                        };
                         assert_eq!(self.queue.returns(position), None, "{position:?} left");
                         let known = self.known.remove(&position);
                         let known =
@@ -261,9 +276,16 @@ impl World {
                         self.gone.insert(position, known);
                     }
                 }
-                Effect::DeadLetter { lane, range, .. } => {
+                Effect::DeadLetter {
+                    priority_log,
+                    range,
+                    ..
+                } => {
                     for index in range {
-                        let known = self.at(Position { lane, index });
+                        let known = self.at(Position {
+                            priority_log,
+                            index,
+                        });
                         let was = known.place;
                         assert!(
                             matches!(was, Place::Ready | Place::Held(_)),
@@ -319,8 +341,8 @@ impl World {
         for known in self.known.values() {
             let place = match known.place {
                 Place::Ready => 0,
-                Place::Held(holder) => {
-                    *held.entry(holder).or_default() += 1;
+                Place::Held(subscription) => {
+                    *held.entry(subscription).or_default() += 1;
                     1
                 }
                 Place::Leaving => 2,
@@ -357,9 +379,12 @@ impl World {
             .iter()
             .filter(|(_, known)| known.place == Place::Ready)
             .filter(|(position, _)| !self.is_delayed(**position));
-        let queue = (0..=u8::MAX).flat_map(|lane| {
-            let indexes = self.queue.ready_from(lane, 0).flatten();
-            indexes.map(move |index| Position { lane, index })
+        let queue = (0..=u8::MAX).flat_map(|priority_log| {
+            let indexes = self.queue.ready_from(priority_log, 0).flatten();
+            indexes.map(move |index| Position {
+                priority_log,
+                index,
+            })
         });
         assert!(
             queue.eq(ledger.map(|(position, _)| *position)),

@@ -54,7 +54,9 @@ impl Connection {
         if self.phase == Phase::Running {
             self.until_ms = None;
         } // else the deadline of the handshake holds: a stranger gets no more time by a mistake.
-        self.phase = Phase::Closing { deaf: false };
+        self.phase = Phase::Closing {
+            ignoring_input: false,
+        };
         self.end = Some(End::Error(error));
         // The client's answer may be behind a publish that waits.
         self.blocked(None);
@@ -160,12 +162,15 @@ impl Connection {
     /// understood, or that is sending more than it may, is not heard for longer than it takes to
     /// tell it.
     pub(crate) fn closing_ms(&self) -> u64 {
-        let is_deaf = self.phase == Phase::Closing { deaf: true };
+        let ignores_input = self.phase
+            == Phase::Closing {
+                ignoring_input: true,
+            };
         let error = match &self.end {
             Some(End::Error(error)) => Some(error.code),
             _ => None,
         };
-        if is_deaf || error == Some(ReplyCode::FrameError) {
+        if ignores_input || error == Some(ReplyCode::FrameError) {
             limits::FRAME_ERROR_LINGER_MS
         } else {
             limits::CLOSE_MS_MAX

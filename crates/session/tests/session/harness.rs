@@ -706,7 +706,7 @@ fn show_publish(publish: &Publish) -> String {
     } = publish;
     let [exchange, key, body] =
         [message.exchange(), message.routing_key(), message.body()].map(text_of);
-    let facts = message.facts;
+    let facts = message.summary;
     let mut shown = format!("!{channel}:publish #{number} {exchange}/{key} {body}");
     shown += &flags(&[("mandatory", *mandatory), ("persistent", facts.persistent)]);
     if let Some(priority) = facts.priority {
@@ -825,7 +825,7 @@ fn show(operation: &Topology) -> String {
     }
 }
 
-fn show_facts(facts: &leveret_session::ChannelFacts) -> String {
+fn show_facts(facts: &leveret_session::ChannelStatus) -> String {
     format!(
         "{}: consumers={} prefetch={} unacked={} unconfirmed={} uncommitted={}+{}{}",
         facts.number,

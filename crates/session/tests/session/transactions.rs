@@ -144,6 +144,6 @@ fn a_time_to_live_begins_with_the_commit() {
     let [Request::Publish(publish), Request::Commit { .. }] = &requests[..] else {
         panic!("{requests:?}");
     };
-    assert_eq!(publish.message.facts.expiration_ms, Some(1_000));
-    assert_eq!(publish.message.facts.published_ms, 60_000);
+    assert_eq!(publish.message.summary.expiration_ms, Some(1_000));
+    assert_eq!(publish.message.summary.published_ms, 60_000);
 }

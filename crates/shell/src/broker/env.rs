@@ -78,7 +78,7 @@ impl Env for Broker {
             let outcome = self.execute_in_cluster(command)?;
             return Ok(Executed {
                 outcome,
-                ticket: None,
+                log_position: None,
             });
         }
         leveret_node::catalogue::execute(&mut self.catalogue.write(), now, command, self)

@@ -168,13 +168,13 @@ impl IdentityFile {
 }
 
 /// The file of a node that runs: who writes to it does so one after the other.
-pub struct IdentityKeeper {
+pub struct IdentityStore {
     path: PathBuf,
     file: Mutex<IdentityFile>,
 }
 
-impl IdentityKeeper {
-    /// The keeper of what is at this path.
+impl IdentityStore {
+    /// The admission of what is at this path.
     #[must_use]
     pub fn new(path: PathBuf, file: IdentityFile) -> Self {
         let file = Mutex::new(file);

@@ -1,7 +1,7 @@
 //! On the way into a cluster: asks the listed nodes until one lets this one in, or it founds.
 
+use super::acceptor::{self, Acceptor, AdmissionPolicy};
 use super::credentials::Credentials;
-use super::door::{self, Door, Doorkeeper};
 use super::handshake::{Accepted, Hello, Purpose, Refusal};
 use super::identity::{IdentityFile, Joined};
 use super::places::KnownAddresses;
@@ -29,14 +29,14 @@ pub enum Way {
 }
 
 /// Lets others vote while this node is forming.
-struct Keeper {
+struct Admission {
     own: Accepted,
     forming: Mutex<Forming>,
     file: Mutex<IdentityFile>,
     path: std::path::PathBuf,
 }
 
-impl Doorkeeper for Keeper {
+impl AdmissionPolicy for Admission {
     fn own(&self) -> Accepted {
         self.own
     }
@@ -59,7 +59,7 @@ impl Doorkeeper for Keeper {
     }
 }
 
-impl Keeper {
+impl Admission {
     fn asked(&self, request: &Request) -> Answer {
         let mut forming = self.forming.lock();
         let answer = forming.asked(request);
@@ -75,14 +75,14 @@ impl Keeper {
     }
 }
 
-/// Brings this node into a cluster; returns when it is in one and that is written down. `door` is
-/// this node's port, `file` what it knows of itself.
+/// Brings this node into a cluster; returns when it is in one and that is written down. `acceptor`
+/// is this node's port, `file` what it knows of itself.
 ///
 /// # Errors
 /// What the operator has to change.
 pub fn form(
     config: &ClusterConfig,
-    door: &Door,
+    acceptor: &Acceptor,
     credentials: &Arc<Credentials>,
     known: &Arc<KnownAddresses>,
     file: IdentityFile,
@@ -106,7 +106,7 @@ pub fn form(
         protection: config.protection,
         known: Arc::clone(known),
     };
-    let keeper = Arc::new(Keeper {
+    let admission = Arc::new(Admission {
         own: Accepted {
             uuid: own.uuid,
             start: 0,
@@ -115,9 +115,9 @@ pub fn form(
         file: Mutex::new(file),
         path: config.file.clone(),
     });
-    door.hand_over(Arc::clone(&keeper) as Arc<dyn Doorkeeper>);
-    let (way, joined) = ask_until_in(config, &keeper, &own)?;
-    let mut file = keeper.file.lock();
+    acceptor.hand_over(Arc::clone(&admission) as Arc<dyn AdmissionPolicy>);
+    let (way, joined) = ask_until_in(config, &admission, &own)?;
+    let mut file = admission.file.lock();
     file.joined = Some(joined);
     file.write(&config.file).map_err(|error| {
         ClusterError::Forming(format!("cannot write {}: {error}", config.file.display()))
@@ -127,13 +127,13 @@ pub fn form(
 
 fn ask_until_in(
     config: &ClusterConfig,
-    keeper: &Keeper,
+    admission: &Admission,
     own: &Own,
 ) -> Result<(Way, Joined), ClusterError> {
     for round in 0.. {
         let mut silent = Vec::new();
-        let mut step = keeper.forming.lock().step();
-        let requests = keeper.forming.lock().requests();
+        let mut step = admission.forming.lock().step();
+        let requests = admission.forming.lock().requests();
         for (address, request) in requests {
             if step != Step::Ask {
                 break;
@@ -143,7 +143,7 @@ fn ask_until_in(
                     if let Answer::Refused(why) = &answer {
                         silent.push(format!("{address}: {why}"));
                     }
-                    step = keeper.forming.lock().answered(voter, answer);
+                    step = admission.forming.lock().answered(voter, answer);
                 }
                 Err(error) => silent.push(format!("{address}: {error}")),
             }
@@ -166,7 +166,7 @@ fn ask_until_in(
 fn ask(address: &str, own: &Own, request: &Request) -> Result<([u8; 16], Answer), String> {
     let hello = own.hello(Purpose::Control, NodeId(0), [0; 16]);
     let proof = own.credentials.own();
-    let (uuid, bytes) = door::ask(address, &proof, &hello, &own.known, &request.encode())
+    let (uuid, bytes) = acceptor::ask(address, &proof, &hello, &own.known, &request.encode())
         .map_err(|error| error.to_string())?;
     let answer = Answer::decode(&bytes).map_err(|error| error.to_string())?;
     Ok((uuid, answer))

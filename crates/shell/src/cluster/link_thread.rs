@@ -6,12 +6,12 @@
 //! lost. Between an up and the next down, frames arrive whole, once and in order.
 
 use super::handshake::{HandshakeError, Purpose, Refusal};
-use super::identity::IdentityKeeper;
+use super::identity::IdentityStore;
 use super::links::{
     Incoming, Outgoing, READ_BYTES, close, is_closed, is_incoming, node_of, token, watch,
 };
 use super::outbox::Outbox;
-use super::{LinkEvent, NewLink, Own, door};
+use super::{LinkEvent, NewLink, Own, acceptor};
 use crate::broker::Broker;
 use bytes::BytesMut;
 use leveret_node::cluster::detector::Detector;
@@ -27,7 +27,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// The token of the thread's bell.
-pub(crate) const TOKEN_BELL: Token = Token(usize::MAX);
+pub(crate) const TOKEN_WAKER: Token = Token(usize::MAX);
 /// Pauses between two attempts to dial.
 const BACKOFF_MS: std::ops::Range<u64> = 50..1_000;
 /// How long a link may stand alone, waiting for the one of the other direction.
@@ -62,7 +62,7 @@ pub(crate) struct LinkThread {
     poll: Poll,
     peers: BTreeMap<NodeId, Peer>,
     peers_version: u64,
-    identity_file: Arc<IdentityKeeper>,
+    identity_file: Arc<IdentityStore>,
     detector: Detector,
     looked_ms: u64,
     ran_ms: u64,
@@ -79,7 +79,7 @@ impl LinkThread {
         broker: Arc<Broker>,
         own: Own,
         poll: Poll,
-        identity_file: Arc<IdentityKeeper>,
+        identity_file: Arc<IdentityStore>,
     ) -> Self {
         Self {
             broker,
@@ -160,7 +160,7 @@ impl LinkThread {
 
     fn socket_event(&mut self, event: &Event) {
         let token = event.token();
-        if token == TOKEN_BELL {
+        if token == TOKEN_WAKER {
             return;
         }
         let Some(peer) = self.peers.get_mut(&node_of(token)) else {
@@ -332,7 +332,7 @@ impl LinkThread {
             .spawn(move || {
                 let hello = own.hello(Purpose::Link, address.node, address.uuid);
                 let dialed =
-                    door::dial(&address.address, &own.credentials.own(), &hello, &own.known);
+                    acceptor::dial(&address.address, &own.credentials.own(), &hello, &own.known);
                 broker
                     .cluster_links
                     .tell(LinkEvent::Dialed(address.node, dialed));
@@ -491,7 +491,7 @@ impl LinkThread {
         }
         self.own.known.retain(|known| {
             let is_of =
-                |peer: &PeerAddress| peer.address == known || door::source(peer.node) == known;
+                |peer: &PeerAddress| peer.address == known || acceptor::source(peer.node) == known;
             members.iter().any(|member| is_of(&member.peer))
         });
         for member in members {

@@ -2,7 +2,7 @@
 //!
 //! - [`handshake`]: how two nodes get to know each other.
 //! - [`seal`]: what protects what they say to each other then.
-//! - [`door`]: who comes in at the cluster's port.
+//! - [`acceptor`]: who comes in at the cluster's port.
 //! - `outbox`: what waits for another node.
 //! - `link_thread`: one connection in each direction for each other node.
 //! - `links`: the bytes of those connections.
@@ -13,17 +13,17 @@
 //! - `secret_file`: the secret where nobody has set one.
 //! - [`identity`]: the file that says who a node is.
 //! - [`join`]: how a node comes into a cluster.
-//! - `keeper`: who is let in at a member.
+//! - `admission`: who is let in at a member.
 
+pub mod acceptor;
 pub mod credentials;
-pub mod door;
 pub mod handshake;
 pub mod identity;
 pub mod join;
 pub mod link_tls;
 pub mod seal;
 
-mod keeper;
+mod admission;
 mod link_thread;
 mod links;
 mod outbox;
@@ -32,8 +32,8 @@ mod sealed_stream;
 mod secret_file;
 mod start;
 
-pub(crate) use keeper::MembersKeeper;
-pub(crate) use link_thread::{LinkThread, TOKEN_BELL};
+pub(crate) use admission::MembersAdmission;
+pub(crate) use link_thread::{LinkThread, TOKEN_WAKER};
 pub(crate) use start::{PrepareError, Prepared, Running, prepare};
 
 use crate::inbox::Inbox;

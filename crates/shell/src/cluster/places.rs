@@ -39,12 +39,12 @@ impl KnownAddresses {
     }
 }
 
-/// A guest's place, until it leaves.
+/// A pending connection's place, until it leaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Place(u64);
 
 #[derive(Debug)]
-struct Guest {
+struct PendingConnection {
     ip: IpAddr,
     is_known: bool,
     socket: Arc<TcpStream>,
@@ -53,7 +53,7 @@ struct Guest {
 #[derive(Debug, Default)]
 struct State {
     /// Those who have proved nothing, in the order in which they came.
-    guests: BTreeMap<u64, Guest>,
+    pending_connections: BTreeMap<u64, PendingConnection>,
     /// Those whose sockets are shut and whose threads are about to end.
     displaced: usize,
     /// Those who have proved that they know the secret, and are being answered.
@@ -84,40 +84,40 @@ impl Places {
             return None;
         }
         if let Some(oldest) = state.in_the_way(ip, is_known)
-            && let Some(guest) = state.guests.remove(&oldest)
+            && let Some(pending_connection) = state.pending_connections.remove(&oldest)
         {
             state.displaced += 1;
             // It may have gone by itself.
-            let _ = guest.socket.shutdown(Shutdown::Both);
+            let _ = pending_connection.socket.shutdown(Shutdown::Both);
         }
         let place = state.next;
         state.next += 1;
         let socket = Arc::clone(socket);
-        let guest = Guest {
+        let pending_connection = PendingConnection {
             ip,
             is_known,
             socket,
         };
-        state.guests.insert(place, guest);
+        state.pending_connections.insert(place, pending_connection);
         Some(Place(place))
     }
 
-    /// A guest has proved that it knows the secret; false if it was displaced before, or too many
-    /// like it are answered.
+    /// A pending connection has proved that it knows the secret; false if it was displaced before,
+    /// or too many like it are answered.
     pub(super) fn prove(&self, place: Place) -> bool {
         let mut state = self.state.lock();
         let has_room = state.proved < PEER_CONTROLS_MAX;
-        let is_there = has_room && state.guests.remove(&place.0).is_some();
+        let is_there = has_room && state.pending_connections.remove(&place.0).is_some();
         state.proved += usize::from(is_there);
         is_there
     }
 
-    /// A guest is gone, whatever became of it; `proved` as [`Self::prove`] has said.
+    /// A pending connection is gone, whatever became of it; `proved` as [`Self::prove`] has said.
     pub(super) fn leave(&self, place: Place, proved: bool) {
         let mut state = self.state.lock();
         if proved {
             state.proved -= 1;
-        } else if state.guests.remove(&place.0).is_none() {
+        } else if state.pending_connections.remove(&place.0).is_none() {
             state.displaced -= 1;
             self.left.notify_one();
         }
@@ -128,9 +128,12 @@ impl State {
     /// Who has to go so that whoever comes from `ip` has a place.
     fn in_the_way(&self, ip: IpAddr, is_known: bool) -> Option<u64> {
         let mut of_ips = BTreeMap::<IpAddr, (usize, u64)>::new();
-        let alike = self.guests.iter().filter(|(_, g)| g.is_known == is_known);
-        for (place, guest) in alike {
-            let (count, _) = of_ips.entry(guest.ip).or_insert((0, *place));
+        let alike = self
+            .pending_connections
+            .iter()
+            .filter(|(_, g)| g.is_known == is_known);
+        for (place, pending_connection) in alike {
+            let (count, _) = of_ips.entry(pending_connection.ip).or_insert((0, *place));
             *count += 1;
         }
         if let Some((PEER_HANDSHAKES_PER_IP_MAX.., oldest)) = of_ips.get(&ip) {
@@ -153,7 +156,7 @@ mod tests {
     struct Port(TcpListener);
 
     impl Port {
-        fn guest(&self) -> (Arc<TcpStream>, TcpStream) {
+        fn pending_connection(&self) -> (Arc<TcpStream>, TcpStream) {
             let address = self.0.local_addr().expect("it listens");
             let dialer = TcpStream::connect(address).expect("it listens");
             (Arc::new(self.0.accept().expect("somebody comes").0), dialer)
@@ -177,7 +180,7 @@ mod tests {
     fn strangers_displace_strangers_and_nobody_else() {
         let (port, places) = (port(), Places::default());
         let enter = |last: u8, is_known| {
-            let (socket, dialer) = port.guest();
+            let (socket, dialer) = port.pending_connection();
             (places.enter(ip(last), is_known, &socket), dialer, socket)
         };
         let (_, mut member, _socket) = enter(1, true);
@@ -203,23 +206,26 @@ mod tests {
     #[test]
     fn one_address_displaces_itself_and_who_has_proved_stays() {
         let (port, places) = (port(), Places::default());
-        let mut guests: Vec<_> = (0..=PEER_HANDSHAKES_PER_IP_MAX)
+        let mut pending_connections: Vec<_> = (0..=PEER_HANDSHAKES_PER_IP_MAX)
             .map(|_| {
-                let (socket, dialer) = port.guest();
+                let (socket, dialer) = port.pending_connection();
                 let place = places.enter(ip(1), true, &socket).expect("a place");
                 (place, dialer, socket)
             })
             .collect();
-        assert!(is_shut(&mut guests[0].1) && !is_shut(&mut guests[1].1));
-        assert!(!places.prove(guests[0].0), "too late");
-        assert!(places.prove(guests[1].0));
+        assert!(is_shut(&mut pending_connections[0].1) && !is_shut(&mut pending_connections[1].1));
+        assert!(!places.prove(pending_connections[0].0), "too late");
+        assert!(places.prove(pending_connections[1].0));
         for _ in 0..PEER_HANDSHAKES_PER_IP_MAX {
-            let (socket, _) = port.guest();
+            let (socket, _) = port.pending_connection();
             places.enter(ip(1), true, &socket).expect("a place");
         }
-        assert!(!is_shut(&mut guests[1].1), "it has proved who it is");
-        places.leave(guests[0].0, false);
-        places.leave(guests[1].0, true);
+        assert!(
+            !is_shut(&mut pending_connections[1].1),
+            "it has proved who it is"
+        );
+        places.leave(pending_connections[0].0, false);
+        places.leave(pending_connections[1].0, true);
     }
 
     #[test]

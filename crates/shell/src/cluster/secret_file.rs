@@ -2,7 +2,7 @@
 //!
 //! A secret is a line. The first is the one that this node proves; it accepts all of them.
 
-use super::door::host;
+use super::acceptor::host;
 use super::{ClusterConfig, ClusterError};
 use leveret_types::limits::PEER_SECRETS_MAX;
 use std::fs::{self, File, OpenOptions};

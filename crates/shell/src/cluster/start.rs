@@ -1,14 +1,14 @@
 //! A node's part in its cluster, from the file that says who it is to a thread that serves it.
 
+use super::acceptor::{Acceptor, AdmissionPolicy};
 use super::credentials::{self, Credentials};
-use super::door::{Door, Doorkeeper};
 use super::handshake::{Accepted, Hello, Protection, Refusal};
-use super::identity::{IdentityFile, IdentityKeeper, Joined};
+use super::identity::{IdentityFile, IdentityStore, Joined};
 use super::link_tls::LinkTlsFiles;
 use super::places::KnownAddresses;
 use super::{
-    ClusterConfig, ClusterError, LinkThread, Links, MembersKeeper, NewLink, Own, TOKEN_BELL, join,
-    secret_file,
+    ClusterConfig, ClusterError, LinkThread, Links, MembersAdmission, NewLink, Own, TOKEN_WAKER,
+    join, secret_file,
 };
 use crate::broker::Broker;
 use crate::inbox::Inbox;
@@ -28,10 +28,10 @@ use std::time::{SystemTime, UNIX_EPOCH};
 pub(crate) struct Prepared {
     pub(crate) own: Own,
     config: ClusterConfig,
-    door: Door,
+    acceptor: Acceptor,
     poll: Poll,
     members: Vec<PeerAddress>,
-    identity_file: Arc<IdentityKeeper>,
+    identity_file: Arc<IdentityStore>,
 }
 
 /// What a broker in a cluster is made with.
@@ -48,14 +48,14 @@ pub(crate) struct Running {
     pub(crate) address: SocketAddr,
     config: ClusterConfig,
     credentials: Arc<Credentials>,
-    door: Door,
+    acceptor: Acceptor,
     thread: JoinHandle<()>,
 }
 
 /// Nobody is let in yet.
 struct Nobody(Accepted);
 
-impl Doorkeeper for Nobody {
+impl AdmissionPolicy for Nobody {
     fn own(&self) -> Accepted {
         self.0
     }
@@ -96,7 +96,7 @@ pub(crate) fn prepare(
             "cluster.links = plain: whoever is between the nodes can read and change what they say"
         );
     }
-    let door = Door::open(
+    let acceptor = Acceptor::open(
         config.address,
         Arc::clone(&credentials),
         config.protection,
@@ -110,7 +110,7 @@ pub(crate) fn prepare(
     let mut file = read_identity(&config, uuid, group::is_on_disk(logs))?;
     if file.joined.is_none() {
         let has_data = standalone.vhosts().next().is_some();
-        let (way, joined) = join::form(&config, &door, &credentials, &known, file, has_data)?;
+        let (way, joined) = join::form(&config, &acceptor, &credentials, &known, file, has_data)?;
         file = joined;
         match way {
             join::Way::Founded => tracing::info!("this node has founded a cluster"),
@@ -142,7 +142,7 @@ pub(crate) fn prepare(
         known,
     };
     let poll = Poll::new()?;
-    let inbox = Inbox::new(Waker::new(poll.registry(), TOKEN_BELL)?);
+    let inbox = Inbox::new(Waker::new(poll.registry(), TOKEN_WAKER)?);
     if known_starts.missing != 0 {
         tracing::error!(
             "this node's data folder is an older copy of itself: the node takes no part in \
@@ -151,12 +151,12 @@ pub(crate) fn prepare(
     }
     let members = file.joined.as_ref();
     let members = members.map(|joined: &Joined| joined.members.clone());
-    let identity_file = Arc::new(IdentityKeeper::new(config.file.clone(), file));
+    let identity_file = Arc::new(IdentityStore::new(config.file.clone(), file));
     Ok(Parts {
         prepared: Prepared {
             own,
             config,
-            door,
+            acceptor,
             poll,
             members: members.unwrap_or_default(),
             identity_file,
@@ -194,8 +194,8 @@ impl Prepared {
                 follow_nodes(&catalogue, &**broker);
             }
         }
-        let address = self.door.local();
-        self.door.hand_over(Arc::new(MembersKeeper {
+        let address = self.acceptor.local();
+        self.acceptor.hand_over(Arc::new(MembersAdmission {
             broker: Arc::clone(broker),
             own: self.own.clone(),
         }));
@@ -223,7 +223,7 @@ impl Prepared {
             address,
             config: self.config,
             credentials,
-            door: self.door,
+            acceptor: self.acceptor,
             thread,
         })
     }
@@ -250,7 +250,7 @@ impl Running {
 
     /// Leaves the others in order: what this node leads of the catalogue is handed over first.
     pub(crate) fn stop(self, broker: &Broker) {
-        drop(self.door);
+        drop(self.acceptor);
         broker.cluster_links.tell(super::LinkEvent::Stop);
         // A thread that panicked has ended the process already where panics abort.
         let _ = self.thread.join();

@@ -2,9 +2,9 @@
 //! spare. Apart because a listener serves all threads, and the rest of the loop only its own
 //! sockets.
 
-use super::actor::Actor;
+use super::client::Client;
 use super::{IoThread, Slot, TOKEN_LISTENER, ThreadEvent};
-use crate::admission::Guest;
+use crate::admission::PendingLogin;
 use crate::listener::{Accepted, Origin};
 use leveret_node::{Env, Peer};
 use leveret_types::limits::CONNECTIONS_MAX;
@@ -36,17 +36,17 @@ impl IoThread {
             if self.draining || !self.broker.serving() {
                 continue;
             }
-            let Some(guest) = self.admit(&origin) else {
+            let Some(pending_login) = self.admit(&origin) else {
                 continue;
             };
             let threads = self.broker.thread_count();
             let target = self.next_thread % threads;
             self.next_thread += 1;
             if target == self.index {
-                self.open(socket, origin, guest);
+                self.open(socket, origin, pending_login);
             } else {
                 let inbox = self.broker.inbox(target);
-                inbox.post([ThreadEvent::Accepted(socket, origin, guest)]);
+                inbox.post([ThreadEvent::Accepted(socket, origin, pending_login)]);
                 inbox.ring();
             }
         }
@@ -77,7 +77,7 @@ impl IoThread {
     }
 
     /// A place for a connection, unless the node has as many as it may.
-    fn admit(&self, origin: &Origin) -> Option<Guest> {
+    fn admit(&self, origin: &Origin) -> Option<PendingLogin> {
         let remote = origin.remote;
         let admission = &self.broker.admission;
         let admitted = admission.admit(remote.ip(), self.broker.connection_count());
@@ -90,7 +90,7 @@ impl IoThread {
             .ok()
     }
 
-    pub(super) fn open(&mut self, socket: TcpStream, origin: Origin, guest: Guest) {
+    pub(super) fn open(&mut self, socket: TcpStream, origin: Origin, pending_login: PendingLogin) {
         let now = self.broker.now();
         if self.free.is_empty() && self.slots.len() < CONNECTIONS_MAX {
             self.free.push(self.slots.len());
@@ -128,12 +128,12 @@ impl IoThread {
             self.free.push(slot);
             return;
         }
-        let actor = Actor::new(protocol, id, peer, now, &self.broker);
+        let client = Client::new(protocol, id, peer, now, &self.broker);
         let state = Slot {
             id,
             transport,
-            actor,
-            guest: Some(guest),
+            client,
+            pending_login: Some(pending_login),
             unread: true,
             ending: false,
             gone_ms: 0,

@@ -30,15 +30,15 @@ impl IoThread {
         };
         state.touched = false;
         // Nobody is there any more to hear what becomes of the login: its check is not run.
-        state.broken |= state.ending && state.actor.checking();
-        if state.guest.is_some() && state.actor.open() {
-            state.guest = None;
+        state.broken |= state.ending && state.client.checking();
+        if state.pending_login.is_some() && state.client.open() {
+            state.pending_login = None;
         }
-        if state.actor.over() && !state.torn_down {
+        if state.client.over() && !state.torn_down {
             // What was the connection's alone is gone before the client hears that the connection
             // is closed.
             state.torn_down = true;
-            state.actor.teardown(now, &self.broker);
+            state.client.teardown(now, &self.broker);
             self.broker.run_deferred(now);
         }
         let Some(state) = &mut self.slots[slot] else {
@@ -46,15 +46,15 @@ impl IoThread {
         };
         while !state.broken && !state.write_blocked {
             write_output(state, now);
-            state.actor.written(now, &self.broker);
+            state.client.written(now, &self.broker);
             // What was held back while the output was full may have gone into it now.
-            if state.actor.output().writable_len() == 0 {
+            if state.client.output().writable_len() == 0 {
                 break;
             }
         }
         let mut gone_at = None;
-        let output_fits = state.actor.output().len() <= OUTPUT_BYTES_MAX;
-        if !state.ending || state.actor.reading() && output_fits {
+        let output_fits = state.client.output().len() <= OUTPUT_BYTES_MAX;
+        if !state.ending || state.client.reading() && output_fits {
             state.gone_ms = 0;
         } else {
             // Nobody waits for what is held back any more. It has a while to be carried out still.
@@ -65,26 +65,26 @@ impl IoThread {
             state.broken |= at <= now.monotonic_ms;
             gone_at = Some(at);
         }
-        let written = state.actor.output().is_empty();
-        if written && !state.output_ended && state.actor.ends_output() {
+        let written = state.client.output().is_empty();
+        if written && !state.output_ended && state.client.ends_output() {
             state.output_ended = true;
             // A socket that cannot be told so is gone.
             state.broken |= state.transport.end_output().is_err();
         }
         // A node that goes down waits for nobody's last words.
-        let over = state.actor.closed() || self.draining && state.actor.over();
+        let over = state.client.closed() || self.draining && state.client.over();
         if state.broken || over && written {
             self.close(now, slot);
             return;
         }
         // A publisher ahead of the write-ahead log is read on when that has gone on.
-        let ahead = state.unread && state.actor.publishes() && self.broker.log_congested();
-        if (ahead || state.actor.awaiting()) && !state.awaiting {
+        let ahead = state.unread && state.client.publishes() && self.broker.log_congested();
+        if (ahead || state.client.awaiting()) && !state.awaiting {
             state.awaiting = true;
             self.awaiting.push(slot);
             self.broker.await_durable(self.index, epoch);
         }
-        let deadline = state.actor.deadline().into_iter().chain(gone_at).min();
+        let deadline = state.client.deadline().into_iter().chain(gone_at).min();
         let deadline = match (deadline, state.write_blocked) {
             (Some(at), false) => Some(at),
             (at, true) => Some(at.unwrap_or(u64::MAX).min(now.monotonic_ms + 10_000)),
@@ -96,8 +96,8 @@ impl IoThread {
             state.deadline_ms = at.max(1);
             self.deadlines.push(Reverse((state.deadline_ms, slot)));
         }
-        let output_fits = state.actor.output().len() <= OUTPUT_BYTES_MAX;
-        if state.unread && !ahead && state.actor.reading() && output_fits {
+        let output_fits = state.client.output().len() <= OUTPUT_BYTES_MAX;
+        if state.unread && !ahead && state.client.reading() && output_fits {
             self.queue_read(slot);
         }
     }
@@ -107,7 +107,7 @@ impl IoThread {
             return;
         };
         if !state.torn_down {
-            state.actor.teardown(now, &self.broker);
+            state.client.teardown(now, &self.broker);
         }
         // A socket that is gone already cannot be deregistered, and need not be.
         let _ = self.poll.registry().deregister(state.transport.socket());
@@ -120,10 +120,10 @@ impl IoThread {
 }
 
 fn write_output(state: &mut Slot, now: Now) {
-    state.actor.flush();
+    state.client.flush();
     loop {
         let mut slices = [IoSlice::new(&[]); SLICES_MAX];
-        let count = state.actor.output().slices(&mut slices);
+        let count = state.client.output().slices(&mut slices);
         if count == 0 {
             break;
         }
@@ -133,7 +133,7 @@ fn write_output(state: &mut Slot, now: Now) {
                 return;
             }
             Ok(written) => {
-                state.actor.output().advance(written);
+                state.client.output().advance(written);
                 state.write_progress_ms = now.monotonic_ms;
             }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
@@ -141,7 +141,7 @@ fn write_output(state: &mut Slot, now: Now) {
                 return;
             }
             Err(error) => {
-                tracing::debug!(%error, connection = %state.actor.name(), "connection lost");
+                tracing::debug!(%error, connection = %state.client.name(), "connection lost");
                 state.broken = true;
                 return;
             }

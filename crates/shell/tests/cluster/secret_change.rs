@@ -3,8 +3,8 @@
 use super::{all_vote_and_are_up, eventually, free_addresses, knows, member, put_vhost, start};
 use crate::client::Scratch;
 use leveret_node::Env;
+use leveret_shell::cluster::acceptor;
 use leveret_shell::cluster::credentials::{Credentials, Proof};
-use leveret_shell::cluster::door;
 use leveret_shell::cluster::handshake::{Hello, Protection, Purpose};
 use leveret_shell::cluster::places::KnownAddresses;
 use leveret_shell::node::{Node, NodeConfig};
@@ -79,7 +79,7 @@ pub fn asks_with(node: &Node, proof: &Proof) -> Result<(), String> {
         start: 4,
     };
     let known = KnownAddresses::default();
-    let answer = door::ask(&address.to_string(), proof, &hello, &known, b"nothing");
+    let answer = acceptor::ask(&address.to_string(), proof, &hello, &known, b"nothing");
     answer.map(drop).map_err(|error| error.to_string())
 }
 

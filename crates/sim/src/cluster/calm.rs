@@ -270,8 +270,8 @@ impl World {
                          {has_replica}"
                     ));
                 }
-                if is_member && let Some(facts) = shard.facts(self.now(id), queue) {
-                    counts.push((id, facts.counts.ready + facts.counts.unsettled));
+                if is_member && let Some(local_stats) = shard.local_stats(self.now(id), queue) {
+                    counts.push((id, local_stats.counts.ready + local_stats.counts.unsettled));
                 }
             }
             if counts.windows(2).any(|pair| pair[0].1 != pair[1].1) {

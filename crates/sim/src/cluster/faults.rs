@@ -63,7 +63,7 @@ impl World {
     fn spoil(&mut self, node: NodeId) {
         self.is_whole = false;
         if let Some(host) = self.hosts.get_mut(&node) {
-            host.is_rotten = true;
+            host.is_corrupt = true;
         }
         for number in 0..self.queues.len() {
             if self.homes[number] == Some(node) {
@@ -87,7 +87,7 @@ impl World {
     }
 
     /// Some of what is durable on a disk rots, while its process is down.
-    pub(super) fn rot(&mut self, node: NodeId, random: &mut Random) -> Result<(), String> {
+    pub(super) fn corruption(&mut self, node: NodeId, random: &mut Random) -> Result<(), String> {
         if !self.may_lose(node) || !self.is_up(node) {
             return Ok(());
         }
@@ -98,7 +98,7 @@ impl World {
         self.spoil(node);
         self.crash(node, random, false);
         if let Some(host) = self.hosts.get(&node) {
-            host.rot(random);
+            host.corruption(random);
         }
         self.start(node)
     }
@@ -126,7 +126,7 @@ impl Host {
     }
 
     /// A bit of some file, or a sector.
-    fn rot(&self, random: &mut Random) {
+    fn corruption(&self, random: &mut Random) {
         let paths = self.disk.paths();
         if paths.is_empty() {
             return;

@@ -3,10 +3,10 @@
 //!
 //! A life has two phases. In the first, whatever can go wrong does: processes are killed at calls
 //! to their disks, power is cut (each unsynced sector is kept, lost or garbled), disks stall, fill
-//! up, fail and rot, connections break, directions are cut, clocks are set, machines are lost and
-//! found, clients come and go, queues are deleted and declared, groups change their members. In the
-//! second, everything works again, operators put right what was lost, everybody must be answered,
-//! and all that was confirmed must be found, once.
+//! up, fail and corruption, connections break, directions are cut, clocks are set, machines are
+//! lost and found, clients come and go, queues are deleted and declared, groups change their
+//! members. In the second, everything works again, operators put right what was lost, everybody
+//! must be answered, and all that was confirmed must be found, once.
 //!
 //! Checked at every step: one leader a term; terms that do not go back; catalogues that agree; no
 //! message at two consumers; none after its acknowledgement was durable, none of a queue that was
@@ -20,17 +20,17 @@ mod calm;
 mod client;
 mod faults;
 mod ledger;
-mod life;
 pub mod node;
 mod operators;
 mod people;
+mod simulation_run;
 #[cfg(test)]
 mod tests;
 mod watch;
 mod wires;
 mod world;
 
-use life::Life;
+use simulation_run::SimulationRun;
 use std::cell::Cell;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -49,7 +49,7 @@ pub enum Planted {
     /// A disk goes back to what it was: terms, votes and acknowledged entries are forgotten.
     ForgetsVotes,
     /// The end of the log has rotted, and is taken for never written.
-    TruncatesOnRot,
+    TruncatesOnCorruption,
     /// Every start of a node is the same to the queues' leaders: a new operation is taken for one
     /// that was seen.
     ForgetsOrigins,
@@ -64,7 +64,7 @@ impl Planted {
         Self::ConfirmsEarly,
         Self::AnswersEarly,
         Self::ForgetsVotes,
-        Self::TruncatesOnRot,
+        Self::TruncatesOnCorruption,
         Self::ForgetsOrigins,
         Self::ForgetsOperations,
     ];
@@ -83,7 +83,8 @@ pub struct Plan {
     pub steps: usize,
     /// Whether connections break and directions are cut between nodes that live.
     pub has_cuts: bool,
-    /// Whether disks fail, fill up and rot, machines are lost and groups change their members.
+    /// Whether disks fail, fill up and corruption, machines are lost and groups change their
+    /// members.
     pub has_losses: bool,
     /// What is wrong on purpose.
     pub planted: Planted,
@@ -171,7 +172,7 @@ pub fn seed() -> u64 {
 /// What it found: a broken promise, or a panic of the node's code.
 pub fn live(seed: u64, plan: &Plan) -> Result<Lived, Broken> {
     SEED.set(seed);
-    let lived = catch_unwind(AssertUnwindSafe(|| Life::new(seed, plan)?.live()));
+    let lived = catch_unwind(AssertUnwindSafe(|| SimulationRun::new(seed, plan)?.live()));
     let what = match lived {
         Ok(Ok(lived)) => return Ok(lived),
         Ok(Err(what)) => what,

@@ -26,14 +26,14 @@ impl World {
     pub(super) fn replace_machines(&mut self) -> Result<(), String> {
         for id in self.ids() {
             let host = &self.hosts[&id];
-            if !host.is_rotten {
+            if !host.is_corrupt {
                 continue;
             }
             if self.is_up(id) && self.is_soon_serving(id)? {
                 self.delete_lost_groups()?;
                 self.begin_members_anew(id)?;
                 if let Some(host) = self.hosts.get_mut(&id) {
-                    host.is_rotten = false;
+                    host.is_corrupt = false;
                 }
                 continue;
             }
@@ -48,7 +48,7 @@ impl World {
             match self.hosts.get_mut(&id) {
                 // Somebody may find it, and start it.
                 Some(host) if host.is_gone && !host.disk.paths().is_empty() => {
-                    (host.is_forgotten, host.is_rotten) = (true, false);
+                    (host.is_forgotten, host.is_corrupt) = (true, false);
                 }
                 _ => drop(self.hosts.remove(&id)),
             }

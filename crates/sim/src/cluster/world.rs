@@ -39,7 +39,7 @@ pub(super) struct Host {
     pub(super) is_stalled: bool,
     /// Its disk has lost or changed what was durable, or the machine is gone: until another one has
     /// taken its place, nothing of the kind may happen to the others.
-    pub(super) is_rotten: bool,
+    pub(super) is_corrupt: bool,
     /// It does not start on what its disk has.
     pub(super) is_hopeless: bool,
     /// It is switched off, and nobody starts it while it belongs to the cluster.
@@ -214,7 +214,7 @@ impl World {
             skew_ms: random.below(60_000),
             drift: random.below(5),
             is_stalled: false,
-            is_rotten: false,
+            is_corrupt: false,
             is_hopeless: false,
             is_gone: false,
             is_forgotten: false,
@@ -327,7 +327,7 @@ impl World {
                 host.disk.kill();
             }
             // It says what it has found, and a machine takes its place.
-            Err(_) if host.is_rotten => {
+            Err(_) if host.is_corrupt => {
                 host.disk.kill();
                 host.is_hopeless = true;
             }
@@ -351,7 +351,7 @@ impl World {
         }
         match planted {
             Planted::ForgetsVotes => host.go_back(random),
-            Planted::TruncatesOnRot => host.forget_the_end(),
+            Planted::TruncatesOnCorruption => host.forget_the_end(),
             _ => {}
         }
         let unsure = std::mem::take(&mut host.unsure);

@@ -59,8 +59,8 @@ fn who_deletes_a_stream_hears_the_answer_before_that_it_is_gone() {
         result: Ok(()),
     });
     play.expect(&["> Delete OK", "> gone s STREAM_NOT_AVAILABLE"]);
-    let facts = play.session.facts();
-    assert_eq!((facts.publishers, facts.subscriptions), (0, 0));
+    let status = play.session.status();
+    assert_eq!((status.publishers, status.subscriptions), (0, 0));
     // It is told once, and another stream's end not at all.
     play.hear(Event::Gone { stream: QueueId(7) });
     play.hear(Event::Gone { stream: QueueId(8) });

@@ -18,8 +18,8 @@ mod ledger;
 mod load;
 mod namespaces;
 mod network;
+mod scenarios;
 mod single;
-mod stories;
 
 use std::net::SocketAddr;
 

@@ -13,8 +13,8 @@ use anyhow::{Context, Result, bail};
 
 use super::ledger::{Ledger, QUEUES, Rules};
 use super::namespaces::Namespaces;
-use super::stories::LATE;
-use super::{Scene, cluster, load, play, stories};
+use super::scenarios::LATE;
+use super::{Scene, cluster, load, play, scenarios};
 use crate::broker;
 use crate::cluster::Cluster;
 use crate::numbers::Random;
@@ -78,11 +78,11 @@ enum Fault {
     MuteLeader,
     /// One pair after the other is cut, so that each node sees a majority, and no two the same.
     Ring,
-    /// See [`stories::rolling_restart`].
+    /// See [`scenarios::rolling_restart`].
     RollingRestart,
-    /// See [`stories::wiped_member`].
+    /// See [`scenarios::wiped_member`].
     WipedMember,
-    /// The leader is left alone: see [`stories::minority`].
+    /// The leader is left alone: see [`scenarios::minority`].
     Minority,
 }
 
@@ -93,7 +93,7 @@ const FAULTS: &[(&str, Fault)] = &[
     ("stop-leader", Fault::StopLeader),
     ("halves", Fault::Halves),
     ("isolated-leader", Fault::IsolatedLeader),
-    ("deaf-leader", Fault::DeafLeader),
+    ("leader-without-input", Fault::DeafLeader),
     ("mute-leader", Fault::MuteLeader),
     ("ring", Fault::Ring),
     ("rolling-restart", Fault::RollingRestart),
@@ -249,9 +249,9 @@ fn happen(
                 .iter()
                 .try_for_each(|&(one, two)| cut(namespaces, &both_ways(one, &[two]), lasting / 3))
         }
-        Fault::RollingRestart => stories::rolling_restart(cluster, ledger),
-        Fault::WipedMember => stories::wiped_member(cluster, ledger, leader),
-        Fault::Minority => stories::minority(cluster, ledger, leader),
+        Fault::RollingRestart => scenarios::rolling_restart(cluster, ledger),
+        Fault::WipedMember => scenarios::wiped_member(cluster, ledger, leader),
+        Fault::Minority => scenarios::minority(cluster, ledger, leader),
     }
 }
 

@@ -5,7 +5,7 @@ use super::Admin;
 use crate::serve::messages;
 use leveret_management::api::{Actor, AfterGet, Changed, Get, Got, Publish, Taken, Topology};
 use leveret_node::quorum::link::Fetched;
-use leveret_node::{Caller, Env, Question, QueueAnswer, Ticket, operator};
+use leveret_node::{Caller, Env, LogPosition, Question, QueueAnswer, operator};
 use leveret_queue::Outcome;
 use leveret_session::contract::{Reply, Topology as Operation};
 use leveret_types::{ConnectionId, ProtocolError, QueueId, ReplyCode};
@@ -23,11 +23,11 @@ const NOBODY: ConnectionId = ConnectionId(0);
 impl Admin {
     pub(super) fn wait(
         &self,
-        tickets: impl IntoIterator<Item = Ticket>,
+        log_positions: impl IntoIterator<Item = LogPosition>,
     ) -> Result<(), ProtocolError> {
         let deadline = Instant::now() + DURABLE_WAIT;
-        for ticket in tickets {
-            while self.broker.durable(ticket.shard) < ticket.chunk {
+        for log_position in log_positions {
+            while self.broker.durable(log_position.shard) < log_position.chunk {
                 if Instant::now() > deadline {
                     return Err(ProtocolError::channel(
                         ReplyCode::ResourceError,
@@ -89,9 +89,10 @@ impl Admin {
         let caller = self.caller(actor, vhost);
         let existed = self.exists(vhost, &change);
         let ask = |queue, question| self.ask(queue, question);
-        let (reply, ticket) = caller.topology_asking(operation(change), now, &*self.broker, ask)?;
+        let (reply, log_position) =
+            caller.topology_asking(operation(change), now, &*self.broker, ask)?;
         self.broker.run_deferred_work();
-        self.wait(ticket)?;
+        self.wait(log_position)?;
         Ok(Changed {
             created: !existed,
             messages: match reply {
@@ -112,7 +113,7 @@ impl Admin {
         let caller = self.caller(actor, vhost);
         let mut published = caller.publish(&message, now, &*self.broker)?;
         self.broker.run_deferred_work();
-        self.wait(std::mem::take(&mut published.tickets))?;
+        self.wait(std::mem::take(&mut published.log_positions))?;
         let deadline = Instant::now() + DURABLE_WAIT;
         let is_taken = loop {
             match published.is_taken() {
@@ -167,11 +168,11 @@ impl Admin {
         let queue = self
             .caller(actor, vhost)
             .gettable_queue(queue, &*self.broker)?;
-        let holder = self.broker.consumer_id();
+        let subscription = self.broker.consumer_id();
         let mut taken = Vec::new();
         let deadline = Instant::now() + READ_WAIT;
         while taken.len() < get.count as usize {
-            match operator::get(queue, holder, self.broker.now(), &*self.broker) {
+            match operator::get(queue, subscription, self.broker.now(), &*self.broker) {
                 Ok(Some(found)) => taken.push(found),
                 Ok(None) => break,
                 Err(operator::Pending) if Instant::now() > deadline => break,

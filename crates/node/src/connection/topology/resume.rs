@@ -4,8 +4,8 @@
 use super::Caller;
 use super::step::{Redeclaration, Step, StepAnswer, Then, counts_of, declaration};
 use crate::counters::add;
-use crate::env::{Env, QueueAnswer, Ticket};
-use crate::quorum::link::Standing;
+use crate::env::{Env, LogPosition, QueueAnswer};
+use crate::quorum::link::QueueCounts;
 use crate::shard::unavailable;
 use leveret_metadata::{Command, Outcome};
 use leveret_session::contract::Reply;
@@ -16,7 +16,7 @@ impl Caller {
         &self,
         again: Redeclaration,
         outcome: &Outcome,
-        ticket: Option<Ticket>,
+        log_position: Option<LogPosition>,
         env: &E,
     ) -> Result<Step, ProtocolError> {
         let gone = || ProtocolError::channel(ReplyCode::NotFound, "the queue is gone already");
@@ -37,9 +37,9 @@ impl Caller {
                 messages: 0,
                 consumers: 0,
             };
-            return Ok(Step::Answered(reply, ticket));
+            return Ok(Step::Answered(reply, log_position));
         }
-        Ok(counts_of(queue, name, ticket))
+        Ok(counts_of(queue, name, log_position))
     }
 
     /// Goes on where a step was answered.
@@ -54,34 +54,38 @@ impl Caller {
         env: &E,
     ) -> Result<Step, ProtocolError> {
         match (then, answer) {
-            (Then::Done, StepAnswer::Changed(_, ticket)) => Ok(Step::Answered(Reply::Done, ticket)),
-            (Then::Declared(again), StepAnswer::Changed(outcome, ticket)) => {
-                self.declared(*again, &outcome, ticket, env)
+            (Then::Done, StepAnswer::Changed(_, log_position)) => {
+                Ok(Step::Answered(Reply::Done, log_position))
             }
-            (Then::Deleted(ready), StepAnswer::Changed(_, ticket)) => {
-                Ok(Step::Answered(Reply::Count(clamped(ready)), ticket))
+            (Then::Declared(again), StepAnswer::Changed(outcome, log_position)) => {
+                self.declared(*again, &outcome, log_position, env)
+            }
+            (Then::Deleted(ready), StepAnswer::Changed(_, log_position)) => {
+                Ok(Step::Answered(Reply::Count(clamped(ready)), log_position))
             }
             (
                 Then::Counted {
                     queue,
                     name,
-                    ticket,
+                    log_position,
                 },
                 StepAnswer::Answer(answer),
             ) => {
                 // To declare a queue is to use it, passively as well.
                 env.with_shard(now, env.shard_of(queue), |shard| shard.touch(now, queue));
-                let standing = match answer {
-                    QueueAnswer::Counted(standing) => standing,
+                let queue_counts = match answer {
+                    QueueAnswer::Counted(queue_counts) => queue_counts,
                     // What is known of it still answers.
-                    _ => env.with_shard(now, env.shard_of(queue), |s| s.last_standing(now, queue)),
+                    _ => env.with_shard(now, env.shard_of(queue), |s| {
+                        s.last_queue_counts(now, queue)
+                    }),
                 };
                 let reply = Reply::Queue {
                     name,
-                    messages: clamped(standing.ready),
-                    consumers: clamped(standing.consumers),
+                    messages: clamped(queue_counts.ready),
+                    consumers: clamped(queue_counts.consumers),
                 };
-                Ok(Step::Answered(reply, ticket))
+                Ok(Step::Answered(reply, log_position))
             }
             (
                 Then::Deletable {
@@ -92,19 +96,19 @@ impl Caller {
                 },
                 StepAnswer::Answer(answer),
             ) => {
-                let standing = match answer {
-                    QueueAnswer::Counted(standing) => standing,
+                let queue_counts = match answer {
+                    QueueAnswer::Counted(queue_counts) => queue_counts,
                     _ if if_unused || if_empty => return Err(unavailable()),
-                    _ => Standing::default(),
+                    _ => QueueCounts::default(),
                 };
                 let refuse = |why: &str| {
                     let text = format!("queue '{name}' in vhost '{}' {why}", self.vhost);
                     Err(ProtocolError::channel(ReplyCode::PreconditionFailed, text))
                 };
-                if if_unused && standing.consumers > 0 {
+                if if_unused && queue_counts.consumers > 0 {
                     return refuse("in use");
                 }
-                if if_empty && standing.ready > 0 {
+                if if_empty && queue_counts.ready > 0 {
                     return refuse("not empty");
                 }
                 let command = Command::QueueDelete {
@@ -115,7 +119,7 @@ impl Caller {
                 };
                 Ok(Step::Change {
                     command,
-                    then: Then::Deleted(standing.ready),
+                    then: Then::Deleted(queue_counts.ready),
                 })
             }
             (Then::Purged, StepAnswer::Answer(QueueAnswer::Purged(count))) => {

@@ -1,7 +1,7 @@
 //! The steps that an operation is made of, as data: what is asked, and what follows the answer,
 //! which may come much later and from another node.
 
-use crate::env::{Env, QueueAnswer, Ticket};
+use crate::env::{Env, LogPosition, QueueAnswer};
 use crate::quorum::Asker;
 use leveret_metadata::{Command, Outcome};
 use leveret_session::contract::Reply;
@@ -11,7 +11,7 @@ use leveret_types::{Now, QueueId};
 #[derive(Debug)]
 pub enum Step {
     /// It is answered, and when what the answer tells of is durable.
-    Answered(Reply, Option<Ticket>),
+    Answered(Reply, Option<LogPosition>),
     /// The catalogue is to be changed.
     Change {
         /// How.
@@ -58,7 +58,7 @@ impl Question {
         }
         env.with_shard(now, env.shard_of(queue), |shard| match self {
             Self::Purge => shard.purge(now, queue, asker),
-            Self::Count => shard.standing(now, queue, asker),
+            Self::Count => shard.queue_counts(now, queue, asker),
             Self::Peek(before) => shard.peek(now, queue, asker, before),
         })
     }
@@ -87,7 +87,7 @@ pub enum Then {
         /// Its name.
         name: String,
         /// When its declaration is durable.
-        ticket: Option<Ticket>,
+        log_position: Option<LogPosition>,
     },
     /// Counts decide whether a queue may be deleted.
     Deletable {
@@ -110,7 +110,7 @@ pub enum Then {
 #[derive(Debug)]
 pub enum StepAnswer {
     /// The catalogue has changed.
-    Changed(Outcome, Option<Ticket>),
+    Changed(Outcome, Option<LogPosition>),
     /// The queue has answered.
     Answer(QueueAnswer),
 }
@@ -124,14 +124,18 @@ pub(super) const fn change(command: Command) -> Step {
 }
 
 /// A step that asks a queue how it stands: the answer to a declaration.
-pub(super) const fn counts_of(queue: QueueId, name: String, ticket: Option<Ticket>) -> Step {
+pub(super) const fn counts_of(
+    queue: QueueId,
+    name: String,
+    log_position: Option<LogPosition>,
+) -> Step {
     Step::Ask {
         queue,
         question: Question::Count,
         then: Then::Counted {
             queue,
             name,
-            ticket,
+            log_position,
         },
     }
 }

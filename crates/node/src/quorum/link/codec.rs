@@ -4,10 +4,10 @@ mod decode;
 mod encode;
 mod writer;
 
-pub use decode::{decode_to_leader, decode_to_proxy};
+pub use decode::{decode_to_leader, decode_to_remote_queue};
 pub use encode::Encoder;
 
-use super::{ToLeader, ToProxy};
+use super::{ToLeader, ToRemoteQueue};
 
 /// Bytes that are no link frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,13 +39,13 @@ pub struct ToLeaderFrame {
     pub messages: Vec<ToLeader>,
 }
 
-/// A frame to a proxy.
+/// A frame to a remote queue.
 #[derive(Debug)]
-pub struct ToProxyFrame {
+pub struct ToRemoteQueueFrame {
     /// The session.
     pub session: u64,
     /// What is said, in order.
-    pub messages: Vec<ToProxy>,
+    pub messages: Vec<ToRemoteQueue>,
 }
 
 mod tag {

@@ -1,12 +1,12 @@
 //! An entrance for fuzzing: any bytes, as another node may send them.
 
 use super::{
-    Encoder, Fetched, LocalDelivery, Operation, Pieces, Settle, Standing, ToLeader, ToProxy,
-    decode_to_leader, decode_to_proxy,
+    Encoder, Fetched, LocalDelivery, Operation, Pieces, QueueCounts, Settle, ToLeader,
+    ToRemoteQueue, decode_to_leader, decode_to_remote_queue,
 };
 use bytes::Bytes;
 use leveret_queue::Outcome;
-use leveret_types::message::Facts;
+use leveret_types::message::MessageSummary;
 use leveret_types::{ConsumerId, Message, MessageParts, NodeId, QueueId};
 
 /// What is a frame is encoded to as many bytes again.
@@ -22,10 +22,10 @@ pub fn fuzz(bytes: &[u8]) {
         }
         same_again(&encoder.finish(), bytes);
     }
-    if let Ok(frame) = decode_to_proxy(QueueId(1), shared) {
-        let mut encoder = Encoder::to_proxy(frame.session);
+    if let Ok(frame) = decode_to_remote_queue(QueueId(1), shared) {
+        let mut encoder = Encoder::to_remote_queue(frame.session);
         for message in &frame.messages {
-            encoder.put_to_proxy(message);
+            encoder.put_to_remote_queue(message);
         }
         same_again(&encoder.finish(), bytes);
     }
@@ -43,7 +43,7 @@ fn same_again(frames: &[Pieces], bytes: &[u8]) {
 #[must_use]
 pub fn seeds() -> Vec<Vec<u8>> {
     let leader = to_leader();
-    let proxy = to_proxy();
+    let remote_queue = to_remote_queue();
     let to_leader = |messages: &[ToLeader]| {
         let mut encoder = Encoder::to_leader(9);
         for message in messages {
@@ -51,17 +51,17 @@ pub fn seeds() -> Vec<Vec<u8>> {
         }
         encoder.finish()
     };
-    let to_proxy = |messages: &[ToProxy]| {
-        let mut encoder = Encoder::to_proxy(9);
+    let to_remote_queue = |messages: &[ToRemoteQueue]| {
+        let mut encoder = Encoder::to_remote_queue(9);
         for message in messages {
-            encoder.put_to_proxy(message);
+            encoder.put_to_remote_queue(message);
         }
         encoder.finish()
     };
     let mut all = to_leader(&leader);
-    all.extend(to_proxy(&proxy));
+    all.extend(to_remote_queue(&remote_queue));
     all.extend(leader.chunks(1).flat_map(to_leader));
-    all.extend(proxy.chunks(1).flat_map(to_proxy));
+    all.extend(remote_queue.chunks(1).flat_map(to_remote_queue));
     all.into_iter().map(|pieces| pieces.concat()).collect()
 }
 
@@ -72,17 +72,17 @@ fn message() -> Message {
         properties: &[0, 0],
         body: b"body",
     };
-    Message::from_parts(parts, Facts::default())
+    Message::from_parts(parts, MessageSummary::default())
 }
 
 fn to_leader() -> Vec<ToLeader> {
     let settle = Settle {
-        holder: ConsumerId(3),
-        lane: 4,
+        subscription: ConsumerId(3),
+        priority_log: 4,
         range: 5..9,
         outcome: Outcome::Accept,
     };
-    let holder = ConsumerId(3);
+    let subscription = ConsumerId(3);
     vec![
         ToLeader::Absent { term: 7 },
         ToLeader::Operations {
@@ -93,15 +93,15 @@ fn to_leader() -> Vec<ToLeader> {
                 Operation::Nothing,
             ],
         },
-        ToLeader::Cancel(holder),
-        ToLeader::Detach(holder),
+        ToLeader::Cancel(subscription),
+        ToLeader::Detach(subscription),
         ToLeader::Credit {
-            consumer: holder,
+            consumer: subscription,
             messages: 2,
             bytes: 300,
         },
         ToLeader::Get {
-            holder,
+            subscription,
             no_ack: true,
         },
         ToLeader::Purge { request: 1 },
@@ -111,36 +111,36 @@ fn to_leader() -> Vec<ToLeader> {
             before: 4,
         },
         ToLeader::Fetch {
-            consumer: holder,
-            lane: 4,
+            consumer: subscription,
+            priority_log: 4,
             index: 5,
         },
     ]
 }
 
-fn to_proxy() -> Vec<ToProxy> {
+fn to_remote_queue() -> Vec<ToRemoteQueue> {
     let consumer = ConsumerId(3);
-    let fetched = |fetched| ToProxy::Fetched {
+    let fetched = |fetched| ToRemoteQueue::Fetched {
         consumer,
-        lane: 4,
+        priority_log: 4,
         index: 5,
         fetched,
     };
     vec![
-        ToProxy::Leading { term: 7 },
-        ToProxy::NotLeader {
+        ToRemoteQueue::Leading { term: 7 },
+        ToRemoteQueue::NotLeader {
             term: 7,
             leader: Some(NodeId(2)),
         },
-        ToProxy::Committed { through: 3 },
-        ToProxy::Refused { sequences: 4..6 },
-        ToProxy::Attached {
+        ToRemoteQueue::Committed { through: 3 },
+        ToRemoteQueue::Refused { sequences: 4..6 },
+        ToRemoteQueue::Attached {
             consumer,
             result: Ok(()),
         },
-        ToProxy::DeliverLocal(LocalDelivery {
+        ToRemoteQueue::DeliverLocal(LocalDelivery {
             consumer,
-            lane: 4,
+            priority_log: 4,
             index: 5,
             redelivered: true,
             delivery_count: Some(1),
@@ -152,25 +152,25 @@ fn to_proxy() -> Vec<ToProxy> {
         fetched(Fetched::Message(message())),
         fetched(Fetched::Gone),
         fetched(Fetched::Unreadable),
-        ToProxy::Cancelled(consumer),
-        ToProxy::Purged {
+        ToRemoteQueue::Cancelled(consumer),
+        ToRemoteQueue::Purged {
             request: 1,
             count: 2,
         },
-        ToProxy::Counted {
+        ToRemoteQueue::Counted {
             request: 2,
-            standing: Standing {
+            queue_counts: QueueCounts {
                 ready: 1,
                 unsettled: 2,
                 consumers: 3,
             },
         },
-        ToProxy::Peeked {
+        ToRemoteQueue::Peeked {
             request: 3,
             fetched: Fetched::Gone,
         },
-        ToProxy::TimedOut(consumer),
-        ToProxy::Active {
+        ToRemoteQueue::TimedOut(consumer),
+        ToRemoteQueue::Active {
             consumer,
             activation: 2,
         },

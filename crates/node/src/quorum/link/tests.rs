@@ -2,7 +2,7 @@ use super::*;
 use bytes::Bytes;
 use leveret_types::MessageParts;
 use leveret_types::limits::{LINK_FRAME_BYTES, LINK_RECORDS_MAX};
-use leveret_types::message::Facts;
+use leveret_types::message::MessageSummary;
 
 fn message(body: &[u8]) -> Message {
     let parts = MessageParts {
@@ -11,7 +11,7 @@ fn message(body: &[u8]) -> Message {
         properties: &[0, 0],
         body,
     };
-    Message::from_parts(parts, Facts::default())
+    Message::from_parts(parts, MessageSummary::default())
 }
 
 fn joined(pieces: &Pieces) -> Bytes {
@@ -32,38 +32,38 @@ fn consumer(id: u64) -> Consumer {
 fn to_leader() -> Vec<ToLeader> {
     let settle = |outcome| {
         Operation::Settle(Settle {
-            holder: ConsumerId(3),
-            lane: 4,
+            subscription: ConsumerId(3),
+            priority_log: 4,
             range: 5..9,
             outcome,
         })
     };
     vec![
-        ToLeader::Present(Box::new(Presentation {
+        ToLeader::Present(Box::new(Registration {
             start: 1,
             term: 2,
             first_sequence: 3,
-            holders: vec![
-                PresentedHolder {
+            subscriptions: vec![
+                RegisteredSubscription {
                     id: ConsumerId(4),
                     consumer: Some(consumer(4)),
                     activation: u64::MAX,
                     held: [(0, 1..2), (4, 7..90)]
-                        .map(|(lane, range)| HeldRange {
-                            lane,
+                        .map(|(priority_log, range)| HeldRange {
+                            priority_log,
                             range,
                             acquired: 3,
                             settled_by: 4,
                         })
                         .into(),
                 },
-                PresentedHolder {
+                RegisteredSubscription {
                     id: ConsumerId(5),
                     consumer: None,
                     activation: 0,
                     held: Vec::new(),
                 },
-                PresentedHolder {
+                RegisteredSubscription {
                     id: ConsumerId(6),
                     consumer: Some(consumer(6)),
                     activation: 0,
@@ -94,7 +94,7 @@ fn to_leader() -> Vec<ToLeader> {
             bytes: 1 << 40,
         },
         ToLeader::Get {
-            holder: ConsumerId(1),
+            subscription: ConsumerId(1),
             no_ack: true,
         },
         ToLeader::Purge { request: 4 },
@@ -105,53 +105,53 @@ fn to_leader() -> Vec<ToLeader> {
         },
         ToLeader::Fetch {
             consumer: ConsumerId(1),
-            lane: 31,
+            priority_log: 31,
             index: 3,
         },
     ]
 }
 
-fn to_proxy(queue: QueueId) -> Vec<ToProxy> {
+fn to_remote_queue(queue: QueueId) -> Vec<ToRemoteQueue> {
     let delivery = |body: &[u8]| Delivery {
         consumer: ConsumerId(1),
         queue,
-        lane: 3,
+        priority_log: 3,
         index: u64::MAX - 1,
         redelivered: true,
         delivery_count: Some(2),
         acquired_count: Some(5),
         message: message(body),
     };
-    let attached = |result| ToProxy::Attached {
+    let attached = |result| ToRemoteQueue::Attached {
         consumer: ConsumerId(9),
         result,
     };
-    let fetched = |fetched| ToProxy::Fetched {
+    let fetched = |fetched| ToRemoteQueue::Fetched {
         consumer: ConsumerId(1),
-        lane: 2,
+        priority_log: 2,
         index: 3,
         fetched,
     };
     vec![
-        ToProxy::Leading { term: 7 },
-        ToProxy::NotLeader {
+        ToRemoteQueue::Leading { term: 7 },
+        ToRemoteQueue::NotLeader {
             term: 7,
             leader: Some(NodeId(3)),
         },
-        ToProxy::NotLeader {
+        ToRemoteQueue::NotLeader {
             term: 0,
             leader: None,
         },
-        ToProxy::Committed { through: 12 },
-        ToProxy::Refused { sequences: 3..5 },
+        ToRemoteQueue::Committed { through: 12 },
+        ToRemoteQueue::Refused { sequences: 3..5 },
         attached(Ok(())),
         attached(Err(AttachError::ExclusiveTaken)),
         attached(Err(AttachError::ExclusiveOnSingleActive)),
-        ToProxy::Deliver(delivery(b"body")),
-        ToProxy::Deliver(delivery(&[1; 50_000])),
-        ToProxy::DeliverLocal(LocalDelivery {
+        ToRemoteQueue::Deliver(delivery(b"body")),
+        ToRemoteQueue::Deliver(delivery(&[1; 50_000])),
+        ToRemoteQueue::DeliverLocal(LocalDelivery {
             consumer: ConsumerId(1),
-            lane: 2,
+            priority_log: 2,
             index: 3,
             redelivered: false,
             delivery_count: None,
@@ -163,33 +163,33 @@ fn to_proxy(queue: QueueId) -> Vec<ToProxy> {
         fetched(Fetched::Message(message(&[1; 50_000]))),
         fetched(Fetched::Gone),
         fetched(Fetched::Unreadable),
-        ToProxy::Got {
-            holder: ConsumerId(2),
+        ToRemoteQueue::Got {
+            subscription: ConsumerId(2),
             got: None,
         },
-        ToProxy::Got {
-            holder: ConsumerId(2),
+        ToRemoteQueue::Got {
+            subscription: ConsumerId(2),
             got: Some((delivery(b"got"), 3)),
         },
-        ToProxy::Purged {
+        ToRemoteQueue::Purged {
             request: 1,
             count: 2,
         },
-        ToProxy::Counted {
+        ToRemoteQueue::Counted {
             request: 1,
-            standing: Standing {
+            queue_counts: QueueCounts {
                 ready: 1,
                 unsettled: 2,
                 consumers: 3,
             },
         },
-        ToProxy::Peeked {
+        ToRemoteQueue::Peeked {
             request: 6,
             fetched: Fetched::Unreadable,
         },
-        ToProxy::TimedOut(ConsumerId(4)),
-        ToProxy::Cancelled(ConsumerId(5)),
-        ToProxy::Active {
+        ToRemoteQueue::TimedOut(ConsumerId(4)),
+        ToRemoteQueue::Cancelled(ConsumerId(5)),
+        ToRemoteQueue::Active {
             consumer: ConsumerId(5),
             activation: 3,
         },
@@ -204,10 +204,10 @@ fn encoded_to_leader(messages: &[ToLeader]) -> Vec<Pieces> {
     encoder.finish()
 }
 
-fn encoded_to_proxy(messages: &[ToProxy]) -> Vec<Pieces> {
-    let mut encoder = Encoder::to_proxy(78);
+fn encoded_to_remote_queue(messages: &[ToRemoteQueue]) -> Vec<Pieces> {
+    let mut encoder = Encoder::to_remote_queue(78);
     for message in messages {
-        encoder.put_to_proxy(message);
+        encoder.put_to_remote_queue(message);
     }
     encoder.finish()
 }
@@ -250,42 +250,42 @@ fn what_is_said_to_a_leader_comes_out_as_it_went_in() {
 }
 
 #[test]
-fn what_is_said_to_a_proxy_comes_out_as_it_went_in() {
+fn what_is_said_to_a_remote_queue_comes_out_as_it_went_in() {
     let queue = QueueId(5);
-    let messages = to_proxy(queue);
-    let frames = encoded_to_proxy(&messages);
-    let frame = decode_to_proxy(queue, joined(&frames[0])).expect("a frame");
+    let messages = to_remote_queue(queue);
+    let frames = encoded_to_remote_queue(&messages);
+    let frame = decode_to_remote_queue(queue, joined(&frames[0])).expect("a frame");
     assert_eq!(frame.session, 78);
     for (sent, got) in messages.iter().zip(&frame.messages) {
         let has_message = matches!(
             sent,
-            ToProxy::Deliver(_) | ToProxy::Got { .. } | ToProxy::Fetched { .. }
+            ToRemoteQueue::Deliver(_) | ToRemoteQueue::Got { .. } | ToRemoteQueue::Fetched { .. }
         );
         if has_message {
             continue;
         }
         assert_eq!(rewritten(&printed(sent)), rewritten(&printed(got)));
     }
-    let again = encoded_to_proxy(&frame.messages);
+    let again = encoded_to_remote_queue(&frame.messages);
     assert_eq!(joined(&again[0]), joined(&frames[0]));
 }
 
 #[test]
 fn every_cut_and_every_flipped_byte_is_refused_or_another_frame() {
     let leader = joined(&encoded_to_leader(&to_leader()[3..])[0]);
-    let small: Vec<ToProxy> = to_proxy(QueueId(1))
+    let small: Vec<ToRemoteQueue> = to_remote_queue(QueueId(1))
         .into_iter()
         .filter(|message| match message {
-            ToProxy::Deliver(delivery) => delivery.message.size() < 100,
-            ToProxy::Fetched {
+            ToRemoteQueue::Deliver(delivery) => delivery.message.size() < 100,
+            ToRemoteQueue::Fetched {
                 fetched: Fetched::Message(message),
                 ..
             } => message.size() < 100,
             _ => true,
         })
         .collect();
-    let proxy = joined(&encoded_to_proxy(&small)[0]);
-    for bytes in [leader, proxy] {
+    let remote_queue = joined(&encoded_to_remote_queue(&small)[0]);
+    for bytes in [leader, remote_queue] {
         for end in 0..bytes.len() {
             fuzz(&bytes[..end]);
         }
@@ -304,7 +304,7 @@ fn what_fuzzing_begins_with_are_frames() {
     for seed in seeds() {
         let bytes = Bytes::from(seed);
         let is_for_leader = decode_to_leader(bytes.clone()).is_ok();
-        assert!(is_for_leader || decode_to_proxy(QueueId(1), bytes.clone()).is_ok());
+        assert!(is_for_leader || decode_to_remote_queue(QueueId(1), bytes.clone()).is_ok());
         fuzz(&bytes);
     }
 }
@@ -378,7 +378,7 @@ fn a_delivery_with_an_index_that_none_can_follow_is_refused() {
     for (index, is_read) in [(u64::MAX - 1, true), (u64::MAX, false)] {
         let local = LocalDelivery {
             consumer: ConsumerId(1),
-            lane: 0,
+            priority_log: 0,
             index,
             redelivered: false,
             delivery_count: None,
@@ -388,9 +388,16 @@ fn a_delivery_with_an_index_that_none_can_follow_is_refused() {
             term: 1,
         };
         let whole = local.complete(queue, message(b"body"));
-        for said in [ToProxy::DeliverLocal(local), ToProxy::Deliver(whole)] {
-            let frame = joined(&encoded_to_proxy(&[said])[0]);
-            assert_eq!(decode_to_proxy(queue, frame).is_ok(), is_read, "{index}");
+        for said in [
+            ToRemoteQueue::DeliverLocal(local),
+            ToRemoteQueue::Deliver(whole),
+        ] {
+            let frame = joined(&encoded_to_remote_queue(&[said])[0]);
+            assert_eq!(
+                decode_to_remote_queue(queue, frame).is_ok(),
+                is_read,
+                "{index}"
+            );
         }
     }
 }

@@ -2,16 +2,16 @@
 //!
 //! ```text
 //! blob: version u8 = 2 | member u64 | mark: length, bytes | votes from
-//!       | origins | lanes | returns | leaving                        each: count, items
+//!       | origins | priority logs | returns | leaving                        each: count, items
 //! origin:  node | start | through
-//! lane:    lane u8 | index after its last message | handed out below
-//! returns: lane u8 | start | count | failed | acquired | ready at
-//! leaving: lane u8 | start | count | why u8
+//! priority log:    priority log u8 | index after its last message | handed out below
+//! returns: priority log u8 | start | count | failed | acquired | ready at
+//! leaving: priority log u8 | start | count | why u8
 //! ```
 //! Version 1 had neither the last two of what returned, nor what is leaving. Numbers are LEB128. It
 //! is the state of the log of headers, written with the headers that it makes superfluous.
 
-use super::header::{Header, lane, put_returns, reason_byte, take_reason, take_returns};
+use super::header::{Header, priority_log, put_returns, reason_byte, take_reason, take_returns};
 use super::wire::{Malformed, Reader, put, put_range};
 use crate::quorum::link::Origin;
 use bytes::Bytes;
@@ -40,10 +40,10 @@ pub(super) enum Unreadable {
     Malformed(#[from] Malformed),
 }
 
-/// One lane as the headers tell of it.
+/// One priority_log as the headers tell of it.
 #[derive(Clone, Debug, Default)]
-pub(super) struct LaneState {
-    pub(super) lane: u8,
+pub(super) struct PriorityLogState {
+    pub(super) priority_log: u8,
     /// Index after the last message that a header named.
     pub(super) end: u64,
     /// What is below may have been handed out.
@@ -65,26 +65,32 @@ pub(super) struct Applied {
     pub(super) votes_from: u64,
     /// Whose operations have taken effect, and the last of each: of each node its last run.
     pub(super) origins: Vec<(Origin, u64)>,
-    pub(super) lanes: Vec<LaneState>,
+    pub(super) priority_logs: Vec<PriorityLogState>,
 }
 
 impl Applied {
-    pub(super) fn lane(&self, lane: u8) -> Option<&LaneState> {
-        self.lanes.iter().find(|state| state.lane == lane)
+    pub(super) fn priority_log(&self, priority_log: u8) -> Option<&PriorityLogState> {
+        self.priority_logs
+            .iter()
+            .find(|state| state.priority_log == priority_log)
     }
 
-    pub(super) fn lane_mut(&mut self, lane: u8) -> &mut LaneState {
-        let at = match self.lanes.iter().position(|state| state.lane == lane) {
+    pub(super) fn priority_log_mut(&mut self, priority_log: u8) -> &mut PriorityLogState {
+        let at = match self
+            .priority_logs
+            .iter()
+            .position(|state| state.priority_log == priority_log)
+        {
             Some(at) => at,
             None => {
-                self.lanes.push(LaneState {
-                    lane,
-                    ..LaneState::default()
+                self.priority_logs.push(PriorityLogState {
+                    priority_log,
+                    ..PriorityLogState::default()
                 });
-                self.lanes.len() - 1
+                self.priority_logs.len() - 1
             }
         };
-        &mut self.lanes[at]
+        &mut self.priority_logs[at]
     }
 
     /// How far the operations of a node's run have come; nothing if none has, or a later run has.
@@ -99,12 +105,12 @@ impl Applied {
             self.note_origin(*origin, *through);
         }
         for came in &header.came {
-            let state = self.lane_mut(came.lane);
+            let state = self.priority_log_mut(came.priority_log);
             state.end = state.end.max(came.range.end);
         }
         for returned in &header.returned {
             let known = returned.known;
-            self.lane_mut(returned.lane).returns.update(
+            self.priority_log_mut(returned.priority_log).returns.update(
                 returned.range.clone(),
                 |_| known,
                 |_, _| {},
@@ -112,14 +118,14 @@ impl Applied {
         }
         for leaving in &header.leaving {
             let reason = leaving.reason;
-            self.lane_mut(leaving.lane).leaving.update(
+            self.priority_log_mut(leaving.priority_log).leaving.update(
                 leaving.range.clone(),
                 |_| reason,
                 |_, _| {},
             );
         }
         for left in &header.left {
-            let state = self.lane_mut(left.lane);
+            let state = self.priority_log_mut(left.priority_log);
             if !state.leaving.is_empty() {
                 state.leaving.remove(left.range.clone(), |_, _| {});
             }
@@ -127,8 +133,8 @@ impl Applied {
                 state.returns.remove(left.range.clone(), |_, _| {});
             }
         }
-        for (lane, through) in &header.delivered {
-            let state = self.lane_mut(*lane);
+        for (priority_log, through) in &header.delivered {
+            let state = self.priority_log_mut(*priority_log);
             state.delivered = state.delivered.max(*through);
         }
     }
@@ -162,29 +168,31 @@ impl Applied {
             put(&mut out, origin.start);
             put(&mut out, *through);
         }
-        put(&mut out, self.lanes.len() as u64);
-        for state in &self.lanes {
-            out.push(state.lane);
+        put(&mut out, self.priority_logs.len() as u64);
+        for state in &self.priority_logs {
+            out.push(state.priority_log);
             put(&mut out, state.end);
             put(&mut out, state.delivered);
         }
         let returns = || {
-            let lanes = self.lanes.iter();
-            lanes.flat_map(|state| state.returns.iter().map(|run| (state.lane, run)))
+            let priority_logs = self.priority_logs.iter();
+            priority_logs
+                .flat_map(|state| state.returns.iter().map(|run| (state.priority_log, run)))
         };
         put(&mut out, returns().count() as u64);
-        for (lane, (range, known)) in returns() {
-            out.push(lane);
+        for (priority_log, (range, known)) in returns() {
+            out.push(priority_log);
             put_range(&mut out, &range);
             put_returns(&mut out, known);
         }
         let leaving = || {
-            let lanes = self.lanes.iter();
-            lanes.flat_map(|state| state.leaving.iter().map(|run| (state.lane, run)))
+            let priority_logs = self.priority_logs.iter();
+            priority_logs
+                .flat_map(|state| state.leaving.iter().map(|run| (state.priority_log, run)))
         };
         put(&mut out, leaving().count() as u64);
-        for (lane, (range, reason)) in leaving() {
-            out.push(lane);
+        for (priority_log, (range, reason)) in leaving() {
+            out.push(priority_log);
             put_range(&mut out, &range);
             out.push(reason_byte(reason));
         }
@@ -226,25 +234,25 @@ impl Applied {
             let through = reader.number("an origin's last operation")?;
             state.origins.push((Origin { node, start }, through));
         }
-        for _ in 0..reader.count("lanes")? {
-            let number = lane(reader)?;
-            let known = state.lane(number).is_some();
+        for _ in 0..reader.count("priority logs")? {
+            let number = priority_log(reader)?;
+            let known = state.priority_log(number).is_some();
             if known {
-                return Err(reader.fail("a lane that is there already"));
+                return Err(reader.fail("a priority log that is there already"));
             }
-            let found = state.lane_mut(number);
-            found.end = reader.number("a lane's end")?;
-            found.delivered = reader.number("a lane's deliveries")?;
+            let found = state.priority_log_mut(number);
+            found.end = reader.number("a priority log's end")?;
+            found.delivered = reader.number("a priority log's deliveries")?;
         }
         for _ in 0..reader.count("returns")? {
-            let number = lane(reader)?;
+            let number = priority_log(reader)?;
             let range = reader.range("returns")?;
             let known = take_returns(reader, version > VERSION_FIRST)?;
-            if state.lane(number).is_none() {
-                return Err(reader.fail("returns to a lane that is not there"));
+            if state.priority_log(number).is_none() {
+                return Err(reader.fail("returns to a priority log that is not there"));
             }
             state
-                .lane_mut(number)
+                .priority_log_mut(number)
                 .returns
                 .update(range, |_| known, |_, _| {});
         }
@@ -253,28 +261,31 @@ impl Applied {
             _ => reader.count("what is leaving")?,
         };
         for _ in 0..leaving {
-            let number = lane(reader)?;
+            let number = priority_log(reader)?;
             let range = reader.range("what is leaving")?;
             let reason = take_reason(reader)?;
-            if state.lane(number).is_none() {
-                return Err(reader.fail("what is leaving a lane that is not there"));
+            if state.priority_log(number).is_none() {
+                return Err(reader.fail("what is leaving a priority log that is not there"));
             }
-            let leaving = &mut state.lane_mut(number).leaving;
+            let leaving = &mut state.priority_log_mut(number).leaving;
             leaving.update(range, |_| reason, |_, _| {});
         }
         reader.end("what follows a state")?;
         Ok((state, mark))
     }
 
-    /// What of a lane is on its way to the dead-letter exchange, and why.
-    pub(super) fn leaving(&self, lane: u8) -> impl Iterator<Item = (Range<u64>, Reason)> + '_ {
-        let state = self.lane(lane);
+    /// What of a priority_log is on its way to the dead-letter exchange, and why.
+    pub(super) fn leaving(
+        &self,
+        priority_log: u8,
+    ) -> impl Iterator<Item = (Range<u64>, Reason)> + '_ {
+        let state = self.priority_log(priority_log);
         state.into_iter().flat_map(|state| state.leaving.iter())
     }
 
     /// Where live messages may have come back, for [`leveret_queue::State`].
-    pub(super) fn returns(&self, lane: u8) -> Vec<(Range<u64>, Returns)> {
-        self.lane(lane)
+    pub(super) fn returns(&self, priority_log: u8) -> Vec<(Range<u64>, Returns)> {
+        self.priority_log(priority_log)
             .map(|state| state.returns.iter().collect())
             .unwrap_or_default()
     }

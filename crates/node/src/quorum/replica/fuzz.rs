@@ -1,11 +1,11 @@
 //! An entrance for fuzzing: any bytes, as another member of a queue's group may send them.
 
-use super::attachment::{self, Attachment, Decoded, Published};
+use super::entry_payload::{self, Decoded, EntryPayload, Published};
 use super::header::Header;
 use crate::quorum::link::Origin;
 use bytes::Bytes;
 use leveret_replication::{Body, Entry, EntryKind, Message as GroupMessage};
-use leveret_types::message::Facts;
+use leveret_types::message::MessageSummary;
 use leveret_types::{Message, MessageParts, NodeId, QueueId, ReplicaId};
 
 /// What this node has published and keeps: operations 1 to 4 of this run.
@@ -21,7 +21,7 @@ const BODY_BYTES: usize = 200;
 pub fn fuzz(bytes: &[u8]) {
     let frame = Bytes::copy_from_slice(bytes);
     let kept = |run, number| (run == RUN && KEPT.contains(&number)).then(|| message(number));
-    let Ok(Decoded::Message(message, arrivals)) = attachment::decode(&frame, &kept) else {
+    let Ok(Decoded::Message(message, arrivals)) = entry_payload::decode(&frame, &kept) else {
         return;
     };
     assert_eq!(message.entries().len(), arrivals.len());
@@ -32,8 +32,8 @@ pub fn fuzz(bytes: &[u8]) {
         for came in &arrival.header.came {
             for _ in came.range.clone() {
                 let left = rest.len();
-                match attachment::next(&mut rest) {
-                    Some(body) => assert!(crate::stored::facts(body).is_some()),
+                match entry_payload::next(&mut rest) {
+                    Some(body) => assert!(crate::stored::summary(body).is_some()),
                     None => assert_eq!(rest.len() + 4, left, "it has left"),
                 }
             }
@@ -55,7 +55,7 @@ pub fn seeds() -> Vec<Vec<u8>> {
     let (mut bytes, mut published) = (Vec::new(), Vec::new());
     for (index, sequence) in KEPT.enumerate() {
         let before = bytes.len();
-        attachment::put_message(&mut bytes, &[&stored(sequence)]);
+        entry_payload::put_message(&mut bytes, &[&stored(sequence)]);
         header.message(0, index as u64);
         published.push(Published {
             origin,
@@ -63,7 +63,7 @@ pub fn seeds() -> Vec<Vec<u8>> {
             at: before..bytes.len(),
         });
     }
-    attachment::put_gone(&mut bytes);
+    entry_payload::put_gone(&mut bytes);
     header.message(0, KEPT.count() as u64);
     let bytes = Bytes::from(bytes);
     let entry = Entry {
@@ -84,13 +84,13 @@ pub fn seeds() -> Vec<Vec<u8>> {
         },
     };
     let frame = |published: Vec<Published>, run| {
-        let attachment = Attachment {
+        let entry_payload = EntryPayload {
             bytes: bytes.clone(),
             published,
         };
         let mut pieces = Vec::new();
-        attachment.referring(origin, &mut pieces);
-        let frame = attachment::frame(QueueId(1), &append, run, pieces);
+        entry_payload.referring(origin, &mut pieces);
+        let frame = entry_payload::frame(QueueId(1), &append, run, pieces);
         frame.pieces.concat()
     };
     vec![
@@ -99,7 +99,7 @@ pub fn seeds() -> Vec<Vec<u8>> {
         frame(published.clone(), Some(RUN)),
         frame(published.clone(), Some(RUN + 1)),
         frame(published[1..3].to_vec(), Some(RUN)),
-        attachment::lacking(QueueId(1), 2).pieces.concat(),
+        entry_payload::lacking(QueueId(1), 2).pieces.concat(),
     ]
 }
 
@@ -110,7 +110,7 @@ fn message(number: u64) -> Message {
         properties: &[0, 0],
         body: &[number as u8; BODY_BYTES],
     };
-    Message::from_parts(parts, Facts::default())
+    Message::from_parts(parts, MessageSummary::default())
 }
 
 fn stored(number: u64) -> Vec<u8> {
@@ -125,7 +125,7 @@ mod tests {
 
     fn decoded(frame: &[u8]) -> Option<Bytes> {
         let kept = |run, number| (run == RUN && KEPT.contains(&number)).then(|| message(number));
-        match attachment::decode(&Bytes::copy_from_slice(frame), &kept) {
+        match entry_payload::decode(&Bytes::copy_from_slice(frame), &kept) {
             Ok(Decoded::Message(_, arrivals)) => Some(arrivals[0].bodies.clone()),
             Ok(Decoded::Lacking(index)) => {
                 assert_eq!(index, 2);

@@ -5,15 +5,15 @@
 //!            each: count, items
 //! weight:    bytes that the messages take behind the entry, lengths included
 //! origin:    node | start | through
-//! came:      lane u8 | first index | count
-//! left:      lane u8 | start | count | bytes
-//! returned:  lane u8 | start | count | failed | acquired | ready at
-//! delivered: lane u8 | through
-//! leaving:   lane u8 | start | count | why u8
+//! came:      priority log u8 | first index | count
+//! left:      priority log u8 | start | count | bytes
+//! returned:  priority log u8 | start | count | failed | acquired | ready at
+//! delivered: priority log u8 | through
+//! leaving:   priority log u8 | start | count | why u8
 //! ```
 //! Version 1 had neither the last two of what returned, nor what is leaving. Numbers are LEB128
 //! ([`super::wire`]). The messages that came lie behind the entry
-//! ([`super::attachment`]), in the order in which the header names them.
+//! ([`super::entry_payload`]), in the order in which the header names them.
 //!
 //! Invariant: numbers are absolute, so that a header that is applied twice changes nothing.
 
@@ -27,21 +27,21 @@ use std::ops::Range;
 const VERSION: u8 = 2;
 /// The oldest version that is read.
 const VERSION_FIRST: u8 = 1;
-/// The highest lane that messages may have: the last one has the headers.
-pub(super) const LANE_MAX: u8 = 254;
+/// The highest priority_log that messages may have: the last one has the headers.
+pub(super) const PRIORITY_LOG_MAX: u8 = 254;
 
-/// Messages that came to a lane.
+/// Messages that came to a priority_log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Came {
-    pub(super) lane: u8,
-    /// Indexes in the lane.
+    pub(super) priority_log: u8,
+    /// Indexes in the priority_log.
     pub(super) range: Range<u64>,
 }
 
-/// Messages that left a lane.
+/// Messages that left a priority_log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Left {
-    pub(super) lane: u8,
+    pub(super) priority_log: u8,
     pub(super) range: Range<u64>,
     /// Bytes of their bodies together.
     pub(super) bytes: u64,
@@ -50,7 +50,7 @@ pub(super) struct Left {
 /// Messages that came back.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Returned {
-    pub(super) lane: u8,
+    pub(super) priority_log: u8,
     pub(super) range: Range<u64>,
     /// What is known of each from then on.
     pub(super) known: Returns,
@@ -59,7 +59,7 @@ pub(super) struct Returned {
 /// Messages that are on their way to the dead-letter exchange from then on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Leaving {
-    pub(super) lane: u8,
+    pub(super) priority_log: u8,
     pub(super) range: Range<u64>,
     pub(super) reason: Reason,
 }
@@ -74,7 +74,7 @@ pub(super) struct Header {
     pub(super) came: Vec<Came>,
     pub(super) left: Vec<Left>,
     pub(super) returned: Vec<Returned>,
-    /// Below this index of a lane messages may be handed out once this is committed.
+    /// Below this index of a priority_log messages may be handed out once this is committed.
     pub(super) delivered: Vec<(u8, u64)>,
     pub(super) leaving: Vec<Leaving>,
 }
@@ -104,25 +104,31 @@ impl Header {
         came.map(|came| came.range.end - came.range.start).sum()
     }
 
-    /// Notes that one more message came to a lane.
-    pub(super) fn message(&mut self, lane: u8, index: u64) {
+    /// Notes that one more message came to a priority_log.
+    pub(super) fn message(&mut self, priority_log: u8, index: u64) {
         match self.came.last_mut() {
-            Some(last) if last.lane == lane && last.range.end == index => last.range.end += 1,
+            Some(last) if last.priority_log == priority_log && last.range.end == index => {
+                last.range.end += 1
+            }
             _ => self.came.push(Came {
-                lane,
+                priority_log,
                 range: index..index + 1,
             }),
         }
     }
 
     /// Notes that messages left.
-    pub(super) fn left(&mut self, lane: u8, range: Range<u64>, bytes: u64) {
+    pub(super) fn left(&mut self, priority_log: u8, range: Range<u64>, bytes: u64) {
         match self.left.last_mut() {
-            Some(last) if last.lane == lane && last.range.end == range.start => {
+            Some(last) if last.priority_log == priority_log && last.range.end == range.start => {
                 last.range.end = range.end;
                 last.bytes += bytes;
             }
-            _ => self.left.push(Left { lane, range, bytes }),
+            _ => self.left.push(Left {
+                priority_log,
+                range,
+                bytes,
+            }),
         }
     }
 
@@ -146,29 +152,29 @@ impl Header {
         }
         put(&mut out, self.came.len() as u64);
         for came in &self.came {
-            out.push(came.lane);
+            out.push(came.priority_log);
             put_range(&mut out, &came.range);
         }
         put(&mut out, self.left.len() as u64);
         for left in &self.left {
-            out.push(left.lane);
+            out.push(left.priority_log);
             put_range(&mut out, &left.range);
             put(&mut out, left.bytes);
         }
         put(&mut out, self.returned.len() as u64);
         for returned in &self.returned {
-            out.push(returned.lane);
+            out.push(returned.priority_log);
             put_range(&mut out, &returned.range);
             put_returns(&mut out, returned.known);
         }
         put(&mut out, self.delivered.len() as u64);
-        for (lane, through) in &self.delivered {
-            out.push(*lane);
+        for (priority_log, through) in &self.delivered {
+            out.push(*priority_log);
             put(&mut out, *through);
         }
         put(&mut out, self.leaving.len() as u64);
         for leaving in &self.leaving {
-            out.push(leaving.lane);
+            out.push(leaving.priority_log);
             put_range(&mut out, &leaving.range);
             out.push(reason_byte(leaving.reason));
         }
@@ -196,26 +202,37 @@ impl Header {
             header.origins.push((Origin { node, start }, through));
         }
         for _ in 0..reader.count("arrivals")? {
-            let lane = lane(&mut reader)?;
+            let priority_log = priority_log(&mut reader)?;
             let range = reader.range("arrivals")?;
-            header.came.push(Came { lane, range });
+            header.came.push(Came {
+                priority_log,
+                range,
+            });
         }
         for _ in 0..reader.count("departures")? {
-            let lane = lane(&mut reader)?;
+            let priority_log = priority_log(&mut reader)?;
             let range = reader.range("departures")?;
             let bytes = reader.number("bytes of departures")?;
-            header.left.push(Left { lane, range, bytes });
+            header.left.push(Left {
+                priority_log,
+                range,
+                bytes,
+            });
         }
         for _ in 0..reader.count("returns")? {
-            let lane = lane(&mut reader)?;
+            let priority_log = priority_log(&mut reader)?;
             let range = reader.range("returns")?;
             let known = take_returns(&mut reader, version > VERSION_FIRST)?;
-            header.returned.push(Returned { lane, range, known });
+            header.returned.push(Returned {
+                priority_log,
+                range,
+                known,
+            });
         }
         for _ in 0..reader.count("deliveries")? {
-            let lane = lane(&mut reader)?;
+            let priority_log = priority_log(&mut reader)?;
             let through = reader.number("deliveries")?;
-            header.delivered.push((lane, through));
+            header.delivered.push((priority_log, through));
         }
         let leaving = match version {
             VERSION_FIRST => 0,
@@ -223,7 +240,7 @@ impl Header {
         };
         for _ in 0..leaving {
             header.leaving.push(Leaving {
-                lane: lane(&mut reader)?,
+                priority_log: priority_log(&mut reader)?,
                 range: reader.range("what is leaving")?,
                 reason: take_reason(&mut reader)?,
             });
@@ -285,11 +302,11 @@ pub(super) fn take_returns(reader: &mut Reader<'_>, whole: bool) -> Result<Retur
     })
 }
 
-pub(super) fn lane(reader: &mut Reader<'_>) -> Result<u8, Malformed> {
-    let lane = reader.u8("a lane")?;
-    match lane <= LANE_MAX {
-        true => Ok(lane),
-        false => Err(reader.fail("a lane of messages")),
+pub(super) fn priority_log(reader: &mut Reader<'_>) -> Result<u8, Malformed> {
+    let priority_log = reader.u8("a priority log")?;
+    match priority_log <= PRIORITY_LOG_MAX {
+        true => Ok(priority_log),
+        false => Err(reader.fail("a priority log of messages")),
     }
 }
 
@@ -317,7 +334,7 @@ mod tests {
         header.left(4, 20..21, 5);
         header.left(4, 30..31, 5);
         header.returned.push(Returned {
-            lane: 4,
+            priority_log: 4,
             range: 22..24,
             known: Returns {
                 failed: 3,
@@ -327,7 +344,7 @@ mod tests {
         });
         header.delivered.push((4, 64));
         header.leaving.push(Leaving {
-            lane: 4,
+            priority_log: 4,
             range: 24..26,
             reason: Reason::DeliveryLimit,
         });
@@ -391,6 +408,9 @@ mod tests {
         bytes.extend([0, 0, 0, 0]);
         assert!(Header::decode(&bytes).is_err(), "indexes have 64 bits");
         let last = [VERSION, 0, 0, 1, 255, 0, 1, 0, 0, 0, 0];
-        assert!(Header::decode(&last).is_err(), "the last lane has headers");
+        assert!(
+            Header::decode(&last).is_err(),
+            "the last priority log has headers"
+        );
     }
 }

@@ -1,13 +1,13 @@
 //! All replicas of a shard: which of them have something to do, and when.
 
-use super::attachment::{self, Decoded};
-use super::remains::{member_on, renew};
+use super::entry_payload::{self, Decoded};
 use super::restore::{adopt, sole_founder};
+use super::retired_replica::{member_on, renew};
 use super::snapshot;
-use super::{Around, Broken, HEADER_LANE, Replica};
-use crate::looked::{self, Found};
-use crate::quorum::link::{Answer, LocalDelivery, Origin, ToLeader, ToProxy};
-use crate::shard::{QueueFacts, QueueSpec, log_of};
+use super::{Around, Broken, HEADER_LOG, Replica};
+use crate::peeked::{self, Found};
+use crate::quorum::link::{Answer, LocalDelivery, Origin, ToLeader, ToRemoteQueue};
+use crate::shard::{LocalQueueStats, QueueSpec, log_of};
 use crate::standstill::Standstill;
 use bytes::Bytes;
 use hashbrown::HashMap;
@@ -124,18 +124,18 @@ impl Replicas {
         around: &mut Around<'_>,
         id: QueueId,
         spec: QueueSpec,
-        lanes: &[u8],
+        priority_logs: &[u8],
         load: &mut dyn FnMut(&mut ShardLogs),
     ) {
         let wanted = member_on(&spec, around.node);
-        let was_member = !around.logs.state(log_of(id, HEADER_LANE)).is_empty();
+        let was_member = !around.logs.state(log_of(id, HEADER_LOG)).is_empty();
         // Who was a member stays one until the group has let it go.
         let Some(me) = wanted.or(was_member.then_some(ReplicaId(0))) else {
-            return renew(around.logs, id, lanes);
+            return renew(around.logs, id, priority_logs);
         };
-        match Replica::open(id, me, spec, lanes, around.logs, load) {
+        match Replica::open(id, me, spec, priority_logs, around.logs, load) {
             Ok(mut replica) => {
-                replica.begin(around.up, lanes.is_empty());
+                replica.begin(around.up, priority_logs.is_empty());
                 self.map.insert(id, Box::new(replica));
                 self.with(around, id, |replica, around| {
                     replica.drive(around, &mut VecDeque::new());
@@ -152,7 +152,7 @@ impl Replicas {
             }
             Err(error) => {
                 tracing::warn!(queue = %id, %error, "what is left of a removed replica is emptied");
-                renew(around.logs, id, lanes);
+                renew(around.logs, id, priority_logs);
             }
         }
     }
@@ -164,7 +164,7 @@ impl Replicas {
         around: &mut Around<'_>,
         id: QueueId,
         spec: QueueSpec,
-        lanes: &[u8],
+        priority_logs: &[u8],
         state: &leveret_queue::State,
         origins: Vec<(Origin, u64)>,
     ) {
@@ -172,10 +172,10 @@ impl Replicas {
             tracing::error!(queue = %id, "a group does not begin where its queue is");
             return;
         };
-        adopt(id, me, lanes, state, origins, around.logs);
-        let mut lanes = lanes.to_vec();
-        lanes.push(HEADER_LANE);
-        self.add(around, id, spec, &lanes, &mut |_| {});
+        adopt(id, me, priority_logs, state, origins, around.logs);
+        let mut priority_logs = priority_logs.to_vec();
+        priority_logs.push(HEADER_LOG);
+        self.add(around, id, spec, &priority_logs, &mut |_| {});
     }
 
     /// Changes what policies and arguments make of a queue, and who its members are.
@@ -194,7 +194,7 @@ impl Replicas {
     pub(crate) fn remove(&mut self, around: &mut Around<'_>, id: QueueId) -> Option<Counts> {
         let replica = self.map.remove(&id)?;
         self.deadlines.remove(&(replica.deadline_ms, id));
-        replica.lanes.delete(around.logs);
+        replica.priority_logs.delete(around.logs);
         around.logs.delete_log(replica.header_log());
         let leader = replica.leader.as_ref()?;
         Some(leader.queue().counts(around.now))
@@ -208,9 +208,9 @@ impl Replicas {
         run: impl FnOnce(&mut Replica, &mut Around<'_>) -> R,
     ) -> Option<R> {
         let replica = self.map.get_mut(&id)?;
-        let is_doubted = around.may_be_deposed && replica.can_be_deposed();
+        let is_lease_expired = around.may_be_deposed && replica.can_be_deposed();
         if let Some(leader) = &mut replica.leader {
-            leader.is_doubted = is_doubted;
+            leader.is_lease_expired = is_lease_expired;
         }
         let result = run(replica, around);
         let leader = replica.leader.as_ref();
@@ -295,7 +295,7 @@ impl Replicas {
     /// Lets leaders act on what has happened.
     pub(crate) fn finish(&mut self, around: &mut Around<'_>) {
         while let Some(id) = self.gone.pop() {
-            self.retire_if_rotten(around, id);
+            self.retire_if_corrupt(around, id);
             self.leave_if_gone(around, id);
         }
         let mut held = Vec::new();
@@ -373,12 +373,12 @@ impl Replicas {
         };
         let rest = frame.slice(1..);
         let result = self.with(around, queue, |replica, around| match *kind {
-            attachment::RAFT | attachment::REFERRING => {
+            entry_payload::RAFT | entry_payload::REFERRING => {
                 let kept = |run, number| around.clients.published(queue, run, number);
-                let (message, arrived) = match attachment::decode(frame, &kept)? {
+                let (message, arrived) = match entry_payload::decode(frame, &kept)? {
                     Decoded::Message(message, arrived) => (message, arrived),
                     Decoded::Lacking(index) => {
-                        let answer = attachment::lacking(queue, index);
+                        let answer = entry_payload::lacking(queue, index);
                         around.effects.peer.push((from, answer));
                         return Ok(());
                     }
@@ -389,8 +389,8 @@ impl Replicas {
                 replica.answer_stranger(around, message.from);
                 replica.step(around, message, arrived)
             }
-            attachment::LACKING => {
-                let index = attachment::told_lacking(&rest)?;
+            entry_payload::LACKING => {
+                let index = entry_payload::told_lacking(&rest)?;
                 replica.told_lacking(around, from, index);
                 Ok(())
             }
@@ -424,7 +424,7 @@ impl Replicas {
         };
         let spec = replica.spec.clone();
         let me = member_on(&spec, around.node);
-        let lanes = match me {
+        let priority_logs = match me {
             Some(me) => replica.hand_down(around.logs, me),
             None => {
                 renew(around.logs, queue, &replica.logs());
@@ -434,11 +434,11 @@ impl Replicas {
         self.deadlines.remove(&(replica.deadline_ms, queue));
         self.map.remove(&queue);
         if me.is_some() {
-            self.add(around, queue, spec, &lanes, &mut |_| {});
+            self.add(around, queue, spec, &priority_logs, &mut |_| {});
         }
     }
 
-    /// Takes what a proxy says.
+    /// Takes what a remote queue says.
     pub(crate) fn receive(
         &mut self,
         around: &mut Around<'_>,
@@ -524,11 +524,11 @@ impl Replicas {
         &mut self,
         around: &mut Around<'_>,
         queue: QueueId,
-        lane: u8,
+        priority_log: u8,
         range: Range<u64>,
     ) {
         self.with(around, queue, |replica, around| {
-            replica.dead_lettered(around, lane, range);
+            replica.dead_lettered(around, priority_log, range);
         });
     }
 
@@ -537,12 +537,12 @@ impl Replicas {
         &mut self,
         around: &mut Around<'_>,
         queue: QueueId,
-        lane: u8,
+        priority_log: u8,
         index: u64,
     ) {
         self.with(around, queue, |replica, around| {
             if let Some(leader) = &mut replica.leader {
-                leader.not_dead_lettered(around, lane, index);
+                leader.not_dead_lettered(around, priority_log, index);
             }
         });
     }
@@ -576,14 +576,14 @@ impl Replicas {
         of: &LocalDelivery,
     ) -> Found {
         let position = Position {
-            lane: of.lane,
+            priority_log: of.priority_log,
             index: of.index,
         };
         let replica = self.map.get(&queue);
         if !replica.is_some_and(|replica| replica.has((of.entry, of.term), position)) {
             return Found::Never;
         }
-        match looked::read(logs, queue, position) {
+        match peeked::read(logs, queue, position) {
             Found::Message(message) if message.size() != of.bytes => Found::Never,
             found => found,
         }
@@ -648,13 +648,18 @@ impl Replicas {
 
     /// Facts about a queue: all of them where it is led, elsewhere what lives.
     #[must_use]
-    pub(crate) fn facts(&self, now: Now, logs: &ShardLogs, queue: QueueId) -> Option<QueueFacts> {
+    pub(crate) fn local_stats(
+        &self,
+        now: Now,
+        logs: &ShardLogs,
+        queue: QueueId,
+    ) -> Option<LocalQueueStats> {
         let replica = self.map.get(&queue)?;
         let (counts, counters) = match &replica.leader {
             Some(leader) => (leader.queue().counts(now), *leader.queue().counters()),
             None => (replica.live_counts(logs), Counters::default()),
         };
-        Some(QueueFacts {
+        Some(LocalQueueStats {
             id: queue,
             counts,
             counters,
@@ -664,14 +669,14 @@ impl Replicas {
     }
 
     /// Facts about all queues.
-    pub(crate) fn all_facts<'a>(
+    pub(crate) fn all_local_stats<'a>(
         &'a self,
         now: Now,
         logs: &'a ShardLogs,
-    ) -> impl Iterator<Item = QueueFacts> + 'a {
+    ) -> impl Iterator<Item = LocalQueueStats> + 'a {
         self.map
             .keys()
-            .filter_map(move |id| self.facts(now, logs, *id))
+            .filter_map(move |id| self.local_stats(now, logs, *id))
     }
 }
 
@@ -681,7 +686,7 @@ impl Replica {
             to,
             queue: self.id,
             session: 0,
-            message: ToProxy::NotLeader {
+            message: ToRemoteQueue::NotLeader {
                 term: self.group.term(),
                 leader: self.leader_node().filter(|leader| *leader != around.node),
             },
@@ -693,14 +698,14 @@ impl Replica {
     /// leader before could not commit.
     fn has(&self, (entry, term): (u64, u64), position: Position) -> bool {
         let is_here = entry <= self.last_applied || self.group.term_at(entry) == Some(term);
-        is_here && position.index < self.lanes.end(position.lane)
+        is_here && position.index < self.priority_logs.end(position.priority_log)
     }
 
     fn live_counts(&self, logs: &ShardLogs) -> Counts {
         let stats = self
-            .lanes
+            .priority_logs
             .numbers()
-            .filter_map(|lane| logs.log_stats(self.lanes.log(lane)));
+            .filter_map(|priority_log| logs.log_stats(self.priority_logs.log(priority_log)));
         stats.fold(Counts::default(), |mut counts, stats| {
             counts.ready += stats.entries;
             counts.ready_bytes += stats.bytes;

@@ -2,25 +2,27 @@
 //! serves on which node.
 
 use super::Around;
-use super::attachment::{Attachment, Published};
+use super::entry_payload::{EntryPayload, Published};
 use super::header::Header;
 use crate::dead_letters::DeadLetters;
-use crate::looked::Looked;
-use crate::quorum::link::{Answer, Operation, Origin, Settle, ToLeader, ToProxy, Window};
+use crate::peeked::Peeked;
+use crate::quorum::link::{Answer, Operation, Origin, Settle, ToLeader, ToRemoteQueue, Window};
 use crate::shard::QueueSpec;
 use active::Active;
 use claims::Claim;
-use covered::Covered;
 use hashbrown::HashMap;
-use leveret_queue::{Effect, Log, Meta, Peek, Position, Queue, Reason, RecoveredLane, State};
+use leveret_queue::{
+    Effect, Log, Meta, Peek, Position, Queue, Reason, RecoveredPriorityLog, State,
+};
 use leveret_storage::ShardLogs;
 use leveret_types::limits::QUORUM_PRESENT_MS_MAX;
 use leveret_types::{ConsumerId, NodeId, Now, QueueId, ReplicaId};
 use reach::Reach;
+use replicated_to::ReplicatedTo;
 use std::collections::VecDeque;
 use std::ops::Range;
 
-/// How a node's proxy speaks to this leader.
+/// How a node's remote queue speaks to this leader.
 #[derive(Clone, Copy, Debug)]
 struct Session {
     origin: Origin,
@@ -31,7 +33,7 @@ struct Session {
     taken: u64,
 }
 
-/// Where a holder is.
+/// Where a subscription is.
 #[derive(Debug)]
 struct Place {
     node: NodeId,
@@ -55,7 +57,7 @@ impl Place {
 #[derive(Clone, Copy, Debug)]
 enum Request {
     Get {
-        holder: ConsumerId,
+        subscription: ConsumerId,
         no_ack: bool,
     },
     Purge {
@@ -109,7 +111,7 @@ struct Batch {
     header: Header,
     came: Vec<(Position, Meta)>,
     /// The messages that came, as they go to the followers.
-    attachment: Vec<u8>,
+    entry_payload: Vec<u8>,
     /// Those of them that other nodes have published, and keep.
     published: Vec<Published>,
     asked: Vec<Asked>,
@@ -131,10 +133,10 @@ struct InFlight {
     returns: Vec<GivenBack>,
 }
 
-/// What a holder gives back.
+/// What a subscription gives back.
 #[derive(Debug)]
 struct GivenBack {
-    /// The holder's node.
+    /// The subscription's node.
     from: NodeId,
     settle: Settle,
     /// When: what is known of the messages from then on counts from here.
@@ -147,14 +149,15 @@ struct Waiting {
     node: NodeId,
     first: u64,
     operations: Vec<Operation>,
-    /// A holder that is gone once these are taken: what it has settled before does not return.
+    /// A subscription that is gone once these are taken: what it has settled before does not
+    /// return.
     gone: Option<ConsumerId>,
 }
 
 /// A batch that is to be proposed.
 pub(super) struct Closed {
     pub(super) header: Header,
-    pub(super) attachment: Attachment,
+    pub(super) entry_payload: EntryPayload,
 }
 
 /// The leader of one queue.
@@ -167,7 +170,7 @@ pub(super) struct Leader {
     consumers: usize,
     active: Active,
     sessions: Vec<Session>,
-    holders: HashMap<ConsumerId, Place, foldhash::fast::FixedState>,
+    subscriptions: HashMap<ConsumerId, Place, foldhash::fast::FixedState>,
     /// Nodes that have not presented themselves yet, and until when they may.
     awaited: Vec<NodeId>,
     /// What the others say that their consumers hold.
@@ -176,8 +179,8 @@ pub(super) struct Leader {
     batch: Batch,
     in_flight: VecDeque<InFlight>,
     waiting: VecDeque<Waiting>,
-    looked: Looked,
-    covered: Covered,
+    looked: Peeked,
+    replicated_to: ReplicatedTo,
     /// How far messages may be handed out.
     reach: Reach,
     dead: DeadLetters,
@@ -188,7 +191,7 @@ pub(super) struct Leader {
     is_foreseen: bool,
     spare: Vec<(Position, Meta)>,
     /// Whether others may have elected another leader: nothing is given out until that is known.
-    pub(super) is_doubted: bool,
+    pub(super) is_lease_expired: bool,
     /// Whether something has happened since the last pump.
     pub(super) dirty: bool,
 }
@@ -198,9 +201,9 @@ struct View<'a> {
     queue: QueueId,
     own: NodeId,
     logs: &'a mut ShardLogs,
-    looked: &'a mut Looked,
+    looked: &'a mut Peeked,
     reach: &'a mut Reach,
-    holders: &'a mut HashMap<ConsumerId, Place, foldhash::fast::FixedState>,
+    subscriptions: &'a mut HashMap<ConsumerId, Place, foldhash::fast::FixedState>,
     clients: &'a mut dyn crate::quorum::Clients,
 }
 
@@ -210,7 +213,7 @@ impl Log for View<'_> {
     }
 
     fn admit(&mut self, consumer: ConsumerId, bytes: u32) -> bool {
-        match self.holders.get_mut(&consumer) {
+        match self.subscriptions.get_mut(&consumer) {
             Some(place) if place.node == self.own => {
                 self.clients.admit(self.queue, consumer, bytes)
             }
@@ -233,7 +236,7 @@ macro_rules! on_queue {
             logs: $around.logs,
             looked: &mut $leader.looked,
             reach: &mut $leader.reach,
-            holders: &mut $leader.holders,
+            subscriptions: &mut $leader.subscriptions,
             clients: $around.clients,
         };
         let ($queue, $out) = (&mut $leader.queue, &mut $leader.scratch);
@@ -242,13 +245,13 @@ macro_rules! on_queue {
 }
 
 mod active;
-mod asked;
 mod batch;
 mod claims;
-mod covered;
 mod effects;
-mod presence;
 mod reach;
+mod registration;
+mod replicated_to;
+mod requests;
 
 impl Leader {
     /// The leader of a queue whose messages the logs have: all that its replicas know of it is
@@ -259,14 +262,15 @@ impl Leader {
         id: QueueId,
         (entry, term): (u64, u64),
         spec: &QueueSpec,
-        recovered: (Vec<RecoveredLane>, &State),
+        recovered: (Vec<RecoveredPriorityLog>, &State),
         nodes: Vec<NodeId>,
     ) -> Self {
-        let (lanes, state) = recovered;
-        let handed_out = state.lanes.iter();
-        let handed_out = handed_out.map(|lane| (lane.lane, lane.delivered_through));
+        let (priority_logs, state) = recovered;
+        let handed_out = state.priority_logs.iter();
+        let handed_out = handed_out
+            .map(|priority_log| (priority_log.priority_log, priority_log.delivered_through));
         let reach = Reach::new(handed_out);
-        let mut queue = Queue::recover(spec.kind, spec.settings.clone(), now, lanes, state);
+        let mut queue = Queue::recover(spec.kind, spec.settings.clone(), now, priority_logs, state);
         queue.tell_returns();
         queue.hold_election();
         Self {
@@ -278,22 +282,22 @@ impl Leader {
             consumers: 0,
             active: Active::default(),
             sessions: Vec::new(),
-            holders: HashMap::default(),
+            subscriptions: HashMap::default(),
             awaited: nodes,
             claims: Vec::new(),
             await_until_ms: now.monotonic_ms + QUORUM_PRESENT_MS_MAX,
             batch: Batch::default(),
             in_flight: VecDeque::new(),
             waiting: VecDeque::new(),
-            looked: Looked::default(),
-            covered: Covered::new(entry),
+            looked: Peeked::default(),
+            replicated_to: ReplicatedTo::new(entry),
             reach,
             dead: DeadLetters::default(),
             waiting_gets: Vec::new(),
             scratch: Vec::new(),
             is_foreseen: false,
             spare: Vec::new(),
-            is_doubted: false,
+            is_lease_expired: false,
             dirty: true,
         }
     }
@@ -313,7 +317,7 @@ impl Leader {
         self.awaited.is_empty()
     }
 
-    fn answer(&self, around: &mut Around<'_>, to: NodeId, message: ToProxy) {
+    fn answer(&self, around: &mut Around<'_>, to: NodeId, message: ToRemoteQueue) {
         let Some((_, session)) = self.session(to) else {
             return;
         };
@@ -330,11 +334,11 @@ impl Leader {
             to,
             queue: self.id,
             session: 0,
-            message: ToProxy::Leading { term: self.term },
+            message: ToRemoteQueue::Leading { term: self.term },
         });
     }
 
-    /// Takes what a node's proxy says, but operations of a session: [`Self::operations`].
+    /// Takes what a node's remote queue says, but operations of a session: [`Self::operations`].
     pub(super) fn receive(
         &mut self,
         around: &mut Around<'_>,
@@ -344,8 +348,8 @@ impl Leader {
         committed: impl FnOnce(Origin) -> Option<u64>,
     ) {
         match message {
-            ToLeader::Present(presentation) => {
-                return self.present(around, from, session, &presentation, committed);
+            ToLeader::Present(registration) => {
+                return self.present(around, from, session, &registration, committed);
             }
             ToLeader::Absent { term } => {
                 if term == self.term {
@@ -371,20 +375,31 @@ impl Leader {
                     self.reach.consumers_changed();
                 }
                 self.carry_out(around);
-                self.answer(around, from, ToProxy::Cancelled(consumer));
+                self.answer(around, from, ToRemoteQueue::Cancelled(consumer));
                 self.delete_if_unused(around);
             }
-            ToLeader::Detach(holder) => self.detach(around, from, holder),
+            ToLeader::Detach(subscription) => self.detach(around, from, subscription),
             ToLeader::Credit {
                 consumer,
                 messages,
                 bytes,
             } => self.credit(around, consumer, messages, bytes),
-            ToLeader::Get { holder, no_ack } => {
-                self.holders
-                    .entry(holder)
+            ToLeader::Get {
+                subscription,
+                no_ack,
+            } => {
+                self.subscriptions
+                    .entry(subscription)
                     .or_insert_with(|| Place::new(from, no_ack));
-                self.ask(around, from, session, Request::Get { holder, no_ack });
+                self.ask(
+                    around,
+                    from,
+                    session,
+                    Request::Get {
+                        subscription,
+                        no_ack,
+                    },
+                );
             }
             ToLeader::Purge { request } => {
                 self.ask(around, from, session, Request::Purge { request });
@@ -397,10 +412,13 @@ impl Leader {
             }
             ToLeader::Fetch {
                 consumer,
-                lane,
+                priority_log,
                 index,
             } => {
-                let position = Position { lane, index };
+                let position = Position {
+                    priority_log,
+                    index,
+                };
                 let request = Request::Fetch { consumer, position };
                 self.do_asked(around, Asked::new(from, session, request));
             }
@@ -433,13 +451,13 @@ impl Leader {
                 self.do_asked(around, asked);
             }
         }
-        self.looked.clear(self.holders.is_empty());
+        self.looked.clear(self.subscriptions.is_empty());
     }
 
     /// Takes note of how far the logs of other members are the same as this one's.
     pub(super) fn set_matched(&mut self, matched: impl Iterator<Item = (ReplicaId, u64)>) {
-        if !self.holders.is_empty() {
-            self.covered.set_matched(matched);
+        if !self.subscriptions.is_empty() {
+            self.replicated_to.set_matched(matched);
         }
     }
 
@@ -461,21 +479,32 @@ impl Leader {
     }
 
     /// Messages that were dead-lettered are where they were to go.
-    pub(super) fn dead_lettered(&mut self, around: &mut Around<'_>, lane: u8, range: Range<u64>) {
-        self.dead.arrived(lane, &range);
-        self.queue.dead_lettered(lane, range, &mut self.scratch);
+    pub(super) fn dead_lettered(
+        &mut self,
+        around: &mut Around<'_>,
+        priority_log: u8,
+        range: Range<u64>,
+    ) {
+        self.dead.arrived(priority_log, &range);
+        self.queue
+            .dead_lettered(priority_log, range, &mut self.scratch);
         self.carry_out(around);
         self.send_dead_letters(around);
     }
 
     /// A message that must be dead-lettered could not be.
-    pub(super) fn not_dead_lettered(&mut self, around: &mut Around<'_>, lane: u8, index: u64) {
-        self.dead.refused(around.now, lane, index);
+    pub(super) fn not_dead_lettered(
+        &mut self,
+        around: &mut Around<'_>,
+        priority_log: u8,
+        index: u64,
+    ) {
+        self.dead.refused(around.now, priority_log, index);
         self.dirty = true;
     }
 
     /// These messages were on their way to the dead-letter exchange before this leader was one.
-    pub(super) fn was_leaving(&mut self, lane: u8, range: Range<u64>, reason: Reason) {
-        self.dead.push(lane, range, reason);
+    pub(super) fn was_leaving(&mut self, priority_log: u8, range: Range<u64>, reason: Reason) {
+        self.dead.push(priority_log, range, reason);
     }
 }

@@ -1,27 +1,26 @@
 //! A replicated queue's member on this node: its group, its logs, and the leader if it leads.
 //!
-//! An entry of the group is a batch: a `header` of a few dozen bytes in a log of its own (lane
-//! 255), and the messages that the header names in the queue's lanes, at the indexes that it names.
-//! Messages are appended when the entry is; what leaves does so when the entry is committed. A
-//! follower's logs are therefore a queue's logs, and whoever becomes leader does what a restart
-//! does: [`leveret_queue::Queue::recover`].
+//! An entry of the group is a batch: a `header` of a few dozen bytes in a log of its own (priority
+//! log 255), and the messages that the header names in the queue's priority logs, at the indexes
+//! that it names. Messages are appended when the entry is; what leaves does so when the entry is
+//! committed. A follower's logs are therefore a queue's logs, and whoever becomes leader does what
+//! a restart does: [`leveret_queue::Queue::recover`].
 //!
-//! Invariant: what the lanes hold is what the headers name: more only while a leader's batch is
-//! open, or a snapshot is under way.
-//! Invariant: messages enter the queue machine, and leave the logs, when the header that says so is
-//! committed.
+//! Invariant: what the priority logs hold is what the headers name: more only while a leader's
+//! batch is open, or a snapshot is under way. Invariant: messages enter the queue machine, and
+//! leave the logs, when the header that says so is committed.
 
-mod attachment;
 mod blob;
+mod entry_payload;
 mod fuzz;
 mod header;
 mod host;
-mod lanes;
 mod leader;
 mod members;
 mod outgoing;
-mod remains;
+mod priority_logs;
 mod restore;
+mod retired_replica;
 mod snapshot;
 mod stuck;
 #[cfg(test)]
@@ -33,14 +32,13 @@ pub use host::{ReplicaStatus, Replicas, UnfitReplicas};
 pub use snapshot::Transfers;
 
 use crate::quorum::Clients;
-use crate::quorum::link::{Answer, ToProxy};
+use crate::quorum::link::{Answer, ToRemoteQueue};
 use crate::shard::{QueueSpec, ShardEffects, log_of};
-use attachment::Arrival;
 use blob::Applied;
+use entry_payload::Arrival;
 use header::Header;
-use lanes::Lanes;
 use leader::Leader;
-use leveret_queue::{LaneState, RecoveredLane, State};
+use leveret_queue::{PriorityLogState, RecoveredPriorityLog, State};
 use leveret_replication::{
     Entry, EntryKind, Group, Message, Ready, Role, RoleChange, SnapshotMark, StepError,
 };
@@ -48,11 +46,12 @@ use leveret_storage::{Durability, ShardLogs};
 use leveret_types::limits::QUORUM_HEADERS_KEPT;
 use leveret_types::{LogId, NodeId, Now, QueueId, ReplicaId};
 use outgoing::Outgoing;
+use priority_logs::PriorityLogs;
 use std::collections::VecDeque;
 use std::ops::Range;
 
-/// The lane whose log has the headers.
-pub const HEADER_LANE: u8 = 255;
+/// The priority log whose log has the headers.
+pub const HEADER_LOG: u8 = 255;
 
 /// What a replica may reach while it runs.
 pub struct Around<'a> {
@@ -72,7 +71,7 @@ pub struct Around<'a> {
     pub logs: &'a mut ShardLogs,
     /// What is to happen outside the shard.
     pub effects: &'a mut ShardEffects,
-    /// What leaders say to proxies, those on this node included.
+    /// What leaders say to remote queues, those on this node included.
     pub answers: &'a mut Vec<Answer>,
     /// States of queues on their way to other nodes.
     pub transfers: &'a Transfers,
@@ -102,7 +101,7 @@ pub(super) struct Replica {
     group: Group,
     /// Who belonged to the group when that changed last.
     members: Vec<ReplicaId>,
-    lanes: Lanes,
+    priority_logs: PriorityLogs,
     applied: Applied,
     /// Entries that are appended and not applied.
     tail: VecDeque<Pending>,
@@ -123,7 +122,7 @@ pub(super) struct Replica {
     /// Whether it is no member any more, and is to be taken away.
     is_gone: bool,
     /// Whether it has messages that cannot be read, so that it can neither lead nor help others.
-    is_rotten: bool,
+    is_corrupt: bool,
     /// Members that do not follow this one, of which that was said.
     reported_stuck: Vec<ReplicaId>,
     /// Which of the host's lists it is in.
@@ -142,12 +141,12 @@ pub(super) enum Broken {
 
 impl Replica {
     /// Whether it took entries back that it had acknowledged, and does not have them again.
-    fn is_mute(&self) -> bool {
+    fn is_non_voting(&self) -> bool {
         self.group.last_index() < self.applied.votes_from
     }
 
     fn header_log(&self) -> LogId {
-        log_of(self.id, HEADER_LANE)
+        log_of(self.id, HEADER_LOG)
     }
 
     /// The node that leads, as far as is known here.
@@ -243,7 +242,7 @@ impl Replica {
             .partition_point(|pending| pending.entry.index < from);
         let taken = self.tail.drain(kept..);
         let taken: Vec<Header> = taken.rev().map(|pending| pending.header).collect();
-        self.lanes.take_back(logs, taken.iter());
+        self.priority_logs.take_back(logs, taken.iter());
         self.outgoing.forget_from(from);
     }
 
@@ -255,7 +254,7 @@ impl Replica {
         let is_it = |a: &mut Arrival| a.index == entry.index && a.term == entry.term;
         let header = match arrived.pop_front_if(is_it) {
             Some(Arrival { header, bodies, .. }) => {
-                self.lanes.append_arrived(logs, &header, &bodies);
+                self.priority_logs.append_arrived(logs, &header, &bodies);
                 header
             }
             None if entry.kind == EntryKind::Normal => match self.proposed.take() {
@@ -304,7 +303,7 @@ impl Replica {
 
     fn apply_header(&mut self, around: &mut Around<'_>, entry: &Entry, header: &Header) {
         for left in &header.left {
-            let log = self.lanes.log(left.lane);
+            let log = self.priority_logs.log(left.priority_log);
             around.logs.settle(log, left.range.clone(), left.bytes);
         }
         self.applied.apply(header);
@@ -320,27 +319,34 @@ impl Replica {
         let Some(term) = self.leads else {
             return;
         };
-        let mut recovered: Vec<RecoveredLane> = Vec::new();
+        let mut recovered: Vec<RecoveredPriorityLog> = Vec::new();
         let mut state = State::default();
-        let mut numbers: Vec<u8> = self.lanes.numbers().collect();
+        let mut numbers: Vec<u8> = self.priority_logs.numbers().collect();
         numbers.sort_unstable();
-        for lane in numbers {
-            let log = self.lanes.log(lane);
+        for priority_log in numbers {
+            let log = self.priority_logs.log(priority_log);
             let Some(stats) = around.logs.log_stats(log) else {
                 continue;
             };
-            recovered.push(RecoveredLane {
-                lane,
+            recovered.push(RecoveredPriorityLog {
+                priority_log,
                 live: around.logs.live(log),
                 bytes: stats.bytes,
                 next_index: stats.next_index,
             });
-            state.lanes.push(LaneState {
-                lane,
+            state.priority_logs.push(PriorityLogState {
+                priority_log,
                 may_expire: true,
-                delivered_through: self.applied.lane(lane).map_or(0, |state| state.delivered),
-                returns: self.applied.returns(lane),
-                leaving: self.applied.leaving(lane).map(|(range, _)| range).collect(),
+                delivered_through: self
+                    .applied
+                    .priority_log(priority_log)
+                    .map_or(0, |state| state.delivered),
+                returns: self.applied.returns(priority_log),
+                leaving: self
+                    .applied
+                    .leaving(priority_log)
+                    .map(|(range, _)| range)
+                    .collect(),
             });
         }
         let mut nodes = around.up.to_vec();
@@ -349,9 +355,9 @@ impl Replica {
         let recovered = (recovered, &state);
         let begun = (entry, term);
         let mut leader = Leader::new(around.now, queue, begun, spec, recovered, nodes.clone());
-        for state in &self.applied.lanes {
+        for state in &self.applied.priority_logs {
             for (range, reason) in state.leaving.iter() {
-                leader.was_leaving(state.lane, range, reason);
+                leader.was_leaving(state.priority_log, range, reason);
             }
         }
         self.leader = Some(Box::new(leader));
@@ -360,7 +366,7 @@ impl Replica {
                 to,
                 queue,
                 session: 0,
-                message: ToProxy::Leading { term },
+                message: ToRemoteQueue::Leading { term },
             });
         }
     }
@@ -374,14 +380,14 @@ impl Replica {
             return;
         };
         // The batch that was open goes with the leader.
-        self.lanes.cut(around.logs);
+        self.priority_logs.cut(around.logs);
         let to = role.leader.map(ReplicaId::node);
         for (node, _) in leader.sessions() {
             around.answers.push(Answer {
                 to: node,
                 queue: self.id,
                 session: 0,
-                message: ToProxy::NotLeader {
+                message: ToRemoteQueue::NotLeader {
                     term: role.term,
                     leader: to,
                 },
@@ -394,14 +400,14 @@ impl Replica {
         let Some(leader) = &mut self.leader else {
             return false;
         };
-        let Some(closed) = leader.close(&self.lanes) else {
+        let Some(closed) = leader.close(&self.priority_logs) else {
             return true;
         };
         match self.group.propose(closed.header.encode()) {
             Ok((index, _)) => {
                 leader.proposed(index);
-                self.lanes.cover(&closed.header);
-                self.outgoing.keep(index, closed.attachment);
+                self.priority_logs.cover(&closed.header);
+                self.outgoing.keep(index, closed.entry_payload);
                 self.proposed = Some(closed.header);
             }
             Err(error) => {
@@ -417,7 +423,7 @@ impl Replica {
     /// Takes operations that wait, and proposes full batches.
     fn work(&mut self, around: &mut Around<'_>) {
         while let Some(leader) = &mut self.leader {
-            leader.take_waiting(around, &mut self.lanes);
+            leader.take_waiting(around, &mut self.priority_logs);
             let full = leader.wants_close();
             if !full || !self.close_batch(around) {
                 break;
@@ -472,9 +478,9 @@ impl Replica {
         }
     }
 
-    fn dead_lettered(&mut self, around: &mut Around<'_>, lane: u8, range: Range<u64>) {
+    fn dead_lettered(&mut self, around: &mut Around<'_>, priority_log: u8, range: Range<u64>) {
         if let Some(leader) = &mut self.leader {
-            leader.dead_lettered(around, lane, range);
+            leader.dead_lettered(around, priority_log, range);
         }
     }
 
@@ -490,7 +496,7 @@ impl Replica {
             self.is_gone = message.to.node() == around.node;
             return Ok(());
         }
-        let takes_part = !around.is_outdated && !self.is_mute();
+        let takes_part = !around.is_outdated && !self.is_non_voting();
         if !takes_part && message.body.is_of_election() {
             return Ok(());
         }

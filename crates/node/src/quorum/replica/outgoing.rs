@@ -1,7 +1,7 @@
 //! What a member sends to the others: messages of the group, and behind their entries the messages
 //! of the queue, out of memory or out of the log.
 
-use super::attachment::{self, Attachment};
+use super::entry_payload::{self, EntryPayload};
 use super::{Around, Replica};
 use crate::quorum::link::Origin;
 use crate::shard::log_of;
@@ -32,7 +32,7 @@ struct Parked {
 #[derive(Debug, Default)]
 pub(super) struct Outgoing {
     /// What lies behind the newest entries, ascending by index: all followers get the same bytes.
-    kept: VecDeque<(u64, Attachment)>,
+    kept: VecDeque<(u64, EntryPayload)>,
     kept_bytes: usize,
     parked: VecDeque<Parked>,
     /// Nodes that did not have what they were referred to: entries up to that one go whole.
@@ -41,17 +41,17 @@ pub(super) struct Outgoing {
 
 impl Outgoing {
     /// Keeps what lies behind an entry that this member proposes.
-    pub(super) fn keep(&mut self, index: u64, attachment: Attachment) {
-        self.kept_bytes += attachment.weight();
-        self.kept.push_back((index, attachment));
+    pub(super) fn keep(&mut self, index: u64, entry_payload: EntryPayload) {
+        self.kept_bytes += entry_payload.weight();
+        self.kept.push_back((index, entry_payload));
         while self.kept_bytes > QUORUM_SENT_BYTES && self.kept.len() > 1 {
             self.drop_first();
         }
     }
 
     fn drop_first(&mut self) {
-        if let Some((_, attachment)) = self.kept.pop_front() {
-            self.kept_bytes -= attachment.weight();
+        if let Some((_, entry_payload)) = self.kept.pop_front() {
+            self.kept_bytes -= entry_payload.weight();
         }
     }
 
@@ -67,8 +67,8 @@ impl Outgoing {
     }
 
     pub(super) fn forget_from(&mut self, index: u64) {
-        while let Some((_, attachment)) = self.kept.pop_back_if(|(last, _)| *last >= index) {
-            self.kept_bytes -= attachment.weight();
+        while let Some((_, entry_payload)) = self.kept.pop_back_if(|(last, _)| *last >= index) {
+            self.kept_bytes -= entry_payload.weight();
         }
     }
 
@@ -77,7 +77,7 @@ impl Outgoing {
         *self = Self::default();
     }
 
-    fn get(&self, index: u64) -> Option<&Attachment> {
+    fn get(&self, index: u64) -> Option<&EntryPayload> {
         let at = self.kept.binary_search_by_key(&index, |(index, _)| *index);
         Some(&self.kept[at.ok()?].1)
     }
@@ -96,28 +96,28 @@ impl Parked {
             return true;
         };
         if self.read == 0
-            && let Some(attachment) = outgoing.get(entry.index)
+            && let Some(entry_payload) = outgoing.get(entry.index)
         {
             let node = self.message.to.node();
-            let run = attachment.run_of(node);
+            let run = entry_payload.run_of(node);
             match run.filter(|_| outgoing.may_refer(node, entry.index)) {
                 Some(run) if self.referring.is_none_or(|referring| referring == run) => {
                     self.referring = Some(run);
-                    attachment.referring(Origin { node, start: run }, &mut self.built);
+                    entry_payload.referring(Origin { node, start: run }, &mut self.built);
                 }
-                _ => self.built.push(attachment.bytes.clone()),
+                _ => self.built.push(entry_payload.bytes.clone()),
             }
             self.entries += 1;
             return true;
         }
-        let header = attachment::header_of(entry).ok().flatten();
+        let header = entry_payload::header_of(entry).ok().flatten();
         let header = header.unwrap_or_default();
         let came = header.came.iter();
-        let all = came.flat_map(|came| came.range.clone().map(|index| (came.lane, index)));
-        for (lane, index) in all.skip(self.read) {
-            match logs.read(log_of(queue, lane), index) {
-                Read::Ready(bytes) => attachment::put_message(&mut self.partial, &[&bytes]),
-                Read::Gone => attachment::put_gone(&mut self.partial),
+        let all = came.flat_map(|came| came.range.clone().map(|index| (came.priority_log, index)));
+        for (priority_log, index) in all.skip(self.read) {
+            match logs.read(log_of(queue, priority_log), index) {
+                Read::Ready(bytes) => entry_payload::put_message(&mut self.partial, &[&bytes]),
+                Read::Gone => entry_payload::put_gone(&mut self.partial),
                 Read::Pending => return false,
                 Read::Damaged(why) => {
                     tracing::error!(%queue, why, "a message cannot be sent to a follower");
@@ -137,7 +137,7 @@ impl Parked {
 impl Replica {
     /// Sends a message of the group.
     pub(super) fn send(&mut self, around: &mut Around<'_>, message: Message) {
-        if matches!(message.body, Body::Vote { .. }) && self.is_mute() {
+        if matches!(message.body, Body::Vote { .. }) && self.is_non_voting() {
             return;
         }
         let has_entries = !message.entries().is_empty();
@@ -154,7 +154,7 @@ impl Replica {
         };
         if waits || !self.try_send(around, &mut parked) {
             self.outgoing.parked.push_back(parked);
-            self.note_rot(around.logs);
+            self.note_corruption(around.logs);
         }
     }
 
@@ -166,7 +166,7 @@ impl Replica {
         }
         let message = &parked.message;
         let (run, built) = (parked.referring, parked.built.drain(..));
-        let frame = attachment::frame(self.id, message, run, built);
+        let frame = entry_payload::frame(self.id, message, run, built);
         around.effects.peer.push((message.to.node(), frame));
         true
     }
@@ -182,7 +182,7 @@ impl Replica {
             }
         }
         if !blocked.is_empty() {
-            self.note_rot(around.logs);
+            self.note_corruption(around.logs);
         }
     }
 

@@ -1,9 +1,9 @@
 //! How a replica begins: with the queue, after a restart, or without any state of the queue.
 
 use super::blob::{Applied, VOTES_NEVER};
-use super::lanes::Lanes;
 use super::outgoing::Outgoing;
-use super::{HEADER_LANE, Pending, Replica, attachment, header, host};
+use super::priority_logs::PriorityLogs;
+use super::{HEADER_LOG, Pending, Replica, entry_payload, header, host};
 use crate::quorum::link::Origin;
 use crate::shard::{QueueSpec, log_of};
 use leveret_replication::{Entry, Group, GroupConfig, HardState, Membership, SnapshotMark};
@@ -20,8 +20,12 @@ pub(super) enum RestoreError {
     State(super::blob::Unreadable),
     #[error("entry {index} of its log cannot be read: {why}")]
     Entry { index: u64, why: String },
-    #[error("lane {lane} ends at {found}, and headers name messages up to {named}")]
-    Lane { lane: u8, found: u64, named: u64 },
+    #[error("priority log {priority_log} ends at {found}, and headers name messages up to {named}")]
+    PriorityLog {
+        priority_log: u8,
+        found: u64,
+        named: u64,
+    },
     #[error("it lacks entries that it had acknowledged, or has some that its group has lost")]
     Lost,
     #[error(transparent)]
@@ -30,9 +34,9 @@ pub(super) enum RestoreError {
 
 impl Replica {
     /// The member on this node, with what its logs have of it: that may be another than `me`, which
-    /// the node is to have. `lanes` are those that have a log, the one of the headers included;
-    /// none of a queue that is new here. `load` carries out the
-    /// reads from disk that the logs ask for.
+    /// the node is to have. `priority_logs` are those that have a log, the one of the headers
+    /// included; none of a queue that is new here. `load` carries out the reads from disk that the
+    /// logs ask for.
     ///
     /// # Errors
     /// Its logs are damaged, so that it must not take part: neither vote nor serve.
@@ -40,23 +44,23 @@ impl Replica {
         id: QueueId,
         me: ReplicaId,
         spec: QueueSpec,
-        lanes: &[u8],
+        priority_logs: &[u8],
         logs: &mut ShardLogs,
         load: &mut dyn FnMut(&mut ShardLogs),
     ) -> Result<Self, RestoreError> {
-        for lane in lanes {
-            if let Some(damage) = logs.damage(log_of(id, *lane)) {
+        for priority_log in priority_logs {
+            if let Some(damage) = logs.damage(log_of(id, *priority_log)) {
                 return Err(RestoreError::Damaged(damage.notes.join("; ")));
             }
         }
-        let log = log_of(id, HEADER_LANE);
+        let log = log_of(id, HEADER_LOG);
         if !logs.has_log(log) {
-            match lanes.first() {
+            match priority_logs.first() {
                 // The queue was on this node alone when it was written to last.
                 Some(first) if sole_founder(&spec, me.node()) == Some(me) => {
                     let state = leveret_queue::State::decode(logs.state(log_of(id, *first)));
                     let state = state.unwrap_or_default();
-                    adopt(id, me, lanes, &state, Vec::new(), logs);
+                    adopt(id, me, priority_logs, &state, Vec::new(), logs);
                 }
                 _ => logs.create_log(log, LogKind::Durable),
             }
@@ -76,7 +80,7 @@ impl Replica {
         let me = applied.replica;
         let entries = read_entries(id, mark.index, logs, load)?;
         let tail = headers(&entries)?;
-        let lanes = restore_lanes(id, lanes, &applied, &tail, logs)?;
+        let priority_logs = restore_priority_logs(id, priority_logs, &applied, &tail, logs)?;
         let (term, vote) = logs.term_and_vote(log).unwrap_or_default();
         let index = mark.index;
         let hard = HardState { term, vote };
@@ -86,7 +90,7 @@ impl Replica {
             spec,
             members: group.membership().members(),
             group,
-            lanes,
+            priority_logs,
             applied,
             tail,
             proposed: None,
@@ -99,7 +103,7 @@ impl Replica {
             receiving: None,
             sending: None,
             is_gone: false,
-            is_rotten: false,
+            is_corrupt: false,
             reported_stuck: Vec::new(),
             listed: host::Listed::default(),
             deadline_ms: 0,
@@ -147,9 +151,12 @@ impl Replica {
     /// Takes back all that is not applied, for `me`, another member on this node.
     pub(super) fn keep_applied(&self, logs: &mut ShardLogs, me: ReplicaId) {
         logs.truncate(self.header_log(), self.compacted + 1);
-        for lane in self.lanes.numbers() {
-            let end = self.applied.lane(lane).map_or(0, |state| state.end);
-            logs.truncate(self.lanes.log(lane), end);
+        for priority_log in self.priority_logs.numbers() {
+            let end = self
+                .applied
+                .priority_log(priority_log)
+                .map_or(0, |state| state.end);
+            logs.truncate(self.priority_logs.log(priority_log), end);
         }
         if let Some(mark) = self.group.mark(self.compacted) {
             let state = Applied {
@@ -178,26 +185,30 @@ const fn is_founder(member: &ReplicaId) -> bool {
 pub(super) fn adopt(
     id: QueueId,
     me: ReplicaId,
-    lanes: &[u8],
+    priority_logs: &[u8],
     state: &leveret_queue::State,
     origins: Vec<(Origin, u64)>,
     logs: &mut ShardLogs,
 ) {
-    let log = log_of(id, HEADER_LANE);
+    let log = log_of(id, HEADER_LOG);
     logs.create_log(log, LogKind::Durable);
     let mut applied = Applied {
         replica: me,
         origins,
         ..Applied::default()
     };
-    for lane in lanes {
-        let lane_log = log_of(id, *lane);
+    for priority_log in priority_logs {
+        let log_of_priority = log_of(id, *priority_log);
         // One index is passed over: that is on disk, whatever the messages before it are.
-        let end = logs.log_stats(lane_log).map_or(0, |s| s.next_index) + 1;
-        logs.skip_to(lane_log, end);
-        let adopted = applied.lane_mut(*lane);
+        let end = logs.log_stats(log_of_priority).map_or(0, |s| s.next_index) + 1;
+        logs.skip_to(log_of_priority, end);
+        let adopted = applied.priority_log_mut(*priority_log);
         adopted.end = end;
-        if let Some(before) = state.lanes.iter().find(|before| before.lane == *lane) {
+        if let Some(before) = state
+            .priority_logs
+            .iter()
+            .find(|before| before.priority_log == *priority_log)
+        {
             adopted.delivered = before.delivered_through;
             for (range, count) in &before.returns {
                 adopted.returns.update(range.clone(), |_| *count, |_, _| {});
@@ -236,7 +247,7 @@ fn read_entries(
     logs: &mut ShardLogs,
     load: &mut dyn FnMut(&mut ShardLogs),
 ) -> Result<Vec<Entry>, RestoreError> {
-    let log = log_of(id, HEADER_LANE);
+    let log = log_of(id, HEADER_LOG);
     let end = logs.log_stats(log).map_or(0, |stats| stats.next_index);
     let mut entries = Vec::new();
     for index in after + 1..end {
@@ -261,7 +272,7 @@ fn headers(entries: &[Entry]) -> Result<VecDeque<Pending>, RestoreError> {
     let mut tail = VecDeque::new();
     for entry in entries {
         let index = entry.index;
-        let header = attachment::header_of(entry).map_err(|error| RestoreError::Entry {
+        let header = entry_payload::header_of(entry).map_err(|error| RestoreError::Entry {
             index,
             why: error.to_string(),
         })?;
@@ -273,48 +284,58 @@ fn headers(entries: &[Entry]) -> Result<VecDeque<Pending>, RestoreError> {
     Ok(tail)
 }
 
-/// The lanes as the headers name them: what goes on behind was of a batch that did not get its
-/// header, or of a snapshot that did not get to its end.
-fn restore_lanes(
+/// The priority logs as the headers name them: what goes on behind was of a batch that did not get
+/// its header, or of a snapshot that did not get to its end.
+fn restore_priority_logs(
     id: QueueId,
     found: &[u8],
     applied: &Applied,
     tail: &VecDeque<Pending>,
     logs: &mut ShardLogs,
-) -> Result<Lanes, RestoreError> {
-    let mut lanes = Lanes::new(id);
-    let named = |lane: u8| {
-        let applied = applied.lane(lane).map_or(0, |state| state.end);
+) -> Result<PriorityLogs, RestoreError> {
+    let mut priority_logs = PriorityLogs::new(id);
+    let named = |priority_log: u8| {
+        let applied = applied
+            .priority_log(priority_log)
+            .map_or(0, |state| state.end);
         let came = tail
             .iter()
             .flat_map(|pending: &Pending| &pending.header.came);
         let came = came
-            .filter(|came| came.lane == lane)
+            .filter(|came| came.priority_log == priority_log)
             .map(|came| came.range.end);
         came.chain([applied]).max().unwrap_or(0)
     };
-    for lane in found.iter().copied().filter(|lane| *lane != HEADER_LANE) {
-        let log = log_of(id, lane);
-        let named = named(lane);
+    for priority_log in found
+        .iter()
+        .copied()
+        .filter(|priority_log| *priority_log != HEADER_LOG)
+    {
+        let log = log_of(id, priority_log);
+        let named = named(priority_log);
         let end = logs.log_stats(log).map_or(0, |stats| stats.next_index);
         if end < named {
             let found = end;
-            return Err(RestoreError::Lane { lane, found, named });
+            return Err(RestoreError::PriorityLog {
+                priority_log,
+                found,
+                named,
+            });
         }
         logs.truncate(log, named);
-        lanes.found(lane, named);
+        priority_logs.found(priority_log, named);
     }
-    let all = applied.lanes.iter().map(|state| state.lane);
+    let all = applied.priority_logs.iter().map(|state| state.priority_log);
     let came = tail.iter().flat_map(|pending| &pending.header.came);
-    for lane in all.chain(came.map(|came| came.lane)) {
-        let named = named(lane);
-        if named > 0 && lanes.end(lane) == 0 {
-            return Err(RestoreError::Lane {
-                lane,
+    for priority_log in all.chain(came.map(|came| came.priority_log)) {
+        let named = named(priority_log);
+        if named > 0 && priority_logs.end(priority_log) == 0 {
+            return Err(RestoreError::PriorityLog {
+                priority_log,
                 found: 0,
                 named,
             });
         }
     }
-    Ok(lanes)
+    Ok(priority_logs)
 }

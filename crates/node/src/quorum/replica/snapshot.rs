@@ -1,23 +1,23 @@
 //! The state of a queue on its way to a member that is too far behind for entries.
 //!
 //! ```text
-//! offer  kind u8 = 3 | matched | length, message of the group | length, blob | lanes: count, (lane u8 | end | ranges: count, (start | count))
-//! want   kind u8 = 4 | to u64 | mark | lanes: count, (lane u8 | next)
-//! part   kind u8 = 5 | to u64 | mark | number | last u8 | messages: (lane u8 | index | length | bytes)*
+//! offer  kind u8 = 3 | matched | length, message of the group | length, blob | priority logs: count, (priority log u8 | end | ranges: count, (start | count))
+//! want   kind u8 = 4 | to u64 | mark | priority logs: count, (priority log u8 | next)
+//! part   kind u8 = 5 | to u64 | mark | number | last u8 | messages: (priority log u8 | index | length | bytes)*
 //! got    kind u8 = 6 | to u64 | mark | number
 //! gone   kind u8 = 7 | to u64          the receiver is no member any more
 //! ```
 //! The leader offers its state as it is now: the blob, and which messages live. The member says
-//! from where on it needs messages, for what it has of the lanes is right as far as its log is. It
-//! appends what comes to its lanes; with the last part it settles what does not live any more, and
-//! the group takes the mark in. What leaves at the leader meanwhile is left out, for a header tells
-//! the member later.
+//! from where on it needs messages, for what it has of the priority_logs is right as far as its log
+//! is. It appends what comes to its priority_logs; with the last part it settles what does not live
+//! any more, and the group takes the mark in. What leaves at the leader meanwhile is left out, for
+//! a header tells the member later.
 //!
 //! Invariant: of one transfer no more than a window of parts is under way, and of a shard no more
 //! transfers than [`Transfers`] lets begin. A group asks again for what could not.
 
 use super::blob::{Applied, Unreadable, take_replica};
-use super::header::lane as take_lane;
+use super::header::priority_log as take_priority_log;
 use super::wire::{Malformed, Reader, put, put_range};
 use super::{Around, Replica, restore};
 use crate::env::PeerFrame;
@@ -42,10 +42,10 @@ pub(super) const GONE: u8 = 7;
 /// The number of a part that says: nothing is needed any more.
 const ALL: u64 = u64::MAX;
 
-/// One lane of a state.
+/// One priority_log of a state.
 #[derive(Debug)]
-struct LiveLane {
-    lane: u8,
+struct LivePriorityLog {
+    priority_log: u8,
     end: u64,
     live: RangeSet,
 }
@@ -81,8 +81,8 @@ pub(super) struct Sending {
     _place: Arc<()>,
     to: ReplicaId,
     mark: u64,
-    lanes: Vec<LiveLane>,
-    /// Where the next part begins: the place in `lanes`, and the index.
+    priority_logs: Vec<LivePriorityLog>,
+    /// Where the next part begins: the place in `priority_logs`, and the index.
     at: (usize, u64),
     /// The next part's number, and the first that is not answered; from 1 on. None is sent before
     /// the member has said what it wants.
@@ -101,7 +101,7 @@ pub(super) struct Receiving {
     message: Message,
     mark: u64,
     applied: Applied,
-    lanes: Vec<LiveLane>,
+    priority_logs: Vec<LivePriorityLog>,
     next: u64,
 }
 
@@ -122,16 +122,16 @@ impl Replica {
         let Some(place) = around.transfers.begin() else {
             return self.group.report_snapshot(to, false);
         };
-        let lanes: Vec<LiveLane> = self
+        let priority_logs: Vec<LivePriorityLog> = self
             .applied
-            .lanes
+            .priority_logs
             .iter()
-            .map(|state| LiveLane {
-                lane: state.lane,
+            .map(|state| LivePriorityLog {
+                priority_log: state.priority_log,
                 end: state.end,
                 live: around
                     .logs
-                    .live(self.lanes.log(state.lane))
+                    .live(self.priority_logs.log(state.priority_log))
                     .within(0..state.end)
                     .collect(),
             })
@@ -151,12 +151,13 @@ impl Replica {
         let blob = state.encode(mark);
         put(&mut out, blob.len() as u64);
         out.extend_from_slice(&blob);
-        put(&mut out, lanes.len() as u64);
-        for lane in &lanes {
-            out.push(lane.lane);
-            put(&mut out, lane.end);
-            put(&mut out, lane.live.interval_count() as u64);
-            lane.live
+        put(&mut out, priority_logs.len() as u64);
+        for priority_log in &priority_logs {
+            out.push(priority_log.priority_log);
+            put(&mut out, priority_log.end);
+            put(&mut out, priority_log.live.interval_count() as u64);
+            priority_log
+                .live
                 .iter()
                 .for_each(|range| put_range(&mut out, &range));
         }
@@ -164,7 +165,7 @@ impl Replica {
             _place: place,
             to,
             mark: mark.index,
-            lanes,
+            priority_logs,
             at: (0, 0),
             next: 1,
             unanswered: 1,
@@ -203,7 +204,7 @@ impl Replica {
         node: NodeId,
         frame: &Bytes,
     ) -> Result<(), Malformed> {
-        let (matched, message, applied, lanes) = decode_offer(frame)?;
+        let (matched, message, applied, priority_logs) = decode_offer(frame)?;
         let Body::Snapshot(mark) = &message.body else {
             return Err(Reader::new(frame).fail("a message with a mark"));
         };
@@ -224,10 +225,12 @@ impl Replica {
         let mut out = vec![WANT];
         out.extend_from_slice(&from.0.to_le_bytes());
         put(&mut out, index);
-        put(&mut out, lanes.len() as u64);
-        for lane in &lanes {
-            let stats = around.logs.log_stats(self.lanes.log(lane.lane));
-            out.push(lane.lane);
+        put(&mut out, priority_logs.len() as u64);
+        for priority_log in &priority_logs {
+            let stats = around
+                .logs
+                .log_stats(self.priority_logs.log(priority_log.priority_log));
+            out.push(priority_log.priority_log);
             put(&mut out, stats.map_or(0, |stats| stats.next_index));
         }
         self.receiving = Some(Box::new(Receiving {
@@ -235,7 +238,7 @@ impl Replica {
             message,
             mark: index,
             applied,
-            lanes,
+            priority_logs,
             next: 1,
         }));
         self.post(around, from, out);
@@ -288,13 +291,20 @@ impl Replica {
             None => return Ok(()),
         };
         let mut wants = Vec::new();
-        for _ in 0..reader.count("lanes")? {
-            wants.push((take_lane(&mut reader)?, reader.number("a lane's end")?));
+        for _ in 0..reader.count("priority logs")? {
+            wants.push((
+                take_priority_log(&mut reader)?,
+                reader.number("a priority log's end")?,
+            ));
         }
-        reader.end("what follows lanes")?;
+        reader.end("what follows priority logs")?;
         if let Some(sending) = self.sending.as_mut().filter(|s| s.is(mark, from)) {
-            for (lane, next) in wants {
-                if let Some(found) = sending.lanes.iter_mut().find(|of| of.lane == lane) {
+            for (priority_log, next) in wants {
+                if let Some(found) = sending
+                    .priority_logs
+                    .iter_mut()
+                    .find(|of| of.priority_log == priority_log)
+                {
                     found.live.remove_range(0..next);
                 }
             }
@@ -360,7 +370,7 @@ impl Replica {
             && sending.next - sending.unanswered < QUORUM_PARTS_IN_FLIGHT
         {
             let Some(part) = sending.part(self.id, around.logs) else {
-                self.note_rot(around.logs);
+                self.note_corruption(around.logs);
                 break;
             };
             self.post(around, sending.to, part);
@@ -389,12 +399,12 @@ impl Replica {
         receiving.next += 1;
         let from = receiving.from;
         while reader.left() > 0 {
-            let lane = take_lane(&mut reader)?;
+            let priority_log = take_priority_log(&mut reader)?;
             let index = reader.number("an index")?;
             let len = reader.count("a message")?;
             let bytes = reader.bytes(len, "a message")?;
-            let (_, size) = stored::facts(bytes).ok_or(reader.fail("a message"))?;
-            let log = self.lanes.open(around.logs, lane);
+            let (_, size) = stored::summary(bytes).ok_or(reader.fail("a message"))?;
+            let log = self.priority_logs.open(around.logs, priority_log);
             let next = around
                 .logs
                 .log_stats(log)
@@ -449,7 +459,7 @@ impl Replica {
     /// Gives up what has come of a state so far.
     pub(super) fn abandon_receiving(&mut self, logs: &mut ShardLogs) {
         if self.receiving.take().is_some() {
-            self.lanes.cut(logs);
+            self.priority_logs.cut(logs);
         }
     }
 
@@ -460,12 +470,15 @@ impl Replica {
             panic!("queue {} takes in a state that did not come", self.id);
         };
         self.tail.clear();
-        for lane in &receiving.lanes {
-            let log = self.lanes.open(around.logs, lane.lane);
-            around.logs.skip_to(log, lane.end);
-            around.logs.truncate(log, lane.end);
-            settle_dead(around.logs, log, &lane.live);
-            self.lanes.set_end(lane.lane, lane.end);
+        for priority_log in &receiving.priority_logs {
+            let log = self
+                .priority_logs
+                .open(around.logs, priority_log.priority_log);
+            around.logs.skip_to(log, priority_log.end);
+            around.logs.truncate(log, priority_log.end);
+            settle_dead(around.logs, log, &priority_log.live);
+            self.priority_logs
+                .set_end(priority_log.priority_log, priority_log.end);
         }
         let (replica, votes_from) = (self.applied.replica, self.applied.votes_from);
         self.applied = Applied {
@@ -504,12 +517,12 @@ impl Sending {
         let last_at = out.len();
         out.push(0);
         let mut is_last = true;
-        'lanes: while let Some(lane) = self.lanes.get(self.at.0) {
-            let log = log_of(queue, lane.lane);
-            while let Some(index) = lane.live.next_from(self.at.1) {
+        'lanes: while let Some(priority_log) = self.priority_logs.get(self.at.0) {
+            let log = log_of(queue, priority_log.priority_log);
+            while let Some(index) = priority_log.live.next_from(self.at.1) {
                 match logs.read(log, index) {
                     Read::Ready(bytes) => {
-                        out.push(lane.lane);
+                        out.push(priority_log.priority_log);
                         put(&mut out, index);
                         put(&mut out, bytes.len() as u64);
                         out.extend_from_slice(&bytes);
@@ -550,7 +563,7 @@ impl Sending {
     }
 }
 
-type Offer = (u64, Message, Applied, Vec<LiveLane>);
+type Offer = (u64, Message, Applied, Vec<LivePriorityLog>);
 
 fn decode_offer(frame: &Bytes) -> Result<Offer, Malformed> {
     let mut reader = Reader::new(frame);
@@ -571,13 +584,15 @@ fn decode_offer(frame: &Bytes) -> Result<Offer, Malformed> {
     if message.body != Body::Snapshot(mark) {
         return Err(reader.fail("a state with that mark"));
     }
-    let mut lanes: Vec<LiveLane> = Vec::new();
-    for _ in 0..reader.count("lanes")? {
-        let lane = take_lane(&mut reader)?;
-        let end = reader.number("a lane's end")?;
-        let is_known = |of: &LiveLane| of.lane == lane;
-        if lanes.iter().any(is_known) || applied.lane(lane).map(|state| state.end) != Some(end) {
-            return Err(reader.fail("a lane of the state"));
+    let mut priority_logs: Vec<LivePriorityLog> = Vec::new();
+    for _ in 0..reader.count("priority logs")? {
+        let priority_log = take_priority_log(&mut reader)?;
+        let end = reader.number("a priority log's end")?;
+        let is_known = |of: &LivePriorityLog| of.priority_log == priority_log;
+        if priority_logs.iter().any(is_known)
+            || applied.priority_log(priority_log).map(|state| state.end) != Some(end)
+        {
+            return Err(reader.fail("a priority log of the state"));
         }
         let mut live = RangeSet::new();
         for _ in 0..reader.count("live messages")? {
@@ -587,10 +602,14 @@ fn decode_offer(frame: &Bytes) -> Result<Offer, Malformed> {
             }
             live.insert_range(range);
         }
-        lanes.push(LiveLane { lane, end, live });
+        priority_logs.push(LivePriorityLog {
+            priority_log,
+            end,
+            live,
+        });
     }
-    reader.end("what follows lanes")?;
-    Ok((matched, message, applied, lanes))
+    reader.end("what follows priority logs")?;
+    Ok((matched, message, applied, priority_logs))
 }
 
 #[cfg(test)]

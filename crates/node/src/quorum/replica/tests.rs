@@ -3,11 +3,11 @@
 
 mod astray;
 mod local;
-mod mute;
-mod presented;
+mod non_voting;
 mod referring;
+mod registered;
 
-use super::HEADER_LANE;
+use super::HEADER_LOG;
 use crate::env::{ConnectionEvent, PeerFrame, QueueAnswer};
 use crate::link::ConsumerLink;
 use crate::quorum::Notify;
@@ -17,7 +17,7 @@ use leveret_queue::{Consumer, Outcome, QueueKind, Settings};
 use leveret_storage::{
     Folders, MemoryDisk, Options, Reader, SealedChunk, StoreLock, WalWriter, recover,
 };
-use leveret_types::message::Facts;
+use leveret_types::message::MessageSummary;
 use leveret_types::{
     ConnectionId, ConsumerId, Message, MessageParts, NodeId, Now, QueueId, ReplicaId, ShardId,
 };
@@ -55,7 +55,7 @@ struct Running {
     /// Publishes whose answer is awaited: the operation's number, and the message.
     published: BTreeMap<u64, u64>,
     consumer: Option<ConsumerId>,
-    /// Deliveries to the client: lane, index, message.
+    /// Deliveries to the client: priority log, index, message.
     held: VecDeque<(u8, u64, u64)>,
     /// Whether each delivery to it was flagged as redelivered.
     flags: Vec<bool>,
@@ -131,9 +131,9 @@ fn message(number: u64, len: usize) -> Message {
         properties: &[0, 0],
         body: &body,
     };
-    let facts = Facts {
+    let facts = MessageSummary {
         persistent: true,
-        ..Facts::default()
+        ..MessageSummary::default()
     };
     Message::from_parts(parts, facts)
 }
@@ -158,10 +158,10 @@ impl Node {
         self.starts += 1;
         shard.set_start(self.starts);
         let found = recovered.logs.iter().map(|summary| queue_of(summary.log));
-        let mut lanes: Vec<u8> = found.filter(|of| of.0 == QUEUE).map(|of| of.1).collect();
-        lanes.sort_unstable();
+        let mut priority_logs: Vec<u8> = found.filter(|of| of.0 == QUEUE).map(|of| of.1).collect();
+        priority_logs.sort_unstable();
         let mut reader = recovered.reader;
-        shard.recover_queue(now, QUEUE, spec.clone(), lanes, &mut |logs| {
+        shard.recover_queue(now, QUEUE, spec.clone(), priority_logs, &mut |logs| {
             for request in logs.take_reads() {
                 let loaded = reader.read(request);
                 logs.loaded(loaded);
@@ -308,13 +308,13 @@ impl World {
                         "message {number} comes again, and is not flagged"
                     );
                     *times += 1;
-                    let place = (delivery.lane, delivery.index);
+                    let place = (delivery.priority_log, delivery.index);
                     let before = *self.ledger.places.entry(number).or_insert(place);
                     assert_eq!(before, place, "message {number} is in the queue twice");
                     running.flags.push(delivery.redelivered);
                     running
                         .held
-                        .push_back((delivery.lane, delivery.index, number));
+                        .push_back((delivery.priority_log, delivery.index, number));
                 }
                 ConnectionEvent::Answered {
                     answer: QueueAnswer::Attached { result, .. },
@@ -333,7 +333,7 @@ impl World {
             self.ledger.snapshots += u32::from(frame.pieces[0][0] == super::snapshot::OFFER);
             let bytes: usize = frame.pieces.iter().map(Bytes::len).sum();
             *self.ledger.sent.entry((at, to)).or_default() += bytes;
-            self.ledger.lacking += u32::from(frame.pieces[0][0] == super::attachment::LACKING);
+            self.ledger.lacking += u32::from(frame.pieces[0][0] == super::entry_payload::LACKING);
             if self.connected(at, to) {
                 self.ways.entry((at, to)).or_default().push_back(frame);
             }
@@ -356,7 +356,7 @@ impl World {
         };
         let from = self.nodes[way.0].id;
         let mut bytes = frame.pieces.concat();
-        if bytes[0] == super::attachment::REFERRING && self.random.chance(self.misreferring) {
+        if bytes[0] == super::entry_payload::REFERRING && self.random.chance(self.misreferring) {
             bytes[1] ^= 0x40;
         }
         let bytes = Bytes::from(bytes);
@@ -461,7 +461,7 @@ impl World {
         let Some(consumer) = running.consumer else {
             return false;
         };
-        let Some((lane, index, number)) = running.held.pop_front() else {
+        let Some((priority_log, index, number)) = running.held.pop_front() else {
             return false;
         };
         self.say(format!("{at} settles {number} at {index}: {outcome:?}"));
@@ -470,7 +470,14 @@ impl World {
             _ => self.ledger.requeued += 1,
         }
         self.with(at, |shard, now| {
-            shard.settle(now, QUEUE, consumer, lane, index..index + 1, outcome);
+            shard.settle(
+                now,
+                QUEUE,
+                consumer,
+                priority_log,
+                index..index + 1,
+                outcome,
+            );
             shard.unblock(now, QUEUE, consumer);
         });
         true
@@ -662,7 +669,7 @@ impl World {
             let logs = &running.shard.logs;
             let mut live: Vec<_> = logs
                 .log_ids()
-                .filter(|log| queue_of(*log).0 == QUEUE && queue_of(*log).1 != HEADER_LANE)
+                .filter(|log| queue_of(*log).0 == QUEUE && queue_of(*log).1 != HEADER_LOG)
                 .map(|log| {
                     (
                         log,

@@ -289,7 +289,7 @@ fn tokens_tell_the_node_and_the_direction() {
         for incoming in [false, true] {
             let token = token(node, incoming);
             assert_eq!((node_of(token), is_incoming(token)), (node, incoming));
-            assert_ne!(token, super::super::link_thread::TOKEN_BELL);
+            assert_ne!(token, super::super::link_thread::TOKEN_WAKER);
         }
     }
 }

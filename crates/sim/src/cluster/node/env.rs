@@ -168,7 +168,7 @@ impl Env for NodeEnv {
         self.proposals.borrow_mut().push((None, command.clone()));
         Ok(Executed {
             outcome: Default::default(),
-            ticket: None,
+            log_position: None,
         })
     }
 

@@ -1,10 +1,10 @@
 //! Link messages out of bytes.
 
 use super::super::{
-    Fetched, HeldRange, LocalDelivery, Operation, Presentation, PresentedHolder, Settle, Standing,
-    TO_LEADER, TO_PROXY, ToLeader, ToProxy,
+    Fetched, HeldRange, LocalDelivery, Operation, QueueCounts, RegisteredSubscription,
+    Registration, Settle, TO_LEADER, TO_REMOTE_QUEUE, ToLeader, ToRemoteQueue,
 };
-use super::{Malformed, ToLeaderFrame, ToProxyFrame, tag};
+use super::{Malformed, ToLeaderFrame, ToRemoteQueueFrame, tag};
 use crate::stored;
 use bytes::{Buf, Bytes};
 use leveret_queue::{AttachError, Consumer, Outcome};
@@ -27,18 +27,21 @@ pub fn decode_to_leader(bytes: Bytes) -> Result<ToLeaderFrame, Malformed> {
     Ok(ToLeaderFrame { session, messages })
 }
 
-/// Reads a frame to a proxy of `queue`.
+/// Reads a frame to a remote queue of `queue`.
 ///
 /// # Errors
 /// If the bytes are none.
-pub fn decode_to_proxy(queue: QueueId, bytes: Bytes) -> Result<ToProxyFrame, Malformed> {
+pub fn decode_to_remote_queue(
+    queue: QueueId,
+    bytes: Bytes,
+) -> Result<ToRemoteQueueFrame, Malformed> {
     let mut reader = Reader::new(bytes);
-    let session = reader.frame(TO_PROXY)?;
+    let session = reader.frame(TO_REMOTE_QUEUE)?;
     let mut messages = Vec::new();
     while !reader.bytes.is_empty() {
-        messages.push(reader.message_for_proxy(queue)?);
+        messages.push(reader.message_for_remote_queue(queue)?);
     }
-    Ok(ToProxyFrame { session, messages })
+    Ok(ToRemoteQueueFrame { session, messages })
 }
 
 /// Bytes of a frame as they are read. A record takes much more memory than bytes, so that their
@@ -160,36 +163,36 @@ impl Reader {
         })
     }
 
-    fn presentation(&mut self) -> Result<Presentation, Malformed> {
-        let mut presentation = Presentation {
+    fn registration(&mut self) -> Result<Registration, Malformed> {
+        let mut registration = Registration {
             start: self.u64()?,
             term: self.u64()?,
             first_sequence: self.u64()?,
-            holders: Vec::new(),
+            subscriptions: Vec::new(),
         };
         while self.flag()? {
             let id = self.id()?;
-            let (consumer, activation) = self.presented_consumer()?;
+            let (consumer, activation) = self.registered_consumer()?;
             let mut held = Vec::new();
             while self.flag()? {
                 held.push(HeldRange {
-                    lane: self.u8()?,
+                    priority_log: self.u8()?,
                     range: self.range()?,
                     acquired: self.u64()?,
                     settled_by: self.u64()?,
                 });
             }
-            presentation.holders.push(PresentedHolder {
+            registration.subscriptions.push(RegisteredSubscription {
                 id,
                 consumer,
                 activation,
                 held,
             });
         }
-        Ok(presentation)
+        Ok(registration)
     }
 
-    fn presented_consumer(&mut self) -> Result<(Option<Consumer>, u64), Malformed> {
+    fn registered_consumer(&mut self) -> Result<(Option<Consumer>, u64), Malformed> {
         match self.u8()? {
             0 => Ok((None, 0)),
             1 => Ok((Some(self.consumer()?), 0)),
@@ -197,7 +200,7 @@ impl Reader {
                 (consumer, activation @ 1..) => Ok((Some(consumer), activation)),
                 (_, 0) => Err(self.malformed("an activation")),
             },
-            _ => Err(self.malformed("whether a holder is a consumer")),
+            _ => Err(self.malformed("whether a subscription is a consumer")),
         }
     }
 
@@ -219,8 +222,8 @@ impl Reader {
             tag::OP_NOTHING => Ok(Operation::Nothing),
             tag::OP_PUBLISH => Ok(Operation::Publish(self.message()?)),
             tag::OP_SETTLE => Ok(Operation::Settle(Settle {
-                holder: self.id()?,
-                lane: self.u8()?,
+                subscription: self.id()?,
+                priority_log: self.u8()?,
                 range: self.range()?,
                 outcome: match self.u8()? {
                     0 => Outcome::Accept,
@@ -238,7 +241,7 @@ impl Reader {
     fn message_for_leader(&mut self) -> Result<ToLeader, Malformed> {
         self.record()?;
         Ok(match self.u8()? {
-            tag::PRESENT => ToLeader::Present(Box::new(self.presentation()?)),
+            tag::PRESENT => ToLeader::Present(Box::new(self.registration()?)),
             tag::ABSENT => ToLeader::Absent { term: self.u64()? },
             tag::OPERATIONS => self.operations()?,
             tag::ATTACH => ToLeader::Attach(self.consumer()?),
@@ -250,7 +253,7 @@ impl Reader {
                 bytes: self.u64()?,
             },
             tag::GET => ToLeader::Get {
-                holder: self.id()?,
+                subscription: self.id()?,
                 no_ack: self.flag()?,
             },
             tag::PURGE => ToLeader::Purge {
@@ -265,28 +268,28 @@ impl Reader {
             },
             tag::FETCH => ToLeader::Fetch {
                 consumer: self.id()?,
-                lane: self.u8()?,
+                priority_log: self.u8()?,
                 index: self.u64()?,
             },
             _ => return Err(self.malformed("a record's tag")),
         })
     }
 
-    fn message_for_proxy(&mut self, queue: QueueId) -> Result<ToProxy, Malformed> {
+    fn message_for_remote_queue(&mut self, queue: QueueId) -> Result<ToRemoteQueue, Malformed> {
         self.record()?;
         Ok(match self.u8()? {
-            tag::LEADING => ToProxy::Leading { term: self.u64()? },
-            tag::NOT_LEADER => ToProxy::NotLeader {
+            tag::LEADING => ToRemoteQueue::Leading { term: self.u64()? },
+            tag::NOT_LEADER => ToRemoteQueue::NotLeader {
                 term: self.u64()?,
                 leader: Some(self.u32()?).filter(|node| *node != 0).map(NodeId),
             },
-            tag::COMMITTED => ToProxy::Committed {
+            tag::COMMITTED => ToRemoteQueue::Committed {
                 through: self.u64()?,
             },
-            tag::REFUSED => ToProxy::Refused {
+            tag::REFUSED => ToRemoteQueue::Refused {
                 sequences: self.range()?,
             },
-            tag::ATTACHED => ToProxy::Attached {
+            tag::ATTACHED => ToRemoteQueue::Attached {
                 consumer: self.id()?,
                 result: match self.u8()? {
                     0 => Ok(()),
@@ -295,16 +298,16 @@ impl Reader {
                     _ => return Err(self.malformed("an answer")),
                 },
             },
-            tag::DELIVER => ToProxy::Deliver(self.delivery(queue)?),
-            tag::DELIVER_LOCAL => ToProxy::DeliverLocal(self.local_delivery()?),
-            tag::FETCHED => ToProxy::Fetched {
+            tag::DELIVER => ToRemoteQueue::Deliver(self.delivery(queue)?),
+            tag::DELIVER_LOCAL => ToRemoteQueue::DeliverLocal(self.local_delivery()?),
+            tag::FETCHED => ToRemoteQueue::Fetched {
                 consumer: self.id()?,
-                lane: self.u8()?,
+                priority_log: self.u8()?,
                 index: self.u64()?,
                 fetched: self.fetched()?,
             },
-            tag::GOT => ToProxy::Got {
-                holder: self.id()?,
+            tag::GOT => ToRemoteQueue::Got {
+                subscription: self.id()?,
                 got: match self.flag()? {
                     false => None,
                     true => {
@@ -313,25 +316,25 @@ impl Reader {
                     }
                 },
             },
-            tag::PURGED => ToProxy::Purged {
+            tag::PURGED => ToRemoteQueue::Purged {
                 request: self.u64()?,
                 count: self.u64()?,
             },
-            tag::COUNTED => ToProxy::Counted {
+            tag::COUNTED => ToRemoteQueue::Counted {
                 request: self.u64()?,
-                standing: Standing {
+                queue_counts: QueueCounts {
                     ready: self.u64()?,
                     unsettled: self.u64()?,
                     consumers: self.u64()?,
                 },
             },
-            tag::PEEKED => ToProxy::Peeked {
+            tag::PEEKED => ToRemoteQueue::Peeked {
                 request: self.u64()?,
                 fetched: self.fetched()?,
             },
-            tag::CANCELLED => ToProxy::Cancelled(self.id()?),
-            tag::TIMED_OUT => ToProxy::TimedOut(self.id()?),
-            tag::ACTIVE => ToProxy::Active {
+            tag::CANCELLED => ToRemoteQueue::Cancelled(self.id()?),
+            tag::TIMED_OUT => ToRemoteQueue::TimedOut(self.id()?),
+            tag::ACTIVE => ToRemoteQueue::Active {
                 consumer: self.id()?,
                 activation: self.u64()?,
             },
@@ -342,7 +345,7 @@ impl Reader {
     fn local_delivery(&mut self) -> Result<LocalDelivery, Malformed> {
         Ok(LocalDelivery {
             consumer: self.id()?,
-            lane: self.u8()?,
+            priority_log: self.u8()?,
             index: self.index()?,
             redelivered: self.flag()?,
             delivery_count: self.count()?,
@@ -366,7 +369,7 @@ impl Reader {
         Ok(Delivery {
             consumer: self.id()?,
             queue,
-            lane: self.u8()?,
+            priority_log: self.u8()?,
             index: self.index()?,
             redelivered: self.flag()?,
             delivery_count: self.count()?,

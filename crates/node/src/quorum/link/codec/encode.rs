@@ -1,6 +1,8 @@
 //! Link messages as bytes.
 
-use super::super::{Fetched, Operation, Pieces, TO_LEADER, TO_PROXY, ToLeader, ToProxy};
+use super::super::{
+    Fetched, Operation, Pieces, TO_LEADER, TO_REMOTE_QUEUE, ToLeader, ToRemoteQueue,
+};
 use super::tag;
 use super::writer::{Writer, stored_len};
 use leveret_queue::AttachError;
@@ -24,10 +26,10 @@ impl Encoder {
         Self::new(TO_LEADER, session)
     }
 
-    /// Frames to a proxy.
+    /// Frames to a remote queue.
     #[must_use]
-    pub fn to_proxy(session: u64) -> Self {
-        Self::new(TO_PROXY, session)
+    pub fn to_remote_queue(session: u64) -> Self {
+        Self::new(TO_REMOTE_QUEUE, session)
     }
 
     fn new(kind: u8, session: u64) -> Self {
@@ -84,9 +86,9 @@ impl Encoder {
         let out = &mut self.out;
         match message {
             ToLeader::Operations { .. } => unreachable!("put above"),
-            ToLeader::Present(presentation) => {
+            ToLeader::Present(registration) => {
                 out.u8(tag::PRESENT);
-                out.presentation(presentation);
+                out.registration(registration);
             }
             ToLeader::Absent { term } => {
                 out.u8(tag::ABSENT);
@@ -114,9 +116,12 @@ impl Encoder {
                 out.u32(*messages);
                 out.u64(*bytes);
             }
-            ToLeader::Get { holder, no_ack } => {
+            ToLeader::Get {
+                subscription,
+                no_ack,
+            } => {
                 out.u8(tag::GET);
-                out.u64(holder.0);
+                out.u64(subscription.0);
                 out.u8(u8::from(*no_ack));
             }
             ToLeader::Purge { request } => {
@@ -134,12 +139,12 @@ impl Encoder {
             }
             ToLeader::Fetch {
                 consumer,
-                lane,
+                priority_log,
                 index,
             } => {
                 out.u8(tag::FETCH);
                 out.u64(consumer.0);
-                out.u8(*lane);
+                out.u8(*priority_log);
                 out.u64(*index);
             }
         }
@@ -184,30 +189,30 @@ impl Encoder {
         }
     }
 
-    /// Puts a message to a proxy in.
-    pub fn put_to_proxy(&mut self, message: &ToProxy) {
+    /// Puts a message to a remote queue in.
+    pub fn put_to_remote_queue(&mut self, message: &ToRemoteQueue) {
         self.room(about(message));
         let out = &mut self.out;
         match message {
-            ToProxy::Leading { term } => {
+            ToRemoteQueue::Leading { term } => {
                 out.u8(tag::LEADING);
                 out.u64(*term);
             }
-            ToProxy::NotLeader { term, leader } => {
+            ToRemoteQueue::NotLeader { term, leader } => {
                 out.u8(tag::NOT_LEADER);
                 out.u64(*term);
                 // 0 is no node of a cluster.
                 out.u32(leader.map_or(0, |node| node.0));
             }
-            ToProxy::Committed { through } => {
+            ToRemoteQueue::Committed { through } => {
                 out.u8(tag::COMMITTED);
                 out.u64(*through);
             }
-            ToProxy::Refused { sequences } => {
+            ToRemoteQueue::Refused { sequences } => {
                 out.u8(tag::REFUSED);
                 out.range(sequences);
             }
-            ToProxy::Attached { consumer, result } => {
+            ToRemoteQueue::Attached { consumer, result } => {
                 out.u8(tag::ATTACHED);
                 out.u64(consumer.0);
                 out.u8(match result {
@@ -216,61 +221,64 @@ impl Encoder {
                     Err(_) => 1,
                 });
             }
-            ToProxy::Deliver(delivery) => {
+            ToRemoteQueue::Deliver(delivery) => {
                 out.u8(tag::DELIVER);
                 out.delivery(delivery);
             }
-            ToProxy::DeliverLocal(delivery) => {
+            ToRemoteQueue::DeliverLocal(delivery) => {
                 out.u8(tag::DELIVER_LOCAL);
                 out.local_delivery(delivery);
             }
-            ToProxy::Fetched {
+            ToRemoteQueue::Fetched {
                 consumer,
-                lane,
+                priority_log,
                 index,
                 fetched,
             } => {
                 out.u8(tag::FETCHED);
                 out.u64(consumer.0);
-                out.u8(*lane);
+                out.u8(*priority_log);
                 out.u64(*index);
                 out.fetched(fetched);
             }
-            ToProxy::Cancelled(consumer) => {
+            ToRemoteQueue::Cancelled(consumer) => {
                 out.u8(tag::CANCELLED);
                 out.u64(consumer.0);
             }
-            ToProxy::Got { holder, got } => {
+            ToRemoteQueue::Got { subscription, got } => {
                 out.u8(tag::GOT);
-                out.u64(holder.0);
+                out.u64(subscription.0);
                 out.u8(u8::from(got.is_some()));
                 if let Some((delivery, left)) = got {
                     out.u64(*left);
                     out.delivery(delivery);
                 }
             }
-            ToProxy::Purged { request, count } => {
+            ToRemoteQueue::Purged { request, count } => {
                 out.u8(tag::PURGED);
                 out.u64(*request);
                 out.u64(*count);
             }
-            ToProxy::Counted { request, standing } => {
+            ToRemoteQueue::Counted {
+                request,
+                queue_counts,
+            } => {
                 out.u8(tag::COUNTED);
                 out.u64(*request);
-                out.u64(standing.ready);
-                out.u64(standing.unsettled);
-                out.u64(standing.consumers);
+                out.u64(queue_counts.ready);
+                out.u64(queue_counts.unsettled);
+                out.u64(queue_counts.consumers);
             }
-            ToProxy::Peeked { request, fetched } => {
+            ToRemoteQueue::Peeked { request, fetched } => {
                 out.u8(tag::PEEKED);
                 out.u64(*request);
                 out.fetched(fetched);
             }
-            ToProxy::TimedOut(consumer) => {
+            ToRemoteQueue::TimedOut(consumer) => {
                 out.u8(tag::TIMED_OUT);
                 out.u64(consumer.0);
             }
-            ToProxy::Active {
+            ToRemoteQueue::Active {
                 consumer,
                 activation,
             } => {
@@ -282,19 +290,19 @@ impl Encoder {
     }
 }
 
-/// About how many bytes a message to a proxy takes.
-fn about(message: &ToProxy) -> usize {
+/// About how many bytes a message to a remote queue takes.
+fn about(message: &ToRemoteQueue) -> usize {
     match message {
-        ToProxy::Deliver(delivery)
-        | ToProxy::Got {
+        ToRemoteQueue::Deliver(delivery)
+        | ToRemoteQueue::Got {
             got: Some((delivery, _)),
             ..
         } => stored_len(&delivery.message),
-        ToProxy::Fetched {
+        ToRemoteQueue::Fetched {
             fetched: Fetched::Message(message),
             ..
         }
-        | ToProxy::Peeked {
+        | ToRemoteQueue::Peeked {
             fetched: Fetched::Message(message),
             ..
         } => stored_len(message),

@@ -1,6 +1,6 @@
 //! The parts of link messages as bytes.
 
-use super::super::{Fetched, LocalDelivery, Operation, Pieces, Presentation};
+use super::super::{Fetched, LocalDelivery, Operation, Pieces, Registration};
 use super::tag;
 use crate::stored;
 use bytes::Bytes;
@@ -75,8 +75,8 @@ impl Writer {
             }
             Operation::Settle(settle) => {
                 self.u8(tag::OP_SETTLE);
-                self.u64(settle.holder.0);
-                self.u8(settle.lane);
+                self.u64(settle.subscription.0);
+                self.u8(settle.priority_log);
                 self.range(&settle.range);
                 self.u8(match settle.outcome {
                     Outcome::Accept => 0,
@@ -98,25 +98,25 @@ impl Writer {
         self.u64(consumer.timeout_ms.unwrap_or(0));
     }
 
-    pub(super) fn presentation(&mut self, presentation: &Presentation) {
-        self.u64(presentation.start);
-        self.u64(presentation.term);
-        self.u64(presentation.first_sequence);
-        for holder in &presentation.holders {
+    pub(super) fn registration(&mut self, registration: &Registration) {
+        self.u64(registration.start);
+        self.u64(registration.term);
+        self.u64(registration.first_sequence);
+        for subscription in &registration.subscriptions {
             self.u8(1);
-            self.u64(holder.id.0);
-            let activation = holder.consumer.map(|_| holder.activation);
+            self.u64(subscription.id.0);
+            let activation = subscription.consumer.map(|_| subscription.activation);
             let activation = activation.filter(|activation| *activation > 0);
-            self.u8(u8::from(holder.consumer.is_some()) + u8::from(activation.is_some()));
-            if let Some(consumer) = &holder.consumer {
+            self.u8(u8::from(subscription.consumer.is_some()) + u8::from(activation.is_some()));
+            if let Some(consumer) = &subscription.consumer {
                 self.consumer(consumer);
             }
             if let Some(activation) = activation {
                 self.u64(activation);
             }
-            for held in &holder.held {
+            for held in &subscription.held {
                 self.u8(1);
-                self.u8(held.lane);
+                self.u8(held.priority_log);
                 self.range(&held.range);
                 self.u64(held.acquired);
                 self.u64(held.settled_by);
@@ -128,7 +128,7 @@ impl Writer {
 
     pub(super) fn delivery(&mut self, delivery: &Delivery) {
         self.u64(delivery.consumer.0);
-        self.u8(delivery.lane);
+        self.u8(delivery.priority_log);
         self.u64(delivery.index);
         self.u8(u8::from(delivery.redelivered));
         self.count(delivery.delivery_count);
@@ -138,7 +138,7 @@ impl Writer {
 
     pub(super) fn local_delivery(&mut self, delivery: &LocalDelivery) {
         self.u64(delivery.consumer.0);
-        self.u8(delivery.lane);
+        self.u8(delivery.priority_log);
         self.u64(delivery.index);
         self.u8(u8::from(delivery.redelivered));
         self.count(delivery.delivery_count);

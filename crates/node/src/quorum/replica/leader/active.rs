@@ -1,11 +1,11 @@
 //! The single active consumer, where the queue has that rule.
 //!
-//! The leader tells the nodes' proxies which consumer that is, with a number that is greater each
-//! time, and they present what they were told. A new leader chooses when all nodes have presented
-//! themselves or had their time for it; who was the active one last stays it.
+//! The leader tells the nodes' remote queues which consumer that is, with a number that is greater
+//! each time, and they present what they were told. A new leader chooses when all nodes have
+//! presented themselves or had their time for it; who was the active one last stays it.
 
 use super::Leader;
-use crate::quorum::link::{PresentedHolder, ToProxy};
+use crate::quorum::link::{RegisteredSubscription, ToRemoteQueue};
 use crate::quorum::replica::Around;
 use leveret_types::ConsumerId;
 
@@ -30,12 +30,12 @@ impl Leader {
         }
     }
 
-    /// A node says what it was told of one of its holders.
-    pub(super) fn note_presented(&mut self, holder: &PresentedHolder) {
-        if holder.activation > self.active.activation {
-            self.active.activation = holder.activation;
+    /// A node says what it was told of one of its subscriptions.
+    pub(super) fn note_registered(&mut self, subscription: &RegisteredSubscription) {
+        if subscription.activation > self.active.activation {
+            self.active.activation = subscription.activation;
             if !self.active.has_chosen {
-                self.active.consumer = Some(holder.id);
+                self.active.consumer = Some(subscription.id);
             }
         }
     }
@@ -69,8 +69,8 @@ impl Leader {
         consumer: ConsumerId,
         activation: u64,
     ) {
-        if let Some(place) = self.holders.get(&consumer) {
-            let message = ToProxy::Active {
+        if let Some(place) = self.subscriptions.get(&consumer) {
+            let message = ToRemoteQueue::Active {
                 consumer,
                 activation,
             };

@@ -1,12 +1,12 @@
 //! Operations on their way to being committed: taken into a batch, proposed, and taking effect.
 
 use super::{Closed, GivenBack, InFlight, Leader, View, Waiting};
-use crate::looked::meta_of;
-use crate::quorum::link::{Operation, Origin, Settle, ToProxy};
-use crate::quorum::replica::attachment::{Attachment, Published, REFERRED_BYTES_MIN};
+use crate::peeked::meta_of;
+use crate::quorum::link::{Operation, Origin, Settle, ToRemoteQueue};
+use crate::quorum::replica::entry_payload::{EntryPayload, Published, REFERRED_BYTES_MIN};
 use crate::quorum::replica::header::{Header, Leaving, Returned};
-use crate::quorum::replica::lanes::Lanes;
-use crate::quorum::replica::{Around, attachment};
+use crate::quorum::replica::priority_logs::PriorityLogs;
+use crate::quorum::replica::{Around, entry_payload};
 use crate::shard::{DeadLetter, Deferred};
 use crate::stored;
 use bytes::Bytes;
@@ -51,8 +51,12 @@ impl Leader {
     }
 
     /// Takes operations that wait, until the batch is full.
-    pub(in super::super) fn take_waiting(&mut self, around: &mut Around<'_>, lanes: &mut Lanes) {
-        if self.is_doubted {
+    pub(in super::super) fn take_waiting(
+        &mut self,
+        around: &mut Around<'_>,
+        priority_logs: &mut PriorityLogs,
+    ) {
+        if self.is_lease_expired {
             // A message that finds no room makes the queue deliver.
             self.dirty = true;
             return;
@@ -67,7 +71,7 @@ impl Leader {
             while !self.is_full()
                 && let Some(operation) = operations.next()
             {
-                self.operation(around, lanes, waiting.node, sequence, operation);
+                self.operation(around, priority_logs, waiting.node, sequence, operation);
                 sequence += 1;
             }
             if sequence < waiting.first + count {
@@ -76,8 +80,8 @@ impl Leader {
                 self.waiting.push_front(waiting);
                 return;
             }
-            if let Some(holder) = waiting.gone {
-                self.take_away(around, holder, true);
+            if let Some(subscription) = waiting.gone {
+                self.take_away(around, subscription, true);
                 self.delete_if_unused(around);
             }
         }
@@ -91,7 +95,7 @@ impl Leader {
     pub(super) fn operation(
         &mut self,
         around: &mut Around<'_>,
-        lanes: &mut Lanes,
+        priority_logs: &mut PriorityLogs,
         from: NodeId,
         sequence: u64,
         operation: Operation,
@@ -106,7 +110,7 @@ impl Leader {
         self.batch.is_awaited |= !matches!(operation, Operation::Settle(_));
         match operation {
             Operation::Publish(message) => {
-                self.publish(around, lanes, origin, sequence, &message);
+                self.publish(around, priority_logs, origin, sequence, &message);
             }
             // Nobody else may get it before a leader that follows knows that it is free.
             Operation::Settle(settle)
@@ -128,22 +132,33 @@ impl Leader {
     /// Writes down what will be known of messages that come back.
     pub(super) fn foresee(&mut self, now: Now, settle: &Settle) {
         let Settle {
-            holder,
-            lane,
+            subscription,
+            priority_log,
             range,
             outcome,
         } = settle;
         let (queue, returned) = (&self.queue, &mut self.batch.header.returned);
-        queue.foresee(now, *holder, *lane, range, *outcome, |range, known| {
-            let lane = *lane;
-            returned.push(Returned { lane, range, known });
-        });
+        queue.foresee(
+            now,
+            *subscription,
+            *priority_log,
+            range,
+            *outcome,
+            |range, known| {
+                let priority_log = *priority_log;
+                returned.push(Returned {
+                    priority_log,
+                    range,
+                    known,
+                });
+            },
+        );
     }
 
     pub(super) fn publish(
         &mut self,
         around: &mut Around<'_>,
-        lanes: &mut Lanes,
+        priority_logs: &mut PriorityLogs,
         origin: Origin,
         sequence: u64,
         message: &Message,
@@ -165,17 +180,17 @@ impl Leader {
                 around.effects.deferred.push(Deferred::DeadLetter(dead));
             }
             let sequences = sequence..sequence + 1;
-            return self.answer(around, origin.node, ToProxy::Refused { sequences });
+            return self.answer(around, origin.node, ToRemoteQueue::Refused { sequences });
         }
         let header = stored::header(message);
         let pieces = stored::pieces(&header, message);
-        let lane = self.queue.lane_for(message.facts.priority);
-        let before = self.batch.attachment.len();
-        attachment::put_message(&mut self.batch.attachment, &pieces);
-        let stored = &self.batch.attachment[before + 4..];
-        let index = lanes.append(around.logs, lane, &[stored], bytes);
+        let priority_log = self.queue.priority_log_for(message.summary.priority);
+        let before = self.batch.entry_payload.len();
+        entry_payload::put_message(&mut self.batch.entry_payload, &pieces);
+        let stored = &self.batch.entry_payload[before + 4..];
+        let index = priority_logs.append(around.logs, priority_log, &[stored], bytes);
         let batch = &mut self.batch;
-        let at = before..batch.attachment.len();
+        let at = before..batch.entry_payload.len();
         if origin.node != around.node && at.len() >= REFERRED_BYTES_MIN {
             batch.published.push(Published {
                 origin,
@@ -183,23 +198,33 @@ impl Leader {
                 at,
             });
         }
-        batch.header.message(lane, index);
-        batch.header.weight = batch.attachment.len() as u64;
-        batch
-            .came
-            .push((Position { lane, index }, meta_of(message)));
+        batch.header.message(priority_log, index);
+        batch.header.weight = batch.entry_payload.len() as u64;
+        batch.came.push((
+            Position {
+                priority_log,
+                index,
+            },
+            meta_of(message),
+        ));
         self.queue.announce(bytes);
     }
 
     pub(super) fn settle(&mut self, around: &mut Around<'_>, at: Now, settle: Settle) {
         let Settle {
-            holder,
-            lane,
+            subscription,
+            priority_log,
             range,
             outcome,
         } = settle;
-        self.queue
-            .settle(at, holder, lane, range, outcome, &mut self.scratch);
+        self.queue.settle(
+            at,
+            subscription,
+            priority_log,
+            range,
+            outcome,
+            &mut self.scratch,
+        );
         self.carry_out(around);
     }
 
@@ -229,22 +254,22 @@ impl Leader {
     }
 
     /// Ends the batch: it is to be proposed, and [`Self::proposed`] or [`Self::reopen`] called.
-    pub(in super::super) fn close(&mut self, lanes: &Lanes) -> Option<Closed> {
+    pub(in super::super) fn close(&mut self, priority_logs: &PriorityLogs) -> Option<Closed> {
         if self.batch.header.is_empty() && !self.reach.is_wanted {
             return None;
         }
         let mut header = std::mem::take(&mut self.batch.header);
-        self.put_reach(&mut header, lanes);
+        self.put_reach(&mut header, priority_logs);
         if header.is_empty() && header.delivered.is_empty() {
             self.batch.header = header;
             return None;
         }
-        let next = Vec::with_capacity(self.batch.attachment.len().min(64 * 1024));
-        let attachment = std::mem::replace(&mut self.batch.attachment, next);
+        let next = Vec::with_capacity(self.batch.entry_payload.len().min(64 * 1024));
+        let entry_payload = std::mem::replace(&mut self.batch.entry_payload, next);
         Some(Closed {
             header,
-            attachment: Attachment {
-                bytes: Bytes::from(attachment),
+            entry_payload: EntryPayload {
+                bytes: Bytes::from(entry_payload),
                 published: std::mem::take(&mut self.batch.published),
             },
         })
@@ -268,8 +293,8 @@ impl Leader {
         self.batch.header.delivered.clear();
         self.reach.not_proposed();
         self.batch.is_awaited = true;
-        self.batch.attachment = closed.attachment.bytes.into();
-        self.batch.published = closed.attachment.published;
+        self.batch.entry_payload = closed.entry_payload.bytes.into();
+        self.batch.published = closed.entry_payload.published;
     }
 
     /// The entry at `index`, which this leader proposed, is committed, and what left by it has left
@@ -291,17 +316,18 @@ impl Leader {
         if entry.came.capacity() <= QUORUM_BATCH_ITEMS {
             self.spare = entry.came;
         }
-        for (lane, through) in &header.delivered {
-            self.reach.committed(*lane, *through);
+        for (priority_log, through) in &header.delivered {
+            self.reach.committed(*priority_log, *through);
         }
         for came in &header.came {
-            self.covered.came(index, came.lane, came.range.end);
+            self.replicated_to
+                .came(index, came.priority_log, came.range.end);
         }
         for (origin, through) in &header.origins {
             let through = *through;
             let session = self.session(origin.node);
             if session.is_some_and(|(session, _)| session.origin == *origin) {
-                self.answer(around, origin.node, ToProxy::Committed { through });
+                self.answer(around, origin.node, ToRemoteQueue::Committed { through });
             }
         }
         for GivenBack { settle, at, .. } in entry.returns {
@@ -312,11 +338,11 @@ impl Leader {
         }
         for leaving in &header.leaving {
             let Leaving {
-                lane,
+                priority_log,
                 ref range,
                 reason,
             } = *leaving;
-            self.dead.push(lane, range.clone(), reason);
+            self.dead.push(priority_log, range.clone(), reason);
         }
         self.send_dead_letters(around);
         for asked in entry.asked {

@@ -5,26 +5,27 @@
 //! speaks first: what the other says of it means nothing, as for the leader before.
 
 use super::Leader;
-use crate::quorum::link::{HeldRange, Presentation};
+use crate::quorum::link::{HeldRange, Registration};
 use leveret_types::{ConsumerId, NodeId, Now};
 use std::cmp::Reverse;
 
-/// Messages that a holder claims.
+/// Messages that a subscription claims.
 #[derive(Debug)]
 pub(super) struct Claim {
-    holder: ConsumerId,
+    subscription: ConsumerId,
     held: HeldRange,
 }
 
 impl Leader {
-    /// Takes note of what a node's holders claim. What became of messages by an operation up to
-    /// `taken` is known better here.
-    pub(super) fn note_claims(&mut self, presentation: &Presentation, taken: u64) {
+    /// Takes note of what a node's subscriptions claim. What became of messages by an operation up
+    /// to `taken` is known better here.
+    pub(super) fn note_claims(&mut self, registration: &Registration, taken: u64) {
         let is_held = |held: &&HeldRange| held.settled_by == 0 || held.settled_by > taken;
-        for holder in &presentation.holders {
-            let held = holder.held.iter().filter(is_held).cloned();
-            let holder = holder.id;
-            self.claims.extend(held.map(|held| Claim { holder, held }));
+        for subscription in &registration.subscriptions {
+            let held = subscription.held.iter().filter(is_held).cloned();
+            let subscription = subscription.id;
+            self.claims
+                .extend(held.map(|held| Claim { subscription, held }));
         }
     }
 
@@ -40,7 +41,8 @@ impl Leader {
             return;
         }
         let mut claims = std::mem::take(&mut self.claims);
-        // Of the holders of one node, who has not settled it had it later, or who did so last.
+        // Of the subscriptions of one node, who has not settled it had it later, or who did so
+        // last.
         let settled_by = |held: &HeldRange| held.settled_by.wrapping_sub(1);
         claims.sort_by_key(|Claim { held, .. }| Reverse((held.acquired, settled_by(held))));
         for claim in claims {
@@ -48,18 +50,18 @@ impl Leader {
         }
     }
 
-    /// Gives a holder that goes what it claims, so that it returns with it.
-    pub(super) fn decide_claims_of(&mut self, now: Now, holder: ConsumerId) {
-        let of_holder = |claim: &mut Claim| claim.holder == holder;
-        let own: Vec<Claim> = self.claims.extract_if(.., of_holder).collect();
+    /// Gives a subscription that goes what it claims, so that it returns with it.
+    pub(super) fn decide_claims_of(&mut self, now: Now, subscription: ConsumerId) {
+        let of_subscription = |claim: &mut Claim| claim.subscription == subscription;
+        let own: Vec<Claim> = self.claims.extract_if(.., of_subscription).collect();
         for claim in own {
             self.give(now, claim);
         }
     }
 
-    fn give(&mut self, now: Now, Claim { holder, held }: Claim) {
+    fn give(&mut self, now: Now, Claim { subscription, held }: Claim) {
         let acquired = u32::try_from(held.acquired).unwrap_or(u32::MAX);
         self.queue
-            .adopt(now, holder, held.lane, held.range, acquired);
+            .adopt(now, subscription, held.priority_log, held.range, acquired);
     }
 }

@@ -1,8 +1,8 @@
 //! What the queue machine wants done, and how a leader does it.
 
 use super::Leader;
-use crate::looked::Found;
-use crate::quorum::link::{LocalDelivery, ToProxy};
+use crate::peeked::Found;
+use crate::quorum::link::{LocalDelivery, ToRemoteQueue};
 use crate::quorum::replica::Around;
 use crate::quorum::replica::header::{Leaving, Returned};
 use crate::shard::Deferred;
@@ -28,7 +28,7 @@ impl Leader {
         Some(Delivery {
             consumer: delivery.consumer,
             queue: self.id,
-            lane: delivery.position.lane,
+            priority_log: delivery.position.priority_log,
             index: delivery.position.index,
             redelivered: delivery.redelivered,
             delivery_count: delivery.delivery_count,
@@ -39,10 +39,12 @@ impl Leader {
 
     /// The delivery without its message, if the member on the consumer's node has that.
     fn by_reference(&self, node: NodeId, delivery: &Delivery) -> Option<LocalDelivery> {
-        let entry = self.covered.by(node, delivery.lane, delivery.index)?;
+        let entry = self
+            .replicated_to
+            .by(node, delivery.priority_log, delivery.index)?;
         Some(LocalDelivery {
             consumer: delivery.consumer,
-            lane: delivery.lane,
+            priority_log: delivery.priority_log,
             index: delivery.index,
             redelivered: delivery.redelivered,
             delivery_count: delivery.delivery_count,
@@ -65,7 +67,7 @@ impl Leader {
     pub(super) fn carry_out_one(&mut self, around: &mut Around<'_>, effect: Effect) {
         match effect {
             Effect::Deliver(delivery) => {
-                let Some(place) = self.holders.get(&delivery.consumer) else {
+                let Some(place) = self.subscriptions.get(&delivery.consumer) else {
                     return;
                 };
                 let node = place.node;
@@ -78,38 +80,50 @@ impl Leader {
                 };
                 let local = may_read.then(|| self.by_reference(node, &delivery));
                 let message = match local.flatten() {
-                    Some(local) => ToProxy::DeliverLocal(local),
-                    None => ToProxy::Deliver(delivery),
+                    Some(local) => ToRemoteQueue::DeliverLocal(local),
+                    None => ToRemoteQueue::Deliver(delivery),
                 };
                 self.answer(around, node, message);
             }
-            Effect::Settled { lane, range, bytes } => self.batch.header.left(lane, range, bytes),
+            Effect::Settled {
+                priority_log,
+                range,
+                bytes,
+            } => self.batch.header.left(priority_log, range, bytes),
             Effect::Returned { .. } if self.is_foreseen => {}
             Effect::Returned {
-                lane,
+                priority_log,
                 range,
                 returns: known,
             } => {
-                let returned = Returned { lane, range, known };
+                let returned = Returned {
+                    priority_log,
+                    range,
+                    known,
+                };
                 self.batch.header.returned.push(returned);
             }
             Effect::DeadLetter {
-                lane,
+                priority_log,
                 range,
                 reason,
             } => self.batch.header.leaving.push(Leaving {
-                lane,
+                priority_log,
                 range,
                 reason,
             }),
-            Effect::TimedOut { holder } => {
-                if let Some(node) = self.holders.get(&holder).map(|place| place.node) {
-                    self.answer(around, node, ToProxy::TimedOut(holder));
+            Effect::TimedOut { subscription } => {
+                if let Some(node) = self
+                    .subscriptions
+                    .get(&subscription)
+                    .map(|place| place.node)
+                {
+                    self.answer(around, node, ToRemoteQueue::TimedOut(subscription));
                 }
             }
             Effect::Damaged { position } => tracing::error!(
                 queue = %self.id,
-                lane = position.lane,
+                priority_log = position.priority_log,
                 index = position.index,
                 "a message cannot be read; it is set aside, see `leveret storage verify`",
             ),
@@ -125,7 +139,7 @@ impl Leader {
     /// Hands messages over to be dead-lettered; those that are on disk only once they have been
     /// read.
     pub(super) fn send_dead_letters(&mut self, around: &mut Around<'_>) {
-        if self.is_doubted {
+        if self.is_lease_expired {
             self.dirty = true;
             return;
         }

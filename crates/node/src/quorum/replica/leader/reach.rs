@@ -6,16 +6,16 @@
 
 use super::Leader;
 use crate::quorum::replica::header::Header;
-use crate::quorum::replica::lanes::Lanes;
+use crate::quorum::replica::priority_logs::PriorityLogs;
 use leveret_queue::Position;
 use leveret_types::limits::{
     QUORUM_REACH_MESSAGES_GOT, QUORUM_REACH_MESSAGES_MAX, QUORUM_REACH_MESSAGES_MIN,
 };
 
-/// How far one lane's messages may be handed out.
+/// How far one priority log's messages may be handed out.
 #[derive(Clone, Copy, Debug)]
 struct Mark {
-    lane: u8,
+    priority_log: u8,
     /// A committed entry says so.
     committed: u64,
     /// An entry that is under way says so.
@@ -40,8 +40,8 @@ pub(super) struct Reach {
 
 impl Reach {
     pub(super) fn new(handed_out: impl Iterator<Item = (u8, u64)>) -> Self {
-        let mark = |(lane, through)| Mark {
-            lane,
+        let mark = |(priority_log, through)| Mark {
+            priority_log,
             committed: through,
             proposed: through,
             has_more: true,
@@ -55,12 +55,16 @@ impl Reach {
         }
     }
 
-    fn mark(&mut self, lane: u8) -> &mut Mark {
-        let at = match self.marks.iter().position(|mark| mark.lane == lane) {
+    fn mark(&mut self, priority_log: u8) -> &mut Mark {
+        let at = match self
+            .marks
+            .iter()
+            .position(|mark| mark.priority_log == priority_log)
+        {
             Some(at) => at,
             None => {
                 self.marks.push(Mark {
-                    lane,
+                    priority_log,
                     committed: 0,
                     proposed: 0,
                     has_more: true,
@@ -76,7 +80,7 @@ impl Reach {
     /// for it.
     pub(super) fn allows(&mut self, position: Position) -> bool {
         let half = self.ahead.unwrap_or(0) / 2;
-        let mark = *self.mark(position.lane);
+        let mark = *self.mark(position.priority_log);
         let is_beyond = position.index >= mark.proposed;
         self.is_awaited |= is_beyond;
         self.is_wanted |= is_beyond || mark.has_more && position.index + half >= mark.proposed;
@@ -84,8 +88,8 @@ impl Reach {
     }
 
     /// An entry is committed that says so.
-    pub(super) fn committed(&mut self, lane: u8, through: u64) {
-        let mark = self.mark(lane);
+    pub(super) fn committed(&mut self, priority_log: u8, through: u64) {
+        let mark = self.mark(priority_log);
         mark.committed = mark.committed.max(through);
         mark.proposed = mark.proposed.max(through);
     }
@@ -128,7 +132,7 @@ impl Leader {
 
     /// Says in a header that is about to be proposed how far messages may be handed out once it is
     /// committed.
-    pub(super) fn put_reach(&mut self, header: &mut Header, lanes: &Lanes) {
+    pub(super) fn put_reach(&mut self, header: &mut Header, priority_logs: &PriorityLogs) {
         let is_wanted = std::mem::take(&mut self.reach.is_wanted);
         self.reach.is_awaited = false;
         self.reach.is_got |= is_wanted && self.consumers == 0;
@@ -137,20 +141,24 @@ impl Leader {
             // Nobody is there to take anything.
             false => 0,
         };
-        for lane in lanes.numbers() {
-            let came = header.came.iter().rev().find(|came| came.lane == lane);
-            let end = came.map_or(lanes.end(lane), |came| came.range.end);
-            let handed_out = self.queue.delivered_through(lane);
-            let next = self.queue.next_index_from(lane, handed_out);
+        for priority_log in priority_logs.numbers() {
+            let came = header
+                .came
+                .iter()
+                .rev()
+                .find(|came| came.priority_log == priority_log);
+            let end = came.map_or(priority_logs.end(priority_log), |came| came.range.end);
+            let handed_out = self.queue.delivered_through(priority_log);
+            let next = self.queue.next_index_from(priority_log, handed_out);
             let through = match ahead {
                 0 => handed_out,
                 ahead => end.min(next + ahead).max(handed_out),
             };
-            let mark = self.reach.mark(lane);
+            let mark = self.reach.mark(priority_log);
             mark.has_more = through < end;
             if through > mark.proposed {
                 mark.proposed = through;
-                header.delivered.push((lane, through));
+                header.delivered.push((priority_log, through));
             }
         }
     }
@@ -164,7 +172,10 @@ mod tests {
     fn the_next_mark_is_wanted_when_half_is_used_and_awaited_by_nobody_then() {
         let mut reach = Reach::new([(4, 100)].into_iter());
         reach.ahead = Some(64);
-        let at = |index| Position { lane: 4, index };
+        let at = |index| Position {
+            priority_log: 4,
+            index,
+        };
         assert!(reach.allows(at(67)) && !reach.is_wanted);
         assert!(reach.allows(at(68)) && reach.is_wanted && !reach.is_awaited);
         assert!(!reach.allows(at(100)) && reach.is_awaited);
@@ -176,7 +187,10 @@ mod tests {
     #[test]
     fn only_what_is_committed_is_reached_and_what_is_under_way_is_not_asked_for_again() {
         let mut reach = Reach::new([(4, 10)].into_iter());
-        let at = |lane, index| Position { lane, index };
+        let at = |priority_log, index| Position {
+            priority_log,
+            index,
+        };
         assert!(reach.allows(at(4, 9)) && !reach.is_wanted);
         assert!(!reach.allows(at(4, 10)) && reach.is_wanted);
         reach.is_wanted = false;
@@ -185,7 +199,10 @@ mod tests {
         assert!(!reach.allows(at(4, 20)) && reach.is_wanted);
         reach.committed(4, 20);
         assert!(reach.allows(at(4, 19)));
-        assert!(!reach.allows(at(5, 0)), "a lane of which nothing is known");
+        assert!(
+            !reach.allows(at(5, 0)),
+            "a priority log of which nothing is known"
+        );
         reach.mark(4).proposed = 30;
         reach.is_wanted = false;
         reach.not_proposed();

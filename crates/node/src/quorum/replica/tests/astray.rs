@@ -23,10 +23,10 @@ fn said_elsewhere(frame: &[u8]) -> Option<Vec<u8>> {
             Some([&frame[..end], &[1]].concat())
         }
         WANT => {
-            let lane = frame[after_mark() + number_len(&frame[after_mark()..])];
+            let priority_log = frame[after_mark() + number_len(&frame[after_mark()..])];
             let mut out = frame[..after_mark()].to_vec();
             put(&mut out, 1);
-            out.push(lane);
+            out.push(priority_log);
             put(&mut out, 1 << 40);
             Some(out)
         }

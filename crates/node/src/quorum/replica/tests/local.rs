@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::quorum::LocalDeliveries;
-use crate::quorum::link::{Encoder, Fetched, ToLeader, ToProxy, decode_to_proxy};
+use crate::quorum::link::{Encoder, Fetched, ToLeader, ToRemoteQueue, decode_to_remote_queue};
 use leveret_types::LogId;
 
 impl World {
@@ -17,11 +17,12 @@ impl World {
         running.held.iter().map(|(.., number)| *number).collect()
     }
 
-    /// The log of the only lane.
+    /// The log of the only priority log.
     fn log(&self, at: usize) -> LogId {
         let running = self.nodes[at].running.as_ref().expect("it runs");
-        let is_lane = |log: &LogId| queue_of(*log).0 == QUEUE && queue_of(*log).1 != HEADER_LANE;
-        let found = running.shard.logs.log_ids().find(is_lane);
+        let is_priority_log =
+            |log: &LogId| queue_of(*log).0 == QUEUE && queue_of(*log).1 != HEADER_LOG;
+        let found = running.shard.logs.log_ids().find(is_priority_log);
         found.expect("it has messages")
     }
 
@@ -107,8 +108,12 @@ fn what_a_follower_does_not_have_any_more_comes_from_the_leader() {
     let local = world.local(follower);
     assert_eq!((local.read, local.fetched), (8, 2));
     let running = world.nodes[follower].running.as_ref().expect("it runs");
-    let presented = running.shard.proxies.known(QUEUE).expect("it is used");
-    assert!(!presented.has_line());
+    let registered = running
+        .shard
+        .remote_queues
+        .known(QUEUE)
+        .expect("it is used");
+    assert!(!registered.has_waiting_deliveries());
     world.heal_and_drain();
     world.check();
 }
@@ -168,14 +173,22 @@ fn what_is_not_acknowledged_is_sent_with_its_bytes() {
 }
 
 /// What a leader says to a node in answer to a frame, that was not delivered before.
-fn fetch(world: &mut World, (leader, from): (usize, usize), consumer: ConsumerId) -> Vec<ToProxy> {
-    let (_, lane) = queue_of(world.log(leader));
+fn fetch(
+    world: &mut World,
+    (leader, from): (usize, usize),
+    consumer: ConsumerId,
+) -> Vec<ToRemoteQueue> {
+    let (_, priority_log) = queue_of(world.log(leader));
     let running = world.nodes[from].running.as_ref().expect("it runs");
-    let proxy = running.shard.proxies.known(QUEUE).expect("it is used");
-    let mut encoder = Encoder::to_leader(proxy.session());
+    let remote_queue = running
+        .shard
+        .remote_queues
+        .known(QUEUE)
+        .expect("it is used");
+    let mut encoder = Encoder::to_leader(remote_queue.session());
     encoder.put_to_leader(&ToLeader::Fetch {
         consumer,
-        lane,
+        priority_log,
         index: 0,
     });
     let frame = Bytes::from(encoder.finish().remove(0).concat());
@@ -186,10 +199,10 @@ fn fetch(world: &mut World, (leader, from): (usize, usize), consumer: ConsumerId
     answers(world, (leader, from))
 }
 
-fn answers(world: &mut World, way: (usize, usize)) -> Vec<ToProxy> {
+fn answers(world: &mut World, way: (usize, usize)) -> Vec<ToRemoteQueue> {
     let frames = world.ways.remove(&way).unwrap_or_default().into_iter();
     let bytes = frames.map(|frame| Bytes::from(frame.pieces.concat()));
-    let decoded = bytes.filter_map(|bytes| decode_to_proxy(QUEUE, bytes).ok());
+    let decoded = bytes.filter_map(|bytes| decode_to_remote_queue(QUEUE, bytes).ok());
     decoded.flat_map(|frame| frame.messages).collect()
 }
 
@@ -200,7 +213,7 @@ fn a_leader_sends_what_is_asked_for_to_who_holds_it_and_nobody_else() {
     world.rest(5);
     assert_eq!(world.got(follower), [0]);
     let running = world.nodes[follower].running.as_ref().expect("it runs");
-    let holder = running.consumer.expect("it consumes");
+    let subscription = running.consumer.expect("it consumes");
     // The leader does not have it in memory any more: others were read since.
     let log = world.log(leader);
     for index in 1..12 {
@@ -210,21 +223,22 @@ fn a_leader_sends_what_is_asked_for_to_who_holds_it_and_nobody_else() {
     }
     // Twice before its disk is read: it is answered once.
     for _ in 0..2 {
-        let said = fetch(&mut world, (leader, follower), holder);
+        let said = fetch(&mut world, (leader, follower), subscription);
         assert!(said.is_empty(), "{said:?}");
     }
     world.read(leader);
     let said = answers(&mut world, (leader, follower));
-    let is_first = |said: &ToProxy| {
-        matches!(said, ToProxy::Fetched { consumer, index: 0, fetched: Fetched::Message(first), .. }
-            if *consumer == holder && number_of(first) == 0)
+    let is_first = |said: &ToRemoteQueue| {
+        matches!(said, ToRemoteQueue::Fetched {
+                consumer, index: 0, fetched: Fetched::Message(first), ..
+            } if *consumer == subscription && number_of(first) == 0)
     };
     assert!(said.len() == 1 && is_first(&said[0]), "{said:?}");
     let said = fetch(&mut world, (leader, follower), ConsumerId(77));
     assert!(
         matches!(
             said[..],
-            [ToProxy::Fetched {
+            [ToRemoteQueue::Fetched {
                 fetched: Fetched::Gone,
                 ..
             }]

@@ -1,0 +1,471 @@
+//! What the node counts, in the management interface's words: queues, connections, memory, disks.
+//! Apart because it only looks: nothing here changes the node or waits for it.
+
+use super::Admin;
+use crate::serve::{certificates, process, settings};
+use leveret_management::api::{
+    BrokerStats, ChannelStats, ConnectionStats, ConsumerStats, IoStats, Listener, MemoryStats,
+    MessageCounters, NodeStats, QueueStats, ReplicaStats,
+};
+use leveret_metadata::QueueKind;
+use leveret_node::quorum::LocalDeliveries;
+use leveret_node::quorum::replica::UnfitReplicas;
+use leveret_node::shard::LocalQueueStats;
+use leveret_node::{ConnectionStatus, Env};
+use leveret_replication::Role;
+use leveret_shell::broker::Broker;
+use leveret_shell::node::connections;
+use leveret_types::{QueueId, ReplicaId};
+use std::path::PathBuf;
+
+impl Admin {
+    /// Facts about the queues that are here, and whether each is a replica that does not lead.
+    pub(super) fn queue_local_stats(&self) -> Vec<(LocalQueueStats, bool)> {
+        let now = self.broker.now();
+        let shards = self.broker.shard_ids();
+        let of_shard = |id| {
+            let shard = self.broker.shard(id);
+            let local_stats = shard.all_local_stats(now);
+            local_stats
+                .map(|local_stats| {
+                    let follows = shard.replica_leads(local_stats.id) == Some(false);
+                    (local_stats, follows)
+                })
+                .collect::<Vec<_>>()
+        };
+        shards.flat_map(of_shard).collect()
+    }
+
+    /// The same of one queue; none where it is not here.
+    pub(super) fn local_stats_of(&self, queue: QueueId) -> Option<(LocalQueueStats, bool)> {
+        let shard = self.broker.shard(self.broker.shard_of(queue));
+        let follows = shard.replica_leads(queue) == Some(false);
+        Some((shard.local_stats(self.broker.now(), queue)?, follows))
+    }
+
+    /// Figures of the streams that are here.
+    pub(super) fn stream_stats(&self, wanted: impl Fn(QueueId) -> bool) -> Vec<QueueStats> {
+        let has_streams = self
+            .broker
+            .catalogue()
+            .queues(None)
+            .any(|q| q.id().is_stream());
+        if !has_streams {
+            return Vec::new();
+        }
+        let all = self.broker.streams.stats().into_iter();
+        let stats = all.filter(|(id, _)| wanted(*id)).map(|(id, stream)| {
+            let first = stream.first_chunk.unwrap_or_default();
+            let messages = stream
+                .committed_offset
+                .map_or(0, |last| (last + 1).saturating_sub(first));
+            QueueStats {
+                id,
+                ready: messages,
+                ready_bytes: stream.bytes,
+                persistent: messages,
+                persistent_bytes: stream.bytes,
+                consumers: stream.readers,
+                ..QueueStats::default()
+            }
+        });
+        stats.collect()
+    }
+
+    /// Facts as figures. Connections are asked for their consumers' tags only where a queue shows
+    /// one.
+    pub(super) fn stats_of_all(&self, local_stats: &[(LocalQueueStats, bool)]) -> Vec<QueueStats> {
+        let shows_tag = |(local_stats, _): &(LocalQueueStats, bool)| {
+            let mut consumers = local_stats.consumers.iter();
+            local_stats.counts.active.is_some()
+                || consumers.any(|(view, _)| view.consumer.exclusive)
+        };
+        let connections = match local_stats.iter().any(shows_tag) {
+            true => connections(&self.broker),
+            false => Vec::new(),
+        };
+        let stats = local_stats
+            .iter()
+            .map(|local_stats| self.stats_of(local_stats, &connections));
+        stats.collect()
+    }
+
+    fn stats_of(
+        &self,
+        (local_stats, follows): &(LocalQueueStats, bool),
+        connections: &[ConnectionStatus],
+    ) -> QueueStats {
+        let (counts, counters) = (&local_stats.counts, &local_stats.counters);
+        let tag = |consumer: leveret_types::ConsumerId| {
+            connections
+                .iter()
+                .flat_map(|connection| &connection.consumers)
+                .find(|known| known.id == consumer)
+                .map(|known| known.tag.clone())
+        };
+        let exclusive = local_stats
+            .consumers
+            .iter()
+            .find(|(view, _)| view.consumer.exclusive);
+        let age_ms = self.broker.now().monotonic_ms.max(1);
+        let catalogue = self.broker.catalogue();
+        let record = catalogue.queue(local_stats.id);
+        // A classic queue's count as gone once they are on their way.
+        let stay = record.is_some_and(|record| record.kind() == QueueKind::Quorum);
+        let (dead_letters, dead_letter_bytes) = match stay {
+            true => (counts.leaving, counts.leaving_bytes),
+            false => (0, 0),
+        };
+        QueueStats {
+            id: local_stats.id,
+            follows: *follows,
+            ready: counts.ready,
+            unacknowledged: counts.unsettled,
+            ready_bytes: counts.ready_bytes,
+            unacknowledged_bytes: counts.unsettled_bytes,
+            dead_letters,
+            dead_letter_bytes,
+            persistent: if local_stats.durable {
+                counts.ready + counts.unsettled + dead_letters
+            } else {
+                0
+            },
+            persistent_bytes: if local_stats.durable {
+                counts.ready_bytes + counts.unsettled_bytes + dead_letter_bytes
+            } else {
+                0
+            },
+            memory_bytes: counts.memory_bytes as u64,
+            consumers: counts.consumers as u64,
+            consumer_capacity: (counts.able_ms as f64 / age_ms as f64).min(1.0),
+            exclusive_consumer_tag: exclusive.and_then(|(view, _)| tag(view.consumer.id)),
+            single_active_consumer_tag: counts.active.and_then(tag),
+            owner: record.and_then(|queue| queue.exclusive()),
+            damaged: counts.damaged > 0,
+            messages: MessageCounters {
+                published: counters.enqueued,
+                delivered: counters.delivered,
+                delivered_auto_ack: counters.delivered_settled,
+                got: counters.got,
+                got_auto_ack: counters.got_settled,
+                got_empty: counters.got_empty,
+                redelivered: counters.redelivered,
+                acknowledged: counters.accepted,
+                ..MessageCounters::default()
+            },
+            ..QueueStats::default()
+        }
+    }
+
+    /// The name that an operator gave the cluster, or the configuration's. Where nobody gave one it
+    /// is that of the first node, so that all nodes say the same.
+    fn cluster_name(&self) -> String {
+        let catalogue = self.broker.catalogue();
+        let mut named = catalogue.global_parameters();
+        let given = named.find(|(name, _)| *name == "cluster_name");
+        let given = given
+            .and_then(|(_, value)| value.as_text())
+            .map(str::to_owned);
+        let of_first = || {
+            let is_unnamed = self.config.cluster_name == self.config.node_name;
+            let first = catalogue.nodes().map(|node| node.id()).min();
+            catalogue.node_label(first.filter(|_| is_unnamed)?)
+        };
+        given
+            .or_else(of_first)
+            .unwrap_or_else(|| self.config.cluster_name.clone())
+    }
+
+    /// The identity of the cluster; of a node alone, that of its store.
+    fn cluster_id(&self) -> String {
+        let cluster = self.broker.cluster();
+        process::uuid_text(cluster.map_or(self.uuid, |cluster| cluster.identity().cluster))
+    }
+
+    /// The node's name, as the cluster's other nodes show it.
+    fn node_name(&self) -> String {
+        let label = self.broker.catalogue().node_label(self.broker.node_id());
+        label.unwrap_or_else(|| self.config.node_name.clone())
+    }
+
+    /// What is listened on now: for clients, unless an operator has suspended that.
+    fn listeners(&self) -> Vec<Listener> {
+        let all = self.listening.get().cloned().unwrap_or_default();
+        let listens = self.broker.listening();
+        let of_clients = |listener: &Listener| {
+            let protocol = listener.protocol;
+            protocol.starts_with("amqp") || protocol.starts_with("stream")
+        };
+        let listening = all.into_iter().filter(|l| listens || !of_clients(l));
+        listening.collect()
+    }
+
+    pub(super) fn replica_stats(&self, queue: QueueId) -> Option<ReplicaStats> {
+        let shard = self.broker.shard(self.broker.shard_of(queue));
+        if shard.has_quarantined(queue) {
+            return Some(ReplicaStats {
+                role: "quarantined",
+                membership: "unknown",
+                ..ReplicaStats::default()
+            });
+        }
+        let group = shard.replica_status(queue)?.group;
+        let cluster = self.broker.cluster();
+        let is_outdated = cluster.is_some_and(|cluster| cluster.missing_start().is_some());
+        let stuck = group.members.iter().filter(|member| member.is_stuck);
+        let is_here = |replica: &ReplicaId| replica.node() == self.broker.node_id();
+        let members = &group.membership;
+        Some(ReplicaStats {
+            role: match group.role {
+                Role::Leader => "leader",
+                Role::Candidate => "candidate",
+                Role::Follower => "follower",
+            },
+            stuck: stuck.map(|member| member.replica.node()).collect(),
+            membership: if is_outdated {
+                "outdated"
+            } else if members.voters.iter().any(is_here) {
+                "voter"
+            } else if members.learners.iter().any(is_here) {
+                "promotable"
+            } else {
+                "unknown"
+            },
+            term: group.term,
+            last_index: group.last_index,
+            written: group.durable,
+            applied: group.applied,
+            committed: group.commit,
+        })
+    }
+
+    pub(super) fn node_stats(&self) -> NodeStats {
+        let resources = *self.timers_and_alarms.resources.read();
+        let watermarks = *self.timers_and_alarms.watermarks.read();
+        let alarms = self.broker.own_alarms();
+        let process = process::usage();
+        NodeStats {
+            name: self.node_name(),
+            cluster_name: self.cluster_name(),
+            cluster_id: self.cluster_id(),
+            os_pid: std::process::id(),
+            uptime_ms: self.broker.now().monotonic_ms,
+            cores: std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
+            memory_used_bytes: resources.memory_bytes,
+            memory_limit_bytes: watermarks.memory_bytes,
+            memory_total_bytes: settings::total_memory_bytes(&self.config),
+            memory_alarm: alarms.memory,
+            disk_free_bytes: resources.disk_free_bytes,
+            disk_limit_bytes: watermarks.disk_free_bytes,
+            disk_alarm: alarms.disk,
+            fds_used: process.fds_used,
+            fds_max: process.fds_max,
+            sockets_used: self.broker.connection_count() as u64,
+            cpu_ms: process.cpu_ms,
+            data_dir: self.config.folders.root.clone(),
+            log_files: self
+                .config
+                .log
+                .file
+                .iter()
+                .map(|(path, _)| path.clone())
+                .collect::<Vec<PathBuf>>(),
+            listeners: self.listeners(),
+            serving: self.broker.serving(),
+            connections_max: self.config.limits.admission.connections as u64,
+            certificates: certificates::expiries(&self.config),
+            io: io_stats(),
+        }
+    }
+
+    pub(super) fn memory_stats(&self) -> MemoryStats {
+        let connections = connections(&self.broker);
+        let resident = process::resident();
+        let mut memory = MemoryStats {
+            resident_bytes: resident.bytes,
+            program_bytes: resident.program_bytes,
+            unsent_bytes: connections.iter().map(|c| c.unsent_bytes).sum(),
+            ..MemoryStats::default()
+        };
+        (memory.live_bytes, memory.unused_bytes) = crate::memory::allocated();
+        for shard in self.broker.shard_ids() {
+            let stats = self.broker.shard(shard).logs.stats();
+            memory.bodies_bytes += (stats.cached_bytes + stats.loaded_bytes) as u64;
+            memory.index_bytes += stats.index_bytes as u64;
+        }
+        let local_stats = self.queue_local_stats();
+        let catalogue = self.broker.catalogue();
+        for (local_stats, _) in local_stats {
+            let record = catalogue.queue(local_stats.id);
+            let replicated = record.is_some_and(|queue| !queue.members().is_empty());
+            let sum = match replicated {
+                true => &mut memory.quorum_queue_bytes,
+                false => &mut memory.classic_queue_bytes,
+            };
+            *sum += local_stats.counts.memory_bytes as u64;
+        }
+        memory
+    }
+
+    pub(super) fn broker_stats(&self) -> BrokerStats {
+        let counters = self.broker.counters().values();
+        let connections = connections(&self.broker);
+        let mut classic = MessageCounters {
+            published: counters.messages_received,
+            published_confirm: counters.messages_received_confirm,
+            confirmed: counters.messages_confirmed,
+            routed: counters.messages_routed,
+            returned: counters.messages_unroutable_returned,
+            dropped: counters.messages_unroutable_dropped,
+            ..MessageCounters::default()
+        };
+        for (local_stats, _) in self.queue_local_stats() {
+            classic.delivered += local_stats.counters.delivered;
+            classic.delivered_auto_ack += local_stats.counters.delivered_settled;
+            classic.got += local_stats.counters.got;
+            classic.got_auto_ack += local_stats.counters.got_settled;
+            classic.got_empty += local_stats.counters.got_empty;
+            classic.redelivered += local_stats.counters.redelivered;
+            classic.acknowledged += local_stats.counters.accepted;
+        }
+        let unfit = unfit_replicas(&self.broker);
+        let kind = "rabbit_classic_queue";
+        let shards = self.broker.shard_ids();
+        let local = shards.map(|id| self.broker.shard(id).local_deliveries());
+        let local = local.fold(LocalDeliveries::default(), |sum, of| LocalDeliveries {
+            read: sum.read + of.read,
+            read_bytes: sum.read_bytes + of.read_bytes,
+            fetched: sum.fetched + of.fetched,
+        });
+        BrokerStats {
+            messages: vec![(kind, classic)],
+            dead_lettered: vec![
+                (kind, "expired", counters.messages_dead_lettered_expired),
+                (kind, "rejected", counters.messages_dead_lettered_rejected),
+                (kind, "maxlen", counters.messages_dead_lettered_maxlen),
+                (
+                    kind,
+                    "delivery_limit",
+                    counters.messages_dead_lettered_delivery_limit,
+                ),
+            ],
+            connections_opened: counters.connections_opened,
+            connections_closed: counters.connections_closed,
+            channels_opened: counters.channels_opened,
+            channels_closed: counters.channels_closed,
+            queues_declared: counters.queues_declared,
+            queues_created: counters.queues_created,
+            queues_deleted: counters.queues_deleted,
+            logins_succeeded: counters.logins_succeeded,
+            logins_failed: counters.logins_failed,
+            logins_held: self.broker.logins.held().0,
+            connections: connections.len() as u64,
+            channels: connections.iter().map(|c| c.channels.len() as u64).sum(),
+            consumers: connections.iter().map(|c| c.consumers.len() as u64).sum(),
+            publishers: connections.iter().filter(|c| c.publishes).count() as u64,
+            replicas_quarantined: unfit.quarantined,
+            replicas_stuck: unfit.stuck,
+            replica_deliveries: local.read,
+            replica_delivered_bytes: local.read_bytes,
+            replica_fetches: local.fetched,
+        }
+    }
+
+    pub(super) fn consumer_stats(&self) -> Vec<ConsumerStats> {
+        let single_active = |queue, consumer| {
+            let shard = self.broker.shard(self.broker.shard_of(queue));
+            shard.single_active(queue, consumer)
+        };
+        let known = connections(&self.broker);
+        let consumers = known.iter().flat_map(|connection| {
+            connection.consumers.iter().map(|consumer| ConsumerStats {
+                connection: connection.id,
+                channel: consumer.channel.0,
+                queue: consumer.queue,
+                tag: consumer.tag.clone(),
+                ack_required: consumer.ack_required,
+                exclusive: consumer.exclusive,
+                prefetch: consumer.prefetch,
+                single_active: single_active(consumer.queue, consumer.id),
+                arguments: consumer.arguments.clone(),
+            })
+        });
+        consumers.collect()
+    }
+}
+
+/// Members of replicated queues that do not do what they are there for, as far as this node knows.
+fn unfit_replicas(broker: &Broker) -> UnfitReplicas {
+    let mut all = UnfitReplicas::default();
+    for shard in broker.shard_ids() {
+        let unfit = broker.shard(shard).unfit_replicas();
+        all.quarantined += unfit.quarantined;
+        all.stuck += unfit.stuck;
+    }
+    all
+}
+
+fn io_stats() -> IoStats {
+    use leveret_shell::disk::{SYNC_SLOT_US, io_counts, sync_slots};
+    let (counts, slots) = (io_counts(), sync_slots());
+    IoStats {
+        reads: counts.reads.count,
+        read_bytes: counts.reads.bytes,
+        read_us: counts.reads.microseconds,
+        writes: counts.writes.count,
+        write_bytes: counts.writes.bytes,
+        write_us: counts.writes.microseconds,
+        syncs: counts.syncs.count,
+        sync_us: counts.syncs.microseconds,
+        sync_slots: std::array::from_fn(|at| (SYNC_SLOT_US[at], slots[at])),
+    }
+}
+
+pub(super) fn connection_stats(local_stats: ConnectionStatus) -> ConnectionStats {
+    let name = local_stats.client_properties.get("connection_name");
+    ConnectionStats {
+        id: local_stats.id,
+        protocol: local_stats.protocol,
+        user_provided_name: name.and_then(|name| name.as_text()).map(str::to_owned),
+        name: local_stats.name,
+        user: local_stats.user,
+        vhost: local_stats.vhost,
+        local: Some(local_stats.peer.local),
+        peer: Some(local_stats.peer.remote),
+        tls: local_stats
+            .tls
+            .map(|(version, suite)| (version, suite, String::new())),
+        mechanism: local_stats.mechanism,
+        state: local_stats.state,
+        channels: local_stats.channels.len() as u64,
+        channels_max: local_stats.channel_max,
+        frame_bytes_max: local_stats.frame_max,
+        heartbeat_seconds: local_stats.heartbeat_seconds,
+        client_properties: local_stats.client_properties,
+        connected_at_ms: local_stats.connected_at_ms,
+        received_bytes: local_stats.received_bytes,
+        sent_bytes: local_stats.sent_bytes,
+        pending_bytes: local_stats.unsent_bytes,
+        ..ConnectionStats::default()
+    }
+}
+
+pub(super) fn channel_stats(
+    connection: &ConnectionStatus,
+) -> impl Iterator<Item = ChannelStats> + '_ {
+    connection.channels.iter().map(|channel| ChannelStats {
+        connection: connection.id,
+        number: channel.number.0,
+        consumers: channel.consumers as u64,
+        unacknowledged: channel.unacknowledged as u64,
+        unconfirmed: channel.unconfirmed as u64,
+        uncommitted: channel.uncommitted as u64,
+        uncommitted_settles: channel.uncommitted_acks as u64,
+        prefetch: channel.prefetch,
+        global_prefetch: channel.global_prefetch,
+        confirm: channel.confirm,
+        transactional: channel.transactional,
+        state: "running",
+        ..ChannelStats::default()
+    })
+}

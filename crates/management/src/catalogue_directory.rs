@@ -1,0 +1,636 @@
+//! [`Directory`] on the catalogue: what a node must offer so that the API can read and change what
+//! it keeps.
+
+use crate::api::{self, Running};
+use crate::directory::{
+    AlterError, Alteration, BindingScope, Counts, Directory, Exchange, Parameter, Permission,
+    Policy, Queue, Secret, TopicPermission, User, Vhost,
+};
+use leveret_auth::password::SALT_BYTES_GIVEN;
+use leveret_auth::{HashingAlgorithm, PasswordHash};
+use leveret_metadata::{
+    Catalogue, CatalogueError, Command, Definitions, QueueRecord, User as UserRecord,
+    Vhost as VhostRecord, merge_policies,
+};
+use leveret_routing::Destination;
+use leveret_types::{FieldTable, FieldValue, QueueId, ReplyCode};
+use serde_json::Value;
+
+/// Why commands were not carried out.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ExecuteError {
+    /// The catalogue refuses one; those before it hold.
+    #[error(transparent)]
+    Refused(#[from] CatalogueError),
+    /// The node stops, or its log cannot be written.
+    #[error("{0}")]
+    Failed(String),
+}
+
+impl From<ExecuteError> for AlterError {
+    fn from(error: ExecuteError) -> Self {
+        match error {
+            ExecuteError::Refused(error) if error.is_not_found() => {
+                Self::NotFound(error.to_string())
+            }
+            ExecuteError::Refused(error) if error.code() == ReplyCode::ResourceError => {
+                Self::Unavailable(error.to_string())
+            }
+            ExecuteError::Refused(error) => Self::Invalid(error.to_string()),
+            ExecuteError::Failed(text) => Self::Failed(text),
+        }
+    }
+}
+
+/// Makes commands from the catalogue as it is.
+pub type MakeCommands<'a> = &'a mut dyn FnMut(&Catalogue) -> Result<Vec<Command>, CatalogueError>;
+
+/// A node with a catalogue. Whatever is one has a [`Directory`].
+pub trait CatalogueDirectory: Running {
+    /// Reads the catalogue, as of one moment.
+    fn with_catalogue(&self, read: &mut dyn FnMut(&Catalogue));
+    /// Makes commands, and carries them out in order with nothing else between; durable when it
+    /// returns. `by` is who wants it.
+    fn execute(&self, by: &str, make: MakeCommands<'_>) -> Result<(), ExecuteError>;
+    /// Unguessable bytes.
+    fn salt(&self) -> [u8; SALT_BYTES_GIVEN];
+    /// How many shards new queues are spread over.
+    fn shards(&self) -> u16;
+}
+
+/// What `read` makes of the catalogue.
+fn view<K: CatalogueDirectory + ?Sized, T>(
+    catalogue_directory: &K,
+    mut read: impl FnMut(&Catalogue) -> T,
+) -> T {
+    let mut found = None;
+    catalogue_directory.with_catalogue(&mut |catalogue| found = Some(read(catalogue)));
+    found.unwrap_or_else(|| unreachable!("with_catalogue did not call what it was given"))
+}
+
+impl<K: CatalogueDirectory> Directory for K {
+    fn counts(&self) -> Counts {
+        view(self, |catalogue| {
+            let vhosts = || catalogue.vhosts();
+            Counts {
+                vhosts: vhosts().len() as u64,
+                exchanges: vhosts().map(|v| v.exchanges().len() as u64 + 1).sum(),
+                queues: catalogue.queue_count() as u64,
+                bindings: vhosts().map(|v| v.router().binding_count() as u64).sum(),
+            }
+        })
+    }
+
+    fn vhosts(&self) -> Vec<Vhost> {
+        view(self, |catalogue| catalogue.vhosts().map(vhost_of).collect())
+    }
+
+    fn vhost(&self, name: &str) -> Option<Vhost> {
+        view(self, |catalogue| catalogue.vhost(name).map(vhost_of))
+    }
+
+    fn users(&self) -> Vec<User> {
+        view(self, |catalogue| catalogue.users().map(user_of).collect())
+    }
+
+    fn user(&self, name: &str) -> Option<User> {
+        view(self, |catalogue| catalogue.user(name).map(user_of))
+    }
+
+    fn permissions(&self) -> Vec<Permission> {
+        view(self, |catalogue| {
+            let of_user = |user: &UserRecord| -> Vec<Permission> {
+                let all = user.permissions();
+                all.map(|(vhost, p)| permission_of(user, vhost, p))
+                    .collect()
+            };
+            catalogue.users().flat_map(of_user).collect()
+        })
+    }
+
+    fn permission(&self, user: &str, vhost: &str) -> Option<Permission> {
+        view(self, |catalogue| {
+            let user = catalogue.user(user)?;
+            Some(permission_of(user, vhost, user.permission(vhost)?))
+        })
+    }
+
+    fn topic_permissions(&self) -> Vec<TopicPermission> {
+        view(self, |catalogue| {
+            let of_user = |user: &UserRecord| -> Vec<TopicPermission> {
+                let all = user.topic_permissions();
+                all.map(|(vhost, exchange, topic)| TopicPermission {
+                    user: user.name().to_owned(),
+                    vhost: vhost.to_owned(),
+                    exchange: exchange.to_owned(),
+                    write: topic.write().to_owned(),
+                    read: topic.read().to_owned(),
+                })
+                .collect()
+            };
+            catalogue.users().flat_map(of_user).collect()
+        })
+    }
+
+    fn policies(&self, operator: bool) -> Vec<Policy> {
+        view(self, |catalogue| {
+            let of_vhost = |vhost: &VhostRecord| -> Vec<Policy> {
+                let of = |p| policy_of(vhost.name(), p);
+                match operator {
+                    true => vhost.operator_policies().map(of).collect(),
+                    false => vhost.policies().map(of).collect(),
+                }
+            };
+            catalogue.vhosts().flat_map(of_vhost).collect()
+        })
+    }
+
+    fn parameters(&self) -> Vec<Parameter> {
+        view(self, |catalogue| {
+            let of_vhost = |vhost: &VhostRecord| -> Vec<Parameter> {
+                let all = vhost.parameters();
+                all.map(|(component, name, value)| Parameter {
+                    component: component.to_owned(),
+                    vhost: vhost.name().to_owned(),
+                    name: name.to_owned(),
+                    value: value.clone(),
+                })
+                .collect()
+            };
+            catalogue.vhosts().flat_map(of_vhost).collect()
+        })
+    }
+
+    fn global_parameters(&self) -> Vec<Parameter> {
+        view(self, |catalogue| {
+            let all = catalogue.global_parameters();
+            all.map(|(name, value)| Parameter {
+                component: String::new(),
+                vhost: String::new(),
+                name: name.to_owned(),
+                value: value.clone(),
+            })
+            .collect()
+        })
+    }
+
+    fn exchanges(&self, vhost: Option<&str>) -> Vec<Exchange> {
+        view(self, |catalogue| {
+            let wanted = catalogue
+                .vhosts()
+                .filter(|v| vhost.is_none_or(|name| name == v.name()));
+            wanted
+                .flat_map(|v| {
+                    let default = std::iter::once(default_exchange(v));
+                    default.chain(v.exchanges().map(|x| exchange_of(v, x)))
+                })
+                .collect()
+        })
+    }
+
+    fn exchange(&self, vhost: &str, name: &str) -> Option<Exchange> {
+        view(self, |catalogue| {
+            let record = catalogue.vhost(vhost)?;
+            match name {
+                "" => Some(default_exchange(record)),
+                _ => record.exchange(name).map(|x| exchange_of(record, x)),
+            }
+        })
+    }
+
+    fn declared_queues(&self, vhost: Option<&str>) -> Vec<Queue> {
+        view(self, |catalogue| {
+            let queues = catalogue.queues(vhost);
+            queues.map(|queue| queue_of(catalogue, queue)).collect()
+        })
+    }
+
+    fn each_queue(&self, vhost: Option<&str>, see: &mut dyn FnMut(QueueId, &str, &str)) {
+        self.with_catalogue(&mut |catalogue| {
+            for queue in catalogue.queues(vhost) {
+                see(queue.id(), queue.vhost(), queue.name());
+            }
+        });
+    }
+
+    fn queues_by_id(&self, ids: &[QueueId]) -> Vec<Queue> {
+        view(self, |catalogue| {
+            let queues = ids.iter().filter_map(|id| catalogue.queue(*id));
+            queues.map(|queue| queue_of(catalogue, queue)).collect()
+        })
+    }
+
+    fn declared_queue(&self, vhost: &str, name: &str) -> Option<Queue> {
+        view(self, |catalogue| {
+            let queue = catalogue.queue_by_name(vhost, name)?;
+            Some(queue_of(catalogue, queue))
+        })
+    }
+
+    fn bindings(&self, scope: BindingScope<'_>) -> Vec<(String, api::Binding)> {
+        view(self, |catalogue| bindings_of(catalogue, scope))
+    }
+
+    fn alter(&self, by: &str, alteration: Alteration) -> Result<(), AlterError> {
+        let algorithm = view(self, |catalogue| catalogue.config().hashing);
+        let salt = self.salt();
+        // Hashing may take long: it is done before the catalogue is locked.
+        let command = command_of(alteration, algorithm, salt)?;
+        Ok(self.execute(by, &mut |_| Ok(vec![command.clone()]))?)
+    }
+
+    fn hash_password(&self, password: &str) -> String {
+        let algorithm = view(self, |catalogue| catalogue.config().hashing);
+        let hash = PasswordHash::new(algorithm, password.as_bytes(), &self.salt());
+        hash.map(|hash| hash.text).unwrap_or_default()
+    }
+
+    fn export(&self, vhost: Option<&str>) -> Value {
+        let definitions = view(self, |catalogue| catalogue.export(vhost));
+        serde_json::to_value(definitions)
+            .unwrap_or_else(|error| unreachable!("definitions without a form in JSON: {error}"))
+    }
+
+    fn import(&self, by: &str, vhost: Option<&str>, definitions: &Value) -> Result<(), AlterError> {
+        use serde::Deserialize;
+        let definitions = Definitions::deserialize(definitions)
+            .map_err(|error| AlterError::Invalid(format!("these are no definitions: {error}")))?;
+        let shards = self.shards();
+        let mut make = |catalogue: &Catalogue| {
+            definitions.to_commands(catalogue, vhost, shards, &mut || self.salt())
+        };
+        Ok(self.execute(by, &mut make)?)
+    }
+}
+
+fn limits_of<'a>(limits: impl Iterator<Item = (&'a str, i64)>) -> Vec<(String, i64)> {
+    limits
+        .map(|(name, value)| (name.to_owned(), value))
+        .collect()
+}
+
+fn vhost_of(vhost: &VhostRecord) -> Vhost {
+    Vhost {
+        name: vhost.name().to_owned(),
+        description: vhost.description().to_owned(),
+        tags: vhost.tags().to_vec(),
+        default_queue_type: vhost
+            .default_queue_type()
+            .map(|kind| kind.name().to_owned()),
+        tracing: vhost.tracing(),
+        protected: vhost.protected(),
+        limits: limits_of(vhost.limits()),
+    }
+}
+
+fn user_of(user: &UserRecord) -> User {
+    User {
+        name: user.name().to_owned(),
+        tags: user.tags().to_vec(),
+        password_hash: user.password().text.clone(),
+        hashing_algorithm: user.password().algorithm.name().to_owned(),
+        limits: limits_of(user.limits()),
+    }
+}
+
+fn permission_of(
+    user: &UserRecord,
+    vhost: &str,
+    permission: &leveret_auth::Permission,
+) -> Permission {
+    Permission {
+        user: user.name().to_owned(),
+        vhost: vhost.to_owned(),
+        configure: permission.configure.as_str().to_owned(),
+        write: permission.write.as_str().to_owned(),
+        read: permission.read.as_str().to_owned(),
+    }
+}
+
+fn policy_of(vhost: &str, policy: &leveret_metadata::Policy) -> Policy {
+    Policy {
+        vhost: vhost.to_owned(),
+        name: policy.name.to_string(),
+        pattern: policy.pattern.as_str().to_owned(),
+        apply_to: policy.apply_to.name().to_owned(),
+        priority: policy.priority,
+        definition: policy.definition.clone(),
+    }
+}
+
+/// The default exchange, which the catalogue keeps no record of.
+fn default_exchange(vhost: &VhostRecord) -> Exchange {
+    let (published_in, published_out) = traffic(vhost, "");
+    Exchange {
+        vhost: vhost.name().to_owned(),
+        kind: "direct".to_owned(),
+        durable: true,
+        published_in,
+        published_out,
+        ..Exchange::default()
+    }
+}
+
+fn traffic(vhost: &VhostRecord, exchange: &str) -> (u64, u64) {
+    vhost
+        .traffic(exchange)
+        .map_or((0, 0), leveret_metadata::Traffic::values)
+}
+
+fn exchange_of(vhost: &VhostRecord, exchange: &leveret_metadata::ExchangeRecord) -> Exchange {
+    let (published_in, published_out) = traffic(vhost, exchange.name());
+    Exchange {
+        vhost: vhost.name().to_owned(),
+        name: exchange.name().to_owned(),
+        kind: exchange.kind().to_owned(),
+        durable: exchange.durable(),
+        auto_delete: exchange.auto_delete(),
+        internal: exchange.internal(),
+        arguments: exchange.arguments().clone(),
+        policy: exchange.policy().map(str::to_owned),
+        declared_by: String::new(),
+        published_in,
+        published_out,
+    }
+}
+
+fn queue_of(catalogue: &Catalogue, queue: &QueueRecord) -> Queue {
+    let effective = || {
+        let vhost = catalogue.vhost(queue.vhost())?;
+        let policy = queue.policy();
+        let policy = policy.and_then(|name| vhost.policies().find(|p| &*p.name == name));
+        let operator = queue.operator_policy();
+        let operator =
+            operator.and_then(|name| vhost.operator_policies().find(|p| &*p.name == name));
+        Some(merge_policies(policy, operator))
+    };
+    let members = queue.members().iter().map(|member| member.node());
+    let home = queue.members().is_empty().then_some(queue.home());
+    let name = |node| Some((node, catalogue.node_label(node)?));
+    let has_policy = queue.policy().is_some() || queue.operator_policy().is_some();
+    Queue {
+        id: queue.id(),
+        vhost: queue.vhost().to_owned(),
+        name: queue.name().to_owned(),
+        kind: queue.kind().name().to_owned(),
+        durable: queue.durable(),
+        auto_delete: queue.auto_delete(),
+        exclusive: queue.exclusive().is_some(),
+        arguments: queue.arguments().clone(),
+        policy: queue.policy().map(str::to_owned),
+        operator_policy: queue.operator_policy().map(str::to_owned),
+        effective_policy: match has_policy {
+            true => effective().unwrap_or_default(),
+            false => FieldTable::new(),
+        },
+        nodes: members.chain(home).filter_map(name).collect(),
+    }
+}
+
+/// A binding of the router in plain values. A key that is not UTF-8 is shown with replacement
+/// characters.
+fn binding_of(vhost: &str, binding: leveret_routing::Binding<'_>) -> (String, api::Binding) {
+    let plain = api::Binding {
+        source: binding.source.to_owned(),
+        destination: binding.destination.name().to_owned(),
+        to_queue: matches!(binding.destination, Destination::Queue(_)),
+        routing_key: String::from_utf8_lossy(binding.routing_key).into_owned(),
+        arguments: binding.arguments.clone(),
+    };
+    (vhost.to_owned(), plain)
+}
+
+/// The default exchange's binding to a queue: it is there without being one.
+fn implicit(vhost: &str, queue: &str) -> (String, api::Binding) {
+    let binding = api::Binding {
+        source: String::new(),
+        destination: queue.to_owned(),
+        to_queue: true,
+        routing_key: queue.to_owned(),
+        arguments: FieldTable::new(),
+    };
+    (vhost.to_owned(), binding)
+}
+
+fn bindings_of(catalogue: &Catalogue, scope: BindingScope<'_>) -> Vec<(String, api::Binding)> {
+    let of_vhost = |vhost: &VhostRecord| -> Vec<_> {
+        let name = vhost.name();
+        let queues = catalogue.queues(Some(name));
+        let implicit = queues.map(|queue| implicit(name, queue.name()));
+        let bindings = vhost.router().bindings().map(|b| binding_of(name, b));
+        implicit.chain(bindings).collect()
+    };
+    match scope {
+        BindingScope::All => catalogue.vhosts().flat_map(of_vhost).collect(),
+        BindingScope::Vhost(name) => catalogue.vhost(name).map(of_vhost).unwrap_or_default(),
+        BindingScope::Source {
+            vhost,
+            exchange: "",
+        } => {
+            let queues = catalogue.queues(Some(vhost));
+            queues.map(|queue| implicit(vhost, queue.name())).collect()
+        }
+        BindingScope::Source { vhost, exchange } => {
+            let found = catalogue
+                .vhost(vhost)
+                .map(|v| v.router().bindings_from(exchange));
+            found
+                .into_iter()
+                .flatten()
+                .map(|b| binding_of(vhost, b))
+                .collect()
+        }
+        BindingScope::ToQueue { vhost, queue } => {
+            let to = Destination::Queue(queue);
+            let found = catalogue.vhost(vhost).map(|v| v.router().bindings_to(to));
+            let found = found.into_iter().flatten().map(|b| binding_of(vhost, b));
+            std::iter::once(implicit(vhost, queue))
+                .chain(found)
+                .collect()
+        }
+        BindingScope::ToExchange { vhost, exchange } => {
+            let to = Destination::Exchange(exchange);
+            let found = catalogue.vhost(vhost).map(|v| v.router().bindings_to(to));
+            found
+                .into_iter()
+                .flatten()
+                .map(|b| binding_of(vhost, b))
+                .collect()
+        }
+    }
+}
+
+/// The hash that a secret comes to; none where the user keeps the one it has.
+fn hash_of(
+    secret: Secret,
+    usual: HashingAlgorithm,
+    salt: [u8; SALT_BYTES_GIVEN],
+) -> Result<Option<PasswordHash>, AlterError> {
+    let invalid = |error: leveret_auth::PasswordError| AlterError::Invalid(error.to_string());
+    match secret {
+        Secret::Keep => Ok(None),
+        Secret::Password(password) => PasswordHash::new(usual, password.as_bytes(), &salt)
+            .map(Some)
+            .map_err(invalid),
+        Secret::Hash { hash, algorithm } => {
+            let algorithm = match algorithm {
+                None => usual,
+                Some(name) => HashingAlgorithm::parse(&name).ok_or_else(|| {
+                    AlterError::Invalid(format!("unknown hashing algorithm '{name}'"))
+                })?,
+            };
+            PasswordHash::parse(algorithm, &hash)
+                .map(Some)
+                .map_err(invalid)
+        }
+    }
+}
+
+fn command_of(
+    alteration: Alteration,
+    usual: HashingAlgorithm,
+    salt: [u8; SALT_BYTES_GIVEN],
+) -> Result<Command, AlterError> {
+    Ok(match alteration {
+        Alteration::PutVhost {
+            name,
+            description,
+            tags,
+            default_queue_type,
+            tracing,
+        } => Command::VhostPut {
+            vhost: name,
+            description,
+            tags,
+            default_queue_type,
+            protected: None,
+            tracing,
+        },
+        Alteration::ProtectVhost { name, protected } => Command::VhostPut {
+            vhost: name,
+            description: None,
+            tags: None,
+            default_queue_type: None,
+            protected: Some(protected),
+            tracing: None,
+        },
+        Alteration::DeleteVhost { name } => Command::VhostDelete { vhost: name },
+        Alteration::PutUser { name, tags, secret } => Command::UserPut {
+            user: name,
+            password: hash_of(secret, usual, salt)?,
+            tags: Some(tags),
+        },
+        Alteration::DeleteUser { name } => Command::UserDelete { user: name },
+        Alteration::SetVhostLimit {
+            vhost,
+            name,
+            value: Some(value),
+        } => Command::VhostLimitSet {
+            vhost,
+            limit: name,
+            value,
+        },
+        Alteration::SetVhostLimit {
+            vhost,
+            name,
+            value: None,
+        } => Command::VhostLimitClear {
+            vhost,
+            limit: Some(name),
+        },
+        Alteration::SetUserLimit {
+            user,
+            name,
+            value: Some(value),
+        } => Command::UserLimitSet {
+            user,
+            limit: name,
+            value,
+        },
+        Alteration::SetUserLimit {
+            user,
+            name,
+            value: None,
+        } => Command::UserLimitClear {
+            user,
+            limit: Some(name),
+        },
+        other => rule_command_of(other),
+    })
+}
+
+/// The commands of permissions, policies and parameters: these need nothing but their fields.
+fn rule_command_of(alteration: Alteration) -> Command {
+    match alteration {
+        Alteration::PutPermission(p) => Command::PermissionSet {
+            vhost: p.vhost,
+            user: p.user,
+            configure: p.configure,
+            write: p.write,
+            read: p.read,
+        },
+        Alteration::DeletePermission { user, vhost } => Command::PermissionClear { vhost, user },
+        Alteration::PutTopicPermission(p) => Command::TopicPermissionSet {
+            vhost: p.vhost,
+            user: p.user,
+            exchange: p.exchange,
+            write: p.write,
+            read: p.read,
+        },
+        Alteration::DeleteTopicPermission {
+            user,
+            vhost,
+            exchange,
+        } => Command::TopicPermissionClear {
+            vhost,
+            user,
+            exchange,
+        },
+        Alteration::PutPolicy { operator, policy } => Command::PolicySet {
+            vhost: policy.vhost,
+            name: policy.name,
+            operator,
+            pattern: policy.pattern,
+            apply_to: policy.apply_to,
+            priority: policy.priority,
+            definition: policy.definition,
+        },
+        Alteration::DeletePolicy {
+            operator,
+            vhost,
+            name,
+        } => Command::PolicyClear {
+            vhost,
+            name,
+            operator,
+        },
+        Alteration::PutParameter(p) if p.component.is_empty() => Command::GlobalParameterSet {
+            name: p.name,
+            value: p.value,
+        },
+        Alteration::PutParameter(p) => Command::ParameterSet {
+            vhost: p.vhost,
+            component: p.component,
+            name: p.name,
+            value: p.value,
+        },
+        Alteration::DeleteParameter {
+            component, name, ..
+        } if component.is_empty() => Command::GlobalParameterClear { name },
+        Alteration::DeleteParameter {
+            component,
+            vhost,
+            name,
+        } => Command::ParameterClear {
+            vhost,
+            component,
+            name,
+        },
+        Alteration::SetClusterName { name } => Command::GlobalParameterSet {
+            name: "cluster_name".to_owned(),
+            value: FieldValue::text(&name),
+        },
+        other => unreachable!("{other:?} is no rule"),
+    }
+}

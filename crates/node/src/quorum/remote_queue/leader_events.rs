@@ -1,0 +1,304 @@
+//! What the leader says.
+
+use super::pending::Notify;
+use super::waiting_deliveries::Incoming;
+use super::{Asker, LeaderLocation, Question, Reach, RemoteQueue, Request, Subscription, acquired};
+use crate::env::{ConnectionEvent, QueueAnswer};
+use crate::quorum::link::{Settle, ToLeader, ToRemoteQueue};
+use leveret_queue::Outcome;
+use leveret_session::contract::{Delivery, Reply};
+use leveret_types::limits::PARKED_ANSWERS_MAX;
+use leveret_types::{ConnectionId, ConsumerId, NodeId};
+use std::ops::Range;
+
+impl RemoteQueue {
+    /// Takes in what a leader says in the session. `next` is the session that a presentation to
+    /// another node would begin.
+    pub(crate) fn receive(
+        &mut self,
+        from: NodeId,
+        message: ToRemoteQueue,
+        next: u64,
+        reach: &mut Reach<'_>,
+    ) {
+        match message {
+            ToRemoteQueue::Leading { term } => {
+                self.leading(from, term, next, reach);
+            }
+            ToRemoteQueue::NotLeader { term, leader } => {
+                self.not_leader(from, (term, leader), next, reach);
+            }
+            ToRemoteQueue::Committed { through } => self.committed(from, through, reach),
+            ToRemoteQueue::Refused { sequences } => self.refused(sequences, reach),
+            ToRemoteQueue::Attached { consumer, result } => {
+                let answer = QueueAnswer::Attached { consumer, result };
+                let question =
+                    |of: &Question| matches!(of, Question::Attach(asked) if asked.id == consumer);
+                match (self.subscriptions.get_mut(&consumer), result) {
+                    (Some(subscription), Ok(())) => subscription.attached = true,
+                    (Some(subscription), Err(_)) => {
+                        // It was attached to a leader before, and another is exclusive now.
+                        if subscription.attached {
+                            let cancel = ConnectionEvent::CancelConsumer(consumer);
+                            reach.post(subscription.connection, cancel);
+                        }
+                        self.subscriptions.remove(&consumer);
+                        self.say(ToLeader::Detach(consumer));
+                    }
+                    (None, Ok(())) => self.say(ToLeader::Detach(consumer)),
+                    (None, Err(_)) => {}
+                }
+                self.answer(question, answer, reach);
+            }
+            ToRemoteQueue::Deliver(delivery) => self.arrive(Incoming::Whole(delivery), reach),
+            ToRemoteQueue::DeliverLocal(delivery) => self.arrive(Incoming::Local(delivery), reach),
+            ToRemoteQueue::Fetched {
+                consumer,
+                priority_log,
+                index,
+                fetched,
+            } => self.fetched((consumer, priority_log, index), fetched, reach),
+            ToRemoteQueue::Cancelled(consumer) => self.arrive(Incoming::Cancelled(consumer), reach),
+            ToRemoteQueue::Got { subscription, got } => self.got(subscription, got, reach),
+            ToRemoteQueue::Purged { request, count } => {
+                self.answer_request(request, QueueAnswer::Purged(count), reach);
+            }
+            ToRemoteQueue::Counted {
+                request,
+                queue_counts,
+            } => {
+                self.queue_counts = queue_counts;
+                self.answer_request(request, QueueAnswer::Counted(queue_counts), reach);
+            }
+            ToRemoteQueue::Peeked { request, fetched } => {
+                self.answer_request(request, QueueAnswer::Peeked(fetched), reach);
+            }
+            ToRemoteQueue::TimedOut(consumer) => {
+                if let Some(subscription) = self.subscriptions.get(&consumer) {
+                    reach.post(subscription.connection, ConnectionEvent::TimedOut(consumer));
+                }
+            }
+            ToRemoteQueue::Active {
+                consumer,
+                activation,
+            } => {
+                if let Some(subscription) = self.subscriptions.get_mut(&consumer) {
+                    subscription.activation = Some(activation);
+                }
+            }
+        }
+    }
+
+    pub(super) fn committed(&mut self, from: NodeId, through: u64, reach: &mut Reach<'_>) {
+        if self.place == LeaderLocation::Asked(from) {
+            self.established(from);
+        }
+        let mut told: Vec<ConnectionId> = Vec::new();
+        while let Some(pending) = self.journal.pop_through(through) {
+            match pending.notify {
+                Notify::Nobody => {}
+                Notify::Connection(connection) => {
+                    if told.last() != Some(&connection) && !told.contains(&connection) {
+                        told.push(connection);
+                    }
+                }
+                Notify::Then(then) => reach.effects.deferred.extend(then.filled()),
+            }
+        }
+        self.sent = self.sent.max(self.journal.first());
+        self.waiters.retain(|(until, connection)| {
+            let waits = *until > through;
+            if !waits && !told.contains(connection) {
+                told.push(*connection);
+            }
+            waits
+        });
+        let queue = self.queue;
+        for connection in told {
+            reach.post(connection, ConnectionEvent::Committed { queue, through });
+        }
+        self.let_go_on(reach);
+    }
+
+    pub(super) fn refused(&mut self, sequences: Range<u64>, reach: &mut Reach<'_>) {
+        let queue = self.queue;
+        self.journal.void(sequences, |number, notify| match notify {
+            Notify::Nobody => {}
+            Notify::Connection(connection) => {
+                let refused = ConnectionEvent::Refused {
+                    queue,
+                    sequences: number..number + 1,
+                };
+                reach.effects.posts.push((connection, refused));
+            }
+            Notify::Then(then) => {
+                then.refuse();
+                reach.effects.deferred.extend(then.filled());
+            }
+        });
+    }
+
+    /// A message for a consumer.
+    pub(super) fn deliver(&mut self, delivery: Delivery, reach: &mut Reach<'_>) {
+        // A leader on this node has asked the connection itself.
+        let is_admitted = self.is_led_here(reach);
+        let Some(subscription) = self.subscriptions.get_mut(&delivery.consumer) else {
+            return self.say_gone(delivery.consumer);
+        };
+        if subscription.settles() {
+            let acquired = acquired(delivery.acquired_count, delivery.redelivered);
+            subscription.hold(delivery.priority_log, delivery.index, acquired);
+        }
+        if is_admitted && subscription.waiting.is_empty() {
+            return reach.post(subscription.connection, ConnectionEvent::Deliver(delivery));
+        }
+        let consumer = delivery.consumer;
+        let session = if is_admitted { 0 } else { self.session };
+        subscription.waiting.push_back((session, delivery));
+        self.forward(consumer, reach);
+    }
+
+    /// A delivery came for a subscription that is gone, and the leader has been told, or will be.
+    /// What came meanwhile returns by that: as an operation it might take effect late, on a message
+    /// that another has.
+    pub(super) fn say_gone(&mut self, consumer: ConsumerId) {
+        let is_said = matches!(self.control.back(),
+            Some((_, ToLeader::Detach(last))) if *last == consumer);
+        if !is_said {
+            self.say(ToLeader::Detach(consumer));
+        }
+    }
+
+    pub(super) fn give_back(&mut self, delivery: &Delivery) {
+        let settle = Settle {
+            subscription: delivery.consumer,
+            priority_log: delivery.priority_log,
+            range: delivery.index..delivery.index + 1,
+            outcome: Outcome::Release,
+        };
+        self.push_settle(
+            settle,
+            acquired(delivery.acquired_count, delivery.redelivered),
+        );
+    }
+
+    /// No delivery for this consumer comes any more.
+    pub(super) fn cancelled(&mut self, consumer: ConsumerId, reach: &mut Reach<'_>) {
+        if self.has_waiting_deliveries() {
+            let keeps = self
+                .subscriptions
+                .get(&consumer)
+                .is_none_or(Subscription::settles);
+            self.clear_waiting_deliveries_of(consumer, keeps, reach);
+        }
+        if let Some(subscription) = self.subscriptions.get_mut(&consumer) {
+            let keeps = subscription.settles();
+            subscription.consumer = None;
+            subscription.attached = false;
+            subscription.link = None;
+            let (connection, waiting) = (
+                subscription.connection,
+                std::mem::take(&mut subscription.waiting),
+            );
+            for (_, delivery) in waiting {
+                if keeps {
+                    let range = delivery.index..delivery.index + 1;
+                    self.settle(Settle {
+                        subscription: consumer,
+                        priority_log: delivery.priority_log,
+                        range,
+                        outcome: Outcome::Release,
+                    });
+                } else {
+                    // It is settled already: it goes to the client, room or not.
+                    reach.post(connection, ConnectionEvent::Deliver(delivery));
+                }
+            }
+        }
+        let is_it = |question: &Question| *question == Question::Cancel(consumer);
+        if let Some(request) = self.take_request(is_it)
+            && let Asker::Connection(connection) = request.asker
+        {
+            reach.post(connection, ConnectionEvent::Reply(Reply::Done));
+        }
+        self.forget_if_done(consumer);
+    }
+
+    pub(super) fn got(
+        &mut self,
+        subscription: ConsumerId,
+        got: Option<(Delivery, u64)>,
+        reach: &mut Reach<'_>,
+    ) {
+        let of_get = |question: &Question| matches!(question, Question::Get { .. });
+        let is_it =
+            |question: &Question| of_get(question) && question.subscription() == Some(subscription);
+        let Some(request) = self.take_request(is_it) else {
+            // Nobody waits for it any more.
+            if let Some((delivery, _)) = got {
+                self.give_back(&delivery);
+            }
+            return;
+        };
+        if let (Some((delivery, _)), Question::Get { no_ack: false, .. }) =
+            (&got, &request.question)
+            && let Some(subscription) = self.subscriptions.get_mut(&subscription)
+        {
+            let acquired = acquired(delivery.acquired_count, delivery.redelivered);
+            subscription.hold(delivery.priority_log, delivery.index, acquired);
+        }
+        self.forget_if_done(subscription);
+        self.tell(request.asker, QueueAnswer::Got(got), reach);
+    }
+
+    pub(super) fn take_request(&mut self, is_it: impl Fn(&Question) -> bool) -> Option<Request> {
+        let at = self
+            .requests
+            .iter()
+            .position(|request| is_it(&request.question))?;
+        Some(self.requests.remove(at))
+    }
+
+    pub(super) fn answer(
+        &mut self,
+        is_it: impl Fn(&Question) -> bool,
+        answer: QueueAnswer,
+        reach: &mut Reach<'_>,
+    ) {
+        if let Some(request) = self.take_request(is_it) {
+            self.tell(request.asker, answer, reach);
+        }
+    }
+
+    /// Answers a question, unless that asked for something else.
+    pub(super) fn answer_request(&mut self, id: u64, answer: QueueAnswer, reach: &mut Reach<'_>) {
+        let fits = |question: &Question| {
+            matches!(
+                (question, &answer),
+                (Question::Purge, QueueAnswer::Purged(_))
+                    | (Question::Count, QueueAnswer::Counted(_))
+                    | (Question::Peek { .. }, QueueAnswer::Peeked(_))
+            )
+        };
+        let is_it = |request: &Request| request.id == id && fits(&request.question);
+        if let Some(at) = self.requests.iter().position(is_it) {
+            let request = self.requests.remove(at);
+            self.tell(request.asker, answer, reach);
+        }
+    }
+
+    pub(super) fn tell(&mut self, asker: Asker, answer: QueueAnswer, reach: &mut Reach<'_>) {
+        match asker {
+            Asker::Connection(connection) => {
+                let queue = self.queue;
+                reach.post(connection, ConnectionEvent::Answered { queue, answer });
+            }
+            Asker::Poll(poll) => {
+                if self.parked.len() >= PARKED_ANSWERS_MAX {
+                    self.parked.pop_front();
+                }
+                self.parked.push_back((poll, answer));
+            }
+        }
+    }
+}

@@ -1,0 +1,379 @@
+//! A remote queue on node 1, whose leader is on node 2 and leaves deliveries to the replica on node
+//! 1.
+
+use super::*;
+use crate::env::ConnectionEvent;
+use crate::link::ConsumerLink;
+use crate::peeked::Found;
+use crate::quorum::RemoteQueues;
+use crate::quorum::link::{Origin, Registration, ToRemoteQueue};
+use crate::quorum::remote_queue::Put;
+use crate::shard::ShardEffects;
+use leveret_queue::Consumer;
+use leveret_types::message::MessageSummary;
+use leveret_types::{ConnectionId, MessageParts, NodeId, QueueId};
+
+const QUEUE: QueueId = QueueId(256);
+const HERE: NodeId = NodeId(1);
+const LEADER: NodeId = NodeId(2);
+const CLIENT: ConnectionId = ConnectionId(7);
+/// Consumers: two that acknowledge, and one that does not.
+const A: ConsumerId = ConsumerId(1);
+const B: ConsumerId = ConsumerId(2);
+const NO_ACK: ConsumerId = ConsumerId(3);
+
+struct World {
+    remote_queues: RemoteQueues,
+    effects: ShardEffects,
+    now: Now,
+}
+
+fn message(index: u64) -> Message {
+    let parts = MessageParts {
+        exchange: b"",
+        routing_key: b"q",
+        properties: &[0, 0],
+        body: &index.to_le_bytes(),
+    };
+    Message::from_parts(parts, MessageSummary::default())
+}
+
+fn local(consumer: ConsumerId, index: u64) -> LocalDelivery {
+    LocalDelivery {
+        consumer,
+        priority_log: 0,
+        index,
+        redelivered: true,
+        delivery_count: Some(1),
+        acquired_count: Some(2),
+        bytes: 8,
+        entry: 1,
+        term: 1,
+    }
+}
+
+fn by_reference(consumer: ConsumerId, index: u64) -> ToRemoteQueue {
+    ToRemoteQueue::DeliverLocal(local(consumer, index))
+}
+
+fn whole(consumer: ConsumerId, index: u64) -> ToRemoteQueue {
+    ToRemoteQueue::Deliver(local(consumer, index).complete(QUEUE, message(index)))
+}
+
+fn fetched(consumer: ConsumerId, index: u64, fetched: Fetched) -> ToRemoteQueue {
+    ToRemoteQueue::Fetched {
+        consumer,
+        priority_log: 0,
+        index,
+        fetched,
+    }
+}
+
+impl World {
+    fn new() -> Self {
+        let origin = Origin {
+            node: HERE,
+            start: 1,
+        };
+        let mut world = Self {
+            remote_queues: RemoteQueues::new(origin, 1),
+            effects: ShardEffects::default(),
+            now: Now::both(1_000),
+        };
+        world.remote_queues.place(QUEUE, &[LEADER], false);
+        world.remote_queues.peer_up(world.now, LEADER);
+        for id in [A, B, NO_ACK] {
+            let consumer = Consumer {
+                id,
+                priority: 0,
+                exclusive: false,
+                no_ack: id == NO_ACK,
+                prefetch: 0,
+                timeout_ms: None,
+            };
+            let link = ConsumerLink {
+                link: std::sync::Arc::default(),
+                limiter: None,
+            };
+            let remote_queue = world
+                .remote_queues
+                .use_remote_queue(QUEUE)
+                .expect("it is placed");
+            remote_queue.attach(world.now, consumer, CLIENT, link);
+        }
+        world.begin();
+        world
+    }
+
+    /// The leader takes the session, and the consumers.
+    fn begin(&mut self) -> Registration {
+        self.now.monotonic_ms += 10_000;
+        self.remote_queues.locate(self.now, QUEUE, Some(LEADER));
+        let said = self.said();
+        self.hear(ToRemoteQueue::Committed { through: 0 });
+        for consumer in [A, B, NO_ACK] {
+            let result = Ok(());
+            self.hear(ToRemoteQueue::Attached { consumer, result });
+        }
+        self.said();
+        self.events();
+        match said.into_iter().next() {
+            Some(ToLeader::Present(registration)) => *registration,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn reach<R>(&mut self, run: impl FnOnce(&mut RemoteQueues, &mut Reach<'_>) -> R) -> R {
+        let reach = &mut Reach {
+            now: self.now,
+            node: HERE,
+            effects: &mut self.effects,
+        };
+        run(&mut self.remote_queues, reach)
+    }
+
+    fn hear(&mut self, message: ToRemoteQueue) {
+        let session = self
+            .remote_queues
+            .known(QUEUE)
+            .map_or(0, RemoteQueue::session);
+        self.reach(|remote_queues, reach| {
+            remote_queues.receive(QUEUE, LEADER, session, message, reach)
+        });
+    }
+
+    /// The index of the message that the replica is asked for.
+    fn next(&mut self) -> Option<u64> {
+        self.reach(|remote_queues, reach| remote_queues.next_local(QUEUE, reach))
+            .map(|delivery| delivery.index)
+    }
+
+    fn find(&mut self, found: Found) {
+        self.reach(|remote_queues, reach| remote_queues.found_local(QUEUE, found, reach));
+    }
+
+    /// The replica has all that is asked for.
+    fn find_all(&mut self) {
+        while let Some(index) = self.next() {
+            self.find(Found::Message(message(index)));
+        }
+    }
+
+    /// What clients hear: whose delivery and which, or that a consumer is cancelled.
+    fn events(&mut self) -> Vec<(u64, u64)> {
+        let posts = std::mem::take(&mut self.effects.posts).into_iter();
+        let shown = posts.filter_map(|(_, event)| match event {
+            ConnectionEvent::Deliver(delivery) => {
+                assert_eq!(delivery.message.body(), delivery.index.to_le_bytes());
+                assert!(delivery.redelivered);
+                assert_eq!(delivery.delivery_count, Some(1));
+                assert_eq!(delivery.acquired_count, Some(2));
+                Some((delivery.consumer.0, delivery.index))
+            }
+            ConnectionEvent::Reply(_) => Some((0, 0)),
+            _ => None,
+        });
+        shown.collect()
+    }
+
+    /// What the leader is told.
+    fn said(&mut self) -> Vec<ToLeader> {
+        let mut said = Vec::new();
+        self.remote_queues.flush(QUEUE, |_, _, put| {
+            said.push(match put {
+                Put::Operations(first, operations) => ToLeader::Operations {
+                    first,
+                    operations: operations.cloned().collect(),
+                },
+                Put::Message(message) => message,
+            });
+        });
+        said
+    }
+
+    fn fetches(&mut self) -> Vec<u64> {
+        let said = self.said().into_iter();
+        let fetches = said.filter_map(|message| match message {
+            ToLeader::Fetch { index, .. } => Some(index),
+            _ => None,
+        });
+        fetches.collect()
+    }
+}
+
+#[test]
+fn what_is_behind_a_message_on_disk_waits_whoever_it_is_for() {
+    let mut world = World::new();
+    world.hear(whole(A, 0));
+    for said in [
+        by_reference(A, 1),
+        whole(B, 2),
+        by_reference(A, 3),
+        whole(NO_ACK, 4),
+    ] {
+        world.hear(said);
+    }
+    assert_eq!(world.next(), Some(1));
+    world.find(Found::Pending);
+    assert_eq!(world.events(), [(1, 0)]);
+    // A read whose end nobody tells of is asked for again.
+    let remote_queue = world.remote_queues.known(QUEUE).expect("it is there");
+    let at = remote_queue.next_deadline_ms().expect("a deadline");
+    assert_eq!(at, world.now.monotonic_ms + READ_AGAIN_MS);
+    world.find_all();
+    assert_eq!(world.events(), [(1, 1), (2, 2), (1, 3), (3, 4)]);
+    assert_eq!(world.remote_queues.local_deliveries().read, 2);
+    assert_eq!(world.remote_queues.local_deliveries().read_bytes, 16);
+    let remote_queue = world.remote_queues.known(QUEUE).expect("it is there");
+    assert!(!remote_queue.has_waiting_deliveries());
+}
+
+#[test]
+fn what_the_replica_does_not_have_is_asked_for_once_and_keeps_its_place() {
+    let mut world = World::new();
+    for said in [by_reference(A, 1), whole(B, 2)] {
+        world.hear(said);
+    }
+    assert_eq!(world.next(), Some(1));
+    world.find(Found::Never);
+    assert_eq!(world.fetches(), [1]);
+    assert_eq!(world.next(), None, "it is asked for already");
+    // Nobody asked for these.
+    world.hear(fetched(A, 2, Fetched::Message(message(2))));
+    world.hear(fetched(B, 1, Fetched::Message(message(1))));
+    world.find_all();
+    assert_eq!(world.events(), []);
+    world.hear(fetched(A, 1, Fetched::Message(message(1))));
+    world.find_all();
+    assert_eq!(world.events(), [(1, 1), (2, 2)]);
+    world.hear(fetched(A, 1, Fetched::Message(message(1))));
+    assert_eq!(world.events(), []);
+    assert_eq!(world.remote_queues.local_deliveries().fetched, 1);
+}
+
+#[test]
+fn what_nobody_can_read_is_passed_over_and_given_back_if_it_is_held() {
+    for (answer, releases) in [(Fetched::Gone, 0), (Fetched::Unreadable, 1)] {
+        let mut world = World::new();
+        for said in [by_reference(A, 1), whole(A, 2)] {
+            world.hear(said);
+        }
+        assert_eq!(world.next(), Some(1));
+        world.find(Found::Never);
+        assert_eq!(world.fetches(), [1]);
+        world.hear(fetched(A, 1, answer));
+        world.find_all();
+        assert_eq!(world.events(), [(1, 2)]);
+        let operations = world.said().into_iter().flat_map(|said| match said {
+            ToLeader::Operations { operations, .. } => operations,
+            _ => Vec::new(),
+        });
+        let released = operations.filter(|operation| {
+            matches!(operation, crate::quorum::link::Operation::Settle(settle)
+                if settle.subscription == A && settle.range == (1..2)
+                    && settle.outcome == Outcome::Release)
+        });
+        assert_eq!(released.count(), releases);
+    }
+}
+
+#[test]
+fn room_comes_back_for_what_was_passed_over() {
+    let mut world = World::new();
+    for index in 0..u64::from(LINK_CONSUMER_MESSAGES_MAX / 4) {
+        world.hear(by_reference(A, index));
+        assert_eq!(world.next(), Some(index));
+        world.find(Found::Never);
+        world.hear(fetched(A, index, Fetched::Gone));
+    }
+    let said = world.said();
+    let is_credit = |said: &ToLeader| {
+        matches!(said, ToLeader::Credit { consumer: A, messages, bytes }
+            if *messages == LINK_CONSUMER_MESSAGES_MAX / 4 && *bytes == u64::from(*messages) * 8)
+    };
+    assert!(said.iter().any(is_credit), "{said:?}");
+}
+
+#[test]
+fn with_its_session_a_waiting_deliveries_ends_and_only_what_cannot_come_again_is_delivered() {
+    let mut world = World::new();
+    world.hear(whole(A, 0));
+    for said in [by_reference(A, 1), whole(B, 2), whole(NO_ACK, 3)] {
+        world.hear(said);
+    }
+    assert_eq!(world.next(), Some(1));
+    world.find(Found::Never);
+    world.said();
+    world.hear(ToRemoteQueue::Leading { term: 2 });
+    assert_eq!(world.next(), None);
+    assert_eq!(world.events(), [(1, 0), (3, 3)]);
+    let registered = world.begin();
+    let held: Vec<_> = registered
+        .subscriptions
+        .iter()
+        .flat_map(|of| &of.held)
+        .collect();
+    assert_eq!(held.len(), 1, "{held:?}");
+    assert_eq!(held[0].range, 0..1);
+    // An answer of the session before.
+    world.hear(fetched(A, 1, Fetched::Message(message(1))));
+    assert_eq!(world.events(), []);
+    world.hear(by_reference(B, 1));
+    world.find_all();
+    assert_eq!(world.events(), [(2, 1)]);
+}
+
+#[test]
+fn the_end_of_a_consumer_waits_for_its_deliveries() {
+    let mut world = World::new();
+    for said in [by_reference(A, 1), ToRemoteQueue::Cancelled(A), whole(B, 2)] {
+        let remote_queue = world
+            .remote_queues
+            .use_remote_queue(QUEUE)
+            .expect("it is placed");
+        if matches!(said, ToRemoteQueue::Cancelled(_)) {
+            remote_queue.cancel(world.now, A, CLIENT);
+        }
+        world.hear(said);
+    }
+    assert_eq!(world.next(), Some(1));
+    assert_eq!(world.events(), []);
+    world.find_all();
+    assert_eq!(world.events(), [(1, 1), (0, 0), (2, 2)]);
+}
+
+#[test]
+fn nothing_waits_for_a_consumer_that_is_gone() {
+    let mut world = World::new();
+    for said in [by_reference(A, 1), whole(B, 2), by_reference(A, 3)] {
+        world.hear(said);
+    }
+    assert_eq!(world.next(), Some(1));
+    world.find(Found::Never);
+    let remote_queue = world
+        .remote_queues
+        .use_remote_queue(QUEUE)
+        .expect("it is placed");
+    remote_queue.detach(A);
+    world.find_all();
+    assert_eq!(world.events(), [(2, 2)]);
+    // What comes for it now returns by its end, which the leader is told of.
+    world.said();
+    world.hear(by_reference(A, 4));
+    assert_eq!(world.next(), None);
+    let said = world.said();
+    assert!(matches!(said[..], [ToLeader::Detach(A)]), "{said:?}");
+}
+
+#[test]
+fn a_leader_that_delivers_more_than_it_may_is_left() {
+    let mut world = World::new();
+    for index in 0..3 * WAITING_DELIVERIES_MAX as u64 {
+        world.hear(by_reference(A, index));
+    }
+    assert_eq!(world.next(), Some(0));
+    world.hear(by_reference(A, 3 * WAITING_DELIVERIES_MAX as u64));
+    assert_eq!(world.next(), None);
+    let remote_queue = world.remote_queues.known(QUEUE).expect("it is there");
+    assert_eq!(remote_queue.place(), LeaderLocation::Unknown);
+}

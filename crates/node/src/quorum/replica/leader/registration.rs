@@ -1,0 +1,240 @@
+//! Whom a leader serves on which node: sessions, subscriptions, and what becomes of them when a
+//! node comes or goes.
+
+use super::{GivenBack, Leader, Place, Request, Session, Waiting};
+use crate::quorum::link::{Origin, Registration, ToRemoteQueue};
+use crate::quorum::replica::Around;
+use crate::shard::Deferred;
+use leveret_queue::Consumer;
+use leveret_types::{ConsumerId, NodeId};
+
+impl Leader {
+    /// The nodes that are served, and their sessions.
+    pub(in super::super) fn sessions(&self) -> impl Iterator<Item = (NodeId, u64)> + '_ {
+        self.sessions
+            .iter()
+            .filter_map(|session| Some((session.origin.node, session.number?)))
+    }
+
+    /// What is known of a node's run, and its session if it has one.
+    pub(super) fn session(&self, node: NodeId) -> Option<(&Session, u64)> {
+        let mut sessions = self.sessions.iter();
+        let session = sessions.find(|session| session.origin.node == node)?;
+        Some((session, session.number?))
+    }
+
+    /// Whether a node speaks in the session that it began last.
+    pub(in super::super) fn is_current(&self, from: NodeId, session: u64) -> bool {
+        self.session(from)
+            .is_some_and(|(_, known)| known == session)
+    }
+
+    pub(super) fn present(
+        &mut self,
+        around: &mut Around<'_>,
+        from: NodeId,
+        number: u64,
+        registration: &Registration,
+        committed: impl FnOnce(Origin) -> Option<u64>,
+    ) {
+        let is_of_term = registration.term == self.term || registration.term == 0;
+        let mut sessions = self.sessions.iter();
+        let before = sessions
+            .find(|session| session.origin.node == from)
+            .copied();
+        let is_old = before.is_some_and(|known| {
+            known.origin.start > registration.start
+                || (known.origin.start == registration.start && known.number >= Some(number))
+        });
+        if !is_of_term || is_old {
+            return self.leading(around, from);
+        }
+        // Who is the active consumer stays it if it is presented again.
+        self.queue.hold_election();
+        self.forget_node(around, from);
+        let origin = Origin {
+            node: from,
+            start: registration.start,
+        };
+        let through = committed(origin).unwrap_or(0);
+        // What is in flight is not taken twice either.
+        let taken = match before {
+            Some(known) if known.origin == origin => known.taken,
+            _ => through.max(registration.first_sequence.saturating_sub(1)),
+        };
+        self.sessions.retain(|session| session.origin.node != from);
+        self.sessions.push(Session {
+            origin,
+            number: Some(number),
+            taken,
+        });
+        self.waiting.retain(|waiting| waiting.node != from);
+        for subscription in &registration.subscriptions {
+            let no_ack = subscription
+                .consumer
+                .is_some_and(|consumer| consumer.no_ack);
+            self.subscriptions
+                .insert(subscription.id, Place::new(from, no_ack));
+            if let Some(consumer) = subscription.consumer {
+                let result = self.queue.attach(around.now, consumer, &mut self.scratch);
+                self.consumers += usize::from(result.is_ok());
+                self.reach.consumers_changed();
+                self.had_consumer |= result.is_ok();
+                if result.is_err() {
+                    let consumer = consumer.id;
+                    self.answer(around, from, ToRemoteQueue::Attached { consumer, result });
+                } else {
+                    self.note_registered(subscription);
+                    self.note_untold(consumer.id);
+                }
+            }
+        }
+        self.note_claims(registration, taken);
+        self.heard_of(around.now, from);
+        self.hold_returns(around, from);
+        self.answer(around, from, ToRemoteQueue::Committed { through });
+        self.dirty = true;
+        self.carry_out(around);
+    }
+
+    /// What a node gave back stays with who had it until that is committed.
+    pub(super) fn hold_returns(&mut self, around: &Around<'_>, from: NodeId) {
+        let in_flight = self.in_flight.iter().flat_map(|entry| &entry.returns);
+        let returns = in_flight.chain(&self.batch.returns);
+        for GivenBack { settle, .. } in returns.filter(|back| back.from == from) {
+            self.subscriptions
+                .entry(settle.subscription)
+                .or_insert_with(|| Place::new(from, false));
+            let (now, range) = (around.now, settle.range.clone());
+            self.queue
+                .adopt(now, settle.subscription, settle.priority_log, range, 0);
+        }
+    }
+
+    /// A node is down, or begins anew: its subscriptions are not there any more. What they hold
+    /// returns, uncounted: the loss of a node is not the fault of who held a message on it.
+    pub(super) fn forget_node(&mut self, around: &mut Around<'_>, node: NodeId) {
+        for session in &mut self.sessions {
+            if session.origin.node == node {
+                session.number = None;
+            }
+        }
+        self.waiting.retain(|waiting| waiting.node != node);
+        self.waiting_gets.retain(|waiting| waiting.node != node);
+        let mut gone: Vec<ConsumerId> = self
+            .subscriptions
+            .iter()
+            .filter(|(_, place)| place.node == node)
+            .map(|(id, _)| *id)
+            .collect();
+        // In the order in which they came, so that the same happens each time.
+        gone.sort_unstable();
+        for subscription in gone {
+            self.take_away(around, subscription, false);
+        }
+        self.dirty = true;
+    }
+
+    /// A node is down.
+    pub(in super::super) fn peer_down(&mut self, around: &mut Around<'_>, node: NodeId) {
+        self.forget_node(around, node);
+        self.heard_of(around.now, node);
+    }
+
+    /// A node is up again: it is told who leads.
+    pub(in super::super) fn peer_up(&mut self, around: &mut Around<'_>, node: NodeId) {
+        self.leading(around, node);
+    }
+
+    pub(super) fn take_away(
+        &mut self,
+        around: &mut Around<'_>,
+        subscription: ConsumerId,
+        counted: bool,
+    ) {
+        if self.subscriptions.remove(&subscription).is_none() {
+            return;
+        }
+        self.decide_claims_of(around.now, subscription);
+        let was_consumer = self
+            .queue
+            .consumers()
+            .any(|c| c.consumer.id == subscription);
+        self.consumers -= usize::from(was_consumer);
+        self.reach.consumers_changed();
+        let out = &mut self.scratch;
+        match counted {
+            true => self.queue.detach(around.now, subscription, out),
+            false => self.queue.forget(around.now, subscription, out),
+        };
+        self.waiting_gets.retain(|asked| {
+            !matches!(asked.request,
+                Request::Get { subscription: of, .. } if of == subscription)
+        });
+        self.carry_out(around);
+    }
+
+    /// A subscription is gone, behind all operations that its node has sent.
+    pub(super) fn detach(
+        &mut self,
+        around: &mut Around<'_>,
+        from: NodeId,
+        subscription: ConsumerId,
+    ) {
+        match self.waiting.iter_mut().rev().find(|w| w.node == from) {
+            Some(last) if last.gone.is_none() => last.gone = Some(subscription),
+            Some(last) => {
+                let first = last.first + last.operations.len() as u64;
+                self.waiting.push_back(Waiting {
+                    node: from,
+                    first,
+                    operations: Vec::new(),
+                    gone: Some(subscription),
+                });
+            }
+            None => {
+                self.take_away(around, subscription, true);
+                self.delete_if_unused(around);
+            }
+        }
+    }
+
+    pub(super) fn attach(&mut self, around: &mut Around<'_>, from: NodeId, consumer: Consumer) {
+        let place = Place::new(from, consumer.no_ack);
+        let result = self.queue.attach(around.now, consumer, &mut self.scratch);
+        if result.is_ok() {
+            self.subscriptions.insert(consumer.id, place);
+            self.consumers += 1;
+            self.reach.consumers_changed();
+            self.had_consumer = true;
+            self.note_untold(consumer.id);
+        }
+        let consumer = consumer.id;
+        self.answer(around, from, ToRemoteQueue::Attached { consumer, result });
+        self.carry_out(around);
+    }
+
+    pub(super) fn credit(
+        &mut self,
+        around: &mut Around<'_>,
+        consumer: ConsumerId,
+        messages: u32,
+        bytes: u64,
+    ) {
+        let Some(place) = self.subscriptions.get_mut(&consumer) else {
+            return;
+        };
+        if place.node == around.node || place.window.give(messages, bytes) {
+            self.queue.unblock(around.now, consumer);
+        }
+    }
+
+    pub(super) fn delete_if_unused(&self, around: &mut Around<'_>) {
+        if self.auto_delete && self.had_consumer && self.consumers == 0 {
+            around.effects.deferred.push(Deferred::DeleteQueue {
+                queue: self.id,
+                expired: false,
+            });
+        }
+    }
+}

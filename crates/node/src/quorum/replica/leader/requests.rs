@@ -1,0 +1,173 @@
+//! What is asked of a leader, and answered once all that came before is committed.
+
+use super::{Asked, Leader, Request, View};
+use crate::peeked::{self, Found};
+use crate::quorum::link::{Fetched, QueueCounts, ToRemoteQueue};
+use crate::quorum::replica::Around;
+use leveret_queue::{Got, Position};
+use leveret_types::limits::PARKED_ANSWERS_MAX;
+use leveret_types::{ConsumerId, NodeId};
+
+impl Leader {
+    /// Answers who was to read a message from its own node's replica, which does not have it.
+    fn fetch(
+        &mut self,
+        around: &mut Around<'_>,
+        asked: Asked,
+        consumer: ConsumerId,
+        position: Position,
+    ) {
+        let found = match self.queue.has(consumer, position) {
+            true => Some(self.looked.find(around.logs, self.id, position)),
+            false => None,
+        };
+        let fetched = match found {
+            Some(Found::Message(message)) => Fetched::Message(message),
+            Some(Found::Never) => Fetched::Unreadable,
+            Some(Found::Pending) => {
+                // A remote queue asks for one message at a time.
+                let is_fetch = |asked: &Asked| matches!(asked.request, Request::Fetch { .. });
+                self.waiting_gets
+                    .retain(|other| other.node != asked.node || !is_fetch(other));
+                return self.waiting_gets.push(asked);
+            }
+            None => Fetched::Gone,
+        };
+        let Position {
+            priority_log,
+            index,
+        } = position;
+        let answer = ToRemoteQueue::Fetched {
+            consumer,
+            priority_log,
+            index,
+            fetched,
+        };
+        self.answer(around, asked.node, answer);
+    }
+
+    /// Shows a message that is ready. While it is being read, others may go before it: it stays the
+    /// one that is shown.
+    fn look(&mut self, around: &mut Around<'_>, asked: Asked, request: u64, at: Position) {
+        let ready = self.queue.ready_from(at.priority_log, at.index).next();
+        let is_ready = ready.is_some_and(|range| range.start == at.index);
+        let fetched = match peeked::read(around.logs, self.id, at) {
+            _ if !is_ready => Fetched::Gone,
+            Found::Message(message) => Fetched::Message(message),
+            Found::Never => Fetched::Unreadable,
+            Found::Pending => {
+                let is_look = |asked: &Asked| matches!(asked.request, Request::Look { .. });
+                let looks = self.waiting_gets.iter().filter(|asked| is_look(asked));
+                if looks.count() < PARKED_ANSWERS_MAX {
+                    let position = at;
+                    let request = Request::Look { request, position };
+                    return self.waiting_gets.push(Asked { request, ..asked });
+                }
+                Fetched::Unreadable
+            }
+        };
+        self.peeked(around, asked, request, fetched);
+    }
+
+    fn peeked(&mut self, around: &mut Around<'_>, asked: Asked, request: u64, fetched: Fetched) {
+        self.answer(
+            around,
+            asked.node,
+            ToRemoteQueue::Peeked { request, fetched },
+        );
+    }
+
+    /// Does what is asked once all that came before is committed.
+    pub(super) fn ask(
+        &mut self,
+        around: &mut Around<'_>,
+        node: NodeId,
+        session: u64,
+        request: Request,
+    ) {
+        let asked = Asked::new(node, session, request);
+        if !self.batch.header.is_empty() || !self.waiting.is_empty() {
+            self.batch.asked.push(asked);
+        } else if let Some(last) = self.in_flight.back_mut() {
+            last.asked.push(asked);
+        } else {
+            self.do_asked(around, asked);
+        }
+    }
+
+    pub(super) fn do_asked(&mut self, around: &mut Around<'_>, asked: Asked) {
+        if !self.is_current(asked.node, asked.session) {
+            return;
+        }
+        match asked.request {
+            Request::Get {
+                subscription,
+                no_ack,
+            } => {
+                if !self.is_acting() || self.is_lease_expired {
+                    return self.waiting_gets.push(asked);
+                }
+                let got = on_queue!(self, around, |queue, view, out| queue.get(
+                    around.now,
+                    subscription,
+                    no_ack,
+                    &mut view,
+                    out
+                ));
+                let got = match got {
+                    Got::Pending => {
+                        self.waiting_gets.push(asked);
+                        return self.carry_out(around);
+                    }
+                    Got::Empty => None,
+                    Got::Message { delivery, ready } => self
+                        .delivery(around.logs, &delivery)
+                        .map(|delivery| (delivery, ready)),
+                };
+                self.answer(around, asked.node, ToRemoteQueue::Got { subscription, got });
+                self.carry_out(around);
+            }
+            // What somebody may still claim is not ready.
+            Request::Purge { .. } if !self.is_acting() => self.waiting_gets.push(asked),
+            Request::Purge { request } => {
+                let count = self.queue.purge(&mut self.scratch);
+                self.carry_out(around);
+                let purged = Request::Purged { request, count };
+                self.ask(around, asked.node, asked.session, purged);
+            }
+            Request::Fetch { consumer, position } => {
+                self.fetch(around, asked, consumer, position);
+            }
+            // What somebody may still claim is not ready.
+            Request::Peek { .. } if !self.is_acting() || self.is_lease_expired => {
+                self.waiting_gets.push(asked);
+            }
+            Request::Peek { request, before } => match self.queue.ready_behind(before) {
+                Some(position) => self.look(around, asked, request, position),
+                None => self.peeked(around, asked, request, Fetched::Gone),
+            },
+            Request::Look { request, position } => {
+                self.look(around, asked, request, position);
+            }
+            Request::Purged { request, count } => {
+                self.answer(around, asked.node, ToRemoteQueue::Purged { request, count });
+            }
+            Request::Count { request } => {
+                let counts = self.queue.counts(around.now);
+                let queue_counts = QueueCounts {
+                    ready: counts.ready,
+                    unsettled: counts.unsettled,
+                    consumers: counts.consumers as u64,
+                };
+                self.answer(
+                    around,
+                    asked.node,
+                    ToRemoteQueue::Counted {
+                        request,
+                        queue_counts,
+                    },
+                );
+            }
+        }
+    }
+}

@@ -1,0 +1,477 @@
+//! One queue of a shard: the queue machine, its logs, and where its consumers are.
+
+use crate::dead_letters::DeadLetters;
+use crate::effects::{Deferred, ShardEffects};
+use crate::link::ConsumerLink;
+use crate::log_ids::log_of;
+use crate::peeked::{Found, Peeked, meta_of};
+use crate::queue_spec::{LocalQueueStats, QueueSpec};
+use crate::subscriber::Subscriber;
+use hashbrown::HashMap;
+use leveret_queue::{
+    AttachError, Consumer, Effect, Got, Log, Offer, Peek, Position, Queue, RecoveredPriorityLog,
+    State,
+};
+use leveret_session::contract::Delivery;
+use leveret_storage::{BodyId, LogKind, ShardLogs};
+use leveret_types::{ConsumerId, Message, Now, QueueId};
+use std::collections::VecDeque;
+
+/// Messages of one batch that are kept at hand until the queue has had a look at them.
+const FRESH_MAX: usize = 4_096;
+
+/// A consumer's place in the world.
+#[derive(Debug)]
+pub(super) struct Attached {
+    pub(super) subscriber: Subscriber,
+    link: ConsumerLink,
+}
+
+/// A `basic.get` that waits for a message to be read from disk.
+#[derive(Debug)]
+pub(super) struct WaitingGet {
+    pub(super) subscriber: Subscriber,
+    pub(super) subscription: ConsumerId,
+    pub(super) no_ack: bool,
+}
+
+/// One queue.
+pub(super) struct ClassicQueue {
+    id: QueueId,
+    pub(super) queue: Queue,
+    pub(super) durable: bool,
+    auto_delete: bool,
+    had_consumer: bool,
+    /// Priority logs that have a log.
+    pub(super) priority_logs: Vec<u8>,
+    pub(super) consumers: HashMap<ConsumerId, Attached, foldhash::fast::FixedState>,
+    /// Who may hold messages without being a consumer: by `basic.get`, or after `basic.cancel`.
+    pub(super) subscriptions: Vec<(ConsumerId, Subscriber)>,
+    /// Messages enqueued since the last pump, so that they are delivered from the socket's buffer
+    /// and not looked up in the log.
+    fresh: VecDeque<(Position, Message)>,
+    /// Messages that the queue looked at since the last pump, for the deliveries that follow: what
+    /// the log has read from disk it keeps only as long as it has room.
+    looked: Peeked,
+    pub(super) dead: DeadLetters,
+    pub(super) waiting_gets: Vec<WaitingGet>,
+    pub(super) dirty: bool,
+    pub(super) deadline_ms: u64,
+    saved: State,
+}
+
+/// What the queue machine sees of its surroundings.
+struct LogView<'a> {
+    queue: QueueId,
+    logs: &'a mut ShardLogs,
+    fresh: &'a VecDeque<(Position, Message)>,
+    looked: &'a mut Peeked,
+    consumers: &'a HashMap<ConsumerId, Attached, foldhash::fast::FixedState>,
+}
+
+impl Log for LogView<'_> {
+    fn peek(&mut self, position: Position) -> Peek {
+        if let Some(message) = find_fresh(self.fresh, position) {
+            return Peek::Ready(meta_of(message));
+        }
+        self.looked.peek(self.logs, self.queue, position)
+    }
+
+    fn admit(&mut self, consumer: ConsumerId, bytes: u32) -> bool {
+        self.consumers
+            .get(&consumer)
+            .is_some_and(|c| c.link.admit(bytes as usize))
+    }
+}
+
+/// Fresh messages are in the order of their enqueueing, so within a priority log by index. With one
+/// priority log, the place follows from the first.
+fn find_fresh(fresh: &VecDeque<(Position, Message)>, position: Position) -> Option<&Message> {
+    let (first, _) = fresh.front()?;
+    if first.priority_log == position.priority_log {
+        let guess = position.index.checked_sub(first.index)?;
+        if let Some((at, message)) = fresh.get(usize::try_from(guess).ok()?)
+            && *at == position
+        {
+            return Some(message);
+        }
+    }
+    fresh
+        .iter()
+        .find(|(at, _)| *at == position)
+        .map(|(_, message)| message)
+}
+
+impl ClassicQueue {
+    pub(super) fn new(
+        now: Now,
+        id: QueueId,
+        spec: QueueSpec,
+        priority_logs: Vec<u8>,
+        logs: &ShardLogs,
+    ) -> Self {
+        let recovered: Vec<RecoveredPriorityLog> = priority_logs
+            .iter()
+            .filter_map(|priority_log| {
+                let log = log_of(id, *priority_log);
+                let stats = logs.log_stats(log)?;
+                Some(RecoveredPriorityLog {
+                    priority_log: *priority_log,
+                    live: logs.live(log),
+                    bytes: stats.bytes,
+                    next_index: stats.next_index,
+                })
+            })
+            .collect();
+        let is_damaged = |priority_log: &u8| logs.damage(log_of(id, *priority_log)).is_some();
+        // It was written to the priority log that came first. Priority logs are in their order
+        // after a start, so that of several the lowest one has the newest.
+        let mut states = priority_logs
+            .iter()
+            .map(|priority_log| logs.state(log_of(id, *priority_log)));
+        let saved = states.find(|bytes| !bytes.is_empty());
+        let (state, is_known) = match saved.unwrap_or_default() {
+            [] => (State::default(), true),
+            bytes => match State::decode(bytes) {
+                Ok(state) => (state, true),
+                Err(error) => {
+                    tracing::error!(queue = %id, %error, "delivery counts are lost");
+                    (State::default(), false)
+                }
+            },
+        };
+        let is_known = is_known && !priority_logs.iter().any(is_damaged);
+        let queue = if recovered.is_empty() {
+            Queue::new(spec.kind, spec.settings, now)
+        } else {
+            // Nothing is read for what is known: see `note_expiring`.
+            let begun = recovered
+                .iter()
+                .map(|priority_log| priority_log.priority_log);
+            let known = match is_known {
+                true => state.clone().with_priority_logs(begun),
+                false => State::default(),
+            };
+            Queue::recover(spec.kind, spec.settings, now, recovered, &known)
+        };
+        Self {
+            id,
+            queue,
+            durable: spec.durable,
+            auto_delete: spec.auto_delete,
+            had_consumer: false,
+            priority_logs,
+            consumers: HashMap::default(),
+            fresh: VecDeque::new(),
+            looked: Peeked::default(),
+            dead: DeadLetters::default(),
+            subscriptions: Vec::new(),
+            waiting_gets: Vec::new(),
+            dirty: false,
+            deadline_ms: 0,
+            saved: state,
+        }
+    }
+
+    pub(super) fn update(&mut self, now: Now, spec: QueueSpec) {
+        self.queue.update_settings(now, spec.settings);
+    }
+
+    pub(super) fn offer(
+        &mut self,
+        now: Now,
+        bytes: u32,
+        logs: &mut ShardLogs,
+        out: &mut Vec<Effect>,
+    ) -> Offer {
+        let mut view = LogView {
+            queue: self.id,
+            logs,
+            fresh: &self.fresh,
+            looked: &mut self.looked,
+            consumers: &self.consumers,
+        };
+        self.queue.offer(now, bytes, &mut view, out)
+    }
+
+    pub(super) fn enqueue(&mut self, logs: &mut ShardLogs, body: BodyId, message: &Message) {
+        let priority_log = self.queue.priority_log_for(message.summary.priority);
+        let log = log_of(self.id, priority_log);
+        if !self.priority_logs.contains(&priority_log) {
+            let kind = if self.durable {
+                LogKind::Durable
+            } else {
+                LogKind::Volatile
+            };
+            logs.create_log(log, kind);
+            self.priority_logs.push(priority_log);
+        }
+        if message.summary.expiration_ms.is_some() && message.summary.persistent {
+            self.note_expiring(priority_log, logs);
+        }
+        let index = logs.append(log, body, message.size());
+        let position = Position {
+            priority_log,
+            index,
+        };
+        self.queue.enqueue(position, &meta_of(message));
+        if self.fresh.len() < FRESH_MAX {
+            self.fresh.push_back((position, message.clone()));
+        }
+    }
+
+    /// A message with a time to live of its own comes into this priority log: that is written down
+    /// before it, once between two checkpoints, so that after a crash no other priority log's
+    /// messages need be looked at.
+    fn note_expiring(&mut self, priority_log: u8, logs: &mut ShardLogs) {
+        if self.durable && !self.saved.may_expire(priority_log) {
+            let state = self.queue.state().expiring(priority_log);
+            self.write_state(state, logs);
+        }
+    }
+
+    pub(super) fn forget_fresh(&mut self) {
+        self.fresh.clear();
+        self.looked.clear(self.consumers.is_empty());
+        if self.fresh.capacity() > 64 && self.consumers.is_empty() {
+            self.fresh.shrink_to_fit();
+        }
+    }
+
+    pub(super) fn pump(&mut self, now: Now, logs: &mut ShardLogs, out: &mut Vec<Effect>) {
+        let mut view = LogView {
+            queue: self.id,
+            logs,
+            fresh: &self.fresh,
+            looked: &mut self.looked,
+            consumers: &self.consumers,
+        };
+        self.queue.tick(now, &mut view, out);
+    }
+
+    pub(super) fn get(
+        &mut self,
+        now: Now,
+        logs: &mut ShardLogs,
+        subscription: ConsumerId,
+        no_ack: bool,
+        out: &mut Vec<Effect>,
+    ) -> Got {
+        let mut view = LogView {
+            queue: self.id,
+            logs,
+            fresh: &self.fresh,
+            looked: &mut self.looked,
+            consumers: &self.consumers,
+        };
+        self.queue.get(now, subscription, no_ack, &mut view, out)
+    }
+
+    pub(super) fn attach(
+        &mut self,
+        now: Now,
+        consumer: Consumer,
+        subscriber: Subscriber,
+        link: ConsumerLink,
+        out: &mut Vec<Effect>,
+    ) -> Result<(), AttachError> {
+        self.queue.attach(now, consumer, out)?;
+        self.had_consumer = true;
+        self.consumers
+            .insert(consumer.id, Attached { subscriber, link });
+        Ok(())
+    }
+
+    pub(super) fn cancel(&mut self, now: Now, consumer: ConsumerId, out: &mut Vec<Effect>) {
+        self.queue.cancel(now, consumer, out);
+        if let Some(attached) = self.consumers.remove(&consumer) {
+            self.note_subscription(consumer, attached.subscriber);
+        }
+    }
+
+    /// Remembers whose subscription this is, until it is detached.
+    pub(super) fn note_subscription(&mut self, subscription: ConsumerId, subscriber: Subscriber) {
+        if self
+            .subscriptions
+            .iter()
+            .any(|(known, _)| *known == subscription)
+        {
+            return;
+        }
+        // Those that hold nothing any more make room, so that cancelling again and again costs
+        // none.
+        if self.subscriptions.len() == self.subscriptions.capacity() {
+            self.subscriptions
+                .retain(|(known, _)| self.queue.holds(*known));
+        }
+        self.subscriptions.push((subscription, subscriber));
+    }
+
+    fn subscriber_of(&self, subscription: ConsumerId) -> Option<Subscriber> {
+        let consumer = self
+            .consumers
+            .get(&subscription)
+            .map(|found| found.subscriber);
+        let mut subscriptions = self.subscriptions.iter();
+        consumer.or_else(|| Some(subscriptions.find(|(known, _)| *known == subscription)?.1))
+    }
+
+    pub(super) fn detach(&mut self, now: Now, subscription: ConsumerId, out: &mut Vec<Effect>) {
+        self.queue.detach(now, subscription, out);
+        self.consumers.remove(&subscription);
+        self.subscriptions
+            .retain(|(known, _)| *known != subscription);
+        self.waiting_gets
+            .retain(|waiting| waiting.subscription != subscription);
+    }
+
+    /// Whether it is an auto-delete queue that had consumers and has none any more.
+    pub(super) fn is_to_be_deleted(&self) -> bool {
+        self.auto_delete && self.had_consumer && self.consumers.is_empty()
+    }
+
+    fn find(&mut self, logs: &mut ShardLogs, position: Position) -> Found {
+        match find_fresh(&self.fresh, position) {
+            Some(message) => Found::Message(message.clone()),
+            None => self.looked.find(logs, self.id, position),
+        }
+    }
+
+    /// The message of a delivery. The queue delivers only what [`Log::peek`] has just found, so
+    /// that it is there.
+    pub(super) fn delivery(
+        &mut self,
+        logs: &mut ShardLogs,
+        delivery: &leveret_queue::Delivery,
+    ) -> Option<Delivery> {
+        let Found::Message(message) = self.find(logs, delivery.position) else {
+            return None;
+        };
+        Some(Delivery {
+            consumer: delivery.consumer,
+            queue: self.id,
+            priority_log: delivery.position.priority_log,
+            index: delivery.position.index,
+            redelivered: delivery.redelivered,
+            delivery_count: delivery.delivery_count,
+            acquired_count: delivery.acquired_count,
+            message,
+        })
+    }
+
+    pub(super) fn carry_out(
+        &mut self,
+        effect: Effect,
+        logs: &mut ShardLogs,
+        effects: &mut ShardEffects,
+    ) {
+        match effect {
+            Effect::Deliver(delivery) => {
+                let Some(subscriber) = self
+                    .consumers
+                    .get(&delivery.consumer)
+                    .map(|attached| attached.subscriber)
+                else {
+                    return;
+                };
+                let Some(delivery) = self.delivery(logs, &delivery) else {
+                    tracing::error!(queue = %self.id, "a message that was there cannot be read");
+                    return;
+                };
+                effects.deliver(subscriber, delivery);
+            }
+            Effect::Settled {
+                priority_log,
+                range,
+                bytes,
+            } => {
+                logs.settle(log_of(self.id, priority_log), range, bytes);
+            }
+            Effect::DeadLetter {
+                priority_log,
+                range,
+                reason,
+            } => {
+                self.dead.push(priority_log, range, reason);
+                self.send_dead_letters(logs, effects);
+            }
+            Effect::TimedOut { subscription } => {
+                if let Some(subscriber) = self.subscriber_of(subscription) {
+                    effects.timed_out(subscriber, self.id, subscription);
+                }
+            }
+            Effect::Damaged { position } => tracing::error!(
+                queue = %self.id,
+                priority_log = position.priority_log,
+                index = position.index,
+                "a message cannot be read; it is set aside, see `leveret storage verify`",
+            ),
+            Effect::Expired => {
+                effects.deferred.push(Deferred::DeleteQueue {
+                    queue: self.id,
+                    expired: true,
+                });
+            }
+            Effect::Activate { consumer } => {
+                if let Some(attached) = self.consumers.get(&consumer) {
+                    effects.activated(attached.subscriber, self.id, consumer);
+                }
+            }
+            // A queue that is not replicated keeps its counts itself, and where it is classic its
+            // active consumer gives way to none.
+            Effect::Returned { .. } | Effect::Deactivate { .. } => {}
+        }
+    }
+
+    /// Hands messages over to be dead-lettered; those that are on disk only once they have been
+    /// read.
+    pub(super) fn send_dead_letters(&mut self, logs: &mut ShardLogs, effects: &mut ShardEffects) {
+        let (queue, looked) = (self.id, &mut self.looked);
+        let mut find = |at| match find_fresh(&self.fresh, at) {
+            Some(message) => Found::Message(message.clone()),
+            None => looked.find(logs, queue, at),
+        };
+        while let Some(dead) = self.dead.take(queue, &mut find) {
+            effects.deferred.push(Deferred::DeadLetter(dead));
+        }
+    }
+
+    pub(super) fn local_stats(&self, now: Now) -> LocalQueueStats {
+        let consumers = self.queue.consumers().filter_map(|view| {
+            let subscriber = self.consumers.get(&view.consumer.id)?.subscriber;
+            Some((view, subscriber))
+        });
+        LocalQueueStats {
+            id: self.id,
+            counts: self.queue.counts(now),
+            counters: *self.queue.counters(),
+            consumers: consumers.collect(),
+            durable: self.durable,
+        }
+    }
+
+    /// Writes down what must survive besides the messages, if it has changed.
+    pub(super) fn save_state(&mut self, logs: &mut ShardLogs, clean: bool) {
+        if !self.durable {
+            return;
+        }
+        let state = if clean {
+            self.queue.state()
+        } else {
+            self.queue.state().stale()
+        };
+        if state != self.saved {
+            self.write_state(state, logs);
+        }
+    }
+
+    fn write_state(&mut self, state: State, logs: &mut ShardLogs) {
+        let Some(priority_log) = self.priority_logs.first() else {
+            return;
+        };
+        let mut bytes = Vec::new();
+        state.encode(&mut bytes);
+        logs.set_state(log_of(self.id, *priority_log), &bytes);
+        self.saved = state;
+    }
+}

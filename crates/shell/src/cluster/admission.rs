@@ -1,0 +1,101 @@
+//! Decides who comes in at the port of a node that is part of a cluster.
+
+use super::acceptor::AdmissionPolicy;
+use super::handshake::{Accepted, Hello, Purpose, Refusal};
+use super::{LinkEvent, NewLink, Own};
+use crate::broker::Broker;
+use leveret_metadata::Command;
+use leveret_node::Env;
+use leveret_node::cluster::PeerAddress;
+use leveret_node::cluster::control::{Answer, Request};
+use leveret_types::NodeId;
+use std::sync::Arc;
+
+/// The doorkeeper of a member.
+pub(crate) struct MembersAdmission {
+    pub(crate) broker: Arc<Broker>,
+    pub(crate) own: Own,
+}
+
+impl AdmissionPolicy for MembersAdmission {
+    fn own(&self) -> Accepted {
+        Accepted {
+            uuid: self.own.uuid,
+            start: self.own.start,
+        }
+    }
+
+    fn decide(&self, hello: &Hello) -> Result<(), Refusal> {
+        match hello.purpose {
+            Purpose::Control if hello.cluster == [0; 16] => Ok(()),
+            _ if hello.cluster != self.own.cluster => Err(Refusal::OtherCluster),
+            Purpose::Control => Ok(()),
+            Purpose::Link => {
+                if hello.wanted != self.own.node || hello.wanted_uuid != self.own.uuid {
+                    return Err(Refusal::NotMe);
+                }
+                let known = self.broker.peers().get(hello.node);
+                match known.is_some_and(|view| view.peer.uuid == hello.uuid) {
+                    true => Ok(()),
+                    false if self.broker.catalogue().has_forgotten(hello.node) => {
+                        Err(Refusal::Forgotten)
+                    }
+                    // It may have joined just now.
+                    false => Err(Refusal::Unknown),
+                }
+            }
+        }
+    }
+
+    fn link(&self, node: NodeId, link: NewLink) {
+        let event = LinkEvent::Incoming(node, link);
+        self.broker.cluster_links.tell(event);
+    }
+
+    fn control(&self, request: &[u8]) -> Vec<u8> {
+        let answer = match Request::decode(request) {
+            Ok(Request::Join {
+                uuid,
+                address,
+                name,
+            }) => self.join(uuid, address, name),
+            Ok(Request::Vote { .. }) => {
+                Answer::Refused("it is part of a cluster already".to_owned())
+            }
+            Err(error) => Answer::Refused(error.to_string()),
+        };
+        answer.encode()
+    }
+}
+
+impl MembersAdmission {
+    fn join(&self, uuid: [u8; 16], address: String, name: String) -> Answer {
+        let command = Command::NodeJoin {
+            uuid,
+            address,
+            name,
+        };
+        let outcome = match self.broker.execute_in_cluster(&command) {
+            Ok(outcome) => outcome,
+            Err(error) => return Answer::Refused(error.to_string()),
+        };
+        let catalogue = self.broker.catalogue();
+        let node = outcome.node.or_else(|| {
+            let known = catalogue.node_by_uuid(&uuid);
+            known.map(leveret_metadata::NodeRecord::id)
+        });
+        let Some(node) = node else {
+            return Answer::Refused("ask again".to_owned());
+        };
+        let members = catalogue.nodes().map(|node| PeerAddress {
+            node: node.id(),
+            uuid: node.uuid,
+            address: node.address.clone(),
+        });
+        Answer::Joined {
+            cluster: self.own.cluster,
+            node,
+            members: members.collect(),
+        }
+    }
+}

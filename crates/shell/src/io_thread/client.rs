@@ -1,0 +1,152 @@
+//! A connection of either protocol, as an IO thread drives it. Apart so that the loop serves both
+//! in the same words.
+
+use crate::broker::Broker;
+use crate::listener::Protocol;
+use bytes::Bytes;
+use leveret_node::{Connection, ConnectionEvent, ConnectionStatus, Peer, StreamConnection};
+use leveret_types::{ConnectionId, Now, OutBuffer};
+
+/// A connection of either protocol.
+pub(super) enum Client {
+    Amqp(Box<Connection>),
+    Stream(Box<StreamConnection>),
+}
+
+macro_rules! either {
+    ($self:ident, $client:ident => $what:expr) => {
+        match $self {
+            Client::Amqp($client) => $what,
+            Client::Stream($client) => $what,
+        }
+    };
+}
+
+impl Client {
+    pub(super) fn new(
+        protocol: Protocol,
+        id: ConnectionId,
+        peer: Peer,
+        now: Now,
+        broker: &Broker,
+    ) -> Self {
+        match protocol {
+            Protocol::Amqp => Self::Amqp(Box::new(Connection::new(id, peer, now, broker))),
+            Protocol::Stream => {
+                Self::Stream(Box::new(StreamConnection::new(id, peer, now, broker)))
+            }
+        }
+    }
+
+    pub(super) fn name(&self) -> &str {
+        either!(self, client => client.name())
+    }
+
+    pub(super) fn open(&self) -> bool {
+        either!(self, client => client.open())
+    }
+
+    pub(super) fn secured(&self) -> bool {
+        either!(self, client => client.secured())
+    }
+
+    pub(super) fn secure(
+        &mut self,
+        certificate: Option<Vec<u8>>,
+        status: Option<(String, String)>,
+    ) {
+        either!(self, client => client.secure(certificate, status));
+    }
+
+    pub(super) fn receive(&mut self, now: Now, bytes: Bytes, broker: &Broker) -> usize {
+        either!(self, client => client.receive(now, bytes, broker))
+    }
+
+    pub(super) fn event(&mut self, now: Now, event: ConnectionEvent, broker: &Broker) {
+        either!(self, client => client.event(now, event, broker));
+    }
+
+    pub(super) fn unread(&mut self, at: Now) {
+        either!(self, client => client.unread(at));
+    }
+
+    pub(super) fn tick(&mut self, now: Now, broker: &Broker) {
+        either!(self, client => client.tick(now, broker));
+    }
+
+    pub(super) fn deadline(&self) -> Option<u64> {
+        either!(self, client => client.deadline())
+    }
+
+    pub(super) fn reading(&self) -> bool {
+        either!(self, client => client.reading())
+    }
+
+    pub(super) fn checking(&self) -> bool {
+        either!(self, client => client.checking())
+    }
+
+    pub(super) fn publishes(&self) -> bool {
+        either!(self, client => client.publishes())
+    }
+
+    pub(super) fn awaiting(&self) -> bool {
+        either!(self, client => client.awaiting())
+    }
+
+    pub(super) fn durable(&mut self, now: Now, broker: &Broker) {
+        match self {
+            Self::Amqp(client) => client.durable(now, broker),
+            Self::Stream(client) => client.durable(broker),
+        }
+    }
+
+    pub(super) fn flush(&mut self) {
+        either!(self, client => client.flush());
+    }
+
+    pub(super) fn output(&mut self) -> &mut OutBuffer {
+        either!(self, client => client.output())
+    }
+
+    pub(super) fn written(&mut self, now: Now, broker: &Broker) {
+        either!(self, client => client.written(now, broker));
+    }
+
+    pub(super) fn over(&self) -> bool {
+        either!(self, client => client.over())
+    }
+
+    pub(super) fn ends_output(&self) -> bool {
+        match self {
+            Self::Amqp(client) => client.ends_output(),
+            Self::Stream(_) => false,
+        }
+    }
+
+    pub(super) fn closed(&self) -> bool {
+        either!(self, client => client.closed())
+    }
+
+    /// Streams hold back their publishers themselves.
+    pub(super) fn alarms_changed(&mut self, now: Now, broker: &Broker) {
+        if let Self::Amqp(client) = self {
+            client.alarms_changed(now, broker);
+        }
+    }
+
+    pub(super) fn shut_down(&mut self, now: Now, broker: &Broker) {
+        match self {
+            Self::Amqp(client) => client.shut_down(),
+            Self::Stream(client) => client.shut_down(now, broker),
+        }
+    }
+
+    pub(super) fn teardown(&mut self, now: Now, broker: &Broker) {
+        either!(self, client => client.teardown(now, broker));
+    }
+
+    pub(super) fn status(&self) -> ConnectionStatus {
+        either!(self, client => client.status())
+    }
+}

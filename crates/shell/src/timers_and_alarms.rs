@@ -1,0 +1,189 @@
+//! What happens by the clock: expiries, delays, and the alarms for memory and disk.
+
+use crate::broker::Broker;
+use crate::signal::Woken;
+use leveret_node::{Alarms, Env};
+use parking_lot::{Mutex, RwLock};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// How often memory and disks are looked at.
+const LOOK_EVERY: Duration = Duration::from_millis(500);
+
+/// How many times as long as memory took to give back is the pause until it is given back again: an
+/// alarm that stays costs a tenth of a core at most.
+const GIVE_BACK_PAUSE: u32 = 10;
+
+/// The watermarks in force; operators change them while the node runs.
+#[derive(Clone, Copy, Debug)]
+pub struct Watermarks {
+    /// Resident bytes above which publishers are blocked.
+    pub memory_bytes: u64,
+    /// Resident bytes above which nothing new is declared, where publishers are blocked too.
+    pub memory_full_bytes: u64,
+    /// Free bytes of a drive below which publishers are blocked.
+    pub disk_free_bytes: u64,
+}
+
+impl Watermarks {
+    /// The alarms that follow from what a look has found.
+    #[must_use]
+    pub const fn alarms(&self, found: Resources) -> Alarms {
+        let memory = found.memory_bytes > self.memory_bytes;
+        Alarms {
+            memory,
+            disk: found.disk_free_bytes < self.disk_free_bytes,
+            memory_full: memory && found.memory_bytes > self.memory_full_bytes,
+        }
+    }
+}
+
+/// What the last look found.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Resources {
+    /// Resident bytes of the process.
+    pub memory_bytes: u64,
+    /// Free bytes of the fullest of the node's drives.
+    pub disk_free_bytes: u64,
+}
+
+/// Watches over memory and disks.
+pub struct TimersAndAlarms {
+    /// The watermarks in force.
+    pub watermarks: RwLock<Watermarks>,
+    /// What the last look found.
+    pub resources: RwLock<Resources>,
+    folders: Vec<PathBuf>,
+    /// Has the allocator give back what it keeps of memory that is free.
+    give_back: fn(),
+    /// When it has last done so, and how long it took.
+    gave_back: Mutex<Option<(Instant, Duration)>>,
+}
+
+impl TimersAndAlarms {
+    /// Timers and alarms of a node that keeps its data in these folders.
+    pub fn new(watermarks: Watermarks, folders: Vec<PathBuf>, give_back: fn()) -> Self {
+        Self {
+            watermarks: RwLock::new(watermarks),
+            resources: RwLock::default(),
+            folders,
+            give_back,
+            gave_back: Mutex::new(None),
+        }
+    }
+
+    /// Runs until it is told to stop.
+    pub fn run(&self, broker: &Broker) {
+        let mut looked: Option<Instant> = None;
+        let mut was_full = false;
+        loop {
+            let full = broker.is_out_of_space();
+            let changed = std::mem::replace(&mut was_full, full) != full;
+            if changed || looked.is_none_or(|at| at.elapsed() >= LOOK_EVERY) {
+                looked = Some(Instant::now());
+                let is_alone = broker.peers().up().is_empty();
+                broker.clock().follow(is_alone);
+                self.look(broker);
+            }
+            let now = broker.now();
+            broker.tick_shards(now);
+            let due = broker
+                .shard_deadline_ms()
+                .saturating_sub(broker.now().monotonic_ms);
+            let rest = looked.map_or(Duration::ZERO, |at| LOOK_EVERY.saturating_sub(at.elapsed()));
+            let wait = Duration::from_millis(due)
+                .min(rest)
+                .max(Duration::from_millis(1));
+            if broker.timers_and_alarms.wait(wait, wait) == Woken::Stop {
+                return;
+            }
+        }
+    }
+
+    /// Looks at memory and disks, and sets the alarms.
+    pub fn look(&self, broker: &Broker) {
+        let watermarks = *self.watermarks.read();
+        let resources = Resources {
+            memory_bytes: self.memory_bytes(watermarks.memory_bytes),
+            disk_free_bytes: self
+                .folders
+                .iter()
+                .filter_map(|f| free_bytes(f))
+                .min()
+                .unwrap_or(u64::MAX),
+        };
+        *self.resources.write() = resources;
+        let mut alarms = watermarks.alarms(resources);
+        // A quota fills without the drive being full.
+        alarms.disk |= broker.is_out_of_space();
+        broker.set_alarms(alarms);
+    }
+
+    /// Resident bytes. Where they are above the watermark, what is free is given back first: an
+    /// allocator keeps most of a spike, and publishers must not wait for memory that nobody uses.
+    fn memory_bytes(&self, watermark: u64) -> u64 {
+        let resident = || resident_bytes().unwrap_or(0);
+        let bytes = resident();
+        if bytes <= watermark {
+            return bytes;
+        }
+        let mut gave_back = self.gave_back.lock();
+        if gave_back.is_some_and(|(at, took)| at.elapsed() < took * GIVE_BACK_PAUSE) {
+            return bytes;
+        }
+        let begun = Instant::now();
+        (self.give_back)();
+        *gave_back = Some((Instant::now(), begun.elapsed()));
+        resident()
+    }
+}
+
+/// Resident bytes of this process.
+fn resident_bytes() -> Option<u64> {
+    let statm = std::fs::read_to_string("/proc/self/statm").ok()?;
+    let pages: u64 = statm.split_ascii_whitespace().nth(1)?.parse().ok()?;
+    Some(pages * rustix::param::page_size() as u64)
+}
+
+/// Bytes that are free on the drive of a folder.
+fn free_bytes(folder: &Path) -> Option<u64> {
+    let stats = rustix::fs::statvfs(folder).ok()?;
+    Some(stats.f_bavail * stats.f_frsize)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn alarms_begin_with_one_byte_more_than_the_watermarks() {
+        let watermarks = Watermarks {
+            memory_bytes: 600,
+            memory_full_bytes: 900,
+            disk_free_bytes: 50,
+        };
+        let alarms = |memory_bytes, disk_free_bytes| {
+            let found = Resources {
+                memory_bytes,
+                disk_free_bytes,
+            };
+            let alarms = watermarks.alarms(found);
+            (alarms.memory, alarms.memory_full, alarms.disk)
+        };
+        assert_eq!(alarms(600, 50), (false, false, false));
+        assert_eq!(alarms(601, 49), (true, false, true));
+        assert_eq!(alarms(900, 50), (true, false, false));
+        assert_eq!(alarms(901, 50), (true, true, false));
+        // Who lets publishers have more than that lets everybody have it.
+        let raised = Watermarks {
+            memory_bytes: 950,
+            ..watermarks
+        };
+        let found = |memory_bytes| Resources {
+            memory_bytes,
+            disk_free_bytes: 50,
+        };
+        assert!(!raised.alarms(found(950)).memory_full);
+        assert!(raised.alarms(found(951)).memory_full);
+    }
+}
