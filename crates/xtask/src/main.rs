@@ -32,6 +32,7 @@ mod run;
 mod suite;
 mod tidy;
 mod tools;
+mod words;
 
 use std::process::ExitCode;
 

@@ -21,18 +21,18 @@ impl Shard {
         message: ToLeader,
     ) {
         let key = (queue, from);
-        if let ToLeader::Present(presentation) = &message {
+        if let ToLeader::Present(registration) = &message {
             let known = self.local_leaders.guests.get(&key);
             if known.is_some_and(|guest| guest.session >= session) {
                 return;
             }
-            let same = known.filter(|guest| guest.start == presentation.start);
+            let same = known.filter(|guest| guest.start == registration.start);
             let taken = same.map_or(0, |guest| guest.taken);
             self.remote_client_forget(now, key);
             let guest = Guest {
                 session,
-                start: presentation.start,
-                taken: taken.max(presentation.first_sequence.saturating_sub(1)),
+                start: registration.start,
+                taken: taken.max(registration.first_sequence.saturating_sub(1)),
                 ..Guest::default()
             };
             let through = guest.taken;

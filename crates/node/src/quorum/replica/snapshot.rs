@@ -517,7 +517,7 @@ impl Sending {
         let last_at = out.len();
         out.push(0);
         let mut is_last = true;
-        'lanes: while let Some(priority_log) = self.priority_logs.get(self.at.0) {
+        'logs: while let Some(priority_log) = self.priority_logs.get(self.at.0) {
             let log = log_of(queue, priority_log.priority_log);
             while let Some(index) = priority_log.live.next_from(self.at.1) {
                 match logs.read(log, index) {
@@ -530,7 +530,7 @@ impl Sending {
                     Read::Gone => {}
                     Read::Pending if out.len() > last_at + 1 => {
                         is_last = false;
-                        break 'lanes;
+                        break 'logs;
                     }
                     Read::Pending => return None,
                     Read::Damaged(why) => {
@@ -541,7 +541,7 @@ impl Sending {
                 self.at.1 = index + 1;
                 if out.len() >= QUORUM_PART_BYTES {
                     is_last = false;
-                    break 'lanes;
+                    break 'logs;
                 }
             }
             self.at = (self.at.0 + 1, 0);

@@ -1,0 +1,220 @@
+//! Words that the project does not use any more, held to the table of `docs/glossary.md`.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, ensure};
+
+use crate::run;
+
+/// Characters of a commit's title.
+const TITLE_CHARS_MAX: usize = 72;
+/// Commits before this one have longer titles.
+const FIRST_TITLE_CHECKED: &str = "Name things by the field's standard words throughout the code";
+
+/// A row of the table: words, and where they are refused.
+struct Retired {
+    words: Vec<String>,
+    say: String,
+    /// Empty: all crates.
+    crates: Vec<String>,
+    in_documents: bool,
+}
+
+/// Each retired word in identifiers of `sources` and in documents, and each title of a commit that
+/// is too long.
+pub fn faults(root: &Path, sources: &[PathBuf]) -> Result<Vec<String>> {
+    let glossary =
+        fs::read_to_string(root.join("docs/glossary.md")).context("read the glossary")?;
+    let retired = table(&glossary)?;
+    let mut wrong = Vec::new();
+    for path in sources {
+        let name = path.strip_prefix(root)?.display().to_string();
+        let crate_name = name.split('/').nth(1).unwrap_or_default().to_owned();
+        let text = fs::read_to_string(path)?;
+        let here = |row: &&Retired| row.crates.is_empty() || row.crates.contains(&crate_name);
+        let rows: Vec<&Retired> = retired.iter().filter(here).collect();
+        wrong.extend(code_faults(&name, &text, &rows));
+    }
+    for path in documents(root)? {
+        let name = path.strip_prefix(root)?.display().to_string();
+        let text = fs::read_to_string(&path)?;
+        wrong.extend(document_faults(&name, &text, &retired));
+    }
+    wrong.extend(title_faults(&titles()));
+    Ok(wrong)
+}
+
+/// The rows behind the heading of the table of retired words.
+fn table(glossary: &str) -> Result<Vec<Retired>> {
+    let (_, text) = glossary
+        .split_once("| retired |")
+        .context("docs/glossary.md has no table of retired words")?;
+    let mut rows = Vec::new();
+    for line in text.lines().skip(2) {
+        let cells: Vec<&str> = line.trim().trim_matches('|').split('|').collect();
+        let [words, say, crates, documents] = cells.as_slice() else {
+            break;
+        };
+        rows.push(Retired {
+            words: listed(words),
+            say: say.trim().to_owned(),
+            crates: listed(crates),
+            in_documents: documents.trim() == "yes",
+        });
+    }
+    ensure!(!rows.is_empty(), "docs/glossary.md retires no words");
+    Ok(rows)
+}
+
+/// Words between commas; none for `*`.
+fn listed(cell: &str) -> Vec<String> {
+    let words = cell.split(',').map(str::trim);
+    words
+        .filter(|word| *word != "*")
+        .map(str::to_owned)
+        .collect()
+}
+
+fn documents(root: &Path) -> Result<Vec<PathBuf>> {
+    let mut found = Vec::new();
+    for folder in ["docs", "docs/adr", "docs/experiments", "docs/lab", "."] {
+        let Ok(entries) = fs::read_dir(root.join(folder)) else {
+            continue;
+        };
+        for entry in entries {
+            let path = entry?.path();
+            let is_page = path.extension().is_some_and(|found| found == "md");
+            // The glossary itself names the words.
+            if is_page && !path.ends_with("glossary.md") {
+                found.push(path);
+            }
+        }
+    }
+    found.sort();
+    Ok(found)
+}
+
+/// Retired words that are a part of an identifier, outside comments and texts.
+fn code_faults(name: &str, text: &str, rows: &[&Retired]) -> Vec<String> {
+    let mut wrong = Vec::new();
+    for (at, line) in text.lines().enumerate() {
+        let code = without_texts(line);
+        let identifiers = code.split(|char: char| !char.is_alphanumeric() && char != '_');
+        for part in identifiers.flat_map(parts) {
+            if let Some(row) = rows.iter().find(|row| row.words.contains(&part)) {
+                let place = format!("{name}:{}", at + 1);
+                wrong.push(format!("{place}: `{part}`: say \"{}\"", row.say));
+            }
+        }
+    }
+    wrong
+}
+
+fn document_faults(name: &str, text: &str, retired: &[Retired]) -> Vec<String> {
+    let mut wrong = Vec::new();
+    for (at, line) in text.lines().enumerate() {
+        let words = line.split(|char: char| !char.is_alphanumeric() && char != '_' && char != '-');
+        for word in words.map(str::to_lowercase) {
+            let mut rows = retired.iter().filter(|row| row.in_documents);
+            if let Some(row) = rows.find(|row| row.words.contains(&word)) {
+                let place = format!("{name}:{}", at + 1);
+                wrong.push(format!("{place}: `{word}`: say \"{}\"", row.say));
+            }
+        }
+    }
+    wrong
+}
+
+/// The code of a line: nothing between quotes, nothing behind `//`.
+fn without_texts(line: &str) -> String {
+    let mut code = String::new();
+    let mut quoted = false;
+    let mut chars = line.chars().peekable();
+    while let Some(char) = chars.next() {
+        match char {
+            '"' => quoted = !quoted,
+            '\\' if quoted => drop(chars.next()),
+            '/' if !quoted && chars.peek() == Some(&'/') => break,
+            char if !quoted => code.push(char),
+            _ => {}
+        }
+    }
+    code
+}
+
+/// The words of an identifier, in small letters: `LaneState` and `lane_state` have two each.
+fn parts(identifier: &str) -> Vec<String> {
+    let mut found = Vec::new();
+    for piece in identifier.split('_') {
+        let mut word = String::new();
+        let mut was_small = false;
+        for char in piece.chars() {
+            if char.is_uppercase() && was_small {
+                found.push(std::mem::take(&mut word));
+            }
+            was_small = char.is_lowercase();
+            word.extend(char.to_lowercase());
+        }
+        found.push(word);
+    }
+    found.retain(|word| !word.is_empty());
+    found
+}
+
+/// Titles of the commits that are checked; none where the history is not there or is cut short.
+fn titles() -> Vec<String> {
+    let mut log = Command::new("git");
+    log.current_dir(run::root()).args(["log", "--format=%s"]);
+    let text = run::output(&mut log).unwrap_or_default();
+    let checked = text.split_once(&format!("{FIRST_TITLE_CHECKED}\n"));
+    let (checked, _) = checked.unwrap_or_default();
+    checked.lines().map(str::to_owned).collect()
+}
+
+fn title_faults(titles: &[String]) -> Vec<String> {
+    let long = titles
+        .iter()
+        .filter(|title| title.chars().count() > TITLE_CHARS_MAX);
+    long.map(|title| format!("a commit's title is over {TITLE_CHARS_MAX} characters: {title}"))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GLOSSARY: &str = "words\n\n| retired | say | crates | documents |\n|---|---|---|---|\n\
+        | lane, lanes | priority log | queue | |\n| rot | corruption | * | yes |\n\nmore\n";
+
+    #[test]
+    fn a_word_is_found_as_a_part_of_an_identifier_and_nowhere_else() {
+        let rows = table(GLOSSARY).expect("a table");
+        let rows: Vec<&Retired> = rows.iter().collect();
+        let count = |text: &str| code_faults("a.rs", text, &rows).len();
+        assert_eq!(count("let lane_of = LaneState::of(LANES_MAX);"), 3);
+        assert_eq!(count("let planes = \"a lane\"; // a lane"), 0);
+        assert_eq!(count("let a = \"\\\"\"; lane"), 1);
+    }
+
+    #[test]
+    fn documents_are_held_to_the_words_that_say_so() {
+        let rows = table(GLOSSARY).expect("a table");
+        let count = |text: &str| document_faults("a.md", text, &rows).len();
+        assert_eq!((count("Rot in a lane"), count("a rotation")), (1, 0));
+    }
+
+    #[test]
+    fn a_title_of_72_characters_passes_and_one_more_does_not() {
+        let title = |chars| vec!["é".repeat(chars)];
+        assert!(title_faults(&title(TITLE_CHARS_MAX)).is_empty());
+        assert_eq!(title_faults(&title(TITLE_CHARS_MAX + 1)).len(), 1);
+    }
+
+    #[test]
+    fn a_glossary_without_its_table_is_an_error() {
+        assert!(table("words").is_err());
+        assert!(table("| retired | say |\n|---|---|\n").is_err());
+    }
+}
