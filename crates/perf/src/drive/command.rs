@@ -48,7 +48,7 @@ pub struct Arguments {
     /// Write what was measured here.
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
-    /// Write each picture into this folder, as SVG and as PNG.
+    /// Write each picture into this folder, as SVG.
     #[arg(long, value_name = "FOLDER")]
     pub figures: Option<PathBuf>,
     /// With --check: write the page of the run here.

@@ -215,7 +215,7 @@ pub struct OutcomeOptions {
     /// Write the seconds here, with those of nodes and the latency curves beside it
     #[arg(long, value_name = "FILE")]
     pub csv: Option<PathBuf>,
-    /// Write each picture into this folder, as SVG and as PNG
+    /// Write each picture into this folder, as SVG
     #[arg(long, value_name = "FOLDER")]
     pub figures: Option<PathBuf>,
     /// Processes of a broker of -h or --compare on this machine, to be sampled, by commas

@@ -1,17 +1,16 @@
-//! Figures: lines over time, percentile curves, bars in groups; as SVG and as PNG.
+//! Figures: lines over time, percentile curves, bars in groups; as SVG.
 //!
 //! A figure is data: what is drawn, in which unit, on which scale. How it looks is decided here,
 //! once, so that the figures of the report, of `docs/experiments` and of `perf drive` are one
 //! family.
 //!
-//! Invariant: drawing reads no file, clock or socket; only [`png`] asks the system for its fonts.
+//! Invariant: drawing reads no file, clock or socket.
 //! Invariant: values that are not finite, and on a logarithmic scale those that are not positive,
 //! are gaps; they never move another mark.
 
 mod bars;
 mod lines;
 mod paint;
-mod png;
 mod scale;
 mod svg;
 mod unit;
@@ -20,7 +19,6 @@ mod unit;
 mod tests;
 
 pub use paint::{Ink, Paint, style_sheet};
-pub use png::{PngError, png};
 pub use scale::Scale;
 pub(crate) use svg::escaped;
 pub use unit::Unit;

@@ -21,7 +21,7 @@ pub struct Arguments {
     /// Write all results into one file.
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
-    /// Write each picture into this folder, as SVG and as PNG.
+    /// Write each picture into this folder, as SVG.
     #[arg(long, value_name = "FOLDER")]
     pub figures: Option<PathBuf>,
     /// Write tables as Markdown, with links to the pictures.

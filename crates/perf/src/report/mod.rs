@@ -27,7 +27,7 @@ pub(crate) use label::{banner, banner_of};
 pub use table::Table;
 pub use tables::{summary, summary_table};
 
-use crate::plot::{Figure, Paint, PngError, png};
+use crate::plot::{Figure, Paint};
 use crate::result::RunResult;
 
 /// Runs that one report compares.
@@ -60,9 +60,6 @@ pub enum ReportError {
     /// There is nothing to report, or too much.
     #[error("a report is of 1 to {RUNS_MAX} runs, and these are {0}")]
     Count(usize),
-    /// A picture could not be drawn as PNG.
-    #[error(transparent)]
-    Png(#[from] PngError),
 }
 
 /// Where to write what; nothing is written that has no path.
@@ -75,7 +72,7 @@ pub struct Outputs {
     /// The seconds of the loads; those of nodes and the latency curves lie beside it, as
     /// `NAME-nodes.csv` and `NAME-percentiles.csv`.
     pub csv: Option<PathBuf>,
-    /// A folder for each picture, as SVG and as PNG.
+    /// A folder for each picture, as SVG.
     pub figures: Option<PathBuf>,
     /// Tables in Markdown, which refer to the pictures in `figures` where that is given.
     pub markdown: Option<PathBuf>,
@@ -180,10 +177,10 @@ fn beside(path: &Path, what: &str) -> PathBuf {
     path.with_file_name(format!("{stem}-{what}.{ending}"))
 }
 
-/// Each picture as SVG and as PNG. Without fonts there are the SVG files, and the error.
+/// Each picture as SVG.
 ///
 /// # Errors
-/// When a file cannot be written, or the system cannot draw PNG files.
+/// When a file cannot be written.
 pub fn save_figures(
     folder: &Path,
     figures: &[Figure],
@@ -192,13 +189,6 @@ pub fn save_figures(
     for figure in figures {
         let svg = folder.join(format!("{}.svg", figure.name));
         save(&svg, figure.svg(Paint::Light), written)?;
-    }
-    for figure in figures {
-        save(
-            &folder.join(format!("{}.png", figure.name)),
-            png(figure)?,
-            written,
-        )?;
     }
     Ok(())
 }
