@@ -32,6 +32,7 @@ mod folders;
 #[doc(hidden)]
 pub mod fuzz;
 mod id;
+mod large;
 mod loaded;
 mod log;
 mod open_files;

@@ -103,7 +103,12 @@ impl<D: Disk> Reader<D> {
     }
 
     /// Fills a buffer from a place of a file.
-    fn read_into(&mut self, buffer: &mut [u8], name: Name, offset: u64) -> Result<(), String> {
+    pub(crate) fn read_into(
+        &mut self,
+        buffer: &mut [u8],
+        name: Name,
+        offset: u64,
+    ) -> Result<(), String> {
         let read = self
             .files
             .get(name)
@@ -129,8 +134,7 @@ impl<D: Disk> Reader<D> {
             Positions::All => self.all_bodies(&mut bytes, &chunk, tables)?,
             Positions::These(_) => self.some_bodies(&mut bytes, &chunk, tables)?,
         };
-        self.table = table;
-        self.table_of = Some((place.table_generation, place.table_at, place.table_crc));
+        self.keep_table(table, place);
         let (ends, damaged) = found;
         if ends.last().map_or(0, |end| *end as usize) != bytes.len() {
             let len = bytes.len();
@@ -145,8 +149,35 @@ impl<D: Disk> Reader<D> {
         })
     }
 
+    /// Keeps a table for the next read of the same chunk.
+    pub(crate) fn keep_table(&mut self, table: BytesMut, place: Place) {
+        self.table = table;
+        self.table_of = Some((place.table_generation, place.table_at, place.table_crc));
+    }
+
+    /// What checksums of this store start from.
+    pub(crate) fn salt(&self) -> u64 {
+        self.salt
+    }
+
+    /// What the checksums of a chunk's bodies start from.
+    pub(crate) fn seed_of(&self, chunk: &WantedChunk) -> u32 {
+        chunk.seed(self.salt)
+    }
+
+    /// The buffer that parts are read into; [`Self::keep_span`] gives it back.
+    pub(crate) fn take_span(&mut self) -> BytesMut {
+        std::mem::take(&mut self.span)
+    }
+
+    /// See [`Self::take_span`].
+    pub(crate) fn keep_span(&mut self, span: BytesMut) -> &BytesMut {
+        self.span = span;
+        &self.span
+    }
+
     /// The tables of a chunk's bodies and references: the ones read last, or read now.
-    fn take_table(&mut self, chunk: &WantedChunk) -> Result<BytesMut, String> {
+    pub(crate) fn take_table(&mut self, chunk: &WantedChunk) -> Result<BytesMut, String> {
         let place = chunk.place;
         let mut table = std::mem::take(&mut self.table);
         let of = (place.table_generation, place.table_at, place.table_crc);
@@ -335,14 +366,15 @@ impl<D: Disk> Reader<D> {
 }
 
 /// A chunk, and what of it is to be read.
-struct WantedChunk {
-    shard: u8,
-    place: Place,
-    seq: ChunkSeq,
-    count: u32,
+/// A chunk of the write-ahead log that is to be read.
+pub(crate) struct WantedChunk {
+    pub(crate) shard: u8,
+    pub(crate) place: Place,
+    pub(crate) seq: ChunkSeq,
+    pub(crate) count: u32,
     /// Bytes of all its bodies.
-    bytes: usize,
-    positions: Positions,
+    pub(crate) bytes: usize,
+    pub(crate) positions: Positions,
 }
 
 impl WantedChunk {

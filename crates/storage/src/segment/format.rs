@@ -31,6 +31,7 @@ use crate::id::FileId;
 use crate::loaded::Span;
 use crate::log::Block;
 use leveret_types::LogId;
+use smallvec::SmallVec;
 
 /// Version of a file without blocks that several logs share.
 pub(crate) const VERSION_OWN: u16 = 1;
@@ -165,10 +166,42 @@ pub(crate) fn encode_block(
     (entries, payload): (&[(u64, u32)], &[u8]),
     salt: u64,
     (file, offset): (FileId, u32),
+    of: (LogId, u8),
+) -> (Vec<u8>, LogBlock) {
+    let mut previous = block_seed(salt, file, of.0, offset);
+    let mut start = 0;
+    let entries = entries.iter().map(|&(index, len)| {
+        let payload = &payload[start..start + len as usize];
+        previous = chain(previous, payload);
+        start += len as usize;
+        EntryHead {
+            index,
+            len,
+            crc: previous,
+        }
+    });
+    let entries: SmallVec<[EntryHead; 1]> = entries.collect();
+    encode_head(&entries, salt, (file, offset), of)
+}
+
+/// What a block's table says of an entry.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct EntryHead {
+    pub(crate) index: u64,
+    pub(crate) len: u32,
+    pub(crate) crc: u32,
+}
+
+/// Header and table of a block whose payload is written apart, and what the index says of it.
+pub(crate) fn encode_head(
+    entries: &[EntryHead],
+    salt: u64,
+    (file, offset): (FileId, u32),
     (log, class): (LogId, u8),
 ) -> (Vec<u8>, LogBlock) {
-    let first_index = entries[0].0;
-    let last_index = entries[entries.len() - 1].0;
+    let first_index = entries[0].index;
+    let last_index = entries[entries.len() - 1].index;
+    let payload: u32 = entries.iter().map(|entry| entry.len).sum();
     let mut head = Vec::with_capacity(BLOCK_HEADER_BYTES + entries.len() * ENTRY_BYTES);
     head.put_u32(BLOCK_MAGIC);
     head.put_u32(0);
@@ -179,17 +212,12 @@ pub(crate) fn encode_block(
     head.put_u8(0);
     head.put_u16(0);
     head.put_u32(entries.len() as u32);
-    head.put_u32(payload.len() as u32);
+    head.put_u32(payload);
     assert_eq!(head.len(), BLOCK_HEADER_BYTES);
-    let mut previous = block_seed(salt, file, log, offset);
-    let mut start = 0;
-    for (index, len) in entries {
-        let payload = &payload[start..start + *len as usize];
-        previous = chain(previous, payload);
-        head.put_u32((index - first_index) as u32);
-        head.put_u32(*len);
-        head.put_u32(previous);
-        start += *len as usize;
+    for entry in entries {
+        head.put_u32((entry.index - first_index) as u32);
+        head.put_u32(entry.len);
+        head.put_u32(entry.crc);
     }
     let crc = crc32c::crc32c_append(block_seed(salt, file, log, offset), &head[8..]);
     head[4..8].copy_from_slice(&crc.to_le_bytes());
@@ -198,7 +226,7 @@ pub(crate) fn encode_block(
         last_index,
         file,
         offset,
-        len: (head.len() + payload.len()) as u32,
+        len: head.len() as u32 + payload,
         count: entries.len() as u32,
         live: 0,
         shared_from: None,
@@ -212,7 +240,8 @@ pub(crate) fn encode_block(
     (head, block)
 }
 
-fn block_seed(salt: u64, file: FileId, log: LogId, offset: u32) -> u32 {
+/// What the checksums of a block's entries start from.
+pub(crate) fn block_seed(salt: u64, file: FileId, log: LogId, offset: u32) -> u32 {
     seed(salt, &[file, log.0, u64::from(offset)])
 }
 

@@ -1,6 +1,8 @@
 //! Writes segment files: what a full file of the write-ahead log still holds, what overflows the
 //! cache, what a compaction keeps.
 
+mod large;
+
 use super::format::{
     BLOCK_HEADER_BYTES, BlockBuilder, ENTRY_BYTES, HEADER_BYTES, LogBlock, NO_LOG, REFERENCES,
     VERSION_OWN, VERSION_SHARED, encode_block, encode_footer, encode_header, file_name, own_class,
@@ -356,6 +358,9 @@ impl<'a, D: Disk> Output<'a, D> {
             let count = rest.partition_point(|piece| piece.chunk as usize <= at);
             let (pieces, after) = rest.split_at(count);
             rest = after;
+            if self.flush_large(plan, chunk, pieces)? {
+                continue;
+            }
             let content = match &chunk.bodies {
                 Some(bodies) => Ok(Content::Chunk {
                     positions: Positions::All,
@@ -505,6 +510,9 @@ impl<'a, D: Disk> Output<'a, D> {
             let of = (piece.log, piece.volatile);
             if !piece.joins_previous {
                 self.emit(of)?;
+            }
+            if self.compact_large(piece)? {
+                continue;
             }
             let content = match self.read_block(plan.shard, &piece.block)? {
                 Ok(content) => content,

@@ -47,7 +47,7 @@ pub(crate) const SECTOR_BYTES: u64 = 4096;
 pub(crate) const VERSION: u16 = 3;
 const VERSION_FIRST: u16 = 1;
 /// The version since which a body's checksum is over the CRC-32C of its bytes.
-const VERSION_OF_OWN_CRCS: u16 = 3;
+pub(crate) const VERSION_OF_OWN_CRCS: u16 = 3;
 pub(crate) const FILE_MAGIC: [u8; 8] = *b"LVRTWAL\0";
 pub(crate) const BATCH_MAGIC: u32 = u32::from_le_bytes(*b"LVWB");
 pub(crate) const HEAD_BYTES: usize = 72;
