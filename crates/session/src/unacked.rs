@@ -6,6 +6,9 @@ use std::collections::VecDeque;
 
 /// Holes that may be among the deliveries before they are closed up.
 const HOLES_MIN: usize = 64;
+/// Holes for each delivery before they are closed up. Until then a tag tells where its delivery is;
+/// behind that it has to be looked for.
+const HOLES_PER_DELIVERY: usize = 3;
 
 /// A delivery that the client holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,8 +54,8 @@ impl Held {
 }
 
 /// The deliveries in the order of their tags. Taking the oldest, or a run of the oldest, costs
-/// nothing but the taking; one from the middle leaves a hole, and holes are closed up when they
-/// outnumber the deliveries.
+/// nothing but the taking; one from the middle leaves a hole, and holes are closed up when there
+/// are [`HOLES_PER_DELIVERY`].
 #[derive(Debug, Default)]
 pub struct Unacked {
     held: VecDeque<Held>,
@@ -140,7 +143,7 @@ impl Unacked {
             self.held.pop_front();
             self.holes -= 1;
         }
-        if self.holes > HOLES_MIN && self.holes > self.len() {
+        if self.holes > HOLES_MIN && self.holes > HOLES_PER_DELIVERY * self.len() {
             self.held.retain(|held| !held.settled);
             self.holes = 0;
         }

@@ -13,6 +13,7 @@ use crate::broker::Broker;
 use crate::buffers::ReadBuffers;
 use crate::input_coalescing::InputCoalescing;
 use crate::listener::{Listener, Origin, Reserve};
+use crate::read_size::ReadSize;
 use crate::transport::Transport;
 use client::Client;
 use leveret_node::{ConnectionEvent, ConnectionStatus};
@@ -70,6 +71,7 @@ struct Slot {
     pending_login: Option<PendingLogin>,
     /// The socket may hold bytes that have not been read.
     unread: bool,
+    read_size: ReadSize,
     /// The client sends nothing more: behind what the socket holds is its end, of which no edge
     /// tells again.
     ending: bool,
@@ -289,7 +291,8 @@ impl IoThread {
             return 0;
         }
         let room = self.buffers.room();
-        let offered = room.len();
+        let offered = room.len().min(state.read_size.bytes());
+        let room = &mut room[..offered];
         let mut requests = 0;
         match state.transport.read(room) {
             Ok(0) => state.broken = true,
@@ -307,6 +310,7 @@ impl IoThread {
                     );
                 }
                 requests = state.client.receive(now, bytes, &self.broker);
+                state.read_size.note(count, requests);
             }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => state.unread = false,
             Err(error) => {

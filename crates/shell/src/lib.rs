@@ -29,6 +29,7 @@ mod clock;
 mod group_commit_delay;
 mod inbox;
 mod input_coalescing;
+mod read_size;
 mod read_threads;
 mod segment_thread;
 mod signal;

@@ -176,6 +176,9 @@ pub const POOL_BUFFER_BYTES_MIN: usize = 128 * 1024;
 pub const POOL_BUFFER_BYTES_MAX: usize = 1024 * 1024;
 /// Bytes of one read from a client's socket.
 pub const SOCKET_READ_BYTES: usize = 128 * 1024;
+/// Requests of one read from a client's socket, but for its first ones: a client that sends smaller
+/// requests is read in smaller pieces, so that others have their turn between.
+pub const REQUESTS_PER_READ_MAX: usize = 2_048;
 /// Bytes of a body of an HTTP request, and of one that carries definitions.
 pub const HTTP_BODY_BYTES_MAX: usize = 10_000_000;
 /// See [`HTTP_BODY_BYTES_MAX`].

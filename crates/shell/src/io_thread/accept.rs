@@ -6,6 +6,7 @@ use super::client::Client;
 use super::{IoThread, Slot, TOKEN_LISTENER, ThreadEvent};
 use crate::admission::PendingLogin;
 use crate::listener::{Accepted, Origin};
+use crate::read_size::ReadSize;
 use leveret_node::{Env, Peer};
 use leveret_types::limits::CONNECTIONS_MAX;
 use leveret_types::{ConnectionId, Now};
@@ -135,6 +136,7 @@ impl IoThread {
             client,
             pending_login: Some(pending_login),
             unread: true,
+            read_size: ReadSize::default(),
             ending: false,
             gone_ms: 0,
             queued: false,
