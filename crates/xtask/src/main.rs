@@ -26,6 +26,7 @@ mod licences;
 mod limits_page;
 mod modules;
 mod numbers;
+mod places;
 mod ports;
 mod procfs;
 mod run;

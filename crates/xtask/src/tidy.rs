@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 
-use crate::{graph, run, words};
+use crate::{graph, places, run, words};
 
 const LINE_CHARS_MAX: usize = 100;
 const FILE_LINES_MAX: usize = 1_100;
@@ -68,6 +68,7 @@ pub fn run() -> Result<bool> {
     wrong.extend(missing_invariants(&root)?);
     wrong.extend(unexplained_dependencies(&root)?);
     wrong.extend(words::faults(&root, &sources)?);
+    wrong.extend(places::faults(&root)?);
     for line in &wrong {
         println!("{line}");
     }
