@@ -131,6 +131,8 @@ pub struct Guesses {
     of_user: Buckets<[u8; 16]>,
     /// Who has logged in.
     known: Recent<Guesser, ()>,
+    /// From where anybody has.
+    familiar: Recent<IpAddr, ()>,
     /// Checks that found a password wrong.
     wrong: Recent<Fingerprint, ()>,
 }
@@ -146,6 +148,7 @@ impl Guesses {
             of_network: Buckets::new(GUESSES_FREE_PER_ADDRESS, ADDRESS_MS),
             of_user: Buckets::new(GUESSES_FREE_PER_USER, USER_MS),
             known: Recent::new(),
+            familiar: Recent::new(),
             wrong: Recent::new(),
         }
     }
@@ -203,6 +206,13 @@ impl Guesses {
     /// A password was right.
     pub fn succeeded(&mut self, guesser: &Guesser) {
         self.known.put(*guesser, ());
+        self.familiar.put(guesser.network, ());
+    }
+
+    /// Whether anybody has logged in from its address of late.
+    #[must_use]
+    pub fn is_familiar(&self, guesser: &Guesser) -> bool {
+        self.familiar.get(&guesser.network).is_some()
     }
 }
 

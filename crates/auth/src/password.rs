@@ -407,6 +407,18 @@ mod tests {
     }
 
     #[test]
+    fn a_login_with_the_right_password_is_found_right_and_no_other() {
+        for algorithm in [HashingAlgorithm::Sha256, HashingAlgorithm::Argon2id] {
+            let hash = PasswordHash::new(algorithm, b"pass", &SALT).expect("a hash");
+            // Whatever new users have.
+            for usual in [HashingAlgorithm::Sha256, HashingAlgorithm::Argon2id] {
+                assert!(verify_login(Some(&hash), b"pass", usual), "{algorithm:?}");
+                assert!(!verify_login(Some(&hash), b"Pass", usual), "{algorithm:?}");
+            }
+        }
+    }
+
+    #[test]
     fn nobody_gets_in_without_a_password() {
         let sha256 = HashingAlgorithm::Sha256;
         assert_eq!(

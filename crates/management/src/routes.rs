@@ -233,9 +233,16 @@ mod tests {
 
     const TABLE: &str = include_str!("../../../tests/interop/permissions.txt");
 
-    fn rows() -> impl Iterator<Item = Vec<&'static str>> {
-        let lines = TABLE.lines().filter(|line| !line.starts_with('#'));
+    /// The rows of all three tables of the file, as words.
+    fn all_rows() -> impl Iterator<Item = Vec<&'static str>> {
+        let is_row = |line: &&str| !line.is_empty() && !line.starts_with('#');
+        let lines = TABLE.lines().filter(is_row);
         lines.map(|line| line.split_whitespace().collect())
+    }
+
+    /// The rows of the first table, of who may use a route at all.
+    fn rows() -> impl Iterator<Item = Vec<&'static str>> {
+        all_rows().filter(|row| !["AMQP", "HTTP", "OWNER"].contains(&row[0]))
     }
 
     /// The users of the table, in the order of its columns.
@@ -263,6 +270,15 @@ mod tests {
         let routes = ROUTES.iter();
         let known = routes.flat_map(|route| route.methods.iter().map(|m| (route.path, m.name)));
         assert_eq!(found, known.collect());
+    }
+
+    #[test]
+    fn what_the_tables_say_of_objects_is_about_routes_of_the_first() {
+        let known: BTreeSet<_> = rows().map(|row| (row[0], row[1])).collect();
+        let of_objects = all_rows().filter(|row| ["HTTP", "OWNER"].contains(&row[0]));
+        for row in of_objects {
+            assert!(known.contains(&(row[1], row[2])), "no such route: {row:?}");
+        }
     }
 
     #[test]

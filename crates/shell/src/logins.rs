@@ -1,7 +1,8 @@
 //! The checks of passwords: slow ones on threads of their own, so that nobody else waits for them,
 //! and those of who guesses held for a while.
 //!
-//! Addresses take turns: one that sends a flood of logins delays its own. What nobody waits for any
+//! Addresses take turns: one that sends a flood of logins delays its own, and a flood from many
+//! delays those from where nobody has logged in. What nobody waits for any
 //! more is not computed, nor what was found good, or wrong, a moment ago.
 
 mod waiting;
@@ -74,7 +75,7 @@ impl State {
     /// Takes a check that cannot be answered at once; gives it back if there are too many.
     fn take(&mut self, job: Job, now_ms: u64) -> Option<Job> {
         match self.guesses.hold_ms(&job.guesser, now_ms) {
-            0 => self.waiting.push(job),
+            0 => self.make_wait(job),
             hold_ms => {
                 self.held_count += 1;
                 self.held.push(now_ms + hold_ms, job)
@@ -82,9 +83,15 @@ impl State {
         }
     }
 
+    fn make_wait(&mut self, job: Job) -> Option<Job> {
+        let guesser = job.guesser;
+        let guesses = &self.guesses;
+        self.waiting.push(job, || guesses.is_familiar(&guesser))
+    }
+
     fn next(&mut self, now_ms: u64) -> Next {
         while let Some(job) = self.held.pop(now_ms) {
-            if let Some(job) = self.waiting.push(job) {
+            if let Some(job) = self.make_wait(job) {
                 return Next::Refuse(job);
             }
         }

@@ -123,6 +123,9 @@ pub const LOGINS_WAITING_MAX: usize = 4_096;
 /// Those of them that come from one address, or from one /64 of IPv6. Logins with one user's same
 /// password count once.
 pub const LOGINS_WAITING_PER_ADDRESS_MAX: usize = 1_024;
+/// Those of them that come from addresses from where nobody has logged in of late: the rest is for
+/// the others, whoever floods the node.
+pub const LOGINS_WAITING_UNFAMILIAR_MAX: usize = 3_072;
 /// Logins found good whose slow hash is not computed again for a while.
 pub const LOGINS_REMEMBERED_MAX: usize = 1_024;
 /// Milliseconds for which a login found good is remembered.

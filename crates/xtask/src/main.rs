@@ -68,6 +68,7 @@ usage: cargo xtask COMMAND
                             queues; failover
   bench storage             the WAL beside fio; memory, start, drain, write amplification
   bench idle | start        what idle queues and connections cost; how fast it starts
+  bench logins              what publishers and honest logins notice of floods of wrong ones
   bench experiments         `leveret perf` on all presets, for docs/experiments
   bench agreement           PerfTest and `leveret perf` on one broker: do they see the same
         [--fast] [--write] [--only KIND] [--part NAME]

@@ -4,7 +4,7 @@ use super::*;
 use leveret_auth::{HashingAlgorithm, PasswordHash, network_of};
 use leveret_types::limits::{
     GUESSES_FREE_PER_USER_AND_ADDRESS, LOGINS_HELD_MAX, LOGINS_HELD_PER_ADDRESS_MAX,
-    LOGINS_WAITING_MAX, LOGINS_WAITING_PER_ADDRESS_MAX,
+    LOGINS_WAITING_MAX, LOGINS_WAITING_PER_ADDRESS_MAX, LOGINS_WAITING_UNFAMILIAR_MAX,
 };
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
@@ -142,6 +142,58 @@ fn addresses_take_turns() {
     assert_eq!(door.told(), [0, 10, 20, 1, 11, 2, 3, 4]);
 }
 
+/// Somebody logs in from this address.
+fn let_in(door: &Door, address: u8) {
+    door.send(address, 0, &door.open, door.cheap("u", "p"));
+    assert_eq!(door.told.lock().pop(), Some((0, Verdict::Right)));
+}
+
+#[test]
+fn an_address_from_where_somebody_has_logged_in_does_not_wait_for_a_flood_from_many() {
+    let door = Door::new();
+    for address in [200, 201] {
+        let_in(&door, address);
+    }
+    for address in 0..100 {
+        door.knock(address, usize::from(address), &door.open);
+    }
+    for number in 200..204 {
+        door.knock(200 + number as u8 % 2, number, &door.open);
+    }
+    door.work();
+    // Strangers are not kept out either.
+    assert_eq!(door.told()[..7], [200, 201, 0, 202, 203, 1, 2]);
+    assert_eq!(door.told().len(), 104);
+}
+
+#[test]
+fn a_flood_from_many_addresses_leaves_places_to_those_from_where_somebody_has_logged_in() {
+    let door = Door::new();
+    let_in(&door, 200);
+    let addresses = LOGINS_WAITING_UNFAMILIAR_MAX.div_ceil(LOGINS_WAITING_PER_ADDRESS_MAX);
+    let gone = Arc::new(());
+    for number in 0..LOGINS_WAITING_UNFAMILIAR_MAX {
+        let address = number % addresses;
+        door.knock(
+            address as u8,
+            number,
+            if number == 7 { &gone } else { &door.open },
+        );
+    }
+    assert!(door.told().is_empty());
+    let next = LOGINS_WAITING_UNFAMILIAR_MAX;
+    door.knock(100, next, &door.open);
+    assert_eq!(*door.told.lock(), [(next, Verdict::Busy)]);
+    door.knock(200, next + 1, &door.open);
+    assert_eq!(door.told(), [next]);
+    // Who has gone makes room.
+    drop(gone);
+    door.knock(100, next + 2, &door.open);
+    assert_eq!(door.told(), [next]);
+    door.knock(100, next + 3, &door.open);
+    assert_eq!(door.told(), [next, next + 3]);
+}
+
 #[test]
 fn what_nobody_waits_for_is_not_computed() {
     let door = Door::new();
@@ -199,7 +251,10 @@ fn as_many_as_there_are_wait_for_the_same_login_of_one_user() {
     {
         let state = door.logins.state.lock();
         let kept = |job: &Job| job.waiters.len();
-        let job = state.waiting.by_address[&IpAddr::from([10, 0, 0, 2])].front();
+        let job = state
+            .waiting
+            .by_address(IpAddr::from([10, 0, 0, 2]))
+            .front();
         assert!(
             job.map(kept).is_some_and(|kept| kept < 16),
             "{:?}",

@@ -4,7 +4,7 @@ use super::LoginWaiter;
 use leveret_auth::{Fingerprint, Guesser, LoginCheck, Verdict};
 use leveret_types::limits::{
     LOGINS_HELD_MAX, LOGINS_HELD_PER_ADDRESS_MAX, LOGINS_WAITING_MAX,
-    LOGINS_WAITING_PER_ADDRESS_MAX,
+    LOGINS_WAITING_PER_ADDRESS_MAX, LOGINS_WAITING_UNFAMILIAR_MAX,
 };
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::net::IpAddr;
@@ -43,56 +43,114 @@ impl Job {
     }
 }
 
-/// Checks by address, of which each has its turn.
+/// Of so many turns all but one are of addresses from where somebody has logged in, while any of
+/// these wait.
+const TURNS: u32 = 3;
+
+/// What waits of one address.
+struct Line {
+    jobs: VecDeque<Job>,
+    /// Whether somebody has logged in from there.
+    is_familiar: bool,
+}
+
+/// Checks by address, of which each has its turn. Addresses from where somebody has logged in have
+/// most turns, and places of their own: whoever floods from many addresses has logged in from none.
 #[derive(Default)]
 pub(super) struct Waiting {
-    pub(super) by_address: HashMap<IpAddr, VecDeque<Job>>,
+    by_address: HashMap<IpAddr, Line>,
     /// The addresses that have any, each once.
     turns: VecDeque<IpAddr>,
+    /// The same of those from where somebody has logged in.
+    familiar_turns: VecDeque<IpAddr>,
+    turn: u32,
     pub(super) count: usize,
+    /// How many of them are from where nobody has logged in.
+    unfamiliar: usize,
 }
 
 impl Waiting {
     /// Adds a check, to the same one that waits already if there is one; gives it back if there are
-    /// too many.
-    pub(super) fn push(&mut self, job: Job) -> Option<Job> {
+    /// too many. Whether anybody has logged in from its address is asked for an address of which
+    /// nothing waits.
+    pub(super) fn push(&mut self, job: Job, is_familiar: impl FnOnce() -> bool) -> Option<Job> {
         let address = job.guesser.network();
-        let mut waiting = self.by_address.get_mut(&address).into_iter().flatten();
+        let line = self.by_address.get_mut(&address);
+        let is_familiar = line
+            .as_ref()
+            .map_or_else(is_familiar, |line| line.is_familiar);
+        let mut waiting = line.into_iter().flat_map(|line| &mut line.jobs);
         if let Some(same) = waiting.find(|other| other.fingerprint == job.fingerprint) {
             same.join(job.waiters);
             return None;
         }
-        let of_address = self.by_address.get(&address).map_or(0, VecDeque::len);
-        if self.count >= LOGINS_WAITING_MAX || of_address >= LOGINS_WAITING_PER_ADDRESS_MAX {
+        if self.is_full_for(address, is_familiar) {
             self.forget_unwanted();
         }
-        let of_address = self.by_address.get(&address).map_or(0, VecDeque::len);
-        if self.count >= LOGINS_WAITING_MAX || of_address >= LOGINS_WAITING_PER_ADDRESS_MAX {
+        if self.is_full_for(address, is_familiar) {
             return Some(job);
         }
-        if of_address == 0 {
-            self.turns.push_back(address);
-        }
-        self.by_address.entry(address).or_default().push_back(job);
+        let line = self.by_address.entry(address).or_insert_with(|| {
+            let turns = match is_familiar {
+                true => &mut self.familiar_turns,
+                false => &mut self.turns,
+            };
+            turns.push_back(address);
+            Line {
+                jobs: VecDeque::new(),
+                is_familiar,
+            }
+        });
+        line.jobs.push_back(job);
         self.count += 1;
+        self.unfamiliar += usize::from(!is_familiar);
         None
+    }
+
+    /// What waits of an address.
+    #[cfg(test)]
+    pub(super) fn by_address(&self, address: IpAddr) -> &VecDeque<Job> {
+        &self.by_address[&address].jobs
+    }
+
+    fn is_full_for(&self, address: IpAddr, is_familiar: bool) -> bool {
+        let of_address = self.by_address.get(&address);
+        let of_address = of_address.map_or(0, |line| line.jobs.len());
+        self.count >= LOGINS_WAITING_MAX
+            || of_address >= LOGINS_WAITING_PER_ADDRESS_MAX
+            || !is_familiar && self.unfamiliar >= LOGINS_WAITING_UNFAMILIAR_MAX
+    }
+
+    /// The next address, by turns.
+    fn next_address(&mut self) -> Option<IpAddr> {
+        self.turn = (self.turn + 1) % TURNS;
+        let (first, second) = match self.turn {
+            0 => (&mut self.turns, &mut self.familiar_turns),
+            _ => (&mut self.familiar_turns, &mut self.turns),
+        };
+        first.pop_front().or_else(|| second.pop_front())
     }
 
     /// The next check that somebody waits for.
     pub(super) fn pop(&mut self) -> Option<Job> {
-        while let Some(address) = self.turns.pop_front() {
-            let Some(jobs) = self.by_address.get_mut(&address) else {
+        while let Some(address) = self.next_address() {
+            let Some(line) = self.by_address.get_mut(&address) else {
                 continue;
             };
-            let before = jobs.len();
-            let mut next = jobs.pop_front();
+            let before = line.jobs.len();
+            let mut next = line.jobs.pop_front();
             while next.as_ref().is_some_and(|job| !job.waits()) {
-                next = jobs.pop_front();
+                next = line.jobs.pop_front();
             }
-            self.count -= before - jobs.len();
-            match jobs.is_empty() {
-                true => drop(self.by_address.remove(&address)),
-                false => self.turns.push_back(address),
+            let gone = before - line.jobs.len();
+            self.count -= gone;
+            if !line.is_familiar {
+                self.unfamiliar -= gone;
+            }
+            match (line.jobs.is_empty(), line.is_familiar) {
+                (true, _) => drop(self.by_address.remove(&address)),
+                (false, true) => self.familiar_turns.push_back(address),
+                (false, false) => self.turns.push_back(address),
             }
             if next.is_some() {
                 return next;
@@ -103,14 +161,20 @@ impl Waiting {
 
     /// Makes room: drops what nobody waits for.
     fn forget_unwanted(&mut self) {
-        self.by_address.retain(|_, jobs| {
-            jobs.retain(|job| job.waits());
-            !jobs.is_empty()
+        self.by_address.retain(|_, line| {
+            line.jobs.retain(|job| job.waits());
+            !line.jobs.is_empty()
         });
         let by_address = &self.by_address;
-        self.turns
-            .retain(|address| by_address.contains_key(address));
-        self.count = by_address.values().map(VecDeque::len).sum();
+        for turns in [&mut self.turns, &mut self.familiar_turns] {
+            turns.retain(|address| by_address.contains_key(address));
+        }
+        let count = |familiar: bool| -> usize {
+            let lines = by_address.values();
+            let lines = lines.filter(|line| familiar || !line.is_familiar);
+            lines.map(|line| line.jobs.len()).sum()
+        };
+        (self.count, self.unfamiliar) = (count(true), count(false));
     }
 }
 

@@ -7,6 +7,7 @@ mod cluster;
 mod experiments;
 mod idle;
 mod load;
+mod logins;
 mod perftest;
 mod quorum;
 mod scale;
@@ -29,6 +30,7 @@ cargo xtask bench NAME [--fast] [--only KIND] [--part PART] [--write]
   streams      streams by `leveret perf`, RabbitMQ beside it; about 10 minutes
   storage      the log, segments and recovery; fio beside it
   idle         memory and CPU of idle connections and queues
+  logins       what publishers and honest logins notice of floods of wrong ones; 6 minutes
   start        time from the start to the first client
   scale        100,000 queues, bindings and more: what each costs, and what must stay as it is
                (parts held-*); slopes for docs/scale.md (parts slope-*); 60 minutes
@@ -104,7 +106,7 @@ pub fn run(arguments: &[String]) -> Result<bool> {
             }
         }
     }
-    if matches!(name.as_str(), "experiments" | "agreement") {
+    if matches!(name.as_str(), "experiments" | "agreement" | "logins") {
         options.only = Some(Kind::Leveret);
     }
     for kind in options.kinds() {
@@ -115,6 +117,7 @@ pub fn run(arguments: &[String]) -> Result<bool> {
         "amqp" => amqp::run(&options)?,
         "quorum" => quorum::run(&options)?,
         "idle" => idle::run(&options)?,
+        "logins" => logins::run(&options)?,
         "start" => idle::start(&options)?,
         "storage" => storage::run(&options)?,
         "streams" => streams::run(&options)?,

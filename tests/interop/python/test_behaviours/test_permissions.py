@@ -1,11 +1,13 @@
-"""Who may do what: every route of the HTTP API and every method of AMQP, for each kind of user, on what
-is its own and on what is not."""
+"""Who may do what, as the tables of `permissions.txt` say: every route of the HTTP API, every method of
+AMQP and every operation on objects over HTTP, for each kind of user, on what is its own and on what is not."""
 
 import base64
 import contextlib
 import json
 import pathlib
+import re
 import urllib.error
+import urllib.parse
 import urllib.request
 
 import leveret_interop as interop
@@ -16,6 +18,8 @@ from pika import spec
 TABLE = pathlib.Path(__file__).parents[2] / "permissions.txt"
 KINDS = ["nobody", "none", "management", "policymaker", "monitoring", "administrator"]
 OWN, FOREIGN = "perm-own", "perm-foreign"
+#: Sets of permissions: `-` has none of them on any object.
+LETTERS = ["-", "c", "w", "r", "cwr"]
 #: Routes that would end the test if they were carried out: only those are tried who may not.
 NEVER = {"POST /api/leveret/stop"}
 #: What stands for `{}` where a name that is nobody's will not do.
@@ -60,192 +64,404 @@ class Row:
         return "/".join(parts)
 
 
-ROWS = [Row(line) for line in TABLE.read_text().splitlines() if line and not line.startswith("#")]
+class Need:
+    """A row of the table of operations on objects."""
+
+    def __init__(self, line):
+        words = line.split()
+        self.by = words.pop(0)
+        self.method = words.pop(0)
+        self.path = words.pop(0) if self.by == "HTTP" else ""
+        self.variant, self.needs = words.pop(0), words.pop(0)
+        self.peer = words.pop(0).rstrip(":") if words else ""
+        self.reason = " ".join(words)
+        self.name = " ".join(part for part in (self.method, self.path, self.variant) if part not in ("-", ""))
+
+    def permits(self, tag, letters, prefix):
+        needs = self.peer if interop.ON_RABBITMQ and self.peer else self.needs
+        if self.by == "HTTP" and tag == "none":
+            return False
+        if needs.startswith("own:"):
+            needs, prefix = needs.removeprefix("own:"), "own"
+        if needs == "-":
+            return True
+        if needs == "no" or prefix != "own" or letters == "-":
+            return False
+        return needs == "any" or set(needs.split("+")) <= set(letters)
+
+
+LINES = [line for line in TABLE.read_text().splitlines() if line and not line.startswith("#")]
+NEEDS = [Need(line) for line in LINES if line.startswith(("AMQP ", "HTTP "))]
+OWNERS = [Row(line.removeprefix("OWNER ")) for line in LINES if line.startswith("OWNER ")]
+ROWS = [Row(line) for line in LINES if not line.startswith(("AMQP ", "HTTP ", "OWNER "))]
+
+
+def ask(method, url, user, body=None, data=None):
+    """Status and text of a request; `user` is a name, whose password is `word`, or nobody."""
+    request = urllib.request.Request(interop.HTTP_URL + url, method=method)
+    if user != "nobody":
+        word = base64.b64encode(f"{user}:word".encode()).decode()
+        request.add_header("Authorization", f"Basic {word}")
+    if body is not None:
+        data = json.dumps(body).encode()
+    if data is not None:
+        request.add_header("Content-Type", "application/json")
+    if url == "/api/login":
+        data = b"username=guest&password=guest"
+        request.add_header("Content-Type", "application/x-www-form-urlencoded")
+    try:
+        with urllib.request.urlopen(request, data, timeout=20) as answer:
+            return answer.status, answer.read().decode()
+    except urllib.error.HTTPError as error:
+        return error.code, error.read().decode()
 
 
 def status(method, url, user):
     """The status of a request that says nothing that could be carried out."""
-    request = urllib.request.Request(interop.HTTP_URL + url, method=method)
-    if user != "nobody":
-        word = base64.b64encode(f"perm-{user}:word".encode()).decode()
-        request.add_header("Authorization", f"Basic {word}")
-    data = None
-    if url == "/api/login":
-        data = b"username=guest&password=guest"
-        request.add_header("Content-Type", "application/x-www-form-urlencoded")
-    elif method in ("PUT", "POST"):
-        data = b"["
-        request.add_header("Content-Type", "application/json")
-    try:
-        with urllib.request.urlopen(request, data, timeout=20) as answer:
-            return answer.status
-    except urllib.error.HTTPError as error:
-        error.read()
-        return error.code
+    return ask(method, url, user, data=b"[" if method in ("PUT", "POST") else None)[0]
+
+
+def user_of(tag, letters):
+    return f"perm-{tag}-{letters}"
 
 
 @pytest.fixture(scope="module", autouse=True)
 def users():
-    """The users of the table; a module's worth of them, as they take time to make."""
-    permission = {"configure": ".*", "write": ".*", "read": ".*"}
+    """A user for each tag and each set of permissions, for the whole module: they take time to make."""
     for vhost in (OWN, FOREIGN):
         interop.http("PUT", f"/api/vhosts/{vhost}", {})
-    for kind in KINDS[1:]:
+    kinds = [(kind, letters) for kind in KINDS[1:] for letters in [*LETTERS, "all"]]
+    for kind, letters in kinds:
+        name = user_of(kind, letters)
         tags = "" if kind == "none" else kind
-        interop.http("PUT", f"/api/users/perm-{kind}", {"password": "word", "tags": tags})
-        interop.http("PUT", f"/api/permissions/{OWN}/perm-{kind}", permission)
+        interop.http("PUT", f"/api/users/{name}", {"password": "word", "tags": tags})
+        may = {what: "^own" if what[0] in letters else "" for what in ("configure", "write", "read")}
+        if letters == "all":
+            may = {"configure": ".*", "write": ".*", "read": ".*"}
+        interop.http("PUT", f"/api/permissions/{OWN}/{name}", may)
     yield
-    for kind in KINDS[1:]:
-        interop.http("DELETE", f"/api/users/perm-{kind}")
+    for kind, letters in kinds:
+        interop.http("DELETE", f"/api/users/{user_of(kind, letters)}")
     for vhost in (OWN, FOREIGN):
         interop.http("DELETE", f"/api/vhosts/{vhost}")
 
 
+@pytest.mark.parametrize("letters", ["all", "-"])
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
-def test_a_route_is_for_whom_the_table_says(row):
+def test_a_route_is_for_whom_the_table_says(row, letters):
+    """With all permissions on objects as with none: what an operation needs besides is another table's."""
+    if letters == "-" and row.path.startswith("/api/aliveness-test/"):
+        pytest.skip("it is an operation on an object")
     for vhost, expected in row.expected().items():
         found = ""
         for kind, may in zip(KINDS, expected, strict=True):
             if row.name in NEVER and may == "+":
                 found += "+"
                 continue
-            refused = status(row.method, row.url(vhost), kind) in (401, 403)
+            user = kind if kind == "nobody" else user_of(kind, letters)
+            refused = status(row.method, row.url(vhost), user) in (401, 403)
             found += "-" if refused else "+"
         assert found == expected, f"{row.name} in {vhost}, by {KINDS}"
 
 
-# AMQP: what a method asks for, of which object. Users have one of the permissions on names that begin
-# with `own`, and nothing else; `-` is a user of the virtual host who has none of them.
+# Operations on objects. `p` is the prefix of the object that is tried, `own` or `other`.
 
-QUEUE, OTHER, EXCHANGE = "own-q", "own-q2", "own-x"
+QUEUE, EXCHANGE = "own-q", "own-x"
 
 
 def declare(channel, queue, **arguments):
-    channel.queue_declare(queue, arguments=arguments or None)
+    channel.queue_declare(queue, durable=True, arguments=arguments or None)
 
 
-#: Method, what of it, who may (`c`onfigure, `w`rite, `r`ead, all of them; `any` of them; none: anybody),
-#: what is done. `any` is RabbitMQ's rule since 4.3; the peer, 3.10, lets anybody declare passively.
-METHODS = [
-    (spec.Channel.Open, "", "", lambda c, p: None),
-    (spec.Channel.Close, "", "", lambda c, p: c.connection.channel().close()),
-    (spec.Channel.Flow, "", "", lambda c, p: c.flow(True)),
-    (spec.Exchange.Declare, "", "c", lambda c, p: c.exchange_declare(p + "-x2")),
-    (spec.Exchange.Declare, "passive", "any", lambda c, p: c.exchange_declare(p + "-x", passive=True)),
-    (spec.Exchange.Delete, "", "c", lambda c, p: c.exchange_delete(p + "-x2")),
-    (spec.Exchange.Bind, "to", "w+r", lambda c, p: c.exchange_bind(p + "-x", EXCHANGE)),
-    (spec.Exchange.Bind, "from", "w+r", lambda c, p: c.exchange_bind(EXCHANGE, p + "-x")),
-    (spec.Exchange.Unbind, "to", "w+r", lambda c, p: c.exchange_unbind(p + "-x", EXCHANGE)),
-    (spec.Exchange.Unbind, "from", "w+r", lambda c, p: c.exchange_unbind(EXCHANGE, p + "-x")),
-    (spec.Queue.Declare, "", "c", lambda c, p: declare(c, p + "-q2")),
-    (spec.Queue.Declare, "passive", "any", lambda c, p: c.queue_declare(p + "-q", passive=True)),
-    (
-        spec.Queue.Declare,
-        "dead letters to",
-        "c+w+r",
-        lambda c, p: declare(c, f"own-d-{p}", **{"x-dead-letter-exchange": p + "-x"}),
+def dead_letter(channel, p):
+    declare(channel, f"own-d-{p}", **{"x-dead-letter-exchange": p + "-x"})
+
+
+def alternate(channel, p):
+    arguments = {"alternate-exchange": p + "-x"}
+    channel.exchange_declare(f"own-a-{p}", durable=True, arguments=arguments)
+
+
+def prepare(channel, row, p):
+    """What refers to another object is there before it is declared again, and not otherwise."""
+    for word, there, away in (
+        ("dead-letter", dead_letter, channel.queue_delete),
+        ("alternate", alternate, channel.exchange_delete),
+    ):
+        if row.variant.startswith(word):
+            away(f"own-{word[0]}-{p}")
+        if row.variant == word + "-again":
+            there(channel, p)
+
+
+#: What is done for a row of the table, by its name.
+METHODS = {
+    "channel.open": lambda c, p: None,
+    "channel.close": lambda c, p: c.connection.channel().close(),
+    "channel.flow": lambda c, p: c.flow(True),
+    "exchange.declare": lambda c, p: c.exchange_declare(p + "-x2"),
+    "exchange.declare passive": lambda c, p: c.exchange_declare(p + "-x", passive=True),
+    "exchange.declare alternate": alternate,
+    "exchange.declare alternate-again": alternate,
+    "exchange.delete": lambda c, p: c.exchange_delete(p + "-x2"),
+    "exchange.bind to": lambda c, p: c.exchange_bind(p + "-x", EXCHANGE),
+    "exchange.bind from": lambda c, p: c.exchange_bind(EXCHANGE, p + "-x"),
+    "exchange.unbind to": lambda c, p: c.exchange_unbind(p + "-x", EXCHANGE),
+    "exchange.unbind from": lambda c, p: c.exchange_unbind(EXCHANGE, p + "-x"),
+    "queue.declare": lambda c, p: declare(c, p + "-q2"),
+    "queue.declare passive": lambda c, p: c.queue_declare(p + "-q", passive=True),
+    "queue.declare dead-letter": dead_letter,
+    "queue.declare dead-letter-again": dead_letter,
+    "queue.bind queue": lambda c, p: c.queue_bind(p + "-q", EXCHANGE),
+    "queue.bind exchange": lambda c, p: c.queue_bind(QUEUE, p + "-x"),
+    "queue.unbind queue": lambda c, p: c.queue_unbind(p + "-q", EXCHANGE),
+    "queue.unbind exchange": lambda c, p: c.queue_unbind(QUEUE, p + "-x"),
+    "queue.purge": lambda c, p: c.queue_purge(p + "-q"),
+    "queue.delete": lambda c, p: c.queue_delete(p + "-q2"),
+    "basic.qos": lambda c, p: c.basic_qos(prefetch_count=1),
+    "basic.consume": lambda c, p: c.basic_consume(p + "-q", lambda *_: None),
+    "basic.cancel": lambda c, p: c.basic_cancel("none-such"),
+    "basic.publish": lambda c, p: c.basic_publish(p + "-x", "k", b""),
+    "basic.publish default": lambda c, p: c.basic_publish("", p + "-q", b""),
+    "basic.get": lambda c, p: c.basic_get(p + "-q", auto_ack=True),
+    "basic.ack": lambda c, p: c.basic_ack(0, multiple=True),
+    "basic.nack": lambda c, p: c.basic_nack(0, multiple=True),
+    "basic.reject": lambda c, p: c.basic_reject(99),
+    "basic.recover": lambda c, p: c.basic_recover(requeue=True),
+    "basic.recover-async": lambda c, p: interop.raw(c, spec.Basic.RecoverAsync(True)),
+    "tx.select": lambda c, p: c.tx_select(),
+    "tx.commit": lambda c, p: (c.tx_select(), c.tx_commit()),
+    "tx.rollback": lambda c, p: (c.tx_select(), c.tx_rollback()),
+    "confirm.select": lambda c, p: c.confirm_delivery(),
+}
+
+QUEUES, EXCHANGES, BINDINGS = (f"/api/{what}/{OWN}" for what in ("queues", "exchanges", "bindings"))
+GET = {"count": 1, "ackmode": "ack_requeue_false", "encoding": "auto"}
+PUBLISH = {"properties": {}, "routing_key": "own-q", "payload": "", "payload_encoding": "string"}
+KEY = {"routing_key": "k"}
+
+
+def binding(kind):
+    """The paths of a binding whose other end is the user's own: by the side that is tried."""
+    there = {"to": lambda p: (EXCHANGE, p + "-x"), "from": lambda p: (p + "-x", EXCHANGE)}
+    if kind == "q":
+        there = {"to": lambda p: (EXCHANGE, p + "-q"), "from": lambda p: (p + "-x", QUEUE)}
+    path = lambda ends: f"{BINDINGS}/e/{ends[0]}/{kind}/{ends[1]}"  # noqa: E731
+    return {side: (lambda p, ends=ends: path(ends(p))) for side, ends in there.items()}
+
+
+TO_QUEUE, TO_EXCHANGE = binding("q"), binding("e")
+
+#: What is asked for a row of the table, by its name: path, body, and what is there before (a request
+#: of who may do all, with its body).
+REQUESTS = {
+    "GET /api/queues/{vhost}/{}": lambda p: (f"{QUEUES}/{p}-q", None, None),
+    "PUT /api/queues/{vhost}/{}": lambda p: (f"{QUEUES}/{p}-h", {}, None),
+    "PUT /api/queues/{vhost}/{} dead-letter": lambda p: (
+        f"{QUEUES}/own-d-{p}",
+        {"arguments": {"x-dead-letter-exchange": p + "-x"}},
+        None,
     ),
-    (
-        spec.Exchange.Declare,
-        "alternate",
-        "c+w+r",
-        lambda c, p: c.exchange_declare(f"own-a-{p}", arguments={"alternate-exchange": p + "-x"}),
+    "DELETE /api/queues/{vhost}/{}": lambda p: (f"{QUEUES}/{p}-h", None, ("PUT", f"{QUEUES}/{p}-h", {})),
+    "GET /api/queues/{vhost}/{}/bindings": lambda p: (f"{QUEUES}/{p}-q/bindings", None, None),
+    "DELETE /api/queues/{vhost}/{}/contents": lambda p: (f"{QUEUES}/{p}-q/contents", None, None),
+    "POST /api/queues/{vhost}/{}/get": lambda p: (f"{QUEUES}/{p}-q/get", GET, None),
+    "GET /api/exchanges/{vhost}/{}": lambda p: (f"{EXCHANGES}/{p}-x", None, None),
+    "PUT /api/exchanges/{vhost}/{}": lambda p: (f"{EXCHANGES}/{p}-h", {"type": "direct"}, None),
+    "PUT /api/exchanges/{vhost}/{} alternate": lambda p: (
+        f"{EXCHANGES}/own-a-{p}",
+        {"type": "direct", "arguments": {"alternate-exchange": p + "-x"}},
+        None,
     ),
-    (spec.Queue.Bind, "queue", "w+r", lambda c, p: c.queue_bind(p + "-q", EXCHANGE)),
-    (spec.Queue.Bind, "exchange", "w+r", lambda c, p: c.queue_bind(QUEUE, p + "-x")),
-    (spec.Queue.Unbind, "queue", "w+r", lambda c, p: c.queue_unbind(p + "-q", EXCHANGE)),
-    (spec.Queue.Unbind, "exchange", "w+r", lambda c, p: c.queue_unbind(QUEUE, p + "-x")),
-    (spec.Queue.Purge, "", "r", lambda c, p: c.queue_purge(p + "-q")),
-    (spec.Queue.Delete, "", "c", lambda c, p: c.queue_delete(p + "-q2")),
-    (spec.Basic.Qos, "", "", lambda c, p: c.basic_qos(prefetch_count=1)),
-    (spec.Basic.Consume, "", "r", lambda c, p: c.basic_consume(p + "-q", lambda *_: None)),
-    (spec.Basic.Cancel, "", "", lambda c, p: c.basic_cancel("none-such")),
-    (spec.Basic.Publish, "", "w", lambda c, p: c.basic_publish(p + "-x", "k", b"")),
-    (spec.Basic.Publish, "default exchange", "no", lambda c, p: c.basic_publish("", p + "-q", b"")),
-    (spec.Basic.Get, "", "r", lambda c, p: c.basic_get(p + "-q", auto_ack=True)),
-    (spec.Basic.Ack, "", "", lambda c, p: c.basic_ack(0, multiple=True)),
-    (spec.Basic.Nack, "", "", lambda c, p: c.basic_nack(0, multiple=True)),
-    (spec.Basic.Reject, "", "", None),
-    (spec.Basic.Recover, "", "", lambda c, p: c.basic_recover(requeue=True)),
-    (spec.Basic.RecoverAsync, "", "", None),
-    (spec.Tx.Select, "", "", lambda c, p: c.tx_select()),
-    (spec.Tx.Commit, "", "", lambda c, p: (c.tx_select(), c.tx_commit())),
-    (spec.Tx.Rollback, "", "", lambda c, p: (c.tx_select(), c.tx_rollback())),
-    (spec.Confirm.Select, "", "", lambda c, p: c.confirm_delivery()),
-]
+    "DELETE /api/exchanges/{vhost}/{}": lambda p: (
+        f"{EXCHANGES}/{p}-h",
+        None,
+        ("PUT", f"{EXCHANGES}/{p}-h", {"type": "direct"}),
+    ),
+    "POST /api/exchanges/{vhost}/{}/publish": lambda p: (f"{EXCHANGES}/{p}-x/publish", PUBLISH, None),
+    "POST /api/exchanges/{vhost}/{}/publish default": lambda p: (
+        f"{EXCHANGES}/amq.default/publish",
+        PUBLISH,
+        None,
+    ),
+    "POST /api/bindings/{vhost}/e/{}/q/{} queue": lambda p: (TO_QUEUE["to"](p), KEY, None),
+    "POST /api/bindings/{vhost}/e/{}/q/{} exchange": lambda p: (TO_QUEUE["from"](p), KEY, None),
+    "DELETE /api/bindings/{vhost}/e/{}/q/{}/{} queue": lambda p: unbound(TO_QUEUE["to"](p)),
+    "DELETE /api/bindings/{vhost}/e/{}/q/{}/{} exchange": lambda p: unbound(TO_QUEUE["from"](p)),
+    "POST /api/bindings/{vhost}/e/{}/e/{} to": lambda p: (TO_EXCHANGE["to"](p), KEY, None),
+    "POST /api/bindings/{vhost}/e/{}/e/{} from": lambda p: (TO_EXCHANGE["from"](p), KEY, None),
+    "DELETE /api/bindings/{vhost}/e/{}/e/{}/{} to": lambda p: unbound(TO_EXCHANGE["to"](p)),
+    "DELETE /api/bindings/{vhost}/e/{}/e/{}/{} from": lambda p: unbound(TO_EXCHANGE["from"](p)),
+    "GET /api/queues/quorum/{vhost}/{}/peek/{}": lambda p: (
+        f"/api/queues/quorum/{OWN}/{p}-k/peek/1",
+        None,
+        None,
+    ),
+    "GET /api/aliveness-test/{vhost}": lambda p: (f"/api/aliveness-test/{OWN}", None, None),
+}
 
-#: Methods of a connection: they come before there is anything to be permitted, or end it.
-OF_CONNECTIONS = {"StartOk", "SecureOk", "TuneOk", "Open", "Close", "CloseOk", "UpdateSecret"}
-#: Methods that a broker sends, and answers to them.
+
+def unbound(path):
+    return f"{path}/k", None, ("POST", path, KEY)
+
+
+def is_of_table(by):
+    return [row for row in NEEDS if row.by == by]
+
+
+#: Methods that a broker sends, and answers to them; those of a connection come before there is
+#: anything to be permitted, or end it.
 ANSWERS = {
-    "Channel.OpenOk", "Channel.FlowOk", "Channel.CloseOk", "Access.Request", "Access.RequestOk",
-    "Exchange.DeclareOk", "Exchange.DeleteOk", "Exchange.BindOk", "Exchange.UnbindOk",
-    "Queue.DeclareOk", "Queue.BindOk", "Queue.PurgeOk", "Queue.DeleteOk", "Queue.UnbindOk",
-    "Basic.QosOk", "Basic.ConsumeOk", "Basic.CancelOk", "Basic.Return", "Basic.Deliver",
-    "Basic.GetOk", "Basic.GetEmpty", "Basic.RecoverOk",
-    "Tx.SelectOk", "Tx.CommitOk", "Tx.RollbackOk", "Confirm.SelectOk",
+    "channel.open-ok", "channel.flow-ok", "channel.close-ok", "access.request", "access.request-ok",
+    "exchange.declare-ok", "exchange.delete-ok", "exchange.bind-ok", "exchange.unbind-ok",
+    "queue.declare-ok", "queue.bind-ok", "queue.purge-ok", "queue.delete-ok", "queue.unbind-ok",
+    "basic.qos-ok", "basic.consume-ok", "basic.cancel-ok", "basic.return", "basic.deliver",
+    "basic.get-ok", "basic.get-empty", "basic.recover-ok",
+    "tx.select-ok", "tx.commit-ok", "tx.rollback-ok", "confirm.select-ok",
 }  # fmt: skip
 
 
-def test_no_method_is_without_a_row():
-    known = {method.NAME for method, *_ in METHODS} | ANSWERS
-    every = {method.NAME for method in spec.methods.values()}
-    assert {name for name in every - known if not name.startswith("Connection.")} == set()
+def test_no_method_is_without_a_row_and_no_row_without_what_is_done():
+    names = [method.NAME for method in spec.methods.values()]
+    every = {re.sub(r"(?<=[a-z])(?=[A-Z])", "-", name).lower() for name in names}
+    amqp = is_of_table("AMQP")
+    missing = every - {row.method for row in amqp} - ANSWERS
+    assert {name for name in missing if not name.startswith("connection.")} == set()
+    assert sorted(row.name for row in amqp) == sorted(METHODS)
+    assert sorted(row.name for row in is_of_table("HTTP")) == sorted(REQUESTS)
+
+
+def test_every_difference_has_its_reason():
+    assert [row.name for row in [*ROWS, *OWNERS, *NEEDS] if row.peer and not row.reason] == []
 
 
 @pytest.fixture(scope="module")
 def objects(users):
-    """Objects of both prefixes, and a user for each set of permissions."""
+    """Objects of both prefixes."""
     del users
-    boss = interop.connect(vhost=OWN, user="perm-administrator", password="word")
+    # Not one of the users: their connections are closed by name.
+    interop.http("PUT", f"/api/permissions/{OWN}/guest", dict.fromkeys(("configure", "write", "read"), ".*"))
+    boss = interop.connect(vhost=OWN)
     channel = boss.channel()
     for prefix in ("own", "other"):
         channel.queue_declare(f"{prefix}-q", durable=True)
+        channel.queue_declare(f"{prefix}-k", durable=True, arguments={"x-queue-type": "quorum"})
         channel.exchange_declare(f"{prefix}-x", "fanout", durable=True)
-    for letters in ("-", "c", "w", "r", "cwr"):
-        name = f"perm-amqp-{letters}"
-        interop.http("PUT", f"/api/users/{name}", {"password": "word", "tags": ""})
-        may = {what: "^own" if what[0] in letters else "" for what in ("configure", "write", "read")}
-        interop.http("PUT", f"/api/permissions/{OWN}/{name}", may)
-    yield
+        # What is peeked at.
+        channel.basic_publish("", f"{prefix}-k", b"")
+        interop.await_count(channel, f"{prefix}-k", 1)
+    yield channel
     boss.close()
-    for letters in ("-", "c", "w", "r", "cwr"):
-        interop.http("DELETE", f"/api/users/perm-amqp-{letters}")
 
 
-def refused(letters, prefix, action):
+@pytest.fixture(scope="module")
+def connections(objects):
+    """A connection of each user, by its name: made when it is asked for."""
+    del objects
+    made = {}
+
+    def connection(user):
+        if user not in made or made[user].is_closed:
+            made[user] = interop.connect(vhost=OWN, user=user, password="word")
+        return made[user]
+
+    yield connection
+    for each in made.values():
+        with contextlib.suppress(pika.exceptions.AMQPError):
+            each.close()
+
+
+def is_refused(connection, prefix, action):
     """Whether the broker refuses (403) what this user does."""
-    connection = interop.connect(vhost=OWN, user=f"perm-amqp-{letters}", password="word")
+    channel = connection.channel()
     try:
-        channel = connection.channel()
         action(channel, prefix)
         # What is refused without an answer of its own is told before this one.
         channel.basic_qos(prefetch_count=0)
+        channel.close()
     except pika.exceptions.ChannelClosedByBroker as error:
         return error.reply_code == 403
-    finally:
-        with contextlib.suppress(pika.exceptions.AMQPError):
-            connection.close()
     return False
 
 
-@pytest.mark.parametrize(
-    ("method", "what", "needs", "action"),
-    [row for row in METHODS if row[3]],
-    ids=lambda value: getattr(value, "NAME", value) if not callable(value) else "",
-)
-def test_a_method_needs_what_the_table_says(objects, method, what, needs, action):
-    del objects, method, what
-    if needs == "any" and interop.ON_RABBITMQ:
-        needs = ""
-    wanted = set(needs.split("+")) - {"", "any"}
-    for letters in ("-", "c", "w", "r", "cwr"):
+@pytest.mark.parametrize("tag", KINDS[1:])
+@pytest.mark.parametrize("row", is_of_table("AMQP"), ids=lambda row: row.name)
+def test_a_method_needs_what_the_table_says(objects, connections, row, tag):
+    for letters in LETTERS:
+        connection = connections(user_of(tag, letters))
         for prefix in ("own", "other"):
-            may = needs == "" or (prefix == "own" and letters != "-" and wanted <= set(letters))
-            assert refused(letters, prefix, action) == (not may), f"{letters} on {prefix}"
+            prepare(objects, row, prefix)
+            expected = row.permits(tag, letters, prefix)
+            found = not is_refused(connection, prefix, METHODS[row.name])
+            assert found == expected, f"{tag} with {letters} on {prefix}"
 
 
-def test_who_has_nothing_in_a_virtual_host_does_not_get_in(objects):
-    del objects
-    with pytest.raises(pika.exceptions.ProbableAccessDeniedError):
-        interop.connect(vhost=FOREIGN, user="perm-amqp-cwr", password="word")
+@pytest.mark.parametrize("tag", KINDS[1:])
+@pytest.mark.parametrize("row", is_of_table("HTTP"), ids=lambda row: row.name)
+def test_an_operation_over_http_needs_what_the_table_says(objects, row, tag):
+    if interop.ON_RABBITMQ and row.peer == "absent":
+        pytest.skip(row.reason)
+    for letters in LETTERS:
+        for prefix in ("own", "other"):
+            prepare(objects, row, prefix)
+            path, body, before = REQUESTS[row.name](prefix)
+            if before:
+                code, text = ask(before[0], before[1], user_of("administrator", "all"), before[2])
+                assert code < 300, text
+            code, text = ask(row.method, path, user_of(tag, letters), body)
+            expected = row.permits(tag, letters, prefix)
+            assert code < 300 or code in (401, 403) or not expected, f"{code} {text}"
+            assert (code < 300) == expected, f"{tag} with {letters} on {prefix}: {code} {text}"
+
+
+# The peer counts connections each five seconds.
+@pytest.mark.timeout(150)
+@pytest.mark.parametrize("row", OWNERS, ids=lambda row: row.name)
+def test_a_connection_is_its_users_own_affair(users, row):
+    """What a user must not see is not there for it, in a list or by its name."""
+    del users
+    columns = row.peer.split("/") if interop.ON_RABBITMQ and row.peer else (row.own, row.foreign)
+    for of, expected in zip(("own", "foreign"), columns, strict=True):
+        found = "".join(
+            "." if may == "." else "-" if is_kept_from(row, kind, of == "own") else "+"
+            for kind, may in zip(KINDS, expected, strict=True)
+        )
+        assert found == expected, f"{row.name}, {of}, by {KINDS}"
+
+
+def is_kept_from(row, kind, is_own):
+    # Of whose connection it is, and that is nobody's who asks.
+    owner = user_of(kind, "all") if is_own else user_of("none", "cwr")
+    connection = interop.connect(vhost=OWN, user=owner, password="word")
+    try:
+        connection.channel()
+        listed = lambda: json.loads(ask("GET", "/api/channels", user_of("administrator", "all"))[1])  # noqa: E731
+        # The peer has no details of a connection until it has counted it once.
+        mine = lambda: [c for c in listed() if c.get("user") == owner and c["connection_details"]]  # noqa: E731
+        channel = interop.until(mine, what="the channel in the list")[-1]
+        name = channel["connection_details"]["name"]
+        if row.path.startswith("/api/channels/"):
+            name = channel["name"]
+        elif "/username/" in row.path:
+            name = owner
+        path = row.path.replace("{}", urllib.parse.quote(name, safe=""))
+        user = kind if kind == "nobody" else user_of(kind, "all")
+        code, text = ask(row.method, path, user)
+        if row.method == "DELETE":
+            # Who is refused by silence has closed nothing.
+            with contextlib.suppress(pika.exceptions.AMQPError):
+                connection.process_data_events(time_limit=0.3)
+            is_open = connection.is_open
+            assert is_open or code < 300, f"{code} {text}"
+            return is_open
+        return code in (401, 403, 404) or text == "[]"
+    finally:
+        with contextlib.suppress(pika.exceptions.AMQPError):
+            connection.close()
+
+
+def test_who_has_nothing_in_a_virtual_host_does_not_get_in():
+    for tag in KINDS[1:]:
+        # Refused by name, or by a reset where the client sees that first.
+        with pytest.raises(pika.exceptions.AMQPConnectionError):
+            interop.connect(vhost=FOREIGN, user=user_of(tag, "cwr"), password="word")
