@@ -18,6 +18,14 @@ pub struct LeftOut {
     pub reason: String,
 }
 
+impl LeftOut {
+    /// Whether a test is this one, or in this file or class.
+    pub fn covers(&self, test: &str) -> bool {
+        test.strip_prefix(&self.test)
+            .is_some_and(|rest| rest.is_empty() || rest.starts_with("::"))
+    }
+}
+
 /// The rows of the table for one suite.
 pub fn of_suite(suite: &str) -> Result<Vec<LeftOut>> {
     let path = run::root().join("docs/interop.md");

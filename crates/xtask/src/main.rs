@@ -3,12 +3,14 @@
 //! - `cargo xtask ci` is the whole of CI: format, tidy, lints, crate graph, dependencies, tests.
 //! - `cargo xtask test` runs every suite, those of foreign clients included.
 //! - `cargo xtask bench` measures the broker, beside a peer where there is one.
+//! - `cargo xtask mutants` changes the program and looks whether its tests notice.
 //! - `cargo xtask crash` kills a loaded broker again and again and audits what it kept.
 //!
 //! Invariant: this tool never edits the working tree, but for `codegen` and `bench --write`.
 //! Invariant: what it fetches or writes on the way lies in the target folder.
 //! Invariant: it ends only processes that it started, by their id.
-//! Invariant: a suite that could not run is named as left out, never counted as passed.
+//! Invariant: a suite that could not run has failed; so has a test that left itself out and that
+//! `docs/interop.md` does not list.
 
 mod advisories;
 mod bench;
@@ -25,10 +27,12 @@ mod left_out;
 mod licences;
 mod limits_page;
 mod modules;
+mod mutants;
 mod numbers;
 mod places;
 mod ports;
 mod procfs;
+mod redis;
 mod run;
 mod suite;
 mod tidy;
@@ -62,6 +66,10 @@ usage: cargo xtask COMMAND
                             (default 60) a fault: kill-leader, kill-follower, kill-all, stop-leader,
                             halves, isolated-leader, deaf-leader, mute-leader, ring,
                             rolling-restart, wiped-member, minority
+  mutants [--seed N] [--count N] [--crate NAME]... [--at FILE:LINE]... [--own]
+                            would the tests notice a wrong program: a sample of small changes
+                            (default 300 over six crates), or all on a line, tried one by one;
+                            `--own` asks a crate's own tests only
   cluster [N]               nodes on loopback for trying things out (default 3)
   bench amqp                PerfTest on RabbitMQ and on this: rate, latency, CPU, memory
   bench quorum              the same over clusters, quorum and mirrored queues; 10,000 quorum
@@ -102,7 +110,7 @@ fn dispatch(arguments: &[String]) -> Result<bool> {
         "codegen" => codegen::run(rest.iter().any(|word| word == "--check")).map(|()| true),
         "crash" => crash::run(rest),
         "cluster" => cluster::run(rest),
-
+        "mutants" => mutants::run(rest),
         "bench" => bench::run(rest),
         "help" | "--help" | "-h" => {
             print!("{USAGE}");

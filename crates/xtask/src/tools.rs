@@ -20,10 +20,16 @@ pub enum Tool {
     Java,
     /// The peer broker.
     RabbitMq,
+    /// The key-value store that Celery keeps results in. Debian's package starts a service at the
+    /// usual port where it may; the suite leaves that alone and starts its own.
+    Redis,
     /// The disk benchmark that the storage figures are compared with.
     Fio,
     /// The kernel's packet filter, and what makes networks and enters their namespaces.
     Nftables,
+    /// What no machine has and no registry: for tests.
+    #[cfg(test)]
+    Impossible,
 }
 
 impl Tool {
@@ -35,8 +41,11 @@ impl Tool {
             Tool::Chromium => &["chromium", "fonts-dejavu-core"],
             Tool::Java => &["default-jdk-headless", "maven"],
             Tool::RabbitMq => &["rabbitmq-server"],
+            Tool::Redis => &["redis-server"],
             Tool::Fio => &["fio"],
             Tool::Nftables => &["nftables", "iproute2", "util-linux"],
+            #[cfg(test)]
+            Tool::Impossible => &[],
         }
     }
 
@@ -49,6 +58,7 @@ impl Tool {
             Tool::Chromium => &[&["chromium", "--version"]],
             Tool::Java => &[&["javac", "-version"], &["mvn", "--version"]],
             Tool::RabbitMq => &[&["test", "-x", "/usr/lib/rabbitmq/bin/rabbitmq-server"]],
+            Tool::Redis => &[&["redis-server", "--version"]],
             Tool::Fio => &[&["fio", "--version"]],
             Tool::Nftables => &[
                 &["nft", "--version"],
@@ -56,6 +66,8 @@ impl Tool {
                 &["unshare", "--version"],
                 &["nsenter", "--version"],
             ],
+            #[cfg(test)]
+            Tool::Impossible => &[&["false"]],
         }
     }
 
@@ -70,6 +82,9 @@ pub fn ensure(tool: Tool) -> Result<()> {
         return Ok(());
     }
     let packages = tool.packages().join(" ");
+    if packages.is_empty() {
+        bail!("{tool:?} is missing, and no package has it");
+    }
     if !succeeds(&["apt-get", "--version"]) {
         bail!("{tool:?} is missing, and this machine has no apt-get to install {packages} with");
     }

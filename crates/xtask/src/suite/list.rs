@@ -1,6 +1,6 @@
 //! The suites, in the order in which they begin.
 
-use super::{Suite, cargo, go, java, node, perf, python, rust};
+use super::{Suite, cargo, celery, go, java, node, perf, python, rust};
 use crate::crash;
 use crate::tools::Tool;
 
@@ -16,11 +16,11 @@ pub(super) const SUITES: &[Suite] = &[
     },
     Suite {
         name: "celery",
-        about: "Celery's integration tests, results by RPC",
-        needs: &[Tool::Python],
+        about: "Celery's integration tests, results by RPC, and in Redis where a test wants that",
+        needs: &[Tool::Python, Tool::Redis],
         uses_broker: true,
         alone: false,
-        run: python::celery,
+        run: celery::run,
     },
     Suite {
         name: "behaviours",

@@ -2,6 +2,7 @@
 
 mod again;
 mod cargo;
+mod celery;
 mod go;
 mod java;
 mod list;
@@ -47,6 +48,20 @@ impl Report {
         self.failed.extend(other.failed);
         self.left_out.extend(other.left_out);
         self.again.extend(other.again);
+    }
+
+    /// Makes failures of the tests that left themselves out and that the documentation does not
+    /// list: nothing else would tell that a library is missing, or that nobody may make a network.
+    fn fail_undocumented(&mut self, documented: &[LeftOut]) {
+        let (listed, unlisted) = std::mem::take(&mut self.left_out)
+            .into_iter()
+            .partition(|(test, _)| documented.iter().any(|row| row.covers(test)));
+        self.left_out = listed;
+        let unlisted: Vec<(String, String)> = unlisted;
+        let failures = unlisted.into_iter().map(|(test, reason)| {
+            format!("{test}: left itself out, and docs/interop.md does not list it: {reason}")
+        });
+        self.failed.extend(failures);
     }
 
     /// The report of a program that has ended: that it failed without naming a test is a failure of
@@ -259,11 +274,14 @@ fn run_one(suite: &Suite, kind: Kind, count: &Counter) -> Row {
 
 fn run_bench(suite: &Suite, kind: Kind) -> Result<Report> {
     let left_out = left_out::of_suite(suite.name)?;
-    let report = (suite.run)(&Bench {
+    let mut report = (suite.run)(&Bench {
         kind,
         name: suite.name,
-        left_out,
+        left_out: left_out.clone(),
     })?;
+    if kind == Kind::Leveret {
+        report.fail_undocumented(&left_out);
+    }
     if report.passed == 0 && report.failed.is_empty() {
         bail!("it ran no test at all");
     }
@@ -377,4 +395,45 @@ pub fn controlled(broker: Broker) -> Result<(Arc<Mutex<Broker>>, String)> {
     let shared = Arc::new(Mutex::new(broker));
     let control = broker::serve_control(Arc::clone(&shared))?;
     Ok((shared, control.to_string()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_test_that_leaves_itself_out_unlisted_has_failed() {
+        let listed = LeftOut {
+            suite: "celery".to_owned(),
+            test: "t/test_backend.py".to_owned(),
+            reason: "a backend in a cloud".to_owned(),
+        };
+        let left_out = ["t/test_backend.py::test_azure", "t/test_canvas.py::test_x"];
+        let mut report = Report {
+            passed: 5,
+            left_out: left_out
+                .map(|test| (test.to_owned(), "no such library".to_owned()))
+                .to_vec(),
+            ..Report::default()
+        };
+        report.fail_undocumented(&[listed]);
+        assert_eq!(report.left_out.len(), 1);
+        assert_eq!(report.failed.len(), 1);
+        assert!(report.failed[0].starts_with("t/test_canvas.py::test_x: "));
+    }
+
+    #[test]
+    fn a_suite_whose_toolchain_cannot_be_had_has_failed() {
+        let suite = Suite {
+            name: "no-such-tool",
+            about: "needs what no machine has",
+            needs: &[Tool::Impossible],
+            uses_broker: false,
+            alone: false,
+            run: |_| panic!("it does not run"),
+        };
+        let row = run_one(&suite, Kind::Leveret, &Counter::new(1));
+        assert_eq!((row.report.passed, row.report.failed.len()), (0, 1));
+        assert!(row.report.left_out.is_empty());
+    }
 }

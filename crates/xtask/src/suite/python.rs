@@ -1,10 +1,9 @@
-//! The suites in Python: own tables of behaviours, and the integration tests of py-amqp, kombu and
-//! Celery from their source packages. All run under pytest in one virtual environment.
+//! The suites in Python: own tables of behaviours, and the integration tests of py-amqp and kombu
+//! from their source packages. All run under pytest in one virtual environment.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
@@ -37,7 +36,8 @@ const PACKAGES: &[&str] = &[
     "sqlalchemy>=2",
 ];
 
-const DEADLINE: Duration = Duration::from_secs(900);
+/// How long one run of pytest may take.
+pub(super) const DEADLINE: Duration = Duration::from_secs(900);
 
 /// The table of behaviours with pika.
 pub fn behaviours(bench: &Bench) -> Result<Report> {
@@ -126,85 +126,6 @@ pub fn kombu(bench: &Bench) -> Result<Report> {
     )
 }
 
-/// Into how many processes Celery's tests are spread: its workers wait more than they work.
-const CELERY_PARTS: usize = 12;
-
-/// Celery's integration tests with results by RPC, so that the broker is all they need. Each part
-/// has a virtual host of its own on one broker, so that no worker takes another's tasks.
-pub fn celery(bench: &Bench) -> Result<Report> {
-    let source = source(bench, "celery==5.7.0")?;
-    let mut broker = bench.broker(&[])?;
-    let mut parts = Vec::new();
-    for part in 0..CELERY_PARTS {
-        let mut part_of_celery = celery_part(bench, &source, &mut broker, &part.to_string())?;
-        part_of_celery
-            .command
-            .arg("t/integration")
-            .env("LEVERET_PART", format!("{part}/{CELERY_PARTS}"));
-        parts.push(part_of_celery);
-    }
-    let running: Vec<_> = parts
-        .into_iter()
-        .map(|part| thread::spawn(move || part.run()))
-        .collect();
-    let mut report = bench.documented();
-    for part in running {
-        match part.join().expect("a part's thread does not panic") {
-            Ok(found) => report.add(found),
-            Err(error) => report.failed.push(format!("{error:#}")),
-        }
-    }
-    run_again(&mut report, is_pytest_name, |names| {
-        let mut part = celery_part(bench, &source, &mut broker, "again")?;
-        part.command.args(names);
-        part.run()
-    })?;
-    stop(&mut broker, &mut report)?;
-    Ok(report)
-}
-
-/// A run of pytest over some of Celery's tests.
-struct CeleryPart {
-    results: PathBuf,
-    log: PathBuf,
-    command: Command,
-}
-
-impl CeleryPart {
-    fn run(mut self) -> Result<Report> {
-        let success = run::logged(&mut self.command, &self.log, DEADLINE)?;
-        read_results(&self.results, &self.log, success)
-    }
-}
-
-/// A run with a virtual host of its own; which tests is for the caller to add.
-fn celery_part(
-    bench: &Bench,
-    source: &Path,
-    broker: &mut Broker,
-    part: &str,
-) -> Result<CeleryPart> {
-    let vhost = format!("part{part}");
-    broker.ctl(&["add_vhost", &vhost])?;
-    broker.ctl(&["set_permissions", "-p", &vhost, "guest", ".*", ".*", ".*"])?;
-    let results = bench.folder()?.join(format!("results-{part}.jsonl"));
-    let mut command = pytest(bench, source)?;
-    command.arg("--timeout=120");
-    point_at(&mut command, bench, broker, &results)?;
-    let port = broker.amqp.port();
-    command
-        .env(
-            "TEST_BROKER",
-            format!("pyamqp://guest:guest@127.0.0.1:{port}/{vhost}"),
-        )
-        .env("TEST_BACKEND", "rpc://");
-    Ok(CeleryPart {
-        results,
-        log: bench.log(&format!("pytest-{part}"))?,
-        command,
-    })
-}
-
 /// The virtual environment's interpreter.
 fn python() -> Result<PathBuf> {
     let folder = run::target_folder("interop/python")?;
@@ -234,7 +155,7 @@ fn pip(interpreter: &Path) -> Result<Command> {
 }
 
 /// A source package, unpacked: wheels carry no tests.
-fn source(bench: &Bench, requirement: &str) -> Result<PathBuf> {
+pub(super) fn source(bench: &Bench, requirement: &str) -> Result<PathBuf> {
     let interpreter = python()?;
     let folder = bench.folder()?;
     let (name, version) = requirement.split_once("==").context("a fixed version")?;
@@ -269,7 +190,7 @@ fn source(bench: &Bench, requirement: &str) -> Result<PathBuf> {
 }
 
 /// pytest in a folder, with the plugin that reports to this tool.
-fn pytest(bench: &Bench, folder: &Path) -> Result<Command> {
+pub(super) fn pytest(bench: &Bench, folder: &Path) -> Result<Command> {
     let interpreter = python()?;
     let mut command = Command::new(&interpreter);
     command.args([
@@ -339,12 +260,17 @@ fn run_pytest(
 }
 
 /// Whether pytest can be asked for this test by itself.
-fn is_pytest_name(name: &str) -> bool {
+pub(super) fn is_pytest_name(name: &str) -> bool {
     name.contains("::")
 }
 
 /// Tells pytest where the broker is, by the names that suites read, and where results go.
-fn point_at(command: &mut Command, bench: &Bench, broker: &Broker, results: &Path) -> Result<()> {
+pub(super) fn point_at(
+    command: &mut Command,
+    bench: &Bench,
+    broker: &Broker,
+    results: &Path,
+) -> Result<()> {
     fs::write(results, "")?;
     let port = broker.amqp.port().to_string();
     command
@@ -367,7 +293,7 @@ fn point_at(command: &mut Command, bench: &Bench, broker: &Broker, results: &Pat
 }
 
 /// What a run of pytest found.
-fn read_results(results: &Path, log: &Path, success: bool) -> Result<Report> {
+pub(super) fn read_results(results: &Path, log: &Path, success: bool) -> Result<Report> {
     Ok(parse(&fs::read_to_string(results)?).ended("pytest", success, log))
 }
 

@@ -1,0 +1,353 @@
+//! `cargo xtask mutants`: would the tests notice a wrong program?
+//!
+//! A seeded sample of small changes (negated conditions, dropped clauses, moved boundaries, deleted
+//! statements, constant results) is put into a copy of the workspace, each behind a switch that is
+//! asked at run time, so that one build holds all of them. A first run of the tests without a
+//! change notes which test comes to which change; then each change is switched on by itself, and
+//! the tests that come there run until one fails. What a crate's own tests miss is tried with those
+//! of the crates that stand on it.
+//!
+//! Invariant: the working tree is only read. The copy lies in the target folder.
+
+mod find;
+mod rewrite;
+mod trial;
+mod workspace;
+
+use std::collections::BTreeMap;
+use std::fs::{self, OpenOptions};
+use std::io::Write;
+use std::path::Path;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use anyhow::{Context, Result, bail};
+
+use crate::modules::Sources;
+use crate::numbers::{Random, table};
+use crate::run;
+use find::{Candidate, candidates};
+use rewrite::Switched;
+use trial::{Baseline, Verdict};
+use workspace::{Copy, Mutant, TestProgram};
+
+/// A crate whose changes are tried.
+struct Subject {
+    package: &'static str,
+    /// Only files below `src` whose path begins so.
+    below: &'static str,
+    /// Whose tests are tried on what the crate's own miss.
+    beside: &'static [&'static str],
+}
+
+/// The crates that decide what becomes of messages, and the crates that stand on them.
+const SUBJECTS: &[Subject] = &[
+    subject("queue", "", &["node"]),
+    subject("auth", "", &["session", "node"]),
+    subject("session", "", &["node"]),
+    subject("replication", "", &["node"]),
+    subject("storage", "", &["sim"]),
+    subject("node", "quorum/", &["sim"]),
+];
+
+const fn subject(
+    package: &'static str,
+    below: &'static str,
+    beside: &'static [&'static str],
+) -> Subject {
+    Subject {
+        package,
+        below,
+        beside,
+    }
+}
+
+/// How many changes are put in for each that is asked for: not all of them compile.
+const SPARE: (usize, usize) = (5, 4);
+/// How many changes are tried at a time.
+const LANES: usize = 2;
+/// Changes in a run, if nothing else is said.
+const COUNT: usize = 300;
+
+#[derive(Default)]
+struct Options {
+    seed: u64,
+    count: Option<usize>,
+    packages: Vec<String>,
+    /// `FILE:LINE`, a file's path or its end: only what is on these lines, all of it.
+    at: Vec<(String, usize)>,
+    own_only: bool,
+}
+
+impl Options {
+    fn parse(arguments: &[String]) -> Result<Options> {
+        let mut options = Options {
+            seed: 1,
+            ..Options::default()
+        };
+        let mut words = arguments.iter();
+        while let Some(word) = words.next() {
+            if word == "--own" {
+                options.own_only = true;
+                continue;
+            }
+            let value = words
+                .next()
+                .with_context(|| format!("{word} wants a value"))?;
+            match word.as_str() {
+                "--seed" => options.seed = value.parse()?,
+                "--count" => options.count = Some(value.parse()?),
+                "--crate" => options.packages.push(value.to_owned()),
+                "--at" => {
+                    let (file, line) = value.rsplit_once(':').context("--at FILE:LINE")?;
+                    options.at.push((file.to_owned(), line.parse()?));
+                }
+                other => bail!("`{other}` is none of --seed, --count, --crate, --at, --own"),
+            }
+        }
+        Ok(options)
+    }
+
+    fn subjects(&self) -> Result<Vec<&'static Subject>> {
+        let known = |name: &String| SUBJECTS.iter().any(|subject| subject.package == name);
+        if let Some(other) = self.packages.iter().find(|name| !known(name)) {
+            let names: Vec<&str> = SUBJECTS.iter().map(|subject| subject.package).collect();
+            bail!("no crate `{other}` among {}", names.join(", "));
+        }
+        let chosen = SUBJECTS.iter().filter(|subject| {
+            self.packages.is_empty() || self.packages.iter().any(|name| name == subject.package)
+        });
+        Ok(chosen.collect())
+    }
+
+    fn is_wanted(&self, file: &str, candidate: &Candidate) -> bool {
+        let mut wanted = self.at.iter();
+        self.at.is_empty()
+            || wanted.any(|(end, line)| file.ends_with(end.as_str()) && *line == candidate.line)
+    }
+}
+
+/// Runs a sample; `false` if something was missed.
+pub fn run(arguments: &[String]) -> Result<bool> {
+    let options = Options::parse(arguments)?;
+    let subjects = options.subjects()?;
+    let copy = Copy::make()?;
+    let (sampled, wanted) = sample(&subjects, &options)?;
+    println!("{} changes to compile", sampled.len());
+    let packages: Vec<&str> = subjects.iter().map(|subject| subject.package).collect();
+    let compiled = copy.write(&packages, sampled)?;
+    let mutants = first_of_each(compiled, wanted);
+    println!("{} changes to try; building the tests", mutants.len());
+    let mut tested = packages.clone();
+    if !options.own_only {
+        tested.extend(subjects.iter().flat_map(|subject| subject.beside));
+    }
+    tested.sort_unstable();
+    tested.dedup();
+    let programs = copy.build_tests(&tested)?;
+    let programs = baselines(programs)?;
+    let verdicts = try_all(&mutants, &subjects, &programs)?;
+    Ok(report(&subjects, &mutants, &verdicts))
+}
+
+/// A sample of each crate's changes, in the order of the dice, and how many of each are wanted.
+fn sample(subjects: &[&Subject], options: &Options) -> Result<(Vec<Mutant>, usize)> {
+    let each = match options.at.is_empty() {
+        true => options.count.unwrap_or(COUNT).div_ceil(subjects.len()),
+        false => usize::MAX,
+    };
+    let mut random = Random::new(options.seed);
+    let mut sampled = Vec::new();
+    for subject in subjects {
+        let mut all = all_of(subject, options)?;
+        println!("{}: {} possible changes", subject.package, all.len());
+        for at in (1..all.len()).rev() {
+            all.swap(at, random.between(0, at as u64 + 1) as usize);
+        }
+        all.truncate(each.saturating_mul(SPARE.0) / SPARE.1);
+        for (file, candidate) in all {
+            let number = sampled.len() as u32 + 1;
+            sampled.push(Mutant {
+                package: subject.package,
+                file,
+                switched: Switched { number, candidate },
+            });
+        }
+    }
+    Ok((sampled, each))
+}
+
+/// All changes of a crate.
+fn all_of(subject: &Subject, options: &Options) -> Result<Vec<(String, Candidate)>> {
+    let folder = format!("crates/{}/src", subject.package);
+    let sources = Sources::read(&run::root().join(&folder).join("lib.rs"))?;
+    let mut files = sources.files;
+    files.retain(|file| file.starts_with(subject.below));
+    files.sort();
+    let mut all = Vec::new();
+    for file in files {
+        let path = format!("{folder}/{file}");
+        let text = fs::read_to_string(run::root().join(&path))?;
+        let found = candidates(&text).with_context(|| format!("parse {path}"))?;
+        let wanted = found
+            .into_iter()
+            .filter(|candidate| options.is_wanted(&path, candidate));
+        all.extend(wanted.map(|candidate| (path.clone(), candidate)));
+    }
+    Ok(all)
+}
+
+/// The first so many of each crate: what did not compile has been replaced by the spare ones.
+fn first_of_each(compiled: Vec<Mutant>, wanted: usize) -> Vec<Mutant> {
+    let mut taken: BTreeMap<&str, usize> = BTreeMap::new();
+    let mut is_taken = |mutant: &Mutant| {
+        let count = taken.entry(mutant.package).or_default();
+        *count += 1;
+        *count <= wanted
+    };
+    let mutants = compiled.into_iter();
+    mutants.filter(|mutant| is_taken(mutant)).collect()
+}
+
+type Tested = (TestProgram, Baseline);
+
+fn baselines(programs: Vec<TestProgram>) -> Result<Vec<Tested>> {
+    let with_baseline = programs.into_iter().map(|program| {
+        let baseline = trial::baseline(&program)?;
+        println!(
+            "{} {}: {:.1} s, comes to {} changes",
+            program.package,
+            program.name,
+            baseline.took.as_secs_f64(),
+            baseline.reach.len()
+        );
+        Ok((program, baseline))
+    });
+    let mut all: Vec<Tested> = with_baseline.collect::<Result<_>>()?;
+    // What is over soon is tried first.
+    all.sort_by_key(|(_, baseline)| baseline.took);
+    Ok(all)
+}
+
+/// What the own tests and those beside made of each change.
+type Verdicts = (Verdict, Verdict);
+
+fn try_all(
+    mutants: &[Mutant],
+    subjects: &[&Subject],
+    programs: &[Tested],
+) -> Result<Vec<Verdicts>> {
+    let log = run::target_folder("mutants")?.join("verdicts.txt");
+    let _ = fs::remove_file(&log);
+    let verdicts = Mutex::new(vec![None; mutants.len()]);
+    let next = AtomicUsize::new(0);
+    let lane = || -> Result<()> {
+        loop {
+            let at = next.fetch_add(1, Ordering::Relaxed);
+            let Some(mutant) = mutants.get(at) else {
+                return Ok(());
+            };
+            let subject = subjects.iter().find(|one| one.package == mutant.package);
+            let verdict = try_one(mutant, subject.context("a subject")?, programs)?;
+            note(&log, mutant, verdict)?;
+            verdicts.lock().expect("no lane panics")[at] = Some(verdict);
+        }
+    };
+    std::thread::scope(|scope| {
+        let lanes: Vec<_> = (0..LANES).map(|_| scope.spawn(lane)).collect();
+        let mut ended = lanes
+            .into_iter()
+            .map(|lane| lane.join().expect("no lane panics"));
+        ended.try_for_each(|result| result)
+    })?;
+    let verdicts = verdicts.into_inner().expect("no lane panics");
+    Ok(verdicts.into_iter().flatten().collect())
+}
+
+fn try_one(mutant: &Mutant, subject: &Subject, programs: &[Tested]) -> Result<Verdicts> {
+    let number = mutant.switched.number;
+    let by = |is_wanted: &dyn Fn(&str) -> bool| -> Result<Verdict> {
+        let mut worst = Verdict::NotReached;
+        let chosen = programs
+            .iter()
+            .filter(|(program, _)| is_wanted(&program.package));
+        for (program, baseline) in chosen {
+            let verdict = trial::tried(program, baseline, number)?;
+            worst = worst.min(verdict);
+            if matches!(verdict, Verdict::Caught | Verdict::TimeOut) {
+                break;
+            }
+        }
+        Ok(worst)
+    };
+    let own = by(&|package| package == subject.package)?;
+    if matches!(own, Verdict::Caught | Verdict::TimeOut) {
+        return Ok((own, own));
+    }
+    let beside = by(&|package| subject.beside.contains(&package))?;
+    Ok((own, own.min(beside)))
+}
+
+/// Says it, and keeps it in a file that a run which is broken off leaves behind.
+fn note(log: &Path, mutant: &Mutant, (own, all): Verdicts) -> Result<()> {
+    let mut file = OpenOptions::new().append(true).create(true).open(log)?;
+    writeln!(file, "{own:?} {all:?} {}", place(mutant))?;
+    if matches!(all, Verdict::Missed | Verdict::NotReached) {
+        println!("{all:?}: {}", place(mutant));
+    }
+    Ok(())
+}
+
+fn place(mutant: &Mutant) -> String {
+    let Candidate { line, words, .. } = &mutant.switched.candidate;
+    format!("{}:{line} {words}", mutant.file)
+}
+
+/// Prints the table and what was missed; whether nothing was.
+fn report(subjects: &[&Subject], mutants: &[Mutant], verdicts: &[Verdicts]) -> bool {
+    let mut rows = Vec::new();
+    for subject in subjects {
+        let of_it: Vec<Verdicts> = mutants
+            .iter()
+            .zip(verdicts)
+            .filter(|(mutant, _)| mutant.package == subject.package)
+            .map(|(_, verdict)| *verdict)
+            .collect();
+        let own = |wanted| of_it.iter().filter(|(own, _)| *own == wanted).count();
+        let all = |wanted| of_it.iter().filter(|(_, all)| *all == wanted).count();
+        let beside = own(Verdict::Missed) + own(Verdict::NotReached)
+            - all(Verdict::Missed)
+            - all(Verdict::NotReached);
+        let counts = [
+            of_it.len(),
+            own(Verdict::Caught),
+            own(Verdict::TimeOut),
+            beside,
+            all(Verdict::Missed),
+            all(Verdict::NotReached),
+        ];
+        let mut row = vec![subject.package.to_owned()];
+        row.extend(counts.map(|count| count.to_string()));
+        rows.push(row);
+    }
+    let head = [
+        "crate",
+        "tried",
+        "caught",
+        "time-outs",
+        "caught by others",
+        "missed",
+        "not reached",
+    ];
+    println!("\n{}", table(&head, &rows));
+    let is_missed = |verdict: Verdict| matches!(verdict, Verdict::Missed | Verdict::NotReached);
+    let missed: Vec<_> = mutants
+        .iter()
+        .zip(verdicts)
+        .filter(|(_, (_, all))| is_missed(*all))
+        .collect();
+    for (mutant, (_, all)) in &missed {
+        println!("{all:?}: {}", place(mutant));
+    }
+    missed.is_empty()
+}
