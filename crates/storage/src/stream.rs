@@ -13,6 +13,7 @@ mod format;
 mod open;
 mod read;
 mod recover;
+mod replica;
 
 pub use files::{StreamFiles, StreamSync, StreamSynced};
 pub use read::StreamReadError;

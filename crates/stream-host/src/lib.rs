@@ -11,6 +11,11 @@
 //! Invariant: a failed write or sync is an error that ends the process; a full disk holds
 //! publishers back and loses nothing.
 
+mod carry;
+mod outside;
+mod replicas;
+
+use carry::{Carrier, Progress};
 use leveret_storage::{Disk, Fatal, OpenError, StreamFiles, StreamSync, StreamSynced, WalError};
 use leveret_stream::tracking::TrackingError;
 use leveret_stream::{
@@ -18,6 +23,7 @@ use leveret_stream::{
 };
 use leveret_types::limits::STREAM_READS_MAX;
 use leveret_types::{Now, QueueId};
+use outside::Outside;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// One stream and what is to be done for it.
@@ -63,6 +69,9 @@ pub enum BeginError {
     /// Its files cannot be read.
     #[error(transparent)]
     Files(#[from] OpenError),
+    /// Its files cannot be changed.
+    #[error(transparent)]
+    Disk(#[from] WalError),
     /// A chunk that is sound says offsets or sequences that cannot be.
     #[error("the stream's files were written by another version: {0}")]
     Tracking(#[from] TrackingError),
@@ -82,16 +91,8 @@ pub struct StreamHost<D: Disk> {
     first: QueueId,
     syncs: Vec<StreamSync<D>>,
     is_disk_full: bool,
-}
-
-/// How far the effects of a stream were carried out.
-#[derive(PartialEq, Eq)]
-enum Progress {
-    Done,
-    /// The disk is full.
-    Stuck,
-    /// Reads are left for the next turn.
-    Paused,
+    /// What other nodes and the embedder are to hear of replicas.
+    outside: Outside,
 }
 
 /// What is left of a turn.
@@ -100,6 +101,14 @@ struct Turn {
     reads: u32,
     /// The first stream that there was none left for.
     first_paused: Option<QueueId>,
+}
+
+/// The first half of a turn; see [`StreamHost::write_turn`].
+#[must_use = "nothing is confirmed before the second half"]
+pub struct Written {
+    turn: Turn,
+    streams: Vec<QueueId>,
+    touched: BTreeSet<QueueId>,
 }
 
 /// Whether a stream must be told when the session of this command ends.
@@ -123,6 +132,7 @@ impl<D: Disk> StreamHost<D> {
             first: QueueId(0),
             syncs: Vec::new(),
             is_disk_full: false,
+            outside: Outside::default(),
         }
     }
 
@@ -144,6 +154,14 @@ impl<D: Disk> StreamHost<D> {
     pub fn begin(&mut self, id: QueueId, settings: StreamSettings) -> Result<Found, BeginError> {
         let found = self.files.recover(id)?;
         let machine = Stream::new(id, settings, found.recovered)?;
+        self.host(id, machine);
+        Ok(Found {
+            cut_bytes: found.cut_bytes,
+            damage: found.damage,
+        })
+    }
+
+    fn host(&mut self, id: QueueId, machine: Stream) {
         let hosted = Hosted {
             machine,
             effects: VecDeque::new(),
@@ -156,10 +174,6 @@ impl<D: Disk> StreamHost<D> {
         if let Some(at) = before.and_then(|before| before.noted_due_ms) {
             self.due.remove(&(at, id));
         }
-        Ok(Found {
-            cut_bytes: found.cut_bytes,
-            damage: found.damage,
-        })
     }
 
     /// Changes a stream's settings, as a policy has it.
@@ -185,6 +199,7 @@ impl<D: Disk> StreamHost<D> {
             !streams.is_empty()
         });
         self.touched.remove(&id);
+        self.outside.forget(id);
         self.files.delete_stream(id)
     }
 
@@ -249,6 +264,16 @@ impl<D: Disk> StreamHost<D> {
     /// # Errors
     /// Must end the process.
     pub fn end_turn(&mut self, now: Now, out: &mut Events) -> Result<(), Fatal> {
+        let written = self.write_turn(now, out)?;
+        self.sync_turn(now, written, out)
+    }
+
+    /// The first half of [`Self::end_turn`]: writes what has come. What is for the replicas on
+    /// other nodes may be sent now, so that they write while this node syncs.
+    ///
+    /// # Errors
+    /// Must end the process.
+    pub fn write_turn(&mut self, now: Now, out: &mut Events) -> Result<Written, Fatal> {
         self.touch_due(now);
         self.is_disk_full = false;
         let touched = std::mem::take(&mut self.touched);
@@ -270,7 +295,24 @@ impl<D: Disk> StreamHost<D> {
             // Also where the disk is full: what was confirmed waits for no space.
             self.begin_due_sync(now, id)?;
         }
-        for id in written {
+        Ok(Written {
+            turn,
+            streams: written,
+            touched,
+        })
+    }
+
+    /// The second half of [`Self::end_turn`].
+    ///
+    /// # Errors
+    /// Must end the process.
+    pub fn sync_turn(&mut self, now: Now, written: Written, out: &mut Events) -> Result<(), Fatal> {
+        let Written {
+            mut turn,
+            streams,
+            touched,
+        } = written;
+        for id in streams {
             self.commit(now, id, &mut turn, out)?;
         }
         self.first = turn.first_paused.unwrap_or(self.first);
@@ -344,8 +386,16 @@ impl<D: Disk> StreamHost<D> {
         };
         hosted.sealed = hosted.machine.seal(now).or(hosted.sealed);
         hosted.effects.extend(hosted.machine.take_effects());
-        match carry_out(&mut self.files, id, hosted, turn, out)? {
+        let mut carrier = Carrier {
+            files: &mut self.files,
+            outside: &mut self.outside,
+            id,
+            turn,
+        };
+        match carrier.carry_out(hosted, out)? {
             Progress::Stuck => {
+                hosted.machine.tire("the disk of its leader's node is full");
+                carrier.report(hosted);
                 self.is_disk_full = true;
                 self.touched.insert(id);
                 Ok(false)
@@ -395,77 +445,15 @@ impl<D: Disk> StreamHost<D> {
         }
         hosted.machine.commit(sealed, out);
         hosted.effects.extend(hosted.machine.take_effects());
-        if carry_out(&mut self.files, id, hosted, turn, out)? != Progress::Done {
+        let mut carrier = Carrier {
+            files: &mut self.files,
+            outside: &mut self.outside,
+            id,
+            turn,
+        };
+        if carrier.carry_out(hosted, out)? != Progress::Done {
             self.touched.insert(id);
         }
         Ok(())
     }
-}
-
-/// Carries effects out, in order as far as it matters: while the disk is full, reads go on; after
-/// as many reads as one turn has, writes do.
-fn carry_out<D: Disk>(
-    files: &mut StreamFiles<D>,
-    id: QueueId,
-    hosted: &mut Hosted,
-    turn: &mut Turn,
-    out: &mut Events,
-) -> Result<Progress, Fatal> {
-    let (mut at, mut is_stuck) = (0, false);
-    while let Some(effect) = hosted.effects.get(at) {
-        let waits = match effect {
-            Effect::BeginSegment { .. } | Effect::Append { .. } => is_stuck,
-            Effect::Read { .. } => {
-                let waits = turn.reads == 0;
-                if waits {
-                    turn.first_paused.get_or_insert(id);
-                }
-                waits
-            }
-            // What was left before it may be of the segment that it deletes.
-            Effect::DeleteSegment { .. } => at > 0,
-        };
-        if waits {
-            at += 1;
-            continue;
-        }
-        let done = match effect {
-            Effect::BeginSegment { first_offset } => files.begin_segment(id, *first_offset),
-            Effect::Append {
-                chunk,
-                is_replay_start,
-            } => files.append(id, chunk, *is_replay_start),
-            Effect::DeleteSegment { first_offset } => {
-                let deleted = files.delete_segment(id, *first_offset);
-                deleted.map_err(WalError::from)
-            }
-            Effect::Read {
-                reader,
-                segment,
-                seek,
-                before,
-                chunks_max,
-            } => {
-                turn.reads -= 1;
-                let loaded = files.read(id, *segment, *seek, *before, *chunks_max);
-                let loaded = loaded.map_err(|error| Refusal::Damaged(error.to_string()));
-                hosted.machine.loaded(*reader, loaded, out);
-                Ok(())
-            }
-        };
-        match done {
-            Ok(()) => drop(hosted.effects.remove(at)),
-            Err(WalError::NoSpace) => {
-                is_stuck = true;
-                at += 1;
-            }
-            Err(WalError::Fatal(fatal)) => return Err(fatal),
-        }
-        hosted.effects.extend(hosted.machine.take_effects());
-    }
-    Ok(match (is_stuck, hosted.effects.is_empty()) {
-        (true, _) => Progress::Stuck,
-        (false, false) => Progress::Paused,
-        (false, true) => Progress::Done,
-    })
 }

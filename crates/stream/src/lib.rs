@@ -17,6 +17,7 @@ pub mod chunk;
 pub mod host;
 pub mod machine;
 pub mod reader;
+pub mod replica;
 pub mod segments;
 pub mod settings;
 mod tail;
@@ -31,5 +32,9 @@ pub use host::{
 };
 pub use machine::{Effect, Events, Recovered, Seek, Stream};
 pub use reader::{Key, Loaded};
+pub use replica::{
+    Epoch, LogPosition, ReplicaEvent, ReplicaMessage, ReplicaOrder, ReplicaReport, ReplicaRole,
+    ReplicaState,
+};
 pub use segments::Segment;
 pub use settings::{Flush, SettingsError, StreamSettings, age_ms};

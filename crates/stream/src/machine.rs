@@ -7,13 +7,13 @@
 //! and then calls [`Stream::commit`]. Events go to sessions at once; those that promise something
 //! come out of `commit` only.
 
+use self::replicated::Replica;
 use crate::batch::{Batch, Published};
 use crate::bloom::BloomBuilder;
 use crate::chunk::{ChunkHeader, ChunkKind, SharedChunk};
-use crate::host::{
-    Command, Event, OffsetSpec, PublisherId, Reference, Refusal, RequestId, SessionId, StreamStats,
-};
-use crate::reader::{Key, Loaded, Readers};
+use crate::host::{Command, Event, PublisherId, Reference, Refusal, SessionId, StreamStats};
+use crate::reader::{Key, Readers};
+use crate::replica::{Epoch, ReplicaEvent, ReplicaMessage, ReplicaState};
 use crate::segments::{Segment, Segments, stored_bytes};
 use crate::settings::StreamSettings;
 use crate::tail::Tail;
@@ -22,8 +22,12 @@ use leveret_types::limits::{
     STREAM_CHUNK_BYTES, STREAM_CHUNK_ENTRIES_MAX, STREAM_SEGMENT_CHUNKS_MAX, STREAM_SNAPSHOT_BYTES,
     STREAM_TRACKING_GATHER_MS,
 };
-use leveret_types::{Now, QueueId};
+use leveret_types::{NodeId, Now, QueueId};
 use std::collections::{BTreeMap, VecDeque};
+
+mod copying;
+mod reading;
+mod replicated;
 
 /// What the embedder does for a stream, in this order.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -58,6 +62,51 @@ pub enum Effect {
         /// Chunks at most.
         chunks_max: u32,
     },
+    /// What the replica keeps beside its chunks is replaced, durably; then [`Stream::saved`].
+    Save(Box<ReplicaState>),
+    /// All that was appended is made durable; then [`Stream::synced`].
+    Sync {
+        /// The offset behind it.
+        next_offset: u64,
+    },
+    /// All from this offset on is cut; then [`Stream::was_cut`] with what is left.
+    Cut {
+        /// The offset; 0 for all.
+        next_offset: u64,
+    },
+    /// A message for another node.
+    Send {
+        /// To whom.
+        to: NodeId,
+        /// The message.
+        message: ReplicaMessage,
+    },
+    /// [`Stream::answer_prepare`] is called: all before this is done.
+    AnswerPrepare {
+        /// Who has asked.
+        to: NodeId,
+        /// For which epoch.
+        epoch: Epoch,
+    },
+    /// A follower is to be served, by [`Stream::serve_follower`], once there is room for messages
+    /// to its node.
+    Serve {
+        /// The follower's node.
+        to: NodeId,
+    },
+    /// Chunks are read for a follower; the answer is [`Stream::loaded_for`].
+    ReadFor {
+        /// The follower's node.
+        to: NodeId,
+        /// Which segment.
+        segment: u64,
+        /// Where in it.
+        seek: Seek,
+        /// Nothing from this offset on.
+        before: u64,
+    },
+    /// Something that the embedder should know.
+    Report(ReplicaEvent),
 }
 
 /// Where in a segment a read begins.
@@ -138,6 +187,8 @@ pub struct Stream {
     readers: Readers,
     tail: Tail,
     effects: Vec<Effect>,
+    /// What it is as a replica; `None` of a stream of one node alone.
+    replica: Option<Box<Replica>>,
 }
 
 impl Stream {
@@ -195,6 +246,7 @@ impl Stream {
             tail: Tail::default(),
             effects: Vec::new(),
             settings,
+            replica: None,
         })
     }
 
@@ -217,6 +269,10 @@ impl Stream {
 
     /// Takes a command of a session. Those of the catalogue are not for a stream, and are ignored.
     pub fn handle(&mut self, now: Now, session: SessionId, command: Command, out: &mut Events) {
+        if let Some(refusal) = self.refusal_of(&command) {
+            let refused = command.refused(refusal);
+            return out.extend(refused.map(|event| (session, event)));
+        }
         match command {
             Command::DeclarePublisher {
                 request,
@@ -403,6 +459,9 @@ impl Stream {
         if self.tracking_since_ms.is_some_and(is_due) {
             self.end_tracking_chunk(now);
         }
+        if let Some(number) = self.seal_copies() {
+            return number;
+        }
         let appended = self.next_offset != self.turns.back().unwrap_or(&self.committed).next_offset;
         let owes = self.owed.back().is_some_and(|owed| owed.turn == self.turn);
         if !appended && !owes {
@@ -416,6 +475,7 @@ impl Stream {
             last_user_chunk: self.last_user_chunk.or(self.committed.last_user_chunk),
             last_chunk: self.last_chunk,
         });
+        self.serve_followers();
         Some(number)
     }
 
@@ -525,19 +585,34 @@ impl Stream {
         let wall_ms = i64::try_from(now.wall_ms).unwrap_or(i64::MAX);
         let age = |ms: u64| wall_ms.saturating_sub_unsigned(ms);
         let oldest_ms = self.settings.age_ms_max.map(age);
-        while let Some(segment) = self.segments.expire(self.settings.bytes_max, oldest_ms) {
+        let Some(committed) = self.expires_below() else {
+            return;
+        };
+        let bytes_max = self.settings.bytes_max;
+        while let Some(segment) = self.segments.expire(bytes_max, oldest_ms, committed) {
             let first_offset = segment.first_offset;
             self.effects.push(Effect::DeleteSegment { first_offset });
         }
+        self.serve_followers();
     }
 
     /// A turn and all before it are as durable as the flush level asks for: readers may see what it
     /// brought, and publishers hear of it.
     pub fn commit(&mut self, turn: u64, out: &mut Events) {
-        while let Some(first) = self.turns.front().filter(|first| first.number <= turn) {
+        if self.replica.is_some() {
+            return self.commit_replicated(turn, out);
+        }
+        self.commit_to(u64::MAX, turn, out);
+    }
+
+    /// Turns up to this one that end at this offset or before it are committed.
+    fn commit_to(&mut self, offset: u64, turn: u64, out: &mut Events) {
+        let is_in = |first: &Turn| first.number <= turn && first.next_offset <= offset;
+        while let Some(first) = self.turns.front().filter(|first| is_in(first)) {
             self.committed = *first;
             self.turns.pop_front();
         }
+        let turn = self.committed.number;
         while let Some(owed) = self.owed.pop_front_if(|owed| owed.turn <= turn) {
             let (publisher, ids) = (owed.publisher, owed.ids);
             out.push((owed.session, Event::Confirmed { publisher, ids }));
@@ -550,95 +625,12 @@ impl Stream {
 
     /// Lets go of the chunks that are kept for readers, with the last one of these of all.
     fn trim_tail(&mut self) {
+        if let Some(replica) = &self.replica {
+            // What is written can be read again, for readers and followers.
+            self.tail.trim(replica.durable, false);
+        }
         self.tail
             .trim(self.committed.next_offset, self.readers.is_empty());
-    }
-
-    /// Chunks that a [`Effect::Read`] asked for, or why they cannot be had.
-    pub fn loaded(&mut self, key: Key, loaded: Result<Loaded, Refusal>, out: &mut Events) {
-        match loaded {
-            Ok(loaded) => {
-                let committed = self.committed.last_user_chunk.unwrap_or(0);
-                self.readers.loaded(key, &loaded, committed, out);
-                if loaded.chunks.is_empty() {
-                    let next = self.segments.after(loaded.segment);
-                    let visible = self.committed.next_offset;
-                    if let Err(refusal) = self.readers.skip_segment(key, next, visible) {
-                        return self.end_reader(key, refusal, out);
-                    }
-                }
-                self.serve(key, out);
-            }
-            Err(refusal) if self.readers.is_loading(key) => self.end_reader(key, refusal, out),
-            Err(_) => {}
-        }
-    }
-
-    fn end_reader(&mut self, key: Key, refusal: Refusal, out: &mut Events) {
-        self.readers.remove(key);
-        self.trim_tail();
-        let reader = key.reader;
-        out.push((key.session, Event::ReaderEnded { reader, refusal }));
-    }
-
-    /// Sends a reader what it has credit for, out of memory as far as that goes.
-    fn serve(&mut self, key: Key, out: &mut Events) {
-        let visible = self.committed.next_offset;
-        let committed = self.committed.last_user_chunk.unwrap_or(0);
-        let first = self.segments.first_offset().unwrap_or(0);
-        let read = self
-            .readers
-            .serve(key, &self.tail, first..visible, committed, out);
-        let Some((seek, chunks_max)) = read else {
-            return;
-        };
-        let segment = match seek {
-            (segment, Seek::Position(_)) => segment,
-            (_, Seek::Offset(offset)) => self.segments.of_offset(offset),
-            (_, Seek::TimestampMs(time)) => self.segments.of_timestamp(time),
-        };
-        match segment {
-            Some(segment) => self.effects.push(Effect::Read {
-                reader: key,
-                segment,
-                seek: seek.1,
-                before: visible,
-                chunks_max,
-            }),
-            None => self.readers.stop_loading(key),
-        }
-    }
-
-    /// Where a reader begins: an offset, or a time that must be looked for.
-    fn start_of(&self, offset: OffsetSpec) -> Seek {
-        let visible = self.committed.next_offset;
-        let first = self.segments.first_offset().unwrap_or(0);
-        match offset {
-            OffsetSpec::First => Seek::Offset(first),
-            OffsetSpec::Next => Seek::Offset(visible),
-            OffsetSpec::Last => Seek::Offset(self.committed.last_user_chunk.unwrap_or(visible)),
-            OffsetSpec::Offset(offset) => Seek::Offset(offset.max(first)),
-            OffsetSpec::TimestampMs(time) if time > self.timestamp_ms => Seek::Offset(visible),
-            OffsetSpec::TimestampMs(time) => Seek::TimestampMs(time),
-        }
-    }
-
-    fn resolve(
-        &self,
-        session: SessionId,
-        request: RequestId,
-        offset: OffsetSpec,
-        out: &mut Events,
-    ) {
-        let result = match self.start_of(offset) {
-            Seek::TimestampMs(time) => {
-                let found = self.tail.of_timestamp(time);
-                let of_segment = || self.segments.of_timestamp(time);
-                Ok(found.or_else(of_segment).unwrap_or(0))
-            }
-            Seek::Offset(offset) | Seek::Position(offset) => Ok(offset),
-        };
-        out.push((session, Event::ResolvedOffset { request, result }));
     }
 
     /// How it stands.

@@ -101,19 +101,33 @@ impl Segments {
     }
 
     /// Takes away the oldest segment if the stream has too many bytes or the segment is too old.
-    /// The last one stays, however large or old.
+    /// The last one stays, however large or old, and so does what is not committed.
     pub(crate) fn expire(
         &mut self,
         bytes_max: Option<u64>,
         oldest_timestamp_ms: Option<i64>,
+        committed: u64,
     ) -> Option<Segment> {
         // No chunk of a segment is younger than the first one of the next segment.
         let next = self.all.get(1)?;
         let is_too_large = bytes_max.is_some_and(|max| self.bytes > max);
         let is_too_old = oldest_timestamp_ms.is_some_and(|oldest| next.first_timestamp_ms < oldest);
-        if !is_too_large && !is_too_old {
+        if !is_too_large && !is_too_old || next.first_offset > committed {
             return None;
         }
+        self.pop_first()
+    }
+
+    /// Takes away the oldest segment if all of it lies before this offset. The last one stays.
+    pub(crate) fn pop_before(&mut self, offset: u64) -> Option<Segment> {
+        let next = self.all.get(1)?;
+        if next.first_offset > offset {
+            return None;
+        }
+        self.pop_first()
+    }
+
+    fn pop_first(&mut self) -> Option<Segment> {
         let segment = self.all.pop_front()?;
         self.bytes -= segment.bytes;
         Some(segment)
@@ -150,11 +164,12 @@ mod tests {
 
     #[test]
     fn segments_go_by_size_and_age_but_never_the_last() {
-        let expired = |bytes_max, oldest| {
+        let expired_of = |bytes_max, oldest, committed| {
             let mut segments = segments();
-            let gone = std::iter::from_fn(|| segments.expire(bytes_max, oldest)).count();
+            let gone = std::iter::from_fn(|| segments.expire(bytes_max, oldest, committed)).count();
             (gone, segments.bytes())
         };
+        let expired = |bytes_max, oldest| expired_of(bytes_max, oldest, u64::MAX);
         assert_eq!(expired(None, None), (0, 300));
         assert_eq!(expired(Some(300), None), (0, 300));
         assert_eq!(expired(Some(299), None), (1, 200));
@@ -162,5 +177,7 @@ mod tests {
         assert_eq!(expired(None, Some(2_000)), (0, 300));
         assert_eq!(expired(None, Some(2_001)), (1, 200));
         assert_eq!(expired(None, Some(i64::MAX)), (2, 100));
+        assert_eq!(expired_of(Some(1), None, 29), (1, 200), "not committed");
+        assert_eq!(expired_of(Some(1), None, 30), (2, 100));
     }
 }

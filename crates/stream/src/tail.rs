@@ -17,6 +17,11 @@ impl Tail {
         self.chunks.push_back(chunk);
     }
 
+    /// Drops all.
+    pub(crate) fn clear(&mut self) {
+        *self = Self::default();
+    }
+
     /// Drops the oldest committed chunks beyond the budget; all of them where nobody reads.
     pub(crate) fn trim(&mut self, committed: u64, nobody_reads: bool) {
         let is_over = |bytes| nobody_reads || bytes > STREAM_TAIL_BYTES;

@@ -136,6 +136,13 @@ impl Tracking {
         out
     }
 
+    /// Forgets what no chunk says yet: none will.
+    pub fn forget_changes(&mut self) {
+        self.changed_sequences.clear();
+        self.changed_offsets.clear();
+        self.new_offsets = 0;
+    }
+
     fn keep_offset(&mut self, reference: Reference, offset: u64) {
         let is_full = self.offsets.len() >= STREAM_OFFSETS_MAX;
         if !is_full || self.offsets.contains_key(&reference) {

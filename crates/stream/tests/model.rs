@@ -223,6 +223,7 @@ impl World {
                         let loaded = self.disk.read(segment, seek, before, chunks_max);
                         self.stream.loaded(reader, Ok(loaded), &mut events);
                     }
+                    other => panic!("a stream of one node alone asks for {other:?}"),
                 }
             }
             self.hear(events);

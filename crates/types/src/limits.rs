@@ -476,6 +476,18 @@ pub const STREAM_TAIL_BYTES: usize = 4 * 1024 * 1024;
 pub const STREAM_SNAPSHOT_BYTES: u64 = 16 * 1024 * 1024;
 /// Milliseconds for which stored offsets, for which nobody waits, gather before they are a chunk.
 pub const STREAM_TRACKING_GATHER_MS: u64 = 100;
+/// Epochs of one stream's log that its replicas know the beginnings of. With one more the oldest
+/// one is forgotten; a follower with none that its leader knows copies the stream anew.
+pub const STREAM_EPOCHS_MAX: usize = 1_000;
+/// Followers that the leader of a stream sends chunks to.
+pub const STREAM_FOLLOWERS_MAX: usize = 16;
+/// Bytes of chunks that a follower of a stream asks for at once. A larger chunk comes alone.
+pub const STREAM_COPY_BYTES: u32 = 1024 * 1024;
+/// Bytes of chunks in one message between replicas of a stream.
+pub const STREAM_COPY_BYTES_MAX: usize = MESSAGE_BYTES_HARD_MAX as usize + 2 * 1024 * 1024;
+/// Bytes of messages of all streams' replicas that wait on a node for the link to another one;
+/// beyond them no chunks are read for its followers.
+pub const STREAM_COPIES_WAITING_BYTES_MAX: usize = 8 * 1024 * 1024;
 
 const _: () = assert!(FRAME_BYTES_MAX >= FRAME_BYTES_PREAUTH_MAX);
 const _: () = assert!(FRAME_BYTES_PREAUTH_MAX >= FRAME_BYTES_MIN);
@@ -485,6 +497,7 @@ const _: () = assert!(
         <= PEER_OUTBOX_BYTES_MAX / 2
 );
 const _: () = assert!(PEER_FRAME_BYTES_MAX < u32::MAX as usize);
+const _: () = assert!(STREAM_COPY_BYTES_MAX < PEER_FRAME_BYTES_MAX);
 const _: () = assert!(PEER_SILENCE_MS_MAX > 3 * PEER_HEARTBEAT_MS);
 const _: () = assert!(MESSAGE_BYTES_MAX <= MESSAGE_BYTES_HARD_MAX);
 const _: () = assert!(CHUNK_BYTES <= WAL_BATCH_BYTES_MAX);

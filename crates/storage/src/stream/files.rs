@@ -2,7 +2,7 @@
 
 use crate::disk::{Disk, DiskFile, zeros};
 use crate::error::{Fatal, OpenError, WalError};
-use crate::stream::format::{FileHead, RECORDS_START, RecordHead, parse_name};
+use crate::stream::format::{FileHead, RECORDS_START, RecordHead, parse_name, parse_replica_name};
 use crate::stream::open::OpenFiles;
 use leveret_stream::SharedChunk;
 use leveret_stream::segments::stored_bytes;
@@ -32,6 +32,10 @@ pub(crate) struct StreamState {
     pub(crate) next_offset: u64,
     /// The offset below which all is synced.
     pub(crate) durable: u64,
+    /// Whether there is a file of what a replica keeps beside its chunks.
+    pub(crate) has_replica_file: bool,
+    /// Counts cuts: a sync that began before one says nothing of what came after it.
+    pub(crate) cuts: u64,
 }
 
 /// A sync of what was appended to a stream until it was asked for. It may be done on another thread
@@ -40,6 +44,7 @@ pub(crate) struct StreamState {
 pub struct StreamSync<D: Disk> {
     stream: QueueId,
     through: u64,
+    cuts: u64,
     file: Arc<D::File>,
     path: PathBuf,
 }
@@ -49,6 +54,7 @@ pub struct StreamSync<D: Disk> {
 pub struct StreamSynced {
     stream: QueueId,
     through: u64,
+    cuts: u64,
 }
 
 impl<D: Disk> StreamSync<D> {
@@ -62,6 +68,7 @@ impl<D: Disk> StreamSync<D> {
         Ok(StreamSynced {
             stream: self.stream,
             through: self.through,
+            cuts: self.cuts,
         })
     }
 }
@@ -82,7 +89,7 @@ pub struct StreamFiles<D: Disk> {
     pub(crate) streams: BTreeMap<QueueId, StreamState>,
     /// What new files' records are checked with: nobody who publishes may know it.
     salt: u64,
-    has_new_names: bool,
+    pub(crate) has_new_names: bool,
 }
 
 impl<D: Disk> StreamFiles<D> {
@@ -100,6 +107,8 @@ impl<D: Disk> StreamFiles<D> {
             if let Some((stream, first_offset)) = parse_name(&name) {
                 let state = streams.entry(stream).or_default();
                 state.segments.push(first_offset);
+            } else if let Some(stream) = parse_replica_name(&name) {
+                streams.entry(stream).or_default().has_replica_file = true;
             }
         }
         for state in streams.values_mut() {
@@ -111,6 +120,12 @@ impl<D: Disk> StreamFiles<D> {
             salt,
             has_new_names: false,
         })
+    }
+
+    /// A number for this run of the process, drawn with the salt.
+    #[must_use]
+    pub fn life(&self) -> u32 {
+        crc32c::crc32c(&self.salt.to_le_bytes())
     }
 
     /// The streams that have files.
@@ -212,7 +227,12 @@ impl<D: Disk> StreamFiles<D> {
         Ok(())
     }
 
-    fn refused(&self, call: &'static str, name: (QueueId, u64), error: io::Error) -> WalError {
+    pub(crate) fn refused(
+        &self,
+        call: &'static str,
+        name: (QueueId, u64),
+        error: io::Error,
+    ) -> WalError {
         match error.kind() {
             io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => WalError::NoSpace,
             _ => self.files.fatal(call, name, error).into(),
@@ -246,9 +266,9 @@ impl<D: Disk> StreamFiles<D> {
     /// Must end the process.
     pub fn begin_sync(&mut self, stream: QueueId) -> Result<Option<StreamSync<D>>, Fatal> {
         let state = self.streams.get(&stream);
-        let Some((last, through)) = state
+        let Some((last, through, cuts)) = state
             .filter(|state| state.durable < state.next_offset)
-            .and_then(|state| Some((state.last?, state.next_offset)))
+            .and_then(|state| Some((state.last?, state.next_offset, state.cuts)))
         else {
             return Ok(None);
         };
@@ -259,6 +279,7 @@ impl<D: Disk> StreamFiles<D> {
         Ok(Some(StreamSync {
             stream,
             through,
+            cuts,
             file,
             path: self.files.path(name),
         }))
@@ -266,12 +287,14 @@ impl<D: Disk> StreamFiles<D> {
 
     /// A sync was done: what it covered is durable.
     pub fn synced(&mut self, synced: &StreamSynced) {
-        if let Some(state) = self.streams.get_mut(&synced.stream) {
+        if let Some(state) = self.streams.get_mut(&synced.stream)
+            && state.cuts == synced.cuts
+        {
             state.durable = state.durable.max(synced.through);
         }
     }
 
-    fn sync_names(&mut self) -> Result<(), Fatal> {
+    pub(crate) fn sync_names(&mut self) -> Result<(), Fatal> {
         if std::mem::take(&mut self.has_new_names) {
             let folder = self.files.folder();
             let synced = self.files.disk().sync_dir(folder);
@@ -303,6 +326,9 @@ impl<D: Disk> StreamFiles<D> {
         let state = self.streams.remove(&stream).unwrap_or_default();
         for segment in state.segments {
             self.delete_file((stream, segment))?;
+        }
+        if state.has_replica_file {
+            self.delete_replica_file(stream)?;
         }
         self.sync_names()
     }

@@ -169,6 +169,22 @@ impl RecordHead {
 }
 
 const SUFFIX: &str = ".stream";
+const REPLICA_SUFFIX: &str = ".replica";
+/// Ends the names of files that are being made.
+pub(crate) const NEW_SUFFIX: &str = ".new";
+
+/// The name of the file of what a replica keeps beside its chunks.
+pub(crate) fn replica_file_name(stream: QueueId) -> String {
+    format!("{:016x}{REPLICA_SUFFIX}", stream.0)
+}
+
+/// Whose such file it is by its name, also while it is being made; `None` if it is none.
+pub(crate) fn parse_replica_name(name: &str) -> Option<QueueId> {
+    let name = name.strip_suffix(NEW_SUFFIX).unwrap_or(name);
+    let stream = name.strip_suffix(REPLICA_SUFFIX)?;
+    let stream = QueueId(u64::from_str_radix(stream, 16).ok()?);
+    (replica_file_name(stream) == name).then_some(stream)
+}
 
 /// The name of a segment's file.
 pub(crate) fn file_name(stream: QueueId, first_offset: u64) -> String {

@@ -101,7 +101,7 @@ impl<'a, F: DiskFile> SegmentReader<'a, F> {
 
     /// The position of the first record that is not before what is looked for. Which record is
     /// before must be so in the file's order.
-    fn search(&self, is_before: impl Fn(&RecordHead) -> bool) -> io::Result<u64> {
+    pub(crate) fn search(&self, is_before: impl Fn(&RecordHead) -> bool) -> io::Result<u64> {
         /// Below this, records are looked at one by one.
         const STEPS_BYTES: u64 = 64 * 1024;
         let (mut low, mut high) = (RECORDS_START, self.end);

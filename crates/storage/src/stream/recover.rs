@@ -28,6 +28,15 @@ pub struct RecoveredStream {
     pub cut_bytes: u64,
     /// What is damaged, in words for an operator; it is not served.
     pub damage: Vec<String>,
+    /// The first offset that is, where one is.
+    pub damaged_from: Option<u64>,
+}
+
+impl RecoveredStream {
+    fn note_damage(&mut self, from: u64) {
+        let first = self.damaged_from.map_or(from, |known| known.min(from));
+        self.damaged_from = Some(first);
+    }
 }
 
 /// The end of a segment.
@@ -38,6 +47,7 @@ struct End {
     /// Where the next record goes.
     end: u64,
     damage: Vec<String>,
+    damaged_from: Option<u64>,
 }
 
 impl<D: Disk> StreamFiles<D> {
@@ -80,7 +90,7 @@ impl<D: Disk> StreamFiles<D> {
         Ok(out)
     }
 
-    fn last_segment(&self, stream: QueueId) -> Option<u64> {
+    pub(crate) fn last_segment(&self, stream: QueueId) -> Option<u64> {
         self.streams.get(&stream)?.segments.last().copied()
     }
 
@@ -101,13 +111,18 @@ impl<D: Disk> StreamFiles<D> {
         for found in &end.newest {
             match reader.chunk(found)? {
                 Some(chunk) => out.recovered.newest.push(chunk),
-                None => out.damage.push(format!(
-                    "the chunk with offset {} cannot be read again",
-                    found.1.chunk.first_offset
-                )),
+                None => {
+                    let from = found.1.chunk.first_offset;
+                    out.note_damage(from);
+                    let damage = format!("the chunk with offset {from} cannot be read again");
+                    out.damage.push(damage);
+                }
             }
         }
         out.damage.extend(end.damage);
+        if let Some(from) = end.damaged_from {
+            out.note_damage(from);
+        }
         let last = end.newest.last().map(|(_, record)| record);
         let next_offset = last.map_or(end.head.first_offset, |last| last.chunk.next_offset());
         if let Some(state) = self.streams.get_mut(&stream) {
@@ -142,6 +157,7 @@ impl<D: Disk> StreamFiles<D> {
             };
             let is_last = self.last_segment(stream) == Some(first_offset);
             if first.is_none() && !is_last {
+                out.note_damage(first_offset);
                 let name = path.display();
                 out.damage
                     .push(format!("{name} does not begin with a chunk"));
@@ -203,6 +219,7 @@ fn cut<F>(reader: &SegmentReader<'_, F>, records: Vec<Found>, durable: u64, from
         newest: Vec::new(),
         end: RECORDS_START,
         damage: Vec::new(),
+        damaged_from: None,
     };
     let mut next_offset = reader.head.first_offset;
     for found in records {
@@ -222,6 +239,7 @@ fn cut<F>(reader: &SegmentReader<'_, F>, records: Vec<Found>, durable: u64, from
                 reader.head.first_offset,
                 end.end,
             ));
+            end.damaged_from.get_or_insert(next_offset);
             end.newest.clear();
         }
         end.end = position + record.stride();

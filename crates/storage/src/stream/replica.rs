@@ -1,0 +1,164 @@
+//! What a stream needs on disk as one of several replicas: a small file beside its segments, and
+//! cuts.
+
+use crate::disk::{Disk, DiskFile, read_whole, write_zeros};
+use crate::error::{Fatal, OpenError, WalError};
+use crate::stream::files::StreamFiles;
+use crate::stream::format::{NEW_SUFFIX, replica_file_name};
+use crate::stream::read::SegmentReader;
+use crate::stream::recover::RecoveredStream;
+use leveret_stream::ReplicaState;
+use leveret_stream::replica::StateError;
+use leveret_types::QueueId;
+use std::io::{self, IoSlice};
+use std::path::PathBuf;
+
+impl<D: Disk> StreamFiles<D> {
+    fn replica_path(&self, stream: QueueId) -> PathBuf {
+        self.files.folder().join(replica_file_name(stream))
+    }
+
+    fn new_replica_path(&self, stream: QueueId) -> PathBuf {
+        let name = replica_file_name(stream) + NEW_SUFFIX;
+        self.files.folder().join(name)
+    }
+
+    /// What a replica kept beside its chunks; `None` if there is no such file.
+    ///
+    /// # Errors
+    /// If the disk refuses, or the file is damaged or of a later version.
+    pub fn replica_state(&self, stream: QueueId) -> Result<Option<ReplicaState>, OpenError> {
+        let path = self.replica_path(stream);
+        let bytes = match read_whole(self.files.disk(), &path) {
+            Ok(bytes) => bytes,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(OpenError::io(&path, error)),
+        };
+        match ReplicaState::decode(&bytes) {
+            Ok(state) => Ok(Some(state)),
+            Err(StateError::Newer(version)) => Err(OpenError::Newer { path, version }),
+            Err(StateError::Damaged) => Err(OpenError::Damaged {
+                path,
+                what: "what a stream's replica keeps beside its chunks",
+            }),
+        }
+    }
+
+    /// Replaces what a replica keeps beside its chunks, durably.
+    ///
+    /// # Errors
+    /// If the disk is full, what was kept before is; any other error must end the process.
+    pub fn save_replica_state(
+        &mut self,
+        stream: QueueId,
+        state: &ReplicaState,
+    ) -> Result<(), WalError> {
+        let (path, new_path) = (self.replica_path(stream), self.new_replica_path(stream));
+        let disk = self.files.disk().clone();
+        let failed = |call, error: io::Error| match error.kind() {
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => WalError::NoSpace,
+            _ => Fatal::new(call, &new_path, error).into(),
+        };
+        // A crash or a full disk may have left it half made.
+        match disk.delete(&new_path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                return Err(failed("delete", error));
+            }
+            _ => {}
+        }
+        let file = disk.create_new(&new_path);
+        let file = file.map_err(|error| failed("create", error))?;
+        let bytes = state.encode();
+        let written = file.write_at(&[IoSlice::new(&bytes)], 0);
+        written.map_err(|error| failed("write", error))?;
+        let synced = file.sync_data();
+        synced.map_err(|error| Fatal::new("sync", &new_path, error))?;
+        let renamed = disk.rename(&new_path, &path);
+        renamed.map_err(|error| failed("rename", error))?;
+        self.streams.entry(stream).or_default().has_replica_file = true;
+        self.has_new_names = true;
+        Ok(self.sync_names()?)
+    }
+
+    /// Deletes what a replica kept beside its chunks.
+    pub(crate) fn delete_replica_file(&mut self, stream: QueueId) -> Result<(), Fatal> {
+        for path in [self.replica_path(stream), self.new_replica_path(stream)] {
+            self.has_new_names = true;
+            match self.files.disk().delete(&path) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                    return Err(Fatal::new("delete", &path, error));
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Cuts all chunks from an offset on, durably; the stream must be recovered before it is
+    /// appended to. A cut that a crash has interrupted must be made once more before that: what is
+    /// left looks damaged. Of a chunk that lies on both sides nothing is left.
+    ///
+    /// # Errors
+    /// Must end the process.
+    pub fn cut(&mut self, stream: QueueId, next_offset: u64) -> Result<(), Fatal> {
+        // The newest one first: what is left has no gap.
+        while let Some(segment) = self.last_segment(stream)
+            && segment >= next_offset
+        {
+            self.delete_segment(stream, segment)?;
+        }
+        if let Some(state) = self.streams.get_mut(&stream) {
+            state.last = None;
+            state.next_offset = 0;
+            state.durable = 0;
+            state.cuts += 1;
+        }
+        let Some(segment) = self.last_segment(stream) else {
+            return Ok(());
+        };
+        let name = (stream, segment);
+        let cut = self.cut_segment(name, next_offset);
+        cut.map_err(|error| self.files.fatal("cut", name, error))
+    }
+
+    /// Cuts, and says what is left.
+    ///
+    /// # Errors
+    /// Must end the process.
+    pub fn cut_and_recover(
+        &mut self,
+        stream: QueueId,
+        next_offset: u64,
+    ) -> Result<RecoveredStream, Fatal> {
+        self.cut(stream, next_offset)?;
+        let found = self.recover(stream);
+        found.map_err(|error| self.unusable(stream, error))
+    }
+
+    /// That a stream's files cannot be gone on with.
+    pub fn unusable(
+        &self,
+        stream: QueueId,
+        error: impl std::error::Error + Send + Sync + 'static,
+    ) -> Fatal {
+        Fatal::new(
+            "go on with",
+            &self.replica_path(stream),
+            io::Error::other(error),
+        )
+    }
+
+    fn cut_segment(&mut self, name: (QueueId, u64), next_offset: u64) -> io::Result<()> {
+        let file = self.files.get(name)?;
+        // Without a head it was being made: nothing is in it.
+        let Ok(reader) = SegmentReader::open(&*file, None)? else {
+            return Ok(());
+        };
+        let from = reader.search(|record| record.chunk.next_offset() <= next_offset)?;
+        if !reader.is_zero_from(from)? {
+            write_zeros(&*file, from..reader.end)?;
+            self.files.set_dirty(name);
+        }
+        self.files.sync(name)
+    }
+}

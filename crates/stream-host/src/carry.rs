@@ -1,0 +1,197 @@
+//! What streams ask for is done here.
+
+use crate::outside::Outside;
+use crate::{Hosted, Turn};
+use leveret_storage::{Disk, Fatal, StreamFiles, StreamReadError, WalError};
+use leveret_stream::{Effect, Events, Loaded, Refusal, Seek};
+use leveret_types::{NodeId, QueueId};
+
+/// How far the effects of a stream were carried out.
+#[derive(PartialEq, Eq)]
+pub(crate) enum Progress {
+    Done,
+    /// The disk is full.
+    Stuck,
+    /// Reads are left for the next turn.
+    Paused,
+}
+
+/// What effects of one stream are carried out with.
+pub(crate) struct Carrier<'a, D: Disk> {
+    pub(crate) files: &'a mut StreamFiles<D>,
+    pub(crate) outside: &'a mut Outside,
+    pub(crate) id: QueueId,
+    pub(crate) turn: &'a mut Turn,
+}
+
+/// What keeps effects from being carried out.
+#[derive(Default)]
+struct Barriers {
+    /// The disk is full: what writes waits, and what comes after a write.
+    is_stuck: bool,
+    /// The same, also because a cut waits for reads.
+    is_blocked: bool,
+}
+
+impl<D: Disk> Carrier<'_, D> {
+    /// Carries effects out, in order as far as it matters: while the disk is full, reads go on;
+    /// after as many reads as one turn has, writes do.
+    pub(crate) fn carry_out(
+        &mut self,
+        hosted: &mut Hosted,
+        out: &mut Events,
+    ) -> Result<Progress, Fatal> {
+        let (mut at, mut barriers) = (0, Barriers::default());
+        while let Some(effect) = hosted.effects.get(at) {
+            if self.waits(effect, at, &mut barriers) {
+                at += 1;
+                continue;
+            }
+            let Some(effect) = hosted.effects.remove(at) else {
+                break;
+            };
+            match self.carry(&effect, hosted, out) {
+                Ok(()) => {}
+                Err(WalError::NoSpace) => {
+                    barriers.is_stuck = true;
+                    barriers.is_blocked = true;
+                    hosted.effects.insert(at, effect);
+                    at += 1;
+                }
+                Err(WalError::Fatal(fatal)) => return Err(fatal),
+            }
+            hosted.effects.extend(hosted.machine.take_effects());
+        }
+        Ok(match (barriers.is_stuck, hosted.effects.is_empty()) {
+            (true, _) => Progress::Stuck,
+            (false, false) => Progress::Paused,
+            (false, true) => Progress::Done,
+        })
+    }
+
+    /// Takes what the machine says beside the order of effects: reports, while the disk is full.
+    pub(crate) fn report(&mut self, hosted: &mut Hosted) {
+        for effect in hosted.machine.take_effects() {
+            match effect {
+                Effect::Report(event) => self.outside.report(self.id, event),
+                other => hosted.effects.push_back(other),
+            }
+        }
+    }
+
+    fn waits(&mut self, effect: &Effect, at: usize, barriers: &mut Barriers) -> bool {
+        match effect {
+            Effect::Read { .. } | Effect::ReadFor { .. } => {
+                let waits = self.turn.reads == 0;
+                if waits {
+                    self.turn.first_paused.get_or_insert(self.id);
+                }
+                waits
+            }
+            // What was left before it may be of the segment that it deletes.
+            Effect::DeleteSegment { .. } => at > 0,
+            Effect::Cut { .. } => {
+                barriers.is_blocked |= at > 0;
+                barriers.is_blocked
+            }
+            Effect::Report(_) => false,
+            Effect::BeginSegment { .. }
+            | Effect::Append { .. }
+            | Effect::Save(_)
+            | Effect::Sync { .. }
+            | Effect::Send { .. }
+            | Effect::AnswerPrepare { .. }
+            | Effect::Serve { .. } => barriers.is_blocked,
+        }
+    }
+
+    fn carry(
+        &mut self,
+        effect: &Effect,
+        hosted: &mut Hosted,
+        out: &mut Events,
+    ) -> Result<(), WalError> {
+        let id = self.id;
+        match effect {
+            Effect::BeginSegment { first_offset } => self.files.begin_segment(id, *first_offset)?,
+            Effect::Append {
+                chunk,
+                is_replay_start,
+            } => self.files.append(id, chunk, *is_replay_start)?,
+            Effect::DeleteSegment { first_offset } => {
+                self.files.delete_segment(id, *first_offset)?
+            }
+            Effect::Read {
+                reader,
+                segment,
+                seek,
+                before,
+                chunks_max,
+            } => {
+                let loaded = self.read(hosted, *segment, *seek, (*before, *chunks_max));
+                hosted.machine.loaded(*reader, loaded, out);
+            }
+            Effect::ReadFor {
+                to,
+                segment,
+                seek,
+                before,
+            } => {
+                let loaded = self.read(hosted, *segment, *seek, (*before, u32::MAX));
+                hosted.machine.loaded_for(*to, loaded);
+            }
+            Effect::Save(state) => {
+                self.files.save_replica_state(id, state)?;
+                hosted.machine.saved(state, out);
+            }
+            Effect::Sync { next_offset } => {
+                self.files.sync(id)?;
+                hosted.machine.synced(*next_offset);
+            }
+            Effect::Cut { next_offset } => self.cut(hosted, *next_offset, out)?,
+            Effect::Send { to, message } => self.outside.send(*to, id, message.clone()),
+            Effect::AnswerPrepare { to, epoch } => hosted.machine.answer_prepare(*to, *epoch),
+            Effect::Serve { to } => self.serve(hosted, *to),
+            Effect::Report(event) => self.outside.report(id, event.clone()),
+        }
+        Ok(())
+    }
+
+    fn serve(&mut self, hosted: &mut Hosted, to: NodeId) {
+        if self.outside.has_room(to) {
+            hosted.machine.serve_follower(to);
+        } else {
+            self.outside.wait(to, self.id);
+        }
+    }
+
+    fn read(
+        &mut self,
+        hosted: &mut Hosted,
+        segment: u64,
+        seek: Seek,
+        (before, chunks_max): (u64, u32),
+    ) -> Result<Loaded, Refusal> {
+        self.turn.reads -= 1;
+        let loaded = self.files.read(self.id, segment, seek, before, chunks_max);
+        if matches!(loaded, Err(StreamReadError::Damaged { .. })) {
+            hosted.machine.found_damage(segment);
+        }
+        loaded.map_err(|error| Refusal::Damaged(error.to_string()))
+    }
+
+    fn cut(
+        &mut self,
+        hosted: &mut Hosted,
+        next_offset: u64,
+        out: &mut Events,
+    ) -> Result<(), Fatal> {
+        let found = self.files.cut_and_recover(self.id, next_offset)?;
+        let taken = hosted.machine.was_cut(found.recovered, out);
+        taken.map_err(|error| self.files.unusable(self.id, error))?;
+        if let Some(from) = found.damaged_from {
+            hosted.machine.found_damage(from);
+        }
+        Ok(())
+    }
+}

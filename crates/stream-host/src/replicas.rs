@@ -1,0 +1,140 @@
+//! Streams that have replicas on other nodes: what the catalogue orders, and what nodes say to each
+//! other.
+//!
+//! Whoever embeds the streams of a node carries messages between nodes, in order and once where it
+//! can; where a link is another one than before, it says so ([`StreamHost::connected`]). It takes
+//! messages ([`StreamHost::take_messages`]) only as far as the link has room: what is left holds
+//! back what is read for followers on that node.
+
+use crate::{BeginError, Found, StreamHost};
+use leveret_storage::{Disk, WalError};
+use leveret_stream::replica::Epoch;
+use leveret_stream::{
+    Events, ReplicaMessage, ReplicaOrder, ReplicaReport, ReplicaRole, Stream, StreamSettings,
+};
+use leveret_types::{NodeId, QueueId};
+
+impl<D: Disk> StreamHost<D> {
+    /// Begins to run this node's replica of a stream. It waits for the catalogue's orders.
+    /// `is_new` where the stream itself is, or where it was one of this node alone until now: no
+    /// replica can have lost anything of it.
+    ///
+    /// # Errors
+    /// If its files cannot be read, or say what cannot be. The stream does not run then.
+    pub fn begin_replica(
+        &mut self,
+        id: QueueId,
+        settings: StreamSettings,
+        me: NodeId,
+        is_new: bool,
+    ) -> Result<Found, BeginError> {
+        let mut state = self.files.replica_state(id)?;
+        if let Some(state) = &mut state
+            && let Some(next_offset) = state.cut
+        {
+            self.files.cut(id, next_offset).map_err(WalError::from)?;
+            state.cut = None;
+            self.files.save_replica_state(id, state)?;
+        }
+        let found = self.files.recover(id)?;
+        let newest = found.recovered.newest.clone();
+        let mut machine = Stream::new(id, settings, found.recovered)?;
+        let (life, damaged_from) = (self.files.life(), found.damaged_from);
+        machine.replicate(me, life, state, is_new, damaged_from, &newest);
+        self.host(id, machine);
+        self.touched.insert(id);
+        Ok(Found {
+            cut_bytes: found.cut_bytes,
+            damage: found.damage,
+        })
+    }
+
+    /// What the catalogue says of a stream to this node's replica. May be said again.
+    pub fn order(&mut self, id: QueueId, order: ReplicaOrder, out: &mut Events) {
+        if let Some(hosted) = self.streams.get_mut(&id) {
+            hosted.machine.order(order, out);
+            self.touched.insert(id);
+        }
+    }
+
+    /// Takes a message for this node's replica of a stream. One for a stream that does not run here
+    /// is ignored.
+    pub fn receive(
+        &mut self,
+        from: NodeId,
+        id: QueueId,
+        message: ReplicaMessage,
+        out: &mut Events,
+    ) {
+        if let Some(hosted) = self.streams.get_mut(&id) {
+            hosted.machine.receive(from, message, out);
+            self.touched.insert(id);
+        }
+    }
+
+    /// The link to a node is new: what was said before may be lost on either side, and what waits
+    /// for the node here is dropped. Followers of that node's leaders attach again.
+    pub fn connected(&mut self, node: NodeId) {
+        self.outside.disconnect(node);
+        for (id, hosted) in &mut self.streams {
+            hosted.machine.connected(node);
+            hosted.effects.extend(hosted.machine.take_effects());
+            if !hosted.effects.is_empty() {
+                self.touched.insert(*id);
+            }
+        }
+    }
+
+    /// The nodes that messages wait for.
+    pub fn messages_for(&self) -> impl Iterator<Item = NodeId> {
+        self.outside.nodes()
+    }
+
+    /// Messages for a node, of about so many bytes, in order. What they promise is durable.
+    #[must_use]
+    pub fn take_messages(
+        &mut self,
+        to: NodeId,
+        bytes_max: usize,
+    ) -> Vec<(QueueId, ReplicaMessage)> {
+        let (messages, waiting) = self.outside.take(to, bytes_max);
+        for id in waiting {
+            if let Some(hosted) = self.streams.get_mut(&id) {
+                let serve = leveret_stream::Effect::Serve { to };
+                hosted.effects.push_back(serve);
+                self.touched.insert(id);
+            }
+        }
+        messages
+    }
+
+    /// What happened to replicas since this was last asked.
+    #[must_use]
+    pub fn take_reports(&mut self) -> Vec<ReplicaReport> {
+        self.outside.take_reports()
+    }
+
+    /// What this node's replica of a stream is; `None` of a stream that does not run here, or has
+    /// no replicas.
+    #[must_use]
+    pub fn role(&self, id: QueueId) -> Option<ReplicaRole> {
+        self.streams.get(&id)?.machine.role()
+    }
+
+    /// The streams whose replica here waits for the catalogue, and the newest epoch that each has
+    /// promised: an election may have been begun and not ended.
+    pub fn waiting_replicas(&self) -> impl Iterator<Item = (QueueId, Epoch)> {
+        let waits = |machine: &Stream| machine.role() == Some(ReplicaRole::Waiting);
+        let waiting = self.streams.iter();
+        let waiting = waiting.filter(move |(_, hosted)| waits(&hosted.machine));
+        waiting.filter_map(|(id, hosted)| Some((*id, hosted.machine.promised()?)))
+    }
+
+    /// What the leader on this node knows of a stream's followers: the offset below which each has
+    /// all, and whether it counts for majorities if it is a member.
+    #[must_use]
+    pub fn followers(&self, id: QueueId) -> Vec<(NodeId, u64, bool)> {
+        let hosted = self.streams.get(&id);
+        hosted.map_or_else(Vec::new, |hosted| hosted.machine.followers())
+    }
+}

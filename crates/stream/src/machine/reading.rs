@@ -1,0 +1,94 @@
+//! Readers of a stream: out of memory, out of its segments, and where they begin.
+
+use super::{Effect, Events, Seek, Stream};
+use crate::host::{Event, OffsetSpec, Refusal, RequestId, SessionId};
+use crate::reader::{Key, Loaded};
+
+impl Stream {
+    /// Chunks that a [`Effect::Read`] asked for, or why they cannot be had.
+    pub fn loaded(&mut self, key: Key, loaded: Result<Loaded, Refusal>, out: &mut Events) {
+        match loaded {
+            Ok(loaded) => {
+                let committed = self.committed.last_user_chunk.unwrap_or(0);
+                self.readers.loaded(key, &loaded, committed, out);
+                if loaded.chunks.is_empty() {
+                    let next = self.segments.after(loaded.segment);
+                    let visible = self.committed.next_offset;
+                    if let Err(refusal) = self.readers.skip_segment(key, next, visible) {
+                        return self.end_reader(key, refusal, out);
+                    }
+                }
+                self.serve(key, out);
+            }
+            Err(refusal) if self.readers.is_loading(key) => self.end_reader(key, refusal, out),
+            Err(_) => {}
+        }
+    }
+
+    pub(super) fn end_reader(&mut self, key: Key, refusal: Refusal, out: &mut Events) {
+        self.readers.remove(key);
+        self.trim_tail();
+        let reader = key.reader;
+        out.push((key.session, Event::ReaderEnded { reader, refusal }));
+    }
+
+    /// Sends a reader what it has credit for, out of memory as far as that goes.
+    pub(super) fn serve(&mut self, key: Key, out: &mut Events) {
+        let visible = self.committed.next_offset;
+        let committed = self.committed.last_user_chunk.unwrap_or(0);
+        let first = self.segments.first_offset().unwrap_or(0);
+        let read = self
+            .readers
+            .serve(key, &self.tail, first..visible, committed, out);
+        let Some((seek, chunks_max)) = read else {
+            return;
+        };
+        let segment = match seek {
+            (segment, Seek::Position(_)) => segment,
+            (_, Seek::Offset(offset)) => self.segments.of_offset(offset),
+            (_, Seek::TimestampMs(time)) => self.segments.of_timestamp(time),
+        };
+        match segment {
+            Some(segment) => self.effects.push(Effect::Read {
+                reader: key,
+                segment,
+                seek: seek.1,
+                before: visible,
+                chunks_max,
+            }),
+            None => self.readers.stop_loading(key),
+        }
+    }
+
+    /// Where a reader begins: an offset, or a time that must be looked for.
+    pub(super) fn start_of(&self, offset: OffsetSpec) -> Seek {
+        let visible = self.committed.next_offset;
+        let first = self.segments.first_offset().unwrap_or(0);
+        match offset {
+            OffsetSpec::First => Seek::Offset(first),
+            OffsetSpec::Next => Seek::Offset(visible),
+            OffsetSpec::Last => Seek::Offset(self.committed.last_user_chunk.unwrap_or(visible)),
+            OffsetSpec::Offset(offset) => Seek::Offset(offset.max(first)),
+            OffsetSpec::TimestampMs(time) if time > self.timestamp_ms => Seek::Offset(visible),
+            OffsetSpec::TimestampMs(time) => Seek::TimestampMs(time),
+        }
+    }
+
+    pub(super) fn resolve(
+        &self,
+        session: SessionId,
+        request: RequestId,
+        offset: OffsetSpec,
+        out: &mut Events,
+    ) {
+        let result = match self.start_of(offset) {
+            Seek::TimestampMs(time) => {
+                let found = self.tail.of_timestamp(time);
+                let of_segment = || self.segments.of_timestamp(time);
+                Ok(found.or_else(of_segment).unwrap_or(0))
+            }
+            Seek::Offset(offset) | Seek::Position(offset) => Ok(offset),
+        };
+        out.push((session, Event::ResolvedOffset { request, result }));
+    }
+}

@@ -1,0 +1,688 @@
+//! A stream as one of several replicas: what the catalogue orders, and what the leader does.
+
+use super::{Effect, Events, Seek, Stream};
+use crate::chunk::SharedChunk;
+use crate::host::{Command, Event, Refusal, SessionId};
+use crate::reader::Loaded;
+use crate::replica::leading::{Asked, CopyCursor, Leading};
+use crate::replica::{
+    Attachment, Epoch, EpochEnd, EpochStart, LogPosition, ReplicaEvent, ReplicaMessage,
+    ReplicaOrder, ReplicaRole, ReplicaState, ends, parting,
+};
+use bytes::{Bytes, BytesMut};
+use leveret_types::NodeId;
+use leveret_types::limits::STREAM_COPY_BYTES;
+
+/// What a stream is as a replica.
+#[derive(Debug)]
+pub(super) struct Replica {
+    pub(super) me: NodeId,
+    /// The newest attachment.
+    pub(super) attachment: Attachment,
+    /// What is kept beside the chunks, once all effects are carried out.
+    pub(super) state: ReplicaState,
+    pub(super) role: Role,
+    /// All below this is as durable as the flush level asks.
+    pub(super) durable: u64,
+    /// The last turn that is.
+    pub(super) durable_turn: u64,
+    /// Whether it is known what is committed.
+    pub(super) is_ready: bool,
+    /// The log is not trusted from here on.
+    pub(super) damaged_from: Option<u64>,
+    /// A cut is not carried out yet.
+    pub(super) is_cutting: bool,
+    /// Chunks were copied in this turn.
+    pub(super) has_copied: bool,
+}
+
+#[derive(Debug)]
+pub(super) enum Role {
+    Waiting,
+    Leading(Leading),
+    Following(Following),
+}
+
+/// Where a follower is with its leader.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Following {
+    pub(super) epoch: Epoch,
+    pub(super) leader: NodeId,
+    pub(super) is_attached: bool,
+    /// Counts what was asked in this attachment.
+    pub(super) question: u64,
+    /// Where a log goes on that begins anew.
+    pub(super) begins_at: Option<u64>,
+    /// With all up to here it has what the leader had.
+    pub(super) whole_at: u64,
+    /// What the leader has committed.
+    pub(super) committed: u64,
+    /// The newest statement of what is durable here.
+    pub(super) said: Option<(u64, bool)>,
+    /// That it is whole is being made durable.
+    pub(super) is_becoming_whole: bool,
+}
+
+impl Stream {
+    /// Makes the stream one of several replicas, on this node: it waits for the catalogue's orders.
+    /// `life` is drawn anew for each run of the process; `state` is what was kept, `None` if there
+    /// is no such file. A replica that `is_new`, as the stream itself is, has lost nothing; any
+    /// other one without a file may have lost its disk.
+    pub fn replicate(
+        &mut self,
+        me: NodeId,
+        life: u32,
+        state: Option<ReplicaState>,
+        is_new: bool,
+        damaged_from: Option<u64>,
+        newest: &[SharedChunk],
+    ) {
+        let is_known = state.is_some();
+        let mut state = state.unwrap_or_default();
+        let is_whole = (is_new || state.is_whole) && damaged_from.is_none();
+        let changes = !is_known || state.is_whole != is_whole;
+        state.is_whole = is_whole;
+        if changes {
+            self.effects.push(Effect::Save(Box::new(state.clone())));
+        }
+        self.replica = Some(Box::new(Replica {
+            me,
+            attachment: Attachment(u64::from(life) << 32),
+            state,
+            role: Role::Waiting,
+            durable: self.next_offset,
+            durable_turn: 0,
+            is_ready: false,
+            damaged_from,
+            is_cutting: false,
+            has_copied: false,
+        }));
+        if let Some(from) = damaged_from {
+            self.report(ReplicaEvent::Damaged { from });
+        }
+        // What is committed, the leader knows.
+        self.committed.last_chunk = None;
+        self.take_turns(newest);
+    }
+
+    /// What it is as a replica; `None` of a stream of one node alone.
+    #[must_use]
+    pub fn role(&self) -> Option<ReplicaRole> {
+        let role = match &self.replica.as_ref()?.role {
+            Role::Waiting => ReplicaRole::Waiting,
+            Role::Leading(leading) => ReplicaRole::Leader {
+                epoch: leading.epoch,
+                members: leading.members.clone(),
+            },
+            Role::Following(following) => ReplicaRole::Follower {
+                epoch: following.epoch,
+                leader: following.leader,
+            },
+        };
+        Some(role)
+    }
+
+    /// The newest epoch that it has promised; `None` of a stream of one node alone.
+    #[must_use]
+    pub fn promised(&self) -> Option<Epoch> {
+        Some(self.replica.as_ref()?.state.promised)
+    }
+
+    /// What the leader knows of its followers: the offset below which each has all, and whether it
+    /// counts for majorities if it is a member.
+    #[must_use]
+    pub fn followers(&self) -> Vec<(NodeId, u64, bool)> {
+        let replica = self.replica.as_deref();
+        match replica.map(|replica| &replica.role) {
+            Some(Role::Leading(leading)) => leading.have().collect(),
+            _ => Vec::new(),
+        }
+    }
+
+    /// Why a command is refused here, if it is.
+    pub(super) fn refusal_of(&self, command: &Command) -> Option<Refusal> {
+        let replica = self.replica.as_deref()?;
+        let reason = match command {
+            Command::DeclarePublisher { .. }
+            | Command::Publish { .. }
+            | Command::QuerySequence { .. }
+            | Command::StoreOffset { .. }
+            | Command::QueryOffset { .. } => match replica.role {
+                Role::Leading(_) => return None,
+                _ => "this node has no leader of it",
+            },
+            Command::Subscribe { .. } | Command::ResolveOffset { .. } if !replica.is_ready => {
+                "its replicas have not found each other yet"
+            }
+            _ => return None,
+        };
+        Some(Refusal::NotAvailable(reason.to_owned()))
+    }
+
+    pub(super) fn report(&mut self, event: ReplicaEvent) {
+        self.effects.push(Effect::Report(event));
+    }
+
+    pub(super) fn send(&mut self, to: NodeId, message: ReplicaMessage) {
+        self.effects.push(Effect::Send { to, message });
+    }
+
+    pub(super) fn save(&mut self) {
+        if let Some(replica) = &self.replica {
+            let state = Box::new(replica.state.clone());
+            self.effects.push(Effect::Save(state));
+        }
+    }
+
+    fn ask_for_election(&mut self, reason: String) {
+        let promised = self.promised().unwrap_or_default();
+        self.report(ReplicaEvent::ElectionNeeded { promised, reason });
+    }
+
+    /// Another replica should lead, as this one cannot go on: said once in an epoch.
+    pub fn tire(&mut self, reason: &str) {
+        let replica = self.replica.as_deref_mut();
+        if let Some(Role::Leading(leading)) = replica.map(|replica| &mut replica.role)
+            && !std::mem::replace(&mut leading.is_tired, true)
+        {
+            self.ask_for_election(reason.to_owned());
+        }
+    }
+
+    /// What the catalogue says. Nothing is done by a stream of one node alone.
+    pub fn order(&mut self, order: ReplicaOrder, out: &mut Events) {
+        match order {
+            ReplicaOrder::Lead { epoch, members } => self.lead(epoch, members, out),
+            ReplicaOrder::Follow { epoch, leader } => self.follow(epoch, leader, out),
+        }
+    }
+
+    fn lead(&mut self, epoch: Epoch, members: Vec<NodeId>, out: &mut Events) {
+        let Some(replica) = self.replica.as_deref_mut() else {
+            return;
+        };
+        if let Role::Leading(leading) = &mut replica.role
+            && leading.epoch == epoch
+        {
+            leading.members = members;
+            return self.advance(out);
+        }
+        let state = &mut replica.state;
+        if epoch < state.promised {
+            let reason = format!("epoch {} was prepared after {epoch}", state.promised);
+            return self.ask_for_election(reason);
+        }
+        // An epoch is led by one run of one process: what it may have sent before it ended and was
+        // not durable here, others have under the same epoch.
+        let is_first = epoch == Epoch(1) && state.promised == Epoch(0) && state.is_whole;
+        let is_prepared = epoch == state.promised && epoch > state.log_epoch;
+        if replica.is_cutting || !is_first && !is_prepared {
+            state.promised = state.promised.max(epoch);
+            self.save();
+            return self.ask_for_election(format!("this node cannot lead epoch {epoch} any more"));
+        }
+        let next_offset = self.next_offset;
+        let first_offset = self.segments.first_offset().unwrap_or(next_offset);
+        state.promised = epoch;
+        state.log_epoch = epoch;
+        state.is_whole = true;
+        state.begin_epoch(epoch, next_offset, first_offset);
+        replica.damaged_from = None;
+        replica.role = Role::Leading(Leading::new(epoch, members, next_offset));
+        self.epoch = epoch.0;
+        self.effects.push(Effect::Sync { next_offset });
+        self.save();
+    }
+
+    fn follow(&mut self, epoch: Epoch, leader: NodeId, out: &mut Events) {
+        let Some(replica) = self.replica.as_deref() else {
+            return;
+        };
+        let promised = replica.state.promised;
+        match &replica.role {
+            Role::Following(following) if following.epoch == epoch => return,
+            _ if epoch < promised => {
+                let reason = format!("epoch {promised} was prepared after {epoch}");
+                return self.ask_for_election(reason);
+            }
+            _ => {}
+        }
+        self.step_down(out);
+        if epoch > promised {
+            self.promise(epoch);
+        }
+        if let Some(replica) = self.replica.as_deref_mut() {
+            replica.role = Role::Following(Following {
+                epoch,
+                leader,
+                is_attached: false,
+                question: 0,
+                begins_at: None,
+                whole_at: 0,
+                committed: 0,
+                said: None,
+                is_becoming_whole: false,
+            });
+        }
+        self.attach();
+    }
+
+    fn promise(&mut self, epoch: Epoch) {
+        if let Some(replica) = self.replica.as_deref_mut() {
+            replica.state.promised = epoch;
+        }
+        self.save();
+    }
+
+    /// The replica leads or follows no more. Publishers hear that the stream is gone from here, and
+    /// what was not confirmed to them never is.
+    fn step_down(&mut self, out: &mut Events) {
+        let Some(replica) = self.replica.as_deref_mut() else {
+            return;
+        };
+        let before = std::mem::replace(&mut replica.role, Role::Waiting);
+        if !matches!(before, Role::Leading(_)) {
+            return;
+        }
+        let mut sessions: Vec<SessionId> = self.publishers.keys().map(|(of, _)| *of).collect();
+        sessions.dedup();
+        let stream = self.id;
+        for session in sessions {
+            self.readers.leave(session);
+            out.push((session, Event::Gone { stream }));
+        }
+        self.publishers.clear();
+        self.owed.clear();
+        self.filling.data = Vec::new();
+        self.filling.entries = 0;
+        self.filling.records = 0;
+        drop(self.filling.bloom.take(self.settings.filter_bytes));
+        self.tracking.forget_changes();
+        self.tracking_since_ms = None;
+    }
+
+    /// Takes a message of another node's replica, or of whoever elects.
+    pub fn receive(&mut self, from: NodeId, message: ReplicaMessage, out: &mut Events) {
+        match message {
+            ReplicaMessage::Prepare { epoch } => self.prepare(from, epoch, out),
+            ReplicaMessage::Attach {
+                epoch,
+                attachment,
+                ends,
+            } => self.attach_follower(from, epoch, attachment, &ends),
+            ReplicaMessage::Fetch {
+                epoch,
+                attachment,
+                question,
+                from: offset,
+                bytes,
+            } => {
+                if let Some(leading) = self.leading_of(from, epoch, attachment) {
+                    let follower = leading.follower(from, attachment);
+                    follower
+                        .into_iter()
+                        .for_each(|f| f.ask(question, offset, bytes));
+                    self.serve_followers();
+                }
+            }
+            ReplicaMessage::Durable {
+                epoch,
+                attachment,
+                next_offset,
+                is_whole,
+            } => {
+                if let Some(leading) = self.leading_of(from, epoch, attachment) {
+                    let follower = leading.follower(from, attachment);
+                    follower
+                        .into_iter()
+                        .for_each(|f| f.set_durable(next_offset, is_whole));
+                    self.advance(out);
+                }
+            }
+            answer @ (ReplicaMessage::Attached { .. }
+            | ReplicaMessage::Chunks { .. }
+            | ReplicaMessage::Unattached { .. }) => self.hear(from, answer, out),
+            // For whoever elects, not for a replica.
+            ReplicaMessage::Prepared { .. } => {}
+        }
+    }
+
+    fn prepare(&mut self, from: NodeId, epoch: Epoch, out: &mut Events) {
+        let Some(replica) = self.replica.as_deref() else {
+            return;
+        };
+        if epoch > replica.state.promised {
+            self.step_down(out);
+            self.promise(epoch);
+        }
+        let next_offset = self.next_offset;
+        self.effects.push(Effect::Sync { next_offset });
+        let answer = Effect::AnswerPrepare { to: from, epoch };
+        self.effects.push(answer);
+    }
+
+    /// Says what the replica has: what it has promised is durable, and so is its log.
+    pub fn answer_prepare(&mut self, to: NodeId, epoch: Epoch) {
+        let Some(replica) = self.replica.as_deref() else {
+            return;
+        };
+        let state = &replica.state;
+        let position = LogPosition {
+            log_epoch: state.log_epoch,
+            next_offset: replica.durable.min(self.trusted_to()),
+        };
+        let message = ReplicaMessage::Prepared {
+            epoch,
+            promised: state.promised,
+            position,
+            is_whole: state.is_whole,
+        };
+        self.send(to, message);
+    }
+
+    /// The offset up to which the log can be copied from here.
+    pub(super) fn trusted_to(&self) -> u64 {
+        let damaged = self.replica.as_ref().and_then(|r| r.damaged_from);
+        self.next_offset.min(damaged.unwrap_or(u64::MAX))
+    }
+
+    /// Another node can be reached, or can be again: what was said to it before may be lost.
+    pub fn connected(&mut self, node: NodeId) {
+        let Some(replica) = self.replica.as_deref_mut() else {
+            return;
+        };
+        match &mut replica.role {
+            Role::Leading(leading) => leading.forget(node),
+            Role::Following(following) if following.leader == node => self.attach(),
+            _ => {}
+        }
+    }
+
+    /// This node's leadership, if the message is for it; else the follower is told to attach.
+    fn leading_of(
+        &mut self,
+        from: NodeId,
+        epoch: Epoch,
+        attachment: Attachment,
+    ) -> Option<&mut Leading> {
+        let replica = self.replica.as_deref_mut()?;
+        let Role::Leading(leading) = &mut replica.role else {
+            return None;
+        };
+        if leading.epoch != epoch {
+            return None;
+        }
+        if leading.follower(from, attachment).is_none() {
+            let message = ReplicaMessage::Unattached { epoch, attachment };
+            self.effects.push(Effect::Send { to: from, message });
+            return None;
+        }
+        Some(leading)
+    }
+
+    fn attach_follower(
+        &mut self,
+        from: NodeId,
+        epoch: Epoch,
+        attachment: Attachment,
+        theirs: &[EpochEnd],
+    ) {
+        let committed = self.committed.next_offset;
+        let next_offset = self.next_offset;
+        let first_offset = self.segments.first_offset().unwrap_or(next_offset);
+        let Some(replica) = self.replica.as_deref_mut() else {
+            return;
+        };
+        let Role::Leading(leading) = &mut replica.role else {
+            return;
+        };
+        if leading.epoch != epoch || from == replica.me || !leading.attach(from, attachment) {
+            return;
+        }
+        let epochs: Vec<EpochStart> = replica.state.epochs.clone();
+        let message = ReplicaMessage::Attached {
+            epoch,
+            attachment,
+            parted_at: parting(&ends(&epochs, next_offset), theirs),
+            first_offset,
+            whole_at: next_offset,
+            committed,
+            epochs,
+        };
+        self.send(from, message);
+    }
+
+    /// Followers for which there is something are to be served.
+    pub(super) fn serve_followers(&mut self) {
+        let (next_offset, committed) = (self.next_offset, self.committed.next_offset);
+        let first_offset = self.segments.first_offset().unwrap_or(next_offset);
+        let replica = self.replica.as_deref_mut();
+        if let Some(Role::Leading(leading)) = replica.map(|replica| &mut replica.role) {
+            let waiting = leading.take_waiting(first_offset..next_offset, committed);
+            let serve = waiting.into_iter().map(|to| Effect::Serve { to });
+            self.effects.extend(serve);
+        }
+    }
+
+    /// Sends a follower what it has asked for, of what was appended until now; out of memory, or
+    /// with a read from disk.
+    pub fn serve_follower(&mut self, to: NodeId) {
+        let Some((asked, cursor)) = self.asked_of(to) else {
+            return;
+        };
+        let next_offset = self.next_offset;
+        let first = self.segments.first_offset().unwrap_or(next_offset);
+        if asked.from >= next_offset {
+            return self.answer_fetch(to, asked, asked.from, Bytes::new());
+        }
+        if asked.from < first {
+            // What it lacks was deleted: it has to begin anew.
+            let replica = self.replica.as_deref_mut();
+            if let Some(Role::Leading(leading)) = replica.map(|r| &mut r.role)
+                && let Some(follower) = leading.follower_of(to)
+            {
+                let attachment = follower.attachment;
+                let epoch = leading.epoch;
+                leading.forget(to);
+                self.send(to, ReplicaMessage::Unattached { epoch, attachment });
+            }
+            return;
+        }
+        let Some(segment) = self.segments.of_offset(asked.from) else {
+            return;
+        };
+        let before = self.segments.after(segment).unwrap_or(next_offset);
+        if let Some(chunks) = self.copy_of_tail(asked, before) {
+            return self.answer_fetch(to, asked, segment, chunks);
+        }
+        let seek = match cursor {
+            Some(c) if c.next_offset == asked.from && c.segment == segment => {
+                Seek::Position(c.position)
+            }
+            _ => Seek::Offset(asked.from),
+        };
+        self.effects.push(Effect::ReadFor {
+            to,
+            segment,
+            seek,
+            before,
+        });
+    }
+
+    /// The chunks of the tail from an offset on, as they are sent.
+    fn copy_of_tail(&self, asked: Asked, before: u64) -> Option<Bytes> {
+        let chunks = self.tail.from(asked.from)?;
+        let chunks = chunks.take_while(|chunk| chunk.header().first_offset < before);
+        joined(chunks, asked.bytes.min(STREAM_COPY_BYTES))
+    }
+
+    fn asked_of(&mut self, to: NodeId) -> Option<(Asked, Option<CopyCursor>)> {
+        let replica = self.replica.as_deref_mut()?;
+        let Role::Leading(leading) = &mut replica.role else {
+            return None;
+        };
+        let follower = leading.follower_of(to)?;
+        follower.is_served = false;
+        Some((follower.asked?, follower.cursor))
+    }
+
+    fn answer_fetch(&mut self, to: NodeId, asked: Asked, segment: u64, chunks: Bytes) {
+        let committed = self.committed.next_offset;
+        let first_offset = self.segments.first_offset().unwrap_or(self.next_offset);
+        let replica = self.replica.as_deref_mut();
+        let Some(Role::Leading(leading)) = replica.map(|replica| &mut replica.role) else {
+            return;
+        };
+        let epoch = leading.epoch;
+        let Some(follower) = leading.follower_of(to) else {
+            return;
+        };
+        follower.asked = None;
+        follower.told = committed;
+        follower.told_first = first_offset;
+        let message = ReplicaMessage::Chunks {
+            epoch,
+            attachment: follower.attachment,
+            question: asked.question,
+            from: asked.from,
+            segment,
+            first_offset,
+            committed,
+            chunks,
+        };
+        self.send(to, message);
+    }
+
+    /// Chunks that a [`Effect::ReadFor`] asked for, or why they cannot be had.
+    pub fn loaded_for(&mut self, to: NodeId, loaded: Result<Loaded, Refusal>) {
+        let Some((asked, _)) = self.asked_of(to) else {
+            return;
+        };
+        let loaded = match loaded {
+            Ok(loaded) => loaded,
+            Err(refusal) => return self.tire(&refusal.to_string()),
+        };
+        let is_wanted = |chunk: &&SharedChunk| chunk.header().first_offset == asked.from;
+        let chunks = joined(loaded.chunks.iter(), u32::MAX);
+        match chunks.filter(|_| loaded.chunks.first().as_ref().is_some_and(is_wanted)) {
+            Some(chunks) => {
+                let last = loaded
+                    .chunks
+                    .last()
+                    .map(|chunk| chunk.header().next_offset());
+                let replica = self.replica.as_deref_mut();
+                if let Some(Role::Leading(leading)) = replica.map(|replica| &mut replica.role)
+                    && let Some(follower) = leading.follower_of(to)
+                {
+                    follower.cursor = last.map(|next_offset| CopyCursor {
+                        next_offset,
+                        segment: loaded.segment,
+                        position: loaded.position,
+                    });
+                }
+                self.answer_fetch(to, asked, loaded.segment, chunks);
+            }
+            // It has asked for something else since, or it is not here any more.
+            None => self.serve_followers(),
+        }
+    }
+
+    /// A turn is as durable as the flush level asks on this node.
+    pub(super) fn commit_replicated(&mut self, turn: u64, out: &mut Events) {
+        let is_in = |t: &&super::Turn| t.number <= turn;
+        let durable = self
+            .turns
+            .iter()
+            .take_while(is_in)
+            .last()
+            .map(|t| t.next_offset);
+        if let Some(replica) = self.replica.as_deref_mut() {
+            replica.durable_turn = turn;
+            replica.durable = replica.durable.max(durable.unwrap_or(0));
+        }
+        self.advance(out);
+    }
+
+    /// All that was appended is durable, as [`Effect::Sync`] asked for.
+    pub fn synced(&mut self, next_offset: u64) {
+        if let Some(replica) = self.replica.as_deref_mut() {
+            // It may have been cut since.
+            replica.durable = replica.durable.max(next_offset.min(self.next_offset));
+        }
+    }
+
+    /// What is kept beside the chunks is durable, as [`Effect::Save`] asked for.
+    pub fn saved(&mut self, state: &ReplicaState, out: &mut Events) {
+        let replica = self.replica.as_deref_mut();
+        match replica.map(|replica| &mut replica.role) {
+            Some(Role::Leading(leading)) if state.log_epoch == leading.epoch => {
+                leading.is_begun = true;
+                self.advance(out);
+            }
+            Some(Role::Following(following)) if following.is_becoming_whole => {
+                if state.is_whole && state.log_epoch == following.epoch {
+                    following.is_becoming_whole = false;
+                    let epoch = following.epoch;
+                    self.report(ReplicaEvent::Whole { epoch });
+                    self.advance(out);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Commits what can be.
+    pub(super) fn advance(&mut self, out: &mut Events) {
+        let Some(replica) = self.replica.as_deref() else {
+            return;
+        };
+        let offset = match &replica.role {
+            Role::Leading(leading) => leading.committed(replica.me, replica.durable),
+            Role::Following(following) => following.committed.min(replica.durable),
+            Role::Waiting => return,
+        };
+        let turn = replica.durable_turn;
+        self.commit_to(offset, turn, out);
+        let knows = self.committed.last_chunk.is_some() || self.turns.is_empty();
+        if let Some(replica) = self.replica.as_deref_mut() {
+            let hears = match &replica.role {
+                Role::Leading(leading) => leading.is_begun && offset >= leading.start,
+                Role::Following(following) => following.is_attached,
+                Role::Waiting => false,
+            };
+            replica.is_ready |= knows && hears;
+        }
+        self.serve_followers();
+        self.say_durable();
+    }
+
+    /// Below which offset retention may delete; `None` where the leader says what goes.
+    pub(super) fn expires_below(&self) -> Option<u64> {
+        let Some(replica) = &self.replica else {
+            return Some(u64::MAX);
+        };
+        matches!(replica.role, Role::Leading(_)).then_some(self.committed.next_offset)
+    }
+}
+
+/// Chunks one after the other, of about so many bytes; one at least. `None` if there is none.
+fn joined<'a>(chunks: impl Iterator<Item = &'a SharedChunk>, bytes_max: u32) -> Option<Bytes> {
+    let (mut taken, mut bytes) = (Vec::new(), 0);
+    for chunk in chunks {
+        bytes += chunk.bytes().len();
+        if !taken.is_empty() && bytes > bytes_max as usize {
+            break;
+        }
+        taken.push(chunk.bytes());
+    }
+    match &taken[..] {
+        [] => None,
+        [one] => Some((*one).clone()),
+        _ => {
+            let len = taken.iter().map(|bytes| bytes.len()).sum();
+            let mut out = BytesMut::with_capacity(len);
+            taken.iter().for_each(|bytes| out.extend_from_slice(bytes));
+            Some(out.freeze())
+        }
+    }
+}

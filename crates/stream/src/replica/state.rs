@@ -1,0 +1,188 @@
+//! What a replica keeps beside its chunks, in one small file.
+
+use crate::replica::{Epoch, EpochStart};
+use bytes::{Buf, BufMut};
+use leveret_types::limits::STREAM_EPOCHS_MAX;
+
+const MAGIC: [u8; 8] = *b"LVRTREPL";
+const VERSION: u16 = 1;
+/// Bytes before the epochs: magic, version, flags, CRC, promised, log epoch, cut.
+const HEAD_BYTES: usize = 8 + 2 + 2 + 4 + 8 + 8 + 8;
+const IS_WHOLE: u16 = 1;
+const HAS_CUT: u16 = 2;
+
+/// What a replica keeps beside its chunks. It changes with elections and attachments alone.
+///
+/// ```text
+/// "LVRTREPL" | version u16 | flags u16 | CRC-32 u32 of all that follows
+/// promised u64 | log epoch u64 | cut u64 | epochs: (epoch u64, first offset u64) …
+/// ```
+///
+/// All numbers are big-endian.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ReplicaState {
+    /// The newest epoch that it was asked to prepare for, or told of.
+    pub promised: Epoch,
+    /// The newest epoch whose leader's log, as it was when that epoch began, is here.
+    pub log_epoch: Epoch,
+    /// Whether it has all that it ever said it had.
+    pub is_whole: bool,
+    /// A cut to this offset was begun: it is done again after a crash.
+    pub cut: Option<u64>,
+    /// Where epochs begin in the log, ascending: those that it may have chunks of.
+    pub epochs: Vec<EpochStart>,
+}
+
+/// Bytes that are no state of a replica.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum StateError {
+    /// They were written by a later version.
+    #[error(
+        "the file of a stream's replica has version {0}, which is not known: start a later version of the broker"
+    )]
+    Newer(u16),
+    /// They are not what was written.
+    #[error("the file of a stream's replica is damaged")]
+    Damaged,
+}
+
+impl ReplicaState {
+    /// Its bytes.
+    #[must_use]
+    pub fn encode(&self) -> Vec<u8> {
+        let mut body = Vec::with_capacity(24 + 16 * self.epochs.len());
+        body.put_u64(self.promised.0);
+        body.put_u64(self.log_epoch.0);
+        body.put_u64(self.cut.unwrap_or(0));
+        for start in &self.epochs {
+            body.put_u64(start.epoch.0);
+            body.put_u64(start.first_offset);
+        }
+        let whole = if self.is_whole { IS_WHOLE } else { 0 };
+        let cut = self.cut.map_or(0, |_| HAS_CUT);
+        let mut out = Vec::with_capacity(16 + body.len());
+        out.put_slice(&MAGIC);
+        out.put_u16(VERSION);
+        out.put_u16(whole | cut);
+        let mut crc = crc32fast::Hasher::new();
+        crc.update(&out[8..]);
+        crc.update(&body);
+        out.put_u32(crc.finalize());
+        out.put_slice(&body);
+        out
+    }
+
+    /// Reads what [`Self::encode`] made.
+    ///
+    /// # Errors
+    /// If it is anything else.
+    pub fn decode(bytes: &[u8]) -> Result<Self, StateError> {
+        let (head, body) = bytes.split_at_checked(16).ok_or(StateError::Damaged)?;
+        let (magic, mut rest) = head.split_at(8);
+        let (version, flags, crc) = (rest.get_u16(), rest.get_u16(), rest.get_u32());
+        let mut sum = crc32fast::Hasher::new();
+        sum.update(&head[8..12]);
+        sum.update(body);
+        if magic != MAGIC || sum.finalize() != crc {
+            return Err(StateError::Damaged);
+        }
+        if version > VERSION {
+            return Err(StateError::Newer(version));
+        }
+        let epochs_bytes = body.len().checked_sub(HEAD_BYTES - 16);
+        let epochs_bytes = epochs_bytes.ok_or(StateError::Damaged)?;
+        if epochs_bytes % 16 != 0 || epochs_bytes / 16 > STREAM_EPOCHS_MAX {
+            return Err(StateError::Damaged);
+        }
+        let mut body = body;
+        let (promised, log_epoch) = (Epoch(body.get_u64()), Epoch(body.get_u64()));
+        let cut = body.get_u64();
+        let start = |bytes: &[u8]| {
+            let mut bytes = bytes;
+            EpochStart {
+                epoch: Epoch(bytes.get_u64()),
+                first_offset: bytes.get_u64(),
+            }
+        };
+        Ok(Self {
+            promised,
+            log_epoch,
+            is_whole: flags & IS_WHOLE != 0,
+            cut: (flags & HAS_CUT != 0).then_some(cut),
+            epochs: body.chunks_exact(16).map(start).collect(),
+        })
+    }
+
+    /// An epoch begins at this offset; those that have no chunk between `first_offset`, the oldest
+    /// one that is stored, and this one are forgotten, and the oldest ones beyond the limit.
+    pub fn begin_epoch(&mut self, epoch: Epoch, next_offset: u64, first_offset: u64) {
+        self.epochs.retain(|start| start.first_offset < next_offset);
+        let old = self
+            .epochs
+            .partition_point(|e| e.first_offset <= first_offset);
+        self.epochs.drain(..old.saturating_sub(1));
+        let excess = (self.epochs.len() + 1).saturating_sub(STREAM_EPOCHS_MAX);
+        self.epochs.drain(..excess);
+        self.epochs.push(EpochStart {
+            epoch,
+            first_offset: next_offset,
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test that fails here says enough")]
+
+    use super::*;
+
+    fn state(epochs: u64) -> ReplicaState {
+        let mut state = ReplicaState {
+            promised: Epoch(9),
+            log_epoch: Epoch(8),
+            is_whole: true,
+            cut: Some(3),
+            epochs: Vec::new(),
+        };
+        for n in 0..epochs {
+            state.begin_epoch(Epoch(n + 1), n * 10, 0);
+        }
+        state
+    }
+
+    #[test]
+    fn what_is_written_is_read_back_and_nothing_else_is() {
+        for state in [ReplicaState::default(), state(0), state(3)] {
+            let bytes = state.encode();
+            assert_eq!(ReplicaState::decode(&bytes), Ok(state));
+            for at in 0..bytes.len() {
+                let mut other = bytes.clone();
+                other[at] ^= 0x10;
+                assert!(ReplicaState::decode(&other).is_err(), "octet {at}");
+                assert!(ReplicaState::decode(&bytes[..at]).is_err(), "{at} octets");
+            }
+        }
+    }
+
+    #[test]
+    fn epochs_beyond_the_limit_are_forgotten_oldest_first() {
+        let full = state(STREAM_EPOCHS_MAX as u64);
+        assert_eq!(full.epochs.len(), STREAM_EPOCHS_MAX);
+        assert_eq!(full.epochs[0].epoch, Epoch(1));
+        let over = state(STREAM_EPOCHS_MAX as u64 + 1);
+        assert_eq!(over.epochs.len(), STREAM_EPOCHS_MAX);
+        assert_eq!(over.epochs[0].epoch, Epoch(2));
+        assert_eq!(ReplicaState::decode(&over.encode()), Ok(over));
+    }
+
+    #[test]
+    fn epochs_without_a_chunk_are_forgotten() {
+        let mut state = state(3);
+        state.begin_epoch(Epoch(7), 20, 0);
+        let epochs =
+            |state: &ReplicaState| state.epochs.iter().map(|e| e.epoch.0).collect::<Vec<_>>();
+        assert_eq!(epochs(&state), [1, 2, 7]);
+        state.begin_epoch(Epoch(8), 40, 15);
+        assert_eq!(epochs(&state), [2, 7, 8]);
+    }
+}
