@@ -161,6 +161,15 @@ pub trait Env {
     fn leave_streams(&self, _connection: ConnectionId, _unsaid: VecDeque<leveret_stream::Command>) {
     }
 
+    /// Takes in what another node says of streams. Nothing may be borrowed.
+    fn receive_of_streams(&self, _from: NodeId, _frame: bytes::Bytes) {}
+    /// Another node is connected, or not any more. Nothing may be borrowed.
+    fn peer_of_streams(&self, _peer: NodeId, _is_up: bool) {}
+    /// Where clients of streams reach another node, as far as it has said so.
+    fn stream_clients(&self, _node: NodeId) -> Option<crate::stream_relay::ClientAddresses> {
+        None
+    }
+
     /// The shard that a queue lives on here.
     fn shard_of(&self, queue: QueueId) -> ShardId {
         crate::shard::shard_of(queue, self.settings().shard_count)

@@ -42,6 +42,7 @@ mod queue_spec;
 mod stream_connection;
 mod stream_events;
 mod stream_queues;
+mod stream_relay;
 mod subscriber;
 
 pub use connection::{

@@ -3,7 +3,7 @@
 use leveret_metadata::StreamSettings;
 use leveret_stream::SessionId;
 use leveret_stream_session::{Settings, Update};
-use leveret_types::{ConnectionId, QueueId};
+use leveret_types::{ConnectionId, NodeId, QueueId};
 use std::sync::Arc;
 
 /// What the streams of this node say to a connection.
@@ -55,6 +55,8 @@ pub enum StreamChange {
     Begun(QueueId, Box<StreamSettings>),
     /// A policy says something else of a stream.
     Changed(QueueId, Box<StreamSettings>),
-    /// A stream was deleted.
+    /// A stream was declared that another node has, or something of it has changed.
+    Elsewhere(QueueId, NodeId),
+    /// A stream was deleted, wherever it was.
     Deleted(QueueId),
 }

@@ -5,53 +5,21 @@ use crate::connection::Run;
 use crate::env::{Env, QueueAnswer};
 use crate::quorum::Asker;
 use crate::quorum::link::QueueCounts;
-use crate::streams::settings_here;
 use leveret_message::{filter_value, to_entry};
-use leveret_metadata::Catalogue;
 use leveret_stream::{BatchBuilder, Command, PublisherId, RequestId, StreamStats};
-use leveret_types::{ConnectionId, Message, ProtocolError, QueueId, ReplyCode};
+use leveret_types::{ConnectionId, Message, QueueId};
 
 /// In whose name the broker itself publishes: no connection has this number.
 const NOBODY: ConnectionId = ConnectionId(u64::MAX);
 
-/// Refuses what only the node can do that has the stream.
-pub(crate) fn elsewhere(what: &str, resource: &str) -> ProtocolError {
-    let text = format!(
-        "{what} on stream {resource} is only possible at the node of the cluster that has the stream"
-    );
-    ProtocolError::connection(ReplyCode::NotImplemented, text)
-}
-
-/// Refuses a publish of which a stream on another node is a target.
-///
-/// # Errors
-/// If one is.
-pub(crate) fn refuse_elsewhere<E: Env>(
-    catalogue: &Catalogue,
-    targets: &[QueueId],
-    env: &E,
-) -> Result<(), ProtocolError> {
-    let streams = targets.iter().filter(|queue| queue.is_stream());
-    for record in streams.filter_map(|stream| catalogue.queue(*stream)) {
-        if settings_here(record, env).is_none() {
-            let resource = record.resource().to_string();
-            return Err(elsewhere("basic.publish", &resource).at(60, 40));
-        }
-    }
-    Ok(())
-}
-
 /// Publishes a message that the broker itself sends on: a dead letter, a delayed message. False if
-/// the stream takes none now, or is on another node; when it is on disk nobody hears.
+/// the stream takes none now; when it is on disk nobody hears.
 pub(crate) fn publish_for_nobody<E: Env>(
     stream: QueueId,
     message: &Message,
     run: &mut Run<'_, E>,
 ) -> bool {
-    let env = run.env;
-    let record = run.catalogue().queue(stream);
-    let is_here = record.is_some_and(|record| settings_here(record, env).is_some());
-    let is_taken = is_here && try_publish(stream, message, env).is_ok();
+    let is_taken = try_publish(stream, message, run.env).is_ok();
     if !is_taken {
         tracing::warn!(
             "stream {stream} takes no messages from here now: a dead-lettered or delayed one is not \
@@ -89,16 +57,11 @@ pub(crate) fn count<E: Env>(stream: QueueId, asker: Asker, env: &E) -> Option<Qu
     let Asker::Connection(connection) = asker else {
         return unknown;
     };
-    let is_here = {
-        let catalogue = env.catalogue();
-        let record = catalogue.queue(stream);
-        record.is_some_and(|record| settings_here(record, env).is_some())
-    };
     let stats = Command::Stats {
         request: RequestId(stream.0),
         stream,
     };
-    let is_asked = is_here && env.say_to_streams(connection, stats).is_ok();
+    let is_asked = env.say_to_streams(connection, stats).is_ok();
     if is_asked { None } else { unknown }
 }
 

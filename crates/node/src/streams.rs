@@ -5,6 +5,10 @@ use crate::env::Env;
 pub use crate::stream_events::{
     StreamChange, StreamNews, StreamSessions, connection_of, session_of,
 };
+pub use crate::stream_relay::{
+    ClientAddresses, Effect as RelayEffect, Guests, STREAM_LINK, Said, StreamRelay, command_bytes,
+    fuzz as fuzz_frame, goes_with_publishes, published_bytes,
+};
 use leveret_metadata::{Catalogue, QueueKind, QueueRecord, StreamSettings};
 pub use leveret_stream_session::Settings;
 use leveret_types::{ProtocolError, QueueId, ReplyCode};
@@ -25,8 +29,14 @@ pub(crate) fn follow<E: Env>(
     if record.kind() != QueueKind::Stream {
         return false;
     }
-    if let Some(settings) = settings_here(record, env) {
-        env.follow_stream(change(record.id(), settings));
+    let settings = record.settings().stream.clone();
+    match change(record.id(), settings.unwrap_or_default()) {
+        StreamChange::Begun(..) | StreamChange::Changed(..)
+            if settings_here(record, env).is_none() =>
+        {
+            env.follow_stream(StreamChange::Elsewhere(record.id(), record.home()));
+        }
+        change => env.follow_stream(change),
     }
     true
 }

@@ -3,6 +3,7 @@
 
 mod env;
 mod guard;
+mod streams;
 
 pub use guard::ShardGuard;
 
@@ -13,17 +14,17 @@ use crate::inbox::Inbox;
 use crate::io_thread::ThreadEvent;
 use crate::logins::Logins;
 use crate::signal::Signal;
-use crate::stream_thread::{Heard, StreamHandle};
+use crate::stream_thread::StreamHandle;
 use leveret_metadata::{Catalogue, CatalogueError, Command, Outcome};
 use leveret_node::registry::Registry;
 use leveret_node::reply_to::Replies;
 use leveret_node::shard::{Deferred, Shard};
 use leveret_node::{
-    Alarms, ConnectionEvent, Env, LogPosition, NodeCounters, NodeSettings,
+    Alarms, Env, LogPosition, NodeCounters, NodeSettings,
     cluster::{Cluster, Peers, Waiter},
     growth,
     history::History,
-    streams::{StreamNews, connection_of},
+    streams::StreamRelay,
 };
 use leveret_routing::Scratch;
 use leveret_storage::ReadRequest;
@@ -108,6 +109,8 @@ pub struct Broker {
     history: History,
     /// The way to the streams of this node.
     pub streams: StreamHandle,
+    /// The way to the streams of other nodes.
+    pub(crate) stream_relay: StreamRelay,
 }
 
 /// The threads that write to disks.
@@ -200,6 +203,7 @@ impl Broker {
             replies: Replies::default(),
             history: History::default(),
             streams: StreamHandle::default(),
+            stream_relay: StreamRelay::default(),
         }
     }
 
@@ -512,29 +516,6 @@ impl Broker {
         self.streams.block_publishers(is_alarmed);
     }
 
-    /// Hands on what the streams have said to connections: to each IO thread in one go.
-    pub(crate) fn hear_streams(&self, heard: Vec<Heard>) {
-        let mut by_thread: Vec<Vec<ThreadEvent>> = Vec::new();
-        by_thread.resize_with(self.inboxes.len(), Vec::new);
-        for heard in heard {
-            let (session, news) = match heard {
-                Heard::Event(session, event) => (session, StreamNews::Event(event)),
-                Heard::Room(session) => (session, StreamNews::Room),
-            };
-            let connection = connection_of(session);
-            if let Some(events) = by_thread.get_mut(thread_of(connection)) {
-                let event = ConnectionEvent::Stream(news);
-                events.push(ThreadEvent::Connection(connection, event));
-            }
-        }
-        for (inbox, events) in self.inboxes.iter().zip(by_thread) {
-            if !events.is_empty() {
-                inbox.post(events);
-                inbox.ring();
-            }
-        }
-    }
-
     /// This node's own alarms, whatever others have.
     #[must_use]
     pub fn own_alarms(&self) -> Alarms {
@@ -589,6 +570,6 @@ pub(crate) fn first_moment() -> Now {
 }
 
 /// The IO thread of a connection: part of its id.
-fn thread_of(connection: ConnectionId) -> usize {
+pub(crate) fn thread_of(connection: ConnectionId) -> usize {
     (connection.0 & 0xFF) as usize
 }

@@ -14,7 +14,7 @@ use crate::stream_thread::StreamThread;
 use crate::timers_and_alarms::{TimersAndAlarms, Watermarks};
 use crate::tls::{TlsError, TlsFiles};
 use crate::wal_thread::WalThread;
-use leveret_metadata::{CatalogueError, Command};
+use leveret_metadata::{CatalogueError, Command, QueueKind};
 use leveret_node::cluster::{Cluster, group};
 use leveret_node::shard::Shard;
 use leveret_node::streams::{self, StreamSessions};
@@ -511,6 +511,8 @@ fn start_streams(
             if let Some(settings) = streams::settings_here(record, &**broker) {
                 here.insert(record.id());
                 broker.streams.begin(record.id(), *settings);
+            } else if record.kind() == QueueKind::Stream {
+                broker.stream_relay.place(record.id(), Some(record.home()));
             }
         }
     }

@@ -1,12 +1,16 @@
 //! The thread of a node's streams: it takes what sessions have said since its last turn, writes it,
 //! syncs each stream once, and tells them.
 
+mod guests;
+
+use guests::GuestSessions;
+use leveret_node::streams::{Guests, command_bytes, goes_with_publishes, published_bytes};
 use leveret_storage::{Disk, StreamSync, StreamSynced};
-use leveret_stream::{Command, Event, Events, SessionId, StreamSettings, StreamStats};
+use leveret_stream::{Command, Event, Events, Refusal, SessionId, StreamSettings, StreamStats};
 use leveret_stream_host::StreamHost;
 use leveret_types::Now;
 use leveret_types::QueueId;
-use leveret_types::limits::{STREAM_INBOX_BYTES_MAX, STREAM_TURN_BYTES};
+use leveret_types::limits::{STREAM_INBOX_BYTES_MAX, STREAM_RELAY_SESSIONS_MAX, STREAM_TURN_BYTES};
 use leveret_types::pool;
 use parking_lot::{Condvar, Mutex};
 use std::collections::{BTreeSet, VecDeque};
@@ -21,13 +25,15 @@ const SPACE_RETRY: Duration = Duration::from_millis(200);
 const EXPIRE_EVERY_MS: u64 = 10_000;
 /// How long to wait for figures.
 const STATS_PATIENCE: Duration = Duration::from_secs(1);
-/// Bytes that a command counts beside what it publishes.
-const COMMAND_BYTES: usize = 256;
 
 /// What the thread is asked to do.
 #[derive(Debug)]
 enum Input {
     Say(SessionId, Command),
+    /// A session of another node says something.
+    Relayed(Guests, SessionId, Command),
+    /// Those sessions have gone with their link.
+    Left(Guests),
     Begin(QueueId, Box<StreamSettings>),
     Change(QueueId, Box<StreamSettings>),
     Synced(StreamSynced),
@@ -42,6 +48,10 @@ pub enum Heard {
     Event(SessionId, Event),
     /// What was refused for lack of room may be said again.
     Room(SessionId),
+    /// Something happened that a session of another node is to hear.
+    Relayed(Guests, SessionId, Event),
+    /// So many bytes of publishes, and of other commands, were taken of another node's sessions.
+    Taken(Guests, u64, u64),
 }
 
 #[derive(Default)]
@@ -119,29 +129,9 @@ impl Input {
     /// Bytes that it counts.
     fn bytes(&self) -> usize {
         match self {
-            Self::Say(_, command) => COMMAND_BYTES + published_bytes(command).unwrap_or(0),
+            Self::Say(_, command) | Self::Relayed(_, _, command) => command_bytes(command),
             _ => 0,
         }
-    }
-}
-
-/// Whether a command has its place among a session's publishes. All others may overtake them.
-const fn goes_with_publishes(command: &Command) -> bool {
-    matches!(
-        command,
-        Command::Publish { .. }
-            | Command::DeclarePublisher { .. }
-            | Command::DeletePublisher { .. }
-            | Command::QuerySequence { .. }
-            | Command::Leave
-    )
-}
-
-/// Bytes that a command publishes, if it does.
-fn published_bytes(command: &Command) -> Option<usize> {
-    match command {
-        Command::Publish { batch, .. } => Some(batch.bytes()),
-        _ => None,
     }
 }
 
@@ -165,7 +155,7 @@ impl StreamHandle {
         let published = published_bytes(&command);
         let mut inbox = self.0.inbox.lock();
         let is_blocked = inbox.is_disk_full || inbox.are_publishers_blocked;
-        let bytes = COMMAND_BYTES + published.unwrap_or(0);
+        let bytes = command_bytes(&command);
         let lane = match goes_with_publishes(&command) {
             true => &mut inbox.publishes,
             false => &mut inbox.others,
@@ -189,6 +179,26 @@ impl StreamHandle {
         for command in unsaid.into_iter().chain([Command::Leave]) {
             inbox.publishes.push(Input::Say(session, command));
         }
+        drop(inbox);
+        self.0.wake.notify_one();
+    }
+
+    /// A session of another node says something, for which its node has left room.
+    pub fn say_relayed(&self, guests: Guests, session: SessionId, command: Command) {
+        let mut inbox = self.0.inbox.lock();
+        let lane = match goes_with_publishes(&command) {
+            true => &mut inbox.publishes,
+            false => &mut inbox.others,
+        };
+        lane.push(Input::Relayed(guests, session, command));
+        drop(inbox);
+        self.0.wake.notify_one();
+    }
+
+    /// The sessions of another node have gone: behind what they have said.
+    pub fn leave_all(&self, guests: Guests) {
+        let mut inbox = self.0.inbox.lock();
+        inbox.publishes.push(Input::Left(guests));
         drop(inbox);
         self.0.wake.notify_one();
     }
@@ -231,6 +241,12 @@ impl StreamHandle {
         self.0.wake.notify_one();
     }
 
+    /// Whether nobody's publishes are taken now.
+    fn are_publishers_held(&self) -> bool {
+        let inbox = self.0.inbox.lock();
+        inbox.is_disk_full || inbox.are_publishers_blocked
+    }
+
     fn put(&self, input: Input) {
         self.0.inbox.lock().others.push(input);
         self.0.wake.notify_one();
@@ -244,6 +260,7 @@ pub struct StreamThread<D: Disk, C, H> {
     clock: C,
     hear: H,
     expired_ms: u64,
+    guests: GuestSessions,
     /// Syncs that nobody waits for, on their way to the thread that does them.
     syncs: Sender<StreamSync<D>>,
     sync_thread: JoinHandle<()>,
@@ -271,6 +288,7 @@ impl<D: Disk, C: Fn() -> Now, H: FnMut(Vec<Heard>)> StreamThread<D, C, H> {
             clock,
             hear,
             expired_ms: 0,
+            guests: GuestSessions::default(),
             syncs,
             sync_thread,
         })
@@ -297,9 +315,19 @@ impl<D: Disk, C: Fn() -> Now, H: FnMut(Vec<Heard>)> StreamThread<D, C, H> {
                     crate::fatal("the thread that syncs streams has ended");
                 }
             }
-            let events = events.into_iter();
-            let mut heard: Vec<Heard> = events.map(|(to, event)| Heard::Event(to, event)).collect();
+            let told = |(to, event)| match self.guests.of(to) {
+                Some((guests, session)) => Some(Heard::Relayed(guests, session, event)),
+                // One that has left hears nothing more.
+                None if GuestSessions::is_one(to) => None,
+                None => Some(Heard::Event(to, event)),
+            };
+            let mut heard: Vec<Heard> = events.into_iter().filter_map(told).collect();
             heard.extend(self.room().into_iter().map(Heard::Room));
+            let are_held = self.handle.are_publishers_held();
+            let taken = self.guests.take_taken(are_held).into_iter();
+            heard.extend(
+                taken.map(|(guests, taken)| Heard::Taken(guests, taken.publishes, taken.others)),
+            );
             if !heard.is_empty() {
                 (self.hear)(heard);
             }
@@ -344,6 +372,19 @@ impl<D: Disk, C: Fn() -> Now, H: FnMut(Vec<Heard>)> StreamThread<D, C, H> {
             Input::Say(session, command) => {
                 self.host.handle((self.clock)(), session, command, events);
             }
+            Input::Relayed(guests, session, command) => {
+                if let Some(here) = self.guests.say(guests, session, &command) {
+                    self.host.handle((self.clock)(), here, command, events);
+                } else if let Some(event) = command.refused(too_many_sessions()) {
+                    (self.hear)(vec![Heard::Relayed(guests, session, event)]);
+                }
+            }
+            Input::Left(guests) => {
+                for session in self.guests.leave_all(guests) {
+                    self.host
+                        .handle((self.clock)(), session, Command::Leave, events);
+                }
+            }
             Input::Begin(stream, settings) => match self.host.begin(stream, *settings) {
                 Ok(found) => {
                     for what in found.damage {
@@ -381,6 +422,14 @@ impl<D: Disk, C: Fn() -> Now, H: FnMut(Vec<Heard>)> StreamThread<D, C, H> {
         }
         told
     }
+}
+
+/// Why a session of another node is not served.
+fn too_many_sessions() -> Refusal {
+    let most = STREAM_RELAY_SESSIONS_MAX;
+    Refusal::NotAvailable(format!(
+        "its node serves {most} sessions of this one, which are as many as it may; close some"
+    ))
 }
 
 /// Does the syncs that are due, until the streams' thread ends. One that fails ends the process.
@@ -478,7 +527,7 @@ mod tests {
     #[test]
     fn a_turn_takes_a_bounded_part_of_what_waits_and_all_in_the_end() {
         let handle = StreamHandle::default();
-        let part = STREAM_TURN_BYTES / 4 - COMMAND_BYTES;
+        let part = STREAM_TURN_BYTES / 4 - command_bytes(&publish(1, 0));
         for id in 1..=10 {
             handle.say(SESSION, publish(id, part)).unwrap();
         }
@@ -545,10 +594,11 @@ mod tests {
     #[test]
     fn what_waits_is_bounded_but_the_first_always_may() {
         let handle = StreamHandle::default();
-        let half = STREAM_INBOX_BYTES_MAX / 2 - 2 * COMMAND_BYTES;
+        let command = command_bytes(&publish(1, 0));
+        let half = STREAM_INBOX_BYTES_MAX / 2 - 2 * command;
         handle.say(SESSION, publish(1, half)).unwrap();
         handle.say(SESSION, publish(2, half)).unwrap();
-        assert!(handle.say(SESSION, publish(3, 4 * COMMAND_BYTES)).is_err());
+        assert!(handle.say(SESSION, publish(3, 4 * command)).is_err());
         let alone = StreamHandle::default();
         alone
             .say(SESSION, publish(1, STREAM_INBOX_BYTES_MAX + 1))

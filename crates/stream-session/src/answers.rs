@@ -47,7 +47,7 @@ impl Session {
                 return self.give_credit(port);
             }
             Event::ReaderEnded { reader, .. } => return self.reader_ended(reader, port),
-            Event::Gone { stream } => {
+            Event::Gone { stream } | Event::Lost { stream } => {
                 self.gone(stream, port);
                 return self.read_on(port);
             }

@@ -93,6 +93,18 @@ impl Batch {
         }
     }
 
+    /// The form of its entries.
+    #[must_use]
+    pub const fn form(&self) -> BatchForm {
+        self.form
+    }
+
+    /// Its entries as [`Self::parse`] takes them.
+    #[must_use]
+    pub const fn encoded(&self) -> &Bytes {
+        &self.bytes
+    }
+
     /// Bytes that it holds.
     #[must_use]
     pub fn bytes(&self) -> usize {

@@ -15,8 +15,9 @@
 //! - A reader hears `Chunk` events, at most one for each credit. Credit is the bound on what is
 //!   under way to a session: a session whose output is full holds its client's credit back, and
 //!   gives it once there is room.
-//! - `Gone` ends all publishers and readers that the session has on a stream. What the session
-//!   still says of them is ignored, and publishes that had no answer by then get none.
+//! - `Gone` and `Lost` end all publishers and readers that the session has on a stream. What the
+//!   session still says of them is ignored, and publishes that had no answer by then get none:
+//!   after `Lost` the stream may have stored them, or not.
 //! - [`Command::Leave`] ends everything of a session; no event follows it.
 
 use crate::batch::Batch;
@@ -442,8 +443,13 @@ pub enum Event {
         /// The figures.
         result: Result<StreamStats, Refusal>,
     },
-    /// The stream was deleted, or is not served here any more.
+    /// The stream was deleted.
     Gone {
+        /// Which.
+        stream: QueueId,
+    },
+    /// The stream is there, but whoever serves it is not reached, or serves it no more.
+    Lost {
         /// Which.
         stream: QueueId,
     },

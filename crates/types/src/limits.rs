@@ -464,6 +464,11 @@ pub const STREAM_READ_BYTES: usize = 1024 * 1024;
 /// Bytes of publishes that wait for the thread of the streams, and again of all other commands; one
 /// may exceed it.
 pub const STREAM_INBOX_BYTES_MAX: usize = 8 * 1024 * 1024;
+/// Bytes of publishes to streams of one other node that are on their way to it or wait there, again
+/// of all other commands, and again of chunks on their way back; one may exceed it.
+pub const STREAM_RELAY_BYTES_MAX: usize = 4 * 1024 * 1024;
+/// Sessions of one other node that the streams of a node serve.
+pub const STREAM_RELAY_SESSIONS_MAX: usize = 65_536;
 /// Bytes of publishes that one turn of all streams takes; the last of them may exceed it.
 pub const STREAM_TURN_BYTES: usize = 2 * 1024 * 1024;
 /// Reads from disk that the readers of all streams together get in one turn; those of the streams

@@ -24,6 +24,7 @@ pub use peers::{PeerAddress, PeerView, Peers};
 
 use crate::env::{Env, Executed, ProposalId};
 use crate::shard::Shard;
+use crate::stream_relay::STREAM_LINK;
 use bytes::Bytes;
 use group::CatalogueGroup;
 use leaders::Moves;
@@ -336,6 +337,13 @@ pub fn receive<E: Env>(now: Now, from: NodeId, frames: Vec<(QueueId, Bytes)>, en
             outdated::receive(now, from, &frame, env);
             continue;
         }
+        if queue == STREAM_LINK {
+            if let Some((_, mut shard)) = held.take() {
+                shard.finish(now);
+            }
+            env.receive_of_streams(from, frame);
+            continue;
+        }
         if queue == CATALOGUE_GROUP {
             if let Some(cluster) = env.cluster() {
                 if matches!(frame.first(), Some(&(KIND_ASK | KIND_ANSWER))) {
@@ -369,6 +377,7 @@ pub fn peer_up<E: Env>(now: Now, peer: NodeId, env: &E) {
         cluster.tell(Event::PeerUp(peer));
         lock(&cluster.moves).returned(now, peer);
     }
+    env.peer_of_streams(peer, true);
     for_each_shard(env, now, |shard| shard.peer_up(now, peer));
 }
 
@@ -380,6 +389,7 @@ pub fn peer_down<E: Env>(now: Now, peer: NodeId, env: &E) {
         cluster.tell(Event::PeerDown(peer));
         lock(&cluster.moves).gone(peer);
     }
+    env.peer_of_streams(peer, false);
     for_each_shard(env, now, |shard| shard.peer_down(now, peer));
 }
 

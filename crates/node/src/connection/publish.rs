@@ -338,7 +338,6 @@ impl Connection {
             env.defer(firehose::published(place, message, names));
         }
         let targets = Targets::from_slice(&publisher.queues);
-        crate::stream_queues::refuse_elsewhere(catalogue, &targets, env)?;
         if let Some(traffic) = vhost.traffic(exchange) {
             traffic.count(targets.len());
             if plain && !may_copy {

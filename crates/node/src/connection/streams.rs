@@ -11,7 +11,7 @@ mod reader;
 use super::consume::Subscription;
 use super::{Connection, FixedMap};
 use crate::env::{Env, QueueAnswer};
-use crate::stream_queues::{elsewhere, queue_counts};
+use crate::stream_queues::queue_counts;
 use crate::streams::StreamNews;
 use arguments::StreamArguments;
 use leveret_message::{filter_value, to_entry};
@@ -31,6 +31,8 @@ const BATCH_BYTES: usize = 256 * 1024;
 /// What a connection publishes to one stream.
 struct Publisher {
     id: PublisherId,
+    /// Whether the stream knows it: not when it was lost since.
+    is_declared: bool,
     /// The number of the last message.
     issued: u64,
     /// The number of the last one that the stream has answered.
@@ -76,7 +78,7 @@ impl Streams {
 
     fn stream_of(&self, publisher: PublisherId) -> Option<QueueId> {
         let mut publishers = self.publishers.iter();
-        let found = publishers.find(|(_, known)| known.id == publisher);
+        let found = publishers.find(|(_, known)| known.id == publisher && known.is_declared);
         found.map(|(stream, _)| *stream)
     }
 
@@ -203,14 +205,18 @@ impl Connection {
 
     fn declare_publisher<E: Env>(&mut self, stream: QueueId, env: &E) {
         let streams = self.streams();
-        if streams.publishers.contains_key(&stream) {
+        let known = streams.publishers.get(&stream);
+        if known.is_some_and(|publisher| publisher.is_declared) {
             return;
         }
+        // The numbers of messages go on: what was confirmed is known by them.
+        let issued = known.map_or(0, |publisher| publisher.issued);
         let id = PublisherId(streams.number());
         let publisher = Publisher {
             id,
-            issued: 0,
-            answered: 0,
+            is_declared: true,
+            issued,
+            answered: issued,
             batch: BatchBuilder::new(),
             batch_bytes: 0,
         };
@@ -255,8 +261,8 @@ impl Connection {
         let batch = fan_out.batch.take();
         fan_out.batch_bytes = 0;
         let publish = |stream: &QueueId| {
-            // One that was deleted since has confirmed everything.
-            let publisher = publishers.get(stream)?;
+            // One that was deleted since has confirmed everything, one that was lost refused it.
+            let publisher = publishers.get(stream).filter(|p| p.is_declared)?;
             Some(Command::Publish {
                 stream: *stream,
                 publisher: publisher.id,
@@ -351,19 +357,12 @@ impl Connection {
         now: Now,
         env: &E,
     ) {
-        let (resource, is_here) = {
+        let resource = {
             let catalogue = env.catalogue();
             let record = catalogue.queue(stream);
-            let is_here = record.is_some_and(|r| crate::streams::settings_here(r, env).is_some());
-            (
-                record.map(|r| r.resource().to_string()).unwrap_or_default(),
-                is_here,
-            )
+            record.map(|record| record.resource()).unwrap_or_default()
         };
-        let arguments = match is_here {
-            true => StreamArguments::read(&consume, &resource, now),
-            false => Err(elsewhere("basic.consume", &resource)),
-        };
+        let arguments = StreamArguments::read(&consume, &resource, now);
         let arguments = match arguments {
             Ok(arguments) => arguments,
             Err(error) => return self.fail(now, error),
@@ -532,6 +531,7 @@ impl Connection {
                 }
             }
             Event::Gone { stream } => self.stream_gone(stream, now),
+            Event::Lost { stream } => self.stream_lost(stream, now),
             Event::Stats { request, result } => {
                 let counts = queue_counts(result.unwrap_or_default());
                 let answer = QueueAnswer::Counted(counts);
@@ -560,6 +560,10 @@ impl Connection {
         if let Some(publisher) = streams.publishers.remove(&stream) {
             self.stream_committed(stream, publisher.issued, now);
         }
+        self.stream_readers_gone(stream);
+    }
+
+    fn stream_readers_gone(&mut self, stream: QueueId) {
         let readers = self.streams().readers.iter();
         let of_stream =
             readers.filter(|(_, reader)| reader.stream == stream && reader.is_subscribed);
@@ -567,6 +571,29 @@ impl Connection {
         for consumer in gone {
             self.stream_reader_gone(consumer);
         }
+    }
+
+    /// The node that serves a stream is not reached any more. What it has not answered may be
+    /// stored or not: its publisher hears that it is not confirmed, and publishes it again.
+    fn stream_lost(&mut self, stream: QueueId, now: Now) {
+        let Some(streams) = &mut self.streams else {
+            return;
+        };
+        streams
+            .waiting
+            .retain(|command| command.stream() != Some(stream));
+        if let Some(publisher) = streams.publishers.get_mut(&stream) {
+            publisher.is_declared = false;
+            publisher.batch = BatchBuilder::new();
+            publisher.batch_bytes = 0;
+            let (answered, issued) = (publisher.answered, publisher.issued);
+            publisher.answered = issued;
+            if answered < issued {
+                self.session.refused(stream, &(answered + 1..issued + 1));
+                self.release_committed(stream, issued, now);
+            }
+        }
+        self.stream_readers_gone(stream);
     }
 
     /// The connection is over.

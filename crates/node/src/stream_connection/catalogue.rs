@@ -213,8 +213,7 @@ impl<E: Env> NodePort<'_, E> {
 
     // --- the cluster ---------------------------------------------------------------------------
 
-    /// Where clients reach the node that has a stream, if that is another one: on the host by which
-    /// the other nodes reach it, at the port that this node says of itself.
+    /// Where clients reach the node that has a stream, if that is another one: as it says itself.
     pub(super) fn leader_of(&self, stream: &str) -> Option<(String, u16)> {
         let catalogue = self.env.catalogue();
         let record = catalogue.queue_by_name(self.side.login.vhost_name(), stream)?;
@@ -222,13 +221,18 @@ impl<E: Env> NodePort<'_, E> {
         if home == self.env.node_id() {
             return None;
         }
+        let sessions = &self.env.settings().stream;
+        let said = self.env.stream_clients(home).unwrap_or_default();
+        let (said, own) = match self.side.peer.tls {
+            true => (said.tls, &sessions.tls),
+            false => (said.plain, &sessions.plain),
+        };
+        if said.is_some() {
+            return said;
+        }
+        // It was not connected since this node runs.
         let (host, _) = catalogue.node(home)?.address.rsplit_once(':')?;
         let host = host.trim_matches(['[', ']']).to_owned();
-        let sessions = &self.env.settings().stream;
-        let own = match self.side.peer.tls {
-            true => &sessions.tls,
-            false => &sessions.plain,
-        };
         Some((host, own.advertised_port))
     }
 }

@@ -1,14 +1,14 @@
 //! The node as the session of a stream connection sees it.
 
-use super::{News, Side};
+use super::Side;
 use crate::env::{ConnectionEvent, Env};
 use crate::stream_events::{StreamNews, connection_of, session_of};
 use leveret_auth::{Access, Resource};
-use leveret_stream::{Command, Refusal};
+use leveret_stream::Command;
 use leveret_stream_protocol::ResponseCode;
 use leveret_stream_session::groups::{GroupName, Member};
 use leveret_stream_session::{Groups, Port, Update};
-use leveret_types::{Now, QueueId};
+use leveret_types::Now;
 
 /// The node, for the time of one call.
 pub(super) struct NodePort<'a, E> {
@@ -51,14 +51,6 @@ impl<'a, E: Env> NodePort<'a, E> {
         if let Err(command) = self.env.say_to_streams(self.side.id, command) {
             self.side.refused.push_back(*command);
         }
-    }
-
-    /// Why nothing can be begun here with a stream: it is on another node of the cluster.
-    fn unavailable(&self, stream: QueueId) -> Option<Refusal> {
-        let catalogue = self.env.catalogue();
-        let home = catalogue.queue(stream)?.home();
-        let is_elsewhere = home != self.env.node_id();
-        is_elsewhere.then(|| Refusal::NotAvailable("another node has it".to_owned()))
     }
 
     fn group(&self, stream: &str, name: &str) -> GroupName {
@@ -183,19 +175,9 @@ impl<E: Env> Port for NodePort<'_, E> {
                 self.change_groups(|groups, updates| groups.leave_all(session, updates));
                 self.say(Command::Leave);
             }
-            Command::Publish { .. }
-            | Command::DeletePublisher { .. }
-            | Command::Credit { .. }
-            | Command::Unsubscribe { .. } => {
+            command => {
                 self.side.has_published |= matches!(command, Command::Publish { .. });
                 self.say(command);
-            }
-            command => {
-                let refusal = command.stream().and_then(|stream| self.unavailable(stream));
-                match refusal.and_then(|refusal| command.refused(refusal)) {
-                    Some(event) => self.side.news.push_back(News::Event(event)),
-                    None => self.say(command),
-                }
             }
         }
     }

@@ -4,6 +4,7 @@ use super::{Broker, LOG_BACKLOG_BYTES_MAX, ShardGuard, thread_of};
 use crate::inbox::Inbox;
 use crate::io_thread::ThreadEvent;
 use crate::logins::LoginWaiter;
+use bytes::Bytes;
 use leveret_auth::{LoginCheck, Verdict};
 use leveret_metadata::{Catalogue, CatalogueError, Command};
 use leveret_node::cluster::{Cluster, Peers, Waiter};
@@ -11,7 +12,7 @@ use leveret_node::history::History;
 use leveret_node::registry::Registry;
 use leveret_node::reply_to::Replies;
 use leveret_node::shard::Deferred;
-use leveret_node::streams::{StreamChange, session_of};
+use leveret_node::streams::{ClientAddresses, StreamChange, session_of};
 use leveret_node::{
     Alarms, ConnectionEvent, Env, Executed, LoginFrom, NodeCounters, NodeSettings, PeerFrame,
     Proposal,
@@ -203,7 +204,11 @@ impl Env for Broker {
         match change {
             StreamChange::Begun(stream, settings) => self.streams.begin(stream, *settings),
             StreamChange::Changed(stream, settings) => self.streams.change(stream, *settings),
-            StreamChange::Deleted(stream) => self.streams.delete(stream),
+            StreamChange::Elsewhere(stream, node) => self.stream_relay.place(stream, Some(node)),
+            StreamChange::Deleted(stream) => {
+                self.stream_relay.place(stream, None);
+                self.streams.delete(stream);
+            }
         }
     }
 
@@ -212,10 +217,22 @@ impl Env for Broker {
         connection: ConnectionId,
         command: StreamCommand,
     ) -> Result<(), Box<StreamCommand>> {
-        self.streams.say(session_of(connection), command)
+        self.say_to_any_stream(session_of(connection), command)
     }
 
     fn leave_streams(&self, connection: ConnectionId, unsaid: VecDeque<StreamCommand>) {
-        self.streams.leave(session_of(connection), unsaid);
+        self.leave_all_streams(session_of(connection), unsaid);
+    }
+
+    fn receive_of_streams(&self, from: NodeId, frame: Bytes) {
+        self.receive_of_relay(from, frame);
+    }
+
+    fn peer_of_streams(&self, peer: NodeId, is_up: bool) {
+        self.peer_of_relay(peer, is_up);
+    }
+
+    fn stream_clients(&self, node: NodeId) -> Option<ClientAddresses> {
+        self.stream_relay.clients(node)
     }
 }

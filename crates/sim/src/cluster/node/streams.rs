@@ -43,6 +43,7 @@ impl<D: Disk> Streams<D> {
         match change {
             StreamChange::Begun(id, settings) => drop(self.0.begin(id, *settings)),
             StreamChange::Changed(id, settings) => self.0.set_settings(id, *settings),
+            StreamChange::Elsewhere(..) => {}
             StreamChange::Deleted(id) => drop(self.0.delete(id, events)),
         }
     }

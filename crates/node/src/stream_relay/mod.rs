@@ -1,0 +1,323 @@
+//! Streams on other nodes of the cluster: what the sessions of this node say to them, and what the
+//! sessions of other nodes say to those of this one.
+//!
+//! A session says everything to the relay. What is for a stream of this node comes back; all else
+//! goes to the node that has it, in the order in which it was said. Publishes that are on their way
+//! there or wait there are bounded in bytes, and so is the rest: a session that there is no room
+//! for hears [`Effect::Room`], as with the streams of its own node. What comes back to readers is
+//! bounded by their credit, and by how much of it has left this node for one other at a time.
+//!
+//! Invariant: every request gets its one answer, every session hears [`Event::Lost`] once of each
+//! stream that it uses on a node that is not reached any more, and nothing of that node after.
+//! Invariant: no confirm is made here.
+//! Invariant: a frame that makes no sense ends what the two nodes have with each other's streams,
+//! and nothing else: both begin anew.
+
+mod codec;
+mod frame;
+mod serving;
+mod using;
+
+#[cfg(test)]
+mod tests;
+
+pub use frame::{ClientAddresses, STREAM_LINK, fuzz};
+
+use crate::env::PeerFrame;
+use bytes::Bytes;
+use frame::Frame;
+use leveret_stream::{Command, Event, SessionId};
+use leveret_types::limits::STREAM_RELAY_BYTES_MAX;
+use leveret_types::{NodeId, QueueId};
+use serving::Serving;
+use std::collections::{BTreeMap, HashMap};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use using::Using;
+
+/// Bytes that a command counts beside what it publishes.
+const COMMAND_BYTES: usize = 256;
+/// Bytes that may always be on their way, so that the other node need not tell of each taken one.
+const ALWAYS_BYTES: u64 = STREAM_RELAY_BYTES_MAX as u64 / 4;
+
+/// Bytes that a command counts where what waits is bounded.
+#[must_use]
+pub fn command_bytes(command: &Command) -> usize {
+    COMMAND_BYTES + published_bytes(command).unwrap_or(0)
+}
+
+/// Bytes that a command publishes, if it does.
+#[must_use]
+pub fn published_bytes(command: &Command) -> Option<usize> {
+    match command {
+        Command::Publish { batch, .. } => Some(batch.bytes()),
+        _ => None,
+    }
+}
+
+/// Whether a command has its place among a session's publishes. All others may overtake them.
+#[must_use]
+pub const fn goes_with_publishes(command: &Command) -> bool {
+    matches!(
+        command,
+        Command::Publish { .. }
+            | Command::DeclarePublisher { .. }
+            | Command::DeletePublisher { .. }
+            | Command::QuerySequence { .. }
+            | Command::Leave
+    )
+}
+
+/// Whether so much more may be on its way: one always may, however large.
+const fn has_room(under_way: u64, more: u64) -> bool {
+    under_way <= ALWAYS_BYTES || under_way + more <= STREAM_RELAY_BYTES_MAX as u64
+}
+
+/// The sessions of another node, for as long as its link holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Guests {
+    /// Their node.
+    pub node: NodeId,
+    /// Which time it is that this node is connected.
+    pub link: u64,
+}
+
+/// What became of what a session said.
+#[derive(Debug)]
+pub enum Said {
+    /// It is for a stream of this node.
+    Here(Command),
+    /// It is on its way.
+    Sent,
+    /// There is no room for it now: the session hears [`Effect::Room`].
+    NoRoom(Box<Command>),
+    /// The node that has the stream is not reached: the session is to hear this, if anything.
+    Refused(Option<Event>),
+}
+
+/// What is to be done.
+#[derive(Debug)]
+pub enum Effect {
+    /// A session of this node hears something.
+    Hear(SessionId, Event),
+    /// What was refused for lack of room may be said again by this session of this node.
+    Room(SessionId),
+    /// A session of another node says something to the streams of this one. It takes no more than
+    /// [`STREAM_RELAY_BYTES_MAX`] for all sessions of that node until [`StreamRelay::taken`] tells.
+    Say(Guests, SessionId, Command),
+    /// Those sessions have gone.
+    Left(Guests),
+}
+
+/// Where frames are posted.
+pub type Post<'a> = &'a dyn Fn(NodeId, PeerFrame);
+
+/// One other node.
+#[derive(Default)]
+struct Peer {
+    is_up: bool,
+    /// Which time it is that it is connected.
+    link: u64,
+    /// What sessions of this node have there.
+    using: Using,
+    /// What its sessions have here.
+    serving: Serving,
+    /// Where clients reach it: kept while it is down.
+    clients: Option<ClientAddresses>,
+}
+
+#[derive(Default)]
+struct State {
+    /// The streams that other nodes have.
+    places: HashMap<QueueId, NodeId>,
+    peers: BTreeMap<NodeId, Peer>,
+}
+
+/// The way between sessions and streams of different nodes.
+#[derive(Default)]
+pub struct StreamRelay {
+    state: Mutex<State>,
+    /// Whether any stream is elsewhere: where none is, nobody waits for the lock.
+    is_used: AtomicBool,
+}
+
+impl StreamRelay {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A stream is served by this node from now on, or by nobody (nothing), or by another one.
+    pub fn place(&self, stream: QueueId, at: Option<NodeId>) {
+        let mut state = self.state();
+        match at {
+            Some(node) => {
+                state.places.insert(stream, node);
+                self.is_used.store(true, Ordering::Release);
+            }
+            None => {
+                state.places.remove(&stream);
+            }
+        }
+    }
+
+    /// Where clients reach a node, as it has said when it was last connected.
+    #[must_use]
+    pub fn clients(&self, node: NodeId) -> Option<ClientAddresses> {
+        self.state().peers.get(&node)?.clients.clone()
+    }
+
+    /// A session of this node says something.
+    pub fn say(&self, session: SessionId, command: Command, post: Post<'_>) -> Said {
+        if !self.is_used.load(Ordering::Acquire) {
+            return Said::Here(command);
+        }
+        let mut state = self.state();
+        let place = |stream| state.places.get(&stream).copied();
+        let Some(node) = command.stream().and_then(place) else {
+            return Said::Here(command);
+        };
+        match state.peers.get_mut(&node).filter(|peer| peer.is_up) {
+            Some(peer) => peer.using.say(session, command, &|frame| post(node, frame)),
+            None => Said::Refused(using::refused(&command)),
+        }
+    }
+
+    /// A session of this node has ended. What it said and there was no room for comes before that;
+    /// what of it is for streams of this node comes back.
+    pub fn leave(
+        &self,
+        session: SessionId,
+        unsaid: impl IntoIterator<Item = Command>,
+        post: Post<'_>,
+    ) -> Vec<Command> {
+        let mut here = Vec::new();
+        let mut state = self.state();
+        for command in unsaid {
+            let place = |stream| state.places.get(&stream).copied();
+            let node = command.stream().and_then(place);
+            let Some(node) = node else {
+                here.push(command);
+                continue;
+            };
+            if let Some(peer) = state.peers.get_mut(&node).filter(|peer| peer.is_up) {
+                peer.using
+                    .say_at_last(session, command, &|frame| post(node, frame));
+            }
+        }
+        for (node, peer) in &mut state.peers {
+            if peer.using.leave(session) {
+                post(*node, Frame::Command(session, Command::Leave).encode());
+            }
+        }
+        here
+    }
+
+    /// Another node is connected: it is told where clients reach this one.
+    pub fn peer_up(&self, node: NodeId, own: &ClientAddresses, post: Post<'_>) {
+        let mut state = self.state();
+        let peer = state.peers.entry(node).or_default();
+        peer.is_up = true;
+        peer.link += 1;
+        post(node, Frame::Clients(own.clone()).encode());
+    }
+
+    /// Another node is not reached any more.
+    pub fn peer_down(&self, node: NodeId) -> Vec<Effect> {
+        let mut effects = Vec::new();
+        if let Some(peer) = self.state().peers.get_mut(&node) {
+            peer.is_up = false;
+            peer.lose(node, &mut effects);
+        }
+        effects
+    }
+
+    /// Takes in a frame of another node.
+    pub fn receive(&self, node: NodeId, bytes: Bytes, post: Post<'_>) -> Vec<Effect> {
+        let mut effects = Vec::new();
+        let mut state = self.state();
+        let Some(peer) = state.peers.get_mut(&node).filter(|peer| peer.is_up) else {
+            return effects;
+        };
+        match Frame::decode(bytes) {
+            Ok(frame) => peer.receive(node, frame, &mut effects, post),
+            Err(error) => {
+                tracing::error!(
+                    %node,
+                    "{error}; sessions of both nodes lose the streams of the other one, and find \
+                     them again"
+                );
+                peer.begin_anew(node, &mut effects, post);
+            }
+        }
+        effects
+    }
+
+    /// A session of another node hears something. What has gone with its link is dropped.
+    pub fn hear(&self, guests: Guests, session: SessionId, event: Event, post: Post<'_>) {
+        let mut state = self.state();
+        if let Some(peer) = state.of(guests) {
+            let post = |frame| post(guests.node, frame);
+            peer.serving.hear(session, event, &post);
+        }
+    }
+
+    /// The streams of this node have taken so many bytes of publishes, and of other commands, that
+    /// came from another node.
+    pub fn taken(&self, guests: Guests, publishes: u64, others: u64, post: Post<'_>) {
+        if self.state().of(guests).is_some() {
+            post(guests.node, Frame::Taken(publishes, others).encode());
+        }
+    }
+}
+
+impl State {
+    fn of(&mut self, guests: Guests) -> Option<&mut Peer> {
+        let peer = self.peers.get_mut(&guests.node);
+        peer.filter(|peer| peer.is_up && peer.link == guests.link)
+    }
+}
+
+impl Peer {
+    /// What both nodes had with each other's streams is gone.
+    fn lose(&mut self, node: NodeId, effects: &mut Vec<Effect>) {
+        self.using.lose(effects);
+        self.serving = Serving::default();
+        effects.push(Effect::Left(Guests {
+            node,
+            link: self.link,
+        }));
+    }
+
+    fn begin_anew(&mut self, node: NodeId, effects: &mut Vec<Effect>, post: Post<'_>) {
+        self.lose(node, effects);
+        self.link += 1;
+        post(node, Frame::Reset.encode());
+    }
+
+    fn receive(&mut self, node: NodeId, frame: Frame, effects: &mut Vec<Effect>, post: Post<'_>) {
+        match frame {
+            Frame::Command(session, command) => {
+                let guests = Guests {
+                    node,
+                    link: self.link,
+                };
+                effects.push(Effect::Say(guests, session, command));
+            }
+            Frame::Event(session, event) => {
+                let reached = self.using.hear(session, event, effects);
+                if let Some(bytes) = reached {
+                    post(node, Frame::Delivered(bytes).encode());
+                }
+            }
+            Frame::Taken(publishes, others) => self.using.taken(publishes, others, effects),
+            Frame::Delivered(bytes) => {
+                self.serving.delivered(bytes, &|frame| post(node, frame));
+            }
+            Frame::Reset => {
+                self.lose(node, effects);
+                self.link += 1;
+            }
+            Frame::Clients(clients) => self.clients = Some(clients),
+        }
+    }
+}

@@ -1,0 +1,526 @@
+//! Two nodes whose sessions use each other's streams.
+
+use super::frame::Frame;
+use super::*;
+use leveret_stream::chunk::{ChunkHeader, ChunkKind};
+use leveret_stream::{
+    BatchBuilder, Filter, OffsetSpec, PublisherId, ReaderId, Reference, Refusal, RequestId,
+    SharedBatchBuilder, SharedChunk, StreamStats,
+};
+use std::cell::RefCell;
+
+const HERE: NodeId = NodeId(1);
+const THERE: NodeId = NodeId(2);
+const STREAM: QueueId = QueueId(0x700).of_stream();
+const SESSION: SessionId = SessionId(5);
+const PUBLISHER: PublisherId = PublisherId(9);
+
+fn reference() -> Reference {
+    Reference::new(Bytes::from_static(b"ref")).expect("a name")
+}
+
+fn publish(bytes: usize) -> Command {
+    let mut batch = BatchBuilder::new();
+    assert!(batch.push(3, Some(b"value"), &vec![7; bytes]));
+    Command::Publish {
+        stream: STREAM,
+        publisher: PUBLISHER,
+        batch: batch.take(),
+    }
+}
+
+/// A publish that counts so many bytes.
+fn publish_of(bytes: usize) -> Command {
+    let least = command_bytes(&publish(0));
+    let publish = publish(bytes - least);
+    assert_eq!(command_bytes(&publish), bytes);
+    publish
+}
+
+fn declare(request: u64) -> Command {
+    Command::DeclarePublisher {
+        request: RequestId(request),
+        stream: STREAM,
+        publisher: PUBLISHER,
+        reference: Some(reference()),
+    }
+}
+
+fn chunk(bytes: usize) -> SharedChunk {
+    let header = ChunkHeader {
+        kind: ChunkKind::User,
+        entries: 1,
+        records: 1,
+        timestamp_ms: 1,
+        epoch: 1,
+        first_offset: 7,
+        crc: 0,
+        data_bytes: 0,
+        trailer_bytes: 0,
+        bloom_bytes: 0,
+    };
+    let size = (bytes as u32).to_be_bytes();
+    SharedChunk::new(header, &[], &[&size[..], &vec![1; bytes]].concat(), &[])
+}
+
+fn chunk_event(bytes: usize) -> Event {
+    Event::Chunk {
+        reader: ReaderId(4),
+        chunk: chunk(bytes),
+        committed_chunk: 7,
+    }
+}
+
+fn commands() -> Vec<Command> {
+    let mut shared = SharedBatchBuilder::default();
+    assert!(shared.push(None, b"one"));
+    let (request, stream, reader) = (RequestId(8), STREAM, ReaderId(4));
+    let subscribe = |offset, filter: Option<Filter>| Command::Subscribe {
+        request,
+        stream,
+        reader,
+        offset,
+        credit: 10,
+        filter: filter.map(Box::new),
+    };
+    let filter = Filter {
+        values: vec![Bytes::from_static(b"a"), Bytes::new()],
+        match_unfiltered: true,
+    };
+    vec![
+        declare(1),
+        Command::DeletePublisher {
+            stream,
+            publisher: PUBLISHER,
+        },
+        publish(100),
+        Command::Publish {
+            stream,
+            publisher: PUBLISHER,
+            batch: shared.take().numbered(17),
+        },
+        Command::QuerySequence {
+            request,
+            stream,
+            reference: reference(),
+        },
+        subscribe(OffsetSpec::First, None),
+        subscribe(OffsetSpec::Last, Some(filter)),
+        subscribe(OffsetSpec::Next, None),
+        subscribe(OffsetSpec::Offset(77), None),
+        subscribe(OffsetSpec::TimestampMs(-5), None),
+        Command::Credit {
+            stream,
+            reader,
+            chunks: 2,
+        },
+        Command::Unsubscribe { stream, reader },
+        Command::StoreOffset {
+            stream,
+            reference: reference(),
+            offset: 3,
+        },
+        Command::QueryOffset {
+            request,
+            stream,
+            reference: reference(),
+        },
+        Command::ResolveOffset {
+            request,
+            stream,
+            offset: OffsetSpec::Last,
+        },
+        Command::Stats { request, stream },
+        Command::Leave,
+    ]
+}
+
+fn events() -> Vec<Event> {
+    let (request, reader) = (RequestId(8), ReaderId(4));
+    let refusals = [
+        Refusal::NotFound,
+        Refusal::Exists,
+        Refusal::Precondition("no".to_owned()),
+        Refusal::NotAvailable("not now".to_owned()),
+        Refusal::Id,
+        Refusal::Damaged("broken".to_owned()),
+    ];
+    let refused = refusals.map(|refusal| Event::Refused {
+        publisher: PUBLISHER,
+        ids: vec![1, 2, 9],
+        refusal,
+    });
+    let stats = StreamStats {
+        first_chunk: Some(1),
+        bytes: 12,
+        ..StreamStats::default()
+    };
+    let mut events = vec![
+        Event::PublisherDeclared {
+            request,
+            result: Ok(()),
+        },
+        Event::Confirmed {
+            publisher: PUBLISHER,
+            ids: vec![1, u64::MAX],
+        },
+        Event::Sequence {
+            request,
+            result: Ok(Some(4)),
+        },
+        Event::Sequence {
+            request,
+            result: Ok(None),
+        },
+        Event::Subscribed {
+            request,
+            result: Err(Refusal::NotFound),
+        },
+        chunk_event(100),
+        Event::ReaderEnded {
+            reader,
+            refusal: Refusal::Damaged("broken".to_owned()),
+        },
+        Event::StoredOffset {
+            request,
+            result: Ok(None),
+        },
+        Event::ResolvedOffset {
+            request,
+            result: Ok(5),
+        },
+        Event::Stats {
+            request,
+            result: Ok(stats),
+        },
+        Event::Gone { stream: STREAM },
+        Event::Lost { stream: STREAM },
+    ];
+    events.extend(refused);
+    events
+}
+
+fn bytes_of(frame: &PeerFrame) -> Vec<u8> {
+    frame
+        .pieces
+        .iter()
+        .flat_map(|piece| piece.to_vec())
+        .collect()
+}
+
+#[test]
+fn every_frame_is_decoded_to_what_it_was_and_no_part_of_it_is_one() {
+    let clients = ClientAddresses {
+        plain: Some(("here".to_owned(), 5552)),
+        tls: None,
+    };
+    let commands = commands().into_iter().map(|c| Frame::Command(SESSION, c));
+    let events = events().into_iter().map(|e| Frame::Event(SESSION, e));
+    let others = [
+        Frame::Taken(1, 2),
+        Frame::Delivered(3),
+        Frame::Reset,
+        Frame::Clients(clients),
+    ];
+    for frame in commands.chain(events).chain(others) {
+        let bytes = bytes_of(&frame.encode());
+        let decoded = Frame::decode(Bytes::from(bytes.clone())).expect("a frame");
+        assert_eq!(format!("{decoded:?}"), format!("{frame:?}"));
+        fuzz(&bytes);
+        for end in 0..bytes.len() {
+            // The list of numbers ends with its frame: a shorter one is a frame too.
+            fuzz(&bytes[..end]);
+        }
+        for bit in 0..bytes.len().min(64) * 8 {
+            let mut bad = bytes.clone();
+            bad[bit / 8] ^= 1 << (bit % 8);
+            fuzz(&bad);
+        }
+    }
+}
+
+/// Two nodes; the stream is on the second one.
+struct Two {
+    here: StreamRelay,
+    there: StreamRelay,
+    /// What was posted, and by which node.
+    wire: RefCell<Vec<(NodeId, PeerFrame)>>,
+}
+
+impl Two {
+    fn new() -> Self {
+        let two = Self {
+            here: StreamRelay::default(),
+            there: StreamRelay::default(),
+            wire: RefCell::default(),
+        };
+        two.here.place(STREAM, Some(THERE));
+        let clients = ClientAddresses::default();
+        two.here.peer_up(THERE, &clients, &two.post());
+        two.there.peer_up(HERE, &clients, &two.post());
+        two.carry();
+        two
+    }
+
+    fn post(&self) -> impl Fn(NodeId, PeerFrame) {
+        |to, frame| self.wire.borrow_mut().push((to, frame))
+    }
+
+    /// Brings all that was posted to its node; what is to be done there: at the first, at the
+    /// second node.
+    fn carry(&self) -> (Vec<Effect>, Vec<Effect>) {
+        let (mut here, mut there) = (Vec::new(), Vec::new());
+        loop {
+            let frames = std::mem::take(&mut *self.wire.borrow_mut());
+            if frames.is_empty() {
+                return (here, there);
+            }
+            for (to, frame) in frames {
+                assert_eq!(frame.queue, STREAM_LINK);
+                let bytes = Bytes::from(bytes_of(&frame));
+                match to {
+                    HERE => here.extend(self.here.receive(THERE, bytes, &self.post())),
+                    _ => there.extend(self.there.receive(HERE, bytes, &self.post())),
+                }
+            }
+        }
+    }
+
+    fn say(&self, command: Command) -> Said {
+        self.here.say(SESSION, command, &self.post())
+    }
+
+    /// What the second node is told by its sessions of the first one.
+    fn said(&self) -> Vec<Command> {
+        let said = |effect| match effect {
+            Effect::Say(_, SESSION, command) => command,
+            other => panic!("{other:?}"),
+        };
+        self.carry().1.into_iter().map(said).collect()
+    }
+
+    fn guests(&self) -> Guests {
+        let link = self.there.state().peers[&HERE].link;
+        Guests { node: HERE, link }
+    }
+
+    fn hear(&self, event: Event) {
+        self.there.hear(self.guests(), SESSION, event, &self.post());
+    }
+
+    /// What the first node's session hears.
+    fn heard(&self) -> Vec<Event> {
+        let heard = |effect| match effect {
+            Effect::Hear(SESSION, event) => event,
+            other => panic!("{other:?}"),
+        };
+        self.carry().0.into_iter().map(heard).collect()
+    }
+}
+
+#[test]
+fn what_is_for_a_stream_of_this_node_or_of_nobody_comes_back() {
+    let two = Two::new();
+    two.here.place(STREAM, None);
+    assert!(matches!(two.say(declare(1)), Said::Here(_)));
+    assert!(two.said().is_empty());
+}
+
+#[test]
+fn commands_arrive_in_their_order_and_their_answers_come_back() {
+    let two = Two::new();
+    for command in [declare(1), publish(10)] {
+        assert!(matches!(two.say(command), Said::Sent));
+    }
+    assert!(matches!(
+        two.said()[..],
+        [Command::DeclarePublisher { .. }, Command::Publish { .. }]
+    ));
+    two.hear(Event::PublisherDeclared {
+        request: RequestId(1),
+        result: Ok(()),
+    });
+    let ids = vec![3];
+    let publisher = PUBLISHER;
+    two.hear(Event::Confirmed { publisher, ids });
+    assert!(matches!(
+        two.heard()[..],
+        [Event::PublisherDeclared { .. }, Event::Confirmed { .. }]
+    ));
+}
+
+#[test]
+fn a_lost_link_answers_what_was_asked_and_confirms_nothing() {
+    let two = Two::new();
+    two.say(declare(1));
+    two.hear(Event::PublisherDeclared {
+        request: RequestId(1),
+        result: Ok(()),
+    });
+    two.carry();
+    two.say(publish(10));
+    let stats = Command::Stats {
+        request: RequestId(1),
+        stream: STREAM,
+    };
+    two.say(stats);
+    let effects = two.here.peer_down(THERE);
+    assert!(
+        matches!(
+            &effects[..],
+            [
+                Effect::Hear(
+                    SESSION,
+                    Event::Stats {
+                        result: Err(Refusal::NotAvailable(_)),
+                        ..
+                    }
+                ),
+                Effect::Hear(SESSION, Event::Lost { stream: STREAM }),
+                Effect::Left(_)
+            ]
+        ),
+        "{effects:?}"
+    );
+    let refused = two.say(publish(10));
+    assert!(matches!(
+        refused,
+        Said::Refused(Some(Event::Refused {
+            refusal: Refusal::NotAvailable(_),
+            ..
+        }))
+    ));
+    assert!(two.here.peer_down(THERE).len() == 1, "told once");
+}
+
+#[test]
+fn a_node_whose_link_is_lost_lets_its_sessions_go_and_tells_them_nothing_more() {
+    let two = Two::new();
+    two.say(declare(1));
+    two.said();
+    let before = two.guests();
+    let left = two.there.peer_down(HERE);
+    assert!(matches!(left[..], [Effect::Left(guests)] if guests == before));
+    two.there
+        .peer_up(HERE, &ClientAddresses::default(), &two.post());
+    two.carry();
+    let event = Event::Gone { stream: STREAM };
+    two.there.hear(before, SESSION, event, &two.post());
+    assert!(two.heard().is_empty());
+}
+
+#[test]
+fn publishes_on_their_way_are_bounded_and_who_waits_hears_of_room() {
+    let two = Two::new();
+    let half = STREAM_RELAY_BYTES_MAX / 2;
+    assert!(matches!(two.say(publish_of(half)), Said::Sent));
+    assert!(matches!(two.say(publish_of(half + 1)), Said::NoRoom(_)));
+    assert!(matches!(two.say(publish_of(half)), Said::Sent));
+    assert!(matches!(two.say(publish_of(300)), Said::NoRoom(_)));
+    // Who reads waits for no publisher.
+    let stream = STREAM;
+    let reader = ReaderId(1);
+    assert!(matches!(
+        two.say(Command::Unsubscribe { stream, reader }),
+        Said::Sent
+    ));
+    two.said();
+    let half = half as u64;
+    two.there.taken(two.guests(), half - 1, 0, &two.post());
+    assert!(two.carry().0.is_empty());
+    two.there.taken(two.guests(), 1, 0, &two.post());
+    assert!(matches!(two.carry().0[..], [Effect::Room(SESSION)]));
+    assert!(matches!(two.say(publish_of(300)), Said::Sent));
+}
+
+#[test]
+fn one_publish_may_be_larger_than_the_room() {
+    let two = Two::new();
+    let large = publish_of(2 * STREAM_RELAY_BYTES_MAX);
+    assert!(matches!(two.say(large), Said::Sent));
+    assert!(matches!(two.say(publish_of(300)), Said::NoRoom(_)));
+}
+
+#[test]
+fn chunks_that_have_no_room_wait_in_their_order_and_confirms_pass_them() {
+    let two = Two::new();
+    two.say(declare(1));
+    two.said();
+    let size = STREAM_RELAY_BYTES_MAX / 8;
+    for _ in 0..20 {
+        two.hear(chunk_event(size));
+    }
+    let (reader, refusal) = (ReaderId(4), Refusal::NotFound);
+    two.hear(Event::ReaderEnded { reader, refusal });
+    let (publisher, ids) = (PUBLISHER, vec![1]);
+    two.hear(Event::Confirmed { publisher, ids });
+    let on_the_way: usize = two.wire.borrow().iter().map(|(_, frame)| frame.len()).sum();
+    assert!(on_the_way <= STREAM_RELAY_BYTES_MAX + 1024, "{on_the_way}");
+    let heard = two.heard();
+    let place = |wanted: fn(&Event) -> bool| heard.iter().position(wanted);
+    let confirmed = place(|event| matches!(event, Event::Confirmed { .. }));
+    assert!(confirmed < Some(10), "{confirmed:?}");
+    let ended = place(|event| matches!(event, Event::ReaderEnded { .. }));
+    assert_eq!(ended, Some(heard.len() - 1));
+    assert_eq!(heard.len(), 22, "all of them in the end");
+}
+
+#[test]
+fn a_frame_that_makes_no_sense_ends_what_the_nodes_have_with_each_others_streams() {
+    let two = Two::new();
+    two.say(declare(1));
+    two.said();
+    let before = two.guests();
+    let bad = Bytes::from_static(&[1, 2, 3]);
+    let effects = two.there.receive(HERE, bad, &two.post());
+    assert!(matches!(effects[..], [Effect::Left(guests)] if guests == before));
+    let (here, _) = two.carry();
+    assert!(
+        matches!(
+            &here[..],
+            [
+                Effect::Hear(_, Event::PublisherDeclared { result: Err(_), .. }),
+                Effect::Hear(_, Event::Lost { .. }),
+                Effect::Left(_)
+            ]
+        ),
+        "{here:?}"
+    );
+    assert!(matches!(two.say(declare(2)), Said::Sent), "it goes on");
+    let (_, there) = two.carry();
+    assert!(matches!(there[..], [Effect::Say(guests, ..)] if guests != before));
+}
+
+#[test]
+fn a_session_that_leaves_says_what_waited_and_hears_nothing_more() {
+    let two = Two::new();
+    two.say(declare(1));
+    two.said();
+    let own = Command::Stats {
+        request: RequestId(1),
+        stream: QueueId(0x800).of_stream(),
+    };
+    let here = two.here.leave(SESSION, [publish(10), own], &two.post());
+    assert!(matches!(here[..], [Command::Stats { .. }]));
+    assert!(matches!(
+        two.said()[..],
+        [Command::Publish { .. }, Command::Leave]
+    ));
+    two.hear(Event::Gone { stream: STREAM });
+    assert!(two.heard().is_empty());
+    assert!(two.here.leave(SESSION, [], &two.post()).is_empty());
+    assert!(two.said().is_empty(), "it has nothing there");
+}
+
+#[test]
+fn a_node_says_where_its_clients_reach_it_and_is_remembered_while_it_is_down() {
+    let two = Two::new();
+    let address = ClientAddresses {
+        plain: Some(("broker-2".to_owned(), 5552)),
+        tls: None,
+    };
+    two.there.peer_up(HERE, &address, &two.post());
+    two.carry();
+    two.here.peer_down(THERE);
+    assert_eq!(two.here.clients(THERE), Some(address));
+}
