@@ -100,7 +100,6 @@ const GREATER_CYCLES: &[(&str, usize)] = &[
     ("management", 6),
     ("node", 10),
     ("stream-session", 6),
-    ("xtask", 14),
 ];
 
 /// One crate of the workspace with what it uses outside its tests.

@@ -8,7 +8,7 @@ use anyhow::{Context, Result};
 use serde_json::{Value, json};
 
 use super::perftest::{self, Figures, Length};
-use super::{Measured, Options};
+use super::report::{Measured, Options};
 use crate::broker::{Broker, Kind, leveret_binary};
 use crate::client::Client;
 use crate::numbers::{median, table};

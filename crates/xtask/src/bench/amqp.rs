@@ -5,7 +5,7 @@ use anyhow::Result;
 use serde_json::json;
 
 use super::perftest::{self, Compared, Figures, Length};
-use super::{Measured, Options};
+use super::report::{Measured, Options};
 use crate::broker::{Broker, Kind};
 use crate::client::Client;
 use crate::suite::{perftest, perftest_classpath};

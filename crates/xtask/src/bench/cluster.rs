@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use serde_json::json;
 
-use super::{Measured, Options};
+use super::report::{Measured, Options};
 use crate::broker::Kind;
 use crate::client::{Client, Event};
 use crate::cluster::Cluster;

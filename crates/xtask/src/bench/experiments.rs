@@ -4,7 +4,7 @@
 mod numbers;
 mod plan;
 
-use super::{Measured, Options};
+use super::report::{Measured, Options};
 use crate::broker::leveret_binary;
 use crate::numbers::{median, table};
 use crate::run;
@@ -301,7 +301,7 @@ fn write_into_page(pages: &Path, part: &str, text: &str) -> Result<()> {
         let is_page = path.extension().is_some_and(|e| e == "md");
         if is_page && fs::read_to_string(&path)?.contains(&mark) {
             let document = fs::read_to_string(&path)?;
-            fs::write(&path, super::with_section(&document, part, text))?;
+            fs::write(&path, super::report::with_section(&document, part, text))?;
         }
     }
     Ok(())

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 use serde_json::json;
 
-use super::{Measured, Options};
+use super::report::{Measured, Options};
 use crate::broker::{self, Broker, Kind};
 use crate::client::Client;
 use crate::numbers::{median, table};

@@ -14,7 +14,7 @@ use anyhow::{Context, Result, bail};
 use serde_json::{Value, json};
 use socket2::{Domain, Protocol, Socket, Type};
 
-use super::{Measured, Options};
+use super::report::{Measured, Options};
 use crate::broker::{Broker, Kind};
 use crate::client::{Client, Event, Table};
 use crate::numbers::{median, table};

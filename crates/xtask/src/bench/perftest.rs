@@ -8,7 +8,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use serde_json::{Value, json};
 
-use super::Options;
+use super::report::Options;
 use crate::broker::{Broker, Kind};
 use crate::numbers::{median, table};
 use crate::{procfs, run};
@@ -175,7 +175,7 @@ fn used(brokers: &[Broker]) -> Result<Used> {
         used.cpu_s += process.cpu_s;
         used.rss_bytes_max += process.rss_bytes_max;
         used.syncs = match (used.syncs, broker.kind) {
-            (Some(syncs), Kind::Leveret) => Some(syncs + super::metric(broker, SYNCS)?),
+            (Some(syncs), Kind::Leveret) => Some(syncs + super::report::metric(broker, SYNCS)?),
             _ => None,
         };
     }

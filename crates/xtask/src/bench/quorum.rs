@@ -8,8 +8,9 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use serde_json::json;
 
+use super::cluster;
 use super::perftest::{self, Compared, Figures, Length};
-use super::{Measured, Options, cluster};
+use super::report::{Measured, Options};
 use crate::broker::{Broker, Kind};
 use crate::client::Client;
 use crate::cluster::Cluster;

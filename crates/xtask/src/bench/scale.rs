@@ -17,7 +17,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use serde_json::json;
 
-use super::{Measured, Options, idle};
+use super::idle;
+use super::report::{Measured, Options};
 use crate::broker::{Broker, Kind};
 use crate::client::{Client, Event, Table};
 use crate::numbers::{Random, median, table};

@@ -12,7 +12,8 @@ use anyhow::{Context, Result};
 use serde_json::{Value, json};
 
 use super::block_writes::BlockWrites;
-use super::{Measured, Options, idle, load};
+use super::report::{Measured, Options};
+use super::{idle, load};
 use crate::broker::{Broker, Kind};
 use crate::client::Client;
 use crate::numbers::table;

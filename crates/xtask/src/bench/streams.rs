@@ -7,7 +7,7 @@ use std::process::Command;
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
 
-use super::{Measured, Options};
+use super::report::{Measured, Options};
 use crate::broker::{Broker, Kind, leveret_binary};
 use crate::numbers::{median, table};
 use crate::{procfs, run};

@@ -28,7 +28,7 @@ use anyhow::{Result, bail};
 use self::ledger::Ledger;
 use crate::broker::Kind;
 use crate::numbers::Random;
-use crate::suite::{Bench, Report};
+use crate::suite::bench::{Bench, Report};
 
 /// Rounds that CI runs of one broker.
 const CI_ROUNDS: u32 = 25;

@@ -19,7 +19,7 @@ use crate::broker;
 use crate::cluster::Cluster;
 use crate::numbers::Random;
 use crate::run;
-use crate::suite::Report;
+use crate::suite::bench::Report;
 use crate::tools::{self, Tool};
 
 /// Set for the copy of this tool that runs in a network namespace of its own.

@@ -6,7 +6,7 @@
 
 use anyhow::Result;
 
-use super::Report;
+use super::bench::Report;
 
 /// How many tests of a suite may fail and run once more.
 const AGAIN_MAX: usize = 3;

@@ -8,7 +8,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 
 use super::again::run_again;
-use super::{Bench, Report};
+use super::bench::{Bench, Report};
 use crate::run;
 
 /// Building everything from nothing is the larger part of this.

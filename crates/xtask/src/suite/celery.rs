@@ -12,8 +12,8 @@ use std::thread;
 use anyhow::Result;
 
 use super::again::run_again;
+use super::bench::{Bench, Report, stop};
 use super::python::{DEADLINE, is_pytest_name, point_at, pytest, read_results, source};
-use super::{Bench, Report, stop};
 use crate::broker::Broker;
 use crate::redis::Redis;
 use crate::run;

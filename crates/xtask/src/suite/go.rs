@@ -10,7 +10,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
 
-use super::{Bench, ControlledCluster, Report};
+use super::bench::{Bench, ControlledCluster, Report};
 use crate::broker::{Broker, Kind};
 use crate::run;
 
@@ -88,7 +88,7 @@ pub fn streams(bench: &Bench) -> Result<Report> {
         .env("STREAM_PORT", broker.stream.port().to_string());
     let success = run::logged(&mut command, &log, DEADLINE)?;
     let mut report = bench.documented();
-    super::stop(&mut broker, &mut report)?;
+    super::bench::stop(&mut broker, &mut report)?;
     report.add(read(success, &log)?);
     Ok(report)
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 
-use super::{Bench, Report};
+use super::bench::{Bench, Report};
 use crate::run;
 
 const DEADLINE: Duration = Duration::from_secs(420);

@@ -1,6 +1,7 @@
 //! The suites, in the order in which they begin.
 
-use super::{Suite, cargo, celery, go, java, node, perf, python, rust};
+use super::bench::Suite;
+use super::{cargo, celery, go, java, node, perf, python, rust};
 use crate::crash;
 use crate::tools::Tool;
 

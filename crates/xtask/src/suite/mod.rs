@@ -1,6 +1,7 @@
 //! `cargo xtask test`: every suite, each against a broker of its own, and one table at the end.
 
 mod again;
+pub mod bench;
 mod cargo;
 mod celery;
 mod go;
@@ -13,118 +14,17 @@ mod rust;
 
 pub use java::{perftest, perftest_classpath};
 
-use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
 use anyhow::{Result, bail};
 
-use crate::broker::{self, Broker, Kind};
-use crate::cluster::Cluster;
-use crate::left_out::LeftOut;
-use crate::tools::{self, Tool};
-use crate::{left_out, run};
+use crate::broker::Kind;
+use crate::left_out;
+use crate::tools;
+use bench::{Bench, Report, Suite};
 use list::SUITES;
-
-/// What one suite found.
-#[derive(Clone, Debug, Default)]
-pub struct Report {
-    /// How many tests passed.
-    pub passed: usize,
-    /// The names of those that failed, with a few words where the suite gives some.
-    pub failed: Vec<String>,
-    /// The tests that did not run, with the reason.
-    pub left_out: Vec<(String, String)>,
-    /// Tests that failed beside others and passed when they ran once more by themselves.
-    /// They count as passed, and are named, so that one that does so often is looked into.
-    pub again: Vec<String>,
-}
-
-impl Report {
-    /// Adds another report's counts to this one.
-    pub fn add(&mut self, other: Report) {
-        self.passed += other.passed;
-        self.failed.extend(other.failed);
-        self.left_out.extend(other.left_out);
-        self.again.extend(other.again);
-    }
-
-    /// Makes failures of the tests that left themselves out and that the documentation does not
-    /// list: nothing else would tell that a library is missing, or that nobody may make a network.
-    fn fail_undocumented(&mut self, documented: &[LeftOut]) {
-        let (listed, unlisted) = std::mem::take(&mut self.left_out)
-            .into_iter()
-            .partition(|(test, _)| documented.iter().any(|row| row.covers(test)));
-        self.left_out = listed;
-        let unlisted: Vec<(String, String)> = unlisted;
-        let failures = unlisted.into_iter().map(|(test, reason)| {
-            format!("{test}: left itself out, and docs/interop.md does not list it: {reason}")
-        });
-        self.failed.extend(failures);
-    }
-
-    /// The report of a program that has ended: that it failed without naming a test is a failure of
-    /// its own.
-    fn ended(self, program: &str, success: bool, log: &Path) -> Report {
-        let mut report = self;
-        if !success && report.failed.is_empty() {
-            let failure = format!("{program}: see {}", log.display());
-            report.failed.push(failure);
-        }
-        report
-    }
-}
-
-/// What a suite is given.
-pub struct Bench {
-    /// Which broker it runs against.
-    pub kind: Kind,
-    /// The suite's name, which names its folders.
-    pub name: &'static str,
-    /// The tests that the documentation lists as left out.
-    pub left_out: Vec<LeftOut>,
-}
-
-impl Bench {
-    /// The folder for what the suite fetches and builds; kept between runs.
-    pub fn folder(&self) -> Result<PathBuf> {
-        run::target_folder(&format!("interop/{}", self.name))
-    }
-
-    /// Where the suite's output goes.
-    pub fn log(&self, part: &str) -> Result<PathBuf> {
-        Ok(run::target_folder("interop/logs")?.join(format!("{}-{part}.log", self.name)))
-    }
-
-    /// A fresh broker for this suite.
-    pub fn broker(&self, extra: &[&str]) -> Result<Broker> {
-        Broker::start(self.kind, self.name, extra)
-    }
-
-    /// The documented left-out tests as part of a report.
-    pub fn documented(&self) -> Report {
-        let rows = self
-            .left_out
-            .iter()
-            .map(|row| (row.test.clone(), row.reason.clone()));
-        Report {
-            left_out: rows.collect(),
-            ..Report::default()
-        }
-    }
-}
-
-/// One suite.
-struct Suite {
-    name: &'static str,
-    about: &'static str,
-    needs: &'static [Tool],
-    uses_broker: bool,
-    /// Whether nothing else runs meanwhile: it is about rates, or about how soon something happens.
-    alone: bool,
-    run: fn(&Bench) -> Result<Report>,
-}
 
 #[derive(Clone)]
 struct Row {
@@ -338,89 +238,10 @@ fn print_table(rows: &[Row]) -> Totals {
     totals
 }
 
-/// The nodes of a cluster, each behind a lock, and how tests in whatever language find them.
-struct ControlledCluster {
-    nodes: Vec<Arc<Mutex<Broker>>>,
-    environment: [(&'static str, String); 2],
-}
-
-impl ControlledCluster {
-    /// Three nodes with nothing in them.
-    fn start(name: &str) -> Result<ControlledCluster> {
-        let cluster = Cluster::start(name, 3)?;
-        let addresses: Vec<String> = cluster
-            .addresses()
-            .iter()
-            .map(ToString::to_string)
-            .collect();
-        let (mut nodes, mut controls) = (Vec::new(), Vec::new());
-        for node in cluster.nodes {
-            let (node, control) = controlled(node)?;
-            nodes.push(node);
-            controls.push(control);
-        }
-        Ok(ControlledCluster {
-            nodes,
-            environment: [
-                ("CLUSTER_AMQP", addresses.join(",")),
-                ("CLUSTER_CONTROLS", controls.join(",")),
-            ],
-        })
-    }
-
-    /// Stops the nodes; that one died by itself is a failure.
-    fn stop(&self, report: &mut Report) -> Result<()> {
-        self.nodes
-            .iter()
-            .try_for_each(|node| stop(&mut lock(node), report))
-    }
-}
-
-fn lock(broker: &Mutex<Broker>) -> MutexGuard<'_, Broker> {
-    broker.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// Stops the broker; that it died by itself is a failure.
-fn stop(broker: &mut Broker, report: &mut Report) -> Result<()> {
-    if !broker.is_alive() {
-        report
-            .failed
-            .push(format!("the broker died: see {}", broker.log().display()));
-    }
-    broker.stop()
-}
-
-/// A broker behind a lock with its control port, for suites that restart it.
-pub fn controlled(broker: Broker) -> Result<(Arc<Mutex<Broker>>, String)> {
-    let shared = Arc::new(Mutex::new(broker));
-    let control = broker::serve_control(Arc::clone(&shared))?;
-    Ok((shared, control.to_string()))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_test_that_leaves_itself_out_unlisted_has_failed() {
-        let listed = LeftOut {
-            suite: "celery".to_owned(),
-            test: "t/test_backend.py".to_owned(),
-            reason: "a backend in a cloud".to_owned(),
-        };
-        let left_out = ["t/test_backend.py::test_azure", "t/test_canvas.py::test_x"];
-        let mut report = Report {
-            passed: 5,
-            left_out: left_out
-                .map(|test| (test.to_owned(), "no such library".to_owned()))
-                .to_vec(),
-            ..Report::default()
-        };
-        report.fail_undocumented(&[listed]);
-        assert_eq!(report.left_out.len(), 1);
-        assert_eq!(report.failed.len(), 1);
-        assert!(report.failed[0].starts_with("t/test_canvas.py::test_x: "));
-    }
+    use crate::tools::Tool;
 
     #[test]
     fn a_suite_whose_toolchain_cannot_be_had_has_failed() {

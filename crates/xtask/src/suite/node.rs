@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 
-use super::{Bench, Report};
+use super::bench::{Bench, Report};
 use crate::run;
 
 const DEADLINE: Duration = Duration::from_secs(480);
@@ -20,9 +20,9 @@ pub fn run(bench: &Bench) -> Result<Report> {
 
 /// The operators' page in a browser, which sees its broker stop and start again.
 pub fn browser(bench: &Bench) -> Result<Report> {
-    let (broker, control) = super::controlled(bench.broker(&[])?)?;
+    let (broker, control) = super::bench::controlled(bench.broker(&[])?)?;
     let (amqp, http) = {
-        let broker = super::lock(&broker);
+        let broker = super::bench::lock(&broker);
         (broker.url(), format!("http://{}", broker.http))
     };
     let variables = [
@@ -32,7 +32,7 @@ pub fn browser(bench: &Bench) -> Result<Report> {
         ("CHROMIUM", "/usr/bin/chromium".to_owned()),
     ];
     let mut report = tests(bench, &variables)?;
-    super::stop(&mut super::lock(&broker), &mut report)?;
+    super::bench::stop(&mut super::bench::lock(&broker), &mut report)?;
     Ok(report)
 }
 

@@ -9,7 +9,7 @@ use std::time::Duration;
 use anyhow::Result;
 use serde_json::Value;
 
-use super::{Bench, Report};
+use super::bench::{Bench, Report};
 use crate::broker::{Kind, leveret_binary};
 use crate::run;
 

@@ -10,7 +10,7 @@ use anyhow::{Context, Result};
 use serde_json::Value;
 
 use super::again::run_again;
-use super::{Bench, ControlledCluster, Report, controlled, lock, stop};
+use super::bench::{Bench, ControlledCluster, Report, controlled, lock, stop};
 use crate::broker::Broker;
 use crate::run;
 

@@ -8,7 +8,8 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use serde_json::Value;
 
-use super::{Bench, Report, cargo};
+use super::bench::{Bench, Report};
+use super::cargo;
 use crate::run;
 
 const VERSION: &str = "4.12.3";
