@@ -29,6 +29,7 @@ fn view_json(view: &ClusterView) -> Value {
                 "address": node.address,
                 "up": node.up,
                 "votes": node.votes,
+                "is_to_vote": node.is_to_vote,
                 "draining": node.draining,
                 "outdated": node.outdated,
                 "queue_members": node.members,
@@ -57,6 +58,9 @@ pub fn change(call: &Call<'_>) -> Answer {
     let pattern = |name| body.text_or(name, ".*").map(str::to_owned);
     let change = match call.param(0) {
         "forget" => ClusterChange::Forget {
+            node: text("node")?,
+        },
+        "promote" => ClusterChange::Promote {
             node: text("node")?,
         },
         "drain" => ClusterChange::Drain {

@@ -37,6 +37,8 @@ pub struct ClusterNode {
     pub up: bool,
     /// Whether it votes on the catalogue.
     pub votes: bool,
+    /// Whether it is to vote as soon as it has caught up: an operator has said so, or it has stayed.
+    pub is_to_vote: bool,
     /// Whether it is being emptied.
     pub draining: bool,
     /// Whether its data folder is an older copy of itself, so that it takes no part in elections.
@@ -65,6 +67,11 @@ pub enum ClusterChange {
         node: String,
         /// Whether it is to be empty.
         draining: bool,
+    },
+    /// Lets a node vote that has joined, before it has stayed.
+    Promote {
+        /// The node.
+        node: String,
     },
     /// Hands a queue's leadership to another of its members; without a queue, the catalogue's.
     Transfer {

@@ -286,6 +286,7 @@ impl Catalogue {
             | Command::NodeForget { .. }
             | Command::NodeStarted { .. }
             | Command::NodeDrain { .. }
+            | Command::NodePromote { .. }
             | Command::QueueMembers { .. }
             | Command::Look => self.apply_to_cluster(command),
         }

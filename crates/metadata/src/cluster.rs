@@ -13,7 +13,7 @@ use crate::record::QueueRecord;
 use leveret_types::limits::{CLUSTER_NODES_MAX, GROUP_SIZE_DEFAULT};
 use leveret_types::{NodeId, QueueId, ReplicaId};
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// A node of the cluster.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -32,6 +32,14 @@ pub struct NodeRecord {
     pub applied: u64,
     /// Whether it is being emptied: it gets no leaders and no new queues.
     pub draining: bool,
+    /// Whether it may vote, and have members of replicated queues: an operator has said so, or it
+    /// has stayed. Nodes in what older versions wrote voted.
+    #[serde(default = "voted")]
+    pub votes: bool,
+}
+
+const fn voted() -> bool {
+    true
 }
 
 impl NodeRecord {
@@ -39,6 +47,13 @@ impl NodeRecord {
     #[must_use]
     pub const fn id(&self) -> NodeId {
         NodeId(self.node)
+    }
+
+    /// Whether members of replicated queues may be put on it: it is to stay, and is not being
+    /// emptied.
+    #[must_use]
+    pub const fn takes_members(&self) -> bool {
+        self.votes && !self.draining
     }
 }
 
@@ -48,6 +63,10 @@ pub struct Cluster {
     pub(crate) nodes: BTreeMap<u32, NodeRecord>,
     next_node: u32,
     pub(crate) next_incarnation: u32,
+    /// Addresses of nodes that founded the cluster by being listed and have not come yet: whoever
+    /// made the list has said that they vote.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    expected: BTreeSet<String>,
 }
 
 /// Which limits hold for what is declared: the leader's, so that all nodes decide alike.
@@ -204,9 +223,12 @@ impl Catalogue {
     }
 
     /// Turns the catalogue of a node without cluster into that of a cluster of one: what there is
-    /// lives on this node.
-    pub fn found(&mut self, first: NodeRecord) {
+    /// lives on this node. The first node to come from each of the `listed` addresses votes as soon
+    /// as it has caught up.
+    pub fn found(&mut self, first: NodeRecord, listed: &[String]) {
         assert!(!self.is_clustered(), "a cluster is founded once");
+        let others = listed.iter().filter(|address| **address != first.address);
+        self.cluster.expected = others.take(CLUSTER_NODES_MAX).cloned().collect();
         let node = first.id();
         self.cluster.next_node = first.node + 1;
         self.cluster.next_incarnation = 1;
@@ -303,6 +325,11 @@ impl Catalogue {
                 record.draining = *draining;
                 Ok(nodes_changed())
             }
+            Command::NodePromote { node } => {
+                let record = self.node_mut(*node)?;
+                record.votes = true;
+                Ok(nodes_changed())
+            }
             Command::QueueMembers { id, members, size } => {
                 self.set_members(QueueId(*id), members, *size)
             }
@@ -346,6 +373,7 @@ impl Catalogue {
             start: 0,
             applied: 0,
             draining: false,
+            votes: known.is_none() && self.cluster.expected.remove(address),
         };
         match self.cluster.nodes.get_mut(&node) {
             Some(known) => address.clone_into(&mut known.address),
@@ -360,7 +388,12 @@ impl Catalogue {
 
     fn forget_node(&mut self, node: u32) -> Result<Outcome, CatalogueError> {
         self.node_mut(node)?;
-        if self.cluster.nodes.len() == 1 {
+        let mut others = self
+            .cluster
+            .nodes
+            .values()
+            .filter(|other| other.node != node);
+        if !others.any(|other| other.votes) {
             return Err(CatalogueError::LastNode(NodeId(node)));
         }
         self.cluster.nodes.remove(&node);

@@ -319,6 +319,12 @@ pub enum Command {
         /// Whether it gets none.
         draining: bool,
     },
+    /// A node votes from now on, as soon as it has caught up, and may have members of replicated
+    /// queues.
+    NodePromote {
+        /// Its number.
+        node: u32,
+    },
     /// Changes the members of a replicated queue's group.
     QueueMembers {
         /// The queue.

@@ -128,7 +128,7 @@ pub enum CatalogueError {
     Definitions(String),
     #[error("the cluster has no node {0}")]
     NoNode(NodeId),
-    #[error("node {0} is the last one of the cluster")]
+    #[error("node {0} is the last one of the cluster that votes")]
     LastNode(NodeId),
     #[error("the cluster has {limit} nodes, which is as many as it may have")]
     NodeLimit { limit: usize },

@@ -67,7 +67,8 @@ impl Catalogue {
                 .cluster
                 .nodes
                 .values()
-                .filter(|node| !node.draining && is_named(&record.settings.mirrors, &node.name))
+                .filter(|node| node.takes_members())
+                .filter(|node| is_named(&record.settings.mirrors, &node.name))
                 .map(crate::cluster::NodeRecord::id)
                 .collect();
             nodes.sort_by_key(|node| {
@@ -261,7 +262,7 @@ impl Catalogue {
         let has = |node: NodeId| members.iter().any(|member| member.node() == node);
         let nodes = self.cluster.nodes.values();
         let mut nodes: Vec<NodeId> = nodes
-            .filter(|node| !node.draining && is_up(node.id()) && !has(node.id()))
+            .filter(|node| node.takes_members() && is_up(node.id()) && !has(node.id()))
             .filter(|node| named.is_none_or(|named| named.names(&node.name)))
             .map(crate::cluster::NodeRecord::id)
             .collect();

@@ -47,6 +47,7 @@ impl Command {
                 true => ("drain node", format!("node {node}")),
                 false => ("revive node", format!("node {node}")),
             },
+            Self::NodePromote { node } => ("let node vote", format!("node {node}")),
             Self::QueueMembers { id, .. } => ("change members", format!("queue {id}")),
             Self::Look => ("look", String::new()),
             of_vhost => of_vhost.subject_in_vhost(),

@@ -15,6 +15,7 @@ fn first() -> NodeRecord {
         start: 0,
         applied: 0,
         draining: false,
+        votes: true,
     }
 }
 
@@ -30,7 +31,8 @@ impl World {
     fn new(count: u8) -> Self {
         let founded = || {
             let mut catalogue = Catalogue::new(Config::default());
-            catalogue.found(first());
+            let listed: Vec<String> = (1..=64).map(|node| format!("{node}:1")).collect();
+            catalogue.found(first(), &listed);
             catalogue
         };
         let mut world = Self {
@@ -282,6 +284,68 @@ fn a_node_that_is_forgotten_leaves_groups_and_takes_what_it_had_alone() {
     }
     let last = world.ask(1, Command::NodeForget { node: 1 });
     assert_eq!(last, Err(CatalogueError::LastNode(NodeId(1))));
+}
+
+/// A node that joins with nobody having listed it.
+fn stranger(uuid: u8) -> Command {
+    Command::NodeJoin {
+        uuid: [uuid; 16],
+        address: "elsewhere:1".to_owned(),
+        name: format!("node-{uuid}"),
+    }
+}
+
+fn votes(world: &World, node: u32) -> bool {
+    let record = world.nodes[0].node(NodeId(node));
+    record.expect("it is there").votes
+}
+
+#[test]
+fn a_node_that_joins_gets_members_of_queues_when_it_votes_and_not_before() {
+    let mut world = World::new(1);
+    world.done(1, stranger(2));
+    world.up.push(2);
+    assert!(votes(&world, 1) && !votes(&world, 2));
+    assert_eq!(world.declare(2, "q", &[quorum()]), [1]);
+    assert_eq!(world.reconciled("q"), [1]);
+    world.mirror("all", None);
+    assert_eq!(world.declare(1, "ha", &[]), [1]);
+    world.done(1, Command::NodePromote { node: 2 });
+    assert!(votes(&world, 2));
+    assert_eq!(world.reconciled("q"), [1, 2]);
+    assert_eq!(world.reconciled("ha"), [1, 2]);
+    assert_eq!(world.declare(2, "next", &[quorum()]).len(), 2);
+    let unknown = world.ask(1, Command::NodePromote { node: 9 });
+    assert_eq!(unknown, Err(CatalogueError::NoNode(NodeId(9))));
+}
+
+#[test]
+fn the_first_node_of_each_listed_address_votes_and_the_next_one_there_does_not() {
+    let mut world = World::new(3);
+    assert!([1, 2, 3].iter().all(|node| votes(&world, *node)));
+    world.done(1, Command::NodeForget { node: 2 });
+    world.done(
+        1,
+        Command::NodeJoin {
+            uuid: [77; 16],
+            address: "2:1".to_owned(),
+            name: "node-2".to_owned(),
+        },
+    );
+    assert!(!votes(&world, 4), "its disk is another one");
+    // It hears again that it is in, and that changes nothing.
+    world.done(1, stranger(77));
+    assert!(!votes(&world, 4));
+}
+
+#[test]
+fn a_node_without_a_vote_is_forgotten_like_any_and_the_last_one_with_a_vote_is_not() {
+    let mut world = World::new(1);
+    world.done(1, stranger(2));
+    let last = world.ask(2, Command::NodeForget { node: 1 });
+    assert_eq!(last, Err(CatalogueError::LastNode(NodeId(1))));
+    world.done(1, Command::NodeForget { node: 2 });
+    assert!(world.nodes[0].has_forgotten(NodeId(2)));
 }
 
 #[test]

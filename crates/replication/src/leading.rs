@@ -150,13 +150,18 @@ impl Group {
         self.observe();
     }
 
-    /// A learner that follows, and has all that is committed but for the last few entries: it may
-    /// be made a voter. One that is a little slower than the others never has all of them while
-    /// entries keep coming.
+    /// The first of [`Self::promotable_learners`].
     #[must_use]
     pub fn promotable_learner(&self) -> Option<ReplicaId> {
+        self.promotable_learners().next()
+    }
+
+    /// The learners that follow, and have all that is committed but for the last few entries: they
+    /// may be made voters. One that is a little slower than the others never has all of them while
+    /// entries keep coming. None where this member does not lead.
+    pub fn promotable_learners(&self) -> impl Iterator<Item = ReplicaId> {
         let enough = self.commit().saturating_sub(LEARNER_LAG_ENTRIES_MAX);
-        let follows = |learner: &ReplicaId| {
+        let follows = move |learner: &ReplicaId| {
             let progress = self.raw.raft.prs().get(learner.0);
             progress.is_some_and(|progress| {
                 let is_close = progress.matched >= enough && progress.matched > 0;
@@ -164,7 +169,7 @@ impl Group {
             })
         };
         let learners = self.membership().learners.iter().copied();
-        learners.filter(|_| self.is_leader()).find(follows)
+        learners.filter(|_| self.is_leader()).filter(follows)
     }
 
     /// Sends what was proposed, in one message to each member: the library would make one of each

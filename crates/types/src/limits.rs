@@ -354,6 +354,9 @@ pub const QUEUES_RECONCILED_AT_ONCE: usize = 32;
 pub const LOOKS_MAX: usize = 1_024;
 /// Milliseconds that a connection waits for that.
 pub const LOOK_MS_MAX: u64 = 1_000;
+/// Milliseconds for which a node that has joined a cluster must have been there without a break,
+/// caught up, before it votes by itself.
+pub const NODE_STAY_MS: u64 = 10_000;
 /// Nodes of one cluster.
 pub const CLUSTER_NODES_MAX: usize = 64;
 

@@ -144,7 +144,7 @@ fn without_texts(line: &str) -> String {
     code
 }
 
-/// The words of an identifier, in small letters: `LaneState` and `lane_state` have two each.
+/// The words of an identifier, in small letters: `PriorityLogState` and `lane_state` have two each.
 fn parts(identifier: &str) -> Vec<String> {
     let mut found = Vec::new();
     for piece in identifier.split('_') {

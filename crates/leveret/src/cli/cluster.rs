@@ -46,6 +46,13 @@ pub(super) enum ClusterCommand {
         #[command(flatten)]
         ask: AskOptions,
     },
+    /// Let a node vote that has joined just now, without waiting until it has stayed
+    Promote {
+        /// Its number or name
+        node: String,
+        #[command(flatten)]
+        ask: AskOptions,
+    },
     /// Hand a queue's leadership to another of its members; without a queue, the catalogue's
     Transfer {
         /// Number or name of the node that is to lead
@@ -103,6 +110,7 @@ pub(super) fn run(command: &ClusterCommand) -> Result<String, String> {
         ClusterCommand::Drain { node, undo, ask } => {
             change(ask, "drain", &json!({"node": node, "draining": !undo}))
         }
+        ClusterCommand::Promote { node, ask } => change(ask, "promote", &json!({ "node": node })),
         ClusterCommand::Transfer {
             node,
             queue,
@@ -200,12 +208,17 @@ fn status(ask: &AskOptions) -> Result<String, String> {
         }
     };
     let voters = nodes.iter().filter(|node| node["votes"] == true).count();
+    let others = nodes.len() - voters;
+    let votes = match others {
+        0 => format!("{voters} voting"),
+        others => format!("{voters} voting, {others} without a vote"),
+    };
     let warning = match voters > 0 && voters.is_multiple_of(2) {
         true => format!("\n{}.\n", crate::ctl::even_voters(voters)),
         false => String::new(),
     };
     Ok(format!(
-        "Cluster {}, {leader}, term {}, catalogue at {} of {}\n\n{}{unknown}{warning}",
+        "Cluster {}, {leader}, term {}, catalogue at {} of {}, nodes: {votes}\n\n{}{unknown}{warning}",
         table::show(&view["id"]),
         table::show(&view["term"]),
         table::show(&view["applied"]),
@@ -218,7 +231,14 @@ fn described(node: &Value, view: &Value) -> Value {
     let mut words = vec![if node["up"] == true { "up" } else { "down" }];
     let notes = [
         (node["number"] == view["own"], "asked"),
-        (node["votes"] == false, "catching up"),
+        (
+            node["votes"] == false && node["is_to_vote"] == true,
+            "catching up",
+        ),
+        (
+            node["votes"] == false && node["is_to_vote"] == false,
+            "non-voter",
+        ),
         (node["draining"] == true, "draining"),
         (node["outdated"] == true, "outdated data: to be replaced"),
     ];

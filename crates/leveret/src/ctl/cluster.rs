@@ -38,6 +38,20 @@ pub fn cluster_status(context: &Context<'_>) -> Result<Output> {
         all.join("\n"),
         running.join("\n"),
     );
+    let view = view(context)?;
+    let (voters, others) = view.as_ref().map_or_else(Default::default, by_vote);
+    if view.is_some() {
+        let listed = |names: &[String]| match names {
+            [] => "(none)".to_owned(),
+            names => names.join("\n"),
+        };
+        let shown = (listed(&voters), listed(&others));
+        let section = format!(
+            "Voting Nodes\n\n{}\n\nNodes Without a Vote\n\n{}\n\n",
+            shown.0, shown.1
+        );
+        out.insert_str(out.len() - "Listeners\n\n".len(), &section);
+    }
     for listener in overview["listeners"].as_array().into_iter().flatten() {
         let _ = writeln!(
             out,
@@ -50,11 +64,26 @@ pub fn cluster_status(context: &Context<'_>) -> Result<Output> {
         "disk_nodes": all,
         "ram_nodes": [],
         "running_nodes": running,
+        "voting_nodes": voters,
+        "non_voting_nodes": others,
         "listeners": {(name.as_str()): overview["listeners"]},
         "alarms": alarms,
         "partitions": {},
     });
     Ok(Output::Object(object, out))
+}
+
+/// The names of the nodes that vote, and of the others, each sorted.
+fn by_vote(view: &Value) -> (Vec<String>, Vec<String>) {
+    let nodes = view["nodes"].as_array().into_iter().flatten();
+    let (voting, others): (Vec<&Value>, Vec<&Value>) =
+        nodes.partition(|node| node["votes"] == true);
+    let names = |nodes: Vec<&Value>| {
+        let mut names: Vec<String> = nodes.iter().map(|node| show(&node["name"])).collect();
+        names.sort_unstable();
+        names
+    };
+    (names(voting), names(others))
 }
 
 /// The cluster, seen from the node that is asked; none if it is in none.
@@ -90,6 +119,12 @@ pub fn in_short(view: &Value) -> Vec<(&'static str, String)> {
             show(&view["leaders_unknown"]),
         ),
     ];
+    let without = names(&|node| node["votes"] != true);
+    let voting = format!("{} of {}", nodes.len() - without.len(), nodes.len());
+    lines.insert(1, ("Nodes that vote", voting));
+    if !without.is_empty() {
+        lines.insert(2, ("Nodes without a vote", without.join(", ")));
+    }
     if !down.is_empty() {
         lines.insert(1, ("Nodes down", down.join(", ")));
     }

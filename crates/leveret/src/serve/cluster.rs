@@ -7,7 +7,7 @@ use leveret_management::peers::asks;
 use leveret_metadata::{Catalogue, Command, NodeRecord, QueueRecord};
 use leveret_node::Env;
 use leveret_shell::broker::Broker;
-use leveret_types::limits::GROUP_MEMBERS_MAX;
+use leveret_types::limits::{GROUP_MEMBERS_MAX, NODE_STAY_MS};
 use leveret_types::{NodeId, QueueId, ReplicaId, ShardId};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -32,6 +32,7 @@ pub fn view(broker: &Broker) -> Option<ClusterView> {
             .voters
             .iter()
             .any(|voter| voter.node() == node.id()),
+        is_to_vote: node.votes,
         draining: node.draining,
         outdated: match node.id() == own {
             true => cluster.missing_start().is_some(),
@@ -89,6 +90,7 @@ pub fn change(broker: &Broker, change: &ClusterChange) -> Result<usize, String> 
             execute(broker, &Command::NodeDrain { node, draining })?;
             Ok(0)
         }
+        ClusterChange::Promote { node } => promote(broker, node),
         ClusterChange::Transfer { vhost, queue, node } => transfer(broker, vhost, queue, node),
         ClusterChange::Grow {
             node,
@@ -96,7 +98,7 @@ pub fn change(broker: &Broker, change: &ClusterChange) -> Result<usize, String> 
             queues,
             even,
         } => {
-            let node = named(broker, node)?.id();
+            let node = voting(broker, node)?.id();
             regroup(broker, vhosts, queues, |record, incarnation| {
                 let members = meant(record, *even)?;
                 grown(members, node, incarnation)
@@ -157,6 +159,42 @@ fn named(broker: &Broker, name: &str) -> Result<NodeRecord, String> {
             known.join(", ")
         )
     })
+}
+
+/// The node of that number or name, if it may have members of replicated queues: on one that has
+/// just joined, and may go again, they would count in the queues' majorities.
+fn voting(broker: &Broker, name: &str) -> Result<NodeRecord, String> {
+    let node = named(broker, name)?;
+    if node.votes {
+        return Ok(node);
+    }
+    Err(format!(
+        "node {name} has joined just now and does not vote yet, so that it gets no members of \
+         queues: wait until it has stayed for {} s, or say that it stays with `leveret cluster \
+         promote {name}`",
+        NODE_STAY_MS / 1_000,
+    ))
+}
+
+/// Lets a node vote; returns when it does.
+fn promote(broker: &Broker, name: &str) -> Result<usize, String> {
+    let node = named(broker, name)?;
+    check_majority(broker)?;
+    execute(broker, &Command::NodePromote { node: node.node })?;
+    let votes = || {
+        let status = broker.cluster().map(|cluster| cluster.status());
+        let mut voters = status
+            .into_iter()
+            .flat_map(|status| status.membership.voters);
+        voters.any(|voter| voter.node() == node.id())
+    };
+    match wait_until(votes) {
+        true => Ok(0),
+        false => Err(format!(
+            "node {name} does not vote yet: it does as soon as it is up and has caught up; see \
+             `leveret cluster status`"
+        )),
+    }
 }
 
 fn forget(broker: &Broker, name: &str) -> Result<usize, String> {
@@ -265,7 +303,7 @@ fn group(broker: &Broker, vhost: &str, queue: &str) -> Result<(QueueId, Vec<Repl
 }
 
 fn add_member(broker: &Broker, vhost: &str, queue: &str, node: &str) -> Result<usize, String> {
-    let to = named(broker, node)?.id();
+    let to = voting(broker, node)?.id();
     if !is_up(broker, to) {
         return Err(format!("node {node} is not running"));
     }
@@ -362,7 +400,7 @@ fn grown(members: &[ReplicaId], node: NodeId, incarnation: u32) -> Option<Vec<Re
 /// The nodes that can have new members, with how many they have.
 fn nodes_for_members(broker: &Broker) -> BTreeMap<NodeId, usize> {
     let catalogue = broker.catalogue();
-    let nodes = catalogue.nodes().filter(|node| !node.draining);
+    let nodes = catalogue.nodes().filter(|node| node.takes_members());
     let nodes = nodes
         .map(|node| node.id())
         .filter(|node| is_up(broker, *node));

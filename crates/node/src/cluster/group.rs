@@ -16,6 +16,7 @@ mod store;
 pub use store::{Recovered, found, is_on_disk, join, recover};
 
 use super::reconcile::Reconciler;
+use super::stays::Stays;
 use super::{CATALOGUE_GROUP, Cluster, Event, Waiter};
 use crate::catalogue::{SHARD, follow};
 use crate::env::{ConnectionEvent, Env, PeerFrame, ProposalId};
@@ -89,6 +90,8 @@ pub(super) struct CatalogueGroup {
     looking: Vec<ConnectionId>,
     look: Option<u64>,
     reconciler: Reconciler,
+    /// Nodes without a vote, while this one leads.
+    stays: Stays,
 }
 
 impl CatalogueGroup {
@@ -122,6 +125,7 @@ impl CatalogueGroup {
             looking: Vec::new(),
             look: None,
             reconciler: Reconciler::default(),
+            stays: Stays::default(),
         };
         if alone {
             catalogue_group.group.campaign();
@@ -162,7 +166,10 @@ impl CatalogueGroup {
                     self.handed_over = 0;
                 }
             }
-            Event::PeerDown(peer) => self.group.peer_down(peer),
+            Event::PeerDown(peer) => {
+                self.stays.end(peer);
+                self.group.peer_down(peer);
+            }
             Event::Transfer(to) => {
                 if let Err(error) = self.group.transfer_leader(replica_of(to)) {
                     tracing::debug!(%to, "the catalogue's leader stays: {error}");
@@ -259,6 +266,7 @@ impl CatalogueGroup {
         }
         self.begin_look(cluster);
         self.reconcile(now, cluster, env);
+        self.see_to_voters(now, cluster, env);
         self.carry_out_all(now, cluster, env);
         if std::mem::take(&mut self.heard) && self.group.is_leader() && self.group.wants_tick() {
             // Somebody at each node waits to hear what is committed: it is told at once.
@@ -267,7 +275,7 @@ impl CatalogueGroup {
         }
         self.expire(now, cluster, env);
         self.snapshot_if_worth_it(env);
-        let due_ms = self.reconciler.due_ms();
+        let due_ms = self.reconciler.due_ms().min(self.stays.due_ms());
         cluster.note(self.group.leader(), self.wants_attention(), due_ms);
     }
 
@@ -434,28 +442,63 @@ impl CatalogueGroup {
             return;
         }
         let membership = self.group.membership();
-        let nodes: Vec<ReplicaId> = {
-            let catalogue = env.catalogue();
-            catalogue
-                .nodes()
-                .map(|node| replica_of(node.id()))
-                .collect()
-        };
+        let catalogue = env.catalogue();
+        let votes = |member: ReplicaId| catalogue.node(member.node()).map(|node| node.votes);
+        let mut nodes = catalogue.nodes().map(|node| replica_of(node.id()));
         let members = membership.members();
-        let gone = members.iter().find(|member| !nodes.contains(member));
-        let new = nodes.iter().find(|node| !members.contains(node));
+        let gone = members.iter().find(|member| votes(**member).is_none());
+        let new = nodes.find(|node| !members.contains(node));
+        let mut learners = self.group.promotable_learners();
+        let learner = learners.find(|learner| votes(*learner) == Some(true));
         let change = if let Some(gone) = gone {
             MembershipChange::remove(*gone)
         } else if let Some(new) = new {
-            MembershipChange::add(*new)
-        } else if let Some(learner) = self.group.promotable_learner() {
+            MembershipChange::add(new)
+        } else if let Some(learner) = learner {
             MembershipChange::promote(learner)
         } else {
             return;
         };
+        drop((learners, nodes));
+        drop(catalogue);
         match self.group.propose_membership(&change) {
             Ok(_) | Err(ProposeError::ChangePending | ProposeError::Transferring) => {}
             Err(error) => tracing::debug!("the catalogue's group stays as it is: {error}"),
+        }
+    }
+
+    /// As leader: lets nodes vote that have joined and stayed.
+    fn see_to_voters<E: Env>(&mut self, now: Now, cluster: &Cluster, env: &E) {
+        if !self.group.is_leader() {
+            self.stays.clear();
+            return;
+        }
+        let close: Vec<NodeId> = self
+            .group
+            .promotable_learners()
+            .map(ReplicaId::node)
+            .collect();
+        let is_there = |node: &NodeId| {
+            let has_caught_up = close.contains(node) || self.stays.has(*node);
+            has_caught_up && env.peers().is_up(*node)
+        };
+        let nodes: Vec<NodeId> = {
+            let catalogue = env.catalogue();
+            let waiting = catalogue.nodes().filter(|node| !node.votes);
+            waiting.map(leveret_metadata::NodeRecord::id).collect()
+        };
+        let there: Vec<NodeId> = nodes.iter().copied().filter(is_there).collect();
+        let mut due = self.stays.note(&there, now);
+        // What an older version let in votes already.
+        let voters = &self.group.membership().voters;
+        due.extend(
+            nodes
+                .iter()
+                .filter(|node| voters.contains(&replica_of(**node))),
+        );
+        for node in due {
+            tracing::info!(%node, "a node that has joined has stayed: it votes from now on");
+            cluster.propose(Waiter::Nobody, Command::NodePromote { node: node.0 });
         }
     }
 

@@ -16,6 +16,7 @@ mod leaders;
 mod outdated;
 mod peers;
 mod reconcile;
+mod stays;
 
 pub use leaders::transfer;
 pub use outdated::KnownStarts;

@@ -122,7 +122,8 @@ pub(crate) fn prepare(
     if !group::is_on_disk(logs) {
         if node == NodeId(1) {
             let mut catalogue = standalone;
-            group::found(&mut catalogue, first_record(&config, uuid), logs);
+            let first = first_record(&config, uuid);
+            group::found(&mut catalogue, first, &config.join, logs);
         } else {
             group::join(logs);
         }
@@ -324,6 +325,7 @@ fn first_record(config: &ClusterConfig, uuid: [u8; 16]) -> NodeRecord {
         start: 0,
         applied: 0,
         draining: false,
+        votes: true,
     }
 }
 

@@ -3,6 +3,7 @@
 #[allow(dead_code, reason = "clients of other tests")]
 #[path = "../client/mod.rs"]
 mod client;
+mod joined;
 mod on_path;
 mod outdated;
 mod secret_change;

@@ -132,6 +132,7 @@ impl<D: Disk> Node<D> {
                 NodeId(1) => group::found(
                     &mut first_catalogue(Config::default()),
                     record_of(1, uuid),
+                    &[],
                     logs,
                 ),
                 _ => group::join(logs),
@@ -493,13 +494,17 @@ fn record_of(node: u32, uuid: [u8; 16]) -> NodeRecord {
         start: 0,
         applied: 0,
         draining: false,
+        votes: true,
     }
 }
 
 /// The catalogue of a cluster of nodes 1 to `nodes`, as each of them has it at the beginning.
 pub fn catalogue_of(nodes: u32, config: Config) -> Catalogue {
     let mut catalogue = first_catalogue(config);
-    catalogue.found(record_of(1, [1; 16]));
+    let listed: Vec<String> = (2..=nodes)
+        .map(|node| format!("127.0.0.1:{node}"))
+        .collect();
+    catalogue.found(record_of(1, [1; 16]), &listed);
     for node in 2..=nodes {
         let join = Command::NodeJoin {
             uuid: [node as u8; 16],

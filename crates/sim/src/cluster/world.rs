@@ -146,7 +146,8 @@ impl World {
         world.start(NodeId(1))?;
         world.rest()?;
         for _ in 1..plan.nodes {
-            world.add_machine(random)?;
+            let node = world.add_machine(random)?.0;
+            world.carry_out(&Command::NodePromote { node })?;
         }
         world.calm()?;
         Ok(world)

@@ -24,15 +24,21 @@ pub struct Recovered {
     pub(in crate::cluster) entries: Vec<Entry>,
 }
 
-/// Makes the catalogue of a node without cluster that of a cluster of one, on disk as well.
-pub fn found(catalogue: &mut Catalogue, first: leveret_metadata::NodeRecord, logs: &mut ShardLogs) {
+/// Makes the catalogue of a node without cluster that of a cluster of one, on disk as well. The
+/// nodes at the `listed` addresses are to vote as soon as they have come and caught up.
+pub fn found(
+    catalogue: &mut Catalogue,
+    first: leveret_metadata::NodeRecord,
+    listed: &[String],
+    logs: &mut ShardLogs,
+) {
     // The founding state is not the same on all members, as groups elsewhere have it: one entry
     // further, those who join from the first place find that what they lack is in a snapshot.
     let mark = SnapshotMark {
         index: 2,
         ..SnapshotMark::founding([replica_of(first.id())])
     };
-    catalogue.found(first);
+    catalogue.found(first, listed);
     begin(logs, &mark, &catalogue.snapshot());
 }
 
