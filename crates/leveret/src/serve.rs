@@ -19,6 +19,7 @@ use crate::cli::node_file::{self, NodeFile};
 use crate::config::{Config, Loaded};
 use crate::file_modes;
 use admin::Admin;
+use leveret_management::api::DamagedQueue;
 use leveret_management::{App, Bound, Service};
 use leveret_shell::disk::RealDisk;
 use leveret_shell::node::Node;
@@ -169,6 +170,10 @@ fn report(node: &Node) {
     );
     for note in &report.notes {
         tracing::warn!("{note}");
+    }
+    for damage in admin::damage(&node.broker) {
+        let DamagedQueue { vhost, name, what } = damage;
+        tracing::error!("queue '{name}' in vhost '{vhost}': {what}");
     }
 }
 

@@ -241,6 +241,17 @@ impl BrokerStats {
     }
 }
 
+/// A queue of which something cannot be read.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct DamagedQueue {
+    /// Its virtual host.
+    pub vhost: String,
+    /// Its name.
+    pub name: String,
+    /// What cannot be read, and what to do.
+    pub what: String,
+}
+
 /// One replica of a queue, as its own node knows it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ReplicaStats {
@@ -690,6 +701,10 @@ pub trait Running: Send + Sync + 'static {
     /// How the replica of a queue stands that is here; none if there is none.
     fn replica(&self, _queue: QueueId) -> Option<ReplicaStats> {
         None
+    }
+    /// The queues of which something cannot be read on this node.
+    fn damaged_queues(&self) -> Vec<DamagedQueue> {
+        Vec::new()
     }
     /// The node that leads a replicated queue, as far as is known here.
     fn queue_leader(&self, _queue: QueueId) -> Option<NodeId> {

@@ -325,6 +325,13 @@ fn level(body: &Body, most: f64) -> Result<Level, ApiError> {
     }
 }
 
+/// `GET /api/leveret/damage`: the queues of which something cannot be read on this node.
+pub fn damage(call: &Call<'_>) -> Answer {
+    let damaged = call.app.node().damaged_queues().into_iter();
+    let rows = damaged.map(|one| json!({"vhost": one.vhost, "name": one.name, "what": one.what}));
+    Ok(Reply::Json(rows.collect()))
+}
+
 /// `PUT /api/leveret/serving`: `{"serving": false}`
 pub fn serving(call: &Call<'_>) -> Answer {
     call.body()?.required("serving")?;

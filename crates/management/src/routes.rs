@@ -215,6 +215,7 @@ pub static ROUTES: &[Route] = routes! {
     "/api/rebalance/queues" => POST(Administrator, cluster::rebalance);
     "/api/leveret/cluster" => GET(Monitoring, cluster::status);
     "/api/leveret/cluster/{}" => POST(Administrator, cluster::change);
+    "/api/leveret/damage" => GET(Monitoring, health::damage);
     "/api/leveret/authenticate" => POST(Administrator, health::authenticate);
     "/api/leveret/memory-watermark" => PUT(Administrator, health::memory_watermark);
     "/api/leveret/disk-free-limit" => PUT(Administrator, health::disk_free_limit);

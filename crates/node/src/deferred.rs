@@ -38,6 +38,11 @@ pub fn run<E: Env>(work: Vec<Deferred>, scratch: &mut Scratch, now: Now, env: &E
                 run.release();
                 time_out(connection, consumer, env);
             }
+            Deferred::Damage { queue, what } => {
+                let record = run.catalogue().queue(queue);
+                let name = record.map_or_else(|| format!("queue {queue}"), QueueRecord::resource);
+                tracing::error!("{name}: {what}");
+            }
         }
     }
 }

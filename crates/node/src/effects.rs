@@ -129,6 +129,13 @@ pub enum Deferred {
         /// The consumer.
         consumer: ConsumerId,
     },
+    /// Say in the log that something of a queue is damaged, by the queue's name.
+    Damage {
+        /// The queue.
+        queue: QueueId,
+        /// What is, and what to do.
+        what: String,
+    },
 }
 
 /// A message that is dead-lettered.

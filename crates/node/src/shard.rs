@@ -410,10 +410,12 @@ impl Shard {
     /// Facts about one queue.
     #[must_use]
     pub fn local_stats(&self, now: Now, queue: QueueId) -> Option<LocalQueueStats> {
-        match self.queues.get(&queue) {
-            Some(classic_queue) => Some(classic_queue.local_stats(now)),
-            None => self.replica_local_stats(now, queue),
-        }
+        let mut stats = match self.queues.get(&queue) {
+            Some(classic_queue) => classic_queue.local_stats(now),
+            None => self.replica_local_stats(now, queue)?,
+        };
+        stats.counts.damaged = stats.counts.damaged.max(self.lost_of(queue));
+        Some(stats)
     }
 
     /// Counts of one queue of this node.
@@ -430,7 +432,13 @@ impl Shard {
             .queues
             .values()
             .map(move |classic_queue| classic_queue.local_stats(now));
+        let lost = self.lost_entries();
         here.chain(self.replicas.all_local_stats(now, &self.logs))
+            .map(move |mut stats| {
+                let lost = lost.get(&stats.id).copied().unwrap_or(0);
+                stats.counts.damaged = stats.counts.damaged.max(lost);
+                stats
+            })
     }
 
     /// Writes down what of the queues must survive besides their messages: before a checkpoint and

@@ -111,7 +111,7 @@ pub fn run(command: &StorageCommand) -> Result<String, String> {
                 return repair(&disk, &folders, &logs);
             }
             let found = inspect::verify(&disk, &folders).map_err(told)?;
-            would_be_lost(&found, &logs)
+            would_be_lost(&found, &logs, &Names::read(&disk, &folders))
         }
         StorageCommand::Rebuild { place, into } => {
             let folders = place.folders()?;
@@ -158,6 +158,14 @@ impl Names {
             catalogue::recover(logs, config, load).ok()
         };
         Self(read())
+    }
+
+    /// A log, with what it is called.
+    fn log(&self, log: LogId) -> String {
+        match self.lookup()(log) {
+            Some(name) => format!("log {log} ({name})"),
+            None => format!("log {log}"),
+        }
     }
 
     fn lookup(&self) -> impl Fn(LogId) -> Option<String> + '_ {
@@ -254,8 +262,14 @@ fn repair(disk: &RealDisk, folders: &Folders, logs: &[LogId]) -> Result<String, 
     let chosen = damaged.filter(|log| is_chosen(log) && !is_replicated(&found, *log));
     let chosen: Vec<LogId> = chosen.collect();
     let mut text = match chosen.is_empty() {
-        true => repaired(&[]),
-        false => repaired(&inspect::repair(disk, folders, &chosen).map_err(told)?),
+        true => NOTHING_DAMAGED.to_owned(),
+        false => {
+            let names = Names::read(disk, folders);
+            repaired(
+                &inspect::repair(disk, folders, &chosen).map_err(told)?,
+                &names,
+            )
+        }
     };
     let left = found.damaged().filter(|log| is_replicated(&found, log.log));
     if left.count() > 0 {
@@ -265,9 +279,12 @@ fn repair(disk: &RealDisk, folders: &Folders, logs: &[LogId]) -> Result<String, 
     Ok(text)
 }
 
-fn repaired(repairs: &[Repair]) -> String {
+/// What is said where nothing can be given up.
+const NOTHING_DAMAGED: &str = "nothing is damaged that could be given up; nothing was changed\n";
+
+fn repaired(repairs: &[Repair], names: &Names) -> String {
     if repairs.is_empty() {
-        return "nothing is damaged that could be given up; nothing was changed\n".to_owned();
+        return NOTHING_DAMAGED.to_owned();
     }
     let line = |repair: &Repair| {
         let notes: String = repair
@@ -276,16 +293,14 @@ fn repaired(repairs: &[Repair]) -> String {
             .iter()
             .map(|n| format!("  {n}\n"))
             .collect();
-        format!(
-            "log {}: {} messages given up\n{notes}",
-            repair.log, repair.lost
-        )
+        let log = names.log(repair.log);
+        format!("{log}: {} messages given up\n{notes}", repair.lost)
     };
     repairs.iter().map(line).collect()
 }
 
 /// What a repair of these logs, or of all, would give up.
-fn would_be_lost(found: &Inspection, logs: &[LogId]) -> Result<String, String> {
+fn would_be_lost(found: &Inspection, logs: &[LogId], names: &Names) -> Result<String, String> {
     let mut text = String::new();
     for log in found.damaged() {
         if let Some(damage) = &log.damage
@@ -293,11 +308,12 @@ fn would_be_lost(found: &Inspection, logs: &[LogId]) -> Result<String, String> {
             && !is_replicated(found, log.log)
         {
             let lost = damage.lost.len();
-            text.push_str(&format!("log {}: {lost} messages would be lost\n", log.log));
+            let log = names.log(log.log);
+            text.push_str(&format!("{log}: {lost} messages would be lost\n"));
         }
     }
     if text.is_empty() {
-        return Ok(repaired(&[]));
+        return Ok(NOTHING_DAMAGED.to_owned());
     }
     Err(format!(
         "nothing was changed\n\n{text}\ncopy the folders, then give --accept-loss as well"

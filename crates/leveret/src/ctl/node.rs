@@ -226,6 +226,27 @@ pub fn status(context: &Context<'_>) -> Result<Output> {
         }
     }
     section("Alarms", alarms);
+    let damage = context.target.get("/api/leveret/damage").ok();
+    let rows = damage
+        .as_ref()
+        .and_then(Value::as_array)
+        .into_iter()
+        .flatten();
+    let damaged: Vec<(String, String)> = rows
+        .map(|row| {
+            let (name, vhost) = (show(&row["name"]), show(&row["vhost"]));
+            (
+                format!("queue '{name}' in vhost '{vhost}'"),
+                show(&row["what"]),
+            )
+        })
+        .collect();
+    if !damaged.is_empty() {
+        let lines = damaged
+            .iter()
+            .map(|(name, what)| (name.as_str(), what.clone()));
+        section("Damaged Queues", lines.collect());
+    }
     let parts = memory_parts(&memory);
     let mut lines = vec![
         ("Total memory used", bytes(&node["mem_used"])),

@@ -667,10 +667,25 @@ fn the_status_shows_the_cluster_and_says_what_it_does_not_know() {
             {"number":2,"name":"b@y","up":true,"votes":true},
             {"number":3,"name":"c@z","up":true,"votes":true}]}"#,
     );
-    for line in ["Nodes up: 3 of 3", "Catalogue led by: b@y", "(none)"] {
+    for line in [
+        "Nodes up: 3 of 3",
+        "Nodes that vote: 3 of 3",
+        "Catalogue led by: b@y",
+        "(none)",
+    ] {
         assert!(whole.contains(line), "{line}: {whole}");
     }
-    assert!(!whole.contains("even number"), "{whole}");
+    for line in ["even number", "without a vote", "Damaged Queues"] {
+        assert!(!whole.contains(line), "{line}: {whole}");
+    }
+    let joined = status(
+        r#"{"own":1,"leader":1,"leaders_unknown":0,"nodes":[
+            {"number":1,"name":"a@x","up":true,"votes":true},
+            {"number":2,"name":"b@y","up":true,"votes":false,"is_to_vote":false}]}"#,
+    );
+    for line in ["Nodes that vote: 1 of 2", "Nodes without a vote: b@y"] {
+        assert!(joined.contains(line), "{line}: {joined}");
+    }
     let minority = status(
         r#"{"own":1,"leader":null,"leaders_unknown":4,"nodes":[
             {"number":1,"name":"a@x","up":true,"votes":true},
@@ -687,6 +702,48 @@ fn the_status_shows_the_cluster_and_says_what_it_does_not_know() {
         assert!(minority.contains(line), "{line}: {minority}");
     }
     assert!(!minority.contains("(none)"), "{minority}");
+}
+
+#[test]
+fn the_status_names_queues_of_which_something_cannot_be_read() {
+    let answers = [
+        ("GET /api/overview", 200, r#"{"node":"a@x","listeners":[]}"#),
+        ("GET /api/nodes", 200, r#"[{"name":"a@x","running":true}]"#),
+        ("GET /api/nodes/a%40x/memory", 200, r#"{"memory":{}}"#),
+        (
+            "GET /api/leveret/damage",
+            200,
+            r#"[{"vhost":"shop","name":"orders","what":"2 entries cannot be read"}]"#,
+        ),
+    ];
+    let (code, out, _) = run_on(&answers, "status");
+    assert_eq!(code, 0, "{out}");
+    let line = "queue 'orders' in vhost 'shop': 2 entries cannot be read";
+    assert!(out.contains(line), "{out}");
+}
+
+#[test]
+fn the_cluster_status_shows_who_votes() {
+    let answers = [
+        (
+            "GET /api/overview",
+            200,
+            r#"{"node":"a@x","cluster_name":"warren","listeners":[]}"#,
+        ),
+        ("GET /api/nodes", 200, r#"[{"name":"a@x","running":true}]"#),
+        (
+            "GET /api/leveret/cluster",
+            200,
+            r#"{"nodes":[{"name":"b@y","votes":false},{"name":"a@x","votes":true}]}"#,
+        ),
+    ];
+    let (code, out, _) = run_on(&answers, "cluster_status");
+    assert_eq!(code, 0, "{out}");
+    let shown = "Voting Nodes\n\na@x\n\nNodes Without a Vote\n\nb@y\n\nListeners\n";
+    assert!(out.contains(shown), "{out}");
+    let (_, out, _) = run_on(&answers, "cluster_status|--formatter=json");
+    let object: serde_json::Value = serde_json::from_str(&out).expect("JSON");
+    assert_eq!(object["non_voting_nodes"], serde_json::json!(["b@y"]));
 }
 
 #[test]

@@ -10,9 +10,9 @@ use crate::config::{Config, LogLevel};
 use leveret_auth::password::SALT_BYTES_GIVEN;
 use leveret_auth::{LoginCheck, Verdict};
 use leveret_management::api::{
-    Actor, BrokerStats, Changed, ChannelStats, ConnectionStats, ConsumerStats, Get, Got, Level,
-    Listener, Login, LoginAnswer, LoginVerdict, MemoryStats, NodeStats, Publish, QueueStats,
-    ReplicaStats, Taken, Topology,
+    Actor, BrokerStats, Changed, ChannelStats, ConnectionStats, ConsumerStats, DamagedQueue, Get,
+    Got, Level, Listener, Login, LoginAnswer, LoginVerdict, MemoryStats, NodeStats, Publish,
+    QueueStats, ReplicaStats, Taken, Topology,
 };
 use leveret_management::catalogue_directory::{CatalogueDirectory, ExecuteError, MakeCommands};
 use leveret_management::cluster::{ClusterChange, ClusterView};
@@ -23,7 +23,7 @@ use leveret_shell::broker::Broker;
 use leveret_shell::logins::LoginWaiter;
 use leveret_shell::node::{close_connection, connections, set_listening};
 use leveret_shell::timers_and_alarms::{TimersAndAlarms, Watermarks};
-use leveret_types::{ConnectionId, NodeId, ProtocolError, QueueId, ReplyCode};
+use leveret_types::{ConnectionId, NodeId, ProtocolError, QueueId, ReplyCode, ShardId};
 use stats::{channel_stats, connection_stats};
 use std::fmt::Display;
 use std::net::{IpAddr, SocketAddr};
@@ -156,6 +156,10 @@ impl Running for Admin {
 
     fn replica(&self, queue: QueueId) -> Option<ReplicaStats> {
         self.replica_stats(queue)
+    }
+
+    fn damaged_queues(&self) -> Vec<DamagedQueue> {
+        damage(&self.broker)
     }
 
     fn queue_leader(&self, queue: QueueId) -> Option<NodeId> {
@@ -366,4 +370,22 @@ pub fn listeners(
         address: bound.address,
     });
     amqp.chain(stream).chain(web).collect()
+}
+
+/// The queues of which something cannot be read on this node.
+pub(super) fn damage(broker: &Broker) -> Vec<DamagedQueue> {
+    let shards = (0..broker.settings().shard_count).map(ShardId);
+    let damaged: Vec<(QueueId, String)> = shards
+        .flat_map(|shard| broker.shard(shard).damaged_queues())
+        .collect();
+    let catalogue = broker.catalogue();
+    let named = damaged.into_iter().filter_map(|(queue, what)| {
+        let record = catalogue.queue(queue)?;
+        Some(DamagedQueue {
+            vhost: record.vhost().to_owned(),
+            name: record.name().to_owned(),
+            what,
+        })
+    });
+    named.collect()
 }

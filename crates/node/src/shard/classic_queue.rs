@@ -400,12 +400,14 @@ impl ClassicQueue {
                     effects.timed_out(subscriber, self.id, subscription);
                 }
             }
-            Effect::Damaged { position } => tracing::error!(
-                queue = %self.id,
-                priority_log = position.priority_log,
-                index = position.index,
-                "a message cannot be read; it is set aside, see `leveret storage verify`",
-            ),
+            Effect::Damaged { position } => effects.deferred.push(Deferred::Damage {
+                queue: self.id,
+                what: format!(
+                    "message {} of priority log {} cannot be read; it is set aside, see \
+                     `leveret storage verify`",
+                    position.index, position.priority_log,
+                ),
+            }),
             Effect::Expired => {
                 effects.deferred.push(Deferred::DeleteQueue {
                     queue: self.id,

@@ -1,6 +1,6 @@
 //! The shard's replicas of queues that live on several nodes.
 
-use super::{LocalQueueStats, QueueSpec, Shard};
+use super::{CATALOGUE_LOG, LocalQueueStats, QueueSpec, Shard, log_of, queue_of};
 use crate::peeked::Found;
 use crate::quorum::link::{LocalDelivery, ToLeader};
 use crate::quorum::replica::{Around, ReplicaStatus, Replicas, UnfitReplicas};
@@ -9,6 +9,7 @@ use leveret_replication::ProposeError;
 use leveret_storage::{ShardLogs, Urgency};
 use leveret_types::limits::LEADER_LEASE_MS;
 use leveret_types::{NodeId, Now, QueueId};
+use std::collections::BTreeMap;
 
 impl Shard {
     /// Says when this node last told the others that it is up, and looked which of them are, on the
@@ -154,6 +155,44 @@ impl Shard {
     #[must_use]
     pub fn has_quarantined(&self, queue: QueueId) -> bool {
         self.replicas.is_quarantined(queue)
+    }
+
+    /// The queues of which something cannot be read here, ascending, each with what that is.
+    #[must_use]
+    pub fn damaged_queues(&self) -> Vec<(QueueId, String)> {
+        let lost = self.lost_entries().into_iter();
+        let lost = lost.map(|(queue, count)| {
+            (
+                queue,
+                format!("{count} entries cannot be read and are set aside"),
+            )
+        });
+        let mut all: BTreeMap<QueueId, String> = lost.collect();
+        for queue in self.replicas.quarantined() {
+            let what = "the replica on this node is quarantined: remove it from the queue's members \
+                        and add it again";
+            all.insert(queue, what.to_owned());
+        }
+        all.into_iter().collect()
+    }
+
+    /// How many entries of queues' logs cannot be read, of those that have such.
+    pub(super) fn lost_entries(&self) -> BTreeMap<QueueId, u64> {
+        let mut lost = BTreeMap::new();
+        for log in self.logs.log_ids() {
+            if let Some(damage) = self.logs.damage(log) {
+                *lost.entry(queue_of(log).0).or_default() += damage.lost.len();
+            }
+        }
+        lost.remove(&queue_of(CATALOGUE_LOG).0);
+        lost
+    }
+
+    /// The same of one queue.
+    pub(super) fn lost_of(&self, queue: QueueId) -> u64 {
+        let logs = (0..=u8::MAX).map(|priority_log| log_of(queue, priority_log));
+        let damage = logs.filter_map(|log| self.logs.damage(log));
+        damage.map(|damage| damage.lost.len()).sum()
     }
 
     /// How many members do not do what they are there for, as far as is known here.

@@ -14,6 +14,7 @@
 //! - all queues can be emptied.
 
 mod cluster;
+mod full_disk;
 mod ledger;
 mod load;
 mod namespaces;

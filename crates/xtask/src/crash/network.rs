@@ -14,7 +14,7 @@ use anyhow::{Context, Result, bail};
 use super::ledger::{Ledger, QUEUES, Rules};
 use super::namespaces::Namespaces;
 use super::scenarios::LATE;
-use super::{Scene, cluster, load, play, scenarios};
+use super::{Scene, cluster, full_disk, load, play, scenarios};
 use crate::broker;
 use crate::cluster::Cluster;
 use crate::numbers::Random;
@@ -26,11 +26,14 @@ use crate::tools::{self, Tool};
 const INSIDE: &str = "XTASK_IN_NAMESPACE";
 /// Seconds of each fault for the suite that CI runs.
 const CI_SECONDS: u64 = 6;
-/// All nodes trust each other by this. A queue that has lost a member gets another one soon.
+/// All nodes trust each other by this. A queue that has lost a member gets another one soon. A disk
+/// that is filled is full before anybody is warned of that.
 const SETTINGS: &str = "\
 cluster.secret = between namespaces
 loopback_users = none
 quorum_queue.continuous_membership_reconciliation.trigger_interval = 1000
+wal.file_size = 4MiB
+disk_free_limit.absolute = 0
 ";
 /// A fault that lasts so long must not keep a majority from confirming.
 const LONG: Duration = Duration::from_secs(20);
@@ -84,6 +87,10 @@ enum Fault {
     WipedMember,
     /// The leader is left alone: see [`scenarios::minority`].
     Minority,
+    /// The leader's file system is full: see [`full_disk::full_disk`].
+    FullLeader,
+    /// A follower's is.
+    FullFollower,
 }
 
 const FAULTS: &[(&str, Fault)] = &[
@@ -99,6 +106,9 @@ const FAULTS: &[(&str, Fault)] = &[
     ("rolling-restart", Fault::RollingRestart),
     ("wiped-member", Fault::WipedMember),
     ("minority", Fault::Minority),
+    // Last: their nodes keep the small disks, which are mounted and cannot be removed.
+    ("full-disk-leader", Fault::FullLeader),
+    ("full-disk-follower", Fault::FullFollower),
 ];
 
 /// The names of all faults.
@@ -191,6 +201,7 @@ fn happen(
     let lost: &[usize] = match fault {
         Fault::KillLeader | Fault::KillFollower | Fault::KillAll => &[],
         Fault::RollingRestart | Fault::WipedMember => &[],
+        Fault::FullLeader | Fault::FullFollower => &[],
         Fault::Minority => &others,
         Fault::Halves => &others[..1],
         Fault::Ring => &[0, 1, 2],
@@ -252,6 +263,8 @@ fn happen(
         Fault::RollingRestart => scenarios::rolling_restart(cluster, ledger),
         Fault::WipedMember => scenarios::wiped_member(cluster, ledger, leader),
         Fault::Minority => scenarios::minority(cluster, ledger, leader),
+        Fault::FullLeader => full_disk::full_disk(cluster, ledger, leader, true),
+        Fault::FullFollower => full_disk::full_disk(cluster, ledger, others[0], false),
     }
 }
 
@@ -310,7 +323,11 @@ fn copy(options: &Options) -> Result<Command> {
     tools::ensure(Tool::Nftables)?;
     // Whoever may not make a namespace as they are may do so as the superuser of a new user
     // namespace, on most machines.
-    let ways: [&[&str]; 2] = [&["--net"], &["--net", "--user", "--map-root-user"]];
+    // Its mounts are its own as well.
+    let ways: [&[&str]; 2] = [
+        &["--net", "--mount"],
+        &["--net", "--mount", "--user", "--map-root-user"],
+    ];
     let works =
         |way: &&&[&str]| run::output(Command::new("unshare").args(**way).arg("true")).is_ok();
     let way = ways.iter().find(works);

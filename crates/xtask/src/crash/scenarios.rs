@@ -221,13 +221,13 @@ fn await_message(address: SocketAddr, queue: &str, wanted: &[u8], wait: Duration
 }
 
 /// The number by which the cluster knows a node.
-fn number_of(cluster: &Cluster, node: usize) -> Result<u64> {
+pub(super) fn number_of(cluster: &Cluster, node: usize) -> Result<u64> {
     let view = http::get(cluster.nodes[node].http, "/api/leveret/cluster")?;
     view["own"].as_u64().context("a node without a number")
 }
 
 /// Waits until the node that is asked sees a member so.
-fn await_member(
+pub(super) fn await_member(
     cluster: &Cluster,
     asked: usize,
     number: u64,
@@ -245,7 +245,7 @@ fn await_member(
 pub(super) const LATE: &str = "it is not so after";
 
 /// Waits until a queue has a leader and all its members follow and vote.
-fn await_whole(cluster: &Cluster, asked: usize, queue: &str) -> Result<()> {
+pub(super) fn await_whole(cluster: &Cluster, asked: usize, queue: &str) -> Result<()> {
     let mut seen = Value::Null;
     let whole = await_that(&format!("{queue} is whole"), || {
         let path = format!("/api/queues/quorum/%2F/{queue}/status");
@@ -259,7 +259,7 @@ fn await_whole(cluster: &Cluster, asked: usize, queue: &str) -> Result<()> {
     whole.map_err(|error| error.context(format!("its members were {seen}")))
 }
 
-fn await_that(what: &str, mut is_so: impl FnMut() -> Result<bool>) -> Result<()> {
+pub(super) fn await_that(what: &str, mut is_so: impl FnMut() -> Result<bool>) -> Result<()> {
     let started = Instant::now();
     while !is_so()? {
         if started.elapsed() > DEADLINE {
@@ -271,7 +271,7 @@ fn await_that(what: &str, mut is_so: impl FnMut() -> Result<bool>) -> Result<()>
 }
 
 /// Waits until more messages have gone through than were under way.
-fn await_traffic(ledger: &Ledger, when: &str) {
+pub(super) fn await_traffic(ledger: &Ledger, when: &str) {
     let (before, started) = (ledger.totals(), Instant::now());
     loop {
         let now = ledger.totals();

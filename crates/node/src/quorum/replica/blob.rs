@@ -300,6 +300,63 @@ pub(super) fn take_replica(reader: &mut Reader<'_>) -> Result<ReplicaId, Malform
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::quorum::replica::header::Leaving;
+    use leveret_types::NodeId;
+
+    fn header_of(origin: Origin) -> Header {
+        let mut header = Header::default();
+        header.through(origin, 5);
+        header
+    }
+
+    #[test]
+    fn the_operations_of_so_many_nodes_are_known_and_the_longest_known_one_gives_way() {
+        let origin = |node| Origin {
+            node: NodeId(node),
+            start: 1,
+        };
+        let mut applied = Applied::default();
+        let most = ORIGINS_MAX as u32;
+        for node in 1..=most {
+            applied.apply(&header_of(origin(node)));
+        }
+        assert_eq!(applied.origins.len(), ORIGINS_MAX);
+        assert_eq!(applied.through(origin(1)), Some(5));
+        applied.apply(&header_of(origin(most + 1)));
+        assert_eq!(applied.origins.len(), ORIGINS_MAX);
+        assert_eq!(applied.through(origin(1)), None);
+        assert_eq!(applied.through(origin(2)), Some(5));
+        assert_eq!(applied.through(origin(most + 1)), Some(5));
+    }
+
+    #[test]
+    fn what_is_leaving_comes_back_with_the_state_and_not_without_its_priority_log() {
+        let mut header = Header::default();
+        header.message(4, 30);
+        for (range, reason) in [(3..5, Reason::Expired), (9..10, Reason::DeliveryLimit)] {
+            header.leaving.push(Leaving {
+                priority_log: 4,
+                range,
+                reason,
+            });
+        }
+        let mut applied = Applied::default();
+        applied.apply(&header);
+        let mark = SnapshotMark::founding([ReplicaId(1)]);
+        let bytes = applied.encode(&mark);
+        let (read, _) = Applied::decode(&bytes).expect("it was encoded");
+        let leaving: Vec<_> = read.leaving(4).collect();
+        assert_eq!(
+            leaving,
+            [(3..5, Reason::Expired), (9..10, Reason::DeliveryLimit)]
+        );
+        // It ends with the number of the priority log, the range and the reason of the last one.
+        let at = bytes.len() - 4;
+        assert_eq!(bytes[at], 4, "{bytes:?}");
+        let mut elsewhere = bytes;
+        elsewhere[at] = 5;
+        assert!(Applied::decode(&elsewhere).is_err());
+    }
 
     #[test]
     fn a_state_of_another_version_is_refused_by_its_number() {

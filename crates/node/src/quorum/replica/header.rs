@@ -352,6 +352,23 @@ mod tests {
     }
 
     #[test]
+    fn a_header_with_any_one_thing_in_it_is_not_empty() {
+        assert!(Header::default().is_empty());
+        let parts: [fn(&mut Header, Header); 5] = [
+            |header, full| header.origins = full.origins,
+            |header, full| header.came = full.came,
+            |header, full| header.left = full.left,
+            |header, full| header.returned = full.returned,
+            |header, full| header.leaving = full.leaving,
+        ];
+        for (number, part) in parts.iter().enumerate() {
+            let mut one = Header::default();
+            part(&mut one, header());
+            assert!(!one.is_empty(), "part {number}");
+        }
+    }
+
+    #[test]
     fn neighbours_are_one_item() {
         let header = header();
         assert_eq!(header.items(), 2 + 2 + 2 + 1 + 1);

@@ -7,7 +7,7 @@ use super::snapshot;
 use super::{Around, Broken, HEADER_LOG, Replica};
 use crate::peeked::{self, Found};
 use crate::quorum::link::{Answer, LocalDelivery, Origin, ToLeader, ToRemoteQueue};
-use crate::shard::{LocalQueueStats, QueueSpec, log_of};
+use crate::shard::{Deferred, LocalQueueStats, QueueSpec, log_of};
 use crate::standstill::Standstill;
 use bytes::Bytes;
 use hashbrown::HashMap;
@@ -143,12 +143,14 @@ impl Replicas {
             }
             Err(error) if wanted.is_some() => {
                 self.quarantined.insert(id, me);
-                tracing::error!(
-                    queue = %id,
-                    %error,
-                    "a replica cannot take part; remove it from the queue's members and add it \
-                     again",
+                let what = format!(
+                    "the replica on this node cannot take part: {error}; remove it from the queue's \
+                     members and add it again"
                 );
+                around
+                    .effects
+                    .deferred
+                    .push(Deferred::Damage { queue: id, what });
             }
             Err(error) => {
                 tracing::warn!(queue = %id, %error, "what is left of a removed replica is emptied");
@@ -405,7 +407,14 @@ impl Replicas {
         });
         match result {
             Some(Err(error @ Broken::Group(_))) => {
-                tracing::error!(%queue, %error, "a replica is given up; remove it and add it again");
+                let what = format!(
+                    "the replica on this node is given up: {error}; remove it from the queue's \
+                     members and add it again"
+                );
+                around
+                    .effects
+                    .deferred
+                    .push(Deferred::Damage { queue, what });
                 if let Some(replica) = self.map.get_mut(&queue) {
                     replica.note_lost(around.logs);
                 }
@@ -598,6 +607,11 @@ impl Replicas {
             group: replica.group.status(),
             is_serving: replica.leader.is_some(),
         })
+    }
+
+    /// The queues of which the replica here takes no part, in no order.
+    pub fn quarantined(&self) -> impl Iterator<Item = QueueId> + '_ {
+        self.quarantined.keys().copied()
     }
 
     /// Whether a queue has a replica here that takes no part.

@@ -11,7 +11,7 @@
 
 use super::blob::VOTES_NEVER;
 use super::{Around, HEADER_LOG, Replica, Replicas};
-use crate::shard::{QueueSpec, log_of};
+use crate::shard::{Deferred, QueueSpec, log_of};
 use leveret_storage::ShardLogs;
 use leveret_types::{NodeId, QueueId, ReplicaId};
 use std::collections::VecDeque;
@@ -63,10 +63,12 @@ impl Replicas {
             });
             return;
         }
-        tracing::error!(
-            queue = %id,
-            "a replica has messages that cannot be read, and is given up; remove it and add it again",
-        );
+        let what = "the replica on this node has messages that cannot be read, and is given up; \
+                    remove it from the queue's members and add it again";
+        around.effects.deferred.push(Deferred::Damage {
+            queue: id,
+            what: what.to_owned(),
+        });
         self.give_up(around, id);
     }
 

@@ -121,12 +121,14 @@ impl Leader {
                     self.answer(around, node, ToRemoteQueue::TimedOut(subscription));
                 }
             }
-            Effect::Damaged { position } => tracing::error!(
-                queue = %self.id,
-                priority_log = position.priority_log,
-                index = position.index,
-                "a message cannot be read; it is set aside, see `leveret storage verify`",
-            ),
+            Effect::Damaged { position } => around.effects.deferred.push(Deferred::Damage {
+                queue: self.id,
+                what: format!(
+                    "message {} of priority log {} cannot be read; it is set aside, see \
+                     `leveret storage verify`",
+                    position.index, position.priority_log,
+                ),
+            }),
             Effect::Expired => around.effects.deferred.push(Deferred::DeleteQueue {
                 queue: self.id,
                 expired: true,
