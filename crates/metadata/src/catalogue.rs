@@ -288,6 +288,8 @@ impl Catalogue {
             | Command::NodeDrain { .. }
             | Command::NodePromote { .. }
             | Command::QueueMembers { .. }
+            | Command::StreamLeader { .. }
+            | Command::StreamMembers { .. }
             | Command::Look => self.apply_to_cluster(command),
         }
     }

@@ -145,6 +145,14 @@ pub(crate) struct Placed {
     /// 0 in what older versions wrote: as many as there are.
     #[serde(default)]
     size: u32,
+    /// Of a replicated stream alone.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    epoch: u64,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks for it")]
+const fn is_zero(number: &u64) -> bool {
+    *number == 0
 }
 
 /// What snapshots of a cluster's catalogue have besides the commands.
@@ -333,6 +341,17 @@ impl Catalogue {
             Command::QueueMembers { id, members, size } => {
                 self.set_members(QueueId(*id), members, *size)
             }
+            Command::StreamLeader {
+                stream,
+                after,
+                epoch,
+                leader,
+            } => Ok(self.set_stream_leader(QueueId(*stream), *after, *epoch, NodeId(*leader))),
+            Command::StreamMembers {
+                stream,
+                before,
+                members,
+            } => self.set_stream_members(QueueId(*stream), before, members),
             Command::Look => Ok(Outcome::default()),
             other => unreachable!("{other:?} is not about the cluster"),
         }
@@ -473,6 +492,7 @@ impl Catalogue {
                     members: queue.members.iter().map(|member| member.0).collect(),
                     home: queue.home.0,
                     size: u32::try_from(queue.group_size).unwrap_or(u32::MAX),
+                    epoch: queue.epoch,
                 })
                 .collect();
             placed.sort_unstable_by_key(|placed| placed.queue);
@@ -492,6 +512,7 @@ impl Catalogue {
                 queue.members = placed.members.into_iter().map(ReplicaId).collect();
                 queue.home = NodeId(placed.home);
                 queue.group_size = placed.size as usize;
+                queue.epoch = placed.epoch;
             }
         }
         self.recount();

@@ -337,6 +337,28 @@ pub enum Command {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         size: Option<u32>,
     },
+    /// Begins the next epoch of a replicated stream, with this leader. Nothing changes if its epoch
+    /// is another one by then, or if the node is not among its members any more.
+    StreamLeader {
+        /// The stream.
+        stream: u64,
+        /// The epoch that it has.
+        after: u64,
+        /// The epoch that begins: a later one.
+        epoch: u64,
+        /// The number of the node that leads it.
+        leader: u32,
+    },
+    /// Adds one member to a replicated stream, or takes one away that does not lead it. Nothing
+    /// changes if its members are others by then.
+    StreamMembers {
+        /// The stream.
+        stream: u64,
+        /// The numbers of the nodes that are its members.
+        before: Vec<u32>,
+        /// Those that are its members from now on.
+        members: Vec<u32>,
+    },
     /// Changes nothing: a node whose own command of this kind has been carried out has seen all
     /// that the cluster had agreed on when it asked.
     Look,

@@ -135,6 +135,11 @@ pub enum CatalogueError {
     #[error("{resource} is not replicated")]
     NotReplicated { resource: String },
     #[error(
+        "the members of {resource} change one at a time, and its leader stays one of them: let \
+         another node lead it first"
+    )]
+    StreamMembers { resource: String },
+    #[error(
         "the cluster does not answer: fewer than half of its nodes can be reached, or they have \
             not chosen a leader yet; what was asked for may be carried out later"
     )]

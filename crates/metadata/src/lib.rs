@@ -27,6 +27,7 @@ mod membership;
 mod policy;
 mod record;
 mod snapshot;
+mod streams;
 mod subject;
 mod table;
 mod topology;

@@ -6,7 +6,7 @@ use crate::catalogue::{Catalogue, Change, Outcome};
 use crate::error::CatalogueError;
 use crate::policy::Mirrors;
 use crate::record::QueueRecord;
-use leveret_types::limits::{GROUP_MEMBERS_MAX, GROUP_SIZE_DEFAULT};
+use leveret_types::limits::{GROUP_MEMBERS_MAX, GROUP_SIZE_DEFAULT, STREAM_FOLLOWERS_MAX};
 use leveret_types::{NodeId, QueueId, ReplicaId};
 
 /// How many members the groups of replicated queues have
@@ -81,6 +81,10 @@ impl Catalogue {
                 (elsewhere(*node), down(*node), first, *node)
             });
             record.members = nodes.iter().map(|node| ReplicaId::new(*node, 0)).collect();
+            if let (QueueKind::Stream, Some(leader)) = (record.kind, nodes.first()) {
+                record.home = *leader;
+                record.epoch = 1;
+            }
         }
         self.circumstances = Some(circumstances);
     }
@@ -91,6 +95,11 @@ impl Catalogue {
         if record.kind == QueueKind::Quorum {
             let initial = self.config.membership.initial_size;
             return Some(record.settings.initial_size.unwrap_or(initial).max(1));
+        }
+        if record.kind == QueueKind::Stream {
+            let all = self.cluster.nodes.len();
+            let size = record.settings.initial_size.unwrap_or(all);
+            return (all > 0).then(|| size.clamp(1, STREAM_FOLLOWERS_MAX + 1));
         }
         let mirrors = record.settings.mirrors.as_ref();
         match mirrors.filter(|_| may_be_mirrored(record))? {
@@ -123,7 +132,8 @@ impl Catalogue {
         };
         // A queue that has no group gets one where it lives; the others join that.
         let begins = members[..] == [ReplicaId::new(record.home, 0)] && may_be_mirrored(&record);
-        let is_right = !members.is_empty() && (!record.members.is_empty() || begins);
+        let is_stream = record.kind == QueueKind::Stream;
+        let is_right = !is_stream && !members.is_empty() && (!record.members.is_empty() || begins);
         let refused = (!is_right).then(|| record.resource());
         if is_right {
             self.note_gone(&record);

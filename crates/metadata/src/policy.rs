@@ -429,8 +429,8 @@ pub struct QueueSettings {
     pub delayed_retry: Option<DelayedRetry>,
     /// `ha-mode` and `ha-params` of a classic queue.
     pub mirrors: Option<Mirrors>,
-    /// `initial-cluster-size` of a quorum queue, or what its arguments say instead: members of its
-    /// group when it is declared.
+    /// `initial-cluster-size` of a quorum queue or a stream, or what the arguments of a quorum queue
+    /// say instead: its members when it is declared.
     pub initial_size: Option<usize>,
     /// `target-group-size` of a quorum queue: members that its group is to have, by and by.
     pub target_size: Option<usize>,
@@ -529,7 +529,7 @@ pub fn resolve(kind: QueueKind, arguments: &FieldTable, policy: &FieldTable) -> 
     // Of a group's members: an argument by its whole name, or a key of policies.
     let size = |key: &str| {
         let value = arguments.get(key).cloned().or_else(|| find(key));
-        let value = value.filter(|_| kind == QueueKind::Quorum)?.as_integer()?;
+        let value = value.filter(|_| kind != QueueKind::Classic)?.as_integer()?;
         usize::try_from(value).ok().filter(|size| *size > 0)
     };
     QueueSettings {
@@ -563,7 +563,9 @@ pub fn resolve(kind: QueueKind, arguments: &FieldTable, policy: &FieldTable) -> 
             QueueKind::Quorum | QueueKind::Stream => None,
         },
         initial_size: size("x-quorum-initial-group-size").or_else(|| size("initial-cluster-size")),
-        target_size: size("x-quorum-target-group-size").max(size(TARGET_GROUP_SIZE)),
+        target_size: size("x-quorum-target-group-size")
+            .max(size(TARGET_GROUP_SIZE))
+            .filter(|_| kind == QueueKind::Quorum),
         leader_local: text("queue-leader-locator")
             .or_else(|| text("queue-master-locator"))
             .as_deref()

@@ -26,6 +26,7 @@ pub struct QueueRecord {
     pub(crate) settings: QueueSettings,
     pub(crate) members: Vec<ReplicaId>,
     pub(crate) home: NodeId,
+    pub(crate) epoch: u64,
     pub(crate) group_size: usize,
 }
 
@@ -47,10 +48,16 @@ impl QueueRecord {
     pub const fn group_size(&self) -> usize {
         self.group_size
     }
-    /// The node that a queue that is not replicated lives on; 0 outside clusters.
+    /// The node that a queue that is not replicated lives on, and the one that leads a stream; 0
+    /// outside clusters.
     #[must_use]
     pub const fn home(&self) -> NodeId {
         self.home
+    }
+    /// Which of its leaders a replicated stream has, counted from 1; 0 of all else.
+    #[must_use]
+    pub const fn epoch(&self) -> u64 {
+        self.epoch
     }
     /// Its virtual host.
     #[must_use]

@@ -49,6 +49,8 @@ impl Command {
             },
             Self::NodePromote { node } => ("let node vote", format!("node {node}")),
             Self::QueueMembers { id, .. } => ("change members", format!("queue {id}")),
+            Self::StreamLeader { stream, .. } => ("change leader", format!("stream {stream}")),
+            Self::StreamMembers { stream, .. } => ("change members", format!("stream {stream}")),
             Self::Look => ("look", String::new()),
             of_vhost => of_vhost.subject_in_vhost(),
         }

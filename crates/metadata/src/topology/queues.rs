@@ -183,6 +183,7 @@ impl Catalogue {
             settings: policy::QueueSettings::default(),
             members: Vec::new(),
             home: NodeId::default(),
+            epoch: 0,
             group_size: 0,
         };
         apply_policies(vhost, &mut record);

@@ -7,6 +7,10 @@ mod joined;
 mod on_path;
 mod outdated;
 mod secret_change;
+#[allow(dead_code, reason = "clients of other tests")]
+#[path = "../client/stream.rs"]
+mod stream_client;
+mod streams;
 mod tls_links;
 
 use client::{Client, Scratch, address, config, connect};
@@ -47,6 +51,10 @@ fn free_addresses<const N: usize>() -> [SocketAddr; N] {
 fn member(folder: &Path, own: SocketAddr, join: &[SocketAddr], secret: &[u8]) -> NodeConfig {
     let folder = folder.join(own.port().to_string());
     std::fs::create_dir_all(&folder).expect("a folder");
+    let mut plain = config(&folder, None);
+    // Clients of streams are told the ports that the system chose.
+    let sessions = std::sync::Arc::make_mut(&mut plain.settings.stream.plain);
+    sessions.advertised_port = 0;
     NodeConfig {
         cluster: Some(ClusterConfig {
             address: own,
@@ -59,7 +67,7 @@ fn member(folder: &Path, own: SocketAddr, join: &[SocketAddr], secret: &[u8]) ->
             file: folder.join("cluster"),
             name: format!("leveret@{own}"),
         }),
-        ..config(&folder, None)
+        ..plain
     }
 }
 

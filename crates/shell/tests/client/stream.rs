@@ -1,0 +1,122 @@
+//! A client of the stream protocol that says frame by frame what it wants.
+
+use super::client::connect;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+
+pub const RESPONSE: u16 = 0x8000;
+pub const OK: u16 = 1;
+
+pub fn text(text: &str) -> Vec<u8> {
+    let mut bytes = (text.len() as u16).to_be_bytes().to_vec();
+    bytes.extend(text.as_bytes());
+    bytes
+}
+
+/// A client of the stream protocol.
+pub struct StreamClient(pub TcpStream);
+
+impl StreamClient {
+    pub fn send(&mut self, key: u16, parts: &[&[u8]]) {
+        let body = parts.concat();
+        let mut frame = (4 + body.len() as u32).to_be_bytes().to_vec();
+        frame.extend(key.to_be_bytes());
+        frame.extend(1_u16.to_be_bytes());
+        frame.extend(body);
+        self.0.write_all(&frame).expect("sent");
+    }
+
+    /// The next frame behind its size that is no heartbeat.
+    pub fn frame(&mut self) -> Vec<u8> {
+        let mut size = [0; 4];
+        self.0.read_exact(&mut size).expect("a frame");
+        let mut frame = vec![0; u32::from_be_bytes(size) as usize];
+        self.0.read_exact(&mut frame).expect("a whole frame");
+        frame
+    }
+
+    /// The key of a frame and what follows the version.
+    pub fn heard(&mut self) -> (u16, Vec<u8>) {
+        let frame = self.frame();
+        (
+            u16::from_be_bytes([frame[0], frame[1]]),
+            frame[4..].to_vec(),
+        )
+    }
+
+    /// Asks, and gives the code of the answer and what follows it.
+    pub fn ask(&mut self, key: u16, parts: &[&[u8]]) -> (u16, Vec<u8>) {
+        let id = 7_u32.to_be_bytes();
+        let all: Vec<&[u8]> = std::iter::once(&id[..])
+            .chain(parts.iter().copied())
+            .collect();
+        self.send(key, &all);
+        let (answered, body) = self.heard();
+        assert_eq!(answered, key | RESPONSE, "{body:?}");
+        assert_eq!(body[..4], id);
+        (u16::from_be_bytes([body[4], body[5]]), body[6..].to_vec())
+    }
+
+    /// Logs in, and opens the virtual host.
+    pub fn open(address: SocketAddr, password: &str) -> Result<Self, u16> {
+        let mut client = Self(connect(address));
+        assert_eq!(client.ask(0x11, &[&0_u32.to_be_bytes()]).0, OK);
+        assert_eq!(client.ask(0x12, &[]).0, OK);
+        let response = format!("\0guest\0{password}");
+        let length = (response.len() as u32).to_be_bytes();
+        let login = client.ask(0x13, &[&text("PLAIN"), &length, response.as_bytes()]);
+        if login.0 != OK {
+            return Err(login.0);
+        }
+        let (key, tune) = client.heard();
+        assert_eq!(key, 0x14);
+        client.send(0x8014, &[&tune]);
+        assert_eq!(client.ask(0x15, &[&text("/")]).0, OK);
+        Ok(client)
+    }
+
+    pub fn create(&mut self, stream: &str) -> u16 {
+        self.ask(0x0d, &[&text(stream), &0_u32.to_be_bytes()]).0
+    }
+
+    /// Publishes messages with the ids from `first`, and waits for their confirms.
+    pub fn publish(&mut self, first: u64, bodies: &[&str]) {
+        let mut batch = Vec::new();
+        for (id, body) in (first..).zip(bodies) {
+            batch.extend(id.to_be_bytes());
+            batch.extend((body.len() as u32).to_be_bytes());
+            batch.extend(body.as_bytes());
+        }
+        self.send(0x02, &[&[1], &(bodies.len() as u32).to_be_bytes(), &batch]);
+        let mut confirmed = 0;
+        while confirmed < bodies.len() as u32 {
+            let (key, body) = self.heard();
+            assert_eq!(key, 0x03, "{body:?}");
+            confirmed += u32::from_be_bytes([body[1], body[2], body[3], body[4]]);
+        }
+    }
+
+    /// Reads the bodies of so many messages of a stream from its first on.
+    pub fn read(&mut self, stream: &str, count: usize) -> Vec<String> {
+        let (first, credit) = (1_u16.to_be_bytes(), 10_u16.to_be_bytes());
+        let none = 0_u32.to_be_bytes();
+        let answer = self.ask(0x07, &[&[1], &text(stream), &first, &credit, &none]);
+        assert_eq!(answer.0, OK);
+        let mut bodies = Vec::new();
+        while bodies.len() < count {
+            let (key, body) = self.heard();
+            assert_eq!(key, 0x08);
+            let mut entries = &body[1 + 48..];
+            while let Some((size, rest)) = entries.split_at_checked(4) {
+                let size = u32::from_be_bytes(size.try_into().expect("four octets")) as usize;
+                bodies.push(String::from_utf8_lossy(&rest[..size]).into_owned());
+                entries = &rest[size..];
+            }
+        }
+        bodies
+    }
+
+    pub fn declare_publisher(&mut self, stream: &str) -> u16 {
+        self.ask(0x01, &[&[1], &text(""), &text(stream)]).0
+    }
+}

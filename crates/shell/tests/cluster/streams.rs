@@ -1,0 +1,166 @@
+//! Streams that live on one node of a cluster, used by clients of another one.
+
+use super::client::Scratch;
+use super::stream_client::{OK, RESPONSE, StreamClient, text};
+use super::{Guest, declare, eventually, free_addresses, log_in, publish, select, three};
+use leveret_amqp::{Method, basic};
+use leveret_node::Env;
+use leveret_shell::node::Node;
+
+const NOT_AVAILABLE: u16 = 6;
+
+fn open(node: &Node) -> StreamClient {
+    StreamClient::open(node.stream_listening[0].0, "guest").expect("open")
+}
+
+/// Waits until a node's clients are told that a stream is led at this port.
+fn knows_leader(client: &mut StreamClient, stream: &str, port: u16) {
+    eventually("the node knows who leads the stream", || {
+        leader_port(client, stream) == Some(port)
+    });
+}
+
+/// The port of a stream's leader as `Metadata` says it.
+fn leader_port(client: &mut StreamClient, stream: &str) -> Option<u16> {
+    let one = 1_u32.to_be_bytes();
+    client.send(0x0f, &[&7_u32.to_be_bytes(), &one, &text(stream)]);
+    let (key, body) = client.heard();
+    assert_eq!(key, 0x0f | RESPONSE);
+    let mut rest = &body[4..];
+    let mut take = |count: usize| {
+        let (taken, behind) = rest.split_at(count);
+        rest = behind;
+        taken.to_vec()
+    };
+    let short = |bytes: Vec<u8>| u16::from_be_bytes([bytes[0], bytes[1]]);
+    let long = |bytes: Vec<u8>| u32::from_be_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]);
+    let mut ports = Vec::new();
+    for _ in 0..long(take(4)) {
+        let number = short(take(2));
+        let host = usize::from(short(take(2)));
+        take(host);
+        ports.push((number, long(take(4))));
+    }
+    assert_eq!(long(take(4)), 1, "one stream");
+    let name = usize::from(short(take(2)));
+    take(name);
+    if short(take(2)) != OK {
+        return None;
+    }
+    let leader = short(take(2));
+    let port = ports.iter().find(|(number, _)| *number == leader)?.1;
+    u16::try_from(port).ok()
+}
+
+#[test]
+fn a_stream_is_published_to_read_and_deleted_from_every_node() {
+    let scratch = Scratch::new("cluster-streams");
+    let nodes = three(&scratch, free_addresses());
+    let mut clients: Vec<StreamClient> = nodes.iter().map(open).collect();
+    assert_eq!(clients[0].create("s"), OK);
+    let port = nodes[0].stream_listening[0].0.port();
+    for client in &mut clients {
+        knows_leader(client, "s", port);
+    }
+    for (first, client) in [1, 4, 7].into_iter().zip(&mut clients) {
+        assert_eq!(client.declare_publisher("s"), OK);
+        let bodies: Vec<String> = (first..first + 3).map(|n| n.to_string()).collect();
+        let bodies: Vec<&str> = bodies.iter().map(String::as_str).collect();
+        client.publish(first, &bodies);
+    }
+    let all: Vec<String> = (1..10).map(|n| n.to_string()).collect();
+    for client in &mut clients {
+        assert_eq!(client.read("s", 9), all);
+    }
+    let stats = clients[2].ask(0x1c, &[&text("s")]);
+    assert_eq!(stats.0, OK);
+    // Who uses it hears that it has gone, wherever it is.
+    assert_eq!(clients[1].ask(0x0e, &[&text("s")]).0, OK);
+    for client in &mut clients {
+        let (key, body) = client.heard();
+        assert_eq!((key, &body[..2]), (0x10, &NOT_AVAILABLE.to_be_bytes()[..]));
+    }
+    drop(clients);
+    nodes.into_iter().for_each(Node::shut_down);
+}
+
+#[test]
+fn a_client_hears_that_a_stream_is_not_available_when_its_node_has_gone() {
+    let scratch = Scratch::new("cluster-streams-lost");
+    let mut nodes = three(&scratch, free_addresses());
+    let mut client = open(&nodes[1]);
+    let mut owner = open(&nodes[2]);
+    assert_eq!(owner.create("s"), OK);
+    let port = nodes[2].stream_listening[0].0.port();
+    knows_leader(&mut client, "s", port);
+    assert_eq!(client.declare_publisher("s"), OK);
+    client.publish(1, &["one"]);
+    drop(owner);
+    nodes.remove(2).shut_down();
+    let (key, body) = client.heard();
+    assert_eq!((key, &body[..2]), (0x10, &NOT_AVAILABLE.to_be_bytes()[..]));
+    assert_eq!(client.declare_publisher("s"), NOT_AVAILABLE);
+    drop(client);
+    nodes.into_iter().for_each(Node::shut_down);
+}
+
+fn declare_everywhere(clients: &mut [Guest], name: &str) {
+    assert_eq!(declare(&mut clients[0], name, false, "stream"), Ok(0));
+    for client in clients {
+        let known = || declare(client, name, true, "stream") == Ok(0);
+        eventually("all nodes know the stream", known);
+    }
+}
+
+#[test]
+fn amqp_clients_of_another_node_publish_to_a_stream_and_consume_from_it() {
+    let scratch = Scratch::new("cluster-streams-amqp");
+    let mut nodes = three(&scratch, free_addresses());
+    let mut clients: Vec<Guest> = nodes.iter().map(log_in).collect();
+    declare_everywhere(&mut clients, "s");
+    clients.iter_mut().for_each(select);
+    for client in &mut clients {
+        assert_eq!(publish(client, "", "s"), "basic.ack");
+    }
+    for client in &mut clients {
+        let counted = || declare(client, "s", true, "stream") == Ok(3);
+        eventually("three messages are counted", counted);
+    }
+    let client = &mut clients[1];
+    let prefetch = basic::Qos {
+        prefetch_size: 0,
+        prefetch_count: 10,
+        global: false,
+    };
+    client.call(1, &prefetch).expect("a prefetch");
+    let mut arguments = leveret_amqp::TableBuilder::new();
+    let first = leveret_types::FieldValue::text("first");
+    arguments.push("x-stream-offset", &first);
+    let consume = basic::Consume {
+        queue: "s",
+        consumer_tag: "reader",
+        no_local: false,
+        no_ack: false,
+        exclusive: false,
+        nowait: false,
+        arguments: arguments.as_table(),
+    };
+    let answer = client.call(1, &consume).expect("an answer");
+    let answer = Method::decode(&answer).expect("a method");
+    assert!(matches!(answer, Method::BasicConsumeOk(_)), "{answer:?}");
+    for _ in 0..3 {
+        let delivery = client.answer().expect("a delivery");
+        let delivery = Method::decode(&delivery).expect("a method");
+        assert!(matches!(delivery, Method::BasicDeliver(_)), "{delivery:?}");
+    }
+    // Its node goes: nothing is confirmed that is not stored.
+    clients.remove(0);
+    nodes.remove(0).shut_down();
+    let client = &mut clients[0];
+    eventually("the link is known to be down", || {
+        nodes[0].broker.peers().up().len() == 1
+    });
+    assert_eq!(publish(client, "", "s"), "basic.nack");
+    drop(clients);
+    nodes.into_iter().for_each(Node::shut_down);
+}
