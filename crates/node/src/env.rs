@@ -165,6 +165,15 @@ pub trait Env {
     fn receive_of_streams(&self, _from: NodeId, _frame: bytes::Bytes) {}
     /// Another node is connected, or not any more. Nothing may be borrowed.
     fn peer_of_streams(&self, _peer: NodeId, _is_up: bool) {}
+    /// Says something to a replica of a stream, on this node or on another one. Nothing may be
+    /// borrowed.
+    fn tell_replica(
+        &self,
+        _to: NodeId,
+        _stream: QueueId,
+        _message: leveret_stream::ReplicaMessage,
+    ) {
+    }
     /// Where clients of streams reach another node, as far as it has said so.
     fn stream_clients(&self, _node: NodeId) -> Option<crate::stream_relay::ClientAddresses> {
         None

@@ -1,7 +1,7 @@
 //! What the streams of a node and its connections tell each other, and what stream listeners offer.
 
 use leveret_metadata::StreamSettings;
-use leveret_stream::SessionId;
+use leveret_stream::{ReplicaOrder, SessionId};
 use leveret_stream_session::{Settings, Update};
 use leveret_types::{ConnectionId, NodeId, QueueId};
 use std::sync::Arc;
@@ -48,6 +48,23 @@ impl Default for StreamSessions {
     }
 }
 
+/// A replica of a stream on this node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReplicaHere {
+    /// The stream.
+    pub stream: QueueId,
+    /// What is in force for it.
+    pub settings: Box<StreamSettings>,
+    /// This node.
+    pub node: NodeId,
+    /// The node that leads it.
+    pub leader: NodeId,
+    /// What the catalogue says to the replica.
+    pub order: ReplicaOrder,
+    /// The stream has just been declared: no replica can have lost anything of it.
+    pub is_new: bool,
+}
+
 /// What whoever runs the streams of this node is told.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StreamChange {
@@ -55,6 +72,8 @@ pub enum StreamChange {
     Begun(QueueId, Box<StreamSettings>),
     /// A policy says something else of a stream.
     Changed(QueueId, Box<StreamSettings>),
+    /// This node has a replica of a stream, or something of it has changed.
+    Replica(Box<ReplicaHere>),
     /// A stream was declared that another node has, or something of it has changed.
     Elsewhere(QueueId, NodeId),
     /// A stream was deleted, wherever it was.

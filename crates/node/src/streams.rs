@@ -3,13 +3,15 @@
 
 use crate::env::Env;
 pub use crate::stream_events::{
-    StreamChange, StreamNews, StreamSessions, connection_of, session_of,
+    ReplicaHere, StreamChange, StreamNews, StreamSessions, connection_of, session_of,
 };
 pub use crate::stream_relay::{
-    ClientAddresses, Effect as RelayEffect, Guests, STREAM_LINK, Said, StreamRelay, command_bytes,
-    fuzz as fuzz_frame, goes_with_publishes, published_bytes,
+    ClientAddresses, Effect as RelayEffect, Guests, Place, STREAM_LINK, Said, StreamRelay,
+    command_bytes, copied_frame, fuzz as fuzz_frame, goes_with_publishes, has_room, move_frame,
+    needed_frame, published_bytes, replica_frame,
 };
 use leveret_metadata::{Catalogue, QueueKind, QueueRecord, StreamSettings};
+use leveret_stream::{Epoch, ReplicaOrder};
 pub use leveret_stream_session::Settings;
 use leveret_types::{ProtocolError, QueueId, ReplyCode};
 
@@ -29,16 +31,62 @@ pub(crate) fn follow<E: Env>(
     if record.kind() != QueueKind::Stream {
         return false;
     }
-    let settings = record.settings().stream.clone();
-    match change(record.id(), settings.unwrap_or_default()) {
-        StreamChange::Begun(..) | StreamChange::Changed(..)
-            if settings_here(record, env).is_none() =>
-        {
-            env.follow_stream(StreamChange::Elsewhere(record.id(), record.home()));
-        }
-        change => env.follow_stream(change),
-    }
+    let settings = record.settings().stream.clone().unwrap_or_default();
+    let change = change(record.id(), settings);
+    let is_new = matches!(change, StreamChange::Begun(..));
+    tell(record, change, is_new, env);
     true
+}
+
+/// Lets the streams of this node know of a stream that the catalogue has when the node starts.
+pub fn found<E: Env>(record: &QueueRecord, env: &E) {
+    let settings = record.settings().stream.clone().unwrap_or_default();
+    tell(
+        record,
+        StreamChange::Begun(record.id(), settings),
+        false,
+        env,
+    );
+}
+
+/// Whether this node has files of a stream.
+#[must_use]
+pub fn has_files<E: Env>(record: &QueueRecord, env: &E) -> bool {
+    settings_here(record, env).is_some() || replica_here(record, false, env).is_some()
+}
+
+fn tell<E: Env>(record: &QueueRecord, change: StreamChange, is_new: bool, env: &E) {
+    env.follow_stream(match change {
+        StreamChange::Deleted(_) => change,
+        _ => match replica_here(record, is_new, env) {
+            Some(here) => StreamChange::Replica(Box::new(here)),
+            None if settings_here(record, env).is_some() => change,
+            None => StreamChange::Elsewhere(record.id(), record.home()),
+        },
+    });
+}
+
+/// The replica of a stream that this node has, if it has one and the stream is replicated.
+/// `is_new` where the stream has just been declared.
+#[must_use]
+pub fn replica_here<E: Env>(record: &QueueRecord, is_new: bool, env: &E) -> Option<ReplicaHere> {
+    let own = env.node_id();
+    let members: Vec<_> = record.members().iter().map(|m| m.node()).collect();
+    if record.epoch() == 0 || !members.contains(&own) {
+        return None;
+    }
+    let (epoch, leader) = (Epoch(record.epoch()), record.home());
+    Some(ReplicaHere {
+        stream: record.id(),
+        settings: record.settings().stream.clone()?,
+        node: own,
+        leader,
+        order: match leader == own {
+            true => ReplicaOrder::Lead { epoch, members },
+            false => ReplicaOrder::Follow { epoch, leader },
+        },
+        is_new,
+    })
 }
 
 /// Refuses what streams do not do for AMQP 0-9-1 clients.

@@ -349,6 +349,7 @@ impl Node {
         for thread in self.io_threads {
             join(thread);
         }
+        self.broker.leave_streams_to_others();
         self.broker.streams.stop();
         join(self.stream_thread);
         self.broker.logins.stop();
@@ -508,11 +509,11 @@ fn start_streams(
     {
         let catalogue = broker.catalogue();
         for record in catalogue.queues(None) {
-            if let Some(settings) = streams::settings_here(record, &**broker) {
+            if streams::has_files(record, &**broker) {
                 here.insert(record.id());
-                broker.streams.begin(record.id(), *settings);
-            } else if record.kind() == QueueKind::Stream {
-                broker.stream_relay.place(record.id(), Some(record.home()));
+            }
+            if record.kind() == QueueKind::Stream {
+                streams::found(record, &**broker);
             }
         }
     }

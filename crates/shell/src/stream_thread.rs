@@ -2,17 +2,23 @@
 //! syncs each stream once, and tells them.
 
 mod guests;
+mod replicas;
 
 use guests::GuestSessions;
-use leveret_node::streams::{Guests, command_bytes, goes_with_publishes, published_bytes};
+use leveret_node::cluster::Needed;
+use leveret_node::streams::{
+    Guests, ReplicaHere, command_bytes, goes_with_publishes, published_bytes,
+};
 use leveret_storage::{Disk, StreamSync, StreamSynced};
-use leveret_stream::{Command, Event, Events, Refusal, SessionId, StreamSettings, StreamStats};
-use leveret_stream_host::StreamHost;
-use leveret_types::Now;
-use leveret_types::QueueId;
+use leveret_stream::{
+    Command, Event, Events, Refusal, ReplicaMessage, SessionId, StreamSettings, StreamStats,
+};
+use leveret_stream_host::{Found, StreamHost};
 use leveret_types::limits::{STREAM_INBOX_BYTES_MAX, STREAM_RELAY_SESSIONS_MAX, STREAM_TURN_BYTES};
 use leveret_types::pool;
+use leveret_types::{NodeId, Now, QueueId};
 use parking_lot::{Condvar, Mutex};
+use replicas::Copies;
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
@@ -34,6 +40,16 @@ enum Input {
     Relayed(Guests, SessionId, Command),
     /// Those sessions have gone with their link.
     Left(Guests),
+    /// This node has a replica, or the catalogue says something else of it.
+    Replica(Box<ReplicaHere>),
+    /// This node has no replica of it.
+    NoReplica(QueueId),
+    /// Another node says something to a replica, in so many bytes.
+    Message(NodeId, QueueId, ReplicaMessage, u64),
+    /// The link to another node is new.
+    Connected(NodeId),
+    /// Another node has taken so many bytes of messages.
+    Copied(NodeId, u64),
     Begin(QueueId, Box<StreamSettings>),
     Change(QueueId, Box<StreamSettings>),
     Synced(StreamSynced),
@@ -52,6 +68,12 @@ pub enum Heard {
     Relayed(Guests, SessionId, Event),
     /// So many bytes of publishes, and of other commands, were taken of another node's sessions.
     Taken(Guests, u64, u64),
+    /// A message for a replica on a node, or for whoever elects there.
+    Message(NodeId, QueueId, ReplicaMessage),
+    /// So many bytes of messages of another node's replicas were taken.
+    Copied(NodeId, u64),
+    /// A stream needs another epoch.
+    Needed(Needed),
 }
 
 #[derive(Default)]
@@ -203,6 +225,32 @@ impl StreamHandle {
         self.0.wake.notify_one();
     }
 
+    /// This node has a replica of a stream, and the catalogue says this to it.
+    pub fn replica(&self, here: Box<ReplicaHere>) {
+        self.put(Input::Replica(here));
+    }
+
+    /// This node has no replica of a stream: if it had one, it goes with its files.
+    pub fn no_replica(&self, stream: QueueId) {
+        self.put(Input::NoReplica(stream));
+    }
+
+    /// Another node says something to a replica here, for which it has left room, or somebody on
+    /// this node does.
+    pub fn tell_replica(&self, from: NodeId, stream: QueueId, message: ReplicaMessage, bytes: u64) {
+        self.put(Input::Message(from, stream, message, bytes));
+    }
+
+    /// The link to another node is new.
+    pub fn connected(&self, node: NodeId) {
+        self.put(Input::Connected(node));
+    }
+
+    /// Another node has taken so many bytes of messages of replicas.
+    pub fn copied(&self, node: NodeId, bytes: u64) {
+        self.put(Input::Copied(node, bytes));
+    }
+
     /// A stream was declared, or exists at the start.
     pub fn begin(&self, stream: QueueId, settings: StreamSettings) {
         self.put(Input::Begin(stream, Box::new(settings)));
@@ -261,6 +309,7 @@ pub struct StreamThread<D: Disk, C, H> {
     hear: H,
     expired_ms: u64,
     guests: GuestSessions,
+    copies: Copies,
     /// Syncs that nobody waits for, on their way to the thread that does them.
     syncs: Sender<StreamSync<D>>,
     sync_thread: JoinHandle<()>,
@@ -289,6 +338,7 @@ impl<D: Disk, C: Fn() -> Now, H: FnMut(Vec<Heard>)> StreamThread<D, C, H> {
             hear,
             expired_ms: 0,
             guests: GuestSessions::default(),
+            copies: Copies::default(),
             syncs,
             sync_thread,
         })
@@ -307,9 +357,17 @@ impl<D: Disk, C: Fn() -> Now, H: FnMut(Vec<Heard>)> StreamThread<D, C, H> {
                 self.expired_ms = now.monotonic_ms;
                 self.host.expire(now);
             }
-            if let Err(error) = self.host.end_turn(now, &mut events) {
-                crate::fatal(&error.to_string());
+            match self.host.write_turn(now, &mut events) {
+                Ok(written) => {
+                    // So that followers write while this node syncs.
+                    self.send_copies(now);
+                    if let Err(error) = self.host.sync_turn(now, written, &mut events) {
+                        crate::fatal(&error.to_string());
+                    }
+                }
+                Err(error) => crate::fatal(&error.to_string()),
             }
+            self.send_copies(now);
             for sync in self.host.take_syncs() {
                 if self.syncs.send(sync).is_err() {
                     crate::fatal("the thread that syncs streams has ended");
@@ -350,6 +408,9 @@ impl<D: Disk, C: Fn() -> Now, H: FnMut(Vec<Heard>)> StreamThread<D, C, H> {
         let due_ms = self
             .host
             .due_ms()
+            .into_iter()
+            .chain(self.copies.due_ms())
+            .min()
             .unwrap_or(now.monotonic_ms + EXPIRE_EVERY_MS);
         let mut timeout = Duration::from_millis(due_ms.saturating_sub(now.monotonic_ms));
         if self.host.is_disk_full() {
@@ -385,16 +446,19 @@ impl<D: Disk, C: Fn() -> Now, H: FnMut(Vec<Heard>)> StreamThread<D, C, H> {
                         .handle((self.clock)(), session, Command::Leave, events);
                 }
             }
+            Input::Replica(here) => self.take_order(*here, events),
+            Input::NoReplica(stream) => self.remove_replica(stream, events),
+            Input::Message(from, stream, message, bytes) => {
+                self.copies.took(from, bytes);
+                self.host.receive(from, stream, message, events);
+            }
+            Input::Connected(node) => {
+                self.copies.connected(node);
+                self.host.connected(node);
+            }
+            Input::Copied(node, bytes) => self.copies.copied(node, bytes),
             Input::Begin(stream, settings) => match self.host.begin(stream, *settings) {
-                Ok(found) => {
-                    for what in found.damage {
-                        tracing::error!("stream {stream} is damaged: {what}");
-                    }
-                    if found.cut_bytes > 0 {
-                        let cut = found.cut_bytes;
-                        tracing::warn!("stream {stream}: cut {cut} bytes of a torn end");
-                    }
-                }
+                Ok(found) => tell_found(stream, &found),
                 Err(error) => tracing::error!("stream {stream} is not served: {error}"),
             },
             Input::Change(stream, settings) => self.host.set_settings(stream, *settings),
@@ -430,6 +494,17 @@ fn too_many_sessions() -> Refusal {
     Refusal::NotAvailable(format!(
         "its node serves {most} sessions of this one, which are as many as it may; close some"
     ))
+}
+
+/// Says what a stream was found with.
+fn tell_found(stream: QueueId, found: &Found) {
+    for what in &found.damage {
+        tracing::error!("stream {stream} is damaged: {what}");
+    }
+    if found.cut_bytes > 0 {
+        let cut = found.cut_bytes;
+        tracing::warn!("stream {stream}: cut {cut} bytes of a torn end");
+    }
 }
 
 /// Does the syncs that are due, until the streams' thread ends. One that fails ends the process.

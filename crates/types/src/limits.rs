@@ -470,6 +470,11 @@ pub const STREAM_INBOX_BYTES_MAX: usize = 8 * 1024 * 1024;
 /// Bytes of publishes to streams of one other node that are on their way to it or wait there, again
 /// of all other commands, and again of chunks on their way back; one may exceed it.
 pub const STREAM_RELAY_BYTES_MAX: usize = 4 * 1024 * 1024;
+/// Milliseconds after which the members of a stream are asked again to prepare its next epoch,
+/// where too few have answered or the catalogue has not taken the choice.
+pub const STREAM_ELECTION_MS: u64 = 1_000;
+/// Milliseconds after which a replica that waits for the catalogue's word says so again.
+pub const STREAM_WAITING_MS: u64 = 500;
 /// Sessions of one other node that the streams of a node serve.
 pub const STREAM_RELAY_SESSIONS_MAX: usize = 65_536;
 /// Bytes of publishes that one turn of all streams takes; the last of them may exceed it.

@@ -102,7 +102,9 @@ impl Elections {
         }
         if self.look_ms <= now.monotonic_ms {
             self.look_ms = now.monotonic_ms + LOOK_EVERY_MS;
-            let lost = catalogue.queues(None).filter(|r| is_led(r) && !is_up(r.home()));
+            let lost = catalogue
+                .queues(None)
+                .filter(|r| is_led(r) && !is_up(r.home()));
             lost.for_each(|record| self.begin(now, record, Epoch(0)));
         }
         self.running.retain(|stream, election| {
@@ -269,7 +271,13 @@ pub(super) fn run<E: Env>(now: Now, cluster: &super::Cluster, env: &E) {
         env.tell_replica(to, stream, ReplicaMessage::Prepare { epoch });
     }
     for command in steps.proposals {
-        if let Command::StreamLeader { stream, epoch, leader, .. } = &command {
+        if let Command::StreamLeader {
+            stream,
+            epoch,
+            leader,
+            ..
+        } = &command
+        {
             tracing::info!(stream, epoch, leader, "a stream gets another leader");
         }
         cluster.propose(super::Waiter::Nobody, command);

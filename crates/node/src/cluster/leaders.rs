@@ -126,6 +126,9 @@ fn hand_over_here<E: Env>(now: Now, queue: QueueId, to: NodeId, env: &E) {
     if to == env.node_id() {
         return;
     }
+    if queue.is_stream() {
+        return hand_stream_over(queue, to, env);
+    }
     let result = env.with_shard(now, env.shard_of(queue), |shard| {
         match shard.replica_leader(queue) {
             Some(leader) if leader == env.node_id() => shard.transfer_leader(now, queue, to),
@@ -134,6 +137,24 @@ fn hand_over_here<E: Env>(now: Now, queue: QueueId, to: NodeId, env: &E) {
     });
     if let Some(Err(error)) = result {
         tracing::debug!(%queue, %to, "a queue's leader stays: {error}");
+    }
+}
+
+/// Asks whoever leads the catalogue's group to let another node lead a stream, if this one does.
+fn hand_stream_over<E: Env>(stream: QueueId, to: NodeId, env: &E) {
+    let own = env.node_id();
+    let leads = {
+        let catalogue = env.catalogue();
+        let record = catalogue.queue(stream);
+        record.is_some_and(|record| record.epoch() > 0 && record.home() == own)
+    };
+    let Some(cluster) = env.cluster().filter(|_| leads) else {
+        return;
+    };
+    match cluster.leader() {
+        Some(leader) if leader == own => cluster.move_stream(own, stream, to),
+        Some(leader) => env.post_peer(leader, crate::stream_relay::move_frame(stream, to)),
+        None => {}
     }
 }
 

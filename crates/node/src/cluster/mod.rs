@@ -12,12 +12,14 @@ pub mod group;
 pub mod reports;
 pub mod wire;
 
+mod elections;
 mod leaders;
 mod outdated;
 mod peers;
 mod reconcile;
 mod stays;
 
+pub use elections::Needed;
 pub use leaders::transfer;
 pub use outdated::KnownStarts;
 
@@ -31,6 +33,7 @@ use group::CatalogueGroup;
 use leaders::Moves;
 use leveret_metadata::{Catalogue, CatalogueError, Change, Command, Outcome};
 use leveret_replication::Status;
+use leveret_stream::ReplicaMessage;
 use leveret_types::limits::LOOKS_MAX;
 use leveret_types::{ConnectionId, NodeId, Now, QueueId, ReplicaId, ShardId};
 use outdated::{KIND_STARTS, Starts};
@@ -104,6 +107,9 @@ pub struct Cluster {
     /// Connections that wait for a look, and when members of queues are looked at next.
     looks: AtomicUsize,
     due_ms: AtomicU64,
+    /// Who leads streams next.
+    elections: Mutex<elections::Elections>,
+    election_events: Mutex<Vec<elections::Event>>,
     reports: Reports,
     starts: Starts,
     /// The starts of nodes that the catalogue's log told of when this node started.
@@ -131,6 +137,8 @@ impl Cluster {
             draining: AtomicBool::new(false),
             looks: AtomicUsize::new(0),
             due_ms: AtomicU64::new(u64::MAX),
+            elections: Mutex::default(),
+            election_events: Mutex::default(),
             reports: Reports::default(),
             starts: Starts::default(),
             starts_found,
@@ -242,7 +250,29 @@ impl Cluster {
     /// Whether [`run`] is to be called every [`leveret_types::limits::GROUP_TICK_MS`].
     #[must_use]
     pub fn wants_attention(&self) -> bool {
-        self.wants_attention.load(Ordering::Relaxed) || !lock(&self.moves).is_empty()
+        self.wants_attention.load(Ordering::Relaxed)
+            || !lock(&self.moves).is_empty()
+            || !lock(&self.elections).is_empty()
+    }
+
+    /// A stream needs another epoch, as a node says. [`run`] is to be called after.
+    pub fn stream_needs_leader(&self, from: NodeId, needed: Needed) {
+        self.tell_elections(elections::Event::Needed(from, needed));
+    }
+
+    /// A node hands a stream that it leads over to another one. [`run`] is to be called after.
+    pub fn move_stream(&self, from: NodeId, stream: QueueId, to: NodeId) {
+        self.tell_elections(elections::Event::Move(from, stream, to));
+    }
+
+    /// A replica has answered whoever elects. [`run`] is to be called after.
+    pub fn stream_prepared(&self, from: NodeId, stream: QueueId, message: ReplicaMessage) {
+        self.tell_elections(elections::Event::Prepared(from, stream, message));
+    }
+
+    fn tell_elections(&self, event: elections::Event) {
+        lock(&self.election_events).push(event);
+        self.waiting.store(true, Ordering::Release);
     }
 
     /// The write-ahead log has gone on: [`run`] is to see how far.
@@ -288,6 +318,7 @@ pub fn run<E: Env>(now: Now, env: &E) {
     group.advance(now, cluster, env);
     drop(group);
     if cluster.is_placed() {
+        elections::run(now, cluster, env);
         lock(&cluster.moves).run(now, env);
     }
 }
@@ -376,6 +407,7 @@ pub fn peer_up<E: Env>(now: Now, peer: NodeId, env: &E) {
     outdated::greet(now, peer, env);
     if let Some(cluster) = env.cluster() {
         cluster.tell(Event::PeerUp(peer));
+        cluster.tell_elections(elections::Event::Peer(peer, true));
         lock(&cluster.moves).returned(now, peer);
     }
     env.peer_of_streams(peer, true);
@@ -388,6 +420,7 @@ pub fn peer_down<E: Env>(now: Now, peer: NodeId, env: &E) {
     env.peers().set_up(peer, false);
     if let Some(cluster) = env.cluster() {
         cluster.tell(Event::PeerDown(peer));
+        cluster.tell_elections(elections::Event::Peer(peer, false));
         lock(&cluster.moves).gone(peer);
     }
     env.peer_of_streams(peer, false);

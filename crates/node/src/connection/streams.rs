@@ -33,6 +33,8 @@ struct Publisher {
     id: PublisherId,
     /// Whether the stream knows it: not when it was lost since.
     is_declared: bool,
+    /// The stream has not taken it.
+    is_refused: bool,
     /// The number of the last message.
     issued: u64,
     /// The number of the last one that the stream has answered.
@@ -206,7 +208,8 @@ impl Connection {
     fn declare_publisher<E: Env>(&mut self, stream: QueueId, env: &E) {
         let streams = self.streams();
         let known = streams.publishers.get(&stream);
-        if known.is_some_and(|publisher| publisher.is_declared) {
+        let is_used = |p: &Publisher| p.is_refused && p.answered == p.issued;
+        if known.is_some_and(|p| p.is_declared && !is_used(p)) {
             return;
         }
         // The numbers of messages go on: what was confirmed is known by them.
@@ -215,6 +218,7 @@ impl Connection {
         let publisher = Publisher {
             id,
             is_declared: true,
+            is_refused: false,
             issued,
             answered: issued,
             batch: BatchBuilder::new(),
@@ -537,7 +541,18 @@ impl Connection {
                 let answer = QueueAnswer::Counted(counts);
                 self.answered(QueueId(request.0), answer, now, env);
             }
-            // A publisher that is refused is told so at each batch; the rest is not asked for.
+            Event::PublisherDeclared {
+                request,
+                result: Err(_),
+            } => {
+                // What it publishes is refused; with the next message it is declared again.
+                let publishers = self.streams.as_mut().map(|s| &mut s.publishers);
+                let stream = QueueId(request.0);
+                if let Some(publisher) = publishers.and_then(|p| p.get_mut(&stream)) {
+                    publisher.is_refused = true;
+                }
+            }
+            // The rest is not asked for.
             _ => {}
         }
     }

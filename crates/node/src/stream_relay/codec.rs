@@ -35,6 +35,11 @@ impl Writer {
         self.0.extend_from_slice(bytes);
     }
 
+    /// Bytes as they are.
+    pub(super) fn raw(&mut self, bytes: &[u8]) {
+        self.0.extend_from_slice(bytes);
+    }
+
     pub(super) fn text(&mut self, text: &str) {
         let end = text.floor_char_boundary(TEXT_BYTES_MAX);
         self.bytes(&text.as_bytes()[..end]);

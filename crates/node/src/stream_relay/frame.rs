@@ -1,25 +1,31 @@
 //! The bytes of what nodes tell each other of streams.
 //!
 //! ```text
-//! 0  1  kind: 1 command, 2 event, 3 taken, 4 delivered, 5 reset, 6 clients
+//! 0  1  kind: 1 command, 2 event, 3 taken, 4 delivered, 5 reset, 6 clients, 7 replica, 8 copied,
+//!       9 needed, 10 move
 //! command     session u64 | kind u8 | fields
 //! event       session u64 | kind u8 | fields
 //! taken       bytes of publishes u64 | bytes of other commands u64
 //! delivered   bytes of chunks u64
 //! clients     twice, plain and TLS: is there u8 | host text | port u16
+//! replica     stream u64 | a message of replicas (`leveret_stream::replica`)
+//! copied      bytes of messages of replicas u64
+//! needed      stream u64 | promised u64 | is tired u8
+//! move        stream u64 | node u32
 //! ```
 //! Integers are little endian; a text is its length as u16 and its bytes. What is published, and a
 //! chunk, is the rest of its frame, and shares its bytes.
 
 use super::codec::{Reader, Writer};
+use crate::cluster::Needed;
 use crate::env::PeerFrame;
 use bytes::Bytes;
 use leveret_stream::{
-    Batch, BatchForm, Command, Event, Filter, OffsetSpec, PublisherId, ReaderId, Refusal,
-    RequestId, SessionId, SharedChunk, StreamStats,
+    Batch, BatchForm, Command, Epoch, Event, Filter, OffsetSpec, PublisherId, ReaderId, Refusal,
+    ReplicaMessage, RequestId, SessionId, SharedChunk, StreamStats,
 };
-use leveret_types::QueueId;
 use leveret_types::limits::STREAM_FILTER_VALUES_MAX;
+use leveret_types::{NodeId, QueueId};
 
 /// Frames that belong to streams as a whole travel under this id: no stream has it.
 pub const STREAM_LINK: QueueId = QueueId(0).of_stream();
@@ -53,6 +59,14 @@ pub(super) enum Frame {
     Reset,
     /// Where clients reach the sender.
     Clients(ClientAddresses),
+    /// A replica, or whoever elects, says something to a replica, or it answers.
+    Replica(QueueId, ReplicaMessage),
+    /// So many bytes of messages of replicas were taken.
+    Copied(u64),
+    /// A stream needs another epoch: for whoever leads the catalogue's group.
+    Needed(Needed),
+    /// A stream that is led by the sender is to be led by that node: for the same.
+    Move(QueueId, NodeId),
 }
 
 impl Frame {
@@ -91,6 +105,28 @@ impl Frame {
                     });
                 }
             }
+            Self::Replica(stream, message) => {
+                out.u8(7);
+                out.u64(stream.0);
+                let (head, chunks) = message.encode_head();
+                out.raw(&head);
+                tail = chunks;
+            }
+            Self::Copied(bytes) => {
+                out.u8(8);
+                out.u64(*bytes);
+            }
+            Self::Needed(needed) => {
+                out.u8(9);
+                out.u64(needed.stream.0);
+                out.u64(needed.promised.0);
+                out.u8(u8::from(needed.is_tired));
+            }
+            Self::Move(stream, to) => {
+                out.u8(10);
+                out.u64(stream.0);
+                out.u32(to.0);
+            }
         }
         let mut frame = PeerFrame::new(STREAM_LINK, out.finish());
         if !tail.is_empty() {
@@ -114,6 +150,19 @@ impl Frame {
                 let (plain, tls) = (address()?, address()?);
                 Self::Clients(ClientAddresses { plain, tls })
             }
+            7 => {
+                let stream = QueueId(from.u64()?);
+                let message = ReplicaMessage::decode(from.rest())
+                    .map_err(|_| FrameError("what a replica says is malformed"))?;
+                Self::Replica(stream, message)
+            }
+            8 => Self::Copied(from.u64()?),
+            9 => Self::Needed(Needed {
+                stream: QueueId(from.u64()?),
+                promised: Epoch(from.u64()?),
+                is_tired: from.flag()?,
+            }),
+            10 => Self::Move(QueueId(from.u64()?), NodeId(from.u32()?)),
             _ => return Err(FrameError("its kind is unknown")),
         };
         from.end()?;

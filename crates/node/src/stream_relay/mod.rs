@@ -23,10 +23,11 @@ mod tests;
 
 pub use frame::{ClientAddresses, STREAM_LINK, fuzz};
 
+use crate::cluster::Needed;
 use crate::env::PeerFrame;
 use bytes::Bytes;
 use frame::Frame;
-use leveret_stream::{Command, Event, SessionId};
+use leveret_stream::{Command, Event, ReplicaMessage, SessionId};
 use leveret_types::limits::STREAM_RELAY_BYTES_MAX;
 use leveret_types::{NodeId, QueueId};
 use serving::Serving;
@@ -69,7 +70,8 @@ pub const fn goes_with_publishes(command: &Command) -> bool {
 }
 
 /// Whether so much more may be on its way: one always may, however large.
-const fn has_room(under_way: u64, more: u64) -> bool {
+#[must_use]
+pub const fn has_room(under_way: u64, more: u64) -> bool {
     under_way <= ALWAYS_BYTES || under_way + more <= STREAM_RELAY_BYTES_MAX as u64
 }
 
@@ -107,6 +109,34 @@ pub enum Effect {
     Say(Guests, SessionId, Command),
     /// Those sessions have gone.
     Left(Guests),
+    /// A message for a replica here, or an answer for whoever elects, of so many bytes.
+    Replica(QueueId, ReplicaMessage, u64),
+    /// Another node has taken so many bytes of messages of replicas.
+    Copied(u64),
+    /// A stream needs another epoch.
+    Needed(Needed),
+    /// A stream is to be led by that node instead of the one that says so.
+    Move(QueueId, NodeId),
+}
+
+/// Where a stream is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// The node that leads it: another one.
+    pub leader: NodeId,
+    /// Whether this node has a replica, which its readers read.
+    pub is_here: bool,
+}
+
+/// Whether any replica of a stream can serve it.
+const fn reads(command: &Command) -> bool {
+    matches!(
+        command,
+        Command::Subscribe { .. }
+            | Command::Credit { .. }
+            | Command::Unsubscribe { .. }
+            | Command::ResolveOffset { .. }
+    )
 }
 
 /// Where frames are posted.
@@ -128,8 +158,8 @@ struct Peer {
 
 #[derive(Default)]
 struct State {
-    /// The streams that other nodes have.
-    places: HashMap<QueueId, NodeId>,
+    /// The streams that other nodes lead.
+    places: HashMap<QueueId, Place>,
     peers: BTreeMap<NodeId, Peer>,
 }
 
@@ -146,12 +176,12 @@ impl StreamRelay {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A stream is served by this node from now on, or by nobody (nothing), or by another one.
-    pub fn place(&self, stream: QueueId, at: Option<NodeId>) {
+    /// A stream is led by this node from now on, or by nobody (nothing), or by another one.
+    pub fn place(&self, stream: QueueId, at: Option<Place>) {
         let mut state = self.state();
         match at {
-            Some(node) => {
-                state.places.insert(stream, node);
+            Some(place) => {
+                state.places.insert(stream, place);
                 self.is_used.store(true, Ordering::Release);
             }
             None => {
@@ -172,8 +202,7 @@ impl StreamRelay {
             return Said::Here(command);
         }
         let mut state = self.state();
-        let place = |stream| state.places.get(&stream).copied();
-        let Some(node) = command.stream().and_then(place) else {
+        let Some(node) = state.leader_of(&command) else {
             return Said::Here(command);
         };
         match state.peers.get_mut(&node).filter(|peer| peer.is_up) {
@@ -193,9 +222,7 @@ impl StreamRelay {
         let mut here = Vec::new();
         let mut state = self.state();
         for command in unsaid {
-            let place = |stream| state.places.get(&stream).copied();
-            let node = command.stream().and_then(place);
-            let Some(node) = node else {
+            let Some(node) = state.leader_of(&command) else {
                 here.push(command);
                 continue;
             };
@@ -238,8 +265,9 @@ impl StreamRelay {
         let Some(peer) = state.peers.get_mut(&node).filter(|peer| peer.is_up) else {
             return effects;
         };
+        let size = bytes.len() as u64;
         match Frame::decode(bytes) {
-            Ok(frame) => peer.receive(node, frame, &mut effects, post),
+            Ok(frame) => peer.receive(node, (frame, size), &mut effects, post),
             Err(error) => {
                 tracing::error!(
                     %node,
@@ -271,6 +299,12 @@ impl StreamRelay {
 }
 
 impl State {
+    /// The other node that a command is for.
+    fn leader_of(&self, command: &Command) -> Option<NodeId> {
+        let place = self.places.get(&command.stream()?)?;
+        (!place.is_here || !reads(command)).then_some(place.leader)
+    }
+
     fn of(&mut self, guests: Guests) -> Option<&mut Peer> {
         let peer = self.peers.get_mut(&guests.node);
         peer.filter(|peer| peer.is_up && peer.link == guests.link)
@@ -294,7 +328,13 @@ impl Peer {
         post(node, Frame::Reset.encode());
     }
 
-    fn receive(&mut self, node: NodeId, frame: Frame, effects: &mut Vec<Effect>, post: Post<'_>) {
+    fn receive(
+        &mut self,
+        node: NodeId,
+        (frame, bytes): (Frame, u64),
+        effects: &mut Vec<Effect>,
+        post: Post<'_>,
+    ) {
         match frame {
             Frame::Command(session, command) => {
                 let guests = Guests {
@@ -318,6 +358,36 @@ impl Peer {
                 self.link += 1;
             }
             Frame::Clients(clients) => self.clients = Some(clients),
+            Frame::Replica(stream, message) => {
+                effects.push(Effect::Replica(stream, message, bytes));
+            }
+            Frame::Copied(bytes) => effects.push(Effect::Copied(bytes)),
+            Frame::Needed(needed) => effects.push(Effect::Needed(needed)),
+            Frame::Move(stream, to) => effects.push(Effect::Move(stream, to)),
         }
     }
+}
+
+/// A message of a replica as it travels, for a replica of the stream or for whoever elects.
+#[must_use]
+pub fn replica_frame(stream: QueueId, message: ReplicaMessage) -> PeerFrame {
+    Frame::Replica(stream, message).encode()
+}
+
+/// Tells another node how many bytes of such frames were taken.
+#[must_use]
+pub fn copied_frame(bytes: u64) -> PeerFrame {
+    Frame::Copied(bytes).encode()
+}
+
+/// Tells whoever leads the catalogue's group that a stream needs another epoch.
+#[must_use]
+pub fn needed_frame(needed: Needed) -> PeerFrame {
+    Frame::Needed(needed).encode()
+}
+
+/// Asks the same to let a stream that this node leads be led by another one.
+#[must_use]
+pub fn move_frame(stream: QueueId, to: NodeId) -> PeerFrame {
+    Frame::Move(stream, to).encode()
 }

@@ -221,6 +221,19 @@ fn every_frame_is_decoded_to_what_it_was_and_no_part_of_it_is_one() {
         Frame::Delivered(3),
         Frame::Reset,
         Frame::Clients(clients),
+        Frame::Replica(
+            STREAM,
+            ReplicaMessage::Prepare {
+                epoch: leveret_stream::Epoch(3),
+            },
+        ),
+        Frame::Copied(9),
+        Frame::Needed(Needed {
+            stream: STREAM,
+            promised: leveret_stream::Epoch(3),
+            is_tired: true,
+        }),
+        Frame::Move(STREAM, THERE),
     ];
     for frame in commands.chain(events).chain(others) {
         let bytes = bytes_of(&frame.encode());
@@ -254,7 +267,8 @@ impl Two {
             there: StreamRelay::default(),
             wire: RefCell::default(),
         };
-        two.here.place(STREAM, Some(THERE));
+        let (leader, is_here) = (THERE, false);
+        two.here.place(STREAM, Some(Place { leader, is_here }));
         let clients = ClientAddresses::default();
         two.here.peer_up(THERE, &clients, &two.post());
         two.there.peer_up(HERE, &clients, &two.post());
@@ -523,4 +537,16 @@ fn a_node_says_where_its_clients_reach_it_and_is_remembered_while_it_is_down() {
     two.carry();
     two.here.peer_down(THERE);
     assert_eq!(two.here.clients(THERE), Some(address));
+}
+
+#[test]
+fn readers_read_the_replica_of_their_own_node_and_publishers_reach_the_leader() {
+    let two = Two::new();
+    let (leader, is_here) = (THERE, true);
+    two.here.place(STREAM, Some(Place { leader, is_here }));
+    for command in commands() {
+        let reads = reads(&command) || matches!(command, Command::Leave);
+        let said = two.say(command);
+        assert_eq!(matches!(said, Said::Here(_)), reads, "{said:?}");
+    }
 }

@@ -12,13 +12,13 @@ use leveret_node::history::History;
 use leveret_node::registry::Registry;
 use leveret_node::reply_to::Replies;
 use leveret_node::shard::Deferred;
-use leveret_node::streams::{ClientAddresses, StreamChange, session_of};
+use leveret_node::streams::{ClientAddresses, Place, StreamChange, session_of};
 use leveret_node::{
     Alarms, ConnectionEvent, Env, Executed, LoginFrom, NodeCounters, NodeSettings, PeerFrame,
     Proposal,
 };
-use leveret_stream::Command as StreamCommand;
-use leveret_types::{ConnectionId, ConsumerId, NodeId, Now, ShardId};
+use leveret_stream::{Command as StreamCommand, ReplicaMessage};
+use leveret_types::{ConnectionId, ConsumerId, NodeId, Now, QueueId, ShardId};
 use parking_lot::RwLockReadGuard;
 use std::collections::VecDeque;
 use std::net::IpAddr;
@@ -204,7 +204,18 @@ impl Env for Broker {
         match change {
             StreamChange::Begun(stream, settings) => self.streams.begin(stream, *settings),
             StreamChange::Changed(stream, settings) => self.streams.change(stream, *settings),
-            StreamChange::Elsewhere(stream, node) => self.stream_relay.place(stream, Some(node)),
+            StreamChange::Replica(here) => {
+                let (leader, is_here) = (here.leader, true);
+                let place = (leader != here.node).then_some(Place { leader, is_here });
+                self.stream_relay.place(here.stream, place);
+                self.streams.replica(here);
+            }
+            StreamChange::Elsewhere(stream, leader) => {
+                let is_here = false;
+                self.stream_relay
+                    .place(stream, Some(Place { leader, is_here }));
+                self.streams.no_replica(stream);
+            }
             StreamChange::Deleted(stream) => {
                 self.stream_relay.place(stream, None);
                 self.streams.delete(stream);
@@ -230,6 +241,11 @@ impl Env for Broker {
 
     fn peer_of_streams(&self, peer: NodeId, is_up: bool) {
         self.peer_of_relay(peer, is_up);
+    }
+
+    fn tell_replica(&self, to: NodeId, stream: QueueId, message: ReplicaMessage) {
+        self.pass_message(to, stream, message);
+        self.cluster_links.ring();
     }
 
     fn stream_clients(&self, node: NodeId) -> Option<ClientAddresses> {

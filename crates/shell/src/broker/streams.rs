@@ -4,12 +4,19 @@ use super::{Broker, thread_of};
 use crate::io_thread::ThreadEvent;
 use crate::stream_thread::Heard;
 use bytes::Bytes;
+use leveret_metadata::QueueRecord;
+use leveret_node::cluster::Needed;
 use leveret_node::streams::{
-    ClientAddresses, RelayEffect, Said, StreamNews, StreamSessions, connection_of,
+    ClientAddresses, RelayEffect, Said, StreamNews, StreamSessions, connection_of, copied_frame,
+    needed_frame, replica_frame,
 };
-use leveret_node::{ConnectionEvent, PeerFrame};
-use leveret_stream::{Command, SessionId};
-use leveret_types::NodeId;
+use leveret_node::{ConnectionEvent, Env, PeerFrame};
+use leveret_stream::{Command, ReplicaMessage, SessionId};
+use leveret_types::{NodeId, QueueId};
+use std::time::{Duration, Instant};
+
+/// How long a node that ends waits until others lead its streams.
+const HANDOVER: Duration = Duration::from_secs(3);
 
 impl Broker {
     /// Hands on what the streams have said: to each IO thread in one go, and to other nodes.
@@ -18,7 +25,7 @@ impl Broker {
         let post = |node, frame| self.post_relayed(node, frame);
         let mut has_posted = false;
         for heard in heard {
-            has_posted |= matches!(heard, Heard::Relayed(..) | Heard::Taken(..));
+            has_posted |= !matches!(heard, Heard::Event(..) | Heard::Room(..));
             match heard {
                 Heard::Event(session, event) => news.push((session, StreamNews::Event(event))),
                 Heard::Room(session) => news.push((session, StreamNews::Room)),
@@ -28,6 +35,9 @@ impl Broker {
                 Heard::Taken(guests, publishes, others) => {
                     self.stream_relay.taken(guests, publishes, others, &post);
                 }
+                Heard::Message(to, stream, message) => self.pass_message(to, stream, message),
+                Heard::Copied(to, bytes) => self.post_relayed(to, copied_frame(bytes)),
+                Heard::Needed(needed) => self.need_leader(needed),
             }
         }
         if has_posted {
@@ -93,21 +103,81 @@ impl Broker {
         let post = |node, frame| self.post_relayed(node, frame);
         let effects = self.stream_relay.receive(from, frame, &post);
         self.cluster_links.ring();
-        self.carry_out_relayed(effects);
+        self.carry_out_relayed(from, effects);
+    }
+
+    /// Brings a message to a replica, or to whoever elects on this node.
+    pub(super) fn pass_message(&self, to: NodeId, stream: QueueId, message: ReplicaMessage) {
+        if to == self.cluster_links.node {
+            self.take_message(to, stream, message, 0);
+        } else {
+            self.post_relayed(to, replica_frame(stream, message));
+        }
+    }
+
+    fn take_message(&self, from: NodeId, stream: QueueId, message: ReplicaMessage, bytes: u64) {
+        if !matches!(message, ReplicaMessage::Prepared { .. }) {
+            return self.streams.tell_replica(from, stream, message, bytes);
+        }
+        if let Some(cluster) = &self.cluster {
+            cluster.stream_prepared(from, stream, message);
+            self.cluster_links.wake();
+        }
+    }
+
+    /// A stream needs another epoch: whoever leads the catalogue's group is told. While nobody does,
+    /// replicas that wait say so again.
+    fn need_leader(&self, needed: Needed) {
+        let own = self.cluster_links.node;
+        let Some(cluster) = &self.cluster else {
+            return;
+        };
+        match cluster.leader() {
+            Some(leader) if leader == own => {
+                cluster.stream_needs_leader(own, needed);
+                self.cluster_links.wake();
+            }
+            Some(leader) => self.post_relayed(leader, needed_frame(needed)),
+            None => {}
+        }
     }
 
     /// Another node is connected, or not any more.
     pub(super) fn peer_of_relay(&self, peer: NodeId, is_up: bool) {
         if !is_up {
-            return self.carry_out_relayed(self.stream_relay.peer_down(peer));
+            return self.carry_out_relayed(peer, self.stream_relay.peer_down(peer));
         }
         let post = |node, frame| self.post_relayed(node, frame);
         let own = own_addresses(&self.settings.stream);
         self.stream_relay.peer_up(peer, &own, &post);
+        self.streams.connected(peer);
         self.cluster_links.ring();
     }
 
-    fn carry_out_relayed(&self, effects: Vec<RelayEffect>) {
+    /// Before this node ends, others lead the streams that it leads, as far as they can; nobody waits
+    /// for that for long.
+    pub(crate) fn leave_streams_to_others(&self) {
+        if self.cluster.is_none() {
+            return;
+        }
+        leveret_node::cluster::leave_leaders(self);
+        let deadline = Instant::now() + HANDOVER;
+        while self.leads_streams() && Instant::now() < deadline {
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+
+    fn leads_streams(&self) -> bool {
+        let own = self.cluster_links.node;
+        let can_be_led = |record: &QueueRecord| {
+            let others = record.members().iter().map(|m| m.node());
+            let up = others.filter(|node| *node != own && self.peers.is_up(*node));
+            record.epoch() > 0 && record.home() == own && 2 * up.count() > record.members().len()
+        };
+        self.catalogue().queues(None).any(can_be_led)
+    }
+
+    fn carry_out_relayed(&self, from: NodeId, effects: Vec<RelayEffect>) {
         let mut news = Vec::new();
         for effect in effects {
             match effect {
@@ -119,6 +189,22 @@ impl Broker {
                     self.streams.say_relayed(guests, session, command);
                 }
                 RelayEffect::Left(guests) => self.streams.leave_all(guests),
+                RelayEffect::Replica(stream, message, bytes) => {
+                    self.take_message(from, stream, message, bytes);
+                }
+                RelayEffect::Copied(bytes) => self.streams.copied(from, bytes),
+                RelayEffect::Needed(needed) => {
+                    if let Some(cluster) = &self.cluster {
+                        cluster.stream_needs_leader(from, needed);
+                        self.cluster_links.wake();
+                    }
+                }
+                RelayEffect::Move(stream, to) => {
+                    if let Some(cluster) = &self.cluster {
+                        cluster.move_stream(from, stream, to);
+                        self.cluster_links.wake();
+                    }
+                }
             }
         }
         self.tell_sessions(news);

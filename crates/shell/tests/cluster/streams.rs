@@ -13,11 +13,17 @@ fn open(node: &Node) -> StreamClient {
     StreamClient::open(node.stream_listening[0].0, "guest").expect("open")
 }
 
-/// Waits until a node's clients are told that a stream is led at this port.
-fn knows_leader(client: &mut StreamClient, stream: &str, port: u16) {
-    eventually("the node knows who leads the stream", || {
-        leader_port(client, stream) == Some(port)
+/// Waits until the clients of all nodes are told that the same node leads a stream; which.
+fn leader_of(clients: &mut [StreamClient], nodes: &[Node], stream: &str) -> usize {
+    let mut leader = None;
+    eventually("all nodes name the same leader", || {
+        let ports = clients.iter_mut().map(|client| leader_port(client, stream));
+        let ports: Vec<Option<u16>> = ports.collect();
+        let led = |node: &Node| Some(node.stream_listening[0].0.port()) == ports[0];
+        leader = nodes.iter().position(led);
+        ports.iter().all(|port| *port == ports[0]) && leader.is_some()
     });
+    leader.expect("one of them")
 }
 
 /// The port of a stream's leader as `Metadata` says it.
@@ -58,12 +64,9 @@ fn a_stream_is_published_to_read_and_deleted_from_every_node() {
     let nodes = three(&scratch, free_addresses());
     let mut clients: Vec<StreamClient> = nodes.iter().map(open).collect();
     assert_eq!(clients[0].create("s"), OK);
-    let port = nodes[0].stream_listening[0].0.port();
-    for client in &mut clients {
-        knows_leader(client, "s", port);
-    }
+    leader_of(&mut clients, &nodes, "s");
     for (first, client) in [1, 4, 7].into_iter().zip(&mut clients) {
-        assert_eq!(client.declare_publisher("s"), OK);
+        eventually("it is led", || client.declare_publisher("s") == OK);
         let bodies: Vec<String> = (first..first + 3).map(|n| n.to_string()).collect();
         let bodies: Vec<&str> = bodies.iter().map(String::as_str).collect();
         client.publish(first, &bodies);
@@ -85,22 +88,51 @@ fn a_stream_is_published_to_read_and_deleted_from_every_node() {
 }
 
 #[test]
-fn a_client_hears_that_a_stream_is_not_available_when_its_node_has_gone() {
+fn a_client_hears_that_a_stream_is_not_available_when_its_only_node_has_gone() {
     let scratch = Scratch::new("cluster-streams-lost");
     let mut nodes = three(&scratch, free_addresses());
-    let mut client = open(&nodes[1]);
-    let mut owner = open(&nodes[2]);
-    assert_eq!(owner.create("s"), OK);
-    let port = nodes[2].stream_listening[0].0.port();
-    knows_leader(&mut client, "s", port);
-    assert_eq!(client.declare_publisher("s"), OK);
+    let mut clients: Vec<StreamClient> = nodes.iter().map(open).collect();
+    let one = [&text("initial-cluster-size")[..], &text("1")].concat();
+    let created = clients[0].ask(0x0d, &[&text("s"), &1_u32.to_be_bytes(), &one]);
+    assert_eq!(created.0, OK);
+    let leader = leader_of(&mut clients, &nodes, "s");
+    clients.remove(leader);
+    let mut client = clients.remove(0);
+    eventually("it is led", || client.declare_publisher("s") == OK);
     client.publish(1, &["one"]);
-    drop(owner);
-    nodes.remove(2).shut_down();
+    drop(clients);
+    nodes.remove(leader).shut_down();
     let (key, body) = client.heard();
     assert_eq!((key, &body[..2]), (0x10, &NOT_AVAILABLE.to_be_bytes()[..]));
     assert_eq!(client.declare_publisher("s"), NOT_AVAILABLE);
     drop(client);
+    nodes.into_iter().for_each(Node::shut_down);
+}
+
+#[test]
+fn a_stream_goes_on_with_all_that_was_confirmed_when_its_leaders_node_has_gone() {
+    let scratch = Scratch::new("cluster-streams-failover");
+    let mut nodes = three(&scratch, free_addresses());
+    let mut clients: Vec<StreamClient> = nodes.iter().map(open).collect();
+    assert_eq!(clients[0].create("s"), OK);
+    let leader = leader_of(&mut clients, &nodes, "s");
+    clients.remove(leader);
+    let client = &mut clients[0];
+    eventually("it is led", || client.declare_publisher("s") == OK);
+    client.publish(1, &["one", "two"]);
+    nodes.remove(leader).shut_down();
+    let client = &mut clients[0];
+    let (key, body) = client.heard();
+    assert_eq!((key, &body[..2]), (0x10, &NOT_AVAILABLE.to_be_bytes()[..]));
+    let next = leader_of(&mut clients, &nodes, "s");
+    assert!(next < 2, "one of the two that are left");
+    let client = &mut clients[0];
+    eventually("it is led again", || client.declare_publisher("s") == OK);
+    client.publish(3, &["three"]);
+    for client in &mut clients {
+        assert_eq!(client.read("s", 3), ["one", "two", "three"]);
+    }
+    drop(clients);
     nodes.into_iter().for_each(Node::shut_down);
 }
 
@@ -120,10 +152,11 @@ fn amqp_clients_of_another_node_publish_to_a_stream_and_consume_from_it() {
     declare_everywhere(&mut clients, "s");
     clients.iter_mut().for_each(select);
     for client in &mut clients {
-        assert_eq!(publish(client, "", "s"), "basic.ack");
+        let acked = || publish(client, "", "s") == "basic.ack";
+        eventually("it is led", acked);
     }
     for client in &mut clients {
-        let counted = || declare(client, "s", true, "stream") == Ok(3);
+        let counted = || declare(client, "s", true, "stream") >= Ok(3);
         eventually("three messages are counted", counted);
     }
     let client = &mut clients[1];
@@ -153,14 +186,20 @@ fn amqp_clients_of_another_node_publish_to_a_stream_and_consume_from_it() {
         let delivery = Method::decode(&delivery).expect("a method");
         assert!(matches!(delivery, Method::BasicDeliver(_)), "{delivery:?}");
     }
-    // Its node goes: nothing is confirmed that is not stored.
-    clients.remove(0);
-    nodes.remove(0).shut_down();
-    let client = &mut clients[0];
-    eventually("the link is known to be down", || {
-        nodes[0].broker.peers().up().len() == 1
-    });
-    assert_eq!(publish(client, "", "s"), "basic.nack");
+    // The node that leads it goes: another one does.
+    let leader = {
+        let catalogue = nodes[1].broker.catalogue();
+        let record = catalogue.queue_by_name("/", "s").expect("it is there");
+        record.home()
+    };
+    let leads = |node: &Node| node.broker.node_id() == leader;
+    let at = nodes.iter().position(leads).expect("one of them");
+    clients.remove(at);
+    nodes.remove(at).shut_down();
+    for client in &mut clients {
+        let acked = || publish(client, "", "s") == "basic.ack";
+        eventually("it is led by another node", acked);
+    }
     drop(clients);
     nodes.into_iter().for_each(Node::shut_down);
 }

@@ -274,7 +274,7 @@ impl Stream {
         self.save();
     }
 
-    /// The replica leads or follows no more. Publishers hear that the stream is gone from here, and
+    /// The replica leads or follows no more. Publishers hear that they lost the stream here, and
     /// what was not confirmed to them never is.
     fn step_down(&mut self, out: &mut Events) {
         let Some(replica) = self.replica.as_deref_mut() else {
@@ -289,7 +289,7 @@ impl Stream {
         let stream = self.id;
         for session in sessions {
             self.readers.leave(session);
-            out.push((session, Event::Gone { stream }));
+            out.push((session, Event::Lost { stream }));
         }
         self.publishers.clear();
         self.owed.clear();

@@ -43,7 +43,11 @@ impl<D: Disk> Streams<D> {
         match change {
             StreamChange::Begun(id, settings) => drop(self.0.begin(id, *settings)),
             StreamChange::Changed(id, settings) => self.0.set_settings(id, *settings),
-            StreamChange::Elsewhere(..) => {}
+            // Played without replicas: the leader has all.
+            StreamChange::Replica(here) if here.leader == here.node => {
+                drop(self.0.begin(here.stream, *here.settings));
+            }
+            StreamChange::Replica(_) | StreamChange::Elsewhere(..) => {}
             StreamChange::Deleted(id) => drop(self.0.delete(id, events)),
         }
     }

@@ -1,0 +1,180 @@
+//! Replicas of streams on this node: what the catalogue orders, and what goes to other nodes.
+//!
+//! Invariant: messages of replicas that are on their way to one node are bounded in bytes, as that
+//! node says what it has taken: so they do not fill the link before what Raft says.
+
+use super::{Heard, StreamThread};
+use leveret_node::cluster::Needed;
+use leveret_node::streams::{ReplicaHere, has_room, replica_frame};
+use leveret_storage::Disk;
+use leveret_stream::{Event, Events, ReplicaEvent, ReplicaReport, ReplicaRole};
+use leveret_types::limits::{STREAM_RELAY_BYTES_MAX, STREAM_WAITING_MS};
+use leveret_types::{NodeId, Now, QueueId};
+use std::collections::HashMap;
+
+/// Bytes of which another node is told once so many were taken.
+const TOLD_BYTES: u64 = STREAM_RELAY_BYTES_MAX as u64 / 4;
+/// Bytes of messages that are taken of the host at once.
+const TAKEN_BYTES: usize = 256 * 1024;
+
+/// What is on its way between the replicas of nodes.
+#[derive(Default)]
+pub(super) struct Copies {
+    /// Bytes that have left for a node and that it has not taken.
+    under_way: HashMap<NodeId, u64>,
+    /// Bytes that were taken of a node's messages, and that it was not told of.
+    taken: HashMap<NodeId, u64>,
+    /// When replicas that wait for the catalogue say so again.
+    waiting_ms: Option<u64>,
+}
+
+impl Copies {
+    pub(super) fn took(&mut self, from: NodeId, bytes: u64) {
+        *self.taken.entry(from).or_default() += bytes;
+    }
+
+    pub(super) fn copied(&mut self, node: NodeId, bytes: u64) {
+        if let Some(under_way) = self.under_way.get_mut(&node) {
+            *under_way = under_way.saturating_sub(bytes);
+        }
+    }
+
+    pub(super) fn connected(&mut self, node: NodeId) {
+        self.under_way.remove(&node);
+        self.taken.remove(&node);
+    }
+
+    pub(super) const fn due_ms(&self) -> Option<u64> {
+        self.waiting_ms
+    }
+
+    /// Nodes that are to be told how much of theirs was taken.
+    fn take_taken(&mut self) -> Vec<(NodeId, u64)> {
+        let much = self.taken.extract_if(|_, bytes| *bytes >= TOLD_BYTES);
+        much.collect()
+    }
+}
+
+impl<D: Disk, C: Fn() -> Now, H: FnMut(Vec<Heard>)> StreamThread<D, C, H> {
+    /// What the catalogue says of a stream that has a replica here.
+    pub(super) fn take_order(&mut self, here: ReplicaHere, events: &mut Events) {
+        let stream = here.stream;
+        if self.host.role(stream).is_some() {
+            self.host.set_settings(stream, *here.settings);
+        } else {
+            let (settings, node) = (*here.settings, here.node);
+            match self.host.begin_replica(stream, settings, node, here.is_new) {
+                Ok(found) => super::tell_found(stream, &found),
+                Err(error) => {
+                    return tracing::error!("the replica of stream {stream} does not run: {error}");
+                }
+            }
+        }
+        self.host.order(stream, here.order, events);
+        self.copies.waiting_ms = Some(0);
+    }
+
+    /// This node has no replica of a stream any more.
+    pub(super) fn remove_replica(&mut self, stream: QueueId, events: &mut Events) {
+        if self.host.role(stream).is_none() {
+            return;
+        }
+        let mut left = Events::new();
+        if let Err(error) = self.host.delete(stream, &mut left) {
+            crate::fatal(&error.to_string());
+        }
+        // The stream is still there, on other nodes.
+        let lost = |event| match event {
+            Event::Gone { stream } => Event::Lost { stream },
+            other => other,
+        };
+        events.extend(left.into_iter().map(|(to, event)| (to, lost(event))));
+    }
+
+    /// Hands on what replicas say to other nodes, as far as there is room on the way, and what they
+    /// report.
+    pub(super) fn send_copies(&mut self, now: Now) {
+        let mut heard = Vec::new();
+        let nodes: Vec<NodeId> = self.host.messages_for().collect();
+        for node in nodes {
+            let under_way = self.copies.under_way.entry(node).or_default();
+            while has_room(*under_way, TAKEN_BYTES as u64) {
+                let messages = self.host.take_messages(node, TAKEN_BYTES);
+                if messages.is_empty() {
+                    break;
+                }
+                for (stream, message) in messages {
+                    // As the other node counts it.
+                    *under_way += replica_frame(stream, message.clone()).len() as u64;
+                    heard.push(Heard::Message(node, stream, message));
+                }
+            }
+        }
+        let told = self.copies.take_taken().into_iter();
+        heard.extend(told.map(|(node, bytes)| Heard::Copied(node, bytes)));
+        for report in self.host.take_reports() {
+            heard.extend(self.reported(report));
+        }
+        self.say_who_waits(now, &mut heard);
+        if !heard.is_empty() {
+            (self.hear)(heard);
+        }
+    }
+
+    fn reported(&self, (stream, event): ReplicaReport) -> Option<Heard> {
+        match event {
+            ReplicaEvent::ElectionNeeded { promised, reason } => {
+                tracing::info!("stream {stream} needs another leader: {reason}");
+                let role = self.host.role(stream);
+                let is_tired = matches!(role, Some(ReplicaRole::Leader { .. }));
+                return Some(Heard::Needed(Needed {
+                    stream,
+                    promised,
+                    is_tired,
+                }));
+            }
+            ReplicaEvent::Damaged { from } => {
+                tracing::error!(
+                    "stream {stream} is damaged on this node from offset {from} on: it is copied \
+                     from another replica"
+                );
+            }
+            ReplicaEvent::Cut {
+                next_offset,
+                offsets,
+            } => tracing::warn!(
+                "stream {stream}: {offsets} offsets from {next_offset} on were never committed, and \
+                 are cut off as its leader has others"
+            ),
+            ReplicaEvent::Rejected { from, reason } => {
+                tracing::error!("stream {stream}: what node {from} says cannot be: {reason}");
+            }
+            ReplicaEvent::Whole { epoch } => {
+                tracing::debug!("stream {stream}: this replica is whole in epoch {epoch}");
+            }
+        }
+        None
+    }
+
+    /// Replicas that wait for the catalogue say so now and then: whoever elects may be another node
+    /// since.
+    fn say_who_waits(&mut self, now: Now, heard: &mut Vec<Heard>) {
+        if self
+            .copies
+            .waiting_ms
+            .is_some_and(|at| at > now.monotonic_ms)
+        {
+            return;
+        }
+        let waiting = self.host.waiting_replicas();
+        let needed = waiting.map(|(stream, promised)| Needed {
+            stream,
+            promised,
+            is_tired: false,
+        });
+        let before = heard.len();
+        heard.extend(needed.map(Heard::Needed));
+        let waits = heard.len() > before;
+        self.copies.waiting_ms = waits.then_some(now.monotonic_ms + STREAM_WAITING_MS);
+    }
+}
