@@ -44,6 +44,7 @@ mod stream_events;
 mod stream_queues;
 mod stream_relay;
 mod subscriber;
+mod sync;
 
 pub use connection::{
     Answer, Caller, ChannelStatus, Connection, ConnectionStatus, ConsumerStatus, Peer, Question,

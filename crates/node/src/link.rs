@@ -1,8 +1,8 @@
 //! The credit between queues and a connection: how much may be on its way to one client.
 
+use crate::sync::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use leveret_types::limits::{OUTBOX_BYTES_MAX, OUTBOX_MESSAGES_MAX};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 
 /// Shared by a connection and the shards that deliver to it. Shards take, the connection gives back
 /// once the socket has taken the bytes. Counts may be seen a moment late by the other side, which
@@ -20,14 +20,14 @@ impl Link {
         if self.messages.load(Ordering::Relaxed) >= OUTBOX_MESSAGES_MAX
             || self.bytes.load(Ordering::Relaxed) >= OUTBOX_BYTES_MAX
         {
-            self.congested.store(true, Ordering::SeqCst);
+            // A swap, not a store: it is ordered with the swap in `give` whichever comes first.
+            self.congested.swap(true, Ordering::SeqCst);
             // The connection may have given everything back between the look and the mark: then
-            // nobody would clear it.
-            let drained = self.messages.load(Ordering::SeqCst) == 0;
-            if !drained {
+            // nobody would look at it. It stays: another shard may have set it, too, and a queue
+            // that is told for nothing costs a look.
+            if self.messages.load(Ordering::SeqCst) != 0 {
                 return false;
             }
-            self.congested.store(false, Ordering::SeqCst);
         }
         self.messages.fetch_add(1, Ordering::Relaxed);
         self.bytes.fetch_add(bytes, Ordering::Relaxed);
@@ -70,7 +70,8 @@ impl Limiter {
         if self.try_take() {
             return true;
         }
-        self.refused.store(true, Ordering::SeqCst);
+        // A swap, not a store: it is ordered with the swap in `give` whichever comes first.
+        self.refused.swap(true, Ordering::SeqCst);
         // Something may have been given back between the look and the mark: then nobody would look
         // at the mark.
         self.try_take()
@@ -95,7 +96,7 @@ impl Limiter {
         if self.has_room(self.held.load(Ordering::SeqCst)) {
             return true;
         }
-        self.refused.store(true, Ordering::SeqCst);
+        self.refused.swap(true, Ordering::SeqCst);
         self.has_room(self.held.load(Ordering::SeqCst))
     }
 

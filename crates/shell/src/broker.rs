@@ -13,6 +13,7 @@ use crate::cluster::Links;
 use crate::inbox::Inbox;
 use crate::io_thread::ThreadEvent;
 use crate::logins::Logins;
+use crate::news::DurableNews;
 use crate::signal::Signal;
 use crate::stream_thread::StreamHandle;
 use leveret_metadata::{Catalogue, CatalogueError, Command, Outcome};
@@ -53,13 +54,6 @@ struct ShardCell {
     deadline_ms: AtomicU64,
 }
 
-/// What an IO thread and the write-ahead log's thread tell each other.
-#[derive(Default)]
-struct DurableNews {
-    wanted: AtomicBool,
-    come: AtomicBool,
-}
-
 /// The node, shared by all threads.
 pub struct Broker {
     clock: Clock,
@@ -69,9 +63,7 @@ pub struct Broker {
     catalogue: RwLock<Catalogue>,
     shards: Box<[ShardCell]>,
     inboxes: Arc<[Inbox<ThreadEvent>]>,
-    news: Box<[DurableNews]>,
-    /// Grows whenever something became durable.
-    durable_epoch: AtomicU64,
+    news: DurableNews,
     /// Wakes the write-ahead log's thread.
     pub(crate) wal: Signal,
     /// Wakes the timers and alarms thread.
@@ -173,9 +165,8 @@ impl Broker {
             counters: NodeCounters::default(),
             catalogue: RwLock::new(catalogue),
             shards: cells.collect(),
-            news: inboxes.iter().map(|_| DurableNews::default()).collect(),
+            news: DurableNews::new(inboxes.len()),
             inboxes: inboxes.into(),
-            durable_epoch: AtomicU64::new(0),
             wal: Signal::default(),
             timers_and_alarms: Signal::default(),
             segments: Signal::default(),
@@ -265,27 +256,23 @@ impl Broker {
 
     /// Moves to the thread at hand the news that something became durable.
     pub(crate) fn durable_news(&self, thread: usize) -> bool {
-        self.news[thread].come.swap(false, Ordering::AcqRel)
+        self.news.take(thread)
     }
 
     /// Whether such news wait.
     pub(crate) fn durable_pending(&self, thread: usize) -> bool {
-        self.news[thread].come.load(Ordering::Acquire)
+        self.news.wait(thread)
     }
 
     /// A number that grows whenever something became durable.
     pub(crate) fn durable_epoch(&self) -> u64 {
-        self.durable_epoch.load(Ordering::SeqCst)
+        self.news.epoch()
     }
 
     /// The thread wants to hear when something becomes durable. `epoch` is from before it looked
     /// how far that is: if it has grown since, the news are there already.
     pub(crate) fn await_durable(&self, thread: usize, epoch: u64) {
-        let news = &self.news[thread];
-        news.wanted.store(true, Ordering::SeqCst);
-        if self.durable_epoch.load(Ordering::SeqCst) != epoch {
-            news.come.store(true, Ordering::Release);
-        }
+        self.news.ask(thread, epoch);
     }
 
     /// A shard's part of the write-ahead log is durable through this chunk.
@@ -297,13 +284,7 @@ impl Broker {
 
     /// Wakes the threads that wait for the write-ahead log.
     pub(crate) fn tell_durable(&self) {
-        self.durable_epoch.fetch_add(1, Ordering::SeqCst);
-        for (news, inbox) in self.news.iter().zip(self.inboxes.iter()) {
-            if news.wanted.swap(false, Ordering::SeqCst) {
-                news.come.store(true, Ordering::Release);
-                inbox.ring();
-            }
-        }
+        self.news.tell(|thread| self.inboxes[thread].ring());
     }
 
     /// A shard's lock alone, without the effects being carried out: for the threads of the storage

@@ -1,8 +1,6 @@
 //! What other threads want of an IO thread.
 
-use mio::Waker;
-use parking_lot::Mutex;
-use std::sync::atomic::{AtomicBool, Ordering};
+use crate::sync::{AtomicBool, Mutex, Ordering, Waker, fence};
 
 /// The inbox of one IO thread: a bounded-by-credit list of events, and the bell that wakes the
 /// thread.
@@ -30,7 +28,9 @@ impl<E> Inbox<E> {
     /// Adds events without ringing: who holds a shard posts under its lock, so that deliveries keep
     /// their order, and rings after.
     pub fn post(&self, events: impl IntoIterator<Item = E>) {
-        self.events.lock().extend(events);
+        let mut waiting = self.events.lock();
+        waiting.extend(events);
+        // Under the lock, as in `drain`: it says of the list what is so.
         self.waiting.store(true, Ordering::Release);
     }
 
@@ -38,7 +38,7 @@ impl<E> Inbox<E> {
     pub fn ring(&self) {
         // Pairs with the fence in `park`: either the thread sees the event, or this sees that it
         // sleeps.
-        std::sync::atomic::fence(Ordering::SeqCst);
+        fence(Ordering::SeqCst);
         if self.parked.swap(false, Ordering::AcqRel) {
             // It fails only when the thread's poll is gone, and then nobody listens.
             let _ = self.waker.wake();
@@ -61,10 +61,11 @@ impl<E> Inbox<E> {
 
     /// Says that the thread is about to sleep; false if there is something to do instead.
     pub fn park(&self, also_awake: impl FnOnce() -> bool) -> bool {
-        self.parked.store(true, Ordering::Relaxed);
-        std::sync::atomic::fence(Ordering::SeqCst);
+        // Swaps alone change it, so that all who do have one order.
+        self.parked.swap(true, Ordering::AcqRel);
+        fence(Ordering::SeqCst);
         if self.waiting.load(Ordering::Acquire) || also_awake() {
-            self.parked.store(false, Ordering::Relaxed);
+            self.unpark();
             return false;
         }
         true
@@ -72,6 +73,6 @@ impl<E> Inbox<E> {
 
     /// Says that the thread is awake.
     pub fn unpark(&self) {
-        self.parked.store(false, Ordering::Relaxed);
+        self.parked.swap(false, Ordering::Relaxed);
     }
 }

@@ -30,9 +30,11 @@ mod group_commit_delay;
 mod inbox;
 mod input_coalescing;
 mod read_size;
+mod news;
 mod read_threads;
 mod segment_thread;
 mod signal;
+mod sync;
 mod transport;
 mod wal_thread;
 

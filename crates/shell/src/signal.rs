@@ -1,7 +1,6 @@
 //! Waking one thread that does work for all others.
 
-use parking_lot::{Condvar, Mutex};
-use std::sync::atomic::{AtomicU8, Ordering};
+use crate::sync::{AtomicU8, Condvar, Mutex, Ordering};
 use std::time::Duration;
 
 const NOTHING: u8 = 0;

@@ -66,8 +66,10 @@ impl Copy {
     /// Writes the changes, and drops those that do not compile: gives the others.
     pub fn write(&self, packages: &[&str], mutants: Vec<Mutant>) -> Result<Vec<Mutant>> {
         let mut mutants = mutants;
+        // A file whose last change is dropped has to be written once more, as it was.
+        let files: BTreeSet<String> = mutants.iter().map(|mutant| mutant.file.clone()).collect();
         for _ in 0..ROUNDS_MAX {
-            let places = self.write_all(&mutants)?;
+            let places = self.write_all(&files, &mutants)?;
             let errors = self.check(packages)?;
             if errors.is_empty() {
                 return Ok(mutants);
@@ -82,9 +84,10 @@ impl Copy {
         bail!("the copy does not compile after {ROUNDS_MAX} rounds");
     }
 
-    /// Writes every file that has changes, or had some, anew.
-    fn write_all(&self, mutants: &[Mutant]) -> Result<Places> {
-        let mut by_file: BTreeMap<&str, Vec<Switched>> = BTreeMap::new();
+    /// Writes these files with the changes that are left.
+    fn write_all(&self, files: &BTreeSet<String>, mutants: &[Mutant]) -> Result<Places> {
+        let unchanged = files.iter().map(|file| (file.as_str(), Vec::new()));
+        let mut by_file: BTreeMap<&str, Vec<Switched>> = unchanged.collect();
         let mut roots = BTreeSet::new();
         for mutant in mutants {
             let changes = by_file.entry(&mutant.file).or_default();
@@ -104,7 +107,6 @@ impl Copy {
             write_if_new(&self.root.join(file), rewritten.text.as_bytes())?;
             places.insert(file.to_owned(), rewritten.places);
         }
-        // A file whose last change was dropped is as it was.
         Ok(places)
     }
 

@@ -1,0 +1,17 @@
+//! The files in which threads hand something over to each other, compiled with loom's locks and
+//! atomics. The tests of this crate try all orders in which the threads may run, and all values
+//! that the memory model lets them see.
+//!
+//! Invariant: what is checked is the file that the product compiles, not a copy of it.
+//! Invariant: no other crate depends on this one.
+
+pub mod sync;
+
+#[path = "../../shell/src/inbox.rs"]
+pub mod inbox;
+#[path = "../../node/src/link.rs"]
+pub mod link;
+#[path = "../../shell/src/news.rs"]
+pub mod news;
+#[path = "../../shell/src/signal.rs"]
+pub mod signal;
