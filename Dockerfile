@@ -11,7 +11,7 @@ RUN useradd --system --home-dir /data --shell /usr/sbin/nologin leveret \
 RUN find / -xdev -type f -perm /6000 -exec chmod a-s {} +
 COPY --from=build /src/target/release/leveret /usr/local/bin/leveret
 # Operators' scripts and probes call it by these names.
-RUN for name in rabbitmqctl rabbitmq-diagnostics rabbitmq-plugins rabbitmq-queues rabbitmq-upgrade; do \
+RUN for name in rabbitmqctl rabbitmq-diagnostics rabbitmq-plugins rabbitmq-queues rabbitmq-streams rabbitmq-upgrade; do \
         ln -s leveret "/usr/local/bin/$name"; \
     done
 USER leveret

@@ -189,3 +189,134 @@ fn changes_reach_the_node() {
         )
     );
 }
+
+#[test]
+fn commands_of_rabbitmq_streams_show_what_the_node_has() {
+    let node = start("streams");
+    node.fake
+        .has_stream
+        .store(true, std::sync::atomic::Ordering::Relaxed);
+    let connection = "127.0.0.1:3 -> 127.0.0.1:5672";
+    for (line, expected) in [
+        (
+            "-s|list_stream_connections|conn_name|user|connection_state|subscriptions",
+            &*format!("{connection}\tmanagement\trunning\t2\n"),
+        ),
+        ("-s|list_stream_publishers", "7\ts\torders\t40\t39\t1\n"),
+        (
+            "-s|list_stream_consumers|subscription_id|stream|messages_consumed|offset|offset_lag|credits|active|activity_status",
+            "0\ts\t30\t29\t10\t10\ttrue\tsingle_active\n1\ts\t0\t0\t40\t10\tfalse\twaiting\n",
+        ),
+        ("-s|list_stream_consumer_groups", "s\tgroup\t-1\t2\n"),
+        (
+            "-s|list_stream_group_consumers|--stream|s|--reference|group",
+            &*format!(
+                "0\t{connection}\tactive (connected)\n1\t{connection}\twaiting (connected)\n"
+            ),
+        ),
+        (
+            "-s|list_stream_tracking|s",
+            "offset\tgroup\t0\noffset\tother\t17\nwriter\torders\t39\n",
+        ),
+        ("-s|list_stream_tracking|s|--writer", "writer\torders\t39\n"),
+        (
+            "-s|stream_status|s",
+            "writer\tleveret@burrow\t39\t39\t0\t2\t1\n",
+        ),
+        (
+            "-s|stream_status|s|--tracking",
+            "offsets\tgroup\t0\noffsets\tother\t17\nsequences\torders\t39\n",
+        ),
+        ("-s|restart_stream|s", ""),
+        (
+            "list_stream_publishers|publisher_id|reference",
+            "Listing stream publishers ...\n\
+             ┌──────────────┬───────────┐\n\
+             │ publisher_id │ reference │\n\
+             ├──────────────┼───────────┤\n\
+             │ 7            │ orders    │\n\
+             └──────────────┴───────────┘\n",
+        ),
+        (
+            "list_stream_publishers|publisher_id|--json",
+            "[\n{\"publisher_id\":7}\n]\n",
+        ),
+    ] {
+        assert_eq!(node.ctl(line), (0, expected.to_owned()), "{line}");
+    }
+    assert_eq!(node.asked(), [""; 0]);
+}
+
+#[test]
+fn commands_of_rabbitmq_streams_change_what_they_say() {
+    let node = start("stream-changes");
+    node.fake
+        .has_stream
+        .store(true, std::sync::atomic::Ordering::Relaxed);
+    for (line, code, said, asked) in [
+        (
+            "-q|add_super_stream|invoices|--partitions|2|--max-length-bytes|1kb|--max-age|PT1H",
+            0,
+            "Super stream invoices has been created\n",
+            5,
+        ),
+        (
+            "-q|add_super_stream|invoices|--binding-keys|eu",
+            0,
+            "Super stream invoices has been created\n",
+            3,
+        ),
+        (
+            "-q|delete_super_stream|orders",
+            0,
+            "Super stream orders has been deleted\n",
+            3,
+        ),
+        (
+            "-q|delete_super_stream|none",
+            70,
+            "Error:\nSuper stream none does not exist",
+            0,
+        ),
+        (
+            "-q|add_super_stream|invoices|--partitions|2|--binding-keys|a",
+            64,
+            "Error (argument validation): Specify --partitions or --binding-keys, not both.",
+            0,
+        ),
+        (
+            "-q|add_super_stream|invoices|--partitions|0",
+            64,
+            "Error (argument validation): The partition number must be greater than 0",
+            0,
+        ),
+        ("-q|reset_offset|--stream|s|--reference|group", 0, "", 1),
+        (
+            "-q|reset_offset|--stream|s|--reference|nobody",
+            65,
+            "Error:\nThe reference does not exist",
+            0,
+        ),
+        (
+            "-q|list_stream_group_consumers|--stream|s|--reference|nobody",
+            70,
+            "Error:\nThe group does not exist",
+            0,
+        ),
+        (
+            "-q|stream_status|q",
+            70,
+            "Error:\nCannot get stream status of a classic queue",
+            0,
+        ),
+        (
+            "-q|restart_stream|s|--preferred-leader-node|leveret@form",
+            65,
+            "Error:\nthe stream 's' has one replica, on leveret@burrow: no other node can lead it",
+            0,
+        ),
+    ] {
+        assert_eq!(node.ctl(line), (code, said.to_owned()), "{line}");
+        assert_eq!(node.asked().len(), asked, "{line}");
+    }
+}

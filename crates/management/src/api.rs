@@ -227,6 +227,8 @@ pub struct BrokerStats {
     pub replica_deliveries: u64,
     pub replica_delivered_bytes: u64,
     pub replica_fetches: u64,
+    /// Clients of the stream protocol.
+    pub stream: StreamProtocolStats,
 }
 
 impl BrokerStats {
@@ -321,6 +323,8 @@ pub struct QueueStats {
     pub owner: Option<ConnectionId>,
     /// Whether a part of its messages cannot be read any more: it is quarantined.
     pub damaged: bool,
+    /// Where it stands as a stream, if it is one.
+    pub stream: Option<StreamStanding>,
     /// What happened to its messages.
     pub messages: MessageCounters,
 }
@@ -443,6 +447,102 @@ pub struct ConsumerStats {
     /// Arguments.
     pub arguments: FieldTable,
 }
+
+/// A publisher of the stream protocol.
+#[derive(Clone, Debug, Default)]
+pub struct StreamPublisherStats {
+    /// Its connection.
+    pub connection: ConnectionId,
+    /// Its number there.
+    pub id: u8,
+    /// Its stream.
+    pub queue: QueueId,
+    /// The name under which its publishes are deduplicated; empty where they are not.
+    pub reference: String,
+    /// Messages that it has published.
+    pub published: u64,
+    /// Messages of these that were confirmed.
+    pub confirmed: u64,
+    /// Messages of these that were refused.
+    pub errored: u64,
+}
+
+/// A subscription of the stream protocol.
+#[derive(Clone, Debug, Default)]
+pub struct StreamConsumerStats {
+    /// Its connection.
+    pub connection: ConnectionId,
+    /// Its number there.
+    pub id: u8,
+    /// Its stream.
+    pub queue: QueueId,
+    /// Chunks that it takes beside those that it has been sent.
+    pub credits: u32,
+    /// Messages that it has been sent.
+    pub consumed: u64,
+    /// The last offset that it has been sent; 0 before the first.
+    pub offset: u64,
+    /// Offsets from there to the last one that readers may see.
+    pub offset_lag: u64,
+    /// Whether one at a time is active in its group.
+    pub single_active: bool,
+    /// Whether it is sent anything.
+    pub active: bool,
+    /// What it subscribed with.
+    pub properties: Vec<(String, String)>,
+}
+
+impl StreamConsumerStats {
+    /// RabbitMQ's word for how it stands.
+    #[must_use]
+    pub const fn activity(&self) -> &'static str {
+        match (self.single_active, self.active) {
+            (false, _) => "up",
+            (true, true) => "single_active",
+            (true, false) => "waiting",
+        }
+    }
+}
+
+/// What a stream keeps by name.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct StreamTracking {
+    /// Consumers, and the offsets that they have stored.
+    pub offsets: Vec<(String, u64)>,
+    /// Publishers, and their last publishing ids.
+    pub writers: Vec<(String, u64)>,
+}
+
+/// Where a stream stands, beside what all queues have.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct StreamStanding {
+    /// The oldest offset that it has; none where it is empty.
+    pub first_offset: Option<u64>,
+    /// The last offset that readers may see; none where it is empty.
+    pub committed_offset: Option<u64>,
+    /// Files of messages.
+    pub segments: u64,
+    /// Readers now.
+    pub readers: u64,
+    /// Publishers of the stream protocol now.
+    pub publishers: u64,
+}
+
+/// What the clients of the stream protocol did since the node's start, and how many there are.
+#[derive(Clone, Copy, Debug, Default)]
+#[allow(missing_docs)] // Each is what its name says.
+pub struct StreamProtocolStats {
+    pub received: u64,
+    pub confirmed: u64,
+    pub delivered: u64,
+    pub publishers: u64,
+    pub consumers: u64,
+    /// Errors that clients were told, by the protocol's response codes.
+    pub errors: [u64; STREAM_ERROR_CODES],
+}
+
+/// Response codes of [`StreamProtocolStats::errors`].
+pub const STREAM_ERROR_CODES: usize = 0x14;
 
 /// A change to what is declared, as the AMQP method of the same name makes it. Permissions of the
 /// actor are the node's affair.
@@ -652,6 +752,23 @@ pub trait Running: Send + Sync + 'static {
     fn channels(&self) -> Vec<ChannelStats>;
     /// All consumers, in no order.
     fn consumers(&self) -> Vec<ConsumerStats>;
+    /// All publishers of the stream protocol, in no order.
+    fn stream_publishers(&self) -> Vec<StreamPublisherStats> {
+        Vec::new()
+    }
+    /// All subscriptions of the stream protocol, in no order.
+    fn stream_consumers(&self) -> Vec<StreamConsumerStats> {
+        Vec::new()
+    }
+    /// What a stream keeps by name; none if it is not here.
+    fn stream_tracking(&self, _stream: QueueId) -> Option<StreamTracking> {
+        None
+    }
+    /// Stores an offset in a stream for a consumer's name; false if the stream is not here, or the
+    /// name is none of a consumer.
+    fn store_stream_offset(&self, _stream: QueueId, _name: &str, _offset: u64) -> bool {
+        false
+    }
     /// Closes a connection with 320 and this reason; false where it is gone.
     fn close_connection(&self, connection: ConnectionId, reason: &str) -> bool;
     /// Changes what is declared; durable when it returns.

@@ -128,7 +128,7 @@ pub(crate) fn visible_consumers(call: &Call<'_>) -> usize {
         .count()
 }
 
-fn list_connections(call: &Call<'_>, keep: impl Fn(&Value) -> bool) -> Answer {
+pub(crate) fn list_connections(call: &Call<'_>, keep: impl Fn(&Value) -> bool) -> Answer {
     let mut all = all_connections(call.app);
     all.retain(|c| may_see(call, c) && keep(c));
     list_query::list_of(all, &call.query)
@@ -149,10 +149,15 @@ pub fn connections_of_user(call: &Call<'_>) -> Answer {
     list_connections(call, |c| c["user"] == call.param(0))
 }
 
-fn named(call: &Call<'_>) -> Result<Value, ApiError> {
+/// The first connection that is as wanted, if it may be seen.
+pub(crate) fn found(call: &Call<'_>, is_it: impl Fn(&Value) -> bool) -> Option<Value> {
     let mut all = all_connections(call.app).into_iter();
-    let found = all.find(|c| c["name"] == call.param(0));
-    found.filter(|c| may_see(call, c)).ok_or(ApiError::NotFound)
+    let found = all.find(is_it);
+    found.filter(|c| may_see(call, c))
+}
+
+fn named(call: &Call<'_>) -> Result<Value, ApiError> {
+    found(call, |c| c["name"] == call.param(0)).ok_or(ApiError::NotFound)
 }
 
 /// `GET /api/connections/{name}`
@@ -170,7 +175,7 @@ pub fn sessions(call: &Call<'_>) -> Answer {
 const CLOSE_REASON: &str = "Closed via management plugin";
 
 /// Closes a connection, if this request may: its own user's, or any for an administrator.
-fn close(call: &Call<'_>, c: &Value) -> Result<(), ApiError> {
+pub(crate) fn close(call: &Call<'_>, c: &Value) -> Result<(), ApiError> {
     if !call.who.is_administrator() && c["user"] != call.who.name() {
         let text = "Not administrator user".to_owned();
         return Err(ApiError::NotAuthorised(text));
@@ -246,7 +251,7 @@ fn channel_json(app: &App, node: &str, c: &ConnectionStats, channel: &ChannelSta
 }
 
 /// The connections of this node, by id.
-fn by_id(app: &App) -> HashMap<ConnectionId, ConnectionStats> {
+pub(crate) fn by_id(app: &App) -> HashMap<ConnectionId, ConnectionStats> {
     let all = app.node().connections();
     all.into_iter().map(|c| (c.id, c)).collect()
 }
@@ -313,7 +318,8 @@ pub fn channel(call: &Call<'_>) -> Answer {
     Ok(Reply::Json(list_query::one(json, &call.query)))
 }
 
-fn queue_names(app: &App) -> HashMap<QueueId, Queue> {
+/// The queues, by id.
+pub(crate) fn queue_names(app: &App) -> HashMap<QueueId, Queue> {
     let queues = app.node().declared_queues(None);
     queues.into_iter().map(|q| (q.id, q)).collect()
 }

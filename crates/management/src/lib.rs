@@ -40,6 +40,7 @@ mod reply;
 mod route;
 pub mod routes;
 mod server;
+mod streams;
 mod ui;
 mod vhost_sums;
 

@@ -11,6 +11,7 @@ mod exchanges;
 mod global;
 mod node;
 mod queues;
+mod streams;
 mod text;
 
 use crate::api::{BrokerStats, NodeStats};
@@ -34,6 +35,7 @@ use queues::{
     Scope, queue_coarse, queue_consumers, queue_deliveries, queue_info, queue_metrics,
     queue_publishes, queue_table,
 };
+use streams::stream_consumers;
 use text::{Gauge, Page, labels};
 
 /// One page by its path.
@@ -73,6 +75,7 @@ pub fn page(app: &App, path: &str, query: &str) -> Result<Pieces, ApiError> {
     queue_publishes(&mut page, &queues);
     if per_object {
         queue_info(&mut page, &queues);
+        stream_consumers(&mut page, app, &Scope::default());
     }
     exchange_metrics(&mut page, app, &Scope::default(), per_object);
     channel_metrics(&mut page, app, per_object);
@@ -180,6 +183,7 @@ fn one_family(
         }
         "queue_consumer_count" => queue_consumers(page, &queues()),
         "queue_delivery_metrics" => queue_deliveries(page, &queues()),
+        "stream_consumer_metrics" => stream_consumers(page, app, scope),
         "queue_info" => queue_info(page, &queues()),
         "exchange_metrics" => exchange_metrics(page, app, scope, true),
         "channel_metrics" => channel_metrics(page, app, true),

@@ -8,7 +8,7 @@ use crate::api::QueueStats;
 use crate::app::App;
 use crate::pieces::write_json;
 use crate::queues::Owners;
-use crate::{connections, overview, queues, vhost_sums};
+use crate::{connections, overview, queues, streams, vhost_sums};
 use leveret_types::limits::REPORT_ASK_BYTES_MAX;
 use leveret_types::{ConnectionId, NodeId, QueueId};
 use serde_json::value::RawValue;
@@ -44,6 +44,14 @@ pub mod asks {
     pub const VHOST: &str = "vhost ";
     /// How a queue's replica there stands: its number follows.
     pub const REPLICA: &str = "replica ";
+    /// Publishers of its clients of the stream protocol.
+    pub const STREAM_PUBLISHERS: &str = "stream publishers";
+    /// Subscriptions of its clients of the stream protocol.
+    pub const STREAM_CONSUMERS: &str = "stream consumers";
+    /// What a stream there keeps by name: its number follows.
+    pub const TRACKING: &str = "tracking ";
+    /// Store an offset in a stream there: its number, the offset and a consumer's name follow.
+    pub const STORE_OFFSET: &str = "store-offset ";
     /// Close a connection: its number and the reason follow.
     pub const CLOSE: &str = "close ";
 }
@@ -57,6 +65,8 @@ pub fn answer(app: &App, ask: &str) -> Option<Vec<u8>> {
         asks::CONNECTIONS => connections::own_connections(app).into(),
         asks::CHANNELS => connections::own_channels(app).into(),
         asks::CONSUMERS => connections::own_consumers(app).into(),
+        asks::STREAM_PUBLISHERS => streams::own_publishers(app).into(),
+        asks::STREAM_CONSUMERS => streams::own_consumers(app).into(),
         asks::NODE => overview::own_node(app),
         asks::MEMORY => overview::own_memory(app),
         asks::OVERVIEW => overview::own_overview(app),
@@ -96,6 +106,14 @@ fn one(app: &App, ask: &str) -> Option<Vec<u8>> {
         vhost_sums::own(app, Some(vhost))
     } else if let Some(queue) = ask.strip_prefix(asks::REPLICA) {
         queues::own_replica(app, QueueId(queue.parse().ok()?))
+    } else if let Some(stream) = ask.strip_prefix(asks::TRACKING) {
+        streams::own_tracking(app, QueueId(stream.parse().ok()?))
+    } else if let Some(rest) = ask.strip_prefix(asks::STORE_OFFSET) {
+        let (stream, rest) = rest.split_once(' ')?;
+        let (offset, name) = rest.split_once(' ')?;
+        let stream = QueueId(stream.parse().ok()?);
+        let offset = offset.parse().ok()?;
+        json!(app.node().store_stream_offset(stream, name, offset))
     } else {
         let (connection, reason) = ask.strip_prefix(asks::CLOSE)?.split_once(' ')?;
         let connection = ConnectionId(connection.parse().ok()?);

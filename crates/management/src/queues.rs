@@ -52,6 +52,13 @@ fn queue_json(app: &App, node: &str, queue: &Queue, told: Option<Told>) -> Value
         json["members"] = json!(members(queue, node, |_| true));
         json["online"] = json!(members(queue, node, |at| app.node().is_up(at)));
     }
+    if queue.kind == "stream" {
+        merge(&mut json, stream_fields(told.is_some()));
+        let leader = led.filter(|led| led.is_up);
+        json["leader"] = json!(leader.map(|led| led.node));
+        json["members"] = json!(members(queue, node, |_| true));
+        json["online"] = json!(members(queue, node, |at| app.node().is_up(at)));
+    }
     // Its leader may be up and slow to tell how it is.
     let is_led = led.is_some_and(|led| led.is_up);
     json["state"] = if is_led { "running" } else { "down" }.into();
@@ -90,6 +97,18 @@ fn quorum_fields(queue: &Queue) -> Value {
     })
 }
 
+/// What RabbitMQ says of streams beside. Zeros may be left out of what is told of it.
+fn stream_fields(is_told: bool) -> Value {
+    let offset = is_told.then_some(0);
+    json!({
+        "segments": 0,
+        "readers": {},
+        "publishers": 0,
+        "first_offset": offset,
+        "committed_offset": offset,
+    })
+}
+
 /// The connections that own exclusive queues.
 pub(crate) type Owners = HashMap<ConnectionId, Value>;
 
@@ -118,6 +137,19 @@ pub(crate) fn stats(app: &App, stats: &QueueStats, owners: &Owners) -> Value {
     if let Some(owner) = stats.owner {
         let owner = owners.get(&owner);
         json["owner_pid_details"] = owner.cloned().unwrap_or_default();
+    }
+    if let Some(stream) = stats.stream {
+        let node = app.node().node_stats().name;
+        json["segments"] = stream.segments.into();
+        json["readers"] = json!({node: stream.readers});
+        json["publishers"] = stream.publishers.into();
+        for (field, offset) in [
+            ("first_offset", stream.first_offset),
+            ("committed_offset", stream.committed_offset),
+        ] {
+            // An empty stream has none, which RabbitMQ writes as -1.
+            json[field] = offset.map_or(json!(-1), Value::from);
+        }
     }
     json
 }

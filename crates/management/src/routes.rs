@@ -5,7 +5,7 @@ use crate::access::Access::{
 };
 use crate::catalogue::{definitions, limits, parameters, permissions, policies, users, vhosts};
 use crate::route::{Handler, Method, Route};
-use crate::{cluster, connections, exchanges, health, overview, queues, reference};
+use crate::{cluster, connections, exchanges, health, overview, queues, reference, streams};
 
 const fn method(name: &'static str, access: Access, handler: Handler) -> Method {
     Method {
@@ -82,6 +82,23 @@ pub static ROUTES: &[Route] = routes! {
     "/api/queues/{vhost}/{}/contents" => DELETE(Member, queues::purge);
     "/api/queues/{vhost}/{}/get" => POST(Member, queues::get);
     "/api/queues/{vhost}/{}/actions" => POST(Administrator, queues::actions);
+
+    "/api/stream/connections" => GET(Management, streams::connections);
+    "/api/stream/connections/{vhost}" => GET(Visible, streams::connections_of_vhost);
+    "/api/stream/connections/{vhost}/{}" => GET(Visible, streams::connection), DELETE(Visible, streams::close);
+    "/api/stream/connections/{vhost}/{}/consumers" => GET(Visible, streams::consumers_of_connection);
+    "/api/stream/connections/{vhost}/{}/publishers" => GET(Visible, streams::publishers_of_connection);
+    "/api/stream/consumers" => GET(Management, streams::consumers);
+    "/api/stream/consumers/{vhost}" => GET(Visible, streams::consumers_of_vhost);
+    "/api/stream/publishers" => GET(Management, streams::publishers);
+    "/api/stream/publishers/{vhost}" => GET(Visible, streams::publishers_of_vhost);
+    "/api/stream/publishers/{vhost}/{}" => GET(Visible, streams::publishers_of_stream);
+    "/api/stream/super-streams" => GET(Management, streams::super_streams);
+    "/api/stream/super-streams/{vhost}" => GET(Visible, streams::super_streams_of_vhost);
+    "/api/stream/super-streams/{vhost}/{}" =>
+        PUT(Member, streams::put_super_stream),
+        DELETE(Member, streams::delete_super_stream);
+    "/api/stream/{vhost}/{}/tracking" => GET(Visible, streams::tracking);
 
     "/api/exchanges" => GET(Management, exchanges::all);
     "/api/exchanges/{vhost}" => GET(Visible, exchanges::of_vhost);
@@ -216,6 +233,7 @@ pub static ROUTES: &[Route] = routes! {
     "/api/leveret/cluster" => GET(Monitoring, cluster::status);
     "/api/leveret/cluster/{}" => POST(Administrator, cluster::change);
     "/api/leveret/damage" => GET(Monitoring, health::damage);
+    "/api/leveret/streams/{vhost}/{}/offsets/{}" => PUT(Administrator, streams::store_offset);
     "/api/leveret/authenticate" => POST(Administrator, health::authenticate);
     "/api/leveret/memory-watermark" => PUT(Administrator, health::memory_watermark);
     "/api/leveret/disk-free-limit" => PUT(Administrator, health::disk_free_limit);

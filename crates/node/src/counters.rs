@@ -1,5 +1,6 @@
 //! Counters of the whole node.
 
+use leveret_stream_session::{CODES as STREAM_CODES, Totals};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 macro_rules! counters {
@@ -8,19 +9,28 @@ macro_rules! counters {
         #[derive(Debug, Default)]
         pub struct NodeCounters {
             $($(#[$doc])* pub $name: AtomicU64,)*
+            /// Errors that clients of the stream protocol were told, by their response codes.
+            pub stream_errors: [AtomicU64; STREAM_CODES],
         }
 
         /// The counters at one moment.
         #[derive(Clone, Copy, Debug, Default)]
         pub struct CounterValues {
             $($(#[$doc])* pub $name: u64,)*
+            /// Errors that clients of the stream protocol were told, by their response codes.
+            pub stream_errors: [u64; STREAM_CODES],
         }
 
         impl NodeCounters {
             /// The values now; each is exact, and they may be a moment apart.
             #[must_use]
             pub fn values(&self) -> CounterValues {
-                CounterValues { $($name: self.$name.load(Ordering::Relaxed),)* }
+                let errors = self.stream_errors.iter();
+                let mut errors = errors.map(|count| count.load(Ordering::Relaxed));
+                CounterValues {
+                    $($name: self.$name.load(Ordering::Relaxed),)*
+                    stream_errors: std::array::from_fn(|_| errors.next().unwrap_or_default()),
+                }
             }
         }
     };
@@ -67,6 +77,12 @@ counters! {
     logins_succeeded,
     /// Logins that failed.
     logins_failed,
+    /// Entries received from publishers of the stream protocol.
+    stream_messages_received,
+    /// Entries confirmed to them.
+    stream_messages_confirmed,
+    /// Messages sent to subscriptions of the stream protocol.
+    stream_messages_delivered,
 }
 
 /// Adds to a counter.
@@ -75,6 +91,28 @@ pub(crate) fn add(counter: &AtomicU64, count: u64) {
 }
 
 impl NodeCounters {
+    /// Adds what a stream connection has done since it was last asked.
+    pub(crate) fn stream_went_on(&self, before: &Totals, now: &Totals) {
+        add(
+            &self.stream_messages_received,
+            now.received - before.received,
+        );
+        add(
+            &self.stream_messages_confirmed,
+            now.confirmed - before.confirmed,
+        );
+        add(
+            &self.stream_messages_delivered,
+            now.delivered - before.delivered,
+        );
+        if before.errors != now.errors {
+            let both = now.errors.iter().zip(&before.errors);
+            for (counter, (now, before)) in self.stream_errors.iter().zip(both) {
+                add(counter, now.wrapping_sub(*before).into());
+            }
+        }
+    }
+
     pub(crate) fn dead_lettered(&self, reason: leveret_queue::Reason) {
         use leveret_queue::Reason;
         let counter = match reason {

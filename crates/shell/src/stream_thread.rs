@@ -10,8 +10,10 @@ use leveret_node::streams::{
     Guests, ReplicaHere, command_bytes, goes_with_publishes, published_bytes,
 };
 use leveret_storage::{Disk, StreamSync, StreamSynced};
+use leveret_stream::tracking::Tracking;
 use leveret_stream::{
-    Command, Event, Events, Refusal, ReplicaMessage, SessionId, StreamSettings, StreamStats,
+    Command, Event, Events, Reference, Refusal, ReplicaMessage, SessionId, StreamSettings,
+    StreamStats,
 };
 use leveret_stream_host::{Found, StreamHost};
 use leveret_types::limits::{STREAM_INBOX_BYTES_MAX, STREAM_RELAY_SESSIONS_MAX, STREAM_TURN_BYTES};
@@ -55,6 +57,29 @@ enum Input {
     Synced(StreamSynced),
     Delete(QueueId),
     Stats(SyncSender<Vec<(QueueId, StreamStats)>>),
+    Tracking(QueueId, SyncSender<Option<StreamTracking>>),
+}
+
+/// What a stream keeps by name.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct StreamTracking {
+    /// Consumers, and the offsets that they have stored.
+    pub offsets: Vec<(String, u64)>,
+    /// Publishers, and their last publishing ids.
+    pub sequences: Vec<(String, u64)>,
+}
+
+impl StreamTracking {
+    fn of(tracking: &Tracking) -> Self {
+        let named = |(name, value): (&Reference, u64)| {
+            let name = String::from_utf8_lossy(name.as_bytes());
+            (name.into_owned(), value)
+        };
+        Self {
+            offsets: tracking.all_offsets().map(named).collect(),
+            sequences: tracking.all_sequences().map(named).collect(),
+        }
+    }
 }
 
 /// What sessions hear of the thread.
@@ -274,6 +299,15 @@ impl StreamHandle {
         answers.recv_timeout(STATS_PATIENCE).unwrap_or_default()
     }
 
+    /// What a stream of this node keeps by name; none of a stream that is not here, or if the thread
+    /// does not say within a second.
+    #[must_use]
+    pub fn tracking(&self, stream: QueueId) -> Option<StreamTracking> {
+        let (answer, answers) = sync_channel(1);
+        self.put(Input::Tracking(stream, answer));
+        answers.recv_timeout(STATS_PATIENCE).ok().flatten()
+    }
+
     /// The disk is below its watermark, or is not any more.
     pub fn block_publishers(&self, are_blocked: bool) {
         let mut inbox = self.0.inbox.lock();
@@ -466,6 +500,10 @@ impl<D: Disk, C: Fn() -> Now, H: FnMut(Vec<Heard>)> StreamThread<D, C, H> {
             Input::Stats(answer) => {
                 // Whoever asked may have given up.
                 let _ = answer.try_send(self.host.stats().collect());
+            }
+            Input::Tracking(stream, answer) => {
+                let tracking = self.host.tracking(stream).map(StreamTracking::of);
+                let _ = answer.try_send(tracking);
             }
             Input::Delete(stream) => {
                 if let Err(error) = self.host.delete(stream, events) {

@@ -17,7 +17,7 @@ mod replicas;
 
 use carry::{Carrier, Progress};
 use leveret_storage::{Disk, Fatal, OpenError, StreamFiles, StreamSync, StreamSynced, WalError};
-use leveret_stream::tracking::TrackingError;
+use leveret_stream::tracking::{Tracking, TrackingError};
 use leveret_stream::{
     Command, Effect, Events, Flush, Refusal, SessionId, Stream, StreamSettings, StreamStats,
 };
@@ -326,6 +326,12 @@ impl<D: Disk> StreamHost<D> {
     pub fn stats(&self) -> impl Iterator<Item = (QueueId, StreamStats)> {
         let stats = |(id, hosted): (&QueueId, &Hosted)| (*id, hosted.machine.stats());
         self.streams.iter().map(stats)
+    }
+
+    /// What a stream keeps by name; none of one that is not here.
+    #[must_use]
+    pub fn tracking(&self, stream: QueueId) -> Option<&Tracking> {
+        Some(self.streams.get(&stream)?.machine.tracking())
     }
 
     /// Syncs that are due and that no confirm waits for: whoever runs the streams does each of them

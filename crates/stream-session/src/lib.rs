@@ -27,12 +27,14 @@ mod requests;
 mod session;
 pub mod settings;
 mod single_active;
+mod status;
 mod super_streams;
 
 pub use groups::{GroupName, Groups, Member, Update};
 pub use port::{LoginOutcome, Port};
-pub use session::{Session, SessionStatus};
+pub use session::Session;
 pub use settings::Settings;
+pub use status::{CODES, PublisherStatus, SessionStatus, SubscriptionStatus, Totals};
 
 #[cfg(test)]
 mod tests;

@@ -21,6 +21,17 @@ pub(crate) struct Publisher {
     reference: Option<Reference>,
     pub(crate) unconfirmed_entries: usize,
     pub(crate) unconfirmed_bytes: usize,
+    /// Entries that it has published, and what became of them.
+    pub(crate) published: u64,
+    pub(crate) confirmed: u64,
+    pub(crate) errored: u64,
+}
+
+impl Publisher {
+    /// The name under which its publishes are deduplicated.
+    pub(crate) const fn reference(&self) -> Option<&Reference> {
+        self.reference.as_ref()
+    }
 }
 
 /// A publisher that is being declared.
@@ -96,6 +107,9 @@ impl Session {
             reference: declare.reference,
             unconfirmed_entries: 0,
             unconfirmed_bytes: 0,
+            published: 0,
+            confirmed: 0,
+            errored: 0,
         };
         self.publishers.insert(declare.publisher_id, publisher);
     }
@@ -141,6 +155,8 @@ impl Session {
         };
         publisher.unconfirmed_entries += batch.len();
         publisher.unconfirmed_bytes += batch.bytes();
+        publisher.published += batch.len() as u64;
+        self.totals.received += batch.len() as u64;
         port.send(Command::Publish {
             stream: publisher.id,
             publisher: publisher.number,
@@ -160,7 +176,7 @@ impl Session {
     }
 
     /// The publisher that is meant, unless it has gone; so many of its messages are answered.
-    fn settled(&mut self, number: PublisherId, count: usize) -> Option<u8> {
+    fn settled(&mut self, number: PublisherId, count: usize) -> Option<(u8, &mut Publisher)> {
         let publisher_id = (number.0 & 0xFF) as u8;
         let publisher = self.publishers.get_mut(&publisher_id)?;
         if publisher.number != number {
@@ -171,7 +187,7 @@ impl Session {
         let left = before.saturating_sub(count);
         publisher.unconfirmed_bytes = publisher.unconfirmed_bytes / before * left;
         publisher.unconfirmed_entries = left;
-        Some(publisher_id)
+        Some((publisher_id, publisher))
     }
 
     /// How many publishing ids a frame holds, of so many octets each.
@@ -181,7 +197,9 @@ impl Session {
     }
 
     pub(crate) fn confirmed(&mut self, number: PublisherId, ids: &[u64]) {
-        if let Some(publisher_id) = self.settled(number, ids.len()) {
+        if let Some((publisher_id, publisher)) = self.settled(number, ids.len()) {
+            publisher.confirmed += ids.len() as u64;
+            self.totals.confirmed += ids.len() as u64;
             // What was published in several frames is confirmed at once, which may be too much for
             // the frames that the client takes.
             for ids in ids.chunks(self.ids_of_a_frame(ID_BYTES)) {
@@ -192,7 +210,8 @@ impl Session {
     }
 
     pub(crate) fn refused(&mut self, number: PublisherId, ids: &[u64], refusal: &Refusal) {
-        if let Some(publisher_id) = self.settled(number, ids.len()) {
+        if let Some((publisher_id, publisher)) = self.settled(number, ids.len()) {
+            publisher.errored += ids.len() as u64;
             self.publish_failed(publisher_id, ids, code_of(refusal));
         }
         self.weigh_publishes();

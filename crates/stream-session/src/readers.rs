@@ -8,6 +8,7 @@ use crate::port::Port;
 use crate::publishers::number_of;
 use crate::requests::{Done, Then, offset_of, reference_of};
 use crate::session::Session;
+use crate::status::shown;
 use bytes::Bytes;
 use leveret_auth::Access;
 use leveret_stream::{Command, Filter, ReaderId, RequestId, SharedChunk};
@@ -31,19 +32,32 @@ pub(crate) struct Reader {
     under_way: u32,
     /// What it is in its group, if one at a time is active there.
     pub(crate) membership: Option<Membership>,
+    /// Messages that it has been sent, and the last of their offsets.
+    pub(crate) consumed: u64,
+    pub(crate) offset: Option<u64>,
+    /// What the client subscribed with, for listings.
+    pub(crate) properties: Vec<(String, String)>,
 }
 
 impl Reader {
     /// A subscription for which nothing is read yet.
-    pub(crate) fn new(id: u8, count: u64, stream: &str, queue: QueueId, credit: u16) -> Self {
+    pub(crate) fn new(count: u64, (stream, id): (&str, QueueId), wanted: &Subscribe) -> Self {
         Self {
-            number: ReaderId(number_of(id, count)),
+            number: ReaderId(number_of(wanted.subscription_id, count)),
             stream: stream.to_owned(),
-            id: queue,
-            credit: credit.into(),
+            id,
+            credit: wanted.credit.into(),
             under_way: 0,
             membership: None,
+            consumed: 0,
+            offset: None,
+            properties: wanted.properties.clone(),
         }
+    }
+
+    /// Chunks that the client takes beside those that it has been sent.
+    pub(crate) const fn credits(&self) -> u32 {
+        self.credit.saturating_add(self.under_way)
     }
 
     /// Its number at the streams.
@@ -52,7 +66,7 @@ impl Reader {
     }
 
     /// Whether chunks are read for it.
-    fn reads(&self) -> bool {
+    pub(crate) fn reads(&self) -> bool {
         let membership = self.membership.as_ref();
         membership.is_none_or(|membership| membership.reads)
     }
@@ -115,6 +129,7 @@ pub(crate) struct Subscribe {
     name: Option<String>,
     single_active: bool,
     super_stream: Option<String>,
+    properties: Vec<(String, String)>,
 }
 
 impl Subscribe {
@@ -145,6 +160,7 @@ impl Subscribe {
             name: value("name").map(|(_, name)| (*name).to_owned()),
             single_active: is_true("single-active-consumer"),
             super_stream: value("super-stream").map(|(_, name)| (*name).to_owned()),
+            properties: shown(properties),
         }
     }
 
@@ -154,10 +170,6 @@ impl Subscribe {
 
     pub(crate) const fn offset(&self) -> OffsetSpec {
         self.offset
-    }
-
-    pub(crate) const fn credit(&self) -> u16 {
-        self.credit
     }
 
     pub(crate) fn filter(&self) -> Option<Filter> {
@@ -247,7 +259,7 @@ impl Session {
     ) -> (Command, Done) {
         let subscription_id = wanted.subscription_id;
         let count = self.number();
-        let mut reader = Reader::new(subscription_id, count, name, stream, wanted.credit);
+        let mut reader = Reader::new(count, (name, stream), &wanted);
         let room = self.room_under_way();
         let command = reader.start(count, request, wanted.offset, wanted.filter, room);
         self.readers.insert(subscription_id, reader);
@@ -345,6 +357,11 @@ impl Session {
             return;
         };
         reader.under_way = reader.under_way.saturating_sub(1);
+        let header = chunk.header();
+        reader.consumed += u64::from(header.records);
+        // A chunk has a record at least.
+        reader.offset = Some(header.first_offset + u64::from(header.records.saturating_sub(1)));
+        self.totals.delivered += u64::from(header.records);
         let committed = (self.deliver_version > 1).then_some(committed);
         let (head, data) = (chunk.header_bytes(), chunk.data());
         let bytes = (head.len() + data.len()) as u32;

@@ -6,6 +6,7 @@ use crate::publishers::Publisher;
 use crate::readers::{Reader, Updating};
 use crate::requests::Asked;
 use crate::settings::Settings;
+use crate::status::Totals;
 use bytes::Bytes;
 use leveret_stream::{Command, RequestId};
 use leveret_stream_protocol::{Key, ResponseCode, ServerCommand};
@@ -71,6 +72,7 @@ pub struct Session {
     /// Streams that have gone since then: the client is told behind the answer.
     pub(crate) gone_behind: Vec<String>,
     next_number: u64,
+    pub(crate) totals: Totals,
     /// Publishers wait until fewer of their messages are unconfirmed.
     pub(crate) congested: bool,
     heard_ms: u64,
@@ -78,25 +80,6 @@ pub struct Session {
     /// When the connection is dropped as it is.
     until_ms: Option<u64>,
     pub(crate) now: Now,
-}
-
-/// How a connection stands, for listings.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SessionStatus {
-    /// The user; empty before login.
-    pub user: String,
-    /// The virtual host; empty before it is open.
-    pub vhost: String,
-    /// What the client says of itself.
-    pub client_properties: Vec<(String, String)>,
-    /// Publishers.
-    pub publishers: usize,
-    /// Subscriptions.
-    pub subscriptions: usize,
-    /// Octets of a frame in force.
-    pub frame_max: u32,
-    /// Heartbeat interval in force, in seconds; 0 is none.
-    pub heartbeat_seconds: u32,
 }
 
 impl Session {
@@ -123,6 +106,7 @@ impl Session {
             asked: None,
             gone_behind: Vec::new(),
             next_number: 0,
+            totals: Totals::default(),
             congested: false,
             heard_ms: now.monotonic_ms,
             spoke_ms: now.monotonic_ms,
@@ -160,20 +144,6 @@ impl Session {
     #[must_use]
     pub fn vhost(&self) -> &str {
         &self.vhost
-    }
-
-    /// How it stands.
-    #[must_use]
-    pub fn status(&self) -> SessionStatus {
-        SessionStatus {
-            user: self.user.clone(),
-            vhost: self.vhost.to_string(),
-            client_properties: self.client_properties.clone(),
-            publishers: self.publishers.len(),
-            subscriptions: self.readers.len(),
-            frame_max: self.frame_max,
-            heartbeat_seconds: self.heartbeat_seconds,
-        }
     }
 
     /// Takes in what the socket had.
@@ -322,6 +292,7 @@ impl Session {
     /// Appends a frame.
     pub(crate) fn say(&mut self, command: &ServerCommand<'_>) {
         self.spoke_ms = self.now.monotonic_ms;
+        self.totals.note(command);
         command.encode(self.out.tail());
     }
 

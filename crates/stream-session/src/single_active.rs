@@ -30,7 +30,7 @@ impl Session {
         };
         let (name, subscription_id) = (name.to_owned(), wanted.subscription_id());
         let (number, joined) = (self.number(), self.request());
-        let mut reader = Reader::new(subscription_id, number, stream, id, wanted.credit());
+        let mut reader = Reader::new(number, (stream, id), &wanted);
         reader.membership = Some(Membership {
             name: name.clone(),
             wanted,

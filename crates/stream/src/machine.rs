@@ -653,6 +653,12 @@ impl Stream {
         }
     }
 
+    /// What it keeps by name.
+    #[must_use]
+    pub const fn tracking(&self) -> &Tracking {
+        &self.tracking
+    }
+
     /// The stream goes: what its sessions are told.
     pub fn end(&mut self, out: &mut Events) {
         let publishers = self.publishers.keys().map(|(session, _)| *session);

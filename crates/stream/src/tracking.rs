@@ -17,7 +17,7 @@ use crate::chunk::{ChunkKind, SharedChunk};
 use crate::host::Reference;
 use bytes::{Buf, BufMut, Bytes};
 use leveret_types::limits::{STREAM_OFFSETS_MAX, STREAM_SEQUENCES_MAX};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 const SEQUENCE: u8 = 0;
 const OFFSET: u8 = 1;
@@ -62,6 +62,24 @@ impl Tracking {
     pub fn offset(&self, reference: &Reference) -> Option<u64> {
         let changed = self.changed_offsets.get(reference);
         changed.or_else(|| self.offsets.get(reference)).copied()
+    }
+
+    /// The last publishing ids of all publishers, by name.
+    pub fn all_sequences(&self) -> impl Iterator<Item = (&Reference, u64)> {
+        let known = self.sequences.keys().chain(self.changed_sequences.keys());
+        let known: BTreeSet<&Reference> = known.collect();
+        known
+            .into_iter()
+            .filter_map(|name| Some((name, self.sequence(name)?)))
+    }
+
+    /// The stored offsets of all consumers, by name.
+    pub fn all_offsets(&self) -> impl Iterator<Item = (&Reference, u64)> {
+        let known = self.offsets.keys().chain(self.changed_offsets.keys());
+        let known: BTreeSet<&Reference> = known.collect();
+        known
+            .into_iter()
+            .filter_map(|name| Some((name, self.offset(name)?)))
     }
 
     /// A publisher has published what goes into the next chunk.

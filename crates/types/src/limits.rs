@@ -440,6 +440,9 @@ pub const STREAM_CHUNK_BYTES: usize = 511 * 1024;
 pub const STREAM_CHUNK_ENTRIES_MAX: usize = 65_535;
 /// Bytes of the name of a publisher or a consumer whose sequence or offset a stream keeps.
 pub const STREAM_REFERENCE_BYTES_MAX: usize = 255;
+/// Bytes of the properties that listings show of one subscription; of those beyond, nothing is
+/// kept.
+pub const STREAM_SHOWN_PROPERTIES_BYTES_MAX: usize = 4_096;
 /// Publishers of one stream whose last publishing id is kept; with one more the one that has not
 /// published for longest is forgotten.
 pub const STREAM_SEQUENCES_MAX: usize = 255;

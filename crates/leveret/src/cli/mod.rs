@@ -30,6 +30,7 @@ const RABBITMQ_TOOLS: &[&str] = &[
     "rabbitmq-diagnostics",
     "rabbitmq-plugins",
     "rabbitmq-queues",
+    "rabbitmq-streams",
     "rabbitmq-upgrade",
 ];
 

@@ -2,7 +2,7 @@
 
 use super::{
     Context, Failure, Output, cluster, code, complete, diagnostics, instead, lists, node, operate,
-    status, users,
+    status, streams, users,
 };
 use std::ops::RangeInclusive;
 
@@ -166,7 +166,6 @@ static COMMANDS: &[Command] = &[
     refused("activate_stream_consumer"),
     refused("add_replica"),
     refused("add_signing_key"),
-    refused("add_super_stream"),
     refused("add_uaa_key"),
     refused("clear_auth_backend_cache"),
     refused("command_line_arguments"),
@@ -178,7 +177,6 @@ static COMMANDS: &[Command] = &[
     refused("decrypt_conf_value"),
     refused("delete_replica"),
     refused("delete_shovel"),
-    refused("delete_super_stream"),
     refused("disable_auth_attempt_source_tracking"),
     refused("enable_auth_attempt_source_tracking"),
     refused("encode"),
@@ -196,12 +194,6 @@ static COMMANDS: &[Command] = &[
     refused("list_mqtt_connections"),
     refused("list_network_interfaces"),
     refused("list_stomp_connections"),
-    refused("list_stream_connections"),
-    refused("list_stream_consumer_groups"),
-    refused("list_stream_consumers"),
-    refused("list_stream_group_consumers"),
-    refused("list_stream_publishers"),
-    refused("list_stream_tracking"),
     refused("list_trust_store_certificates"),
     refused("list_web_mqtt_connections"),
     refused("log_tail_stream"),
@@ -213,15 +205,24 @@ static COMMANDS: &[Command] = &[
     refused("rename_cluster_node"),
     refused("reset"),
     refused("reset_node_auth_attempt_metrics"),
-    refused("reset_offset"),
     refused("resolver_info"),
     refused("restart_federation_link"),
     refused("restart_shovel"),
-    refused("restart_stream"),
     refused("runtime_thread_stats"),
     refused("shovel_status"),
-    refused("stream_status"),
     refused("update_cluster_nodes"),
+    // rabbitmq-streams.
+    command("list_stream_connections", "list_stream_connections [<column> ...]", 0..=MANY, streams::list_connections),
+    command("list_stream_publishers", "list_stream_publishers [-p <vhost>] [<column> ...]", 0..=MANY, streams::list_publishers),
+    command("list_stream_consumers", "list_stream_consumers [-p <vhost>] [<column> ...]", 0..=MANY, streams::list_consumers),
+    command("list_stream_consumer_groups", "list_stream_consumer_groups [-p <vhost>] [<column> ...]", 0..=MANY, streams::list_groups),
+    command("list_stream_group_consumers", "list_stream_group_consumers --stream <stream> --reference <reference> [-p <vhost>] [<column> ...]", 0..=MANY, streams::list_group_consumers),
+    command("list_stream_tracking", "list_stream_tracking [-p <vhost>] <stream> [--all | --offset | --writer]", 1..=1, streams::list_tracking),
+    command("stream_status", "stream_status [-p <vhost>] [--tracking] <stream>", 1..=1, streams::stream_status),
+    command("restart_stream", "restart_stream [-p <vhost>] <stream> [--preferred-leader-node <node>]", 1..=1, streams::restart_stream),
+    command("reset_offset", "reset_offset [-p <vhost>] --stream <stream> --reference <reference>", 0..=0, streams::reset_offset),
+    command("add_super_stream", "add_super_stream <name> [-p <vhost>] [--partitions <n>] [--binding-keys <a,b>] [--max-length-bytes <size>] [--max-age <duration>] [--stream-max-segment-size-bytes <size>] [--leader-locator <locator>] [--initial-cluster-size <n>]", 1..=1, streams::add_super_stream),
+    command("delete_super_stream", "delete_super_stream <name> [-p <vhost>]", 1..=1, streams::delete_super_stream),
     // Checks of rabbitmq-diagnostics.
     command("check_running", "check_running", 0..=0, node::check_running),
     command("check_local_alarms", "check_local_alarms", 0..=0, node::check_local_alarms),
@@ -313,7 +314,7 @@ pub fn help(name: Option<&str>) -> String {
         None => {
             let usages = COMMANDS.iter().map(|c| format!("    {}\n", c.usage));
             let options = concat!(
-                "Options: -p <vhost>, -q, -s, --formatter <table|pretty_table|json|csv>, ",
+                "Options: -p <vhost>, -q, -s, --formatter <table|pretty_table|json|csv> or --json, ",
                 "--no-table-headers, -t <seconds>, -n <node> (refused if it is not the one found), ",
                 "--data-dir <folder> or --url <http://host:port> --user <name> --password <word>"
             );

@@ -21,12 +21,12 @@ const SCRIPTS: &[(&str, &str)] = &[
     [ "$COMP_CWORD" = "$at" ] && COMPREPLY=($($tool autocomplete "$word" 2>/dev/null))
 }
 complete -o default -F _leveret leveret rabbitmqctl rabbitmq-diagnostics
-complete -o default -F _leveret rabbitmq-queues rabbitmq-plugins rabbitmq-upgrade
+complete -o default -F _leveret rabbitmq-queues rabbitmq-streams rabbitmq-plugins rabbitmq-upgrade
 "#,
     ),
     (
         "zsh",
-        r#"#compdef leveret rabbitmqctl rabbitmq-diagnostics rabbitmq-queues rabbitmq-plugins rabbitmq-upgrade
+        r#"#compdef leveret rabbitmqctl rabbitmq-diagnostics rabbitmq-queues rabbitmq-streams rabbitmq-plugins rabbitmq-upgrade
 _leveret() {
     local tool=${words[1]} at=2
     if [[ ${tool:t} == leveret ]]; then
@@ -41,7 +41,7 @@ _leveret() {
     (( CURRENT == at )) && compadd $($tool autocomplete "${words[CURRENT]}" 2>/dev/null)
 }
 compdef _leveret leveret rabbitmqctl rabbitmq-diagnostics
-compdef _leveret rabbitmq-queues rabbitmq-plugins rabbitmq-upgrade
+compdef _leveret rabbitmq-queues rabbitmq-streams rabbitmq-plugins rabbitmq-upgrade
 "#,
     ),
     (
@@ -50,7 +50,7 @@ compdef _leveret rabbitmq-queues rabbitmq-plugins rabbitmq-upgrade
 complete -c leveret -n __fish_use_subcommand -f -a "$words"
 complete -c leveret -n "__fish_seen_subcommand_from ctl" -f \
     -a "(leveret ctl autocomplete (commandline -ct) 2>/dev/null)"
-for tool in rabbitmqctl rabbitmq-diagnostics rabbitmq-queues rabbitmq-plugins rabbitmq-upgrade
+for tool in rabbitmqctl rabbitmq-diagnostics rabbitmq-queues rabbitmq-streams rabbitmq-plugins rabbitmq-upgrade
     complete -c $tool -f -a "($tool autocomplete (commandline -ct) 2>/dev/null)"
 end
 "#,

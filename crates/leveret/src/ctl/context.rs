@@ -31,6 +31,8 @@ pub enum Output {
     Object(serde_json::Value, String),
     /// A list, in whatever form is asked for.
     Rows(Rows),
+    /// A list that is shown in boxes, unless another form is asked for.
+    Boxed(Rows),
 }
 
 /// Why a command failed.

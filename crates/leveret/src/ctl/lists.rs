@@ -7,24 +7,26 @@ use crate::cli::table::Rows;
 use serde_json::Value;
 
 /// A list: the columns shown when none is named, and every column with its place in the API's JSON.
-struct List {
-    default: &'static [&'static str],
-    columns: &'static [(&'static str, &'static str)],
+pub(super) struct List {
+    pub(super) default: &'static [&'static str],
+    pub(super) columns: &'static [(&'static str, &'static str)],
 }
 
 impl List {
     /// The rows of what `fetch` brings, with the columns that the arguments name, after these
     /// lines.
-    fn show(
+    pub(super) fn show(
         &self,
         context: &Context<'_>,
         lines: &[String],
         fetch: impl FnOnce() -> Result<Value, Failure>,
     ) -> Result<Output, Failure> {
         let named: Vec<&str> = context.arguments.iter().map(String::as_str).collect();
-        let named = match named.is_empty() {
-            true => self.default,
-            false => &named,
+        let all: Vec<&str> = self.columns.iter().map(|(name, _)| *name).collect();
+        let named = match (named.is_empty(), context.options.verbose) {
+            (true, true) => &all,
+            (true, false) => self.default,
+            (false, _) => &named,
         };
         let mut columns = Vec::new();
         let mut unknown = Vec::new();
@@ -225,7 +227,7 @@ const DEPRECATED: List = List {
     columns: &same!["name" "deprecation_phase" "provided_by" "desc" "doc_url"],
 };
 
-fn of_vhost(context: &Context<'_>, what: &str) -> Result<Value, Failure> {
+pub(super) fn of_vhost(context: &Context<'_>, what: &str) -> Result<Value, Failure> {
     let path = format!("/api/{what}/{}", segment(context.vhost()));
     context.target.get(&path).map_err(|error| match error {
         crate::cli::target::CallError::Refused(404, _) => super::users::no_vhost(context.vhost()),

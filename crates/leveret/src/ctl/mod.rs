@@ -1,6 +1,6 @@
 //! `leveret ctl`, and the binary under the names `rabbitmqctl`, `rabbitmq-diagnostics`,
-//! `rabbitmq-queues` and `rabbitmq-plugins`: RabbitMQ's commands, options, output and exit codes,
-//! on the node's HTTP API.
+//! `rabbitmq-queues`, `rabbitmq-streams` and `rabbitmq-plugins`: RabbitMQ's commands, options,
+//! output and exit codes, on the node's HTTP API.
 //!
 //! Invariant: a command prints its result on standard output and everything else on standard error.
 
@@ -15,6 +15,7 @@ mod node;
 mod operate;
 mod options;
 mod status;
+mod streams;
 mod users;
 
 #[cfg(test)]

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 type Result<T> = std::result::Result<T, Failure>;
 
-fn queue_path(context: &Context<'_>) -> String {
+pub(super) fn queue_path(context: &Context<'_>) -> String {
     let (vhost, name) = (segment(context.vhost()), segment(context.argument(0)));
     format!("/api/queues/{vhost}/{name}")
 }

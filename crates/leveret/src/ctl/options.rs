@@ -10,6 +10,8 @@ use std::time::Duration;
 /// How a list is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Formatter {
+    /// The command's own form: tabs for most, boxes for some.
+    Usual,
     /// Tabs between values.
     Table,
     /// Boxes.
@@ -86,6 +88,18 @@ pub struct Options {
     pub everywhere: bool,
     /// `-m`, `--minimal`
     pub minimal: bool,
+    /// `--all`
+    pub all: bool,
+    /// `--offset`: of what a stream keeps by name, the offsets of consumers.
+    pub offset: bool,
+    /// `--writer`: of the same, the publishing ids of publishers.
+    pub writer: bool,
+    /// `--tracking`: what a stream keeps by name, not how it stands.
+    pub tracking: bool,
+    /// `--verbose`: every column, where none is named.
+    pub verbose: bool,
+    /// Options of one command or another, each with its value.
+    named: Vec<(String, String)>,
     /// `--online`, `--offline`, `--local`: which queues are listed; all if it is none.
     pub which: Option<Which>,
     /// `-n`, `--node`: the node that is meant, where the command says it.
@@ -106,6 +120,21 @@ pub struct Options {
     pub trust: Trust,
 }
 
+/// Options of one command or another, which are taken as they are.
+const NAMED: &[&str] = &[
+    "--partitions",
+    "--binding-keys",
+    "--routing-keys",
+    "--max-length-bytes",
+    "--max-age",
+    "--stream-max-segment-size-bytes",
+    "--leader-locator",
+    "--initial-cluster-size",
+    "--stream",
+    "--reference",
+    "--preferred-leader-node",
+];
+
 /// Milliseconds that a node may take where `-t` says nothing.
 const TIMEOUT: Duration = Duration::from_secs(60);
 /// The longest that `-t` and `--per-connection-delay` may be: a day.
@@ -121,7 +150,7 @@ impl Options {
             quiet: false,
             silent: false,
             headers: true,
-            formatter: Formatter::Table,
+            formatter: Formatter::Usual,
             help: false,
             global: false,
             if_empty: false,
@@ -142,6 +171,12 @@ impl Options {
             lines: 50,
             everywhere: false,
             minimal: false,
+            all: false,
+            offset: false,
+            writer: false,
+            tracking: false,
+            verbose: false,
+            named: Vec::new(),
             which: None,
             node: None,
             data_dir: variable("LEVERET_DATA_DIR", "./leveret-data").into(),
@@ -160,6 +195,15 @@ impl Options {
     #[must_use]
     pub fn is_quiet(&self) -> bool {
         self.quiet || self.silent || matches!(self.formatter, Formatter::Json | Formatter::Csv)
+    }
+
+    /// The value of an option of one command or another.
+    #[must_use]
+    pub fn named(&self, option: &str) -> Option<&str> {
+        let mut given = self.named.iter().rev();
+        given
+            .find(|(name, _)| name == option)
+            .map(|(_, value)| value.as_str())
     }
 
     /// Which node is meant.
@@ -186,10 +230,13 @@ impl Options {
             }
             (Output::Object(object, _), Formatter::Json) => format!("{object}\n"),
             (Output::Text(text) | Output::Object(_, text), _) => format!("{}\n", text.trim_end()),
-            (Output::Rows(rows), Formatter::Table) => rows.tabbed(self.headers && !self.silent),
-            (Output::Rows(rows), Formatter::PrettyTable) => rows.boxed(),
-            (Output::Rows(rows), Formatter::Json) => rows.json(),
-            (Output::Rows(rows), Formatter::Csv) => rows.csv(),
+            (Output::Rows(rows) | Output::Boxed(rows), Formatter::PrettyTable) => rows.boxed(),
+            (Output::Rows(rows) | Output::Boxed(rows), Formatter::Json) => rows.json(),
+            (Output::Rows(rows) | Output::Boxed(rows), Formatter::Csv) => rows.csv(),
+            (Output::Boxed(rows), Formatter::Usual) if !self.silent => rows.boxed(),
+            (Output::Rows(rows) | Output::Boxed(rows), _) => {
+                rows.tabbed(self.headers && !self.silent)
+            }
         }
     }
 
@@ -212,8 +259,13 @@ impl Options {
             "--offline" => self.which = Some(Which::Offline),
             "--local" => self.which = Some(Which::Local),
             // They choose among name forms, of which there is one, or all of something.
-            "-l" | "--longnames" | "--all" | "--no-silent" | "-E" | "--enabled" | "--verbose"
-            | "-v" => {}
+            "-l" | "--longnames" | "--no-silent" | "-E" | "--enabled" | "-v" => {}
+            "--all" => self.all = true,
+            "--offset" => self.offset = true,
+            "--writer" => self.writer = true,
+            "--tracking" => self.tracking = true,
+            "-V" | "--verbose" => self.verbose = true,
+            "--json" => self.formatter = Formatter::Json,
             // A change of members is made or refused as a whole: there is no list to shorten.
             "--errors-only" => {}
             _ => return false,
@@ -267,6 +319,7 @@ impl Options {
             "--password" => self.password.given = Some(value.to_owned()),
             "--password-file" => self.password.file = Some(value.into()),
             "--ca-file" => self.trust = Trust::File(value.into()),
+            _ if NAMED.contains(&name) => self.named.push((name.to_owned(), value.to_owned())),
             "-n" | "--node" => self.node = Some(value.to_owned()),
             // The node trusts who may read its data folder: there is no cookie.
             "--erlang-cookie" | "--script-name" | "--printer" | "-P" | "--pid" => {}

@@ -20,6 +20,7 @@ const TOOLS: &[&str] = &[
     "rabbitmqctl",
     "rabbitmq-diagnostics",
     "rabbitmq-queues",
+    "rabbitmq-streams",
 ];
 
 #[test]

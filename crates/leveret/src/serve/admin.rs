@@ -12,7 +12,8 @@ use leveret_auth::{LoginCheck, Verdict};
 use leveret_management::api::{
     Actor, BrokerStats, Changed, ChannelStats, ConnectionStats, ConsumerStats, DamagedQueue, Get,
     Got, Level, Listener, Login, LoginAnswer, LoginVerdict, MemoryStats, NodeStats, Publish,
-    QueueStats, ReplicaStats, Taken, Topology,
+    QueueStats, ReplicaStats, StreamConsumerStats, StreamPublisherStats, StreamTracking, Taken,
+    Topology,
 };
 use leveret_management::catalogue_directory::{CatalogueDirectory, ExecuteError, MakeCommands};
 use leveret_management::cluster::{ClusterChange, ClusterView};
@@ -23,6 +24,7 @@ use leveret_shell::broker::Broker;
 use leveret_shell::logins::LoginWaiter;
 use leveret_shell::node::{close_connection, connections, set_listening};
 use leveret_shell::timers_and_alarms::{TimersAndAlarms, Watermarks};
+use leveret_stream::{Command, Reference, SessionId};
 use leveret_types::{ConnectionId, NodeId, ProtocolError, QueueId, ReplyCode, ShardId};
 use stats::{channel_stats, connection_stats};
 use std::fmt::Display;
@@ -248,6 +250,39 @@ impl Running for Admin {
 
     fn consumers(&self) -> Vec<ConsumerStats> {
         self.consumer_stats()
+    }
+
+    fn stream_publishers(&self) -> Vec<StreamPublisherStats> {
+        self.all_stream_publishers()
+    }
+
+    fn stream_consumers(&self) -> Vec<StreamConsumerStats> {
+        self.all_stream_consumers()
+    }
+
+    fn stream_tracking(&self, stream: QueueId) -> Option<StreamTracking> {
+        let tracking = self.broker.streams.tracking(stream)?;
+        Some(StreamTracking {
+            offsets: tracking.offsets,
+            writers: tracking.sequences,
+        })
+    }
+
+    fn store_stream_offset(&self, stream: QueueId, name: &str, offset: u64) -> bool {
+        let Some(reference) = Reference::new(name.as_bytes().to_vec().into()) else {
+            return false;
+        };
+        let streams = &self.broker.streams;
+        if streams.tracking(stream).is_none() {
+            return false;
+        }
+        let store = Command::StoreOffset {
+            stream,
+            reference,
+            offset,
+        };
+        // On nobody's behalf: whoever is told that there is room again is not there.
+        streams.say(SessionId(u64::MAX), store).is_ok()
     }
 
     fn close_connection(&self, connection: ConnectionId, reason: &str) -> bool {

@@ -1,12 +1,13 @@
 //! Metrics of messages, over all queues of a type: the families that RabbitMQ calls global.
 
 use super::text::{Counter, Gauge, Page, labels};
-use crate::api::{BrokerStats, MessageCounters};
+use crate::api::{BrokerStats, MessageCounters, StreamProtocolStats};
 
 type Count = fn(&MessageCounters) -> u64;
 
 pub(super) fn global(page: &mut Page, broker: &BrokerStats) {
     let protocol = labels(&[("protocol", "amqp091")]);
+    let stream = labels(&[("protocol", "stream")]);
     let all = broker.all_messages();
     // What happens before a message reaches a queue has no queue type.
     for (name, help, count) in [
@@ -41,8 +42,14 @@ pub(super) fn global(page: &mut Page, broker: &BrokerStats) {
             all.confirmed,
         ),
     ] {
+        let of_streams = match name {
+            "received" | "received_confirm" => broker.stream.received,
+            "confirmed" => broker.stream.confirmed,
+            _ => 0,
+        };
         let name = format!("global_messages_{name}_total");
-        page.metric(&name, Counter, help, [(protocol.clone(), count)]);
+        let series = [(protocol.clone(), count), (stream.clone(), of_streams)];
+        page.metric(&name, Counter, help, series);
     }
     let delivered: [(&str, &str, Count); 8] = [
         (
@@ -95,6 +102,15 @@ pub(super) fn global(page: &mut Page, broker: &BrokerStats) {
             .messages
             .iter()
             .map(|(kind, c)| (by_type(kind), count(c)));
+        let of_streams = match name {
+            "delivered" => broker.stream.delivered,
+            _ => 0,
+        };
+        let streams = labels(&[
+            ("protocol", "stream"),
+            ("queue_type", "rabbit_stream_queue"),
+        ]);
+        let series = series.chain([(streams, of_streams)]);
         page.metric(
             &format!("global_messages_{name}_total"),
             Counter,
@@ -103,26 +119,33 @@ pub(super) fn global(page: &mut Page, broker: &BrokerStats) {
         );
     }
     dead_lettered(page, broker);
-    stream_errors(page);
+    stream_errors(page, &broker.stream);
     from_replicas(page, broker);
     unfit_replicas(page, broker);
     page.metric(
         "global_publishers",
         Gauge,
         "Publishers currently connected",
-        [(protocol.clone(), broker.publishers)],
+        [
+            (protocol.clone(), broker.publishers),
+            (stream.clone(), broker.stream.publishers),
+        ],
     );
     page.metric(
         "global_consumers",
         Gauge,
         "Consumers currently connected",
-        [(protocol, broker.consumers)],
+        [
+            (protocol, broker.consumers),
+            (stream, broker.stream.consumers),
+        ],
     );
 }
 
 /// Errors that RabbitMQ's stream protocol counts, and messages whose arrival at a dead letter queue
 /// was confirmed: dashboards sum them up.
-fn stream_errors(page: &mut Page) {
+fn stream_errors(page: &mut Page, streams: &StreamProtocolStats) {
+    /// By response code, from 2 on; 0x13, `NO_OFFSET`, has two names.
     const ERRORS: [&str; 19] = [
         "stream_does_not_exist",
         "subscription_id_already_exists",
@@ -141,12 +164,13 @@ fn stream_errors(page: &mut Page) {
         "access_refused",
         "precondition_failed",
         "publisher_does_not_exist",
-        "offset_not_found",
         "no_offset",
+        "offset_not_found",
     ];
-    for error in ERRORS {
+    for (code, error) in (2..).zip(ERRORS) {
         let name = format!("global_stream_error_{error}_total");
-        let series = [(labels(&[("protocol", "stream")]), 0)];
+        let count = streams.errors.get(code).copied().unwrap_or_default();
+        let series = [(labels(&[("protocol", "stream")]), count)];
         page.metric(
             &name,
             Counter,

@@ -28,7 +28,7 @@ impl Scope {
         self.vhosts.is_empty() || self.vhosts.iter().any(|name| name == vhost)
     }
 
-    fn has(&self, queue: &Queue) -> bool {
+    pub(super) fn has(&self, queue: &Queue) -> bool {
         let within =
             |names: &[String], name: &str| names.is_empty() || names.iter().any(|n| n == name);
         within(&self.vhosts, &queue.vhost) && within(&self.queues, &queue.name)
@@ -61,6 +61,9 @@ pub(super) fn queue_series(
             sum.consumers += s.consumers;
             sum.consumer_capacity += s.consumer_capacity;
             sum.messages.add(&s.messages);
+            if let Some(stream) = s.stream {
+                sum.stream.get_or_insert_default().segments += stream.segments;
+            }
         }
         return vec![(String::new(), sum)];
     }
@@ -82,15 +85,15 @@ pub(super) fn queue_series(
 }
 
 /// Numbers of a queue.
-const NUMBERS: usize = 29;
+const NUMBERS: usize = 30;
 /// The first of them that is no depth: how many consumers there are.
 const CONSUMERS: usize = 4;
 /// The first of the rest.
 const DETAILS: usize = 5;
 /// The first of what was delivered.
-const DELIVERED: usize = 20;
+const DELIVERED: usize = 21;
 /// What was published.
-const PUBLISHED: usize = 27;
+const PUBLISHED: usize = 28;
 
 /// What is known of queues: their depths, and from [`DETAILS`] on the rest.
 pub(crate) type QueueTable = Table<NUMBERS>;
@@ -162,6 +165,7 @@ fn numbers(s: &QueueStats) -> [f64; NUMBERS] {
         0.0,
         // Most queues have none.
         s.head_timestamp.map_or(f64::NAN, |seconds| seconds as f64),
+        s.stream.map_or(f64::NAN, |stream| stream.segments as f64),
         got,
         got_auto,
         delivered,
@@ -295,6 +299,11 @@ pub(super) fn queue_metrics(page: &mut Page, queues: &QueueTable) {
             "queue_head_message_timestamp",
             Gauge,
             "Timestamp of the first message in the queue, if any",
+        ),
+        (
+            "stream_segments",
+            Gauge,
+            "Total number of stream segment files",
         ),
     ];
     page.table(queues, DETAILS, &metrics);

@@ -8,7 +8,7 @@ use leveret_types::{
 };
 use serde_json::{Value, json};
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 /// The node. What it is asked to change stands in `asked`, one line each.
 #[derive(Default)]
@@ -24,6 +24,10 @@ pub struct Fake {
     pub rows_made: AtomicU64,
     /// How often some queues' figures have been asked for.
     pub stats_asked: AtomicU64,
+    /// Whether there is a stream `s` in `/`, with a client that publishes and two that read.
+    pub has_stream: AtomicBool,
+    /// A queue that cannot be declared.
+    pub refused_queue: Mutex<Option<String>>,
     /// Logins with the password "slow", which wait.
     pub logins: Mutex<Vec<LoginAnswer>>,
 }
@@ -50,6 +54,15 @@ impl Fake {
     /// The queues besides the usual ones.
     fn more_queues(&self) -> std::ops::Range<u64> {
         1_000..1_000 + self.more_queues.load(Relaxed)
+    }
+
+    /// Has the declaration of this queue refused.
+    pub fn refuse_queue(&self, name: &str) {
+        *self.refused_queue.lock().unwrap() = Some(name.to_owned());
+    }
+
+    fn has_stream(&self) -> bool {
+        self.has_stream.load(Relaxed)
     }
 
     fn group(&self) -> Option<Group> {
@@ -90,6 +103,53 @@ fn queue(id: u64, vhost: &str, name: &str) -> Queue {
         arguments: [("x-max-length", FieldValue::I32(5))].into(),
         policy: Some("ttl".to_owned()),
         ..Queue::default()
+    }
+}
+
+/// The stream that there may be.
+pub const STREAM: QueueId = QueueId(8);
+
+fn stream() -> Queue {
+    Queue {
+        id: STREAM,
+        vhost: "/".to_owned(),
+        name: "s".to_owned(),
+        kind: "stream".to_owned(),
+        durable: true,
+        ..Queue::default()
+    }
+}
+
+fn stream_stats() -> QueueStats {
+    QueueStats {
+        id: STREAM,
+        ready: 40,
+        consumers: 2,
+        stream: Some(StreamStanding {
+            first_offset: Some(0),
+            committed_offset: Some(39),
+            segments: 1,
+            readers: 2,
+            publishers: 1,
+        }),
+        ..QueueStats::default()
+    }
+}
+
+fn stream_consumer(id: u8, active: bool) -> StreamConsumerStats {
+    let properties = [("name", "group"), ("single-active-consumer", "true")];
+    let properties = properties.map(|(key, value)| (key.to_owned(), value.to_owned()));
+    StreamConsumerStats {
+        connection: ConnectionId(3),
+        id,
+        queue: STREAM,
+        credits: 10,
+        consumed: if active { 30 } else { 0 },
+        offset: if active { 29 } else { 0 },
+        offset_lag: if active { 10 } else { 40 },
+        single_active: true,
+        active,
+        properties: properties.into(),
     }
 }
 
@@ -158,6 +218,17 @@ impl Running for Fake {
             .into(),
             connections: 2,
             logins_held: 7,
+            stream: match self.has_stream() {
+                true => StreamProtocolStats {
+                    received: 40,
+                    confirmed: 39,
+                    delivered: 30,
+                    publishers: 1,
+                    consumers: 2,
+                    errors: std::array::from_fn(|code| if code == 2 { 3 } else { 0 }),
+                },
+                false => StreamProtocolStats::default(),
+            },
             ..BrokerStats::default()
         }
     }
@@ -183,6 +254,7 @@ impl Running for Fake {
                 ..QueueStats::default()
             })
             .chain(follower)
+            .chain(self.has_stream().then(stream_stats))
             .chain(self.more_queues().map(more_stats))
             .collect()
     }
@@ -195,11 +267,14 @@ impl Running for Fake {
     }
 
     fn connections(&self) -> Vec<ConnectionStats> {
-        [(1, "management", "/"), (2, "administrator", "other")]
-            .into_iter()
-            .map(|(id, user, vhost)| ConnectionStats {
+        let stream = (3, "management", "/", "stream");
+        let amqp = [(1, "management", "/"), (2, "administrator", "other")];
+        let amqp = amqp.map(|(id, user, vhost)| (id, user, vhost, "AMQP 0-9-1"));
+        amqp.into_iter()
+            .chain(self.has_stream().then_some(stream))
+            .map(|(id, user, vhost, protocol)| ConnectionStats {
                 id: ConnectionId(id),
-                protocol: "AMQP 0-9-1",
+                protocol,
                 name: format!("127.0.0.1:{id} -> 127.0.0.1:5672"),
                 user: user.to_owned(),
                 vhost: vhost.to_owned(),
@@ -229,6 +304,39 @@ impl Running for Fake {
         }]
     }
 
+    fn stream_publishers(&self) -> Vec<StreamPublisherStats> {
+        let publisher = StreamPublisherStats {
+            connection: ConnectionId(3),
+            id: 7,
+            queue: STREAM,
+            reference: "orders".to_owned(),
+            published: 40,
+            confirmed: 39,
+            errored: 1,
+        };
+        self.has_stream().then_some(publisher).into_iter().collect()
+    }
+
+    fn stream_consumers(&self) -> Vec<StreamConsumerStats> {
+        match self.has_stream() {
+            true => vec![stream_consumer(0, true), stream_consumer(1, false)],
+            false => Vec::new(),
+        }
+    }
+
+    fn stream_tracking(&self, stream: QueueId) -> Option<StreamTracking> {
+        let is_it = self.has_stream() && stream == STREAM;
+        is_it.then(|| StreamTracking {
+            offsets: vec![("group".to_owned(), 0), ("other".to_owned(), 17)],
+            writers: vec![("orders".to_owned(), 39)],
+        })
+    }
+
+    fn store_stream_offset(&self, stream: QueueId, name: &str, offset: u64) -> bool {
+        self.ask(format!("store {stream} {name} {offset}"));
+        stream == STREAM
+    }
+
     fn close_connection(&self, connection: ConnectionId, reason: &str) -> bool {
         self.ask(format!("close {connection} {reason}"));
         true
@@ -242,7 +350,10 @@ impl Running for Fake {
     ) -> Result<Changed, ProtocolError> {
         self.ask(format!("{actor:?} {vhost} {change:?}"));
         match change {
-            Topology::DeclareQueue { name, .. } if name == "refused" => {
+            Topology::DeclareQueue { name, .. }
+                if name == "refused"
+                    || Some(&name) == self.refused_queue.lock().unwrap().as_ref() =>
+            {
                 Err(ProtocolError::channel(
                     ReplyCode::AccessRefused,
                     "configure access to queue 'refused' in vhost '/' refused for user 'x'",
@@ -436,7 +547,13 @@ impl Directory for Fake {
             exchange("/", "y"),
             exchange("other", "x"),
         ];
+        let super_stream = Exchange {
+            kind: "direct".to_owned(),
+            arguments: [("x-super-stream", FieldValue::Bool(true))].into(),
+            ..exchange("/", "orders")
+        };
         all.into_iter()
+            .chain(self.has_stream().then_some(super_stream))
             .filter(|x| vhost.is_none_or(|v| v == x.vhost))
             .collect()
     }
@@ -462,6 +579,7 @@ impl Directory for Fake {
         });
         all.into_iter()
             .chain(replicated)
+            .chain(self.has_stream().then(stream))
             .chain(self.more_queues().map(more_queue))
             .filter(|q| vhost.is_none_or(|v| v == q.vhost))
             .collect()
@@ -497,11 +615,19 @@ impl Directory for Fake {
             };
             ("/".to_owned(), binding)
         };
-        let all = vec![
+        let mut all = vec![
             bind("q", true, "a.*"),
             bind("q", true, ""),
             bind("y", false, "#"),
         ];
+        if self.has_stream() {
+            for (key, order) in [("b", 1), ("a", 0)] {
+                let (vhost, mut binding) = bind(&format!("orders-{key}"), true, key);
+                binding.source = "orders".to_owned();
+                binding.arguments = [("x-stream-partition-order", FieldValue::I64(order))].into();
+                all.push((vhost, binding));
+            }
+        }
         let keep = |(vhost, b): &(String, Binding)| match scope {
             BindingScope::All => true,
             BindingScope::Vhost(v) => v == vhost,

@@ -2,6 +2,7 @@
 
 use super::{Connection, Peer};
 use leveret_session::State as SessionState;
+use leveret_stream_session::{PublisherStatus, SubscriptionStatus};
 use leveret_types::{ChannelId, ConnectionId, ConsumerId, FieldTable, QueueId};
 
 /// What is known of a connection, for listings.
@@ -47,6 +48,10 @@ pub struct ConnectionStatus {
     pub consumers: Vec<ConsumerStatus>,
     /// Whether it has published anything.
     pub publishes: bool,
+    /// Its publishers, where it speaks the stream protocol.
+    pub stream_publishers: Vec<PublisherStatus>,
+    /// Its subscriptions, where it speaks the stream protocol.
+    pub stream_subscriptions: Vec<SubscriptionStatus>,
 }
 
 /// What is known of a channel, for listings.
@@ -126,6 +131,8 @@ impl Connection {
             channels: self.channel_status(),
             consumers: self.consumer_status(),
             publishes: session.published_yet(),
+            stream_publishers: Vec::new(),
+            stream_subscriptions: Vec::new(),
         }
     }
 }

@@ -15,7 +15,7 @@ use crate::stream_events::StreamNews;
 use bytes::Bytes;
 use leveret_stream::{Command, Event, RequestId};
 use leveret_stream_protocol::ResponseCode;
-use leveret_stream_session::{LoginOutcome, Session};
+use leveret_stream_session::{LoginOutcome, Session, Totals};
 use leveret_types::{ConnectionId, FieldTable, FieldValue, Now, OutBuffer};
 use port::NodePort;
 use std::collections::VecDeque;
@@ -66,6 +66,8 @@ pub struct StreamConnection {
     received_bytes: u64,
     sent_bytes: u64,
     output_before: usize,
+    /// What of the session's totals the node's counters have.
+    counted: Totals,
 }
 
 impl StreamConnection {
@@ -101,6 +103,7 @@ impl StreamConnection {
             received_bytes: 0,
             sent_bytes: 0,
             output_before: 0,
+            counted: Totals::default(),
         }
     }
 
@@ -167,6 +170,11 @@ impl StreamConnection {
                 News::Event(event) => self.session.event(now, event, &mut port),
                 News::Login(outcome) => self.session.logged_in(outcome, &mut port),
             }
+        }
+        let totals = self.session.totals();
+        if totals != self.counted {
+            env.counters().stream_went_on(&self.counted, &totals);
+            self.counted = totals;
         }
     }
 
@@ -308,6 +316,8 @@ impl StreamConnection {
             channels: Vec::new(),
             consumers: Vec::new(),
             publishes: side.has_published,
+            stream_publishers: session.publishers,
+            stream_subscriptions: session.subscriptions,
         }
     }
 }

@@ -60,7 +60,10 @@ fn who_deletes_a_stream_hears_the_answer_before_that_it_is_gone() {
     });
     play.expect(&["> Delete OK", "> gone s STREAM_NOT_AVAILABLE"]);
     let status = play.session.status();
-    assert_eq!((status.publishers, status.subscriptions), (0, 0));
+    assert_eq!(
+        (status.publishers.len(), status.subscriptions.len()),
+        (0, 0)
+    );
     // It is told once, and another stream's end not at all.
     play.hear(Event::Gone { stream: QueueId(7) });
     play.hear(Event::Gone { stream: QueueId(8) });

@@ -5,7 +5,8 @@ use super::Admin;
 use crate::serve::{certificates, process, settings};
 use leveret_management::api::{
     BrokerStats, ChannelStats, ConnectionStats, ConsumerStats, IoStats, Listener, MemoryStats,
-    MessageCounters, NodeStats, QueueStats, ReplicaStats,
+    MessageCounters, NodeStats, QueueStats, ReplicaStats, StreamConsumerStats, StreamProtocolStats,
+    StreamPublisherStats, StreamStanding,
 };
 use leveret_metadata::QueueKind;
 use leveret_node::quorum::LocalDeliveries;
@@ -15,7 +16,9 @@ use leveret_node::{ConnectionStatus, Env};
 use leveret_replication::Role;
 use leveret_shell::broker::Broker;
 use leveret_shell::node::connections;
-use leveret_types::{QueueId, ReplicaId};
+use leveret_stream::StreamStats;
+use leveret_types::{FieldValue, QueueId, ReplicaId};
+use std::collections::HashMap;
 use std::path::PathBuf;
 
 impl Admin {
@@ -66,6 +69,18 @@ impl Admin {
                 persistent: messages,
                 persistent_bytes: stream.bytes,
                 consumers: stream.readers,
+                stream: Some(StreamStanding {
+                    first_offset: stream.first_chunk,
+                    committed_offset: stream.committed_offset,
+                    segments: stream.segments,
+                    readers: stream.readers,
+                    publishers: stream.publishers,
+                }),
+                // Each message took an offset, also those that are gone.
+                messages: MessageCounters {
+                    published: stream.committed_offset.map_or(0, |last| last + 1),
+                    ..MessageCounters::default()
+                },
                 ..QueueStats::default()
             }
         });
@@ -319,17 +334,41 @@ impl Admin {
             dropped: counters.messages_unroutable_dropped,
             ..MessageCounters::default()
         };
-        for (local_stats, _) in self.queue_local_stats() {
-            classic.delivered += local_stats.counters.delivered;
-            classic.delivered_auto_ack += local_stats.counters.delivered_settled;
-            classic.got += local_stats.counters.got;
-            classic.got_auto_ack += local_stats.counters.got_settled;
-            classic.got_empty += local_stats.counters.got_empty;
-            classic.redelivered += local_stats.counters.redelivered;
-            classic.acknowledged += local_stats.counters.accepted;
+        let mut quorum = MessageCounters::default();
+        let local_stats = self.queue_local_stats();
+        {
+            let catalogue = self.broker.catalogue();
+            for (local_stats, _) in local_stats {
+                let record = catalogue.queue(local_stats.id);
+                let sum = match record.is_some_and(|queue| queue.kind() == QueueKind::Quorum) {
+                    true => &mut quorum,
+                    false => &mut classic,
+                };
+                sum.delivered += local_stats.counters.delivered;
+                sum.delivered_auto_ack += local_stats.counters.delivered_settled;
+                sum.got += local_stats.counters.got;
+                sum.got_auto_ack += local_stats.counters.got_settled;
+                sum.got_empty += local_stats.counters.got_empty;
+                sum.redelivered += local_stats.counters.redelivered;
+                sum.acknowledged += local_stats.counters.accepted;
+            }
         }
+        let stream = StreamProtocolStats {
+            received: counters.stream_messages_received,
+            confirmed: counters.stream_messages_confirmed,
+            delivered: counters.stream_messages_delivered,
+            publishers: connections
+                .iter()
+                .map(|c| c.stream_publishers.len() as u64)
+                .sum(),
+            consumers: connections
+                .iter()
+                .map(|c| c.stream_subscriptions.len() as u64)
+                .sum(),
+            errors: counters.stream_errors,
+        };
         let unfit = unfit_replicas(&self.broker);
-        let kind = "rabbit_classic_queue";
+        let kind = "classic";
         let shards = self.broker.shard_ids();
         let local = shards.map(|id| self.broker.shard(id).local_deliveries());
         let local = local.fold(LocalDeliveries::default(), |sum, of| LocalDeliveries {
@@ -338,7 +377,7 @@ impl Admin {
             fetched: sum.fetched + of.fetched,
         });
         BrokerStats {
-            messages: vec![(kind, classic)],
+            messages: vec![(kind, classic), ("quorum", quorum)],
             dead_lettered: vec![
                 (kind, "expired", counters.messages_dead_lettered_expired),
                 (kind, "rejected", counters.messages_dead_lettered_rejected),
@@ -362,12 +401,16 @@ impl Admin {
             connections: connections.len() as u64,
             channels: connections.iter().map(|c| c.channels.len() as u64).sum(),
             consumers: connections.iter().map(|c| c.consumers.len() as u64).sum(),
-            publishers: connections.iter().filter(|c| c.publishes).count() as u64,
+            publishers: connections
+                .iter()
+                .filter(|c| c.publishes && c.protocol != STREAM_PROTOCOL)
+                .count() as u64,
             replicas_quarantined: unfit.quarantined,
             replicas_stuck: unfit.stuck,
             replica_deliveries: local.read,
             replica_delivered_bytes: local.read_bytes,
             replica_fetches: local.fetched,
+            stream,
         }
     }
 
@@ -390,9 +433,84 @@ impl Admin {
                 arguments: consumer.arguments.clone(),
             })
         });
-        consumers.collect()
+        let of_streams = known.iter().flat_map(|connection| {
+            let subscriptions = connection.stream_subscriptions.iter();
+            subscriptions.map(|subscription| ConsumerStats {
+                connection: connection.id,
+                channel: 0,
+                queue: subscription.stream,
+                tag: format!("stream.subid-{}", subscription.id),
+                single_active: subscription.single_active.then_some(subscription.active),
+                arguments: subscription
+                    .properties
+                    .iter()
+                    .map(|(key, value)| (key.clone(), FieldValue::text(value)))
+                    .collect(),
+                ..ConsumerStats::default()
+            })
+        });
+        consumers.chain(of_streams).collect()
     }
 }
+
+impl Admin {
+    pub(super) fn all_stream_publishers(&self) -> Vec<StreamPublisherStats> {
+        let known = connections(&self.broker);
+        let of_one = |connection: &ConnectionStatus| {
+            let id = connection.id;
+            let publishers = connection.stream_publishers.iter();
+            let stats = publishers.map(move |publisher| StreamPublisherStats {
+                connection: id,
+                id: publisher.id,
+                queue: publisher.stream,
+                reference: publisher.reference.clone(),
+                published: publisher.published,
+                confirmed: publisher.confirmed,
+                errored: publisher.errored,
+            });
+            stats.collect::<Vec<_>>()
+        };
+        known.iter().flat_map(of_one).collect()
+    }
+
+    pub(super) fn all_stream_consumers(&self) -> Vec<StreamConsumerStats> {
+        let known = connections(&self.broker);
+        if known.iter().all(|c| c.stream_subscriptions.is_empty()) {
+            return Vec::new();
+        }
+        let streams: HashMap<QueueId, StreamStats> =
+            self.broker.streams.stats().into_iter().collect();
+        let of_one = |connection: &ConnectionStatus| {
+            let subscriptions = connection.stream_subscriptions.iter();
+            let stats = subscriptions.map(|subscription| {
+                let stream = streams.get(&subscription.stream);
+                let last = stream.and_then(|stream| stream.committed_offset);
+                // The offsets that it has not been sent, of those that are there.
+                let first = stream
+                    .and_then(|stream| stream.first_chunk)
+                    .unwrap_or_default();
+                let next = subscription.offset.map_or(first, |offset| offset + 1);
+                StreamConsumerStats {
+                    connection: connection.id,
+                    id: subscription.id,
+                    queue: subscription.stream,
+                    credits: subscription.credits,
+                    consumed: subscription.consumed,
+                    offset: subscription.offset.unwrap_or_default(),
+                    offset_lag: last.map_or(0, |last| (last + 1).saturating_sub(next)),
+                    single_active: subscription.single_active,
+                    active: subscription.active,
+                    properties: subscription.properties.clone(),
+                }
+            });
+            stats.collect::<Vec<_>>()
+        };
+        known.iter().flat_map(of_one).collect()
+    }
+}
+
+/// What connections of the stream protocol say that they speak.
+const STREAM_PROTOCOL: &str = "stream";
 
 /// Members of replicated queues that do not do what they are there for, as far as this node knows.
 fn unfit_replicas(broker: &Broker) -> UnfitReplicas {

@@ -1,0 +1,513 @@
+//! Streams as operators see them: their clients' connections, publishers and subscriptions, what
+//! they keep by name, super streams.
+
+use crate::api::{Binding, ConnectionStats, StreamConsumerStats, StreamPublisherStats, Topology};
+use crate::app::App;
+use crate::connections;
+use crate::directory::{BindingScope, Queue};
+use crate::input::{Body, json_of};
+use crate::list_query;
+use crate::peers::{self, asks};
+use crate::queues::declared;
+use crate::reply::{ApiError, Reply};
+use crate::route::Call;
+use leveret_types::limits::STREAM_PARTITIONS_MAX;
+use leveret_types::{ConnectionId, FieldTable, FieldValue, QueueId};
+use serde_json::{Map, Value, json};
+use std::collections::HashMap;
+
+type Answer = Result<Reply, ApiError>;
+
+/// Marks the exchange of a super stream.
+const SUPER_STREAM: &str = "x-super-stream";
+/// Where a partition comes among those of its super stream.
+const PARTITION_ORDER: &str = "x-stream-partition-order";
+
+/// Who and what a row of a publisher or subscription is about.
+fn row(
+    node: &str,
+    connections: &HashMap<ConnectionId, ConnectionStats>,
+    queues: &HashMap<QueueId, Queue>,
+    (connection, stream): (ConnectionId, QueueId),
+    rest: Value,
+) -> Option<Value> {
+    let (connection, queue) = (connections.get(&connection)?, queues.get(&stream)?);
+    let mut details = connections::connection_details(connection);
+    details["user"] = json!(connection.user);
+    details["node"] = json!(node);
+    let mut row = json!({
+        "connection_details": details,
+        "queue": {"name": queue.name, "vhost": queue.vhost},
+    });
+    crate::reply::merge(&mut row, rest);
+    Some(row)
+}
+
+fn publisher_json(publisher: &StreamPublisherStats) -> Value {
+    json!({
+        "publisher_id": publisher.id,
+        "reference": publisher.reference,
+        "published": publisher.published,
+        "confirmed": publisher.confirmed,
+        "errored": publisher.errored,
+    })
+}
+
+fn consumer_json(consumer: &StreamConsumerStats) -> Value {
+    let pairs = consumer.properties.iter();
+    let properties: Map<String, Value> = pairs
+        .map(|(key, value)| (key.clone(), json!(value)))
+        .collect();
+    json!({
+        "subscription_id": consumer.id,
+        "credits": consumer.credits,
+        "consumed": consumer.consumed,
+        "offset": consumer.offset,
+        "offset_lag": consumer.offset_lag,
+        "active": consumer.active,
+        "activity_status": consumer.activity(),
+        "properties": properties,
+    })
+}
+
+/// The publishers of this node's clients of the stream protocol.
+pub fn own_publishers(app: &App) -> Vec<Value> {
+    let publishers = app.node().stream_publishers();
+    own(app, &publishers, |p| {
+        ((p.connection, p.queue), publisher_json(p))
+    })
+}
+
+/// The subscriptions of this node's clients of the stream protocol.
+pub fn own_consumers(app: &App) -> Vec<Value> {
+    let consumers = app.node().stream_consumers();
+    own(app, &consumers, |c| {
+        ((c.connection, c.queue), consumer_json(c))
+    })
+}
+
+fn own<T>(
+    app: &App,
+    items: &[T],
+    of: impl Fn(&T) -> ((ConnectionId, QueueId), Value),
+) -> Vec<Value> {
+    if items.is_empty() {
+        return Vec::new();
+    }
+    let node = app.node().node_stats().name;
+    let (connections, queues) = (connections::by_id(app), connections::queue_names(app));
+    let rows = items.iter().filter_map(|item| {
+        let (ids, rest) = of(item);
+        row(&node, &connections, &queues, ids, rest)
+    });
+    rows.collect()
+}
+
+/// The rows of all nodes, this one's first, on the shape that they have here.
+fn with_peers(app: &App, own: Vec<Value>, ask: &str, rest: Value) -> Vec<Value> {
+    let details = json!({"name": "", "user": "", "node": "", "peer_host": "", "peer_port": 0});
+    let mut shape = json!({"connection_details": details, "queue": {"name": "", "vhost": ""}});
+    crate::reply::merge(&mut shape, rest);
+    let rows = peers::rows(app, ask).into_iter();
+    let shaped = rows.map(|row| peers::shaped(&shape, row));
+    own.into_iter().chain(shaped).collect()
+}
+
+fn all_publishers(app: &App) -> Vec<Value> {
+    let shape = publisher_json(&StreamPublisherStats::default());
+    with_peers(app, own_publishers(app), asks::STREAM_PUBLISHERS, shape)
+}
+
+fn all_consumers(app: &App) -> Vec<Value> {
+    let shape = consumer_json(&StreamConsumerStats::default());
+    with_peers(app, own_consumers(app), asks::STREAM_CONSUMERS, shape)
+}
+
+/// What of these rows is wanted and may be seen.
+fn list(call: &Call<'_>, mut rows: Vec<Value>, keep: impl Fn(&Value) -> bool) -> Answer {
+    let mut seen: HashMap<String, bool> = HashMap::new();
+    rows.retain(|row| {
+        let vhost = row["queue"]["vhost"].as_str().unwrap_or_default();
+        let may_see = || call.app.sees(call.who, vhost);
+        keep(row) && *seen.entry(vhost.to_owned()).or_insert_with(may_see)
+    });
+    list_query::list_of(rows, &call.query)
+}
+
+/// `GET /api/stream/publishers`
+pub fn publishers(call: &Call<'_>) -> Answer {
+    list(call, all_publishers(call.app), |_| true)
+}
+
+/// `GET /api/stream/publishers/{vhost}`
+pub fn publishers_of_vhost(call: &Call<'_>) -> Answer {
+    let keep = |row: &Value| row["queue"]["vhost"] == call.param(0);
+    list(call, all_publishers(call.app), keep)
+}
+
+/// `GET /api/stream/publishers/{vhost}/{stream}`
+pub fn publishers_of_stream(call: &Call<'_>) -> Answer {
+    let queue = declared(call)?;
+    let keep =
+        |row: &Value| row["queue"]["vhost"] == queue.vhost && row["queue"]["name"] == queue.name;
+    list(call, all_publishers(call.app), keep)
+}
+
+/// `GET /api/stream/consumers`
+pub fn consumers(call: &Call<'_>) -> Answer {
+    list(call, all_consumers(call.app), |_| true)
+}
+
+/// `GET /api/stream/consumers/{vhost}`
+pub fn consumers_of_vhost(call: &Call<'_>) -> Answer {
+    let keep = |row: &Value| row["queue"]["vhost"] == call.param(0);
+    list(call, all_consumers(call.app), keep)
+}
+
+fn is_stream(connection: &Value) -> bool {
+    connection["protocol"] == "stream"
+}
+
+/// `GET /api/stream/connections`
+pub fn connections(call: &Call<'_>) -> Answer {
+    connections::list_connections(call, is_stream)
+}
+
+/// `GET /api/stream/connections/{vhost}`
+pub fn connections_of_vhost(call: &Call<'_>) -> Answer {
+    connections::list_connections(call, |c| is_stream(c) && c["vhost"] == call.param(0))
+}
+
+/// The stream connection that the path names, if it may be seen.
+fn named(call: &Call<'_>) -> Result<Value, ApiError> {
+    let found = connections::found(call, |c| {
+        is_stream(c) && c["vhost"] == call.param(0) && c["name"] == call.param(1)
+    });
+    found.ok_or(ApiError::NotFound)
+}
+
+/// `GET /api/stream/connections/{vhost}/{name}`
+pub fn connection(call: &Call<'_>) -> Answer {
+    Ok(Reply::Json(list_query::one(named(call)?, &call.query)))
+}
+
+/// `DELETE /api/stream/connections/{vhost}/{name}`
+pub fn close(call: &Call<'_>) -> Answer {
+    connections::close(call, &named(call)?)?;
+    Ok(Reply::Done)
+}
+
+/// `GET /api/stream/connections/{vhost}/{name}/publishers`
+pub fn publishers_of_connection(call: &Call<'_>) -> Answer {
+    let connection = named(call)?;
+    let keep = |row: &Value| row["connection_details"]["name"] == connection["name"];
+    list(call, all_publishers(call.app), keep)
+}
+
+/// `GET /api/stream/connections/{vhost}/{name}/consumers`
+pub fn consumers_of_connection(call: &Call<'_>) -> Answer {
+    let connection = named(call)?;
+    let keep = |row: &Value| row["connection_details"]["name"] == connection["name"];
+    list(call, all_consumers(call.app), keep)
+}
+
+// --- what a stream keeps by name ---------------------------------------------------------------
+
+/// What a stream of this node keeps by name; nothing if it is not here.
+pub(crate) fn own_tracking(app: &App, stream: QueueId) -> Value {
+    let Some(tracking) = app.node().stream_tracking(stream) else {
+        return Value::Null;
+    };
+    let pairs = |pairs: Vec<(String, u64)>| -> Value {
+        let pairs = pairs.into_iter().map(|(name, value)| json!([name, value]));
+        pairs.collect()
+    };
+    // In lists: fields that are 0 are left out on the way between nodes.
+    json!({"offsets": pairs(tracking.offsets), "writers": pairs(tracking.writers)})
+}
+
+/// The stream that the path names.
+fn stream(call: &Call<'_>) -> Result<Queue, ApiError> {
+    let queue = declared(call)?;
+    match queue.kind.as_str() {
+        "stream" => Ok(queue),
+        kind => {
+            let text = format!("'{}' is no stream but a {kind} queue", queue.name);
+            Err(ApiError::BadRequest(text))
+        }
+    }
+}
+
+/// `GET /api/stream/{vhost}/{stream}/tracking`, with `?type=offset` or `?type=writer` for a part.
+pub fn tracking(call: &Call<'_>) -> Answer {
+    let (app, queue) = (call.app, stream(call)?);
+    let told = match own_tracking(app, queue.id) {
+        Value::Null => {
+            let answers = peers::ask(app, &format!("{}{}", asks::TRACKING, queue.id.0));
+            let mut answers = answers.into_iter().map(|(_, answer)| answer);
+            answers.find(Value::is_object)
+        }
+        own => Some(own),
+    };
+    let unavailable = || ApiError::Unavailable("The stream leader is not available".to_owned());
+    let told = told.ok_or_else(unavailable)?;
+    let part = |name: &str| -> Value {
+        let pairs = told[name].as_array().into_iter().flatten();
+        let pair = |pair: &Value| Some((pair[0].as_str()?.to_owned(), pair[1].clone()));
+        Value::Object(pairs.filter_map(pair).collect())
+    };
+    let mut json = json!({});
+    if call.query.get("type") != Some("writer") {
+        json["offsets"] = part("offsets");
+    }
+    if call.query.get("type") != Some("offset") {
+        json["writers"] = part("writers");
+    }
+    Ok(Reply::Json(json))
+}
+
+/// `PUT /api/leveret/streams/{vhost}/{stream}/offsets/{name}`: stores an offset for a consumer's
+/// name, as the consumer itself would; it takes it up where it subscribes next.
+pub fn store_offset(call: &Call<'_>) -> Answer {
+    let queue = stream(call)?;
+    let body = call.body()?;
+    let bad = || ApiError::BadRequest("\"offset\" must be a whole number, 0 or more".to_owned());
+    body.required("offset")?;
+    let offset = u64::try_from(body.integer_or("offset", 0)?).map_err(|_| bad())?;
+    let node = call.app.node();
+    let name = call.param(2);
+    if node.store_stream_offset(queue.id, name, offset) {
+        return Ok(Reply::Done);
+    }
+    let ask = format!("{}{} {offset} {name}", asks::STORE_OFFSET, queue.id.0);
+    let answers = peers::ask(call.app, &ask);
+    match answers.iter().any(|(_, stored)| *stored == true) {
+        true => Ok(Reply::Done),
+        false => Err(ApiError::Unavailable(format!(
+            "the stream '{}' is not available, or a name of {} bytes is none of a consumer",
+            queue.name,
+            name.len()
+        ))),
+    }
+}
+
+// --- super streams -----------------------------------------------------------------------------
+
+/// The partitions of a super stream with their keys, in their order.
+fn partitions(app: &App, vhost: &str, name: &str) -> Vec<(String, String)> {
+    let scope = BindingScope::Source {
+        vhost,
+        exchange: name,
+    };
+    let mut found: Vec<(i64, String, String)> = Vec::new();
+    for (_, binding) in app.node().bindings(scope) {
+        let order = binding.arguments.get(PARTITION_ORDER);
+        let order = order.and_then(FieldValue::as_integer).unwrap_or(i64::MAX);
+        if binding.to_queue {
+            found.push((order, binding.destination, binding.routing_key));
+        }
+    }
+    found.sort();
+    found
+        .into_iter()
+        .map(|(_, stream, key)| (stream, key))
+        .collect()
+}
+
+fn super_streams_in(call: &Call<'_>, vhost: Option<&str>) -> Answer {
+    let app = call.app;
+    let exchanges = app.node().exchanges(vhost).into_iter();
+    let marked = exchanges.filter(|exchange| {
+        let mark = exchange.arguments.get(SUPER_STREAM);
+        mark.and_then(FieldValue::as_bool) == Some(true) && app.sees(call.who, &exchange.vhost)
+    });
+    let rows = marked.map(|exchange| {
+        let partitions = partitions(app, &exchange.vhost, &exchange.name);
+        let one = |(stream, key): &(String, String)| json!({"name": stream, "binding_key": key});
+        json!({
+            "name": exchange.name,
+            "vhost": exchange.vhost,
+            "arguments": json_of(&exchange.arguments),
+            "partitions": partitions.iter().map(one).collect::<Value>(),
+        })
+    });
+    list_query::list_of(rows.collect(), &call.query)
+}
+
+/// `GET /api/stream/super-streams`
+pub fn super_streams(call: &Call<'_>) -> Answer {
+    super_streams_in(call, None)
+}
+
+/// `GET /api/stream/super-streams/{vhost}`
+pub fn super_streams_of_vhost(call: &Call<'_>) -> Answer {
+    super_streams_in(call, Some(call.param(0)))
+}
+
+fn bad<T>(text: impl Into<String>) -> Result<T, ApiError> {
+    Err(ApiError::BadRequest(text.into()))
+}
+
+/// The keys of the partitions that a body asks for: as many numbers, or those that it names.
+fn keys(body: &Body) -> Result<Vec<String>, ApiError> {
+    let keys: Vec<String> = match (body.get("partitions"), body.get("binding-keys")) {
+        (None, None) => return bad("Must specify partitions or binding keys"),
+        (Some(_), Some(_)) => return bad("Specify partitions or binding keys, not both"),
+        (Some(_), None) => {
+            let count = body.integer_or("partitions", 0);
+            let not_a_number = |_| ApiError::BadRequest("The partitions must be a number".into());
+            match usize::try_from(count.map_err(not_a_number)?).unwrap_or(0) {
+                0 => return bad("The partition number must be greater than 0"),
+                count if count > STREAM_PARTITIONS_MAX => {
+                    let text = "The partition number must not exceed";
+                    return bad(format!("{text} {STREAM_PARTITIONS_MAX}"));
+                }
+                count => (0..count).map(|key| key.to_string()).collect(),
+            }
+        }
+        (None, Some(_)) => {
+            let keys = body.text("binding-keys")?.split(',').map(str::trim);
+            keys.filter(|key| !key.is_empty())
+                .map(str::to_owned)
+                .collect()
+        }
+    };
+    let mut distinct = keys.clone();
+    distinct.sort_unstable();
+    distinct.dedup();
+    match keys.len() {
+        0 => bad("The number of binding keys must be greater than 0"),
+        count if count > STREAM_PARTITIONS_MAX => bad(format!(
+            "The number of binding keys must not exceed {STREAM_PARTITIONS_MAX}"
+        )),
+        count if count > distinct.len() => bad("There are duplicate binding keys"),
+        _ => Ok(keys),
+    }
+}
+
+/// The arguments of each partition, which are those of a stream without `x-` before them.
+fn partition_arguments(body: &Body) -> Result<FieldTable, ApiError> {
+    let mut table = FieldTable::from([("x-queue-type", FieldValue::text("stream"))]);
+    for (key, value) in body.table("arguments")?.iter() {
+        // Numbers may stand in strings, as the stream protocol has them.
+        let number = value.as_text().and_then(|text| text.parse().ok());
+        let value = number.map_or_else(|| value.clone(), FieldValue::I64);
+        let key = key.strip_prefix("x-").unwrap_or(key);
+        table.set(&format!("x-{key}"), value);
+    }
+    Ok(table)
+}
+
+/// Whether a super stream's exchange and all of its partitions are names that are free.
+fn check_free(call: &Call<'_>, streams: &[(String, String)]) -> Result<(), ApiError> {
+    let (vhost, name) = (call.param(0), call.param(1));
+    if call.app.node().exchange(vhost, name).is_some() {
+        return bad(format!("there is an exchange '{name}' already"));
+    }
+    let is_taken =
+        |(stream, _): &&(String, String)| call.app.node().declared_queue(vhost, stream).is_some();
+    match streams.iter().find(is_taken) {
+        Some((stream, _)) => bad(format!("there is a queue '{stream}' already")),
+        None => Ok(()),
+    }
+}
+
+/// `PUT /api/stream/super-streams/{vhost}/{name}`, with `partitions` or `binding-keys` in the body.
+pub fn put_super_stream(call: &Call<'_>) -> Answer {
+    let (vhost, name) = (call.param(0), call.param(1));
+    let body = call.body()?;
+    let keys = keys(&body)?;
+    let arguments = partition_arguments(&body)?;
+    if let Some(node) = body.get("node")
+        && *node != call.app.node().node_stats().name
+    {
+        let node = node.as_str().unwrap_or_default();
+        return bad(format!(
+            "Node {node} is not a cluster member, or not the one that is asked"
+        ));
+    }
+    let streams: Vec<_> = keys
+        .into_iter()
+        .map(|key| (format!("{name}-{key}"), key))
+        .collect();
+    check_free(call, &streams)?;
+    let change = |change| call.app.node().change(call.who.actor(), vhost, change);
+    let exchange = Topology::DeclareExchange {
+        name: name.to_owned(),
+        kind: "direct".to_owned(),
+        durable: true,
+        auto_delete: false,
+        internal: false,
+        arguments: FieldTable::from([(SUPER_STREAM, FieldValue::Bool(true))]),
+    };
+    change(exchange)?;
+    for (order, (stream, key)) in streams.iter().enumerate() {
+        let declare = Topology::DeclareQueue {
+            name: stream.clone(),
+            durable: true,
+            exclusive: false,
+            auto_delete: false,
+            arguments: arguments.clone(),
+        };
+        let order = FieldValue::I64(i64::try_from(order).unwrap_or(i64::MAX));
+        let bind = Topology::Bind(Binding {
+            source: name.to_owned(),
+            destination: stream.clone(),
+            to_queue: true,
+            routing_key: key.clone(),
+            arguments: FieldTable::from([(PARTITION_ORDER, order)]),
+        });
+        if let Err(error) = change(declare).and_then(|_| change(bind)) {
+            // A super stream without all of its partitions must not be found. None of these names
+            // was anybody's before.
+            remove(call, streams.iter().map(|(stream, _)| stream.as_str()));
+            return Err(error.into());
+        }
+    }
+    Ok(Reply::Done)
+}
+
+/// Removes the exchange of a super stream, and these partitions; what is not there is no matter.
+fn remove<'a>(call: &Call<'_>, streams: impl Iterator<Item = &'a str>) {
+    let change = |change| {
+        call.app
+            .node()
+            .change(call.who.actor(), call.param(0), change)
+    };
+    let _ = change(Topology::DeleteExchange {
+        name: call.param(1).to_owned(),
+        if_unused: false,
+    });
+    for stream in streams {
+        let _ = change(Topology::DeleteQueue {
+            name: stream.to_owned(),
+            if_unused: false,
+            if_empty: false,
+        });
+    }
+}
+
+/// `DELETE /api/stream/super-streams/{vhost}/{name}`: the exchange goes, and its partitions with
+/// what they hold.
+pub fn delete_super_stream(call: &Call<'_>) -> Answer {
+    let (vhost, name) = (call.param(0), call.param(1));
+    let exchange = call.app.node().exchange(vhost, name);
+    let mark = exchange.and_then(|exchange| exchange.arguments.get(SUPER_STREAM).cloned());
+    if mark.as_ref().and_then(FieldValue::as_bool) != Some(true) {
+        return Err(ApiError::NotFound);
+    }
+    let streams = partitions(call.app, vhost, name);
+    let change = |change| call.app.node().change(call.who.actor(), vhost, change);
+    change(Topology::DeleteExchange {
+        name: name.to_owned(),
+        if_unused: false,
+    })?;
+    for (stream, _) in streams {
+        change(Topology::DeleteQueue {
+            name: stream,
+            if_unused: false,
+            if_empty: false,
+        })?;
+    }
+    Ok(Reply::Done)
+}

@@ -1,0 +1,325 @@
+//! Streams over the API: their clients, what they keep by name, super streams.
+
+mod api;
+mod client;
+mod fake;
+
+use api::Api;
+use fake::Fake;
+use leveret_types::limits::STREAM_PARTITIONS_MAX;
+use serde_json::{Value, json};
+use std::sync::atomic::Ordering::Relaxed;
+
+fn start() -> Api {
+    let node = Fake::default();
+    node.has_stream.store(true, Relaxed);
+    Api::of(node, |app| app)
+}
+
+const CONNECTION: &str = "127.0.0.1:3%20-%3E%20127.0.0.1:5672";
+
+/// Some fields of each row.
+fn fields(rows: &Value, names: &[&str]) -> Vec<Vec<Value>> {
+    let rows = rows.as_array().expect("a list").iter();
+    rows.map(|row| names.iter().map(|name| row[*name].clone()).collect())
+        .collect()
+}
+
+#[test]
+fn publishers_are_listed_by_all_by_vhost_by_stream_and_by_connection() {
+    let api = start();
+    let expected = json!([{
+        "connection_details": {
+            "name": "127.0.0.1:3 -> 127.0.0.1:5672",
+            "user": "management",
+            "node": "leveret@burrow",
+            "peer_host": "",
+            "peer_port": 0,
+        },
+        "queue": {"name": "s", "vhost": "/"},
+        "publisher_id": 7,
+        "reference": "orders",
+        "published": 40,
+        "confirmed": 39,
+        "errored": 1,
+    }]);
+    for path in [
+        "publishers",
+        "publishers/%2F",
+        "publishers/%2F/s",
+        &format!("connections/%2F/{CONNECTION}/publishers"),
+    ] {
+        assert_eq!(api.get(&format!("/api/stream/{path}")), expected, "{path}");
+    }
+    for path in ["publishers/other", "publishers/%2F/q"] {
+        assert_eq!(api.get(&format!("/api/stream/{path}")), json!([]), "{path}");
+    }
+    let missing = api.admin("GET", "/api/stream/publishers/%2F/none", "");
+    assert_eq!(missing.status, 404);
+}
+
+#[test]
+fn subscriptions_show_how_far_they_are_and_who_is_active() {
+    let api = start();
+    for path in [
+        "consumers",
+        "consumers/%2F",
+        &format!("connections/%2F/{CONNECTION}/consumers"),
+    ] {
+        let rows = api.get(&format!("/api/stream/{path}"));
+        let names = [
+            "subscription_id",
+            "consumed",
+            "offset",
+            "offset_lag",
+            "credits",
+            "active",
+            "activity_status",
+        ];
+        let expected = [
+            json!([0, 30, 29, 10, 10, true, "single_active"]),
+            json!([1, 0, 0, 40, 10, false, "waiting"]),
+        ];
+        assert_eq!(json!(fields(&rows, &names)), json!(expected), "{path}");
+        let properties = json!({"name": "group", "single-active-consumer": "true"});
+        assert_eq!(rows[0]["properties"], properties);
+    }
+    assert_eq!(api.get("/api/stream/consumers/other"), json!([]));
+}
+
+#[test]
+fn only_connections_of_the_stream_protocol_are_among_those_of_streams() {
+    let api = start();
+    for path in ["connections", "connections/%2F"] {
+        let rows = api.get(&format!("/api/stream/{path}"));
+        assert_eq!(
+            json!(fields(&rows, &["protocol"])),
+            json!([["stream"]]),
+            "{path}"
+        );
+    }
+    assert_eq!(api.get("/api/stream/connections/other"), json!([]));
+    let path = format!("/api/stream/connections/%2F/{CONNECTION}");
+    assert_eq!(api.get(&path)["protocol"], "stream");
+    assert_eq!(api.by("management", "GET", &path, "").status, 200);
+    // Another user's, one of AMQP, and one that is in another virtual host.
+    assert_eq!(api.by("policymaker", "GET", &path, "").status, 404);
+    let amqp = "/api/stream/connections/%2F/127.0.0.1:1%20-%3E%20127.0.0.1:5672";
+    assert_eq!(api.admin("GET", amqp, "").status, 404);
+    let elsewhere = format!("/api/stream/connections/other/{CONNECTION}");
+    assert_eq!(api.admin("GET", &elsewhere, "").status, 404);
+    assert_eq!(api.admin("DELETE", &path, "").status, 204);
+    assert_eq!(api.asked(), ["close 3 Closed via management plugin"]);
+}
+
+#[test]
+fn a_stream_shows_what_it_has_beside_what_all_queues_have() {
+    let api = start();
+    let stream = api.get("/api/queues/%2F/s");
+    for (field, expected) in [
+        ("type", json!("stream")),
+        ("messages", json!(40)),
+        ("segments", json!(1)),
+        ("readers", json!({"leveret@burrow": 2})),
+        ("publishers", json!(1)),
+        ("first_offset", json!(0)),
+        ("committed_offset", json!(39)),
+        ("leader", json!("leveret@burrow")),
+        ("members", json!(["leveret@burrow"])),
+        ("online", json!(["leveret@burrow"])),
+    ] {
+        assert_eq!(stream[field], expected, "{field}");
+    }
+    assert_eq!(api.get("/api/queues/%2F/q").get("segments"), None);
+}
+
+#[test]
+fn what_a_stream_keeps_by_name_is_shown_whole_or_in_part() {
+    let api = start();
+    let (offsets, writers) = (json!({"group": 0, "other": 17}), json!({"orders": 39}));
+    for (query, expected) in [
+        ("", json!({"offsets": offsets, "writers": writers})),
+        ("?type=offset", json!({"offsets": offsets})),
+        ("?type=writer", json!({"writers": writers})),
+    ] {
+        let path = format!("/api/stream/%2F/s/tracking{query}");
+        assert_eq!(api.get(&path), expected, "{query}");
+    }
+    assert_eq!(
+        api.admin("GET", "/api/stream/%2F/none/tracking", "").status,
+        404
+    );
+    assert_eq!(
+        api.admin("GET", "/api/stream/%2F/q/tracking", "").status,
+        400
+    );
+}
+
+#[test]
+fn an_operator_stores_an_offset_for_a_consumer() {
+    let api = start();
+    let path = "/api/leveret/streams/%2F/s/offsets/a%20group";
+    assert_eq!(api.admin("PUT", path, r#"{"offset": 12}"#).status, 204);
+    assert_eq!(api.asked(), ["store 8 a group 12"]);
+    for body in ["{}", r#"{"offset": -1}"#, r#"{"offset": "first"}"#] {
+        assert_eq!(api.admin("PUT", path, body).status, 400, "{body}");
+    }
+    assert_eq!(
+        api.by("monitoring", "PUT", path, r#"{"offset": 1}"#).status,
+        401
+    );
+    assert_eq!(api.asked(), [""; 0]);
+}
+
+#[test]
+fn a_super_stream_is_an_exchange_and_a_stream_for_each_key() {
+    let api = start();
+    let path = "/api/stream/super-streams/%2F/invoices";
+    let body =
+        r#"{"binding-keys": "eu, us", "arguments": {"max-length-bytes": "1000", "max-age": "1h"}}"#;
+    assert_eq!(api.admin("PUT", path, body).status, 204);
+    let asked = api.asked();
+    let named = |line: &str, wanted: &[&str]| wanted.iter().all(|word| line.contains(word));
+    for (line, wanted) in asked.iter().zip([
+        &[
+            "DeclareExchange",
+            "\"invoices\"",
+            "direct",
+            "x-super-stream",
+        ][..],
+        &[
+            "DeclareQueue",
+            "\"invoices-eu\"",
+            "x-queue-type",
+            "x-max-length-bytes\", I64(1000",
+            "x-max-age",
+        ],
+        &[
+            "Bind",
+            "\"invoices-eu\"",
+            "\"eu\"",
+            "x-stream-partition-order\", I64(0",
+        ],
+        &["DeclareQueue", "\"invoices-us\""],
+        &[
+            "Bind",
+            "\"invoices-us\"",
+            "\"us\"",
+            "x-stream-partition-order\", I64(1",
+        ],
+    ]) {
+        assert!(named(line, wanted), "{line}: {wanted:?}");
+    }
+    assert_eq!(asked.len(), 5);
+    assert_eq!(api.admin("PUT", path, r#"{"partitions": 2}"#).status, 204);
+    let asked = api.asked();
+    assert!(named(&asked[1], &["\"invoices-0\""]) && named(&asked[3], &["\"invoices-1\""]));
+}
+
+#[test]
+fn super_streams_are_refused_in_rabbitmqs_words() {
+    let api = start();
+    let path = "/api/stream/super-streams/%2F/invoices";
+    let many = format!(r#"{{"partitions": {}}}"#, STREAM_PARTITIONS_MAX + 1);
+    for (body, reason) in [
+        ("{}", "Must specify partitions or binding keys"),
+        (
+            r#"{"partitions": 1, "binding-keys": "a"}"#,
+            "Specify partitions or binding keys, not both",
+        ),
+        (
+            r#"{"partitions": 0}"#,
+            "The partition number must be greater than 0",
+        ),
+        (r#"{"partitions": "x"}"#, "The partitions must be a number"),
+        (&many, "The partition number must not exceed 1000"),
+        (
+            r#"{"binding-keys": " , "}"#,
+            "The number of binding keys must be greater than 0",
+        ),
+        (
+            r#"{"binding-keys": "a,a"}"#,
+            "There are duplicate binding keys",
+        ),
+    ] {
+        let answer = api.admin("PUT", path, body);
+        assert_eq!(
+            (answer.status, &answer.json()["reason"]),
+            (400, &json!(reason)),
+            "{body}"
+        );
+    }
+    let taken = api.admin(
+        "PUT",
+        "/api/stream/super-streams/%2F/x",
+        r#"{"partitions": 1}"#,
+    );
+    assert_eq!(taken.status, 400);
+    assert_eq!(api.asked(), [""; 0]);
+}
+
+#[test]
+fn a_super_stream_that_cannot_be_made_whole_is_not_there() {
+    let api = start();
+    // The faked node refuses a queue of that name.
+    let path = "/api/stream/super-streams/%2F/inequivalent";
+    let body = r#"{"binding-keys": "one,refused"}"#;
+    api.node.refuse_queue("inequivalent-refused");
+    assert_eq!(api.admin("PUT", path, body).status, 401);
+    let asked = api.asked();
+    let removed: Vec<&String> = asked
+        .iter()
+        .filter(|line| line.contains("Delete"))
+        .collect();
+    assert_eq!(removed.len(), 3, "{asked:?}");
+}
+
+#[test]
+fn super_streams_are_listed_with_their_partitions_in_order_and_deleted_with_them() {
+    let api = start();
+    let partitions = json!([
+        {"name": "orders-a", "binding_key": "a"},
+        {"name": "orders-b", "binding_key": "b"},
+    ]);
+    for path in ["", "/%2F"] {
+        let rows = api.get(&format!("/api/stream/super-streams{path}"));
+        assert_eq!(
+            json!(fields(&rows, &["name", "partitions"])),
+            json!([["orders", partitions]])
+        );
+    }
+    let path = "/api/stream/super-streams/%2F/orders";
+    assert_eq!(api.admin("DELETE", path, "").status, 204);
+    let asked = api.asked();
+    assert_eq!(asked.len(), 3, "{asked:?}");
+    assert_eq!(
+        api.admin("DELETE", "/api/stream/super-streams/%2F/x", "")
+            .status,
+        404
+    );
+}
+
+#[test]
+fn metrics_tell_clients_of_streams_from_those_of_amqp() {
+    let api = start();
+    let page = api.metrics("/metrics").body;
+    for line in [
+        r#"rabbitmq_global_messages_received_total{protocol="stream"} 40"#,
+        r#"rabbitmq_global_messages_confirmed_total{protocol="stream"} 39"#,
+        r#"rabbitmq_global_messages_delivered_total{protocol="stream",queue_type="rabbit_stream_queue"} 30"#,
+        r#"rabbitmq_global_publishers{protocol="stream"} 1"#,
+        r#"rabbitmq_global_consumers{protocol="stream"} 2"#,
+        r#"rabbitmq_global_stream_error_stream_does_not_exist_total{protocol="stream"} 3"#,
+        r#"rabbitmq_global_stream_error_access_refused_total{protocol="stream"} 0"#,
+    ] {
+        assert!(page.lines().any(|found| found == line), "{line} in {page}");
+    }
+    let page = api
+        .metrics("/metrics/detailed?family=stream_consumer_metrics")
+        .body;
+    let line = r#"rabbitmq_detailed_stream_consumer_max_offset_lag{vhost="/",queue="s"} 40"#;
+    assert!(page.lines().any(|found| found == line), "{page}");
+    let page = api.metrics("/metrics/detailed?family=queue_metrics").body;
+    let line = r#"rabbitmq_detailed_stream_segments{vhost="/",queue="s"} 1"#;
+    assert!(page.lines().any(|found| found == line), "{page}");
+}

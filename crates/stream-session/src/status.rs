@@ -1,0 +1,186 @@
+//! How a connection stands, for listings and metrics. Apart because it only looks.
+
+use crate::publishers::Publisher;
+use crate::readers::Reader;
+use crate::session::Session;
+use leveret_stream_protocol::{ResponseCode, ServerCommand};
+use leveret_types::QueueId;
+use leveret_types::limits::STREAM_SHOWN_PROPERTIES_BYTES_MAX;
+
+/// How a connection stands, for listings.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SessionStatus {
+    /// The user; empty before login.
+    pub user: String,
+    /// The virtual host; empty before it is open.
+    pub vhost: String,
+    /// What the client says of itself.
+    pub client_properties: Vec<(String, String)>,
+    /// Publishers, by their numbers.
+    pub publishers: Vec<PublisherStatus>,
+    /// Subscriptions, by their numbers.
+    pub subscriptions: Vec<SubscriptionStatus>,
+    /// Octets of a frame in force.
+    pub frame_max: u32,
+    /// Heartbeat interval in force, in seconds; 0 is none.
+    pub heartbeat_seconds: u32,
+}
+
+/// One publisher.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PublisherStatus {
+    /// The client's number of it.
+    pub id: u8,
+    /// Its stream.
+    pub stream: QueueId,
+    /// The name under which its publishes are deduplicated; empty where they are not.
+    pub reference: String,
+    /// Entries that it has published.
+    pub published: u64,
+    /// Entries of these that were confirmed.
+    pub confirmed: u64,
+    /// Entries of these that were refused.
+    pub errored: u64,
+}
+
+/// One subscription.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SubscriptionStatus {
+    /// The client's number of it.
+    pub id: u8,
+    /// Its stream.
+    pub stream: QueueId,
+    /// Chunks that the client takes beside those that it has been sent.
+    pub credits: u32,
+    /// Messages that it has been sent.
+    pub consumed: u64,
+    /// The last offset that it has been sent; none before the first.
+    pub offset: Option<u64>,
+    /// Whether one at a time is active in its group.
+    pub single_active: bool,
+    /// Whether chunks are read for it.
+    pub active: bool,
+    /// What the client subscribed with, as far as there is room for it.
+    pub properties: Vec<(String, String)>,
+}
+
+/// What a connection has done, for counters; none of it ever goes back.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Totals {
+    /// Entries received from its publishers.
+    pub received: u64,
+    /// Entries confirmed to them.
+    pub confirmed: u64,
+    /// Messages sent to its subscriptions.
+    pub delivered: u64,
+    /// Errors that the client was told, by their response codes.
+    pub errors: [u32; CODES],
+}
+
+/// Response codes that are counted: those below this number.
+pub const CODES: usize = 0x14;
+
+impl Totals {
+    /// Takes note of what a client is told.
+    pub(crate) fn note(&mut self, command: &ServerCommand<'_>) {
+        match command {
+            ServerCommand::Response { code, .. }
+            | ServerCommand::CreditFailed { code, .. }
+            | ServerCommand::Close { code, .. } => self.note_code(*code),
+            ServerCommand::PublishError { errors, .. } => {
+                errors.iter().for_each(|(_, code)| self.note_code(*code));
+            }
+            _ => {}
+        }
+    }
+
+    fn note_code(&mut self, code: ResponseCode) {
+        let count = self.errors.get_mut(usize::from(code.0));
+        if let Some(count) = count.filter(|_| code != ResponseCode::OK) {
+            *count = count.wrapping_add(1);
+        }
+    }
+}
+
+/// The first of a subscription's properties that listings have room for.
+pub(crate) fn shown(properties: &[(&str, &str)]) -> Vec<(String, String)> {
+    let mut room = STREAM_SHOWN_PROPERTIES_BYTES_MAX;
+    let fits = |(key, value): &&(&str, &str)| {
+        let left = room.checked_sub(key.len() + value.len());
+        room = left.unwrap_or(room);
+        left.is_some()
+    };
+    let shown = properties.iter().filter(fits);
+    shown
+        .map(|(key, value)| ((*key).to_owned(), (*value).to_owned()))
+        .collect()
+}
+
+impl Publisher {
+    fn status(&self, id: u8) -> PublisherStatus {
+        let reference = self.reference().map(|reference| reference.as_bytes());
+        PublisherStatus {
+            id,
+            stream: self.id,
+            reference: String::from_utf8_lossy(reference.unwrap_or_default()).into_owned(),
+            published: self.published,
+            confirmed: self.confirmed,
+            errored: self.errored,
+        }
+    }
+}
+
+impl Reader {
+    fn status(&self, id: u8) -> SubscriptionStatus {
+        SubscriptionStatus {
+            id,
+            stream: self.id,
+            credits: self.credits(),
+            consumed: self.consumed,
+            offset: self.offset,
+            single_active: self.membership.is_some(),
+            active: self.reads(),
+            properties: self.properties.clone(),
+        }
+    }
+}
+
+impl Session {
+    /// How it stands.
+    #[must_use]
+    pub fn status(&self) -> SessionStatus {
+        let publishers = self.publishers.iter();
+        let readers = self.readers.iter();
+        SessionStatus {
+            user: self.user.clone(),
+            vhost: self.vhost.to_string(),
+            client_properties: self.client_properties.clone(),
+            publishers: publishers
+                .map(|(id, publisher)| publisher.status(*id))
+                .collect(),
+            subscriptions: readers.map(|(id, reader)| reader.status(*id)).collect(),
+            frame_max: self.frame_max,
+            heartbeat_seconds: self.heartbeat_seconds,
+        }
+    }
+
+    /// What it has done so far.
+    #[must_use]
+    pub const fn totals(&self) -> Totals {
+        self.totals
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn properties_are_shown_up_to_the_limit_and_no_further() {
+        let value = "v".repeat(STREAM_SHOWN_PROPERTIES_BYTES_MAX - 1);
+        assert_eq!(shown(&[("k", &value)]).len(), 1);
+        let longer = format!("{value}v");
+        let some = shown(&[("k", &longer), ("name", "n")]);
+        assert_eq!(some, [("name".to_owned(), "n".to_owned())]);
+    }
+}
