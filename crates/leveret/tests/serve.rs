@@ -7,39 +7,11 @@ use common::{BINARY, Folder, Node, free_addresses, serve};
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
-use std::os::unix::net::{UnixDatagram, UnixStream};
+use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
-
-impl Node {
-    /// Asks the HTTP API by the socket file; the answer, head and body.
-    fn http(&self, method: &str, path: &str, body: &str) -> String {
-        let token = fs::read_to_string(self.data.join("cli.token")).expect("the token");
-        let mut socket = UnixStream::connect(self.data.join("control.sock")).expect("the socket");
-        let request = format!(
-            "{method} {path} HTTP/1.1\r\nHost: node\r\nAuthorization: Bearer {}\r\n\
-             Content-Length: {}\r\nConnection: close\r\n\r\n{body}",
-            token.trim(),
-            body.len()
-        );
-        socket.write_all(request.as_bytes()).expect("it is sent");
-        let mut answer = String::new();
-        socket.read_to_string(&mut answer).expect("an answer");
-        answer
-    }
-
-    /// Publishes a persistent message of this text to a queue.
-    fn publish(&self, vhost: &str, queue: &str, text: &str) {
-        let body = format!(
-            r#"{{"properties":{{"delivery_mode":2}},"routing_key":"{queue}","payload":"{text}","payload_encoding":"string"}}"#
-        );
-        let path = format!("/api/exchanges/{vhost}/amq.default/publish");
-        let answer = self.http("POST", &path, &body);
-        assert!(answer.contains("\"routed\":true"), "{answer}");
-    }
-}
 
 /// A client's connection, logged in as guest.
 fn connect(port: u16) -> TcpStream {

@@ -224,6 +224,12 @@ pub static ROUTES: &[Route] = routes! {
     // Of plugins that are not part of this broker: there are none, and monitors ask for them.
     "/api/shovels" => GET(Monitoring, overview::none);
     "/api/shovels/{vhost}" => GET(Monitoring, overview::none);
+    "/api/traces" => GET(Monitoring, overview::none);
+    "/api/traces/node/{}" => GET(Monitoring, overview::none);
+    "/api/traces/node/{}/{vhost}" => GET(Monitoring, overview::none);
+    "/api/traces/{vhost}" => GET(Monitoring, overview::none);
+    "/api/trace-files" => GET(Monitoring, overview::none);
+    "/api/trace-files/node/{}" => GET(Monitoring, overview::none);
     "/api/federation-links/state/down" => GET(Monitoring, overview::none);
     "/api/federation-links/{vhost}/state/down" => GET(Monitoring, overview::none);
     "/api/federation-links" => GET(Monitoring, overview::none);

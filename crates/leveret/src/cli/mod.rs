@@ -4,6 +4,7 @@
 pub mod cluster;
 mod diagnose;
 pub mod http;
+mod live;
 pub mod node_file;
 pub mod password;
 pub mod storage;
@@ -58,6 +59,15 @@ enum Command {
     Diagnose(AskOptions),
     /// List queues, connections, users...
     List(ListOptions),
+    /// Show the busiest queues, again and again
+    Top(live::TopOptions),
+    /// Show how something goes on, a line every second
+    Watch {
+        #[command(subcommand)]
+        command: live::WatchCommand,
+    },
+    /// Show a message of a quorum queue, which stays where it is
+    Peek(live::PeekOptions),
     /// Take definitions (RabbitMQ's JSON) into the node
     Import {
         /// File of definitions
@@ -269,6 +279,9 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         Some(Command::Status(ask)) => status(&ask),
         Some(Command::Diagnose(ask)) => diagnose::run(&ask),
         Some(Command::List(options)) => list(&options),
+        Some(Command::Top(options)) => live::top(&options),
+        Some(Command::Watch { command }) => live::watch(&command),
+        Some(Command::Peek(options)) => live::peek(&options),
         Some(Command::Import { file, ask }) => import(&file, &ask),
         Some(Command::Export { file, ask }) => export(file.as_deref(), &ask),
         Some(Command::Cluster { command }) => cluster::run(&command),

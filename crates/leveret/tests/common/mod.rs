@@ -4,8 +4,9 @@
 
 use std::fs;
 use std::hash::{BuildHasher, RandomState};
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpListener;
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 
@@ -41,9 +42,14 @@ impl Drop for Folder {
 
 /// `leveret serve` on free ports, with an environment that says nothing.
 pub fn serve(data: &Path) -> Command {
+    serve_with_metrics(data, "none")
+}
+
+/// The same with metrics at this address.
+pub fn serve_with_metrics(data: &Path, metrics: &str) -> Command {
     let mut command = Command::new(BINARY);
     command.env_clear().args(["serve", "--data-dir"]).arg(data);
-    command.args(["--amqp", "127.0.0.1:0", "--metrics", "none"]);
+    command.args(["--amqp", "127.0.0.1:0", "--metrics", metrics]);
     command.args(["--stream", "127.0.0.1:0"]);
     command.stdin(Stdio::null()).stderr(Stdio::null());
     command
@@ -92,6 +98,32 @@ impl Node {
         let port = line.and_then(|line| line.split("port: ").nth(1)?.split(',').next());
         port.and_then(|port| port.parse().ok())
             .unwrap_or_else(|| panic!("no {protocol} in {listeners}"))
+    }
+
+    /// Asks the HTTP API by the socket file; the answer, head and body.
+    pub fn http(&self, method: &str, path: &str, body: &str) -> String {
+        let token = fs::read_to_string(self.data.join("cli.token")).expect("the token");
+        let mut socket = UnixStream::connect(self.data.join("control.sock")).expect("the socket");
+        let request = format!(
+            "{method} {path} HTTP/1.1\r\nHost: node\r\nAuthorization: Bearer {}\r\n\
+             Content-Length: {}\r\nConnection: close\r\n\r\n{body}",
+            token.trim(),
+            body.len()
+        );
+        socket.write_all(request.as_bytes()).expect("it is sent");
+        let mut answer = String::new();
+        socket.read_to_string(&mut answer).expect("an answer");
+        answer
+    }
+
+    /// Publishes a persistent message of this text to a queue.
+    pub fn publish(&self, vhost: &str, queue: &str, text: &str) {
+        let body = format!(
+            r#"{{"properties":{{"delivery_mode":2}},"routing_key":"{queue}","payload":"{text}","payload_encoding":"string"}}"#
+        );
+        let path = format!("/api/exchanges/{vhost}/amq.default/publish");
+        let answer = self.http("POST", &path, &body);
+        assert!(answer.contains("\"routed\":true"), "{answer}");
     }
 
     pub fn signal(&self, name: &str) {

@@ -1,0 +1,364 @@
+//! `leveret top` and `leveret watch`: figures that are asked for again and again. `leveret peek`: a
+//! message that stays where it is.
+//!
+//! Rates are what counters grew by between two answers, so that they are of the last interval and
+//! not of the node's own.
+
+use super::AskOptions;
+use super::http::segment;
+use super::table::{Rows, show};
+use super::target::Target;
+use clap::Args;
+use serde_json::{Value, json};
+use std::collections::HashMap;
+use std::io::{IsTerminal, Write};
+use std::time::{Duration, Instant};
+
+/// Clears the screen of a terminal, and goes to its upper left corner.
+const CLEAR: &str = "\x1b[2J\x1b[H";
+/// Queues that `top` shows at most.
+const ROWS_MAX: usize = 100;
+
+/// How often, and for how long.
+#[derive(Args)]
+pub(super) struct Pace {
+    /// Seconds between two answers
+    #[arg(long, value_name = "SECONDS", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=3_600))]
+    every: u64,
+    /// How many answers to show; until it is interrupted where not given
+    #[arg(long, value_name = "COUNT")]
+    count: Option<u64>,
+}
+
+#[derive(Args)]
+pub(super) struct TopOptions {
+    /// Of this virtual host only
+    #[arg(short = 'p', long, value_name = "NAME")]
+    vhost: Option<String>,
+    /// How many queues to show: those with most messages
+    #[arg(long, value_name = "COUNT", default_value_t = 20)]
+    rows: usize,
+    #[command(flatten)]
+    pace: Pace,
+    #[command(flatten)]
+    ask: AskOptions,
+}
+
+#[derive(clap::Subcommand)]
+pub(super) enum WatchCommand {
+    /// Show a line for a queue or stream every second
+    Queue {
+        /// Its name
+        name: String,
+        /// Its virtual host
+        #[arg(short = 'p', long, value_name = "NAME", default_value = "/")]
+        vhost: String,
+        #[command(flatten)]
+        pace: Pace,
+        #[command(flatten)]
+        ask: AskOptions,
+    },
+}
+
+#[derive(Args)]
+pub(super) struct PeekOptions {
+    /// Name of the quorum queue
+    queue: String,
+    /// Which of the messages that are ready, from 1 on
+    #[arg(default_value_t = 1)]
+    position: u64,
+    /// Its virtual host
+    #[arg(short = 'p', long, value_name = "NAME", default_value = "/")]
+    vhost: String,
+    #[command(flatten)]
+    ask: AskOptions,
+}
+
+/// What was known of a queue, and when.
+type Known = HashMap<(String, String), (Instant, [u64; 2])>;
+
+/// Messages that came and went since the node's start.
+fn counters(queue: &Value) -> [u64; 2] {
+    let stats = &queue["message_stats"];
+    ["publish", "deliver_get"].map(|name| stats[name].as_u64().unwrap_or(0))
+}
+
+/// How fast a queue's counters grow, a second; nothing of one that was not known before.
+fn rates(known: &mut Known, queue: &Value, now: Instant) -> [Value; 2] {
+    let key = (show(&queue["vhost"]), show(&queue["name"]));
+    let counted = counters(queue);
+    let Some((since, before)) = known.insert(key, (now, counted)) else {
+        return [Value::Null, Value::Null];
+    };
+    let seconds = now.duration_since(since).as_secs_f64();
+    let rate = |at: usize| {
+        let grown = counted[at].saturating_sub(before[at]);
+        match seconds > 0.0 {
+            true => json!((grown as f64 / seconds).round() as u64),
+            false => Value::Null,
+        }
+    };
+    [rate(0), rate(1)]
+}
+
+const COLUMNS: [&str; 8] = [
+    "vhost",
+    "name",
+    "type",
+    "ready",
+    "unacked",
+    "consumers",
+    "in/s",
+    "out/s",
+];
+
+/// A queue's line.
+fn line(known: &mut Known, queue: &Value, now: Instant) -> Vec<Value> {
+    let [incoming, outgoing] = rates(known, queue, now);
+    let field = |name: &str| queue[name].clone();
+    vec![
+        field("vhost"),
+        field("name"),
+        field("type"),
+        field("messages_ready"),
+        field("messages_unacknowledged"),
+        field("consumers"),
+        incoming,
+        outgoing,
+    ]
+}
+
+/// Lines as objects, one each.
+fn objects(rows: &Rows) -> Vec<Value> {
+    let object = |row: &Vec<Value>| {
+        let pairs = rows.columns.iter().cloned().zip(row.iter().cloned());
+        Value::Object(pairs.collect())
+    };
+    rows.rows.iter().map(object).collect()
+}
+
+/// Does something again and again; false from it ends that.
+fn again(pace: &Pace, mut once: impl FnMut(Instant) -> Result<bool, String>) -> Result<(), String> {
+    let every = Duration::from_secs(pace.every);
+    let mut shown = 0;
+    loop {
+        let begun = Instant::now();
+        let goes_on = once(begun)?;
+        shown += 1;
+        if !goes_on || pace.count.is_some_and(|count| shown >= count) {
+            return Ok(());
+        }
+        std::thread::sleep(every.saturating_sub(begun.elapsed()));
+    }
+}
+
+/// Writes to standard output; false if nobody reads it any more.
+fn write(text: &str) -> bool {
+    let mut out = std::io::stdout().lock();
+    out.write_all(text.as_bytes())
+        .and_then(|()| out.flush())
+        .is_ok()
+}
+
+fn get(target: &Target, path: &str) -> Result<Value, String> {
+    target.get(path).map_err(|error| error.to_string())
+}
+
+/// `leveret top`
+pub(super) fn top(options: &TopOptions) -> Result<String, String> {
+    let target = options.ask.target()?;
+    let of = options
+        .vhost
+        .as_ref()
+        .map_or_else(String::new, |vhost| format!("/{}", segment(vhost)));
+    let rows = options.rows.clamp(1, ROWS_MAX);
+    let queues = format!("/api/queues{of}?sort=messages&sort_reverse=true&page=1&page_size={rows}");
+    let clear = if std::io::stdout().is_terminal() {
+        CLEAR
+    } else {
+        ""
+    };
+    let mut known = Known::new();
+    again(&options.pace, |now| {
+        let overview = get(&target, "/api/overview")?;
+        let page = get(&target, &queues)?;
+        let found = page["items"].as_array().cloned().unwrap_or_default();
+        let table = Rows {
+            columns: COLUMNS.map(str::to_owned).into(),
+            rows: found
+                .iter()
+                .map(|queue| line(&mut known, queue, now))
+                .collect(),
+        };
+        if options.ask.json {
+            let shown = json!({"overview": overview, "queues": objects(&table)});
+            return Ok(write(&format!("{shown}\n")));
+        }
+        Ok(write(&format!(
+            "{clear}{}\n{}",
+            in_short(&overview),
+            table.aligned()
+        )))
+    })?;
+    Ok(String::new())
+}
+
+/// The cluster in two lines.
+fn in_short(overview: &Value) -> String {
+    let (totals, objects) = (&overview["queue_totals"], &overview["object_totals"]);
+    let rate = |name: &str| {
+        let rate = overview["message_stats"][format!("{name}_details")]["rate"].as_f64();
+        format!("{:.0}/s", rate.unwrap_or(0.0))
+    };
+    format!(
+        "{}: {} connections, {} channels, {} queues, {} consumers\n\
+         {} ready, {} unacked; published {}, delivered {}, acknowledged {}\n",
+        show(&overview["cluster_name"]),
+        show(&objects["connections"]),
+        show(&objects["channels"]),
+        show(&objects["queues"]),
+        show(&objects["consumers"]),
+        show(&totals["messages_ready"]),
+        show(&totals["messages_unacknowledged"]),
+        rate("publish"),
+        rate("deliver_get"),
+        rate("ack"),
+    )
+}
+
+/// `leveret watch queue NAME`
+pub(super) fn watch(command: &WatchCommand) -> Result<String, String> {
+    let WatchCommand::Queue {
+        name,
+        vhost,
+        pace,
+        ask,
+    } = command;
+    let target = ask.target()?;
+    let path = format!("/api/queues/{}/{}", segment(vhost), segment(name));
+    let mut known = Known::new();
+    let mut is_first = true;
+    again(pace, |now| {
+        let queue = get(&target, &path)?;
+        let row = line(&mut known, &queue, now);
+        // It is known which queue this is.
+        let table = Rows {
+            columns: COLUMNS[3..].iter().map(|name| (*name).to_owned()).collect(),
+            rows: vec![row[3..].to_vec()],
+        };
+        if ask.json {
+            let object = objects(&table).pop().unwrap_or_default();
+            return Ok(write(&format!("{object}\n")));
+        }
+        Ok(write(&watched(&table, std::mem::take(&mut is_first))))
+    })?;
+    Ok(String::new())
+}
+
+/// A line in columns that are as wide each time; the first has their names above it.
+fn watched(table: &Rows, is_first: bool) -> String {
+    const WIDTH: usize = 12;
+    let line = |cells: &[String]| {
+        let cells: String = cells.iter().map(|cell| format!("{cell:>WIDTH$}")).collect();
+        format!("{cells}\n")
+    };
+    let row: Vec<String> = table.rows.iter().flatten().map(show).collect();
+    match is_first {
+        true => line(&table.columns) + &line(&row),
+        false => line(&row),
+    }
+}
+
+/// `leveret peek QUEUE [POSITION]`
+pub(super) fn peek(options: &PeekOptions) -> Result<String, String> {
+    let target = options.ask.target()?;
+    let (vhost, queue) = (segment(&options.vhost), segment(&options.queue));
+    let position = options.position;
+    let found = get(
+        &target,
+        &format!("/api/queues/quorum/{vhost}/{queue}/peek/{position}"),
+    )?;
+    if options.ask.json {
+        return Ok(format!("{found:#}\n"));
+    }
+    let mut text = String::new();
+    for (name, value) in [
+        ("exchange", &found["exchange"]),
+        ("routing key", &found["routing_key"]),
+        ("properties", &found["properties"]),
+        ("bytes", &found["payload_bytes"]),
+        ("encoding", &found["payload_encoding"]),
+    ] {
+        text.push_str(&format!("{name:<12} {}\n", show(value)));
+    }
+    Ok(text + "\n" + &show(&found["payload"]) + "\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn queue(name: &str, publish: u64, deliver: u64) -> Value {
+        let stats = json!({"publish": publish, "deliver_get": deliver});
+        json!({"vhost": "/", "name": name, "type": "classic", "messages_ready": 3,
+            "messages_unacknowledged": 1, "consumers": 2, "message_stats": stats})
+    }
+
+    #[test]
+    fn rates_are_of_the_time_between_two_answers_and_of_the_same_queue() {
+        let mut known = Known::new();
+        let start = Instant::now();
+        let later = start + Duration::from_secs(2);
+        assert_eq!(
+            rates(&mut known, &queue("a", 10, 5), start),
+            [Value::Null, Value::Null]
+        );
+        assert_eq!(
+            rates(&mut known, &queue("b", 99, 99), later),
+            [Value::Null, Value::Null]
+        );
+        assert_eq!(
+            rates(&mut known, &queue("a", 30, 5), later),
+            [json!(10), json!(0)]
+        );
+        // A counter that went back is a new queue's.
+        let last = later + Duration::from_secs(1);
+        assert_eq!(
+            rates(&mut known, &queue("a", 0, 0), last),
+            [json!(0), json!(0)]
+        );
+    }
+
+    #[test]
+    fn a_watched_queue_has_its_columns_named_once() {
+        let mut known = Known::new();
+        let row = line(&mut known, &queue("a", 1, 1), Instant::now());
+        let table = Rows {
+            columns: COLUMNS[3..].iter().map(|name| (*name).to_owned()).collect(),
+            rows: vec![row[3..].to_vec()],
+        };
+        let first = watched(&table, true);
+        assert_eq!(first.lines().count(), 2);
+        assert_eq!(first.lines().nth(1), watched(&table, false).lines().next());
+        let words: Vec<&str> = first.split_whitespace().collect();
+        assert_eq!(
+            words[..5],
+            ["ready", "unacked", "consumers", "in/s", "out/s"]
+        );
+        assert_eq!(words[5..8], ["3", "1", "2"]);
+    }
+
+    #[test]
+    fn so_many_answers_are_shown_and_a_reader_that_has_gone_ends_it() {
+        let pace = |count| Pace { every: 1, count };
+        let mut shown = 0;
+        let ended = again(&pace(Some(1)), |_| {
+            shown += 1;
+            Ok(true)
+        });
+        assert_eq!((ended, shown), (Ok(()), 1));
+        assert_eq!(again(&pace(None), |_| Ok(false)), Ok(()));
+        let refused = again(&pace(None), |_| Err("no".to_owned()));
+        assert_eq!(refused, Err("no".to_owned()));
+    }
+}

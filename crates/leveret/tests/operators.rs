@@ -1,0 +1,150 @@
+//! What operators see of a running node: streams, live figures, metrics by type of queue.
+
+mod common;
+
+use common::{BINARY, Folder, Node, serve, serve_with_metrics};
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::process::Command;
+
+fn start(folder: &Folder) -> Node {
+    let data = folder.data();
+    Node::start(serve(&data).args(["--http", "none"]), &data)
+}
+
+/// What `leveret` itself says to these words.
+fn leveret(node: &Node, words: &[&str]) -> String {
+    let mut command = Command::new(BINARY);
+    command
+        .env_clear()
+        .args(words)
+        .arg("--data-dir")
+        .arg(&node.data);
+    let output = command.output().expect("it runs");
+    assert!(output.status.success(), "{words:?}: {output:?}");
+    String::from_utf8(output.stdout).expect("text")
+}
+
+fn get_metrics(node: &Node) -> String {
+    let address = ("127.0.0.1", node.port("http/prometheus"));
+    let mut socket = TcpStream::connect(address).expect("it listens");
+    let request = b"GET /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
+    socket.write_all(request).expect("it is sent");
+    let mut answer = String::new();
+    socket.read_to_string(&mut answer).expect("an answer");
+    answer
+}
+
+#[test]
+fn a_super_stream_is_made_shown_and_deleted_from_the_command_line() {
+    let folder = Folder::new("super-stream");
+    let node = start(&folder);
+    let made = node.told(&[
+        "-q",
+        "add_super_stream",
+        "invoices",
+        "--binding-keys",
+        "eu,us",
+    ]);
+    assert_eq!(made, "Super stream invoices has been created\n");
+    let again = node.ctl(&["-q", "add_super_stream", "invoices"]);
+    assert_eq!(again.status.code(), Some(65));
+    let queues = node.told(&["-s", "list_queues", "name", "type"]);
+    for stream in ["invoices-eu\tstream\n", "invoices-us\tstream\n"] {
+        assert!(queues.contains(stream), "{queues}");
+    }
+    for _ in 0..3 {
+        node.publish("%2f", "invoices-eu", "x");
+    }
+    let status = node.told(&["-s", "stream_status", "invoices-eu"]);
+    let fields: Vec<&str> = status.trim_end().split('\t').collect();
+    assert_eq!(
+        (fields[0], &fields[2..]),
+        ("writer", &["2", "2", "0", "0", "1"][..])
+    );
+    assert_eq!(
+        node.told(&["-s", "list_stream_tracking", "invoices-eu"]),
+        ""
+    );
+    node.told(&["-q", "delete_super_stream", "invoices"]);
+    assert_eq!(node.told(&["-s", "list_queues", "name"]), "");
+}
+
+#[test]
+fn an_offset_that_an_operator_stores_is_kept_by_the_stream() {
+    let folder = Folder::new("stream-offset");
+    let node = start(&folder);
+    let stream = r#"{"durable": true, "arguments": {"x-queue-type": "stream"}}"#;
+    let created = node.http("PUT", "/api/queues/%2f/s", stream);
+    assert!(created.starts_with("HTTP/1.1 201"), "{created}");
+    let path = "/api/leveret/streams/%2f/s/offsets/group";
+    let stored = node.http("PUT", path, r#"{"offset": 12}"#);
+    assert!(stored.starts_with("HTTP/1.1 204"), "{stored}");
+    // What is stored and what is asked for go one after the other.
+    let kept = node.told(&["-s", "list_stream_tracking", "s", "--offset"]);
+    assert_eq!(kept, "offset\tgroup\t12\n");
+    node.told(&[
+        "-q",
+        "reset_offset",
+        "--stream",
+        "s",
+        "--reference",
+        "group",
+    ]);
+    let kept = node.told(&["-s", "list_stream_tracking", "s", "--offset"]);
+    assert_eq!(kept, "offset\tgroup\t0\n");
+}
+
+#[test]
+fn messages_are_counted_under_the_type_of_their_queue() {
+    let folder = Folder::new("queue-types");
+    let data = folder.data();
+    let mut command = serve_with_metrics(&data, "127.0.0.1:0");
+    let node = Node::start(command.args(["--http", "none"]), &data);
+    for (kind, messages) in [("classic", 1), ("quorum", 2)] {
+        let body = format!(r#"{{"durable": true, "arguments": {{"x-queue-type": "{kind}"}}}}"#);
+        let created = node.http("PUT", &format!("/api/queues/%2f/{kind}"), &body);
+        assert!(created.starts_with("HTTP/1.1 201"), "{created}");
+        for _ in 0..messages {
+            node.publish("%2f", kind, "x");
+        }
+        let get = r#"{"count": 9, "ackmode": "ack_requeue_false", "encoding": "auto"}"#;
+        let got = node.http("POST", &format!("/api/queues/%2f/{kind}/get"), get);
+        assert!(got.starts_with("HTTP/1.1 200"), "{got}");
+    }
+    let metrics = get_metrics(&node);
+    for (kind, messages) in [("classic", 1), ("quorum", 2)] {
+        let labels = format!(r#"{{protocol="amqp091",queue_type="rabbit_{kind}_queue"}}"#);
+        let line = format!("rabbitmq_global_messages_delivered_total{labels} {messages}");
+        assert!(
+            metrics.lines().any(|found| found == line),
+            "{line} in {metrics}"
+        );
+    }
+}
+
+#[test]
+fn stats_are_shown_again_and_again() {
+    let folder = Folder::new("live");
+    let node = start(&folder);
+    let created = node.http("PUT", "/api/queues/%2f/q", r#"{"durable": true}"#);
+    assert!(created.starts_with("HTTP/1.1 201"), "{created}");
+    node.publish("%2f", "q", "x");
+    let lines = leveret(&node, &["watch", "queue", "q", "--count", "2"]);
+    let rows: Vec<Vec<&str>> = lines
+        .lines()
+        .map(|line| line.split_whitespace().collect())
+        .collect();
+    assert_eq!(rows[0][..2], ["ready", "unacked"]);
+    assert_eq!(
+        (rows[1].len(), &rows[2][..]),
+        (3, &["1", "0", "0", "0", "0"][..])
+    );
+    let top = leveret(&node, &["top", "--count", "1"]);
+    assert!(top.contains("1 queues") && top.contains("1 ready"), "{top}");
+    let json = leveret(&node, &["top", "--count", "1", "--json"]);
+    assert!(
+        json.contains(r#""name":"q""#) && json.contains(r#""ready":1"#),
+        "{json}"
+    );
+}
