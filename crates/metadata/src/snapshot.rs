@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 /// A snapshot: the commands, and the counter that they alone would not restore (the last queues may
 /// have been deleted).
 #[derive(Debug, Serialize, Deserialize)]
-struct Snapshot {
+pub struct Snapshot {
     next_queue: u64,
     commands: Vec<Command>,
     /// Of a cluster's catalogue: then the commands make all that there is, and not only what
@@ -21,19 +21,33 @@ struct Snapshot {
     cluster: Option<ClusterSnapshot>,
 }
 
+impl Snapshot {
+    /// Its bytes. Takes long where very much is declared.
+    #[must_use]
+    pub fn encode(&self) -> Vec<u8> {
+        encode(self)
+    }
+}
+
 impl Catalogue {
     /// The bytes of what survives a restart; of a cluster's catalogue, of all that there is. Two
     /// catalogues with the same durable content have the same bytes.
     #[must_use]
     pub fn snapshot(&self) -> Vec<u8> {
-        encode(&Snapshot {
+        self.declared().encode()
+    }
+
+    /// What [`Self::snapshot`] is the bytes of, to be encoded when the catalogue is let go.
+    #[must_use]
+    pub fn declared(&self) -> Snapshot {
+        Snapshot {
             next_queue: self.next_queue,
             commands: match self.is_clustered() {
                 true => self.commands(|_| true),
                 false => self.durable_commands(),
             },
             cluster: self.cluster_snapshot(),
-        })
+        }
     }
 
     /// The catalogue that a snapshot holds.

@@ -261,16 +261,18 @@ pub fn place_queues<S: DerefMut<Target = Shard>>(
 /// Writes a snapshot of the catalogue into its log if enough commands have come since the last one.
 /// Nothing may be borrowed.
 pub fn snapshot<E: Env>(env: &E) {
-    // Read-locked until the snapshot is in the log: no command comes between.
     let catalogue = env.catalogue();
-    let mut shard = env.shard(SHARD);
-    let Some(stats) = shard.logs.log_stats(CATALOGUE_LOG) else {
+    let stats = env.shard(SHARD).logs.log_stats(CATALOGUE_LOG);
+    let Some(stats) = stats.filter(|stats| stats.entries >= SNAPSHOT_COMMANDS) else {
         return;
     };
-    if stats.entries < SNAPSHOT_COMMANDS {
-        return;
-    }
-    let bytes = catalogue.snapshot();
+    // What the catalogue is and what its log has belong together: commands change both under its
+    // lock. Very much is declared in some catalogues, so that nothing is borrowed while it is
+    // encoded: what is declared meanwhile stays in the log behind.
+    let declared = catalogue.declared();
+    drop(catalogue);
+    let bytes = declared.encode();
+    let mut shard = env.shard(SHARD);
     shard.logs.set_state(CATALOGUE_LOG, &bytes);
     shard
         .logs

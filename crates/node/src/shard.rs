@@ -32,6 +32,9 @@ pub use outcome::{Bodies, Enqueued, GetOutcome, unavailable};
 use std::collections::BTreeSet;
 use std::ops::Range;
 
+/// Queues whose states are saved before a shard is let go.
+pub const STATES_AT_ONCE: usize = 1_000;
+
 /// A shard.
 pub struct Shard {
     id: ShardId,
@@ -441,11 +444,27 @@ impl Shard {
             })
     }
 
-    /// Writes down what of the queues must survive besides their messages: before a checkpoint and
-    /// at shutdown.
+    /// Writes down what of the queues must survive besides their messages: at shutdown.
     pub fn save_states(&mut self, clean: bool) {
         for classic_queue in self.queues.values_mut() {
             classic_queue.save_state(&mut self.logs, clean);
+        }
+    }
+
+    /// The queues that [`Self::save_states_of`] has something to write of, in no order.
+    #[must_use]
+    pub fn queues(&self) -> Vec<QueueId> {
+        self.queues.keys().copied().collect()
+    }
+
+    /// As [`Self::save_states`] before a checkpoint, of at most [`STATES_AT_ONCE`] of the queues,
+    /// which are taken off: a shard with very many is let go in between, for whoever waits for it.
+    pub fn save_states_of(&mut self, queues: &mut Vec<QueueId>) {
+        let rest = queues.len().saturating_sub(STATES_AT_ONCE);
+        for queue in queues.drain(rest..) {
+            if let Some(classic_queue) = self.queues.get_mut(&queue) {
+                classic_queue.save_state(&mut self.logs, false);
+            }
         }
     }
 

@@ -68,6 +68,17 @@ pub enum StateError {
     Damaged(usize),
 }
 
+impl PriorityLogState {
+    /// What a priority_log is that nothing was saved of.
+    fn begun(priority_log: u8) -> Self {
+        Self {
+            priority_log,
+            delivered_through: u64::MAX,
+            ..Self::default()
+        }
+    }
+}
+
 impl State {
     /// The same state for a restart after a crash: messages may have been delivered since it was
     /// saved. What was published since has no time to live of its own but in priority_logs that say
@@ -98,6 +109,38 @@ impl State {
         found.is_ok_and(|at| self.priority_logs[at].may_expire)
     }
 
+    /// The same state at its worst for these priority_logs, as of a queue of which nothing is
+    /// known: all of it was delivered before, and any of it may have a time to live of its own.
+    #[must_use]
+    pub fn unknown(priority_logs: impl IntoIterator<Item = u8>) -> Self {
+        let mut state = Self::default();
+        for priority_log in priority_logs {
+            state.priority_log_mut(priority_log).may_expire = true;
+        }
+        state
+    }
+
+    /// Whether a restart that finds this state makes of the queue what it makes of `now`: a
+    /// priority_log of which nothing was saved is taken as [`Self::with_priority_logs`] says.
+    #[must_use]
+    pub fn says(&self, now: &Self) -> bool {
+        let saved = |number| {
+            let found = self
+                .priority_logs
+                .binary_search_by_key(&number, |saved| saved.priority_log);
+            found.ok().map(|at| &self.priority_logs[at])
+        };
+        let as_saved = |priority_log: &PriorityLogState| match saved(priority_log.priority_log) {
+            Some(saved) => saved == priority_log,
+            None => *priority_log == PriorityLogState::begun(priority_log.priority_log),
+        };
+        let known = now
+            .priority_logs
+            .iter()
+            .filter(|priority_log| saved(priority_log.priority_log).is_some());
+        known.count() == self.priority_logs.len() && now.priority_logs.iter().all(as_saved)
+    }
+
     /// PriorityLogs of which nothing was saved are those that were begun since: all of theirs may
     /// have been delivered, and none of it has a time to live of its own.
     #[must_use]
@@ -113,12 +156,8 @@ impl State {
             .priority_logs
             .binary_search_by_key(&priority_log, |saved| saved.priority_log);
         let at = found.unwrap_or_else(|at| {
-            let begun = PriorityLogState {
-                priority_log,
-                delivered_through: u64::MAX,
-                ..PriorityLogState::default()
-            };
-            self.priority_logs.insert(at, begun);
+            self.priority_logs
+                .insert(at, PriorityLogState::begun(priority_log));
             at
         });
         &mut self.priority_logs[at]

@@ -275,7 +275,10 @@ impl<D: Disk> SegmentThread<D> {
     fn checkpoint(&mut self) -> bool {
         leveret_node::catalogue::snapshot(&*self.broker);
         for shard in self.broker.shard_ids() {
-            self.broker.lock_shard(shard).save_states(false);
+            let mut queues = self.broker.lock_shard(shard).queues();
+            while !queues.is_empty() {
+                self.broker.lock_shard(shard).save_states_of(&mut queues);
+            }
         }
         self.write_checkpoint()
     }

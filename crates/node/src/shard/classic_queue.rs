@@ -136,7 +136,7 @@ impl ClassicQueue {
                 Ok(state) => (state, true),
                 Err(error) => {
                     tracing::error!(queue = %id, %error, "delivery counts are lost");
-                    (State::default(), false)
+                    (State::unknown(priority_logs.iter().copied()), false)
                 }
             },
         };
@@ -452,7 +452,8 @@ impl ClassicQueue {
         }
     }
 
-    /// Writes down what must survive besides the messages, if it has changed.
+    /// Writes down what must survive besides the messages, if a restart would not find it so
+    /// already.
     pub(super) fn save_state(&mut self, logs: &mut ShardLogs, clean: bool) {
         if !self.durable {
             return;
@@ -462,7 +463,7 @@ impl ClassicQueue {
         } else {
             self.queue.state().stale()
         };
-        if state != self.saved {
+        if !self.saved.says(&state) {
             self.write_state(state, logs);
         }
     }

@@ -261,3 +261,44 @@ fn many_queues_that_must_look_read_each_chunk_once() {
     world.read_all();
     assert!((1..=QUEUES).all(|queue| world.ready(queue) == 0));
 }
+
+#[test]
+fn the_states_of_many_queues_are_saved_a_bounded_number_at_a_time() {
+    use super::STATES_AT_ONCE;
+    let mut world = World::new();
+    let count = STATES_AT_ONCE as u64 + 1;
+    for queue in 1..=count {
+        // What was written down with the first message is not so any more.
+        world.publish(queue, Some(TTL_MS));
+        world.shard.purge_local(world.now, QueueId(queue));
+        world.publish(queue, None);
+    }
+    let state = |world: &World, queue| world.shard.logs.state(log_of(QueueId(queue), 0)).to_vec();
+    let before = state(&world, 1);
+    let saved = |world: &World| {
+        (1..=count)
+            .filter(|queue| state(world, *queue) != before)
+            .count()
+    };
+    let mut queues = world.shard.queues();
+    world.shard.save_states_of(&mut queues);
+    assert_eq!((saved(&world), queues.len()), (STATES_AT_ONCE, 1));
+    world.shard.save_states_of(&mut queues);
+    assert_eq!((saved(&world), queues.len()), (STATES_AT_ONCE + 1, 0));
+}
+
+#[test]
+fn a_checkpoint_writes_nothing_of_queues_that_a_restart_takes_as_they_are() {
+    let mut world = World::new();
+    (1..=QUEUES).for_each(|queue| world.publish(queue, None));
+    world.sync();
+    let gathered = world.shard.logs.gathered_bytes();
+    world.shard.save_states(false);
+    assert_eq!(world.shard.logs.gathered_bytes(), gathered);
+    // What was handed out may have been.
+    let mut world = world.crash(at(500));
+    assert_eq!(world.read_all(), (0, 0));
+    let gathered = world.shard.logs.gathered_bytes();
+    world.shard.save_states(false);
+    assert_eq!(world.shard.logs.gathered_bytes(), gathered);
+}

@@ -336,7 +336,7 @@ impl Replica {
             });
             state.priority_logs.push(PriorityLogState {
                 priority_log,
-                may_expire: true,
+                may_expire: self.priority_logs.may_expire(priority_log),
                 delivered_through: self
                     .applied
                     .priority_log(priority_log)

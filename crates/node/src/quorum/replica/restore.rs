@@ -323,7 +323,7 @@ fn restore_priority_logs(
             });
         }
         logs.truncate(log, named);
-        priority_logs.found(priority_log, named);
+        priority_logs.found(logs, priority_log, named);
     }
     let all = applied.priority_logs.iter().map(|state| state.priority_log);
     let came = tail.iter().flat_map(|pending| &pending.header.came);

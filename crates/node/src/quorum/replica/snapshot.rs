@@ -25,7 +25,7 @@ use crate::shard::log_of;
 use crate::stored;
 use bytes::Bytes;
 use leveret_replication::{Body, Group, HardState, Message, SnapshotMark};
-use leveret_storage::{Durability, Read, ShardLogs};
+use leveret_storage::{Read, ShardLogs};
 use leveret_types::limits::{
     QUORUM_PART_BYTES, QUORUM_PARTS_IN_FLIGHT, QUORUM_TRANSFER_SILENCE_MS, QUORUM_TRANSFERS_MAX,
 };
@@ -403,17 +403,10 @@ impl Replica {
             let index = reader.number("an index")?;
             let len = reader.count("a message")?;
             let bytes = reader.bytes(len, "a message")?;
-            let (_, size) = stored::summary(bytes).ok_or(reader.fail("a message"))?;
-            let log = self.priority_logs.open(around.logs, priority_log);
-            let next = around
-                .logs
-                .log_stats(log)
-                .map_or(0, |stats| stats.next_index);
-            if index >= next {
-                around.logs.skip_to(log, index);
-                let body = around.logs.body(Durability::Durable, &[bytes]);
-                around.logs.append(log, body, size);
-            }
+            let (facts, size) = stored::summary(bytes).ok_or(reader.fail("a message"))?;
+            let message = (size, facts.expiration_ms.is_some());
+            self.priority_logs
+                .append_at(around.logs, (priority_log, index), bytes, message);
         }
         self.say_got(around, from, mark, number);
         if is_last && let Some(receiving) = &self.receiving {

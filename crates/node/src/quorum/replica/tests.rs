@@ -3,6 +3,7 @@
 
 mod arrived;
 mod astray;
+mod expiring;
 mod local;
 mod non_voting;
 mod referring;
@@ -104,6 +105,8 @@ struct World {
     consumers: u64,
     trace: Vec<String>,
     body_bytes: usize,
+    /// Time to live of what is published from now on.
+    expiration_ms: Option<u64>,
     /// How often, of a hundred times, a reference to what a node has published is to another run
     /// of the node.
     misreferring: u64,
@@ -123,7 +126,7 @@ fn spec(count: u32) -> QueueSpec {
     }
 }
 
-fn message(number: u64, len: usize) -> Message {
+fn message(number: u64, len: usize, expiration_ms: Option<u64>, published_ms: u64) -> Message {
     let mut body = number.to_le_bytes().to_vec();
     body.resize(len.max(8), b'x');
     let parts = MessageParts {
@@ -134,6 +137,8 @@ fn message(number: u64, len: usize) -> Message {
     };
     let facts = MessageSummary {
         persistent: true,
+        expiration_ms,
+        published_ms,
         ..MessageSummary::default()
     };
     Message::from_parts(parts, facts)
@@ -201,6 +206,7 @@ impl World {
             trace: Vec::new(),
             // Some are sent, others referred to.
             body_bytes: if seed.is_multiple_of(2) { 64 } else { 300 },
+            expiration_ms: None,
             misreferring: 0,
         };
         for at in 0..world.nodes.len() {
@@ -417,7 +423,12 @@ impl World {
     fn publish(&mut self, at: usize) {
         let number = self.ledger.next;
         self.ledger.next += 1;
-        let message = message(number, self.body_bytes);
+        let message = message(
+            number,
+            self.body_bytes,
+            self.expiration_ms,
+            self.now.wall_ms,
+        );
         let enqueued = self.with(at, |shard, now| {
             let notify = Notify::Connection(CLIENT);
             shard.publish(now, QUEUE, &message, &mut Bodies::default(), &notify)

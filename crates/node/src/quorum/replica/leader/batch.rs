@@ -188,7 +188,12 @@ impl Leader {
         let before = self.batch.entry_payload.len();
         entry_payload::put_message(&mut self.batch.entry_payload, &pieces);
         let stored = &self.batch.entry_payload[before + 4..];
-        let index = priority_logs.append(around.logs, priority_log, &[stored], bytes);
+        let index = priority_logs.append(
+            around.logs,
+            priority_log,
+            stored,
+            (bytes, message.summary.expiration_ms.is_some()),
+        );
         let batch = &mut self.batch;
         let at = before..batch.entry_payload.len();
         if origin.node != around.node && at.len() >= REFERRED_BYTES_MIN {
