@@ -12,7 +12,7 @@ pub use crate::stream_relay::{
 };
 use leveret_metadata::{Catalogue, QueueKind, QueueRecord, StreamSettings};
 use leveret_stream::{Epoch, ReplicaOrder};
-pub use leveret_stream_session::{PublisherFacts, Settings, SubscriptionFacts};
+pub use leveret_stream_session::{PublisherStatus, Settings, SubscriptionStatus};
 use leveret_types::{ProtocolError, QueueId, ReplyCode};
 
 /// What this node runs of a stream: nothing, where it lives on another node of the cluster.
