@@ -115,8 +115,6 @@ pub struct MemoryDiskCounts {
     pub read_bytes: u64,
     /// Bytes written.
     pub written_bytes: u64,
-    /// Most bytes that were asked for at once.
-    pub largest_read_bytes: u64,
     /// Calls of `sync_data`.
     pub syncs: u64,
 }
@@ -167,11 +165,6 @@ impl MemoryDisk {
     #[must_use]
     pub fn counts(&self) -> MemoryDiskCounts {
         locked(&self.0).counts
-    }
-
-    /// Counts from zero again.
-    pub fn reset_counts(&self) {
-        locked(&self.0).counts = MemoryDiskCounts::default();
     }
 
     /// Sets how many bytes all files together may have; writes beyond fail with
@@ -304,9 +297,7 @@ impl DiskFile for MemoryFile {
         let count = buffer.len().min(bytes.len() - start);
         buffer[..count].copy_from_slice(&bytes[start..start + count]);
         drop(bytes);
-        let counts = &mut locked(&self.disk.0).counts;
-        counts.read_bytes += count as u64;
-        counts.largest_read_bytes = counts.largest_read_bytes.max(buffer.len() as u64);
+        locked(&self.disk.0).counts.read_bytes += count as u64;
         Ok(count)
     }
 

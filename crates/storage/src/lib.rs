@@ -32,7 +32,6 @@ mod folders;
 #[doc(hidden)]
 pub mod fuzz;
 mod id;
-mod large;
 mod loaded;
 mod log;
 mod open_files;

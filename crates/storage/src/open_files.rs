@@ -18,6 +18,22 @@ pub(crate) enum Name {
     Segment(FileId),
 }
 
+impl Name {
+    /// What is told of a read that failed.
+    pub(crate) fn says(self, error: &io::Error) -> String {
+        match self {
+            Self::Wal(generation) => {
+                let name = wal::writer::file_name(generation);
+                format!("write-ahead log file {name}: {error}")
+            }
+            Self::Segment(file) => {
+                let name = segment::format::file_name(file);
+                format!("segment file {name}: {error}")
+            }
+        }
+    }
+}
+
 /// Open files, most recently used last, and how often one was closed.
 struct Kept<F> {
     files: Vec<(Name, Arc<F>)>,

@@ -7,6 +7,7 @@ use crate::loaded::{Content, Key, Loaded, Positions, ReadRequest, Source};
 use crate::open_files::{Name, OpenFiles};
 use crate::read_buffer::{room, room_to_hold};
 use crate::segment;
+use crate::segment::Far;
 use crate::wal;
 use crate::wal::format::{BodyEntry, Tables, body_crc, chunk_seed, table_bytes};
 use bytes::BytesMut;
@@ -99,31 +100,57 @@ impl<D: Disk> Reader<D> {
         len: usize,
     ) -> Result<(), String> {
         room(buffer, len);
-        self.read_into(buffer, name, offset)
+        self.piece(name, offset, buffer)
     }
 
     /// Fills a buffer from a place of a file.
-    pub(crate) fn read_into(
-        &mut self,
-        buffer: &mut [u8],
-        name: Name,
-        offset: u64,
-    ) -> Result<(), String> {
-        let read = self
-            .files
-            .get(name)
-            .and_then(|file| read_exact_into(&*file, offset, buffer));
-        read.map_err(|e| match name {
-            Name::Wal(generation) => {
-                format!(
-                    "write-ahead log file {}: {e}",
-                    wal::writer::file_name(generation)
-                )
+    pub(crate) fn piece(&self, name: Name, offset: u64, buffer: &mut [u8]) -> Result<(), String> {
+        let file = self.files.get(name);
+        let read = file.and_then(|file| read_exact_into(&*file, offset, buffer));
+        read.map_err(|error| name.says(&error))
+    }
+
+    /// Where the bodies of a chunk lie; nothing of one that is lost.
+    pub(crate) fn locate(&mut self, shard: u8, source: Source) -> Result<Vec<Option<Far>>, String> {
+        let Source::Wal {
+            place,
+            seq,
+            count,
+            bytes,
+            positions,
+        } = source
+        else {
+            unreachable!("a chunk is located");
+        };
+        let chunk = WantedChunk {
+            shard,
+            place,
+            seq,
+            count,
+            bytes: bytes as usize,
+            positions,
+        };
+        let table = self.take_table(&chunk)?;
+        let (mut own_at, mut previous) = (u64::from(place.bodies_at), chunk.seed(self.salt));
+        let located = Tables::new(&table, count).entries().map(|entry| {
+            let offset = entry.elsewhere.map_or(own_at, u64::from);
+            if entry.elsewhere.is_none() {
+                own_at += u64::from(entry.len);
             }
-            Name::Segment(file) => {
-                format!("segment file {}: {e}", segment::format::file_name(file))
-            }
-        })
+            let far = Far {
+                name: Name::Wal(place.generation),
+                offset,
+                len: entry.len,
+                previous: std::mem::replace(&mut previous, entry.crc),
+                crc: entry.crc,
+                is_summed_alone: wal::format::is_summed_alone(place.version),
+            };
+            (!entry.is_lost()).then_some(far)
+        });
+        let located = located.collect();
+        self.table = table;
+        self.table_of = Some((place.table_generation, place.table_at, place.table_crc));
+        Ok(located)
     }
 
     fn chunk(&mut self, chunk: WantedChunk, mut bytes: BytesMut) -> Result<Content, String> {
@@ -134,7 +161,8 @@ impl<D: Disk> Reader<D> {
             Positions::All => self.all_bodies(&mut bytes, &chunk, tables)?,
             Positions::These(_) => self.some_bodies(&mut bytes, &chunk, tables)?,
         };
-        self.keep_table(table, place);
+        self.table = table;
+        self.table_of = Some((place.table_generation, place.table_at, place.table_crc));
         let (ends, damaged) = found;
         if ends.last().map_or(0, |end| *end as usize) != bytes.len() {
             let len = bytes.len();
@@ -149,35 +177,8 @@ impl<D: Disk> Reader<D> {
         })
     }
 
-    /// Keeps a table for the next read of the same chunk.
-    pub(crate) fn keep_table(&mut self, table: BytesMut, place: Place) {
-        self.table = table;
-        self.table_of = Some((place.table_generation, place.table_at, place.table_crc));
-    }
-
-    /// What checksums of this store start from.
-    pub(crate) fn salt(&self) -> u64 {
-        self.salt
-    }
-
-    /// What the checksums of a chunk's bodies start from.
-    pub(crate) fn seed_of(&self, chunk: &WantedChunk) -> u32 {
-        chunk.seed(self.salt)
-    }
-
-    /// The buffer that parts are read into; [`Self::keep_span`] gives it back.
-    pub(crate) fn take_span(&mut self) -> BytesMut {
-        std::mem::take(&mut self.span)
-    }
-
-    /// See [`Self::take_span`].
-    pub(crate) fn keep_span(&mut self, span: BytesMut) -> &BytesMut {
-        self.span = span;
-        &self.span
-    }
-
     /// The tables of a chunk's bodies and references: the ones read last, or read now.
-    pub(crate) fn take_table(&mut self, chunk: &WantedChunk) -> Result<BytesMut, String> {
+    fn take_table(&mut self, chunk: &WantedChunk) -> Result<BytesMut, String> {
         let place = chunk.place;
         let mut table = std::mem::take(&mut self.table);
         let of = (place.table_generation, place.table_at, place.table_crc);
@@ -324,7 +325,7 @@ impl<D: Disk> Reader<D> {
             let (read, after) = rest.split_at(count);
             rest = after;
             if let [(at, body)] = read {
-                self.read_into(&mut bytes[body.clone()], name, *at as u64)?;
+                self.piece(name, *at as u64, &mut bytes[body.clone()])?;
                 continue;
             }
             let end = read.iter().map(|(at, body)| at + body.len()).max();
@@ -366,15 +367,14 @@ impl<D: Disk> Reader<D> {
 }
 
 /// A chunk, and what of it is to be read.
-/// A chunk of the write-ahead log that is to be read.
-pub(crate) struct WantedChunk {
-    pub(crate) shard: u8,
-    pub(crate) place: Place,
-    pub(crate) seq: ChunkSeq,
-    pub(crate) count: u32,
+struct WantedChunk {
+    shard: u8,
+    place: Place,
+    seq: ChunkSeq,
+    count: u32,
     /// Bytes of all its bodies.
-    pub(crate) bytes: usize,
-    pub(crate) positions: Positions,
+    bytes: usize,
+    positions: Positions,
 }
 
 impl WantedChunk {

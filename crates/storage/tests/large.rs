@@ -1,110 +1,255 @@
-//! Messages that are many times what the segment writer holds at once.
+//! Large messages: whoever copies them to segments holds little of them, whatever their size.
 
 mod common;
 
-use common::{A, B, World, append, flush_all, payload};
-use leveret_storage::{MemoryDisk, Read, Store};
-use leveret_types::limits::{SEGMENT_BLOCK_BYTES, SEGMENT_PART_BYTES};
+use common::{A, B};
+use leveret_storage::{
+    Disk, DiskFile, Durability, Folders, LogKind, MemoryDisk, Options, Read, Store,
+};
+use leveret_types::LogId;
+use leveret_types::limits::{SEGMENT_BLOCK_BYTES, SEGMENT_PIECE_BYTES};
+use std::io::{self, IoSlice};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
-const LARGE_BYTES: usize = 5 * SEGMENT_PART_BYTES + 7;
+const LARGE_BYTES: usize = 6 << 20;
 
-/// A store that was killed with a large message between small ones, none of them in its cache.
-fn killed() -> World {
-    let world = World::with_wal_files_of(16 << 20);
-    let (mut store, _) = world.open();
-    append(&mut store, A, &payload(0, 100));
-    append(&mut store, A, &payload(1, LARGE_BYTES));
-    append(&mut store, A, &payload(2, 100));
-    store.sync().unwrap();
-    drop(store);
-    world
+/// A disk that notes the largest buffer that was read into or written from.
+#[derive(Clone)]
+struct Measured {
+    disk: MemoryDisk,
+    largest: Arc<AtomicUsize>,
 }
 
-fn check(store: &mut Store<MemoryDisk>, index: u64, bytes: usize) {
-    let expected = Read::Ready(payload(index, bytes).into());
-    assert!(store.read(A, index) == expected, "entry {index}");
+struct MeasuredFile {
+    file: <MemoryDisk as Disk>::File,
+    largest: Arc<AtomicUsize>,
 }
 
-/// Most bytes that were read at once while this was done.
-fn largest_read(world: &World, work: impl FnOnce()) -> usize {
-    world.disk.reset_counts();
-    work();
-    usize::try_from(world.disk.counts().largest_read_bytes).unwrap()
+impl Measured {
+    fn new() -> Self {
+        Self {
+            disk: MemoryDisk::new(),
+            largest: Arc::default(),
+        }
+    }
+
+    fn file(&self, file: io::Result<<MemoryDisk as Disk>::File>) -> io::Result<MeasuredFile> {
+        Ok(MeasuredFile {
+            file: file?,
+            largest: Arc::clone(&self.largest),
+        })
+    }
+
+    /// The largest buffer since the last call.
+    fn largest(&self) -> usize {
+        self.largest.swap(0, Ordering::Relaxed)
+    }
 }
 
-#[test]
-fn a_large_message_goes_to_a_segment_in_parts_and_is_the_same_there() {
-    let world = killed();
-    let (mut store, _) = world.open();
-    let largest = largest_read(&world, || flush_all(&mut store));
-    assert!(largest <= SEGMENT_PART_BYTES, "{largest} bytes at once");
-    drop(store);
-    let (mut store, _) = world.open();
-    for (index, bytes) in [(0, 100), (1, LARGE_BYTES), (2, 100)] {
-        check(&mut store, index, bytes);
+impl Disk for Measured {
+    type File = MeasuredFile;
+    type Lock = <MemoryDisk as Disk>::Lock;
+
+    fn create_dir_all(&self, dir: &Path) -> io::Result<()> {
+        self.disk.create_dir_all(dir)
+    }
+    fn create_new(&self, path: &Path) -> io::Result<MeasuredFile> {
+        self.file(self.disk.create_new(path))
+    }
+    fn open(&self, path: &Path) -> io::Result<MeasuredFile> {
+        self.file(self.disk.open(path))
+    }
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.disk.rename(from, to)
+    }
+    fn delete(&self, path: &Path) -> io::Result<()> {
+        self.disk.delete(path)
+    }
+    fn list(&self, dir: &Path) -> io::Result<Vec<String>> {
+        self.disk.list(dir)
+    }
+    fn sync_dir(&self, dir: &Path) -> io::Result<()> {
+        self.disk.sync_dir(dir)
+    }
+    fn lock(&self, path: &Path) -> io::Result<Self::Lock> {
+        self.disk.lock(path)
+    }
+}
+
+impl DiskFile for MeasuredFile {
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+        self.largest.fetch_max(buffer.len(), Ordering::Relaxed);
+        self.file.read_at(buffer, offset)
+    }
+    fn write_at(&self, slices: &[IoSlice<'_>], offset: u64) -> io::Result<()> {
+        let largest = slices.iter().map(|slice| slice.len()).max();
+        self.largest
+            .fetch_max(largest.unwrap_or(0), Ordering::Relaxed);
+        self.file.write_at(slices, offset)
+    }
+    fn sync_data(&self) -> io::Result<()> {
+        self.file.sync_data()
+    }
+    fn len(&self) -> io::Result<u64> {
+        self.file.len()
+    }
+}
+
+fn open(disk: &Measured) -> Store<Measured> {
+    let options = Options {
+        uuid: *b"an uuid for test",
+        wal_file_bytes: 64 << 20,
+        cache_bytes: 1 << 20,
+        ..Options::default()
+    };
+    let folders = Folders::within(Path::new("/store"));
+    let opened = Store::open(disk, &folders, &options);
+    opened.unwrap_or_else(|e| panic!("{e}")).0
+}
+
+/// Bytes of which no stretch is like another one.
+fn payload(number: u64, len: usize) -> Vec<u8> {
+    let words = (0..).map(|at: u64| (at << 8 | number).wrapping_mul(0x9E37_79B9_7F4A_7C15));
+    let mut bytes: Vec<u8> = words.take(len / 8 + 1).flat_map(u64::to_le_bytes).collect();
+    bytes.truncate(len);
+    bytes
+}
+
+/// What each message of a log is: its number, and its bytes.
+type Messages = Vec<(u64, usize)>;
+
+fn put(store: &mut Store<Measured>, logs: &[LogId], (number, bytes): (u64, usize)) {
+    let shard = &mut store.shards[0];
+    let body = shard.body(Durability::Durable, &[&payload(number, bytes)]);
+    for log in logs {
+        shard.append(*log, body, bytes as u32);
+    }
+}
+
+/// Small messages with large ones before, between and behind them; some are in both logs.
+fn fill(store: &mut Store<Measured>) -> [(LogId, Messages); 2] {
+    let (mut a, mut b) = (Messages::new(), Messages::new());
+    for log in [A, B] {
+        store.shards[0].create_log(log, LogKind::Durable);
+    }
+    let of = |number: u64| match number % 3 {
+        0 => LARGE_BYTES + number as usize,
+        1 => 3_000,
+        _ => SEGMENT_BLOCK_BYTES,
+    };
+    for number in 0..16 {
+        let message = (number, of(number));
+        let (in_a, in_b) = (number != 12, number >= 3);
+        let logs = [(A, in_a), (B, in_b)].into_iter().filter(|(_, has)| *has);
+        put(
+            store,
+            &logs.map(|(log, _)| log).collect::<Vec<_>>(),
+            message,
+        );
+        if in_a {
+            a.push(message);
+        }
+        if in_b {
+            b.push(message);
+        }
+    }
+    store.sync().expect("a disk");
+    [(A, a), (B, b)]
+}
+
+fn check(store: &mut Store<Measured>, logs: &[(LogId, Messages)], lives: impl Fn(u64) -> bool) {
+    for (log, messages) in logs {
+        for (index, (number, bytes)) in (0..).zip(messages) {
+            let expected = match lives(*number) {
+                true => Read::Ready(payload(*number, *bytes).into()),
+                false => Read::Gone,
+            };
+            let read = store.read(*log, index);
+            assert!(read == expected, "{log} {index}: message {number}");
+        }
     }
 }
 
 #[test]
-fn a_compaction_copies_a_large_message_in_parts() {
-    let world = killed();
-    let (mut store, _) = world.open();
-    let dead: u64 = 150;
-    for n in 0..dead {
-        append(&mut store, B, &payload(n, SEGMENT_BLOCK_BYTES));
-    }
-    flush_all(&mut store);
-    store.shards[0].settle(B, 0..dead, dead * SEGMENT_BLOCK_BYTES as u64);
-    flush_all(&mut store);
-    let mut compacted = false;
-    let largest = largest_read(&world, || {
-        compacted = store.compact().unwrap();
-    });
-    assert!(compacted, "most of the file is dead");
-    assert!(largest <= SEGMENT_PART_BYTES, "{largest} bytes at once");
+fn a_large_message_is_moved_to_a_segment_in_pieces() {
+    let disk = Measured::new();
+    let mut store = open(&disk);
+    let logs = fill(&mut store);
+    // After a start nothing is in memory.
     drop(store);
-    let (mut store, _) = world.open();
-    check(&mut store, 1, LARGE_BYTES);
-}
-
-#[test]
-fn a_damaged_large_message_is_reported_and_the_others_are_moved() {
-    let world = killed();
-    let (mut store, _) = world.open();
-    let file = world.files(".wal").remove(0);
-    let middle = payload(1, LARGE_BYTES)[SEGMENT_PART_BYTES..][..64].to_vec();
-    world.disk.tamper(&file, |bytes| {
-        let large = bytes
-            .windows(64)
-            .rposition(|window| window == middle)
-            .unwrap();
-        bytes[large] ^= 1;
-    });
-    flush_all(&mut store);
+    let mut store = open(&disk);
+    store.roll();
+    disk.largest();
+    store.flush().expect("a disk");
+    let largest = disk.largest();
     assert!(
-        matches!(store.read(A, 1), Read::Damaged(_)),
-        "{:?}",
-        store.read(A, 1)
+        largest <= 2 * SEGMENT_PIECE_BYTES,
+        "{largest} bytes at once"
     );
-    check(&mut store, 0, 100);
-    check(&mut store, 2, 100);
+    check(&mut store, &logs, |_| true);
+    drop(store);
+    check(&mut open(&disk), &logs, |_| true);
 }
 
 #[test]
-fn a_message_of_one_part_and_one_of_a_byte_more_are_moved() {
-    let world = World::with_wal_files_of(16 << 20);
-    let (mut store, _) = world.open();
-    let sizes = [SEGMENT_PART_BYTES, SEGMENT_PART_BYTES + 1];
-    for (n, bytes) in (0..).zip(sizes) {
-        append(&mut store, A, &payload(n, bytes));
+fn a_large_message_is_moved_from_segment_to_segment_in_pieces() {
+    let disk = Measured::new();
+    let mut store = open(&disk);
+    let logs = fill(&mut store);
+    store.roll();
+    store.flush().expect("a disk");
+    // Most of both files dies.
+    let lives = |number| ![0, 3, 6, 15].contains(&number);
+    for (log, messages) in &logs {
+        for (index, (number, bytes)) in (0..).zip(messages) {
+            if !lives(*number) {
+                store.shards[0].settle(*log, index..index + 1, *bytes as u64);
+            }
+        }
     }
-    store.sync().unwrap();
+    disk.largest();
+    assert!(store.compact().expect("a disk"), "most of it is dead");
+    let largest = disk.largest();
+    assert!(
+        largest <= 2 * SEGMENT_PIECE_BYTES,
+        "{largest} bytes at once"
+    );
+    check(&mut store, &logs, lives);
     drop(store);
-    let (mut store, _) = world.open();
-    flush_all(&mut store);
+    check(&mut open(&disk), &logs, lives);
+}
+
+#[test]
+fn a_large_message_that_is_damaged_is_set_aside_alone() {
+    let disk = Measured::new();
+    let mut store = open(&disk);
+    let logs = fill(&mut store);
     drop(store);
-    let (mut store, _) = world.open();
-    for (n, bytes) in (0..).zip(sizes) {
-        check(&mut store, n, bytes);
+    let needle = payload(3, LARGE_BYTES + 3);
+    for path in disk.disk.paths() {
+        disk.disk.tamper(&path, |bytes| {
+            let found = bytes
+                .windows(64)
+                .position(|w| *w == needle[LARGE_BYTES - 64..LARGE_BYTES]);
+            if let Some(at) = found {
+                bytes[at] ^= 1;
+            }
+        });
+    }
+    let mut store = open(&disk);
+    store.roll();
+    store.flush().expect("a disk");
+    for (log, messages) in &logs {
+        for (index, (number, bytes)) in (0..).zip(messages) {
+            match store.read(*log, index) {
+                Read::Damaged(_) => assert_eq!(*number, 3),
+                Read::Ready(read) => assert_eq!(read, payload(*number, *bytes)),
+                other => panic!("{other:?}"),
+            }
+        }
+        let damage = store.shards[0].damage(*log).expect("it is noted");
+        assert_eq!(damage.lost.len(), 1);
     }
 }

@@ -247,9 +247,9 @@ pub const SEGMENT_SMALL_BYTES: u64 = 512 * 1024;
 /// Bytes of one block of a segment: what is read from disk at once. A larger message has a block of
 /// its own.
 pub const SEGMENT_BLOCK_BYTES: usize = 128 * 1024;
-/// Bytes of a message that the segment writer holds at once: a larger one is copied in parts of so
-/// many.
-pub const SEGMENT_PART_BYTES: usize = 1024 * 1024;
+/// Bytes of a larger message that the segment writer holds at once while it copies it from file to
+/// file.
+pub const SEGMENT_PIECE_BYTES: usize = 1024 * 1024;
 /// Bytes that a log needs to have in a row in a block that several logs share: fewer are copied to
 /// a block of its own, which costs no memory while they wait.
 pub const SEGMENT_REFERENCE_BYTES_MIN: usize = 4096;

@@ -26,12 +26,12 @@
 //! An entry's checksum is chained to that of the entry before, the first one's to salt, file, log
 //! and offset: a block that lies in the wrong place is never taken for the right one.
 
+use super::far::FarBlock;
 use crate::bytes_io::{Put, Take, chain, seed};
 use crate::id::FileId;
 use crate::loaded::Span;
 use crate::log::Block;
 use leveret_types::LogId;
-use smallvec::SmallVec;
 
 /// Version of a file without blocks that several logs share.
 pub(crate) const VERSION_OWN: u16 = 1;
@@ -166,43 +166,53 @@ pub(crate) fn encode_block(
     (entries, payload): (&[(u64, u32)], &[u8]),
     salt: u64,
     (file, offset): (FileId, u32),
-    of: (LogId, u8),
-) -> (Vec<u8>, LogBlock) {
-    let mut previous = block_seed(salt, file, of.0, offset);
-    let mut start = 0;
-    let entries = entries.iter().map(|&(index, len)| {
-        let payload = &payload[start..start + len as usize];
-        previous = chain(previous, payload);
-        start += len as usize;
-        EntryHead {
-            index,
-            len,
-            crc: previous,
-        }
-    });
-    let entries: SmallVec<[EntryHead; 1]> = entries.collect();
-    encode_head(&entries, salt, (file, offset), of)
-}
-
-/// What a block's table says of an entry.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct EntryHead {
-    pub(crate) index: u64,
-    pub(crate) len: u32,
-    pub(crate) crc: u32,
-}
-
-/// Header and table of a block whose payload is written apart, and what the index says of it.
-pub(crate) fn encode_head(
-    entries: &[EntryHead],
-    salt: u64,
-    (file, offset): (FileId, u32),
     (log, class): (LogId, u8),
 ) -> (Vec<u8>, LogBlock) {
-    let first_index = entries[0].index;
-    let last_index = entries[entries.len() - 1].index;
-    let payload: u32 = entries.iter().map(|entry| entry.len).sum();
-    let mut head = Vec::with_capacity(BLOCK_HEADER_BYTES + entries.len() * ENTRY_BYTES);
+    let (first_index, last_index) = (entries[0].0, entries[entries.len() - 1].0);
+    let mut head = begin_head(
+        (log, class),
+        (first_index, last_index),
+        entries.len(),
+        payload.len() as u32,
+    );
+    let mut previous = block_seed(salt, file, log, offset);
+    let mut start = 0;
+    for (index, len) in entries {
+        let payload = &payload[start..start + *len as usize];
+        previous = chain(previous, payload);
+        head.put_u32((index - first_index) as u32);
+        head.put_u32(*len);
+        head.put_u32(previous);
+        start += *len as usize;
+    }
+    let entries = (first_index, last_index, entries.len() as u32);
+    end_head(
+        head,
+        (salt, file, offset),
+        (log, class),
+        entries,
+        payload.len() as u32,
+    )
+}
+
+/// The same of a block of one body, whose checksum is known.
+pub(crate) fn encode_far_head(block: &FarBlock, len: u32, crc: u32) -> (Vec<u8>, LogBlock) {
+    let mut head = begin_head(block.of, (block.index, block.index), 1, len);
+    head.put_u32(0);
+    head.put_u32(len);
+    head.put_u32(crc);
+    let (file, offset) = block.at;
+    let entries = (block.index, block.index, 1);
+    end_head(head, (block.salt, file, offset), block.of, entries, len)
+}
+
+fn begin_head(
+    (log, class): (LogId, u8),
+    (first_index, last_index): (u64, u64),
+    entries: usize,
+    payload: u32,
+) -> Vec<u8> {
+    let mut head = Vec::with_capacity(BLOCK_HEADER_BYTES + entries * ENTRY_BYTES);
     head.put_u32(BLOCK_MAGIC);
     head.put_u32(0);
     head.put_u64(log.0);
@@ -211,36 +221,39 @@ pub(crate) fn encode_head(
     head.put_u8(class);
     head.put_u8(0);
     head.put_u16(0);
-    head.put_u32(entries.len() as u32);
+    head.put_u32(entries as u32);
     head.put_u32(payload);
     assert_eq!(head.len(), BLOCK_HEADER_BYTES);
-    for entry in entries {
-        head.put_u32((entry.index - first_index) as u32);
-        head.put_u32(entry.len);
-        head.put_u32(entry.crc);
-    }
+    head
+}
+
+fn end_head(
+    mut head: Vec<u8>,
+    (salt, file, offset): (u64, FileId, u32),
+    (log, class): (LogId, u8),
+    (first_index, last_index, count): (u64, u64, u32),
+    payload: u32,
+) -> (Vec<u8>, LogBlock) {
     let crc = crc32c::crc32c_append(block_seed(salt, file, log, offset), &head[8..]);
     head[4..8].copy_from_slice(&crc.to_le_bytes());
-    let block = Block {
-        first_index,
-        last_index,
-        file,
-        offset,
-        len: head.len() as u32 + payload,
-        count: entries.len() as u32,
-        live: 0,
-        shared_from: None,
-    };
-    let volatile = class & VOLATILE != 0;
     let block = LogBlock {
         log,
-        volatile,
-        block,
+        volatile: class & VOLATILE != 0,
+        block: Block {
+            first_index,
+            last_index,
+            file,
+            offset,
+            len: head.len() as u32 + payload,
+            count,
+            live: 0,
+            shared_from: None,
+        },
     };
     (head, block)
 }
 
-/// What the checksums of a block's entries start from.
+/// Where the checksums of a block start from.
 pub(crate) fn block_seed(salt: u64, file: FileId, log: LogId, offset: u32) -> u32 {
     seed(salt, &[file, log.0, u64::from(offset)])
 }

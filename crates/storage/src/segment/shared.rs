@@ -56,6 +56,19 @@ pub(crate) struct Reference {
 }
 
 impl Reference {
+    /// Of one entry, by its index, with the number and the bytes of its body.
+    pub(crate) fn of_one(log: LogId, index: u64, number: u32, bytes: usize) -> Self {
+        Self {
+            log,
+            first_index: index,
+            from: number,
+            count: 1,
+            live: std::iter::once(index..index + 1).collect(),
+            bytes,
+            last_body: None,
+        }
+    }
+
     fn end_index(&self) -> u64 {
         self.first_index + u64::from(self.count)
     }
@@ -143,13 +156,8 @@ impl SharedBuilder {
             return None;
         }
         let reference = Reference {
-            log,
-            first_index: index,
-            from: number,
-            count: 1,
-            live: std::iter::once(index..index + 1).collect(),
-            bytes,
             last_body: body,
+            ..Reference::of_one(log, index, number, bytes)
         };
         self.open.insert(log, reference)
     }

@@ -107,6 +107,8 @@ pub struct SegmentWriter<D: Disk> {
     next_file: FileId,
     reader: Reader<D>,
     buffers: ReadBuffers,
+    /// What large bodies are copied through.
+    piece: Vec<u8>,
     /// Files of work that was left, which the disk did not let go of yet.
     leftover: Vec<PathBuf>,
 }
@@ -126,6 +128,7 @@ impl<D: Disk> SegmentWriter<D> {
             next_file,
             reader,
             buffers: ReadBuffers::default(),
+            piece: Vec::new(),
             leftover: Vec::new(),
         }
     }
@@ -548,6 +551,9 @@ impl<'a, D: Disk> Output<'a, D> {
         };
         pieces.sort_by_key(|piece| block(piece));
         for sharing in pieces.chunk_by(|a, b| block(a) == block(b)) {
+            if self.compact_large_shared(sharing)? {
+                continue;
+            }
             let (first, volatile) = (&sharing[0].block, sharing[0].volatile);
             let content = match self.read_block(plan.shard, first)? {
                 Ok(content) => content,

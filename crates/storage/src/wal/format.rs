@@ -47,7 +47,7 @@ pub(crate) const SECTOR_BYTES: u64 = 4096;
 pub(crate) const VERSION: u16 = 3;
 const VERSION_FIRST: u16 = 1;
 /// The version since which a body's checksum is over the CRC-32C of its bytes.
-pub(crate) const VERSION_OF_OWN_CRCS: u16 = 3;
+const VERSION_OF_OWN_CRCS: u16 = 3;
 pub(crate) const FILE_MAGIC: [u8; 8] = *b"LVRTWAL\0";
 pub(crate) const BATCH_MAGIC: u32 = u32::from_le_bytes(*b"LVWB");
 pub(crate) const HEAD_BYTES: usize = 72;
@@ -195,9 +195,14 @@ pub(crate) fn chunk_seed(salt: u64, generation: Generation, shard: u16, seq: Chu
     seed(salt, &[generation, u64::from(shard), seq])
 }
 
+/// Whether bodies are summed up by themselves, and what came before comes in behind.
+pub(crate) fn is_summed_alone(version: u16) -> bool {
+    version >= VERSION_OF_OWN_CRCS
+}
+
 /// Checksum of a body as the table of a chunk has it.
 pub(crate) fn body_crc(version: u16, previous: u32, body: &[u8]) -> u32 {
-    if version < VERSION_OF_OWN_CRCS {
+    if !is_summed_alone(version) {
         return chain(previous, body);
     }
     chain_crc(previous, body.len() as u32, crc32c::crc32c(body))

@@ -1,133 +1,286 @@
-//! Copies of messages that are too large to be held whole: read in parts, verified, and read again
-//! to be written.
+//! Chunks and blocks with a large body: it is copied in pieces, whatever its size.
 
-use super::{Failure, OpenFile, Output, SYNC_BYTES};
+use super::{BlockBuilder, Bodies, Failure, OpenFile, Output};
 use crate::disk::{Disk, DiskFile};
 use crate::flush::{CompactionPiece, FlushPlan, Piece, PlanChunk};
-use crate::large::LargePayload;
-use crate::loaded::Positions;
-use crate::reader::WantedChunk;
+use crate::loaded::{Key, Positions};
+use crate::segment::Far;
+use crate::segment::far::{FAR_HEAD_BYTES, FarBlock, FarFailure, only_body};
 use crate::segment::format::{
-    BLOCK_HEADER_BYTES, ENTRY_BYTES, EntryHead, block_seed, encode_head, own_class,
+    LogBlock, NO_LOG, REFERENCES, VERSION_SHARED, own_class, shared_class,
+};
+use crate::segment::shared::{
+    Reference, encode_references, fanned_out, log_block, references_bytes,
 };
 use leveret_types::LogId;
+use leveret_types::limits::SEGMENT_PIECE_BYTES;
 use std::io::IoSlice;
+use std::ops::Range;
+
+impl PlanChunk {
+    /// Whether it may have a body that is copied in pieces.
+    fn may_have_large(&self) -> bool {
+        self.bodies.is_none() && self.bytes as usize > SEGMENT_PIECE_BYTES
+    }
+}
+
+/// What these pieces have of the bodies at some positions of their chunk.
+fn within(pieces: &[Piece], positions: &Range<u32>) -> Vec<Piece> {
+    let parts = pieces.iter().filter_map(|piece| {
+        let first = piece.first_position.max(positions.start);
+        let end = (piece.first_position + piece.count).min(positions.end);
+        let passed = u64::from(first.saturating_sub(piece.first_position));
+        (first < end).then_some(Piece {
+            first_position: first,
+            count: end - first,
+            first_index: piece.first_index + passed,
+            ..*piece
+        })
+    });
+    parts.collect()
+}
 
 impl<D: Disk> Output<'_, D> {
-    /// Copies the one large message of a chunk for the one log that needs it; false if the chunk is
-    /// not of that kind, or is in memory anyway.
+    /// Copies what these pieces have of a chunk, if it may have a large body; says whether it was
+    /// copied.
     pub(super) fn flush_large(
         &mut self,
         plan: &FlushPlan,
         chunk: &PlanChunk,
         pieces: &[Piece],
     ) -> Result<bool, Failure> {
-        let (None, Some(place), [piece]) = (&chunk.bodies, chunk.place, pieces) else {
+        if !chunk.may_have_large() {
             return Ok(false);
-        };
-        let wanted = WantedChunk {
-            shard: plan.shard,
-            place,
-            seq: chunk.seq,
-            count: chunk.count,
-            bytes: chunk.bytes as usize,
-            positions: Positions::All,
-        };
-        let Some(payload) = self.writer.reader.large_body(&wanted) else {
-            return Ok(false);
-        };
-        let of = (piece.log, plan.volatile);
-        self.copy_large(of, piece.first_index, &payload)?;
-        Ok(true)
-    }
-
-    /// The same of a block of a segment file.
-    pub(super) fn compact_large(&mut self, piece: &CompactionPiece) -> Result<bool, Failure> {
-        let block = &piece.block;
-        let reader = &mut self.writer.reader;
-        let Some(payload) = reader.large_entry(block.file, block.offset, block.len) else {
-            return Ok(false);
-        };
-        if !piece.live.is_empty() {
-            let of = (piece.log, piece.volatile);
-            self.copy_large(of, block.first_index, &payload)?;
         }
+        let source = chunk.source(Positions::All);
+        let bodies = match self.writer.reader.locate(plan.shard, source) {
+            Ok(bodies) => bodies,
+            Err(why) => {
+                for piece in pieces {
+                    self.unreadable(piece.log, piece.indexes(), &why);
+                }
+                return Ok(true);
+            }
+        };
+        let is_large =
+            |far: &Option<Far>| far.is_some_and(|far| far.len as usize > SEGMENT_PIECE_BYTES);
+        if !bodies.iter().any(is_large) {
+            return Ok(false);
+        }
+        let mut start = 0;
+        for (position, far) in (0..).zip(&bodies).filter(|(_, far)| is_large(far)) {
+            self.flush_small(plan, chunk, within(pieces, &(start..position)))?;
+            if let Some(far) = far {
+                self.copy_large(
+                    far,
+                    plan.volatile,
+                    &within(pieces, &(position..position + 1)),
+                )?;
+            }
+            start = position + 1;
+        }
+        self.flush_small(plan, chunk, within(pieces, &(start..chunk.count)))?;
         Ok(true)
     }
 
-    /// Writes a block of one large entry. Its head has the checksum of what was verified, so that
-    /// whoever reads the block would find it damaged if the second read brought anything else.
-    fn copy_large(
+    /// Reads bodies of a chunk that are not large, and copies them.
+    fn flush_small(
         &mut self,
-        (log, volatile): (LogId, bool),
-        index: u64,
-        payload: &LargePayload,
+        plan: &FlushPlan,
+        chunk: &PlanChunk,
+        pieces: Vec<Piece>,
     ) -> Result<(), Failure> {
-        // Blocks of a log do not overlap: what gathers of it comes before.
-        self.emit((log, volatile))?;
-        let len = payload.len();
-        self.make_room(BLOCK_HEADER_BYTES + ENTRY_BYTES + len as usize)?;
-        let Some((file, offset)) = self.open.as_ref().map(|open| (open.id, open.offset)) else {
-            unreachable!("room was made");
-        };
-        let at = (file, offset as u32);
-        let seed = block_seed(self.writer.salt, file, log, at.1);
-        let crc = match self.writer.reader.verify_large(payload, seed) {
-            Ok(Some(crc)) => crc,
-            Ok(None) => {
-                self.unreadable(log, index..index + 1, "its checksum is wrong");
-                return Ok(());
+        if pieces.is_empty() {
+            return Ok(());
+        }
+        let ranges = pieces.iter();
+        let mut ranges: Vec<Range<u32>> = ranges
+            .map(|piece| piece.first_position..piece.first_position + piece.count)
+            .collect();
+        ranges.sort_unstable_by_key(|range| range.start);
+        let source = chunk.source(Positions::these(ranges));
+        match self.read(plan.shard, Key::Chunk(chunk.seq), source) {
+            Ok(content) => {
+                let source = Bodies {
+                    content: &content,
+                    volatile: plan.volatile,
+                    shared: fanned_out(&pieces, chunk.count),
+                    count: chunk.count,
+                    first_body: Some(chunk.first_body),
+                };
+                self.copy(&source, &pieces)?;
+                self.writer.buffers.give(content);
             }
             Err(why) => {
-                self.unreadable(log, index..index + 1, &why);
-                return Ok(());
-            }
-        };
-        let entry = EntryHead { index, len, crc };
-        let of = (log, own_class(volatile));
-        let (head, block) = encode_head(&[entry], self.writer.salt, at, of);
-        write_behind(self.open.as_mut(), &head)?;
-        match self.write_parts(payload)? {
-            None => {
-                if let Some(open) = &mut self.open {
-                    open.blocks.push(block);
+                for piece in &pieces {
+                    self.unreadable(piece.log, piece.indexes(), &why);
                 }
             }
-            Some(why) => self.unreadable(log, index..index + 1, &why),
         }
         Ok(())
     }
 
-    /// Writes all parts of a payload behind what is written. Gives why, if some could not be read
-    /// again: then the block has zeros in their place, so that the file goes on behind it.
-    fn write_parts(&mut self, payload: &LargePayload) -> Result<Option<String>, Failure> {
-        let mut failed = None;
-        for (from, len) in payload.parts() {
-            match self.writer.reader.part(payload, from, len) {
-                Ok(part) => write_behind(self.open.as_mut(), part)?,
-                Err(why) => {
-                    write_behind(self.open.as_mut(), &vec![0; len])?;
-                    failed = Some(why);
+    /// Copies a large body to a block of its own, for the logs that have it: each has it once.
+    fn copy_large(&mut self, body: &Far, volatile: bool, pieces: &[Piece]) -> Result<(), Failure> {
+        match pieces {
+            [] => Ok(()),
+            [piece] => {
+                if let Some(reference) = self.shared.end(piece.log) {
+                    self.place(reference)?;
                 }
+                self.copy_alone(body, (piece.log, volatile), piece.first_index)
             }
-            self.pace(len as u64)?;
+            _ => {
+                self.emit_shared()?;
+                let owners = pieces.iter().map(|piece| (piece.log, piece.first_index));
+                self.share_large(body, volatile, owners.collect())
+            }
         }
-        Ok(failed)
     }
-}
 
-/// Writes bytes at the end of the file that is open, and syncs it now and then.
-fn write_behind<F: DiskFile>(open: Option<&mut OpenFile<F>>, bytes: &[u8]) -> Result<(), Failure> {
-    let Some(open) = open else {
-        unreachable!("room was made");
-    };
-    let slices = [IoSlice::new(bytes)];
-    let written = open.file.write_at(&slices, open.offset);
-    written.map_err(|e| ("write", e))?;
-    open.offset += bytes.len() as u64;
-    if open.offset - open.synced >= SYNC_BYTES {
-        open.file.sync_data().map_err(|e| ("sync", e))?;
-        open.synced = open.offset;
+    fn copy_alone(&mut self, body: &Far, of: (LogId, bool), index: u64) -> Result<(), Failure> {
+        // Blocks of a log do not overlap: what gathers of it comes before.
+        self.emit(of)?;
+        self.make_room(FAR_HEAD_BYTES + body.len as usize)?;
+        let (log, volatile) = of;
+        match self.write_far(body, index, (log, own_class(volatile)))? {
+            Ok(block) => self.open_blocks().extend([block]),
+            Err(why) => self.unreadable(log, index..index + 1, &why),
+        }
+        Ok(())
     }
-    Ok(())
+
+    /// Writes a shared block with one large body, and behind it the references of those who have
+    /// it. No shared block gathers.
+    fn share_large(
+        &mut self,
+        body: &Far,
+        volatile: bool,
+        owners: Vec<(LogId, u64)>,
+    ) -> Result<(), Failure> {
+        self.version = VERSION_SHARED;
+        for (log, _) in &owners {
+            self.emit((*log, volatile))?;
+        }
+        let len = body.len as usize;
+        self.make_room(FAR_HEAD_BYTES + len + references_bytes(owners.len()))?;
+        let block = match self.write_far(body, 0, (NO_LOG, shared_class(volatile)))? {
+            Ok(block) => block,
+            Err(why) => {
+                for (log, index) in owners {
+                    self.unreadable(log, index..index + 1, &why);
+                }
+                return Ok(());
+            }
+        };
+        let references = owners.into_iter();
+        let references: Vec<Reference> = references
+            .map(|(log, index)| Reference::of_one(log, index, 0, len))
+            .collect();
+        let written: BlockBuilder = encode_references(block.block.offset, &references);
+        self.write(&written, (NO_LOG, REFERENCES))?;
+        let parts = references
+            .iter()
+            .map(|reference| log_block(reference, &block));
+        self.open_blocks().extend(parts);
+        Ok(())
+    }
+
+    fn open_blocks(&mut self) -> &mut Vec<LogBlock> {
+        match &mut self.open {
+            Some(open) => &mut open.blocks,
+            None => unreachable!("room was made"),
+        }
+    }
+
+    /// Writes a block of one large body to the file that is open; why not, if the body cannot be
+    /// read: what comes next is then written over what was written of it.
+    fn write_far(
+        &mut self,
+        body: &Far,
+        index: u64,
+        of: (LogId, u8),
+    ) -> Result<Result<LogBlock, String>, Failure> {
+        let Some(mut open) = self.open.take() else {
+            unreachable!("room was made");
+        };
+        let block = FarBlock {
+            index,
+            of,
+            at: (open.id, open.offset as u32),
+            salt: self.writer.salt,
+        };
+        let mut buffer = std::mem::take(&mut self.writer.piece);
+        let start = open.offset;
+        let reader = self.writer.reader.another();
+        let copied = block.copy(&reader, &mut buffer, body, |bytes, at| {
+            self.write_piece(&mut open, bytes, start + at)
+        });
+        self.writer.piece = buffer;
+        let written = match copied {
+            Ok((head, written)) => {
+                self.write_piece(&mut open, &head, start)?;
+                open.offset = start + u64::from(written.block.len);
+                Ok(written)
+            }
+            Err(FarFailure::Unreadable(why)) => {
+                open.synced = open.synced.min(start);
+                Err(why)
+            }
+            Err(FarFailure::Write(failure)) => return Err(failure),
+        };
+        self.open = Some(open);
+        Ok(written)
+    }
+
+    fn write_piece(
+        &mut self,
+        open: &mut OpenFile<D::File>,
+        bytes: &[u8],
+        at: u64,
+    ) -> Result<(), Failure> {
+        let written = open.file.write_at(&[IoSlice::new(bytes)], at);
+        written.map_err(|e| ("write", e))?;
+        let end = at + bytes.len() as u64;
+        if end.saturating_sub(open.synced) >= super::SYNC_BYTES {
+            open.file.sync_data().map_err(|e| ("sync", e))?;
+            open.synced = end;
+        }
+        self.pace(bytes.len() as u64)
+    }
+
+    /// Copies what a compaction keeps of a block of one large body; says whether it was one.
+    pub(super) fn compact_large(&mut self, piece: &CompactionPiece) -> Result<bool, Failure> {
+        let Some(body) = only_body(&self.writer.reader, self.writer.salt, &piece.block) else {
+            return Ok(false);
+        };
+        if piece
+            .live
+            .iter()
+            .any(|range| range.contains(&piece.block.first_index))
+        {
+            self.pace(u64::from(piece.block.len))?;
+            self.copy_alone(&body, (piece.log, piece.volatile), piece.block.first_index)?;
+        }
+        Ok(true)
+    }
+
+    /// The same of a block that several logs share.
+    pub(super) fn compact_large_shared(
+        &mut self,
+        sharing: &[&CompactionPiece],
+    ) -> Result<bool, Failure> {
+        let (first, volatile) = (&sharing[0].block, sharing[0].volatile);
+        let Some(body) = only_body(&self.writer.reader, self.writer.salt, first) else {
+            return Ok(false);
+        };
+        let living = sharing.iter().filter(|piece| !piece.live.is_empty());
+        let owners: Vec<_> = living.map(|p| (p.log, p.block.first_index)).collect();
+        if !owners.is_empty() {
+            self.pace(u64::from(first.len))?;
+            self.emit_shared()?;
+            self.share_large(&body, volatile, owners)?;
+        }
+        Ok(true)
+    }
 }
