@@ -48,10 +48,18 @@ fn write_store(root: &Path) {
     store.close().expect("closed in order");
 }
 
+fn is_segment(entry: &fs::DirEntry) -> bool {
+    entry.path().extension().is_some_and(|end| end == "seg")
+}
+
 /// Flips a bit in the only place on disk where this text stands.
 fn spoil(root: &Path, text: &str) {
     let mut spoilt = 0;
-    for entry in fs::read_dir(root.join("segment")).expect("segments") {
+    let folders = ["data", "segment"].map(|folder| root.join(folder));
+    let entries = folders
+        .iter()
+        .flat_map(|folder| fs::read_dir(folder).expect("segments"));
+    for entry in entries.filter(|entry| entry.as_ref().is_ok_and(is_segment)) {
         let path = entry.expect("an entry").path();
         let mut bytes = fs::read(&path).expect("a segment");
         let found = bytes.windows(text.len()).position(|w| w == text.as_bytes());

@@ -247,11 +247,7 @@ impl Node {
         let (rolled, rolled_files) = channel();
         let (prepared, prepared_files) = channel();
         let first_files = recovered.wal.prepared_files();
-        if let Some(through) = recovered.flush_through {
-            // The receiver is alive: it is moved to its thread below.
-            let _ = rolled.send(through);
-            broker.segments.notify();
-        }
+        let first_rolled = rolled.clone();
         let wal = WalThread::new(Arc::clone(&broker), recovered.wal, rolled, prepared_files);
         let segment = SegmentThread::new(
             Arc::clone(&broker),
@@ -281,6 +277,13 @@ impl Node {
             )?),
             None => None,
         };
+        if let Some(through) = recovered.flush_through {
+            // Now that the queues are there: until then nobody has said where their segments go.
+            // The receiver lives as long as its thread.
+            let _ = first_rolled.send(through);
+            broker.segments.notify();
+        }
+        drop(first_rolled);
         let stream_thread = start_streams(&broker, streams)?;
         first_boot(&broker, &config.first_boot)?;
         if let Some(prepare) = config.prepare {

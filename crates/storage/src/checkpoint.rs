@@ -34,8 +34,10 @@ use std::path::{Path, PathBuf};
 const MAGIC: [u8; 8] = *b"LVRTCKPT";
 /// Version 2 says that segment files may have blocks that several logs share; only a store with
 /// such files has it, so that one without can be opened by earlier versions of Leveret.
-const VERSION: u16 = 2;
-const VERSION_WITHOUT_SHARED: u16 = 1;
+/// Version 3 says that segment files lie in two folders.
+const VERSION: u16 = 3;
+const VERSION_WITH_SHARED: u16 = 2;
+const VERSION_FIRST: u16 = 1;
 pub(crate) const HEADER_BYTES: usize = 56;
 const CRC_AT: usize = 12;
 pub(crate) const RESERVE_NAME: &str = "leveret.reserve";
@@ -61,8 +63,8 @@ pub struct CheckpointPart {
     flushed_through: Generation,
     bytes: Vec<u8>,
     dead: Vec<FileId>,
-    /// Whether a file that is kept has blocks that several logs share.
-    has_shared: bool,
+    /// The version that the files need which are kept.
+    version: u16,
 }
 
 impl CheckpointPart {
@@ -101,7 +103,14 @@ impl ShardLogs {
         bytes.put_u64(self.flushed_body);
         bytes.put_u64(self.flushed_through);
         let (kept, dead): (Vec<_>, Vec<_>) = self.files.iter().partition(|(_, f)| f.live > 0);
-        let has_shared = kept.iter().any(|(_, f)| f.has_shared);
+        let versions = kept
+            .iter()
+            .map(|(_, file)| match (file.is_own, file.has_shared) {
+                (true, _) => VERSION,
+                (false, true) => VERSION_WITH_SHARED,
+                (false, false) => VERSION_FIRST,
+            });
+        let version = versions.max().unwrap_or(VERSION_FIRST);
         bytes.put_u32(kept.len() as u32);
         for (file, state) in kept {
             bytes.put_u64(*file);
@@ -121,7 +130,7 @@ impl ShardLogs {
             flushed_through: self.flushed_through,
             bytes,
             dead: dead.into_iter().map(|(file, _)| *file).collect(),
-            has_shared,
+            version,
         }
     }
 
@@ -208,10 +217,8 @@ pub(crate) fn encode(
     let body: usize = parts.iter().map(|p| p.bytes.len()).sum();
     let mut out = Vec::with_capacity((HEADER_BYTES + body) * 2);
     out.extend_from_slice(&MAGIC);
-    let version = match parts.iter().any(|part| part.has_shared) {
-        true => VERSION,
-        false => VERSION_WITHOUT_SHARED,
-    };
+    let versions = parts.iter().map(|part| part.version);
+    let version = versions.max().unwrap_or(VERSION_FIRST);
     out.put_u16(version);
     out.put_u16(parts.len() as u16);
     out.put_u32(0);
@@ -540,7 +547,7 @@ impl<D: Disk> CheckpointWriter<D> {
         pool: &mut WalPool<D>,
         pooled: usize,
     ) -> Result<Released, Fatal> {
-        let (segment, logs) = (self.files.segment(), self.files.wal());
+        let (segments, logs) = (self.files.segments(), self.files.wal());
         let mut released = Released::default();
         for name in self.names(&self.data)? {
             if parse_file_name(&name).is_some_and(|sequence| sequence < self.sequence) {
@@ -548,7 +555,10 @@ impl<D: Disk> CheckpointWriter<D> {
             }
         }
         for file in parts.iter().flat_map(|p| &p.dead) {
-            self.delete(&segment.join(segment::format::file_name(*file)))?;
+            let name = segment::format::file_name(*file);
+            segments
+                .distinct()
+                .try_for_each(|folder| self.delete(&folder.join(&name)))?;
             self.files.close(Name::Segment(*file));
             released.deleted_files += 1;
         }

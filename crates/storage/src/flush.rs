@@ -82,7 +82,12 @@ pub struct FlushPlan {
     epoch: u64,
     pub(crate) chunks: Vec<PlanChunk>,
     pub(crate) pieces: Vec<Piece>,
+    /// Logs of these that are placed apart.
+    pub(crate) apart: Apart,
 }
+
+/// Logs that are placed apart.
+pub(crate) type Apart = HashSet<LogId, foldhash::fast::FixedState>;
 
 impl FlushPlan {
     /// The shard whose plan it is.
@@ -126,6 +131,8 @@ pub struct CompactionPlan {
     pub(crate) shard: u8,
     pub(crate) victims: HashSet<FileId, foldhash::fast::FixedState>,
     pub(crate) pieces: Vec<CompactionPiece>,
+    /// Logs of these that are placed apart.
+    pub(crate) apart: Apart,
     epoch: u64,
 }
 
@@ -178,9 +185,16 @@ impl ShardLogs {
             through,
             end_body,
             epoch: self.epoch,
+            apart: self.apart(pieces.iter().map(|piece| piece.log)),
             chunks,
             pieces,
         }
+    }
+
+    /// Those of these logs that are placed apart.
+    fn apart(&self, logs: impl Iterator<Item = LogId>) -> Apart {
+        let is_apart = |id: &LogId| self.logs.get(id).is_some_and(|log| log.is_apart);
+        logs.filter(is_apart).collect()
     }
 
     fn chunks_to_flush(&self, through: Generation) -> (Vec<PlanChunk>, u64) {
@@ -229,6 +243,7 @@ impl ShardLogs {
             through: 0,
             end_body,
             epoch: self.epoch,
+            apart: self.apart(pieces.iter().map(|piece| piece.log)),
             chunks,
             pieces,
         }
@@ -309,7 +324,7 @@ impl ShardLogs {
     /// Registers new files and their blocks.
     fn take_in_files(&mut self, written: &Written, epoch: u64) {
         for file in &written.files {
-            let mut state = FileState::new(file.bytes);
+            let mut state = FileState::new(file.bytes, file.is_own);
             for LogBlock {
                 log,
                 volatile,
@@ -372,6 +387,7 @@ impl ShardLogs {
         Some(CompactionPlan {
             shard: self.shard,
             victims,
+            apart: self.apart(pieces.iter().map(|piece| piece.log)),
             pieces,
             epoch: self.epoch,
         })

@@ -3,6 +3,8 @@
 use crate::bytes_io::{Put, Take};
 use crate::disk::{Disk, DiskFile, read_whole};
 use crate::error::OpenError;
+use crate::id::FileId;
+use crate::segment;
 use std::io::{self, IoSlice};
 use std::path::{Path, PathBuf};
 
@@ -15,9 +17,9 @@ pub(crate) const VERSION: u16 = 1;
 /// Where a store keeps what. Each may be on a drive of its own, and several may be the same.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Folders {
-    /// Identity and checkpoints.
+    /// Identity and checkpoints, and the segment files of logs that are not placed elsewhere.
     pub data: PathBuf,
-    /// Segment files.
+    /// Segment files of the logs that are placed there: see [`crate::ShardLogs::place_apart`].
     pub segment: PathBuf,
     /// The write-ahead log.
     pub wal: PathBuf,
@@ -34,6 +36,14 @@ impl Folders {
             segment: folder.join("segment"),
             wal: folder.join("wal"),
             logs: folder.join("logs"),
+        }
+    }
+
+    /// Where segment files lie.
+    pub(crate) fn segments(&self) -> SegmentFolders {
+        SegmentFolders {
+            own: self.data.clone(),
+            apart: self.segment.clone(),
         }
     }
 
@@ -122,6 +132,56 @@ impl Folders {
                 .map_err(|e| OpenError::io(&path, e))?;
         }
         Ok(())
+    }
+}
+
+/// The two folders of segment files. A file is in one of them, which its number does not tell:
+/// earlier versions of Leveret had all in that of the logs that are placed apart.
+#[derive(Clone, Debug)]
+pub(crate) struct SegmentFolders {
+    /// Of logs that are not placed apart.
+    own: PathBuf,
+    apart: PathBuf,
+}
+
+impl SegmentFolders {
+    /// Where new files go, of logs that are placed apart or not.
+    pub(crate) fn folder(&self, apart: bool) -> &Path {
+        if apart { &self.apart } else { &self.own }
+    }
+
+    /// Whether they are two.
+    pub(crate) fn are_two(&self) -> bool {
+        self.own != self.apart
+    }
+
+    /// Each once.
+    pub(crate) fn distinct(&self) -> impl Iterator<Item = &Path> {
+        let own = Some(self.own.as_path()).filter(|_| self.are_two());
+        std::iter::once(self.apart.as_path()).chain(own)
+    }
+
+    /// Opens a file, wherever it is.
+    pub(crate) fn open<D: Disk>(&self, disk: &D, file: FileId) -> io::Result<D::File> {
+        let name = segment::format::file_name(file);
+        match disk.open(&self.apart.join(&name)) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound && self.are_two() => {
+                disk.open(&self.own.join(&name))
+            }
+            opened => opened,
+        }
+    }
+
+    /// All segment files, with the folder that each is in.
+    pub(crate) fn list<D: Disk>(&self, disk: &D) -> Result<Vec<(FileId, &Path)>, OpenError> {
+        let mut files = Vec::new();
+        for folder in self.distinct() {
+            let names = disk.list(folder).map_err(|e| OpenError::io(folder, e))?;
+            let ids = names.iter();
+            let ids = ids.filter_map(|name| segment::format::parse_file_name(name));
+            files.extend(ids.map(|id| (id, folder)));
+        }
+        Ok(files)
     }
 }
 

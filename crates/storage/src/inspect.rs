@@ -98,10 +98,9 @@ impl<D: Disk> ReadOnly<D> {
         let locks = folders.lock(disk)?;
         let identity = folders.identity(disk)?.ok_or_else(missing)?;
         let found = load(disk, folders, identity, &Options::default())?;
-        let (wal, segment) = (folders.wal.clone(), folders.segment.clone());
         Ok(Self {
             shards: found.shards,
-            reader: Reader::new(disk.clone(), wal, segment, identity.salt()),
+            reader: Reader::new(disk.clone(), folders, identity.salt()),
             _locks: locks,
         })
     }
@@ -152,8 +151,7 @@ fn look<D: Disk>(disk: &D, folders: &Folders, read: bool) -> Result<Inspection, 
     let mut found = load(disk, folders, identity, &Options::default())?;
     let mut verified_entries = 0;
     if read {
-        let (wal, segment) = (folders.wal.clone(), folders.segment.clone());
-        let mut reader = Reader::new(disk.clone(), wal, segment, identity.salt());
+        let mut reader = Reader::new(disk.clone(), folders, identity.salt());
         for shard in &mut found.shards {
             verified_entries += verify_shard(shard, &mut reader);
         }

@@ -305,6 +305,8 @@ pub(crate) struct Cut {
 pub(crate) struct Log {
     pub(crate) id: LogId,
     pub(crate) kind: LogKind,
+    /// Whether its segment files go to the folder for those that are placed apart.
+    pub(crate) is_apart: bool,
     pub(crate) next_index: u64,
     pub(crate) durable: Side,
     pub(crate) volatile: Side,
@@ -324,6 +326,7 @@ impl Log {
         Self {
             id,
             kind,
+            is_apart: false,
             next_index: 0,
             durable: Side::default(),
             volatile: Side::default(),

@@ -2,6 +2,7 @@
 //! must be closed, or the disk keeps its bytes for as long as anybody has it open.
 
 use crate::disk::Disk;
+use crate::folders::{Folders, SegmentFolders};
 use crate::id::{FileId, Generation};
 use crate::{segment, wal};
 use leveret_types::limits::READ_FILES_OPEN_MAX;
@@ -63,7 +64,7 @@ impl<F> Open<F> {
 pub(crate) struct OpenFiles<D: Disk> {
     disk: D,
     wal: PathBuf,
-    segment: PathBuf,
+    segments: SegmentFolders,
     open: Arc<Open<D::File>>,
 }
 
@@ -72,18 +73,18 @@ impl<D: Disk> Clone for OpenFiles<D> {
         Self {
             disk: self.disk.clone(),
             wal: self.wal.clone(),
-            segment: self.segment.clone(),
+            segments: self.segments.clone(),
             open: Arc::clone(&self.open),
         }
     }
 }
 
 impl<D: Disk> OpenFiles<D> {
-    pub(crate) fn new(disk: D, wal: PathBuf, segment: PathBuf) -> Self {
+    pub(crate) fn new(disk: D, folders: &Folders) -> Self {
         Self {
             disk,
-            wal,
-            segment,
+            wal: folders.wal.clone(),
+            segments: folders.segments(),
             open: Arc::new(Open(Mutex::new(Kept {
                 files: Vec::new(),
                 closed: 0,
@@ -100,7 +101,13 @@ impl<D: Disk> OpenFiles<D> {
         }
         let closed = open.closed;
         drop(open);
-        let file = Arc::new(self.disk.open(&self.path(name))?);
+        let file = Arc::new(match name {
+            Name::Wal(generation) => {
+                let path = self.wal.join(wal::writer::file_name(generation));
+                self.disk.open(&path)?
+            }
+            Name::Segment(file) => self.segments.open(&self.disk, file)?,
+        });
         let mut open = self.open.lock();
         if let Some(same) = open.find(name) {
             // Another reader was faster; the file opened here is dropped behind the lock.
@@ -130,21 +137,14 @@ impl<D: Disk> OpenFiles<D> {
         drop(closed);
     }
 
-    fn path(&self, name: Name) -> PathBuf {
-        match name {
-            Name::Wal(generation) => self.wal.join(wal::writer::file_name(generation)),
-            Name::Segment(file) => self.segment.join(segment::format::file_name(file)),
-        }
-    }
-
     /// The folder of the write-ahead log.
     pub(crate) fn wal(&self) -> &Path {
         &self.wal
     }
 
-    /// The folder of the segment files.
-    pub(crate) fn segment(&self) -> &Path {
-        &self.segment
+    /// The folders of the segment files.
+    pub(crate) fn segments(&self) -> &SegmentFolders {
+        &self.segments
     }
 }
 
@@ -154,9 +154,10 @@ mod tests {
 
     use super::{Name, OpenFiles};
     use crate::disk::{Disk, DiskFile};
+    use crate::folders::Folders;
     use leveret_types::limits::READ_FILES_OPEN_MAX;
     use std::io::{self, IoSlice};
-    use std::path::{Path, PathBuf};
+    use std::path::Path;
     use std::sync::{Arc, Mutex, OnceLock};
 
     /// What is done each time that a file is opened or closed.
@@ -232,17 +233,18 @@ mod tests {
         hook: impl Fn(&OpenFiles<HookedDisk>, &'static str) + Send + Sync + 'static,
     ) -> OpenFiles<HookedDisk> {
         let disk = HookedDisk::default();
-        let files = OpenFiles::new(disk.clone(), PathBuf::new(), PathBuf::new());
+        let folders = Folders::within(Path::new("f"));
+        let files = OpenFiles::new(disk.clone(), &folders);
         let weak = Arc::downgrade(&files.open);
-        let (quiet, folder) = (HookedDisk::default(), PathBuf::new());
+        let quiet = HookedDisk::default();
         let hook = move |what| {
             if let Some(open) = weak.upgrade() {
-                let (wal, segment) = (folder.clone(), folder.clone());
+                let (wal, segments) = (folders.wal.clone(), folders.segments());
                 hook(
                     &OpenFiles {
                         disk: quiet.clone(),
                         wal,
-                        segment,
+                        segments,
                         open,
                     },
                     what,

@@ -2,6 +2,7 @@
 
 use crate::chunk::{Bodies, Place};
 use crate::disk::{Disk, read_exact_into};
+use crate::folders::Folders;
 use crate::id::{ChunkSeq, Generation};
 use crate::loaded::{Content, Key, Loaded, Positions, ReadRequest, Source};
 use crate::open_files::{Name, OpenFiles};
@@ -13,7 +14,6 @@ use crate::wal::format::{BodyEntry, Tables, body_crc, chunk_seed, table_bytes};
 use bytes::BytesMut;
 use leveret_types::limits::CHUNK_BYTES;
 use std::ops::Range;
-use std::path::PathBuf;
 
 /// Bytes of others that are read along with those of a chunk that lie on both sides of them.
 const GAP_BYTES_MAX: usize = 16 * 1024;
@@ -35,8 +35,8 @@ pub struct Reader<D: Disk> {
 }
 
 impl<D: Disk> Reader<D> {
-    pub(crate) fn new(disk: D, wal: PathBuf, segment: PathBuf, salt: u64) -> Self {
-        Self::over(OpenFiles::new(disk, wal, segment), salt)
+    pub(crate) fn new(disk: D, folders: &Folders, salt: u64) -> Self {
+        Self::over(OpenFiles::new(disk, folders), salt)
     }
 
     fn over(files: OpenFiles<D>, salt: u64) -> Self {

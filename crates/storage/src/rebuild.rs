@@ -9,7 +9,7 @@ use crate::checkpoint::{self, Checkpoint, ShardPart};
 use crate::disk::{Disk, DiskFile};
 use crate::error::OpenError;
 use crate::folders::{Folders, Identity};
-use crate::id::{Durability, FileId, LogKind};
+use crate::id::{Durability, LogKind};
 use crate::inspect::InspectError;
 use crate::loaded::{Content, Key, ReadRequest, Source};
 use crate::log::{Block, Log};
@@ -142,8 +142,7 @@ impl<D: Disk> Remains<D> {
     ) -> Result<Self, InspectError> {
         let salt = identity.salt();
         let bytes = checkpoint::newest(disk, &folders.data)?.map_or(Vec::new(), |(_, b)| b);
-        let (wal, segment) = (folders.wal.clone(), folders.segment.clone());
-        let mut reader = Reader::new(disk.clone(), wal, segment, salt);
+        let mut reader = Reader::new(disk.clone(), folders, salt);
         let mut report = RecoveryReport::default();
         let (pieces, told, checkpoint) = match salvage(&bytes, salt) {
             Salvaged::Whole(_, checkpoint) => {
@@ -311,17 +310,13 @@ fn segment_pieces<D: Disk>(
     reader: &mut Reader<D>,
     report: &mut RecoveryReport,
 ) -> Result<BTreeMap<LogId, Vec<Piece>>, InspectError> {
-    let fail = |e| OpenError::io(&folders.segment, e);
-    let names = disk.list(&folders.segment).map_err(fail)?;
-    let mut files: Vec<FileId> = names
-        .iter()
-        .filter_map(|name| segment::format::parse_file_name(name))
-        .collect();
-    files.sort_unstable_by(|a, b| b.cmp(a));
+    let segments = folders.segments();
+    let mut files = segments.list(disk)?;
+    files.sort_unstable_by(|(a, _), (b, _)| b.cmp(a));
     let mut taken: BTreeMap<LogId, RangeSet> = BTreeMap::new();
     let mut pieces: BTreeMap<LogId, Vec<Piece>> = BTreeMap::new();
-    for file in files {
-        let path = folders.segment.join(segment::format::file_name(file));
+    for (file, folder) in files {
+        let path = folder.join(segment::format::file_name(file));
         let len = disk.open(&path).and_then(|open| open.len());
         let len = len.map_err(|e| OpenError::io(&path, e))?;
         let (_, blocks) = read_index(disk, folders, salt, file, len, report);

@@ -19,7 +19,6 @@ use crate::folders::{Folders, Identity};
 use crate::id::{FileId, Generation, SHARDS_MAX};
 use crate::log::Damage;
 use crate::reader::Reader;
-use crate::segment;
 use crate::segment::writer::SegmentWriter;
 use crate::shard::{Budget, ShardLogs};
 use crate::wal::pool::WalPool;
@@ -29,6 +28,7 @@ use leveret_types::{LogId, RangeSet, limits};
 use ready::make_ready;
 use replay::Replay;
 use shard::ShardReplay;
+use std::collections::BTreeSet;
 
 /// How a store is opened.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -253,13 +253,12 @@ pub(crate) fn load_from<D: Disk>(
     for shard in &mut shards {
         shard.cut_before = next_file;
     }
-    let names = disk
-        .list(&folders.segment)
-        .map_err(|e| OpenError::io(&folders.segment, e))?;
-    let highest = names
-        .iter()
-        .filter_map(|n| segment::format::parse_file_name(n))
-        .max();
+    let segments = folders.segments();
+    let files = segments.list(disk)?;
+    let highest = files.iter().map(|(file, _)| *file).max();
+    let own = files.iter();
+    let own = own.filter(|(_, folder)| segments.are_two() && *folder == segments.folder(false));
+    let own: BTreeSet<FileId> = own.map(|(file, _)| *file).collect();
     next_file = next_file.max(highest.map_or(1, |h| h + 1));
 
     let mut replay = Replay {
@@ -284,7 +283,7 @@ pub(crate) fn load_from<D: Disk>(
     report.segment_files = listed.len();
     report.notes.extend(wal.notes);
     for (shard, file, blocks) in blocks {
-        replay.shards[usize::from(shard)].add_file(file, blocks);
+        replay.shards[usize::from(shard)].add_file(file, own.contains(&file), blocks);
     }
     let finish = |shard: ShardReplay| shard.finish();
     Ok(Found {

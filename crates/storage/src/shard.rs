@@ -117,6 +117,22 @@ impl ShardLogs {
         }
     }
 
+    /// What of a log is moved to segments from now on goes to [`crate::Folders::segment`]; that of
+    /// all others to [`crate::Folders::data`]. What has been moved before stays where it is until
+    /// its files are merged. Not kept over a restart: who knows what the log is says so again before
+    /// the first flush. Nothing happens if there is no such log.
+    pub fn place_apart(&mut self, id: LogId) {
+        if let Some(log) = self.logs.get_mut(&id) {
+            log.is_apart = true;
+        }
+    }
+
+    /// Whether it was placed so.
+    #[must_use]
+    pub fn is_apart(&self, id: LogId) -> bool {
+        self.logs.get(&id).is_some_and(|log| log.is_apart)
+    }
+
     /// Ends a log and all its entries. Nothing happens if there is no such log.
     pub fn delete_log(&mut self, id: LogId) {
         let Some(mut log) = self.logs.remove(&id) else {

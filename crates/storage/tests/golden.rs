@@ -36,6 +36,13 @@ fn options() -> Options {
     }
 }
 
+/// The folder in which earlier versions of Leveret have all segments.
+fn place_all_apart(store: &mut Store<MemoryDisk>) {
+    for shard in &mut store.shards {
+        (1..=8).for_each(|log| shard.place_apart(LogId(log)));
+    }
+}
+
 /// A store that was killed with something of everything on its disk.
 fn scene() -> MemoryDisk {
     let disk = MemoryDisk::new();
@@ -58,6 +65,7 @@ fn scene() -> MemoryDisk {
     odd.set_term_and_vote(LogId(1), 9, 4);
     store.sync().unwrap();
     store.roll();
+    place_all_apart(&mut store);
     store.flush().unwrap();
     let [even, odd] = &mut store.shards[..] else {
         panic!("two shards");
@@ -180,6 +188,7 @@ fn shared_scene() -> MemoryDisk {
     shard.settle(LogId(6), 1..2, 3_000);
     store.sync().unwrap();
     store.roll();
+    place_all_apart(&mut store);
     store.flush().unwrap();
     store.mark_idle().unwrap();
     disk

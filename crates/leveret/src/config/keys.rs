@@ -68,8 +68,8 @@ const NONE: Kind = Choice(&["none"]);
 pub const KEYS: &[Key] = &[
     // Leveret's own.
     key("data_dir", Path, "./leveret-data", "Folder that holds everything the node keeps."),
-    key("folders.data", Path, "", "Folder of the store's identity and checkpoints: small, whatever waits; `data` in `data_dir` where not given."),
-    key("folders.segment", Path, "", "Folder of the segments: messages that wait and have left the log, of classic and quorum queues alike, and the catalogue; `segment` in `data_dir` where not given."),
+    key("folders.data", Path, "", "Folder of what the node knows and of the classic queues' messages that wait and have left the log, with the catalogue and the store's checkpoints; `data` in `data_dir` where not given."),
+    key("folders.segment", Path, "", "Folder of the quorum queues' messages that wait and have left the log, and of streams; `segment` in `data_dir` where not given. What an earlier version of Leveret has put there of classic queues is read there until it is merged."),
     key("folders.wal", Path, "", "Folder of the write-ahead log; `wal` in `data_dir` where not given. It gains most from a drive of its own."),
     key("folders.logs", Path, "", "Folder of log files; `logs` in `data_dir` where not given."),
     key("cache_size", Bytes(0, TIB), "16MiB", "Memory for message bodies, all queues together."),

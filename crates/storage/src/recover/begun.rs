@@ -22,7 +22,7 @@ pub(super) fn never_had_a_checkpoint<D: Disk>(
     salt: u64,
 ) -> Result<(), OpenError> {
     let list = |folder: &Path| disk.list(folder).map_err(|e| OpenError::io(folder, e));
-    let (mut logs, segments) = (list(&folders.wal)?, list(&folders.segment)?);
+    let mut logs = list(&folders.wal)?;
     logs.sort_unstable();
     let mut generations = logs
         .iter()
@@ -30,7 +30,7 @@ pub(super) fn never_had_a_checkpoint<D: Disk>(
     let witness = match generations.next() {
         Some((FIRST_GENERATION, _)) => return Ok(()),
         Some((_, name)) => Some(folders.wal.join(name)),
-        None => match with_durable_block(disk, folders, &segments, salt)? {
+        None => match with_durable_block(disk, folders, salt)? {
             Some(found) => Some(found),
             None => used_before(disk, folders, &logs, salt)?,
         },
@@ -48,14 +48,10 @@ pub(super) fn never_had_a_checkpoint<D: Disk>(
 fn with_durable_block<D: Disk>(
     disk: &D,
     folders: &Folders,
-    segments: &[String],
     salt: u64,
 ) -> Result<Option<PathBuf>, OpenError> {
-    for name in segments {
-        let Some(file) = segment::format::parse_file_name(name) else {
-            continue;
-        };
-        let path = folders.segment.join(name);
+    for (file, folder) in folders.segments().list(disk)? {
+        let path = folder.join(segment::format::file_name(file));
         let bytes = disk.open(&path).and_then(|open| open.len());
         let bytes = bytes.map_err(|e| OpenError::io(&path, e))?;
         let mut unread = RecoveryReport::default();

@@ -19,7 +19,7 @@ pub(crate) fn read_index<D: Disk>(
     report: &mut RecoveryReport,
 ) -> (u64, Vec<LogBlock>) {
     let name = segment::format::file_name(file);
-    let open = match disk.open(&folders.segment.join(&name)) {
+    let open = match folders.segments().open(disk, file) {
         Ok(open) => open,
         Err(error) => {
             report.notes.push(format!("segment file {name}: {error}"));

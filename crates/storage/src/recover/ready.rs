@@ -52,15 +52,10 @@ pub(super) fn make_ready<D: Disk>(
     }
     let rewritten = wal.roll();
     found.report.deleted_files = delete_leftovers(disk, folders, &found.listed)?;
-    let reader = Reader::new(
-        disk.clone(),
-        folders.wal.clone(),
-        folders.segment.clone(),
-        salt,
-    );
+    let reader = Reader::new(disk.clone(), folders, salt);
     let segment = SegmentWriter::new(
         disk.clone(),
-        &folders.segment,
+        folders.segments(),
         salt,
         found.next_file,
         reader.another(),
@@ -105,19 +100,20 @@ fn delete_leftovers<D: Disk>(
     listed: &[FileId],
 ) -> Result<usize, OpenError> {
     let mut deleted = 0;
-    let list = |folder| disk.list(folder).map_err(|e| OpenError::io(folder, e));
-    for name in list(folders.segment.as_path())? {
-        let id = segment::format::parse_file_name(&name);
-        if id.is_some_and(|id| !listed.contains(&id)) {
-            let path = folders.segment.join(name);
+    let segments = folders.segments();
+    for (id, folder) in segments.list(disk)? {
+        if !listed.contains(&id) {
+            let path = folder.join(segment::format::file_name(id));
             disk.delete(&path).map_err(|e| OpenError::io(&path, e))?;
             deleted += 1;
         }
     }
     if deleted > 0 {
         // A number may be used again only when the file that had it is gone for good.
-        let synced = disk.sync_dir(&folders.segment);
-        synced.map_err(|e| OpenError::io(&folders.segment, e))?;
+        for folder in segments.distinct() {
+            let synced = disk.sync_dir(folder);
+            synced.map_err(|e| OpenError::io(folder, e))?;
+        }
     }
     Ok(deleted)
 }

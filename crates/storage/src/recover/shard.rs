@@ -181,8 +181,13 @@ impl ShardReplay {
     }
 
     /// Takes in a segment file's index.
-    pub(super) fn add_file(&mut self, file: FileId, (bytes, blocks): (u64, Vec<LogBlock>)) {
-        self.logs.files.insert(file, FileState::new(bytes));
+    pub(super) fn add_file(
+        &mut self,
+        file: FileId,
+        is_own: bool,
+        (bytes, blocks): (u64, Vec<LogBlock>),
+    ) {
+        self.logs.files.insert(file, FileState::new(bytes, is_own));
         for LogBlock {
             log,
             volatile,

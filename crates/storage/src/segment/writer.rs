@@ -15,6 +15,7 @@ use super::shared::{
 use crate::disk::{Disk, DiskFile};
 use crate::error::Fatal;
 use crate::flush::{CompactionPiece, CompactionPlan, FlushPlan, Piece};
+use crate::folders::SegmentFolders;
 use crate::id::FileId;
 use crate::loaded::{Content, Key, Positions, ReadRequest, Source};
 use crate::log::Block;
@@ -39,6 +40,8 @@ const SYNC_BYTES: u64 = 4 * 1024 * 1024;
 #[derive(Clone, Debug)]
 pub(crate) struct WrittenFile {
     pub(crate) file: FileId,
+    /// Whether it lies where earlier versions of Leveret do not look.
+    pub(crate) is_own: bool,
     pub(crate) bytes: u64,
     pub(crate) blocks: Vec<LogBlock>,
 }
@@ -102,7 +105,7 @@ pub type Pace<'a> = &'a mut dyn FnMut(u64) -> ControlFlow<()>;
 /// Writes segment files. Owned by one thread.
 pub struct SegmentWriter<D: Disk> {
     disk: D,
-    folder: PathBuf,
+    folders: SegmentFolders,
     salt: u64,
     next_file: FileId,
     reader: Reader<D>,
@@ -116,14 +119,14 @@ pub struct SegmentWriter<D: Disk> {
 impl<D: Disk> SegmentWriter<D> {
     pub(crate) fn new(
         disk: D,
-        folder: &Path,
+        folders: SegmentFolders,
         salt: u64,
         next_file: FileId,
         reader: Reader<D>,
     ) -> Self {
         Self {
             disk,
-            folder: folder.to_owned(),
+            folders,
             salt,
             next_file,
             reader,
@@ -201,6 +204,8 @@ struct Output<'a, D: Disk> {
     pace: Pace<'a>,
     open: Option<OpenFile<D::File>>,
     created: Vec<PathBuf>,
+    /// Whether what is written is of logs that are placed apart.
+    apart: bool,
     gathering: HashMap<(LogId, bool), BlockBuilder, foldhash::fast::FixedState>,
     gathered_bytes: usize,
     shared: SharedBuilder,
@@ -310,6 +315,7 @@ impl<'a, D: Disk> Output<'a, D> {
             pace,
             open: None,
             created: Vec::new(),
+            apart: false,
             gathering: HashMap::default(),
             gathered_bytes: 0,
             shared: SharedBuilder::default(),
@@ -333,9 +339,7 @@ impl<'a, D: Disk> Output<'a, D> {
                 self.discard()?;
                 Err(SegmentError::NoSpace)
             }
-            Err(Failure::Call(call, error)) => {
-                Err(Fatal::new(call, &self.writer.folder, error).into())
-            }
+            Err(Failure::Call(call, error)) => Err(Fatal::new(call, self.folder(), error).into()),
         }
     }
 
@@ -355,12 +359,35 @@ impl<'a, D: Disk> Output<'a, D> {
         }
     }
 
+    /// The folder of what is written.
+    fn folder(&self) -> &Path {
+        self.writer.folders.folder(self.apart)
+    }
+
+    /// First what is placed apart, then the rest: each has files of its own.
     fn flush(&mut self, plan: &FlushPlan) -> Result<(), Failure> {
-        let mut rest = &plan.pieces[..];
+        if plan.apart.is_empty() {
+            return self.flush_pieces(plan, &plan.pieces);
+        }
+        for apart in [true, false] {
+            let of_these = plan.pieces.iter();
+            let of_these = of_these.filter(|piece| plan.apart.contains(&piece.log) == apart);
+            let pieces: Vec<Piece> = of_these.copied().collect();
+            self.apart = apart;
+            self.flush_pieces(plan, &pieces)?;
+        }
+        Ok(())
+    }
+
+    fn flush_pieces(&mut self, plan: &FlushPlan, pieces: &[Piece]) -> Result<(), Failure> {
+        let mut rest = pieces;
         for (at, chunk) in plan.chunks.iter().enumerate() {
             let count = rest.partition_point(|piece| piece.chunk as usize <= at);
             let (pieces, after) = rest.split_at(count);
             rest = after;
+            if pieces.is_empty() {
+                continue;
+            }
             if self.flush_large(plan, chunk, pieces)? {
                 continue;
             }
@@ -507,9 +534,23 @@ impl<'a, D: Disk> Output<'a, D> {
     }
 
     fn compact(&mut self, plan: &CompactionPlan) -> Result<(), Failure> {
-        self.compact_shared(plan)?;
-        let is_own = |piece: &&CompactionPiece| piece.block.shared_from.is_none();
-        for piece in plan.pieces.iter().filter(is_own) {
+        for apart in [true, false] {
+            let pieces = plan.pieces.iter();
+            let pieces = pieces.filter(|piece| plan.apart.contains(&piece.log) == apart);
+            self.apart = apart;
+            self.compact_pieces(plan, &pieces.collect::<Vec<_>>())?;
+        }
+        Ok(())
+    }
+
+    fn compact_pieces(
+        &mut self,
+        plan: &CompactionPlan,
+        pieces: &[&CompactionPiece],
+    ) -> Result<(), Failure> {
+        self.compact_shared(plan, pieces)?;
+        let is_own = |piece: &&&CompactionPiece| piece.block.shared_from.is_none();
+        for piece in pieces.iter().filter(is_own) {
             let of = (piece.log, piece.volatile);
             if !piece.joins_previous {
                 self.emit(of)?;
@@ -539,11 +580,15 @@ impl<'a, D: Disk> Output<'a, D> {
 
     /// Carries out the part of a compaction that concerns shared blocks: each is read once, and
     /// what any log still needs of it goes to another one.
-    fn compact_shared(&mut self, plan: &CompactionPlan) -> Result<(), Failure> {
+    fn compact_shared(
+        &mut self,
+        plan: &CompactionPlan,
+        pieces: &[&CompactionPiece],
+    ) -> Result<(), Failure> {
         // What is left of a reference is not copied, however little it is: it would have to be put
         // in between blocks of the log that are already written.
         self.reference_bytes_min = 0;
-        let pieces = plan.pieces.iter();
+        let pieces = pieces.iter().copied();
         let mut pieces: Vec<_> = pieces.filter(|p| p.block.shared_from.is_some()).collect();
         let block = |piece: &CompactionPiece| {
             let block = &piece.block;
@@ -747,7 +792,7 @@ impl<'a, D: Disk> Output<'a, D> {
     fn create(&mut self) -> Result<OpenFile<D::File>, Failure> {
         let id = self.writer.next_file;
         self.writer.next_file += 1;
-        let path = self.writer.folder.join(file_name(id));
+        let path = self.folder().join(file_name(id));
         let file = self
             .writer
             .disk
@@ -777,6 +822,7 @@ impl<'a, D: Disk> Output<'a, D> {
         let bytes = open.offset + footer.len() as u64;
         self.written.files.push(WrittenFile {
             file: open.id,
+            is_own: !self.apart && self.writer.folders.are_two(),
             bytes,
             blocks: open.blocks,
         });
@@ -794,7 +840,7 @@ impl<'a, D: Disk> Output<'a, D> {
             self.close(open)?;
         }
         if !self.created.is_empty() {
-            let synced = self.writer.disk.sync_dir(&self.writer.folder);
+            let synced = self.writer.disk.sync_dir(self.folder());
             synced.map_err(|e| ("sync of the folder", e))?;
         }
         Ok(())

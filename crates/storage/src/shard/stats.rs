@@ -52,6 +52,8 @@ pub(crate) struct FileState {
     pub(crate) compacting: bool,
     /// Whether it was written with blocks that several logs share.
     pub(crate) has_shared: bool,
+    /// Whether it lies where earlier versions of Leveret do not look.
+    pub(crate) is_own: bool,
     /// These blocks, by their offsets.
     shared: BTreeMap<u32, SharedState>,
 }
@@ -75,10 +77,12 @@ impl SharedState {
 }
 
 impl FileState {
-    /// A file of so many bytes, of which no block is known yet.
-    pub(crate) fn new(bytes: u64) -> Self {
+    /// A file of so many bytes, of which no block is known yet; whether it is in a folder of its
+    /// own, that of the logs which are not placed apart.
+    pub(crate) fn new(bytes: u64, is_own: bool) -> Self {
         Self {
             bytes,
+            is_own,
             ..Self::default()
         }
     }

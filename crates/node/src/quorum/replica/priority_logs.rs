@@ -57,6 +57,7 @@ impl PriorityLogs {
             if !logs.has_log(log) {
                 logs.create_log(log, LogKind::Durable);
             }
+            logs.place_apart(log);
             self.found(logs, priority_log, 0);
         }
         log

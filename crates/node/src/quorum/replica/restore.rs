@@ -53,6 +53,9 @@ impl Replica {
                 return Err(RestoreError::Damaged(damage.notes.join("; ")));
             }
         }
+        for priority_log in priority_logs {
+            logs.place_apart(log_of(id, *priority_log));
+        }
         let log = log_of(id, HEADER_LOG);
         if !logs.has_log(log) {
             match priority_logs.first() {
@@ -73,6 +76,7 @@ impl Replica {
             logs.skip_to(log, 2);
             logs.set_state(log, &state.encode(&first_mark(me, &spec)));
         }
+        logs.place_apart(log);
         let (applied, mark) = Applied::decode(logs.state(log)).map_err(RestoreError::State)?;
         if applied.votes_from == VOTES_NEVER {
             return Err(RestoreError::Lost);

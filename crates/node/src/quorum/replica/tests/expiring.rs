@@ -130,3 +130,22 @@ fn what_an_earlier_version_has_written_is_looked_at() {
             .all(|state| !state.is_empty())
     );
 }
+
+#[test]
+fn the_segments_of_a_quorum_queue_are_placed_apart() {
+    let check = |world: &World| {
+        for running in world.nodes.iter().flat_map(|node| &node.running) {
+            let logs = &running.shard.logs;
+            let of_queue: Vec<_> = logs
+                .log_ids()
+                .filter(|log| queue_of(*log).0 == QUEUE)
+                .collect();
+            assert_eq!(of_queue.len(), 2, "messages and headers");
+            assert!(of_queue.into_iter().all(|log| logs.is_apart(log)));
+        }
+    };
+    let mut world = World::filled_with(6, None);
+    check(&world);
+    world.restart_all();
+    check(&world);
+}
