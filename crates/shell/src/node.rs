@@ -20,8 +20,8 @@ use leveret_node::shard::Shard;
 use leveret_node::streams::{self, StreamSessions};
 use leveret_node::{ConnectionStatus, Env, NodeSettings};
 use leveret_storage::{
-    Disk, Folders, LogSummary, OpenError, Options, ReadRequest, Reader, Recovered, RecoveryReport,
-    ShardLogs, StoreLock, StreamFiles, WalWriter, recover,
+    Disk, Folders, Generation, LogSummary, OpenError, Options, ReadRequest, Reader, Recovered,
+    RecoveryReport, ShardLogs, StoreLock, StreamFiles, WalWriter, recover,
 };
 use leveret_stream_host::StreamHost;
 use leveret_types::{ConnectionId, NodeId, ProtocolError, ShardId};
@@ -31,7 +31,7 @@ use std::collections::HashSet;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, channel, sync_channel};
+use std::sync::mpsc::{Receiver, Sender, channel, sync_channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -277,12 +277,7 @@ impl Node {
             )?),
             None => None,
         };
-        if let Some(through) = recovered.flush_through {
-            // Now that the queues are there: until then nobody has said where their segments go.
-            // The receiver lives as long as its thread.
-            let _ = first_rolled.send(through);
-            broker.segments.notify();
-        }
+        flush_first(&broker, &first_rolled, recovered.flush_through);
         drop(first_rolled);
         let stream_thread = start_streams(&broker, streams)?;
         first_boot(&broker, &config.first_boot)?;
@@ -608,6 +603,16 @@ fn start_io(
         threads.push(spawn(&format!("io-{index}"), move || thread.run())?);
     }
     Ok(threads)
+}
+
+/// Has what the last run left in full files of the log moved to segments, now that the queues are
+/// there: until then nobody has said where their segments go.
+fn flush_first(broker: &Broker, rolled: &Sender<Generation>, through: Option<Generation>) {
+    if let Some(through) = through {
+        // The receiver lives as long as its thread.
+        let _ = rolled.send(through);
+        broker.segments.notify();
+    }
 }
 
 /// Lets a node serve its cluster, and gives the shards their queues once it has caught up.

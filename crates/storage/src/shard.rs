@@ -119,8 +119,8 @@ impl ShardLogs {
 
     /// What of a log is moved to segments from now on goes to [`crate::Folders::segment`]; that of
     /// all others to [`crate::Folders::data`]. What has been moved before stays where it is until
-    /// its files are merged. Not kept over a restart: who knows what the log is says so again before
-    /// the first flush. Nothing happens if there is no such log.
+    /// its files are merged. Not kept over a restart: who knows what the log is says so again
+    /// before the first flush. Nothing happens if there is no such log.
     pub fn place_apart(&mut self, id: LogId) {
         if let Some(log) = self.logs.get_mut(&id) {
             log.is_apart = true;

@@ -1,5 +1,5 @@
-//! Large bodies are copied from one file to another in pieces: whoever copies a message must not hold
-//! it beside those who deliver it.
+//! Large bodies are copied from one file to another in pieces: whoever copies a message must not
+//! hold it beside those who deliver it.
 
 use super::format::{BLOCK_HEADER_BYTES, ENTRY_BYTES, block_seed, encode_far_head};
 use super::format::{LogBlock, verify_block_head};
