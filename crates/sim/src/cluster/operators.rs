@@ -52,7 +52,9 @@ impl World {
                 }
                 _ => drop(self.hosts.remove(&id)),
             }
-            self.add_machine(&mut random)?;
+            // An operator who replaces a machine knows that it stays.
+            let node = self.add_machine(&mut random)?.0;
+            self.carry_out(&Command::NodePromote { node })?;
         }
         Ok(())
     }
