@@ -37,7 +37,8 @@ pub struct ClusterNode {
     pub up: bool,
     /// Whether it votes on the catalogue.
     pub votes: bool,
-    /// Whether it is to vote as soon as it has caught up: an operator has said so, or it has stayed.
+    /// Whether it is to vote as soon as it has caught up: an operator has said so, or it has
+    /// stayed.
     pub is_to_vote: bool,
     /// Whether it is being emptied.
     pub draining: bool,

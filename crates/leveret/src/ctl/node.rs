@@ -226,27 +226,6 @@ pub fn status(context: &Context<'_>) -> Result<Output> {
         }
     }
     section("Alarms", alarms);
-    let damage = context.target.get("/api/leveret/damage").ok();
-    let rows = damage
-        .as_ref()
-        .and_then(Value::as_array)
-        .into_iter()
-        .flatten();
-    let damaged: Vec<(String, String)> = rows
-        .map(|row| {
-            let (name, vhost) = (show(&row["name"]), show(&row["vhost"]));
-            (
-                format!("queue '{name}' in vhost '{vhost}'"),
-                show(&row["what"]),
-            )
-        })
-        .collect();
-    if !damaged.is_empty() {
-        let lines = damaged
-            .iter()
-            .map(|(name, what)| (name.as_str(), what.clone()));
-        section("Damaged Queues", lines.collect());
-    }
     let parts = memory_parts(&memory);
     let mut lines = vec![
         ("Total memory used", bytes(&node["mem_used"])),
@@ -297,6 +276,7 @@ pub fn status(context: &Context<'_>) -> Result<Output> {
         "Listeners",
         listeners.map(|line| ("Interface", line)).collect(),
     );
+    out.push_str(&damaged_queues(context));
     Ok(Output::Object(
         status_object(&overview, &node, &memory, cluster),
         out,
@@ -349,6 +329,25 @@ pub(super) fn describe_listener(listener: &Value) -> String {
         show(&listener["port"]),
         show(&listener["protocol"])
     )
+}
+
+/// The section about queues of which something cannot be read on the node that is asked; nothing
+/// where there are none.
+fn damaged_queues(context: &Context<'_>) -> String {
+    let damage = context.target.get("/api/leveret/damage").ok();
+    let rows = damage.as_ref().and_then(Value::as_array);
+    let mut out = String::new();
+    for row in rows.into_iter().flatten() {
+        if out.is_empty() {
+            out.push_str("Damaged Queues\n\n");
+        }
+        let (name, vhost, what) = (show(&row["name"]), show(&row["vhost"]), show(&row["what"]));
+        let _ = writeln!(out, "queue '{name}' in vhost '{vhost}': {what}");
+    }
+    if !out.is_empty() {
+        out.push('\n');
+    }
+    out
 }
 
 const NO_ALARMS: &str = "(none)";

@@ -111,6 +111,9 @@ const FAULTS: &[(&str, Fault)] = &[
     ("full-disk-follower", Fault::FullFollower),
 ];
 
+/// Faults that are played where they are named, and not with all others.
+const BY_NAME: &[Fault] = &[Fault::FullLeader, Fault::FullFollower];
+
 /// The names of all faults.
 pub fn names() -> String {
     let names: Vec<&str> = FAULTS.iter().map(|(name, _)| *name).collect();
@@ -352,8 +355,9 @@ pub fn run(options: &Options) -> Result<bool> {
     if std::env::var_os(INSIDE).is_none() {
         return Ok(copy(options)?.status()?.success());
     }
-    let chosen = |(name, _): &(&'static str, Fault)| {
-        options.fault.as_ref().is_none_or(|wanted| wanted == name)
+    let chosen = |(name, fault): &(&'static str, Fault)| match &options.fault {
+        Some(wanted) => wanted == name,
+        None => !BY_NAME.contains(fault),
     };
     let faults: Vec<_> = FAULTS.iter().copied().filter(chosen).collect();
     if faults.is_empty() {
