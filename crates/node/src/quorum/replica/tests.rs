@@ -1,7 +1,6 @@
 //! Three nodes with one shard each over disks in memory, a network that keeps the order of each
 //! way, and clients with a ledger; everything else is drawn from a seed.
 
-mod arrived;
 mod astray;
 mod expiring;
 mod local;
