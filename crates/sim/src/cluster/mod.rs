@@ -19,6 +19,7 @@
 mod calm;
 mod client;
 mod faults;
+pub mod hostile;
 mod ledger;
 pub mod node;
 mod operators;

@@ -79,6 +79,7 @@ fn seeds(target: &str) -> Vec<Vec<u8>> {
         "group_message" | "group_record" | "group_members" | "group_step" => {
             leveret_replication::fuzz::seeds(target)
         }
+        "peer_member" => crate::cluster::hostile::seeds(),
         "peer_frame" => leveret_node::cluster::wire::seeds(),
         "link_frame" => leveret_node::quorum::link::seeds(),
         "group_frame" => leveret_node::quorum::replica::seeds(),

@@ -106,6 +106,10 @@ pub static TARGETS: &[Target] = &[
         run: leveret_node::quorum::replica::fuzz,
     },
     Target {
+        name: "peer_member",
+        run: crate::cluster::hostile::fuzz,
+    },
+    Target {
         name: "topic_match",
         run: leveret_routing::fuzz::topic,
     },

@@ -70,6 +70,9 @@ impl Leader {
         });
         self.waiting.retain(|waiting| waiting.node != from);
         for subscription in &registration.subscriptions {
+            if !self.is_free(from, subscription.id, subscription.consumer.is_some()) {
+                continue;
+            }
             let no_ack = subscription
                 .consumer
                 .is_some_and(|consumer| consumer.no_ack);
@@ -199,7 +202,22 @@ impl Leader {
         }
     }
 
+    /// Whether a node may bring this subscription: it is no other node's, nor, as a consumer, there
+    /// already. Nodes bring none like that; one that does is not to end this one.
+    fn is_free(&self, from: NodeId, subscription: ConsumerId, is_consumer: bool) -> bool {
+        let place = self.subscriptions.get(&subscription);
+        let is_free = place.is_none_or(|place| place.node == from)
+            && !(is_consumer && self.queue.holds(subscription));
+        if !is_free {
+            tracing::warn!(queue = %self.id, %from, %subscription, "a node brings a consumer that is not its own");
+        }
+        is_free
+    }
+
     pub(super) fn attach(&mut self, around: &mut Around<'_>, from: NodeId, consumer: Consumer) {
+        if !self.is_free(from, consumer.id, true) {
+            return;
+        }
         let place = Place::new(from, consumer.no_ack);
         let result = self.queue.attach(around.now, consumer, &mut self.scratch);
         if result.is_ok() {
