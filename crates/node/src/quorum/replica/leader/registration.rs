@@ -70,7 +70,10 @@ impl Leader {
         });
         self.waiting.retain(|waiting| waiting.node != from);
         for subscription in &registration.subscriptions {
-            if !self.is_free(from, subscription.id, subscription.consumer.is_some()) {
+            let is_itself = subscription
+                .consumer
+                .is_none_or(|consumer| consumer.id == subscription.id);
+            if !is_itself || !self.is_free(from, subscription.id, subscription.consumer.is_some()) {
                 continue;
             }
             let no_ack = subscription
