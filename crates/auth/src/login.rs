@@ -219,6 +219,20 @@ mod tests {
     }
 
     #[test]
+    fn a_login_that_is_found_good_again_counts_as_new() {
+        let mut remembered = Remembered::new([1; 32]);
+        let user = hash("p");
+        let of = |number: usize| check(Some(user.clone()), &number.to_string());
+        for number in 0..LOGINS_REMEMBERED_MAX {
+            remembered.remember(&of(number), 1);
+        }
+        remembered.remember(&of(0), 2);
+        remembered.remember(&of(LOGINS_REMEMBERED_MAX), 2);
+        assert!(remembered.knows(&of(0), 2), "it is newer than the next");
+        assert!(!remembered.knows(&of(1), 2));
+    }
+
+    #[test]
     fn a_bounded_number_is_remembered_the_newest() {
         let mut remembered = Remembered::new([1; 32]);
         let user = hash("p");

@@ -350,6 +350,27 @@ mod tests {
     }
 
     #[test]
+    fn who_a_message_is_from_is_its_user_or_said_by_an_impersonator() {
+        for (claimed, impersonates, expected) in [
+            ("u", false, "ok"),
+            ("v", true, "ok"),
+            (
+                "v",
+                false,
+                "406 user_id property set to 'v' but authenticated user was 'u'",
+            ),
+            (
+                "",
+                false,
+                "406 user_id property set to '' but authenticated user was 'u'",
+            ),
+        ] {
+            let answer = text(check_user_id(claimed.as_bytes(), "u", impersonates));
+            assert_eq!(answer, expected, "claims to be from '{claimed}'");
+        }
+    }
+
+    #[test]
     fn texts_are_rabbitmqs() {
         let nothing = access("", "", "");
         assert_eq!(text(nothing.check_vhost()), "ok");

@@ -4,6 +4,7 @@ mod basics;
 mod dispatch;
 mod expiry;
 mod limits;
+mod looks;
 mod model;
 mod quorum;
 mod restart;

@@ -15,12 +15,14 @@ impl World {
         }
     }
 
-    /// One of the next calls to the disk fails, or all of its kind from then on.
+    /// One of the next calls to the disk fails, or all of its kind from then on: reads, too.
     pub(super) fn fail(&mut self, node: NodeId, random: &mut Random) {
-        let changing = Call::ALL.into_iter().filter(|call| call.changes());
-        let changing: Vec<Call> = changing.collect();
+        let failing = Call::ALL.into_iter();
+        let failing: Vec<Call> = failing
+            .filter(|call| call.changes() || *call == Call::Read)
+            .collect();
         let fault = Fault {
-            call: changing[random.below(changing.len() as u64) as usize],
+            call: failing[random.below(failing.len() as u64) as usize],
             nth: random.below(3),
             kind: io::ErrorKind::Other,
             sticky: random.below(2) == 0,

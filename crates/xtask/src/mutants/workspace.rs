@@ -39,6 +39,9 @@ pub struct TestProgram {
 /// The copy. It stays in the target folder, so that the next run compiles what changed.
 pub struct Copy {
     root: PathBuf,
+    /// Where it is built. Not where the workspace itself is: cargo knows packages by their paths
+    /// below the workspace's root, and would take the one's programs for the other's.
+    built: PathBuf,
 }
 
 /// After so many rounds something else is wrong than a change that does not compile.
@@ -60,7 +63,8 @@ impl Copy {
             }
         }
         remove_others(&root, &root, &kept)?;
-        Ok(Copy { root })
+        let built = std::path::absolute(run::target_folder("mutants/target")?)?;
+        Ok(Copy { root, built })
     }
 
     /// Writes the changes, and drops those that do not compile: gives the others.
@@ -146,10 +150,7 @@ impl Copy {
         }
         command
             .current_dir(&self.root)
-            .env(
-                "CARGO_TARGET_DIR",
-                std::path::absolute(run::target()).unwrap_or_default(),
-            )
+            .env("CARGO_TARGET_DIR", &self.built)
             .stdin(Stdio::null())
             .stderr(Stdio::piped());
         command
