@@ -125,6 +125,8 @@ impl Sources {
                         Some((_, items)) => {
                             self.add(file, Some(at), &name, &folder.join(&name), items, outside);
                         }
+                        // A file of another crate, which is looked at there.
+                        None if module.attrs.iter().any(|one| one.path().is_ident("path")) => {}
                         None => outside.push((at, name, folder.to_owned())),
                     }
                 }

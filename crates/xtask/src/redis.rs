@@ -1,5 +1,6 @@
-//! A Redis server of its own for a suite: at a free loopback port, nothing on the disk, ended by its
-//! process id.
+//! A Redis server of its own for a suite.
+//!
+//! It listens at a free loopback port, keeps nothing on the disk, and is ended by its process id.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};

@@ -3,7 +3,7 @@
 use super::{CATALOGUE_LOG, LocalQueueStats, QueueSpec, Shard, log_of, queue_of};
 use crate::peeked::Found;
 use crate::quorum::link::{LocalDelivery, ToLeader};
-use crate::quorum::replica::{Around, ReplicaStatus, Replicas, ReplicatedState, UnfitReplicas};
+use crate::quorum::replica::{Around, ReplicaStatus, Replicas, UnfitReplicas};
 use leveret_queue::Counts;
 use leveret_replication::ProposeError;
 use leveret_storage::{ShardLogs, Urgency};
@@ -148,12 +148,6 @@ impl Shard {
     #[must_use]
     pub fn replica_status(&self, queue: QueueId) -> Option<ReplicaStatus> {
         self.replicas.status(queue)
-    }
-
-    /// What a queue's member here has made of the group's entries.
-    #[must_use]
-    pub fn replicated_state(&self, queue: QueueId) -> Option<ReplicatedState> {
-        self.replicas.state(&self.logs, queue)
     }
 
     /// Whether a queue has a replica here that takes no part, for its logs are damaged or lack what

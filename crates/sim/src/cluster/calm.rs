@@ -10,7 +10,6 @@ use super::world::{TURN_MS, World};
 use crate::disk::SimDisk;
 use leveret_metadata::QueueRecord;
 use leveret_node::env::Env;
-use leveret_node::quorum::replica::ReplicatedState;
 use leveret_types::{NodeId, QueueId, ReplicaId};
 
 /// Milliseconds within which a cluster of which everything works must have answered everybody.
@@ -258,7 +257,6 @@ impl World {
     fn check_copies(&self) -> Result<(), String> {
         for queue in self.groups() {
             let mut counts = Vec::new();
-            let mut states = Vec::new();
             let members = self.members(queue).map(|(members, _)| members);
             let members = members.unwrap_or_default();
             for id in self.ids() {
@@ -275,11 +273,7 @@ impl World {
                 if is_member && let Some(local_stats) = shard.local_stats(self.now(id), queue) {
                     counts.push((id, local_stats.counts.ready + local_stats.counts.unsettled));
                 }
-                if is_member && let Some(state) = shard.replicated_state(queue) {
-                    states.push((id, state));
-                }
             }
-            check_states(queue, &states)?;
             if counts.windows(2).any(|pair| pair[0].1 != pair[1].1) {
                 return Err(format!("the members of {queue} have {counts:?} messages"));
             }
@@ -353,19 +347,4 @@ impl World {
         }
         Ok(())
     }
-}
-
-/// Members that have applied the same entries of a queue's group have equal states.
-fn check_states(queue: QueueId, states: &[(NodeId, ReplicatedState)]) -> Result<(), String> {
-    for (at, (one, state)) in states.iter().enumerate() {
-        let others = states[at + 1..].iter();
-        let mut same = others.filter(|(_, other)| other.applied == state.applied);
-        if let Some((other, other_state)) = same.find(|(_, other)| other.bytes != state.bytes) {
-            return Err(format!(
-                "nodes {one} and {other} have applied {queue} through {}, and differ:\n  {:?}\n  {:?}",
-                state.applied, state.bytes, other_state.bytes
-            ));
-        }
-    }
-    Ok(())
 }

@@ -15,14 +15,12 @@ impl World {
         }
     }
 
-    /// One of the next calls to the disk fails, or all of its kind from then on: reads, too.
+    /// One of the next calls to the disk fails, or all of its kind from then on.
     pub(super) fn fail(&mut self, node: NodeId, random: &mut Random) {
-        let failing = Call::ALL.into_iter();
-        let failing: Vec<Call> = failing
-            .filter(|call| call.changes() || *call == Call::Read)
-            .collect();
+        let changing = Call::ALL.into_iter().filter(|call| call.changes());
+        let changing: Vec<Call> = changing.collect();
         let fault = Fault {
-            call: failing[random.below(failing.len() as u64) as usize],
+            call: changing[random.below(changing.len() as u64) as usize],
             nth: random.below(3),
             kind: io::ErrorKind::Other,
             sticky: random.below(2) == 0,

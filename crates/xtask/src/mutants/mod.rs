@@ -182,7 +182,8 @@ fn all_of(subject: &Subject, options: &Options) -> Result<Vec<(String, Candidate
     let folder = format!("crates/{}/src", subject.package);
     let sources = Sources::read(&run::root().join(&folder).join("lib.rs"))?;
     let mut files = sources.files;
-    files.retain(|file| file.starts_with(subject.below));
+    // What drives a fuzz target is a test, whatever it is compiled with.
+    files.retain(|file| file.starts_with(subject.below) && !file.ends_with("fuzz.rs"));
     files.sort();
     let mut all = Vec::new();
     for file in files {

@@ -66,17 +66,6 @@ pub struct ReplicaStatus {
     pub is_serving: bool,
 }
 
-/// What one member of a group has made of the group's entries. Members that have applied the same
-/// entries have equal ones.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ReplicatedState {
-    /// The last entry that is in it.
-    pub applied: u64,
-    /// Whose operations have taken effect, how far each log goes, what was delivered, returned and
-    /// is leaving, as in a snapshot; then the messages that are there, by their places.
-    pub bytes: Vec<u8>,
-}
-
 /// How many members do not do what they are there for, as far as one node knows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct UnfitReplicas {
@@ -623,14 +612,6 @@ impl Replicas {
     /// The queues of which the replica here takes no part, in no order.
     pub fn quarantined(&self) -> impl Iterator<Item = QueueId> + '_ {
         self.quarantined.keys().copied()
-    }
-
-    /// What a queue's member here has made of the entries so far.
-    #[must_use]
-    pub fn state(&self, logs: &ShardLogs, queue: QueueId) -> Option<ReplicatedState> {
-        self.map
-            .get(&queue)
-            .map(|replica| replica.replicated_state(logs))
     }
 
     /// Whether a queue has a replica here that takes no part.

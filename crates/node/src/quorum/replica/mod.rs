@@ -28,7 +28,7 @@ mod tests;
 mod wire;
 
 pub use fuzz::{fuzz, seeds};
-pub use host::{ReplicaStatus, Replicas, ReplicatedState, UnfitReplicas};
+pub use host::{ReplicaStatus, Replicas, UnfitReplicas};
 pub use snapshot::Transfers;
 
 use crate::quorum::Clients;

@@ -19,7 +19,7 @@
 use super::blob::{Applied, Unreadable, take_replica};
 use super::header::priority_log as take_priority_log;
 use super::wire::{Malformed, Reader, put, put_range};
-use super::{Around, Replica, ReplicatedState, restore};
+use super::{Around, Replica, restore};
 use crate::env::PeerFrame;
 use crate::shard::log_of;
 use crate::stored;
@@ -174,27 +174,6 @@ impl Replica {
             alive_ms: around.now.monotonic_ms,
         }));
         self.post(around, to, out);
-    }
-
-    /// What this member has made of the entries so far, without what is its own alone.
-    pub(super) fn replicated_state(&self, logs: &ShardLogs) -> ReplicatedState {
-        let state = Applied {
-            replica: ReplicaId::default(),
-            votes_from: 0,
-            ..self.applied.clone()
-        };
-        let mut bytes = state.encode(&SnapshotMark::founding([]));
-        for state in &self.applied.priority_logs {
-            let live = logs.live(self.priority_logs.log(state.priority_log));
-            for range in live.within(0..state.end) {
-                bytes.push(state.priority_log);
-                put_range(&mut bytes, &range);
-            }
-        }
-        ReplicatedState {
-            applied: self.last_applied,
-            bytes,
-        }
     }
 
     fn post(&self, around: &mut Around<'_>, to: ReplicaId, bytes: Vec<u8>) {
