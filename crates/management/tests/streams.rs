@@ -264,7 +264,8 @@ fn a_super_stream_that_cannot_be_made_whole_is_not_there() {
     // The faked node refuses a queue of that name.
     let path = "/api/stream/super-streams/%2F/inequivalent";
     let body = r#"{"binding-keys": "one,refused"}"#;
-    api.node.refuse_queue("inequivalent-refused");
+    let refused = "inequivalent-refused".to_owned();
+    *api.node.refused_queue.lock().expect("the queue") = Some(refused);
     assert_eq!(api.admin("PUT", path, body).status, 401);
     let asked = api.asked();
     let removed: Vec<&String> = asked

@@ -3,13 +3,15 @@
 use super::text::{Counter, Gauge, Page, labels};
 use crate::api::{BrokerStats, MessageCounters, StreamProtocolStats};
 
+/// What clients speak.
+const PROTOCOLS: [&str; 2] = ["amqp091", "stream"];
+
 type Count = fn(&MessageCounters) -> u64;
 
-pub(super) fn global(page: &mut Page, broker: &BrokerStats) {
-    let protocol = labels(&[("protocol", "amqp091")]);
-    let stream = labels(&[("protocol", "stream")]);
+/// What happens before a message reaches a queue, which has no queue type.
+fn received(page: &mut Page, broker: &BrokerStats) {
+    let [protocol, stream] = PROTOCOLS.map(|name| labels(&[("protocol", name)]));
     let all = broker.all_messages();
-    // What happens before a message reaches a queue has no queue type.
     for (name, help, count) in [
         (
             "received",
@@ -51,6 +53,10 @@ pub(super) fn global(page: &mut Page, broker: &BrokerStats) {
         let series = [(protocol.clone(), count), (stream.clone(), of_streams)];
         page.metric(&name, Counter, help, series);
     }
+}
+
+pub(super) fn global(page: &mut Page, broker: &BrokerStats) {
+    received(page, broker);
     let delivered: [(&str, &str, Count); 8] = [
         (
             "delivered",
@@ -122,12 +128,18 @@ pub(super) fn global(page: &mut Page, broker: &BrokerStats) {
     stream_errors(page, &broker.stream);
     from_replicas(page, broker);
     unfit_replicas(page, broker);
+    clients(page, broker);
+}
+
+/// Who is there now, by what they speak.
+fn clients(page: &mut Page, broker: &BrokerStats) {
+    let [amqp, stream] = PROTOCOLS.map(|name| labels(&[("protocol", name)]));
     page.metric(
         "global_publishers",
         Gauge,
         "Publishers currently connected",
         [
-            (protocol.clone(), broker.publishers),
+            (amqp.clone(), broker.publishers),
             (stream.clone(), broker.stream.publishers),
         ],
     );
@@ -135,10 +147,7 @@ pub(super) fn global(page: &mut Page, broker: &BrokerStats) {
         "global_consumers",
         Gauge,
         "Consumers currently connected",
-        [
-            (protocol, broker.consumers),
-            (stream, broker.stream.consumers),
-        ],
+        [(amqp, broker.consumers), (stream, broker.stream.consumers)],
     );
 }
 

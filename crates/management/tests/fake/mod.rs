@@ -56,11 +56,6 @@ impl Fake {
         1_000..1_000 + self.more_queues.load(Relaxed)
     }
 
-    /// Has the declaration of this queue refused.
-    pub fn refuse_queue(&self, name: &str) {
-        *self.refused_queue.lock().unwrap() = Some(name.to_owned());
-    }
-
     fn has_stream(&self) -> bool {
         self.has_stream.load(Relaxed)
     }

@@ -12,7 +12,7 @@ use leveret_metadata::QueueKind;
 use leveret_node::quorum::LocalDeliveries;
 use leveret_node::quorum::replica::UnfitReplicas;
 use leveret_node::shard::LocalQueueStats;
-use leveret_node::{ConnectionStatus, Env};
+use leveret_node::{ConnectionStatus, CounterValues, Env};
 use leveret_replication::Role;
 use leveret_shell::broker::Broker;
 use leveret_shell::node::connections;
@@ -335,38 +335,7 @@ impl Admin {
             ..MessageCounters::default()
         };
         let mut quorum = MessageCounters::default();
-        let local_stats = self.queue_local_stats();
-        {
-            let catalogue = self.broker.catalogue();
-            for (local_stats, _) in local_stats {
-                let record = catalogue.queue(local_stats.id);
-                let sum = match record.is_some_and(|queue| queue.kind() == QueueKind::Quorum) {
-                    true => &mut quorum,
-                    false => &mut classic,
-                };
-                sum.delivered += local_stats.counters.delivered;
-                sum.delivered_auto_ack += local_stats.counters.delivered_settled;
-                sum.got += local_stats.counters.got;
-                sum.got_auto_ack += local_stats.counters.got_settled;
-                sum.got_empty += local_stats.counters.got_empty;
-                sum.redelivered += local_stats.counters.redelivered;
-                sum.acknowledged += local_stats.counters.accepted;
-            }
-        }
-        let stream = StreamProtocolStats {
-            received: counters.stream_messages_received,
-            confirmed: counters.stream_messages_confirmed,
-            delivered: counters.stream_messages_delivered,
-            publishers: connections
-                .iter()
-                .map(|c| c.stream_publishers.len() as u64)
-                .sum(),
-            consumers: connections
-                .iter()
-                .map(|c| c.stream_subscriptions.len() as u64)
-                .sum(),
-            errors: counters.stream_errors,
-        };
+        self.add_deliveries(&mut classic, &mut quorum);
         let unfit = unfit_replicas(&self.broker);
         let kind = "classic";
         let shards = self.broker.shard_ids();
@@ -410,7 +379,27 @@ impl Admin {
             replica_deliveries: local.read,
             replica_delivered_bytes: local.read_bytes,
             replica_fetches: local.fetched,
-            stream,
+            stream: stream_protocol_stats(&counters, &connections),
+        }
+    }
+
+    /// Adds what queues have delivered, by their type.
+    fn add_deliveries(&self, classic: &mut MessageCounters, quorum: &mut MessageCounters) {
+        let local_stats = self.queue_local_stats();
+        let catalogue = self.broker.catalogue();
+        for (local_stats, _) in local_stats {
+            let record = catalogue.queue(local_stats.id);
+            let sum = match record.is_some_and(|queue| queue.kind() == QueueKind::Quorum) {
+                true => &mut *quorum,
+                false => &mut *classic,
+            };
+            sum.delivered += local_stats.counters.delivered;
+            sum.delivered_auto_ack += local_stats.counters.delivered_settled;
+            sum.got += local_stats.counters.got;
+            sum.got_auto_ack += local_stats.counters.got_settled;
+            sum.got_empty += local_stats.counters.got_empty;
+            sum.redelivered += local_stats.counters.redelivered;
+            sum.acknowledged += local_stats.counters.accepted;
         }
     }
 
@@ -506,6 +495,27 @@ impl Admin {
             stats.collect::<Vec<_>>()
         };
         known.iter().flat_map(of_one).collect()
+    }
+}
+
+/// What clients of the stream protocol did, and how many publishers and subscriptions they have.
+fn stream_protocol_stats(
+    counters: &CounterValues,
+    connections: &[ConnectionStatus],
+) -> StreamProtocolStats {
+    let count = |of: fn(&ConnectionStatus) -> usize| -> u64 {
+        connections
+            .iter()
+            .map(|connection| of(connection) as u64)
+            .sum()
+    };
+    StreamProtocolStats {
+        received: counters.stream_messages_received,
+        confirmed: counters.stream_messages_confirmed,
+        delivered: counters.stream_messages_delivered,
+        publishers: count(|connection| connection.stream_publishers.len()),
+        consumers: count(|connection| connection.stream_subscriptions.len()),
+        errors: counters.stream_errors,
     }
 }
 
