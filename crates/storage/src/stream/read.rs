@@ -63,6 +63,16 @@ impl<'a, F: DiskFile> SegmentReader<'a, F> {
         Ok(record.filter(|record| position + record.bytes() <= self.end))
     }
 
+    /// Bytes from a position to the end, or none where all of them are zeros.
+    pub(crate) fn written_bytes(&self, position: u64) -> io::Result<u64> {
+        let is_zero = self.is_zero_from(position)?;
+        Ok(if is_zero {
+            0
+        } else {
+            self.end.saturating_sub(position)
+        })
+    }
+
     /// The first record that begins at `from` or behind it, and before `before`.
     pub(crate) fn find(&self, from: u64, before: u64) -> io::Result<Option<Found>> {
         const WINDOW_BYTES: u64 = 64 * 1024;

@@ -65,6 +65,14 @@ impl<D: Disk> StreamFiles<D> {
             match SegmentReader::open(&*file, None).map_err(failed)? {
                 Ok(reader) => {
                     let end = end_of(&reader).map_err(failed)?;
+                    // Whoever goes on with the segment before begins this one again, with all that
+                    // must be known without the chunks before it.
+                    if end.newest.is_empty() && end.damage.is_empty() && !self.is_only(name) {
+                        out.cut_bytes += reader.written_bytes(RECORDS_START).map_err(failed)?;
+                        drop(file);
+                        self.delete_segment(stream, segment)?;
+                        continue;
+                    }
                     self.take_end(stream, &reader, end, &mut out)
                         .map_err(failed)?;
                     break;
@@ -90,6 +98,11 @@ impl<D: Disk> StreamFiles<D> {
         Ok(out)
     }
 
+    fn is_only(&self, (stream, segment): (QueueId, u64)) -> bool {
+        let state = self.streams.get(&stream);
+        state.is_none_or(|state| state.segments == [segment])
+    }
+
     pub(crate) fn last_segment(&self, stream: QueueId) -> Option<u64> {
         self.streams.get(&stream)?.segments.last().copied()
     }
@@ -102,11 +115,12 @@ impl<D: Disk> StreamFiles<D> {
         end: End,
         out: &mut RecoveredStream,
     ) -> io::Result<()> {
-        if !reader.is_zero_from(end.end)? {
+        let torn_bytes = reader.written_bytes(end.end)?;
+        if torn_bytes > 0 {
             // What is cut must not be found again behind what is written over its beginning.
             write_zeros(reader.file, end.end..reader.end)?;
             reader.file.sync_data()?;
-            out.cut_bytes += reader.end - end.end;
+            out.cut_bytes += torn_bytes;
         }
         for found in &end.newest {
             match reader.chunk(found)? {

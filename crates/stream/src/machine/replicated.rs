@@ -11,7 +11,8 @@ use crate::replica::{
 };
 use bytes::{Bytes, BytesMut};
 use leveret_types::NodeId;
-use leveret_types::limits::STREAM_COPY_BYTES;
+use leveret_types::limits::{STREAM_COPY_BYTES, STREAM_FOLLOWERS_MAX};
+use std::collections::BTreeMap;
 
 /// What a stream is as a replica.
 #[derive(Debug)]
@@ -34,6 +35,8 @@ pub(super) struct Replica {
     pub(super) is_cutting: bool,
     /// Chunks were copied in this turn.
     pub(super) has_copied: bool,
+    /// Followers that have heard of an epoch that this node leads before this node has.
+    early: BTreeMap<NodeId, (Epoch, Attachment)>,
 }
 
 #[derive(Debug)]
@@ -96,6 +99,7 @@ impl Stream {
             damaged_from,
             is_cutting: false,
             has_copied: false,
+            early: BTreeMap::new(),
         }));
         if let Some(from) = damaged_from {
             self.report(ReplicaEvent::Damaged { from });
@@ -217,9 +221,10 @@ impl Stream {
         let is_first = epoch == Epoch(1) && state.promised == Epoch(0) && state.is_whole;
         let is_prepared = epoch == state.promised && epoch > state.log_epoch;
         if replica.is_cutting || !is_first && !is_prepared {
-            state.promised = state.promised.max(epoch);
-            self.save();
-            return self.ask_for_election(format!("this node cannot lead epoch {epoch} any more"));
+            // It does not promise the epoch now: that would look as if it had been prepared.
+            let promised = state.promised.max(epoch);
+            let reason = format!("this node cannot lead epoch {epoch} any more");
+            return self.report(ReplicaEvent::ElectionNeeded { promised, reason });
         }
         let next_offset = self.next_offset;
         let first_offset = self.segments.first_offset().unwrap_or(next_offset);
@@ -230,8 +235,14 @@ impl Stream {
         replica.damaged_from = None;
         replica.role = Role::Leading(Leading::new(epoch, members, next_offset));
         self.epoch = epoch.0;
+        let early = std::mem::take(&mut replica.early);
         self.effects.push(Effect::Sync { next_offset });
         self.save();
+        for (to, (of, attachment)) in early {
+            if of == epoch {
+                self.send(to, ReplicaMessage::Unattached { epoch, attachment });
+            }
+        }
     }
 
     fn follow(&mut self, epoch: Epoch, leader: NodeId, out: &mut Events) {
@@ -433,10 +444,20 @@ impl Stream {
         let Some(replica) = self.replica.as_deref_mut() else {
             return;
         };
-        let Role::Leading(leading) = &mut replica.role else {
+        if from == replica.me {
             return;
+        }
+        let leading = match &mut replica.role {
+            Role::Leading(leading) if leading.epoch == epoch => leading,
+            Role::Leading(leading) if leading.epoch > epoch => return,
+            _ => {
+                if replica.early.len() < STREAM_FOLLOWERS_MAX || replica.early.contains_key(&from) {
+                    replica.early.insert(from, (epoch, attachment));
+                }
+                return;
+            }
         };
-        if leading.epoch != epoch || from == replica.me || !leading.attach(from, attachment) {
+        if !leading.attach(from, attachment) {
             return;
         }
         let epochs: Vec<EpochStart> = replica.state.epochs.clone();
