@@ -130,6 +130,15 @@ impl<D: Disk> StreamHost<D> {
         waiting.filter_map(|(id, hosted)| Some((*id, hosted.machine.promised()?)))
     }
 
+    /// Whether the catalogue may change the members of a stream now, by one, once this node has heard
+    /// of the change before: it leads the stream, and a majority of the members as they are has all
+    /// that was ever committed.
+    #[must_use]
+    pub fn may_change_members(&self, id: QueueId) -> bool {
+        let hosted = self.streams.get(&id);
+        hosted.is_some_and(|hosted| hosted.machine.may_change_members())
+    }
+
     /// What the leader on this node knows of a stream's followers: the offset below which each has
     /// all, and whether it counts for majorities if it is a member.
     #[must_use]

@@ -55,6 +55,10 @@ fn planted_bugs_are_found() {
             trusts_lengths: true,
             ..Planted::default()
         },
+        Planted {
+            hurries_members: true,
+            ..Planted::default()
+        },
     ];
     for planted in planted {
         assert!(finds(planted), "{planted:?}");

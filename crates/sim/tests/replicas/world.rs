@@ -12,6 +12,7 @@ use leveret_stream::{
     Command, Event, Events, Flush, ReplicaEvent, ReplicaMessage, ReplicaReport, ReplicaRole,
     StreamSettings,
 };
+use leveret_stream_host::StreamHost;
 use leveret_types::{NodeId, Now};
 
 const NODES: u32 = 4;
@@ -30,6 +31,8 @@ pub struct Planted {
     pub ignores_log_epoch: bool,
     /// Offsets are compared where chunks should be.
     pub trusts_lengths: bool,
+    /// Members change though fewer than a majority have what was committed before the last change.
+    pub hurries_members: bool,
 }
 
 struct World {
@@ -60,7 +63,8 @@ pub fn play(seed: u64, planted: Planted) {
         world.step();
     }
     world.settle();
-    world.ledger.check(seed);
+    let deletes = world.settings.bytes_max.is_some();
+    world.ledger.check(seed, deletes);
 }
 
 impl World {
@@ -164,6 +168,7 @@ impl World {
             2 => disk.crash_at(disk.operations() + self.random.below(8)),
             3 => disk.set_bytes_max(Some(disk.bytes() + self.random.below(4_000))),
             4 => self.lose_disk(at),
+            5 => self.isolate(at),
             _ => {
                 let other = self.random.below(u64::from(NODES)) as usize;
                 let (a, b) = (self.nodes[at].id, self.nodes[other].id);
@@ -171,6 +176,15 @@ impl World {
                     self.network.cut(a, b);
                 }
             }
+        }
+    }
+
+    /// Nobody reaches a node but the clients that are there.
+    fn isolate(&mut self, at: usize) {
+        let id = self.nodes[at].id;
+        let others = self.nodes.iter().map(|node| node.id).chain([ELECTOR]);
+        for other in others.filter(|other| *other != id) {
+            self.network.cut(id, other);
         }
     }
 
@@ -188,6 +202,9 @@ impl World {
     fn heal(&mut self) {
         for (a, b) in self.network.heal() {
             for (at, other) in [(a, b), (b, a)] {
+                if a == ELECTOR || b == ELECTOR {
+                    continue;
+                }
                 let at = self.at(at);
                 if let Some(host) = &mut self.nodes[at].host {
                     host.connected(other);
@@ -235,12 +252,19 @@ impl World {
         }
     }
 
+    /// Whether the leader has heard of the last change, and says that there may be another one.
+    fn may_change_members(&self) -> bool {
+        let leader = &self.nodes[self.at(self.catalogue.leader)];
+        let is_of_epoch = |role| matches!(role, ReplicaRole::Leader { epoch, .. } if epoch == self.catalogue.epoch);
+        let may = |host: &StreamHost<SimDisk>| host.may_change_members(STREAM);
+        leader.told == self.catalogue.version
+            && leader.role().is_some_and(is_of_epoch)
+            && (self.planted.hurries_members || leader.host.as_ref().is_some_and(may))
+    }
+
     /// A spare node begins to copy, becomes a member, and another one leaves for it.
     fn change_members(&mut self) {
-        let leader = self.at(self.catalogue.leader);
-        let is_led = self.nodes[leader].told == self.catalogue.version
-            && matches!(self.nodes[leader].role(), Some(ReplicaRole::Leader { epoch, .. }) if epoch == self.catalogue.epoch);
-        if !is_led || self.lost.is_some() {
+        if !self.may_change_members() || self.lost.is_some() {
             return;
         }
         if self.catalogue.members.len() > 3 {
@@ -263,6 +287,10 @@ impl World {
 
     fn publish(&mut self, new: u64) {
         let now = self.now();
+        if self.random.below(30) == 0 {
+            // It has waited for long enough, and looks for another leader.
+            self.client.leave();
+        }
         if let Some((node, session)) = self.client.at {
             let bytes = self.random.below(600) as usize;
             if let Some(command) = self.client.publish(STREAM, new, bytes) {
@@ -271,9 +299,11 @@ impl World {
             return;
         }
         let leads = |node: &&Node| matches!(node.role(), Some(ReplicaRole::Leader { .. }));
-        let Some(node) = self.nodes.iter().find(leads) else {
+        let leaders: Vec<&Node> = self.nodes.iter().filter(leads).collect();
+        if leaders.is_empty() {
             return;
-        };
+        }
+        let node = leaders[self.random.below(leaders.len() as u64) as usize];
         self.now_ms += 1;
         let (id, session) = (node.id, node.session(16 + self.now_ms % 200));
         let command = self.client.declare(id, session, STREAM);
@@ -341,10 +371,7 @@ impl World {
                     if self.lost == Some(id) {
                         self.lost = None;
                     }
-                    let leader = self.at(self.catalogue.leader);
-                    if self.catalogue.learner == Some(id)
-                        && self.nodes[leader].told == self.catalogue.version
-                    {
+                    if self.catalogue.learner == Some(id) && self.may_change_members() {
                         self.catalogue.learner = None;
                         self.catalogue.members.push(id);
                         self.catalogue.version += 1;

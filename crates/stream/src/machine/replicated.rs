@@ -66,6 +66,27 @@ pub(super) struct Following {
     pub(super) is_becoming_whole: bool,
 }
 
+impl Replica {
+    /// A follower attaches that has heard of an epoch before this node has.
+    fn note_early(&mut self, from: NodeId, epoch: Epoch, attachment: Attachment) {
+        let known = self.early.get(&from);
+        let is_old = known.is_some_and(|(_, known)| attachment.is_before(*known));
+        if !is_old && (known.is_some() || self.early.len() < STREAM_FOLLOWERS_MAX) {
+            self.early.insert(from, (epoch, attachment));
+        }
+    }
+
+    /// The followers that have heard of an epoch that begins.
+    fn take_early(&mut self, epoch: Epoch) -> Vec<(NodeId, Attachment)> {
+        let is_of = |(_, (of, _)): &(&NodeId, &(Epoch, Attachment))| *of == epoch;
+        let early = self.early.iter().filter(is_of);
+        let early = early.map(|(node, (_, attachment))| (*node, *attachment));
+        let early = early.collect();
+        self.early.retain(|_, (of, _)| *of > epoch);
+        early
+    }
+}
+
 impl Stream {
     /// Makes the stream one of several replicas, on this node: it waits for the catalogue's orders.
     /// `life` is drawn anew for each run of the process; `state` is what was kept, `None` if there
@@ -141,6 +162,21 @@ impl Stream {
             Some(Role::Leading(leading)) => leading.have().collect(),
             _ => Vec::new(),
         }
+    }
+
+    /// Whether the catalogue may change the members now, by one: this replica leads, and a majority
+    /// of the members as they are has all that was ever committed. What an earlier set of members
+    /// has committed may be on fewer of these; with one more change it could be on no majority.
+    #[must_use]
+    pub fn may_change_members(&self) -> bool {
+        let replica = self.replica.as_deref();
+        replica.is_some_and(|replica| match &replica.role {
+            Role::Leading(leading) => {
+                let held = leading.committed(replica.me, replica.durable);
+                leading.is_begun && held >= leading.start.max(self.committed.next_offset)
+            }
+            _ => false,
+        })
     }
 
     /// Why a command is refused here, if it is.
@@ -235,13 +271,11 @@ impl Stream {
         replica.damaged_from = None;
         replica.role = Role::Leading(Leading::new(epoch, members, next_offset));
         self.epoch = epoch.0;
-        let early = std::mem::take(&mut replica.early);
+        let early = replica.take_early(epoch);
         self.effects.push(Effect::Sync { next_offset });
         self.save();
-        for (to, (of, attachment)) in early {
-            if of == epoch {
-                self.send(to, ReplicaMessage::Unattached { epoch, attachment });
-            }
+        for (to, attachment) in early {
+            self.send(to, ReplicaMessage::Unattached { epoch, attachment });
         }
     }
 
@@ -450,12 +484,7 @@ impl Stream {
         let leading = match &mut replica.role {
             Role::Leading(leading) if leading.epoch == epoch => leading,
             Role::Leading(leading) if leading.epoch > epoch => return,
-            _ => {
-                if replica.early.len() < STREAM_FOLLOWERS_MAX || replica.early.contains_key(&from) {
-                    replica.early.insert(from, (epoch, attachment));
-                }
-                return;
-            }
+            _ => return replica.note_early(from, epoch, attachment),
         };
         if !leading.attach(from, attachment) {
             return;
