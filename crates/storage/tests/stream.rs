@@ -273,3 +273,69 @@ fn a_full_disk_refuses_a_chunk_which_may_be_appended_later() {
     appended.push(next);
     assert_eq!(read_all(&mut files, &[0, 4]).unwrap(), appended);
 }
+
+#[test]
+fn a_segment_without_a_chunk_is_begun_again_with_what_the_one_before_knew() {
+    let (disk, appended) = filled(3, 10, 100);
+    let (mut files, _) = open(&disk);
+    files.begin_segment(STREAM, 6).unwrap();
+    drop(files);
+    let (mut files, found) = open(&disk);
+    let first_offsets = found.recovered.segments.iter().map(|s| s.first_offset);
+    assert_eq!(first_offsets.collect::<Vec<_>>(), [0]);
+    assert_eq!(found.recovered.newest.last(), appended.last());
+    files.begin_segment(STREAM, 6).unwrap();
+    files.append(STREAM, &chunk(6, 2, 10), true).unwrap();
+}
+
+#[test]
+fn a_cut_leaves_what_lies_before_it_and_another_chunk_takes_its_place() {
+    // Within a segment, at its beginning, and all of the stream.
+    for (next_offset, left) in [(14, 7), (10, 5), (8, 4), (20, 10), (0, 0)] {
+        let (disk, appended) = filled(10, 5, 3_000);
+        let (mut files, _) = open(&disk);
+        let found = files.cut_and_recover(STREAM, next_offset).unwrap();
+        assert_eq!(found.damage, [""; 0]);
+        assert_eq!(found.recovered.newest.last(), appended[..left].last());
+        if left == 0 {
+            assert!(found.recovered.segments.is_empty());
+            files.begin_segment(STREAM, 0).unwrap();
+        }
+        let other = chunk(next_offset, 1, 9);
+        files.append(STREAM, &other, true).unwrap();
+        files.sync(STREAM).unwrap();
+        let (mut files, found) = open(&disk);
+        assert_eq!((found.damage.len(), found.cut_bytes), (0, 0));
+        let segments: Vec<u64> = found
+            .recovered
+            .segments
+            .iter()
+            .map(|s| s.first_offset)
+            .collect();
+        let read = read_all(&mut files, &segments).unwrap();
+        assert_eq!(
+            read,
+            [&appended[..left], &[other]].concat(),
+            "cut to {next_offset}"
+        );
+    }
+}
+
+#[test]
+fn what_a_replica_keeps_is_replaced_and_goes_with_the_stream() {
+    let disk = MemoryDisk::new();
+    let (mut files, _) = open(&disk);
+    assert_eq!(files.replica_state(STREAM).unwrap(), None);
+    for promised in [3, 4] {
+        let state = leveret_stream::ReplicaState {
+            promised: leveret_stream::Epoch(promised),
+            ..Default::default()
+        };
+        files.save_replica_state(STREAM, &state).unwrap();
+        let (files, _) = open(&disk);
+        assert_eq!(files.replica_state(STREAM).unwrap(), Some(state));
+        assert_eq!(files.streams().collect::<Vec<_>>(), [STREAM]);
+    }
+    files.delete_stream(STREAM).unwrap();
+    assert!(paths(&disk).is_empty());
+}

@@ -28,6 +28,7 @@ use std::collections::{BTreeMap, VecDeque};
 mod copying;
 mod reading;
 mod replicated;
+mod serving;
 
 /// What the embedder does for a stream, in this order.
 #[derive(Clone, Debug, PartialEq, Eq)]

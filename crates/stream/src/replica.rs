@@ -14,6 +14,7 @@
 
 mod codec;
 mod elect;
+pub mod fuzz;
 pub(crate) mod leading;
 mod state;
 

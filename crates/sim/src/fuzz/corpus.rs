@@ -63,6 +63,7 @@ fn seeds(target: &str) -> Vec<Vec<u8>> {
             .map(|s| [vec![s.len() as u8], s].concat())
             .collect(),
         "stream_frame" => leveret_stream_protocol::fuzz::seeds(),
+        "stream_replica" => leveret_stream::replica::fuzz::seeds(),
         "message_entry" => leveret_message::fuzz::seeds(),
         "message_properties" => leveret_message::fuzz::property_seeds(),
         "stream_session" => leveret_stream_session::fuzz::seeds(),

@@ -42,6 +42,10 @@ pub static TARGETS: &[Target] = &[
         run: leveret_stream_protocol::fuzz::frame_stream,
     },
     Target {
+        name: "stream_replica",
+        run: leveret_stream::replica::fuzz::message,
+    },
+    Target {
         name: "stream_session",
         run: leveret_stream_session::fuzz::session,
     },

@@ -1,7 +1,7 @@
 //! A publisher that is deduplicated: it says again what was not confirmed, in order, to whoever
 //! leads.
 
-use crate::ledger::Ledger;
+use crate::ledger::{Ledger, NOISE};
 use bytes::Bytes;
 use leveret_stream::{BatchBuilder, Command, Event, PublisherId, Reference, RequestId, SessionId};
 use leveret_types::{NodeId, QueueId};
@@ -91,4 +91,26 @@ impl Client {
     pub fn is_done(&self) -> bool {
         self.unconfirmed.is_empty()
     }
+}
+
+/// What a publisher says that is not deduplicated and that nobody counts.
+pub fn noise(stream: QueueId, messages: u64) -> [Command; 2] {
+    let publisher = PublisherId(2);
+    let mut batch = BatchBuilder::new();
+    for id in 0..messages {
+        assert!(batch.push(id, None, &NOISE.to_be_bytes()));
+    }
+    let declare = Command::DeclarePublisher {
+        request: RequestId(3),
+        stream,
+        publisher,
+        reference: None,
+    };
+    let batch = batch.take();
+    let publish = Command::Publish {
+        stream,
+        publisher,
+        batch,
+    };
+    [declare, publish]
 }

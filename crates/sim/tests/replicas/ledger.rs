@@ -14,13 +14,17 @@ pub struct Ledger {
     pub confirmed: u64,
 }
 
+/// What a message says that nobody counts.
+pub const NOISE: u64 = u64::MAX;
+
 /// The messages of a chunk: numbers.
 pub fn numbers(chunk: &SharedChunk) -> Vec<u64> {
     let body = |entry: Result<leveret_stream::chunk::Entry<'_>, _>| {
         let body = entry.unwrap().body;
         u64::from_be_bytes(body[..8].try_into().unwrap())
     };
-    chunk.entries().map(body).collect()
+    let numbers = chunk.entries().map(body);
+    numbers.filter(|number| *number != NOISE).collect()
 }
 
 impl Ledger {
@@ -71,8 +75,8 @@ impl Ledger {
                      or not in order"
                 );
                 last = number;
-                end = chunk.header().next_offset();
             }
+            end = chunk.header().next_offset();
         }
         assert!(
             last >= self.confirmed,

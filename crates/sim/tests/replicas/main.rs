@@ -55,10 +55,6 @@ fn planted_bugs_are_found() {
             trusts_lengths: true,
             ..Planted::default()
         },
-        Planted {
-            hurries_members: true,
-            ..Planted::default()
-        },
     ];
     for planted in planted {
         assert!(finds(planted), "{planted:?}");

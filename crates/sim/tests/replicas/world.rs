@@ -1,7 +1,7 @@
 //! The nodes, what lies between them, and what happens to them.
 
 use crate::catalogue::Catalogue;
-use crate::client::Client;
+use crate::client::{Client, noise};
 use crate::ledger::Ledger;
 use crate::network::{Network, Packet};
 use crate::node::{Died, Node, STREAM};
@@ -31,8 +31,6 @@ pub struct Planted {
     pub ignores_log_epoch: bool,
     /// Offsets are compared where chunks should be.
     pub trusts_lengths: bool,
-    /// Members change though fewer than a majority have what was committed before the last change.
-    pub hurries_members: bool,
 }
 
 struct World {
@@ -141,10 +139,14 @@ impl World {
     fn step(&mut self) {
         self.now_ms += self.random.below(4);
         let at = self.random.below(u64::from(NODES)) as usize;
+        if self.seed % 3 == 0 {
+            self.contend();
+        }
         match self.random.below(100) {
             0..=34 => self.deliver(),
             35..=64 => self.turn(at),
-            65..=76 => {
+            65..=67 => self.make_noise(at),
+            68..=76 => {
                 let new = self.random.below(4);
                 self.publish(new);
             }
@@ -158,6 +160,19 @@ impl World {
             96 => self.change_members(),
             97 => self.heal(),
             _ => self.turn_all(),
+        }
+    }
+
+    /// Leaders are cut off and come back, and elections follow each other.
+    fn contend(&mut self) {
+        match self.random.below(120) {
+            0 => self.isolate(self.at(self.catalogue.leader)),
+            1 | 2 => self.elect(),
+            3 => {
+                self.heal();
+                self.elect();
+            }
+            _ => {}
         }
     }
 
@@ -259,7 +274,7 @@ impl World {
         let may = |host: &StreamHost<SimDisk>| host.may_change_members(STREAM);
         leader.told == self.catalogue.version
             && leader.role().is_some_and(is_of_epoch)
-            && (self.planted.hurries_members || leader.host.as_ref().is_some_and(may))
+            && leader.host.as_ref().is_some_and(may)
     }
 
     /// A spare node begins to copy, becomes a member, and another one leaves for it.
@@ -308,6 +323,15 @@ impl World {
         let (id, session) = (node.id, node.session(16 + self.now_ms % 200));
         let command = self.client.declare(id, session, STREAM);
         self.command(id, session, command, now);
+    }
+
+    /// Somebody else publishes, to whoever takes it.
+    fn make_noise(&mut self, at: usize) {
+        let (now, id) = (self.now(), self.nodes[at].id);
+        let session = self.nodes[at].session(3);
+        for command in noise(STREAM, 1 + self.random.below(12)) {
+            self.command(id, session, command, now);
+        }
     }
 
     fn command(

@@ -268,73 +268,73 @@ fn take_rest(from: &mut Bytes) -> Result<Bytes, MessageError> {
     Ok(std::mem::take(from))
 }
 
+/// One message of each kind.
+pub(super) fn every_message() -> Vec<ReplicaMessage> {
+    let (epoch, attachment) = (Epoch(7), Attachment(0x1_0000_0002));
+    let position = LogPosition {
+        log_epoch: Epoch(6),
+        next_offset: 40,
+    };
+    let end = EpochEnd {
+        epoch,
+        next_offset: 12,
+    };
+    let start = EpochStart {
+        epoch,
+        first_offset: 5,
+    };
+    vec![
+        ReplicaMessage::Prepare { epoch },
+        ReplicaMessage::Prepared {
+            epoch,
+            promised: Epoch(8),
+            position,
+            is_whole: true,
+        },
+        ReplicaMessage::Attach {
+            epoch,
+            attachment,
+            ends: vec![end, end],
+        },
+        ReplicaMessage::Attached {
+            epoch,
+            attachment,
+            parted_at: 1,
+            first_offset: 2,
+            whole_at: 3,
+            committed: 4,
+            epochs: vec![start],
+        },
+        ReplicaMessage::Fetch {
+            epoch,
+            attachment,
+            question: 1,
+            from: 2,
+            bytes: 3,
+        },
+        ReplicaMessage::Durable {
+            epoch,
+            attachment,
+            next_offset: 1,
+            is_whole: true,
+        },
+        ReplicaMessage::Chunks {
+            epoch,
+            attachment,
+            question: 1,
+            from: 2,
+            segment: 3,
+            first_offset: 4,
+            committed: 5,
+            chunks: Bytes::from_static(b"chunks"),
+        },
+        ReplicaMessage::Unattached { epoch, attachment },
+    ]
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    /// One message of each kind.
-    pub(super) fn every_message() -> Vec<ReplicaMessage> {
-        let (epoch, attachment) = (Epoch(7), Attachment(0x1_0000_0002));
-        let position = LogPosition {
-            log_epoch: Epoch(6),
-            next_offset: 40,
-        };
-        let end = EpochEnd {
-            epoch,
-            next_offset: 12,
-        };
-        let start = EpochStart {
-            epoch,
-            first_offset: 5,
-        };
-        vec![
-            ReplicaMessage::Prepare { epoch },
-            ReplicaMessage::Prepared {
-                epoch,
-                promised: Epoch(8),
-                position,
-                is_whole: true,
-            },
-            ReplicaMessage::Attach {
-                epoch,
-                attachment,
-                ends: vec![end, end],
-            },
-            ReplicaMessage::Attached {
-                epoch,
-                attachment,
-                parted_at: 1,
-                first_offset: 2,
-                whole_at: 3,
-                committed: 4,
-                epochs: vec![start],
-            },
-            ReplicaMessage::Fetch {
-                epoch,
-                attachment,
-                question: 1,
-                from: 2,
-                bytes: 3,
-            },
-            ReplicaMessage::Durable {
-                epoch,
-                attachment,
-                next_offset: 1,
-                is_whole: true,
-            },
-            ReplicaMessage::Chunks {
-                epoch,
-                attachment,
-                question: 1,
-                from: 2,
-                segment: 3,
-                first_offset: 4,
-                committed: 5,
-                chunks: Bytes::from_static(b"chunks"),
-            },
-            ReplicaMessage::Unattached { epoch, attachment },
-        ]
-    }
 
     #[test]
     fn messages_are_read_back_and_cut_or_longer_ones_refused() {
