@@ -12,8 +12,8 @@ use leveret_node::streams::{
 use leveret_storage::{Disk, StreamSync, StreamSynced};
 use leveret_stream::tracking::Tracking;
 use leveret_stream::{
-    Command, Event, Events, Reference, Refusal, ReplicaMessage, SessionId, StreamSettings,
-    StreamStats,
+    Command, Event, Events, Reference, Refusal, ReplicaMessage, ReplicaRole, SessionId,
+    StreamSettings, StreamStats,
 };
 use leveret_stream_host::{Found, StreamHost};
 use leveret_types::limits::{STREAM_INBOX_BYTES_MAX, STREAM_RELAY_SESSIONS_MAX, STREAM_TURN_BYTES};
@@ -57,6 +57,7 @@ enum Input {
     Synced(StreamSynced),
     Delete(QueueId),
     Stats(SyncSender<Vec<(QueueId, StreamStats)>>),
+    Members(QueueId, SyncSender<Option<Vec<NodeId>>>),
     Tracking(QueueId, SyncSender<Option<StreamTracking>>),
 }
 
@@ -308,6 +309,15 @@ impl StreamHandle {
         answers.recv_timeout(STATS_PATIENCE).ok().flatten()
     }
 
+    /// The members with a majority of which the leader of a stream on this node commits; nothing if
+    /// it does not lead, or does not say within a second.
+    #[must_use]
+    pub fn members(&self, stream: QueueId) -> Option<Vec<NodeId>> {
+        let (answer, answers) = sync_channel(1);
+        self.put(Input::Members(stream, answer));
+        answers.recv_timeout(STATS_PATIENCE).ok().flatten()
+    }
+
     /// The disk is below its watermark, or is not any more.
     pub fn block_publishers(&self, are_blocked: bool) {
         let mut inbox = self.0.inbox.lock();
@@ -484,7 +494,7 @@ impl<D: Disk, C: Fn() -> Now, H: FnMut(Vec<Heard>)> StreamThread<D, C, H> {
             Input::NoReplica(stream) => self.remove_replica(stream, events),
             Input::Message(from, stream, message, bytes) => {
                 self.copies.took(from, bytes);
-                self.host.receive(from, stream, message, events);
+                self.take_message(from, stream, message, events);
             }
             Input::Connected(node) => {
                 self.copies.connected(node);
@@ -505,7 +515,17 @@ impl<D: Disk, C: Fn() -> Now, H: FnMut(Vec<Heard>)> StreamThread<D, C, H> {
                 let tracking = self.host.tracking(stream).map(StreamTracking::of);
                 let _ = answer.try_send(tracking);
             }
+            Input::Members(stream, answer) => {
+                let role = self.host.role(stream);
+                let members = match role {
+                    Some(ReplicaRole::Leader { members, .. }) => Some(members),
+                    _ => None,
+                };
+                // Whoever asked may have given up.
+                let _ = answer.try_send(members);
+            }
             Input::Delete(stream) => {
+                self.copies.take_early(stream);
                 if let Err(error) = self.host.delete(stream, events) {
                     crate::fatal(&error.to_string());
                 }

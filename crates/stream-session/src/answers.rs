@@ -210,25 +210,31 @@ impl Session {
         let mut nodes = vec![own];
         let mut led = Vec::with_capacity(streams.len());
         for (stream, code) in streams {
-            let leader = (*code == ResponseCode::OK).then(|| {
-                let leader = port.leader_elsewhere(stream);
-                let leader = leader.unwrap_or_else(|| nodes[0].clone());
-                let known = nodes.iter().position(|node| *node == leader);
-                known.unwrap_or_else(|| {
-                    nodes.push(leader);
+            let mut number = |node: Option<(String, u16)>| {
+                let node = node.unwrap_or_else(|| nodes[0].clone());
+                let known = nodes.iter().position(|known| *known == node);
+                let at = known.unwrap_or_else(|| {
+                    nodes.push(node);
                     nodes.len() - 1
-                })
-            });
-            let leader = leader.and_then(|at| u16::try_from(at).ok());
-            led.push((stream, *code, leader.unwrap_or(NO_NODE)));
+                });
+                u16::try_from(at).unwrap_or(NO_NODE)
+            };
+            let (mut leader, mut replicas) = (NO_NODE, Vec::new());
+            if *code == ResponseCode::OK {
+                leader = number(port.leader_elsewhere(stream));
+                replicas.extend(port.replicas(stream).into_iter().map(number));
+            }
+            led.push((stream.as_str(), *code, leader, replicas));
         }
         let numbered = nodes.iter().zip(0..);
-        let streams = led.iter().map(|(stream, code, leader)| StreamMetadata {
-            stream,
-            code: *code,
-            leader: *leader,
-            replicas: Vec::new(),
-        });
+        let streams = led
+            .into_iter()
+            .map(|(stream, code, leader, replicas)| StreamMetadata {
+                stream,
+                code,
+                leader,
+                replicas,
+            });
         self.say(&ServerCommand::Metadata {
             correlation_id,
             nodes: numbered

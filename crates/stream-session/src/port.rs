@@ -24,6 +24,12 @@ pub trait Port {
         None
     }
 
+    /// Where clients reach the nodes that have other replicas of a stream; nothing stands for this
+    /// node.
+    fn replicas(&mut self, _stream: &str) -> Vec<Option<(String, u16)>> {
+        Vec::new()
+    }
+
     /// Whether no publisher may begin: an alarm is on.
     fn holds_publishers(&self) -> bool;
 

@@ -476,6 +476,9 @@ pub const STREAM_RELAY_BYTES_MAX: usize = 4 * 1024 * 1024;
 /// Milliseconds after which the members of a stream are asked again to prepare its next epoch,
 /// where too few have answered or the catalogue has not taken the choice.
 pub const STREAM_ELECTION_MS: u64 = 1_000;
+/// Followers of streams that a node remembers which have heard of an epoch before its leader there.
+/// Those beyond attach when their link is new, or with the next epoch.
+pub const STREAM_EARLY_FOLLOWERS_MAX: usize = 65_536;
 /// Milliseconds after which a replica that waits for the catalogue's word says so again.
 pub const STREAM_WAITING_MS: u64 = 500;
 /// Sessions of one other node that the streams of a node serve.

@@ -4,11 +4,11 @@ use super::port::NodePort;
 use super::{Asked, News};
 use crate::env::{Env, Executed, Proposal, ProposalId};
 use crate::growth;
-use leveret_metadata::{CatalogueError, Command, Endpoint, Outcome, QueueKind};
+use leveret_metadata::{Catalogue, CatalogueError, Command, Endpoint, Outcome, QueueKind};
 use leveret_routing::Destination;
 use leveret_stream::{Event, Refusal, RequestId};
 use leveret_stream_protocol::ResponseCode;
-use leveret_types::{FieldTable, FieldValue, QueueId};
+use leveret_types::{FieldTable, FieldValue, NodeId, QueueId};
 
 /// Marks the exchange of a super stream.
 const SUPER_STREAM: &str = "x-super-stream";
@@ -221,8 +221,30 @@ impl<E: Env> NodePort<'_, E> {
         if home == self.env.node_id() {
             return None;
         }
+        self.clients_of(&catalogue, home)
+    }
+
+    /// Where clients reach the nodes that have the other replicas; nothing stands for this one.
+    pub(super) fn replicas_of(&self, stream: &str) -> Vec<Option<(String, u16)>> {
+        let own = self.env.node_id();
+        let catalogue = self.env.catalogue();
+        let vhost = self.side.login.vhost_name();
+        let Some(record) = catalogue.queue_by_name(vhost, stream) else {
+            return Vec::new();
+        };
+        let members = record.members().iter().map(|member| member.node());
+        let others = members.filter(|node| *node != record.home());
+        let reached = |node| match node == own {
+            true => Some(None),
+            false => self.clients_of(&catalogue, node).map(Some),
+        };
+        others.filter_map(reached).collect()
+    }
+
+    /// Where clients reach another node: as it says itself.
+    fn clients_of(&self, catalogue: &Catalogue, node: NodeId) -> Option<(String, u16)> {
         let sessions = &self.env.settings().stream;
-        let said = self.env.stream_clients(home).unwrap_or_default();
+        let said = self.env.stream_clients(node).unwrap_or_default();
         let (said, own) = match self.side.peer.tls {
             true => (said.tls, &sessions.tls),
             false => (said.plain, &sessions.plain),
@@ -231,7 +253,7 @@ impl<E: Env> NodePort<'_, E> {
             return said;
         }
         // It was not connected since this node runs.
-        let (host, _) = catalogue.node(home)?.address.rsplit_once(':')?;
+        let (host, _) = catalogue.node(node)?.address.rsplit_once(':')?;
         let host = host.trim_matches(['[', ']']).to_owned();
         Some((host, own.advertised_port))
     }

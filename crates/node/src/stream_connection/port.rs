@@ -120,6 +120,10 @@ impl<E: Env> Port for NodePort<'_, E> {
         self.leader_of(stream)
     }
 
+    fn replicas(&mut self, stream: &str) -> Vec<Option<(String, u16)>> {
+        self.replicas_of(stream)
+    }
+
     fn holds_publishers(&self) -> bool {
         self.env.alarms().reason().is_some()
     }

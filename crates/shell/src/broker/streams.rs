@@ -154,6 +154,45 @@ impl Broker {
         self.cluster_links.ring();
     }
 
+    /// Gives a stream that this node leads a replica on another node, or takes that one away. Members
+    /// change one at a time: the next change waits until the leader goes by this one.
+    ///
+    /// # Errors
+    /// Why nothing changes, for an operator.
+    pub fn change_stream_replica(
+        &self,
+        stream: QueueId,
+        node: NodeId,
+        adds: bool,
+    ) -> Result<(), String> {
+        let before: Vec<u32> = {
+            let catalogue = self.catalogue();
+            let record = catalogue.queue(stream).filter(|record| record.epoch() > 0);
+            let record = record.ok_or("there is no such replicated stream")?;
+            record.members().iter().map(|m| m.node().0).collect()
+        };
+        let leads = self.streams.members(stream).ok_or(
+            "this node does not lead the stream: ask the node that does, which listings name",
+        )?;
+        if !leads.iter().map(|node| node.0).eq(before.iter().copied()) {
+            return Err("its members are changing: try again".to_owned());
+        }
+        let mut members = before.clone();
+        match (adds, members.iter().position(|member| *member == node.0)) {
+            (true, Some(_)) => return Err(format!("node {node} has a replica already")),
+            (false, None) => return Err(format!("node {node} has no replica")),
+            (true, None) => members.push(node.0),
+            (false, Some(at)) => drop(members.remove(at)),
+        }
+        let command = leveret_metadata::Command::StreamMembers {
+            stream: stream.0,
+            before,
+            members,
+        };
+        let changed = self.execute_in_cluster(&command);
+        changed.map(drop).map_err(|error| error.to_string())
+    }
+
     /// Before this node ends, others lead the streams that it leads, as far as they can; nobody waits
     /// for that for long.
     pub(crate) fn leave_streams_to_others(&self) {

@@ -7,10 +7,14 @@ use super::{Heard, StreamThread};
 use leveret_node::cluster::Needed;
 use leveret_node::streams::{ReplicaHere, has_room, replica_frame};
 use leveret_storage::Disk;
-use leveret_stream::{Event, Events, ReplicaEvent, ReplicaReport, ReplicaRole};
-use leveret_types::limits::{STREAM_RELAY_BYTES_MAX, STREAM_WAITING_MS};
+use leveret_stream::{
+    Epoch, Event, Events, ReplicaEvent, ReplicaMessage, ReplicaReport, ReplicaRole,
+};
+use leveret_types::limits::{
+    STREAM_EARLY_FOLLOWERS_MAX, STREAM_RELAY_BYTES_MAX, STREAM_WAITING_MS,
+};
 use leveret_types::{NodeId, Now, QueueId};
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 /// Bytes of which another node is told once so many were taken.
 const TOLD_BYTES: u64 = STREAM_RELAY_BYTES_MAX as u64 / 4;
@@ -26,6 +30,8 @@ pub(super) struct Copies {
     taken: HashMap<NodeId, u64>,
     /// When replicas that wait for the catalogue say so again.
     waiting_ms: Option<u64>,
+    /// Followers that have heard of an epoch before its leader here: the last that each has said.
+    early: BTreeMap<(QueueId, NodeId), ReplicaMessage>,
 }
 
 impl Copies {
@@ -46,6 +52,20 @@ impl Copies {
 
     pub(super) const fn due_ms(&self) -> Option<u64> {
         self.waiting_ms
+    }
+
+    fn keep_early(&mut self, from: NodeId, stream: QueueId, message: ReplicaMessage) {
+        let has_room = self.early.len() < STREAM_EARLY_FOLLOWERS_MAX;
+        if has_room || self.early.contains_key(&(stream, from)) {
+            self.early.insert((stream, from), message);
+        }
+    }
+
+    pub(super) fn take_early(&mut self, stream: QueueId) -> Vec<(NodeId, ReplicaMessage)> {
+        let of_stream = (stream, NodeId(0))..=(stream, NodeId(u32::MAX));
+        let keys: Vec<_> = self.early.range(of_stream).map(|(key, _)| *key).collect();
+        let take = |key: (QueueId, NodeId)| Some((key.1, self.early.remove(&key)?));
+        keys.into_iter().filter_map(take).collect()
     }
 
     /// Nodes that are to be told how much of theirs was taken.
@@ -72,10 +92,34 @@ impl<D: Disk, C: Fn() -> Now, H: FnMut(Vec<Heard>)> StreamThread<D, C, H> {
         }
         self.host.order(stream, here.order, events);
         self.copies.waiting_ms = Some(0);
+        for (from, message) in self.copies.take_early(stream) {
+            self.take_message(from, stream, message, events);
+        }
+    }
+
+    /// Takes what another node says to a replica here. The catalogue may tell a follower of an epoch
+    /// before it tells the leader: that one attaches once the leader knows.
+    pub(super) fn take_message(
+        &mut self,
+        from: NodeId,
+        stream: QueueId,
+        message: ReplicaMessage,
+        events: &mut Events,
+    ) {
+        let attaches = matches!(message, ReplicaMessage::Attach { .. });
+        let known = match self.host.role(stream) {
+            Some(ReplicaRole::Leader { epoch, .. } | ReplicaRole::Follower { epoch, .. }) => epoch,
+            Some(ReplicaRole::Waiting) | None => Epoch(0),
+        };
+        if attaches && message.epoch() > known {
+            return self.copies.keep_early(from, stream, message);
+        }
+        self.host.receive(from, stream, message, events);
     }
 
     /// This node has no replica of a stream any more.
     pub(super) fn remove_replica(&mut self, stream: QueueId, events: &mut Events) {
+        self.copies.take_early(stream);
         if self.host.role(stream).is_none() {
             return;
         }
