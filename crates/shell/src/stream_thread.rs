@@ -525,7 +525,7 @@ impl<D: Disk, C: Fn() -> Now, H: FnMut(Vec<Heard>)> StreamThread<D, C, H> {
                 let _ = answer.try_send(members);
             }
             Input::Delete(stream) => {
-                self.copies.take_early(stream);
+                self.copies.forget(stream);
                 if let Err(error) = self.host.delete(stream, events) {
                     crate::fatal(&error.to_string());
                 }

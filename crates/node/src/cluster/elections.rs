@@ -283,3 +283,7 @@ pub(super) fn run<E: Env>(now: Now, cluster: &super::Cluster, env: &E) {
         cluster.propose(super::Waiter::Nobody, command);
     }
 }
+
+#[cfg(test)]
+#[path = "elections/tests.rs"]
+mod tests;

@@ -1,4 +1,5 @@
-//! Streams, as the queues of AMQP 0-9-1 clients.
+//! Streams, as the queues of AMQP 0-9-1 clients of the node that leads them. What other nodes'
+//! clients do is in `crates/shell/tests/cluster/streams.rs`.
 
 use crate::script::check;
 
@@ -75,7 +76,7 @@ fn what_goes_to_several_streams_stays_in_the_order_of_each() {
     check(
         "a@1
          a declare s x-queue-type=stream => a: declared s 0 0
-         a declare t x-queue-type=stream => a: declared t 0 0
+         a declare t x-queue-type=stream x-queue-leader-locator=client-local => a: declared t 0 0
          a exchange e fanout => a: declare-ok
          a bind s e k => a: bind-ok
          a bind t e k => a: bind-ok
@@ -238,20 +239,4 @@ fn a_stream_takes_dead_letters() {
          a qos 9 => a: qos-ok
          a consume s t x-stream-offset=first => a: consuming t, deliver 2 m0",
     );
-}
-
-#[test]
-fn a_stream_on_another_node_is_refused_with_what_to_do() {
-    let refused = |what: &str, said: &str| {
-        check(&format!(
-            "a@1
-             b@2
-             a declare s x-queue-type=stream => a: declared s 0 0
-             b qos 9 => b: qos-ok
-             b {said} => b: closed 540 NOT_IMPLEMENTED - {what} on stream queue 's' in vhost '/' \
-             is only possible at the node of the cluster that has the stream"
-        ));
-    };
-    refused("basic.publish", "publish s m");
-    refused("basic.consume", "consume s t");
 }

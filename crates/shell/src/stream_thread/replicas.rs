@@ -8,7 +8,7 @@ use leveret_node::cluster::Needed;
 use leveret_node::streams::{ReplicaHere, has_room, replica_frame};
 use leveret_storage::Disk;
 use leveret_stream::{
-    Epoch, Event, Events, ReplicaEvent, ReplicaMessage, ReplicaReport, ReplicaRole,
+    Epoch, Event, Events, ReplicaEvent, ReplicaMessage, ReplicaOrder, ReplicaReport, ReplicaRole,
 };
 use leveret_types::limits::{
     STREAM_EARLY_FOLLOWERS_MAX, STREAM_RELAY_BYTES_MAX, STREAM_WAITING_MS,
@@ -30,6 +30,8 @@ pub(super) struct Copies {
     taken: HashMap<NodeId, u64>,
     /// When replicas that wait for the catalogue say so again.
     waiting_ms: Option<u64>,
+    /// The epoch that the catalogue has said of each stream.
+    ordered: HashMap<QueueId, Epoch>,
     /// Followers that have heard of an epoch before its leader here: the last that each has said.
     early: BTreeMap<(QueueId, NodeId), ReplicaMessage>,
 }
@@ -61,7 +63,13 @@ impl Copies {
         }
     }
 
-    pub(super) fn take_early(&mut self, stream: QueueId) -> Vec<(NodeId, ReplicaMessage)> {
+    /// This node has no replica of a stream any more.
+    pub(super) fn forget(&mut self, stream: QueueId) {
+        self.take_early(stream);
+        self.ordered.remove(&stream);
+    }
+
+    fn take_early(&mut self, stream: QueueId) -> Vec<(NodeId, ReplicaMessage)> {
         let of_stream = (stream, NodeId(0))..=(stream, NodeId(u32::MAX));
         let keys: Vec<_> = self.early.range(of_stream).map(|(key, _)| *key).collect();
         let take = |key: (QueueId, NodeId)| Some((key.1, self.early.remove(&key)?));
@@ -90,6 +98,8 @@ impl<D: Disk, C: Fn() -> Now, H: FnMut(Vec<Heard>)> StreamThread<D, C, H> {
                 }
             }
         }
+        let (ReplicaOrder::Lead { epoch, .. } | ReplicaOrder::Follow { epoch, .. }) = &here.order;
+        self.copies.ordered.insert(stream, *epoch);
         self.host.order(stream, here.order, events);
         self.copies.waiting_ms = Some(0);
         for (from, message) in self.copies.take_early(stream) {
@@ -119,7 +129,7 @@ impl<D: Disk, C: Fn() -> Now, H: FnMut(Vec<Heard>)> StreamThread<D, C, H> {
 
     /// This node has no replica of a stream any more.
     pub(super) fn remove_replica(&mut self, stream: QueueId, events: &mut Events) {
-        self.copies.take_early(stream);
+        self.copies.forget(stream);
         if self.host.role(stream).is_none() {
             return;
         }
@@ -213,7 +223,14 @@ impl<D: Disk, C: Fn() -> Now, H: FnMut(Vec<Heard>)> StreamThread<D, C, H> {
         let waiting = self.host.waiting_replicas();
         let needed = waiting.map(|(stream, promised)| Needed {
             stream,
-            promised,
+            // What it was told and does not do is as good as used up.
+            promised: promised.max(
+                self.copies
+                    .ordered
+                    .get(&stream)
+                    .copied()
+                    .unwrap_or_default(),
+            ),
             is_tired: false,
         });
         let before = heard.len();
