@@ -15,7 +15,8 @@ struct World {
 impl World {
     fn new() -> Self {
         let mut catalogue = Catalogue::new(Config::default());
-        catalogue.found(NodeRecord {
+        let listed = [2, 3].map(|node| format!("{node}:1"));
+        let first = NodeRecord {
             node: 1,
             uuid: [1; 16],
             address: "1:1".to_owned(),
@@ -23,7 +24,9 @@ impl World {
             start: 0,
             applied: 0,
             draining: false,
-        });
+            votes: true,
+        };
+        catalogue.found(first, &listed);
         let mut world = Self { catalogue, next: 1 };
         world.done(Command::VhostPut {
             vhost: "/".to_owned(),
