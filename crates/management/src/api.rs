@@ -843,7 +843,7 @@ pub trait Running: Send + Sync + 'static {
         Err("this node is in no cluster".to_owned())
     }
     /// Asks the other nodes of the cluster that are up, each of which answers as
-    /// [`answer`](crate::peers::answer) does; who does not in time is left out.
+    /// [`answer`](crate::answers::answer) does; who does not in time is left out.
     fn ask_peers(&self, _what: &str) -> Vec<(NodeId, Vec<u8>)> {
         Vec::new()
     }

@@ -11,6 +11,7 @@
 
 mod absent;
 pub mod access;
+pub mod answers;
 pub mod api;
 mod app;
 mod browser;
@@ -40,6 +41,7 @@ mod reply;
 mod route;
 pub mod routes;
 mod server;
+mod stream_rows;
 mod streams;
 mod ui;
 mod vhost_sums;

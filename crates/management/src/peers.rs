@@ -6,11 +6,10 @@
 
 use crate::api::QueueStats;
 use crate::app::App;
-use crate::pieces::write_json;
+use crate::queues;
 use crate::queues::Owners;
-use crate::{connections, overview, queues, streams, vhost_sums};
 use leveret_types::limits::REPORT_ASK_BYTES_MAX;
-use leveret_types::{ConnectionId, NodeId, QueueId};
+use leveret_types::{NodeId, QueueId};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 use std::collections::HashMap;
@@ -54,72 +53,6 @@ pub mod asks {
     pub const STORE_OFFSET: &str = "store-offset ";
     /// Close a connection: its number and the reason follow.
     pub const CLOSE: &str = "close ";
-}
-
-/// Answers what another node asks; nothing where the question makes no sense here, as one of a
-/// later version may not.
-#[must_use]
-pub fn answer(app: &App, ask: &str) -> Option<Vec<u8>> {
-    let answer = match ask {
-        asks::QUEUES => return Some(led(app, app.node().queues())),
-        asks::CONNECTIONS => connections::own_connections(app).into(),
-        asks::CHANNELS => connections::own_channels(app).into(),
-        asks::CONSUMERS => connections::own_consumers(app).into(),
-        asks::STREAM_PUBLISHERS => streams::own_publishers(app).into(),
-        asks::STREAM_CONSUMERS => streams::own_consumers(app).into(),
-        asks::NODE => overview::own_node(app),
-        asks::MEMORY => overview::own_memory(app),
-        asks::OVERVIEW => overview::own_overview(app),
-        asks::VHOSTS => vhost_sums::own(app, None),
-        _ => return one(app, ask),
-    };
-    // Numbers and texts always are JSON.
-    serde_json::to_vec(&without_zeros(answer)).ok()
-}
-
-/// Figures of those queues that are led here, as a list. One row is made at a time.
-fn led(app: &App, queues: Vec<QueueStats>) -> Vec<u8> {
-    let owners = queues::owners(app, &queues);
-    let led = queues.into_iter().filter(|queue| !queue.follows);
-    let mut out = Vec::new();
-    for queue in led {
-        out.push(if out.is_empty() { b'[' } else { b',' });
-        let row = without_zeros(queues::stats(app, &queue, &owners));
-        write_json(&mut out, &row);
-    }
-    out.extend_from_slice(if out.is_empty() { b"[]" } else { b"]" });
-    out
-}
-
-/// Answers about some things.
-fn one(app: &App, ask: &str) -> Option<Vec<u8>> {
-    let answer = if let Some(ids) = ask.strip_prefix(asks::QUEUES_OF) {
-        let ids = ids.split(' ').map(|id| id.parse().map(QueueId));
-        let ids: Vec<QueueId> = ids.collect::<Result<_, _>>().ok()?;
-        return Some(led(app, app.node().queues_of(&ids)));
-    } else if let Some(queue) = ask.strip_prefix(asks::QUEUE) {
-        let stats = app.node().queue(QueueId(queue.parse().ok()?));
-        let led = stats.filter(|queue| !queue.follows);
-        let of = |stats: QueueStats| queues::stats(app, &stats, &queues::owners(app, [&stats]));
-        led.map_or(Value::Null, of)
-    } else if let Some(vhost) = ask.strip_prefix(asks::VHOST) {
-        vhost_sums::own(app, Some(vhost))
-    } else if let Some(queue) = ask.strip_prefix(asks::REPLICA) {
-        queues::own_replica(app, QueueId(queue.parse().ok()?))
-    } else if let Some(stream) = ask.strip_prefix(asks::TRACKING) {
-        streams::own_tracking(app, QueueId(stream.parse().ok()?))
-    } else if let Some(rest) = ask.strip_prefix(asks::STORE_OFFSET) {
-        let (stream, rest) = rest.split_once(' ')?;
-        let (offset, name) = rest.split_once(' ')?;
-        let stream = QueueId(stream.parse().ok()?);
-        let offset = offset.parse().ok()?;
-        json!(app.node().store_stream_offset(stream, name, offset))
-    } else {
-        let (connection, reason) = ask.strip_prefix(asks::CLOSE)?.split_once(' ')?;
-        let connection = ConnectionId(connection.parse().ok()?);
-        json!(app.node().close_connection(connection, reason))
-    };
-    serde_json::to_vec(&without_zeros(answer)).ok()
 }
 
 /// What the other nodes answer, each with its number; who does not answer in time is left out.
@@ -261,7 +194,7 @@ fn merge_deeply(into: &mut Value, from: Value) {
 const AS_THEY_ARE: [&str; 2] = ["arguments", "client_properties"];
 
 /// Takes the fields away that are 0, nothing, or hold nothing else.
-fn without_zeros(value: Value) -> Value {
+pub(crate) fn without_zeros(value: Value) -> Value {
     let is_nothing = |value: &Value| match value {
         Value::Null => true,
         Value::Number(number) => number.as_f64() == Some(0.0),

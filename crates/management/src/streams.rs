@@ -1,7 +1,7 @@
 //! Streams as operators see them: their clients' connections, publishers and subscriptions, what
 //! they keep by name, super streams.
 
-use crate::api::{Binding, ConnectionStats, StreamConsumerStats, StreamPublisherStats, Topology};
+use crate::api::{Binding, StreamConsumerStats, StreamPublisherStats, Topology};
 use crate::app::App;
 use crate::connections;
 use crate::directory::{BindingScope, Queue};
@@ -11,9 +11,12 @@ use crate::peers::{self, asks};
 use crate::queues::declared;
 use crate::reply::{ApiError, Reply};
 use crate::route::Call;
+use crate::stream_rows::{
+    consumer_json, own_consumers, own_publishers, own_tracking, publisher_json,
+};
 use leveret_types::limits::STREAM_PARTITIONS_MAX;
-use leveret_types::{ConnectionId, FieldTable, FieldValue, QueueId};
-use serde_json::{Map, Value, json};
+use leveret_types::{FieldTable, FieldValue};
+use serde_json::{Value, json};
 use std::collections::HashMap;
 
 type Answer = Result<Reply, ApiError>;
@@ -22,86 +25,6 @@ type Answer = Result<Reply, ApiError>;
 const SUPER_STREAM: &str = "x-super-stream";
 /// Where a partition comes among those of its super stream.
 const PARTITION_ORDER: &str = "x-stream-partition-order";
-
-/// Who and what a row of a publisher or subscription is about.
-fn row(
-    node: &str,
-    connections: &HashMap<ConnectionId, ConnectionStats>,
-    queues: &HashMap<QueueId, Queue>,
-    (connection, stream): (ConnectionId, QueueId),
-    rest: Value,
-) -> Option<Value> {
-    let (connection, queue) = (connections.get(&connection)?, queues.get(&stream)?);
-    let mut details = connections::connection_details(connection);
-    details["user"] = json!(connection.user);
-    details["node"] = json!(node);
-    let mut row = json!({
-        "connection_details": details,
-        "queue": {"name": queue.name, "vhost": queue.vhost},
-    });
-    crate::reply::merge(&mut row, rest);
-    Some(row)
-}
-
-fn publisher_json(publisher: &StreamPublisherStats) -> Value {
-    json!({
-        "publisher_id": publisher.id,
-        "reference": publisher.reference,
-        "published": publisher.published,
-        "confirmed": publisher.confirmed,
-        "errored": publisher.errored,
-    })
-}
-
-fn consumer_json(consumer: &StreamConsumerStats) -> Value {
-    let pairs = consumer.properties.iter();
-    let properties: Map<String, Value> = pairs
-        .map(|(key, value)| (key.clone(), json!(value)))
-        .collect();
-    json!({
-        "subscription_id": consumer.id,
-        "credits": consumer.credits,
-        "consumed": consumer.consumed,
-        "offset": consumer.offset,
-        "offset_lag": consumer.offset_lag,
-        "active": consumer.active,
-        "activity_status": consumer.activity(),
-        "properties": properties,
-    })
-}
-
-/// The publishers of this node's clients of the stream protocol.
-pub fn own_publishers(app: &App) -> Vec<Value> {
-    let publishers = app.node().stream_publishers();
-    own(app, &publishers, |p| {
-        ((p.connection, p.queue), publisher_json(p))
-    })
-}
-
-/// The subscriptions of this node's clients of the stream protocol.
-pub fn own_consumers(app: &App) -> Vec<Value> {
-    let consumers = app.node().stream_consumers();
-    own(app, &consumers, |c| {
-        ((c.connection, c.queue), consumer_json(c))
-    })
-}
-
-fn own<T>(
-    app: &App,
-    items: &[T],
-    of: impl Fn(&T) -> ((ConnectionId, QueueId), Value),
-) -> Vec<Value> {
-    if items.is_empty() {
-        return Vec::new();
-    }
-    let node = app.node().node_stats().name;
-    let (connections, queues) = (connections::by_id(app), connections::queue_names(app));
-    let rows = items.iter().filter_map(|item| {
-        let (ids, rest) = of(item);
-        row(&node, &connections, &queues, ids, rest)
-    });
-    rows.collect()
-}
 
 /// The rows of all nodes, this one's first, on the shape that they have here.
 fn with_peers(app: &App, own: Vec<Value>, ask: &str, rest: Value) -> Vec<Value> {
@@ -212,19 +135,6 @@ pub fn consumers_of_connection(call: &Call<'_>) -> Answer {
 }
 
 // --- what a stream keeps by name ---------------------------------------------------------------
-
-/// What a stream of this node keeps by name; nothing if it is not here.
-pub(crate) fn own_tracking(app: &App, stream: QueueId) -> Value {
-    let Some(tracking) = app.node().stream_tracking(stream) else {
-        return Value::Null;
-    };
-    let pairs = |pairs: Vec<(String, u64)>| -> Value {
-        let pairs = pairs.into_iter().map(|(name, value)| json!([name, value]));
-        pairs.collect()
-    };
-    // In lists: fields that are 0 are left out on the way between nodes.
-    json!({"offsets": pairs(tracking.offsets), "writers": pairs(tracking.writers)})
-}
 
 /// The stream that the path names.
 fn stream(call: &Call<'_>) -> Result<Queue, ApiError> {

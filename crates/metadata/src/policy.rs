@@ -429,8 +429,8 @@ pub struct QueueSettings {
     pub delayed_retry: Option<DelayedRetry>,
     /// `ha-mode` and `ha-params` of a classic queue.
     pub mirrors: Option<Mirrors>,
-    /// `initial-cluster-size` of a quorum queue or a stream, or what the arguments of a quorum queue
-    /// say instead: its members when it is declared.
+    /// `initial-cluster-size` of a quorum queue or a stream, or what the arguments of a quorum
+    /// queue say instead: its members when it is declared.
     pub initial_size: Option<usize>,
     /// `target-group-size` of a quorum queue: members that its group is to have, by and by.
     pub target_size: Option<usize>,

@@ -196,7 +196,7 @@ pub trait Env {
     }
 
     /// Lets a connection that names what this node does not know hear, by
-    /// [`ConnectionEvent::Looked`], when to look again: another node may have declared it a moment
+    /// [`ConnectionEvent::Peeked`], when to look again: another node may have declared it a moment
     /// ago. False if it is to be told at once that there is no such thing.
     fn look(&self, connection: ConnectionId) -> bool {
         let cluster = self.cluster();

@@ -100,7 +100,7 @@ pub struct Waker(Arc<Woken>);
 #[derive(Debug, Default)]
 struct Woken {
     is_woken: loom::sync::Mutex<bool>,
-    bell: loom::sync::Condvar,
+    waker: loom::sync::Condvar,
 }
 
 impl Waker {
@@ -113,7 +113,7 @@ impl Waker {
     /// A thread panicked meanwhile.
     pub fn wake(&self) -> std::io::Result<()> {
         *self.0.is_woken.lock().expect("nobody panicked") = true;
-        self.0.bell.notify_one();
+        self.0.waker.notify_one();
         Ok(())
     }
 
@@ -124,7 +124,7 @@ impl Waker {
     pub fn poll(&self) {
         let mut is_woken = self.0.is_woken.lock().expect("nobody panicked");
         while !*is_woken {
-            is_woken = self.0.bell.wait(is_woken).expect("nobody panicked");
+            is_woken = self.0.waker.wait(is_woken).expect("nobody panicked");
         }
         *is_woken = false;
     }

@@ -300,8 +300,8 @@ impl StreamHandle {
         answers.recv_timeout(STATS_PATIENCE).unwrap_or_default()
     }
 
-    /// What a stream of this node keeps by name; none of a stream that is not here, or if the thread
-    /// does not say within a second.
+    /// What a stream of this node keeps by name; none of a stream that is not here, or if the
+    /// thread does not say within a second.
     #[must_use]
     pub fn tracking(&self, stream: QueueId) -> Option<StreamTracking> {
         let (answer, answers) = sync_channel(1);

@@ -6,11 +6,10 @@ mod client;
 #[path = "client/stream.rs"]
 mod stream_client;
 
-use client::{Scratch, connect, start};
+use client::{Scratch, start};
 use leveret_shell::node::Node;
-use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpStream};
-use stream_client::{OK, RESPONSE, StreamClient, text};
+use std::net::SocketAddr;
+use stream_client::{OK, StreamClient, text};
 
 fn address(node: &Node) -> SocketAddr {
     node.stream_listening[0].0

@@ -1,5 +1,6 @@
 //! What a follower does to its files when it attaches, crashed at every change of the disk: what it
-//! keeps beside its chunks is the old or the new, and its log is whole, cut, or cut and gone on with.
+//! keeps beside its chunks is the old or the new, and its log is whole, cut, or cut and gone on
+//! with.
 
 #![allow(clippy::unwrap_used, reason = "a test that fails here says enough")]
 

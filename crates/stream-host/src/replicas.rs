@@ -130,9 +130,9 @@ impl<D: Disk> StreamHost<D> {
         waiting.filter_map(|(id, hosted)| Some((*id, hosted.machine.promised()?)))
     }
 
-    /// Whether the catalogue may change the members of a stream now, by one, once this node has heard
-    /// of the change before: it leads the stream, and a majority of the members as they are has all
-    /// that was ever committed.
+    /// Whether the catalogue may change the members of a stream now, by one, once this node has
+    /// heard of the change before: it leads the stream, and a majority of the members as they are
+    /// has all that was ever committed.
     #[must_use]
     pub fn may_change_members(&self, id: QueueId) -> bool {
         let hosted = self.streams.get(&id);

@@ -29,12 +29,14 @@ pub mod settings;
 mod single_active;
 mod status;
 mod super_streams;
+mod totals;
 
 pub use groups::{GroupName, Groups, Member, Update};
 pub use port::{LoginOutcome, Port};
 pub use session::Session;
 pub use settings::Settings;
-pub use status::{CODES, PublisherStatus, SessionStatus, SubscriptionStatus, Totals};
+pub use status::{PublisherStatus, SessionStatus, SubscriptionStatus};
+pub use totals::{CODES, Totals};
 
 #[cfg(test)]
 mod tests;

@@ -8,7 +8,7 @@ use crate::port::Port;
 use crate::publishers::number_of;
 use crate::requests::{Done, Then, offset_of, reference_of};
 use crate::session::Session;
-use crate::status::shown;
+use crate::totals::shown;
 use bytes::Bytes;
 use leveret_auth::Access;
 use leveret_stream::{Command, Filter, ReaderId, RequestId, SharedChunk};

@@ -6,7 +6,7 @@ use crate::publishers::Publisher;
 use crate::readers::{Reader, Updating};
 use crate::requests::Asked;
 use crate::settings::Settings;
-use crate::status::Totals;
+use crate::totals::Totals;
 use bytes::Bytes;
 use leveret_stream::{Command, RequestId};
 use leveret_stream_protocol::{Key, ResponseCode, ServerCommand};

@@ -1,6 +1,7 @@
 //! `leveret cluster`: what operators ask and want of the cluster as a whole.
 
-use super::{AskOptions, NodeFolder, table};
+use super::ask::{AskOptions, NodeFolder};
+use super::table;
 use crate::cli::target::CallError;
 use crate::config::value::host_and_port;
 use crate::file_modes;

@@ -1,6 +1,6 @@
 //! `leveret diagnose`: what is wrong with a node and its cluster, and what to do.
 
-use super::AskOptions;
+use super::ask::AskOptions;
 use super::table::show;
 use serde_json::{Value, json};
 

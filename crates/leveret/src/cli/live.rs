@@ -4,7 +4,7 @@
 //! Rates are what counters grew by between two answers, so that they are of the last interval and
 //! not of the node's own.
 
-use super::AskOptions;
+use super::ask::AskOptions;
 use super::http::segment;
 use super::table::{Rows, show};
 use super::target::Target;
@@ -19,11 +19,16 @@ const CLEAR: &str = "\x1b[2J\x1b[H";
 /// Queues that `top` shows at most.
 const ROWS_MAX: usize = 100;
 
+/// What a pause between two answers may be.
+fn seconds() -> clap::builder::RangedU64ValueParser {
+    clap::value_parser!(u64).range(1..=3_600)
+}
+
 /// How often, and for how long.
 #[derive(Args)]
 pub(super) struct Pace {
     /// Seconds between two answers
-    #[arg(long, value_name = "SECONDS", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=3_600))]
+    #[arg(long, value_name = "SECONDS", default_value_t = 1, value_parser = seconds())]
     every: u64,
     /// How many answers to show; until it is interrupted where not given
     #[arg(long, value_name = "COUNT")]

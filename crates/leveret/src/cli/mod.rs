@@ -1,6 +1,7 @@
 //! The command line: `leveret serve`, `status`, `list`, `import`, `export`, `config`, `storage`,
 //! `ctl`.
 
+mod ask;
 pub mod cluster;
 mod diagnose;
 pub mod http;
@@ -14,16 +15,13 @@ pub mod tls;
 
 use crate::config::{self, Config, ConfigError, FileConfig, Machine, Source};
 use crate::{ctl, file_modes, serve};
+use ask::AskOptions;
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use password::PasswordSource;
 use serde_json::Value;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::time::Duration;
 use table::Rows;
-use target::{Address, CallError, Target};
-use tls::Trust;
 
 /// Names by which the binary is RabbitMQ's tool of that name.
 const RABBITMQ_TOOLS: &[&str] = &[
@@ -147,50 +145,6 @@ struct ServeOptions {
 }
 
 // Where a node of this machine keeps what it has.
-#[derive(Args)]
-struct NodeFolder {
-    /// Data folder of the node, on this machine
-    #[arg(
-        long,
-        value_name = "FOLDER",
-        env = "LEVERET_DATA_DIR",
-        default_value = "./leveret-data"
-    )]
-    data_dir: PathBuf,
-}
-
-#[derive(Args)]
-struct AskOptions {
-    #[command(flatten)]
-    node: NodeFolder,
-    /// Name of the node that is meant: no other does anything [env: LEVERET_NODE_NAME,
-    /// RABBITMQ_NODENAME, unless --url is given]
-    #[arg(short = 'n', long = "node", value_name = "NAME")]
-    named: Option<String>,
-    /// HTTP API of a node elsewhere, http://host:port or https://host:port
-    #[arg(long, value_name = "URL")]
-    url: Option<String>,
-    /// User at that node
-    #[arg(long, value_name = "NAME", default_value = "guest")]
-    user: String,
-    /// The user's password, which everybody on this machine can read among the arguments: better
-    /// are --password-file, the variable LEVERET_PASSWORD, and the prompt [of guest: guest]
-    #[arg(long, value_name = "WORD", conflicts_with = "password_file")]
-    password: Option<String>,
-    /// File whose first line is the user's password; `-` is standard input
-    #[arg(long, value_name = "FILE")]
-    password_file: Option<PathBuf>,
-    /// Authorities (PEM) of which one vouches for the node, instead of those of this system
-    #[arg(long, value_name = "FILE", conflicts_with = "insecure")]
-    ca_file: Option<PathBuf>,
-    /// Speak to whoever answers at an https URL, whatever certificate it shows
-    #[arg(long)]
-    insecure: bool,
-    /// Print JSON
-    #[arg(long)]
-    json: bool,
-}
-
 #[derive(Args)]
 struct ListOptions {
     /// What to list
@@ -424,34 +378,6 @@ fn migrated(file: &Path) -> Result<String, String> {
         .read_text(&file.display().to_string(), &text)
         .map_err(|error| error.to_string())?;
     Ok(config::migrate::to_toml(&typed))
-}
-
-impl AskOptions {
-    fn target(&self) -> Result<Target, String> {
-        Target::find(&Address {
-            node: target::meant(self.named.as_deref(), self.url.as_deref()),
-            data_dir: self.node.data_dir.clone(),
-            url: self.url.clone(),
-            user: self.user.clone(),
-            password: PasswordSource {
-                given: self.password.clone(),
-                file: self.password_file.clone(),
-            },
-            trust: match (self.insecure, &self.ca_file) {
-                (true, _) => Trust::Anybody,
-                (false, Some(path)) => Trust::File(path.clone()),
-                (false, None) => Trust::System,
-            },
-            timeout: Duration::from_secs(60),
-        })
-        .map_err(|error| error.to_string())
-    }
-
-    fn get(&self, path: &str) -> Result<Value, String> {
-        self.target()?
-            .get(path)
-            .map_err(|error: CallError| error.to_string())
-    }
 }
 
 fn status(ask: &AskOptions) -> Result<String, String> {

@@ -31,7 +31,8 @@ _leveret() {
     local tool=${words[1]} at=2
     if [[ ${tool:t} == leveret ]]; then
         if (( CURRENT == 2 )); then
-            compadd serve status list top watch peek import export cluster config storage diagnose perf ctl
+            compadd serve status list top watch peek import export \
+                cluster config storage diagnose perf ctl
             return
         fi
         [[ ${words[2]} == ctl ]] || { _files; return; }
@@ -50,7 +51,8 @@ compdef _leveret rabbitmq-queues rabbitmq-streams rabbitmq-plugins rabbitmq-upgr
 complete -c leveret -n __fish_use_subcommand -f -a "$words"
 complete -c leveret -n "__fish_seen_subcommand_from ctl" -f \
     -a "(leveret ctl autocomplete (commandline -ct) 2>/dev/null)"
-for tool in rabbitmqctl rabbitmq-diagnostics rabbitmq-queues rabbitmq-streams rabbitmq-plugins rabbitmq-upgrade
+for tool in rabbitmqctl rabbitmq-diagnostics rabbitmq-queues rabbitmq-streams \
+        rabbitmq-plugins rabbitmq-upgrade
     complete -c $tool -f -a "($tool autocomplete (commandline -ct) 2>/dev/null)"
 end
 "#,

@@ -3,7 +3,7 @@
 
 use bytes::Bytes;
 use leveret_management::peers::asks;
-use leveret_management::{App, peers};
+use leveret_management::{App, answers};
 use leveret_node::Env;
 use leveret_node::cluster::reports::{self, Ask};
 use leveret_shell::broker::Broker;
@@ -81,7 +81,7 @@ fn answer_one(broker: &Weak<Broker>, app: &Weak<App>, ask: &Ask) -> Option<()> {
     let (broker, app) = (broker.upgrade()?, app.upgrade()?);
     let Some(answer) = std::str::from_utf8(&ask.what)
         .ok()
-        .and_then(|what| peers::answer(&app, what))
+        .and_then(|what| answers::answer(&app, what))
     else {
         return Some(());
     };

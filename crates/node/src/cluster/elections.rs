@@ -7,6 +7,7 @@
 //! Invariant: an epoch has one leader: the catalogue takes a choice only if the epoch before is
 //! still the last one.
 
+use super::needed::Needed;
 use crate::env::Env;
 use leveret_metadata::{Catalogue, Command, QueueRecord};
 use leveret_stream::ReplicaMessage;
@@ -29,17 +30,6 @@ pub(super) enum Event {
     Move(NodeId, QueueId, NodeId),
     /// A replica has answered.
     Prepared(NodeId, QueueId, ReplicaMessage),
-}
-
-/// What a node says of a stream that needs another epoch.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Needed {
-    /// The stream.
-    pub stream: QueueId,
-    /// The newest epoch that was prepared there.
-    pub promised: Epoch,
-    /// It leads, and another one should.
-    pub is_tired: bool,
 }
 
 /// One election.

@@ -34,6 +34,7 @@ use leveret_storage::Durability;
 use leveret_types::limits::{ENTRY_BYTES_MAX, GROUP_TICK_MS, LOOK_MS_MAX, PROPOSAL_MS_MAX};
 use leveret_types::{ConnectionId, NodeId, Now, ReplicaId};
 use std::collections::{BTreeMap, VecDeque};
+use store::replica_of;
 
 const KIND_RAFT: u8 = 0;
 const KIND_PROPOSED: u8 = 1;
@@ -42,13 +43,6 @@ const KIND_SNAPSHOT: u8 = 2;
 const BATCH_BYTES: usize = 256 * 1024;
 /// Entries that may wait for a majority while more commands gather.
 const IN_FLIGHT_MAX: u64 = 8;
-
-/// The replica of a node in the catalogue's group: a number is never used twice, so that there is
-/// one incarnation.
-#[must_use]
-pub const fn replica_of(node: NodeId) -> ReplicaId {
-    ReplicaId::new(node, 0)
-}
 
 /// A command of this node's that the cluster has not carried out yet.
 struct Waiting {

@@ -14,13 +14,14 @@ pub mod wire;
 
 mod elections;
 mod leaders;
+pub(crate) mod needed;
 mod outdated;
 mod peers;
 mod reconcile;
 mod stays;
 
-pub use elections::Needed;
 pub use leaders::transfer;
+pub use needed::Needed;
 pub use outdated::KnownStarts;
 
 pub use peers::{PeerAddress, PeerView, Peers};
@@ -186,7 +187,7 @@ impl Cluster {
         id
     }
 
-    /// Lets a connection know, by [`crate::env::ConnectionEvent::Looked`], when this node has seen
+    /// Lets a connection know, by [`crate::env::ConnectionEvent::Peeked`], when this node has seen
     /// all that the cluster has agreed on by now, or after
     /// [`leveret_types::limits::LOOK_MS_MAX`]; false if too many wait
     /// already, or nobody leads, so that this node knows as much as it ever will. [`run`] is to be

@@ -62,7 +62,7 @@ impl Writer {
 
     /// The rest of its frame.
     pub(super) fn ids(&mut self, ids: &[u64]) {
-        self.0.reserve(ids.len() * size_of::<u64>());
+        self.0.reserve(size_of_val(ids));
         for id in ids {
             self.u64(*id);
         }
@@ -150,7 +150,7 @@ impl Reader {
     }
 
     pub(super) fn reference(&mut self) -> Result<Reference, FrameError> {
-        debug_assert!(STREAM_REFERENCE_BYTES_MAX <= TEXT_BYTES_MAX);
+        const { assert!(STREAM_REFERENCE_BYTES_MAX <= TEXT_BYTES_MAX) };
         let name = self.bytes()?;
         Reference::new(name).ok_or(FrameError("a reference is empty or too long"))
     }

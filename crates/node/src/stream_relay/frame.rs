@@ -17,7 +17,7 @@
 //! chunk, is the rest of its frame, and shares its bytes.
 
 use super::codec::{Reader, Writer};
-use crate::cluster::Needed;
+use crate::cluster::needed::Needed;
 use crate::env::PeerFrame;
 use bytes::Bytes;
 use leveret_stream::{

@@ -23,7 +23,7 @@ mod tests;
 
 pub use frame::{ClientAddresses, STREAM_LINK, fuzz};
 
-use crate::cluster::Needed;
+use crate::cluster::needed::Needed;
 use crate::env::PeerFrame;
 use bytes::Bytes;
 use frame::Frame;

@@ -125,8 +125,8 @@ impl Broker {
         }
     }
 
-    /// A stream needs another epoch: whoever leads the catalogue's group is told. While nobody does,
-    /// replicas that wait say so again.
+    /// A stream needs another epoch: whoever leads the catalogue's group is told. While nobody
+    /// does, replicas that wait say so again.
     fn need_leader(&self, needed: Needed) {
         let own = self.cluster_links.node;
         let Some(cluster) = &self.cluster else {
@@ -154,8 +154,8 @@ impl Broker {
         self.cluster_links.ring();
     }
 
-    /// Gives a stream that this node leads a replica on another node, or takes that one away. Members
-    /// change one at a time: the next change waits until the leader goes by this one.
+    /// Gives a stream that this node leads a replica on another node, or takes that one away.
+    /// Members change one at a time: the next change waits until the leader goes by this one.
     ///
     /// # Errors
     /// Why nothing changes, for an operator.
@@ -193,8 +193,8 @@ impl Broker {
         changed.map(drop).map_err(|error| error.to_string())
     }
 
-    /// Before this node ends, others lead the streams that it leads, as far as they can; nobody waits
-    /// for that for long.
+    /// Before this node ends, others lead the streams that it leads, as far as they can; nobody
+    /// waits for that for long.
     pub(crate) fn leave_streams_to_others(&self) {
         if self.cluster.is_none() {
             return;

@@ -107,8 +107,8 @@ impl<D: Disk, C: Fn() -> Now, H: FnMut(Vec<Heard>)> StreamThread<D, C, H> {
         }
     }
 
-    /// Takes what another node says to a replica here. The catalogue may tell a follower of an epoch
-    /// before it tells the leader: that one attaches once the leader knows.
+    /// Takes what another node says to a replica here. The catalogue may tell a follower of an
+    /// epoch before it tells the leader: that one attaches once the leader knows.
     pub(super) fn take_message(
         &mut self,
         from: NodeId,

@@ -139,7 +139,7 @@ impl World {
     fn step(&mut self) {
         self.now_ms += self.random.below(4);
         let at = self.random.below(u64::from(NODES)) as usize;
-        if self.seed % 3 == 0 {
+        if self.seed.is_multiple_of(3) {
             self.contend();
         }
         match self.random.below(100) {
@@ -270,7 +270,9 @@ impl World {
     /// Whether the leader has heard of the last change, and says that there may be another one.
     fn may_change_members(&self) -> bool {
         let leader = &self.nodes[self.at(self.catalogue.leader)];
-        let is_of_epoch = |role| matches!(role, ReplicaRole::Leader { epoch, .. } if epoch == self.catalogue.epoch);
+        let newest = self.catalogue.epoch;
+        let is_of_epoch =
+            |role| matches!(role, ReplicaRole::Leader { epoch, .. } if epoch == newest);
         let may = |host: &StreamHost<SimDisk>| host.may_change_members(STREAM);
         leader.told == self.catalogue.version
             && leader.role().is_some_and(is_of_epoch)
@@ -513,7 +515,8 @@ impl World {
             }
             let leader = self.at(self.catalogue.leader);
             let epoch = self.catalogue.epoch;
-            let leads = matches!(self.nodes[leader].role(), Some(ReplicaRole::Leader { epoch: at, .. }) if at == epoch);
+            let role = self.nodes[leader].role();
+            let leads = matches!(role, Some(ReplicaRole::Leader { epoch: at, .. }) if at == epoch);
             if (!leads || self.is_needed || self.is_unfinished()) && round % 8 == 0 {
                 self.is_needed = false;
                 self.elect();

@@ -4,7 +4,8 @@ use crate::replica::codec::every_message;
 use crate::replica::{ReplicaMessage, ReplicaState};
 use bytes::Bytes;
 
-/// What can be read as a message, or as what a replica keeps, is written and read as the same again.
+/// What can be read as a message, or as what a replica keeps, is written and read as the same
+/// again.
 ///
 /// # Panics
 /// If it is not.

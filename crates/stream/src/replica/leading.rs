@@ -131,8 +131,8 @@ impl Leading {
         self.followers.remove(&node);
     }
 
-    /// Followers that could be served: there are chunks for them, a newer committed offset, or older
-    /// segments have gone.
+    /// Followers that could be served: there are chunks for them, a newer committed offset, or
+    /// older segments have gone.
     pub(crate) fn take_waiting(&mut self, log: Range<u64>, committed: u64) -> Vec<NodeId> {
         let mut waiting = Vec::new();
         for (node, follower) in &mut self.followers {

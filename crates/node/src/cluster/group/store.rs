@@ -6,13 +6,19 @@
 //!   state   version u8 | length of the mark u32 | mark | metadata::Catalogue::snapshot
 //! ```
 
-use super::replica_of;
 use crate::shard::CATALOGUE_GROUP_LOG;
 use bytes::Bytes;
 use leveret_metadata::{Catalogue, CatalogueError, Config};
 use leveret_replication::{Entry, HardState, SnapshotMark};
 use leveret_storage::{LogKind, Read, ShardLogs};
-use leveret_types::NodeId;
+use leveret_types::{NodeId, ReplicaId};
+
+/// The replica of a node in the catalogue's group: a number is never used twice, so that there is
+/// one incarnation.
+#[must_use]
+pub const fn replica_of(node: NodeId) -> ReplicaId {
+    ReplicaId::new(node, 0)
+}
 
 /// Version of the state's bytes.
 const STATE_VERSION: u8 = 1;

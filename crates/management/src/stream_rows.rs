@@ -1,0 +1,104 @@
+//! What this node knows of its streams' clients, and of what streams keep by name.
+
+use crate::api::{ConnectionStats, StreamConsumerStats, StreamPublisherStats};
+use crate::app::App;
+use crate::connections;
+use crate::directory::Queue;
+use leveret_types::{ConnectionId, QueueId};
+use serde_json::{Map, Value, json};
+use std::collections::HashMap;
+
+/// Who and what a row of a publisher or subscription is about.
+fn row(
+    node: &str,
+    connections: &HashMap<ConnectionId, ConnectionStats>,
+    queues: &HashMap<QueueId, Queue>,
+    (connection, stream): (ConnectionId, QueueId),
+    rest: Value,
+) -> Option<Value> {
+    let (connection, queue) = (connections.get(&connection)?, queues.get(&stream)?);
+    let mut details = connections::connection_details(connection);
+    details["user"] = json!(connection.user);
+    details["node"] = json!(node);
+    let mut row = json!({
+        "connection_details": details,
+        "queue": {"name": queue.name, "vhost": queue.vhost},
+    });
+    crate::reply::merge(&mut row, rest);
+    Some(row)
+}
+
+/// A publisher, without who and where.
+pub(crate) fn publisher_json(publisher: &StreamPublisherStats) -> Value {
+    json!({
+        "publisher_id": publisher.id,
+        "reference": publisher.reference,
+        "published": publisher.published,
+        "confirmed": publisher.confirmed,
+        "errored": publisher.errored,
+    })
+}
+
+/// The same of a subscription.
+pub(crate) fn consumer_json(consumer: &StreamConsumerStats) -> Value {
+    let pairs = consumer.properties.iter();
+    let properties: Map<String, Value> = pairs
+        .map(|(key, value)| (key.clone(), json!(value)))
+        .collect();
+    json!({
+        "subscription_id": consumer.id,
+        "credits": consumer.credits,
+        "consumed": consumer.consumed,
+        "offset": consumer.offset,
+        "offset_lag": consumer.offset_lag,
+        "active": consumer.active,
+        "activity_status": consumer.activity(),
+        "properties": properties,
+    })
+}
+
+/// The publishers of this node's clients of the stream protocol.
+pub fn own_publishers(app: &App) -> Vec<Value> {
+    let publishers = app.node().stream_publishers();
+    own(app, &publishers, |p| {
+        ((p.connection, p.queue), publisher_json(p))
+    })
+}
+
+/// The subscriptions of this node's clients of the stream protocol.
+pub fn own_consumers(app: &App) -> Vec<Value> {
+    let consumers = app.node().stream_consumers();
+    own(app, &consumers, |c| {
+        ((c.connection, c.queue), consumer_json(c))
+    })
+}
+
+fn own<T>(
+    app: &App,
+    items: &[T],
+    of: impl Fn(&T) -> ((ConnectionId, QueueId), Value),
+) -> Vec<Value> {
+    if items.is_empty() {
+        return Vec::new();
+    }
+    let node = app.node().node_stats().name;
+    let (connections, queues) = (connections::by_id(app), connections::queue_names(app));
+    let rows = items.iter().filter_map(|item| {
+        let (ids, rest) = of(item);
+        row(&node, &connections, &queues, ids, rest)
+    });
+    rows.collect()
+}
+
+/// What a stream of this node keeps by name; nothing if it is not here.
+pub(crate) fn own_tracking(app: &App, stream: QueueId) -> Value {
+    let Some(tracking) = app.node().stream_tracking(stream) else {
+        return Value::Null;
+    };
+    let pairs = |pairs: Vec<(String, u64)>| -> Value {
+        let pairs = pairs.into_iter().map(|(name, value)| json!([name, value]));
+        pairs.collect()
+    };
+    // In lists: fields that are 0 are left out on the way between nodes.
+    json!({"offsets": pairs(tracking.offsets), "writers": pairs(tracking.writers)})
+}
