@@ -66,10 +66,26 @@ fn one(app: &App, ask: &str) -> Option<Vec<u8>> {
         let stream = QueueId(stream.parse().ok()?);
         let offset = offset.parse().ok()?;
         json!(app.node().store_stream_offset(stream, name, offset))
+    } else if let Some(rest) = ask.strip_prefix(asks::ADD_REPLICA) {
+        replica_changed(app, rest, true)?
+    } else if let Some(rest) = ask.strip_prefix(asks::DELETE_REPLICA) {
+        replica_changed(app, rest, false)?
     } else {
         let (connection, reason) = ask.strip_prefix(asks::CLOSE)?.split_once(' ')?;
         let connection = ConnectionId(connection.parse().ok()?);
         json!(app.node().close_connection(connection, reason))
     };
     serde_json::to_vec(&without_zeros(answer)).ok()
+}
+
+/// Changes the replicas of a stream that is led here: true, or why not in words; nothing where
+/// another node leads it.
+fn replica_changed(app: &App, rest: &str, adds: bool) -> Option<Value> {
+    let (stream, node) = rest.split_once(' ')?;
+    let stream = QueueId(stream.parse().ok()?);
+    Some(match app.node().change_stream_replica(stream, node, adds) {
+        Ok(true) => json!(true),
+        Ok(false) => Value::Null,
+        Err(why) => json!(why),
+    })
 }

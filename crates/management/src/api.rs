@@ -769,6 +769,19 @@ pub trait Running: Send + Sync + 'static {
     fn store_stream_offset(&self, _stream: QueueId, _name: &str, _offset: u64) -> bool {
         false
     }
+    /// Gives a stream that this node leads a replica on another node, or takes that one away; false
+    /// where this node does not lead it.
+    ///
+    /// # Errors
+    /// Why nothing changes, for an operator.
+    fn change_stream_replica(
+        &self,
+        _stream: QueueId,
+        _node: &str,
+        _adds: bool,
+    ) -> Result<bool, String> {
+        Ok(false)
+    }
     /// Closes a connection with 320 and this reason; false where it is gone.
     fn close_connection(&self, connection: ConnectionId, reason: &str) -> bool;
     /// Changes what is declared; durable when it returns.

@@ -51,6 +51,10 @@ pub mod asks {
     pub const TRACKING: &str = "tracking ";
     /// Store an offset in a stream there: its number, the offset and a consumer's name follow.
     pub const STORE_OFFSET: &str = "store-offset ";
+    /// Give a stream that is led there a replica: its number and the name of a node follow.
+    pub const ADD_REPLICA: &str = "add-replica ";
+    /// Take a replica of such a stream away: the same follows.
+    pub const DELETE_REPLICA: &str = "delete-replica ";
     /// Close a connection: its number and the reason follow.
     pub const CLOSE: &str = "close ";
 }

@@ -240,6 +240,8 @@ pub static ROUTES: &[Route] = routes! {
     "/api/leveret/cluster/{}" => POST(Administrator, cluster::change);
     "/api/leveret/damage" => GET(Monitoring, health::damage);
     "/api/leveret/streams/{vhost}/{}/offsets/{}" => PUT(Administrator, streams::store_offset);
+    "/api/leveret/streams/{vhost}/{}/replicas/{}" => POST(Administrator, streams::add_replica),
+        DELETE(Administrator, streams::delete_replica);
     "/api/leveret/authenticate" => POST(Administrator, health::authenticate);
     "/api/leveret/memory-watermark" => PUT(Administrator, health::memory_watermark);
     "/api/leveret/disk-free-limit" => PUT(Administrator, health::disk_free_limit);

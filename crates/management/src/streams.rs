@@ -254,6 +254,39 @@ pub fn super_streams_of_vhost(call: &Call<'_>) -> Answer {
     super_streams_in(call, Some(call.param(0)))
 }
 
+/// `POST /api/leveret/streams/{vhost}/{stream}/replicas/{node}`: gives the stream a replica there.
+pub fn add_replica(call: &Call<'_>) -> Answer {
+    change_replica(call, true)
+}
+
+/// `DELETE /api/leveret/streams/{vhost}/{stream}/replicas/{node}`: takes that replica away.
+pub fn delete_replica(call: &Call<'_>) -> Answer {
+    change_replica(call, false)
+}
+
+/// Has the node that leads the stream change its members.
+fn change_replica(call: &Call<'_>, adds: bool) -> Answer {
+    let (queue, node) = (stream(call)?, call.param(2));
+    match call.app.node().change_stream_replica(queue.id, node, adds) {
+        Ok(true) => return Ok(Reply::Done),
+        Err(why) => return bad(why),
+        Ok(false) => {}
+    }
+    let what = match adds {
+        true => asks::ADD_REPLICA,
+        false => asks::DELETE_REPLICA,
+    };
+    let answers = peers::ask(call.app, &format!("{what}{} {node}", queue.id.0));
+    match answers.into_iter().find(|(_, told)| !told.is_null()) {
+        Some((_, Value::String(why))) => bad(why),
+        Some(_) => Ok(Reply::Done),
+        None => Err(ApiError::Unavailable(format!(
+            "the leader of the stream '{}' is not available: try again when it has one",
+            queue.name
+        ))),
+    }
+}
+
 fn bad<T>(text: impl Into<String>) -> Result<T, ApiError> {
     Err(ApiError::BadRequest(text.into()))
 }

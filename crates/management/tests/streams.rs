@@ -172,6 +172,22 @@ fn an_operator_stores_an_offset_for_a_consumer() {
 }
 
 #[test]
+fn an_operator_gives_a_stream_a_replica_and_takes_it_away() {
+    let api = start();
+    let path = "/api/leveret/streams/%2F/s/replicas/leveret@b";
+    assert_eq!(api.admin("POST", path, "").status, 204);
+    assert_eq!(api.admin("DELETE", path, "").status, 204);
+    let asked = ["replica 8 leveret@b true", "replica 8 leveret@b false"];
+    assert_eq!(api.asked(), asked);
+    let nowhere = "/api/leveret/streams/%2F/s/replicas/nowhere";
+    let refused = api.admin("POST", nowhere, "");
+    assert_eq!(refused.status, 400);
+    let of_no_stream = "/api/leveret/streams/%2F/q/replicas/leveret@b";
+    assert_eq!(api.admin("POST", of_no_stream, "").status, 400);
+    assert_eq!(api.by("monitoring", "POST", path, "").status, 401);
+}
+
+#[test]
 fn a_super_stream_is_an_exchange_and_a_stream_for_each_key() {
     let api = start();
     let path = "/api/stream/super-streams/%2F/invoices";

@@ -57,8 +57,18 @@ enum Input {
     Synced(StreamSynced),
     Delete(QueueId),
     Stats(SyncSender<Vec<(QueueId, StreamStats)>>),
-    Members(QueueId, SyncSender<Option<Vec<NodeId>>>),
+    Members(QueueId, SyncSender<Option<LedMembers>>),
     Tracking(QueueId, SyncSender<Option<StreamTracking>>),
+}
+
+/// The members of a stream that this node leads.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LedMembers {
+    /// The nodes with a majority of which the leader commits.
+    pub nodes: Vec<NodeId>,
+    /// Whether a majority of them has all that was ever committed: not before may one more come or
+    /// go.
+    pub may_change: bool,
 }
 
 /// What a stream keeps by name.
@@ -312,7 +322,7 @@ impl StreamHandle {
     /// The members with a majority of which the leader of a stream on this node commits; nothing if
     /// it does not lead, or does not say within a second.
     #[must_use]
-    pub fn members(&self, stream: QueueId) -> Option<Vec<NodeId>> {
+    pub fn members(&self, stream: QueueId) -> Option<LedMembers> {
         let (answer, answers) = sync_channel(1);
         self.put(Input::Members(stream, answer));
         answers.recv_timeout(STATS_PATIENCE).ok().flatten()
@@ -518,7 +528,10 @@ impl<D: Disk, C: Fn() -> Now, H: FnMut(Vec<Heard>)> StreamThread<D, C, H> {
             Input::Members(stream, answer) => {
                 let role = self.host.role(stream);
                 let members = match role {
-                    Some(ReplicaRole::Leader { members, .. }) => Some(members),
+                    Some(ReplicaRole::Leader { members, .. }) => Some(LedMembers {
+                        nodes: members,
+                        may_change: self.host.may_change_members(stream),
+                    }),
                     _ => None,
                 };
                 // Whoever asked may have given up.

@@ -357,7 +357,7 @@ fn set_draining(context: &Context<'_>, draining: bool) -> Result<Output> {
     Ok(Output::Done)
 }
 
-fn change(context: &Context<'_>, what: &str, body: &Value) -> Result<Value> {
+pub(super) fn change(context: &Context<'_>, what: &str, body: &Value) -> Result<Value> {
     let path = format!("/api/leveret/cluster/{}", segment(what));
     Ok(context.target.call("POST", &path, Some(body))?)
 }

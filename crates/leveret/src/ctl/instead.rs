@@ -38,10 +38,6 @@ const INSTEAD: &[(&[&str], &str)] = &[
         "streams have no coordinator: `metadata_store_status` shows who leads the catalogue, `stream_status` how a stream stands",
     ),
     (
-        &["add_replica", "delete_replica"],
-        "a stream lies on one node: `stream_status` shows which; publish to a quorum queue what must outlive it",
-    ),
-    (
         &["encode", "encrypt_conf_value", "list_hashes"],
         "the configuration has no encrypted values: keep secrets in a file that the node alone may read, or in LEVERET_* variables",
     ),

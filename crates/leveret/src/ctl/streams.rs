@@ -332,21 +332,45 @@ pub fn stream_status(context: &Context<'_>) -> Result<Output> {
     }))
 }
 
-/// A stream has one replica, which leads it wherever it runs: there is nobody to elect.
+/// Another replica leads the stream where one is named; else there is nothing to do, as a stream
+/// whose leader has gone elects by itself.
 pub fn restart_stream(context: &Context<'_>) -> Result<Output> {
     let name = context.argument(0);
     context.banner(format!("Restarting stream {name} ..."));
     let stream = stream(context)?;
-    match context.options.named("--preferred-leader-node") {
-        Some(wanted) if stream["node"] != wanted => Err(Failure::new(
-            code::DATA,
-            format!(
-                "the stream '{name}' has one replica, on {}: no other node can lead it",
-                show(&stream["node"])
-            ),
-        )),
-        _ => Ok(Output::Done),
+    if let Some(wanted) = context.options.named("--preferred-leader-node")
+        && stream["leader"] != wanted
+        && stream["node"] != wanted
+    {
+        let body = json!({"node": wanted, "queue": name, "vhost": context.vhost()});
+        super::cluster::change(context, "transfer", &body)?;
     }
+    Ok(Output::Done)
+}
+
+pub fn add_replica(context: &Context<'_>) -> Result<Output> {
+    let (stream, node) = (context.argument(0), context.argument(1));
+    context.banner(format!(
+        "Adding a replica for stream {stream} on node {node}..."
+    ));
+    change_replica(context, "POST")
+}
+
+pub fn delete_replica(context: &Context<'_>) -> Result<Output> {
+    let (stream, node) = (context.argument(0), context.argument(1));
+    context.banner(format!(
+        "Removing a replica of stream {stream} on node {node}..."
+    ));
+    change_replica(context, "DELETE")
+}
+
+fn change_replica(context: &Context<'_>, method: &str) -> Result<Output> {
+    stream(context)?;
+    let (vhost, name) = (segment(context.vhost()), segment(context.argument(0)));
+    let node = segment(context.argument(1));
+    let path = format!("/api/leveret/streams/{vhost}/{name}/replicas/{node}");
+    context.target.call(method, &path, None)?;
+    Ok(Output::Done)
 }
 
 pub fn reset_offset(context: &Context<'_>) -> Result<Output> {

@@ -285,6 +285,15 @@ impl Running for Admin {
         streams.say(SessionId(u64::MAX), store).is_ok()
     }
 
+    fn change_stream_replica(
+        &self,
+        stream: QueueId,
+        node: &str,
+        adds: bool,
+    ) -> Result<bool, String> {
+        super::cluster::change_stream_replica(&self.broker, stream, node, adds)
+    }
+
     fn close_connection(&self, connection: ConnectionId, reason: &str) -> bool {
         let known = connections(&self.broker).iter().any(|c| c.id == connection);
         close_connection(

@@ -4,7 +4,7 @@ use super::{process, reports};
 use leveret_auth::Pattern;
 use leveret_management::cluster::{ClusterChange, ClusterNode, ClusterView};
 use leveret_management::peers::asks;
-use leveret_metadata::{Catalogue, Command, NodeRecord, QueueRecord};
+use leveret_metadata::{Catalogue, Command, NodeRecord, QueueKind, QueueRecord};
 use leveret_node::Env;
 use leveret_shell::broker::Broker;
 use leveret_types::limits::{GROUP_MEMBERS_MAX, NODE_STAY_MS};
@@ -337,6 +337,31 @@ fn remove_member(broker: &Broker, vhost: &str, queue: &str, node: &str) -> Resul
     Ok(1)
 }
 
+/// Gives a stream that this node leads a replica on a node, or takes that one away; false where this
+/// node does not lead it.
+///
+/// # Errors
+/// Why nothing changes, for an operator.
+pub fn change_stream_replica(
+    broker: &Broker,
+    stream: QueueId,
+    node: &str,
+    adds: bool,
+) -> Result<bool, String> {
+    if broker.streams.members(stream).is_none() {
+        return Ok(false);
+    }
+    let node = match adds {
+        true => voting(broker, node)?.id(),
+        false => named(broker, node)?.id(),
+    };
+    if adds && !is_up(broker, node) {
+        return Err(format!("node {node} is not running"));
+    }
+    broker.change_stream_replica(stream, node, adds)?;
+    Ok(true)
+}
+
 fn not_replicated(vhost: &str, queue: &str) -> String {
     format!("queue '{queue}' in vhost '{vhost}' is not replicated")
 }
@@ -368,6 +393,7 @@ fn regroup(
         let incarnation = catalogue.next_incarnation();
         let matching = catalogue
             .queues(None)
+            .filter(|record| record.kind() != QueueKind::Stream)
             .filter(|record| vhosts.matches(record.vhost()) && queues.matches(record.name()));
         matching
             .filter_map(|record| Some((record.id(), change(record, incarnation)?)))

@@ -332,6 +332,19 @@ impl Running for Fake {
         stream == STREAM
     }
 
+    fn change_stream_replica(
+        &self,
+        stream: QueueId,
+        node: &str,
+        adds: bool,
+    ) -> Result<bool, String> {
+        self.ask(format!("replica {stream} {node} {adds}"));
+        match node {
+            "nowhere" => Err("the cluster has no node nowhere".to_owned()),
+            _ => Ok(stream == STREAM),
+        }
+    }
+
     fn close_connection(&self, connection: ConnectionId, reason: &str) -> bool {
         self.ask(format!("close {connection} {reason}"));
         true

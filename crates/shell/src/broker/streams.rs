@@ -174,8 +174,16 @@ impl Broker {
         let leads = self.streams.members(stream).ok_or(
             "this node does not lead the stream: ask the node that does, which listings name",
         )?;
-        if !leads.iter().map(|node| node.0).eq(before.iter().copied()) {
-            return Err("its members are changing: try again".to_owned());
+        if !leads.may_change
+            || !leads
+                .nodes
+                .iter()
+                .map(|node| node.0)
+                .eq(before.iter().copied())
+        {
+            return Err(
+                "its members are changing, or have not copied all of it: try again".to_owned(),
+            );
         }
         let mut members = before.clone();
         match (adds, members.iter().position(|member| *member == node.0)) {
@@ -187,10 +195,17 @@ impl Broker {
         let command = leveret_metadata::Command::StreamMembers {
             stream: stream.0,
             before,
-            members,
+            members: members.clone(),
         };
         let changed = self.execute_in_cluster(&command);
-        changed.map(drop).map_err(|error| error.to_string())
+        changed.map_err(|error| error.to_string())?;
+        let catalogue = self.catalogue();
+        let record = catalogue.queue(stream);
+        let has = record.into_iter().flat_map(|record| record.members());
+        match has.map(|member| member.node().0).eq(members) {
+            true => Ok(()),
+            false => Err("others have changed its members meanwhile: look again".to_owned()),
+        }
     }
 
     /// Before this node ends, others lead the streams that it leads, as far as they can; nobody

@@ -5,6 +5,7 @@ use super::stream_client::{OK, RESPONSE, StreamClient, text};
 use super::{Guest, declare, eventually, free_addresses, log_in, publish, select, three};
 use leveret_amqp::{Method, basic};
 use leveret_node::Env;
+use leveret_node::cluster::transfer;
 use leveret_shell::node::Node;
 
 const NOT_AVAILABLE: u16 = 6;
@@ -200,6 +201,45 @@ fn amqp_clients_of_another_node_publish_to_a_stream_and_consume_from_it() {
         let acked = || publish(client, "", "s") == "basic.ack";
         eventually("it is led by another node", acked);
     }
+    drop(clients);
+    nodes.into_iter().for_each(Node::shut_down);
+}
+
+#[test]
+fn a_replica_that_is_added_to_a_stream_takes_over_when_the_first_one_is_taken_away() {
+    let scratch = Scratch::new("cluster-streams-members");
+    let nodes = three(&scratch, free_addresses());
+    let mut clients: Vec<StreamClient> = nodes.iter().map(open).collect();
+    let one = [&text("initial-cluster-size")[..], &text("1")].concat();
+    let created = clients[0].ask(0x0d, &[&text("s"), &1_u32.to_be_bytes(), &one]);
+    assert_eq!(created.0, OK);
+    let first = leader_of(&mut clients, &nodes, "s");
+    let other = (first + 1) % 3;
+    eventually("it is led", || clients[first].declare_publisher("s") == OK);
+    clients[first].publish(1, &["one", "two"]);
+    let broker = |at: usize| &nodes[at].broker;
+    let stream = {
+        let catalogue = broker(first).catalogue();
+        let record = catalogue.queue_by_name("/", "s").expect("the stream");
+        record.id()
+    };
+    let change = |leader: usize, of: usize, adds| {
+        let node = broker(of).node_id();
+        broker(leader).change_stream_replica(stream, node, adds)
+    };
+    assert!(change(other, other, true).is_err(), "it does not lead");
+    assert!(change(first, other, false).is_err(), "it has no replica");
+    assert_eq!(change(first, other, true), Ok(()));
+    assert!(change(first, other, true).is_err(), "it has one");
+    eventually("all is copied there, and the other node leads", || {
+        let now = broker(first).now();
+        transfer(now, stream, broker(other).node_id(), &**broker(first));
+        change(other, first, false).is_ok()
+    });
+    // The first ones are told that the leader has moved.
+    let mut clients: Vec<StreamClient> = nodes.iter().map(open).collect();
+    assert_eq!(leader_of(&mut clients, &nodes, "s"), other);
+    assert_eq!(clients[other].read("s", 2), ["one", "two"]);
     drop(clients);
     nodes.into_iter().for_each(Node::shut_down);
 }
