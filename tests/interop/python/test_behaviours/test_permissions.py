@@ -146,12 +146,18 @@ def users():
         interop.http("DELETE", f"/api/vhosts/{vhost}")
 
 
-@pytest.mark.parametrize("letters", ["all", "-"])
-@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
+def letters_of(row):
+    """The permissions with which a route is tried; the probe of a virtual host declares a queue itself."""
+    return ["all"] if row.path.startswith("/api/aliveness-test/") else ["all", "-"]
+
+
+@pytest.mark.parametrize(
+    ("row", "letters"),
+    [(row, letters) for row in ROWS for letters in letters_of(row)],
+    ids=lambda of: of if isinstance(of, str) else of.name,
+)
 def test_a_route_is_for_whom_the_table_says(row, letters):
     """With all permissions on objects as with none: what an operation needs besides is another table's."""
-    if letters == "-" and row.path.startswith("/api/aliveness-test/"):
-        pytest.skip("it is an operation on an object")
     for vhost, expected in row.expected().items():
         found = ""
         for kind, may in zip(KINDS, expected, strict=True):
