@@ -231,12 +231,17 @@ fn a_replica_that_is_added_to_a_stream_takes_over_when_the_first_one_is_taken_aw
     assert!(change(first, other, false).is_err(), "it has no replica");
     assert_eq!(change(first, other, true), Ok(()));
     assert!(change(first, other, true).is_err(), "it has one");
-    eventually("all is copied there, and the other node leads", || {
-        let now = broker(first).now();
-        transfer(now, stream, broker(other).node_id(), &**broker(first));
-        change(other, first, false).is_ok()
-    });
-    // The first ones are told that the leader has moved.
+    let may_change = |of: usize| {
+        let led = broker(of).streams.members(stream);
+        led.is_some_and(|led| led.nodes.len() == 2 && led.may_change)
+    };
+    eventually("all is copied there", || may_change(first));
+    let now = broker(first).now();
+    transfer(now, stream, broker(other).node_id(), &**broker(first));
+    eventually("the other node leads", || may_change(other));
+    assert_eq!(change(other, first, false), Ok(()));
+    // The first ones have been told that the leader has moved.
+    drop(clients);
     let mut clients: Vec<StreamClient> = nodes.iter().map(open).collect();
     assert_eq!(leader_of(&mut clients, &nodes, "s"), other);
     assert_eq!(clients[other].read("s", 2), ["one", "two"]);
