@@ -321,3 +321,21 @@ fn the_last_batch_of_a_file_is_known_from_the_copy_of_its_head_in_the_next_file(
         assert_eq!(store.read(A, 1), Read::Gone);
     }
 }
+
+#[test]
+fn what_a_start_wrote_again_is_read_from_its_new_place() {
+    let world = World::new();
+    let (mut store, _) = world.open();
+    for n in 0..3 {
+        append(&mut store, A, &payload(n, 1_000));
+    }
+    store.sync().unwrap();
+    drop(store);
+    let first = world.files(".wal").remove(0);
+    let (mut store, report) = world.open();
+    assert!(report.rewritten_bytes > 0, "{report:?}");
+    // The first place may have been in the page cache alone, and be lost by now.
+    let body = payload(0, 1_000);
+    world.flip_within(&first, &body[..300]);
+    assert_eq!(store.read(A, 0), Read::Ready(body.into()));
+}
