@@ -22,11 +22,8 @@ use crate::run;
 const PARTS: usize = 12;
 
 /// What results by RPC cannot tell, on RabbitMQ either: a task's states in between, which they
-/// deliver once, and what the worker logs. Whole tests, with results in Redis only.
-const IN_REDIS_ONLY: &[&str] = &[
-    "t/integration/test_tasks.py::test_tasks::test_retry",
-    "t/integration/test_tasks.py::test_trace_log_arguments",
-];
+/// deliver once. With results in Redis only.
+const IN_REDIS_ONLY: &[&str] = &["t/integration/test_tasks.py::test_tasks::test_retry"];
 
 /// Runs all of them.
 pub fn run(bench: &Bench) -> Result<Report> {
