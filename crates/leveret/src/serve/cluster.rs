@@ -337,8 +337,8 @@ fn remove_member(broker: &Broker, vhost: &str, queue: &str, node: &str) -> Resul
     Ok(1)
 }
 
-/// Gives a stream that this node leads a replica on a node, or takes that one away; false where this
-/// node does not lead it.
+/// Gives a stream that this node leads a replica on a node, or takes that one away. It is
+/// false if another node leads the stream.
 ///
 /// # Errors
 /// Why nothing changes, for an operator.
