@@ -309,12 +309,9 @@ fn commands_of_rabbitmq_streams_change_what_they_say() {
             "Error:\nCannot get stream status of a classic queue",
             0,
         ),
-        (
-            "-q|restart_stream|s|--preferred-leader-node|leveret@form",
-            65,
-            "Error:\nthe stream 's' has one replica, on leveret@burrow: no other node can lead it",
-            0,
-        ),
+        ("-q|restart_stream|s", 0, "", 0),
+        ("-q|add_replica|s|leveret@form", 0, "", 1),
+        ("-q|delete_replica|s|leveret@form", 0, "", 1),
     ] {
         assert_eq!(node.ctl(line), (code, said.to_owned()), "{line}");
         assert_eq!(node.asked().len(), asked, "{line}");
