@@ -197,8 +197,14 @@ impl Shard {
 
     fn remote_client_attach(&mut self, now: Now, key: (QueueId, NodeId), consumer: Consumer) {
         let (queue, node) = key;
-        let link = Arc::<Link>::default();
         let id = consumer.id;
+        let known = self.queues.get(&queue);
+        if known.is_some_and(|known| known.queue.holds(id)) {
+            // Nodes bring none like that; one that does is not to end this one.
+            tracing::warn!(%queue, %node, consumer = %id, "a node brings a consumer that is there already");
+            return;
+        }
+        let link = Arc::<Link>::default();
         let place = ConsumerLink {
             link: Arc::clone(&link),
             limiter: None,
