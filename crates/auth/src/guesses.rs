@@ -209,6 +209,12 @@ impl Guesses {
         self.familiar.put(guesser.network, ());
     }
 
+    /// Whether this user has logged in from this address of late.
+    #[must_use]
+    pub fn is_known(&self, guesser: &Guesser) -> bool {
+        self.known.get(guesser).is_some()
+    }
+
     /// Whether anybody has logged in from its address of late.
     #[must_use]
     pub fn is_familiar(&self, guesser: &Guesser) -> bool {

@@ -2,8 +2,9 @@
 //! and those of who guesses held for a while.
 //!
 //! Addresses take turns: one that sends a flood of logins delays its own, and a flood from many
-//! delays those from where nobody has logged in. What nobody waits for any
-//! more is not computed, nor what was found good, or wrong, a moment ago.
+//! delays those from where nobody has logged in. Of one address, users who have logged in from
+//! there go first. What nobody waits for any more is not computed, nor what was found good, or
+//! wrong, a moment ago.
 
 mod waiting;
 
@@ -15,7 +16,7 @@ use leveret_types::limits::LOGIN_HELD_MS_MAX;
 use parking_lot::{Condvar, Mutex};
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
-use waiting::{Held, Job, Waiting};
+use waiting::{Held, Job, Standing, Waiting};
 
 /// By how much the threads stand back.
 const NICENESS: i32 = 10;
@@ -84,9 +85,12 @@ impl State {
     }
 
     fn make_wait(&mut self, job: Job) -> Option<Job> {
-        let guesser = job.guesser;
-        let guesses = &self.guesses;
-        self.waiting.push(job, || guesses.is_familiar(&guesser))
+        let standing = match &self.guesses {
+            guesses if guesses.is_known(&job.guesser) => Standing::Known,
+            guesses if guesses.is_familiar(&job.guesser) => Standing::Neighbour,
+            _ => Standing::Stranger,
+        };
+        self.waiting.push(job, standing)
     }
 
     fn next(&mut self, now_ms: u64) -> Next {

@@ -167,6 +167,28 @@ fn an_address_from_where_somebody_has_logged_in_does_not_wait_for_a_flood_from_m
 }
 
 #[test]
+fn who_has_logged_in_does_not_wait_for_a_flood_from_its_own_address() {
+    let door = Door::new();
+    let_in(&door, 1);
+    let slow = |user: &str, number: usize| {
+        let hash = PasswordHash::parse(HashingAlgorithm::Argon2id, HASH).expect("a hash");
+        let password = number.to_string().into();
+        LoginCheck::new(user, Some(hash), password, HashingAlgorithm::Sha256)
+    };
+    for number in 0..LOGINS_WAITING_PER_ADDRESS_MAX {
+        door.send(1, number, &door.open, slow("stranger", number));
+    }
+    let next = LOGINS_WAITING_PER_ADDRESS_MAX;
+    door.send(1, next, &door.open, slow("stranger", next));
+    assert_eq!(*door.told.lock(), [(next, Verdict::Busy)]);
+    door.told.lock().clear();
+    // Nor does the flood take its place.
+    door.send(1, next + 1, &door.open, slow("u", next + 1));
+    door.work();
+    assert_eq!(door.told()[..2], [next + 1, 0]);
+}
+
+#[test]
 fn a_flood_from_many_addresses_leaves_places_to_those_from_where_somebody_has_logged_in() {
     let door = Door::new();
     let_in(&door, 200);

@@ -47,11 +47,52 @@ impl Job {
 /// these wait.
 const TURNS: u32 = 3;
 
+/// Who brings a check, by what it has done before.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Standing {
+    /// Nobody has logged in from its address.
+    Stranger,
+    /// Others have.
+    Neighbour,
+    /// This user has, from this address.
+    Known,
+}
+
 /// What waits of one address.
 struct Line {
-    jobs: VecDeque<Job>,
+    /// Checks of users who have logged in from there: they go first. However many wrong passwords
+    /// one brings, few of them get here: the others are held.
+    known: VecDeque<Job>,
+    others: VecDeque<Job>,
     /// Whether somebody has logged in from there.
     is_familiar: bool,
+}
+
+impl Line {
+    fn len(&self) -> usize {
+        self.known.len() + self.others.len()
+    }
+
+    fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The same check, where it waits already.
+    fn same_as(&mut self, job: &Job) -> Option<&mut Job> {
+        let mut all = self.known.iter_mut().chain(&mut self.others);
+        all.find(|other| other.fingerprint == job.fingerprint)
+    }
+
+    fn forget_unwanted(&mut self) {
+        self.known.retain(Job::waits);
+        self.others.retain(Job::waits);
+    }
+
+    /// The first check that somebody waits for, without those before it for which nobody does.
+    fn pop(&mut self) -> Option<Job> {
+        let known = std::iter::from_fn(|| self.known.pop_front()).find(Job::waits);
+        known.or_else(|| std::iter::from_fn(|| self.others.pop_front()).find(Job::waits))
+    }
 }
 
 /// Checks by address, of which each has its turn. Addresses from where somebody has logged in have
@@ -71,23 +112,22 @@ pub(super) struct Waiting {
 
 impl Waiting {
     /// Adds a check, to the same one that waits already if there is one; gives it back if there are
-    /// too many. Whether anybody has logged in from its address is asked for an address of which
-    /// nothing waits.
-    pub(super) fn push(&mut self, job: Job, is_familiar: impl FnOnce() -> bool) -> Option<Job> {
+    /// too many.
+    pub(super) fn push(&mut self, job: Job, standing: Standing) -> Option<Job> {
         let address = job.guesser.network();
-        let line = self.by_address.get_mut(&address);
-        let is_familiar = line
-            .as_ref()
-            .map_or_else(is_familiar, |line| line.is_familiar);
-        let mut waiting = line.into_iter().flat_map(|line| &mut line.jobs);
-        if let Some(same) = waiting.find(|other| other.fingerprint == job.fingerprint) {
-            same.join(job.waiters);
-            return None;
+        let mut is_familiar = standing != Standing::Stranger;
+        if let Some(line) = self.by_address.get_mut(&address) {
+            is_familiar = line.is_familiar;
+            if let Some(same) = line.same_as(&job) {
+                same.join(job.waiters);
+                return None;
+            }
         }
-        if self.is_full_for(address, is_familiar) {
+        let is_known = standing == Standing::Known;
+        if self.is_full_for(address, is_familiar, is_known) {
             self.forget_unwanted();
         }
-        if self.is_full_for(address, is_familiar) {
+        if self.is_full_for(address, is_familiar, is_known) {
             return Some(job);
         }
         let line = self.by_address.entry(address).or_insert_with(|| {
@@ -97,11 +137,15 @@ impl Waiting {
             };
             turns.push_back(address);
             Line {
-                jobs: VecDeque::new(),
+                known: VecDeque::new(),
+                others: VecDeque::new(),
                 is_familiar,
             }
         });
-        line.jobs.push_back(job);
+        match is_known {
+            true => line.known.push_back(job),
+            false => line.others.push_back(job),
+        }
         self.count += 1;
         self.unfamiliar += usize::from(!is_familiar);
         None
@@ -110,12 +154,16 @@ impl Waiting {
     /// What waits of an address.
     #[cfg(test)]
     pub(super) fn by_address(&self, address: IpAddr) -> &VecDeque<Job> {
-        &self.by_address[&address].jobs
+        &self.by_address[&address].others
     }
 
-    fn is_full_for(&self, address: IpAddr, is_familiar: bool) -> bool {
+    /// Known users have places of their own beside a flood from their address.
+    fn is_full_for(&self, address: IpAddr, is_familiar: bool, is_known: bool) -> bool {
         let of_address = self.by_address.get(&address);
-        let of_address = of_address.map_or(0, |line| line.jobs.len());
+        let of_address = of_address.map_or(0, |line| match is_known {
+            true => line.known.len(),
+            false => line.others.len(),
+        });
         self.count >= LOGINS_WAITING_MAX
             || of_address >= LOGINS_WAITING_PER_ADDRESS_MAX
             || !is_familiar && self.unfamiliar >= LOGINS_WAITING_UNFAMILIAR_MAX
@@ -137,17 +185,14 @@ impl Waiting {
             let Some(line) = self.by_address.get_mut(&address) else {
                 continue;
             };
-            let before = line.jobs.len();
-            let mut next = line.jobs.pop_front();
-            while next.as_ref().is_some_and(|job| !job.waits()) {
-                next = line.jobs.pop_front();
-            }
-            let gone = before - line.jobs.len();
+            let before = line.len();
+            let next = line.pop();
+            let gone = before - line.len();
             self.count -= gone;
             if !line.is_familiar {
                 self.unfamiliar -= gone;
             }
-            match (line.jobs.is_empty(), line.is_familiar) {
+            match (line.is_empty(), line.is_familiar) {
                 (true, _) => drop(self.by_address.remove(&address)),
                 (false, true) => self.familiar_turns.push_back(address),
                 (false, false) => self.turns.push_back(address),
@@ -162,8 +207,8 @@ impl Waiting {
     /// Makes room: drops what nobody waits for.
     fn forget_unwanted(&mut self) {
         self.by_address.retain(|_, line| {
-            line.jobs.retain(|job| job.waits());
-            !line.jobs.is_empty()
+            line.forget_unwanted();
+            !line.is_empty()
         });
         let by_address = &self.by_address;
         for turns in [&mut self.turns, &mut self.familiar_turns] {
@@ -172,7 +217,7 @@ impl Waiting {
         let count = |familiar: bool| -> usize {
             let lines = by_address.values();
             let lines = lines.filter(|line| familiar || !line.is_familiar);
-            lines.map(|line| line.jobs.len()).sum()
+            lines.map(Line::len).sum()
         };
         (self.count, self.unfamiliar) = (count(true), count(false));
     }
