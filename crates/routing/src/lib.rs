@@ -6,7 +6,8 @@
 //! step and asks it what exists.
 //!
 //! Invariant: routing reads the router and writes only the caller's [`Scratch`] and output; once
-//! those are warm it allocates nothing.
+//! those are warm it allocates nothing. What it keeps there grows with the widest way, not with the
+//! number of queues: each publishing connection has one.
 //! Invariant: a queue appears at most once in the output of one call, however many bindings,
 //! exchanges and keys lead to it.
 //! Invariant: cycles of bindings end: an exchange is visited at most once per call.
@@ -31,6 +32,7 @@ mod route;
 mod router;
 mod targets;
 mod topic;
+mod visited;
 
 pub use headers::{HeadersMatcher, MatchMode};
 pub use kind::{BindError, HashOn, Kind, KindError};

@@ -6,6 +6,7 @@ use crate::kind::{HashOn, Kind};
 use crate::router::{ExchangeEntry, Index, Prepared, Router};
 use crate::targets::{Entries, Entry, Target};
 use crate::topic::{TopicScratch, Trie};
+use crate::visited::Visited;
 use leveret_types::limits::ROUTE_EXCHANGES_MAX;
 use leveret_types::{FieldTable, FieldValue, QueueId};
 
@@ -71,9 +72,7 @@ pub enum RouteError {
 /// Buffers of [`Router::route`], kept by the caller and good for any number of routers.
 #[derive(Debug, Default)]
 pub struct Scratch {
-    epoch: u32,
-    queue_stamps: Vec<u32>,
-    exchange_stamps: Vec<u32>,
+    visited: Visited<Target>,
     worklist: Vec<u32>,
     topic: TopicScratch,
     random: u64,
@@ -96,31 +95,17 @@ impl Scratch {
         self.random
     }
 
-    /// Forgets what was visited, in constant time but for once in 2^32 calls.
-    fn begin(&mut self, queues: usize, exchanges: usize) {
-        self.epoch = self.epoch.wrapping_add(1);
-        if self.epoch == 0 {
-            self.queue_stamps.fill(0);
-            self.exchange_stamps.fill(0);
-            self.epoch = 1;
-        }
-        if self.queue_stamps.len() < queues {
-            self.queue_stamps.resize(queues, 0);
-        }
-        if self.exchange_stamps.len() < exchanges {
-            self.exchange_stamps.resize(exchanges, 0);
-        }
-        self.worklist.clear();
+    /// Bytes of the heap that it keeps: by the widest way that it was used for, not by how many
+    /// queues there are.
+    #[must_use]
+    pub fn heap_bytes(&self) -> usize {
+        let worklist = self.worklist.capacity() * size_of::<u32>();
+        self.visited.heap_bytes() + worklist + self.topic.heap_bytes()
     }
 
-    fn visit(&mut self, target: Target) -> bool {
-        let stamp = match target {
-            Target::Queue(index) => &mut self.queue_stamps[index as usize],
-            Target::Exchange(index) => &mut self.exchange_stamps[index as usize],
-        };
-        let first = *stamp != self.epoch;
-        *stamp = self.epoch;
-        first
+    fn begin(&mut self) {
+        self.visited.clear();
+        self.worklist.clear();
     }
 }
 
@@ -167,7 +152,7 @@ impl Router {
         scratch: &mut Scratch,
         out: &mut Vec<QueueId>,
     ) -> Result<(), RouteError> {
-        scratch.begin(self.queues.items.len(), self.exchanges.items.len());
+        scratch.begin();
         if exchange.is_empty() {
             self.route_by_queue_name(keys, scratch, out);
             return Ok(());
@@ -176,7 +161,7 @@ impl Router {
         if self.exchanges.get(first).internal && !may_be_internal {
             return Err(RouteError::Internal);
         }
-        scratch.visit(Target::Exchange(first));
+        scratch.visited.insert(Target::Exchange(first));
         scratch.worklist.push(first);
         self.walk(keys, message, scratch, out)
     }
@@ -222,7 +207,7 @@ impl Router {
     }
 
     fn reach(&self, target: Target, scratch: &mut Scratch, out: &mut Vec<QueueId>) {
-        if !scratch.visit(target) {
+        if !scratch.visited.insert(target) {
             return;
         }
         match target {

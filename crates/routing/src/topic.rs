@@ -10,6 +10,7 @@
 //! reachable nodes: backtracking, which is exponential in the number of `#`, does not occur.
 
 use crate::targets::{Entries, Entry};
+use crate::visited::Visited;
 use foldhash::fast::FixedState;
 use hashbrown::HashTable;
 use smallvec::SmallVec;
@@ -63,19 +64,20 @@ impl Node {
 pub(crate) struct TopicScratch {
     current: Vec<u32>,
     next: Vec<u32>,
-    /// For each node below a `#`, the step at which it was last put into a set.
-    stamps: Vec<u32>,
-    stamp: u32,
+    /// The nodes below a `#` that are in the next set.
+    below_hash: Visited<u32>,
 }
 
 impl TopicScratch {
     fn begin_step(&mut self) {
         self.next.clear();
-        self.stamp = self.stamp.wrapping_add(1);
-        if self.stamp == 0 {
-            self.stamps.fill(0);
-            self.stamp = 1;
-        }
+        self.below_hash.clear();
+    }
+
+    /// Bytes of the heap that they keep.
+    pub fn heap_bytes(&self) -> usize {
+        let sets = self.current.capacity() + self.next.capacity();
+        sets * size_of::<u32>() + self.below_hash.heap_bytes()
     }
 }
 
@@ -215,9 +217,6 @@ impl Trie {
     /// Calls `found` with the entries of every node that the key reaches. A node is reached once,
     /// so an entry is found once.
     pub fn lookup(&self, key: &[u8], scratch: &mut TopicScratch, mut found: impl FnMut(&[Entry])) {
-        if scratch.stamps.len() < self.nodes.len() {
-            scratch.stamps.resize(self.nodes.len(), 0);
-        }
         scratch.begin_step();
         self.enter(ROOT, scratch);
         std::mem::swap(&mut scratch.current, &mut scratch.next);
@@ -260,12 +259,8 @@ impl Trie {
     fn enter(&self, mut index: u32, scratch: &mut TopicScratch) {
         while index != NONE {
             let node = &self.nodes[index as usize];
-            if node.below_hash {
-                let stamp = &mut scratch.stamps[index as usize];
-                if *stamp == scratch.stamp {
-                    return;
-                }
-                *stamp = scratch.stamp;
+            if node.below_hash && !scratch.below_hash.insert(index) {
+                return;
             }
             scratch.next.push(index);
             index = node.hash;

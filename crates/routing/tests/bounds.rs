@@ -234,3 +234,32 @@ fn a_headers_exchange_finds_what_each_binding_asks_for() {
         }
     }
 }
+
+#[test]
+fn what_a_publisher_keeps_does_not_grow_with_the_number_of_queues() {
+    let mut router = Router::new();
+    router.add_exchange("t", Kind::Topic, false, false, None);
+    let none = FieldTable::new();
+    for number in 0..50_000 {
+        let name = format!("q{number}");
+        router.add_queue(&name, QueueId(number));
+        let to = Destination::Queue(&name);
+        let pattern = format!("#.{number}");
+        router
+            .bind("t", to, pattern.as_bytes(), &none)
+            .expect("it binds");
+    }
+    let (mut scratch, mut found) = (Scratch::new(0), Vec::new());
+    for (exchange, key) in [("", "q7"), ("t", "a.b.7"), ("t", "49999")] {
+        found.clear();
+        let routed = router.route(
+            exchange.as_bytes(),
+            &[key.as_bytes()],
+            &(),
+            &mut scratch,
+            &mut found,
+        );
+        assert!(routed.is_ok() && found.len() == 1, "{found:?}");
+    }
+    assert!(scratch.heap_bytes() < 500, "{}", scratch.heap_bytes());
+}
