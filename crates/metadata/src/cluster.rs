@@ -80,6 +80,10 @@ pub struct Rules {
     /// Nothing in what older versions wrote.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     initial_group_size: Option<u64>,
+    /// Whether nodes that have equally many members take turns. Not in what older versions wrote:
+    /// their entries must be carried out again as they were.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    takes_turns: bool,
 }
 
 /// A command that a node wants carried out.
@@ -168,6 +172,7 @@ pub(crate) struct ClusterSnapshot {
 pub(crate) struct Circumstances {
     pub(crate) origin: NodeId,
     pub(crate) up: Vec<NodeId>,
+    pub(crate) takes_turns: bool,
 }
 
 impl Catalogue {
@@ -227,6 +232,7 @@ impl Catalogue {
             default_queue_type: config.default_queue_type.map(|kind| kind.name().to_owned()),
             relaxed_redeclaration: config.relaxed_redeclaration,
             initial_group_size: Some(config.membership.initial_size as u64),
+            takes_turns: true,
         }
     }
 
@@ -281,6 +287,7 @@ impl Catalogue {
                 self.circumstances = Some(Circumstances {
                     origin: NodeId(proposed.origin),
                     up: up.clone(),
+                    takes_turns: rules.takes_turns,
                 });
                 let result = self.apply(&proposed.command);
                 self.circumstances = None;

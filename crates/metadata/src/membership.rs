@@ -63,6 +63,10 @@ impl Catalogue {
             let local = record.settings.leader_local;
             let elsewhere = |node: NodeId| local && node != origin;
             let down = |node: NodeId| !circumstances.up.contains(&node);
+            let turn = |node: NodeId| match circumstances.takes_turns {
+                true => turn(record.id, node),
+                false => u64::from(node.0),
+            };
             let mut nodes: Vec<NodeId> = self
                 .cluster
                 .nodes
@@ -73,12 +77,12 @@ impl Catalogue {
                 .collect();
             nodes.sort_by_key(|node| {
                 let members = self.load_of(*node).members;
-                (elsewhere(*node), down(*node), members, *node)
+                (elsewhere(*node), down(*node), members, turn(*node))
             });
             nodes.truncate(size.min(GROUP_MEMBERS_MAX));
             nodes.sort_by_key(|node| {
                 let first = self.load_of(*node).first;
-                (elsewhere(*node), down(*node), first, *node)
+                (elsewhere(*node), down(*node), first, turn(*node))
             });
             record.members = nodes.iter().map(|node| ReplicaId::new(*node, 0)).collect();
             if let (QueueKind::Stream, Some(leader)) = (record.kind, nodes.first()) {
@@ -207,7 +211,7 @@ impl Catalogue {
                 let target = target.unwrap_or(record.group_size);
                 let missing = target.saturating_sub(members.len());
                 let missing = if config.reconciles { missing } else { 0 };
-                self.with_more(members.clone(), missing, None, &is_up)
+                self.with_more(record.id, members.clone(), missing, None, &is_up)
             }
             QueueKind::Classic => self.mirrors_due(record, &is_up)?,
             QueueKind::Stream => return None,
@@ -238,13 +242,13 @@ impl Catalogue {
             }
             Some(Mirrors::All) => {
                 let missing = nodes.saturating_sub(members.len());
-                self.with_more(members, missing, None, is_up)
+                self.with_more(record.id, members, missing, None, is_up)
             }
             Some(Mirrors::Exactly(count)) => {
                 let count = (*count).max(1);
                 keep(&mut members, count, is_up);
                 let missing = count.saturating_sub(members.len());
-                self.with_more(members, missing, None, is_up)
+                self.with_more(record.id, members, missing, None, is_up)
             }
             Some(named @ Mirrors::Nodes(_)) => {
                 let is_named = |node: NodeId| {
@@ -252,7 +256,7 @@ impl Catalogue {
                     record.is_some_and(|record| named.names(&record.name))
                 };
                 members.retain(|member| is_named(member.node()));
-                self.with_more(members, nodes, Some(named), is_up)
+                self.with_more(record.id, members, nodes, Some(named), is_up)
             }
         })
     }
@@ -260,6 +264,7 @@ impl Catalogue {
     /// These members and some more, on the nodes that are up and have least.
     fn with_more(
         &self,
+        queue: QueueId,
         mut members: Vec<ReplicaId>,
         missing: usize,
         named: Option<&Mirrors>,
@@ -276,7 +281,7 @@ impl Catalogue {
             .filter(|node| named.is_none_or(|named| named.names(&node.name)))
             .map(crate::cluster::NodeRecord::id)
             .collect();
-        nodes.sort_by_key(|node| (self.load_of(*node).members, *node));
+        nodes.sort_by_key(|node| (self.load_of(*node).members, turn(queue, *node)));
         nodes.truncate(missing);
         let incarnation = self.next_incarnation();
         let new = nodes.iter().map(|node| ReplicaId::new(*node, incarnation));
@@ -350,6 +355,19 @@ fn is_named(mirrors: &Option<Mirrors>, node: &str) -> bool {
 const fn may_be_mirrored(record: &QueueRecord) -> bool {
     let lasts = record.durable && record.exclusive.is_none() && !record.auto_delete;
     lasts && record.settings.priority_max < u8::MAX && matches!(record.kind, QueueKind::Classic)
+}
+
+/// Which of the nodes that have equally many comes first for a queue: another one for each queue,
+/// so that in a large cluster each node shares its queues with all others, and what it leads is led
+/// by all of them once it is gone.
+///
+/// All nodes must choose alike: this never changes.
+const fn turn(queue: QueueId, node: NodeId) -> u64 {
+    // SplitMix64 (Steele, Lea, Flood: Fast Splittable Pseudorandom Number Generators, 2014).
+    let mut value = (queue.0 ^ ((node.0 as u64) << 48)).wrapping_add(0x9E37_79B9_7F4A_7C15);
+    value = (value ^ (value >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    value = (value ^ (value >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+    value ^ (value >> 31)
 }
 
 /// Keeps so many members: the first, and of the others rather those that are up.
