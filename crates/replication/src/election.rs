@@ -13,12 +13,14 @@
 use crate::group::Group;
 use crate::message::{Body, Message};
 use leveret_types::ReplicaId;
+use leveret_types::limits::{GROUP_TICK_MS, PEER_HEARTBEAT_MS};
 use raft::StateRole;
 
 /// Ticks for which a leader's word is trusted while time is counted, and between two attempts.
 pub(crate) const ELECTION_TICKS: usize = 10;
-/// Ticks by which the second in the order waits longer than the first.
-const RANK_TICKS: usize = 6;
+/// Ticks by which the second in the order waits longer than the first. The second may have noticed
+/// the leader's death up to a heartbeat of its node earlier.
+const RANK_TICKS: usize = 8;
 /// Ticks over which the groups of one node spread.
 const SPREAD_TICKS: usize = 5;
 /// The last entry of a group that nobody has led yet.
@@ -27,7 +29,7 @@ const FOUNDING_INDEX: u64 = 1;
 const ASK_TICKS: usize = 4;
 
 const _: () = assert!(
-    SPREAD_TICKS < RANK_TICKS,
+    (RANK_TICKS - SPREAD_TICKS) as u64 * GROUP_TICK_MS > PEER_HEARTBEAT_MS,
     "the second waits for the first's round"
 );
 
@@ -90,7 +92,14 @@ impl Group {
     pub(crate) fn lose_leader(&mut self) {
         if self.raw.raft.state == StateRole::Follower {
             self.raw.raft.leader_id = 0;
-            self.raw.raft.election_elapsed = ELECTION_TICKS;
+            // Where another one has stood already, and was refused for the sake of this leader, the
+            // first in the order has had its turn, and waits until the next attempt.
+            let turn = if self.election.is_in_doubt {
+                RANK_TICKS
+            } else {
+                0
+            };
+            self.raw.raft.election_elapsed = ELECTION_TICKS + turn;
             self.election.is_in_doubt = false;
         }
     }

@@ -427,7 +427,9 @@ mod tests {
             assert!(members.most - members.least <= 2, "{nodes}: {members}");
             let death = fleet.lose(NodeId(2));
             assert!(death.led > 0 && death.half_ms > PEER_SILENCE_MS_MAX);
-            assert!(death.all_ms < 5_000, "{nodes}: {death:?}");
+            // Nobody's first election fails, whichever of the others notices the death first.
+            let first_try_ms = PEER_SILENCE_MS_MAX + 500;
+            assert!(death.all_ms < first_try_ms, "{nodes}: {death:?}");
             let sum = death.leaders.mean * f64::from(nodes - 1);
             assert_eq!(sum.round() as u32, queues, "each is led once");
             assert_eq!(fleet.lose(NodeId(2)), death, "the same again");
