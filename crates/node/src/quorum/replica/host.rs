@@ -1,8 +1,9 @@
 //! All replicas of a shard: which of them have something to do, and when.
 
+use super::blank::renew;
 use super::entry_payload::{self, Decoded};
+use super::members::member_on;
 use super::restore::{adopt, sole_founder};
-use super::retired_replica::{member_on, renew};
 use super::snapshot;
 use super::{Around, Broken, HEADER_LOG, Replica};
 use crate::peeked::{self, Found};
@@ -18,15 +19,6 @@ use leveret_types::limits::GROUP_TICK_MS;
 use leveret_types::{NodeId, Now, QueueId, ReplicaId};
 use std::collections::{BTreeSet, VecDeque};
 use std::ops::Range;
-
-/// Which of the host's lists a replica is in.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Listed {
-    dirty: bool,
-    open: bool,
-    unsynced: bool,
-    ticking: bool,
-}
 
 /// The replicas of a shard.
 #[derive(Default)]

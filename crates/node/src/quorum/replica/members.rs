@@ -1,8 +1,9 @@
 //! Who belongs to the group, and who should.
 
 use super::{Around, Replica};
+use crate::shard::QueueSpec;
 use leveret_replication::{Membership, MembershipChange};
-use leveret_types::ReplicaId;
+use leveret_types::{NodeId, ReplicaId};
 use std::collections::VecDeque;
 
 impl Replica {
@@ -80,4 +81,10 @@ impl Replica {
         let me = self.group.replica();
         !self.group.membership().has_majority(|voter| voter == me)
     }
+}
+
+/// The member of a queue that is on a node.
+pub(super) fn member_on(spec: &QueueSpec, node: NodeId) -> Option<ReplicaId> {
+    let mut members = spec.members.iter().copied();
+    members.find(|member| member.node() == node)
 }

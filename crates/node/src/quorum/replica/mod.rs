@@ -10,6 +10,8 @@
 //! batch is open, or a snapshot is under way. Invariant: messages enter the queue machine, and
 //! leave the logs, when the header that says so is committed.
 
+mod around;
+mod blank;
 mod blob;
 mod entry_payload;
 mod fuzz;
@@ -21,19 +23,21 @@ mod outgoing;
 mod priority_logs;
 mod restore;
 mod retired_replica;
+mod sending;
 mod snapshot;
 mod stuck;
 #[cfg(test)]
 mod tests;
+mod transfers;
 mod wire;
 
+pub use around::Around;
 pub use fuzz::{fuzz, seeds};
 pub use host::{ReplicaStatus, Replicas, UnfitReplicas};
-pub use snapshot::Transfers;
+pub use transfers::Transfers;
 
-use crate::quorum::Clients;
 use crate::quorum::link::{Answer, ToRemoteQueue};
-use crate::shard::{QueueSpec, ShardEffects, log_of};
+use crate::shard::{QueueSpec, log_of};
 use blob::Applied;
 use entry_payload::Arrival;
 use header::Header;
@@ -44,7 +48,7 @@ use leveret_replication::{
 };
 use leveret_storage::{Durability, ShardLogs};
 use leveret_types::limits::QUORUM_HEADERS_KEPT;
-use leveret_types::{LogId, NodeId, Now, QueueId, ReplicaId};
+use leveret_types::{LogId, NodeId, QueueId, ReplicaId};
 use outgoing::Outgoing;
 use priority_logs::PriorityLogs;
 use std::collections::VecDeque;
@@ -52,32 +56,6 @@ use std::ops::Range;
 
 /// The priority log whose log has the headers.
 pub const HEADER_LOG: u8 = 255;
-
-/// What a replica may reach while it runs.
-pub struct Around<'a> {
-    /// The moment.
-    pub now: Now,
-    /// This node.
-    pub node: NodeId,
-    /// Other nodes that are up.
-    pub up: &'a [NodeId],
-    /// Whether this node has been silent for so long that other members may lead in the place of
-    /// those here, without their knowing.
-    pub may_be_deposed: bool,
-    /// Whether this node's data folder is an older copy of itself: its members may have voted and
-    /// acknowledged what they do not know of, and take no part in elections.
-    pub is_outdated: bool,
-    /// The shard's logs.
-    pub logs: &'a mut ShardLogs,
-    /// What is to happen outside the shard.
-    pub effects: &'a mut ShardEffects,
-    /// What leaders say to remote queues, those on this node included.
-    pub answers: &'a mut Vec<Answer>,
-    /// States of queues on their way to other nodes.
-    pub transfers: &'a Transfers,
-    /// The clients of this node.
-    pub clients: &'a mut dyn Clients,
-}
 
 /// An entry that is appended and not applied, and what it says if it is a batch.
 #[derive(Debug)]
@@ -92,6 +70,15 @@ struct Unsynced {
     number: u64,
     /// The chunk of the write-ahead log that has the last of it.
     chunk: u64,
+}
+
+/// Which of the host's lists a replica is in.
+#[derive(Clone, Copy, Debug, Default)]
+struct Listed {
+    dirty: bool,
+    open: bool,
+    unsynced: bool,
+    ticking: bool,
 }
 
 /// One member of a queue's group.
@@ -116,9 +103,9 @@ pub(super) struct Replica {
     leads: Option<u64>,
     leader: Option<Box<Leader>>,
     /// The state that another member sends to this one.
-    receiving: Option<Box<snapshot::Receiving>>,
+    receiving: Option<Box<transfers::Receiving>>,
     /// The state that this member sends to another.
-    sending: Option<Box<snapshot::Sending>>,
+    sending: Option<Box<transfers::Sending>>,
     /// Whether it is no member any more, and is to be taken away.
     is_gone: bool,
     /// Whether it has messages that cannot be read, so that it can neither lead nor help others.
@@ -126,7 +113,7 @@ pub(super) struct Replica {
     /// Members that do not follow this one, of which that was said.
     reported_stuck: Vec<ReplicaId>,
     /// Which of the host's lists it is in.
-    listed: host::Listed,
+    listed: Listed,
     deadline_ms: u64,
 }
 

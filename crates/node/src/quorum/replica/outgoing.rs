@@ -1,12 +1,11 @@
-//! What a member sends to the others: messages of the group, and behind their entries the messages
-//! of the queue, out of memory or out of the log.
+//! What a member keeps to send it to the others: messages of the group, and behind their entries the
+//! messages of the queue, out of memory or out of the log.
 
 use super::entry_payload::{self, EntryPayload};
-use super::{Around, Replica};
 use crate::quorum::link::Origin;
 use crate::shard::log_of;
 use bytes::Bytes;
-use leveret_replication::{Body, Message};
+use leveret_replication::Message;
 use leveret_storage::{Read, ShardLogs};
 use leveret_types::limits::QUORUM_SENT_BYTES;
 use leveret_types::{NodeId, QueueId};
@@ -15,13 +14,13 @@ use std::collections::VecDeque;
 
 /// A message that waits until what lies behind its entries has been read.
 #[derive(Debug)]
-struct Parked {
-    message: Message,
+pub(super) struct Parked {
+    pub(super) message: Message,
     /// What lies behind its first entries, and how many these are.
-    built: Vec<Bytes>,
-    entries: usize,
+    pub(super) built: Vec<Bytes>,
+    pub(super) entries: usize,
     /// The run of the receiver's node that has published what is referred to in it.
-    referring: Option<u64>,
+    pub(super) referring: Option<u64>,
     /// The same of the entry that follows these, as far as it was read, and how many messages that
     /// is: what has been read is not held until all is there.
     partial: Vec<u8>,
@@ -34,9 +33,9 @@ pub(super) struct Outgoing {
     /// What lies behind the newest entries, ascending by index: all followers get the same bytes.
     kept: VecDeque<(u64, EntryPayload)>,
     kept_bytes: usize,
-    parked: VecDeque<Parked>,
+    pub(super) parked: VecDeque<Parked>,
     /// Nodes that did not have what they were referred to: entries up to that one go whole.
-    lacking: SmallVec<[(NodeId, u64); 2]>,
+    pub(super) lacking: SmallVec<[(NodeId, u64); 2]>,
 }
 
 impl Outgoing {
@@ -83,15 +82,31 @@ impl Outgoing {
     }
 
     /// Whether a node may be referred to what it has published of the entry at `index`.
-    fn may_refer(&self, node: NodeId, index: u64) -> bool {
+    pub(super) fn may_refer(&self, node: NodeId, index: u64) -> bool {
         let lacks = |(of, through): &(NodeId, u64)| *of == node && index <= *through;
         !self.lacking.iter().any(lacks)
     }
 }
 
 impl Parked {
+    pub(super) const fn new(message: Message) -> Self {
+        Self {
+            message,
+            built: Vec::new(),
+            entries: 0,
+            referring: None,
+            partial: Vec::new(),
+            read: 0,
+        }
+    }
+
     /// Reads what lies behind the next entry; false while that is under way.
-    fn build(&mut self, outgoing: &Outgoing, logs: &mut ShardLogs, queue: QueueId) -> bool {
+    pub(super) fn build(
+        &mut self,
+        outgoing: &Outgoing,
+        logs: &mut ShardLogs,
+        queue: QueueId,
+    ) -> bool {
         let Some(entry) = self.message.entries().get(self.entries) else {
             return true;
         };
@@ -131,78 +146,5 @@ impl Parked {
         self.entries += 1;
         self.read = 0;
         true
-    }
-}
-
-impl Replica {
-    /// Sends a message of the group.
-    pub(super) fn send(&mut self, around: &mut Around<'_>, message: Message) {
-        if matches!(message.body, Body::Vote { .. }) && self.is_non_voting() {
-            return;
-        }
-        let has_entries = !message.entries().is_empty();
-        // What follows the entries must not overtake them.
-        let parked = &self.outgoing.parked;
-        let waits = has_entries && parked.iter().any(|p| p.message.to == message.to);
-        let mut parked = Parked {
-            message,
-            built: Vec::new(),
-            entries: 0,
-            referring: None,
-            partial: Vec::new(),
-            read: 0,
-        };
-        if waits || !self.try_send(around, &mut parked) {
-            self.outgoing.parked.push_back(parked);
-            self.note_corruption(around.logs);
-        }
-    }
-
-    fn try_send(&self, around: &mut Around<'_>, parked: &mut Parked) -> bool {
-        while parked.entries < parked.message.entries().len() {
-            if !parked.build(&self.outgoing, around.logs, self.id) {
-                return false;
-            }
-        }
-        let message = &parked.message;
-        let (run, built) = (parked.referring, parked.built.drain(..));
-        let frame = entry_payload::frame(self.id, message, run, built);
-        around.effects.peer.push((message.to.node(), frame));
-        true
-    }
-
-    /// Tries again what waited for a read.
-    pub(super) fn retry_outgoing(&mut self, around: &mut Around<'_>) {
-        let mut blocked = Vec::new();
-        for mut parked in std::mem::take(&mut self.outgoing.parked) {
-            let to = parked.message.to;
-            if blocked.contains(&to) || !self.try_send(around, &mut parked) {
-                blocked.push(to);
-                self.outgoing.parked.push_back(parked);
-            }
-        }
-        if !blocked.is_empty() {
-            self.note_corruption(around.logs);
-        }
-    }
-
-    /// What was to go to this node is void.
-    pub(super) fn forget_outgoing(&mut self, node: NodeId) {
-        let to = |parked: &Parked| parked.message.to.node() == node;
-        self.outgoing.parked.retain(|parked| !to(parked));
-    }
-
-    /// A node does not have what the entry at `index` refers to: it gets all entries again, whole.
-    /// Several frames may have been on their way; the first that is told of does for all of them.
-    pub(super) fn told_lacking(&mut self, around: &mut Around<'_>, node: NodeId, index: u64) {
-        if self.leads.is_none() || !self.outgoing.may_refer(node, index) {
-            return;
-        }
-        self.forget_outgoing(node);
-        let outgoing = &mut self.outgoing;
-        outgoing.lacking.retain(|(of, _)| *of != node);
-        outgoing.lacking.push((node, self.group.last_index()));
-        self.group.lost(node);
-        self.drive(around, &mut VecDeque::new());
     }
 }

@@ -3,7 +3,7 @@
 use super::blob::{Applied, VOTES_NEVER};
 use super::outgoing::Outgoing;
 use super::priority_logs::PriorityLogs;
-use super::{HEADER_LOG, Pending, Replica, entry_payload, header, host};
+use super::{HEADER_LOG, Listed, Pending, Replica, entry_payload, header};
 use crate::quorum::link::Origin;
 use crate::shard::{QueueSpec, log_of};
 use leveret_replication::{Entry, Group, GroupConfig, HardState, Membership, SnapshotMark};
@@ -109,7 +109,7 @@ impl Replica {
             is_gone: false,
             is_corrupt: false,
             reported_stuck: Vec::new(),
-            listed: host::Listed::default(),
+            listed: Listed::default(),
             deadline_ms: 0,
         })
     }

@@ -18,92 +18,25 @@
 
 use super::blob::{Applied, Unreadable, take_replica};
 use super::header::priority_log as take_priority_log;
+use super::transfers::{LivePriorityLog, PART, Receiving, Sending};
 use super::wire::{Malformed, Reader, put, put_range};
 use super::{Around, Replica, restore};
 use crate::env::PeerFrame;
-use crate::shard::log_of;
 use crate::stored;
 use bytes::Bytes;
 use leveret_replication::{Body, Group, HardState, Message, SnapshotMark};
-use leveret_storage::{Read, ShardLogs};
-use leveret_types::limits::{
-    QUORUM_PART_BYTES, QUORUM_PARTS_IN_FLIGHT, QUORUM_TRANSFER_SILENCE_MS, QUORUM_TRANSFERS_MAX,
-};
-use leveret_types::{NodeId, QueueId, RangeSet, ReplicaId};
-use std::sync::Arc;
+use leveret_storage::ShardLogs;
+use leveret_types::limits::{QUORUM_PARTS_IN_FLIGHT, QUORUM_TRANSFER_SILENCE_MS};
+use leveret_types::{NodeId, RangeSet, ReplicaId};
 
 /// First bytes of frames.
 pub(super) const OFFER: u8 = 3;
 pub(super) const WANT: u8 = 4;
-pub(super) const PART: u8 = 5;
 pub(super) const GOT: u8 = 6;
 pub(super) const GONE: u8 = 7;
 
 /// The number of a part that says: nothing is needed any more.
 const ALL: u64 = u64::MAX;
-
-/// One priority_log of a state.
-#[derive(Debug)]
-struct LivePriorityLog {
-    priority_log: u8,
-    end: u64,
-    live: RangeSet,
-}
-
-/// The transfers that a shard's replicas have under way, and how many they may be.
-#[derive(Debug)]
-pub struct Transfers {
-    places: Arc<()>,
-    max: usize,
-}
-
-impl Transfers {
-    /// Those of one of `shards` of a node.
-    #[must_use]
-    pub fn of_shard(shards: u16) -> Self {
-        Self {
-            places: Arc::default(),
-            max: (QUORUM_TRANSFERS_MAX / usize::from(shards.max(1))).max(1),
-        }
-    }
-
-    /// A place for one more, for as long as it is kept.
-    fn begin(&self) -> Option<Arc<()>> {
-        let taken = Arc::strong_count(&self.places) - 1;
-        (taken < self.max).then(|| Arc::clone(&self.places))
-    }
-}
-
-/// A state that this member sends.
-#[derive(Debug)]
-pub(super) struct Sending {
-    /// Among those of the shard.
-    _place: Arc<()>,
-    to: ReplicaId,
-    mark: u64,
-    priority_logs: Vec<LivePriorityLog>,
-    /// Where the next part begins: the place in `priority_logs`, and the index.
-    at: (usize, u64),
-    /// The next part's number, and the first that is not answered; from 1 on. None is sent before
-    /// the member has said what it wants.
-    next: u64,
-    unanswered: u64,
-    is_wanted: bool,
-    is_done: bool,
-    /// When something of it went or was answered last, on the monotonic clock.
-    alive_ms: u64,
-}
-
-/// A state that this member receives.
-#[derive(Debug)]
-pub(super) struct Receiving {
-    from: ReplicaId,
-    message: Message,
-    mark: u64,
-    applied: Applied,
-    priority_logs: Vec<LivePriorityLog>,
-    next: u64,
-}
 
 impl Replica {
     /// Another member needs the state: begins to send it.
@@ -500,62 +433,6 @@ fn settle_dead(logs: &mut ShardLogs, log: leveret_types::LogId, live: &RangeSet)
     }
 }
 
-impl Sending {
-    /// The next part; nothing while it is being read.
-    fn part(&mut self, queue: QueueId, logs: &mut ShardLogs) -> Option<Vec<u8>> {
-        let mut out = vec![PART];
-        out.extend_from_slice(&self.to.0.to_le_bytes());
-        put(&mut out, self.mark);
-        put(&mut out, self.next);
-        let last_at = out.len();
-        out.push(0);
-        let mut is_last = true;
-        'logs: while let Some(priority_log) = self.priority_logs.get(self.at.0) {
-            let log = log_of(queue, priority_log.priority_log);
-            while let Some(index) = priority_log.live.next_from(self.at.1) {
-                match logs.read(log, index) {
-                    Read::Ready(bytes) => {
-                        out.push(priority_log.priority_log);
-                        put(&mut out, index);
-                        put(&mut out, bytes.len() as u64);
-                        out.extend_from_slice(&bytes);
-                    }
-                    Read::Gone => {}
-                    Read::Pending if out.len() > last_at + 1 => {
-                        is_last = false;
-                        break 'logs;
-                    }
-                    Read::Pending => return None,
-                    Read::Damaged(why) => {
-                        tracing::error!(%queue, why, "a message cannot be sent to a follower");
-                        return None;
-                    }
-                }
-                self.at.1 = index + 1;
-                if out.len() >= QUORUM_PART_BYTES {
-                    is_last = false;
-                    break 'logs;
-                }
-            }
-            self.at = (self.at.0 + 1, 0);
-        }
-        out[last_at] = u8::from(is_last);
-        self.is_done = is_last;
-        self.next += 1;
-        Some(out)
-    }
-
-    /// Whether it is the one with this mark to this node.
-    fn is(&self, mark: u64, to: NodeId) -> bool {
-        self.mark == mark && self.to.node() == to
-    }
-
-    /// The node that it goes to.
-    pub(super) const fn node(&self) -> NodeId {
-        self.to.node()
-    }
-}
-
 type Offer = (u64, Message, Applied, Vec<LivePriorityLog>);
 
 fn decode_offer(frame: &Bytes) -> Result<Offer, Malformed> {
@@ -603,25 +480,4 @@ fn decode_offer(frame: &Bytes) -> Result<Offer, Malformed> {
     }
     reader.end("what follows priority logs")?;
     Ok((matched, message, applied, priority_logs))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn as_many_transfers_as_may_be_and_no_more() {
-        for (shards, max) in [
-            (1, QUORUM_TRANSFERS_MAX),
-            (2, QUORUM_TRANSFERS_MAX / 2),
-            (u16::MAX, 1),
-        ] {
-            let transfers = Transfers::of_shard(shards);
-            let mut places: Vec<_> = (0..max).map(|_| transfers.begin()).collect();
-            assert!(places.iter().all(Option::is_some));
-            assert!(transfers.begin().is_none());
-            places.pop();
-            assert!(transfers.begin().is_some());
-        }
-    }
 }

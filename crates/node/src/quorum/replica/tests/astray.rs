@@ -1,7 +1,8 @@
 //! Frames of an earlier transfer of a queue's state, with the same mark, that come in the middle of
 //! a later one.
 
-use super::super::snapshot::{PART, WANT};
+use super::super::snapshot::WANT;
+use super::super::transfers::PART;
 use super::super::wire::put;
 use super::*;
 

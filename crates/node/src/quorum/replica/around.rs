@@ -1,0 +1,34 @@
+//! What replicas and their leaders reach while they run.
+
+use super::transfers::Transfers;
+use crate::quorum::Clients;
+use crate::quorum::link::Answer;
+use crate::shard::ShardEffects;
+use leveret_storage::ShardLogs;
+use leveret_types::{NodeId, Now};
+
+/// What a replica may reach while it runs.
+pub struct Around<'a> {
+    /// The moment.
+    pub now: Now,
+    /// This node.
+    pub node: NodeId,
+    /// Other nodes that are up.
+    pub up: &'a [NodeId],
+    /// Whether this node has been silent for so long that other members may lead in the place of
+    /// those here, without their knowing.
+    pub may_be_deposed: bool,
+    /// Whether this node's data folder is an older copy of itself: its members may have voted and
+    /// acknowledged what they do not know of, and take no part in elections.
+    pub is_outdated: bool,
+    /// The shard's logs.
+    pub logs: &'a mut ShardLogs,
+    /// What is to happen outside the shard.
+    pub effects: &'a mut ShardEffects,
+    /// What leaders say to remote queues, those on this node included.
+    pub answers: &'a mut Vec<Answer>,
+    /// States of queues on their way to other nodes.
+    pub transfers: &'a Transfers,
+    /// The clients of this node.
+    pub clients: &'a mut dyn Clients,
+}
