@@ -1,8 +1,6 @@
 //! What a shard wants done outside itself.
 
 use crate::events::{ConnectionEvent, PeerFrame};
-use crate::subscriber::{NodeEvent, Subscriber};
-use leveret_session::contract::{Delivery, Reply};
 use leveret_types::{ConnectionId, ConsumerId, Message, NodeId, QueueId};
 
 /// What is to happen outside the shard.
@@ -14,82 +12,6 @@ pub struct ShardEffects {
     pub deferred: Vec<Deferred>,
     /// For other nodes, in order.
     pub peer: Vec<(NodeId, PeerFrame)>,
-    /// For other nodes, in order, from queues here that their clients use; the shard makes frames
-    /// of it.
-    pub(crate) for_nodes: Vec<(NodeId, NodeEvent)>,
-}
-
-impl ShardEffects {
-    /// A message for a consumer.
-    pub(crate) fn deliver(&mut self, to: Subscriber, delivery: Delivery) {
-        match to {
-            Subscriber::Client(connection) => {
-                self.posts
-                    .push((connection, ConnectionEvent::Deliver(delivery)));
-            }
-            Subscriber::Node(node) => self.for_nodes.push((node, NodeEvent::Deliver(delivery))),
-        }
-    }
-
-    /// The answer to a get that waited.
-    pub(crate) fn answer_get(
-        &mut self,
-        to: Subscriber,
-        (queue, subscription): (QueueId, ConsumerId),
-        reply: Reply,
-    ) {
-        match (to, reply) {
-            (Subscriber::Client(connection), reply) => {
-                self.posts.push((connection, ConnectionEvent::Reply(reply)));
-            }
-            (Subscriber::Node(node), Reply::Got(got)) => {
-                let event = NodeEvent::Got {
-                    queue,
-                    subscription,
-                    got,
-                };
-                self.for_nodes.push((node, event));
-            }
-            // Nothing else answers a get at a queue of this node.
-            (Subscriber::Node(_), _) => {}
-        }
-    }
-
-    /// A consumer is gone with its queue. Another node learns that from the catalogue.
-    pub(crate) fn cancelled(&mut self, to: Subscriber, consumer: ConsumerId) {
-        if let Subscriber::Client(connection) = to {
-            self.posts
-                .push((connection, ConnectionEvent::CancelConsumer(consumer)));
-        }
-    }
-
-    /// A consumer has become the single active one. Clients are not told; other nodes are, for
-    /// those who ask them.
-    pub(crate) fn activated(&mut self, to: Subscriber, queue: QueueId, consumer: ConsumerId) {
-        if let Subscriber::Node(node) = to {
-            self.for_nodes
-                .push((node, NodeEvent::Active { queue, consumer }));
-        }
-    }
-
-    /// A subscription has kept a delivery for too long.
-    pub(crate) fn timed_out(&mut self, to: Subscriber, queue: QueueId, subscription: ConsumerId) {
-        match to {
-            Subscriber::Client(connection) => self.deferred.push(Deferred::TimedOut {
-                connection,
-                consumer: subscription,
-            }),
-            Subscriber::Node(node) => {
-                self.for_nodes.push((
-                    node,
-                    NodeEvent::TimedOut {
-                        queue,
-                        subscription,
-                    },
-                ));
-            }
-        }
-    }
 }
 
 /// Work that a shard cannot do itself.

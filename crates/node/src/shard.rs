@@ -4,32 +4,29 @@
 //! A shard is borrowed, given work, and told to [`Shard::finish`]; only then do its queues deliver,
 //! expire and drop, once for the whole batch. What is to happen elsewhere is in [`Shard::effects`].
 
-mod classic_queue;
 mod convert;
 mod entry;
-mod local;
-mod outcome;
-mod remote_clients;
 mod replicas;
 
+use crate::around::Around;
+use crate::classic::ClassicQueues;
 use crate::delayed::{self, Delayed};
 pub use crate::effects::{DeadLetter, Deferred, ShardEffects};
 use crate::events::LogPosition;
+use crate::host_kind::HostKind;
 pub use crate::log_ids::{CATALOGUE_GROUP_LOG, CATALOGUE_LOG, log_of, queue_of, shard_of};
+pub use crate::outcome::{Bodies, Enqueued, GetOutcome, unavailable};
+pub use crate::queue_host::When;
 pub use crate::queue_spec::{LocalQueueStats, QueueSpec};
+use crate::quorum::RemoteQueues;
 use crate::quorum::link::{self, Answer, Origin};
 use crate::quorum::replica::{Replicas, Transfers};
-use crate::quorum::{LocalLeaders, RemoteQueues};
 pub use crate::subscriber::Subscriber;
 use bytes::Bytes;
-use classic_queue::ClassicQueue;
-pub use entry::When;
-use hashbrown::HashMap;
 use leveret_queue::Counts;
 use leveret_storage::{SealedChunk, ShardLogs, Urgency};
-use leveret_types::{ConsumerId, LogId, Message, NodeId, Now, QueueId, ShardId};
-pub use outcome::{Bodies, Enqueued, GetOutcome, unavailable};
-use std::collections::BTreeSet;
+use leveret_types::limits::LEADER_LEASE_MS;
+use leveret_types::{LogId, Message, NodeId, Now, QueueId, ShardId};
 use std::ops::Range;
 
 /// Queues whose states are saved before a shard is let go.
@@ -44,11 +41,8 @@ pub struct Shard {
     node: NodeId,
     /// The storage engine's part.
     pub logs: ShardLogs,
-    queues: HashMap<QueueId, ClassicQueue, foldhash::fast::FixedState>,
-    /// Queues that something happened to since the last [`Self::finish`].
-    dirty: Vec<QueueId>,
-    /// When queues want to be looked at next.
-    deadlines: BTreeSet<(u64, QueueId)>,
+    /// Queues that are on this node alone.
+    classic: ClassicQueues,
     /// What is to happen outside.
     pub effects: ShardEffects,
     delayed: Delayed,
@@ -57,8 +51,6 @@ pub struct Shard {
     scratch: Vec<leveret_queue::Effect>,
     /// Queues that are on other nodes, or on several.
     pub(crate) remote_queues: RemoteQueues,
-    /// Queues of this node that others use.
-    pub(crate) local_leaders: LocalLeaders,
     /// Members of queues that are on several nodes.
     replicas: Replicas,
     transfers: Transfers,
@@ -82,15 +74,12 @@ impl Shard {
             node,
             delayed: Delayed::recover(&logs),
             logs,
-            queues: HashMap::default(),
-            dirty: Vec::new(),
-            deadlines: BTreeSet::new(),
+            classic: ClassicQueues::default(),
             effects: ShardEffects::default(),
             urgent: false,
             next_deadline_ms: u64::MAX,
             scratch: Vec::new(),
             remote_queues: RemoteQueues::new(Origin { node, start: 1 }, count),
-            local_leaders: LocalLeaders::default(),
             replicas: Replicas::default(),
             transfers: Transfers::of_shard(count),
             up: Vec::new(),
@@ -145,10 +134,7 @@ impl Shard {
     /// This shard's part of the write-ahead log is durable further than before: what waited for it
     /// goes on. [`ShardLogs::on_durable`] has been told.
     pub fn on_durable(&mut self, now: Now) {
-        if !self.replicas.is_empty() {
-            self.with_replicas(now, |replicas, around| replicas.on_durable(around));
-        }
-        self.link_on_durable();
+        self.for_each_kind(now, |kind, around| kind.on_durable(around));
         // What is committed now may have made a deadline: it is not certain that anything else
         // happens here before it.
         self.finish(now);
@@ -171,15 +157,15 @@ impl Shard {
         if !self.up.contains(&peer) {
             self.up.push(peer);
         }
-        self.link_peer_up(now, peer);
-        self.with_replicas(now, |replicas, around| replicas.peer_up(around, peer));
+        self.remote_queues.peer_up(now, peer);
+        self.for_each_kind(now, |kind, around| kind.peer_up(around, peer));
     }
 
     /// Another node is down: the failure detector has given it up.
     pub fn peer_down(&mut self, now: Now, peer: NodeId) {
         self.up.retain(|up| *up != peer);
         self.link_peer_down(now, peer);
-        self.with_replicas(now, |replicas, around| replicas.peer_down(around, peer));
+        self.for_each_kind(now, |kind, around| kind.peer_down(around, peer));
     }
 
     /// The node that this shard is part of; 0 outside clusters.
@@ -208,22 +194,17 @@ impl Shard {
         if self.place_remote_queue(id, &spec) {
             return;
         }
-        let classic_queue = ClassicQueue::new(now, id, spec, priority_logs, &self.logs);
-        let before = self.queues.insert(id, classic_queue);
-        assert!(before.is_none(), "queue {id} is there already");
-        self.mark(id);
+        self.classic.add(now, id, spec, priority_logs, &self.logs);
     }
 
     /// Changes what policies and arguments make of a queue.
     pub fn update_queue(&mut self, now: Now, id: QueueId, spec: QueueSpec) {
-        if let Some(classic_queue) = self.queues.get_mut(&id) {
-            if !spec.members.is_empty() {
-                return self.begin_group(now, id, spec);
-            }
-            classic_queue.update(now, spec);
-            self.mark(id);
-        } else {
-            self.update_replica(now, id, spec);
+        let has_members = !spec.members.is_empty();
+        match (self.classic.has(id), has_members) {
+            (true, true) => self.begin_group(now, id, spec),
+            (true, false) => self.classic.update(now, id, spec),
+            (false, true) => self.update_replica(now, id, spec),
+            (false, false) => {}
         }
     }
 
@@ -231,54 +212,19 @@ impl Shard {
     /// ready.
     pub fn remove_queue(&mut self, now: Now, id: QueueId) -> Option<Counts> {
         self.remove_remote_queue(now, id);
-        if self.replicas.has(id) {
-            return self.remove_replica(now, id);
-        }
-        let Some(classic_queue) = self.queues.remove(&id) else {
-            self.delete_retired_replica(id);
-            return None;
-        };
-        self.deadlines.remove(&(classic_queue.deadline_ms, id));
-        for (consumer, attached) in &classic_queue.consumers {
-            self.effects.cancelled(attached.subscriber, *consumer);
-        }
-        for priority_log in &classic_queue.priority_logs {
-            self.logs.delete_log(log_of(id, *priority_log));
-        }
-        Some(classic_queue.queue.counts(now))
-    }
-
-    /// Whether the queue, or its remote queue here, knows this subscription still.
-    pub(crate) fn is_holding(&self, queue: QueueId, subscription: ConsumerId) -> bool {
-        if self.is_remote(queue) {
-            return self.remote_queues.holds(queue, subscription);
-        }
-        let classic_queue = self.queues.get(&queue);
-        classic_queue.is_some_and(|classic_queue| classic_queue.queue.holds(subscription))
+        self.on_kind(now, id, |kind, around| kind.remove(around, id))
     }
 
     /// Keeps a queue's lease alive: it was declared again.
     pub fn touch(&mut self, now: Now, queue: QueueId) {
-        if let Some(classic_queue) = self.queues.get_mut(&queue) {
-            classic_queue.queue.touch(now);
-            self.mark(queue);
-        }
+        self.classic.touch(now, queue);
     }
 
     /// A message that was dead-lettered is where it was to go (or nowhere): it leaves.
     pub fn dead_lettered(&mut self, now: Now, queue: QueueId, priority_log: u8, range: Range<u64>) {
-        if let Some(classic_queue) = self.queues.get_mut(&queue) {
-            classic_queue.dead.arrived(priority_log, &range);
-            classic_queue
-                .queue
-                .dead_lettered(priority_log, range, &mut self.scratch);
-            classic_queue.send_dead_letters(&mut self.logs, &mut self.effects);
-            self.carry_out(queue);
-        } else {
-            self.with_replicas(now, |replicas, around| {
-                replicas.dead_lettered(around, queue, priority_log, range);
-            });
-        }
+        self.on_kind(now, queue, |kind, around| {
+            kind.dead_lettered(around, queue, priority_log, range);
+        });
     }
 
     /// A message that must be dead-lettered could not be: it goes again later.
@@ -289,14 +235,9 @@ impl Shard {
         priority_log: u8,
         index: u64,
     ) {
-        if let Some(classic_queue) = self.queues.get_mut(&queue) {
-            classic_queue.dead.refused(now, priority_log, index);
-            self.mark(queue);
-        } else {
-            self.with_replicas(now, |replicas, around| {
-                replicas.not_dead_lettered(around, queue, priority_log, index);
-            });
-        }
+        self.on_kind(now, queue, |kind, around| {
+            kind.not_dead_lettered(around, queue, priority_log, index);
+        });
     }
 
     /// Messages that were read from disk have come for these logs.
@@ -308,27 +249,8 @@ impl Shard {
                 continue;
             }
             let (queue, _) = queue_of(log);
-            let Some(classic_queue) = self.queues.get_mut(&queue) else {
-                self.with_replicas(now, |replicas, around| replicas.loaded(around, queue));
-                self.remote_queues.loaded(queue);
-                continue;
-            };
-            classic_queue.queue.resume();
-            classic_queue.send_dead_letters(&mut self.logs, &mut self.effects);
-            for waiting in std::mem::take(&mut classic_queue.waiting_gets) {
-                let outcome = self.get_local(
-                    now,
-                    queue,
-                    waiting.subscription,
-                    Some(waiting.subscriber),
-                    waiting.no_ack,
-                );
-                if let Some(reply) = outcome.reply() {
-                    let get = (queue, waiting.subscription);
-                    self.effects.answer_get(waiting.subscriber, get, reply);
-                }
-            }
-            self.mark(queue);
+            self.on_kind(now, queue, |kind, around| kind.loaded(around, queue));
+            self.remote_queues.loaded(queue);
         }
     }
 
@@ -352,19 +274,9 @@ impl Shard {
     /// Looks at the queues whose time has come, and lets go delayed messages that are due.
     pub fn tick(&mut self, now: Now) {
         self.link_tick(now);
-        self.with_replicas(now, |replicas, around| replicas.tick(around));
+        self.for_each_kind(now, |kind, around| kind.tick(around));
         self.delayed
             .release(now, &mut self.logs, &mut self.effects.deferred);
-        while let Some(&(at, queue)) = self.deadlines.first() {
-            if at > now.monotonic_ms {
-                break;
-            }
-            self.deadlines.remove(&(at, queue));
-            if let Some(classic_queue) = self.queues.get_mut(&queue) {
-                classic_queue.deadline_ms = 0;
-                self.mark(queue);
-            }
-        }
         self.finish(now);
     }
 
@@ -375,16 +287,14 @@ impl Shard {
     }
 
     fn deadline(&self, now: Now) -> Option<u64> {
-        let queues = self.deadlines.first().map(|(at, _)| *at);
         let delayed = self.delayed.next_due_ms();
         let delayed =
             delayed.map(|due| now.monotonic_ms + due.saturating_sub(now.wall_ms).min(1_000));
-        let replicas = self.replicas.next_deadline_ms(now);
         [
-            queues,
+            self.classic.next_deadline_ms(now),
             delayed,
             self.remote_queues.next_deadline_ms(),
-            replicas,
+            self.replicas.next_deadline_ms(now),
         ]
         .into_iter()
         .flatten()
@@ -394,67 +304,105 @@ impl Shard {
     /// Lets every queue that something happened to deliver, expire and drop, and remote queues and
     /// leaders say what they have to say.
     pub fn finish(&mut self, now: Now) {
-        self.finish_local(now);
-        self.exchange(now);
-        while !self.dirty.is_empty() {
-            self.finish_local(now);
+        loop {
+            self.finish_hosts(now);
             self.exchange(now);
+            if !self.classic.is_dirty() {
+                break;
+            }
         }
         self.next_deadline_ms = self.deadline(now).unwrap_or(u64::MAX);
     }
 
-    pub(crate) fn finish_local(&mut self, now: Now) {
-        while let Some(queue) = self.dirty.pop() {
-            self.pump(now, queue);
+    fn finish_hosts(&mut self, now: Now) {
+        self.for_each_kind(now, |kind, around| kind.finish(around));
+    }
+
+    /// What hosts of queues reach, and the kinds of them: one that comes is to be one more here.
+    fn parts(&mut self, now: Now) -> (Around<'_>, &mut ClassicQueues, &mut Replicas) {
+        let silent_ms = now.monotonic_ms.saturating_sub(self.peers_checked_ms);
+        let around = Around {
+            now,
+            node: self.node,
+            up: &self.up,
+            may_be_deposed: silent_ms > LEADER_LEASE_MS,
+            is_outdated: self.is_outdated,
+            logs: &mut self.logs,
+            effects: &mut self.effects,
+            answers: &mut self.answers,
+            transfers: &self.transfers,
+            clients: &mut self.remote_queues,
+            scratch: &mut self.scratch,
+        };
+        (around, &mut self.classic, &mut self.replicas)
+    }
+
+    fn for_each_kind(&mut self, now: Now, run: impl Fn(&mut dyn HostKind, &mut Around<'_>)) {
+        let (mut around, classic, replicas) = self.parts(now);
+        run(classic, &mut around);
+        run(replicas, &mut around);
+    }
+
+    /// Runs something on the kind of host that a queue has on this node.
+    pub(crate) fn on_kind<R>(
+        &mut self,
+        now: Now,
+        queue: QueueId,
+        run: impl FnOnce(&mut dyn HostKind, &mut Around<'_>) -> R,
+    ) -> R {
+        let (mut around, classic, replicas) = self.parts(now);
+        match classic.has(queue) {
+            true => run(classic, &mut around),
+            false => run(replicas, &mut around),
         }
-        self.finish_replicas(now);
+    }
+
+    /// The kinds, to be looked at.
+    fn kinds(&self) -> [&dyn HostKind; 2] {
+        [&self.classic, &self.replicas]
     }
 
     /// Facts about one queue.
     #[must_use]
     pub fn local_stats(&self, now: Now, queue: QueueId) -> Option<LocalQueueStats> {
-        let mut stats = match self.queues.get(&queue) {
-            Some(classic_queue) => classic_queue.local_stats(now),
-            None => self.replica_local_stats(now, queue)?,
-        };
+        let mut kinds = self.kinds().into_iter();
+        let mut stats = kinds.find_map(|kind| kind.local_stats(now, &self.logs, queue))?;
         stats.counts.damaged = stats.counts.damaged.max(self.lost_of(queue));
         Some(stats)
     }
 
-    /// Counts of one queue of this node.
+    /// Counts of a queue that is on this node alone, or led from here and acting.
     #[must_use]
     pub fn counts(&self, now: Now, queue: QueueId) -> Option<Counts> {
-        self.queues
-            .get(&queue)
-            .map(|classic_queue| classic_queue.queue.counts(now))
+        let mut kinds = self.kinds().into_iter();
+        kinds.find_map(|kind| kind.led_counts(now, queue))
     }
 
     /// Facts about all queues.
     pub fn all_local_stats(&self, now: Now) -> impl Iterator<Item = LocalQueueStats> + '_ {
-        let here = self
-            .queues
-            .values()
-            .map(move |classic_queue| classic_queue.local_stats(now));
         let lost = self.lost_entries();
-        here.chain(self.replicas.all_local_stats(now, &self.logs))
-            .map(move |mut stats| {
-                let lost = lost.get(&stats.id).copied().unwrap_or(0);
-                stats.counts.damaged = stats.counts.damaged.max(lost);
-                stats
-            })
+        let all = self.kinds().into_iter().flat_map(move |kind| {
+            let ids = kind.queues().into_iter();
+            ids.filter_map(move |id| kind.local_stats(now, &self.logs, id))
+        });
+        all.map(move |mut stats| {
+            let lost = lost.get(&stats.id).copied().unwrap_or(0);
+            stats.counts.damaged = stats.counts.damaged.max(lost);
+            stats
+        })
     }
 
     /// Writes down what of the queues must survive besides their messages: at shutdown.
     pub fn save_states(&mut self, clean: bool) {
-        for classic_queue in self.queues.values_mut() {
-            classic_queue.save_state(&mut self.logs, clean);
+        for queue in self.classic.queues() {
+            self.classic.save_state(queue, &mut self.logs, clean);
         }
     }
 
     /// The queues that [`Self::save_states_of`] has something to write of, in no order.
     #[must_use]
     pub fn queues(&self) -> Vec<QueueId> {
-        self.queues.keys().copied().collect()
+        self.classic.queues()
     }
 
     /// As [`Self::save_states`] before a checkpoint, of at most [`STATES_AT_ONCE`] of the queues,
@@ -462,68 +410,7 @@ impl Shard {
     pub fn save_states_of(&mut self, queues: &mut Vec<QueueId>) {
         let rest = queues.len().saturating_sub(STATES_AT_ONCE);
         for queue in queues.drain(rest..) {
-            if let Some(classic_queue) = self.queues.get_mut(&queue) {
-                classic_queue.save_state(&mut self.logs, false);
-            }
-        }
-    }
-
-    fn mark(&mut self, queue: QueueId) {
-        if let Some(classic_queue) = self.queues.get_mut(&queue)
-            && !classic_queue.dirty
-        {
-            classic_queue.dirty = true;
-            self.dirty.push(queue);
-        }
-    }
-
-    fn pump(&mut self, now: Now, queue: QueueId) {
-        let Some(classic_queue) = self.queues.get_mut(&queue) else {
-            return;
-        };
-        classic_queue.dirty = false;
-        classic_queue.pump(now, &mut self.logs, &mut self.scratch);
-        self.carry_out(queue);
-        let Some(classic_queue) = self.queues.get_mut(&queue) else {
-            return;
-        };
-        classic_queue.dead.retry(now);
-        classic_queue.send_dead_letters(&mut self.logs, &mut self.effects);
-        classic_queue.forget_fresh();
-        let deadlines = [
-            classic_queue.queue.next_deadline_ms(now),
-            classic_queue.dead.deadline_ms(),
-        ];
-        let deadline = deadlines.into_iter().flatten().min().unwrap_or(0);
-        if deadline != classic_queue.deadline_ms {
-            self.deadlines.remove(&(classic_queue.deadline_ms, queue));
-            classic_queue.deadline_ms = deadline;
-            if deadline != 0 {
-                self.deadlines.insert((deadline, queue));
-            }
-        }
-    }
-
-    /// Carries out what a queue wants done.
-    fn carry_out(&mut self, queue: QueueId) {
-        let Some(classic_queue) = self.queues.get_mut(&queue) else {
-            return self.scratch.clear();
-        };
-        for effect in self.scratch.drain(..) {
-            classic_queue.carry_out(effect, &mut self.logs, &mut self.effects);
-        }
-    }
-
-    fn delete_if_unused(&mut self, queue: QueueId) {
-        if self
-            .queues
-            .get(&queue)
-            .is_some_and(ClassicQueue::is_to_be_deleted)
-        {
-            self.effects.deferred.push(Deferred::DeleteQueue {
-                queue,
-                expired: false,
-            });
+            self.classic.save_state(queue, &mut self.logs, false);
         }
     }
 }

@@ -20,11 +20,11 @@ mod fuzz;
 mod tests;
 
 pub use codec::{
-    Encoder, Malformed, ToLeaderFrame, ToRemoteQueueFrame, decode_to_leader, decode_to_remote_queue,
+    CommandFrame, Encoder, EventFrame, Malformed, decode_to_leader, decode_to_remote_queue,
 };
 pub use fuzz::{fuzz, seeds};
 
-use leveret_queue::{AttachError, Consumer, Outcome};
+use leveret_queue::{AttachError, Consumer, Counts, Outcome};
 use leveret_session::contract::Delivery;
 use leveret_types::limits::{LINK_CONSUMER_BYTES_MAX, LINK_CONSUMER_MESSAGES_MAX};
 use leveret_types::{ConsumerId, Message, NodeId, QueueId};
@@ -78,7 +78,7 @@ pub struct RegisteredSubscription {
     pub id: ConsumerId,
     /// What it was attached as; nothing for who only gets, and after a cancel.
     pub consumer: Option<Consumer>,
-    /// What [`ToRemoteQueue::Active`] said of it last; 0 of who is no consumer.
+    /// What [`Event::Active`] said of it last; 0 of who is no consumer.
     pub activation: u64,
     /// What it holds, by priority_log. The settles that have no answer yet are not taken off: they
     /// come again.
@@ -115,10 +115,10 @@ pub struct Registration {
 
 /// From a remote_queue to a leader.
 #[derive(Clone, Debug)]
-pub enum ToLeader {
+pub enum Command {
     /// A session begins.
     Present(Box<Registration>),
-    /// The answer to [`ToRemoteQueue::Leading`] of a node that has nothing to present. Of no
+    /// The answer to [`Event::Leading`] of a node that has nothing to present. Of no
     /// session.
     Absent {
         /// The leader's term.
@@ -132,9 +132,9 @@ pub enum ToLeader {
         /// The operations.
         operations: Vec<Operation>,
     },
-    /// Attach a consumer: [`ToRemoteQueue::Attached`].
+    /// Attach a consumer: [`Event::Attached`].
     Attach(Consumer),
-    /// Deliver no more to a consumer; it keeps what it holds: [`ToRemoteQueue::Cancelled`].
+    /// Deliver no more to a consumer; it keeps what it holds: [`Event::Cancelled`].
     Cancel(ConsumerId),
     /// A subscription is gone; what it holds returns, counted.
     Detach(ConsumerId),
@@ -147,32 +147,32 @@ pub enum ToLeader {
         /// Bytes of their bodies.
         bytes: u64,
     },
-    /// `basic.get`: [`ToRemoteQueue::Got`].
+    /// `basic.get`: [`Event::Got`].
     Get {
         /// Who is to hold it.
         subscription: ConsumerId,
         /// Whether the message leaves at once.
         no_ack: bool,
     },
-    /// Drop all ready messages: [`ToRemoteQueue::Purged`].
+    /// Drop all ready messages: [`Event::Purged`].
     Purge {
         /// Comes back in the answer.
         request: u64,
     },
-    /// How does the queue stand? [`ToRemoteQueue::Counted`].
+    /// How does the queue stand? [`Event::Counted`].
     Count {
         /// Comes back in the answer.
         request: u64,
     },
-    /// Which message is ready behind so many others? It stays: [`ToRemoteQueue::Peeked`].
+    /// Which message is ready behind so many others? It stays: [`Event::Peeked`].
     Peek {
         /// Comes back in the answer.
         request: u64,
         /// The others.
         before: u64,
     },
-    /// The local replica does not have the message of a [`ToRemoteQueue::DeliverLocal`]:
-    /// [`ToRemoteQueue::Fetched`].
+    /// The local replica does not have the message of a [`Event::DeliverLocal`]:
+    /// [`Event::Fetched`].
     Fetch {
         /// The consumer.
         consumer: ConsumerId,
@@ -194,9 +194,19 @@ pub struct QueueCounts {
     pub consumers: u64,
 }
 
+impl From<&Counts> for QueueCounts {
+    fn from(counts: &Counts) -> Self {
+        Self {
+            ready: counts.ready,
+            unsettled: counts.unsettled,
+            consumers: counts.consumers as u64,
+        }
+    }
+}
+
 /// From a leader to a remote_queue.
 #[derive(Clone, Debug)]
-pub enum ToRemoteQueue {
+pub enum Event {
     /// The sender leads the queue, and does not know the receiver's session: present yourself.
     Leading {
         /// Its term.
@@ -220,7 +230,7 @@ pub enum ToRemoteQueue {
         /// Their numbers.
         sequences: Range<u64>,
     },
-    /// The answer to [`ToLeader::Attach`].
+    /// The answer to [`Command::Attach`].
     Attached {
         /// The consumer.
         consumer: ConsumerId,
@@ -231,7 +241,7 @@ pub enum ToRemoteQueue {
     Deliver(Delivery),
     /// A message for a consumer, which the receiver's own replica has.
     DeliverLocal(LocalDelivery),
-    /// The answer to [`ToLeader::Fetch`].
+    /// The answer to [`Command::Fetch`].
     Fetched {
         /// The consumer.
         consumer: ConsumerId,
@@ -242,31 +252,31 @@ pub enum ToRemoteQueue {
         /// The message, if it can be had.
         fetched: Fetched,
     },
-    /// The answer to [`ToLeader::Cancel`], behind the consumer's last delivery. Said of an unknown
+    /// The answer to [`Command::Cancel`], behind the consumer's last delivery. Said of an unknown
     /// consumer too.
     Cancelled(ConsumerId),
-    /// The answer to [`ToLeader::Get`].
+    /// The answer to [`Command::Get`].
     Got {
         /// Who asked.
         subscription: ConsumerId,
         /// The message, and how many ready ones are behind it.
         got: Option<(Delivery, u64)>,
     },
-    /// The answer to [`ToLeader::Purge`].
+    /// The answer to [`Command::Purge`].
     Purged {
         /// Which.
         request: u64,
         /// How many messages went.
         count: u64,
     },
-    /// The answer to [`ToLeader::Count`].
+    /// The answer to [`Command::Count`].
     Counted {
         /// Which.
         request: u64,
         /// How the queue stands.
         queue_counts: QueueCounts,
     },
-    /// The answer to [`ToLeader::Peek`]. What is gone is not there: fewer messages are ready.
+    /// The answer to [`Command::Peek`]. What is gone is not there: fewer messages are ready.
     Peeked {
         /// Which.
         request: u64,
@@ -384,9 +394,26 @@ pub struct Answer {
     pub to: NodeId,
     /// The queue.
     pub queue: QueueId,
-    /// The session that it belongs to; 0 for [`ToRemoteQueue::Leading`] and
-    /// [`ToRemoteQueue::NotLeader`].
+    /// The session that it belongs to; 0 for [`Event::Leading`] and
+    /// [`Event::NotLeader`].
     pub session: u64,
     /// What is said.
-    pub message: ToRemoteQueue,
+    pub message: Event,
+}
+
+impl Answer {
+    /// What a node is told that says something to a queue that is gone, or has not come here yet;
+    /// nothing to what needs no answer.
+    pub(crate) fn not_here(to: NodeId, queue: QueueId, command: &Command) -> Option<Self> {
+        let needs_none = matches!(command, Command::Absent { .. });
+        (!needs_none).then_some(Self {
+            to,
+            queue,
+            session: 0,
+            message: Event::NotLeader {
+                term: 0,
+                leader: None,
+            },
+        })
+    }
 }

@@ -8,27 +8,23 @@
 pub mod link;
 
 mod clients;
-mod local_leader;
 mod remote_queue;
 mod remote_queues;
 pub mod replica;
 
+pub(crate) use crate::notify::{Afterwards, Notify};
+pub use crate::queue_host::Asker;
 pub use clients::Clients;
-pub(crate) use local_leader::{Guest, LocalLeaders};
-pub use remote_queue::Asker;
-pub(crate) use remote_queue::{Afterwards, Notify};
 pub use remote_queues::LocalDeliveries;
 pub(crate) use remote_queues::RemoteQueues;
 
 pub use crate::effects::Then;
-use crate::env::{PeerFrame, QueueAnswer};
-use crate::link::ConsumerLink;
+use crate::env::PeerFrame;
 use crate::peeked::Found;
-use crate::shard::{Enqueued, GetOutcome, Shard, ShardEffects};
+use crate::shard::{Shard, ShardEffects};
 use bytes::Bytes;
-use leveret_queue::Consumer;
-use leveret_types::{ConnectionId, ConsumerId, Message, NodeId, Now, QueueId};
-use link::{Answer, Encoder, Operation, QueueCounts, Settle, ToLeader, ToRemoteQueue};
+use leveret_types::{ConnectionId, NodeId, Now, QueueId};
+use link::{Answer, Command, Encoder, Event, QueueCounts};
 use remote_queue::{Put, Reach};
 use remote_queues::Received;
 
@@ -51,171 +47,17 @@ impl Shard {
         self.remote_queues.has(queue)
     }
 
-    pub(crate) fn remote_queue_publish(
-        &mut self,
-        queue: QueueId,
-        message: &Message,
-        notify: Notify,
-    ) -> Enqueued {
-        if self.remote_queues.is_unavailable(queue) {
-            return Enqueued::Rejected;
-        }
-        let Some(remote_queue) = self.remote_queues.use_remote_queue(queue) else {
-            return Enqueued::Gone;
-        };
-        let (sequence, full) = remote_queue.publish(Operation::Publish(message.clone()), notify);
-        Enqueued::Kept { sequence, full }
-    }
-
     /// Holds a publisher back until the queue takes more; false if it does.
     pub(crate) fn hold_back(&mut self, queue: QueueId, connection: ConnectionId) -> bool {
-        let remote_queue = self.remote_queues.use_remote_queue(queue);
+        let remote_queue = self.remote_queues.used(queue);
         remote_queue.is_some_and(|remote_queue| remote_queue.hold_back(connection))
-    }
-
-    pub(crate) fn remote_queue_settle(&mut self, queue: QueueId, settle: Settle) -> u64 {
-        let remote_queue = self.remote_queues.use_remote_queue(queue);
-        remote_queue.map_or(0, |remote_queue| remote_queue.settle(settle))
-    }
-
-    /// Attaches a consumer through the remote queue: [`QueueAnswer::Attached`] follows.
-    pub(crate) fn remote_queue_attach(
-        &mut self,
-        now: Now,
-        queue: QueueId,
-        consumer: Consumer,
-        connection: ConnectionId,
-        link: ConsumerLink,
-    ) {
-        let unavailable = self.remote_queues.is_unavailable(queue);
-        if let Some(remote_queue) = self.remote_queues.use_remote_queue(queue) {
-            remote_queue.attach(now, consumer, connection, link);
-            if unavailable {
-                with_remote_queues!(self, now, |remote_queues, reach| remote_queues
-                    .abandon(queue, reach));
-            }
-        }
-    }
-
-    /// Cancels a consumer through the remote queue: a reply follows.
-    pub(crate) fn remote_queue_cancel(
-        &mut self,
-        now: Now,
-        queue: QueueId,
-        consumer: ConsumerId,
-        connection: ConnectionId,
-    ) {
-        if let Some(remote_queue) = self.remote_queues.use_remote_queue(queue) {
-            remote_queue.cancel(now, consumer, connection);
-        }
-    }
-
-    pub(crate) fn remote_queue_detach(&mut self, queue: QueueId, subscription: ConsumerId) {
-        if let Some(remote_queue) = self.remote_queues.use_remote_queue(queue) {
-            remote_queue.detach(subscription);
-        }
-    }
-
-    pub(crate) fn remote_queue_unblock(&mut self, now: Now, queue: QueueId, consumer: ConsumerId) {
-        with_remote_queues!(self, now, |remote_queues, reach| {
-            if let Some(remote_queue) = remote_queues.use_remote_queue(queue) {
-                remote_queue.unblock(consumer, reach);
-            }
-        });
-    }
-
-    /// Asks a question of the leader through the remote queue. For one who asks again, the answer
-    /// if it is there.
-    fn remote_queue_ask(
-        &mut self,
-        now: Now,
-        queue: QueueId,
-        asker: Asker,
-        ask: impl FnOnce(&mut remote_queue::RemoteQueue),
-    ) -> Option<QueueAnswer> {
-        let unavailable = self.remote_queues.is_unavailable(queue);
-        let remote_queue = self.remote_queues.use_remote_queue(queue)?;
-        if let Asker::Poll(poll) = asker {
-            match remote_queue.parked(poll) {
-                (Some(answer), _) => return Some(answer),
-                (None, true) => return None,
-                (None, false) => {}
-            }
-        }
-        ask(remote_queue);
-        if unavailable {
-            with_remote_queues!(self, now, |remote_queues, reach| remote_queues
-                .abandon(queue, reach));
-        }
-        None
-    }
-
-    pub(crate) fn remote_queue_get(
-        &mut self,
-        now: Now,
-        queue: QueueId,
-        subscription: ConsumerId,
-        connection: Option<ConnectionId>,
-        no_ack: bool,
-    ) -> GetOutcome {
-        let asker = connection.map_or(Asker::Poll(subscription.0), Asker::Connection);
-        let ask = |remote_queue: &mut remote_queue::RemoteQueue| {
-            remote_queue.get(now, asker, subscription, no_ack)
-        };
-        match self.remote_queue_ask(now, queue, asker, ask) {
-            Some(QueueAnswer::Got(Some((delivery, left)))) => GetOutcome::Message(delivery, left),
-            Some(QueueAnswer::Got(None)) => GetOutcome::Empty,
-            Some(_) => GetOutcome::Unavailable,
-            None => GetOutcome::Pending,
-        }
-    }
-
-    /// Drops all ready messages; answers how many, or nothing if the asker will hear.
-    pub(crate) fn remote_queue_purge(
-        &mut self,
-        now: Now,
-        queue: QueueId,
-        asker: Asker,
-    ) -> Option<QueueAnswer> {
-        self.remote_queue_ask(now, queue, asker, |remote_queue| {
-            remote_queue.purge(now, asker)
-        })
-    }
-
-    /// How a queue stands; nothing if the asker will hear.
-    pub(crate) fn remote_queue_queue_counts(
-        &mut self,
-        now: Now,
-        queue: QueueId,
-        asker: Asker,
-    ) -> Option<QueueAnswer> {
-        self.remote_queue_ask(now, queue, asker, |remote_queue| {
-            remote_queue.count(now, asker)
-        })
-    }
-
-    /// A ready message, which stays; nothing if the asker will hear.
-    pub(crate) fn remote_queue_peek(
-        &mut self,
-        now: Now,
-        queue: QueueId,
-        asker: Asker,
-        before: u64,
-    ) -> Option<QueueAnswer> {
-        self.remote_queue_ask(now, queue, asker, |remote_queue| {
-            remote_queue.peek(now, asker, before)
-        })
     }
 
     /// How a queue stands as far as this node knows: by its replica here, or as its leader said
     /// when it was last asked.
     pub(crate) fn last_queue_counts(&self, now: Now, queue: QueueId) -> QueueCounts {
         if let Some(local_stats) = self.local_stats(now, queue) {
-            return QueueCounts {
-                ready: local_stats.counts.ready,
-                unsettled: local_stats.counts.unsettled,
-                consumers: local_stats.counts.consumers as u64,
-            };
+            return QueueCounts::from(&local_stats.counts);
         }
         let remote_queue = self.remote_queues.known(queue);
         remote_queue
@@ -230,9 +72,7 @@ impl Shard {
         queue: QueueId,
         connection: ConnectionId,
     ) -> Option<u64> {
-        self.remote_queues
-            .use_remote_queue(queue)?
-            .wait_for_all(connection)
+        self.remote_queues.used(queue)?.wait_for_all(connection)
     }
 
     /// Takes in a frame of a remote queue or a leader on another node.
@@ -240,7 +80,7 @@ impl Shard {
         let result = match frame.first() {
             Some(&link::TO_LEADER) => link::decode_to_leader(frame).map(|frame| {
                 for message in frame.messages {
-                    self.tell_leader(now, from, queue, frame.session, message);
+                    self.tell_host(now, from, queue, frame.session, message);
                 }
             }),
             _ => link::decode_to_remote_queue(queue, frame).map(|frame| {
@@ -254,31 +94,18 @@ impl Shard {
         }
     }
 
-    /// Gives a leader in this shard what a remote queue says.
-    fn tell_leader(
+    /// Gives a host in this shard what a remote queue says.
+    fn tell_host(
         &mut self,
         now: Now,
         from: NodeId,
         queue: QueueId,
         session: u64,
-        message: ToLeader,
+        command: Command,
     ) {
-        if self.is_replicated_here(queue) {
-            self.replica_receive(now, from, queue, session, message);
-        } else if self.is_here(queue) {
-            self.remote_client_receive(now, from, queue, session, message);
-        } else if !matches!(message, ToLeader::Absent { .. }) {
-            // The queue is gone, or has not come here yet.
-            self.answers.push(Answer {
-                to: from,
-                queue,
-                session: 0,
-                message: ToRemoteQueue::NotLeader {
-                    term: 0,
-                    leader: None,
-                },
-            });
-        }
+        self.on_kind(now, queue, |kind, around| {
+            kind.receive(around, from, queue, session, command);
+        });
     }
 
     /// Gives a remote queue in this shard what a leader says.
@@ -288,7 +115,7 @@ impl Shard {
         from: NodeId,
         queue: QueueId,
         session: u64,
-        message: ToRemoteQueue,
+        message: Event,
     ) {
         let received = with_remote_queues!(self, now, |remote_queues, reach| {
             remote_queues.receive(queue, from, session, message, reach)
@@ -296,7 +123,7 @@ impl Shard {
         match received {
             Received::Done => {}
             Received::Answer(answer) if from == self.node() => {
-                self.tell_leader(now, from, queue, 0, answer);
+                self.tell_host(now, from, queue, 0, answer);
             }
             Received::Answer(answer) => {
                 let mut encoder = Encoder::to_leader(0);
@@ -312,8 +139,8 @@ impl Shard {
             while let Some(queue) = self.remote_queues.pop_dirty() {
                 self.flush_remote_queue(now, queue);
             }
-            self.local_leaders
-                .redirect(&mut self.effects, &mut self.answers);
+            with_remote_queues!(self, now, |remote_queues, reach| remote_queues
+                .let_go_on(reach));
             self.finish_replicas(now);
             if self.answers.is_empty() {
                 break;
@@ -352,11 +179,11 @@ impl Shard {
         self.remote_queues.locate(now, queue, hint);
         let own = self.node();
         let mut encoder: Option<(NodeId, Encoder)> = None;
-        let mut local: Vec<(u64, ToLeader)> = Vec::new();
+        let mut local: Vec<(u64, Command)> = Vec::new();
         self.remote_queues.flush(queue, |node, session, put| {
             if node == own {
                 let message = match put {
-                    Put::Operations(first, operations) => ToLeader::Operations {
+                    Put::Operations(first, operations) => Command::Operations {
                         first,
                         operations: operations.cloned().collect(),
                     },
@@ -376,7 +203,7 @@ impl Shard {
             post(&mut self.effects, node, queue, encoder);
         }
         for (session, message) in local {
-            self.tell_leader(now, own, queue, session, message);
+            self.tell_host(now, own, queue, session, message);
         }
     }
 
@@ -416,31 +243,18 @@ impl Shard {
         }
     }
 
-    pub(crate) fn link_on_durable(&mut self) {
-        if !self.local_leaders.is_empty() {
-            let through = self.logs.durable_through();
-            self.local_leaders.on_durable(through, &mut self.answers);
-        }
-    }
-
     pub(crate) fn link_tick(&mut self, now: Now) {
         with_remote_queues!(self, now, |remote_queues, reach| remote_queues.tick(reach));
-    }
-
-    pub(crate) fn link_peer_up(&mut self, now: Now, peer: NodeId) {
-        self.remote_queues.peer_up(now, peer);
     }
 
     pub(crate) fn link_peer_down(&mut self, now: Now, peer: NodeId) {
         with_remote_queues!(self, now, |remote_queues, reach| remote_queues
             .peer_down(peer, reach));
-        self.remote_client_peer_down(now, peer);
     }
 
     pub(crate) fn remove_remote_queue(&mut self, now: Now, queue: QueueId) {
         with_remote_queues!(self, now, |remote_queues, reach| remote_queues
             .remove(queue, reach));
-        self.local_leaders.remove(queue);
     }
 }
 

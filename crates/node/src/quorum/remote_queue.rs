@@ -15,6 +15,7 @@
 //! and takes effect once however often it is sent: its number is the same each time.
 //! Invariant: what a consumer holds is in the registration until the settle of it is committed.
 
+mod hosting;
 mod leader_events;
 mod leader_location;
 mod pending;
@@ -22,11 +23,12 @@ mod subscription;
 mod timers;
 mod waiting_deliveries;
 
-pub(crate) use pending::{Afterwards, Budget, Notify};
+pub(crate) use pending::Budget;
 
-use super::link::{Operation, QueueCounts, Settle, ToLeader};
+use super::link::{Command, Operation, QueueCounts, Settle};
 use crate::env::{ConnectionEvent, QueueAnswer};
-use crate::link::ConsumerLink;
+use crate::notify::Notify;
+use crate::queue_host::Asker;
 use crate::shard::ShardEffects;
 use hashbrown::HashMap;
 use leveret_queue::Consumer;
@@ -58,15 +60,6 @@ pub(crate) enum LeaderLocation {
     Asked(NodeId),
     /// On this node, which has taken the session.
     Led(NodeId),
-}
-
-/// Who asks something of a queue.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Asker {
-    /// A connection: it is posted the answer.
-    Connection(ConnectionId),
-    /// Somebody who asks again with the same number until the answer is there.
-    Poll(u64),
 }
 
 /// What is asked of a leader.
@@ -113,7 +106,7 @@ pub(crate) enum Put<'a, I: Iterator<Item = &'a Operation>> {
     /// Operations, and the number of the first.
     Operations(u64, I),
     /// Anything else.
-    Message(ToLeader),
+    Message(Command),
 }
 
 /// See the module's description.
@@ -125,6 +118,8 @@ pub(crate) struct RemoteQueue {
     session: u64,
     /// The latest term of which a leader was leader_events.
     term: u64,
+    /// Whether the queue's only node is down, so that nothing is worth waiting for.
+    is_unavailable: bool,
     /// A registration that is to be sent.
     present: bool,
     /// Whether a leader may know subscriptions that are gone: it has not leader_events of that, or
@@ -140,7 +135,7 @@ pub(crate) struct RemoteQueue {
     /// Number of the next operation that no session has sent.
     ever_sent: u64,
     /// What else is to be said, each before the operation of that number.
-    control: VecDeque<(u64, ToLeader)>,
+    control: VecDeque<(u64, Command)>,
     subscriptions: HashMap<ConsumerId, Subscription, foldhash::fast::FixedState>,
     requests: Vec<Request>,
     next_request: u64,
@@ -164,6 +159,7 @@ impl RemoteQueue {
             place: LeaderLocation::Unknown,
             session: 0,
             term: 0,
+            is_unavailable: false,
             present: false,
             owes: false,
             attempts: 0,
@@ -200,6 +196,10 @@ impl RemoteQueue {
         self.session
     }
 
+    pub(crate) const fn set_unavailable(&mut self, is_unavailable: bool) {
+        self.is_unavailable = is_unavailable;
+    }
+
     /// How the queue stood when it was last asked.
     pub(crate) const fn queue_counts(&self) -> QueueCounts {
         self.queue_counts
@@ -226,7 +226,7 @@ impl RemoteQueue {
     // ---- What this node's clients want.
 
     /// Takes a message; answers its number, and whether its publisher is to be held back.
-    pub(crate) fn publish(&mut self, operation: Operation, notify: Notify) -> (u64, bool) {
+    pub(crate) fn keep(&mut self, operation: Operation, notify: Notify) -> (u64, bool) {
         if let Notify::Then(then) = &notify {
             then.more();
         }
@@ -255,26 +255,6 @@ impl RemoteQueue {
                 reach.post(connection, ConnectionEvent::Room(self.queue));
             }
         }
-    }
-
-    /// Takes note of what became of messages; answers how many of them the subscription had.
-    pub(crate) fn settle(&mut self, settle: Settle) -> u64 {
-        let Some(subscription) = self.subscriptions.get_mut(&settle.subscription) else {
-            return 0;
-        };
-        let (released, count) = subscription.release(settle.priority_log, settle.range.clone());
-        if count == 0 {
-            return 0;
-        }
-        self.forget_if_done(settle.subscription);
-        for (range, acquired) in released {
-            let settle = Settle {
-                range,
-                ..settle.clone()
-            };
-            self.push_settle(settle, acquired);
-        }
-        count
     }
 
     fn push_settle(&mut self, settle: Settle, acquired: u32) {
@@ -315,92 +295,6 @@ impl RemoteQueue {
         }
     }
 
-    /// Attaches a consumer: the answer is posted to its connection.
-    pub(crate) fn attach(
-        &mut self,
-        now: Now,
-        consumer: Consumer,
-        connection: ConnectionId,
-        link: ConsumerLink,
-    ) {
-        let mut subscription = Subscription::new(connection);
-        subscription.consumer = Some(consumer);
-        subscription.link = Some(link);
-        self.subscriptions.insert(consumer.id, subscription);
-        self.ask(
-            now,
-            Asker::Connection(connection),
-            Question::Attach(consumer),
-        );
-    }
-
-    /// Cancels a consumer: `Done` is posted to its connection, behind its last delivery.
-    pub(crate) fn cancel(&mut self, now: Now, consumer: ConsumerId, connection: ConnectionId) {
-        if let Some(subscription) = self.subscriptions.get_mut(&consumer) {
-            subscription.attached = false;
-        }
-        self.ask(
-            now,
-            Asker::Connection(connection),
-            Question::Cancel(consumer),
-        );
-    }
-
-    /// Whether it knows this subscription: a consumer, one that holds messages, or one that asks.
-    pub(crate) fn holds(&self, subscription: ConsumerId) -> bool {
-        self.subscriptions.contains_key(&subscription)
-    }
-
-    /// Whether a consumer is the single active one, if the leader has said so or not.
-    pub(crate) fn single_active(&self, consumer: ConsumerId) -> Option<bool> {
-        let activation = self.subscriptions.get(&consumer)?.activation?;
-        Some(activation > 0)
-    }
-
-    /// A subscription is gone.
-    pub(crate) fn detach(&mut self, subscription: ConsumerId) {
-        self.requests
-            .retain(|request| request.question.subscription() != Some(subscription));
-        self.leave_waiting_deliveries(subscription);
-        if self.subscriptions.remove(&subscription).is_some() {
-            self.say(ToLeader::Detach(subscription));
-        }
-    }
-
-    /// Gets a message.
-    pub(crate) fn get(&mut self, now: Now, asker: Asker, subscription: ConsumerId, no_ack: bool) {
-        let connection = match asker {
-            Asker::Connection(connection) => connection,
-            Asker::Poll(_) => ConnectionId(0),
-        };
-        self.subscriptions
-            .entry(subscription)
-            .or_insert_with(|| Subscription::new(connection));
-        self.ask(
-            now,
-            asker,
-            Question::Get {
-                subscription,
-                no_ack,
-            },
-        );
-    }
-
-    /// Drops all ready messages.
-    pub(crate) fn purge(&mut self, now: Now, asker: Asker) {
-        self.ask(now, asker, Question::Purge);
-    }
-
-    /// Asks how the queue stands.
-    pub(crate) fn count(&mut self, now: Now, asker: Asker) {
-        self.ask(now, asker, Question::Count);
-    }
-
-    /// Asks for the ready message that has so many before it.
-    pub(crate) fn peek(&mut self, now: Now, asker: Asker, before: u64) {
-        self.ask(now, asker, Question::Peek { before });
-    }
-
     /// The answer for one who asks again; `None` if there is none yet. `asked` says whether the
     /// question is under way.
     pub(crate) fn parked(&mut self, poll: u64) -> (Option<QueueAnswer>, bool) {
@@ -438,7 +332,7 @@ impl RemoteQueue {
 
     /// Says something to the leader, behind all operations that there are. Without a leader it need
     /// not be said: the registration will; but not one that is on its way already.
-    fn say(&mut self, message: ToLeader) {
+    fn say(&mut self, message: Command) {
         if self.place != LeaderLocation::Unknown {
             self.control.push_back((self.journal.next(), message));
         }
@@ -449,18 +343,6 @@ impl RemoteQueue {
     pub(crate) fn admits(&self, consumer: ConsumerId, bytes: u32) -> bool {
         let subscription = self.subscriptions.get(&consumer);
         subscription.is_some_and(|subscription| subscription.admits(bytes))
-    }
-
-    /// A consumer's connection or channel has room again.
-    pub(crate) fn unblock(&mut self, consumer: ConsumerId, reach: &mut Reach<'_>) {
-        if self.place == LeaderLocation::Led(reach.node) {
-            self.say(ToLeader::Credit {
-                consumer,
-                messages: 0,
-                bytes: 0,
-            });
-        }
-        self.forward(consumer, reach);
     }
 
     /// Hands on what waits for room at the connection.
@@ -502,7 +384,7 @@ impl RemoteQueue {
         let (messages, bytes) = subscription.credit;
         if messages >= LINK_CONSUMER_MESSAGES_MAX / 4 || bytes >= LINK_CONSUMER_BYTES_MAX / 4 {
             subscription.credit = (0, 0);
-            self.say(ToLeader::Credit {
+            self.say(Command::Credit {
                 consumer,
                 messages,
                 bytes,
@@ -527,20 +409,20 @@ impl Question {
         }
     }
 
-    fn message(&self, id: u64) -> ToLeader {
+    fn message(&self, id: u64) -> Command {
         match self {
-            Self::Attach(consumer) => ToLeader::Attach(*consumer),
-            Self::Cancel(consumer) => ToLeader::Cancel(*consumer),
+            Self::Attach(consumer) => Command::Attach(*consumer),
+            Self::Cancel(consumer) => Command::Cancel(*consumer),
             Self::Get {
                 subscription,
                 no_ack,
-            } => ToLeader::Get {
+            } => Command::Get {
                 subscription: *subscription,
                 no_ack: *no_ack,
             },
-            Self::Purge => ToLeader::Purge { request: id },
-            Self::Count => ToLeader::Count { request: id },
-            Self::Peek { before } => ToLeader::Peek {
+            Self::Purge => Command::Purge { request: id },
+            Self::Count => Command::Count { request: id },
+            Self::Peek { before } => Command::Peek {
                 request: id,
                 before: *before,
             },

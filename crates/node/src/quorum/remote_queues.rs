@@ -1,7 +1,7 @@
 //! The remote queues of one shard: who has one, which of them have something to say, and when they
 //! are to be looked at.
 
-use super::link::{LocalDelivery, Operation, Origin, ToLeader, ToRemoteQueue};
+use super::link::{Command, Event, LocalDelivery, Operation, Origin};
 use super::remote_queue::{Budget, LeaderLocation, Put, Reach, RemoteQueue};
 use crate::peeked::Found;
 use hashbrown::HashMap;
@@ -90,15 +90,6 @@ impl RemoteQueues {
         self.entries.contains_key(&queue)
     }
 
-    /// Whether a queue's remote queue knows this subscription.
-    pub(crate) fn holds(&self, queue: QueueId, subscription: ConsumerId) -> bool {
-        let remote_queue = self
-            .entries
-            .get(&queue)
-            .and_then(|it| it.remote_queue.as_ref());
-        remote_queue.is_some_and(|remote_queue| remote_queue.holds(subscription))
-    }
-
     /// Takes a queue away: its consumers are cancelled, what waits for it is refused.
     pub(crate) fn remove(&mut self, queue: QueueId, reach: &mut Reach<'_>) {
         if let Some(entry) = self.entries.remove(&queue) {
@@ -112,7 +103,7 @@ impl RemoteQueues {
 
     /// Lets those go on that were held back because all queues together kept too much, once they
     /// keep less.
-    fn let_go_on(&mut self, reach: &mut Reach<'_>) {
+    pub(crate) fn let_go_on(&mut self, reach: &mut Reach<'_>) {
         if self.together.has_room_again() {
             let entries = self.entries.values_mut();
             for remote_queue in entries.filter_map(|entry| entry.remote_queue.as_deref_mut()) {
@@ -121,38 +112,22 @@ impl RemoteQueues {
         }
     }
 
-    /// Whatever waits for an unavailable queue is told so.
-    pub(crate) fn abandon(&mut self, queue: QueueId, reach: &mut Reach<'_>) {
-        if let Some(remote_queue) = self.use_remote_queue(queue) {
-            remote_queue.abandon(reach);
-        }
-        self.let_go_on(reach);
-    }
-
-    /// Whether the only node that has the queue is down.
-    pub(crate) fn is_unavailable(&self, queue: QueueId) -> bool {
-        self.entries
-            .get(&queue)
-            .is_some_and(|entry| entry.single && entry.nodes.iter().all(|node| !self.is_up(*node)))
-    }
-
-    fn is_up(&self, node: NodeId) -> bool {
-        node == self.origin.node || self.up.contains(&node)
-    }
-
-    /// The remote queue of a queue, made if there is none; it is looked at when the shard is let
-    /// go.
-    pub(crate) fn use_remote_queue(&mut self, queue: QueueId) -> Option<&mut RemoteQueue> {
+    /// The remote queue of a queue that something is done to, made if there is none; it is looked at
+    /// when the shard is let go.
+    pub(crate) fn used(&mut self, queue: QueueId) -> Option<&mut RemoteQueue> {
         let entry = self.entries.get_mut(&queue)?;
         if !entry.dirty {
             entry.dirty = true;
             self.dirty.push(queue);
         }
-        Some(
-            entry.remote_queue.get_or_insert_with(|| {
-                Box::new(RemoteQueue::new(queue, Arc::clone(&self.together)))
-            }),
-        )
+        let (own, up) = (self.origin.node, &self.up);
+        let is_up = |node: &NodeId| *node == own || up.contains(node);
+        let is_unavailable = entry.single && !entry.nodes.iter().any(is_up);
+        let remote_queue = entry
+            .remote_queue
+            .get_or_insert_with(|| Box::new(RemoteQueue::new(queue, Arc::clone(&self.together))));
+        remote_queue.set_unavailable(is_unavailable);
+        Some(remote_queue)
     }
 
     /// The remote queue of a queue, if there is one.
@@ -218,7 +193,7 @@ impl RemoteQueues {
         queue: QueueId,
         from: NodeId,
         session: u64,
-        message: ToRemoteQueue,
+        message: Event,
         reach: &mut Reach<'_>,
     ) -> Received {
         let next = self.last_session + 1;
@@ -229,10 +204,7 @@ impl RemoteQueues {
             return absent(&message);
         };
         // Only who leads is said outside of sessions.
-        let is_placing = matches!(
-            message,
-            ToRemoteQueue::Leading { .. } | ToRemoteQueue::NotLeader { .. }
-        );
+        let is_placing = matches!(message, Event::Leading { .. } | Event::NotLeader { .. });
         if !is_placing && (remote_queue.session() != session || !remote_queue.is_with(from)) {
             return Received::Done;
         }
@@ -284,7 +256,7 @@ impl RemoteQueues {
             .known(queue)
             .is_some_and(RemoteQueue::has_waiting_deliveries)
         {
-            self.use_remote_queue(queue);
+            self.used(queue);
         }
     }
 
@@ -349,7 +321,7 @@ impl RemoteQueues {
             if let Some(entry) = self.entries.get_mut(&queue) {
                 entry.deadline_ms = 0;
             }
-            if let Some(remote_queue) = self.use_remote_queue(queue) {
+            if let Some(remote_queue) = self.used(queue) {
                 remote_queue.expire(reach);
             }
         }
@@ -399,12 +371,12 @@ pub(crate) enum Received {
     /// Nothing.
     Done,
     /// The leader is to be told this, outside of any session.
-    Answer(ToLeader),
+    Answer(Command),
 }
 
-fn absent(message: &ToRemoteQueue) -> Received {
+fn absent(message: &Event) -> Received {
     match message {
-        ToRemoteQueue::Leading { term } => Received::Answer(ToLeader::Absent { term: *term }),
+        Event::Leading { term } => Received::Answer(Command::Absent { term: *term }),
         _ => Received::Done,
     }
 }
@@ -433,16 +405,16 @@ mod tests {
             remote_queues.place(queue, &[NodeId(2)], false);
         }
         let hold_back = |remote_queues: &mut RemoteQueues, queue| {
-            let remote_queue = remote_queues.use_remote_queue(queue).expect("it is placed");
+            let remote_queue = remote_queues.used(queue).expect("it is placed");
             remote_queue.hold_back(publisher)
         };
         let mut last = 0;
         while !hold_back(&mut remote_queues, quiet) {
-            let remote_queue = remote_queues.use_remote_queue(busy).expect("it is placed");
-            (last, _) = remote_queue.publish(Operation::Nothing, Notify::Nobody);
+            let remote_queue = remote_queues.used(busy).expect("it is placed");
+            (last, _) = remote_queue.keep(Operation::Nothing, Notify::Nobody);
         }
         assert!(last > 1, "one operation is no bound");
-        let through = ToRemoteQueue::Committed { through: last };
+        let through = Event::Committed { through: last };
         remote_queues.receive(busy, NodeId(2), 0, through, reach);
         assert!(!hold_back(&mut remote_queues, quiet));
         assert!(

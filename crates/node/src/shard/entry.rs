@@ -1,25 +1,16 @@
-//! What callers may do with a queue, wherever it is: on this node alone, or through its remote
-//! queue.
+//! What callers may do with a queue, whatever its kind, wherever it is led: the verbs of
+//! [`QueueHost`], by the queue's id.
 
 use super::{Bodies, Enqueued, GetOutcome, QueueSpec, Shard};
-use crate::env::QueueAnswer;
+use crate::events::QueueAnswer;
 use crate::link::ConsumerLink;
-use crate::peeked::{self, Found};
+use crate::notify::Notify;
+use crate::queue_host::{Asker, Get, HostContext, QueueHost, When};
 use crate::quorum::link::{Fetched, QueueCounts, Settle};
-use crate::quorum::{Asker, Notify};
 use crate::subscriber::Subscriber;
 use leveret_queue::{AttachError, Consumer, Outcome};
 use leveret_types::{ConnectionId, ConsumerId, Message, NodeId, Now, QueueId};
 use std::ops::Range;
-
-/// When a question about a queue is answered.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum When {
-    /// It is.
-    Now,
-    /// The connection is posted the answer.
-    Later,
-}
 
 impl Shard {
     /// Gives a queue that is elsewhere, or on several nodes, its remote queue; false if it is on
@@ -38,9 +29,35 @@ impl Shard {
         is_elsewhere
     }
 
-    /// Whether the queue is on this node alone.
-    pub(crate) fn is_here(&self, queue: QueueId) -> bool {
-        self.queues.contains_key(&queue)
+    /// Does something to a queue: in place if it is on this node alone, else through its remote
+    /// queue. Nothing if there is no such queue any more.
+    fn on_queue<R>(
+        &mut self,
+        now: Now,
+        queue: QueueId,
+        run: impl FnOnce(&mut dyn QueueHost, &mut HostContext<'_>) -> R,
+    ) -> Option<R> {
+        let mut context = HostContext {
+            now,
+            node: self.node,
+            logs: &mut self.logs,
+            effects: &mut self.effects,
+            answers: &mut self.answers,
+            scratch: &mut self.scratch,
+        };
+        let host: &mut dyn QueueHost = match self.classic.used(queue) {
+            Some(classic) => classic,
+            None => self.remote_queues.used(queue)?,
+        };
+        Some(run(host, &mut context))
+    }
+
+    /// A queue as it is, to be asked what it knows.
+    fn known_queue(&self, queue: QueueId) -> Option<&dyn QueueHost> {
+        match self.classic.get(queue) {
+            Some(classic) => Some(classic),
+            None => Some(self.remote_queues.known(queue)?),
+        }
     }
 
     /// Puts a message into a queue. `notify` is told when one that is kept has been committed.
@@ -52,10 +69,10 @@ impl Shard {
         bodies: &mut Bodies,
         notify: &Notify,
     ) -> Enqueued {
-        match self.is_remote(queue) {
-            true => self.remote_queue_publish(queue, message, notify.clone()),
-            false => self.publish_local(now, queue, message, bodies),
-        }
+        let put = self.on_queue(now, queue, |host, context| {
+            host.publish(context, message, bodies, notify)
+        });
+        put.unwrap_or(Enqueued::Gone)
     }
 
     /// Takes note of what became of messages that a consumer held. Answers how many of them it
@@ -69,16 +86,15 @@ impl Shard {
         range: Range<u64>,
         outcome: Outcome,
     ) -> u64 {
-        if !self.is_remote(queue) {
-            return self.settle_local(now, queue, subscription, priority_log, range, outcome);
-        }
+        let all = range.end - range.start;
         let settle = Settle {
             subscription,
             priority_log,
             range,
             outcome,
         };
-        self.remote_queue_settle(queue, settle)
+        let count = self.on_queue(now, queue, |host, context| host.settle(context, settle));
+        count.unwrap_or(all)
     }
 
     /// Attaches a consumer. If that is answered later, it is by [`QueueAnswer::Attached`].
@@ -93,12 +109,11 @@ impl Shard {
         connection: ConnectionId,
         link: ConsumerLink,
     ) -> Result<When, Option<AttachError>> {
-        if !self.is_remote(queue) {
-            self.attach_local(now, queue, consumer, Subscriber::Client(connection), link)?;
-            return Ok(When::Now);
-        }
-        self.remote_queue_attach(now, queue, consumer, connection, link);
-        Ok(When::Later)
+        let client = Subscriber::Client(connection);
+        let attached = self.on_queue(now, queue, |host, context| {
+            host.attach(context, consumer, client, link)
+        });
+        attached.ok_or(None)?.map_err(Some)
     }
 
     /// Stops deliveries to a consumer; what it holds stays with it. If that is answered later, it
@@ -110,42 +125,36 @@ impl Shard {
         consumer: ConsumerId,
         connection: ConnectionId,
     ) -> When {
-        if !self.is_remote(queue) {
-            self.cancel_local(now, queue, consumer);
-            return When::Now;
-        }
-        self.remote_queue_cancel(now, queue, consumer, connection);
-        When::Later
+        let client = Subscriber::Client(connection);
+        let when = self.on_queue(now, queue, |host, context| {
+            host.cancel(context, consumer, client)
+        });
+        when.unwrap_or(When::Now)
     }
 
     /// Takes a subscription away; what it holds returns to the queue.
     pub fn detach(&mut self, now: Now, queue: QueueId, subscription: ConsumerId) {
-        match self.is_remote(queue) {
-            true => self.remote_queue_detach(queue, subscription),
-            false => self.detach_local(now, queue, subscription),
-        }
+        self.on_queue(now, queue, |host, context| {
+            host.detach(context, subscription);
+        });
     }
 
     /// Whether a consumer of this node is the single active one, where the queue has that rule and
     /// that is known here.
     #[must_use]
     pub fn single_active(&self, queue: QueueId, consumer: ConsumerId) -> Option<bool> {
-        match self.queues.get(&queue) {
-            Some(classic_queue) => {
-                let queue = &classic_queue.queue;
-                let rule = queue.settings().single_active;
-                rule.then(|| queue.active() == Some(consumer))
-            }
-            None => self.remote_queues.known(queue)?.single_active(consumer),
-        }
+        self.known_queue(queue)?.single_active(consumer)
+    }
+
+    /// Whether the queue, or its remote queue here, knows this subscription still.
+    pub(crate) fn is_holding(&self, queue: QueueId, subscription: ConsumerId) -> bool {
+        let known = self.known_queue(queue);
+        known.is_some_and(|host| host.holds(subscription))
     }
 
     /// A consumer's link or channel has credit again.
     pub fn unblock(&mut self, now: Now, queue: QueueId, consumer: ConsumerId) {
-        match self.is_remote(queue) {
-            true => self.remote_queue_unblock(now, queue, consumer),
-            false => self.unblock_local(now, queue, consumer),
-        }
+        self.on_queue(now, queue, |host, context| host.unblock(context, consumer));
     }
 
     /// Gets one message. If that is answered later, `connection` is posted the answer; without a
@@ -158,21 +167,19 @@ impl Shard {
         connection: Option<ConnectionId>,
         no_ack: bool,
     ) -> GetOutcome {
-        match self.is_remote(queue) {
-            true => self.remote_queue_get(now, queue, subscription, connection, no_ack),
-            false => {
-                let client = connection.map(Subscriber::Client);
-                self.get_local(now, queue, subscription, client, no_ack)
-            }
-        }
+        let get = Get {
+            subscription,
+            subscriber: connection.map(Subscriber::Client),
+            no_ack,
+        };
+        let outcome = self.on_queue(now, queue, |host, context| host.get(context, get));
+        outcome.unwrap_or(GetOutcome::Gone)
     }
 
     /// Drops all ready messages. Nothing if that is answered later.
     pub fn purge(&mut self, now: Now, queue: QueueId, asker: Asker) -> Option<QueueAnswer> {
-        match self.is_remote(queue) {
-            true => self.remote_queue_purge(now, queue, asker),
-            false => Some(QueueAnswer::Purged(self.purge_local(now, queue))),
-        }
+        let answer = self.on_queue(now, queue, |host, context| host.purge(context, asker));
+        answer.unwrap_or(Some(QueueAnswer::Purged(0)))
     }
 
     /// Looks at the ready message that has so many before it, and leaves it there. Nothing if that
@@ -184,40 +191,21 @@ impl Shard {
         asker: Asker,
         before: u64,
     ) -> Option<QueueAnswer> {
-        if self.is_remote(queue) {
-            return self.remote_queue_peek(now, queue, asker, before);
-        }
-        self.finish_local(now);
-        let classic_queue = self.queues.get(&queue);
-        let position =
-            classic_queue.and_then(|classic_queue| classic_queue.queue.ready_behind(before));
-        let found = position.map(|at| peeked::read(&mut self.logs, queue, at));
-        Some(QueueAnswer::Peeked(match found {
-            Some(Found::Message(message)) => Fetched::Message(message),
-            Some(Found::Never) => Fetched::Unreadable,
-            Some(Found::Pending) => return None,
-            None => Fetched::Gone,
-        }))
+        let answer = self.on_queue(now, queue, |host, context| {
+            host.peek(context, asker, before)
+        });
+        answer.unwrap_or(Some(QueueAnswer::Peeked(Fetched::Gone)))
+    }
+
+    /// How a queue stands: what a declaration answers. Nothing if that is answered later.
+    pub fn queue_counts(&mut self, now: Now, queue: QueueId, asker: Asker) -> Option<QueueAnswer> {
+        let answer = self.on_queue(now, queue, |host, context| host.count(context, asker));
+        answer.unwrap_or_else(|| Some(QueueAnswer::Counted(QueueCounts::default())))
     }
 
     /// Whether a queue that is here, or led from here, has no consumers.
     pub(crate) fn is_unused(&self, now: Now, queue: QueueId) -> bool {
         let counts = self.counts(now, queue);
-        let counts = counts.or_else(|| self.replicas.led_counts(now, queue));
         counts.is_some_and(|counts| counts.consumers == 0)
-    }
-
-    /// How a queue stands: what a declaration answers. Nothing if that is answered later.
-    pub fn queue_counts(&mut self, now: Now, queue: QueueId, asker: Asker) -> Option<QueueAnswer> {
-        if self.is_remote(queue) {
-            return self.remote_queue_queue_counts(now, queue, asker);
-        }
-        self.finish_local(now);
-        let counts = self.counts(now, queue).unwrap_or_default();
-        Some(QueueAnswer::Counted(QueueCounts {
-            ready: counts.ready,
-            unsettled: counts.unsettled,
-            consumers: counts.consumers as u64,
-        }))
     }
 }

@@ -1,19 +1,19 @@
 //! The shard's replicas of queues that live on several nodes.
 
-use super::{CATALOGUE_LOG, LocalQueueStats, QueueSpec, Shard, log_of, queue_of};
+use super::{CATALOGUE_LOG, QueueSpec, Shard, log_of, queue_of};
+use crate::around::Around;
+use crate::host_kind::HostKind;
 use crate::peeked::Found;
-use crate::quorum::link::{LocalDelivery, ToLeader};
-use crate::quorum::replica::{Around, ReplicaStatus, Replicas, UnfitReplicas};
-use leveret_queue::Counts;
+use crate::quorum::link::LocalDelivery;
+use crate::quorum::replica::{ReplicaStatus, Replicas, UnfitReplicas};
 use leveret_replication::ProposeError;
 use leveret_storage::{ShardLogs, Urgency};
-use leveret_types::limits::LEADER_LEASE_MS;
 use leveret_types::{NodeId, Now, QueueId};
 use std::collections::BTreeMap;
 
 impl Shard {
     /// Says when this node last told the others that it is up, and looked which of them are, on the
-    /// monotonic clock: to be called whenever the shard is borrowed. For [`LEADER_LEASE_MS`]
+    /// monotonic clock: to be called whenever the shard is borrowed. For [`LEADER_LEASE_MS`](leveret_types::limits::LEADER_LEASE_MS)
     /// from then on the others do not take this node for down, so that its leaders lead; after it
     /// they deliver nothing until the next look. A shard that is never told takes it for
     /// granted that they lead.
@@ -35,20 +35,8 @@ impl Shard {
         now: Now,
         run: impl FnOnce(&mut Replicas, &mut Around<'_>) -> R,
     ) -> R {
-        let silent_ms = now.monotonic_ms.saturating_sub(self.peers_checked_ms);
-        let mut around = Around {
-            now,
-            node: self.node,
-            up: &self.up,
-            may_be_deposed: silent_ms > LEADER_LEASE_MS,
-            is_outdated: self.is_outdated,
-            logs: &mut self.logs,
-            effects: &mut self.effects,
-            answers: &mut self.answers,
-            transfers: &self.transfers,
-            clients: &mut self.remote_queues,
-        };
-        run(&mut self.replicas, &mut around)
+        let (mut around, _, replicas) = self.parts(now);
+        run(replicas, &mut around)
     }
 
     /// What has gathered for the write-ahead log, with what leaders will add when it is sealed.
@@ -89,33 +77,6 @@ impl Shard {
         self.with_replicas(now, |replicas, around| match replicas.has(id) {
             true => replicas.update(around, id, spec),
             false => replicas.begin(around, id, spec),
-        });
-    }
-
-    /// Deletes what is left of a queue that is gone, and of which no replica took part here.
-    pub(super) fn delete_retired_replica(&mut self, id: QueueId) {
-        self.replicas.delete_retired_replica(&mut self.logs, id);
-    }
-
-    pub(super) fn remove_replica(&mut self, now: Now, id: QueueId) -> Option<Counts> {
-        self.with_replicas(now, |replicas, around| replicas.remove(around, id))
-    }
-
-    /// Whether a queue has a replica here.
-    pub(crate) fn is_replicated_here(&self, queue: QueueId) -> bool {
-        self.replicas.has(queue)
-    }
-
-    pub(crate) fn replica_receive(
-        &mut self,
-        now: Now,
-        from: NodeId,
-        queue: QueueId,
-        session: u64,
-        message: ToLeader,
-    ) {
-        self.with_replicas(now, |replicas, around| {
-            replicas.receive(around, from, queue, session, message);
         });
     }
 
@@ -218,9 +179,5 @@ impl Shard {
         to: NodeId,
     ) -> Option<Result<(), ProposeError>> {
         self.with_replicas(now, |replicas, around| replicas.transfer(around, queue, to))
-    }
-
-    pub(super) fn replica_local_stats(&self, now: Now, queue: QueueId) -> Option<LocalQueueStats> {
-        self.replicas.local_stats(now, &self.logs, queue)
     }
 }

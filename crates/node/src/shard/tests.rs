@@ -1,6 +1,11 @@
 //! A shard after a crash: what its queues ask the disk for.
 
+mod nodes;
+
 use super::{Bodies, Enqueued, QueueSpec, Shard, log_of, queue_of};
+use crate::events::QueueAnswer;
+use crate::notify::Notify;
+use crate::queue_host::Asker;
 use leveret_queue::{QueueKind, Settings};
 use leveret_storage::{Folders, MemoryDisk, Options, Reader, StoreLock, WalWriter, recover};
 use leveret_types::message::MessageSummary;
@@ -89,13 +94,27 @@ impl World {
         let mut bodies = Bodies::default();
         let put = self
             .shard
-            .publish_local(self.now, queue, &message, &mut bodies);
+            .publish(self.now, queue, &message, &mut bodies, &Notify::Nobody);
         assert_eq!(put, Enqueued::Durable);
+    }
+
+    fn purge(&mut self, queue: u64) -> u64 {
+        let asker = Asker::Poll(0);
+        match self.shard.purge(self.now, QueueId(queue), asker) {
+            Some(QueueAnswer::Purged(count)) => count,
+            other => panic!("{other:?}"),
+        }
     }
 
     /// Makes durable what was published.
     fn sync(&mut self) {
         self.shard.finish(self.now);
+        self.sync_without_exchange();
+        self.shard.finish(self.now);
+    }
+
+    /// The same; what is said to other nodes stays where it can be seen.
+    fn sync_without_exchange(&mut self) {
         let mut chunks = Vec::new();
         self.shard.seal(&mut chunks);
         while !chunks.is_empty() {
@@ -103,7 +122,8 @@ impl World {
             let places = written.into_iter().map(|(_, seq, place)| (seq, place));
             self.shard.logs.on_durable(places);
         }
-        self.shard.on_durable(self.now);
+        self.shard
+            .for_each_kind(self.now, |kind, around| kind.on_durable(around));
     }
 
     /// Carries out reads until nobody asks for any more; says how many, and how many logs each woke
@@ -183,7 +203,7 @@ fn messages_with_a_time_to_live_expire_after_a_crash() {
     // A state of each, and then a message that it does not tell of.
     world.shard.save_states(false);
     world.publish(3, None);
-    let drained = world.shard.purge_local(world.now, QueueId(3));
+    let drained = world.purge(3);
     assert_eq!(drained, 2);
     world.publish(3, Some(TTL_MS));
     world.sync();
@@ -221,7 +241,7 @@ fn what_may_expire_is_written_down_once_and_not_with_each_message() {
     let states = |world: &World| world.shard.logs.state(log_of(QueueId(1), 0)).to_vec();
     let written = states(&world);
     assert!(!written.is_empty(), "before the message is durable");
-    let purge = |world: &mut World| world.shard.purge_local(world.now, QueueId(1));
+    let purge = |world: &mut World| world.purge(1);
     for expiration in [None, Some(5), None, Some(TTL_MS)] {
         purge(&mut world);
         world.publish(1, expiration);
@@ -270,7 +290,7 @@ fn the_states_of_many_queues_are_saved_a_bounded_number_at_a_time() {
     for queue in 1..=count {
         // What was written down with the first message is not so any more.
         world.publish(queue, Some(TTL_MS));
-        world.shard.purge_local(world.now, QueueId(queue));
+        world.purge(queue);
         world.publish(queue, None);
     }
     let state = |world: &World, queue| world.shard.logs.state(log_of(QueueId(queue), 0)).to_vec();

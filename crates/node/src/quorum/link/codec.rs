@@ -7,7 +7,7 @@ mod writer;
 pub use decode::{decode_to_leader, decode_to_remote_queue};
 pub use encode::Encoder;
 
-use super::{ToLeader, ToRemoteQueue};
+use super::{Command, Event};
 
 /// Bytes that are no link frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,20 +32,20 @@ impl std::error::Error for Malformed {}
 
 /// A frame to a leader.
 #[derive(Debug)]
-pub struct ToLeaderFrame {
+pub struct CommandFrame {
     /// The session.
     pub session: u64,
     /// What is said, in order.
-    pub messages: Vec<ToLeader>,
+    pub messages: Vec<Command>,
 }
 
 /// A frame to a remote queue.
 #[derive(Debug)]
-pub struct ToRemoteQueueFrame {
+pub struct EventFrame {
     /// The session.
     pub session: u64,
     /// What is said, in order.
-    pub messages: Vec<ToRemoteQueue>,
+    pub messages: Vec<Event>,
 }
 
 mod tag {

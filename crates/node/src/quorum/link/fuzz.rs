@@ -1,8 +1,8 @@
 //! An entrance for fuzzing: any bytes, as another node may send them.
 
 use super::{
-    Encoder, Fetched, LocalDelivery, Operation, Pieces, QueueCounts, Settle, ToLeader,
-    ToRemoteQueue, decode_to_leader, decode_to_remote_queue,
+    Command, Encoder, Event, Fetched, LocalDelivery, Operation, Pieces, QueueCounts, Settle,
+    decode_to_leader, decode_to_remote_queue,
 };
 use bytes::Bytes;
 use leveret_queue::Outcome;
@@ -44,14 +44,14 @@ fn same_again(frames: &[Pieces], bytes: &[u8]) {
 pub fn seeds() -> Vec<Vec<u8>> {
     let leader = to_leader();
     let remote_queue = to_remote_queue();
-    let to_leader = |messages: &[ToLeader]| {
+    let to_leader = |messages: &[Command]| {
         let mut encoder = Encoder::to_leader(9);
         for message in messages {
             encoder.put_to_leader(message);
         }
         encoder.finish()
     };
-    let to_remote_queue = |messages: &[ToRemoteQueue]| {
+    let to_remote_queue = |messages: &[Event]| {
         let mut encoder = Encoder::to_remote_queue(9);
         for message in messages {
             encoder.put_to_remote_queue(message);
@@ -75,7 +75,7 @@ fn message() -> Message {
     Message::from_parts(parts, MessageSummary::default())
 }
 
-fn to_leader() -> Vec<ToLeader> {
+fn to_leader() -> Vec<Command> {
     let settle = Settle {
         subscription: ConsumerId(3),
         priority_log: 4,
@@ -84,8 +84,8 @@ fn to_leader() -> Vec<ToLeader> {
     };
     let subscription = ConsumerId(3);
     vec![
-        ToLeader::Absent { term: 7 },
-        ToLeader::Operations {
+        Command::Absent { term: 7 },
+        Command::Operations {
             first: 1,
             operations: vec![
                 Operation::Publish(message()),
@@ -93,24 +93,24 @@ fn to_leader() -> Vec<ToLeader> {
                 Operation::Nothing,
             ],
         },
-        ToLeader::Cancel(subscription),
-        ToLeader::Detach(subscription),
-        ToLeader::Credit {
+        Command::Cancel(subscription),
+        Command::Detach(subscription),
+        Command::Credit {
             consumer: subscription,
             messages: 2,
             bytes: 300,
         },
-        ToLeader::Get {
+        Command::Get {
             subscription,
             no_ack: true,
         },
-        ToLeader::Purge { request: 1 },
-        ToLeader::Count { request: 2 },
-        ToLeader::Peek {
+        Command::Purge { request: 1 },
+        Command::Count { request: 2 },
+        Command::Peek {
             request: 3,
             before: 4,
         },
-        ToLeader::Fetch {
+        Command::Fetch {
             consumer: subscription,
             priority_log: 4,
             index: 5,
@@ -118,27 +118,27 @@ fn to_leader() -> Vec<ToLeader> {
     ]
 }
 
-fn to_remote_queue() -> Vec<ToRemoteQueue> {
+fn to_remote_queue() -> Vec<Event> {
     let consumer = ConsumerId(3);
-    let fetched = |fetched| ToRemoteQueue::Fetched {
+    let fetched = |fetched| Event::Fetched {
         consumer,
         priority_log: 4,
         index: 5,
         fetched,
     };
     vec![
-        ToRemoteQueue::Leading { term: 7 },
-        ToRemoteQueue::NotLeader {
+        Event::Leading { term: 7 },
+        Event::NotLeader {
             term: 7,
             leader: Some(NodeId(2)),
         },
-        ToRemoteQueue::Committed { through: 3 },
-        ToRemoteQueue::Refused { sequences: 4..6 },
-        ToRemoteQueue::Attached {
+        Event::Committed { through: 3 },
+        Event::Refused { sequences: 4..6 },
+        Event::Attached {
             consumer,
             result: Ok(()),
         },
-        ToRemoteQueue::DeliverLocal(LocalDelivery {
+        Event::DeliverLocal(LocalDelivery {
             consumer,
             priority_log: 4,
             index: 5,
@@ -152,12 +152,12 @@ fn to_remote_queue() -> Vec<ToRemoteQueue> {
         fetched(Fetched::Message(message())),
         fetched(Fetched::Gone),
         fetched(Fetched::Unreadable),
-        ToRemoteQueue::Cancelled(consumer),
-        ToRemoteQueue::Purged {
+        Event::Cancelled(consumer),
+        Event::Purged {
             request: 1,
             count: 2,
         },
-        ToRemoteQueue::Counted {
+        Event::Counted {
             request: 2,
             queue_counts: QueueCounts {
                 ready: 1,
@@ -165,12 +165,12 @@ fn to_remote_queue() -> Vec<ToRemoteQueue> {
                 consumers: 3,
             },
         },
-        ToRemoteQueue::Peeked {
+        Event::Peeked {
             request: 3,
             fetched: Fetched::Gone,
         },
-        ToRemoteQueue::TimedOut(consumer),
-        ToRemoteQueue::Active {
+        Event::TimedOut(consumer),
+        Event::Active {
             consumer,
             activation: 2,
         },

@@ -29,7 +29,7 @@ fn consumer(id: u64) -> Consumer {
     }
 }
 
-fn to_leader() -> Vec<ToLeader> {
+fn to_leader() -> Vec<Command> {
     let settle = |outcome| {
         Operation::Settle(Settle {
             subscription: ConsumerId(3),
@@ -39,7 +39,7 @@ fn to_leader() -> Vec<ToLeader> {
         })
     };
     vec![
-        ToLeader::Present(Box::new(Registration {
+        Command::Present(Box::new(Registration {
             start: 1,
             term: 2,
             first_sequence: 3,
@@ -71,8 +71,8 @@ fn to_leader() -> Vec<ToLeader> {
                 },
             ],
         })),
-        ToLeader::Absent { term: 8 },
-        ToLeader::Operations {
+        Command::Absent { term: 8 },
+        Command::Operations {
             first: 3,
             operations: vec![
                 Operation::Publish(message(b"")),
@@ -85,25 +85,25 @@ fn to_leader() -> Vec<ToLeader> {
                 Operation::Nothing,
             ],
         },
-        ToLeader::Attach(consumer(1)),
-        ToLeader::Cancel(ConsumerId(1)),
-        ToLeader::Detach(ConsumerId(2)),
-        ToLeader::Credit {
+        Command::Attach(consumer(1)),
+        Command::Cancel(ConsumerId(1)),
+        Command::Detach(ConsumerId(2)),
+        Command::Credit {
             consumer: ConsumerId(1),
             messages: 3,
             bytes: 1 << 40,
         },
-        ToLeader::Get {
+        Command::Get {
             subscription: ConsumerId(1),
             no_ack: true,
         },
-        ToLeader::Purge { request: 4 },
-        ToLeader::Count { request: 5 },
-        ToLeader::Peek {
+        Command::Purge { request: 4 },
+        Command::Count { request: 5 },
+        Command::Peek {
             request: 6,
             before: 7,
         },
-        ToLeader::Fetch {
+        Command::Fetch {
             consumer: ConsumerId(1),
             priority_log: 31,
             index: 3,
@@ -111,7 +111,7 @@ fn to_leader() -> Vec<ToLeader> {
     ]
 }
 
-fn to_remote_queue(queue: QueueId) -> Vec<ToRemoteQueue> {
+fn to_remote_queue(queue: QueueId) -> Vec<Event> {
     let delivery = |body: &[u8]| Delivery {
         consumer: ConsumerId(1),
         queue,
@@ -122,34 +122,34 @@ fn to_remote_queue(queue: QueueId) -> Vec<ToRemoteQueue> {
         acquired_count: Some(5),
         message: message(body),
     };
-    let attached = |result| ToRemoteQueue::Attached {
+    let attached = |result| Event::Attached {
         consumer: ConsumerId(9),
         result,
     };
-    let fetched = |fetched| ToRemoteQueue::Fetched {
+    let fetched = |fetched| Event::Fetched {
         consumer: ConsumerId(1),
         priority_log: 2,
         index: 3,
         fetched,
     };
     vec![
-        ToRemoteQueue::Leading { term: 7 },
-        ToRemoteQueue::NotLeader {
+        Event::Leading { term: 7 },
+        Event::NotLeader {
             term: 7,
             leader: Some(NodeId(3)),
         },
-        ToRemoteQueue::NotLeader {
+        Event::NotLeader {
             term: 0,
             leader: None,
         },
-        ToRemoteQueue::Committed { through: 12 },
-        ToRemoteQueue::Refused { sequences: 3..5 },
+        Event::Committed { through: 12 },
+        Event::Refused { sequences: 3..5 },
         attached(Ok(())),
         attached(Err(AttachError::ExclusiveTaken)),
         attached(Err(AttachError::ExclusiveOnSingleActive)),
-        ToRemoteQueue::Deliver(delivery(b"body")),
-        ToRemoteQueue::Deliver(delivery(&[1; 50_000])),
-        ToRemoteQueue::DeliverLocal(LocalDelivery {
+        Event::Deliver(delivery(b"body")),
+        Event::Deliver(delivery(&[1; 50_000])),
+        Event::DeliverLocal(LocalDelivery {
             consumer: ConsumerId(1),
             priority_log: 2,
             index: 3,
@@ -163,19 +163,19 @@ fn to_remote_queue(queue: QueueId) -> Vec<ToRemoteQueue> {
         fetched(Fetched::Message(message(&[1; 50_000]))),
         fetched(Fetched::Gone),
         fetched(Fetched::Unreadable),
-        ToRemoteQueue::Got {
+        Event::Got {
             subscription: ConsumerId(2),
             got: None,
         },
-        ToRemoteQueue::Got {
+        Event::Got {
             subscription: ConsumerId(2),
             got: Some((delivery(b"got"), 3)),
         },
-        ToRemoteQueue::Purged {
+        Event::Purged {
             request: 1,
             count: 2,
         },
-        ToRemoteQueue::Counted {
+        Event::Counted {
             request: 1,
             queue_counts: QueueCounts {
                 ready: 1,
@@ -183,20 +183,20 @@ fn to_remote_queue(queue: QueueId) -> Vec<ToRemoteQueue> {
                 consumers: 3,
             },
         },
-        ToRemoteQueue::Peeked {
+        Event::Peeked {
             request: 6,
             fetched: Fetched::Unreadable,
         },
-        ToRemoteQueue::TimedOut(ConsumerId(4)),
-        ToRemoteQueue::Cancelled(ConsumerId(5)),
-        ToRemoteQueue::Active {
+        Event::TimedOut(ConsumerId(4)),
+        Event::Cancelled(ConsumerId(5)),
+        Event::Active {
             consumer: ConsumerId(5),
             activation: 3,
         },
     ]
 }
 
-fn encoded_to_leader(messages: &[ToLeader]) -> Vec<Pieces> {
+fn encoded_to_leader(messages: &[Command]) -> Vec<Pieces> {
     let mut encoder = Encoder::to_leader(77);
     for message in messages {
         encoder.put_to_leader(message);
@@ -204,7 +204,7 @@ fn encoded_to_leader(messages: &[ToLeader]) -> Vec<Pieces> {
     encoder.finish()
 }
 
-fn encoded_to_remote_queue(messages: &[ToRemoteQueue]) -> Vec<Pieces> {
+fn encoded_to_remote_queue(messages: &[Event]) -> Vec<Pieces> {
     let mut encoder = Encoder::to_remote_queue(78);
     for message in messages {
         encoder.put_to_remote_queue(message);
@@ -242,8 +242,7 @@ fn what_is_said_to_a_leader_comes_out_as_it_went_in() {
     assert_eq!(frame.messages.len(), messages.len());
     let again = encoded_to_leader(&frame.messages);
     assert_eq!(joined(&again[0]), joined(&frames[0]));
-    let (ToLeader::Present(sent), ToLeader::Present(got)) = (&messages[0], &frame.messages[0])
-    else {
+    let (Command::Present(sent), Command::Present(got)) = (&messages[0], &frame.messages[0]) else {
         panic!("{:?}", frame.messages[0]);
     };
     assert_eq!(sent, got);
@@ -259,7 +258,7 @@ fn what_is_said_to_a_remote_queue_comes_out_as_it_went_in() {
     for (sent, got) in messages.iter().zip(&frame.messages) {
         let has_message = matches!(
             sent,
-            ToRemoteQueue::Deliver(_) | ToRemoteQueue::Got { .. } | ToRemoteQueue::Fetched { .. }
+            Event::Deliver(_) | Event::Got { .. } | Event::Fetched { .. }
         );
         if has_message {
             continue;
@@ -273,11 +272,11 @@ fn what_is_said_to_a_remote_queue_comes_out_as_it_went_in() {
 #[test]
 fn every_cut_and_every_flipped_byte_is_refused_or_another_frame() {
     let leader = joined(&encoded_to_leader(&to_leader()[3..])[0]);
-    let small: Vec<ToRemoteQueue> = to_remote_queue(QueueId(1))
+    let small: Vec<Event> = to_remote_queue(QueueId(1))
         .into_iter()
         .filter(|message| match message {
-            ToRemoteQueue::Deliver(delivery) => delivery.message.size() < 100,
-            ToRemoteQueue::Fetched {
+            Event::Deliver(delivery) => delivery.message.size() < 100,
+            Event::Fetched {
                 fetched: Fetched::Message(message),
                 ..
             } => message.size() < 100,
@@ -334,7 +333,7 @@ fn frames_are_cut_at_their_bounds_and_keep_the_sequence() {
         for frame in &frames {
             let frame = decode_to_leader(joined(frame)).expect("within its bounds");
             for message in frame.messages {
-                let ToLeader::Operations { first, operations } = message else {
+                let Command::Operations { first, operations } = message else {
                     panic!("{message:?}");
                 };
                 assert_eq!(first, next);
@@ -388,10 +387,7 @@ fn a_delivery_with_an_index_that_none_can_follow_is_refused() {
             term: 1,
         };
         let whole = local.complete(queue, message(b"body"));
-        for said in [
-            ToRemoteQueue::DeliverLocal(local),
-            ToRemoteQueue::Deliver(whole),
-        ] {
+        for said in [Event::DeliverLocal(local), Event::Deliver(whole)] {
             let frame = joined(&encoded_to_remote_queue(&[said])[0]);
             assert_eq!(
                 decode_to_remote_queue(queue, frame).is_ok(),

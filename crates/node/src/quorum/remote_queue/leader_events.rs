@@ -1,10 +1,11 @@
 //! What the leader says.
 
-use super::pending::Notify;
 use super::waiting_deliveries::Incoming;
-use super::{Asker, LeaderLocation, Question, Reach, RemoteQueue, Request, Subscription, acquired};
+use super::{LeaderLocation, Question, Reach, RemoteQueue, Request, Subscription, acquired};
 use crate::env::{ConnectionEvent, QueueAnswer};
-use crate::quorum::link::{Settle, ToLeader, ToRemoteQueue};
+use crate::notify::Notify;
+use crate::queue_host::Asker;
+use crate::quorum::link::{Command, Event, Settle};
 use leveret_queue::Outcome;
 use leveret_session::contract::{Delivery, Reply};
 use leveret_types::limits::PARKED_ANSWERS_MAX;
@@ -17,20 +18,20 @@ impl RemoteQueue {
     pub(crate) fn receive(
         &mut self,
         from: NodeId,
-        message: ToRemoteQueue,
+        message: Event,
         next: u64,
         reach: &mut Reach<'_>,
     ) {
         match message {
-            ToRemoteQueue::Leading { term } => {
+            Event::Leading { term } => {
                 self.leading(from, term, next, reach);
             }
-            ToRemoteQueue::NotLeader { term, leader } => {
+            Event::NotLeader { term, leader } => {
                 self.not_leader(from, (term, leader), next, reach);
             }
-            ToRemoteQueue::Committed { through } => self.committed(from, through, reach),
-            ToRemoteQueue::Refused { sequences } => self.refused(sequences, reach),
-            ToRemoteQueue::Attached { consumer, result } => {
+            Event::Committed { through } => self.committed(from, through, reach),
+            Event::Refused { sequences } => self.refused(sequences, reach),
+            Event::Attached { consumer, result } => {
                 let answer = QueueAnswer::Attached { consumer, result };
                 let question =
                     |of: &Question| matches!(of, Question::Attach(asked) if asked.id == consumer);
@@ -43,42 +44,42 @@ impl RemoteQueue {
                             reach.post(subscription.connection, cancel);
                         }
                         self.subscriptions.remove(&consumer);
-                        self.say(ToLeader::Detach(consumer));
+                        self.say(Command::Detach(consumer));
                     }
-                    (None, Ok(())) => self.say(ToLeader::Detach(consumer)),
+                    (None, Ok(())) => self.say(Command::Detach(consumer)),
                     (None, Err(_)) => {}
                 }
                 self.answer(question, answer, reach);
             }
-            ToRemoteQueue::Deliver(delivery) => self.arrive(Incoming::Whole(delivery), reach),
-            ToRemoteQueue::DeliverLocal(delivery) => self.arrive(Incoming::Local(delivery), reach),
-            ToRemoteQueue::Fetched {
+            Event::Deliver(delivery) => self.arrive(Incoming::Whole(delivery), reach),
+            Event::DeliverLocal(delivery) => self.arrive(Incoming::Local(delivery), reach),
+            Event::Fetched {
                 consumer,
                 priority_log,
                 index,
                 fetched,
             } => self.fetched((consumer, priority_log, index), fetched, reach),
-            ToRemoteQueue::Cancelled(consumer) => self.arrive(Incoming::Cancelled(consumer), reach),
-            ToRemoteQueue::Got { subscription, got } => self.got(subscription, got, reach),
-            ToRemoteQueue::Purged { request, count } => {
+            Event::Cancelled(consumer) => self.arrive(Incoming::Cancelled(consumer), reach),
+            Event::Got { subscription, got } => self.got(subscription, got, reach),
+            Event::Purged { request, count } => {
                 self.answer_request(request, QueueAnswer::Purged(count), reach);
             }
-            ToRemoteQueue::Counted {
+            Event::Counted {
                 request,
                 queue_counts,
             } => {
                 self.queue_counts = queue_counts;
                 self.answer_request(request, QueueAnswer::Counted(queue_counts), reach);
             }
-            ToRemoteQueue::Peeked { request, fetched } => {
+            Event::Peeked { request, fetched } => {
                 self.answer_request(request, QueueAnswer::Peeked(fetched), reach);
             }
-            ToRemoteQueue::TimedOut(consumer) => {
+            Event::TimedOut(consumer) => {
                 if let Some(subscription) = self.subscriptions.get(&consumer) {
                     reach.post(subscription.connection, ConnectionEvent::TimedOut(consumer));
                 }
             }
-            ToRemoteQueue::Active {
+            Event::Active {
                 consumer,
                 activation,
             } => {
@@ -163,9 +164,9 @@ impl RemoteQueue {
     /// that another has.
     pub(super) fn say_gone(&mut self, consumer: ConsumerId) {
         let is_said = matches!(self.control.back(),
-            Some((_, ToLeader::Detach(last))) if *last == consumer);
+            Some((_, Command::Detach(last))) if *last == consumer);
         if !is_said {
-            self.say(ToLeader::Detach(consumer));
+            self.say(Command::Detach(consumer));
         }
     }
 
@@ -203,7 +204,7 @@ impl RemoteQueue {
             for (_, delivery) in waiting {
                 if keeps {
                     let range = delivery.index..delivery.index + 1;
-                    self.settle(Settle {
+                    self.settle_held(&Settle {
                         subscription: consumer,
                         priority_log: delivery.priority_log,
                         range,

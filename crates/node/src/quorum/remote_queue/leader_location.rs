@@ -1,7 +1,7 @@
 //! Where the leader is, and what it is told when it is found.
 
 use super::{ANSWER_MS, HINTS_MAX, LeaderLocation, Put, RETRY_MS, Reach, RemoteQueue};
-use crate::quorum::link::{HeldRange, Operation, RegisteredSubscription, Registration, ToLeader};
+use crate::quorum::link::{Command, HeldRange, Operation, RegisteredSubscription, Registration};
 use leveret_types::{NodeId, Now};
 
 impl RemoteQueue {
@@ -141,7 +141,7 @@ impl RemoteQueue {
             LeaderLocation::Asked(_) => {
                 if std::mem::take(&mut self.present) {
                     let registration = Box::new(self.registration(start));
-                    put(Put::Message(ToLeader::Present(registration)));
+                    put(Put::Message(Command::Present(registration)));
                 }
                 return;
             }
@@ -168,7 +168,7 @@ impl RemoteQueue {
         self.place = LeaderLocation::Led(node);
         self.owes = false;
         (self.attempts, self.hints) = (0, 0);
-        let questions: Vec<ToLeader> = self
+        let questions: Vec<Command> = self
             .requests
             .iter()
             .map(|request| request.question.message(request.id))

@@ -1,74 +1,16 @@
 //! A node's operations on a queue that have no answer yet: numbered, bounded, and who is to hear of
 //! them.
 
-use crate::effects::{Deferred, Then};
+use crate::notify::Notify;
 use crate::quorum::link::Operation;
-use leveret_types::ConnectionId;
 use leveret_types::limits::{PENDING_OPERATION_BYTES_MAX, PENDING_OPERATIONS_MAX};
 use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 /// What an operation weighs besides its message.
 const OPERATION_BYTES: usize = 64;
-
-/// Who is to hear of an operation's end.
-#[derive(Clone, Debug)]
-pub(crate) enum Notify {
-    /// Nobody.
-    Nobody,
-    /// A connection, whose client waits for its confirm.
-    Connection(ConnectionId),
-    /// What is to be done once a message is in all its new queues.
-    Then(Arc<Afterwards>),
-}
-
-/// What is to be done once a message is in all the queues that it was put into.
-#[derive(Debug)]
-pub(crate) struct Afterwards {
-    /// In how many it is not yet.
-    missing: AtomicU32,
-    /// Whether one of them has refused it.
-    refused: AtomicBool,
-    then: Then,
-}
-
-impl Afterwards {
-    /// With one place missing, which whoever puts the message into queues fills at the end.
-    pub(crate) fn new(then: Then) -> Arc<Self> {
-        Arc::new(Self {
-            missing: AtomicU32::new(1),
-            refused: AtomicBool::new(false),
-            then,
-        })
-    }
-
-    /// One more place is missing.
-    pub(crate) fn more(&self) {
-        self.missing.fetch_add(1, Ordering::Relaxed);
-    }
-
-    /// A place does not take the message; it counts as filled all the same.
-    pub(crate) fn refuse(&self) {
-        self.refused.store(true, Ordering::Release);
-    }
-
-    /// Whether all places have taken the message; none while one is missing.
-    pub(crate) fn outcome(&self) -> Option<bool> {
-        let all = self.missing.load(Ordering::Acquire) == 0;
-        all.then(|| !self.refused.load(Ordering::Acquire))
-    }
-
-    /// A place is filled; what is to be done if it was the last.
-    pub(crate) fn filled(&self) -> Option<Deferred> {
-        let last = self.missing.fetch_sub(1, Ordering::AcqRel) == 1;
-        last.then(|| Deferred::Afterwards {
-            then: self.then.clone(),
-            refused: self.refused.load(Ordering::Acquire),
-        })
-    }
-}
 
 /// One operation.
 #[derive(Debug)]

@@ -21,7 +21,7 @@ pub(super) struct Subscription {
     /// Whether the leader has said that the consumer is attached.
     pub(super) attached: bool,
     /// What the leader has said of its turn, where the queue has a single active consumer:
-    /// [`ToRemoteQueue::Active`](crate::quorum::link::ToProxy::Active).
+    /// [`Event::Active`](crate::quorum::link::Event::Active).
     pub(super) activation: Option<u64>,
     pub(super) link: Option<ConsumerLink>,
     /// What it holds, by priority log, with the [`HeldRange::acquired`] of each message.

@@ -1,8 +1,9 @@
 //! What the remote queue does by the clock, and its end.
 
-use super::{Asker, LeaderLocation, Question, Reach, RemoteQueue, Request};
+use super::{LeaderLocation, Question, Reach, RemoteQueue, Request};
 use crate::env::{ConnectionEvent, QueueAnswer};
-use crate::quorum::link::ToLeader;
+use crate::queue_host::Asker;
+use crate::quorum::link::Command;
 use leveret_session::contract::Reply;
 use leveret_types::NodeId;
 
@@ -29,7 +30,7 @@ impl RemoteQueue {
         match request.question {
             Question::Attach(consumer) => {
                 self.subscriptions.remove(&consumer.id);
-                self.say(ToLeader::Detach(consumer.id));
+                self.say(Command::Detach(consumer.id));
             }
             Question::Cancel(consumer) => {
                 self.requests.push(request);

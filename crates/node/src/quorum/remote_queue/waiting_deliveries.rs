@@ -8,7 +8,8 @@
 //! it. With its session the line ends.
 
 use super::{LeaderLocation, Reach, RemoteQueue, acquired};
-use crate::quorum::link::{Fetched, LocalDelivery, Settle, ToLeader};
+use crate::queue_host::QueueHost;
+use crate::quorum::link::{Command, Fetched, LocalDelivery, Settle};
 use leveret_queue::Outcome;
 use leveret_session::contract::Delivery;
 use leveret_types::limits::LINK_CONSUMER_MESSAGES_MAX;
@@ -174,7 +175,7 @@ impl RemoteQueue {
             self.waiting_deliveries.fetching,
             self.waiting_deliveries.read_at_ms,
         ) = (Some(key(&first)), None);
-        self.say(ToLeader::Fetch {
+        self.say(Command::Fetch {
             consumer: first.consumer,
             priority_log: first.priority_log,
             index: first.index,

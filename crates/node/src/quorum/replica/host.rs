@@ -1,24 +1,25 @@
 //! All replicas of a shard: which of them have something to do, and when.
 
 use super::blank::renew;
+mod kind;
+
 use super::entry_payload::{self, Decoded};
 use super::members::member_on;
 use super::restore::{adopt, sole_founder};
 use super::snapshot;
 use super::{Around, Broken, HEADER_LOG, Replica};
 use crate::peeked::{self, Found};
-use crate::quorum::link::{Answer, LocalDelivery, Origin, ToLeader, ToRemoteQueue};
-use crate::shard::{Deferred, LocalQueueStats, QueueSpec, log_of};
+use crate::quorum::link::{Answer, Event, LocalDelivery, Origin};
+use crate::shard::{Deferred, QueueSpec, log_of};
 use crate::standstill::Standstill;
 use bytes::Bytes;
 use hashbrown::HashMap;
-use leveret_queue::{Counters, Counts, Position};
+use leveret_queue::{Counts, Position};
 use leveret_replication::{ProposeError, Status};
 use leveret_storage::ShardLogs;
 use leveret_types::limits::GROUP_TICK_MS;
-use leveret_types::{NodeId, Now, QueueId, ReplicaId};
+use leveret_types::{NodeId, QueueId, ReplicaId};
 use std::collections::{BTreeSet, VecDeque};
-use std::ops::Range;
 
 /// The replicas of a shard.
 #[derive(Default)]
@@ -184,16 +185,6 @@ impl Replicas {
         });
     }
 
-    /// Takes a queue away with its messages. Answers how it stood, if its leader is here.
-    pub(crate) fn remove(&mut self, around: &mut Around<'_>, id: QueueId) -> Option<Counts> {
-        let replica = self.map.remove(&id)?;
-        self.deadlines.remove(&(replica.deadline_ms, id));
-        replica.priority_logs.delete(around.logs);
-        around.logs.delete_log(replica.header_log());
-        let leader = replica.leader.as_ref()?;
-        Some(leader.queue().counts(around.now))
-    }
-
     /// Runs something on a replica, and takes note of what it has to do then.
     pub(super) fn with<R>(
         &mut self,
@@ -270,88 +261,6 @@ impl Replicas {
                 }
             });
         }
-    }
-
-    /// The logs are durable further than before.
-    pub(crate) fn on_durable(&mut self, around: &mut Around<'_>) {
-        for id in std::mem::take(&mut self.unsynced) {
-            self.with(around, id, |replica, around| {
-                replica.listed.unsynced = false;
-                if replica.settle_durable(around.logs) {
-                    replica.drive(around, &mut VecDeque::new());
-                }
-            });
-        }
-        let waits = self.waits_for_log();
-        self.standstill.ended(around.now, waits);
-    }
-
-    /// Lets leaders act on what has happened.
-    pub(crate) fn finish(&mut self, around: &mut Around<'_>) {
-        while let Some(id) = self.gone.pop() {
-            self.retire_if_corrupt(around, id);
-            self.leave_if_gone(around, id);
-        }
-        let mut held = Vec::new();
-        while let Some(id) = self.dirty.pop() {
-            let replica = self.map.get(&id);
-            if around.may_be_deposed && replica.is_some_and(|replica| replica.can_be_deposed()) {
-                held.push(id);
-                continue;
-            }
-            self.with(around, id, |replica, around| {
-                replica.listed.dirty = false;
-                replica.pump(around);
-            });
-        }
-        self.is_held = !held.is_empty();
-        self.dirty = held;
-    }
-
-    /// Time passes.
-    pub(crate) fn tick(&mut self, around: &mut Around<'_>) {
-        // What a leader does at its deadline it does in `finish`: until then, it stays due.
-        let now = around.now.monotonic_ms;
-        let due = self.deadlines.iter().take_while(|(at, _)| *at <= now);
-        for (at, id) in due.copied().collect::<Vec<_>>() {
-            self.deadlines.remove(&(at, id));
-            self.with(around, id, |replica, _| {
-                replica.deadline_ms = 0;
-                if let Some(leader) = &mut replica.leader {
-                    leader.dirty = true;
-                }
-            });
-        }
-        self.give_way(around);
-        if self.ticking.is_empty() || self.next_tick_ms > around.now.monotonic_ms {
-            return;
-        }
-        self.next_tick_ms = around.now.monotonic_ms + GROUP_TICK_MS;
-        for id in std::mem::take(&mut self.ticking) {
-            self.with(around, id, |replica, around| {
-                replica.listed.ticking = false;
-                replica.group.tick();
-                replica.report_stuck();
-                replica.retry_outgoing(around);
-                replica.give_up_silent(around);
-                if !replica.has_wanted_members() {
-                    replica.reconcile(around);
-                }
-                replica.drive(around, &mut VecDeque::new());
-            });
-        }
-    }
-
-    /// When [`Self::tick`] is to be called next.
-    pub(crate) fn next_deadline_ms(&self, now: Now) -> Option<u64> {
-        let groups = (!self.ticking.is_empty()).then_some(self.next_tick_ms);
-        let is_held = self.is_held && !self.map.is_empty();
-        let held = is_held.then_some(now.monotonic_ms + GROUP_TICK_MS);
-        // What is due already and held is looked at with the rest of that.
-        let is_open = |at: &u64| held.is_none() || *at > now.monotonic_ms;
-        let leaders = self.deadlines.iter().map(|(at, _)| *at).find(is_open);
-        let stuck = self.standstill.deadline_ms();
-        [leaders, held, groups, stuck].into_iter().flatten().min()
     }
 
     /// Takes a frame of another member. Anything may be in it.
@@ -439,66 +348,6 @@ impl Replicas {
         }
     }
 
-    /// Takes what a remote queue says.
-    pub(crate) fn receive(
-        &mut self,
-        around: &mut Around<'_>,
-        from: NodeId,
-        queue: QueueId,
-        session: u64,
-        message: ToLeader,
-    ) {
-        self.with(around, queue, |replica, around| {
-            let Some(leader) = &mut replica.leader else {
-                if !matches!(message, ToLeader::Absent { .. }) {
-                    replica.refuse(around, from);
-                }
-                return;
-            };
-            match message {
-                ToLeader::Operations { first, operations } => {
-                    leader.operations(around, from, session, first, operations);
-                    replica.work(around);
-                }
-                message => {
-                    let applied = &replica.applied;
-                    leader.receive(around, from, session, message, |of| applied.through(of));
-                }
-            }
-        });
-    }
-
-    /// Another node is connected.
-    pub(crate) fn peer_up(&mut self, around: &mut Around<'_>, peer: NodeId) {
-        self.for_each(around, |replica, around| {
-            replica.group.peer_up(peer);
-            replica.forget_outgoing(peer);
-            replica.drive(around, &mut VecDeque::new());
-            if let Some(leader) = &mut replica.leader {
-                leader.peer_up(around, peer);
-            }
-        });
-    }
-
-    /// Another node is down.
-    pub(crate) fn peer_down(&mut self, around: &mut Around<'_>, peer: NodeId) {
-        self.for_each(around, |replica, around| {
-            if replica
-                .sending
-                .as_ref()
-                .is_some_and(|sending| sending.node() == peer)
-            {
-                replica.sending = None;
-            }
-            replica.forget_outgoing(peer);
-            replica.group.peer_down(peer);
-            replica.drive(around, &mut VecDeque::new());
-            if let Some(leader) = &mut replica.leader {
-                leader.peer_down(around, peer);
-            }
-        });
-    }
-
     /// In the order of the queues' ids, so that the same happens each time.
     fn for_each(
         &mut self,
@@ -510,42 +359,6 @@ impl Replicas {
         for id in ids {
             self.with(around, id, &mut run);
         }
-    }
-
-    /// Messages that were read from disk have come for this queue.
-    pub(crate) fn loaded(&mut self, around: &mut Around<'_>, queue: QueueId) {
-        self.with(around, queue, |replica, around| {
-            replica.loaded(around);
-            replica.send_parts(around);
-        });
-    }
-
-    /// Messages that were dead-lettered are where they were to go.
-    pub(crate) fn dead_lettered(
-        &mut self,
-        around: &mut Around<'_>,
-        queue: QueueId,
-        priority_log: u8,
-        range: Range<u64>,
-    ) {
-        self.with(around, queue, |replica, around| {
-            replica.dead_lettered(around, priority_log, range);
-        });
-    }
-
-    /// A message that must be dead-lettered could not be.
-    pub(crate) fn not_dead_lettered(
-        &mut self,
-        around: &mut Around<'_>,
-        queue: QueueId,
-        priority_log: u8,
-        index: u64,
-    ) {
-        self.with(around, queue, |replica, around| {
-            if let Some(leader) = &mut replica.leader {
-                leader.not_dead_lettered(around, priority_log, index);
-            }
-        });
     }
 
     /// Hands a queue's leadership to the member on another node.
@@ -644,55 +457,15 @@ impl Replicas {
         all.sort_unstable_by_key(|status| status.queue);
         all
     }
-
-    /// How a queue stands whose leader is here and acts; nothing of any other.
-    #[must_use]
-    pub(crate) fn led_counts(&self, now: Now, queue: QueueId) -> Option<Counts> {
-        let leader = self.map.get(&queue)?.leader.as_ref()?;
-        leader.is_acting().then(|| leader.queue().counts(now))
-    }
-
-    /// Facts about a queue: all of them where it is led, elsewhere what lives.
-    #[must_use]
-    pub(crate) fn local_stats(
-        &self,
-        now: Now,
-        logs: &ShardLogs,
-        queue: QueueId,
-    ) -> Option<LocalQueueStats> {
-        let replica = self.map.get(&queue)?;
-        let (counts, counters) = match &replica.leader {
-            Some(leader) => (leader.queue().counts(now), *leader.queue().counters()),
-            None => (replica.live_counts(logs), Counters::default()),
-        };
-        Some(LocalQueueStats {
-            id: queue,
-            counts,
-            counters,
-            consumers: Vec::new(),
-            durable: true,
-        })
-    }
-
-    /// Facts about all queues.
-    pub(crate) fn all_local_stats<'a>(
-        &'a self,
-        now: Now,
-        logs: &'a ShardLogs,
-    ) -> impl Iterator<Item = LocalQueueStats> + 'a {
-        self.map
-            .keys()
-            .filter_map(move |id| self.local_stats(now, logs, *id))
-    }
 }
 
 impl Replica {
-    fn refuse(&self, around: &mut Around<'_>, to: NodeId) {
+    pub(super) fn refuse(&self, around: &mut Around<'_>, to: NodeId) {
         around.answers.push(Answer {
             to,
             queue: self.id,
             session: 0,
-            message: ToRemoteQueue::NotLeader {
+            message: Event::NotLeader {
                 term: self.group.term(),
                 leader: self.leader_node().filter(|leader| *leader != around.node),
             },

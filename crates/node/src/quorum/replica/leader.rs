@@ -6,7 +6,8 @@ use super::entry_payload::{EntryPayload, Published};
 use super::header::Header;
 use crate::dead_letters::DeadLetters;
 use crate::peeked::Peeked;
-use crate::quorum::link::{Answer, Operation, Origin, Settle, ToLeader, ToRemoteQueue, Window};
+use crate::quorum::link::{Answer, Event, Operation, Origin, Settle, Window};
+use crate::serving::Query;
 use crate::shard::QueueSpec;
 use active::Active;
 use claims::Claim;
@@ -317,7 +318,7 @@ impl Leader {
         self.awaited.is_empty()
     }
 
-    fn answer(&self, around: &mut Around<'_>, to: NodeId, message: ToRemoteQueue) {
+    fn answer(&self, around: &mut Around<'_>, to: NodeId, message: Event) {
         let Some((_, session)) = self.session(to) else {
             return;
         };
@@ -334,96 +335,75 @@ impl Leader {
             to,
             queue: self.id,
             session: 0,
-            message: ToRemoteQueue::Leading { term: self.term },
+            message: Event::Leading { term: self.term },
         });
     }
 
-    /// Takes what a node's remote queue says, but operations of a session: [`Self::operations`].
-    pub(super) fn receive(
+    /// A node has nothing to present to the leader of this term.
+    pub(super) fn absent(&mut self, around: &Around<'_>, from: NodeId, term: u64) {
+        if term == self.term {
+            self.heard_of(around.now, from);
+            self.dirty = true;
+        }
+    }
+
+    /// Whether what a node says in a session is to be taken; a node without one is told who leads.
+    pub(super) fn admits(&mut self, around: &mut Around<'_>, from: NodeId, session: u64) -> bool {
+        match self.session(from) {
+            None => {
+                self.leading(around, from);
+                false
+            }
+            // Else it was said to a session that is over, or in one that this leader has not heard
+            // of yet.
+            Some((_, known)) => {
+                self.dirty |= known == session;
+                known == session
+            }
+        }
+    }
+
+    /// Stops deliveries to a consumer.
+    pub(super) fn cancel(&mut self, around: &mut Around<'_>, from: NodeId, consumer: ConsumerId) {
+        if self.queue.cancel(around.now, consumer, &mut self.scratch) {
+            self.consumers -= 1;
+            self.reach.consumers_changed();
+        }
+        self.carry_out(around);
+        self.answer(around, from, Event::Cancelled(consumer));
+        self.delete_if_unused(around);
+    }
+
+    /// Takes a question of a node's session.
+    pub(super) fn query(
         &mut self,
         around: &mut Around<'_>,
         from: NodeId,
         session: u64,
-        message: ToLeader,
-        committed: impl FnOnce(Origin) -> Option<u64>,
+        what: Query,
     ) {
-        match message {
-            ToLeader::Present(registration) => {
-                return self.present(around, from, session, &registration, committed);
-            }
-            ToLeader::Absent { term } => {
-                if term == self.term {
-                    self.heard_of(around.now, from);
-                    self.dirty = true;
-                }
-                return;
-            }
-            _ => {}
-        }
-        match self.session(from) {
-            None => return self.leading(around, from),
-            // Said to a session that is over, or in one that this leader has not heard of yet.
-            Some((_, known)) if known != session => return,
-            Some(_) => {}
-        }
-        self.dirty = true;
-        match message {
-            ToLeader::Attach(consumer) => self.attach(around, from, consumer),
-            ToLeader::Cancel(consumer) => {
-                if self.queue.cancel(around.now, consumer, &mut self.scratch) {
-                    self.consumers -= 1;
-                    self.reach.consumers_changed();
-                }
-                self.carry_out(around);
-                self.answer(around, from, ToRemoteQueue::Cancelled(consumer));
-                self.delete_if_unused(around);
-            }
-            ToLeader::Detach(subscription) => self.detach(around, from, subscription),
-            ToLeader::Credit {
-                consumer,
-                messages,
-                bytes,
-            } => self.credit(around, consumer, messages, bytes),
-            ToLeader::Get {
+        let request = match what {
+            Query::Get {
                 subscription,
                 no_ack,
             } => {
                 self.subscriptions
                     .entry(subscription)
                     .or_insert_with(|| Place::new(from, no_ack));
-                self.ask(
-                    around,
-                    from,
-                    session,
-                    Request::Get {
-                        subscription,
-                        no_ack,
-                    },
-                );
+                Request::Get {
+                    subscription,
+                    no_ack,
+                }
             }
-            ToLeader::Purge { request } => {
-                self.ask(around, from, session, Request::Purge { request });
-            }
-            ToLeader::Peek { request, before } => {
-                self.ask(around, from, session, Request::Peek { request, before });
-            }
-            ToLeader::Count { request } => {
-                self.ask(around, from, session, Request::Count { request });
-            }
-            ToLeader::Fetch {
-                consumer,
-                priority_log,
-                index,
-            } => {
-                let position = Position {
-                    priority_log,
-                    index,
-                };
+            Query::Purge { request } => Request::Purge { request },
+            Query::Peek { request, before } => Request::Peek { request, before },
+            Query::Count { request } => Request::Count { request },
+            Query::Fetch { consumer, position } => {
                 let request = Request::Fetch { consumer, position };
-                self.do_asked(around, Asked::new(from, session, request));
+                return self.do_asked(around, Asked::new(from, session, request));
             }
-            ToLeader::Present(_) | ToLeader::Absent { .. } | ToLeader::Operations { .. } => {}
-        }
+        };
+        self.ask(around, from, session, request);
     }
 
     /// Lets the queue act: deliver, expire, drop.

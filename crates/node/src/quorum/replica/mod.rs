@@ -10,7 +10,6 @@
 //! batch is open, or a snapshot is under way. Invariant: messages enter the queue machine, and
 //! leave the logs, when the header that says so is committed.
 
-mod around;
 mod blank;
 mod blob;
 mod entry_payload;
@@ -24,6 +23,7 @@ mod priority_logs;
 mod restore;
 mod retired_replica;
 mod sending;
+mod serving;
 mod snapshot;
 mod stuck;
 #[cfg(test)]
@@ -31,12 +31,12 @@ mod tests;
 mod transfers;
 mod wire;
 
-pub use around::Around;
+pub use crate::around::Around;
 pub use fuzz::{fuzz, seeds};
 pub use host::{ReplicaStatus, Replicas, UnfitReplicas};
 pub use transfers::Transfers;
 
-use crate::quorum::link::{Answer, ToRemoteQueue};
+use crate::quorum::link::{Answer, Event};
 use crate::shard::{QueueSpec, log_of};
 use blob::Applied;
 use entry_payload::Arrival;
@@ -353,7 +353,7 @@ impl Replica {
                 to,
                 queue,
                 session: 0,
-                message: ToRemoteQueue::Leading { term },
+                message: Event::Leading { term },
             });
         }
     }
@@ -374,7 +374,7 @@ impl Replica {
                 to: node,
                 queue: self.id,
                 session: 0,
-                message: ToRemoteQueue::NotLeader {
+                message: Event::NotLeader {
                     term: role.term,
                     leader: to,
                 },

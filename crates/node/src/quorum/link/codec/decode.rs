@@ -1,10 +1,10 @@
 //! Link messages out of bytes.
 
 use super::super::{
-    Fetched, HeldRange, LocalDelivery, Operation, QueueCounts, RegisteredSubscription,
-    Registration, Settle, TO_LEADER, TO_REMOTE_QUEUE, ToLeader, ToRemoteQueue,
+    Command, Event, Fetched, HeldRange, LocalDelivery, Operation, QueueCounts,
+    RegisteredSubscription, Registration, Settle, TO_LEADER, TO_REMOTE_QUEUE,
 };
-use super::{Malformed, ToLeaderFrame, ToRemoteQueueFrame, tag};
+use super::{CommandFrame, EventFrame, Malformed, tag};
 use crate::stored;
 use bytes::{Buf, Bytes};
 use leveret_queue::{AttachError, Consumer, Outcome};
@@ -17,31 +17,28 @@ use std::ops::Range;
 ///
 /// # Errors
 /// If the bytes are none.
-pub fn decode_to_leader(bytes: Bytes) -> Result<ToLeaderFrame, Malformed> {
+pub fn decode_to_leader(bytes: Bytes) -> Result<CommandFrame, Malformed> {
     let mut reader = Reader::new(bytes);
     let session = reader.frame(TO_LEADER)?;
     let mut messages = Vec::new();
     while !reader.bytes.is_empty() {
         messages.push(reader.message_for_leader()?);
     }
-    Ok(ToLeaderFrame { session, messages })
+    Ok(CommandFrame { session, messages })
 }
 
 /// Reads a frame to a remote queue of `queue`.
 ///
 /// # Errors
 /// If the bytes are none.
-pub fn decode_to_remote_queue(
-    queue: QueueId,
-    bytes: Bytes,
-) -> Result<ToRemoteQueueFrame, Malformed> {
+pub fn decode_to_remote_queue(queue: QueueId, bytes: Bytes) -> Result<EventFrame, Malformed> {
     let mut reader = Reader::new(bytes);
     let session = reader.frame(TO_REMOTE_QUEUE)?;
     let mut messages = Vec::new();
     while !reader.bytes.is_empty() {
         messages.push(reader.message_for_remote_queue(queue)?);
     }
-    Ok(ToRemoteQueueFrame { session, messages })
+    Ok(EventFrame { session, messages })
 }
 
 /// Bytes of a frame as they are read. A record takes much more memory than bytes, so that their
@@ -204,7 +201,7 @@ impl Reader {
         }
     }
 
-    fn operations(&mut self) -> Result<ToLeader, Malformed> {
+    fn operations(&mut self) -> Result<Command, Malformed> {
         let first = self.u64()?;
         let mut operations = vec![self.operation()?];
         while self.flag()? {
@@ -212,7 +209,7 @@ impl Reader {
             operations.push(self.operation()?);
         }
         match first.checked_add(operations.len() as u64) {
-            Some(_) if first > 0 => Ok(ToLeader::Operations { first, operations }),
+            Some(_) if first > 0 => Ok(Command::Operations { first, operations }),
             _ => Err(self.malformed("a sequence")),
         }
     }
@@ -238,35 +235,35 @@ impl Reader {
         }
     }
 
-    fn message_for_leader(&mut self) -> Result<ToLeader, Malformed> {
+    fn message_for_leader(&mut self) -> Result<Command, Malformed> {
         self.record()?;
         Ok(match self.u8()? {
-            tag::PRESENT => ToLeader::Present(Box::new(self.registration()?)),
-            tag::ABSENT => ToLeader::Absent { term: self.u64()? },
+            tag::PRESENT => Command::Present(Box::new(self.registration()?)),
+            tag::ABSENT => Command::Absent { term: self.u64()? },
             tag::OPERATIONS => self.operations()?,
-            tag::ATTACH => ToLeader::Attach(self.consumer()?),
-            tag::CANCEL => ToLeader::Cancel(self.id()?),
-            tag::DETACH => ToLeader::Detach(self.id()?),
-            tag::CREDIT => ToLeader::Credit {
+            tag::ATTACH => Command::Attach(self.consumer()?),
+            tag::CANCEL => Command::Cancel(self.id()?),
+            tag::DETACH => Command::Detach(self.id()?),
+            tag::CREDIT => Command::Credit {
                 consumer: self.id()?,
                 messages: self.u32()?,
                 bytes: self.u64()?,
             },
-            tag::GET => ToLeader::Get {
+            tag::GET => Command::Get {
                 subscription: self.id()?,
                 no_ack: self.flag()?,
             },
-            tag::PURGE => ToLeader::Purge {
+            tag::PURGE => Command::Purge {
                 request: self.u64()?,
             },
-            tag::COUNT => ToLeader::Count {
+            tag::COUNT => Command::Count {
                 request: self.u64()?,
             },
-            tag::PEEK => ToLeader::Peek {
+            tag::PEEK => Command::Peek {
                 request: self.u64()?,
                 before: self.u64()?,
             },
-            tag::FETCH => ToLeader::Fetch {
+            tag::FETCH => Command::Fetch {
                 consumer: self.id()?,
                 priority_log: self.u8()?,
                 index: self.u64()?,
@@ -275,21 +272,21 @@ impl Reader {
         })
     }
 
-    fn message_for_remote_queue(&mut self, queue: QueueId) -> Result<ToRemoteQueue, Malformed> {
+    fn message_for_remote_queue(&mut self, queue: QueueId) -> Result<Event, Malformed> {
         self.record()?;
         Ok(match self.u8()? {
-            tag::LEADING => ToRemoteQueue::Leading { term: self.u64()? },
-            tag::NOT_LEADER => ToRemoteQueue::NotLeader {
+            tag::LEADING => Event::Leading { term: self.u64()? },
+            tag::NOT_LEADER => Event::NotLeader {
                 term: self.u64()?,
                 leader: Some(self.u32()?).filter(|node| *node != 0).map(NodeId),
             },
-            tag::COMMITTED => ToRemoteQueue::Committed {
+            tag::COMMITTED => Event::Committed {
                 through: self.u64()?,
             },
-            tag::REFUSED => ToRemoteQueue::Refused {
+            tag::REFUSED => Event::Refused {
                 sequences: self.range()?,
             },
-            tag::ATTACHED => ToRemoteQueue::Attached {
+            tag::ATTACHED => Event::Attached {
                 consumer: self.id()?,
                 result: match self.u8()? {
                     0 => Ok(()),
@@ -298,15 +295,15 @@ impl Reader {
                     _ => return Err(self.malformed("an answer")),
                 },
             },
-            tag::DELIVER => ToRemoteQueue::Deliver(self.delivery(queue)?),
-            tag::DELIVER_LOCAL => ToRemoteQueue::DeliverLocal(self.local_delivery()?),
-            tag::FETCHED => ToRemoteQueue::Fetched {
+            tag::DELIVER => Event::Deliver(self.delivery(queue)?),
+            tag::DELIVER_LOCAL => Event::DeliverLocal(self.local_delivery()?),
+            tag::FETCHED => Event::Fetched {
                 consumer: self.id()?,
                 priority_log: self.u8()?,
                 index: self.u64()?,
                 fetched: self.fetched()?,
             },
-            tag::GOT => ToRemoteQueue::Got {
+            tag::GOT => Event::Got {
                 subscription: self.id()?,
                 got: match self.flag()? {
                     false => None,
@@ -316,11 +313,11 @@ impl Reader {
                     }
                 },
             },
-            tag::PURGED => ToRemoteQueue::Purged {
+            tag::PURGED => Event::Purged {
                 request: self.u64()?,
                 count: self.u64()?,
             },
-            tag::COUNTED => ToRemoteQueue::Counted {
+            tag::COUNTED => Event::Counted {
                 request: self.u64()?,
                 queue_counts: QueueCounts {
                     ready: self.u64()?,
@@ -328,13 +325,13 @@ impl Reader {
                     consumers: self.u64()?,
                 },
             },
-            tag::PEEKED => ToRemoteQueue::Peeked {
+            tag::PEEKED => Event::Peeked {
                 request: self.u64()?,
                 fetched: self.fetched()?,
             },
-            tag::CANCELLED => ToRemoteQueue::Cancelled(self.id()?),
-            tag::TIMED_OUT => ToRemoteQueue::TimedOut(self.id()?),
-            tag::ACTIVE => ToRemoteQueue::Active {
+            tag::CANCELLED => Event::Cancelled(self.id()?),
+            tag::TIMED_OUT => Event::TimedOut(self.id()?),
+            tag::ACTIVE => Event::Active {
                 consumer: self.id()?,
                 activation: self.u64()?,
             },

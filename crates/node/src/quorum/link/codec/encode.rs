@@ -1,8 +1,6 @@
 //! Link messages as bytes.
 
-use super::super::{
-    Fetched, Operation, Pieces, TO_LEADER, TO_REMOTE_QUEUE, ToLeader, ToRemoteQueue,
-};
+use super::super::{Command, Event, Fetched, Operation, Pieces, TO_LEADER, TO_REMOTE_QUEUE};
 use super::tag;
 use super::writer::{Writer, stored_len};
 use leveret_queue::AttachError;
@@ -78,35 +76,35 @@ impl Encoder {
     }
 
     /// Puts a message to a leader in.
-    pub fn put_to_leader(&mut self, message: &ToLeader) {
-        if let ToLeader::Operations { first, operations } = message {
+    pub fn put_to_leader(&mut self, message: &Command) {
+        if let Command::Operations { first, operations } = message {
             return self.put_operations(*first, operations.iter());
         }
         self.room(64);
         let out = &mut self.out;
         match message {
-            ToLeader::Operations { .. } => unreachable!("put above"),
-            ToLeader::Present(registration) => {
+            Command::Operations { .. } => unreachable!("put above"),
+            Command::Present(registration) => {
                 out.u8(tag::PRESENT);
                 out.registration(registration);
             }
-            ToLeader::Absent { term } => {
+            Command::Absent { term } => {
                 out.u8(tag::ABSENT);
                 out.u64(*term);
             }
-            ToLeader::Attach(consumer) => {
+            Command::Attach(consumer) => {
                 out.u8(tag::ATTACH);
                 out.consumer(consumer);
             }
-            ToLeader::Cancel(consumer) => {
+            Command::Cancel(consumer) => {
                 out.u8(tag::CANCEL);
                 out.u64(consumer.0);
             }
-            ToLeader::Detach(consumer) => {
+            Command::Detach(consumer) => {
                 out.u8(tag::DETACH);
                 out.u64(consumer.0);
             }
-            ToLeader::Credit {
+            Command::Credit {
                 consumer,
                 messages,
                 bytes,
@@ -116,7 +114,7 @@ impl Encoder {
                 out.u32(*messages);
                 out.u64(*bytes);
             }
-            ToLeader::Get {
+            Command::Get {
                 subscription,
                 no_ack,
             } => {
@@ -124,20 +122,20 @@ impl Encoder {
                 out.u64(subscription.0);
                 out.u8(u8::from(*no_ack));
             }
-            ToLeader::Purge { request } => {
+            Command::Purge { request } => {
                 out.u8(tag::PURGE);
                 out.u64(*request);
             }
-            ToLeader::Count { request } => {
+            Command::Count { request } => {
                 out.u8(tag::COUNT);
                 out.u64(*request);
             }
-            ToLeader::Peek { request, before } => {
+            Command::Peek { request, before } => {
                 out.u8(tag::PEEK);
                 out.u64(*request);
                 out.u64(*before);
             }
-            ToLeader::Fetch {
+            Command::Fetch {
                 consumer,
                 priority_log,
                 index,
@@ -190,29 +188,29 @@ impl Encoder {
     }
 
     /// Puts a message to a remote queue in.
-    pub fn put_to_remote_queue(&mut self, message: &ToRemoteQueue) {
+    pub fn put_to_remote_queue(&mut self, message: &Event) {
         self.room(about(message));
         let out = &mut self.out;
         match message {
-            ToRemoteQueue::Leading { term } => {
+            Event::Leading { term } => {
                 out.u8(tag::LEADING);
                 out.u64(*term);
             }
-            ToRemoteQueue::NotLeader { term, leader } => {
+            Event::NotLeader { term, leader } => {
                 out.u8(tag::NOT_LEADER);
                 out.u64(*term);
                 // 0 is no node of a cluster.
                 out.u32(leader.map_or(0, |node| node.0));
             }
-            ToRemoteQueue::Committed { through } => {
+            Event::Committed { through } => {
                 out.u8(tag::COMMITTED);
                 out.u64(*through);
             }
-            ToRemoteQueue::Refused { sequences } => {
+            Event::Refused { sequences } => {
                 out.u8(tag::REFUSED);
                 out.range(sequences);
             }
-            ToRemoteQueue::Attached { consumer, result } => {
+            Event::Attached { consumer, result } => {
                 out.u8(tag::ATTACHED);
                 out.u64(consumer.0);
                 out.u8(match result {
@@ -221,15 +219,15 @@ impl Encoder {
                     Err(_) => 1,
                 });
             }
-            ToRemoteQueue::Deliver(delivery) => {
+            Event::Deliver(delivery) => {
                 out.u8(tag::DELIVER);
                 out.delivery(delivery);
             }
-            ToRemoteQueue::DeliverLocal(delivery) => {
+            Event::DeliverLocal(delivery) => {
                 out.u8(tag::DELIVER_LOCAL);
                 out.local_delivery(delivery);
             }
-            ToRemoteQueue::Fetched {
+            Event::Fetched {
                 consumer,
                 priority_log,
                 index,
@@ -241,11 +239,11 @@ impl Encoder {
                 out.u64(*index);
                 out.fetched(fetched);
             }
-            ToRemoteQueue::Cancelled(consumer) => {
+            Event::Cancelled(consumer) => {
                 out.u8(tag::CANCELLED);
                 out.u64(consumer.0);
             }
-            ToRemoteQueue::Got { subscription, got } => {
+            Event::Got { subscription, got } => {
                 out.u8(tag::GOT);
                 out.u64(subscription.0);
                 out.u8(u8::from(got.is_some()));
@@ -254,12 +252,12 @@ impl Encoder {
                     out.delivery(delivery);
                 }
             }
-            ToRemoteQueue::Purged { request, count } => {
+            Event::Purged { request, count } => {
                 out.u8(tag::PURGED);
                 out.u64(*request);
                 out.u64(*count);
             }
-            ToRemoteQueue::Counted {
+            Event::Counted {
                 request,
                 queue_counts,
             } => {
@@ -269,16 +267,16 @@ impl Encoder {
                 out.u64(queue_counts.unsettled);
                 out.u64(queue_counts.consumers);
             }
-            ToRemoteQueue::Peeked { request, fetched } => {
+            Event::Peeked { request, fetched } => {
                 out.u8(tag::PEEKED);
                 out.u64(*request);
                 out.fetched(fetched);
             }
-            ToRemoteQueue::TimedOut(consumer) => {
+            Event::TimedOut(consumer) => {
                 out.u8(tag::TIMED_OUT);
                 out.u64(consumer.0);
             }
-            ToRemoteQueue::Active {
+            Event::Active {
                 consumer,
                 activation,
             } => {
@@ -291,18 +289,18 @@ impl Encoder {
 }
 
 /// About how many bytes a message to a remote queue takes.
-fn about(message: &ToRemoteQueue) -> usize {
+fn about(message: &Event) -> usize {
     match message {
-        ToRemoteQueue::Deliver(delivery)
-        | ToRemoteQueue::Got {
+        Event::Deliver(delivery)
+        | Event::Got {
             got: Some((delivery, _)),
             ..
         } => stored_len(&delivery.message),
-        ToRemoteQueue::Fetched {
+        Event::Fetched {
             fetched: Fetched::Message(message),
             ..
         }
-        | ToRemoteQueue::Peeked {
+        | Event::Peeked {
             fetched: Fetched::Message(message),
             ..
         } => stored_len(message),

@@ -5,18 +5,21 @@ use super::*;
 use crate::env::ConnectionEvent;
 use crate::link::ConsumerLink;
 use crate::peeked::Found;
+use crate::queue_host::{HostContext, QueueHost};
 use crate::quorum::RemoteQueues;
-use crate::quorum::link::{Origin, Registration, ToRemoteQueue};
+use crate::quorum::link::{Event, Origin, Registration};
 use crate::quorum::remote_queue::Put;
 use crate::shard::ShardEffects;
+use crate::subscriber::Subscriber;
 use leveret_queue::Consumer;
+use leveret_storage::{Folders, MemoryDisk, Options, ShardLogs, recover};
 use leveret_types::message::MessageSummary;
 use leveret_types::{ConnectionId, MessageParts, NodeId, QueueId};
 
 const QUEUE: QueueId = QueueId(256);
 const HERE: NodeId = NodeId(1);
 const LEADER: NodeId = NodeId(2);
-const CLIENT: ConnectionId = ConnectionId(7);
+const CLIENT: Subscriber = Subscriber::Client(ConnectionId(7));
 /// Consumers: two that acknowledge, and one that does not.
 const A: ConsumerId = ConsumerId(1);
 const B: ConsumerId = ConsumerId(2);
@@ -25,7 +28,15 @@ const NO_ACK: ConsumerId = ConsumerId(3);
 struct World {
     remote_queues: RemoteQueues,
     effects: ShardEffects,
+    /// Nothing is in them: a remote queue keeps no logs.
+    logs: ShardLogs,
     now: Now,
+}
+
+fn no_logs() -> ShardLogs {
+    let folders = Folders::within(std::path::Path::new("/store"));
+    let recovered = recover(&MemoryDisk::new(), &folders, &Options::default());
+    recovered.expect("a store").shards.remove(0)
 }
 
 fn message(index: u64) -> Message {
@@ -52,16 +63,16 @@ fn local(consumer: ConsumerId, index: u64) -> LocalDelivery {
     }
 }
 
-fn by_reference(consumer: ConsumerId, index: u64) -> ToRemoteQueue {
-    ToRemoteQueue::DeliverLocal(local(consumer, index))
+fn by_reference(consumer: ConsumerId, index: u64) -> Event {
+    Event::DeliverLocal(local(consumer, index))
 }
 
-fn whole(consumer: ConsumerId, index: u64) -> ToRemoteQueue {
-    ToRemoteQueue::Deliver(local(consumer, index).complete(QUEUE, message(index)))
+fn whole(consumer: ConsumerId, index: u64) -> Event {
+    Event::Deliver(local(consumer, index).complete(QUEUE, message(index)))
 }
 
-fn fetched(consumer: ConsumerId, index: u64, fetched: Fetched) -> ToRemoteQueue {
-    ToRemoteQueue::Fetched {
+fn fetched(consumer: ConsumerId, index: u64, fetched: Fetched) -> Event {
+    Event::Fetched {
         consumer,
         priority_log: 0,
         index,
@@ -78,6 +89,7 @@ impl World {
         let mut world = Self {
             remote_queues: RemoteQueues::new(origin, 1),
             effects: ShardEffects::default(),
+            logs: no_logs(),
             now: Now::both(1_000),
         };
         world.remote_queues.place(QUEUE, &[LEADER], false);
@@ -95,11 +107,10 @@ impl World {
                 link: std::sync::Arc::default(),
                 limiter: None,
             };
-            let remote_queue = world
-                .remote_queues
-                .use_remote_queue(QUEUE)
-                .expect("it is placed");
-            remote_queue.attach(world.now, consumer, CLIENT, link);
+            let attached = world.use_queue(|remote_queue, context| {
+                remote_queue.attach(context, consumer, CLIENT, link)
+            });
+            assert!(attached.is_ok());
         }
         world.begin();
         world
@@ -110,17 +121,31 @@ impl World {
         self.now.monotonic_ms += 10_000;
         self.remote_queues.locate(self.now, QUEUE, Some(LEADER));
         let said = self.said();
-        self.hear(ToRemoteQueue::Committed { through: 0 });
+        self.hear(Event::Committed { through: 0 });
         for consumer in [A, B, NO_ACK] {
             let result = Ok(());
-            self.hear(ToRemoteQueue::Attached { consumer, result });
+            self.hear(Event::Attached { consumer, result });
         }
         self.said();
         self.events();
         match said.into_iter().next() {
-            Some(ToLeader::Present(registration)) => *registration,
+            Some(Command::Present(registration)) => *registration,
             other => panic!("{other:?}"),
         }
+    }
+
+    /// Does what a client of this node does.
+    fn use_queue<R>(&mut self, run: impl FnOnce(&mut RemoteQueue, &mut HostContext<'_>) -> R) -> R {
+        let context = &mut HostContext {
+            now: self.now,
+            node: HERE,
+            logs: &mut self.logs,
+            effects: &mut self.effects,
+            answers: &mut Vec::new(),
+            scratch: &mut Vec::new(),
+        };
+        let remote_queue = self.remote_queues.used(QUEUE).expect("it is placed");
+        run(remote_queue, context)
     }
 
     fn reach<R>(&mut self, run: impl FnOnce(&mut RemoteQueues, &mut Reach<'_>) -> R) -> R {
@@ -132,7 +157,7 @@ impl World {
         run(&mut self.remote_queues, reach)
     }
 
-    fn hear(&mut self, message: ToRemoteQueue) {
+    fn hear(&mut self, message: Event) {
         let session = self
             .remote_queues
             .known(QUEUE)
@@ -177,11 +202,11 @@ impl World {
     }
 
     /// What the leader is told.
-    fn said(&mut self) -> Vec<ToLeader> {
+    fn said(&mut self) -> Vec<Command> {
         let mut said = Vec::new();
         self.remote_queues.flush(QUEUE, |_, _, put| {
             said.push(match put {
-                Put::Operations(first, operations) => ToLeader::Operations {
+                Put::Operations(first, operations) => Command::Operations {
                     first,
                     operations: operations.cloned().collect(),
                 },
@@ -194,7 +219,7 @@ impl World {
     fn fetches(&mut self) -> Vec<u64> {
         let said = self.said().into_iter();
         let fetches = said.filter_map(|message| match message {
-            ToLeader::Fetch { index, .. } => Some(index),
+            Command::Fetch { index, .. } => Some(index),
             _ => None,
         });
         fetches.collect()
@@ -265,7 +290,7 @@ fn what_nobody_can_read_is_passed_over_and_given_back_if_it_is_held() {
         world.find_all();
         assert_eq!(world.events(), [(1, 2)]);
         let operations = world.said().into_iter().flat_map(|said| match said {
-            ToLeader::Operations { operations, .. } => operations,
+            Command::Operations { operations, .. } => operations,
             _ => Vec::new(),
         });
         let released = operations.filter(|operation| {
@@ -287,8 +312,8 @@ fn room_comes_back_for_what_was_passed_over() {
         world.hear(fetched(A, index, Fetched::Gone));
     }
     let said = world.said();
-    let is_credit = |said: &ToLeader| {
-        matches!(said, ToLeader::Credit { consumer: A, messages, bytes }
+    let is_credit = |said: &Command| {
+        matches!(said, Command::Credit { consumer: A, messages, bytes }
             if *messages == LINK_CONSUMER_MESSAGES_MAX / 4 && *bytes == u64::from(*messages) * 8)
     };
     assert!(said.iter().any(is_credit), "{said:?}");
@@ -304,7 +329,7 @@ fn with_its_session_a_waiting_deliveries_ends_and_only_what_cannot_come_again_is
     assert_eq!(world.next(), Some(1));
     world.find(Found::Never);
     world.said();
-    world.hear(ToRemoteQueue::Leading { term: 2 });
+    world.hear(Event::Leading { term: 2 });
     assert_eq!(world.next(), None);
     assert_eq!(world.events(), [(1, 0), (3, 3)]);
     let registered = world.begin();
@@ -326,13 +351,9 @@ fn with_its_session_a_waiting_deliveries_ends_and_only_what_cannot_come_again_is
 #[test]
 fn the_end_of_a_consumer_waits_for_its_deliveries() {
     let mut world = World::new();
-    for said in [by_reference(A, 1), ToRemoteQueue::Cancelled(A), whole(B, 2)] {
-        let remote_queue = world
-            .remote_queues
-            .use_remote_queue(QUEUE)
-            .expect("it is placed");
-        if matches!(said, ToRemoteQueue::Cancelled(_)) {
-            remote_queue.cancel(world.now, A, CLIENT);
+    for said in [by_reference(A, 1), Event::Cancelled(A), whole(B, 2)] {
+        if matches!(said, Event::Cancelled(_)) {
+            world.use_queue(|remote_queue, context| remote_queue.cancel(context, A, CLIENT));
         }
         world.hear(said);
     }
@@ -350,11 +371,7 @@ fn nothing_waits_for_a_consumer_that_is_gone() {
     }
     assert_eq!(world.next(), Some(1));
     world.find(Found::Never);
-    let remote_queue = world
-        .remote_queues
-        .use_remote_queue(QUEUE)
-        .expect("it is placed");
-    remote_queue.detach(A);
+    world.use_queue(|remote_queue, context| remote_queue.detach(context, A));
     world.find_all();
     assert_eq!(world.events(), [(2, 2)]);
     // What comes for it now returns by its end, which the leader is told of.
@@ -362,7 +379,7 @@ fn nothing_waits_for_a_consumer_that_is_gone() {
     world.hear(by_reference(A, 4));
     assert_eq!(world.next(), None);
     let said = world.said();
-    assert!(matches!(said[..], [ToLeader::Detach(A)]), "{said:?}");
+    assert!(matches!(said[..], [Command::Detach(A)]), "{said:?}");
 }
 
 #[test]

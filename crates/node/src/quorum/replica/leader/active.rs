@@ -5,7 +5,7 @@
 //! presented themselves or had their time for it; who was the active one last stays it.
 
 use super::Leader;
-use crate::quorum::link::{RegisteredSubscription, ToRemoteQueue};
+use crate::quorum::link::{Event, RegisteredSubscription};
 use crate::quorum::replica::Around;
 use leveret_types::ConsumerId;
 
@@ -70,7 +70,7 @@ impl Leader {
         activation: u64,
     ) {
         if let Some(place) = self.subscriptions.get(&consumer) {
-            let message = ToRemoteQueue::Active {
+            let message = Event::Active {
                 consumer,
                 activation,
             };

@@ -2,7 +2,7 @@
 
 use super::{Closed, GivenBack, InFlight, Leader, View, Waiting};
 use crate::peeked::meta_of;
-use crate::quorum::link::{Operation, Origin, Settle, ToRemoteQueue};
+use crate::quorum::link::{Event, Operation, Origin, Settle};
 use crate::quorum::replica::entry_payload::{EntryPayload, Published, REFERRED_BYTES_MIN};
 use crate::quorum::replica::header::{Header, Leaving, Returned};
 use crate::quorum::replica::priority_logs::PriorityLogs;
@@ -180,7 +180,7 @@ impl Leader {
                 around.effects.deferred.push(Deferred::DeadLetter(dead));
             }
             let sequences = sequence..sequence + 1;
-            return self.answer(around, origin.node, ToRemoteQueue::Refused { sequences });
+            return self.answer(around, origin.node, Event::Refused { sequences });
         }
         let header = stored::header(message);
         let pieces = stored::pieces(&header, message);
@@ -332,7 +332,7 @@ impl Leader {
             let through = *through;
             let session = self.session(origin.node);
             if session.is_some_and(|(session, _)| session.origin == *origin) {
-                self.answer(around, origin.node, ToRemoteQueue::Committed { through });
+                self.answer(around, origin.node, Event::Committed { through });
             }
         }
         for GivenBack { settle, at, .. } in entry.returns {

@@ -2,7 +2,7 @@
 
 use super::Leader;
 use crate::peeked::Found;
-use crate::quorum::link::{LocalDelivery, ToRemoteQueue};
+use crate::quorum::link::{Event, LocalDelivery};
 use crate::quorum::replica::Around;
 use crate::quorum::replica::header::{Leaving, Returned};
 use crate::shard::Deferred;
@@ -80,8 +80,8 @@ impl Leader {
                 };
                 let local = may_read.then(|| self.by_reference(node, &delivery));
                 let message = match local.flatten() {
-                    Some(local) => ToRemoteQueue::DeliverLocal(local),
-                    None => ToRemoteQueue::Deliver(delivery),
+                    Some(local) => Event::DeliverLocal(local),
+                    None => Event::Deliver(delivery),
                 };
                 self.answer(around, node, message);
             }
@@ -118,7 +118,7 @@ impl Leader {
                     .get(&subscription)
                     .map(|place| place.node)
                 {
-                    self.answer(around, node, ToRemoteQueue::TimedOut(subscription));
+                    self.answer(around, node, Event::TimedOut(subscription));
                 }
             }
             Effect::Damaged { position } => around.effects.deferred.push(Deferred::Damage {

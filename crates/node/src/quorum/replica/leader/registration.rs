@@ -2,7 +2,7 @@
 //! node comes or goes.
 
 use super::{GivenBack, Leader, Place, Request, Session, Waiting};
-use crate::quorum::link::{Origin, Registration, ToRemoteQueue};
+use crate::quorum::link::{Event, Origin, Registration};
 use crate::quorum::replica::Around;
 use crate::shard::Deferred;
 use leveret_queue::Consumer;
@@ -29,7 +29,7 @@ impl Leader {
             .is_some_and(|(_, known)| known == session)
     }
 
-    pub(super) fn present(
+    pub(in super::super) fn present(
         &mut self,
         around: &mut Around<'_>,
         from: NodeId,
@@ -88,7 +88,7 @@ impl Leader {
                 self.had_consumer |= result.is_ok();
                 if result.is_err() {
                     let consumer = consumer.id;
-                    self.answer(around, from, ToRemoteQueue::Attached { consumer, result });
+                    self.answer(around, from, Event::Attached { consumer, result });
                 } else {
                     self.note_registered(subscription);
                     self.note_untold(consumer.id);
@@ -98,7 +98,7 @@ impl Leader {
         self.note_claims(registration, taken);
         self.heard_of(around.now, from);
         self.hold_returns(around, from);
-        self.answer(around, from, ToRemoteQueue::Committed { through });
+        self.answer(around, from, Event::Committed { through });
         self.dirty = true;
         self.carry_out(around);
     }
@@ -181,7 +181,7 @@ impl Leader {
     }
 
     /// A subscription is gone, behind all operations that its node has sent.
-    pub(super) fn detach(
+    pub(in super::super) fn detach(
         &mut self,
         around: &mut Around<'_>,
         from: NodeId,
@@ -217,7 +217,12 @@ impl Leader {
         is_free
     }
 
-    pub(super) fn attach(&mut self, around: &mut Around<'_>, from: NodeId, consumer: Consumer) {
+    pub(in super::super) fn attach(
+        &mut self,
+        around: &mut Around<'_>,
+        from: NodeId,
+        consumer: Consumer,
+    ) {
         if !self.is_free(from, consumer.id, true) {
             return;
         }
@@ -231,11 +236,11 @@ impl Leader {
             self.note_untold(consumer.id);
         }
         let consumer = consumer.id;
-        self.answer(around, from, ToRemoteQueue::Attached { consumer, result });
+        self.answer(around, from, Event::Attached { consumer, result });
         self.carry_out(around);
     }
 
-    pub(super) fn credit(
+    pub(in super::super) fn credit(
         &mut self,
         around: &mut Around<'_>,
         consumer: ConsumerId,

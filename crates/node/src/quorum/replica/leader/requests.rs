@@ -2,7 +2,7 @@
 
 use super::{Asked, Leader, Request, View};
 use crate::peeked::{self, Found};
-use crate::quorum::link::{Fetched, QueueCounts, ToRemoteQueue};
+use crate::quorum::link::{Event, Fetched, QueueCounts};
 use crate::quorum::replica::Around;
 use leveret_queue::{Got, Position};
 use leveret_types::limits::PARKED_ANSWERS_MAX;
@@ -37,7 +37,7 @@ impl Leader {
             priority_log,
             index,
         } = position;
-        let answer = ToRemoteQueue::Fetched {
+        let answer = Event::Fetched {
             consumer,
             priority_log,
             index,
@@ -70,11 +70,7 @@ impl Leader {
     }
 
     fn peeked(&mut self, around: &mut Around<'_>, asked: Asked, request: u64, fetched: Fetched) {
-        self.answer(
-            around,
-            asked.node,
-            ToRemoteQueue::Peeked { request, fetched },
-        );
+        self.answer(around, asked.node, Event::Peeked { request, fetched });
     }
 
     /// Does what is asked once all that came before is committed.
@@ -124,7 +120,7 @@ impl Leader {
                         .delivery(around.logs, &delivery)
                         .map(|delivery| (delivery, ready)),
                 };
-                self.answer(around, asked.node, ToRemoteQueue::Got { subscription, got });
+                self.answer(around, asked.node, Event::Got { subscription, got });
                 self.carry_out(around);
             }
             // What somebody may still claim is not ready.
@@ -150,19 +146,15 @@ impl Leader {
                 self.look(around, asked, request, position);
             }
             Request::Purged { request, count } => {
-                self.answer(around, asked.node, ToRemoteQueue::Purged { request, count });
+                self.answer(around, asked.node, Event::Purged { request, count });
             }
             Request::Count { request } => {
                 let counts = self.queue.counts(around.now);
-                let queue_counts = QueueCounts {
-                    ready: counts.ready,
-                    unsettled: counts.unsettled,
-                    consumers: counts.consumers as u64,
-                };
+                let queue_counts = QueueCounts::from(&counts);
                 self.answer(
                     around,
                     asked.node,
-                    ToRemoteQueue::Counted {
+                    Event::Counted {
                         request,
                         queue_counts,
                     },

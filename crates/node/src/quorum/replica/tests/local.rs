@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::quorum::LocalDeliveries;
-use crate::quorum::link::{Encoder, Fetched, ToLeader, ToRemoteQueue, decode_to_remote_queue};
+use crate::quorum::link::{Command, Encoder, Event, Fetched, decode_to_remote_queue};
 use leveret_types::LogId;
 
 impl World {
@@ -173,11 +173,7 @@ fn what_is_not_acknowledged_is_sent_with_its_bytes() {
 }
 
 /// What a leader says to a node in answer to a frame, that was not delivered before.
-fn fetch(
-    world: &mut World,
-    (leader, from): (usize, usize),
-    consumer: ConsumerId,
-) -> Vec<ToRemoteQueue> {
+fn fetch(world: &mut World, (leader, from): (usize, usize), consumer: ConsumerId) -> Vec<Event> {
     let (_, priority_log) = queue_of(world.log(leader));
     let running = world.nodes[from].running.as_ref().expect("it runs");
     let remote_queue = running
@@ -186,7 +182,7 @@ fn fetch(
         .known(QUEUE)
         .expect("it is used");
     let mut encoder = Encoder::to_leader(remote_queue.session());
-    encoder.put_to_leader(&ToLeader::Fetch {
+    encoder.put_to_leader(&Command::Fetch {
         consumer,
         priority_log,
         index: 0,
@@ -199,7 +195,7 @@ fn fetch(
     answers(world, (leader, from))
 }
 
-fn answers(world: &mut World, way: (usize, usize)) -> Vec<ToRemoteQueue> {
+fn answers(world: &mut World, way: (usize, usize)) -> Vec<Event> {
     let frames = world.ways.remove(&way).unwrap_or_default().into_iter();
     let bytes = frames.map(|frame| Bytes::from(frame.pieces.concat()));
     let decoded = bytes.filter_map(|bytes| decode_to_remote_queue(QUEUE, bytes).ok());
@@ -228,8 +224,8 @@ fn a_leader_sends_what_is_asked_for_to_who_holds_it_and_nobody_else() {
     }
     world.read(leader);
     let said = answers(&mut world, (leader, follower));
-    let is_first = |said: &ToRemoteQueue| {
-        matches!(said, ToRemoteQueue::Fetched {
+    let is_first = |said: &Event| {
+        matches!(said, Event::Fetched {
                 consumer, index: 0, fetched: Fetched::Message(first), ..
             } if *consumer == subscription && number_of(first) == 0)
     };
@@ -238,7 +234,7 @@ fn a_leader_sends_what_is_asked_for_to_who_holds_it_and_nobody_else() {
     assert!(
         matches!(
             said[..],
-            [ToRemoteQueue::Fetched {
+            [Event::Fetched {
                 fetched: Fetched::Gone,
                 ..
             }]

@@ -1,7 +1,8 @@
 //! Which words of a node begin a session with a leader, and which are of another time.
 
 use super::*;
-use crate::quorum::link::{Registration, ToLeader};
+use crate::host_kind::HostKind;
+use crate::quorum::link::{Command, Registration};
 
 /// Presents the third node to the leader at `at`; the session that it has then.
 fn present(world: &mut World, at: usize, number: u64, start: u64, term: u64) -> Option<u64> {
@@ -14,7 +15,7 @@ fn present(world: &mut World, at: usize, number: u64, start: u64, term: u64) -> 
                 first_sequence: 1,
                 subscriptions: Vec::new(),
             };
-            let message = ToLeader::Present(Box::new(registration));
+            let message = Command::Present(Box::new(registration));
             replicas.receive(around, from, QUEUE, number, message);
             let leader = replicas.map[&QUEUE].leader.as_ref().expect("it leads");
             let mut sessions = leader.sessions().filter(|(node, _)| *node == from);

@@ -1,20 +1,28 @@
-//! One queue of a shard: the queue machine, its logs, and where its consumers are.
+//! A queue that is on one node alone: the queue machine, its logs, and where its consumers are.
+
+mod guests;
+mod hosting;
+mod nodes;
+mod queues;
+
+pub(crate) use queues::{ClassicQueues, HandedOver};
 
 use crate::dead_letters::DeadLetters;
 use crate::effects::{Deferred, ShardEffects};
+use crate::events::ConnectionEvent;
 use crate::link::ConsumerLink;
 use crate::log_ids::log_of;
 use crate::peeked::{Found, Peeked, meta_of};
+use crate::queue_host::HostContext;
 use crate::queue_spec::{LocalQueueStats, QueueSpec};
+use crate::quorum::link::Event;
 use crate::subscriber::Subscriber;
+use guests::Guests;
 use hashbrown::HashMap;
-use leveret_queue::{
-    AttachError, Consumer, Effect, Got, Log, Offer, Peek, Position, Queue, RecoveredPriorityLog,
-    State,
-};
+use leveret_queue::{Effect, Log, Offer, Peek, Position, Queue, RecoveredPriorityLog, State};
 use leveret_session::contract::Delivery;
 use leveret_storage::{BodyId, LogKind, ShardLogs};
-use leveret_types::{ConsumerId, Message, Now, QueueId};
+use leveret_types::{ConsumerId, Message, NodeId, Now, QueueId};
 use std::collections::VecDeque;
 
 /// Messages of one batch that are kept at hand until the queue has had a look at them.
@@ -22,41 +30,43 @@ const FRESH_MAX: usize = 4_096;
 
 /// A consumer's place in the world.
 #[derive(Debug)]
-pub(super) struct Attached {
-    pub(super) subscriber: Subscriber,
+struct Attached {
+    subscriber: Subscriber,
     link: ConsumerLink,
 }
 
 /// A `basic.get` that waits for a message to be read from disk.
 #[derive(Debug)]
-pub(super) struct WaitingGet {
-    pub(super) subscriber: Subscriber,
-    pub(super) subscription: ConsumerId,
-    pub(super) no_ack: bool,
+struct WaitingGet {
+    subscriber: Subscriber,
+    subscription: ConsumerId,
+    no_ack: bool,
 }
 
 /// One queue.
-pub(super) struct ClassicQueue {
+pub(crate) struct ClassicQueue {
     id: QueueId,
-    pub(super) queue: Queue,
-    pub(super) durable: bool,
+    queue: Queue,
+    durable: bool,
     auto_delete: bool,
     had_consumer: bool,
     /// Priority logs that have a log.
-    pub(super) priority_logs: Vec<u8>,
-    pub(super) consumers: HashMap<ConsumerId, Attached, foldhash::fast::FixedState>,
+    priority_logs: Vec<u8>,
+    consumers: HashMap<ConsumerId, Attached, foldhash::fast::FixedState>,
     /// Who may hold messages without being a consumer: by `basic.get`, or after `basic.cancel`.
-    pub(super) subscriptions: Vec<(ConsumerId, Subscriber)>,
+    subscriptions: Vec<(ConsumerId, Subscriber)>,
     /// Messages enqueued since the last pump, so that they are delivered from the socket's buffer
     /// and not looked up in the log.
     fresh: VecDeque<(Position, Message)>,
     /// Messages that the queue looked at since the last pump, for the deliveries that follow: what
     /// the log has read from disk it keeps only as long as it has room.
     looked: Peeked,
-    pub(super) dead: DeadLetters,
-    pub(super) waiting_gets: Vec<WaitingGet>,
-    pub(super) dirty: bool,
-    pub(super) deadline_ms: u64,
+    dead: DeadLetters,
+    waiting_gets: Vec<WaitingGet>,
+    /// The nodes whose clients use the queue.
+    guests: Guests,
+    /// Whether it is in the lists of the shard's classic queues.
+    listed: queues::Listed,
     saved: State,
 }
 
@@ -103,7 +113,7 @@ fn find_fresh(fresh: &VecDeque<(Position, Message)>, position: Position) -> Opti
 }
 
 impl ClassicQueue {
-    pub(super) fn new(
+    pub(crate) fn new(
         now: Now,
         id: QueueId,
         spec: QueueSpec,
@@ -167,17 +177,17 @@ impl ClassicQueue {
             dead: DeadLetters::default(),
             subscriptions: Vec::new(),
             waiting_gets: Vec::new(),
-            dirty: false,
-            deadline_ms: 0,
+            guests: Guests::default(),
+            listed: queues::Listed::default(),
             saved: state,
         }
     }
 
-    pub(super) fn update(&mut self, now: Now, spec: QueueSpec) {
+    fn update(&mut self, now: Now, spec: QueueSpec) {
         self.queue.update_settings(now, spec.settings);
     }
 
-    pub(super) fn offer(
+    fn offer(
         &mut self,
         now: Now,
         bytes: u32,
@@ -194,7 +204,7 @@ impl ClassicQueue {
         self.queue.offer(now, bytes, &mut view, out)
     }
 
-    pub(super) fn enqueue(&mut self, logs: &mut ShardLogs, body: BodyId, message: &Message) {
+    fn enqueue(&mut self, logs: &mut ShardLogs, body: BodyId, message: &Message) {
         let priority_log = self.queue.priority_log_for(message.summary.priority);
         let log = log_of(self.id, priority_log);
         if !self.priority_logs.contains(&priority_log) {
@@ -230,7 +240,7 @@ impl ClassicQueue {
         }
     }
 
-    pub(super) fn forget_fresh(&mut self) {
+    fn forget_fresh(&mut self) {
         self.fresh.clear();
         self.looked.clear(self.consumers.is_empty());
         if self.fresh.capacity() > 64 && self.consumers.is_empty() {
@@ -238,59 +248,30 @@ impl ClassicQueue {
         }
     }
 
-    pub(super) fn pump(&mut self, now: Now, logs: &mut ShardLogs, out: &mut Vec<Effect>) {
+    /// Lets the queue deliver, expire and drop.
+    fn pump(&mut self, context: &mut HostContext<'_>) {
         let mut view = LogView {
             queue: self.id,
-            logs,
+            logs: context.logs,
             fresh: &self.fresh,
             looked: &mut self.looked,
             consumers: &self.consumers,
         };
-        self.queue.tick(now, &mut view, out);
+        self.queue.tick(context.now, &mut view, context.scratch);
+        self.carry_out(context);
+        self.dead.retry(context.now);
+        self.send_dead_letters(context.logs, context.effects);
+        self.forget_fresh();
     }
 
-    pub(super) fn get(
-        &mut self,
-        now: Now,
-        logs: &mut ShardLogs,
-        subscription: ConsumerId,
-        no_ack: bool,
-        out: &mut Vec<Effect>,
-    ) -> Got {
-        let mut view = LogView {
-            queue: self.id,
-            logs,
-            fresh: &self.fresh,
-            looked: &mut self.looked,
-            consumers: &self.consumers,
-        };
-        self.queue.get(now, subscription, no_ack, &mut view, out)
-    }
-
-    pub(super) fn attach(
-        &mut self,
-        now: Now,
-        consumer: Consumer,
-        subscriber: Subscriber,
-        link: ConsumerLink,
-        out: &mut Vec<Effect>,
-    ) -> Result<(), AttachError> {
-        self.queue.attach(now, consumer, out)?;
-        self.had_consumer = true;
-        self.consumers
-            .insert(consumer.id, Attached { subscriber, link });
-        Ok(())
-    }
-
-    pub(super) fn cancel(&mut self, now: Now, consumer: ConsumerId, out: &mut Vec<Effect>) {
-        self.queue.cancel(now, consumer, out);
-        if let Some(attached) = self.consumers.remove(&consumer) {
-            self.note_subscription(consumer, attached.subscriber);
-        }
+    /// When it is to be pumped next, whatever happens.
+    fn next_deadline_ms(&self, now: Now) -> Option<u64> {
+        let queue = self.queue.next_deadline_ms(now);
+        queue.into_iter().chain(self.dead.deadline_ms()).min()
     }
 
     /// Remembers whose subscription this is, until it is detached.
-    pub(super) fn note_subscription(&mut self, subscription: ConsumerId, subscriber: Subscriber) {
+    fn note_subscription(&mut self, subscription: ConsumerId, subscriber: Subscriber) {
         if self
             .subscriptions
             .iter()
@@ -316,20 +297,6 @@ impl ClassicQueue {
         consumer.or_else(|| Some(subscriptions.find(|(known, _)| *known == subscription)?.1))
     }
 
-    pub(super) fn detach(&mut self, now: Now, subscription: ConsumerId, out: &mut Vec<Effect>) {
-        self.queue.detach(now, subscription, out);
-        self.consumers.remove(&subscription);
-        self.subscriptions
-            .retain(|(known, _)| *known != subscription);
-        self.waiting_gets
-            .retain(|waiting| waiting.subscription != subscription);
-    }
-
-    /// Whether it is an auto-delete queue that had consumers and has none any more.
-    pub(super) fn is_to_be_deleted(&self) -> bool {
-        self.auto_delete && self.had_consumer && self.consumers.is_empty()
-    }
-
     fn find(&mut self, logs: &mut ShardLogs, position: Position) -> Found {
         match find_fresh(&self.fresh, position) {
             Some(message) => Found::Message(message.clone()),
@@ -339,7 +306,7 @@ impl ClassicQueue {
 
     /// The message of a delivery. The queue delivers only what [`Log::peek`] has just found, so
     /// that it is there.
-    pub(super) fn delivery(
+    fn delivery(
         &mut self,
         logs: &mut ShardLogs,
         delivery: &leveret_queue::Delivery,
@@ -359,12 +326,19 @@ impl ClassicQueue {
         })
     }
 
-    pub(super) fn carry_out(
-        &mut self,
-        effect: Effect,
-        logs: &mut ShardLogs,
-        effects: &mut ShardEffects,
-    ) {
+    /// Carries out what the queue machine wants done.
+    fn carry_out(&mut self, context: &mut HostContext<'_>) {
+        if context.scratch.is_empty() {
+            return;
+        }
+        let mut wanted = std::mem::take(context.scratch);
+        for effect in wanted.drain(..) {
+            self.carry_out_one(effect, context);
+        }
+        *context.scratch = wanted;
+    }
+
+    fn carry_out_one(&mut self, effect: Effect, context: &mut HostContext<'_>) {
         match effect {
             Effect::Deliver(delivery) => {
                 let Some(subscriber) = self
@@ -374,18 +348,20 @@ impl ClassicQueue {
                 else {
                     return;
                 };
-                let Some(delivery) = self.delivery(logs, &delivery) else {
+                let Some(delivery) = self.delivery(context.logs, &delivery) else {
                     tracing::error!(queue = %self.id, "a message that was there cannot be read");
                     return;
                 };
-                effects.deliver(subscriber, delivery);
+                self.tell_delivery(context, subscriber, delivery);
             }
             Effect::Settled {
                 priority_log,
                 range,
                 bytes,
             } => {
-                logs.settle(log_of(self.id, priority_log), range, bytes);
+                context
+                    .logs
+                    .settle(log_of(self.id, priority_log), range, bytes);
             }
             Effect::DeadLetter {
                 priority_log,
@@ -393,14 +369,14 @@ impl ClassicQueue {
                 reason,
             } => {
                 self.dead.push(priority_log, range, reason);
-                self.send_dead_letters(logs, effects);
+                self.send_dead_letters(context.logs, context.effects);
             }
             Effect::TimedOut { subscription } => {
                 if let Some(subscriber) = self.subscriber_of(subscription) {
-                    effects.timed_out(subscriber, self.id, subscription);
+                    self.tell_timed_out(context, subscriber, subscription);
                 }
             }
-            Effect::Damaged { position } => effects.deferred.push(Deferred::Damage {
+            Effect::Damaged { position } => context.effects.deferred.push(Deferred::Damage {
                 queue: self.id,
                 what: format!(
                     "message {} of priority log {} cannot be read; it is set aside, see \
@@ -409,14 +385,14 @@ impl ClassicQueue {
                 ),
             }),
             Effect::Expired => {
-                effects.deferred.push(Deferred::DeleteQueue {
+                context.effects.deferred.push(Deferred::DeleteQueue {
                     queue: self.id,
                     expired: true,
                 });
             }
             Effect::Activate { consumer } => {
                 if let Some(attached) = self.consumers.get(&consumer) {
-                    effects.activated(attached.subscriber, self.id, consumer);
+                    self.tell_active(context, attached.subscriber, consumer);
                 }
             }
             // A queue that is not replicated keeps its counts itself, and where it is classic its
@@ -425,9 +401,62 @@ impl ClassicQueue {
         }
     }
 
+    fn tell_delivery(&self, context: &mut HostContext<'_>, to: Subscriber, delivery: Delivery) {
+        match to {
+            Subscriber::Client(connection) => {
+                let event = ConnectionEvent::Deliver(delivery);
+                context.effects.posts.push((connection, event));
+            }
+            Subscriber::Node(node) => self.say(context, node, Event::Deliver(delivery)),
+        }
+    }
+
+    fn tell_timed_out(
+        &self,
+        context: &mut HostContext<'_>,
+        to: Subscriber,
+        subscription: ConsumerId,
+    ) {
+        match to {
+            Subscriber::Client(connection) => context.effects.deferred.push(Deferred::TimedOut {
+                connection,
+                consumer: subscription,
+            }),
+            Subscriber::Node(node) => self.say(context, node, Event::TimedOut(subscription)),
+        }
+    }
+
+    /// A consumer has become the single active one. Clients are not told; other nodes are, for
+    /// those who ask them.
+    fn tell_active(&self, context: &mut HostContext<'_>, to: Subscriber, consumer: ConsumerId) {
+        if let Subscriber::Node(node) = to {
+            let activation = 1;
+            let event = Event::Active {
+                consumer,
+                activation,
+            };
+            self.say(context, node, event);
+        }
+    }
+
+    /// Says something to a node's remote queue, if that has a session.
+    fn say(&self, context: &mut HostContext<'_>, to: NodeId, event: Event) {
+        self.guests.say(to, self.id, event, context.answers);
+    }
+
+    fn delete_if_unused(&self, context: &mut HostContext<'_>) {
+        let is_unused = self.auto_delete && self.had_consumer && self.consumers.is_empty();
+        if is_unused {
+            context.effects.deferred.push(Deferred::DeleteQueue {
+                queue: self.id,
+                expired: false,
+            });
+        }
+    }
+
     /// Hands messages over to be dead-lettered; those that are on disk only once they have been
     /// read.
-    pub(super) fn send_dead_letters(&mut self, logs: &mut ShardLogs, effects: &mut ShardEffects) {
+    fn send_dead_letters(&mut self, logs: &mut ShardLogs, effects: &mut ShardEffects) {
         let (queue, looked) = (self.id, &mut self.looked);
         let mut find = |at| match find_fresh(&self.fresh, at) {
             Some(message) => Found::Message(message.clone()),
@@ -438,7 +467,7 @@ impl ClassicQueue {
         }
     }
 
-    pub(super) fn local_stats(&self, now: Now) -> LocalQueueStats {
+    fn local_stats(&self, now: Now) -> LocalQueueStats {
         let consumers = self.queue.consumers().filter_map(|view| {
             let subscriber = self.consumers.get(&view.consumer.id)?.subscriber;
             Some((view, subscriber))
@@ -454,7 +483,7 @@ impl ClassicQueue {
 
     /// Writes down what must survive besides the messages, if a restart would not find it so
     /// already.
-    pub(super) fn save_state(&mut self, logs: &mut ShardLogs, clean: bool) {
+    fn save_state(&mut self, logs: &mut ShardLogs, clean: bool) {
         if !self.durable {
             return;
         }

@@ -1,13 +1,15 @@
-//! What replicas and their leaders reach while they run.
+//! What hosts of queues reach while they run.
 
-use super::transfers::Transfers;
+use crate::effects::ShardEffects;
+use crate::queue_host::HostContext;
 use crate::quorum::Clients;
 use crate::quorum::link::Answer;
-use crate::shard::ShardEffects;
+use crate::quorum::replica::Transfers;
+use leveret_queue::Effect;
 use leveret_storage::ShardLogs;
 use leveret_types::{NodeId, Now};
 
-/// What a replica may reach while it runs.
+/// What the hosts of a shard's queues may reach while they run.
 pub struct Around<'a> {
     /// The moment.
     pub now: Now,
@@ -31,4 +33,20 @@ pub struct Around<'a> {
     pub transfers: &'a Transfers,
     /// The clients of this node.
     pub clients: &'a mut dyn Clients,
+    /// What queue machines want done: empty between calls.
+    pub scratch: &'a mut Vec<Effect>,
+}
+
+impl Around<'_> {
+    /// The part of it that a queue reaches which is on this node alone.
+    pub(crate) const fn context(&mut self) -> HostContext<'_> {
+        HostContext {
+            now: self.now,
+            node: self.node,
+            logs: self.logs,
+            effects: self.effects,
+            answers: self.answers,
+            scratch: self.scratch,
+        }
+    }
 }

@@ -1,0 +1,75 @@
+//! What a shard does with all queues of one kind that this node hosts. A kind of queue is one more
+//! that implements this, and one more in `Shard::kinds`.
+
+use crate::around::Around;
+use crate::queue_spec::LocalQueueStats;
+use crate::quorum::link::Command;
+use leveret_queue::Counts;
+use leveret_storage::ShardLogs;
+use leveret_types::{NodeId, Now, QueueId};
+use std::ops::Range;
+
+/// The queues of one kind in a shard, as far as this node hosts them.
+pub(crate) trait HostKind {
+    /// Takes what a node's remote queue says to a queue; one that is not here answers that it does
+    /// not lead.
+    fn receive(
+        &mut self,
+        around: &mut Around<'_>,
+        from: NodeId,
+        queue: QueueId,
+        session: u64,
+        command: Command,
+    );
+
+    /// Messages that were dead-lettered are where they were to go (or nowhere): they leave.
+    fn dead_lettered(
+        &mut self,
+        around: &mut Around<'_>,
+        queue: QueueId,
+        priority_log: u8,
+        range: Range<u64>,
+    );
+
+    /// A message that must be dead-lettered could not be: it goes again later.
+    fn not_dead_lettered(
+        &mut self,
+        around: &mut Around<'_>,
+        queue: QueueId,
+        priority_log: u8,
+        index: u64,
+    );
+
+    /// Messages that were read from disk have come for a queue.
+    fn loaded(&mut self, around: &mut Around<'_>, queue: QueueId);
+
+    /// Takes a queue away with its messages. Answers how it stood, if it was led here.
+    fn remove(&mut self, around: &mut Around<'_>, queue: QueueId) -> Option<Counts>;
+
+    /// The shard's part of the write-ahead log is durable further than before.
+    fn on_durable(&mut self, around: &mut Around<'_>);
+
+    /// Another node is connected.
+    fn peer_up(&mut self, around: &mut Around<'_>, peer: NodeId);
+
+    /// Another node is down.
+    fn peer_down(&mut self, around: &mut Around<'_>, peer: NodeId);
+
+    /// Time passes: what is due is done in [`Self::finish`].
+    fn tick(&mut self, around: &mut Around<'_>);
+
+    /// Lets queues that something happened to deliver, expire and drop, once for the whole batch.
+    fn finish(&mut self, around: &mut Around<'_>);
+
+    /// When [`Self::tick`] is to be called next, in monotonic milliseconds.
+    fn next_deadline_ms(&self, now: Now) -> Option<u64>;
+
+    /// How a queue stands that is led here and acts; nothing of any other.
+    fn led_counts(&self, now: Now, queue: QueueId) -> Option<Counts>;
+
+    /// Facts about a queue: all of them where it is led, elsewhere what lives.
+    fn local_stats(&self, now: Now, logs: &ShardLogs, queue: QueueId) -> Option<LocalQueueStats>;
+
+    /// The queues of this kind, in no order.
+    fn queues(&self) -> Vec<QueueId>;
+}

@@ -1,0 +1,210 @@
+//! Queues that are on this node alone, and what the remote queues of another node hear of them.
+
+use super::*;
+use crate::quorum::link::{Answer, Command, Event, Operation, Registration};
+use leveret_queue::Consumer;
+use leveret_types::ConsumerId;
+
+const NODE: NodeId = NodeId(2);
+const SESSION: u64 = 5;
+const A: ConsumerId = ConsumerId(7);
+const B: ConsumerId = ConsumerId(8);
+
+impl World {
+    fn with_queues(single_active: bool) -> Self {
+        let mut world = Self::new();
+        for queue in [1, 2] {
+            let mut spec = spec();
+            spec.settings.single_active = single_active;
+            world
+                .shard
+                .add_queue(world.now, QueueId(queue), spec, Vec::new());
+            let registration = Registration {
+                start: 1,
+                term: 0,
+                first_sequence: 1,
+                subscriptions: Vec::new(),
+            };
+            world.tell(queue, Command::Present(Box::new(registration)));
+        }
+        world.heard();
+        world
+    }
+
+    fn tell(&mut self, queue: u64, command: Command) {
+        self.tell_in(SESSION, queue, command);
+    }
+
+    fn tell_in(&mut self, session: u64, queue: u64, command: Command) {
+        let queue = QueueId(queue);
+        self.shard.on_kind(self.now, queue, |kind, around| {
+            kind.receive(around, NODE, queue, session, command);
+        });
+    }
+
+    /// What the node's remote queues hear, by queue.
+    fn heard(&mut self) -> Vec<(u64, Event)> {
+        self.shard.finish_hosts(self.now);
+        let answers = std::mem::take(&mut self.shard.answers);
+        let heard = answers.into_iter().map(|answer: Answer| {
+            assert_eq!(answer.to, NODE);
+            (answer.queue.0, answer.message)
+        });
+        heard.collect()
+    }
+}
+
+fn consumer(id: ConsumerId) -> Consumer {
+    Consumer {
+        id,
+        priority: 0,
+        exclusive: false,
+        no_ack: false,
+        prefetch: 1,
+        timeout_ms: None,
+    }
+}
+
+fn message() -> Message {
+    let parts = MessageParts {
+        body: b"m",
+        properties: &[0, 0],
+        ..MessageParts::default()
+    };
+    let summary = MessageSummary {
+        persistent: true,
+        ..MessageSummary::default()
+    };
+    Message::from_parts(parts, summary)
+}
+
+fn publish(first: u64) -> Command {
+    let operations = vec![Operation::Publish(message())];
+    Command::Operations { first, operations }
+}
+
+#[test]
+fn a_get_is_answered_for_its_own_queue() {
+    for queue in [1, 2] {
+        let mut world = World::with_queues(false);
+        let subscription = A;
+        let no_ack = false;
+        world.tell(
+            queue,
+            Command::Get {
+                subscription,
+                no_ack,
+            },
+        );
+        let heard = world.heard();
+        assert!(
+            matches!(heard[..], [(of, Event::Got { subscription: A, got: None })] if of == queue),
+            "{heard:?}"
+        );
+    }
+}
+
+#[test]
+fn the_end_of_a_consumer_comes_behind_its_deliveries() {
+    let mut world = World::with_queues(false);
+    world.tell(1, Command::Attach(consumer(A)));
+    world.tell(1, publish(1));
+    world.shard.finish_hosts(world.now);
+    world.tell(1, Command::Cancel(A));
+    let heard = world.heard();
+    assert!(
+        matches!(
+            &heard[..],
+            [
+                (
+                    1,
+                    Event::Attached {
+                        consumer: A,
+                        result: Ok(())
+                    }
+                ),
+                (1, Event::Deliver(_)),
+                (1, Event::Cancelled(A)),
+            ]
+        ),
+        "{heard:?}"
+    );
+}
+
+#[test]
+fn who_waits_for_its_turn_hears_so_and_who_is_active_too() {
+    let mut world = World::with_queues(true);
+    for id in [A, B] {
+        world.tell(2, Command::Attach(consumer(id)));
+    }
+    let active = |heard: Vec<(u64, Event)>| -> Vec<(u64, ConsumerId, u64)> {
+        let active = heard.into_iter().filter_map(|(queue, event)| match event {
+            Event::Active {
+                consumer,
+                activation,
+            } => Some((queue, consumer, activation)),
+            _ => None,
+        });
+        active.collect()
+    };
+    assert_eq!(active(world.heard()), [(2, A, 1), (2, B, 0)]);
+    world.tell(2, Command::Detach(A));
+    assert_eq!(active(world.heard()), [(2, B, 1)]);
+}
+
+#[test]
+fn another_node_is_not_told_of_a_deletion() {
+    let mut world = World::with_queues(false);
+    world.tell(1, Command::Attach(consumer(A)));
+    world.heard();
+    world.shard.remove_queue(world.now, QueueId(1));
+    assert!(world.heard().is_empty(), "the catalogue says so");
+    assert!(world.shard.effects.posts.is_empty(), "no client is meant");
+    world.tell(1, publish(1));
+    let heard = world.heard();
+    assert!(
+        matches!(
+            heard[..],
+            [(
+                1,
+                Event::NotLeader {
+                    term: 0,
+                    leader: None
+                }
+            )]
+        ),
+        "{heard:?}"
+    );
+}
+
+#[test]
+fn operations_are_committed_once_the_log_is_durable_and_taken_once() {
+    let mut world = World::with_queues(false);
+    world.tell(1, publish(1));
+    world.tell(1, publish(1));
+    world.tell(1, publish(2));
+    assert!(world.heard().is_empty(), "nothing is durable yet");
+    world.shard.finish(world.now);
+    world.sync_without_exchange();
+    let heard = world.heard();
+    assert!(
+        matches!(heard[..], [(1, Event::Committed { through: 2 })]),
+        "{heard:?}"
+    );
+    assert_eq!(world.ready(1), 2);
+}
+
+#[test]
+fn a_gap_and_an_unknown_session_make_a_node_present_itself() {
+    let mut world = World::with_queues(false);
+    for (session, is_asked) in [(SESSION - 1, false), (SESSION + 1, true)] {
+        world.tell_in(session, 1, publish(1));
+        let heard = world.heard();
+        let asked = matches!(heard[..], [(1, Event::Leading { term: 0 })]);
+        assert_eq!(asked, is_asked, "{heard:?}");
+    }
+    world.tell(1, publish(3));
+    let heard = world.heard();
+    assert!(matches!(heard[..], [(1, Event::Leading { term: 0 })]));
+    assert_eq!(world.ready(1), 0);
+}
