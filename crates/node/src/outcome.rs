@@ -1,10 +1,8 @@
 //! What a queue answers to what a caller wants of it, wherever it is.
 
-use crate::stored;
 use leveret_session::contract::Delivery;
-use leveret_storage::{BodyId, Durability, ShardLogs, SharedBody};
-use leveret_types::limits::CHUNK_BYTES;
-use leveret_types::{Message, ProtocolError, ReplyCode};
+use leveret_storage::{BodyId, SharedBody};
+use leveret_types::{ProtocolError, ReplyCode};
 
 /// What became of a message at a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,58 +28,9 @@ pub enum Enqueued {
 /// write-ahead log for all shards. Shards are given the message one after the other.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Bodies {
-    durable: Option<BodyId>,
-    volatile: Option<BodyId>,
-    shared: Option<SharedBody>,
-}
-
-impl Bodies {
-    /// The body of `message` in the log, written once for all the queues that the message goes to.
-    pub(crate) fn of(&mut self, logs: &mut ShardLogs, message: &Message, durable: bool) -> BodyId {
-        let known = if durable {
-            self.durable
-        } else {
-            self.durable.or(self.volatile)
-        };
-        let is_here = |body: &BodyId| body.shard().0 == u16::from(logs.shard());
-        if let Some(body) = known.filter(is_here) {
-            return body;
-        }
-        if !durable {
-            let body = put(logs, message, Durability::Volatile, None);
-            (self.durable, self.volatile) = (None, Some(body));
-            return body;
-        }
-        let body = put(logs, message, Durability::Durable, self.shared);
-        if self.shared.is_none() {
-            self.shared = logs.share(body);
-        }
-        self.durable = Some(body);
-        body
-    }
-}
-
-/// Puts the body of `message` into the chunk that gathers. A large one is not copied, where its
-/// buffer is what is to be kept.
-fn put(
-    logs: &mut ShardLogs,
-    message: &Message,
-    durability: Durability,
-    shared: Option<SharedBody>,
-) -> BodyId {
-    let is_large = message.weight() > CHUNK_BYTES;
-    if let Some(bytes) = is_large.then(|| message.encoded()).flatten() {
-        return match shared {
-            Some(shared) => logs.body_shared_again(shared, bytes),
-            None => logs.body_shared(durability, bytes),
-        };
-    }
-    let header = stored::header(message);
-    let pieces = stored::pieces(&header, message);
-    match shared {
-        Some(shared) => logs.body_again(shared, &pieces),
-        None => logs.body(durability, &pieces),
-    }
+    pub(crate) durable: Option<BodyId>,
+    pub(crate) volatile: Option<BodyId>,
+    pub(crate) shared: Option<SharedBody>,
 }
 
 /// What a `get` found.

@@ -32,6 +32,26 @@ use std::ops::Range;
 /// Queues whose states are saved before a shard is let go.
 pub const STATES_AT_ONCE: usize = 1_000;
 
+/// How this node stands among the others.
+struct Standing {
+    /// Other nodes that are up.
+    up: Vec<NodeId>,
+    /// When this node last looked which those are, on the monotonic clock.
+    checked_ms: u64,
+    /// Whether this node's data folder is an older copy of itself.
+    is_outdated: bool,
+}
+
+impl Default for Standing {
+    fn default() -> Self {
+        Self {
+            up: Vec::new(),
+            checked_ms: u64::MAX,
+            is_outdated: false,
+        }
+    }
+}
+
 /// A shard.
 pub struct Shard {
     id: ShardId,
@@ -54,12 +74,7 @@ pub struct Shard {
     /// Members of queues that are on several nodes.
     replicas: Replicas,
     transfers: Transfers,
-    /// Other nodes that are up.
-    up: Vec<NodeId>,
-    /// When this node last looked which those are, on the monotonic clock.
-    peers_checked_ms: u64,
-    /// Whether this node's data folder is an older copy of itself.
-    is_outdated: bool,
+    standing: Standing,
     /// What leaders in this shard say to remote queues, those in this shard included.
     pub(crate) answers: Vec<Answer>,
 }
@@ -82,9 +97,7 @@ impl Shard {
             remote_queues: RemoteQueues::new(Origin { node, start: 1 }, count),
             replicas: Replicas::default(),
             transfers: Transfers::of_shard(count),
-            up: Vec::new(),
-            peers_checked_ms: u64::MAX,
-            is_outdated: false,
+            standing: Standing::default(),
             answers: Vec::new(),
         }
     }
@@ -154,8 +167,8 @@ impl Shard {
 
     /// Another node is connected from now on.
     pub fn peer_up(&mut self, now: Now, peer: NodeId) {
-        if !self.up.contains(&peer) {
-            self.up.push(peer);
+        if !self.standing.up.contains(&peer) {
+            self.standing.up.push(peer);
         }
         self.remote_queues.peer_up(now, peer);
         self.for_each_kind(now, |kind, around| kind.peer_up(around, peer));
@@ -163,7 +176,7 @@ impl Shard {
 
     /// Another node is down: the failure detector has given it up.
     pub fn peer_down(&mut self, now: Now, peer: NodeId) {
-        self.up.retain(|up| *up != peer);
+        self.standing.up.retain(|up| *up != peer);
         self.link_peer_down(now, peer);
         self.for_each_kind(now, |kind, around| kind.peer_down(around, peer));
     }
@@ -304,12 +317,11 @@ impl Shard {
     /// Lets every queue that something happened to deliver, expire and drop, and remote queues and
     /// leaders say what they have to say.
     pub fn finish(&mut self, now: Now) {
-        loop {
-            self.finish_hosts(now);
+        self.finish_hosts(now);
+        while !self.answers.is_empty() || self.remote_queues.have_news() {
             self.exchange(now);
-            if !self.classic.is_dirty() {
-                break;
-            }
+            // What was said may have been said to a queue next to the remote queue.
+            self.finish_hosts(now);
         }
         self.next_deadline_ms = self.deadline(now).unwrap_or(u64::MAX);
     }
@@ -320,13 +332,13 @@ impl Shard {
 
     /// What hosts of queues reach, and the kinds of them: one that comes is to be one more here.
     fn parts(&mut self, now: Now) -> (Around<'_>, &mut ClassicQueues, &mut Replicas) {
-        let silent_ms = now.monotonic_ms.saturating_sub(self.peers_checked_ms);
+        let silent_ms = now.monotonic_ms.saturating_sub(self.standing.checked_ms);
         let around = Around {
             now,
             node: self.node,
-            up: &self.up,
+            up: &self.standing.up,
             may_be_deposed: silent_ms > LEADER_LEASE_MS,
-            is_outdated: self.is_outdated,
+            is_outdated: self.standing.is_outdated,
             logs: &mut self.logs,
             effects: &mut self.effects,
             answers: &mut self.answers,

@@ -10,8 +10,11 @@ use crate::outcome::{Bodies, Enqueued, GetOutcome};
 use crate::peeked::{self, Found};
 use crate::queue_host::{Asker, Get, HostContext, QueueHost, When};
 use crate::quorum::link::{Event, Fetched, QueueCounts, Settle};
+use crate::stored;
 use crate::subscriber::Subscriber;
 use leveret_queue::{AttachError, Consumer, Got, Offer, Reason};
+use leveret_storage::{BodyId, Durability, ShardLogs, SharedBody};
+use leveret_types::limits::CHUNK_BYTES;
 use leveret_types::{ConsumerId, Message, Now};
 
 impl ClassicQueue {
@@ -255,5 +258,54 @@ impl QueueHost for ClassicQueue {
     fn single_active(&self, consumer: ConsumerId) -> Option<bool> {
         let rule = self.queue.settings().single_active;
         rule.then(|| self.queue.active() == Some(consumer))
+    }
+}
+
+impl Bodies {
+    /// The body of `message` in the log, written once for all the queues that the message goes to.
+    fn of(&mut self, logs: &mut ShardLogs, message: &Message, durable: bool) -> BodyId {
+        let known = if durable {
+            self.durable
+        } else {
+            self.durable.or(self.volatile)
+        };
+        let is_here = |body: &BodyId| body.shard().0 == u16::from(logs.shard());
+        if let Some(body) = known.filter(is_here) {
+            return body;
+        }
+        if !durable {
+            let body = put(logs, message, Durability::Volatile, None);
+            (self.durable, self.volatile) = (None, Some(body));
+            return body;
+        }
+        let body = put(logs, message, Durability::Durable, self.shared);
+        if self.shared.is_none() {
+            self.shared = logs.share(body);
+        }
+        self.durable = Some(body);
+        body
+    }
+}
+
+/// Puts the body of `message` into the chunk that gathers. A large one is not copied, where its
+/// buffer is what is to be kept.
+fn put(
+    logs: &mut ShardLogs,
+    message: &Message,
+    durability: Durability,
+    shared: Option<SharedBody>,
+) -> BodyId {
+    let is_large = message.weight() > CHUNK_BYTES;
+    if let Some(bytes) = is_large.then(|| message.encoded()).flatten() {
+        return match shared {
+            Some(shared) => logs.body_shared_again(shared, bytes),
+            None => logs.body_shared(durability, bytes),
+        };
+    }
+    let header = stored::header(message);
+    let pieces = stored::pieces(&header, message);
+    match shared {
+        Some(shared) => logs.body_again(shared, &pieces),
+        None => logs.body(durability, &pieces),
     }
 }

@@ -137,11 +137,6 @@ impl ClassicQueues {
             queue.save_state(logs, clean);
         }
     }
-
-    /// Whether a queue is to be pumped yet.
-    pub(crate) fn is_dirty(&self) -> bool {
-        !self.dirty.is_empty()
-    }
 }
 
 impl HostKind for ClassicQueues {

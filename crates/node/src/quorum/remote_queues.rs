@@ -135,6 +135,11 @@ impl RemoteQueues {
         self.entries.get(&queue)?.remote_queue.as_deref()
     }
 
+    /// Whether a remote queue has something to say, or lets somebody go on.
+    pub(crate) fn have_news(&self) -> bool {
+        !self.dirty.is_empty() || self.together.is_roomy_again()
+    }
+
     /// The next remote queue that has something to say.
     pub(crate) fn pop_dirty(&mut self) -> Option<QueueId> {
         let queue = self.dirty.pop()?;

@@ -18,13 +18,13 @@ impl Shard {
     /// they deliver nothing until the next look. A shard that is never told takes it for
     /// granted that they lead.
     pub const fn set_peers_checked_ms(&mut self, checked_ms: u64) {
-        self.peers_checked_ms = checked_ms;
+        self.standing.checked_ms = checked_ms;
     }
 
     /// This node's data folder is an older copy of itself: its replicas take no part in elections
     /// any more, and lead nothing that others could.
     pub fn set_outdated(&mut self, now: Now) {
-        if !std::mem::replace(&mut self.is_outdated, true) {
+        if !std::mem::replace(&mut self.standing.is_outdated, true) {
             self.with_replicas(now, |replicas, around| replicas.resign_all(around));
         }
     }

@@ -58,9 +58,13 @@ impl Budget {
 
     /// Whether there is room again for those that were held back; said once.
     pub(crate) fn has_room_again(&self) -> bool {
+        self.is_roomy_again() && self.is_awaited.swap(false, Ordering::Relaxed)
+    }
+
+    /// The same, not yet said.
+    pub(crate) fn is_roomy_again(&self) -> bool {
         self.is_awaited.load(Ordering::Relaxed)
             && self.bytes.load(Ordering::Relaxed) <= self.max / 2
-            && self.is_awaited.swap(false, Ordering::Relaxed)
     }
 }
 

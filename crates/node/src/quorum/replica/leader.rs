@@ -161,25 +161,47 @@ pub(super) struct Closed {
     pub(super) entry_payload: EntryPayload,
 }
 
+/// Whom a leader serves.
+#[derive(Debug, Default)]
+struct Served {
+    sessions: Vec<Session>,
+    subscriptions: HashMap<ConsumerId, Place, foldhash::fast::FixedState>,
+    /// Nodes that have not presented themselves yet, and until when they may.
+    awaited: Vec<NodeId>,
+    await_until_ms: u64,
+    /// What the others say that their consumers hold.
+    claims: Vec<Claim>,
+}
+
+/// Operations on their way to being committed.
+#[derive(Debug, Default)]
+struct UnderWay {
+    waiting: VecDeque<Waiting>,
+    batch: Batch,
+    in_flight: VecDeque<InFlight>,
+    /// Whether what comes back now is known to be so from a committed entry.
+    is_foreseen: bool,
+    /// Memory of a batch that is committed, for the next one.
+    spare: Vec<(Position, Meta)>,
+}
+
+/// What decides whether an auto-delete queue goes.
+#[derive(Clone, Copy, Debug)]
+struct Usage {
+    auto_delete: bool,
+    had_consumer: bool,
+    consumers: usize,
+}
+
 /// The leader of one queue.
 pub(super) struct Leader {
     id: QueueId,
     term: u64,
     queue: Queue,
-    auto_delete: bool,
-    had_consumer: bool,
-    consumers: usize,
+    usage: Usage,
+    served: Served,
     active: Active,
-    sessions: Vec<Session>,
-    subscriptions: HashMap<ConsumerId, Place, foldhash::fast::FixedState>,
-    /// Nodes that have not presented themselves yet, and until when they may.
-    awaited: Vec<NodeId>,
-    /// What the others say that their consumers hold.
-    claims: Vec<Claim>,
-    await_until_ms: u64,
-    batch: Batch,
-    in_flight: VecDeque<InFlight>,
-    waiting: VecDeque<Waiting>,
+    under_way: UnderWay,
     looked: Peeked,
     replicated_to: ReplicatedTo,
     /// How far messages may be handed out.
@@ -188,9 +210,6 @@ pub(super) struct Leader {
     /// Gets and fetches that cannot be answered yet.
     waiting_gets: Vec<Asked>,
     scratch: Vec<Effect>,
-    /// Whether what comes back now is known to be so from a committed entry.
-    is_foreseen: bool,
-    spare: Vec<(Position, Meta)>,
     /// Whether others may have elected another leader: nothing is given out until that is known.
     pub(super) is_lease_expired: bool,
     /// Whether something has happened since the last pump.
@@ -237,7 +256,7 @@ macro_rules! on_queue {
             logs: $around.logs,
             looked: &mut $leader.looked,
             reach: &mut $leader.reach,
-            subscriptions: &mut $leader.subscriptions,
+            subscriptions: &mut $leader.served.subscriptions,
             clients: $around.clients,
         };
         let ($queue, $out) = (&mut $leader.queue, &mut $leader.scratch);
@@ -278,26 +297,24 @@ impl Leader {
             id,
             term,
             queue,
-            auto_delete: spec.auto_delete,
-            had_consumer: false,
-            consumers: 0,
+            usage: Usage {
+                auto_delete: spec.auto_delete,
+                had_consumer: false,
+                consumers: 0,
+            },
+            served: Served {
+                awaited: nodes,
+                await_until_ms: now.monotonic_ms + QUORUM_PRESENT_MS_MAX,
+                ..Served::default()
+            },
             active: Active::default(),
-            sessions: Vec::new(),
-            subscriptions: HashMap::default(),
-            awaited: nodes,
-            claims: Vec::new(),
-            await_until_ms: now.monotonic_ms + QUORUM_PRESENT_MS_MAX,
-            batch: Batch::default(),
-            in_flight: VecDeque::new(),
-            waiting: VecDeque::new(),
+            under_way: UnderWay::default(),
             looked: Peeked::default(),
             replicated_to: ReplicatedTo::new(entry),
             reach,
             dead: DeadLetters::default(),
             waiting_gets: Vec::new(),
             scratch: Vec::new(),
-            is_foreseen: false,
-            spare: Vec::new(),
             is_lease_expired: false,
             dirty: true,
         }
@@ -309,13 +326,13 @@ impl Leader {
 
     pub(super) fn update(&mut self, now: Now, spec: &QueueSpec) {
         self.queue.update_settings(now, spec.settings.clone());
-        self.auto_delete = spec.auto_delete;
+        self.usage.auto_delete = spec.auto_delete;
         self.dirty = true;
     }
 
     /// Whether all nodes have said what their consumers hold, so that the queue may act.
     pub(super) fn is_acting(&self) -> bool {
-        self.awaited.is_empty()
+        self.served.awaited.is_empty()
     }
 
     fn answer(&self, around: &mut Around<'_>, to: NodeId, message: Event) {
@@ -366,7 +383,7 @@ impl Leader {
     /// Stops deliveries to a consumer.
     pub(super) fn cancel(&mut self, around: &mut Around<'_>, from: NodeId, consumer: ConsumerId) {
         if self.queue.cancel(around.now, consumer, &mut self.scratch) {
-            self.consumers -= 1;
+            self.usage.consumers -= 1;
             self.reach.consumers_changed();
         }
         self.carry_out(around);
@@ -387,7 +404,8 @@ impl Leader {
                 subscription,
                 no_ack,
             } => {
-                self.subscriptions
+                self.served
+                    .subscriptions
                     .entry(subscription)
                     .or_insert_with(|| Place::new(from, no_ack));
                 Request::Get {
@@ -412,11 +430,11 @@ impl Leader {
         self.dead.retry(around.now);
         self.send_dead_letters(around);
         if !self.is_acting() {
-            if around.now.monotonic_ms < self.await_until_ms {
+            if around.now.monotonic_ms < self.served.await_until_ms {
                 return;
             }
-            tracing::warn!(queue = %self.id, nodes = ?self.awaited, "consumers did not present themselves");
-            self.awaited.clear();
+            tracing::warn!(queue = %self.id, nodes = ?self.served.awaited, "consumers did not present themselves");
+            self.served.awaited.clear();
             self.decide_claims(around.now);
         }
         self.choose_active(around);
@@ -426,17 +444,17 @@ impl Leader {
         on_queue!(self, around, |queue, view, out| queue
             .tick(around.now, &mut view, out));
         self.carry_out(around);
-        if self.batch.header.is_empty() && self.in_flight.is_empty() {
-            for asked in std::mem::take(&mut self.batch.asked) {
+        if self.under_way.batch.header.is_empty() && self.under_way.in_flight.is_empty() {
+            for asked in std::mem::take(&mut self.under_way.batch.asked) {
                 self.do_asked(around, asked);
             }
         }
-        self.looked.clear(self.subscriptions.is_empty());
+        self.looked.clear(self.served.subscriptions.is_empty());
     }
 
     /// Takes note of how far the logs of other members are the same as this one's.
     pub(super) fn set_matched(&mut self, matched: impl Iterator<Item = (ReplicaId, u64)>) {
-        if !self.subscriptions.is_empty() {
+        if !self.served.subscriptions.is_empty() {
             self.replicated_to.set_matched(matched);
         }
     }
@@ -445,7 +463,7 @@ impl Leader {
     pub(super) fn deadline_ms(&self, now: Now) -> u64 {
         let queue = match self.is_acting() {
             true => self.queue.next_deadline_ms(now),
-            false => Some(self.await_until_ms),
+            false => Some(self.served.await_until_ms),
         };
         let dead = self.dead.deadline_ms();
         queue.into_iter().chain(dead).min().unwrap_or(0)

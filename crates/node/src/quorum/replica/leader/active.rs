@@ -69,7 +69,7 @@ impl Leader {
         consumer: ConsumerId,
         activation: u64,
     ) {
-        if let Some(place) = self.subscriptions.get(&consumer) {
+        if let Some(place) = self.served.subscriptions.get(&consumer) {
             let message = Event::Active {
                 consumer,
                 activation,

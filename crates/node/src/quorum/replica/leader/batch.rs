@@ -29,7 +29,7 @@ impl Leader {
             Some((_, known)) if known != session => return,
             Some((known, _)) => known,
         };
-        let waiting = self.waiting.iter().rev().find(|w| w.node == from);
+        let waiting = self.under_way.waiting.iter().rev().find(|w| w.node == from);
         let next = waiting.map_or(known.taken + 1, |w| w.first + w.operations.len() as u64);
         if first > next {
             return self.leading(around, from);
@@ -42,7 +42,7 @@ impl Leader {
             0 => operations,
             skipped => operations.into_iter().skip(skipped).collect(),
         };
-        self.waiting.push_back(Waiting {
+        self.under_way.waiting.push_back(Waiting {
             node: from,
             first: next,
             operations,
@@ -64,7 +64,7 @@ impl Leader {
         if !self.is_acting() {
             return;
         }
-        while let Some(mut waiting) = self.waiting.pop_front() {
+        while let Some(mut waiting) = self.under_way.waiting.pop_front() {
             let count = waiting.operations.len() as u64;
             let mut operations = waiting.operations.into_iter();
             let mut sequence = waiting.first;
@@ -77,7 +77,7 @@ impl Leader {
             if sequence < waiting.first + count {
                 waiting.operations = operations.collect();
                 waiting.first = sequence;
-                self.waiting.push_front(waiting);
+                self.under_way.waiting.push_front(waiting);
                 return;
             }
             if let Some(subscription) = waiting.gone {
@@ -88,8 +88,8 @@ impl Leader {
     }
 
     pub(super) fn is_full(&self) -> bool {
-        self.batch.header.weight >= QUORUM_BATCH_BYTES as u64
-            || self.batch.header.items() >= QUORUM_BATCH_ITEMS
+        self.under_way.batch.header.weight >= QUORUM_BATCH_BYTES as u64
+            || self.under_way.batch.header.items() >= QUORUM_BATCH_ITEMS
     }
 
     pub(super) fn operation(
@@ -100,14 +100,19 @@ impl Leader {
         sequence: u64,
         operation: Operation,
     ) {
-        let Some(session) = self.sessions.iter_mut().find(|s| s.origin.node == from) else {
+        let Some(session) = self
+            .served
+            .sessions
+            .iter_mut()
+            .find(|s| s.origin.node == from)
+        else {
             return;
         };
         session.taken = sequence;
         let origin = session.origin;
-        self.batch.header.through(origin, sequence);
+        self.under_way.batch.header.through(origin, sequence);
         self.dirty = true;
-        self.batch.is_awaited |= !matches!(operation, Operation::Settle(_));
+        self.under_way.batch.is_awaited |= !matches!(operation, Operation::Settle(_));
         match operation {
             Operation::Publish(message) => {
                 self.publish(around, priority_logs, origin, sequence, &message);
@@ -116,9 +121,9 @@ impl Leader {
             Operation::Settle(settle)
                 if matches!(settle.outcome, Outcome::Requeue { .. } | Outcome::Release) =>
             {
-                self.batch.is_awaited = true;
+                self.under_way.batch.is_awaited = true;
                 self.foresee(around.now, &settle);
-                self.batch.returns.push(GivenBack {
+                self.under_way.batch.returns.push(GivenBack {
                     from,
                     settle,
                     at: around.now,
@@ -137,7 +142,7 @@ impl Leader {
             range,
             outcome,
         } = settle;
-        let (queue, returned) = (&self.queue, &mut self.batch.header.returned);
+        let (queue, returned) = (&self.queue, &mut self.under_way.batch.header.returned);
         queue.foresee(
             now,
             *subscription,
@@ -185,16 +190,16 @@ impl Leader {
         let header = stored::header(message);
         let pieces = stored::pieces(&header, message);
         let priority_log = self.queue.priority_log_for(message.summary.priority);
-        let before = self.batch.entry_payload.len();
-        entry_payload::put_message(&mut self.batch.entry_payload, &pieces);
-        let stored = &self.batch.entry_payload[before + 4..];
+        let before = self.under_way.batch.entry_payload.len();
+        entry_payload::put_message(&mut self.under_way.batch.entry_payload, &pieces);
+        let stored = &self.under_way.batch.entry_payload[before + 4..];
         let index = priority_logs.append(
             around.logs,
             priority_log,
             stored,
             (bytes, message.summary.expiration_ms.is_some()),
         );
-        let batch = &mut self.batch;
+        let batch = &mut self.under_way.batch;
         let at = before..batch.entry_payload.len();
         if origin.node != around.node && at.len() >= REFERRED_BYTES_MIN {
             batch.published.push(Published {
@@ -235,7 +240,9 @@ impl Leader {
 
     /// Whether anything is to be proposed.
     pub(in super::super) fn has_open_batch(&self) -> bool {
-        !self.batch.header.is_empty() || !self.batch.asked.is_empty() || self.reach.is_wanted
+        !self.under_way.batch.header.is_empty()
+            || !self.under_way.batch.asked.is_empty()
+            || self.reach.is_wanted
     }
 
     /// Whether somebody waits for the next entry, because a message may be handed out only then.
@@ -246,60 +253,70 @@ impl Leader {
     /// Whether the batch is to be proposed now: at once if somebody waits for it; settles alone may
     /// gather, for each entry costs all members a write.
     pub(in super::super) fn is_due(&mut self, now: Now) -> bool {
-        if self.batch.is_awaited || !self.batch.asked.is_empty() || self.reach.is_wanted {
+        if self.under_way.batch.is_awaited
+            || !self.under_way.batch.asked.is_empty()
+            || self.reach.is_wanted
+        {
             return true;
         }
-        let since = *self.batch.lazy_since_ms.get_or_insert(now.monotonic_ms);
+        let since = *self
+            .under_way
+            .batch
+            .lazy_since_ms
+            .get_or_insert(now.monotonic_ms);
         now.monotonic_ms >= since + QUORUM_SETTLES_GATHER_MS
     }
 
     /// Whether the batch takes no more before it is proposed.
     pub(in super::super) fn wants_close(&self) -> bool {
-        self.is_full() && !self.batch.header.is_empty()
+        self.is_full() && !self.under_way.batch.header.is_empty()
     }
 
     /// Ends the batch: it is to be proposed, and [`Self::proposed`] or [`Self::reopen`] called.
     pub(in super::super) fn close(&mut self, priority_logs: &PriorityLogs) -> Option<Closed> {
-        if self.batch.header.is_empty() && !self.reach.is_wanted {
+        if self.under_way.batch.header.is_empty() && !self.reach.is_wanted {
             return None;
         }
-        let mut header = std::mem::take(&mut self.batch.header);
+        let mut header = std::mem::take(&mut self.under_way.batch.header);
         self.put_reach(&mut header, priority_logs);
         if header.is_empty() && header.delivered.is_empty() {
-            self.batch.header = header;
+            self.under_way.batch.header = header;
             return None;
         }
-        let next = Vec::with_capacity(self.batch.entry_payload.len().min(64 * 1024));
-        let entry_payload = std::mem::replace(&mut self.batch.entry_payload, next);
+        let next = Vec::with_capacity(self.under_way.batch.entry_payload.len().min(64 * 1024));
+        let entry_payload = std::mem::replace(&mut self.under_way.batch.entry_payload, next);
         Some(Closed {
             header,
             entry_payload: EntryPayload {
                 bytes: Bytes::from(entry_payload),
-                published: std::mem::take(&mut self.batch.published),
+                published: std::mem::take(&mut self.under_way.batch.published),
             },
         })
     }
 
     /// The batch that was closed is the entry at `index`.
     pub(in super::super) fn proposed(&mut self, index: u64) {
-        let spare = std::mem::take(&mut self.spare);
-        (self.batch.lazy_since_ms, self.batch.is_awaited) = (None, false);
-        self.in_flight.push_back(InFlight {
+        let spare = std::mem::take(&mut self.under_way.spare);
+        (
+            self.under_way.batch.lazy_since_ms,
+            self.under_way.batch.is_awaited,
+        ) = (None, false);
+        self.under_way.in_flight.push_back(InFlight {
             index,
-            came: std::mem::replace(&mut self.batch.came, spare),
-            asked: std::mem::take(&mut self.batch.asked),
-            returns: std::mem::take(&mut self.batch.returns),
+            came: std::mem::replace(&mut self.under_way.batch.came, spare),
+            asked: std::mem::take(&mut self.under_way.batch.asked),
+            returns: std::mem::take(&mut self.under_way.batch.returns),
         });
     }
 
     /// The batch that was closed was not taken.
     pub(in super::super) fn reopen(&mut self, closed: Closed) {
-        self.batch.header = closed.header;
-        self.batch.header.delivered.clear();
+        self.under_way.batch.header = closed.header;
+        self.under_way.batch.header.delivered.clear();
         self.reach.not_proposed();
-        self.batch.is_awaited = true;
-        self.batch.entry_payload = closed.entry_payload.bytes.into();
-        self.batch.published = closed.entry_payload.published;
+        self.under_way.batch.is_awaited = true;
+        self.under_way.batch.entry_payload = closed.entry_payload.bytes.into();
+        self.under_way.batch.published = closed.entry_payload.published;
     }
 
     /// The entry at `index`, which this leader proposed, is committed, and what left by it has left
@@ -310,7 +327,7 @@ impl Leader {
         index: u64,
         header: &Header,
     ) {
-        let Some(mut entry) = self.in_flight.pop_front() else {
+        let Some(mut entry) = self.under_way.in_flight.pop_front() else {
             panic!("entry {index} is committed, and none is in flight");
         };
         assert_eq!(entry.index, index, "entries are committed in order");
@@ -319,7 +336,7 @@ impl Leader {
             self.queue.enqueue(position, &meta);
         }
         if entry.came.capacity() <= QUORUM_BATCH_ITEMS {
-            self.spare = entry.came;
+            self.under_way.spare = entry.came;
         }
         for (priority_log, through) in &header.delivered {
             self.reach.committed(*priority_log, *through);
@@ -337,9 +354,9 @@ impl Leader {
         }
         for GivenBack { settle, at, .. } in entry.returns {
             // What is known of them now is in the entry already.
-            self.is_foreseen = true;
+            self.under_way.is_foreseen = true;
             self.settle(around, at, settle);
-            self.is_foreseen = false;
+            self.under_way.is_foreseen = false;
         }
         for leaving in &header.leaving {
             let Leaving {

@@ -24,14 +24,15 @@ impl Leader {
         for subscription in &registration.subscriptions {
             let held = subscription.held.iter().filter(is_held).cloned();
             let subscription = subscription.id;
-            self.claims
+            self.served
+                .claims
                 .extend(held.map(|held| Claim { subscription, held }));
         }
     }
 
     /// A node has said what its consumers hold, or is not waited for any more.
     pub(super) fn heard_of(&mut self, now: Now, node: NodeId) {
-        self.awaited.retain(|awaited| *awaited != node);
+        self.served.awaited.retain(|awaited| *awaited != node);
         self.decide_claims(now);
     }
 
@@ -40,7 +41,7 @@ impl Leader {
         if !self.is_acting() {
             return;
         }
-        let mut claims = std::mem::take(&mut self.claims);
+        let mut claims = std::mem::take(&mut self.served.claims);
         // Of the subscriptions of one node, who has not settled it had it later, or who did so
         // last.
         let settled_by = |held: &HeldRange| held.settled_by.wrapping_sub(1);
@@ -53,7 +54,7 @@ impl Leader {
     /// Gives a subscription that goes what it claims, so that it returns with it.
     pub(super) fn decide_claims_of(&mut self, now: Now, subscription: ConsumerId) {
         let of_subscription = |claim: &mut Claim| claim.subscription == subscription;
-        let own: Vec<Claim> = self.claims.extract_if(.., of_subscription).collect();
+        let own: Vec<Claim> = self.served.claims.extract_if(.., of_subscription).collect();
         for claim in own {
             self.give(now, claim);
         }

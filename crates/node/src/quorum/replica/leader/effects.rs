@@ -67,7 +67,7 @@ impl Leader {
     pub(super) fn carry_out_one(&mut self, around: &mut Around<'_>, effect: Effect) {
         match effect {
             Effect::Deliver(delivery) => {
-                let Some(place) = self.subscriptions.get(&delivery.consumer) else {
+                let Some(place) = self.served.subscriptions.get(&delivery.consumer) else {
                     return;
                 };
                 let node = place.node;
@@ -89,8 +89,8 @@ impl Leader {
                 priority_log,
                 range,
                 bytes,
-            } => self.batch.header.left(priority_log, range, bytes),
-            Effect::Returned { .. } if self.is_foreseen => {}
+            } => self.under_way.batch.header.left(priority_log, range, bytes),
+            Effect::Returned { .. } if self.under_way.is_foreseen => {}
             Effect::Returned {
                 priority_log,
                 range,
@@ -101,19 +101,20 @@ impl Leader {
                     range,
                     known,
                 };
-                self.batch.header.returned.push(returned);
+                self.under_way.batch.header.returned.push(returned);
             }
             Effect::DeadLetter {
                 priority_log,
                 range,
                 reason,
-            } => self.batch.header.leaving.push(Leaving {
+            } => self.under_way.batch.header.leaving.push(Leaving {
                 priority_log,
                 range,
                 reason,
             }),
             Effect::TimedOut { subscription } => {
                 if let Some(node) = self
+                    .served
                     .subscriptions
                     .get(&subscription)
                     .map(|place| place.node)

@@ -135,8 +135,8 @@ impl Leader {
     pub(super) fn put_reach(&mut self, header: &mut Header, priority_logs: &PriorityLogs) {
         let is_wanted = std::mem::take(&mut self.reach.is_wanted);
         self.reach.is_awaited = false;
-        self.reach.is_got |= is_wanted && self.consumers == 0;
-        let ahead = match is_wanted || self.consumers > 0 || self.reach.is_got {
+        self.reach.is_got |= is_wanted && self.usage.consumers == 0;
+        let ahead = match is_wanted || self.usage.consumers > 0 || self.reach.is_got {
             true => self.ahead(),
             // Nobody is there to take anything.
             false => 0,

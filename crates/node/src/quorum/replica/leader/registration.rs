@@ -11,14 +11,15 @@ use leveret_types::{ConsumerId, NodeId};
 impl Leader {
     /// The nodes that are served, and their sessions.
     pub(in super::super) fn sessions(&self) -> impl Iterator<Item = (NodeId, u64)> + '_ {
-        self.sessions
+        self.served
+            .sessions
             .iter()
             .filter_map(|session| Some((session.origin.node, session.number?)))
     }
 
     /// What is known of a node's run, and its session if it has one.
     pub(super) fn session(&self, node: NodeId) -> Option<(&Session, u64)> {
-        let mut sessions = self.sessions.iter();
+        let mut sessions = self.served.sessions.iter();
         let session = sessions.find(|session| session.origin.node == node)?;
         Some((session, session.number?))
     }
@@ -38,7 +39,7 @@ impl Leader {
         committed: impl FnOnce(Origin) -> Option<u64>,
     ) {
         let is_of_term = registration.term == self.term || registration.term == 0;
-        let mut sessions = self.sessions.iter();
+        let mut sessions = self.served.sessions.iter();
         let before = sessions
             .find(|session| session.origin.node == from)
             .copied();
@@ -62,13 +63,17 @@ impl Leader {
             Some(known) if known.origin == origin => known.taken,
             _ => through.max(registration.first_sequence.saturating_sub(1)),
         };
-        self.sessions.retain(|session| session.origin.node != from);
-        self.sessions.push(Session {
+        self.served
+            .sessions
+            .retain(|session| session.origin.node != from);
+        self.served.sessions.push(Session {
             origin,
             number: Some(number),
             taken,
         });
-        self.waiting.retain(|waiting| waiting.node != from);
+        self.under_way
+            .waiting
+            .retain(|waiting| waiting.node != from);
         for subscription in &registration.subscriptions {
             let is_itself = subscription
                 .consumer
@@ -79,13 +84,14 @@ impl Leader {
             let no_ack = subscription
                 .consumer
                 .is_some_and(|consumer| consumer.no_ack);
-            self.subscriptions
+            self.served
+                .subscriptions
                 .insert(subscription.id, Place::new(from, no_ack));
             if let Some(consumer) = subscription.consumer {
                 let result = self.queue.attach(around.now, consumer, &mut self.scratch);
-                self.consumers += usize::from(result.is_ok());
+                self.usage.consumers += usize::from(result.is_ok());
                 self.reach.consumers_changed();
-                self.had_consumer |= result.is_ok();
+                self.usage.had_consumer |= result.is_ok();
                 if result.is_err() {
                     let consumer = consumer.id;
                     self.answer(around, from, Event::Attached { consumer, result });
@@ -105,10 +111,15 @@ impl Leader {
 
     /// What a node gave back stays with who had it until that is committed.
     pub(super) fn hold_returns(&mut self, around: &Around<'_>, from: NodeId) {
-        let in_flight = self.in_flight.iter().flat_map(|entry| &entry.returns);
-        let returns = in_flight.chain(&self.batch.returns);
+        let in_flight = self
+            .under_way
+            .in_flight
+            .iter()
+            .flat_map(|entry| &entry.returns);
+        let returns = in_flight.chain(&self.under_way.batch.returns);
         for GivenBack { settle, .. } in returns.filter(|back| back.from == from) {
-            self.subscriptions
+            self.served
+                .subscriptions
                 .entry(settle.subscription)
                 .or_insert_with(|| Place::new(from, false));
             let (now, range) = (around.now, settle.range.clone());
@@ -120,14 +131,17 @@ impl Leader {
     /// A node is down, or begins anew: its subscriptions are not there any more. What they hold
     /// returns, uncounted: the loss of a node is not the fault of who held a message on it.
     pub(super) fn forget_node(&mut self, around: &mut Around<'_>, node: NodeId) {
-        for session in &mut self.sessions {
+        for session in &mut self.served.sessions {
             if session.origin.node == node {
                 session.number = None;
             }
         }
-        self.waiting.retain(|waiting| waiting.node != node);
+        self.under_way
+            .waiting
+            .retain(|waiting| waiting.node != node);
         self.waiting_gets.retain(|waiting| waiting.node != node);
         let mut gone: Vec<ConsumerId> = self
+            .served
             .subscriptions
             .iter()
             .filter(|(_, place)| place.node == node)
@@ -158,7 +172,7 @@ impl Leader {
         subscription: ConsumerId,
         counted: bool,
     ) {
-        if self.subscriptions.remove(&subscription).is_none() {
+        if self.served.subscriptions.remove(&subscription).is_none() {
             return;
         }
         self.decide_claims_of(around.now, subscription);
@@ -166,7 +180,7 @@ impl Leader {
             .queue
             .consumers()
             .any(|c| c.consumer.id == subscription);
-        self.consumers -= usize::from(was_consumer);
+        self.usage.consumers -= usize::from(was_consumer);
         self.reach.consumers_changed();
         let out = &mut self.scratch;
         match counted {
@@ -187,11 +201,17 @@ impl Leader {
         from: NodeId,
         subscription: ConsumerId,
     ) {
-        match self.waiting.iter_mut().rev().find(|w| w.node == from) {
+        match self
+            .under_way
+            .waiting
+            .iter_mut()
+            .rev()
+            .find(|w| w.node == from)
+        {
             Some(last) if last.gone.is_none() => last.gone = Some(subscription),
             Some(last) => {
                 let first = last.first + last.operations.len() as u64;
-                self.waiting.push_back(Waiting {
+                self.under_way.waiting.push_back(Waiting {
                     node: from,
                     first,
                     operations: Vec::new(),
@@ -208,7 +228,7 @@ impl Leader {
     /// Whether a node may bring this subscription: it is no other node's, nor, as a consumer, there
     /// already. Nodes bring none like that; one that does is not to end this one.
     fn is_free(&self, from: NodeId, subscription: ConsumerId, is_consumer: bool) -> bool {
-        let place = self.subscriptions.get(&subscription);
+        let place = self.served.subscriptions.get(&subscription);
         let is_free = place.is_none_or(|place| place.node == from)
             && !(is_consumer && self.queue.holds(subscription));
         if !is_free {
@@ -229,10 +249,10 @@ impl Leader {
         let place = Place::new(from, consumer.no_ack);
         let result = self.queue.attach(around.now, consumer, &mut self.scratch);
         if result.is_ok() {
-            self.subscriptions.insert(consumer.id, place);
-            self.consumers += 1;
+            self.served.subscriptions.insert(consumer.id, place);
+            self.usage.consumers += 1;
             self.reach.consumers_changed();
-            self.had_consumer = true;
+            self.usage.had_consumer = true;
             self.note_untold(consumer.id);
         }
         let consumer = consumer.id;
@@ -247,7 +267,7 @@ impl Leader {
         messages: u32,
         bytes: u64,
     ) {
-        let Some(place) = self.subscriptions.get_mut(&consumer) else {
+        let Some(place) = self.served.subscriptions.get_mut(&consumer) else {
             return;
         };
         if place.node == around.node || place.window.give(messages, bytes) {
@@ -256,7 +276,7 @@ impl Leader {
     }
 
     pub(super) fn delete_if_unused(&self, around: &mut Around<'_>) {
-        if self.auto_delete && self.had_consumer && self.consumers == 0 {
+        if self.usage.auto_delete && self.usage.had_consumer && self.usage.consumers == 0 {
             around.effects.deferred.push(Deferred::DeleteQueue {
                 queue: self.id,
                 expired: false,

@@ -82,9 +82,9 @@ impl Leader {
         request: Request,
     ) {
         let asked = Asked::new(node, session, request);
-        if !self.batch.header.is_empty() || !self.waiting.is_empty() {
-            self.batch.asked.push(asked);
-        } else if let Some(last) = self.in_flight.back_mut() {
+        if !self.under_way.batch.header.is_empty() || !self.under_way.waiting.is_empty() {
+            self.under_way.batch.asked.push(asked);
+        } else if let Some(last) = self.under_way.in_flight.back_mut() {
             last.asked.push(asked);
         } else {
             self.do_asked(around, asked);
