@@ -32,6 +32,12 @@ fn connect(port: u16) -> TcpStream {
     socket
 }
 
+/// A frame on channel 1.
+fn frame(kind: u8, payload: &[u8]) -> Vec<u8> {
+    let length = u32::try_from(payload.len()).expect("short").to_be_bytes();
+    [&[kind, 0, 1][..], &length, payload, &[0xCE]].concat()
+}
+
 /// The method of the next frame, class and number.
 fn read_frame(socket: &mut TcpStream) -> std::io::Result<[u8; 4]> {
     let mut head = [0; 7];
@@ -529,18 +535,42 @@ fn the_memory_alarm_goes_when_what_raised_it_is_gone() {
 fn an_alarm_of_one_node_is_one_of_the_cluster() {
     let folder = Folder::new("alarms");
     let nodes = start_three(&folder);
+    let open = || frame(1, b"\0\x14\0\x0a\0");
+    let declare = |queue: &[u8]| {
+        let method = [b"\0\x32\0\x0a\0\0\x01", queue, b"\0\0\0\0\0"].concat();
+        frame(1, &method)
+    };
+    let publish = |queue: &[u8]| {
+        let method = [b"\0\x3c\0\x28\0\0\0\x01", queue, b"\0"].concat();
+        let header = b"\0\x3c\0\0\0\0\0\0\0\0\0\x01\0\0";
+        [frame(1, &method), frame(2, header), frame(3, b"x")].concat()
+    };
+    for (node, queue) in [(&nodes[1], b"h"), (&nodes[2], b"q")] {
+        let mut declarer = connect(node.port("amqp"));
+        let asked = [open(), declare(queue)].concat();
+        declarer.write_all(&asked).expect("written");
+        while read_frame(&mut declarer).expect("an answer") != [0, 50, 0, 11] {}
+        let listed = || nodes[1].told(&["-q", "-s", "list_queues", "name"]);
+        let name = String::from_utf8_lossy(queue).into_owned();
+        eventually(listed, |text| text.lines().any(|line| line == name));
+    }
     let mut publisher = connect(nodes[1].port("amqp"));
-    let frames = [
-        &b"\x01\0\x01\0\0\0\x05\0\x14\0\x0a\0\xCE"[..],
-        b"\x01\0\x01\0\0\0\x0a\0\x3c\0\x28\0\0\0\x01q\0\xCE",
-        b"\x02\0\x01\0\0\0\x0e\0\x3c\0\0\0\0\0\0\0\0\0\x01\0\0\xCE",
-        b"\x03\0\x01\0\0\0\x01x\xCE",
-    ];
-    publisher.write_all(&frames.concat()).expect("written");
+    publisher
+        .write_all(&[open(), publish(b"q")].concat())
+        .expect("written");
     let state = || nodes[1].told(&["-s", "list_connections", "state", "channels"]);
     eventually(state, |text| text == "running\t1\n");
     nodes[2].told(&["set_vm_memory_high_watermark", "0"]);
-    eventually(state, |text| text.starts_with("block"));
+    let alarms = || nodes[1].told(&["-q", "alarms"]);
+    eventually(alarms, |text| text.starts_with("memory alarm"));
+    publisher.write_all(&publish(b"h")).expect("written");
+    let waiting = || nodes[1].told(&["-q", "-s", "list_queues", "name", "messages"]);
+    eventually(waiting, |text| text.contains("h\t1"));
+    let publishes = || {
+        (&publisher).write_all(&publish(b"q")).expect("written");
+        state()
+    };
+    eventually(publishes, |text| text.starts_with("blocked"));
     let file = fs::read_to_string(nodes[2].data.join("node.json")).expect("it runs");
     let name = file
         .split("\"name\": \"")
@@ -564,6 +594,11 @@ fn an_alarm_of_one_node_is_one_of_the_cluster() {
         let (_, text) = said(node, "alarms");
         assert!(
             text.contains(&format!("memory alarm on node {name}")),
+            "{text}"
+        );
+        let (_, text) = said(node, "status");
+        assert!(
+            text.contains(&format!("Memory alarm on node {name}")),
             "{text}"
         );
     }

@@ -3,6 +3,7 @@
 //! Invariant: what a client asked for is answered in the order in which it asked.
 //! Invariant: nothing is borrowed from the environment between two calls.
 
+mod alarm_wait;
 mod consume;
 mod login;
 mod overdue;
@@ -82,6 +83,8 @@ pub struct Connection {
     looked: bool,
     /// The consumer that is being attached to a queue of the cluster.
     attaching: Option<ConsumerId>,
+    /// A publish that waits for the end of another node's alarm.
+    alarm_wait: Option<Box<alarm_wait::AlarmWait>>,
     /// Queues of the cluster that have too much of what this node has published to take more.
     full_queues: SmallVec<[QueueId; 1]>,
     /// Queues of the cluster that the open transaction has published to, or settled at.
@@ -133,6 +136,7 @@ impl Connection {
             missed: None,
             looked: false,
             attaching: None,
+            alarm_wait: None,
             full_queues: SmallVec::new(),
             transacted: Vec::new(),
             cancelled_behind: Vec::new(),
@@ -231,6 +235,9 @@ impl Connection {
         {
             self.reply(now, reply);
         }
+        if self.is_alarm_wait_due(now) {
+            self.look_at_alarms(now, env);
+        }
         self.session.tick(now, &mut self.requests);
         self.deliver_from_streams(env);
         self.process(now, env);
@@ -241,7 +248,8 @@ impl Connection {
         let delayed = self.delayed.as_ref().map(|(at, _)| *at);
         let is_waiting = !self.requests.is_empty() && self.goes_on();
         let waiting = (is_waiting || self.has_stream_deliveries_due()).then_some(0);
-        [delayed, waiting, self.session.deadline()]
+        let alarm = self.alarm_wait.as_ref().map(|wait| wait.again_ms());
+        [delayed, waiting, alarm, self.session.deadline()]
             .into_iter()
             .flatten()
             .min()
@@ -252,6 +260,7 @@ impl Connection {
         !(self.session.suspended()
             || self.missed.is_some()
             || self.session.held()
+            || self.alarm_wait.is_some()
             || !self.full_queues.is_empty()
             || !self.streams_keep_up())
     }
@@ -314,12 +323,7 @@ impl Connection {
 
     /// The alarms have changed: publishes are held back, or go on.
     pub fn alarms_changed<E: Env>(&mut self, now: Now, env: &E) {
-        let held = self.session.held();
-        self.session.blocked(env.alarms().reason());
-        if held && !self.session.held() {
-            self.session.receive(now, Bytes::new(), &mut self.requests);
-            self.process(now, env);
-        }
+        self.look_at_alarms(now, env);
     }
 
     /// The node is going down.
@@ -332,6 +336,7 @@ impl Connection {
 
     /// The socket is gone: everything that the connection had is given back.
     pub fn teardown<E: Env>(&mut self, now: Now, env: &E) {
+        self.give_up_alarm_wait();
         self.session.teardown(&mut self.requests);
         // Nobody waits for a look any more, and what is to be given back does not.
         self.missed = None;
@@ -346,9 +351,10 @@ impl Connection {
         tracing::debug!(connection = %self.name, "closed");
     }
 
-    /// Whether requests are carried out: none waits for its answer, and the streams have room.
+    /// Whether requests are carried out: none waits for its answer or for an alarm, and the streams
+    /// have room.
     fn goes_on(&self) -> bool {
-        self.missed.is_none() && self.streams_keep_up()
+        self.missed.is_none() && self.alarm_wait.is_none() && self.streams_keep_up()
     }
 
     /// Carries out requests until none are left or one waits.

@@ -30,6 +30,16 @@ pub struct Alarms {
 }
 
 impl Alarms {
+    /// Those that either of them is.
+    #[must_use]
+    pub const fn or(self, other: Self) -> Self {
+        Self {
+            memory: self.memory || other.memory,
+            disk: self.disk || other.disk,
+            memory_full: self.memory_full || other.memory_full,
+        }
+    }
+
     /// The reason that publishers are told, in RabbitMQ's words; nothing if there is no alarm.
     #[must_use]
     pub const fn reason(self) -> Option<&'static str> {
@@ -126,7 +136,7 @@ pub trait Env {
     /// Hands over work that needs the catalogue or several shards, for whoever next has nothing
     /// borrowed.
     fn defer(&self, work: crate::shard::Deferred);
-    /// The alarms in force.
+    /// This node's own alarms.
     fn alarms(&self) -> Alarms;
     /// A consumer id that was never used before.
     fn consumer_id(&self) -> ConsumerId;
@@ -177,6 +187,14 @@ pub trait Env {
     /// Where clients of streams reach another node, as far as it has said so.
     fn stream_clients(&self, _node: NodeId) -> Option<crate::stream_relay::ClientAddresses> {
         None
+    }
+
+    /// The alarms of a node of the cluster, as far as it has told this one.
+    fn alarms_of(&self, node: NodeId) -> Alarms {
+        match node == self.node_id() {
+            true => self.alarms(),
+            false => self.peers().alarms_of(node),
+        }
     }
 
     /// The shard that a queue lives on here.

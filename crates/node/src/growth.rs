@@ -1,6 +1,7 @@
 //! Whether there is memory left for something new. Publishers wait from the memory watermark on;
 //! what is declared takes memory for good, and counts only near the end of it.
 
+use crate::cluster::alarms_together;
 use crate::env::{Alarms, Env};
 use leveret_metadata::{Catalogue, CatalogueError, Command};
 
@@ -10,7 +11,7 @@ use leveret_metadata::{Catalogue, CatalogueError, Command};
 /// # Errors
 /// [`CatalogueError::NoMemory`].
 pub fn permit<E: Env>(command: &Command, env: &E) -> Result<(), CatalogueError> {
-    match env.alarms() {
+    match alarms_together(env) {
         alarms if alarms.memory_full => permit_in(&env.catalogue(), command, alarms),
         _ => Ok(()),
     }

@@ -22,7 +22,7 @@ use leveret_node::reply_to::Replies;
 use leveret_node::shard::{Deferred, Shard};
 use leveret_node::{
     Alarms, Env, LogPosition, NodeCounters, NodeSettings,
-    cluster::{Cluster, Peers, Waiter},
+    cluster::{Cluster, Peers, Waiter, alarms_together},
     growth,
     history::History,
     streams::StreamRelay,
@@ -30,7 +30,7 @@ use leveret_node::{
 use leveret_routing::Scratch;
 use leveret_storage::ReadRequest;
 use leveret_types::limits::PROPOSAL_MS_MAX;
-use leveret_types::{ConnectionId, Now, ShardId};
+use leveret_types::{ConnectionId, NodeId, Now, ShardId};
 use parking_lot::{Mutex, MutexGuard, RwLock};
 use std::io;
 use std::sync::Arc;
@@ -76,8 +76,8 @@ pub struct Broker {
     deferred_runner: Mutex<Scratch>,
     /// This node's own alarms.
     alarms: AtomicU8,
-    /// Those of other nodes of the cluster, all of them together.
-    alarms_elsewhere: AtomicU8,
+    /// Whether streams take no publishes because of alarms.
+    are_streams_held: AtomicBool,
     segments_behind: AtomicBool,
     out_of_space: AtomicU8,
     next_consumer: AtomicU64,
@@ -175,7 +175,7 @@ impl Broker {
             deferred_waiting: AtomicBool::new(false),
             deferred_runner: Mutex::new(Scratch::new(clock::system_ms())),
             alarms: AtomicU8::new(0),
-            alarms_elsewhere: AtomicU8::new(0),
+            are_streams_held: AtomicBool::new(false),
             segments_behind: AtomicBool::new(false),
             out_of_space: AtomicU8::new(0),
             // Unique among all nodes: the node is part of it.
@@ -360,7 +360,7 @@ impl Broker {
         let mut log_positions = Vec::new();
         let result = make(&catalogue).and_then(|commands| {
             commands.iter().try_for_each(|command| {
-                growth::permit_in(&catalogue, command, self.all_alarms())?;
+                growth::permit_in(&catalogue, command, alarms_together(self))?;
                 let executed =
                     leveret_node::catalogue::execute(&mut catalogue, now, command, self)?;
                 log_positions.extend(executed.log_position);
@@ -373,7 +373,7 @@ impl Broker {
     /// The commands before the first one that would make something new where there is no memory
     /// left for it, and its error.
     fn permitted(&self, mut commands: Vec<Command>) -> (Vec<Command>, Result<(), CatalogueError>) {
-        let alarms = self.all_alarms();
+        let alarms = alarms_together(self);
         let catalogue = self.catalogue.read();
         let permit = |command: &Command| growth::permit_in(&catalogue, command, alarms);
         let refused = commands.iter().enumerate();
@@ -479,33 +479,35 @@ impl Broker {
             }
             self.hold_streams();
             self.broadcast(|| ThreadEvent::AlarmsChanged);
+            if let Some(cluster) = &self.cluster {
+                cluster.alarms_changed();
+                self.wake_cluster();
+            }
         }
     }
 
-    /// Sets the alarms of other nodes, all of them together: publishers wait for these as well.
-    pub fn set_alarms_elsewhere(&self, alarms: Alarms) {
-        let bits = alarm_bits(alarms);
-        if self.alarms_elsewhere.swap(bits, Ordering::AcqRel) != bits {
-            self.hold_streams();
+    /// Takes in what other nodes say of their alarms.
+    pub fn set_alarms_of(&self, nodes: &[(NodeId, Alarms)]) {
+        let has_changed = leveret_node::cluster::set_alarms_of(self.now(), nodes, self);
+        // Also without news: a node may have gone.
+        self.hold_streams();
+        if has_changed {
             self.broadcast(|| ThreadEvent::AlarmsChanged);
         }
     }
 
-    /// Holds back those who publish to streams while there is an alarm.
+    /// Holds back those who publish to streams that are led here, or lets them go on.
     fn hold_streams(&self) {
-        let is_alarmed = self.all_alarms().reason().is_some();
-        self.streams.block_publishers(is_alarmed);
+        let are_held = leveret_node::cluster::are_streams_held(self);
+        if self.are_streams_held.swap(are_held, Ordering::AcqRel) != are_held {
+            self.streams.block_publishers(are_held);
+        }
     }
 
     /// This node's own alarms, whatever others have.
     #[must_use]
     pub fn own_alarms(&self) -> Alarms {
         alarms_of(self.alarms.load(Ordering::Acquire))
-    }
-
-    fn all_alarms(&self) -> Alarms {
-        let own = self.alarms.load(Ordering::Acquire);
-        alarms_of(own | self.alarms_elsewhere.load(Ordering::Acquire))
     }
 
     /// Whether the segment writer is so far behind that publishers must wait.

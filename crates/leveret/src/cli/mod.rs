@@ -391,11 +391,15 @@ fn status(ask: &AskOptions) -> Result<String, String> {
     let (objects, queues) = (&overview["object_totals"], &overview["queue_totals"]);
     let count = |value: &Value| value.as_u64().unwrap_or(0);
     let mib = |value: &Value| format!("{} MiB", count(value) >> 20);
-    let alarms: Vec<_> = [("mem_alarm", "memory"), ("disk_free_alarm", "disk")]
-        .into_iter()
-        .filter(|(field, _)| node[field] == true)
-        .map(|(_, name)| name)
-        .collect();
+    let all = nodes.as_array().into_iter().flatten();
+    let alarms = all.flat_map(|node| {
+        let resources = [("mem_alarm", "memory"), ("disk_free_alarm", "disk")];
+        let set = resources
+            .into_iter()
+            .filter(|(field, _)| node[field] == true);
+        set.map(|(_, name)| format!("{name} on {}", table::show(&node["name"])))
+    });
+    let alarms: Vec<String> = alarms.collect();
     let listeners: Vec<_> = overview["listeners"]
         .as_array()
         .into_iter()

@@ -191,7 +191,8 @@ pub fn status(context: &Context<'_>) -> Result<Output> {
     let name = context.target.name()?;
     context.banner(format!("Status of node {name} ..."));
     let overview = context.target.get("/api/overview")?;
-    let node = own_node(context)?;
+    let nodes = context.target.get("/api/nodes")?;
+    let node = nodes[0].clone();
     let memory = memory(context, &name)?;
     let cluster = super::cluster::view(context)?;
     let mut out = String::new();
@@ -216,7 +217,7 @@ pub fn status(context: &Context<'_>) -> Result<Output> {
             ("Data directory", shown(&node["db_dir"])),
         ],
     );
-    let mut alarms = alarms_of(&node);
+    let mut alarms = alarms_of(&nodes);
     if let Some(cluster) = &cluster {
         section("Cluster", super::cluster::in_short(cluster));
         if cluster["leader"].is_null() {
@@ -278,14 +279,15 @@ pub fn status(context: &Context<'_>) -> Result<Output> {
     );
     out.push_str(&damaged_queues(context));
     Ok(Output::Object(
-        status_object(&overview, &node, &memory, cluster),
+        status_object(&overview, &nodes, &memory, cluster),
         out,
     ))
 }
 
 /// The status for machines: RabbitMQ's fields, and the API's objects whole.
-fn status_object(overview: &Value, node: &Value, memory: &Value, cluster: Option<Value>) -> Value {
-    let alarms = alarms_of(node).into_iter();
+fn status_object(overview: &Value, nodes: &Value, memory: &Value, cluster: Option<Value>) -> Value {
+    let node = &nodes[0];
+    let alarms = alarms_of(nodes).into_iter();
     let alarms = alarms.filter(|(name, _)| *name == "Alarm");
     let totals = &overview["object_totals"];
     json!({
@@ -352,18 +354,19 @@ fn damaged_queues(context: &Context<'_>) -> String {
 
 const NO_ALARMS: &str = "(none)";
 
-fn alarms_of(node: &Value) -> Vec<(&'static str, String)> {
-    let alarm = |field: &str, text: &str| {
-        let set = node[field].as_bool() == Some(true);
-        set.then(|| ("Alarm", text.to_owned()))
-    };
-    let alarms: Vec<_> = [
-        alarm("mem_alarm", "Memory alarm on node"),
-        alarm("disk_free_alarm", "Free disk space alarm on node"),
-    ]
-    .into_iter()
-    .flatten()
-    .collect();
+/// The alarms of all nodes that have said how they are.
+fn alarms_of(nodes: &Value) -> Vec<(&'static str, String)> {
+    let mut alarms = Vec::new();
+    for node in nodes.as_array().into_iter().flatten() {
+        for (field, text) in [
+            ("mem_alarm", "Memory alarm on node"),
+            ("disk_free_alarm", "Free disk space alarm on node"),
+        ] {
+            if node[field] == true {
+                alarms.push(("Alarm", format!("{text} {}", show(&node["name"]))));
+            }
+        }
+    }
     match alarms.is_empty() {
         true => vec![(NO_ALARMS, String::new())],
         false => alarms,

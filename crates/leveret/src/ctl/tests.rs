@@ -625,7 +625,7 @@ fn machines_get_one_object_of_what_is_one() {
     assert_eq!(status["uptime"], 5);
     assert_eq!(
         status["alarms"],
-        serde_json::json!(["Memory alarm on node"])
+        serde_json::json!(["Memory alarm on node a@x"])
     );
     assert_eq!(status["node"]["name"], "a@x");
     let cluster = asked("cluster_status|--formatter=json");

@@ -1,5 +1,5 @@
-//! Alarms hold for the whole cluster: a node asks the others for theirs, and blocks its publishers
-//! while any of them has one, as a message published here may have to be kept there.
+//! Nodes know each other's alarms: a node asks the others for theirs, for a message published here
+//! may have to be kept there. `leveret_node::cluster` says who waits for what.
 
 use super::reports;
 use leveret_management::peers::asks;
@@ -57,7 +57,13 @@ fn follow(broker: &Weak<Broker>) {
                 None => tracing::info!(node = name, "another node has no alarm any more"),
             }
         }
-        broker.set_alarms_elsewhere(together(&known));
+        let now: Vec<(NodeId, Alarms)> = broker
+            .peers()
+            .up()
+            .into_iter()
+            .map(|node| (node, of(&known, node)))
+            .collect();
+        broker.set_alarms_of(&now);
         drop(broker);
         std::thread::sleep(EVERY);
     }
@@ -66,14 +72,10 @@ fn follow(broker: &Weak<Broker>) {
 /// The alarms of other nodes, and when each was last confirmed.
 type Known = BTreeMap<NodeId, (Alarms, Instant)>;
 
-/// The alarms that any of them has.
-fn together(known: &Known) -> Alarms {
-    let any = |of: fn(&Alarms) -> bool| known.values().any(|(alarms, _)| of(alarms));
-    Alarms {
-        memory: any(|alarms| alarms.memory),
-        disk: any(|alarms| alarms.disk),
-        memory_full: any(|alarms| alarms.memory_full),
-    }
+/// The alarms that a node is known to have.
+fn of(known: &Known, node: NodeId) -> Alarms {
+    let known = known.get(&node);
+    known.map(|(alarms, _)| *alarms).unwrap_or_default()
 }
 
 /// Takes over what nodes have answered, and gives what has changed. Who is up and has not answered
@@ -90,10 +92,6 @@ fn update(
     let mut nodes: Vec<NodeId> = before.keys().chain(known.keys()).copied().collect();
     nodes.sort_unstable();
     nodes.dedup();
-    let of = |alarms: &Known, node| {
-        let known = alarms.get(&node);
-        known.map(|(alarms, _)| *alarms).unwrap_or_default()
-    };
     let changes = nodes.into_iter().map(|node| (node, of(known, node)));
     changes
         .filter(|(node, now)| of(&before, *node) != *now)

@@ -474,7 +474,8 @@ fn rebalance(broker: &Broker) -> Result<usize, String> {
         let catalogue = broker.catalogue();
         spread(&catalogue, |node| {
             let draining = catalogue.node(node).is_none_or(|node| node.draining);
-            !draining && (node == broker.node_id() || broker.peers().is_up(node))
+            let is_up = node == broker.node_id() || broker.peers().is_up(node);
+            !draining && is_up && !broker.alarms_of(node).disk
         })
     };
     let mut moved = 0;

@@ -235,12 +235,18 @@ impl CatalogueGroup {
         self.receive_message(from, &payload.slice(end..))
     }
 
-    /// Hands the catalogue to the first other voter that is up.
-    pub(super) fn hand_over_leadership<E: Env>(&mut self, env: &E) {
-        let voters = self.group.membership().voters.clone();
-        let next = voters
-            .into_iter()
-            .find(|voter| env.peers().is_up(voter.node()));
+    /// Hands the catalogue to the first other voter that is up and may lead.
+    pub(super) fn hand_over_leadership<E: Env>(
+        &mut self,
+        may_lead: impl Fn(NodeId) -> bool,
+        env: &E,
+    ) {
+        let own = replica_of(self.own);
+        let voters = self.group.membership().voters.iter().copied();
+        let next = voters.filter(|voter| *voter != own).find(|voter| {
+            let node = voter.node();
+            env.peers().is_up(node) && may_lead(node)
+        });
         if let Some(next) = next.filter(|_| self.group.is_leader())
             && let Err(error) = self.group.transfer_leader(next)
         {

@@ -1,5 +1,5 @@
 //! Where the queues' leaders are: moved to another node when an operator asks for it, away from a
-//! node that is being emptied, and back to a node that has returned.
+//! node that is being emptied or whose disk is full, and back to a node that has returned.
 //!
 //! A queue's first member is the one that is to lead it. Only the leader can hand over, and only
 //! the members know who leads: the wish goes to all of them.
@@ -10,6 +10,7 @@
 
 use super::CATALOGUE_GROUP;
 use crate::env::{Env, PeerFrame};
+use leveret_metadata::Catalogue;
 use leveret_types::limits::LEADERS_MOVED_AT_ONCE;
 use leveret_types::{NodeId, Now, QueueId};
 use std::collections::{BTreeMap, VecDeque};
@@ -18,6 +19,8 @@ use std::collections::{BTreeMap, VecDeque};
 pub(super) const KIND_TRANSFER: u8 = 3;
 /// How long a node that has returned is left alone before it leads again.
 const SETTLE_MS: u64 = 3_000;
+/// How often a node whose disk is full looks whether it leads anything.
+const LEAVE_FULL_DISK_MS: u64 = 1_000;
 
 /// Transfers that this node will ask for.
 #[derive(Debug, Default)]
@@ -25,6 +28,8 @@ pub(super) struct Moves {
     /// Nodes that have returned, and when they get their leaders back.
     returned: BTreeMap<NodeId, u64>,
     queued: VecDeque<(QueueId, NodeId)>,
+    /// When this node, whose disk has an alarm, hands over what it leads next.
+    full_disk: Option<u64>,
 }
 
 impl Moves {
@@ -40,7 +45,20 @@ impl Moves {
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.returned.is_empty() && self.queued.is_empty()
+        self.returned.is_empty() && self.queued.is_empty() && self.full_disk.is_none()
+    }
+
+    /// Whether it is time for this node to hand over what it leads because its disk is full.
+    pub(super) fn leaves_full_disk(&mut self, now: Now, is_full: bool) -> bool {
+        let at = self.full_disk.unwrap_or(now.monotonic_ms);
+        let is_due = is_full && at <= now.monotonic_ms;
+        let next = if is_due {
+            now.monotonic_ms + LEAVE_FULL_DISK_MS
+        } else {
+            at
+        };
+        self.full_disk = is_full.then_some(next);
+        is_due
     }
 
     /// Empties this node of leaders, as far as other members are up.
@@ -49,10 +67,8 @@ impl Moves {
         let catalogue = env.catalogue();
         for record in catalogue.queues(None) {
             let others = record.members().iter().map(|member| member.node());
-            let next = others.filter(|node| *node != own).find(|node| {
-                let draining = catalogue.node(*node).is_some_and(|node| node.draining);
-                env.peers().is_up(*node) && !draining
-            });
+            let able = others.filter(|node| *node != own && may_lead(*node, &catalogue, env));
+            let next = able.min_by_key(|node| env.alarms_of(*node).disk);
             self.queued.extend(next.map(|next| (record.id(), next)));
         }
     }
@@ -66,6 +82,10 @@ impl Moves {
             .map(|(node, _)| *node)
             .collect();
         for node in due {
+            if env.alarms_of(node).disk {
+                self.returned(now, node);
+                continue;
+            }
             self.returned.remove(&node);
             let catalogue = env.catalogue();
             let led = catalogue.queues(None).filter(|record| {
@@ -81,6 +101,12 @@ impl Moves {
             hand_over_here(now, queue, to, env);
         }
     }
+}
+
+/// Whether another node is up and not being emptied.
+pub(super) fn may_lead<E: Env>(node: NodeId, catalogue: &Catalogue, env: &E) -> bool {
+    let draining = catalogue.node(node).is_some_and(|node| node.draining);
+    env.peers().is_up(node) && !draining
 }
 
 /// Lets a queue be led by another of its members, if that can. Nothing may be borrowed.
@@ -141,7 +167,7 @@ fn hand_over_here<E: Env>(now: Now, queue: QueueId, to: NodeId, env: &E) {
 }
 
 /// Asks whoever leads the catalogue's group to let another node lead a stream, if this one does.
-fn hand_stream_over<E: Env>(stream: QueueId, to: NodeId, env: &E) {
+pub(super) fn hand_stream_over<E: Env>(stream: QueueId, to: NodeId, env: &E) {
     let own = env.node_id();
     let leads = {
         let catalogue = env.catalogue();
@@ -161,6 +187,21 @@ fn hand_stream_over<E: Env>(stream: QueueId, to: NodeId, env: &E) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_node_whose_disk_is_full_hands_over_at_once_and_looks_again() {
+        let mut moves = Moves::default();
+        let mut leaves = |ms, is_full| {
+            let leaves = moves.leaves_full_disk(Now::both(ms), is_full);
+            (leaves, moves.is_empty())
+        };
+        assert_eq!(leaves(1_000, false), (false, true));
+        assert_eq!(leaves(2_000, true), (true, false));
+        assert_eq!(leaves(2_000 + LEAVE_FULL_DISK_MS - 1, true), (false, false));
+        assert_eq!(leaves(2_000 + LEAVE_FULL_DISK_MS, true), (true, false));
+        assert_eq!(leaves(3_001, false), (false, true));
+        assert_eq!(leaves(3_002, true), (true, false), "another alarm");
+    }
 
     #[test]
     fn a_wish_is_read_as_it_was_written_and_nothing_else_is() {

@@ -12,6 +12,7 @@ pub mod group;
 pub mod reports;
 pub mod wire;
 
+mod alarms;
 mod elections;
 mod leaders;
 pub(crate) mod needed;
@@ -20,6 +21,7 @@ mod peers;
 mod reconcile;
 mod stays;
 
+pub use alarms::{alarms_together, are_streams_held, hand_over_leaders, held_by, set_alarms_of};
 pub use leaders::transfer;
 pub use needed::Needed;
 pub use outdated::KnownStarts;
@@ -276,6 +278,11 @@ impl Cluster {
         self.waiting.store(true, Ordering::Release);
     }
 
+    /// This node's alarms have changed: [`run`] is to see to what it leads.
+    pub fn alarms_changed(&self) {
+        self.waiting.store(true, Ordering::Release);
+    }
+
     /// The write-ahead log has gone on: [`run`] is to see how far.
     pub fn durable(&self) {
         self.waiting.store(true, Ordering::Release);
@@ -287,6 +294,10 @@ impl Cluster {
         self.leader.store(leader, Ordering::Relaxed);
         self.wants_attention
             .store(wants_attention, Ordering::Relaxed);
+    }
+
+    const fn moves(&self) -> &Mutex<Moves> {
+        &self.moves
     }
 
     fn is_placed(&self) -> bool {
@@ -313,8 +324,13 @@ pub fn run<E: Env>(now: Now, env: &E) {
         group.handle(now, event);
     }
     if drains {
-        group.hand_over_leadership(env);
+        group.hand_over_leadership(|_| true, env);
         lock(&cluster.moves).leave(env);
+    }
+    let is_due = lock(&cluster.moves).leaves_full_disk(now, env.alarms().disk);
+    if is_due && cluster.is_placed() {
+        group.hand_over_leadership(|node| !env.alarms_of(node).disk, env);
+        hand_over_leaders(now, env);
     }
     group.advance(now, cluster, env);
     drop(group);

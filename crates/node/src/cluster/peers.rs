@@ -1,7 +1,9 @@
 //! The other nodes of the cluster, and which of them are up.
 
+use crate::env::Alarms;
 use leveret_types::NodeId;
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 /// Who another node is, and where.
@@ -24,12 +26,16 @@ pub struct PeerView {
     pub up: bool,
     /// Whether its data folder is an older copy of itself, as it has said since it was connected.
     pub outdated: bool,
+    /// Its alarms, as far as it has said since it was connected.
+    pub alarms: Alarms,
 }
 
 /// The other nodes of the cluster, shared by all that run on this one.
 #[derive(Debug, Default)]
 pub struct Peers {
     nodes: RwLock<Nodes>,
+    /// Whether any of them has an alarm: asked for each message that is published.
+    have_alarms: AtomicBool,
 }
 
 #[derive(Debug, Default)]
@@ -51,12 +57,14 @@ impl Peers {
                 let view = PeerView {
                     up: view.is_some_and(|view| view.up),
                     outdated: view.is_some_and(|view| view.outdated),
+                    alarms: view.map(|view| view.alarms).unwrap_or_default(),
                     peer,
                 };
                 (view.peer.node, view)
             })
             .collect();
         nodes.version += 1;
+        self.note_alarms(&nodes);
     }
 
     /// A number that grows with every change of who there is.
@@ -67,10 +75,42 @@ impl Peers {
 
     /// Says whether a node is up; nothing happens if it is not part of the cluster.
     pub fn set_up(&self, node: NodeId, up: bool) {
-        if let Some(view) = self.write().views.get_mut(&node) {
+        let mut nodes = self.write();
+        if let Some(view) = nodes.views.get_mut(&node) {
             view.up = up;
             view.outdated = false;
+            view.alarms = Alarms::default();
         }
+        self.note_alarms(&nodes);
+    }
+
+    /// A node that is up has said which alarms it has; answers which it had before.
+    pub fn set_alarms(&self, node: NodeId, alarms: Alarms) -> Alarms {
+        let mut nodes = self.write();
+        let view = nodes.views.get_mut(&node).filter(|view| view.up);
+        let before = view.map_or(alarms, |view| std::mem::replace(&mut view.alarms, alarms));
+        self.note_alarms(&nodes);
+        before
+    }
+
+    fn note_alarms(&self, nodes: &Nodes) {
+        let any = |view: &PeerView| view.alarms != Alarms::default();
+        let have_alarms = nodes.views.values().any(any);
+        self.have_alarms.store(have_alarms, Ordering::Release);
+    }
+
+    /// Whether any other node that is up has an alarm.
+    #[must_use]
+    pub fn have_alarms(&self) -> bool {
+        self.have_alarms.load(Ordering::Acquire)
+    }
+
+    /// The alarms of another node: none of one that is down.
+    #[must_use]
+    pub fn alarms_of(&self, node: NodeId) -> Alarms {
+        let nodes = self.read();
+        let view = nodes.views.get(&node);
+        view.map(|view| view.alarms).unwrap_or_default()
     }
 
     /// A node has said whether its data folder is an older copy of itself.
@@ -145,5 +185,27 @@ mod tests {
         assert_eq!(peers.up(), [NodeId(2)]);
         assert!(!peers.is_up(NodeId(1)) && !peers.is_up(NodeId(3)));
         assert_eq!(peers.version(), 2);
+    }
+
+    #[test]
+    fn a_node_that_goes_takes_its_alarms_along() {
+        let low = Alarms {
+            disk: true,
+            ..Alarms::default()
+        };
+        let peers = Peers::default();
+        peers.replace(vec![peer(1), peer(2)]);
+        peers.set_alarms(NodeId(1), low);
+        assert!(!peers.have_alarms(), "it is not up");
+        peers.set_up(NodeId(1), true);
+        assert_eq!(peers.set_alarms(NodeId(1), low), Alarms::default());
+        assert_eq!(peers.set_alarms(NodeId(1), low), low);
+        assert!(peers.have_alarms() && peers.alarms_of(NodeId(1)) == low);
+        peers.set_up(NodeId(1), false);
+        assert!(!peers.have_alarms() && peers.alarms_of(NodeId(1)) == Alarms::default());
+        peers.set_up(NodeId(1), true);
+        peers.set_alarms(NodeId(1), low);
+        peers.replace(vec![peer(2)]);
+        assert!(!peers.have_alarms(), "it is forgotten");
     }
 }

@@ -24,7 +24,7 @@ use std::hash::BuildHasher;
 const ROUTES_KEPT: usize = 64;
 
 /// Queues of one publish, where they are few.
-type Targets = SmallVec<[QueueId; 4]>;
+pub(super) type Targets = SmallVec<[QueueId; 4]>;
 
 /// What a connection keeps for publishing.
 #[derive(Default)]
@@ -147,19 +147,32 @@ impl Connection {
             }
             return;
         }
+        match self.alarm_at(&targets, run) {
+            Some(reason) => self.wait_for_alarm(publish, targets, reason, run),
+            None => self.put(publish, &targets, run),
+        }
+    }
+
+    /// Puts a publish into its queues.
+    pub(super) fn put<E: Env>(
+        &mut self,
+        mut publish: Publish,
+        targets: &[QueueId],
+        run: &mut Run<'_, E>,
+    ) {
         if has(publish.message.properties(), Property::Headers)
             && let Some(visible) = without_blind_copies(&publish.message)
         {
             publish.message = visible;
         }
-        add(&counters.messages_routed, 1);
+        add(&run.env.counters().messages_routed, 1);
         let notify = match publish.number {
             0 => Notify::Nobody,
             _ => Notify::Connection(self.id),
         };
         let outcome = match targets.iter().any(|queue| queue.is_stream()) {
-            false => enqueue(&publish.message, &targets, &notify, run),
-            true => self.enqueue_with_streams(&publish.message, &targets, &notify, run),
+            false => enqueue(&publish.message, targets, &notify, run),
+            true => self.enqueue_with_streams(&publish.message, targets, &notify, run),
         };
         if !outcome.waits.is_empty() && publish.number == 0 {
             self.note_transacted(publish.channel, &outcome.waits);

@@ -114,7 +114,7 @@ impl Connection {
             client_properties: session.client_properties().clone(),
             state: match session.state() {
                 SessionState::Opening => "starting",
-                SessionState::Open if session.held() => "blocked",
+                SessionState::Open if session.held() || self.alarm_wait.is_some() => "blocked",
                 SessionState::Open if session.alarmed() => "blocking",
                 SessionState::Open => "running",
                 SessionState::Closing | SessionState::Lingering | SessionState::Closed => "closing",

@@ -184,6 +184,14 @@ impl RemoteQueue {
         self.place
     }
 
+    /// The node that leads, or that was asked because it probably does.
+    pub(crate) const fn leader(&self) -> Option<NodeId> {
+        match self.place {
+            LeaderLocation::Led(node) | LeaderLocation::Asked(node) => Some(node),
+            LeaderLocation::Unknown => None,
+        }
+    }
+
     /// Whether what a node says in the session may be the leader's words.
     pub(crate) fn is_with(&self, node: NodeId) -> bool {
         match self.place {

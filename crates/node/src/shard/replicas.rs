@@ -98,6 +98,21 @@ impl Shard {
         self.replicas.leader(queue)
     }
 
+    /// The node that leads a queue, as far as the replica here or those who use the queue know.
+    pub(crate) fn known_leader(&self, queue: QueueId) -> Option<NodeId> {
+        let here = self.replicas.leader(queue);
+        here.or_else(|| self.remote_queues.known(queue)?.leader())
+    }
+
+    /// Lets members on these nodes lead what is led here, as far as they can; answers how many
+    /// queues that concerns.
+    pub fn hand_over_leaders(&mut self, now: Now, nodes: &[NodeId]) -> usize {
+        if nodes.is_empty() || self.replicas.is_empty() {
+            return 0;
+        }
+        self.with_replicas(now, |replicas, around| replicas.hand_over(around, nodes))
+    }
+
     /// Whether the replica here leads the queue and serves; none if there is no replica here.
     #[must_use]
     pub fn replica_leads(&self, queue: QueueId) -> Option<bool> {

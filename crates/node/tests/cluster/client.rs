@@ -80,8 +80,8 @@ impl Client {
 /// The bytes with which a client opens a connection and channel 1.
 pub fn opening() -> Vec<u8> {
     let mut out = PROTOCOL_HEADER.to_vec();
-    let able = [("consumer_cancel_notify", FieldValue::Bool(true))];
-    let able = able.map(|(name, value)| (name.to_owned(), value));
+    let able = ["consumer_cancel_notify", "connection.blocked"];
+    let able = able.map(|name| (name.to_owned(), FieldValue::Bool(true)));
     let mut properties = TableBuilder::new();
     properties.push(
         "capabilities",
@@ -355,6 +355,7 @@ fn show(method: &Method<'_>) -> String {
     match method {
         Method::ConnectionClose(m) => format!("closed {} {}", m.reply_code, m.reply_text),
         Method::ChannelClose(m) => format!("close {} {}", m.reply_code, m.reply_text),
+        Method::ConnectionBlocked(m) => format!("blocked {}", m.reason),
         Method::QueueDeclareOk(m) => {
             format!(
                 "declared {} {} {}",

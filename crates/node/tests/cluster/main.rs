@@ -7,6 +7,7 @@ mod script;
 mod world;
 
 mod active;
+mod alarms;
 mod claims;
 mod classic;
 mod members;

@@ -3,7 +3,9 @@
 use crate::client::{self, Client};
 use bytes::Bytes;
 use leveret_metadata::{Batch, Catalogue, CatalogueError, Command, Config, Outcome, Proposed};
+use leveret_node::Alarms;
 use leveret_node::catalogue::follow;
+use leveret_node::cluster::PeerAddress;
 use leveret_node::env::{ConnectionEvent, Env, PeerFrame};
 use leveret_sim::cluster::node::{Node, catalogue_of};
 use leveret_storage::MemoryDisk;
@@ -178,6 +180,40 @@ impl World {
             unfit.set((quarantined + more.quarantined, stuck + more.stuck));
         });
         unfit.get()
+    }
+
+    /// A node has these alarms from now on, and the others that are up hear of it.
+    pub fn set_alarms(&mut self, of: NodeId, alarms: Alarms) {
+        let now = self.now;
+        let all: Vec<NodeId> = self.nodes.keys().copied().collect();
+        for (id, node) in &mut self.nodes {
+            let peers = node.env.peers();
+            let address = |node| PeerAddress {
+                node,
+                ..PeerAddress::default()
+            };
+            if peers.all().is_empty() {
+                peers.replace(
+                    all.iter()
+                        .copied()
+                        .filter(|peer| peer != id)
+                        .map(address)
+                        .collect(),
+                );
+                all.iter().for_each(|peer| peers.set_up(*peer, true));
+            }
+            match *id == of {
+                true => node.set_alarms(alarms, now),
+                false => node.hear_of_alarms(of, alarms, now),
+            }
+        }
+        self.rest();
+    }
+
+    /// A node whose disk is full lets others lead what it leads.
+    pub fn hand_over_leaders(&mut self, node: NodeId) {
+        leveret_node::cluster::hand_over_leaders(self.now, &self.nodes[&node].env);
+        self.pass(1_000);
     }
 
     /// Changes a bit of what a node's disk has of this text, wherever it has it.

@@ -169,7 +169,7 @@ impl Env for Broker {
     }
 
     fn alarms(&self) -> Alarms {
-        self.all_alarms()
+        self.own_alarms()
     }
 
     fn consumer_id(&self) -> ConsumerId {

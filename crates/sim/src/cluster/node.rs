@@ -411,10 +411,27 @@ impl<D: Disk> Node<D> {
         if self.env.alarms.get().disk == disk {
             return;
         }
-        self.env.alarms.set(Alarms {
+        let alarms = Alarms {
             disk,
             ..Alarms::default()
-        });
+        };
+        self.set_alarms(alarms, now);
+    }
+
+    /// The node has these alarms from now on.
+    pub fn set_alarms(&mut self, alarms: Alarms, now: Now) {
+        self.env.alarms.set(alarms);
+        self.tell_of_alarms(now);
+    }
+
+    /// Another node has told this one which alarms it has.
+    pub fn hear_of_alarms(&mut self, of: NodeId, alarms: Alarms, now: Now) {
+        if leveret_node::cluster::set_alarms_of(now, &[(of, alarms)], &self.env) {
+            self.tell_of_alarms(now);
+        }
+    }
+
+    fn tell_of_alarms(&mut self, now: Now) {
         for connection in self.connections.values_mut() {
             connection.alarms_changed(now, &self.env);
         }

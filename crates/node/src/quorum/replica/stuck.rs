@@ -50,25 +50,31 @@ impl Replicas {
         }
         self.standstill.ended(around.now, waits);
         let writing = self.writing_elsewhere();
+        match self.hand_over(around, &writing) {
+            0 => {
+                self.propose_open(around);
+                self.standstill.look_again(around.now);
+            }
+            queues => tracing::warn!(
+                queues,
+                "the log is not written; others are to lead its queues"
+            ),
+        }
+    }
+
+    /// Lets members on these nodes lead what is led here, where a majority is up without this
+    /// node's; answers how many queues that concerns.
+    pub(crate) fn hand_over(&mut self, around: &mut Around<'_>, nodes: &[NodeId]) -> usize {
         let led = self.map.iter();
-        let led = led.filter_map(|(id, replica)| Some((*id, replica.way_out(&writing)?)));
+        let led = led.filter_map(|(id, replica)| Some((*id, replica.way_out(nodes)?)));
         let mut led: Vec<(QueueId, ReplicaId)> = led.collect();
         led.sort_unstable();
-        if led.is_empty() {
-            self.propose_open(around);
-            self.standstill.look_again(around.now);
-            return;
-        }
-        let queues = led.len();
-        tracing::warn!(
-            queues,
-            "the log is not written; others are to lead its queues"
-        );
-        for (id, to) in led {
-            if let Some(Err(error)) = self.transfer(around, id, to.node()) {
+        for (id, to) in &led {
+            if let Some(Err(error)) = self.transfer(around, *id, to.node()) {
                 tracing::debug!(queue = %id, %error, "nobody else is to lead yet");
             }
         }
+        led.len()
     }
 
     /// Nodes whose logs have what this one's has not.

@@ -1,0 +1,154 @@
+//! What alarms of one node mean for the others: whose publishers wait, and who leads.
+//!
+//! A node's alarm holds back all publishers that are connected to it. Publishers at other nodes
+//! wait where a message could only be kept by nodes with alarms: see [`held_by`]. A node whose disk
+//! is full hands over what it leads to members that have space.
+
+use super::{Cluster, leaders, lock};
+use crate::env::{Alarms, Env};
+use leveret_types::{NodeId, Now, QueueId, ShardId};
+
+/// Why publishers to a queue wait: the node that leads it has an alarm, or its members that are up
+/// and have none are no majority while others have one. Nothing if they do not wait. A queue that
+/// is on one node has that as its only member.
+pub fn held_by<E: Env>(
+    members: &[NodeId],
+    leader: Option<NodeId>,
+    env: &E,
+) -> Option<&'static str> {
+    let is_up = |node: NodeId| node == env.node_id() || env.peers().is_up(node);
+    held(members, leader, |node| env.alarms_of(node), is_up)
+}
+
+fn held(
+    members: &[NodeId],
+    leader: Option<NodeId>,
+    alarms_of: impl Fn(NodeId) -> Alarms,
+    is_up: impl Fn(NodeId) -> bool,
+) -> Option<&'static str> {
+    if let Some(reason) = leader.and_then(|leader| alarms_of(leader).reason()) {
+        return Some(reason);
+    }
+    let has_none = |node: &&NodeId| alarms_of(**node).reason().is_none();
+    let able = members.iter().filter(has_none);
+    if 2 * able.filter(|node| is_up(**node)).count() > members.len() {
+        return None;
+    }
+    let together = members.iter().map(|node| alarms_of(*node));
+    together.fold(Alarms::default(), Alarms::or).reason()
+}
+
+/// The alarms that any node of the cluster has, as far as it has told this one.
+pub fn alarms_together<E: Env>(env: &E) -> Alarms {
+    let own = env.alarms();
+    if !env.peers().have_alarms() {
+        return own;
+    }
+    let all = env.peers().all();
+    all.iter().fold(own, |all, view| all.or(view.alarms))
+}
+
+/// Whether streams that are led here take no publishes: this node has an alarm, or too many others
+/// do for a majority without.
+pub fn are_streams_held<E: Env>(env: &E) -> bool {
+    let others = env.peers().all().into_iter().map(|view| view.peer.node);
+    let all: Vec<NodeId> = others.chain([env.node_id()]).collect();
+    held_by(&all, Some(env.node_id()), env).is_some()
+}
+
+/// Takes in what the other nodes have said of their alarms; answers whether anything is new.
+pub fn set_alarms_of<E: Env>(now: Now, nodes: &[(NodeId, Alarms)], env: &E) -> bool {
+    let mut any = false;
+    for (node, alarms) in nodes {
+        let before = env.peers().set_alarms(*node, *alarms);
+        any |= before != *alarms;
+        if before.disk && !alarms.disk {
+            // What it is to lead goes back to it.
+            let moves = env.cluster().map(Cluster::moves);
+            moves
+                .iter()
+                .for_each(|moves| lock(moves).returned(now, *node));
+        }
+    }
+    any
+}
+
+/// Lets others lead what this node leads, where they are up, have space and are not being emptied.
+/// Nothing may be borrowed.
+pub fn hand_over_leaders<E: Env>(now: Now, env: &E) {
+    let (able, streams) = {
+        let catalogue = env.catalogue();
+        let mut able = env.peers().up();
+        able.retain(|node| !env.alarms_of(*node).disk && leaders::may_lead(*node, &catalogue, env));
+        let led = catalogue
+            .queues(None)
+            .filter(|record| record.epoch() > 0 && record.home() == env.node_id());
+        let streams = led.filter_map(|record| {
+            let mut members = record.members().iter().map(|member| member.node());
+            Some((record.id(), members.find(|node| able.contains(node))?))
+        });
+        let streams: Vec<(QueueId, NodeId)> = streams.collect();
+        (able, streams)
+    };
+    if able.is_empty() {
+        return;
+    }
+    let mut queues = 0;
+    for shard in (0..env.settings().shard_count).map(ShardId) {
+        queues += env.with_shard(now, shard, |shard| shard.hand_over_leaders(now, &able));
+    }
+    if queues + streams.len() > 0 {
+        tracing::warn!(
+            queues,
+            streams = streams.len(),
+            "this node is low on disk; others are to lead what it leads"
+        );
+    }
+    for (stream, to) in streams {
+        leaders::hand_stream_over(stream, to, env);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const DISK: Alarms = Alarms {
+        memory: false,
+        disk: true,
+        memory_full: false,
+    };
+
+    /// Of nodes 1 to 5, why publishers wait where these have a full disk and these are down.
+    fn reason(members: u32, leader: u32, low: &[u32], down: &[u32]) -> Option<&'static str> {
+        let members: Vec<NodeId> = (1..=members).map(NodeId).collect();
+        let alarms_of = |node: NodeId| match low.contains(&node.0) {
+            true => DISK,
+            false => Alarms::default(),
+        };
+        let leader = (leader > 0).then_some(NodeId(leader));
+        held(&members, leader, alarms_of, |node| !down.contains(&node.0))
+    }
+
+    #[test]
+    fn publishers_wait_for_the_leader_and_for_a_majority_and_for_no_other_node() {
+        let low = Some("low on disk");
+        assert_eq!(reason(3, 1, &[1], &[]), low, "the leader's node");
+        assert_eq!(reason(3, 1, &[2], &[]), None, "a follower's");
+        assert_eq!(reason(3, 1, &[2, 3], &[]), low, "two of three");
+        assert_eq!(reason(3, 0, &[2], &[]), None, "nobody is known to lead");
+        assert_eq!(reason(3, 1, &[4, 5], &[]), None, "they are no members");
+        assert_eq!(reason(5, 1, &[2, 3], &[]), None);
+        assert_eq!(reason(5, 1, &[2, 3, 4], &[]), low);
+        assert_eq!(reason(2, 1, &[2], &[]), low, "both must write");
+        assert_eq!(reason(1, 1, &[1], &[]), low);
+        assert_eq!(reason(1, 1, &[2], &[]), None);
+    }
+
+    #[test]
+    fn who_is_down_leaves_no_majority_without_the_node_that_has_an_alarm() {
+        assert_eq!(reason(3, 1, &[2], &[3]), Some("low on disk"));
+        assert_eq!(reason(3, 1, &[], &[2, 3]), None, "that is no alarm");
+        assert_eq!(reason(5, 1, &[2], &[3]), None);
+    }
+}

@@ -1,0 +1,132 @@
+//! A publish that other nodes could not keep, for they have alarms: it waits, and with it what the
+//! client sent behind it. The client is told that its connection is blocked.
+//!
+//! Alarms of this node hold back publishes before they are read (`leveret_session`). Those of other
+//! nodes concern some queues only, so that it must be known first where a publish goes.
+//!
+//! Invariant: what waits has been routed and put nowhere; nothing behind it has been begun.
+
+use super::publish::Targets;
+use super::{Connection, Run};
+use crate::cluster::held_by;
+use crate::env::Env;
+use bytes::Bytes;
+use leveret_session::contract::{Publish, Request};
+use leveret_types::{NodeId, Now, QueueId};
+use smallvec::SmallVec;
+
+/// How often it is looked at in any case: a queue may have got another leader.
+const LOOK_EVERY_MS: u64 = 250;
+
+/// What waits, and why.
+pub(super) struct AlarmWait {
+    publish: Publish,
+    targets: Targets,
+    reason: &'static str,
+    again_ms: u64,
+}
+
+impl AlarmWait {
+    /// When it is looked at again, in monotonic milliseconds.
+    pub(super) const fn again_ms(&self) -> u64 {
+        self.again_ms
+    }
+}
+
+impl Connection {
+    /// Why a message to these queues must wait for other nodes' alarms, if it must.
+    pub(super) fn alarm_at<E: Env>(
+        &self,
+        targets: &[QueueId],
+        run: &mut Run<'_, E>,
+    ) -> Option<&'static str> {
+        if !run.env.peers().have_alarms() {
+            return None;
+        }
+        targets.iter().find_map(|queue| alarm_of(*queue, run))
+    }
+
+    /// Lets a publish wait, and tells the client.
+    pub(super) fn wait_for_alarm<E: Env>(
+        &mut self,
+        publish: Publish,
+        targets: Targets,
+        reason: &'static str,
+        run: &mut Run<'_, E>,
+    ) {
+        run.release();
+        self.session.blocked(Some(reason));
+        self.alarm_wait = Some(Box::new(AlarmWait {
+            publish,
+            targets,
+            reason,
+            again_ms: run.now.monotonic_ms + LOOK_EVERY_MS,
+        }));
+    }
+
+    pub(super) fn is_alarm_wait_due(&self, now: Now) -> bool {
+        let wait = self.alarm_wait.as_ref();
+        wait.is_some_and(|wait| wait.again_ms <= now.monotonic_ms)
+    }
+
+    /// Holds publishes back, or lets them go on, as the alarms now are.
+    pub(super) fn look_at_alarms<E: Env>(&mut self, now: Now, env: &E) {
+        if let Some(mut wait) = self.alarm_wait.take() {
+            let mut run = Run::new(env, now);
+            if let Some(reason) = self.alarm_at(&wait.targets, &mut run) {
+                wait.reason = reason;
+                wait.again_ms = now.monotonic_ms + LOOK_EVERY_MS;
+                self.alarm_wait = Some(wait);
+            } else {
+                let AlarmWait {
+                    publish, targets, ..
+                } = *wait;
+                if self.session.counts(publish.channel) {
+                    self.put(publish, &targets, &mut run);
+                }
+                drop(run);
+                self.process(now, env);
+            }
+        }
+        let waits = self.alarm_wait.as_ref().map(|wait| wait.reason);
+        let held = self.session.held();
+        self.session.blocked(env.alarms().reason().or(waits));
+        if held && !self.session.held() {
+            self.session.receive(now, Bytes::new(), &mut self.requests);
+            self.process(now, env);
+        }
+    }
+
+    /// The client has gone: what waits was never taken. What it settled behind that returns to its
+    /// queues, for it may have settled what it had published the fruit of.
+    pub(super) fn give_up_alarm_wait(&mut self) {
+        if self.alarm_wait.take().is_some() {
+            let is_kept = |request: &Request| {
+                !matches!(
+                    request,
+                    Request::Publish(_) | Request::Check(_) | Request::Settle(_)
+                )
+            };
+            self.requests.retain(is_kept);
+        }
+    }
+}
+
+/// Why publishers to one queue wait.
+fn alarm_of<E: Env>(queue: QueueId, run: &mut Run<'_, E>) -> Option<&'static str> {
+    let (members, leader) = {
+        let record = run.catalogue().queue(queue)?;
+        let members = record.members().iter().map(|member| member.node());
+        let mut members: SmallVec<[NodeId; 5]> = members.collect();
+        let is_led_by_home = members.is_empty() || record.epoch() > 0;
+        if members.is_empty() {
+            members.push(record.home());
+        }
+        (members, is_led_by_home.then(|| record.home()))
+    };
+    let leader = leader.or_else(|| {
+        let shard = run.shard(run.env.shard_of(queue));
+        shard.known_leader(queue)
+    });
+    held_by(&members, leader, run.env)
+}
