@@ -1,9 +1,11 @@
-//! A node whose file system is full, under load: the leader of all queues, or a follower.
+//! A node whose file system is full, under load: the leader of all queues and of the catalogue, a
+//! follower, or each node in turn.
 //!
 //! The node's data lies on a small file system of its own (`tmpfs`, in the mount namespace that
 //! this tool's copy has to itself), which a file fills to the last byte. A queue that nobody
 //! consumes from grows meanwhile by more than the node's log has room for, so that the node cannot
-//! go on by using files of its log again.
+//! go on by using files of its log again. Publishers at the other nodes are confirmed all the time,
+//! and the full node leads nothing after a moment.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File, OpenOptions};
@@ -20,7 +22,7 @@ use super::load;
 use super::scenarios::{await_member, await_that, await_traffic, await_whole, number_of};
 use crate::client::{Client, Event};
 use crate::cluster::Cluster;
-use crate::run;
+use crate::{http, run};
 
 /// Bytes of the small file system.
 const DISK_BYTES: u64 = 160 << 20;
@@ -31,13 +33,30 @@ const BODY_BYTES: usize = 64 << 10;
 const MESSAGES: u64 = 800;
 /// Unconfirmed messages that its publisher may have.
 const WINDOW: usize = 32;
-/// How long the disk is full: longer than a leader waits before it gives way.
-const FULL: Duration = Duration::from_secs(8);
-/// How long a publisher may wait for a confirm, the time for which the disk is full included.
-const CONFIRM_WITHIN: Duration = Duration::from_secs(60);
+/// Longest time without a confirm that a full disk may cost a publisher at another node: its leader
+/// gives way after 2 s, and the machine may be busy.
+const CONFIRM_WITHIN: Duration = Duration::from_secs(10);
+/// How long a publisher waits before it gives up.
+const GIVE_UP: Duration = Duration::from_secs(60);
+/// How soon the full node leads nothing.
+const LEADS_NOTHING_WITHIN: Duration = Duration::from_secs(10);
+
+/// Which node's disk is filled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// That of a node which leads all queues and the catalogue.
+    Leader,
+    /// That of one that leads none.
+    Follower,
+}
+
+/// The same for one node after the other, each of which leads everything when its disk is filled.
+pub fn full_disks(cluster: &mut Cluster, ledger: &Ledger) -> Result<()> {
+    (0..cluster.nodes.len()).try_for_each(|full| full_disk(cluster, ledger, full, Role::Leader))
+}
 
 /// Fills a node's file system and empties it again.
-pub fn full_disk(cluster: &mut Cluster, ledger: &Ledger, full: usize, leads: bool) -> Result<()> {
+pub fn full_disk(cluster: &mut Cluster, ledger: &Ledger, full: usize, role: Role) -> Result<()> {
     let other = (full + 1) % cluster.nodes.len();
     let number = number_of(cluster, full)?;
     ledger.allow_breaks(Some(cluster.amqp(full)));
@@ -50,17 +69,26 @@ pub fn full_disk(cluster: &mut Cluster, ledger: &Ledger, full: usize, leads: boo
     for queue in &queues {
         await_whole(cluster, other, queue)?;
     }
-    let leader = if leads { full } else { other };
+    let leader = match role {
+        Role::Leader => full,
+        Role::Follower => other,
+    };
     lead(cluster, &queues, leader)?;
-    thread::scope(|scope| {
-        disk.fill()?;
-        // Publishers are blocked everywhere while a node has an alarm; what is on its way by then,
-        // and what consumers settle, has to be as safe as ever.
-        let publishing = scope.spawn(|| backlog.publish(MESSAGES));
-        thread::sleep(FULL);
-        disk.empty()?;
-        publishing.join().expect("a publisher does not panic")
-    })?;
+    disk.fill()?;
+    let filled = Instant::now();
+    let slowest = backlog.publish(MESSAGES)?;
+    if slowest > CONFIRM_WITHIN {
+        ledger.accuse(format!("a full disk kept confirms back for {slowest:?}"));
+    }
+    while let Some(led) = led_by(cluster, full, other, &queues)? {
+        if filled.elapsed() > LEADS_NOTHING_WITHIN {
+            ledger.accuse(format!("{led} is led by the node whose disk is full"));
+            break;
+        }
+        thread::sleep(Duration::from_millis(100));
+    }
+    await_traffic(ledger, "while a node's disk is full");
+    disk.empty()?;
     await_traffic(ledger, "after a disk was full");
     for queue in &queues {
         await_whole(cluster, other, queue)?;
@@ -68,12 +96,28 @@ pub fn full_disk(cluster: &mut Cluster, ledger: &Ledger, full: usize, leads: boo
     backlog.end(ledger)
 }
 
+/// What a node leads, as another one says.
+fn led_by(
+    cluster: &Cluster,
+    node: usize,
+    asked: usize,
+    queues: &[String],
+) -> Result<Option<String>> {
+    let led = |queue: &&String| cluster.leader_of(queue, asked).is_ok_and(|led| led == node);
+    if let Some(queue) = queues.iter().find(led) {
+        return Ok(Some(queue.clone()));
+    }
+    let view = http::get(cluster.nodes[asked].http, "/api/leveret/cluster")?;
+    let leads = view["leader"] == number_of(cluster, node)?;
+    Ok(leads.then(|| "the catalogue".to_owned()))
+}
+
 fn queues() -> Vec<String> {
     let queues = (0..QUEUES).map(load::queue_name);
     queues.chain([BACKLOG.to_owned()]).collect()
 }
 
-/// Lets a node lead all these queues.
+/// Lets a node lead all these queues, and the catalogue.
 fn lead(cluster: &Cluster, queues: &[String], leader: usize) -> Result<()> {
     let number = number_of(cluster, leader)?.to_string();
     for queue in queues {
@@ -82,7 +126,11 @@ fn lead(cluster: &Cluster, queues: &[String], leader: usize) -> Result<()> {
             Ok(asked.is_ok())
         })?;
     }
-    Ok(())
+    await_that(&format!("node {number} leads the catalogue"), || {
+        Ok(cluster.nodes[leader]
+            .operate(&["transfer", &number])
+            .is_ok())
+    })
 }
 
 /// A file system in the place of a node's folder, which is not running.
@@ -155,9 +203,10 @@ impl Backlog {
         })
     }
 
-    /// Publishes so many messages and waits for all confirms.
-    fn publish(&mut self, count: u64) -> Result<()> {
+    /// Publishes so many messages and waits for all confirms; gives the longest time without one.
+    fn publish(&mut self, count: u64) -> Result<Duration> {
         let body = vec![b'b'; BODY_BYTES];
+        let mut slowest = Duration::ZERO;
         let mut last = Instant::now();
         while self.sent < count || !self.open.is_empty() {
             while self.sent < count && self.open.len() < WINDOW {
@@ -167,10 +216,11 @@ impl Backlog {
             }
             self.client.flush()?;
             let event = self.client.next(Duration::from_millis(200))?;
-            if last.elapsed() > CONFIRM_WITHIN {
+            slowest = slowest.max(last.elapsed());
+            if slowest > GIVE_UP {
                 let left = self.open.len();
                 bail!(
-                    "{left} of {} messages have had no confirm for {CONFIRM_WITHIN:?}",
+                    "{left} of {} messages have had no confirm for {GIVE_UP:?}",
                     self.sent
                 );
             }
@@ -190,7 +240,7 @@ impl Backlog {
                 last = Instant::now();
             }
         }
-        Ok(())
+        Ok(slowest)
     }
 
     /// Looks whether all is there, and deletes the queue.

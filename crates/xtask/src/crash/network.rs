@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 
+use super::full_disk::Role;
 use super::ledger::{Ledger, QUEUES, Rules};
 use super::namespaces::Namespaces;
 use super::scenarios::LATE;
@@ -91,6 +92,8 @@ enum Fault {
     FullLeader,
     /// A follower's is.
     FullFollower,
+    /// That of each node in turn is.
+    FullEach,
 }
 
 const FAULTS: &[(&str, Fault)] = &[
@@ -109,10 +112,11 @@ const FAULTS: &[(&str, Fault)] = &[
     // Last: their nodes keep the small disks, which are mounted and cannot be removed.
     ("full-disk-leader", Fault::FullLeader),
     ("full-disk-follower", Fault::FullFollower),
+    ("full-disk-each", Fault::FullEach),
 ];
 
 /// Faults that are played where they are named, and not with all others.
-const BY_NAME: &[Fault] = &[Fault::FullLeader, Fault::FullFollower];
+const BY_NAME: &[Fault] = &[Fault::FullEach];
 
 /// The names of all faults.
 pub fn names() -> String {
@@ -204,7 +208,7 @@ fn happen(
     let lost: &[usize] = match fault {
         Fault::KillLeader | Fault::KillFollower | Fault::KillAll => &[],
         Fault::RollingRestart | Fault::WipedMember => &[],
-        Fault::FullLeader | Fault::FullFollower => &[],
+        Fault::FullLeader | Fault::FullFollower | Fault::FullEach => &[],
         Fault::Minority => &others,
         Fault::Halves => &others[..1],
         Fault::Ring => &[0, 1, 2],
@@ -266,8 +270,9 @@ fn happen(
         Fault::RollingRestart => scenarios::rolling_restart(cluster, ledger),
         Fault::WipedMember => scenarios::wiped_member(cluster, ledger, leader),
         Fault::Minority => scenarios::minority(cluster, ledger, leader),
-        Fault::FullLeader => full_disk::full_disk(cluster, ledger, leader, true),
-        Fault::FullFollower => full_disk::full_disk(cluster, ledger, others[0], false),
+        Fault::FullLeader => full_disk::full_disk(cluster, ledger, leader, Role::Leader),
+        Fault::FullFollower => full_disk::full_disk(cluster, ledger, others[0], Role::Follower),
+        Fault::FullEach => full_disk::full_disks(cluster, ledger),
     }
 }
 
