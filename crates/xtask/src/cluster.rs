@@ -14,10 +14,31 @@ use crate::{http, ports};
 /// Nodes of a cluster that nobody gave a number for.
 const NODES: usize = 3;
 
+/// Where a node is.
+pub struct Member {
+    /// Where it runs.
+    pub place: Place,
+    /// Where it listens for its peers.
+    pub address: SocketAddr,
+    /// Where it says that it does.
+    pub advertised: SocketAddr,
+}
+
 /// Nodes that run. Dropping it kills them.
 pub struct Cluster {
     /// The nodes, in the order of their numbers' first start.
     pub nodes: Vec<Broker>,
+}
+
+impl Member {
+    /// A node that says where it listens.
+    pub fn plain(place: Place, address: SocketAddr) -> Member {
+        Member {
+            place,
+            address,
+            advertised: address,
+        }
+    }
 }
 
 impl Cluster {
@@ -26,7 +47,7 @@ impl Cluster {
         let addresses = ports::free(count)?;
         let members: Vec<_> = addresses
             .into_iter()
-            .map(|address| (Place::Loopback, address))
+            .map(|address| Member::plain(Place::Loopback, address))
             .collect();
         let random = || RandomState::new().hash_one(name);
         let secret = format!("cluster.secret = {:016x}{:016x}\n", random(), random());
@@ -34,17 +55,29 @@ impl Cluster {
     }
 
     /// The same at places, each with the address for its peers and all with the same settings.
-    pub fn form(name: &str, members: &[(Place, SocketAddr)], settings: &str) -> Result<Cluster> {
+    pub fn form(name: &str, members: &[Member], settings: &str) -> Result<Cluster> {
         let joined: String = members
             .iter()
             .enumerate()
-            .map(|(index, (_, address))| format!("cluster.join.{} = {address}\n", index + 1))
+            .map(|(index, member)| format!("cluster.join.{} = {}\n", index + 1, member.advertised))
             .collect();
         let mut nodes = Vec::new();
-        for (index, (place, address)) in members.iter().enumerate() {
+        for (index, member) in members.iter().enumerate() {
             let name = format!("{name}-{}", index + 1);
-            let own = format!("cluster.address = {address}\n{joined}{settings}");
-            nodes.push(Broker::plan_at(Kind::Leveret, &name, place.clone(), &own)?);
+            let Member {
+                address,
+                advertised,
+                ..
+            } = member;
+            let own = format!(
+                "cluster.address = {address}\ncluster.advertised = {advertised}\n{joined}{settings}"
+            );
+            nodes.push(Broker::plan_at(
+                Kind::Leveret,
+                &name,
+                member.place.clone(),
+                &own,
+            )?);
         }
         let mut cluster = Cluster { nodes };
         cluster.launch_all()?;

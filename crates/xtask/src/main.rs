@@ -65,7 +65,8 @@ usage: cargo xtask COMMAND
                             each node in a network namespace of its own, under load for so long
                             (default 60) a fault: kill-leader, kill-follower, kill-all, stop-leader,
                             halves, isolated-leader, deaf-leader, mute-leader, ring,
-                            rolling-restart, wiped-member, minority
+                            rolling-restart, wiped-member, minority; on-path (somebody between the
+                            nodes alters what they say; on loopback without `--netns`)
   mutants [--seed N] [--count N] [--crate NAME]... [--at FILE:LINE]... [--own]
                             would the tests notice a wrong program: a sample of small changes
                             (default 300 over six crates), or all on a line, tried one by one;

@@ -3,8 +3,9 @@
 //! Sixteen publishers with confirms fill four durable queues while consumers with acks empty them.
 //! Meanwhile something happens: the broker is killed and started again on the same folder; a node
 //! of a cluster is killed or stopped, or the network between the nodes is cut; operators restart
-//! the nodes in turn, or replace one. The ledger knows what was sent, what was confirmed, what came
-//! back and what was settled, and holds the brokers to this:
+//! the nodes in turn, or replace one; somebody between the nodes alters what they say. The ledger
+//! knows what was sent, what was confirmed, what came back and what was settled, and holds the
+//! brokers to this:
 //!
 //! - what was confirmed is delivered at least once, in this life or a later one;
 //! - what is delivered was sent, and is byte for byte what was sent;
@@ -13,12 +14,14 @@
 //!   acknowledgement without a transaction is not confirmed by the protocol);
 //! - all queues can be emptied.
 
+mod attacked;
 mod cluster;
 mod full_disk;
 mod ledger;
 mod load;
 mod namespaces;
 mod network;
+mod on_path;
 mod scenarios;
 mod single;
 
@@ -122,8 +125,10 @@ pub fn run(arguments: &[String]) -> Result<bool> {
             "--fault" => network.fault = Some(value().to_owned()),
             other => bail!(
                 "crash takes --cluster, --rounds N, --seed N, --broker KIND, and with --cluster \
-                 --netns also --seconds N and --fault NAME, not `{other}`; a fault is one of {}",
-                network::names()
+                 --netns also --seconds N and --fault NAME, not `{other}`; a fault is one of {}; \
+                 {} needs no --netns",
+                network::names(),
+                attacked::NAME
             ),
         }
     }
@@ -133,7 +138,11 @@ pub fn run(arguments: &[String]) -> Result<bool> {
         return network::run(&network);
     }
     println!("      seed {seed}");
-    let wrong = if in_cluster {
+    let is_attacked = network.fault.as_deref() == Some(attacked::NAME);
+    let wrong = if is_attacked {
+        count = 1;
+        attacked::on_loopback(network.seconds, seed)?.failed
+    } else if in_cluster {
         play(&mut cluster::Nodes::start("crash-cluster")?, count, seed)?
     } else {
         play(&mut single::Single::start(kind, "crash")?, count, seed)?

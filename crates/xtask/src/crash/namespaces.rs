@@ -77,6 +77,13 @@ impl Namespaces {
             .collect()
     }
 
+    /// An address of this tool for each node, at which it may stand before that.
+    pub fn fronts(&self) -> Vec<SocketAddr> {
+        let ip = address(self.holders.len());
+        let ports = (CLUSTER_PORT + 1..).take(self.holders.len());
+        ports.map(|port| SocketAddr::new(ip, port)).collect()
+    }
+
     /// From now on nothing that `from` sends reaches `to`.
     pub fn cut(&self, from: usize, to: usize) -> Result<()> {
         let [family, table, chain] = CHAIN;

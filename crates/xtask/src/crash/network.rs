@@ -15,9 +15,9 @@ use super::full_disk::Role;
 use super::ledger::{Ledger, QUEUES, Rules};
 use super::namespaces::Namespaces;
 use super::scenarios::LATE;
-use super::{Scene, cluster, full_disk, load, play, scenarios};
+use super::{Scene, attacked, cluster, full_disk, load, play, scenarios};
 use crate::broker;
-use crate::cluster::Cluster;
+use crate::cluster::{Cluster, Member};
 use crate::numbers::Random;
 use crate::run;
 use crate::suite::bench::Report;
@@ -120,7 +120,8 @@ const BY_NAME: &[Fault] = &[Fault::FullEach];
 
 /// The names of all faults.
 pub fn names() -> String {
-    let names: Vec<&str> = FAULTS.iter().map(|(name, _)| *name).collect();
+    let names = FAULTS.iter().map(|(name, _)| *name);
+    let names: Vec<&str> = names.chain([attacked::NAME]).collect();
     names.join(", ")
 }
 
@@ -134,9 +135,16 @@ struct Network {
 }
 
 impl Network {
-    fn start(faults: Vec<(&'static str, Fault)>, seconds: u64) -> Result<Network> {
-        let namespaces = Namespaces::new(3)?;
-        let cluster = Cluster::form("crash-network", &namespaces.members(), SETTINGS)?;
+    fn start(
+        namespaces: Namespaces,
+        faults: Vec<(&'static str, Fault)>,
+        seconds: u64,
+    ) -> Result<Network> {
+        let members = namespaces.members().into_iter();
+        let members: Vec<_> = members
+            .map(|(place, own)| Member::plain(place, own))
+            .collect();
+        let cluster = Cluster::form("crash-network", &members, SETTINGS)?;
         cluster::declare_quorum_queues(&cluster)?;
         Ok(Network {
             cluster,
@@ -360,26 +368,41 @@ pub fn run(options: &Options) -> Result<bool> {
     if std::env::var_os(INSIDE).is_none() {
         return Ok(copy(options)?.status()?.success());
     }
-    let chosen = |(name, fault): &(&'static str, Fault)| match &options.fault {
-        Some(wanted) => wanted == name,
+    let is_chosen = |name: &str| options.fault.as_ref().is_none_or(|wanted| wanted == name);
+    let chosen = |(name, fault): &(&'static str, Fault)| match options.fault {
+        Some(_) => is_chosen(name),
         None => !BY_NAME.contains(fault),
     };
     let faults: Vec<_> = FAULTS.iter().copied().filter(chosen).collect();
-    if faults.is_empty() {
+    if faults.is_empty() && !is_chosen(attacked::NAME) {
         bail!("a fault is one of {}", names());
     }
-    let count = faults.len() as u32;
-    let mut network = Network::start(faults, options.seconds)?;
-    let wrong = play(&mut network, count, options.seed)?;
-    for what in &wrong {
+    let mut namespaces = Namespaces::new(3)?;
+    let mut went_well = true;
+    if !faults.is_empty() {
+        let names: Vec<_> = faults.iter().map(|(name, _)| *name).collect();
+        let mut network = Network::start(namespaces, faults, options.seconds)?;
+        let wrong = play(&mut network, names.len() as u32, options.seed)?;
+        went_well &= tell(&names, &wrong);
+        namespaces = network.namespaces;
+    }
+    if is_chosen(attacked::NAME) {
+        let started = attacked::Attacked::start(Some(&namespaces), options.seconds, options.seed);
+        let wrong = play(&mut started?, 1, options.seed)?;
+        went_well &= tell(&[attacked::NAME], &wrong);
+    }
+    Ok(went_well)
+}
+
+/// Says what went well, or what did not; whether all did.
+fn tell(names: &[&str], wrong: &[String]) -> bool {
+    for what in wrong {
         println!("{FAILED}{what}");
     }
     if wrong.is_empty() {
-        for (name, _) in &network.faults {
-            println!("{PASSED}{name}");
-        }
+        names.iter().for_each(|name| println!("{PASSED}{name}"));
     }
-    Ok(wrong.is_empty())
+    wrong.is_empty()
 }
 
 /// All faults for a few seconds each: one test a fault. A run that breaks off because something is
@@ -408,10 +431,11 @@ fn play_all() -> Result<Report> {
     let mut command = match copy(&options) {
         Ok(command) => command,
         Err(error) => {
-            return Ok(Report {
-                left_out: vec![("faults of the network".to_owned(), format!("{error:#}"))],
-                ..Report::default()
-            });
+            // Who is between the nodes needs no namespaces.
+            let mut report = attacked::on_loopback(CI_SECONDS, options.seed)?;
+            let left_out = ("faults of the network".to_owned(), format!("{error:#}"));
+            report.left_out.push(left_out);
+            return Ok(report);
         }
     };
     let output = command.stdin(Stdio::null()).output()?;
