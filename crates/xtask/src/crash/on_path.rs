@@ -602,6 +602,7 @@ mod tests {
         let fooled = thread::spawn(move || {
             let (mut acceptor, _) = node.accept().expect("it is called");
             acceptor.write_all(&[1; 129]).expect("it answers");
+            acceptor.shutdown(Shutdown::Write).expect("it ends");
             acceptor
         });
         let found = path
