@@ -7,8 +7,8 @@ pub use crate::stream_events::{
 };
 pub use crate::stream_relay::{
     ClientAddresses, Effect as RelayEffect, Guests, Place, STREAM_LINK, Said, StreamRelay,
-    command_bytes, copied_frame, fuzz as fuzz_frame, goes_with_publishes, has_room, move_frame,
-    needed_frame, published_bytes, replica_frame,
+    command_bytes, copied_frame, fuzz, goes_with_publishes, has_room, move_frame, needed_frame,
+    published_bytes, replica_frame,
 };
 use leveret_metadata::{Catalogue, QueueKind, QueueRecord, StreamSettings};
 use leveret_stream::{Epoch, ReplicaOrder};

@@ -579,19 +579,6 @@ fn take_stats(from: &mut Reader) -> Result<StreamStats, FrameError> {
     })
 }
 
-/// Any bytes, as another node may send them: what is a frame is encoded to the same bytes again.
-///
-/// # Panics
-/// If it is not.
-pub fn fuzz(bytes: &[u8]) {
-    let shared = Bytes::copy_from_slice(bytes);
-    if let Ok(frame) = Frame::decode(shared) {
-        let again = frame.encode();
-        let whole: Vec<u8> = again.pieces.iter().flat_map(|p| p.to_vec()).collect();
-        assert_eq!(whole, bytes, "{frame:?}");
-    }
-}
-
 /// How a refusal is written: its number, and its text.
 pub(super) fn parts_of(refusal: &Refusal) -> (u8, &str) {
     match refusal {

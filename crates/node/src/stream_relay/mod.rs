@@ -15,13 +15,14 @@
 
 mod codec;
 mod frame;
+pub mod fuzz;
 mod serving;
 mod using;
 
 #[cfg(test)]
 mod tests;
 
-pub use frame::{ClientAddresses, STREAM_LINK, fuzz};
+pub use frame::{ClientAddresses, STREAM_LINK};
 
 use crate::cluster::needed::Needed;
 use crate::env::PeerFrame;

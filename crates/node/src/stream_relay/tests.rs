@@ -1,33 +1,16 @@
 //! Two nodes whose sessions use each other's streams.
 
 use super::frame::Frame;
-use super::*;
-use leveret_stream::chunk::{ChunkHeader, ChunkKind};
-use leveret_stream::{
-    BatchBuilder, Filter, OffsetSpec, PublisherId, ReaderId, Reference, Refusal, RequestId,
-    SharedBatchBuilder, SharedChunk, StreamStats,
+use super::fuzz::{
+    PUBLISHER, SESSION, STREAM, bytes_of, chunk_event, commands, declare, every_frame,
+    frame as fuzz, publish,
 };
+use super::*;
+use leveret_stream::{Event, ReaderId, Refusal, RequestId};
 use std::cell::RefCell;
 
 const HERE: NodeId = NodeId(1);
 const THERE: NodeId = NodeId(2);
-const STREAM: QueueId = QueueId(0x700).of_stream();
-const SESSION: SessionId = SessionId(5);
-const PUBLISHER: PublisherId = PublisherId(9);
-
-fn reference() -> Reference {
-    Reference::new(Bytes::from_static(b"ref")).expect("a name")
-}
-
-fn publish(bytes: usize) -> Command {
-    let mut batch = BatchBuilder::new();
-    assert!(batch.push(3, Some(b"value"), &vec![7; bytes]));
-    Command::Publish {
-        stream: STREAM,
-        publisher: PUBLISHER,
-        batch: batch.take(),
-    }
-}
 
 /// A publish that counts so many bytes.
 fn publish_of(bytes: usize) -> Command {
@@ -37,205 +20,9 @@ fn publish_of(bytes: usize) -> Command {
     publish
 }
 
-fn declare(request: u64) -> Command {
-    Command::DeclarePublisher {
-        request: RequestId(request),
-        stream: STREAM,
-        publisher: PUBLISHER,
-        reference: Some(reference()),
-    }
-}
-
-fn chunk(bytes: usize) -> SharedChunk {
-    let header = ChunkHeader {
-        kind: ChunkKind::User,
-        entries: 1,
-        records: 1,
-        timestamp_ms: 1,
-        epoch: 1,
-        first_offset: 7,
-        crc: 0,
-        data_bytes: 0,
-        trailer_bytes: 0,
-        bloom_bytes: 0,
-    };
-    let size = (bytes as u32).to_be_bytes();
-    SharedChunk::new(header, &[], &[&size[..], &vec![1; bytes]].concat(), &[])
-}
-
-fn chunk_event(bytes: usize) -> Event {
-    Event::Chunk {
-        reader: ReaderId(4),
-        chunk: chunk(bytes),
-        committed_chunk: 7,
-    }
-}
-
-fn commands() -> Vec<Command> {
-    let mut shared = SharedBatchBuilder::default();
-    assert!(shared.push(None, b"one"));
-    let (request, stream, reader) = (RequestId(8), STREAM, ReaderId(4));
-    let subscribe = |offset, filter: Option<Filter>| Command::Subscribe {
-        request,
-        stream,
-        reader,
-        offset,
-        credit: 10,
-        filter: filter.map(Box::new),
-    };
-    let filter = Filter {
-        values: vec![Bytes::from_static(b"a"), Bytes::new()],
-        match_unfiltered: true,
-    };
-    vec![
-        declare(1),
-        Command::DeletePublisher {
-            stream,
-            publisher: PUBLISHER,
-        },
-        publish(100),
-        Command::Publish {
-            stream,
-            publisher: PUBLISHER,
-            batch: shared.take().numbered(17),
-        },
-        Command::QuerySequence {
-            request,
-            stream,
-            reference: reference(),
-        },
-        subscribe(OffsetSpec::First, None),
-        subscribe(OffsetSpec::Last, Some(filter)),
-        subscribe(OffsetSpec::Next, None),
-        subscribe(OffsetSpec::Offset(77), None),
-        subscribe(OffsetSpec::TimestampMs(-5), None),
-        Command::Credit {
-            stream,
-            reader,
-            chunks: 2,
-        },
-        Command::Unsubscribe { stream, reader },
-        Command::StoreOffset {
-            stream,
-            reference: reference(),
-            offset: 3,
-        },
-        Command::QueryOffset {
-            request,
-            stream,
-            reference: reference(),
-        },
-        Command::ResolveOffset {
-            request,
-            stream,
-            offset: OffsetSpec::Last,
-        },
-        Command::Stats { request, stream },
-        Command::Leave,
-    ]
-}
-
-fn events() -> Vec<Event> {
-    let (request, reader) = (RequestId(8), ReaderId(4));
-    let refusals = [
-        Refusal::NotFound,
-        Refusal::Exists,
-        Refusal::Precondition("no".to_owned()),
-        Refusal::NotAvailable("not now".to_owned()),
-        Refusal::Id,
-        Refusal::Damaged("broken".to_owned()),
-    ];
-    let refused = refusals.map(|refusal| Event::Refused {
-        publisher: PUBLISHER,
-        ids: vec![1, 2, 9],
-        refusal,
-    });
-    let stats = StreamStats {
-        first_chunk: Some(1),
-        bytes: 12,
-        ..StreamStats::default()
-    };
-    let mut events = vec![
-        Event::PublisherDeclared {
-            request,
-            result: Ok(()),
-        },
-        Event::Confirmed {
-            publisher: PUBLISHER,
-            ids: vec![1, u64::MAX],
-        },
-        Event::Sequence {
-            request,
-            result: Ok(Some(4)),
-        },
-        Event::Sequence {
-            request,
-            result: Ok(None),
-        },
-        Event::Subscribed {
-            request,
-            result: Err(Refusal::NotFound),
-        },
-        chunk_event(100),
-        Event::ReaderEnded {
-            reader,
-            refusal: Refusal::Damaged("broken".to_owned()),
-        },
-        Event::StoredOffset {
-            request,
-            result: Ok(None),
-        },
-        Event::ResolvedOffset {
-            request,
-            result: Ok(5),
-        },
-        Event::Stats {
-            request,
-            result: Ok(stats),
-        },
-        Event::Gone { stream: STREAM },
-        Event::Lost { stream: STREAM },
-    ];
-    events.extend(refused);
-    events
-}
-
-fn bytes_of(frame: &PeerFrame) -> Vec<u8> {
-    frame
-        .pieces
-        .iter()
-        .flat_map(|piece| piece.to_vec())
-        .collect()
-}
-
 #[test]
 fn every_frame_is_decoded_to_what_it_was_and_no_part_of_it_is_one() {
-    let clients = ClientAddresses {
-        plain: Some(("here".to_owned(), 5552)),
-        tls: None,
-    };
-    let commands = commands().into_iter().map(|c| Frame::Command(SESSION, c));
-    let events = events().into_iter().map(|e| Frame::Event(SESSION, e));
-    let others = [
-        Frame::Taken(1, 2),
-        Frame::Delivered(3),
-        Frame::Reset,
-        Frame::Clients(clients),
-        Frame::Replica(
-            STREAM,
-            ReplicaMessage::Prepare {
-                epoch: leveret_stream::Epoch(3),
-            },
-        ),
-        Frame::Copied(9),
-        Frame::Needed(Needed {
-            stream: STREAM,
-            promised: leveret_stream::Epoch(3),
-            is_tired: true,
-        }),
-        Frame::Move(STREAM, THERE),
-    ];
-    for frame in commands.chain(events).chain(others) {
+    for frame in every_frame() {
         let bytes = bytes_of(&frame.encode());
         let decoded = Frame::decode(Bytes::from(bytes.clone())).expect("a frame");
         assert_eq!(format!("{decoded:?}"), format!("{frame:?}"));

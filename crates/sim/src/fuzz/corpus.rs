@@ -64,6 +64,7 @@ fn seeds(target: &str) -> Vec<Vec<u8>> {
             .collect(),
         "stream_frame" => leveret_stream_protocol::fuzz::seeds(),
         "stream_replica" => leveret_stream::replica::fuzz::seeds(),
+        "stream_relay" => leveret_node::streams::fuzz::seeds(),
         "message_entry" => leveret_message::fuzz::seeds(),
         "message_properties" => leveret_message::fuzz::property_seeds(),
         "stream_session" => leveret_stream_session::fuzz::seeds(),

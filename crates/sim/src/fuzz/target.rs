@@ -50,6 +50,10 @@ pub static TARGETS: &[Target] = &[
         run: leveret_stream_session::fuzz::session,
     },
     Target {
+        name: "stream_relay",
+        run: leveret_node::streams::fuzz::fuzz,
+    },
+    Target {
         name: "message_entry",
         run: leveret_message::fuzz::entry,
     },
