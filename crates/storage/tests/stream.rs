@@ -246,6 +246,48 @@ fn a_segment_that_was_being_made_is_forgotten_and_a_damaged_or_later_one_is_refu
 }
 
 #[test]
+fn a_last_segment_with_a_damaged_head_is_left_out_where_others_have_what_it_held() {
+    for (per_segment, left) in [(2, 4), (10, 0)] {
+        let (disk, appended) = filled(6, per_segment, 50);
+        let last = paths(&disk).pop().unwrap();
+        disk.tamper(&last, |bytes| bytes[..80].fill(0));
+        let recover = || {
+            let mut files = StreamFiles::open(disk.clone(), Path::new(FOLDER), 1).unwrap();
+            let found = files.recover_replica(STREAM).unwrap();
+            (files, found)
+        };
+        // Every start finds it, until it is copied again.
+        for _ in 0..2 {
+            let (_, found) = recover();
+            assert_eq!(found.damaged_from, Some(left as u64 * 2));
+            assert_eq!(found.damage.len(), 1, "{:?}", found.damage);
+            assert_eq!(found.recovered.newest.last(), appended[..left].last());
+        }
+        let (mut files, _) = recover();
+        files.begin_segment(STREAM, left as u64 * 2).unwrap();
+        for chunk in &appended[left..] {
+            files.append(STREAM, chunk, true).unwrap();
+        }
+        files.sync(STREAM).unwrap();
+        let (mut files, found) = recover();
+        assert_eq!((found.damaged_from, found.damage.len()), (None, 0));
+        assert_eq!(found.recovered.newest.last(), appended.last());
+        files.delete_stream(STREAM).unwrap();
+        assert!(paths(&disk).is_empty());
+    }
+    let (disk, _) = filled(6, 2, 50);
+    let last = paths(&disk).pop().unwrap();
+    disk.tamper(&last, |bytes| bytes[..80].fill(0));
+    let mut files = StreamFiles::open(disk.clone(), Path::new(FOLDER), 1).unwrap();
+    files.recover_replica(STREAM).unwrap();
+    files.delete_stream(STREAM).unwrap();
+    assert!(
+        paths(&disk).is_empty(),
+        "what was left out goes with its stream"
+    );
+}
+
+#[test]
 fn a_deleted_stream_leaves_no_file() {
     let (disk, _) = filled(6, 2, 50);
     let (mut files, _) = open(&disk);

@@ -34,9 +34,10 @@ impl<D: Disk> StreamHost<D> {
         {
             self.files.cut(id, next_offset).map_err(WalError::from)?;
             state.cut = None;
+            state.damaged = state.damaged.filter(|from| *from < next_offset);
             self.files.save_replica_state(id, state)?;
         }
-        let found = self.files.recover(id)?;
+        let found = self.files.recover_replica(id)?;
         let newest = found.recovered.newest.clone();
         let mut machine = Stream::new(id, settings, found.recovered)?;
         let (life, damaged_from) = (self.files.life(), found.damaged_from);

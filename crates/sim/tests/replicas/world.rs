@@ -46,6 +46,9 @@ struct World {
     planted: Planted,
     /// A member whose disk was lost and that is not whole again.
     lost: Option<NodeId>,
+    /// The member whose files were damaged: it stays the one that has lost something, as nobody
+    /// knows when it has found it.
+    damaged: Option<NodeId>,
     /// Whether an election is asked for.
     is_needed: bool,
 }
@@ -93,6 +96,7 @@ impl World {
             settings,
             planted,
             lost: None,
+            damaged: None,
             is_needed: false,
         }
     }
@@ -178,8 +182,9 @@ impl World {
 
     fn fault(&mut self, at: usize) {
         let disk = &self.nodes[at].disk;
-        match self.random.below(8) {
+        match self.random.below(9) {
             0..=1 => self.crash(at),
+            8 => self.damage(at),
             2 => disk.crash_at(disk.operations() + self.random.below(8)),
             3 => disk.set_bytes_max(Some(disk.bytes() + self.random.below(4_000))),
             4 => self.lose_disk(at),
@@ -211,6 +216,42 @@ impl World {
             self.crash(at);
             self.nodes[at].disk = SimDisk::new();
             self.lost = Some(id);
+        }
+    }
+
+    /// Changes what one member has on its disk, up or down: a bit of a segment that is whole and
+    /// synced, or the head of the last one.
+    fn damage(&mut self, at: usize) {
+        let id = self.nodes[at].id;
+        let is_member = self.catalogue.members.contains(&id);
+        let is_synced = self.settings.flush == Flush::Sync;
+        if !is_member || self.catalogue.members.len() != 3 || self.lost.is_some() || !is_synced {
+            return;
+        }
+        let disk = &self.nodes[at].disk;
+        let is_segment = |path: &std::path::PathBuf| path.extension() == Some("stream".as_ref());
+        let mut segments: Vec<_> = disk.paths().into_iter().filter(is_segment).collect();
+        segments.sort();
+        let Some(last) = segments.pop() else {
+            return;
+        };
+        let (which, bit) = (
+            self.random.below(segments.len() as u64 + 1),
+            self.random.next_u64(),
+        );
+        let is_changed = match segments.get(which as usize) {
+            Some(path) => disk.tamper(path, |bytes| {
+                let at = bit as usize % bytes.len();
+                bytes[at] ^= 1 << (bit % 8);
+            }),
+            None => disk.tamper(&last, |bytes| {
+                let head = bytes.len().min(80);
+                bytes[..head].fill(0);
+            }),
+        };
+        if is_changed {
+            self.lost = Some(id);
+            self.damaged = Some(id);
         }
     }
 
@@ -394,7 +435,7 @@ impl World {
                     self.is_needed = true;
                 }
                 ReplicaEvent::Whole { .. } => {
-                    if self.lost == Some(id) {
+                    if self.lost == Some(id) && self.damaged != Some(id) {
                         self.lost = None;
                     }
                     if self.catalogue.learner == Some(id) && self.may_change_members() {
@@ -407,7 +448,11 @@ impl World {
                     panic!("{id} rejects what {from} says: {reason}")
                 }
                 ReplicaEvent::Damaged { from } => {
-                    panic!("{id} finds damage from {from} on, and nobody has done any")
+                    let is_damaged = self.damaged == Some(id);
+                    assert!(
+                        is_damaged,
+                        "{id} finds damage from {from} on that nobody has done"
+                    );
                 }
                 ReplicaEvent::Cut { .. } => {}
             }

@@ -34,6 +34,9 @@ pub(crate) struct StreamState {
     pub(crate) durable: u64,
     /// Whether there is a file of what a replica keeps beside its chunks.
     pub(crate) has_replica_file: bool,
+    /// First offsets of segments whose files cannot be read as such: they stay until what they held
+    /// is copied from another replica.
+    pub(crate) left_out: Vec<u64>,
     /// Counts cuts: a sync that began before one says nothing of what came after it.
     pub(crate) cuts: u64,
 }
@@ -139,6 +142,7 @@ impl<D: Disk> StreamFiles<D> {
     /// If the disk is full, nothing has happened; any other error must end the process.
     pub fn begin_segment(&mut self, stream: QueueId, first_offset: u64) -> Result<(), WalError> {
         self.sync(stream)?;
+        self.delete_left_out(stream)?;
         let name = (stream, first_offset);
         let salt = self.salt;
         let head = FileHead {
@@ -324,13 +328,23 @@ impl<D: Disk> StreamFiles<D> {
     /// Must end the process.
     pub fn delete_stream(&mut self, stream: QueueId) -> Result<(), Fatal> {
         let state = self.streams.remove(&stream).unwrap_or_default();
-        for segment in state.segments {
+        for segment in state.segments.into_iter().chain(state.left_out) {
             self.delete_file((stream, segment))?;
         }
         if state.has_replica_file {
             self.delete_replica_file(stream)?;
         }
         self.sync_names()
+    }
+
+    /// Deletes the files of segments that were left out.
+    pub(crate) fn delete_left_out(&mut self, stream: QueueId) -> Result<(), Fatal> {
+        let state = self.streams.get_mut(&stream);
+        let left_out = state.map(|state| std::mem::take(&mut state.left_out));
+        for segment in left_out.unwrap_or_default() {
+            self.delete_file((stream, segment))?;
+        }
+        Ok(())
     }
 
     fn delete_file(&mut self, name: (QueueId, u64)) -> Result<(), Fatal> {

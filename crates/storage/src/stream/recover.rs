@@ -56,6 +56,23 @@ impl<D: Disk> StreamFiles<D> {
     /// # Errors
     /// If the disk refuses, or a file is of a later version.
     pub fn recover(&mut self, stream: QueueId) -> Result<RecoveredStream, OpenError> {
+        self.recover_with(stream, false)
+    }
+
+    /// The same for a stream that has replicas on other nodes: a last segment whose head is damaged
+    /// does not end it. It is left out and reported, and what it held is damage: others have it.
+    ///
+    /// # Errors
+    /// If the disk refuses, or a file is of a later version.
+    pub fn recover_replica(&mut self, stream: QueueId) -> Result<RecoveredStream, OpenError> {
+        self.recover_with(stream, true)
+    }
+
+    fn recover_with(
+        &mut self,
+        stream: QueueId,
+        has_replicas: bool,
+    ) -> Result<RecoveredStream, OpenError> {
         let mut out = RecoveredStream::default();
         while let Some(segment) = self.last_segment(stream) {
             let name = (stream, segment);
@@ -80,6 +97,11 @@ impl<D: Disk> StreamFiles<D> {
                 Err(HeadError::Newer(version)) => return Err(OpenError::Newer { path, version }),
                 Err(HeadError::Damaged) if file.len().map_err(failed)? > RECORDS_START => {
                     // Records follow: that head was durable once.
+                    if has_replicas {
+                        drop(file);
+                        self.leave_out(stream, segment, &mut out);
+                        continue;
+                    }
                     return Err(OpenError::Damaged {
                         path,
                         what: "the head of a stream's segment",
@@ -96,6 +118,22 @@ impl<D: Disk> StreamFiles<D> {
         self.sync(stream)?;
         self.describe_segments(stream, &mut out)?;
         Ok(out)
+    }
+
+    fn leave_out(&mut self, stream: QueueId, segment: u64, out: &mut RecoveredStream) {
+        if let Some(state) = self.streams.get_mut(&stream) {
+            state
+                .segments
+                .retain(|first_offset| *first_offset != segment);
+            state.left_out.push(segment);
+        }
+        out.note_damage(segment);
+        let path = self.files.path((stream, segment));
+        out.damage.push(format!(
+            "the head of segment {segment} is damaged on disk: {} is not served, and is deleted \
+             once another replica begins to send what it held",
+            path.display()
+        ));
     }
 
     fn is_only(&self, (stream, segment): (QueueId, u64)) -> bool {

@@ -101,6 +101,7 @@ impl<D: Disk> StreamFiles<D> {
     /// # Errors
     /// Must end the process.
     pub fn cut(&mut self, stream: QueueId, next_offset: u64) -> Result<(), Fatal> {
+        self.delete_left_out(stream)?;
         // The newest one first: what is left has no gap.
         while let Some(segment) = self.last_segment(stream)
             && segment >= next_offset
@@ -131,7 +132,7 @@ impl<D: Disk> StreamFiles<D> {
         next_offset: u64,
     ) -> Result<RecoveredStream, Fatal> {
         self.cut(stream, next_offset)?;
-        let found = self.recover(stream);
+        let found = self.recover_replica(stream);
         found.map_err(|error| self.unusable(stream, error))
     }
 

@@ -153,7 +153,9 @@ impl Stream {
         replica.role = Role::Following(following);
         let is_empty = first.is_none();
         if is_empty || kept == next_offset && !is_anew {
-            let changes = replica.state.epochs != parted.epochs;
+            // What was damaged is not here any more: what follows is copied behind what is sound.
+            let was_damaged = replica.state.damaged.take().is_some();
+            let changes = was_damaged || replica.state.epochs != parted.epochs;
             replica.state.epochs = parted.epochs;
             if changes {
                 self.save();
@@ -166,7 +168,7 @@ impl Stream {
         let before = Effect::Save(Box::new(replica.state.clone()));
         replica.state.cut = None;
         replica.state.epochs = parted.epochs;
-        replica.damaged_from = None;
+        replica.state.damaged = None;
         replica.is_cutting = true;
         let cut = Effect::Cut { next_offset: kept };
         self.effects.extend([before, cut]);
@@ -424,10 +426,13 @@ impl Stream {
         let Some(replica) = self.replica.as_deref_mut() else {
             return;
         };
-        if replica.damaged_from.is_some_and(|known| known <= from) {
+        if replica.state.damaged.is_some_and(|known| known <= from) {
             return;
         }
-        replica.damaged_from = Some(from);
+        replica.state.damaged = Some(from);
+        if matches!(replica.role, Role::Waiting) {
+            replica.state.withdraw();
+        }
         replica.state.is_whole = false;
         self.save();
         self.report(ReplicaEvent::Damaged { from });

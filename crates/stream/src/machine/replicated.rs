@@ -27,8 +27,6 @@ pub(super) struct Replica {
     pub(super) durable_turn: u64,
     /// Whether it is known what is committed.
     pub(super) is_ready: bool,
-    /// The log is not trusted from here on.
-    pub(super) damaged_from: Option<u64>,
     /// A cut is not carried out yet.
     pub(super) is_cutting: bool,
     /// Chunks were copied in this turn.
@@ -101,9 +99,14 @@ impl Stream {
     ) {
         let is_known = state.is_some();
         let mut state = state.unwrap_or_default();
+        let damaged_from = state.damaged.into_iter().chain(damaged_from).min();
         let is_whole = (is_new || state.is_whole) && damaged_from.is_none();
-        let changes = !is_known || state.is_whole != is_whole;
+        let changes = !is_known || (state.is_whole, state.damaged) != (is_whole, damaged_from);
+        if state.damaged != damaged_from {
+            state.withdraw();
+        }
         state.is_whole = is_whole;
+        state.damaged = damaged_from;
         if changes {
             self.effects.push(Effect::Save(Box::new(state.clone())));
         }
@@ -115,7 +118,6 @@ impl Stream {
             durable: self.next_offset,
             durable_turn: 0,
             is_ready: false,
-            damaged_from,
             is_cutting: false,
             has_copied: false,
             early: BTreeMap::new(),
@@ -265,8 +267,8 @@ impl Stream {
         state.promised = epoch;
         state.log_epoch = epoch;
         state.is_whole = true;
+        state.damaged = None;
         state.begin_epoch(epoch, next_offset, first_offset);
-        replica.damaged_from = None;
         replica.role = Role::Leading(Leading::new(epoch, members, next_offset));
         self.epoch = epoch.0;
         let early = replica.take_early(epoch);
@@ -425,7 +427,7 @@ impl Stream {
 
     /// The offset up to which the log can be copied from here.
     pub(super) fn trusted_to(&self) -> u64 {
-        let damaged = self.replica.as_ref().and_then(|r| r.damaged_from);
+        let damaged = self.replica.as_ref().and_then(|r| r.state.damaged);
         self.next_offset.min(damaged.unwrap_or(u64::MAX))
     }
 

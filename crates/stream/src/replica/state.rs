@@ -5,7 +5,9 @@ use bytes::{Buf, BufMut};
 use leveret_types::limits::STREAM_EPOCHS_MAX;
 
 const MAGIC: [u8; 8] = *b"LVRTREPL";
+/// Without and with the offset of damage.
 const VERSION: u16 = 1;
+const VERSION_DAMAGED: u16 = 2;
 /// Bytes before the epochs: magic, version, flags, CRC, promised, log epoch, cut.
 const HEAD_BYTES: usize = 8 + 2 + 2 + 4 + 8 + 8 + 8;
 const IS_WHOLE: u16 = 1;
@@ -15,7 +17,8 @@ const HAS_CUT: u16 = 2;
 ///
 /// ```text
 /// "LVRTREPL" | version u16 | flags u16 | CRC-32 u32 of all that follows
-/// promised u64 | log epoch u64 | cut u64 | epochs: (epoch u64, first offset u64) …
+/// promised u64 | log epoch u64 | cut u64 | version 2: damaged u64
+/// epochs: (epoch u64, first offset u64) …
 /// ```
 ///
 /// All numbers are big-endian.
@@ -29,6 +32,8 @@ pub struct ReplicaState {
     pub is_whole: bool,
     /// A cut to this offset was begun: it is done again after a crash.
     pub cut: Option<u64>,
+    /// The log is not trusted from this offset on: it is damaged there on disk.
+    pub damaged: Option<u64>,
     /// Where epochs begin in the log, ascending: those that it may have chunks of.
     pub epochs: Vec<EpochStart>,
 }
@@ -50,10 +55,13 @@ impl ReplicaState {
     /// Its bytes.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
-        let mut body = Vec::with_capacity(24 + 16 * self.epochs.len());
+        let mut body = Vec::with_capacity(32 + 16 * self.epochs.len());
         body.put_u64(self.promised.0);
         body.put_u64(self.log_epoch.0);
         body.put_u64(self.cut.unwrap_or(0));
+        if let Some(from) = self.damaged {
+            body.put_u64(from);
+        }
         for start in &self.epochs {
             body.put_u64(start.epoch.0);
             body.put_u64(start.first_offset);
@@ -62,7 +70,7 @@ impl ReplicaState {
         let cut = self.cut.map_or(0, |_| HAS_CUT);
         let mut out = Vec::with_capacity(16 + body.len());
         out.put_slice(&MAGIC);
-        out.put_u16(VERSION);
+        out.put_u16(self.damaged.map_or(VERSION, |_| VERSION_DAMAGED));
         out.put_u16(whole | cut);
         let mut crc = crc32fast::Hasher::new();
         crc.update(&out[8..]);
@@ -86,10 +94,12 @@ impl ReplicaState {
         if magic != MAGIC || sum.finalize() != crc {
             return Err(StateError::Damaged);
         }
-        if version > VERSION {
+        if version > VERSION_DAMAGED {
             return Err(StateError::Newer(version));
         }
-        let epochs_bytes = body.len().checked_sub(HEAD_BYTES - 16);
+        let is_damaged = version == VERSION_DAMAGED;
+        let before_epochs = HEAD_BYTES - 16 + if is_damaged { 8 } else { 0 };
+        let epochs_bytes = body.len().checked_sub(before_epochs);
         let epochs_bytes = epochs_bytes.ok_or(StateError::Damaged)?;
         if epochs_bytes % 16 != 0 || epochs_bytes / 16 > STREAM_EPOCHS_MAX {
             return Err(StateError::Damaged);
@@ -97,6 +107,7 @@ impl ReplicaState {
         let mut body = body;
         let (promised, log_epoch) = (Epoch(body.get_u64()), Epoch(body.get_u64()));
         let cut = body.get_u64();
+        let damaged = is_damaged.then(|| body.get_u64());
         let start = |bytes: &[u8]| {
             let mut bytes = bytes;
             EpochStart {
@@ -109,8 +120,17 @@ impl ReplicaState {
             log_epoch,
             is_whole: flags & IS_WHOLE != 0,
             cut: (flags & HAS_CUT != 0).then_some(cut),
+            damaged,
             epochs: body.chunks_exact(16).map(start).collect(),
         })
+    }
+
+    /// What was answered to whoever elects is not so any more: the epoch that was prepared, if one
+    /// was and is not led or followed yet, is given up for one that nobody leads.
+    pub fn withdraw(&mut self) {
+        if self.promised > self.log_epoch {
+            self.promised = self.promised.next();
+        }
     }
 
     /// An epoch begins at this offset; those that have no chunk between `first_offset`, the oldest
@@ -142,6 +162,7 @@ mod tests {
             log_epoch: Epoch(8),
             is_whole: true,
             cut: Some(3),
+            damaged: None,
             epochs: Vec::new(),
         };
         for n in 0..epochs {
@@ -152,7 +173,11 @@ mod tests {
 
     #[test]
     fn what_is_written_is_read_back_and_nothing_else_is() {
-        for state in [ReplicaState::default(), state(0), state(3)] {
+        let damaged = ReplicaState {
+            damaged: Some(0),
+            ..state(2)
+        };
+        for state in [ReplicaState::default(), state(0), state(3), damaged] {
             let bytes = state.encode();
             assert_eq!(ReplicaState::decode(&bytes), Ok(state));
             for at in 0..bytes.len() {
