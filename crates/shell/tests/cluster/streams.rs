@@ -2,7 +2,10 @@
 
 use super::client::Scratch;
 use super::stream_client::{OK, RESPONSE, StreamClient, text};
-use super::{Guest, declare, eventually, free_addresses, log_in, publish, select, three};
+use super::{
+    Guest, all_vote_and_are_up, declare, eventually, free_addresses, log_in, member, publish,
+    select, start, start_all, three,
+};
 use leveret_amqp::{Method, basic};
 use leveret_node::Env;
 use leveret_node::cluster::transfer;
@@ -246,5 +249,70 @@ fn a_replica_that_is_added_to_a_stream_takes_over_when_the_first_one_is_taken_aw
     assert_eq!(leader_of(&mut clients, &nodes, "s"), other);
     assert_eq!(clients[other].read("s", 2), ["one", "two"]);
     drop(clients);
+    nodes.into_iter().for_each(Node::shut_down);
+}
+
+/// The segment files of streams below a node's folder, oldest first.
+fn segment_files(folder: &std::path::Path) -> Vec<std::path::PathBuf> {
+    let mut found = Vec::new();
+    let mut folders = vec![folder.to_owned()];
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(&folder).expect("a folder") {
+            let path = entry.expect("an entry").path();
+            match path.extension() {
+                _ if path.is_dir() => folders.push(path),
+                Some(end) if end == "stream" => found.push(path),
+                _ => {}
+            }
+        }
+    }
+    found.sort();
+    found
+}
+
+fn tamper(path: &std::path::Path, change: impl FnOnce(&mut Vec<u8>)) {
+    let mut bytes = std::fs::read(path).expect("a file");
+    change(&mut bytes);
+    std::fs::write(path, bytes).expect("written");
+}
+
+#[test]
+fn damage_on_a_replicas_disk_is_never_served_and_copied_again_from_another_one() {
+    let scratch = Scratch::new("cluster-streams-damage");
+    let addresses = free_addresses::<3>();
+    let configs = addresses.map(|own| member(&scratch.0, own, &addresses, b"secret"));
+    let mut nodes = start_all(configs.into());
+    all_vote_and_are_up(&nodes);
+    let mut clients: Vec<StreamClient> = nodes.iter().map(open).collect();
+    let small = [&text("stream-max-segment-size-bytes")[..], &text("2000")].concat();
+    let created = clients[0].ask(0x0d, &[&text("s"), &1_u32.to_be_bytes(), &small]);
+    assert_eq!(created.0, OK);
+    let leader = leader_of(&mut clients, &nodes, "s");
+    eventually("it is led", || clients[leader].declare_publisher("s") == OK);
+    let bodies: Vec<String> = (0..30).map(|n| format!("{n:0600}")).collect();
+    for (id, body) in (1..).zip(&bodies) {
+        clients[leader].publish(id, &[body]);
+    }
+    let damaged = (leader + 1) % 3;
+    assert_eq!(clients[damaged].read("s", 30), bodies, "it has all");
+    drop(clients);
+    // While it is down its disk changes a bit of the oldest segment, and the head of the newest.
+    nodes.remove(damaged).shut_down();
+    let own = addresses[damaged];
+    let files = segment_files(&scratch.0.join(own.port().to_string()));
+    assert!(files.len() > 3, "{files:?}");
+    tamper(&files[0], |bytes| bytes[700] ^= 1);
+    tamper(&files[files.len() - 1], |bytes| bytes[..80].fill(0));
+    let node = start(member(&scratch.0, own, &[], b"secret"));
+    eventually("its replica shows all again", || {
+        let Ok(mut client) = StreamClient::open(node.stream_listening[0].0, "guest") else {
+            return false;
+        };
+        client.try_read("s", 30).is_some_and(|read| {
+            assert_eq!(read, bodies);
+            true
+        })
+    });
+    nodes.push(node);
     nodes.into_iter().for_each(Node::shut_down);
 }
