@@ -14,6 +14,7 @@
 mod carry;
 mod outside;
 mod replicas;
+mod tails;
 
 use carry::{Carrier, Progress};
 use leveret_storage::{Disk, Fatal, OpenError, StreamFiles, StreamSync, StreamSynced, WalError};
@@ -25,6 +26,7 @@ use leveret_types::limits::STREAM_READS_MAX;
 use leveret_types::{Now, QueueId};
 use outside::Outside;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use tails::Tails;
 
 /// One stream and what is to be done for it.
 struct Hosted {
@@ -91,6 +93,7 @@ pub struct StreamHost<D: Disk> {
     first: QueueId,
     syncs: Vec<StreamSync<D>>,
     is_disk_full: bool,
+    tails: Tails,
     /// What other nodes and the embedder are to hear of replicas.
     outside: Outside,
 }
@@ -132,6 +135,7 @@ impl<D: Disk> StreamHost<D> {
             first: QueueId(0),
             syncs: Vec::new(),
             is_disk_full: false,
+            tails: Tails::default(),
             outside: Outside::default(),
         }
     }
@@ -199,6 +203,7 @@ impl<D: Disk> StreamHost<D> {
             !streams.is_empty()
         });
         self.touched.remove(&id);
+        self.tails.note(id, 0);
         self.outside.forget(id);
         self.files.delete_stream(id)
     }
@@ -318,7 +323,11 @@ impl<D: Disk> StreamHost<D> {
         self.first = turn.first_paused.unwrap_or(self.first);
         for id in touched {
             self.note_due(id);
+            let hosted = self.streams.get(&id);
+            let bytes = hosted.map_or(0, |hosted| hosted.machine.tail_bytes());
+            self.tails.note(id, bytes);
         }
+        self.release_tails();
         Ok(())
     }
 

@@ -140,6 +140,20 @@ impl<D: Disk> StreamHost<D> {
         hosted.is_some_and(|hosted| hosted.machine.may_change_members())
     }
 
+    /// The streams that this node leads and whose members the catalogue may change now, as
+    /// [`Self::may_change_members`] says, with these members and the bytes that they hold.
+    pub fn changeable_members(&self) -> impl Iterator<Item = (QueueId, Vec<NodeId>, u64)> {
+        self.streams.iter().filter_map(|(id, hosted)| {
+            let machine = &hosted.machine;
+            match machine.role()? {
+                ReplicaRole::Leader { members, .. } if machine.may_change_members() => {
+                    Some((*id, members, machine.stats().bytes))
+                }
+                _ => None,
+            }
+        })
+    }
+
     /// What the leader on this node knows of a stream's followers: the offset below which each has
     /// all, and whether it counts for majorities if it is a member.
     #[must_use]

@@ -5,12 +5,12 @@
 
 use leveret_storage::{MemoryDisk, StreamFiles};
 use leveret_stream::{
-    BatchBuilder, Command, Event, Events, Flush, OffsetSpec, PublisherId, ReaderId, Refusal,
-    RequestId, SessionId, StreamSettings,
+    BatchBuilder, Command, Epoch, Event, Events, Flush, OffsetSpec, PublisherId, ReaderId, Refusal,
+    ReplicaEvent, ReplicaOrder, RequestId, SessionId, StreamSettings,
 };
 use leveret_stream_host::StreamHost;
 use leveret_types::limits::STREAM_READS_MAX;
-use leveret_types::{Now, QueueId};
+use leveret_types::{NodeId, Now, QueueId};
 use std::path::Path;
 
 const SESSION: SessionId = SessionId(1);
@@ -358,4 +358,93 @@ fn files_of_streams_that_do_not_exist_are_deleted_at_a_start() {
     assert_eq!(disk.paths().len(), 2);
     host(&disk).retain(|stream| stream == QueueId(2)).unwrap();
     assert_eq!(disk.paths().len(), 1);
+}
+
+/// A stream that this node leads, and whose followers are not reached.
+fn lead(host: &mut StreamHost<MemoryDisk>, stream: QueueId) {
+    let me = NodeId(1);
+    host.begin_replica(stream, with(Flush::Sync), me, true)
+        .unwrap();
+    let members = (1..=3).map(NodeId).collect();
+    let lead = ReplicaOrder::Lead {
+        epoch: Epoch(1),
+        members,
+    };
+    host.order(stream, lead, &mut Events::new());
+    end_turn(host, Now::both(0));
+    declare(host, stream);
+}
+
+#[test]
+fn what_no_majority_has_is_bounded_in_memory_over_all_streams() {
+    let streams: Vec<QueueId> = (1..=8).map(QueueId).collect();
+    let filled = |bytes_max: usize| {
+        let mut host = host(&MemoryDisk::new()).with_tails_bytes_max(bytes_max);
+        for stream in &streams {
+            lead(&mut host, *stream);
+            give(&mut host, Now::both(1), publish(*stream, 0..100));
+            assert_eq!(confirmed(&end_turn(&mut host, Now::both(1))), 0);
+        }
+        host.tails_bytes()
+    };
+    let all = filled(usize::MAX);
+    assert!(all > 8 * 800, "{all}");
+    assert_eq!(filled(all), all, "as much as there may be");
+    let left = filled(all - 1);
+    assert!(left <= all / 4 * 3, "{left} of {all}");
+    assert!(left >= all / 2, "only as many let go as have to");
+}
+
+#[test]
+fn readers_at_the_end_get_all_where_nothing_may_stay_in_memory() {
+    let mut host = host(&MemoryDisk::new()).with_tails_bytes_max(0);
+    let stream = QueueId(1);
+    host.begin(stream, with(Flush::Sync)).unwrap();
+    declare(&mut host, stream);
+    give(&mut host, Now::both(0), subscribe_first(stream, 100));
+    for round in 0..10 {
+        give(
+            &mut host,
+            Now::both(round),
+            publish(stream, round..round + 1),
+        );
+        let events = end_turn(&mut host, Now::both(round));
+        let is_chunk = |event: &Event| matches!(event, Event::Chunk { .. });
+        assert_eq!(events.iter().filter(|e| is_chunk(e)).count(), 1, "{round}");
+        assert_eq!(host.tails_bytes(), 0);
+    }
+}
+
+#[test]
+fn a_leader_whose_disk_is_full_asks_for_another_one_and_lets_its_publishers_go_to_it() {
+    let disk = MemoryDisk::new();
+    let mut host = host(&disk);
+    let stream = QueueId(1);
+    lead(&mut host, stream);
+    assert!(host.take_reports().is_empty());
+    disk.set_bytes_max(Some(disk.bytes()));
+    let mut needed = 0;
+    for round in 0..3 {
+        give(
+            &mut host,
+            Now::both(round),
+            publish(stream, round..round + 1),
+        );
+        end_turn(&mut host, Now::both(round));
+        assert!(host.is_disk_full());
+        let reports = host.take_reports().into_iter();
+        let is_needed = |event: &ReplicaEvent| matches!(event, ReplicaEvent::ElectionNeeded { .. });
+        needed += reports.filter(|(_, event)| is_needed(event)).count();
+    }
+    assert_eq!(needed, 1, "said once");
+    let follow = ReplicaOrder::Follow {
+        epoch: Epoch(2),
+        leader: NodeId(2),
+    };
+    let mut events = Events::new();
+    host.order(stream, follow, &mut events);
+    assert!(
+        matches!(events[..], [(SESSION, Event::Lost { .. })]),
+        "{events:?}"
+    );
 }

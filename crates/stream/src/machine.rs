@@ -634,6 +634,19 @@ impl Stream {
             .trim(self.committed.next_offset, self.readers.is_empty());
     }
 
+    /// Bytes of its newest chunks that are in memory.
+    #[must_use]
+    pub const fn tail_bytes(&self) -> usize {
+        self.tail.bytes()
+    }
+
+    /// Lets go of what is in memory and can be read from disk.
+    pub fn release_tail(&mut self) {
+        let durable = self.replica.as_ref().map(|replica| replica.durable);
+        self.tail
+            .trim(durable.unwrap_or(self.committed.next_offset), true);
+    }
+
     /// How it stands.
     #[must_use]
     pub fn stats(&self) -> StreamStats {

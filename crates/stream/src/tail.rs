@@ -17,6 +17,10 @@ impl Tail {
         self.chunks.push_back(chunk);
     }
 
+    pub(crate) const fn bytes(&self) -> usize {
+        self.bytes
+    }
+
     /// Drops all.
     pub(crate) fn clear(&mut self) {
         *self = Self::default();

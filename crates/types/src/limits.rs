@@ -490,6 +490,15 @@ pub const STREAM_TURN_BYTES: usize = 2 * 1024 * 1024;
 pub const STREAM_READS_MAX: u32 = 16;
 /// Bytes of a stream's newest chunks that are kept in memory for its readers.
 pub const STREAM_TAIL_BYTES: usize = 4 * 1024 * 1024;
+/// Bytes of the newest chunks of all streams of a node that are kept in memory; beyond them those that
+/// have most let go of theirs first, and are read from disk.
+pub const STREAM_TAILS_BYTES_MAX: usize = 256 * 1024 * 1024;
+/// Milliseconds after which a node looks again for streams that it leads and that have fewer replicas
+/// than they were declared with.
+pub const STREAM_GROWTH_MS: u64 = 5_000;
+/// Bytes of a stream that gets another replica by itself where its publishers must wait until that one
+/// has all: a larger one waits for an operator.
+pub const STREAM_GROWTH_BYTES_MAX: u64 = 1 << 30;
 /// Bytes of chunks after which all offsets and sequences of a stream are written once more, so that
 /// a start reads no more than that of a stream.
 pub const STREAM_SNAPSHOT_BYTES: u64 = 16 * 1024 * 1024;
