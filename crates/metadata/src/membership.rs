@@ -262,7 +262,7 @@ impl Catalogue {
     }
 
     /// These members and some more, on the nodes that are up and have least.
-    fn with_more(
+    pub(crate) fn with_more(
         &self,
         queue: QueueId,
         mut members: Vec<ReplicaId>,

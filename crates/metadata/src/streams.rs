@@ -6,6 +6,7 @@
 use crate::arguments::QueueKind;
 use crate::catalogue::{Catalogue, Change, Outcome};
 use crate::error::CatalogueError;
+use crate::record::QueueRecord;
 use leveret_types::limits::STREAM_FOLLOWERS_MAX;
 use leveret_types::{NodeId, QueueId, ReplicaId};
 
@@ -62,6 +63,11 @@ impl Catalogue {
             return Ok(Outcome::default());
         };
         self.note_gone(&record);
+        // What an operator takes away does not come back by itself.
+        record.group_size = match members.len() < has.len() {
+            true => members.len(),
+            false => record.group_size.max(members.len()),
+        };
         let members = members.iter().map(|node| ReplicaId::new(NodeId(*node), 0));
         record.members = members.collect();
         self.note_placed(&record);
@@ -71,6 +77,24 @@ impl Catalogue {
             changes: vec![Change::QueueChanged(id)],
             ..Outcome::default()
         })
+    }
+}
+
+impl Catalogue {
+    /// The node that a replicated stream should get its next replica on, as it has fewer than it was
+    /// declared with: one that is up and has least. `is_up` says so of every node.
+    #[must_use]
+    pub fn stream_member_due(
+        &self,
+        record: &QueueRecord,
+        is_up: impl Fn(NodeId) -> bool,
+    ) -> Option<NodeId> {
+        let lacks = record.members.len() < record.group_size.min(STREAM_FOLLOWERS_MAX + 1);
+        if record.kind != QueueKind::Stream || record.epoch == 0 || !lacks {
+            return None;
+        }
+        let more = self.with_more(record.members.clone(), 1, None, &is_up);
+        more.get(record.members.len()).map(|member| member.node())
     }
 }
 

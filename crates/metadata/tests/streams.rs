@@ -191,6 +191,39 @@ fn members_change_one_at_a_time_and_the_leader_stays() {
 }
 
 #[test]
+fn a_stream_grows_to_what_it_was_declared_with_unless_an_operator_took_a_replica_away() {
+    let mut world = World::new();
+    let stream = world.declare("s", Some(2));
+    let members = world.members(stream);
+    let leader = world.record(stream).home().0;
+    let due = |world: &World, up: &[u32]| {
+        let is_up = |node: NodeId| up.contains(&node.0);
+        let record = world.record(stream);
+        world.catalogue.stream_member_due(record, is_up)
+    };
+    assert_eq!(due(&world, &[1, 2, 3]), None, "it has what it should have");
+    assert_eq!(world.change(stream, &members, &[leader]), Ok(true));
+    assert_eq!(due(&world, &[1, 2, 3]), None, "it was taken away");
+    // Declared with more replicas than there are nodes.
+    let more = world.declare("more", Some(5));
+    assert_eq!(world.record(more).group_size(), 5);
+    let due_of = |world: &World| {
+        let record = world.record(more);
+        world.catalogue.stream_member_due(record, |_| true)
+    };
+    assert_eq!(due_of(&world), None, "nobody is left");
+    let has = world.members(more);
+    let leads = world.record(more).home().0;
+    let gone = *has.iter().find(|node| **node != leads).expect("a follower");
+    let left: Vec<u32> = has.iter().copied().filter(|node| *node != gone).collect();
+    assert_eq!(world.change(more, &has, &left), Ok(true));
+    assert_eq!(due_of(&world), None);
+    let again: Vec<u32> = left.iter().copied().chain([gone]).collect();
+    assert_eq!(world.change(more, &left, &again), Ok(true));
+    assert_eq!(world.record(more).group_size(), 3);
+}
+
+#[test]
 fn a_snapshot_has_who_leads_and_that_of_an_older_version_has_streams_of_one_node() {
     let mut world = World::new();
     let stream = world.declare("s", None);

@@ -3,6 +3,7 @@
 
 mod env;
 mod guard;
+mod stream_growth;
 mod streams;
 
 pub use guard::ShardGuard;

@@ -71,6 +71,17 @@ pub struct LedMembers {
     pub may_change: bool,
 }
 
+/// A stream that this node leads, and whose members may change.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LedStream {
+    /// The stream.
+    pub stream: QueueId,
+    /// Its members, as its leader has them.
+    pub members: Vec<NodeId>,
+    /// Bytes that it holds.
+    pub bytes: u64,
+}
+
 /// What a stream keeps by name.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StreamTracking {
@@ -110,6 +121,8 @@ pub enum Heard {
     Copied(NodeId, u64),
     /// A stream needs another epoch.
     Needed(Needed),
+    /// This node leads these streams, with these members, to which one more may come.
+    Led(Vec<LedStream>),
 }
 
 #[derive(Default)]

@@ -38,6 +38,7 @@ impl Broker {
                 Heard::Message(to, stream, message) => self.pass_message(to, stream, message),
                 Heard::Copied(to, bytes) => self.post_relayed(to, copied_frame(bytes)),
                 Heard::Needed(needed) => self.need_leader(needed),
+                Heard::Led(led) => self.grow_streams(&led),
             }
         }
         if has_posted {

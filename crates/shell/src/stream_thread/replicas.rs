@@ -3,7 +3,7 @@
 //! Invariant: messages of replicas that are on their way to one node are bounded in bytes, as that
 //! node says what it has taken: so they do not fill the link before what Raft says.
 
-use super::{Heard, StreamThread};
+use super::{Heard, LedStream, StreamThread};
 use leveret_node::cluster::Needed;
 use leveret_node::streams::{ReplicaHere, has_room, replica_frame};
 use leveret_storage::Disk;
@@ -11,7 +11,7 @@ use leveret_stream::{
     Epoch, Event, Events, ReplicaEvent, ReplicaMessage, ReplicaOrder, ReplicaReport, ReplicaRole,
 };
 use leveret_types::limits::{
-    STREAM_EARLY_FOLLOWERS_MAX, STREAM_RELAY_BYTES_MAX, STREAM_WAITING_MS,
+    STREAM_EARLY_FOLLOWERS_MAX, STREAM_GROWTH_MS, STREAM_RELAY_BYTES_MAX, STREAM_WAITING_MS,
 };
 use leveret_types::{NodeId, Now, QueueId};
 use std::collections::{BTreeMap, HashMap};
@@ -28,6 +28,8 @@ pub(super) struct Copies {
     under_way: HashMap<NodeId, u64>,
     /// Bytes that were taken of a node's messages, and that it was not told of.
     taken: HashMap<NodeId, u64>,
+    /// When it is said again which streams this node leads.
+    led_ms: u64,
     /// When replicas that wait for the catalogue say so again.
     waiting_ms: Option<u64>,
     /// The epoch that the catalogue has said of each stream.
@@ -170,8 +172,27 @@ impl<D: Disk, C: Fn() -> Now, H: FnMut(Vec<Heard>)> StreamThread<D, C, H> {
             heard.extend(self.reported(report));
         }
         self.say_who_waits(now, &mut heard);
+        self.say_who_is_led(now, &mut heard);
         if !heard.is_empty() {
             (self.hear)(heard);
+        }
+    }
+
+    fn say_who_is_led(&mut self, now: Now, heard: &mut Vec<Heard>) {
+        if now.monotonic_ms < self.copies.led_ms {
+            return;
+        }
+        self.copies.led_ms = now.monotonic_ms + STREAM_GROWTH_MS;
+        let led = self.host.changeable_members();
+        let led: Vec<LedStream> = led
+            .map(|(stream, members, bytes)| LedStream {
+                stream,
+                members,
+                bytes,
+            })
+            .collect();
+        if !led.is_empty() {
+            heard.push(Heard::Led(led));
         }
     }
 

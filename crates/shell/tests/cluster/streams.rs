@@ -316,3 +316,36 @@ fn damage_on_a_replicas_disk_is_never_served_and_copied_again_from_another_one()
     nodes.push(node);
     nodes.into_iter().for_each(Node::shut_down);
 }
+
+#[test]
+fn a_stream_that_was_declared_with_more_replicas_than_nodes_gets_them_when_nodes_come() {
+    let scratch = Scratch::new("cluster-streams-growth");
+    let addresses = free_addresses::<3>();
+    let [first, second, third] = addresses;
+    let two = [first, second].map(|own| member(&scratch.0, own, &[first, second], b"secret"));
+    let mut nodes = start_all(two.into());
+    all_vote_and_are_up(&nodes);
+    let mut client = open(&nodes[0]);
+    let three = [&text("initial-cluster-size")[..], &text("3")].concat();
+    let created = client.ask(0x0d, &[&text("s"), &1_u32.to_be_bytes(), &three]);
+    assert_eq!(created.0, OK);
+    let members = |node: &Node| {
+        let catalogue = node.broker.catalogue();
+        let record = catalogue.queue_by_name("/", "s");
+        record.map_or(0, |record| record.members().len())
+    };
+    assert_eq!(members(&nodes[0]), 2);
+    eventually("it is led", || client.declare_publisher("s") == OK);
+    client.publish(1, &["one", "two"]);
+    nodes.push(start(member(&scratch.0, third, &[first], b"secret")));
+    all_vote_and_are_up(&nodes);
+    eventually("the new node has one", || members(&nodes[2]) == 3);
+    eventually("what was there is read at the new node", || {
+        let mut client = open(&nodes[2]);
+        client
+            .try_read("s", 2)
+            .is_some_and(|read| read == ["one", "two"])
+    });
+    drop(client);
+    nodes.into_iter().for_each(Node::shut_down);
+}
