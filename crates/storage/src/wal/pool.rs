@@ -3,6 +3,7 @@
 
 use crate::disk::{Disk, DiskFile, write_zeros};
 use crate::error::Fatal;
+use crate::wal::writer::BEGUN_SUFFIX;
 use std::cmp::Ordering;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -54,27 +55,31 @@ impl<D: Disk> WalPool<D> {
         }
     }
 
-    /// Writes a new file full of zeros.
+    /// Writes a new file full of zeros. It has its name only when all of it is durable: what a sync
+    /// that failed has left in memory looks whole to the next start, and no later sync writes it.
     ///
     /// # Errors
     /// [`PrepareError`].
     pub fn prepare(&mut self) -> Result<PreparedFile, PrepareError> {
         let path = self.next_path();
-        match self.write_zeros(&path) {
+        let begun = begun_path(&path);
+        match self.write_zeros(&begun, &path) {
             Ok(()) => Ok(PreparedFile { path }),
             Err((_, error)) if is_full(&error) => {
                 // What remains of it is deleted at the next start if this fails too.
-                drop(self.disk.delete(&path));
+                drop(self.disk.delete(&begun));
                 Err(PrepareError::NoSpace)
             }
             Err((call, error)) => Err(Fatal::new(call, &path, error).into()),
         }
     }
 
-    fn write_zeros(&self, path: &Path) -> Result<(), (&'static str, io::Error)> {
-        let file = self.disk.create_new(path).map_err(|e| ("create", e))?;
+    fn write_zeros(&self, begun: &Path, path: &Path) -> Result<(), (&'static str, io::Error)> {
+        let file = self.disk.create_new(begun).map_err(|e| ("create", e))?;
         write_zeros(&file, 0..self.file_bytes).map_err(|e| ("write", e))?;
         file.sync_data().map_err(|e| ("sync", e))?;
+        let renamed = self.disk.rename(begun, path);
+        renamed.map_err(|e| ("rename", e))?;
         self.disk
             .sync_dir(&self.folder)
             .map_err(|e| ("sync of the folder", e))
@@ -89,31 +94,47 @@ impl<D: Disk> WalPool<D> {
         let fail = |error| Fatal::new("recycle", path, error);
         let file = self.disk.open(path).map_err(fail)?;
         let len = file.len().map_err(fail)?;
-        let filled = match len.cmp(&self.file_bytes) {
-            Ordering::Equal => true,
-            Ordering::Greater => false,
-            Ordering::Less => {
-                let rest = write_zeros(&file, len..self.file_bytes);
-                match rest.and_then(|()| file.sync_data()) {
-                    Ok(()) => true,
-                    Err(error) if is_full(&error) => false,
-                    Err(error) => return Err(fail(error)),
-                }
-            }
-        };
-        if !filled {
-            self.disk.delete(path).map_err(fail)?;
-            return Ok(None);
-        }
         let to = self.next_path();
-        self.disk.rename(path, &to).map_err(fail)?;
-        Ok(Some(PreparedFile { path: to }))
+        match len.cmp(&self.file_bytes) {
+            Ordering::Equal => {
+                self.disk.rename(path, &to).map_err(fail)?;
+                return Ok(Some(PreparedFile { path: to }));
+            }
+            Ordering::Greater => {
+                self.disk.delete(path).map_err(fail)?;
+                return Ok(None);
+            }
+            Ordering::Less => {}
+        }
+        // As in `prepare`: until it is durable in its full size it is none that a start may use.
+        let begun = begun_path(&to);
+        self.disk.rename(path, &begun).map_err(fail)?;
+        let rest = write_zeros(&file, len..self.file_bytes);
+        match rest.and_then(|()| file.sync_data()) {
+            Ok(()) => {
+                self.disk.rename(&begun, &to).map_err(fail)?;
+                Ok(Some(PreparedFile { path: to }))
+            }
+            Err(error) if is_full(&error) => {
+                self.disk.delete(&begun).map_err(fail)?;
+                Ok(None)
+            }
+            Err(error) => Err(fail(error)),
+        }
     }
 
     fn next_path(&mut self) -> PathBuf {
         self.next_number += 1;
         self.folder.join(file_name(self.next_number))
     }
+}
+
+/// The name of a prepared file until it is durable. A start deletes what has such a name.
+fn begun_path(path: &Path) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(".");
+    name.push(BEGUN_SUFFIX);
+    PathBuf::from(name)
 }
 
 /// Whether an error says that the disk is full.
