@@ -126,6 +126,11 @@ pub fn recover(
             .map_err(|error| unreadable(format!("entry {index}: {error}")))?;
         entries.push(entry);
     }
+    // What can be read may not be all that this member has acknowledged, nor its last vote; and the
+    // first node, without what was added since, would take itself for all of the cluster.
+    if let Some(damage) = logs.damage(CATALOGUE_GROUP_LOG) {
+        return Err(unreadable(damage.notes.join("; ")));
+    }
     let (term, vote) = logs.term_and_vote(CATALOGUE_GROUP_LOG).unwrap_or_default();
     let recovered = Recovered {
         hard: HardState { term, vote },
