@@ -93,7 +93,7 @@ impl Catalogue {
         if record.kind != QueueKind::Stream || record.epoch == 0 || !lacks {
             return None;
         }
-        let more = self.with_more(record.members.clone(), 1, None, &is_up);
+        let more = self.with_more(record.id, record.members.clone(), 1, None, &is_up);
         more.get(record.members.len()).map(|member| member.node())
     }
 }

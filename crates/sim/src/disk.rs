@@ -6,6 +6,7 @@
 //! what was synced, and of the rest whatever the seed says: each sector of 512 bytes is kept, lost
 //! or garbled on its own; each change of a name is kept or lost.
 
+use crate::Random;
 use crate::file_system::{Cut, FileSystem};
 use leveret_storage::{Disk, DiskFile};
 use std::collections::BTreeSet;
@@ -79,6 +80,45 @@ pub struct Lies {
     pub sync_dir: bool,
 }
 
+/// Reads that go wrong while the disk itself is sound.
+#[derive(Clone, Debug)]
+pub struct ReadFaults {
+    /// Which reads, and how.
+    pub random: Random,
+    /// Of a thousand reads so many fail.
+    pub failing: u64,
+    /// Of a thousand reads so many give bytes of which one bit is another.
+    pub damaging: u64,
+    /// So many reads go wrong at most; then all are sound again.
+    pub left: u64,
+}
+
+/// What becomes of a read.
+enum ReadOutcome {
+    Sound,
+    Fails,
+    Damages { bit: u64 },
+}
+
+impl ReadFaults {
+    fn next(&mut self, bytes: usize) -> ReadOutcome {
+        if self.left == 0 || bytes == 0 {
+            return ReadOutcome::Sound;
+        }
+        let drawn = self.random.below(1_000);
+        if drawn >= self.failing + self.damaging {
+            return ReadOutcome::Sound;
+        }
+        self.left -= 1;
+        match drawn < self.failing {
+            true => ReadOutcome::Fails,
+            false => ReadOutcome::Damages {
+                bit: self.random.below(8 * bytes as u64),
+            },
+        }
+    }
+}
+
 #[derive(Debug, Default)]
 struct State {
     files: FileSystem,
@@ -93,6 +133,9 @@ struct State {
     counts: [u64; Call::ALL.len()],
     fault: Option<Fault>,
     fired: bool,
+    read_faults: Option<ReadFaults>,
+    /// Reads that went wrong, in the lives of all processes.
+    reads_gone_wrong: u64,
     bytes_max: Option<u64>,
     lies: Lies,
     /// Snapshots of every moment, while someone watches.
@@ -211,12 +254,13 @@ impl SimDisk {
             state.simulation_run + 1,
             state.lies,
         );
-        let operations = state.operations;
+        let (operations, reads_gone_wrong) = (state.operations, state.reads_gone_wrong);
         *state = State {
             files,
             simulation_run,
             lies,
             operations,
+            reads_gone_wrong,
             ..State::default()
         };
     }
@@ -250,7 +294,18 @@ impl SimDisk {
         (state.fault, state.fired, state.counts) = (fault, false, Default::default());
     }
 
-    /// Whether the fault has happened.
+    /// Makes reads go wrong, until the process ends or `None` is set.
+    pub fn set_read_faults(&self, faults: Option<ReadFaults>) {
+        self.state().read_faults = faults;
+    }
+
+    /// How many reads went wrong so far.
+    #[must_use]
+    pub fn reads_gone_wrong(&self) -> u64 {
+        self.state().reads_gone_wrong
+    }
+
+    /// Whether the fault has happened, or a read went wrong, since the process began.
     #[must_use]
     pub fn fault_fired(&self) -> bool {
         self.state().fired
@@ -433,8 +488,22 @@ impl SimFile {
 
 impl DiskFile for SimFile {
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
-        let state = self.enter(Call::Read)?;
-        Ok(state.files.read_at(self.inode, buffer, offset))
+        let mut state = self.enter(Call::Read)?;
+        let len = state.files.read_at(self.inode, buffer, offset);
+        let faults = state.read_faults.as_mut();
+        let outcome = faults.map_or(ReadOutcome::Sound, |faults| faults.next(len));
+        if let ReadOutcome::Sound = outcome {
+            return Ok(len);
+        }
+        state.fired = true;
+        state.reads_gone_wrong += 1;
+        match outcome {
+            ReadOutcome::Damages { bit } => {
+                buffer[(bit / 8) as usize] ^= 1 << (bit % 8);
+                Ok(len)
+            }
+            _ => Err(io::Error::other("the disk cannot read this")),
+        }
     }
 
     fn write_at(&self, slices: &[IoSlice<'_>], offset: u64) -> io::Result<()> {

@@ -61,7 +61,9 @@ fn files_whose_sync_failed_are_none_that_the_next_start_uses() {
 
         // The process starts again, on what is in memory, and goes through all files that there are.
         let (mut store, _) = open(&disk);
-        let before = store.shards[0].log_stats(LOG).map_or(0, |stats| stats.next_index);
+        let before = store.shards[0]
+            .log_stats(LOG)
+            .map_or(0, |stats| stats.next_index);
         for _ in 0..4 {
             append(&mut store, 1);
             store.sync().expect("nothing fails any more");
@@ -76,7 +78,10 @@ fn files_whose_sync_failed_are_none_that_the_next_start_uses() {
         assert!(damaged.is_none(), "sync {nth} failed: {damaged:?}");
         for index in 0..before + 4 {
             let read = store.read(LOG, index);
-            assert!(matches!(read, Read::Ready(_)), "sync {nth} failed: {read:?}");
+            assert!(
+                matches!(read, Read::Ready(_)),
+                "sync {nth} failed: {read:?}"
+            );
         }
         if !has_failed {
             assert_eq!(done, Some(5));

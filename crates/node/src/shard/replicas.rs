@@ -5,7 +5,7 @@ use crate::around::Around;
 use crate::host_kind::HostKind;
 use crate::peeked::Found;
 use crate::quorum::link::LocalDelivery;
-use crate::quorum::replica::{ReplicaStatus, Replicas, UnfitReplicas};
+use crate::quorum::replica::{ReplicaState, ReplicaStatus, Replicas, UnfitReplicas};
 use leveret_replication::ProposeError;
 use leveret_storage::{ShardLogs, Urgency};
 use leveret_types::{NodeId, Now, QueueId};
@@ -124,6 +124,19 @@ impl Shard {
     #[must_use]
     pub fn replica_status(&self, queue: QueueId) -> Option<ReplicaStatus> {
         self.replicas.status(queue)
+    }
+
+    /// What the member of a queue that is here has made of its group's entries.
+    #[must_use]
+    pub fn replica_state(&self, queue: QueueId) -> Option<ReplicaState> {
+        self.replicas.state(&self.logs, queue)
+    }
+
+    /// For each priority of a queue, below which index its leader here has delivered messages;
+    /// nothing if no leader is here.
+    #[must_use]
+    pub fn handed_out(&self, queue: QueueId) -> Option<Vec<(u8, u64)>> {
+        self.replicas.handed_out(queue)
     }
 
     /// Whether a queue has a replica here that takes no part, for its logs are damaged or lack what

@@ -3,7 +3,9 @@
 use super::Planted;
 use super::world::{Host, World};
 use crate::Random;
-use crate::disk::{Call, Fault, SimDisk};
+use crate::disk::{Call, Fault, ReadFaults, SimDisk};
+use leveret_node::env::Env;
+use leveret_node::shard::log_of;
 use leveret_types::NodeId;
 use std::io;
 
@@ -47,8 +49,17 @@ impl World {
         }
     }
 
-    /// Planted: remembers a disk, to go back to it.
+    /// Reads that went wrong in this life.
+    pub(super) fn bad_reads(&self) -> u64 {
+        let disks = self.hosts.values().map(|host| host.disk.reads_gone_wrong());
+        self.bad_reads_before + disks.sum::<u64>()
+    }
+
+    /// Planted: remembers a disk, to go back to it. Or members settle what no entry says.
     pub(super) fn remember(&mut self, node: NodeId) {
+        if self.planted == Planted::SettlesAlone {
+            self.settle_alone();
+        }
         if let (Planted::ForgetsVotes, Some(host)) = (self.planted, self.hosts.get_mut(&node)) {
             host.image = Some(host.disk.files());
         }
@@ -60,11 +71,32 @@ impl World {
         self.is_whole && self.hosts.get(&node).is_some_and(|host| !host.is_forgotten)
     }
 
+    /// Planted: each member of a queue settles a message, each another one.
+    fn settle_alone(&mut self) {
+        let Some(queue) = self.groups().first().copied() else {
+            return;
+        };
+        for (number, id) in self.ids().into_iter().enumerate() {
+            let Some(node) = self.node(id) else { continue };
+            let mut shard = node.env.shard(node.env.shard_of(queue));
+            let log = log_of(queue, 0);
+            let live = shard.logs.live(log);
+            if let Some(index) = live.iter().flatten().nth(number) {
+                shard.logs.settle(log, index..index + 1, 0);
+            }
+        }
+    }
+
     fn spoil(&mut self, node: NodeId) {
-        self.is_whole = false;
         if let Some(host) = self.hosts.get_mut(&node) {
             host.is_corrupt = true;
         }
+        self.endanger(node);
+    }
+
+    /// This machine may lose what it has: no other one may then, until all is whole again.
+    pub(super) fn endanger(&mut self, node: NodeId) {
+        self.is_whole = false;
         for number in 0..self.queues.len() {
             if self.homes[number] == Some(node) {
                 self.ledger.lost(number);
@@ -80,9 +112,41 @@ impl World {
             if let Some(host) = self.hosts.get_mut(&node) {
                 host.is_gone = true;
                 if random.below(2) == 0 {
+                    self.bad_reads_before += host.disk.reads_gone_wrong();
                     host.disk = SimDisk::new();
                 }
             }
+        }
+    }
+
+    /// Some of a disk's reads go wrong for a while, though the disk is sound: of the running process,
+    /// or those of a start as well.
+    pub(super) fn fail_reads(&mut self, node: NodeId, random: &mut Random) -> Result<(), String> {
+        if !self.may_lose(node) || !self.is_up(node) {
+            return Ok(());
+        }
+        let is_marked = self.with_disk(node, random, |node, now| node.come_to_rest(now));
+        if !is_marked || !self.is_up(node) {
+            return Ok(());
+        }
+        self.endanger(node);
+        let has_start = random.below(2) == 0;
+        if has_start {
+            self.crash(node, random, false);
+        }
+        let faults = ReadFaults {
+            failing: random.below(300),
+            damaging: random.below(300),
+            left: 1 + random.below(20),
+            random: Random::new(random.next_u64()),
+        };
+        if let Some(host) = self.hosts.get_mut(&node) {
+            host.has_bad_reads = true;
+            host.disk.set_read_faults(Some(faults));
+        }
+        match has_start {
+            true => self.start(node),
+            false => Ok(()),
         }
     }
 

@@ -4,20 +4,22 @@
 //! A life has two phases. In the first, whatever can go wrong does: processes are killed at calls
 //! to their disks, power is cut (each unsynced sector is kept, lost or garbled), disks stall, fill
 //! up, fail and corruption, connections break, directions are cut, clocks are set, machines are
-//! lost and found, clients come and go, queues are deleted and declared, groups change their
+//! lost and found, reads fail or give damaged bytes, clients come and go, queues are deleted and declared, groups change their
 //! members. In the second, everything works again, operators put right what was lost, everybody
 //! must be answered, and all that was confirmed must be found, once.
 //!
 //! Checked at every step: one leader a term; terms that do not go back; catalogues that agree; no
 //! message at two consumers; none after its acknowledgement was durable, none of a queue that was
 //! deleted, none that is not as it was published; order; one answer to each publish. Whenever all
-//! is well: all members have the same messages. At the end: nothing that was confirmed is lost,
+//! is well: all members of a queue have the same state (what lives, in which order, what came back
+//! how often, what may have been delivered), and its leader's queue is what that says. At the end: nothing that was confirmed is lost,
 //! all queues are empty from every node's view.
 //!
 //! Invariant: the same seed gives the same life, to the byte.
 
 mod calm;
 mod client;
+mod compare;
 mod faults;
 pub mod hostile;
 mod ledger;
@@ -57,17 +59,23 @@ pub enum Planted {
     /// Each time that a node presents itself to a leader it is another run of it: operations that
     /// are sent again are taken for new ones.
     ForgetsOperations,
+    /// Each member settles another message by itself: all have as many, and not the same.
+    SettlesAlone,
+    /// What cannot be read is taken for settled, without a word.
+    ForgetsUnreadable,
 }
 
 impl Planted {
     /// All bugs.
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 8] = [
         Self::ConfirmsEarly,
         Self::AnswersEarly,
         Self::ForgetsVotes,
         Self::TruncatesOnCorruption,
         Self::ForgetsOrigins,
         Self::ForgetsOperations,
+        Self::SettlesAlone,
+        Self::ForgetsUnreadable,
     ];
 }
 
@@ -116,6 +124,8 @@ pub struct Lived {
     pub delivered: u64,
     /// Processes that ended.
     pub crashes: u64,
+    /// Reads that failed or gave damaged bytes.
+    pub bad_reads: u64,
 }
 
 impl Lived {
@@ -125,6 +135,7 @@ impl Lived {
         self.confirmed += other.confirmed;
         self.delivered += other.delivered;
         self.crashes += other.crashes;
+        self.bad_reads += other.bad_reads;
     }
 }
 
@@ -132,8 +143,8 @@ impl fmt::Display for Lived {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "{} confirmed, {} delivered, {} crashes",
-            self.confirmed, self.delivered, self.crashes
+            "{} confirmed, {} delivered, {} crashes, {} bad reads",
+            self.confirmed, self.delivered, self.crashes, self.bad_reads
         )
     }
 }

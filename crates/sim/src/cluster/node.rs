@@ -49,6 +49,8 @@ pub struct Node<D: Disk> {
     scratch: Scratch,
     /// What its cluster has not answered yet, while its queues are not in their places.
     entering: Option<Entering>,
+    /// Planted: what cannot be read counts as settled, and nobody is told.
+    accepts_losses: bool,
     /// When the catalogue's group was last given its time.
     ran_ms: u64,
     _lock: leveret_storage::StoreLock<D>,
@@ -198,6 +200,7 @@ impl<D: Disk> Node<D> {
             chunks: Vec::new(),
             scratch: Scratch::new(1),
             entering: Some(entering),
+            accepts_losses: false,
             ran_ms: 0,
             _lock: recovered.lock,
         }
@@ -339,12 +342,23 @@ impl<D: Disk> Node<D> {
         let busy = !requests.is_empty();
         for request in requests {
             let loaded = self.reader.read(request);
+            let accepts_losses = self.accepts_losses;
             self.env.with_shard(now, shard, |shard| {
                 let logs = shard.logs.loaded(loaded);
-                shard.loaded(now, logs);
+                shard.loaded(now, logs.iter().copied());
+                if accepts_losses {
+                    for log in logs {
+                        shard.logs.accept_loss(log);
+                    }
+                }
             });
         }
         busy
+    }
+
+    /// Plants a bug: what cannot be read counts as settled, and nobody is told.
+    pub fn accept_losses(&mut self, accepts_losses: bool) {
+        self.accepts_losses = accepts_losses;
     }
 
     /// Writes to the disk what has gathered: whether that was something. `None` when the process

@@ -7,8 +7,9 @@ use super::world::World;
 use crate::Random;
 use leveret_metadata::Command;
 use leveret_node::env::Env;
+use leveret_node::shard::CATALOGUE_GROUP_LOG;
 use leveret_replication::Status;
-use leveret_types::{NodeId, QueueId, ReplicaId};
+use leveret_types::{NodeId, QueueId, ReplicaId, ShardId};
 
 /// Members that each group is to have.
 const MEMBERS: usize = 3;
@@ -26,14 +27,19 @@ impl World {
     pub(super) fn replace_machines(&mut self) -> Result<(), String> {
         for id in self.ids() {
             let host = &self.hosts[&id];
-            if !host.is_corrupt {
+            if !host.is_corrupt && !host.has_bad_reads {
                 continue;
             }
-            if self.is_up(id) && self.is_soon_serving(id)? {
+            let is_rotten = host.is_corrupt;
+            if self.is_up(id) && self.is_soon_serving(id)? && !self.has_damaged_catalogue(id) {
                 self.delete_lost_groups()?;
-                self.begin_members_anew(id)?;
+                match is_rotten {
+                    true => self.begin_members_anew(id, |_, _, _| true)?,
+                    // The disk is sound: an operator puts right what the node reports.
+                    false => self.begin_members_anew(id, World::reports_damage)?,
+                }
                 if let Some(host) = self.hosts.get_mut(&id) {
-                    host.is_corrupt = false;
+                    (host.is_corrupt, host.has_bad_reads) = (false, false);
                 }
                 continue;
             }
@@ -49,8 +55,13 @@ impl World {
                 // Somebody may find it, and start it.
                 Some(host) if host.is_gone && !host.disk.paths().is_empty() => {
                     (host.is_forgotten, host.is_corrupt) = (true, false);
+                    host.has_bad_reads = false;
                 }
-                _ => drop(self.hosts.remove(&id)),
+                _ => {
+                    let removed = self.hosts.remove(&id);
+                    let bad_reads = removed.map_or(0, |host| host.disk.reads_gone_wrong());
+                    self.bad_reads_before += bad_reads;
+                }
             }
             // An operator who replaces a machine knows that it stays.
             let node = self.add_machine(&mut random)?.0;
@@ -109,8 +120,34 @@ impl World {
         Ok(self.is_serving(node))
     }
 
-    fn begin_members_anew(&mut self, node: NodeId) -> Result<(), String> {
-        for queue in self.groups() {
+    /// Whether a node could not read something of the catalogue's log, so that it would not start
+    /// again: its machine is replaced.
+    fn has_damaged_catalogue(&self, node: NodeId) -> bool {
+        self.node(node).is_some_and(|node| {
+            let shard = node.env.shard(ShardId(0));
+            shard.logs.damage(CATALOGUE_GROUP_LOG).is_some()
+        })
+    }
+
+    /// Whether a node says that it cannot read something of a queue, or has no replica of it that
+    /// takes part.
+    fn reports_damage(&self, node: NodeId, queue: QueueId) -> bool {
+        self.node(node).is_some_and(|node| {
+            let shard = node.env.shard(node.env.shard_of(queue));
+            let reported = shard.damaged_queues();
+            reported.iter().any(|(damaged, _)| *damaged == queue)
+        })
+    }
+
+    /// Takes a node's members of the groups out that are `wanted`, and adds them anew.
+    fn begin_members_anew(
+        &mut self,
+        node: NodeId,
+        wanted: impl Fn(&World, NodeId, QueueId) -> bool,
+    ) -> Result<(), String> {
+        let mut groups = self.groups();
+        groups.retain(|queue| wanted(self, node, *queue));
+        for queue in groups {
             let Some((members, _)) = self.members(queue) else {
                 continue;
             };

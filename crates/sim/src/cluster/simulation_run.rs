@@ -35,6 +35,7 @@ impl<'a> SimulationRun<'a> {
             confirmed: self.world.ledger.confirmed_count(),
             delivered: self.world.ledger.deliveries,
             crashes: self.world.crashes,
+            bad_reads: self.world.bad_reads(),
         })
     }
 
@@ -196,10 +197,11 @@ impl<'a> SimulationRun<'a> {
     }
 
     fn lose_something(&mut self, node: NodeId) -> Result<(), String> {
-        match self.random.below(8) {
+        match self.random.below(11) {
             0 => self.world.lose_machine(node, &mut self.random),
             1..4 => self.world.corruption(node, &mut self.random)?,
             4 | 5 => self.world.fail(node, &mut self.random),
+            6..9 => self.world.fail_reads(node, &mut self.random)?,
             _ => self.world.fill(node, &mut self.random),
         }
         Ok(())

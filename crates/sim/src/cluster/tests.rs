@@ -5,6 +5,7 @@ use super::client;
 use super::people::Part;
 use super::world::{TURN_MS, World};
 use crate::Random;
+use crate::disk::ReadFaults;
 use leveret_metadata::Command;
 use leveret_node::env::Env;
 use leveret_replication::Role;
@@ -121,6 +122,74 @@ fn operators_delete_a_queue_that_nobody_can_lead() {
     world.lose_machine(NodeId(2), &mut Random::new(1));
     world.calm().expect("operators put it right");
     assert_ne!(world.id_of(PASSING), Some(queue), "it is another queue now");
+}
+
+/// A node that has lost entries of the catalogue which it had acknowledged, or its last vote, could
+/// help to elect a leader that lacks what is committed; the first one would take itself for all of
+/// the cluster.
+#[test]
+fn a_node_whose_catalogue_may_lack_entries_does_not_start() {
+    let mut world = world();
+    let (node, random) = (NodeId(1), &mut Random::new(1));
+    let asker = world.come(NodeId(3), PASSING, Part::asker());
+    world.say(asker, client::delete("passing"));
+    world.turns(1_000);
+    assert_eq!(world.id_of(PASSING), None);
+    world.with_disk(node, random, |node, now| node.come_to_rest(now));
+    world.crash(node, random, false);
+    let host = &world.hosts[&node];
+    for path in host.disk.paths() {
+        if path.extension().is_some_and(|extension| extension == "wal") {
+            host.disk.tamper(&path, |bytes| {
+                let last = bytes.iter().rposition(|byte| *byte != 0);
+                let end = last.unwrap_or(0) / 4_096 * 4_096;
+                // All but what says that everything before it is durable.
+                bytes[end.saturating_sub(8 * 4_096).max(4_096).min(end)..end].fill(0);
+            });
+        }
+    }
+    let why = world.start(node).expect_err("something is missing");
+    assert!(
+        why.contains("unreadable log of the cluster's catalogue"),
+        "{why}"
+    );
+}
+
+/// A read may fail though the disk is sound. What it was for is given up and reported, an operator
+/// begins it anew, and nothing is lost.
+#[test]
+fn a_queue_lives_on_when_its_leader_cannot_read() {
+    let mut world = world();
+    let queue = world.id_of(QUORUM).expect("it is declared");
+    let leader = world.leader(queue).expect("it is led");
+    let publisher = world.come(leader, QUORUM, Part::publisher());
+    for _ in 0..30 {
+        world.publish(publisher, 20_000);
+    }
+    world.turns(1_000);
+    assert!(world.is_confirmed(publisher));
+    // What is in memory is not read.
+    let random = &mut Random::new(1);
+    world.crash(leader, random, false);
+    world.calm().expect("it comes back");
+    world.transfer(leader, queue, leader);
+    world.turns(1_000);
+    let leader = world.leader(queue).expect("it is led");
+    let bad_reads = world.bad_reads();
+    world.endanger(leader);
+    let host = world.hosts.get_mut(&leader).expect("a host");
+    host.has_bad_reads = true;
+    host.disk.set_read_faults(Some(ReadFaults {
+        random: Random::new(1),
+        failing: 1_000,
+        damaging: 0,
+        left: 100,
+    }));
+    world.come(NodeId(1 + leader.0 % 3), QUORUM, Part::consumer());
+    world.turns(2_000);
+    assert!(world.bad_reads() > bad_reads, "nothing was read");
+    world.calm().expect("an operator puts it right");
+    world.drain().expect("nothing is lost");
 }
 
 /// The disk of the node that leads the catalogue writes no more, and its process goes on.

@@ -40,6 +40,8 @@ pub(super) struct Host {
     /// Its disk has lost or changed what was durable, or the machine is gone: until another one has
     /// taken its place, nothing of the kind may happen to the others.
     pub(super) is_corrupt: bool,
+    /// Reads of it went wrong, or may: what its replicas could not read they have given up.
+    pub(super) has_bad_reads: bool,
     /// It does not start on what its disk has.
     pub(super) is_hopeless: bool,
     /// It is switched off, and nobody starts it while it belongs to the cluster.
@@ -103,6 +105,8 @@ pub(super) struct World {
     pub(super) planted: Planted,
     /// Processes that ended.
     pub(super) crashes: u64,
+    /// Reads that went wrong of disks that are gone.
+    pub(super) bad_reads_before: u64,
     /// All that was said, in one number.
     pub(super) trace: u64,
 }
@@ -140,6 +144,7 @@ impl World {
             machines: 0,
             planted: plan.planted,
             crashes: 0,
+            bad_reads_before: 0,
             trace: 0,
         };
         world.bring(NodeId(1), random);
@@ -216,6 +221,7 @@ impl World {
             drift: random.below(5),
             is_stalled: false,
             is_corrupt: false,
+            has_bad_reads: false,
             is_hopeless: false,
             is_gone: false,
             is_forgotten: false,
@@ -323,12 +329,15 @@ impl World {
             wal_file_bytes: WAL_FILE_BYTES,
         };
         match Node::enter(entrance, &host.disk) {
-            Ok(started) => host.node = Some(started),
+            Ok(mut started) => {
+                started.accept_losses(planted == Planted::ForgetsUnreadable);
+                host.node = Some(started);
+            }
             Err(_) if host.disk.is_dead() || host.disk.fault_fired() || host.disk.is_limited() => {
                 host.disk.kill();
             }
             // It says what it has found, and a machine takes its place.
-            Err(_) if host.is_corrupt => {
+            Err(_) if host.is_corrupt || host.has_bad_reads => {
                 host.disk.kill();
                 host.is_hopeless = true;
             }

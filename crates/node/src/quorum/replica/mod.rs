@@ -25,6 +25,7 @@ mod retired_replica;
 mod sending;
 mod serving;
 mod snapshot;
+mod state;
 mod stuck;
 #[cfg(test)]
 mod tests;
@@ -34,6 +35,7 @@ mod wire;
 pub use crate::around::Around;
 pub use fuzz::{fuzz, seeds};
 pub use host::{ReplicaStatus, Replicas, UnfitReplicas};
+pub use state::{PriorityLogContent, ReplicaState};
 pub use transfers::Transfers;
 
 use crate::quorum::link::{Answer, Event};
