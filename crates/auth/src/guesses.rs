@@ -369,6 +369,19 @@ mod tests {
     }
 
     #[test]
+    fn what_is_touched_again_makes_nobody_forgotten() {
+        let mut recent = Recent::new();
+        for number in 0..GUESSES_REMEMBERED_MAX {
+            recent.put(number, 0);
+        }
+        // The last one is among the younger half, which is full.
+        let last = GUESSES_REMEMBERED_MAX - 1;
+        recent.put(last, 1);
+        assert_eq!(recent.get(&last), Some(1));
+        assert_eq!(recent.get(&0), Some(0), "nobody else came");
+    }
+
+    #[test]
     fn as_many_are_remembered_as_may_be_and_not_one_more() {
         let mut recent = Recent::new();
         for number in 0..GUESSES_REMEMBERED_MAX {

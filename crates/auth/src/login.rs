@@ -190,6 +190,14 @@ mod tests {
     }
 
     #[test]
+    fn where_a_part_ends_is_a_part_of_its_digest() {
+        let of = |parts: &[&[u8]]| digest(&[1; 32], parts);
+        assert_eq!(of(&[b"user", b"hash"]), of(&[b"user", b"hash"]));
+        assert_ne!(of(&[b"user", b"hash"]), of(&[b"userh", b"ash"]));
+        assert_ne!(of(&[b"user", b""]), of(&[b"user"]));
+    }
+
+    #[test]
     fn what_was_found_good_is_remembered_until_its_time_or_the_user_changes() {
         let mut remembered = Remembered::new([1; 32]);
         let good = check(Some(hash("p")), "p");

@@ -342,6 +342,11 @@ mod tests {
                 PasswordError::NotArgon2id,
             ),
         ];
+        let without_hash = "$argon2id$v=19$m=8,t=1,p=1$YWJjZGVmZ2g";
+        assert_eq!(
+            PasswordHash::parse(HashingAlgorithm::Argon2id, without_hash),
+            Err(PasswordError::NotArgon2id)
+        );
         for (algorithm, text, error) in cases {
             assert_eq!(PasswordHash::parse(algorithm, text), Err(error), "{text}");
         }

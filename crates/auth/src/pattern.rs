@@ -258,6 +258,15 @@ mod tests {
     }
 
     #[test]
+    fn patterns_are_equal_by_their_text() {
+        let of = |text| Pattern::new(text).expect("it compiles");
+        assert_eq!(of("^a"), of("^a"));
+        assert_ne!(of("^a"), of("^b"));
+        // That both match the same does not make them the same.
+        assert_ne!(of(".*"), of("^.*"));
+    }
+
+    #[test]
     fn what_a_pattern_compiles_to_is_bounded() {
         check("^a{1000}$", &[&"a".repeat(1_000)], &["a"]);
         for pattern in ["a{1000}{90}", "^(?!a{1000}{90})b", "^(?!b)a{1000}{90}"] {

@@ -101,6 +101,8 @@ fn answers_are_merged_as_far_as_they_may_be() {
         ("p2 a1@q1:1,7 a2@q1:2 cq1:2 f d7 f", "2 | 1"),
         ("p1 a1@q1:1,q2:1 nq1:1 f cq2:1 f", " | -1"),
         ("p2 a1@q1:9 a2@q1:3 cq1:3 f cq1:9 f", "2 | 1"),
+        // What is refused of one says nothing of others that wait.
+        ("p2 a1@q1:1,q2:1 a2@q1:2,q2:2 nq1:1 cq1:2 cq2:2 f", "-1 2"),
         ("p2 a2@q1:1 a1@q1:2 cq1:1 f cq1:2 f", "2 | 1"),
         ("p2 a1@q1:1 a2@7 d7 f cq1:1 f", "2 | 1"),
         (

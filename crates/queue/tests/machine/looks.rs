@@ -1,8 +1,8 @@
 //! What a queue says when it is asked, without being changed.
 
 use crate::script::run;
-use leveret_queue::{Position, Queue};
-use leveret_types::ConsumerId;
+use leveret_queue::{ConsumerView, Effect, Outcome, Position, Queue};
+use leveret_types::{ConsumerId, Now};
 
 /// The script's consumer of that number.
 fn consumer(number: u64) -> ConsumerId {
@@ -69,4 +69,67 @@ fn the_message_behind_so_many_is_found_over_gaps_and_priorities() {
         assert_eq!(behind(&world.queue, before), expected, "behind {before}");
     }
     assert_eq!(behind(&run("").0.queue, 0), None);
+}
+
+#[test]
+fn a_subscription_has_what_it_holds_and_nothing_beside_it() {
+    let (world, _) = run("declare prio=2; publish a b x:p=2; get g1; get g1");
+    let at = |priority_log, index| Position {
+        priority_log,
+        index,
+    };
+    let high = world.queue.priority_log_for(Some(2));
+    let low = world.queue.priority_log_for(None);
+    let getter = ConsumerId(3);
+    for (position, expected) in [
+        (at(high, 0), true),
+        (at(low, 0), true),
+        (at(low, 1), false),
+        (at(high, 1), false),
+        (at(low + 1, 0), false),
+    ] {
+        assert_eq!(world.queue.has(getter, position), expected, "{position:?}");
+    }
+}
+
+#[test]
+fn one_consumer_is_active_where_only_one_may_be_and_all_are_elsewhere() {
+    let active = |script: &str| {
+        let world = run(script).0;
+        let views: Vec<ConsumerView> = world.queue.consumers().collect();
+        let mut active: Vec<(ConsumerId, bool)> = views
+            .iter()
+            .map(|view| (view.consumer.id, view.active))
+            .collect();
+        active.sort_unstable();
+        active
+    };
+    assert_eq!(
+        active("consume c1; consume c2"),
+        [(consumer(1), true), (consumer(2), true)]
+    );
+    assert_eq!(
+        active("declare sac; consume c1; consume c2"),
+        [(consumer(1), true), (consumer(2), false)]
+    );
+}
+
+#[test]
+fn what_leaves_in_several_calls_is_told_as_one_range_where_it_is_one() {
+    let (mut world, _) = run("publish a:size=3 b:size=5 c:size=7 d:size=11; consume c1 prefetch=9");
+    let mut out = Vec::new();
+    for range in [0..1, 1..3, 3..4] {
+        let now = Now::both(0);
+        world
+            .queue
+            .settle(now, consumer(1), 0, range, Outcome::Accept, &mut out);
+    }
+    let told: Vec<_> = out
+        .iter()
+        .filter_map(|effect| match effect {
+            Effect::Settled { range, bytes, .. } => Some((range.clone(), *bytes)),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(told, [(0..4, 26)]);
 }

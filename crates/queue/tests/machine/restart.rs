@@ -7,6 +7,28 @@ use leveret_queue::{
 };
 use leveret_types::{ConsumerId, Now};
 
+/// Whoever adopts a message that nobody has counted says nothing of it.
+#[test]
+fn what_is_adopted_for_the_first_time_has_not_come_back() {
+    for (script, expected) in [
+        ("declare quorum; publish a; restart; adopt c1 a", None),
+        (
+            "declare quorum; publish a; restart; adopt c1 a=2",
+            Some(Returns {
+                acquired: 2,
+                ..Returns::default()
+            }),
+        ),
+    ] {
+        let (world, _) = run(script);
+        let at = Position {
+            priority_log: 0,
+            index: 0,
+        };
+        assert_eq!(world.queue.returns(at), expected, "{script}");
+    }
+}
+
 #[test]
 fn restarts() {
     for (script, expected) in [

@@ -1,5 +1,7 @@
 //! Single promises, each against the one way in which it could be broken.
 
+mod roles;
+
 use bytes::Bytes;
 use leveret_replication::{
     Body, Entry, EntryKind, Group, GroupConfig, HardState, Hint, Malformed, MembershipChange,
@@ -23,6 +25,16 @@ fn group_of(size: u32, own: u32, hard: HardState, entries: Vec<Entry>) -> Group 
         weigh: |data| data.len() as u64,
     };
     Group::new(config, hard, mark, entries, 0).expect("sound")
+}
+
+fn group_with(weigh: fn(&[u8]) -> u64) -> Group {
+    let config = GroupConfig {
+        replica: replica(1),
+        seed: 1,
+        weigh,
+    };
+    let mark = SnapshotMark::founding((1..=3).map(replica));
+    Group::new(config, HardState::default(), mark, Vec::new(), 0).expect("sound")
 }
 
 fn group(own: u32) -> Group {
