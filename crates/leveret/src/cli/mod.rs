@@ -191,9 +191,10 @@ enum ConfigCommand {
         /// File or folder; that of LEVERET_CONFIG_FILE where not given
         file: Option<PathBuf>,
     },
-    /// Write a rabbitmq.conf as TOML, and what in it has no counterpart
+    /// Write a rabbitmq.conf as TOML, with the advanced.config and enabled_plugins beside it, and
+    /// what has no counterpart
     Migrate {
-        /// The rabbitmq.conf
+        /// The rabbitmq.conf, or a rabbitmq.config in Erlang's form
         file: PathBuf,
     },
     /// Explain every key
@@ -356,6 +357,7 @@ fn configuration(command: &ConfigCommand) -> Result<String, String> {
 fn shown(file: Option<PathBuf>) -> Result<String, String> {
     let typed = config::read(file.as_deref()).map_err(|error| error.to_string())?;
     let loaded = Config::build(&typed, &Machine::here()).map_err(|errors| lines(&errors))?;
+    let typed = config::aliases::resolved(&typed);
     let row = |(key, value): &(String, String)| {
         let setting = typed.get(key);
         let source = setting.map_or("default".to_owned(), |setting| setting.source.to_string());
@@ -371,12 +373,7 @@ fn shown(file: Option<PathBuf>) -> Result<String, String> {
 }
 
 fn migrated(file: &Path) -> Result<String, String> {
-    let text = std::fs::read_to_string(file)
-        .map_err(|error| format!("cannot read {}: {error}", file.display()))?;
-    let mut typed = FileConfig::new();
-    typed
-        .read_text(&file.display().to_string(), &text)
-        .map_err(|error| error.to_string())?;
+    let typed = config::read_files(file).map_err(|error| error.to_string())?;
     Ok(config::migrate::to_toml(&typed))
 }
 

@@ -10,7 +10,7 @@ use super::settled::{
     Admission, Cluster, ClusterTls, Config, DiskLimit, Folders, Limits, Log, LogFormat, LogLevel,
     LogSink, MemoryWatermark, Rotation, Storage, Threads,
 };
-use super::{ConfigError, Loaded, value};
+use super::{ConfigError, Loaded, aliases, value};
 use leveret_metadata::MembershipConfig;
 use listeners::AMQP_TLS;
 use std::path::PathBuf;
@@ -35,6 +35,7 @@ impl Config {
     /// Judges what was typed. All errors are told, not just the first, in the order of the keys'
     /// names.
     pub fn build(typed: &FileConfig, machine: &Machine) -> Result<Loaded, Vec<ConfigError>> {
+        let typed = &aliases::resolved(typed);
         let (mut errors, mut notices) = (Vec::new(), Vec::new());
         let is_settled = cluster_is_settled(typed);
         for (name, setting) in typed.iter() {
@@ -128,6 +129,7 @@ fn judge(
             Err(what) if key.kind == Kind::Secret => error(format!("\"{name}\" {what}")),
             Err(what) => error(format!("\"{name}\" {what}, not \"{}\"", setting.text)),
         },
+        Some(Meaning::BuiltIn) => Ok(None),
         Some(Meaning::Ignored(why)) => ignored(why),
         Some(Meaning::Refused(_))
             if cluster_is_settled && name.starts_with("cluster_formation.") =>
@@ -135,6 +137,9 @@ fn judge(
             ignored(keys::FORMATION)
         }
         Some(Meaning::Refused(what)) => error(format!("\"{name}\" cannot be obeyed: {what}")),
+        None if name.starts_with("enabled_plugins.") => error(format!(
+            "\"{name}\" is a plugin that is not known here: take it out of the list"
+        )),
         None => {
             let hint = keys::nearest(name).map(|k| format!("; did you mean \"{k}\"?"));
             error(format!(

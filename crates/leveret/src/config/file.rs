@@ -83,12 +83,13 @@ impl FileConfig {
         });
     }
 
-    /// Reads a file's text: rabbitmq.conf's form if its name ends in `.conf`, TOML otherwise.
+    /// Reads a file's text: rabbitmq.conf's form if its name ends in `.conf`, Erlang's if it ends
+    /// in `.config`, TOML otherwise.
     pub fn read_text(&mut self, file: &str, text: &str) -> Result<(), ConfigError> {
-        if file.ends_with(".conf") {
-            self.read_conf(file, text)
-        } else {
-            self.read_toml(file, text)
+        match file.rsplit_once('.') {
+            Some((_, "conf")) => self.read_conf(file, text),
+            Some((_, "config")) => self.read_erlang(file, text),
+            _ => self.read_toml(file, text),
         }
     }
 

@@ -2,6 +2,8 @@
 //! reads it: the parser of files, the environment, the checks, `leveret config reference` and
 //! `docs/configuration.md`.
 
+use super::plugins;
+
 /// What a key's value must look like.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Kind {
@@ -36,7 +38,7 @@ pub enum Kind {
 /// A key that has an effect.
 #[derive(Clone, Copy, Debug)]
 pub struct Key {
-    /// Its name; a last part `$name` stands for any word.
+    /// Its name; a part `$name` stands for any word.
     pub name: &'static str,
     /// What its value must look like.
     pub kind: Kind,
@@ -62,6 +64,11 @@ const TIB: u64 = 1 << 40;
 const LEVELS: Kind = Choice(&["debug", "info", "warning", "error", "critical", "none"]);
 const FORMATS: Kind = Choice(&["plaintext", "json"]);
 const NONE: Kind = Choice(&["none"]);
+const BACKENDS: Kind = Choice(&["internal", "rabbit_auth_backend_internal"]);
+/// For what a node cannot do: saying that it shall not is fine.
+const OFF: Kind = Choice(&["false"]);
+const VERIFY: Kind = Choice(&["verify_none", "verify_peer"]);
+const TLS_VERSIONS: Kind = Choice(&["tlsv1.2", "tlsv1.3"]);
 
 /// Every key that has an effect, by subject.
 #[rustfmt::skip]
@@ -110,22 +117,24 @@ pub const KEYS: &[Key] = &[
     key("stream.frame_max", Count(8_192, 1_048_576), "1048576", "Bytes of a frame of the stream protocol that are proposed."),
     key("stream.heartbeat", Count(0, 65_535), "60", "Seconds between heartbeats of the stream protocol that are proposed; 0 proposes none."),
     key("handshake_timeout", Count(100, 3_600_000), "10000", "Milliseconds within which a client must have logged in."),
-    key("proxy_protocol", Choice(&["false"]), "false", "Only `false`: the PROXY protocol is not spoken."),
+    key("proxy_protocol", OFF, "false", "Only `false`: the PROXY protocol is not spoken."),
     // TLS.
     key("ssl_options.cacertfile", Path, "", "PEM file of the authorities that sign clients' certificates."),
     key("ssl_options.certfile", Path, "", "PEM file of the server's certificate chain; read again on SIGHUP."),
     key("ssl_options.keyfile", Path, "", "PEM file of the server's private key; read again on SIGHUP."),
-    key("ssl_options.verify", Choice(&["verify_none", "verify_peer"]), "verify_none", "`verify_peer`: a certificate that a client shows must be signed by `cacertfile`."),
+    key("ssl_options.verify", VERIFY, "verify_none", "`verify_peer`: a certificate that a client shows must be signed by `cacertfile`."),
     key("ssl_options.fail_if_no_peer_cert", Bool, "false", "Refuses clients that show no certificate; needs `verify_peer`."),
     key("ssl_options.depth", Count(0, 100), "10", "Certificates that may lie between a client's and that of its authority in the file; 0: the authority itself has signed it."),
-    key("ssl_options.versions.$name", Choice(&["tlsv1.2", "tlsv1.3"]), "", "Protocol versions that are spoken; both where none is given."),
-    key("ssl_options.crl_check", Choice(&["false"]), "false", "Only `false`: revocation lists are not read."),
+    key("ssl_options.versions.$name", TLS_VERSIONS, "", "Protocol versions that are spoken; both where none is given."),
+    key("ssl_options.crl_check", OFF, "false", "Only `false`: revocation lists are not read."),
     key("ssl_cert_login_from", Choice(&["distinguished_name", "common_name", "subject_alternative_name"]), "distinguished_name", "What of a client's certificate is its user name (EXTERNAL)."),
     key("ssl_cert_login_san_type", Choice(&["dns", "ip", "email", "uri"]), "dns", "Which alternative name is taken with `subject_alternative_name`."),
     key("ssl_cert_login_san_index", Count(0, 63), "0", "Which of several alternative names is taken, from 0."),
     // Login.
     key("auth_mechanisms.$name", Choice(&["PLAIN", "AMQPLAIN", "EXTERNAL", "ANONYMOUS"]), "", "Login mechanisms that are offered, EXTERNAL on connections with TLS alone; where none is given, PLAIN and AMQPLAIN, and ANONYMOUS if it has a user."),
-    key("auth_backends.$name", Choice(&["internal", "rabbit_auth_backend_internal"]), "internal", "Where users come from: the node itself, and nowhere else."),
+    key("auth_backends.$name", BACKENDS, "internal", "Where users come from: the node itself, and nowhere else."),
+    key("auth_backends.$name.authn", BACKENDS, "", "The same, for who somebody is."),
+    key("auth_backends.$name.authz", BACKENDS, "", "The same, for what somebody may do."),
     key("anonymous_login_user", Text, "none", "As whom clients log in that do not say who they are (ANONYMOUS); `none`: nobody does. RabbitMQ takes `guest` where nothing is said; Leveret needs it said."),
     key("anonymous_login_pass", Secret, "guest", "Password of `anonymous_login_user`: the login fails where it is not that user's."),
     key("loopback_users", NONE, "", "`none`: every user may log in from anywhere."),
@@ -148,20 +157,21 @@ pub const KEYS: &[Key] = &[
     key("cluster_name", Text, "", "Name of the cluster; the node's where not given."),
     // Limits.
     key("heartbeat", Count(0, 65_535), "60", "Seconds between heartbeats that the node proposes; 0 proposes none."),
-    key("frame_max", Count(8_192, 131_072), "131072", "Bytes of a frame that the node proposes."),
+    key("frame_max", Count(8_192, 131_072), "131072", "Bytes of a frame that the node proposes; 0, as in RabbitMQ, for the most that there is."),
     key("channel_max", Count(0, 65_535), "2047", "Channels of one connection; 0 leaves it to the client, which may have 65,535."),
     key("max_channels_per_connection", Count(0, 65_535), "", "The same as `channel_max`."),
     key("consumer_max_per_channel", Count(1, 1_000_000), "10000", "Consumers of one channel."),
-    key("max_connections", Count(0, 10_000_000), "65536", "Connections of this node; 0: no bound."),
+    key("max_connections", Count(0, 10_000_000), "65536", "Connections of this node; 0 or `infinity`: no bound."),
     key("connection_max", Count(0, 10_000_000), "", "The same as `max_connections`."),
     key("pending_connections_max", Count(1, 1_000_000), "4096", "Connections that have not logged in."),
     key("pending_connections_per_address_max", Count(1, 1_000_000), "2048", "Those of them that come from one address; clients behind a proxy count together."),
     key("max_message_size", Bytes(1, 536_870_912), "16777216", "Bytes of a message's body."),
-    key("consumer_timeout", Count(0, 31_536_000_000), "0", "Milliseconds within which a consumer must settle a delivery; 0: no bound."),
+    key("consumer_timeout", Count(0, 3_153_600_000_000), "0", "Milliseconds within which a consumer must settle a delivery; 0, `undefined` or `infinity`: no bound."),
     key("consumer_timeout_response", Choice(&["notify_consumer", "close_channel"]), "notify_consumer", "What becomes of a consumer that has not: `notify_consumer` ends it alone, where its queue is a quorum queue and its client can be told; `close_channel` always closes its channel."),
     key("vhost_max", Count(1, 1_000_000), "1000", "Virtual hosts of this node."),
     key("cluster_queue_limit", Count(1, 100_000_000), "1000000", "Queues of this node."),
     key("cluster_exchange_limit", Count(1, 100_000_000), "100000", "Exchanges of this node."),
+    key("deprecated_features.permit.$name", Choice(&["true"]), "", "Only `true`: what RabbitMQ retires stays allowed. Forbid it to clients by permissions, or by limits of their virtual host."),
     // Resources.
     key("vm_memory_high_watermark.relative", Fraction(1.0), "0.6", "Part of the memory above which publishers are held back: that of the machine, or what the process's control groups leave it (version 1 and 2, at every level), where that is less. From nine tenths of that memory on, nothing new is declared either."),
     key("vm_memory_high_watermark.absolute", Bytes(MIB, 1 << 50), "", "The same in bytes; goes before `relative`."),
@@ -173,17 +183,35 @@ pub const KEYS: &[Key] = &[
     key("management.tcp.ip", Ip, "", "Address that the HTTP API listens on; every IPv4 interface where only the port is given, as in RabbitMQ, and 127.0.0.1 where neither is."),
     key("management.hosts.$name", Text, "", "Names by which browsers reach the HTTP API beside this machine's own addresses, as behind a proxy: requests of pages under other names are refused."),
     key("management.path_prefix", Text, "", "What stands before every path of the HTTP API and the page, such as `/rabbit`; without it they are there too."),
+    key("management.cors.allow_origins", NONE, "", "`none`: pages of no other origin may call the HTTP API, as where nothing is said."),
     key("management.cors.allow_origins.$name", Text, "", "Origins, such as `https://page.example.com`, whose pages may call the HTTP API; `*`: all. None where not given."),
     key("management.cors.max_age", Count(0, 86_400), "1800", "Seconds for which a browser need not ask again whether a page may."),
+    key("management.listener.port", Port, "", "The same as `management.tcp.port`, or as `management.ssl.port` with `management.listener.ssl = true`: RabbitMQ's older words."),
+    key("management.listener.ip", Ip, "", "The same for `management.tcp.ip` and `management.ssl.ip`."),
+    key("management.listener.ssl", Bool, "false", "Whether `management.listener.*` is about the listener with TLS."),
+    key("management.listener.ssl_opts.cacertfile", Path, "", "The same as `management.ssl.cacertfile`, with `management.listener.ssl = true`; so are the next ones."),
+    key("management.listener.ssl_opts.certfile", Path, "", "The same as `management.ssl.certfile`."),
+    key("management.listener.ssl_opts.keyfile", Path, "", "The same as `management.ssl.keyfile`."),
+    key("management.listener.ssl_opts.verify", VERIFY, "", "The same as `management.ssl.verify`."),
+    key("management.listener.ssl_opts.fail_if_no_peer_cert", Bool, "", "The same as `management.ssl.fail_if_no_peer_cert`."),
+    key("management.listener.ssl_opts.depth", Count(0, 100), "", "The same as `management.ssl.depth`."),
+    key("management.listener.ssl_opts.versions.$name", TLS_VERSIONS, "", "The same as `management.ssl.versions`."),
+    key("management.oauth_enabled", OFF, "", "Only `false`: OAuth 2 is not supported."),
+    key("management.disable_basic_auth", OFF, "", "Only `false`: the HTTP API takes passwords in every request."),
+    key("management.restrictions.operator_policy_changes.disabled", OFF, "", "Only `false`: administrators may change operator policies by HTTP."),
+    key("management.restrictions.quorum_queue_replica_operations.disabled", OFF, "", "Only `false`: administrators may change members of quorum queues by HTTP."),
+    key("http_dispatch.auth_backends.$name", BACKENDS, "", "The same as `auth_backends`, for the HTTP API."),
+    key("http_dispatch.auth_backends.$name.authn", BACKENDS, "", "The same, for who somebody is."),
+    key("http_dispatch.auth_backends.$name.authz", BACKENDS, "", "The same, for what somebody may do."),
     key("management.ssl.port", Port, "", "Port of the HTTP API with TLS (15671 is usual); where it is given and `management.tcp` is not, there is no listener without."),
     key("management.ssl.ip", Ip, "", "Address of that listener; every IPv4 interface where it is not given."),
     key("management.ssl.cacertfile", Path, "", "As `ssl_options.cacertfile`, for that listener."),
     key("management.ssl.certfile", Path, "", "As `ssl_options.certfile`, for that listener."),
     key("management.ssl.keyfile", Path, "", "As `ssl_options.keyfile`, for that listener."),
-    key("management.ssl.verify", Choice(&["verify_none", "verify_peer"]), "verify_none", "As `ssl_options.verify`, for that listener."),
+    key("management.ssl.verify", VERIFY, "verify_none", "As `ssl_options.verify`, for that listener."),
     key("management.ssl.fail_if_no_peer_cert", Bool, "false", "As `ssl_options.fail_if_no_peer_cert`, for that listener."),
     key("management.ssl.depth", Count(0, 100), "10", "Certificates that may lie between a client's and that of its authority in the file; 0: the authority itself has signed it."),
-    key("management.ssl.versions.$name", Choice(&["tlsv1.2", "tlsv1.3"]), "", "As `ssl_options.versions`, for that listener."),
+    key("management.ssl.versions.$name", TLS_VERSIONS, "", "As `ssl_options.versions`, for that listener."),
     key("prometheus.tcp.port", Port, "15692", "Port of the metrics; `none` turns them off."),
     key("prometheus.tcp.ip", Ip, "", "Address that the metrics are served on, with the same rule."),
     key("prometheus.ssl.port", Port, "", "Port of the metrics with TLS (15691 is usual); where it is given and `prometheus.tcp` is not, there is no listener without."),
@@ -191,12 +219,13 @@ pub const KEYS: &[Key] = &[
     key("prometheus.ssl.cacertfile", Path, "", "As `ssl_options.cacertfile`, for that listener."),
     key("prometheus.ssl.certfile", Path, "", "As `ssl_options.certfile`, for that listener."),
     key("prometheus.ssl.keyfile", Path, "", "As `ssl_options.keyfile`, for that listener."),
-    key("prometheus.ssl.verify", Choice(&["verify_none", "verify_peer"]), "verify_none", "As `ssl_options.verify`, for that listener."),
+    key("prometheus.ssl.verify", VERIFY, "verify_none", "As `ssl_options.verify`, for that listener."),
     key("prometheus.ssl.fail_if_no_peer_cert", Bool, "false", "As `ssl_options.fail_if_no_peer_cert`, for that listener."),
     key("prometheus.ssl.depth", Count(0, 100), "10", "Certificates that may lie between a client's and that of its authority in the file; 0: the authority itself has signed it."),
-    key("prometheus.ssl.versions.$name", Choice(&["tlsv1.2", "tlsv1.3"]), "", "As `ssl_options.versions`, for that listener."),
+    key("prometheus.ssl.versions.$name", TLS_VERSIONS, "", "As `ssl_options.versions`, for that listener."),
     key("prometheus.return_per_object_metrics", Bool, "false", "`/metrics` answers with metrics of each object, as `/metrics/per-object` does."),
-    key("prometheus.authentication.enabled", Choice(&["false"]), "false", "Only `false`: bind metrics to an address that only the collector reaches."),
+    key("prometheus.path", Choice(&["/metrics"]), "", "Only `/metrics`: metrics are nowhere else."),
+    key("prometheus.authentication.enabled", OFF, "false", "Only `false`: bind metrics to an address that only the collector reaches."),
     // Log.
     key("log.console", Bool, "true", "Writes the log to standard error."),
     key("log.console.level", LEVELS, "info", "Least level that the console shows."),
@@ -225,6 +254,9 @@ pub const IGNORED: &[(&str, &str)] = &[
     ("ssl_options.secure_renegotiate", "renegotiation is never done"),
     ("ssl_options.reuse_sessions", "sessions are resumed by ticket"),
     ("ssl_options.ciphers.*", "only ciphers without a known weakness are offered"),
+    ("ssl_options.bypass_pem_cache", "files are read at the start and on SIGHUP"),
+    ("ssl_options.crl_sources.*", "revocation lists are not read"),
+    ("ssl_options.log_level", "TLS has no log of its own"),
     ("vm_memory_high_watermark_paging_ratio", "waiting messages are on disk from the start"),
     ("vm_memory_calculation_strategy", "resident memory is what counts"),
     ("memory_monitor_interval", "memory is watched as it is used"),
@@ -236,6 +268,24 @@ pub const IGNORED: &[(&str, &str)] = &[
     ("net_ticktime", "there is no Erlang distribution"),
     ("distribution.*", "there is no Erlang distribution"),
     ("mirroring_sync_batch_size", "mirrored queues are replicated as quorum queues are"),
+    ("mirroring_sync_max_throughput", "mirrored queues are replicated as quorum queues are"),
+    ("consumer_disconnected_timeout", "what a lost node's consumers hold is given back when the cluster has lost it"),
+    ("default_worker_pool_size", "there is no Erlang"),
+    ("sysmon_handler.*", "there is no Erlang"),
+    ("ranch_connection_max", "`max_connections` bounds them"),
+    ("link_max_per_session", "AMQP 1.0 is not spoken"),
+    ("session_max_per_connection", "AMQP 1.0 is not spoken"),
+    ("message_store_shutdown_timeout", "what is confirmed is on disk before a shutdown begins"),
+    ("prevent_startup_if_node_was_reset", "a store without its checkpoint never starts empty"),
+    ("vhost_restart_strategy", "virtual hosts do not stop by themselves"),
+    ("ssl_allow_poodle_attack", "SSL 3 is not spoken"),
+    ("amqp_client.*", "the node dials no broker"),
+    ("amqp10_client.*", "the node dials no broker"),
+    ("definitions.hashing.algorithm", "definitions are compared by their content"),
+    ("definitions.tls.*", "definitions are read from files"),
+    ("exchange_types.*", "all exchange types are enabled"),
+    ("aws.*", "nothing here asks AWS"),
+    ("http_dispatch.access_log_dir", "requests go to the log"),
     ("queue_master_locator", "leaders are spread by themselves"),
     ("queue_leader_locator", "leaders are spread by themselves"),
     ("classic_queue.default_version", "there is one storage"),
@@ -260,7 +310,6 @@ pub const IGNORED: &[(&str, &str)] = &[
     ("background_gc_target_interval", "there is no garbage to collect"),
     ("hipe_compile", "there is no Erlang"),
     ("reverse_dns_lookups", "names of clients are never looked up"),
-    ("deprecated_features.*", "what RabbitMQ retires stays working"),
     ("queue_types.*", "all queue types are enabled"),
     ("management.rates_mode", "figures are always exact"),
     ("management.sample_retention_policies.*", "there is no statistics database"),
@@ -271,6 +320,13 @@ pub const IGNORED: &[(&str, &str)] = &[
     ("management.enable_queue_totals", "queue totals are always there"),
     ("management.tcp.*", "the HTTP server tunes itself"),
     ("management.login_session_timeout", "there is no login session"),
+    ("management.listener.*", "the HTTP server tunes itself"),
+    ("management.http.*", "the HTTP server has bounds of its own (docs/limits.md)"),
+    ("management.headers.*", "the page's headers are fixed, and as strict as can be"),
+    ("management.oauth_*", "OAuth 2 is not supported; only `management.oauth_enabled = true` would turn it on"),
+    ("management.credential_encryption_secret", "the page keeps no password"),
+    ("management.definitions.require_json_extension", "definitions are known by what is in them"),
+    ("management.require_auth_for_api_reference", "the API's reference says nothing of this node"),
     ("management.csp.*", "the policy is fixed"),
     ("management.hsts.*", "the policy is fixed"),
     ("management.ssl.honor_cipher_order", "the server's order always holds"),
@@ -279,6 +335,7 @@ pub const IGNORED: &[(&str, &str)] = &[
     ("management.ssl.secure_renegotiate", "renegotiation is never done"),
     ("management.ssl.reuse_sessions", "sessions are resumed by ticket"),
     ("management.ssl.ciphers.*", "only ciphers without a known weakness are offered"),
+    ("management.ssl.*", "the HTTP server tunes itself"),
     ("management_agent.*", "there is no statistics database"),
     ("prometheus.tcp.*", "the HTTP server tunes itself"),
     ("prometheus.ssl.honor_cipher_order", "the server's order always holds"),
@@ -287,7 +344,7 @@ pub const IGNORED: &[(&str, &str)] = &[
     ("prometheus.ssl.secure_renegotiate", "renegotiation is never done"),
     ("prometheus.ssl.reuse_sessions", "sessions are resumed by ticket"),
     ("prometheus.ssl.ciphers.*", "only ciphers without a known weakness are offered"),
-    ("prometheus.path", "metrics are at /metrics"),
+    ("prometheus.ssl.*", "the HTTP server tunes itself"),
     ("prometheus.filter_aggregated_queue_metrics_pattern", "aggregated metrics count every queue"),
     ("log.file.rotation.compress", "the files that are put away stay as they are"),
     ("log.default.*", "give `log.console.level` and `log.file.level`"),
@@ -296,8 +353,11 @@ pub const IGNORED: &[(&str, &str)] = &[
     ("product.*", "clients test for these"),
     ("motd_file", "there is no message of the day"),
     ("tracing.*", "`ctl trace_on` feeds amq.rabbitmq.trace"),
-    ("message_interceptors.*", "messages are handed on as they came"),
     ("erlang.*", "there is no Erlang"),
+    ("rabbitmq-env.conf", "it is a shell's script and is not run: give what it sets as environment variables"),
+    ("trace_vhosts", "`ctl trace_on` says what is traced"),
+    ("connection_backoff", "there is no such pause"),
+    ("permit_deprecated_features", "what RabbitMQ retires stays allowed"),
     ("max_log_file_size", "see `log.file.rotation.size`"),
     ("cluster_formation.*", FORMATION),
 ];
@@ -314,7 +374,9 @@ const ALONE: &str = "it would be a broker alone; list all nodes' addresses in `c
 pub const REFUSED: &[(&str, &str)] = &[
     ("management.ssl.password", "encrypted private keys are not read; decrypt the key file"),
     ("prometheus.ssl.password", "encrypted private keys are not read; decrypt the key file"),
-    ("management.oauth_enabled", "OAuth 2 is not supported; remove it"),
+    ("management.listener.ssl_opts.password", "encrypted private keys are not read; decrypt the key file"),
+    ("management.listener.ssl_opts.key.*", "give the private key's file (`management.ssl.keyfile`)"),
+    ("ssl_options.key.*", "give the private key's file (`ssl_options.keyfile`)"),
     ("ssl_options.password", "encrypted private keys are not read; decrypt the key file"),
     ("auth_ldap.*", "LDAP is not supported; remove it"),
     ("auth_http.*", "HTTP backends are not supported; remove it"),
@@ -332,6 +394,9 @@ pub const REFUSED: &[(&str, &str)] = &[
     ("web_stomp.*", "STOMP is not spoken; remove it"),
     ("shovel.*", "there are no shovels; remove it"),
     ("federation.*", "there is no federation; remove it"),
+    ("event_exchange.*", "there is no exchange of the broker's events; remove it, and follow the log in JSON"),
+    ("trust_store.*", "there is no trust store; put the certificates into `ssl_options.cacertfile`"),
+    ("message_interceptors.*", "messages are handed on as they came, without headers that a broker adds; remove it once no application reads these"),
     ("cluster_formation.peer_discovery_backend", ALONE),
     ("cluster_formation.classic_config.nodes.*", ALONE),
     ("channel_max_per_node", "channels are bounded for each connection (`channel_max`)"),
@@ -346,18 +411,25 @@ pub enum Meaning {
     Ignored(&'static str),
     /// A key that cannot be obeyed; what to do.
     Refused(&'static str),
+    /// A plugin of RabbitMQ's whose work the binary does.
+    BuiltIn,
+}
+
+/// Whether `name` is what `pattern` says, part by part: `$name` stands for any word.
+fn is_of(pattern: &str, name: &str) -> bool {
+    let mut parts = name.split('.');
+    let each = pattern.split('.').all(|expected| {
+        let part = parts.next();
+        part.is_some_and(|part| part == expected || (expected == "$name" && !part.is_empty()))
+    });
+    each && parts.next().is_none()
 }
 
 /// What `name` stands for; none if it is no key at all.
 #[must_use]
 pub fn find(name: &str) -> Option<Meaning> {
     let exact = KEYS.iter().find(|k| k.name == name);
-    let family = || {
-        let (prefix, word) = name.rsplit_once('.')?;
-        KEYS.iter()
-            .find(|k| !word.is_empty() && k.name.strip_suffix(".$name") == Some(prefix))
-    };
-    if let Some(key) = exact.or_else(family) {
+    if let Some(key) = exact.or_else(|| KEYS.iter().find(|k| is_of(k.name, name))) {
         return Some(Meaning::Key(key));
     }
     let within = |table: &'static [(&str, &'static str)]| {
@@ -369,9 +441,15 @@ pub fn find(name: &str) -> Option<Meaning> {
             })
             .map(|(_, note)| *note)
     };
+    let plugin = || match plugins::find(name.strip_prefix("enabled_plugins.")?)? {
+        plugins::Enabled::BuiltIn => Some(Meaning::BuiltIn),
+        plugins::Enabled::Needless(why) => Some(Meaning::Ignored(why)),
+        plugins::Enabled::Missing(what) => Some(Meaning::Refused(what)),
+    };
     within(REFUSED)
         .map(Meaning::Refused)
         .or_else(|| within(IGNORED).map(Meaning::Ignored))
+        .or_else(plugin)
 }
 
 /// The key that has an effect and is most like `name`; none if none is like it at all.

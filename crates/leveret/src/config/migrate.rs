@@ -1,7 +1,7 @@
 //! A configuration in RabbitMQ's form written as TOML, with what has no counterpart beside it.
 
 use super::keys::{self, Kind, Meaning};
-use super::{FileConfig, value};
+use super::{FileConfig, aliases, value};
 use std::fmt::Write;
 
 /// What was typed as TOML. Keys without effect, and those that a node refuses, are comments that
@@ -9,6 +9,7 @@ use std::fmt::Write;
 /// why.
 #[must_use]
 pub fn to_toml(typed: &FileConfig) -> String {
+    let typed = &aliases::resolved(typed);
     let (mut kept, mut left_out) = (String::new(), String::new());
     for (name, setting) in typed.iter() {
         let note = match keys::find(name) {
@@ -22,6 +23,7 @@ pub fn to_toml(typed: &FileConfig) -> String {
                 );
                 continue;
             }
+            Some(Meaning::BuiltIn) => continue,
             Some(Meaning::Ignored(why)) => format!("has no effect here: {why}"),
             Some(Meaning::Refused(what)) => format!("cannot be obeyed: {what}"),
             None => "is no key that is known".to_owned(),

@@ -5,12 +5,16 @@
 //! Invariant: building a [`Config`] reads no file, no clock and no environment; what it must know
 //! of the machine is given as [`Machine`].
 
+pub mod advanced;
+pub mod aliases;
 pub mod build;
 pub mod cgroup;
+pub mod erlang;
 pub mod file;
 pub mod keys;
 pub mod machine;
 pub mod migrate;
+pub mod plugins;
 pub mod reference;
 pub mod rotation;
 pub mod settled;
@@ -20,7 +24,7 @@ pub mod value;
 mod tests;
 
 pub use build::Machine;
-pub use file::{FileConfig, Source};
+pub use file::{FileConfig, Setting, Source};
 pub use settled::{
     Admission, Cluster, ClusterTls, Config, DiskLimit, FirstBoot, Folders, Limits, Listeners, Log,
     LogFormat, LogLevel, LogSink, Login, MemoryWatermark, PasswordHashing, QueueType, Rotation,
@@ -96,25 +100,17 @@ pub fn file_named(option: Option<&Path>) -> Option<PathBuf> {
 }
 
 /// Reads `file` (a file, or a folder whose `.conf` and `.toml` files are read in the order of their
-/// names) and the environment. RabbitMQ's tools name a file without its ending:
-/// `/etc/rabbitmq/rabbitmq` finds `rabbitmq.conf`.
+/// names), what RabbitMQ keeps beside it, and the environment. RabbitMQ's tools name a file without
+/// its ending: `/etc/rabbitmq/rabbitmq` finds `rabbitmq.conf`.
 pub fn read(file: Option<&Path>) -> Result<FileConfig, ConfigError> {
-    let mut typed = FileConfig::new();
-    if let Some(file) = file {
-        let with_ending = file.with_extension("conf");
-        let file = if !file.exists() && with_ending.exists() {
-            &with_ending
-        } else {
-            file
-        };
-        for part in parts_of(file)? {
-            let text = std::fs::read_to_string(&part).map_err(|error| {
-                ConfigError::whole(format!(
-                    "cannot read the configuration {}: {error}",
-                    part.display()
-                ))
-            })?;
-            typed.read_text(&part.display().to_string(), &text)?;
+    let mut typed = match file {
+        Some(file) => read_files(file)?,
+        None => FileConfig::new(),
+    };
+    for (variable, name) in BESIDE {
+        let named = std::env::var_os(variable).filter(|path| !path.is_empty());
+        if let Some(path) = named.map(PathBuf::from) {
+            read_beside(&mut typed, name, &path)?;
         }
     }
     typed.read_environment(std::env::vars_os().filter_map(|(name, value)| {
@@ -122,6 +118,59 @@ pub fn read(file: Option<&Path>) -> Result<FileConfig, ConfigError> {
         Some((name.into_string().ok()?, value.into_string().ok()?))
     }))?;
     Ok(typed)
+}
+
+/// The same without the environment.
+pub fn read_files(file: &Path) -> Result<FileConfig, ConfigError> {
+    let mut typed = FileConfig::new();
+    let with_ending = file.with_extension("conf");
+    let file = if !file.exists() && with_ending.exists() {
+        &with_ending
+    } else {
+        file
+    };
+    for part in parts_of(file)? {
+        let text = content(&part)?;
+        typed.read_text(&part.display().to_string(), &text)?;
+    }
+    if file.file_name().is_some_and(|name| name == "rabbitmq.conf") {
+        for (_, name) in BESIDE {
+            let path = file.with_file_name(name);
+            if path.exists() {
+                read_beside(&mut typed, name, &path)?;
+            }
+        }
+    }
+    Ok(typed)
+}
+
+/// What RabbitMQ reads beside its `rabbitmq.conf`, and the variables that name it elsewhere.
+const BESIDE: [(&str, &str); 3] = [
+    ("RABBITMQ_ADVANCED_CONFIG_FILE", "advanced.config"),
+    ("RABBITMQ_ENABLED_PLUGINS_FILE", "enabled_plugins"),
+    ("RABBITMQ_CONF_ENV_FILE", "rabbitmq-env.conf"),
+];
+
+fn read_beside(typed: &mut FileConfig, name: &str, path: &Path) -> Result<(), ConfigError> {
+    let shown = path.display().to_string();
+    match name {
+        "enabled_plugins" => typed.read_plugins(&shown, &content(path)?),
+        "advanced.config" => typed.read_erlang(&shown, &content(path)?),
+        // A shell's script: who starts the node runs it, or gives what it sets.
+        _ => {
+            typed.set("rabbitmq-env.conf", "", Source::Line(shown, 1));
+            Ok(())
+        }
+    }
+}
+
+fn content(file: &Path) -> Result<String, ConfigError> {
+    std::fs::read_to_string(file).map_err(|error| {
+        ConfigError::whole(format!(
+            "cannot read the configuration {}: {error}",
+            file.display()
+        ))
+    })
 }
 
 fn parts_of(file: &Path) -> Result<Vec<PathBuf>, ConfigError> {

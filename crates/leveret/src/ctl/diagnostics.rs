@@ -4,6 +4,7 @@ use super::node::{self, check};
 use super::{Context, Failure, Output, cluster, code};
 use crate::cli::http::segment;
 use crate::cli::table::{Rows, show};
+use crate::config::plugins::BUILT_IN;
 use serde_json::Value;
 use std::fmt::Write;
 use std::net::ToSocketAddrs;
@@ -268,20 +269,6 @@ pub fn resolve_hostname(context: &Context<'_>) -> Result<Output> {
     Ok(Output::Text(addresses.join("\n")))
 }
 
-/// The plugins of RabbitMQ whose work the binary does.
-pub(super) const PLUGINS: &[&str] = &[
-    "rabbitmq_auth_mechanism_ssl",
-    "rabbitmq_consistent_hash_exchange",
-    "rabbitmq_delayed_message_exchange",
-    "rabbitmq_management",
-    "rabbitmq_management_agent",
-    "rabbitmq_prometheus",
-    "rabbitmq_random_exchange",
-    "rabbitmq_recent_history_exchange",
-    "rabbitmq_sharding",
-    "rabbitmq_web_dispatch",
-];
-
 pub fn list_plugins(context: &Context<'_>) -> Result<Output> {
     let version = env!("CARGO_PKG_VERSION");
     let line = |name: &&str| match context.options.minimal {
@@ -290,13 +277,13 @@ pub fn list_plugins(context: &Context<'_>) -> Result<Output> {
     };
     context.banner("Listing plugins: all are part of the broker ...");
     let wanted = context.arguments.first().map_or("", String::as_str);
-    let named = PLUGINS.iter().filter(|name| name.contains(wanted));
+    let named = BUILT_IN.iter().filter(|name| name.contains(wanted));
     Ok(Output::Text(named.map(line).collect::<Vec<_>>().join("\n")))
 }
 
 pub fn is_plugin_enabled(context: &Context<'_>) -> Result<Output> {
     let mut asked = context.arguments.iter();
-    match asked.find(|name| !PLUGINS.contains(&name.as_str())) {
+    match asked.find(|name| !BUILT_IN.contains(&name.as_str())) {
         None => Ok(Output::Text("All of these plugins are enabled".to_owned())),
         Some(name) => Err(Failure::new(
             code::UNAVAILABLE,

@@ -5,6 +5,7 @@ use super::{Context, Failure, Output, code};
 use crate::cli::http::segment;
 use crate::cli::table::show;
 use crate::cli::target::CallError;
+use crate::config::plugins::BUILT_IN;
 use crate::config::value;
 use serde_json::{Value, json};
 use std::fmt::Write;
@@ -676,7 +677,7 @@ pub fn enable_plugins(context: &Context<'_>) -> Result<Output> {
         .arguments
         .iter()
         .map(String::as_str)
-        .filter(|name| !super::diagnostics::PLUGINS.contains(name))
+        .filter(|name| !BUILT_IN.contains(name))
         .collect();
     if !unknown.is_empty() {
         let text = format!(
@@ -691,7 +692,7 @@ pub fn enable_plugins(context: &Context<'_>) -> Result<Output> {
 
 /// `disable`: what the broker does not have is off, and what it has cannot be turned off.
 pub fn disable_plugins(context: &Context<'_>) -> Result<Output> {
-    let known = |name: &&String| super::diagnostics::PLUGINS.contains(&name.as_str());
+    let known = |name: &&String| BUILT_IN.contains(&name.as_str());
     match context.arguments.iter().find(known) {
         Some(name) => Err(Failure::new(
             code::SOFTWARE,

@@ -2,6 +2,8 @@
 
 use super::*;
 
+mod rabbitmq_keys;
+
 fn machine() -> Machine {
     Machine {
         cores: 2,
