@@ -21,7 +21,7 @@ const START_DEADLINE: Duration = Duration::from_secs(120);
 /// How long a broker may take to drain after SIGTERM before it is killed.
 const STOP_DEADLINE: Duration = Duration::from_secs(30);
 /// Where Debian keeps RabbitMQ's own scripts. The ones in `/usr/sbin` change the user first.
-const RABBITMQ_BIN: &str = "/usr/lib/rabbitmq/bin";
+pub const RABBITMQ_BIN: &str = "/usr/lib/rabbitmq/bin";
 
 /// Names a binary to test in place of a fresh build.
 pub const BINARY_VARIABLE: &str = "XTASK_BINARY";
@@ -208,6 +208,12 @@ impl Broker {
             .as_ref()
             .expect("a started broker has a process")
             .id()
+    }
+
+    /// Its own address for the other nodes of its cluster; none of a node alone.
+    pub fn cluster_address(&self) -> Option<&str> {
+        let mut lines = self.settings.lines();
+        lines.find_map(|line| line.strip_prefix("cluster.address = "))
     }
 
     /// The URL with the default user for the default virtual host.

@@ -44,25 +44,38 @@ impl Member {
 impl Cluster {
     /// Starts nodes on loopback with nothing in them, all at once; returns when all accept.
     pub fn start(name: &str, count: usize) -> Result<Cluster> {
-        let addresses = ports::free(count)?;
-        let members: Vec<_> = addresses
+        Cluster::start_with(name, &vec![String::new(); count])
+    }
+
+    /// The same, each node with settings of its own.
+    pub fn start_with(name: &str, settings: &[String]) -> Result<Cluster> {
+        let addresses = ports::free(settings.len())?;
+        let members: Vec<Member> = addresses
             .into_iter()
             .map(|address| Member::plain(Place::Loopback, address))
             .collect();
         let random = || RandomState::new().hash_one(name);
         let secret = format!("cluster.secret = {:016x}{:016x}\n", random(), random());
-        Cluster::form(name, &members, &secret)
+        let settings: Vec<String> = settings
+            .iter()
+            .map(|own| format!("{secret}{own}"))
+            .collect();
+        Cluster::form_each(name, &members, &settings)
     }
 
-    /// The same at places, each with the address for its peers and all with the same settings.
+    /// The same at places, all with the same settings.
     pub fn form(name: &str, members: &[Member], settings: &str) -> Result<Cluster> {
+        Cluster::form_each(name, members, &vec![settings.to_owned(); members.len()])
+    }
+
+    fn form_each(name: &str, members: &[Member], settings: &[String]) -> Result<Cluster> {
         let joined: String = members
             .iter()
             .enumerate()
             .map(|(index, member)| format!("cluster.join.{} = {}\n", index + 1, member.advertised))
             .collect();
         let mut nodes = Vec::new();
-        for (index, member) in members.iter().enumerate() {
+        for (index, (member, settings)) in members.iter().zip(settings).enumerate() {
             let name = format!("{name}-{}", index + 1);
             let Member {
                 address,

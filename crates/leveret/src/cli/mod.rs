@@ -8,6 +8,8 @@ pub mod http;
 mod live;
 pub mod node_file;
 pub mod password;
+mod redrive;
+mod route;
 pub mod storage;
 pub mod table;
 pub mod target;
@@ -66,6 +68,10 @@ enum Command {
     },
     /// Show a message of a quorum queue, which stays where it is
     Peek(live::PeekOptions),
+    /// Say to which queues a message would go, by which bindings, and by which not
+    Route(route::RouteOptions),
+    /// Send dead letters back to the queues that they came from
+    Redrive(redrive::RedriveOptions),
     /// Take definitions (RabbitMQ's JSON) into the node
     Import {
         /// File of definitions
@@ -237,6 +243,8 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         Some(Command::Top(options)) => live::top(&options),
         Some(Command::Watch { command }) => live::watch(&command),
         Some(Command::Peek(options)) => live::peek(&options),
+        Some(Command::Route(options)) => route::run(&options),
+        Some(Command::Redrive(options)) => redrive::run(&options),
         Some(Command::Import { file, ask }) => import(&file, &ask),
         Some(Command::Export { file, ask }) => export(file.as_deref(), &ask),
         Some(Command::Cluster { command }) => cluster::run(&command),

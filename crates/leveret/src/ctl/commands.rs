@@ -1,8 +1,8 @@
 //! The table of commands.
 
 use super::{
-    Context, Failure, Output, cluster, code, complete, diagnostics, instead, lists, node, operate,
-    status, streams, users,
+    Context, Failure, Output, cluster, code, complete, diagnostics, help, instead, lists, node,
+    operate, status, streams, users,
 };
 use std::ops::RangeInclusive;
 
@@ -245,7 +245,7 @@ static COMMANDS: &[Command] = &[
     command("memory_breakdown", "memory_breakdown [--unit <bytes|kb|mb|gb>]", 0..=0, diagnostics::memory_breakdown),
     offline(command("erlang_version", "erlang_version", 0..=0, diagnostics::erlang_version)),
     offline(command("tls_versions", "tls_versions", 0..=0, diagnostics::tls_versions)),
-    offline(command("resolve_hostname", "resolve_hostname <name>", 1..=1, diagnostics::resolve_hostname)),
+    offline(command("resolve_hostname", "resolve_hostname <name> [--address-family <IPv4|IPv6|any>]", 1..=1, diagnostics::resolve_hostname)),
     command("is_running", "is_running", 0..=0, node::is_running),
     command("listeners", "listeners", 0..=0, node::listeners),
     command("server_version", "server_version", 0..=0, node::server_version),
@@ -281,6 +281,12 @@ static COMMANDS: &[Command] = &[
     offline(command("set", "set <plugin> [...]", 0..=MANY, node::enable_plugins)),
 ];
 
+/// All commands, by subject.
+#[cfg(test)]
+pub fn all() -> impl Iterator<Item = &'static Command> {
+    COMMANDS.iter()
+}
+
 /// The names of all commands.
 pub fn names() -> impl Iterator<Item = &'static str> {
     COMMANDS.iter().map(|command| command.name)
@@ -307,9 +313,9 @@ pub fn find(name: &str) -> Result<&'static Command, Failure> {
 }
 
 /// How to use one command, or which there are.
-pub fn help(name: Option<&str>) -> String {
+pub fn usage(name: Option<&str>) -> String {
     match name.map(find) {
-        Some(Ok(command)) => format!("Usage\n\nrabbitmqctl {}\n", command.usage),
+        Some(Ok(command)) => help::of(command),
         Some(Err(failure)) => format!("{}\n", failure.text),
         None => {
             let usages = COMMANDS.iter().map(|c| format!("    {}\n", c.usage));

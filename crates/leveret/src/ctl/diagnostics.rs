@@ -5,7 +5,7 @@ use super::{Context, Failure, Output, cluster, code};
 use crate::cli::http::segment;
 use crate::cli::table::{Rows, show};
 use crate::config::plugins::BUILT_IN;
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::fmt::Write;
 use std::net::ToSocketAddrs;
 
@@ -219,12 +219,13 @@ pub fn memory_breakdown(context: &Context<'_>) -> Result<Output> {
         _ => (1e9, "gb"),
     };
     let memory = memory(context, &name)?;
-    let lines = memory_parts(&memory)
-        .into_iter()
-        .map(|(part, bytes, percent)| {
-            format!("{part}: {:.4} {unit} ({percent:.2}%)", bytes as f64 / scale)
-        });
-    Ok(Output::Text(lines.collect::<Vec<_>>().join("\n")))
+    let (mut object, mut lines) = (json!({}), Vec::new());
+    for (part, bytes, percent) in memory_parts(&memory) {
+        let size = bytes as f64 / scale;
+        lines.push(format!("{part}: {size:.4} {unit} ({percent:.2}%)"));
+        object[part] = json!({"bytes": bytes, "percentage": percent});
+    }
+    Ok(Output::Object(object, lines.join("\n")))
 }
 
 /// Where the memory of a node is.
@@ -264,6 +265,13 @@ pub fn resolve_hostname(context: &Context<'_>) -> Result<Output> {
     let addresses = (host, 0).to_socket_addrs().map_err(|error| {
         Failure::new(code::UNAVAILABLE, format!("cannot resolve {host}: {error}"))
     })?;
+    let family = context.options.named("--address-family").unwrap_or("any");
+    let is_wanted = |address: &std::net::SocketAddr| match family.to_ascii_lowercase().as_str() {
+        "ipv4" => address.is_ipv4(),
+        "ipv6" => address.is_ipv6(),
+        _ => true,
+    };
+    let addresses = addresses.filter(is_wanted);
     let mut addresses: Vec<_> = addresses.map(|address| address.ip().to_string()).collect();
     addresses.dedup();
     Ok(Output::Text(addresses.join("\n")))

@@ -134,12 +134,26 @@ const INSTEAD: &[(&[&str], &str)] = &[
 /// Refuses a command that can have no meaning here, with what to use instead.
 pub fn instead(context: &Context<'_>) -> Result<Output, Failure> {
     let name = context.command;
-    let found = INSTEAD.iter().find(|(names, _)| names.contains(&name));
-    let instead = found.map_or("it has no meaning here", |(_, instead)| instead);
     Err(Failure {
         code: code::USAGE,
-        text: format!("Error: {name}: {instead}"),
+        text: format!("Error: {name}: {}", reason(name)),
     })
+}
+
+fn found(name: &str) -> Option<&'static str> {
+    let found = INSTEAD.iter().find(|(names, _)| names.contains(&name));
+    found.map(|(_, instead)| *instead)
+}
+
+/// What serves instead of a command.
+pub fn reason(name: &str) -> &'static str {
+    found(name).unwrap_or("it has no meaning here")
+}
+
+/// Whether a command is refused.
+#[cfg(test)]
+pub fn is_refused(name: &str) -> bool {
+    found(name).is_some()
 }
 
 #[cfg(test)]

@@ -235,6 +235,22 @@ pub(super) fn of_vhost(context: &Context<'_>, what: &str) -> Result<Value, Failu
     })
 }
 
+/// The list that a command shows; none if it shows none of these.
+pub(super) fn list(command: &str) -> Option<&'static List> {
+    Some(match command {
+        "list_queues" | "list_unresponsive_queues" => &QUEUES,
+        "list_exchanges" => &EXCHANGES,
+        "list_bindings" => &BINDINGS,
+        "list_connections" => &CONNECTIONS,
+        "list_channels" => &CHANNELS,
+        "list_consumers" => &CONSUMERS,
+        "list_vhosts" => &VHOSTS,
+        "list_feature_flags" => &FLAGS,
+        "list_deprecated_features" => &DEPRECATED,
+        _ => return None,
+    })
+}
+
 pub fn list_queues(context: &Context<'_>) -> Result<Output, Failure> {
     let seconds = context.options.timeout.as_secs_f64();
     let lines = [

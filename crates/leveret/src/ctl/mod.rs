@@ -9,6 +9,7 @@ mod commands;
 mod complete;
 mod context;
 mod diagnostics;
+mod help;
 mod instead;
 mod lists;
 mod node;
@@ -80,16 +81,16 @@ pub fn run(words: &[String], print: &mut dyn FnMut(&str)) -> Result<(), Failure>
     let Some((name, arguments)) = rest.split_first() else {
         return Err(Failure {
             code: code::USAGE,
-            text: commands::help(None),
+            text: commands::usage(None),
         });
     };
     if name == "help" {
-        print(&commands::help(arguments.first().map(String::as_str)));
+        print(&commands::usage(arguments.first().map(String::as_str)));
         return Ok(());
     }
     let command = commands::find(name)?;
     if options.help {
-        print(&format!("Usage\n\nrabbitmqctl {}\n", command.usage));
+        print(&help::of(command));
         return Ok(());
     }
     let count = arguments.len();

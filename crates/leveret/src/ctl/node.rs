@@ -668,7 +668,14 @@ pub fn listeners(context: &Context<'_>) -> Result<Output> {
         .iter()
         .map(|l| format!("Interface: {}", describe_listener(l)))
         .collect();
-    Ok(Output::Text(lines.join("\n")))
+    let object = |l: &Value| {
+        json!({"node": l["node"], "interface": l["ip_address"], "port": l["port"],
+            "protocol": l["protocol"], "purpose": l["protocol"]})
+    };
+    let objects: Vec<Value> = listeners.iter().map(object).collect();
+    let node = context.target.name()?;
+    let object = json!({"result": "ok", "node": node, "listeners": objects});
+    Ok(Output::Object(object, lines.join("\n")))
 }
 
 /// `enable` and `set`: what is part of the broker is enabled, and nothing else can be.

@@ -122,6 +122,7 @@ pub struct Options {
 
 /// Options of one command or another, which are taken as they are.
 const NAMED: &[&str] = &[
+    "--address-family",
     "--partitions",
     "--binding-keys",
     "--routing-keys",

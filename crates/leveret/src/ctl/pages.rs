@@ -47,3 +47,29 @@ fn commands_on_the_pages_are_there() {
     }
     assert!(seen > 20, "{seen}");
 }
+
+/// The commands of RabbitMQ's tools, one a line.
+const RABBITMQ: &str = include_str!("rabbitmq_commands.txt");
+
+/// Each is there, and on a page of commands that are run with their exit codes and outputs.
+#[test]
+fn every_command_of_rabbitmqs_tools_is_there_and_is_run() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/interop/commands");
+    let pages = std::fs::read_dir(folder).expect("the folder of pages");
+    let pages = pages.map(|page| std::fs::read_to_string(page.expect("a page").path()));
+    let text: String = pages.map(|page| page.expect("text")).collect();
+    let lines = text.lines().filter(|line| line.starts_with("$ rabbitmq"));
+    let run: Vec<&str> = lines.flat_map(str::split_whitespace).collect();
+    let all: Vec<&str> = RABBITMQ
+        .lines()
+        .filter(|line| !line.starts_with('#'))
+        .collect();
+    assert_eq!(all.len(), 210);
+    for name in all {
+        assert!(
+            name == "help" || commands::find(name).is_ok(),
+            "{name} is no command"
+        );
+        assert!(run.contains(&name), "{name} is on no page");
+    }
+}

@@ -118,6 +118,18 @@ fn of_vhost(context: &Context<'_>, what: &str) -> Result<Value> {
     super::lists::of_vhost(context, &format!("stream/{what}"))
 }
 
+/// The list that a command shows; none if it shows none of these.
+pub(super) fn list(command: &str) -> Option<&'static List> {
+    Some(match command {
+        "list_stream_connections" => &CONNECTIONS,
+        "list_stream_publishers" => &PUBLISHERS,
+        "list_stream_consumers" => &CONSUMERS,
+        "list_stream_consumer_groups" => &GROUPS,
+        "list_stream_group_consumers" => &MEMBERS,
+        _ => return None,
+    })
+}
+
 pub fn list_connections(context: &Context<'_>) -> Result<Output> {
     let lines = ["Listing stream connections ...".to_owned()];
     let shown = CONNECTIONS.show(context, &lines, || {

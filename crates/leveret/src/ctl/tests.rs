@@ -812,7 +812,7 @@ fn options_stand_anywhere_and_a_bare_dash_ends_them() {
 
 #[test]
 fn every_command_has_one_name_and_help() {
-    let help = commands::help(None);
+    let help = commands::usage(None);
     for name in [
         "add_user",
         "list_queues",
@@ -822,6 +822,6 @@ fn every_command_has_one_name_and_help() {
         assert!(
             help.contains(&format!("\n    {name} ")) || help.contains(&format!("\n    {name}\n"))
         );
-        assert!(commands::help(Some(name)).starts_with("Usage\n\nrabbitmqctl "));
+        assert!(commands::usage(Some(name)).starts_with("Usage\n\nrabbitmqctl "));
     }
 }

@@ -1,7 +1,7 @@
 //! The suites, in the order in which they begin.
 
 use super::bench::Suite;
-use super::{cargo, celery, go, java, node, perf, python, rust};
+use super::{cargo, celery, go, guide, java, node, perf, python, rust};
 use crate::crash;
 use crate::tools::Tool;
 
@@ -142,6 +142,30 @@ pub(super) const SUITES: &[Suite] = &[
         uses_broker: true,
         alone: false,
         run: java::clients,
+    },
+    Suite {
+        name: "guide",
+        about: "every command of the operator's guide, typed into a shell beside a broker or a cluster",
+        needs: &[],
+        uses_broker: true,
+        alone: false,
+        run: guide::docs,
+    },
+    Suite {
+        name: "commands",
+        about: "commands of RabbitMQ's tools: exit codes and what they print",
+        needs: &[],
+        uses_broker: true,
+        alone: false,
+        run: guide::commands,
+    },
+    Suite {
+        name: "stories",
+        about: "what operators do, by the API and by the command line",
+        needs: &[],
+        uses_broker: true,
+        alone: false,
+        run: guide::stories,
     },
     Suite {
         name: "perftest",
