@@ -5,6 +5,7 @@ mod ask;
 pub mod cluster;
 mod diagnose;
 pub mod http;
+mod import;
 mod live;
 pub mod node_file;
 pub mod password;
@@ -73,12 +74,7 @@ enum Command {
     /// Send dead letters back to the queues that they came from
     Redrive(redrive::RedriveOptions),
     /// Take definitions (RabbitMQ's JSON) into the node
-    Import {
-        /// File of definitions
-        file: PathBuf,
-        #[command(flatten)]
-        ask: AskOptions,
-    },
+    Import(import::ImportOptions),
     /// Write the node's definitions as RabbitMQ's JSON
     Export {
         /// File to write; standard output where not given
@@ -101,6 +97,8 @@ enum Command {
         #[command(subcommand)]
         command: storage::StorageCommand,
     },
+    /// Show the version
+    Version,
     /// Measure what this machine carries: `leveret perf --help`
     #[command(disable_help_flag = true)]
     Perf {
@@ -245,7 +243,8 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         Some(Command::Peek(options)) => live::peek(&options),
         Some(Command::Route(options)) => route::run(&options),
         Some(Command::Redrive(options)) => redrive::run(&options),
-        Some(Command::Import { file, ask }) => import(&file, &ask),
+        Some(Command::Import(options)) => import::run(&options),
+        Some(Command::Version) => Ok(format!("leveret {}\n", env!("CARGO_PKG_VERSION"))),
         Some(Command::Export { file, ask }) => export(file.as_deref(), &ask),
         Some(Command::Cluster { command }) => cluster::run(&command),
         Some(Command::Config { command }) => configuration(&command),
@@ -601,14 +600,6 @@ fn list(options: &ListOptions) -> Result<String, String> {
     }
     let objects = found.as_array().map_or(&[][..], Vec::as_slice);
     Ok(Rows::pick(objects, columns).aligned())
-}
-
-fn import(file: &Path, ask: &AskOptions) -> Result<String, String> {
-    let bytes = std::fs::read(file).map_err(|e| format!("cannot read {}: {e}", file.display()))?;
-    ask.target()?
-        .upload("/api/definitions", &bytes)
-        .map_err(|error| format!("cannot import {}: {error}", file.display()))?;
-    Ok(format!("{}: imported\n", file.display()))
 }
 
 fn export(file: Option<&Path>, ask: &AskOptions) -> Result<String, String> {

@@ -281,7 +281,8 @@ mod tests {
     #[test]
     fn other_applications_are_named_as_in_rabbitmq_conf() {
         let text = "[{rabbitmq_management, [{listener, [{port, 15673}]}]},\n\
-                    {kernel, [{net_ticktime, 60}]}, {rabbitmq_shovel, [{shovels, []}]}, {mine, [{a, 1}]}].";
+                    {kernel, [{net_ticktime, 60}]},\n\
+                    {rabbitmq_shovel, [{shovels, []}]}, {mine, [{a, 1}]}].";
         let expected = [
             ("erlang.kernel.net_ticktime", "60"),
             ("management.listener.port", "15673"),

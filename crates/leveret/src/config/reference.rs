@@ -88,7 +88,7 @@ A node needs no configuration. What it is told comes from, each going before the
 
 1. a file: `--config FILE`, or `LEVERET_CONFIG_FILE`, or `RABBITMQ_CONFIG_FILE`. A name that ends in
    `.conf` is read as rabbitmq.conf is; anything else is TOML; a folder is read file by file, in the
-   order of names. Beside a file of the name `rabbitmq.conf`, `advanced.config` and `enabled_plugins`
+   order of names. Beside a `rabbitmq.conf`, its `advanced.config` and `enabled_plugins`
    are read too, as RabbitMQ does (`RABBITMQ_ADVANCED_CONFIG_FILE` and
    `RABBITMQ_ENABLED_PLUGINS_FILE` name others): their entries are judged as the keys below, and
    plugins whose work is not done here refuse a start. A `rabbitmq.config` in Erlang's form is read

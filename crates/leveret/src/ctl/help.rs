@@ -1,4 +1,5 @@
-//! `help COMMAND`: what it does in a sentence, how it is used, an example, and the columns of lists.
+//! `help COMMAND`: what it does in a sentence, how it is used, an example, and the columns of
+//! lists.
 
 use super::commands::Command;
 use super::{instead, lists, streams};

@@ -1,16 +1,16 @@
-//! Pages whose commands are run: what a ```` ```console ```` block shows is typed into a shell, and
-//! what comes out is compared with what the block says.
+//! Pages whose commands are run: what a console block shows is typed into a shell, and what comes
+//! out is compared with what the block says.
 //!
-//! - A line that begins with `$ ` is a command, `> ` goes on with it. `node-2$ ` types it at that node
-//!   of a cluster of three, which a page with such a line gets.
+//! - A line that begins with `$ ` is a command, `> ` goes on with it. `node-2$ ` types it at that
+//!   node of a cluster of three, which a page with such a line gets.
 //! - The lines below it are its output, standard error included: `...` stands for any text within a
-//!   line, and alone on a line for any lines. Where none are there, anything may come out. `[65]` is the
-//!   exit code, which is 0 where nothing is said; `(nothing)` says that nothing may come out.
-//! - What people type is what is run, but for addresses and folders: `127.0.0.1:5672` (and 15672, 15692,
-//!   5552), `/var/lib/leveret` and `/etc/leveret` are those of the page's own broker; in the output they are
-//!   put back. `systemctl start`, `stop`, `kill` and `restart leveret` act on it.
-//! - A block ```` ```console leveret ```` is not for RabbitMQ; ```` ```console file=/etc/leveret/x ```` is the content of
-//!   a file, as is any other language with `file=`.
+//!   line, and alone on a line for any lines. Where none are there, anything may come out. `[65]` is
+//!   the exit code, which is 0 where nothing is said; `(nothing)` says that nothing may come out.
+//! - What people type is what is run, but for addresses and folders: `127.0.0.1:5672` (and 15672,
+//!   15692, 5552), `/var/lib/leveret` and `/etc/leveret` are those of the page's own broker; in the
+//!   output they are put back. `systemctl start`, `stop`, `kill` and `restart leveret` act on it.
+//! - A block with the words `console leveret` is not for RabbitMQ; a block of any language with
+//!   `file=PATH` behind it is the content of a file.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};

@@ -1,4 +1,4 @@
-//! The operator's guide, the table of commands and the operators' stories: pages whose commands are
+//! The operator's guide, the table of commands and the operators' tasks: pages whose commands are
 //! run.
 
 use anyhow::Result;
@@ -18,6 +18,6 @@ pub fn commands(bench: &Bench) -> Result<Report> {
 }
 
 /// What operators do, from what they see to what they have done.
-pub fn stories(bench: &Bench) -> Result<Report> {
+pub fn operators(bench: &Bench) -> Result<Report> {
     console::run(bench, &console::pages("tests/operators")?)
 }

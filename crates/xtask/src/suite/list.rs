@@ -160,12 +160,12 @@ pub(super) const SUITES: &[Suite] = &[
         run: guide::commands,
     },
     Suite {
-        name: "stories",
+        name: "operators",
         about: "what operators do, by the API and by the command line",
         needs: &[],
         uses_broker: true,
         alone: false,
-        run: guide::stories,
+        run: guide::operators,
     },
     Suite {
         name: "perftest",
