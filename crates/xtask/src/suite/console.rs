@@ -4,8 +4,8 @@
 //! - A line that begins with `$ ` is a command, `> ` goes on with it. `node-2$ ` types it at that
 //!   node of a cluster of three, which a page with such a line gets.
 //! - The lines below it are its output, standard error included: `...` stands for any text within a
-//!   line, and alone on a line for any lines. Where none are there, anything may come out. `[65]` is
-//!   the exit code, which is 0 where nothing is said; `(nothing)` says that nothing may come out.
+//!   line, and alone on a line for any lines. Where none are there, anything may come out. `[65]`
+//!   is the exit code, 0 where nothing is said; `(nothing)` says that nothing may come out.
 //! - What people type is what is run, but for addresses and folders: `127.0.0.1:5672` (and 15672,
 //!   15692, 5552), `/var/lib/leveret` and `/etc/leveret` are those of the page's own broker; in the
 //!   output they are put back. `systemctl start`, `stop`, `kill` and `restart leveret` act on it.
@@ -186,7 +186,7 @@ impl Stage {
                 },
             )?],
         };
-        let folder = bench.folder()?.join(page);
+        let folder = bench.folder()?.join(format!("{page}-{}", bench.kind.name()));
         if folder.exists() {
             fs::remove_dir_all(&folder)?;
         }
