@@ -4,156 +4,92 @@
 //! Invariant: nothing is borrowed from the environment between two calls.
 
 mod alarm_wait;
+mod asked;
 mod consume;
+mod consumers;
+mod held_replies;
 mod login;
+mod missed;
 mod overdue;
+mod pending_login;
 mod pending_replies;
 mod pending_requests;
 mod publish;
+mod publisher;
 mod read_barrier;
-mod run;
 mod status;
+mod stream_arguments;
+mod stream_reader;
+mod stream_state;
 mod streams;
 mod subscriptions;
 mod topology;
 
-pub(crate) use consume::may_get;
-pub(crate) use login::{Login, NotLetIn, credentials};
-pub(crate) use publish::enqueue;
-pub(crate) use run::Run;
-pub use status::{ChannelStatus, ConnectionStatus, ConsumerStatus};
-pub use topology::{Answer, Caller, Question};
-
 use crate::env::{ConnectionEvent, Env};
-use crate::link::Link;
+use crate::identity::{Identity, Peer, Traffic};
+use crate::login::Login;
+use crate::run::Run;
+use asked::PendingRequests;
 use bytes::Bytes;
+use consumers::Consumers;
 use hashbrown::HashMap;
-use leveret_session::contract::{Reply, Request};
-use leveret_session::{Connection as Session, State as SessionState};
-use leveret_types::{
-    ChannelId, ConnectionId, ConsumerId, Now, OutBuffer, ProtocolError, QueueId, ReplyCode,
-};
-use pending_replies::Held;
-use smallvec::SmallVec;
-use std::net::SocketAddr;
-use std::sync::Arc;
+use held_replies::{Encoded, HeldReplies};
+use leveret_client::{Reply, Request, Session, SessionState};
+use leveret_types::{ConnectionId, ConsumerId, Now, OutBuffer, ProtocolError, ReplyCode};
+use pending_login::PendingLogin;
+use publisher::Publisher;
+use stream_state::Streams;
 
 type FixedMap<K, V> = HashMap<K, V, foldhash::fast::FixedState>;
 
 /// Requests that a connection keeps room for when it has nothing to do.
 const REQUESTS_KEPT: usize = 8;
 
-/// Who is at the other end.
-#[derive(Clone, Debug)]
-pub struct Peer {
-    /// The client's address.
-    pub remote: SocketAddr,
-    /// The address that it connected to.
-    pub local: SocketAddr,
-    /// Whether the connection is encrypted.
-    pub tls: bool,
-}
-
-/// A client's connection.
-pub struct Connection {
-    id: ConnectionId,
-    name: String,
-    peer: Peer,
-    connected_at_ms: u64,
-    certificate: Option<Vec<u8>>,
-    secured: bool,
-    tls_status: Option<(String, String)>,
-    session: Session,
+/// A client's connection, whose session speaks the protocol `S`.
+pub struct Connection<S> {
+    identity: Identity,
+    session: S,
+    /// What the client wants and was not carried out yet.
     requests: Vec<Request>,
-    login: login::Login,
-    link: Arc<Link>,
-    consumers: FixedMap<ConsumerId, consume::Subscription>,
-    channels: FixedMap<ChannelId, consume::Channel>,
-    publisher: publish::Publisher,
+    login: Login,
+    pending_login: PendingLogin,
+    consumers: Consumers,
+    publisher: Publisher,
     /// What it has to do with streams, if anything.
-    streams: Option<Box<streams::Streams>>,
-    /// The answer to what was asked, held until what it tells of is durable.
-    held: Option<Held>,
-    /// Answers in the output that must not be written before what they tell of is durable.
-    barriers: pending_replies::Barriers,
-    /// What was asked of the cluster.
-    asked: Option<pending_requests::Asked>,
-    /// What waits until this node has looked for a name that it does not know, and whether it has.
-    missed: Option<read_barrier::Missed>,
-    looked: bool,
-    /// The consumer that is being attached to a queue of the cluster.
-    attaching: Option<ConsumerId>,
+    streams: Option<Box<Streams>>,
     /// A publish that waits for the end of another node's alarm.
     alarm_wait: Option<Box<alarm_wait::AlarmWait>>,
-    /// Queues of the cluster that have too much of what this node has published to take more.
-    full_queues: SmallVec<[QueueId; 1]>,
-    /// Queues of the cluster that the open transaction has published to, or settled at.
-    transacted: Vec<QueueId>,
-    /// Consumers whose queue has gone while an answer is held: told behind it.
-    cancelled_behind: Vec<ConsumerId>,
-    /// The password that is being checked elsewhere.
-    checking: Option<login::Checking>,
-    /// The answer to a failed login, held for a while.
-    delayed: Option<(u64, Reply)>,
-    /// Deliveries encoded since the socket last took everything, but for those behind a barrier.
-    encoded: pending_replies::Encoded,
-    /// Publishes that wait for the log, so that the confirm ledger must hear of it.
-    awaiting: bool,
+    replies: HeldReplies,
+    pending: PendingRequests,
+    traffic: Traffic,
     has_exclusive: bool,
-    received_bytes: u64,
-    sent_bytes: u64,
-    output_before: usize,
 }
 
-impl Connection {
-    /// A connection that has just been accepted.
-    pub fn new<E: Env>(id: ConnectionId, peer: Peer, now: Now, env: &E) -> Self {
-        let name = format!("{} -> {}", peer.remote, peer.local);
-        tracing::debug!(connection = %name, "accepted");
-        let settings = match peer.tls {
-            true => &env.settings().session_tls,
-            false => &env.settings().session,
-        };
+impl<S: Session> Connection<S> {
+    /// A connection that has just been accepted, with the session that is to speak with its client.
+    pub fn new(id: ConnectionId, peer: Peer, session: S, now: Now) -> Self {
+        let identity = Identity::new(id, peer, now);
+        tracing::debug!(connection = %identity.name, "accepted");
         Self {
-            id,
-            name,
-            peer,
-            connected_at_ms: now.wall_ms,
-            certificate: None,
-            secured: false,
-            tls_status: None,
-            session: Session::new(Arc::clone(settings), now),
+            identity,
+            session,
             requests: Vec::new(),
-            login: login::Login::default(),
-            link: Arc::default(),
-            consumers: FixedMap::default(),
-            channels: FixedMap::default(),
-            publisher: publish::Publisher::default(),
+            login: Login::default(),
+            pending_login: PendingLogin::default(),
+            consumers: Consumers::default(),
+            publisher: Publisher::default(),
             streams: None,
-            held: None,
-            barriers: pending_replies::Barriers::default(),
-            asked: None,
-            missed: None,
-            looked: false,
-            attaching: None,
             alarm_wait: None,
-            full_queues: SmallVec::new(),
-            transacted: Vec::new(),
-            cancelled_behind: Vec::new(),
-            checking: None,
-            delayed: None,
-            encoded: pending_replies::Encoded::default(),
-            awaiting: false,
+            replies: HeldReplies::default(),
+            pending: PendingRequests::default(),
+            traffic: Traffic::default(),
             has_exclusive: false,
-            received_bytes: 0,
-            sent_bytes: 0,
-            output_before: 0,
         }
     }
 
     /// Its name in logs and listings.
     pub fn name(&self) -> &str {
-        &self.name
+        &self.identity.name
     }
 
     /// Whether the client has logged in and opened its virtual host, and is served.
@@ -163,19 +99,17 @@ impl Connection {
 
     /// Whether [`Self::secure`] has been called.
     pub fn secured(&self) -> bool {
-        self.secured || !self.peer.tls
+        self.identity.is_secured()
     }
 
     /// The TLS handshake is over; this is what it showed of the client.
     pub fn secure(&mut self, certificate: Option<Vec<u8>>, status: Option<(String, String)>) {
-        self.secured = true;
-        self.certificate = certificate;
-        self.tls_status = status;
+        self.identity.secure(certificate, status);
     }
 
     /// Takes in what the socket had; answers how many requests that made.
     pub fn receive<E: Env>(&mut self, now: Now, bytes: Bytes, env: &E) -> usize {
-        self.received_bytes += bytes.len() as u64;
+        self.traffic.received_bytes += bytes.len() as u64;
         self.session.receive(now, bytes, &mut self.requests);
         self.process(now, env)
     }
@@ -190,8 +124,8 @@ impl Connection {
             }
             ConnectionEvent::CancelConsumer(consumer) => {
                 // A client that deleted the queue itself hears of the deletion first.
-                if self.held.is_some() || self.asked.is_some() {
-                    self.cancelled_behind.push(consumer);
+                if self.replies.held.is_some() || self.pending.asked.is_some() {
+                    self.replies.cancelled_behind.push(consumer);
                 } else {
                     self.consumer_cancelled(consumer);
                 }
@@ -209,14 +143,16 @@ impl Connection {
             ConnectionEvent::Refused { queue, sequences } => {
                 self.session.refused(queue, &sequences);
             }
-            ConnectionEvent::Room(queue) => self.full_queues.retain(|full| *full != queue),
+            ConnectionEvent::Room(queue) => {
+                self.publisher.full_queues.retain(|full| *full != queue)
+            }
             ConnectionEvent::Answered { queue, answer } => self.answered(queue, answer, now, env),
         }
         self.process(now, env);
     }
 
     fn consumer_cancelled(&mut self, consumer: ConsumerId) {
-        if self.consumers.remove(&consumer).is_some() {
+        if self.consumers.by_id.remove(&consumer).is_some() {
             self.session.consumer_cancelled(consumer);
         }
     }
@@ -229,9 +165,9 @@ impl Connection {
 
     /// Its time has come: see [`Self::deadline`].
     pub fn tick<E: Env>(&mut self, now: Now, env: &E) {
-        if let Some((at, _)) = &self.delayed
+        if let Some((at, _)) = &self.pending_login.delayed
             && *at <= now.monotonic_ms
-            && let Some((_, reply)) = self.delayed.take()
+            && let Some((_, reply)) = self.pending_login.delayed.take()
         {
             self.reply(now, reply);
         }
@@ -245,7 +181,7 @@ impl Connection {
 
     /// When [`Self::tick`] is to be called at the latest, in monotonic milliseconds.
     pub fn deadline(&self) -> Option<u64> {
-        let delayed = self.delayed.as_ref().map(|(at, _)| *at);
+        let delayed = self.pending_login.delayed.as_ref().map(|(at, _)| *at);
         let is_waiting = !self.requests.is_empty() && self.goes_on();
         let waiting = (is_waiting || self.has_stream_deliveries_due()).then_some(0);
         let alarm = self.alarm_wait.as_ref().map(|wait| wait.again_ms());
@@ -258,16 +194,16 @@ impl Connection {
     /// Whether the socket is to be read.
     pub fn reading(&self) -> bool {
         !(self.session.suspended()
-            || self.missed.is_some()
+            || self.pending.missed.is_some()
             || self.session.held()
             || self.alarm_wait.is_some()
-            || !self.full_queues.is_empty()
+            || !self.publisher.full_queues.is_empty()
             || !self.streams_keep_up())
     }
 
     /// Whether it waits for the check of a password, which nobody needs once the client has gone.
     pub const fn checking(&self) -> bool {
-        self.checking.is_some()
+        self.pending_login.checking.is_some()
     }
 
     /// Whether it has published anything: only then is it held back with the publishers.
@@ -278,7 +214,7 @@ impl Connection {
     /// Merges what has gathered into frames: before the output is written.
     pub fn flush(&mut self) {
         self.session.flush();
-        self.output_before = self.session.output().len();
+        self.traffic.flushed(self.session.output().len());
     }
 
     /// What is to be written to the socket.
@@ -289,17 +225,16 @@ impl Connection {
     /// The socket has taken what it can: queues may deliver more.
     pub fn written<E: Env>(&mut self, now: Now, env: &E) {
         let left = self.session.output().len();
-        self.sent_bytes += self.output_before.saturating_sub(left) as u64;
-        self.output_before = left;
+        self.traffic.written(left);
         if self.session.output().writable_len() > 0 {
             return;
         }
         self.stream_output_written();
-        if self.encoded.messages == 0 {
+        if self.replies.encoded.messages == 0 {
             return;
         }
-        let pending_replies::Encoded { messages, bytes } = std::mem::take(&mut self.encoded);
-        if self.link.give(messages, bytes) {
+        let Encoded { messages, bytes } = std::mem::take(&mut self.replies.encoded);
+        if self.consumers.link.give(messages, bytes) {
             self.unblock_consumers(now, env);
         }
     }
@@ -339,22 +274,22 @@ impl Connection {
         self.give_up_alarm_wait();
         self.session.teardown(&mut self.requests);
         // Nobody waits for a look any more, and what is to be given back does not.
-        self.missed = None;
-        self.checking = None;
+        self.pending.missed = None;
+        self.pending_login.checking = None;
         self.stop_waiting_for_streams();
         self.process(now, env);
         // Nothing more is published, and what the client still sends is read off the socket.
-        self.full_queues.clear();
+        self.publisher.full_queues.clear();
         self.leave_streams(env);
         self.delete_exclusive_queues(now, env);
         self.log_out(env);
-        tracing::debug!(connection = %self.name, "closed");
+        tracing::debug!(connection = %self.identity.name, "closed");
     }
 
     /// Whether requests are carried out: none waits for its answer or for an alarm, and the streams
     /// have room.
     fn goes_on(&self) -> bool {
-        self.missed.is_none() && self.alarm_wait.is_none() && self.streams_keep_up()
+        self.pending.missed.is_none() && self.alarm_wait.is_none() && self.streams_keep_up()
     }
 
     /// Carries out requests until none are left or one waits.
@@ -425,6 +360,14 @@ impl Connection {
             } => {
                 run.release();
                 self.get(channel, &queue, no_ack, run.now, run.env);
+            }
+            Request::Credit {
+                channel: _,
+                consumer,
+                messages,
+            } => {
+                run.release();
+                self.credit(consumer, messages, run.now, run.env);
             }
             Request::Turn => self.reply(run.now, Reply::Done),
             Request::Commit { .. } => {

@@ -1,11 +1,12 @@
 //! Work that shards hand over because it needs the catalogue, or another shard.
 
 use crate::cluster::Cluster;
-use crate::connection::{Run, enqueue};
 use crate::dead_letter::Dead;
+use crate::enqueue::enqueue;
 use crate::env::{ConnectionEvent, Env};
 use crate::properties::{LazyProperties, copies, without_blind_copies};
 use crate::quorum::{Afterwards, Notify, Then};
+use crate::run::Run;
 use crate::shard::{DeadLetter, Deferred};
 use crate::{delayed, firehose};
 use leveret_metadata::QueueRecord;

@@ -36,32 +36,39 @@ mod counters;
 mod dead_letter;
 mod dead_letters;
 mod effects;
+mod enqueue;
 mod events;
 mod firehose;
 mod host_kind;
+mod identity;
 mod log_ids;
+mod login;
 mod notify;
 mod outcome;
 mod peeked;
 mod queue_host;
 mod queue_spec;
+mod run;
 mod serving;
+mod status;
 mod stream_connection;
 mod stream_events;
 mod stream_queues;
 mod stream_relay;
 mod subscriber;
 mod sync;
+mod topology;
 
-pub use connection::{
-    Answer, Caller, ChannelStatus, Connection, ConnectionStatus, ConsumerStatus, Peer, Question,
-};
+pub use connection::Connection;
 pub use counters::{CounterValues, NodeCounters};
 pub use env::{
     Alarms, ConnectionEvent, Env, Executed, LogPosition, LoginFrom, PeerFrame, Proposal,
     ProposalId, QueueAnswer,
 };
+pub use identity::Peer;
+pub use status::{ChannelStatus, ConnectionStatus, ConsumerStatus};
 pub use stream_connection::StreamConnection;
+pub use topology::{Answer, Caller, Question};
 
 use leveret_types::encoded as stored;
 use std::sync::Arc;

@@ -43,6 +43,9 @@ impl Link {
     }
 }
 
+/// The most credit that a consumer may have.
+const CREDIT_MAX: u32 = u32::MAX - 1;
+
 /// What all consumers of one channel together may hold unsettled (`basic.qos` with `global`).
 #[derive(Debug, Default)]
 pub struct Limiter {
@@ -55,6 +58,16 @@ pub struct Limiter {
 }
 
 impl Limiter {
+    /// One that lets through so many, and as many more as are given.
+    #[must_use]
+    pub fn of_credit(messages: u32) -> Self {
+        Self {
+            limit: AtomicU32::new(CREDIT_MAX),
+            held: AtomicU32::new(CREDIT_MAX.saturating_sub(messages)),
+            ..Self::default()
+        }
+    }
+
     /// Sets the bound; 0 is none.
     pub fn set_limit(&self, limit: u32) {
         self.limit.store(limit, Ordering::SeqCst);
@@ -191,6 +204,16 @@ mod tests {
         assert!(link.give(OUTBOX_MESSAGES_MAX / 2, OUTBOX_MESSAGES_MAX / 2));
         assert!(!link.give(1, 1), "told once");
         assert!(link.take(1));
+    }
+
+    #[test]
+    fn a_limiter_of_credit_lets_through_what_was_given_and_says_when_to_go_on() {
+        let credit = Limiter::of_credit(2);
+        assert!(credit.take() && credit.take() && !credit.take());
+        assert!(credit.give(1), "it was refused");
+        assert!(credit.take() && !credit.take());
+        assert!(credit.give(u32::MAX), "as much as there can be");
+        assert!(credit.take());
     }
 
     #[test]

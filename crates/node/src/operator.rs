@@ -1,10 +1,12 @@
 //! What operators do to messages through the management interface: publish one, look at some.
 
-use crate::connection::{Caller, Question, Run, enqueue, may_get};
+use crate::enqueue::enqueue;
 use crate::env::{Env, LogPosition, QueueAnswer};
 use crate::properties::{LazyProperties, copies, without_blind_copies};
 use crate::quorum::{Afterwards, Asker, Notify, Then};
+use crate::run::Run;
 use crate::shard::GetOutcome;
+use crate::topology::{Caller, Question, may_get};
 use leveret_amqp::Properties;
 use leveret_auth::{Access, Resource, check_user_id};
 use leveret_queue::Outcome;

@@ -1,10 +1,10 @@
 //! Streams as queues of AMQP 0-9-1: where they are reached from here, how they stand, and what is
 //! published to them without a client that waits for it.
 
-use crate::connection::Run;
 use crate::env::{Env, QueueAnswer};
 use crate::quorum::Asker;
 use crate::quorum::link::QueueCounts;
+use crate::run::Run;
 use leveret_message::{filter_value, to_entry};
 use leveret_stream::{BatchBuilder, Command, PublisherId, RequestId, StreamStats};
 use leveret_types::{ConnectionId, Message, QueueId};

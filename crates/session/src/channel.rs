@@ -1,9 +1,9 @@
 //! One channel's memory.
 
-use crate::contract::{Publish, SettleOutcome};
-use crate::ledger::Ledger;
 use crate::publish::Assembly;
 use crate::unacked::{Held, Unacked};
+use leveret_client::contract::{Publish, SettleOutcome};
+use leveret_client::{ChannelStatus, Ledger};
 use leveret_types::{ChannelId, ConsumerId};
 use std::collections::BTreeMap;
 
@@ -124,27 +124,4 @@ impl Channel {
             transactional: matches!(self.mode, Mode::Transaction(_)),
         }
     }
-}
-
-/// What listings show of a channel.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ChannelStatus {
-    /// Its number.
-    pub number: ChannelId,
-    /// Consumers.
-    pub consumers: usize,
-    /// `basic.qos` for consumers to come.
-    pub prefetch: u16,
-    /// Deliveries that the client has not settled.
-    pub unacknowledged: usize,
-    /// Publishes that the client has no answer to yet.
-    pub unconfirmed: usize,
-    /// Publishes of the open transaction.
-    pub uncommitted: usize,
-    /// Settles of the open transaction.
-    pub uncommitted_acks: usize,
-    /// Whether it is in confirm mode.
-    pub confirm: bool,
-    /// Whether it is transactional.
-    pub transactional: bool,
 }

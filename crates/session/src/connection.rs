@@ -5,7 +5,7 @@ mod confirms;
 mod deliver;
 mod time;
 
-use crate::channel::{Channel, ChannelStatus};
+use crate::channel::Channel;
 use crate::publish::begins_publish;
 use crate::replies::Asked;
 use crate::settings::Settings;
@@ -13,28 +13,12 @@ use bytes::Bytes;
 use leveret_amqp::encode::{self, Content};
 use leveret_amqp::preamble::Guess;
 use leveret_amqp::{EncodeMethod, RawTable, RawValue, connection};
+use leveret_client::{ChannelStatus, SessionState as State};
 use leveret_types::{ChannelId, ConsumerId, FieldTable, Now, OutBuffer, ProtocolError, limits};
 use std::fmt;
 use std::sync::Arc;
 
 pub(crate) type Map<K, V> = hashbrown::HashMap<K, V, foldhash::fast::FixedState>;
-
-/// How far a connection is, as its owner must know it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum State {
-    /// The client has yet to log in or to open its virtual host.
-    Opening,
-    /// In use.
-    Open,
-    /// The broker has closed it and waits a while for the client's answer.
-    Closing,
-    /// Over: what the client still sends is read and dropped until it closes its socket, for a
-    /// while. A socket that is dropped with unread input would take the last answer back, and fail
-    /// a client that is still writing.
-    Lingering,
-    /// Over: the socket is to be dropped once the output is written.
-    Closed,
-}
 
 /// How far a connection is, as the protocol knows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -2,9 +2,9 @@
 
 use crate::channel::{Channel, Mode};
 use crate::connection::{Connection, Phase};
-use crate::contract::{Consume, Request, SettleOutcome, Topology};
 use crate::replies::{Asked, Wanted};
 use leveret_amqp::{Method, access, basic, channel, confirm, tx};
+use leveret_client::contract::{Consume, Flow, Request, SettleOutcome, Topology};
 use leveret_types::{ChannelId, ProtocolError, ReplyCode};
 
 type Result = std::result::Result<(), ProtocolError>;
@@ -385,7 +385,7 @@ impl Connection {
             tag,
             no_ack,
             exclusive: consume.exclusive,
-            prefetch,
+            flow: Flow::Prefetch(prefetch),
             arguments: consume.arguments.to_table(),
         }));
         Ok(())

@@ -1,7 +1,6 @@
 //! What fuzzing drives: functions that take any bytes and panic if a session breaks a promise; and
 //! the pieces that they share with the tests: a node that agrees to everything.
 
-use crate::contract::{Awaited, Consume, Delivery, LoginOutcome, Reply, Request, Settle, Topology};
 use crate::{Connection, Settings, State};
 use bytes::Bytes;
 use leveret_amqp::encode;
@@ -10,6 +9,9 @@ use leveret_amqp::fuzz::Random;
 use leveret_amqp::{
     ContentHeader, EncodeMethod, Method, PROTOCOL_HEADER, Properties, RawTable, Sender, basic,
     channel, confirm, connection, queue, tx,
+};
+use leveret_client::contract::{
+    Awaited, Consume, Delivery, LoginOutcome, Reply, Request, Settle, Topology,
 };
 use leveret_types::message::MessageSummary;
 use leveret_types::{
@@ -38,6 +40,7 @@ pub fn oblige(request: &Request) -> Option<Reply> {
         Request::Get { .. } => Reply::Got(None),
         Request::ChannelClosed { .. }
         | Request::ChannelPrefetch { .. }
+        | Request::Credit { .. }
         | Request::Publish(_)
         | Request::Check(_)
         | Request::Settle(_) => return None,

@@ -1,9 +1,9 @@
 //! Channel 0: the handshake, and the end of a connection.
 
 use crate::connection::{Capabilities, Connection, End, Phase};
-use crate::contract::{LoginOutcome, Request};
 use crate::replies::Asked;
 use leveret_amqp::{Method, RawTable, RawValue, TableBuilder, connection};
+use leveret_client::contract::{LoginOutcome, Request};
 use leveret_types::{ProtocolError, ReplyCode, limits};
 
 impl Connection {

@@ -1,12 +1,12 @@
 //! From bytes to frames, and each frame to where it belongs.
 
 use crate::connection::{Connection, End, Phase};
-use crate::contract::Request;
 use crate::replies::Asked;
 use bytes::{Buf, Bytes};
 use leveret_amqp::frame::{Frame, FrameKind, bytes_wanted, next_frame};
 use leveret_amqp::method::peek_ids;
 use leveret_amqp::{ContentHeader, FrameError, Method, PROTOCOL_HEADER, Preamble, read_preamble};
+use leveret_client::contract::Request;
 use leveret_types::{Now, ProtocolError, ReplyCode};
 
 impl Connection {

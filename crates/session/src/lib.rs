@@ -1,7 +1,7 @@
 //! The AMQP 0-9-1 session: what one client connection and its channels may say, when, and what is
 //! answered.
 //!
-//! [`Connection`] takes the bytes that a socket had and gives [`contract::Request`]s for the node;
+//! [`Connection`] takes the bytes that a socket had and gives [`leveret_client::Request`]s for the broker;
 //! it takes the node's answers, deliveries and confirms and gives bytes for the socket. Between
 //! them it keeps the protocol's memory: how far the handshake is, which channels are open, which
 //! publish is half arrived, which publishes await a confirm (`ledger`), which deliveries the client
@@ -20,18 +20,18 @@
 
 mod channel;
 mod connection;
-pub mod contract;
 mod dispatch;
 pub mod fuzz;
 mod handshake;
 mod input;
-mod ledger;
+mod port;
 mod publish;
 mod replies;
 pub mod settings;
 mod settle;
 mod unacked;
 
-pub use channel::ChannelStatus;
-pub use connection::{Connection, End, State};
+pub use connection::{Connection, End};
+pub use leveret_client::contract;
+pub use leveret_client::{ChannelStatus, SessionState as State};
 pub use settings::Settings;

@@ -6,11 +6,11 @@
 
 use crate::channel::Mode;
 use crate::connection::{Connection, Phase};
-use crate::contract::{Publish, Request};
 use crate::input::publish_error;
 use bytes::Bytes;
 use leveret_amqp::frame::{Frame, FrameKind, next_frame};
 use leveret_amqp::{ContentHeader, EncodeMethod, Properties, basic};
+use leveret_client::contract::{Publish, Request};
 use leveret_types::limits::{
     CHUNK_BYTES, MESSAGE_BYTES_HARD_MAX, TRANSACTION_BYTES_MAX, TRANSACTION_MESSAGES_MAX,
     TTL_MS_MAX, UNFINISHED_BYTES_MAX, UNFINISHED_LARGE,

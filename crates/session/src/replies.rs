@@ -2,9 +2,9 @@
 
 use crate::channel::Channel;
 use crate::connection::{Connection, Consumer, Phase};
-use crate::contract::{Reply, Request, Topology};
 use crate::input::blame;
 use leveret_amqp::{basic, channel, connection, exchange, queue, tx};
+use leveret_client::contract::{Reply, Request, Topology};
 use leveret_types::{ConsumerId, Now, ProtocolError, Scope};
 
 /// What was asked of the node, and what of the question the answer needs.

@@ -2,10 +2,10 @@
 
 use crate::channel::{Channel, Mode, Transaction};
 use crate::connection::Connection;
-use crate::contract::{Request, Settle, SettleOutcome};
 use crate::replies::Asked;
 use crate::unacked::Held;
 use leveret_amqp::tx;
+use leveret_client::contract::{Request, Settle, SettleOutcome};
 use leveret_types::{ChannelId, ProtocolError, ReplyCode};
 
 /// How many settles at the end of a batch are looked at for one that a new one continues: consumers

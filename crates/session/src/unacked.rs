@@ -1,6 +1,6 @@
 //! The deliveries of one channel that the client has not settled, by delivery tag.
 
-use crate::contract::{Delivery, Settle, SettleOutcome};
+use leveret_client::contract::{Delivery, Settle, SettleOutcome};
 use leveret_types::{ChannelId, ConsumerId, QueueId};
 use std::collections::VecDeque;
 

@@ -265,6 +265,8 @@ pub const LINK_RECORDS_MAX: usize = 16_384;
 pub const LINK_CONSUMER_MESSAGES_MAX: u32 = 2_048;
 /// See [`LINK_CONSUMER_MESSAGES_MAX`].
 pub const LINK_CONSUMER_BYTES_MAX: u64 = 1024 * 1024;
+/// Messages that a consumer that is served by credit may hold unsettled, whatever credit it has.
+pub const CREDIT_UNSETTLED_MAX: u32 = 2_048;
 /// Entries of each priority log of which a queue's leader remembers which messages they brought: a
 /// follower that lacks more of them than this is sent older messages with their bytes too.
 pub const ENTRIES_REMEMBERED: usize = 32;

@@ -27,7 +27,9 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("auth", &["types"]),
     ("metadata", &["auth", "routing", "stream", "types"]),
     ("replication", &["storage", "types"]),
-    ("session", &["amqp", "auth", "types"]),
+    // The client port: what sessions of all protocols and the node say to each other.
+    ("client", &["types"]),
+    ("session", &["amqp", "auth", "client", "types"]),
     (
         "stream-session",
         &["auth", "stream", "stream-protocol", "types"],
@@ -37,6 +39,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
         &[
             "amqp",
             "auth",
+            "client",
             "message",
             "metadata",
             "queue",

@@ -16,6 +16,7 @@ const FUNCTION_LINES_MAX: usize = 75;
 const CORE_CRATES: &[&str] = &[
     "amqp",
     "auth",
+    "client",
     "metadata",
     "node",
     "queue",

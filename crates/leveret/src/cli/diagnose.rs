@@ -110,11 +110,11 @@ fn of_nodes(answers: &Value, found: &mut Vec<Finding>) {
         let (node, resource) = (show(&alarm["node"]), show(&alarm["resource"]));
         let remedy = match resource.as_str() {
             "memory" => {
-                "publishers of the whole cluster wait: see `leveret ctl memory_breakdown`; let \
+                "publishers that need this node wait: see `leveret ctl memory_breakdown`; let \
                  consumers take what waits, or raise vm_memory_high_watermark"
             }
             _ => {
-                "publishers of the whole cluster wait: free space on the data folder's drive, or \
+                "publishers that need this node wait: free space on the data folder's drive, or \
                  lower disk_free_limit"
             }
         };

@@ -6,12 +6,12 @@
 //!
 //! Invariant: what waits has been routed and put nowhere; nothing behind it has been begun.
 
-use super::publish::Targets;
+use crate::enqueue::Targets;
 use super::{Connection, Run};
 use crate::cluster::held_by;
 use crate::env::Env;
 use bytes::Bytes;
-use leveret_session::contract::{Publish, Request};
+use leveret_client::{Publish, Request, Session};
 use leveret_types::{NodeId, Now, QueueId};
 use smallvec::SmallVec;
 
@@ -33,7 +33,7 @@ impl AlarmWait {
     }
 }
 
-impl Connection {
+impl<S: Session> Connection<S> {
     /// Why a message to these queues must wait for other nodes' alarms, if it must.
     pub(super) fn alarm_at<E: Env>(
         &self,

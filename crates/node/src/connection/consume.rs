@@ -1,64 +1,26 @@
 //! Consumers, deliveries, settles and gets.
 
-use super::pending_replies::Encoded;
-use super::read_barrier::Missed;
-use super::subscriptions::Subscriptions;
-use super::{ChannelStatus, Connection, ConsumerStatus, Run};
+use super::Connection;
+use super::consumers::Subscription;
+use super::held_replies::Encoded;
+use super::missed::Missed;
 use crate::env::{ConnectionEvent, Env};
 use crate::firehose::{self, Place};
-use crate::link::{ChannelBound, ConsumerLink, Limiter};
+use crate::link::{ChannelBound, ConsumerLink};
 use crate::reply_to;
+use crate::run::Run;
 use crate::shard::When;
+use crate::status::{ChannelStatus, ConsumerStatus};
+use crate::topology::may_get;
 use leveret_auth::Access;
+use leveret_client::{Awaited, Consume, Delivery, Flow, Reply, Session, Settle, SettleOutcome};
 use leveret_metadata::{QueueKind, QueueRecord, Vhost};
 use leveret_queue::{AttachError, Consumer, Outcome};
-use leveret_session::contract::{Awaited, Consume, Delivery, Reply, Settle, SettleOutcome};
-use leveret_types::limits::OUTBOX_BYTES_MAX;
+use leveret_types::limits::{CREDIT_UNSETTLED_MAX, OUTBOX_BYTES_MAX};
 use leveret_types::{ChannelId, ConsumerId, FieldTable, Now, ProtocolError, QueueId, ReplyCode};
 use std::sync::Arc;
 
-/// A consumer of this connection.
-#[derive(Debug)]
-pub(super) struct Subscription {
-    channel: ChannelId,
-    tag: String,
-    /// The queue; nothing for direct reply-to.
-    queue: Option<QueueId>,
-    no_ack: bool,
-    exclusive: bool,
-    prefetch: u16,
-    arguments: FieldTable,
-}
-
-impl Subscription {
-    /// A consumer of this queue, with what the client said of it.
-    pub(super) fn new(consume: Consume, queue: QueueId) -> Self {
-        Self {
-            channel: consume.channel,
-            tag: consume.tag,
-            queue: Some(queue),
-            no_ack: consume.no_ack,
-            exclusive: consume.exclusive,
-            prefetch: consume.prefetch,
-            arguments: consume.arguments,
-        }
-    }
-}
-
-/// What the node keeps of a channel.
-#[derive(Debug, Default)]
-pub(super) struct Channel {
-    /// The bound of `basic.qos` with `global`.
-    limiter: Arc<Limiter>,
-    /// The consumer that was the last to have something of what it leaves.
-    last_served: ConsumerId,
-    /// Queues that hold messages for this channel, with the subscription of each: cancelled
-    /// consumers, and one for all gets of a queue.
-    subscriptions: Subscriptions,
-    getters: Subscriptions,
-}
-
-impl Connection {
+impl<S: Session> Connection<S> {
     pub(super) fn consume<E: Env>(&mut self, consume: Consume, now: Now, env: &E) {
         if consume.queue == reply_to::PSEUDO_QUEUE {
             return self.consume_replies(consume, now, env);
@@ -84,44 +46,64 @@ impl Connection {
             Ok(arguments) => arguments,
             Err(error) => return self.fail(now, error),
         };
-        let channel = self.channels.entry(consume.channel).or_default();
-        let bound = ChannelBound {
-            limiter: Arc::clone(&channel.limiter),
-            counts: !consume.no_ack,
+        let name = consume.queue.clone();
+        let subscription = Subscription::new(consume, Some(queue));
+        let channel = self
+            .consumers
+            .channels
+            .entry(subscription.channel)
+            .or_default();
+        let bound = match &subscription.credit {
+            Some(credit) => ChannelBound {
+                limiter: Arc::clone(credit),
+                counts: true,
+            },
+            None => ChannelBound {
+                limiter: Arc::clone(&channel.limiter),
+                counts: !subscription.no_ack,
+            },
         };
         let id = env.consumer_id();
         let consumer = Consumer {
             id,
             priority: arguments.priority,
-            exclusive: consume.exclusive,
-            no_ack: consume.no_ack,
-            prefetch: u32::from(consume.prefetch),
+            exclusive: subscription.exclusive,
+            no_ack: subscription.no_ack,
+            prefetch: match subscription.flow {
+                Flow::Prefetch(messages) => messages.into(),
+                Flow::Credit(_) => CREDIT_UNSETTLED_MAX,
+            },
             timeout_ms: arguments.timeout_ms,
         };
+        if subscription.credit.is_some() {
+            channel.credited.add(id, queue, |subscription, queue| {
+                is_holding(subscription, queue, now, env)
+            });
+        }
         let link = ConsumerLink {
-            link: Arc::clone(&self.link),
+            link: Arc::clone(&self.consumers.link),
             limiter: Some(bound),
         };
         // The answer goes through the inbox, where deliveries come after it.
         let attached = env.with_shard(now, env.shard_of(queue), |shard| {
             shard
-                .attach(now, queue, consumer, self.id, link)
+                .attach(now, queue, consumer, self.identity.id, link)
                 .inspect(|when| {
                     if *when == When::Now {
                         let reply = ConnectionEvent::Reply(Reply::Consuming { consumer: id });
-                        shard.effects.posts.push((self.id, reply));
+                        shard.effects.posts.push((self.identity.id, reply));
                     }
                 })
         });
         match attached {
             Ok(when) => {
                 if when == When::Later {
-                    self.attaching = Some(id);
+                    self.consumers.attaching = Some(id);
                 }
-                self.consumers.insert(id, Subscription::new(consume, queue));
+                self.consumers.by_id.insert(id, subscription);
             }
             Err(error) => {
-                let error = self.attach_error(error, &consume.queue);
+                let error = self.attach_error(error, &name);
                 self.fail(now, error);
             }
         }
@@ -135,7 +117,7 @@ impl Connection {
         queue: QueueId,
         env: &E,
     ) -> Result<(), ProtocolError> {
-        let channel = self.channels.get(&consume.channel);
+        let channel = self.consumers.channels.get(&consume.channel);
         if channel.is_none_or(|channel| channel.limiter.limit() == 0) {
             return Ok(());
         }
@@ -148,11 +130,6 @@ impl Connection {
             ReplyCode::NotImplemented,
             format!("queue '{name}' in vhost '{vhost}' does not support global qos"),
         ))
-    }
-
-    /// Forgets a consumer; answers its queue.
-    pub(super) fn take_subscription(&mut self, consumer: ConsumerId) -> Option<QueueId> {
-        self.consumers.remove(&consumer)?.queue
     }
 
     pub(super) fn attach_error(&self, error: Option<AttachError>, queue: &str) -> ProtocolError {
@@ -181,6 +158,7 @@ impl Connection {
         }
         let taken = self
             .consumers
+            .by_id
             .values()
             .any(|s| s.queue.is_none() && s.channel == consume.channel);
         if taken {
@@ -193,20 +171,11 @@ impl Connection {
         self.publisher.set_reply_token(
             consume.channel,
             env.replies()
-                .register(self.login.vhost_name(), self.id, id, env.random()),
+                .register(self.login.vhost_name(), self.identity.id, id, env.random()),
         );
-        self.consumers.insert(
-            id,
-            Subscription {
-                channel: consume.channel,
-                tag: consume.tag,
-                queue: None,
-                no_ack: true,
-                exclusive: false,
-                prefetch: 0,
-                arguments: consume.arguments,
-            },
-        );
+        self.consumers
+            .by_id
+            .insert(id, Subscription::new(consume, None));
         self.reply(now, Reply::Consuming { consumer: id });
     }
 
@@ -218,13 +187,13 @@ impl Connection {
             messages: 1,
             bytes: delivery.message.size() as usize,
         };
-        if !self.barriers.note(encoded) {
-            self.encoded += encoded;
+        if !self.replies.barriers.note(encoded) {
+            self.replies.encoded += encoded;
         }
         // A consumer that is gone has been detached, and with that the message went back.
         if self.session.deliver(delivery)
             && env.registry().traces()
-            && let Some(channel) = self.channel_of(delivery.consumer)
+            && let Some(channel) = self.consumers.channel_of(delivery.consumer)
         {
             self.trace(channel, delivery, env);
         }
@@ -248,7 +217,7 @@ impl Connection {
         let place = Place {
             node: &env.settings().node_name,
             vhost: self.login.vhost_name(),
-            connection: &self.name,
+            connection: &self.identity.name,
             channel,
             user: self.login.user_name(),
         };
@@ -263,26 +232,10 @@ impl Connection {
     pub(super) fn trace_got<E: Env>(&self, reply: &Reply, env: &E) {
         if let Reply::Got(Some((delivery, _))) = reply
             && env.registry().traces()
-            && let Some(channel) = self.getting_channel(delivery.consumer)
+            && let Some(channel) = self.consumers.getting_channel(delivery.consumer)
         {
             self.trace(channel, delivery, env);
         }
-    }
-
-    /// The channel that holds messages under this name without being a consumer: by `basic.get`, or
-    /// after `basic.cancel`.
-    pub(super) fn holding_channel(&self, subscription: ConsumerId) -> Option<ChannelId> {
-        let mut channels = self.channels.iter();
-        let found = channels.find(|(_, channel)| {
-            channel.subscriptions.contains(subscription) || channel.getters.contains(subscription)
-        });
-        found.map(|(channel, _)| *channel)
-    }
-
-    fn getting_channel(&self, subscription: ConsumerId) -> Option<ChannelId> {
-        let mut channels = self.channels.iter();
-        let found = channels.find(|(_, channel)| channel.getters.contains(subscription));
-        found.map(|(channel, _)| *channel)
     }
 
     pub(super) fn settle<E: Env>(&mut self, settle: &Settle, run: &mut Run<'_, E>) {
@@ -312,11 +265,12 @@ impl Connection {
         if shard.is_remote(settle.queue) {
             self.note_transacted(settle.channel, &[(Awaited::Queue(settle.queue), 0)]);
         }
-        let Some(channel) = self.channels.get(&settle.channel) else {
+        let Some(channel) = self.consumers.channels.get(&settle.channel) else {
             return;
         };
-        // What was got was never counted.
+        // What was got was never counted, what came by credit not here.
         if !channel.getters.contains(settle.subscription)
+            && !channel.credited.contains(settle.subscription)
             && channel
                 .limiter
                 .give(u32::try_from(count).unwrap_or(u32::MAX))
@@ -326,9 +280,32 @@ impl Connection {
         }
     }
 
+    /// A consumer that is served by credit has more of it.
+    pub(super) fn credit<E: Env>(
+        &mut self,
+        consumer: ConsumerId,
+        messages: u32,
+        now: Now,
+        env: &E,
+    ) {
+        let Some(subscription) = self.consumers.by_id.get(&consumer) else {
+            return;
+        };
+        let (Some(queue), Flow::Credit(_)) = (subscription.queue, subscription.flow) else {
+            return;
+        };
+        if queue.is_stream() {
+            return self.credit_stream(consumer, messages, env);
+        }
+        let credit = subscription.credit.as_ref();
+        if credit.is_some_and(|credit| credit.give(messages)) {
+            unblock(now, queue, consumer, env);
+        }
+    }
+
     /// Lets consumers go on whose link has credit again.
     pub(super) fn unblock_consumers<E: Env>(&self, now: Now, env: &E) {
-        for (id, subscription) in &self.consumers {
+        for (id, subscription) in &self.consumers.by_id {
             if let Some(queue) = subscription.queue {
                 unblock(now, queue, *id, env);
             }
@@ -338,10 +315,14 @@ impl Connection {
     /// Lets the consumers of a channel go on whose bound has room again: in turn, and each with an
     /// equal part first, so that no queue and no consumer has all of it.
     pub(super) fn unblock_channel<E: Env>(&mut self, now: Now, channel: ChannelId, env: &E) {
-        let Some(state) = self.channels.get_mut(&channel) else {
+        let Some(state) = self.consumers.channels.get_mut(&channel) else {
             return;
         };
-        let of_channel = self.consumers.iter().filter(|(_, s)| s.channel == channel);
+        let of_channel = self
+            .consumers
+            .by_id
+            .iter()
+            .filter(|(_, s)| s.channel == channel);
         let mut waiting: Vec<(ConsumerId, QueueId)> = of_channel
             .filter_map(|(id, s)| Some((*id, s.queue?)))
             .collect();
@@ -372,7 +353,7 @@ impl Connection {
         limit: u16,
         run: &mut Run<'_, E>,
     ) {
-        let state = self.channels.entry(channel).or_default();
+        let state = self.consumers.channels.entry(channel).or_default();
         state.limiter.set_limit(u32::from(limit));
         run.release();
         self.unblock_channel(run.now, channel, run.env);
@@ -385,7 +366,7 @@ impl Connection {
         now: Now,
         env: &E,
     ) {
-        let Some(subscription) = self.consumers.remove(&consumer) else {
+        let Some(subscription) = self.consumers.by_id.remove(&consumer) else {
             return self.reply(now, Reply::Done);
         };
         let Some(queue) = subscription.queue else {
@@ -397,7 +378,7 @@ impl Connection {
             return self.reply(now, Reply::Done);
         }
         if !subscription.no_ack {
-            let state = self.channels.entry(channel).or_default();
+            let state = self.consumers.channels.entry(channel).or_default();
             state
                 .subscriptions
                 .add(consumer, queue, |subscription, queue| {
@@ -406,9 +387,9 @@ impl Connection {
         }
         // The answer goes through the inbox, behind the deliveries that are there already.
         env.with_shard(now, env.shard_of(queue), |shard| {
-            if shard.cancel(now, queue, consumer, self.id) == When::Now {
+            if shard.cancel(now, queue, consumer, self.identity.id) == When::Now {
                 let done = ConnectionEvent::Reply(Reply::Done);
-                shard.effects.posts.push((self.id, done));
+                shard.effects.posts.push((self.identity.id, done));
             }
         });
     }
@@ -443,7 +424,7 @@ impl Connection {
         if let Err(error) = may {
             return self.fail(now, error);
         }
-        let state = self.channels.entry(channel).or_default();
+        let state = self.consumers.channels.entry(channel).or_default();
         let subscription = state.getters.of(queue).unwrap_or_else(|| {
             let subscription = env.consumer_id();
             state
@@ -454,7 +435,7 @@ impl Connection {
             subscription
         });
         let outcome = env.with_shard(now, env.shard_of(queue), |shard| {
-            shard.get(now, queue, subscription, Some(self.id), no_ack)
+            shard.get(now, queue, subscription, Some(self.identity.id), no_ack)
         });
         if let Some(reply) = outcome.reply() {
             self.trace_got(&reply, env);
@@ -465,10 +446,11 @@ impl Connection {
     pub(super) fn close_channel<E: Env>(&mut self, channel: ChannelId, run: &mut Run<'_, E>) {
         let gone: Vec<_> = self
             .consumers
+            .by_id
             .extract_if(|_, subscription| subscription.channel == channel)
             .collect();
         let consumers = gone.iter().filter_map(|(id, s)| Some((*id, s.queue?)));
-        let state = self.channels.remove(&channel).unwrap_or_default();
+        let state = self.consumers.channels.remove(&channel).unwrap_or_default();
         let subscriptions = state
             .subscriptions
             .into_all()
@@ -486,17 +468,6 @@ impl Connection {
         self.channel_counted_out(run.env);
     }
 
-    pub(super) fn channel_of(&self, consumer: ConsumerId) -> Option<ChannelId> {
-        self.consumers
-            .get(&consumer)
-            .map(|subscription| subscription.channel)
-    }
-
-    /// The queue of a consumer of this connection.
-    pub(super) fn queue_of(&self, consumer: ConsumerId) -> Option<QueueId> {
-        self.consumers.get(&consumer)?.queue
-    }
-
     /// The bound of `basic.qos` with `global` counts so many deliveries less.
     pub(super) fn give_back<E: Env>(
         &mut self,
@@ -506,7 +477,7 @@ impl Connection {
         env: &E,
     ) {
         let count = u32::try_from(count).unwrap_or(u32::MAX);
-        let state = self.channels.get(&channel);
+        let state = self.consumers.channels.get(&channel);
         if state.is_some_and(|state| state.limiter.give(count)) {
             self.unblock_channel(now, channel, env);
         }
@@ -521,57 +492,47 @@ impl Connection {
     }
 
     pub(super) fn consumer_status(&self) -> Vec<ConsumerStatus> {
-        let status = self.consumers.iter().filter_map(|(id, subscription)| {
-            Some(ConsumerStatus {
-                id: *id,
-                channel: subscription.channel,
-                tag: subscription.tag.clone(),
-                queue: subscription.queue?,
-                ack_required: !subscription.no_ack,
-                exclusive: subscription.exclusive,
-                prefetch: subscription.prefetch,
-                arguments: subscription.arguments.clone(),
-            })
-        });
+        let status = self
+            .consumers
+            .by_id
+            .iter()
+            .filter_map(|(id, subscription)| {
+                Some(ConsumerStatus {
+                    id: *id,
+                    channel: subscription.channel,
+                    tag: subscription.tag.clone(),
+                    queue: subscription.queue?,
+                    ack_required: !subscription.no_ack,
+                    exclusive: subscription.exclusive,
+                    prefetch: subscription.flow.prefetch(),
+                    arguments: subscription.arguments.clone(),
+                })
+            });
         status.collect()
     }
 
     pub(super) fn channel_status(&self) -> Vec<ChannelStatus> {
-        let limits =
-            |channel: ChannelId| u16::try_from(self.channels.get(&channel)?.limiter.limit()).ok();
-        let status = self.session.channels().map(|channel| ChannelStatus {
-            number: channel.number,
-            consumers: channel.consumers,
-            prefetch: channel.prefetch,
-            global_prefetch: limits(channel.number).unwrap_or(0),
-            unacknowledged: channel.unacknowledged,
-            unconfirmed: channel.unconfirmed,
-            uncommitted: channel.uncommitted,
-            uncommitted_acks: channel.uncommitted_acks,
-            confirm: channel.confirm,
-            transactional: channel.transactional,
-        });
+        let limits = |channel: ChannelId| {
+            u16::try_from(self.consumers.channels.get(&channel)?.limiter.limit()).ok()
+        };
+        let status = self
+            .session
+            .channels()
+            .into_iter()
+            .map(|channel| ChannelStatus {
+                number: channel.number,
+                consumers: channel.consumers,
+                prefetch: channel.prefetch,
+                global_prefetch: limits(channel.number).unwrap_or(0),
+                unacknowledged: channel.unacknowledged,
+                unconfirmed: channel.unconfirmed,
+                uncommitted: channel.uncommitted,
+                uncommitted_acks: channel.uncommitted_acks,
+                confirm: channel.confirm,
+                transactional: channel.transactional,
+            });
         status.collect()
     }
-}
-
-/// A quorum queue with a single active consumer gives its messages to consumers alone.
-///
-/// # Errors
-/// As RabbitMQ has it.
-pub(crate) fn may_get(queue: &QueueRecord) -> Result<(), ProtocolError> {
-    let is_refused = queue.kind() == QueueKind::Quorum && queue.settings().single_active;
-    let refused = || {
-        ProtocolError::channel(
-            ReplyCode::ResourceLocked,
-            format!(
-                "cannot obtain access to locked {}. basic.get operations are not supported by \
-                 quorum queues with single active consumer",
-                queue.resource()
-            ),
-        )
-    };
-    (!is_refused).then_some(()).ok_or_else(refused)
 }
 
 /// Whether a queue still knows a subscription: one that holds nothing and consumes nothing it

@@ -2,15 +2,17 @@
 
 use super::Connection;
 use crate::env::Env;
+use leveret_client::Session;
 use leveret_metadata::{QueueKind, QueueRecord};
 use leveret_types::{ChannelId, ConsumerId, Now, ProtocolError, QueueId, ReplyCode};
 
-impl Connection {
+impl<S: Session> Connection<S> {
     /// A subscription of messages was too slow. A quorum queue's consumer ends alone, if the client
     /// can be told so; anybody else's channel closes, as in RabbitMQ.
     pub(super) fn timed_out<E: Env>(&mut self, subscription: ConsumerId, now: Now, env: &E) {
-        let consuming = self.channel_of(subscription);
-        let Some(channel) = consuming.or_else(|| self.holding_channel(subscription)) else {
+        let consuming = self.consumers.channel_of(subscription);
+        let Some(channel) = consuming.or_else(|| self.consumers.holding_channel(subscription))
+        else {
             return;
         };
         match self.ends_alone(subscription, env) {
@@ -24,7 +26,7 @@ impl Connection {
 
     /// The queue of a consumer that can be cancelled from here.
     fn ends_alone<E: Env>(&self, consumer: ConsumerId, env: &E) -> Option<QueueId> {
-        let queue = self.queue_of(consumer)?;
+        let queue = self.consumers.queue_of(consumer)?;
         let is_quorum = |record: &QueueRecord| record.kind() == QueueKind::Quorum;
         let catalogue = env.catalogue();
         let ends = self.session.hears_of_cancels()

@@ -6,112 +6,25 @@
 //! other answers wait here, and the session with them.
 
 use super::Connection;
+use super::held_replies::Held;
 use crate::env::{Env, LogPosition};
-use leveret_session::contract::Reply;
-use leveret_types::limits::UNSYNCED_CHANGES_MAX;
+use leveret_client::{Reply, Session};
 use leveret_types::{Now, QueueId, ShardId};
 use smallvec::SmallVec;
-use std::collections::VecDeque;
-use std::ops::AddAssign;
 
-/// An answer that waits until what it tells of is durable.
-#[derive(Debug)]
-pub(super) struct Held {
-    log_positions: SmallVec<[LogPosition; 1]>,
-    /// Queues of the cluster, and the number up to which they must have committed.
-    pub(super) queues: Vec<(QueueId, u64)>,
-    reply: Reply,
-}
-
-/// Deliveries that were encoded.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Encoded {
-    pub(super) messages: usize,
-    pub(super) bytes: usize,
-}
-
-impl AddAssign for Encoded {
-    fn add_assign(&mut self, more: Self) {
-        self.messages += more.messages;
-        self.bytes += more.bytes;
-    }
-}
-
-/// What waits in the output, up to the next barrier, for one batch of the log.
-#[derive(Debug)]
-struct Barrier {
-    log_position: LogPosition,
-    /// Answers to changes.
-    changes: usize,
-    deliveries: Encoded,
-}
-
-/// The barriers that stand in a connection's output, the oldest first.
-#[derive(Debug, Default)]
-pub(super) struct Barriers {
-    queue_counts: VecDeque<Barrier>,
-    changes: usize,
-}
-
-impl Barriers {
-    fn is_empty(&self) -> bool {
-        self.queue_counts.is_empty()
-    }
-
-    fn is_full(&self) -> bool {
-        self.changes >= UNSYNCED_CHANGES_MAX
-    }
-
-    /// Takes note of an answer that waits for this ticket; whether it needs a barrier of its own.
-    fn add(&mut self, log_position: LogPosition) -> bool {
-        self.changes += 1;
-        match self.queue_counts.back_mut() {
-            Some(last) if last.log_position == log_position => {
-                last.changes += 1;
-                false
-            }
-            _ => {
-                self.queue_counts.push_back(Barrier {
-                    log_position,
-                    changes: 1,
-                    deliveries: Encoded::default(),
-                });
-                true
-            }
-        }
-    }
-
-    /// Takes note of a delivery in the output; false if no barrier stands before it.
-    pub(super) fn note(&mut self, delivery: Encoded) -> bool {
-        let last = self.queue_counts.back_mut();
-        last.map(|last| last.deliveries += delivery).is_some()
-    }
-
-    /// Takes the oldest barrier away if its ticket is durable; answers the deliveries behind it.
-    fn pop_durable<E: Env>(&mut self, env: &E) -> Option<Encoded> {
-        let LogPosition { shard, chunk } = self.queue_counts.front()?.log_position;
-        if env.durable(shard) < chunk {
-            return None;
-        }
-        let barrier = self.queue_counts.pop_front()?;
-        self.changes -= barrier.changes;
-        Some(barrier.deliveries)
-    }
-}
-
-impl Connection {
+impl<S: Session> Connection<S> {
     /// The write-ahead log has become durable further.
     pub fn durable<E: Env>(&mut self, now: Now, env: &E) {
         for shard in 0..env.settings().shard_count {
             let shard = ShardId(shard);
             self.session.durable(shard, env.durable(shard));
         }
-        self.awaiting = self.session.awaits_durability();
-        while let Some(deliveries) = self.barriers.pop_durable(env) {
+        self.replies.awaiting = self.session.awaits_durability();
+        while let Some(deliveries) = self.replies.barriers.pop_durable(env) {
             self.session.output().lift_barrier();
-            self.encoded += deliveries;
+            self.replies.encoded += deliveries;
         }
-        if let Some(held) = &mut self.held {
+        if let Some(held) = &mut self.replies.held {
             held.log_positions
                 .retain(|log_position| env.durable(log_position.shard) < log_position.chunk);
             if self.release_held(now) {
@@ -122,7 +35,7 @@ impl Connection {
 
     /// A queue of the cluster, or a stream, has everything through a number.
     pub(super) fn release_committed(&mut self, queue: QueueId, through: u64, now: Now) {
-        if let Some(held) = &mut self.held {
+        if let Some(held) = &mut self.replies.held {
             held.queues.retain(|(of, at)| *of != queue || *at > through);
         }
         self.release_held(now);
@@ -131,7 +44,7 @@ impl Connection {
     /// Gives the answer that was held if nothing holds it any more.
     pub(super) fn release_held(&mut self, now: Now) -> bool {
         let is_free = |held: &mut Held| held.log_positions.is_empty() && held.queues.is_empty();
-        let Some(held) = self.held.take_if(is_free) else {
+        let Some(held) = self.replies.held.take_if(is_free) else {
             return false;
         };
         self.reply(now, held.reply);
@@ -140,14 +53,14 @@ impl Connection {
     }
 
     fn tell_cancelled(&mut self) {
-        for consumer in std::mem::take(&mut self.cancelled_behind) {
+        for consumer in std::mem::take(&mut self.replies.cancelled_behind) {
             self.consumer_cancelled(consumer);
         }
     }
 
     /// Whether [`Self::durable`] is to be called when the write-ahead log goes on.
     pub fn awaiting(&self) -> bool {
-        self.awaiting || self.held.is_some() || !self.barriers.is_empty()
+        self.replies.awaiting || self.replies.held.is_some() || !self.replies.barriers.is_empty()
     }
 
     /// Answers a change of the catalogue, once it is durable. The session goes on at once, unless
@@ -162,8 +75,8 @@ impl Connection {
         let pending = log_position
             .filter(|log_position| env.durable(log_position.shard) < log_position.chunk);
         match pending {
-            Some(log_position) if !self.barriers.is_full() => {
-                if self.barriers.add(log_position) {
+            Some(log_position) if !self.replies.barriers.is_full() => {
+                if self.replies.barriers.add(log_position) {
                     self.session.output().put_barrier();
                 }
                 self.reply(now, reply);
@@ -185,37 +98,11 @@ impl Connection {
     ) {
         let mut log_positions: SmallVec<[LogPosition; 1]> = log_positions.into_iter().collect();
         log_positions.retain(|log_position| env.durable(log_position.shard) < log_position.chunk);
-        self.held = Some(Held {
+        self.replies.held = Some(Held {
             log_positions,
             queues,
             reply,
         });
         self.release_held(now);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn as_many_changes_wait_for_the_log_as_the_limit_says_behind_a_barrier_for_each_batch() {
-        let log_position = |chunk| LogPosition {
-            shard: ShardId(0),
-            chunk,
-        };
-        let mut barriers = Barriers::default();
-        assert!(!barriers.note(Encoded::default()), "nothing stands");
-        for change in 0..UNSYNCED_CHANGES_MAX {
-            assert!(!barriers.is_full(), "{change}");
-            let is_first_of_batch = change % 16 == 0;
-            assert_eq!(
-                barriers.add(log_position(change as u64 / 16)),
-                is_first_of_batch
-            );
-        }
-        assert!(barriers.is_full() && !barriers.is_empty());
-        assert!(barriers.note(Encoded::default()));
-        assert_eq!(barriers.queue_counts.len(), UNSYNCED_CHANGES_MAX / 16);
     }
 }

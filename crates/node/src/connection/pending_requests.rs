@@ -4,34 +4,16 @@
 //! of the catalogue that the cluster decides, or a question to a queue whose leader may be
 //! elsewhere.
 
-use super::read_barrier::Missed;
-use super::topology::{Step, StepAnswer, Then, blamed, ids};
-use super::{Caller, Connection};
+use super::Connection;
+use super::asked::{Asked, Waits};
+use super::missed::Missed;
 use crate::env::{Env, Proposal, ProposalId, QueueAnswer};
 use crate::quorum::Asker;
 use crate::shard::unavailable;
+use crate::topology::{Caller, Step, StepAnswer, blamed, ids};
+use leveret_client::{Reply, Session, Topology};
 use leveret_metadata::{CatalogueError, Outcome};
-use leveret_session::contract::{Reply, Topology};
 use leveret_types::{ConsumerId, Now, ProtocolError, QueueId, ReplyCode};
-
-/// What an operation waits for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Waits {
-    Proposal(ProposalId),
-    Queue(QueueId),
-}
-
-/// An operation that waits for an answer.
-#[derive(Debug)]
-pub(super) struct Asked {
-    caller: Caller,
-    /// Class and method to blame.
-    blame: (u16, u16),
-    /// Whether it declares an exclusive queue.
-    exclusive: bool,
-    waits: Waits,
-    then: Then,
-}
 
 /// Whether an operation has come to its end because something does not exist: the deletion of a
 /// queue, or of a binding of one, is content with that.
@@ -46,7 +28,7 @@ fn is_unknown(operation: &Topology, step: &Result<Step, ProtocolError>) -> bool 
     }
 }
 
-impl Connection {
+impl<S: Session> Connection<S> {
     pub(super) fn topology<E: Env>(&mut self, operation: Topology, now: Now, env: &E) {
         let exclusive = matches!(
             &operation,
@@ -71,7 +53,7 @@ impl Connection {
     /// This connection as a caller.
     fn caller<E: Env>(&mut self, env: &E) -> Caller {
         Caller {
-            connection: self.id,
+            connection: self.identity.id,
             vhost: self.login.vhost_name().to_owned(),
             rights: Some(self.login.rights(&env.catalogue()).clone()),
         }
@@ -108,7 +90,7 @@ impl Connection {
                     question,
                     then,
                 }) => {
-                    let asker = Asker::Connection(self.id);
+                    let asker = Asker::Connection(self.identity.id);
                     let answer = question.ask(queue, asker, now, env);
                     match answer {
                         Some(answer) => {
@@ -119,7 +101,7 @@ impl Connection {
                     }
                 }
             };
-            self.asked = Some(Asked {
+            self.pending.asked = Some(Asked {
                 caller,
                 blame,
                 exclusive,
@@ -139,6 +121,7 @@ impl Connection {
         env: &E,
     ) {
         let Some(asked) = self
+            .pending
             .asked
             .take_if(|asked| asked.waits == Waits::Proposal(id))
         else {
@@ -166,6 +149,7 @@ impl Connection {
         env: &E,
     ) {
         if let Some(asked) = self
+            .pending
             .asked
             .take_if(|asked| asked.waits == Waits::Queue(queue))
         {
@@ -181,7 +165,7 @@ impl Connection {
         }
         match answer {
             QueueAnswer::Attached { consumer, result } => {
-                self.attaching = None;
+                self.consumers.attaching = None;
                 match result {
                     Ok(()) => self.reply(now, Reply::Consuming { consumer }),
                     Err(error) => {
@@ -199,7 +183,7 @@ impl Connection {
                 self.reply(now, reply);
             }
             QueueAnswer::Unavailable => {
-                if let Some(consumer) = self.attaching.take() {
+                if let Some(consumer) = self.consumers.attaching.take() {
                     self.forget_consumer(consumer, env);
                 }
                 let error = self.unavailable(queue, env);
@@ -211,7 +195,7 @@ impl Connection {
 
     /// A consumer that could not be attached; answers the name of its queue.
     fn forget_consumer<E: Env>(&mut self, consumer: ConsumerId, env: &E) -> String {
-        let queue = self.take_subscription(consumer);
+        let queue = self.consumers.take(consumer);
         let catalogue = env.catalogue();
         let record = queue.and_then(|queue| catalogue.queue(queue));
         record.map_or_else(String::new, |record| record.name().to_owned())

@@ -1,100 +1,25 @@
 //! Publishing: from a message to the queues that it goes to.
 
-use super::read_barrier::Missed;
-use super::{Connection, FixedMap, Run};
+use super::Connection;
+use super::missed::Missed;
 use crate::counters::add;
 use crate::delayed;
+use crate::enqueue::{Outcome, Targets, enqueue};
 use crate::env::{ConnectionEvent, Env, LogPosition};
 use crate::firehose::{self, Place};
 use crate::properties::{LazyProperties, copies, has, with_reply_to, without_blind_copies};
 use crate::quorum::Notify;
-use crate::reply_to::{self, Replies, Token};
-use crate::shard::{Bodies, Enqueued};
+use crate::reply_to;
+use crate::run::Run;
 use leveret_amqp::{Properties, Property};
-use leveret_metadata::Traffic;
-use leveret_routing::{Kind, RouteError, Scratch};
-use leveret_session::contract::{Awaited, Delivery, Publish, Reply};
+use leveret_client::{Awaited, Delivery, Publish, Reply, Session};
+use leveret_routing::{Kind, RouteError};
 use leveret_types::{
     ChannelId, FieldValue, Message, Now, ProtocolError, QueueId, ReplyCode, ShardId,
 };
 use smallvec::SmallVec;
-use std::hash::BuildHasher;
 
-/// Routes that a publishing connection remembers.
-const ROUTES_KEPT: usize = 64;
-
-/// Queues of one publish, where they are few.
-pub(super) type Targets = SmallVec<[QueueId; 4]>;
-
-/// What a connection keeps for publishing.
-#[derive(Default)]
-pub(super) struct Publisher {
-    scratch: Scratch,
-    queues: Vec<QueueId>,
-    routes: Vec<Option<Route>>,
-    generation: u64,
-    hasher: foldhash::fast::FixedState,
-    reply_tokens: FixedMap<ChannelId, Token>,
-}
-
-/// Where messages of one exchange and routing key go, as long as the catalogue does not change.
-struct Route {
-    hash: u64,
-    exchange: Box<[u8]>,
-    routing_key: Box<[u8]>,
-    targets: Targets,
-    traffic: Traffic,
-}
-
-/// What became of a publish at its queues.
-#[derive(Default)]
-pub(crate) struct Outcome {
-    pub(crate) rejected: bool,
-    /// What must come true before the publish is confirmed.
-    pub(crate) waits: SmallVec<[(Awaited, u64); 2]>,
-    /// Queues of the cluster that should be given no more for now.
-    full: SmallVec<[QueueId; 1]>,
-}
-
-impl Publisher {
-    pub(super) fn set_reply_token(&mut self, channel: ChannelId, token: Token) {
-        self.reply_tokens.insert(channel, token);
-    }
-
-    pub(super) fn clear_reply_token(&mut self, channel: ChannelId, replies: &Replies) {
-        if let Some(token) = self.reply_tokens.remove(&channel) {
-            replies.forget(&token);
-        }
-    }
-
-    fn route_hash(&self, message: &Message) -> u64 {
-        self.hasher
-            .hash_one((message.exchange(), message.routing_key()))
-    }
-
-    fn known_route(&self, hash: u64, message: &Message) -> Option<&Route> {
-        let route = self.routes.get(hash as usize % ROUTES_KEPT)?.as_ref()?;
-        let same = route.hash == hash
-            && *route.exchange == *message.exchange()
-            && *route.routing_key == *message.routing_key();
-        same.then_some(route)
-    }
-
-    fn remember_route(&mut self, hash: u64, message: &Message, traffic: Traffic) {
-        if self.routes.is_empty() {
-            self.routes.resize_with(ROUTES_KEPT, || None);
-        }
-        self.routes[hash as usize % ROUTES_KEPT] = Some(Route {
-            hash,
-            exchange: message.exchange().into(),
-            routing_key: message.routing_key().into(),
-            targets: Targets::from_slice(&self.queues),
-            traffic,
-        });
-    }
-}
-
-impl Connection {
+impl<S: Session> Connection<S> {
     pub(super) fn publish<E: Env>(&mut self, mut publish: Publish, run: &mut Run<'_, E>) {
         // What a client sent behind a publish that closed the channel never happened.
         if !self.session.counts(publish.channel) {
@@ -168,7 +93,7 @@ impl Connection {
         add(&run.env.counters().messages_routed, 1);
         let notify = match publish.number {
             0 => Notify::Nobody,
-            _ => Notify::Connection(self.id),
+            _ => Notify::Connection(self.identity.id),
         };
         let outcome = match targets.iter().any(|queue| queue.is_stream()) {
             false => enqueue(&publish.message, targets, &notify, run),
@@ -344,7 +269,7 @@ impl Connection {
             let place = Place {
                 node: &env.settings().node_name,
                 vhost: vhost.name(),
-                connection: &self.name,
+                connection: &self.identity.name,
                 channel,
                 user: self.login.user_name(),
             };
@@ -369,7 +294,7 @@ impl Connection {
         } else {
             self.session
                 .accepted(publish.channel, publish.number, &outcome.waits);
-            self.awaiting |= outcome.waits.iter().any(|(awaited, _)| awaited.is_shard());
+            self.replies.awaiting |= outcome.waits.iter().any(|(awaited, _)| awaited.is_shard());
             add(&env.counters().messages_confirmed, 1);
         }
     }
@@ -429,7 +354,7 @@ impl Connection {
             .map(|id| env.with_shard(now, id, |shard| shard.urgent_log_position()))
             .collect();
         let mut queues = Vec::new();
-        for queue in std::mem::take(&mut self.transacted) {
+        for queue in std::mem::take(&mut self.publisher.transacted) {
             if queue.is_stream() {
                 self.flush_streams(env);
                 let through = self.published_to_stream(queue);
@@ -437,7 +362,7 @@ impl Connection {
                 continue;
             }
             let through = env.with_shard(now, env.shard_of(queue), |shard| {
-                shard.wait_for_queue(queue, self.id)
+                shard.wait_for_queue(queue, self.identity.id)
             });
             queues.extend(through.map(|through| (queue, through)));
         }
@@ -448,11 +373,11 @@ impl Connection {
     pub(super) fn note_transacted(&mut self, channel: ChannelId, waits: &[(Awaited, u64)]) {
         for (awaited, _) in waits {
             if let Awaited::Queue(queue) = awaited
-                && self.transacted.last() != Some(queue)
+                && self.publisher.transacted.last() != Some(queue)
                 && self.session.is_transactional(channel)
-                && !self.transacted.contains(queue)
+                && !self.publisher.transacted.contains(queue)
             {
-                self.transacted.push(*queue);
+                self.publisher.transacted.push(*queue);
             }
         }
     }
@@ -460,11 +385,11 @@ impl Connection {
     /// A queue of the cluster takes no more for now: nothing is read from this connection until it
     /// does.
     fn hold_back_from<E: Env>(&mut self, queue: QueueId, run: &mut Run<'_, E>) {
-        let id = self.id;
-        if !self.full_queues.contains(&queue)
+        let id = self.identity.id;
+        if !self.publisher.full_queues.contains(&queue)
             && run.shard(run.env.shard_of(queue)).hold_back(queue, id)
         {
-            self.full_queues.push(queue);
+            self.publisher.full_queues.push(queue);
         }
     }
 }
@@ -474,57 +399,6 @@ enum Routed {
     To(Targets),
     /// Kept back for later.
     Delayed,
-}
-
-/// Puts a message into queues. `notify` hears from those of the cluster, when they have committed
-/// it.
-pub(crate) fn enqueue<E: Env>(
-    message: &Message,
-    targets: &[QueueId],
-    notify: &Notify,
-    run: &mut Run<'_, E>,
-) -> Outcome {
-    let mut outcome = Outcome::default();
-    let mut bodies = Bodies::default();
-    let now = run.now;
-    // Shard by shard: a shard that is let go between two of its queues may be given newer bodies by
-    // others, and the logs take bodies in their order. Ascending: the log's thread goes the other
-    // way round, so that it never has a message's second shard without the first.
-    let mut by_shard = Targets::new();
-    let targets = if targets.is_sorted_by_key(|queue| run.env.shard_of(*queue)) {
-        targets
-    } else {
-        by_shard.extend_from_slice(targets);
-        by_shard.sort_by_key(|queue| run.env.shard_of(*queue));
-        &by_shard
-    };
-    for queue in targets {
-        if queue.is_stream() {
-            outcome.rejected |= !crate::stream_queues::publish_for_nobody(*queue, message, run);
-            continue;
-        }
-        let id = run.env.shard_of(*queue);
-        let shard = run.shard(id);
-        match shard.publish(now, *queue, message, &mut bodies, notify) {
-            Enqueued::Durable => {
-                let chunk = shard.log_position().chunk;
-                let awaited = Awaited::Shard(id);
-                match outcome.waits.iter_mut().find(|(of, _)| *of == awaited) {
-                    Some(wait) => wait.1 = chunk,
-                    None => outcome.waits.push((awaited, chunk)),
-                }
-            }
-            Enqueued::Kept { sequence, full } => {
-                outcome.waits.push((Awaited::Queue(*queue), sequence));
-                if full {
-                    outcome.full.push(*queue);
-                }
-            }
-            Enqueued::Volatile | Enqueued::Gone => {}
-            Enqueued::Rejected => outcome.rejected = true,
-        }
-    }
-    outcome
 }
 
 fn name(bytes: &[u8]) -> Result<&str, ProtocolError> {

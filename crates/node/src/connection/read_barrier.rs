@@ -5,42 +5,25 @@
 //! Invariant: what waits for that is the last thing that the connection has begun: what the client
 //! sent behind it waits as well.
 
-use super::{Connection, Run};
+use super::Connection;
+use super::missed::Missed;
 use crate::env::Env;
-use leveret_session::contract::{Consume, Publish, Topology};
-use leveret_types::{ChannelId, Now, ProtocolError, ReplyCode};
+use crate::run::Run;
+use leveret_client::Session;
+use leveret_types::{Now, ProtocolError, ReplyCode};
 
-/// What is done again once this node has looked.
-#[derive(Debug)]
-pub(super) enum Missed {
-    Topology(Topology),
-    Consume(Consume),
-    Get {
-        channel: ChannelId,
-        queue: String,
-        no_ack: bool,
-    },
-    Publish(Publish),
-    Check(Publish),
-    Login {
-        mechanism: String,
-        response: Vec<u8>,
-    },
-    OpenVhost(String),
-}
-
-impl Connection {
+impl<S: Session> Connection<S> {
     /// Whether a name that is not known may become known by looking again.
     pub(super) fn may_look<E: Env>(&self, env: &E) -> bool {
-        !self.looked && env.cluster().is_some()
+        !self.pending.looked && env.cluster().is_some()
     }
 
     /// Lets something be done again after a look, if a look is worth it: then nothing is to be
     /// answered now.
     pub(super) fn looks<E: Env>(&mut self, missed: impl FnOnce() -> Missed, env: &E) -> bool {
-        let looks = self.may_look(env) && env.look(self.id);
+        let looks = self.may_look(env) && env.look(self.identity.id);
         if looks {
-            self.missed = Some(missed());
+            self.pending.missed = Some(missed());
         }
         looks
     }
@@ -57,10 +40,10 @@ impl Connection {
 
     /// This node has seen what the cluster had agreed on.
     pub(super) fn look_again<E: Env>(&mut self, now: Now, env: &E) {
-        let Some(missed) = self.missed.take() else {
+        let Some(missed) = self.pending.missed.take() else {
             return;
         };
-        self.looked = true;
+        self.pending.looked = true;
         match missed {
             Missed::Topology(operation) => self.topology(operation, now, env),
             Missed::Consume(consume) => self.consume(consume, now, env),
@@ -77,6 +60,6 @@ impl Connection {
             } => self.log_in(&mechanism, &response, now, env),
             Missed::OpenVhost(vhost) => self.open_vhost(&vhost, now, env),
         }
-        self.looked = false;
+        self.pending.looked = false;
     }
 }

@@ -5,100 +5,29 @@
 //! cluster has committed. A consumer gets whole chunks, a few at a time, and is delivered their
 //! messages as its prefetch allows; each acknowledgement allows one more.
 
-mod arguments;
-mod reader;
-
-use super::consume::Subscription;
-use super::{Connection, FixedMap};
+use super::Connection;
+use super::consumers::Subscription;
+use super::stream_arguments::StreamArguments;
+use super::stream_reader::Reader;
+use super::stream_state::{BATCH_BYTES, Publisher, Streams};
 use crate::env::{Env, QueueAnswer};
 use crate::stream_queues::queue_counts;
 use crate::streams::StreamNews;
-use arguments::StreamArguments;
+use leveret_client::{Consume, Delivery, Reply, Session, Settle};
 use leveret_message::{filter_value, to_entry};
-use leveret_session::contract::{Consume, Delivery, Reply, Settle};
-use leveret_stream::{
-    BatchBuilder, Command, Event, PublisherId, ReaderId, Refusal, RequestId, SharedBatchBuilder,
-};
+use leveret_stream::{BatchBuilder, Command, Event, PublisherId, ReaderId, Refusal, RequestId};
 use leveret_types::limits::{OUTBOX_BYTES_MAX, STREAM_CHUNKS_READ_AHEAD};
 use leveret_types::{ConsumerId, Message, Now, ProtocolError, QueueId, ReplyCode};
-use reader::Reader;
 use smallvec::SmallVec;
-use std::collections::VecDeque;
 
-/// Bytes of a batch that is sent off before the turn ends.
-const BATCH_BYTES: usize = 256 * 1024;
-
-/// What a connection publishes to one stream.
-struct Publisher {
-    id: PublisherId,
-    /// Whether the stream knows it: not when it was lost since.
-    is_declared: bool,
-    /// The stream has not taken it.
-    is_refused: bool,
-    /// The number of the last message.
-    issued: u64,
-    /// The number of the last one that the stream has answered.
-    answered: u64,
-    batch: BatchBuilder,
-    batch_bytes: usize,
-}
-
-/// Messages that each go to the same several streams: they are converted and kept once for all.
-#[derive(Default)]
-struct FanOut {
-    streams: Box<[QueueId]>,
-    batch: SharedBatchBuilder,
-    batch_bytes: usize,
-}
-
-/// What a connection has to do with streams.
-#[derive(Default)]
-pub(super) struct Streams {
-    publishers: FixedMap<QueueId, Publisher>,
-    fan_out: FanOut,
-    readers: FixedMap<ConsumerId, Reader>,
-    /// Numbers of publishers and readers that were given.
-    numbers: u32,
-    /// What the streams had no room for, in its order: what one publish brings, and no more, as
-    /// nothing is carried out behind it.
-    waiting: VecDeque<Command>,
-    /// The connection is over: nothing waits any more.
-    is_leaving: bool,
-    /// Whether a batch of a publisher's own gathers.
-    gathers: bool,
-    /// Consumers may be delivered more, now that the output is empty.
-    is_due: bool,
-    /// The entry that is being made.
-    entry: Vec<u8>,
-}
-
-impl Streams {
-    fn number(&mut self) -> u32 {
-        self.numbers += 1;
-        self.numbers
-    }
-
-    fn stream_of(&self, publisher: PublisherId) -> Option<QueueId> {
-        let mut publishers = self.publishers.iter();
-        let found = publishers.find(|(_, known)| known.id == publisher && known.is_declared);
-        found.map(|(stream, _)| *stream)
-    }
-
-    fn consumer_of(&self, reader: ReaderId) -> Option<ConsumerId> {
-        let mut readers = self.readers.iter();
-        let found = readers.find(|(_, known)| known.id == reader);
-        found.map(|(consumer, _)| *consumer)
-    }
-}
-
-impl Connection {
+impl<S: Session> Connection<S> {
     fn streams(&mut self) -> &mut Streams {
         self.streams.get_or_insert_default()
     }
 
     /// Says something to the streams, behind what waits.
     fn say<E: Env>(&mut self, command: Command, env: &E) {
-        let id = self.id;
+        let id = self.identity.id;
         let waiting = &mut self.streams().waiting;
         if !waiting.is_empty() {
             return waiting.push_back(command);
@@ -334,7 +263,7 @@ impl Connection {
 
     fn stream_refused(&mut self, stream: QueueId, ids: &[u64], refusal: &Refusal, now: Now) {
         tracing::warn!(
-            connection = %self.name,
+            connection = %self.identity.name,
             "stream {stream} refused {} messages: {refusal}",
             ids.len()
         );
@@ -374,11 +303,11 @@ impl Connection {
         let consumer = env.consumer_id();
         let streams = self.streams();
         let id = ReaderId(streams.number());
-        let credit = u32::from(consume.prefetch);
-        let reader = Reader::new(id, stream, &consume.queue, arguments.first, credit);
+        let reader = Reader::new(id, stream, &consume.queue, arguments.first, consume.flow);
         streams.readers.insert(consumer, reader);
         self.consumers
-            .insert(consumer, Subscription::new(consume, stream));
+            .by_id
+            .insert(consumer, Subscription::new(consume, Some(stream)));
         let subscribe = Command::Subscribe {
             request: RequestId(consumer.0),
             stream,
@@ -399,7 +328,7 @@ impl Connection {
         match result {
             Ok(()) => self.reply(now, Reply::Consuming { consumer }),
             Err(refusal) => {
-                self.consumers.remove(&consumer);
+                self.consumers.by_id.remove(&consumer);
                 self.streams().readers.remove(&consumer);
                 let code = match refusal {
                     Refusal::NotFound => ReplyCode::NotFound,
@@ -428,8 +357,17 @@ impl Connection {
     pub(super) fn settle_stream<E: Env>(&mut self, settle: &Settle, env: &E) {
         let readers = self.streams.as_mut().map(|streams| &mut streams.readers);
         if let Some(reader) = readers.and_then(|readers| readers.get_mut(&settle.subscription)) {
-            reader.give(settle.range.end - settle.range.start);
+            reader.settled(settle.range.end - settle.range.start);
             self.deliver_from_stream(settle.subscription, env);
+        }
+    }
+
+    /// A consumer that is served by credit has more of it.
+    pub(super) fn credit_stream<E: Env>(&mut self, consumer: ConsumerId, messages: u32, env: &E) {
+        let readers = self.streams.as_mut().map(|streams| &mut streams.readers);
+        if let Some(reader) = readers.and_then(|readers| readers.get_mut(&consumer)) {
+            reader.give(messages.into());
+            self.deliver_from_stream(consumer, env);
         }
     }
 
@@ -460,7 +398,7 @@ impl Connection {
                 message,
             };
             self.session.deliver(&delivery);
-            if traces && let Some(channel) = self.channel_of(consumer) {
+            if traces && let Some(channel) = self.consumers.channel_of(consumer) {
                 self.trace(channel, &delivery, env);
             }
         }
@@ -488,7 +426,7 @@ impl Connection {
     }
 
     fn say_again<E: Env>(&mut self, env: &E) {
-        let id = self.id;
+        let id = self.identity.id;
         let Some(streams) = &mut self.streams else {
             return;
         };
@@ -530,7 +468,7 @@ impl Connection {
             }
             Event::ReaderEnded { reader, refusal } => {
                 if let Some(consumer) = streams.and_then(|streams| streams.consumer_of(reader)) {
-                    tracing::error!(connection = %self.name, "a consumer is cancelled: {refusal}");
+                    tracing::error!(connection = %self.identity.name, "a consumer is cancelled: {refusal}");
                     self.stream_reader_gone(consumer);
                 }
             }
@@ -560,8 +498,8 @@ impl Connection {
     fn stream_reader_gone(&mut self, consumer: ConsumerId) {
         self.streams().readers.remove(&consumer);
         // A client that deleted the queue itself hears of the deletion first.
-        if self.held.is_some() || self.asked.is_some() {
-            self.cancelled_behind.push(consumer);
+        if self.replies.held.is_some() || self.pending.asked.is_some() {
+            self.replies.cancelled_behind.push(consumer);
         } else {
             self.consumer_cancelled(consumer);
         }
@@ -615,7 +553,7 @@ impl Connection {
     pub(super) fn leave_streams<E: Env>(&mut self, env: &E) {
         self.flush_streams(env);
         if let Some(streams) = self.streams.take() {
-            env.leave_streams(self.id, streams.waiting);
+            env.leave_streams(self.identity.id, streams.waiting);
         }
     }
 }

@@ -64,7 +64,7 @@ impl<E: Env> NodePort<'_, E> {
 
     fn propose(&mut self, request: RequestId, asked: Asked, command: &Command) {
         let permitted = growth::permit(command, self.env);
-        match permitted.and_then(|()| self.env.propose(self.now, self.side.id, command)) {
+        match permitted.and_then(|()| self.env.propose(self.now, self.side.identity.id, command)) {
             Ok(Proposal::Done(executed)) => {
                 let result = Ok(self.executed_here(executed));
                 self.answer(request, asked, result);
@@ -200,7 +200,7 @@ impl<E: Env> NodePort<'_, E> {
                 Ok(())
             }
             Err(error) => {
-                tracing::warn!(connection = %self.side.name, "super stream refused: {error}");
+                tracing::warn!(connection = %self.side.identity.name, "super stream refused: {error}");
                 Err(match error {
                     CatalogueError::NoMajority | CatalogueError::NoMemory => {
                         ResponseCode::STREAM_NOT_AVAILABLE
@@ -245,7 +245,7 @@ impl<E: Env> NodePort<'_, E> {
     fn clients_of(&self, catalogue: &Catalogue, node: NodeId) -> Option<(String, u16)> {
         let sessions = &self.env.settings().stream;
         let said = self.env.stream_clients(node).unwrap_or_default();
-        let (said, own) = match self.side.peer.tls {
+        let (said, own) = match self.side.identity.peer.tls {
             true => (said.tls, &sessions.tls),
             false => (said.plain, &sessions.plain),
         };

@@ -2,9 +2,9 @@
 
 use super::News;
 use super::port::NodePort;
-use crate::connection::{NotLetIn, credentials};
 use crate::counters::add;
 use crate::env::{Env, LoginFrom};
+use crate::login::{NotLetIn, credentials};
 use leveret_auth::{LoginCheck, Mechanism, Verdict};
 use leveret_stream_protocol::ResponseCode;
 use leveret_stream_session::LoginOutcome;
@@ -25,11 +25,11 @@ impl<E: Env> NodePort<'_, E> {
             return self.side.news.push_back(News::Login(refused));
         };
         self.side.login.set_mechanism(mechanism);
-        let certificate = self.side.certificate.as_deref();
+        let certificate = self.side.identity.certificate.as_deref();
         let credentials = match credentials(mechanism, response, certificate, self.env) {
             Ok(credentials) => credentials,
             Err(error) => {
-                tracing::debug!(connection = %self.side.name, "login refused: {}", error.text);
+                tracing::debug!(connection = %self.side.identity.name, "login refused: {}", error.text);
                 return self.login_failed(ResponseCode::AUTHENTICATION_FAILURE);
             }
         };
@@ -41,13 +41,13 @@ impl<E: Env> NodePort<'_, E> {
         let env = self.env;
         let known = env.catalogue().user(&user).map(|u| u.password().clone());
         let check = LoginCheck::new(&user, known, password, env.settings().hashing);
-        let address = self.side.peer.remote.ip();
+        let address = self.side.identity.peer.remote.ip();
         if let Some(verdict) = env.check_login_at_once(address, &check) {
             return self.password_checked(&user, verdict);
         }
         let wanted = Arc::new(());
         let from = LoginFrom {
-            connection: self.side.id,
+            connection: self.side.identity.id,
             address,
             wanted: Arc::downgrade(&wanted),
         };
@@ -95,7 +95,7 @@ impl<E: Env> NodePort<'_, E> {
             Err(reason) => {
                 add(&counters.logins_failed, 1);
                 tracing::warn!(
-                    connection = %self.side.name,
+                    connection = %self.side.identity.name,
                     // What a stranger sent is escaped: it must not make lines of its own.
                     ?user,
                     mechanism = self.side.login.mechanism(),
@@ -109,7 +109,7 @@ impl<E: Env> NodePort<'_, E> {
     /// Lets a user in. A secret that is renewed later changes nothing: the session knows whose it
     /// must be.
     fn enter(&mut self, user: &str) -> Result<(), NotLetIn> {
-        let from = self.side.peer.remote.ip();
+        let from = self.side.identity.peer.remote.ip();
         match self.side.login.is_open() {
             true => Ok(()),
             false => self.side.login.enter(user, from, self.env),

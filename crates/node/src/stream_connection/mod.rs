@@ -9,8 +9,9 @@ mod login;
 mod port;
 
 use crate::ConnectionStatus;
-use crate::connection::{Login, Peer};
 use crate::env::{ConnectionEvent, Env, LogPosition, ProposalId};
+use crate::identity::{Identity, Peer, Traffic};
+use crate::login::Login;
 use crate::stream_events::StreamNews;
 use bytes::Bytes;
 use leveret_stream::{Command, Event, RequestId};
@@ -36,10 +37,7 @@ enum Asked {
 
 /// What the node keeps of the connection beside its session.
 struct Side {
-    id: ConnectionId,
-    name: String,
-    peer: Peer,
-    certificate: Option<Vec<u8>>,
+    identity: Identity,
     login: Login,
     checking: Option<login::Checking>,
     /// The answer to a failed login, held for a while.
@@ -58,14 +56,9 @@ struct Side {
 pub struct StreamConnection {
     session: Session,
     side: Side,
-    connected_at_ms: u64,
-    secured: bool,
-    tls_status: Option<(String, String)>,
     /// What is written while a change is not durable.
     nothing: OutBuffer,
-    received_bytes: u64,
-    sent_bytes: u64,
-    output_before: usize,
+    traffic: Traffic,
     /// What of the session's totals the node's counters have.
     counted: Totals,
 }
@@ -73,20 +66,17 @@ pub struct StreamConnection {
 impl StreamConnection {
     /// A connection that has just been accepted.
     pub fn new<E: Env>(id: ConnectionId, peer: Peer, now: Now, env: &E) -> Self {
-        let name = format!("{} -> {}", peer.remote, peer.local);
-        tracing::debug!(connection = %name, "accepted for streams");
         let sessions = &env.settings().stream;
-        let settings = match peer.tls {
+        let identity = Identity::new(id, peer, now);
+        tracing::debug!(connection = %identity.name, "accepted for streams");
+        let settings = match identity.peer.tls {
             true => &sessions.tls,
             false => &sessions.plain,
         };
         Self {
             session: Session::new(Arc::clone(settings), now),
             side: Side {
-                id,
-                name,
-                peer,
-                certificate: None,
+                identity,
                 login: Login::default(),
                 checking: None,
                 delayed: None,
@@ -96,20 +86,15 @@ impl StreamConnection {
                 unsynced: Vec::new(),
                 has_published: false,
             },
-            connected_at_ms: now.wall_ms,
-            secured: false,
-            tls_status: None,
             nothing: OutBuffer::new(),
-            received_bytes: 0,
-            sent_bytes: 0,
-            output_before: 0,
+            traffic: Traffic::default(),
             counted: Totals::default(),
         }
     }
 
     /// Its name in logs and listings.
     pub fn name(&self) -> &str {
-        &self.side.name
+        &self.side.identity.name
     }
 
     /// Whether the client has logged in and opened its virtual host, and is served.
@@ -119,19 +104,17 @@ impl StreamConnection {
 
     /// Whether [`Self::secure`] has been called.
     pub fn secured(&self) -> bool {
-        self.secured || !self.side.peer.tls
+        self.side.identity.is_secured()
     }
 
     /// The TLS handshake is over; this is what it showed of the client.
     pub fn secure(&mut self, certificate: Option<Vec<u8>>, status: Option<(String, String)>) {
-        self.secured = true;
-        self.side.certificate = certificate;
-        self.tls_status = status;
+        self.side.identity.secure(certificate, status);
     }
 
     /// Takes in what the socket had; answers how much work that was.
     pub fn receive<E: Env>(&mut self, now: Now, bytes: Bytes, env: &E) -> usize {
-        self.received_bytes += bytes.len() as u64;
+        self.traffic.received_bytes += bytes.len() as u64;
         let mut port = NodePort::new(&mut self.side, now, env);
         self.session.receive(now, bytes, &mut port);
         self.tell(now, env);
@@ -230,7 +213,8 @@ impl StreamConnection {
 
     /// Takes note of what there is to be written.
     pub fn flush(&mut self) {
-        self.output_before = self.output().len();
+        let output_bytes = self.output().len();
+        self.traffic.flushed(output_bytes);
     }
 
     /// What is to be written to the socket.
@@ -244,8 +228,7 @@ impl StreamConnection {
     /// The socket has taken what it can: subscriptions may be sent more.
     pub fn written<E: Env>(&mut self, now: Now, env: &E) {
         let left = self.output().len();
-        self.sent_bytes += self.output_before.saturating_sub(left) as u64;
-        self.output_before = left;
+        self.traffic.written(left);
         let mut port = NodePort::new(&mut self.side, now, env);
         self.session.written(now, &mut port);
         self.tell(now, env);
@@ -279,8 +262,8 @@ impl StreamConnection {
         self.side.news.clear();
         self.side.refused.clear();
         self.side.checking = None;
-        self.side.login.leave(self.side.id, env);
-        tracing::debug!(connection = %self.side.name, "closed");
+        self.side.login.leave(self.side.identity.id, env);
+        tracing::debug!(connection = %self.side.identity.name, "closed");
     }
 
     /// Facts for listings.
@@ -291,10 +274,10 @@ impl StreamConnection {
             properties.set(key, FieldValue::text(value));
         }
         ConnectionStatus {
-            id: side.id,
+            id: side.identity.id,
             protocol: "stream",
-            name: side.name.clone(),
-            peer: side.peer.clone(),
+            name: side.identity.name.clone(),
+            peer: side.identity.peer.clone(),
             user: side.login.user_name().to_owned(),
             vhost: session.vhost,
             client_properties: properties,
@@ -307,11 +290,11 @@ impl StreamConnection {
             frame_max: session.frame_max,
             channel_max: 0,
             heartbeat_seconds: u16::try_from(session.heartbeat_seconds).unwrap_or(u16::MAX),
-            connected_at_ms: self.connected_at_ms,
-            received_bytes: self.received_bytes,
-            sent_bytes: self.sent_bytes,
+            connected_at_ms: side.identity.connected_at_ms,
+            received_bytes: self.traffic.received_bytes,
+            sent_bytes: self.traffic.sent_bytes,
             unsent_bytes: 0,
-            tls: self.tls_status.clone(),
+            tls: side.identity.tls_status.clone(),
             mechanism: side.login.mechanism().to_owned(),
             channels: Vec::new(),
             consumers: Vec::new(),

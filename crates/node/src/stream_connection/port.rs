@@ -32,7 +32,7 @@ impl<'a, E: Env> NodePort<'a, E> {
     pub(super) fn say_again(&mut self) {
         let mut left = std::mem::take(&mut self.side.refused);
         while let Some(command) = left.pop_front() {
-            if let Err(command) = self.env.say_to_streams(self.side.id, command) {
+            if let Err(command) = self.env.say_to_streams(self.side.identity.id, command) {
                 left.push_front(*command);
                 break;
             }
@@ -43,12 +43,12 @@ impl<'a, E: Env> NodePort<'a, E> {
     fn say(&mut self, command: Command) {
         if matches!(command, Command::Leave) {
             let unsaid = std::mem::take(&mut self.side.refused);
-            return self.env.leave_streams(self.side.id, unsaid);
+            return self.env.leave_streams(self.side.identity.id, unsaid);
         }
         if !self.side.refused.is_empty() {
             return self.side.refused.push_back(command);
         }
-        if let Err(command) = self.env.say_to_streams(self.side.id, command) {
+        if let Err(command) = self.env.say_to_streams(self.side.identity.id, command) {
             self.side.refused.push_back(*command);
         }
     }
@@ -63,7 +63,7 @@ impl<'a, E: Env> NodePort<'a, E> {
 
     fn member(&self, subscription_id: u8) -> Member {
         Member {
-            session: session_of(self.side.id),
+            session: session_of(self.side.identity.id),
             subscription_id,
         }
     }
@@ -89,8 +89,8 @@ impl<E: Env> Port for NodePort<'_, E> {
 
     fn open_vhost(&mut self, vhost: &str) -> bool {
         let side = &mut *self.side;
-        let entered = side.login.enter_vhost(side.id, vhost, self.env);
-        let (connection, user) = (&side.name, side.login.user_name());
+        let entered = side.login.enter_vhost(side.identity.id, vhost, self.env);
+        let (connection, user) = (&side.identity.name, side.login.user_name());
         match entered {
             Ok(()) => tracing::info!(%connection, user, vhost, "stream connection opened"),
             Err(error) => {
@@ -175,7 +175,7 @@ impl<E: Env> Port for NodePort<'_, E> {
             Command::Delete { request, name, .. } => self.delete(request, &name),
             Command::LookUp { request, name, .. } => self.look_up(request, &name),
             Command::Leave => {
-                let session = session_of(self.side.id);
+                let session = session_of(self.side.identity.id);
                 self.change_groups(|groups, updates| groups.leave_all(session, updates));
                 self.say(Command::Leave);
             }

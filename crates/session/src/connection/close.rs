@@ -2,9 +2,9 @@
 //! is gone. Whatever they held is given back by the requests that this makes.
 
 use super::{Connection, End, Phase};
-use crate::contract::Request;
 use bytes::Bytes;
 use leveret_amqp::{channel, connection};
+use leveret_client::contract::Request;
 use leveret_types::{ChannelId, Now, OutBuffer, ProtocolError, ReplyCode, Scope, limits};
 
 impl Connection {

@@ -3,10 +3,10 @@
 
 use super::{Connection, Phase};
 use crate::channel::Channel;
-use crate::contract::Awaited;
-use crate::ledger::Ledger;
 use leveret_amqp::basic;
 use leveret_amqp::encode;
+use leveret_client::Ledger;
+use leveret_client::contract::Awaited;
 use leveret_types::{ChannelId, QueueId, ShardId};
 use std::ops::Range;
 

@@ -2,10 +2,10 @@
 //! consumer, publishes that found no queue. Answers to `basic.get` have the same form.
 
 use super::{Connection, Phase};
-use crate::contract::Delivery;
 use crate::unacked::Held;
 use leveret_amqp::encode::{self, Content};
 use leveret_amqp::{Properties, TableBuilder, basic};
+use leveret_client::contract::Delivery;
 use leveret_types::{ChannelId, ConsumerId, FieldValue, Message, ReplyCode};
 
 impl Connection {

@@ -2,8 +2,8 @@
 //! client's last word. Apart because it is all that a connection does without being told anything.
 
 use super::{Connection, End, Phase};
-use crate::contract::Request;
 use leveret_amqp::encode;
+use leveret_client::contract::Request;
 use leveret_types::Now;
 
 impl Connection {

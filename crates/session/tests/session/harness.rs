@@ -675,6 +675,9 @@ fn show_request(request: &Request) -> String {
             format!("?{channel}:get {queue}{}", flags(&[("noack", *no_ack)]))
         }
         Request::ChannelPrefetch { channel, limit } => format!("!{channel}:prefetch {limit}"),
+        Request::Credit {
+            channel, messages, ..
+        } => format!("!{channel}:credit {messages}"),
         Request::Publish(publish) => show_publish(publish),
         Request::Check(publish) => show_publish(publish).replace(":publish", ":check"),
         Request::Settle(settle) => show_settle(settle),
@@ -688,13 +691,16 @@ fn show_consume(consume: &Consume) -> String {
         channel,
         queue,
         tag,
-        prefetch,
+        flow,
         no_ack,
         exclusive,
         ..
     } = consume;
     let flags = flags(&[("noack", *no_ack), ("exclusive", *exclusive)]);
-    format!("?{channel}:consume {queue} {tag} prefetch={prefetch}{flags}")
+    format!(
+        "?{channel}:consume {queue} {tag} prefetch={}{flags}",
+        flow.prefetch()
+    )
 }
 
 fn show_publish(publish: &Publish) -> String {

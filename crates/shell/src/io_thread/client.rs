@@ -4,12 +4,14 @@
 use crate::broker::Broker;
 use crate::listener::Protocol;
 use bytes::Bytes;
-use leveret_node::{Connection, ConnectionEvent, ConnectionStatus, Peer, StreamConnection};
+use leveret_node::{Connection, ConnectionEvent, ConnectionStatus, Env, Peer, StreamConnection};
+use leveret_session::Connection as AmqpSession;
 use leveret_types::{ConnectionId, Now, OutBuffer};
+use std::sync::Arc;
 
 /// A connection of either protocol.
 pub(super) enum Client {
-    Amqp(Box<Connection>),
+    Amqp(Box<Connection<AmqpSession>>),
     Stream(Box<StreamConnection>),
 }
 
@@ -31,7 +33,14 @@ impl Client {
         broker: &Broker,
     ) -> Self {
         match protocol {
-            Protocol::Amqp => Self::Amqp(Box::new(Connection::new(id, peer, now, broker))),
+            Protocol::Amqp => {
+                let settings = match peer.tls {
+                    true => &broker.settings().session_tls,
+                    false => &broker.settings().session,
+                };
+                let session = AmqpSession::new(Arc::clone(settings), now);
+                Self::Amqp(Box::new(Connection::new(id, peer, session, now)))
+            }
             Protocol::Stream => {
                 Self::Stream(Box::new(StreamConnection::new(id, peer, now, broker)))
             }

@@ -18,6 +18,7 @@ use leveret_node::env::{Env, PeerFrame};
 use leveret_node::shard::Shard;
 use leveret_node::{Alarms, Connection, Peer, catalogue, deferred};
 use leveret_routing::Scratch;
+use leveret_session::Connection as AmqpSession;
 use leveret_storage::{
     Disk, Folders, LogSummary, Options, Reader, Recovered, SealedChunk, ShardLogs, WalError,
     WalOutcome, WalWriter, recover,
@@ -27,6 +28,7 @@ use leveret_types::{ConnectionId, NodeId, Now, QueueId, ShardId};
 use segments::Segments;
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, TryRecvError, sync_channel};
 
 /// Shards of each node.
@@ -39,7 +41,7 @@ pub struct Node<D: Disk> {
     /// What its actors reach.
     pub env: NodeEnv,
     /// Its clients' connections.
-    pub connections: BTreeMap<ConnectionId, Connection>,
+    pub connections: BTreeMap<ConnectionId, Connection<AmqpSession>>,
     next_connection: u64,
     wal: WalWriter<D>,
     segments: Segments<D>,
@@ -277,8 +279,10 @@ impl<D: Disk> Node<D> {
             local: address,
             tls: false,
         };
+        let settings = Arc::clone(&self.env.settings().session);
+        let session = AmqpSession::new(settings, now);
         self.connections
-            .insert(id, Connection::new(id, peer, now, &self.env));
+            .insert(id, Connection::new(id, peer, session, now));
         id
     }
 

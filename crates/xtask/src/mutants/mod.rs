@@ -44,6 +44,7 @@ struct Subject {
 const SUBJECTS: &[Subject] = &[
     subject("queue", "", &["node"]),
     subject("auth", "", &["session", "node"]),
+    subject("client", "", &["session", "node"]),
     subject("session", "", &["node"]),
     subject("replication", "", &["node"]),
     subject("storage", "", &["sim"]),

@@ -1,41 +1,44 @@
-//! What the session and the node say to each other.
+//! What a session and the broker say to each other: in no protocol's words, and of no kind of queue.
 //!
-//! The session turns a client's frames into [`Request`]s and the node's answers into frames. It
-//! never routes, never looks a name up, never decides about permission: it knows the protocol's
-//! state and nothing else.
+//! A session turns a client's bytes into [`Request`]s and the broker's answers into bytes. It never
+//! routes, never looks a name up, never decides about permission: it knows its protocol's state and
+//! nothing else.
 //!
 //! A request is either *sent off* (publish, settle: the session goes on at once) or *asked*
 //! (everything with a reply: the session stops decoding this connection's input until
-//! [`crate::Connection::reply`] is called, which keeps the order that AMQP promises without a queue
-//! per channel).
+//! [`crate::Session::reply`] is called, so that a client's requests take effect in their order
+//! without a queue per channel).
+//!
+//! A channel is a part of a connection that ends by itself: its consumers go with it, and what they
+//! hold returns. A protocol that has none uses one number for all.
 
 use leveret_types::{ChannelId, ConsumerId, FieldTable, Message, ProtocolError, QueueId, ShardId};
 use std::ops::Range;
 
-/// What a connection wants of the node.
+/// What a client wants of the broker.
 #[derive(Debug)]
 pub enum Request {
-    /// Asked once the client has answered `connection.start` or `connection.secure`:
-    /// [`Reply::Login`].
+    /// Asked once the client has said who it is: [`Reply::Login`].
     Login {
         /// SASL mechanism, one of those that the settings offer.
         mechanism: String,
         /// SASL response, as it came.
         response: Vec<u8>,
     },
-    /// Asked at `connection.open`: [`Reply::Done`] or [`Reply::Failed`].
+    /// Asked when the client names its virtual host: [`Reply::Done`] or [`Reply::Failed`].
     OpenVhost {
         /// Name of the virtual host.
         vhost: String,
     },
-    /// Asked at `connection.update-secret`: [`Reply::Done`] or [`Reply::Failed`].
+    /// Asked when a client renews its secret: [`Reply::Done`] or [`Reply::Failed`].
     UpdateSecret {
         /// The new secret.
         secret: Vec<u8>,
         /// Why the client renews it.
         reason: String,
     },
-    /// Asked at `channel.open`, for the limits on channels: [`Reply::Done`] or [`Reply::Failed`].
+    /// Asked when a channel begins, for the limits on channels: [`Reply::Done`] or
+    /// [`Reply::Failed`].
     OpenChannel {
         /// The channel.
         channel: ChannelId,
@@ -47,7 +50,7 @@ pub enum Request {
         /// The channel.
         channel: ChannelId,
     },
-    /// Asked: a declaration, binding or deletion. [`Reply::Done`], [`Reply::Queue`],
+    /// Asked: a declaration, a look-up, a binding or a deletion. [`Reply::Done`], [`Reply::Queue`],
     /// [`Reply::Count`] or [`Reply::Failed`].
     Topology {
         /// The channel.
@@ -55,9 +58,9 @@ pub enum Request {
         /// What is wanted.
         operation: Topology,
     },
-    /// Asked at `basic.consume`: [`Reply::Consuming`] or [`Reply::Failed`].
+    /// Asked: a subscription. [`Reply::Consuming`] or [`Reply::Failed`].
     Consume(Consume),
-    /// Asked at `basic.cancel`: [`Reply::Done`]. No delivery for this consumer may come after the
+    /// Asked when a subscription ends: [`Reply::Done`]. No delivery for this consumer may come after the
     /// reply.
     Cancel {
         /// The channel.
@@ -65,7 +68,7 @@ pub enum Request {
         /// The consumer that [`Reply::Consuming`] named.
         consumer: ConsumerId,
     },
-    /// Asked at `basic.get`: [`Reply::Got`] or [`Reply::Failed`].
+    /// Asked: one message, if there is one. [`Reply::Got`] or [`Reply::Failed`].
     Get {
         /// The channel.
         channel: ChannelId,
@@ -74,19 +77,28 @@ pub enum Request {
         /// Whether the message leaves the queue at once.
         no_ack: bool,
     },
-    /// Sent off at `basic.qos` with `global`: what all consumers of the channel together may hold
-    /// unsettled; 0 is no bound.
+    /// Sent off: what all consumers of the channel that have a prefetch may hold unsettled
+    /// together; 0 is no bound.
     ChannelPrefetch {
         /// The channel.
         channel: ChannelId,
         /// Messages.
         limit: u16,
     },
-    /// Sent off: a message to route. The node answers through [`crate::Connection::returned`],
+    /// Sent off: a consumer that has [`Flow::Credit`] may be delivered so many messages more.
+    Credit {
+        /// The channel.
+        channel: ChannelId,
+        /// The consumer that [`Reply::Consuming`] named.
+        consumer: ConsumerId,
+        /// Messages.
+        messages: u32,
+    },
+    /// Sent off: a message to route. The node answers through [`crate::Session::returned`],
     /// `accepted`, `confirm`, `rejected` or `fail`.
     Publish(Publish),
     /// Sent off: a message that a transaction holds back until its commit. It is looked at now:
-    /// what would refuse it then refuses it now, through [`crate::Connection::fail`].
+    /// what would refuse it then refuses it now, through [`crate::Session::fail`].
     Check(Publish),
     /// Sent off: what became of messages that the connection holds. Neighbouring ones are merged
     /// into one range.
@@ -94,7 +106,7 @@ pub enum Request {
     /// Asked before something is answered, or refused, that the client sent behind publishes which
     /// were sent off: [`Reply::Done`], at once. What came of those publishes has been said by then.
     Turn,
-    /// Asked at `tx.commit`, after the transaction's publishes and settles have been sent off:
+    /// Asked when a transaction is committed, after its publishes and settles have been sent off:
     /// [`Reply::Done`] once they are durable, or [`Reply::Failed`].
     Commit {
         /// The channel.
@@ -119,9 +131,9 @@ pub struct Publish {
 /// What the confirm of a publish waits for, together with a number up to which that must have come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Awaited {
-    /// A shard's part of the write-ahead log to be durable: [`crate::Connection::durable`].
+    /// A shard's part of the write-ahead log to be durable: [`crate::Session::durable`].
     Shard(ShardId),
-    /// A queue of the cluster to have committed its operations: [`crate::Connection::committed`].
+    /// A queue of the cluster to have committed its operations: [`crate::Session::committed`].
     Queue(QueueId),
 }
 
@@ -153,17 +165,38 @@ pub struct Settle {
 /// What a consumer says of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SettleOutcome {
-    /// `basic.ack`.
+    /// It is done.
     Accept,
-    /// `basic.reject` with requeue: the attempt counts towards a delivery limit.
+    /// It returns, and the attempt counts towards a delivery limit.
     RequeueRejected,
-    /// `basic.nack` with requeue, or `basic.recover`: it does not.
+    /// It returns, and the attempt does not count.
     Requeue,
-    /// `basic.reject` or `basic.nack` without requeue: dropped or dead-lettered.
+    /// It is dropped or dead-lettered.
     Reject,
 }
 
-/// `basic.consume`.
+/// What bounds the deliveries to a consumer, beside the room in its connection's output.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Flow {
+    /// It may hold so many messages unsettled; 0 is no bound. Each settle makes room for one more.
+    Prefetch(u16),
+    /// It may be delivered so many messages, and more as [`Request::Credit`] says; settles change
+    /// nothing. At most [`leveret_types::limits::CREDIT_UNSETTLED_MAX`] are unsettled at a time.
+    Credit(u32),
+}
+
+impl Flow {
+    /// The prefetch; 0 where there is none.
+    #[must_use]
+    pub const fn prefetch(self) -> u16 {
+        match self {
+            Self::Prefetch(messages) => messages,
+            Self::Credit(_) => 0,
+        }
+    }
+}
+
+/// A subscription.
 #[derive(Clone, Debug)]
 pub struct Consume {
     /// The channel.
@@ -176,8 +209,8 @@ pub struct Consume {
     pub no_ack: bool,
     /// Refuse other consumers.
     pub exclusive: bool,
-    /// How many messages it may hold unsettled; 0 is no bound.
-    pub prefetch: u16,
+    /// What bounds its deliveries.
+    pub flow: Flow,
     /// Arguments.
     pub arguments: FieldTable,
 }
@@ -186,7 +219,7 @@ pub struct Consume {
 /// has been replaced by the last that the channel declared, except in `QueueDeclare`, where it asks
 /// for a generated name.
 #[derive(Clone, Debug)]
-#[allow(missing_docs)] // The fields are those of the AMQP methods of the same names.
+#[allow(missing_docs)] // The fields are what the catalogue's commands have.
 pub enum Topology {
     ExchangeDeclare {
         name: String,
@@ -246,7 +279,7 @@ pub enum Topology {
 /// The node's answer to what was asked.
 #[derive(Debug)]
 pub enum Reply {
-    /// Done; the method's `-ok` goes out if the client wants one.
+    /// Done.
     Done,
     /// The queue that `QueueDeclare` created or found.
     Queue {
@@ -280,7 +313,7 @@ pub enum LoginOutcome {
         /// The user's name.
         user: String,
     },
-    /// The mechanism needs another round: `connection.secure`.
+    /// The mechanism needs another round.
     Challenge(Vec<u8>),
     /// Refused. The answer goes out when the node says so: it has delayed this reply already.
     Refused {

@@ -1,7 +1,7 @@
 //! What `basic.consume` says of where and what to read, and what it may not say of a stream.
 
 use bytes::Bytes;
-use leveret_session::contract::Consume;
+use leveret_client::{Consume, Flow};
 use leveret_stream::settings::age_ms;
 use leveret_stream::{Filter, OffsetSpec};
 use leveret_types::limits::{SHORT_STRING_BYTES_MAX, STREAM_FILTER_VALUES_MAX};
@@ -27,7 +27,7 @@ impl StreamArguments {
     pub(super) fn read(consume: &Consume, resource: &str, now: Now) -> Result<Self, ProtocolError> {
         let refuse =
             |text: String| Err(ProtocolError::channel(ReplyCode::PreconditionFailed, text));
-        if consume.prefetch == 0 {
+        if consume.flow == Flow::Prefetch(0) {
             return refuse(format!(
                 "consumer prefetch count is not set for stream {resource}"
             ));
@@ -129,7 +129,7 @@ mod tests {
             tag: "t".to_owned(),
             no_ack: false,
             exclusive: false,
-            prefetch: 10,
+            flow: Flow::Prefetch(10),
             arguments: table,
         }
     }
@@ -197,7 +197,7 @@ mod tests {
     #[test]
     fn what_a_stream_cannot_do_is_refused_in_rabbitmqs_words() {
         let mut without_prefetch = consume(&[]);
-        without_prefetch.prefetch = 0;
+        without_prefetch.flow = Flow::Prefetch(0);
         let mut without_acks = consume(&[]);
         without_acks.no_ack = true;
         let with_priority = consume(&[("x-priority", FieldValue::I32(1))]);

@@ -3,8 +3,8 @@
 
 use crate::env::{Env, LogPosition, QueueAnswer};
 use crate::quorum::Asker;
+use leveret_client::Reply;
 use leveret_metadata::{Command, Outcome};
-use leveret_session::contract::Reply;
 use leveret_types::{Now, QueueId};
 
 /// How far an operation is.

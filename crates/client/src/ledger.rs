@@ -35,7 +35,7 @@ pub struct Answer {
     pub number: u64,
     /// Whether it answers all up to it that have no answer yet.
     pub multiple: bool,
-    /// `basic.ack`, otherwise `basic.nack`.
+    /// Whether they are confirmed; else they are rejected.
     pub confirmed: bool,
 }
 
@@ -54,6 +54,7 @@ pub struct Ledger {
 
 impl Ledger {
     /// Gives the next publish its number.
+    #[inline]
     pub fn issue(&mut self) -> u64 {
         self.issued += 1;
         let new = self.undecided.insert(self.issued);
@@ -63,6 +64,7 @@ impl Ledger {
 
     /// The node has put the publish into queues: it is owed a confirm when all of `waits` have come
     /// true.
+    #[inline]
     pub fn accept(&mut self, number: u64, waits: &[(Awaited, u64)]) {
         if !self.undecided.remove(number) {
             return;
@@ -89,6 +91,7 @@ impl Ledger {
     }
 
     /// The node has refused the publish.
+    #[inline]
     pub fn reject(&mut self, number: u64) {
         if self.undecided.remove(number) {
             self.rejected.insert(number);
@@ -150,6 +153,7 @@ impl Ledger {
     }
 
     /// Whether a publish waits for a log.
+    #[must_use]
     pub fn awaits_durability(&self) -> bool {
         self.waiting
             .iter()
@@ -157,16 +161,21 @@ impl Ledger {
     }
 
     /// Whether a publish waits for anything.
+    #[must_use]
+    #[inline]
     pub fn awaits(&self) -> bool {
         !self.waiting.is_empty() || !self.queues.is_empty()
     }
 
     /// Whether [`Self::flush`] has something to say.
+    #[must_use]
+    #[inline]
     pub fn is_ready(&self) -> bool {
         !self.confirmed.is_empty() || !self.rejected.is_empty()
     }
 
     /// Publishes that have no answer yet.
+    #[must_use]
     pub fn unanswered(&self) -> u64 {
         let waiting = self.waiting.iter().map(|w| w.numbers.end - w.numbers.start);
         let ready = self.confirmed.len() + self.rejected.len();
@@ -218,5 +227,4 @@ fn drain(ready: &mut RangeSet, until: u64, confirmed: bool, answer: &mut impl Fn
 }
 
 #[cfg(test)]
-#[path = "ledger_tests.rs"]
 mod tests;

@@ -7,8 +7,8 @@ use crate::counters::add;
 use crate::env::{Env, LogPosition, QueueAnswer};
 use crate::quorum::link::QueueCounts;
 use crate::shard::unavailable;
+use leveret_client::Reply;
 use leveret_metadata::{Command, Outcome};
-use leveret_session::contract::Reply;
 use leveret_types::{Now, ProtocolError, ReplyCode};
 
 impl Caller {
@@ -46,7 +46,7 @@ impl Caller {
     ///
     /// # Errors
     /// What the caller is told.
-    pub(in crate::connection) fn resume<E: Env>(
+    pub(crate) fn resume<E: Env>(
         &self,
         then: Then,
         answer: StepAnswer,

@@ -1,6 +1,7 @@
 //! What one consumer of a stream has before it: chunks, taken apart message by message.
 
 use bytes::Bytes;
+use leveret_client::Flow;
 use leveret_message::{Place, SubBatch, delivered, unpack};
 use leveret_stream::chunk::first_entry;
 use leveret_stream::{ChunkKind, ReaderId, SharedChunk};
@@ -18,6 +19,8 @@ pub(super) struct Reader {
     first: u64,
     /// Messages that it may still be delivered.
     credit: u64,
+    /// Whether each settled message lets it have one more.
+    gives_by_settles: bool,
     chunks: VecDeque<SharedChunk>,
     /// What is left of the chunk at hand, and the offset of its next message.
     entries: Bytes,
@@ -31,14 +34,19 @@ pub(super) struct Reader {
 }
 
 impl Reader {
-    pub(super) fn new(id: ReaderId, stream: QueueId, name: &str, first: u64, credit: u32) -> Self {
+    pub(super) fn new(id: ReaderId, stream: QueueId, name: &str, first: u64, flow: Flow) -> Self {
+        let (credit, gives_by_settles) = match flow {
+            Flow::Prefetch(messages) => (u64::from(messages), true),
+            Flow::Credit(messages) => (u64::from(messages), false),
+        };
         Self {
             id,
             stream,
             name: name.into(),
             is_subscribed: false,
             first,
-            credit: credit.into(),
+            credit,
+            gives_by_settles,
             chunks: VecDeque::new(),
             entries: Bytes::new(),
             offset: 0,
@@ -56,6 +64,13 @@ impl Reader {
     /// It may be delivered so many more.
     pub(super) fn give(&mut self, messages: u64) {
         self.credit += messages;
+    }
+
+    /// So many messages were settled, whatever became of them.
+    pub(super) fn settled(&mut self, messages: u64) {
+        if self.gives_by_settles {
+            self.give(messages);
+        }
     }
 
     /// Whether [`Self::next`] may have something.
@@ -192,7 +207,7 @@ mod tests {
 
     #[test]
     fn credit_is_counted_in_messages_and_chunks_are_told_of_when_finished() {
-        let mut reader = Reader::new(ReaderId(1), QueueId(1), "s", 11, 2);
+        let mut reader = Reader::new(ReaderId(1), QueueId(1), "s", 11, Flow::Prefetch(2));
         reader.push(chunk(10, 3, &[message(b"a"), message(b"b"), message(b"c")]));
         reader.push(chunk(13, 2, &[message(b"d"), message(b"e")]));
         assert_eq!(read(&mut reader), all(11, &["b", "c"]));
@@ -218,7 +233,7 @@ mod tests {
             batch(1, 7, b"no gzip"),
             message(b"b"),
         ];
-        let mut reader = Reader::new(ReaderId(1), QueueId(1), "s", 2, 2);
+        let mut reader = Reader::new(ReaderId(1), QueueId(1), "s", 2, Flow::Prefetch(2));
         reader.push(chunk(0, 112, &entries));
         assert_eq!(read(&mut reader), all(2, &["y", "z"]));
         reader.give(5);

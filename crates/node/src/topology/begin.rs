@@ -5,9 +5,9 @@ use super::step::{Question, Step, Then, change, counts_of, declaration};
 use crate::env::Env;
 use crate::reply_to;
 use leveret_auth::{Access, Resource};
+use leveret_client::{Reply, Topology};
 use leveret_metadata::{Command, Endpoint};
 use leveret_routing::Kind;
-use leveret_session::contract::{Reply, Topology};
 use leveret_types::limits::QUEUE_REDECLARATIONS_MAX;
 use leveret_types::{FieldTable, ProtocolError, QueueId, ReplyCode};
 
@@ -16,7 +16,7 @@ impl Caller {
     ///
     /// # Errors
     /// What the caller is told.
-    pub(in crate::connection) fn begin<E: Env>(
+    pub(crate) fn begin<E: Env>(
         &self,
         operation: Topology,
         env: &E,

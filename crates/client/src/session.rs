@@ -1,0 +1,154 @@
+//! What the broker asks of a session, and tells it.
+
+use crate::contract::{Awaited, Delivery, Reply, Request};
+use bytes::Bytes;
+use leveret_types::{
+    ChannelId, ConsumerId, FieldTable, Message, Now, OutBuffer, ProtocolError, QueueId, ReplyCode,
+    ShardId,
+};
+use std::ops::Range;
+
+/// How far a session is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SessionState {
+    /// The client has yet to log in or to open its virtual host.
+    Opening,
+    /// In use.
+    Open,
+    /// The broker has closed it and waits a while for the client's answer.
+    Closing,
+    /// Over: what the client still sends is read and dropped until it closes its socket, for a
+    /// while. A socket that is dropped with unread input would take the last answer back, and fail
+    /// a client that is still writing.
+    Lingering,
+    /// Over: the socket is to be dropped once the output is written.
+    Closed,
+}
+
+/// What listings show of a session.
+#[derive(Clone, Debug)]
+pub struct SessionStatus {
+    /// The protocol, as listings name it.
+    pub protocol: &'static str,
+    /// What the client says of itself.
+    pub client_properties: FieldTable,
+    /// Negotiated frame size in bytes; 0 where the protocol has no frames.
+    pub frame_max: u32,
+    /// Negotiated number of channels; 0 where the protocol has none.
+    pub channel_max: u16,
+    /// Negotiated heartbeat in seconds; 0 is none.
+    pub heartbeat_seconds: u16,
+    /// Bytes that wait to be written to the socket.
+    pub unsent_bytes: u64,
+}
+
+/// What listings show of a channel.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ChannelStatus {
+    /// Its number.
+    pub number: ChannelId,
+    /// Consumers.
+    pub consumers: usize,
+    /// The prefetch for consumers to come.
+    pub prefetch: u16,
+    /// Deliveries that the client has not settled.
+    pub unacknowledged: usize,
+    /// Publishes that the client has no answer to yet.
+    pub unconfirmed: usize,
+    /// Publishes of the open transaction.
+    pub uncommitted: usize,
+    /// Settles of the open transaction.
+    pub uncommitted_acks: usize,
+    /// Whether its publishes are confirmed.
+    pub confirm: bool,
+    /// Whether it is transactional.
+    pub transactional: bool,
+}
+
+/// The state machine of one client's connection, of one protocol: bytes to [`Request`]s, what it
+/// hears to bytes.
+///
+/// While an answer is owed ([`Self::suspended`]) nothing more of the client's input is looked at,
+/// so that a client's requests take effect in their order. All calls are of one thread at a time.
+pub trait Session {
+    /// Takes in what the socket had; of nothing, to go on with what had to wait. What the client
+    /// wants is added to `requests`, in its order.
+    fn receive(&mut self, now: Now, bytes: Bytes, requests: &mut Vec<Request>);
+    /// Its time has come: see [`Self::deadline`].
+    fn tick(&mut self, now: Now, requests: &mut Vec<Request>);
+    /// When [`Self::tick`] is to be called at the latest, in monotonic milliseconds.
+    fn deadline(&self) -> Option<u64>;
+    /// The socket holds bytes that are left unread on purpose; the client lived at `at`.
+    fn unread(&mut self, at: Now);
+
+    /// Whether an answer is owed: the socket need not be read before [`Self::reply`].
+    fn suspended(&self) -> bool;
+    /// Answers what was asked. Called only while [`Self::suspended`], with an answer to that.
+    fn reply(&mut self, now: Now, reply: Reply, requests: &mut Vec<Request>);
+    /// Something that was sent off on a channel has failed: the channel closes, or the connection,
+    /// as the error says.
+    fn fail(
+        &mut self,
+        now: Now,
+        channel: ChannelId,
+        error: ProtocolError,
+        requests: &mut Vec<Request>,
+    );
+    /// Closes the connection. The requests that this makes come with the next call that takes them.
+    fn close(&mut self, error: ProtocolError);
+    /// The socket is gone: the channels that are open are given up, as [`Request::ChannelClosed`].
+    fn teardown(&mut self, requests: &mut Vec<Request>);
+    /// Whether what was sent off on a channel is to be carried out: not behind something that has
+    /// failed there.
+    fn counts(&self, channel: ChannelId) -> bool;
+
+    /// Sends a message to its consumer. False if the consumer is gone: the message is the queue's
+    /// again.
+    fn deliver(&mut self, delivery: &Delivery) -> bool;
+    /// A message found no queue, or no consumer: its publisher gets it back.
+    fn returned(&mut self, channel: ChannelId, message: &Message, code: ReplyCode, text: &str);
+    /// A consumer has ended without the client's doing.
+    fn consumer_cancelled(&mut self, consumer: ConsumerId);
+    /// Alarms hold publishers back for this reason, or (nothing) not any more.
+    fn blocked(&mut self, reason: Option<&str>);
+
+    /// A publish is in its queues. It is confirmed once all that is given has come true; at once if
+    /// nothing is given. It must not have come true yet, or be told after this.
+    fn accepted(&mut self, channel: ChannelId, number: u64, waits: &[(Awaited, u64)]);
+    /// A publish was refused by a queue.
+    fn rejected(&mut self, channel: ChannelId, number: u64);
+    /// A shard's log is durable through a position.
+    fn durable(&mut self, shard: ShardId, through: u64);
+    /// A queue of the cluster has committed the operations of this node through a sequence number.
+    fn committed(&mut self, queue: QueueId, through: u64);
+    /// A queue of the cluster refuses operations of this node.
+    fn refused(&mut self, queue: QueueId, sequences: &Range<u64>);
+    /// Whether a publish waits for a log: only then must [`Self::durable`] be called.
+    fn awaits_durability(&self) -> bool;
+
+    /// Merges what has gathered, such as confirms: before the output is written.
+    fn flush(&mut self);
+    /// What is to be written to the socket.
+    fn output(&mut self) -> &mut OutBuffer;
+
+    /// How far it is.
+    fn state(&self) -> SessionState;
+    /// Whether the client is to see the end of the output once that is written.
+    fn ends_output(&self) -> bool;
+    /// Whether an alarm is on.
+    fn alarmed(&self) -> bool;
+    /// Whether an alarm keeps the client's input waiting, for the client publishes.
+    fn held(&self) -> bool;
+    /// Whether the client has published anything.
+    fn published_yet(&self) -> bool;
+    /// Whether a channel is transactional.
+    fn is_transactional(&self, channel: ChannelId) -> bool;
+    /// Whether the client can be told of a consumer that has ended without its doing.
+    fn hears_of_cancels(&self) -> bool;
+    /// How many deliveries to a consumer the queue does not know to be settled.
+    fn held_by(&self, channel: ChannelId, consumer: ConsumerId) -> usize;
+    /// What listings show of it.
+    fn status(&self) -> SessionStatus;
+    /// What listings show of its open channels, in no order.
+    fn channels(&self) -> Vec<ChannelStatus>;
+}

@@ -1,0 +1,35 @@
+//! What a connection has asked of the cluster, and has no answer to yet.
+
+use super::missed::Missed;
+use crate::env::ProposalId;
+use crate::topology::{Caller, Then};
+use leveret_types::QueueId;
+
+/// What waits for the cluster.
+#[derive(Debug, Default)]
+pub(super) struct PendingRequests {
+    /// What was asked of the cluster.
+    pub(super) asked: Option<Asked>,
+    /// What waits until this node has looked for a name that it does not know, and whether it has.
+    pub(super) missed: Option<Missed>,
+    pub(super) looked: bool,
+}
+
+/// What an operation waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Waits {
+    Proposal(ProposalId),
+    Queue(QueueId),
+}
+
+/// An operation that waits for an answer.
+#[derive(Debug)]
+pub(super) struct Asked {
+    pub(super) caller: Caller,
+    /// Class and method to blame.
+    pub(super) blame: (u16, u16),
+    /// Whether it declares an exclusive queue.
+    pub(super) exclusive: bool,
+    pub(super) waits: Waits,
+    pub(super) then: Then,
+}

@@ -1,0 +1,136 @@
+//! Answers that are held back, and the barriers in the output that others stand behind.
+
+use crate::env::{Env, LogPosition};
+use leveret_client::Reply;
+use leveret_types::limits::UNSYNCED_CHANGES_MAX;
+use leveret_types::{ConsumerId, QueueId};
+use smallvec::SmallVec;
+use std::collections::VecDeque;
+use std::ops::AddAssign;
+
+/// What a connection holds back, and what waits behind that.
+#[derive(Debug, Default)]
+pub(super) struct HeldReplies {
+    /// The answer to what was asked, held until what it tells of is durable.
+    pub(super) held: Option<Held>,
+    /// Answers in the output that must not be written before what they tell of is durable.
+    pub(super) barriers: Barriers,
+    /// Consumers whose queue has gone while an answer is held: told behind it.
+    pub(super) cancelled_behind: Vec<ConsumerId>,
+    /// Deliveries encoded since the socket last took everything, but for those behind a barrier.
+    pub(super) encoded: Encoded,
+    /// Publishes that wait for the log, so that the confirm ledger must hear of it.
+    pub(super) awaiting: bool,
+}
+
+/// An answer that waits until what it tells of is durable.
+#[derive(Debug)]
+pub(super) struct Held {
+    pub(super) log_positions: SmallVec<[LogPosition; 1]>,
+    /// Queues of the cluster, and the number up to which they must have committed.
+    pub(super) queues: Vec<(QueueId, u64)>,
+    pub(super) reply: Reply,
+}
+
+/// Deliveries that were encoded.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Encoded {
+    pub(super) messages: usize,
+    pub(super) bytes: usize,
+}
+
+impl AddAssign for Encoded {
+    fn add_assign(&mut self, more: Self) {
+        self.messages += more.messages;
+        self.bytes += more.bytes;
+    }
+}
+
+/// What waits in the output, up to the next barrier, for one batch of the log.
+#[derive(Debug)]
+struct Barrier {
+    log_position: LogPosition,
+    /// Answers to changes.
+    changes: usize,
+    deliveries: Encoded,
+}
+
+/// The barriers that stand in a connection's output, the oldest first.
+#[derive(Debug, Default)]
+pub(super) struct Barriers {
+    queue_counts: VecDeque<Barrier>,
+    changes: usize,
+}
+
+impl Barriers {
+    pub(super) fn is_empty(&self) -> bool {
+        self.queue_counts.is_empty()
+    }
+
+    pub(super) fn is_full(&self) -> bool {
+        self.changes >= UNSYNCED_CHANGES_MAX
+    }
+
+    /// Takes note of an answer that waits for this ticket; whether it needs a barrier of its own.
+    pub(super) fn add(&mut self, log_position: LogPosition) -> bool {
+        self.changes += 1;
+        match self.queue_counts.back_mut() {
+            Some(last) if last.log_position == log_position => {
+                last.changes += 1;
+                false
+            }
+            _ => {
+                self.queue_counts.push_back(Barrier {
+                    log_position,
+                    changes: 1,
+                    deliveries: Encoded::default(),
+                });
+                true
+            }
+        }
+    }
+
+    /// Takes note of a delivery in the output; false if no barrier stands before it.
+    pub(super) fn note(&mut self, delivery: Encoded) -> bool {
+        let last = self.queue_counts.back_mut();
+        last.map(|last| last.deliveries += delivery).is_some()
+    }
+
+    /// Takes the oldest barrier away if its ticket is durable; answers the deliveries behind it.
+    pub(super) fn pop_durable<E: Env>(&mut self, env: &E) -> Option<Encoded> {
+        let LogPosition { shard, chunk } = self.queue_counts.front()?.log_position;
+        if env.durable(shard) < chunk {
+            return None;
+        }
+        let barrier = self.queue_counts.pop_front()?;
+        self.changes -= barrier.changes;
+        Some(barrier.deliveries)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use leveret_types::ShardId;
+
+    #[test]
+    fn as_many_changes_wait_for_the_log_as_the_limit_says_behind_a_barrier_for_each_batch() {
+        let log_position = |chunk| LogPosition {
+            shard: ShardId(0),
+            chunk,
+        };
+        let mut barriers = Barriers::default();
+        assert!(!barriers.note(Encoded::default()), "nothing stands");
+        for change in 0..UNSYNCED_CHANGES_MAX {
+            assert!(!barriers.is_full(), "{change}");
+            let is_first_of_batch = change % 16 == 0;
+            assert_eq!(
+                barriers.add(log_position(change as u64 / 16)),
+                is_first_of_batch
+            );
+        }
+        assert!(barriers.is_full() && !barriers.is_empty());
+        assert!(barriers.note(Encoded::default()));
+        assert_eq!(barriers.queue_counts.len(), UNSYNCED_CHANGES_MAX / 16);
+    }
+}

@@ -1,0 +1,214 @@
+//! Who a client is, where it is logged in, and what it may do: for sessions of every protocol.
+
+use crate::certificate;
+use crate::env::Env;
+use crate::properties::copies;
+use leveret_amqp::RawTable;
+use leveret_auth::{Access, Credentials, Mechanism, Resource, Rights, sasl};
+use leveret_metadata::{Catalogue, Vhost};
+use leveret_types::{ConnectionId, Message, ProtocolError, ReplyCode};
+use std::net::IpAddr;
+
+/// Who is logged in, and where.
+#[derive(Debug, Default)]
+pub(crate) struct Login {
+    user: String,
+    impersonates: bool,
+    mechanism: String,
+    vhost: String,
+    /// The connection counts towards the limits of its user and virtual host.
+    counted: bool,
+    pub(crate) channels_counted: usize,
+    rights: Option<Rights>,
+    /// The catalogue's generation that the rights are from.
+    generation: u64,
+}
+
+/// Why a user whose password is right is not let in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum NotLetIn {
+    /// It has gone meanwhile.
+    Gone,
+    /// It may only come from this host.
+    NotFromHere,
+}
+
+impl NotLetIn {
+    /// The same, for the log.
+    pub(crate) const fn reason(self) -> &'static str {
+        match self {
+            Self::Gone => "no such user",
+            Self::NotFromHere => "this user may only connect from this host",
+        }
+    }
+}
+
+impl Login {
+    /// The client is this user, if that one is to be let in from there.
+    pub(crate) fn enter<E: Env>(
+        &mut self,
+        name: &str,
+        from: IpAddr,
+        env: &E,
+    ) -> Result<(), NotLetIn> {
+        let catalogue = env.catalogue();
+        // The user may have gone while the password was checked.
+        let user = catalogue.user(name).ok_or(NotLetIn::Gone)?;
+        if catalogue.check_loopback(name, Some(from)).is_err() {
+            return Err(NotLetIn::NotFromHere);
+        }
+        name.clone_into(&mut self.user);
+        self.impersonates = user.tags().iter().any(|tag| tag == "impersonator");
+        Ok(())
+    }
+
+    /// Opens a virtual host for a connection; it counts from then on.
+    pub(crate) fn enter_vhost<E: Env>(
+        &mut self,
+        connection: ConnectionId,
+        name: &str,
+        env: &E,
+    ) -> Result<(), ProtocolError> {
+        let catalogue = env.catalogue();
+        if catalogue.vhost(name).is_none() {
+            return Err(ProtocolError::connection(
+                ReplyCode::NotAllowed,
+                format!("vhost {name} not found"),
+            ));
+        }
+        name.clone_into(&mut self.vhost);
+        self.rights = None;
+        self.rights(&catalogue).check_vhost()?;
+        let user = &self.user;
+        env.registry()
+            .open_connection(connection, user, name, |of_vhost, of_user| {
+                catalogue.check_open(user, name, of_vhost, of_user)
+            })?;
+        self.counted = true;
+        Ok(())
+    }
+
+    /// The connection counts no more.
+    pub(crate) fn leave<E: Env>(&mut self, connection: ConnectionId, env: &E) {
+        if std::mem::take(&mut self.counted) {
+            env.registry()
+                .close_connection(connection, &self.user, &self.vhost);
+        }
+    }
+
+    pub(crate) fn set_mechanism(&mut self, mechanism: Mechanism) {
+        mechanism.name().clone_into(&mut self.mechanism);
+    }
+
+    /// Whether a virtual host is open.
+    pub(crate) const fn is_open(&self) -> bool {
+        self.counted
+    }
+
+    pub(crate) fn user_name(&self) -> &str {
+        &self.user
+    }
+
+    pub(crate) fn vhost_name(&self) -> &str {
+        &self.vhost
+    }
+
+    pub(crate) fn mechanism(&self) -> &str {
+        &self.mechanism
+    }
+
+    /// The virtual host that is open.
+    pub(crate) fn vhost<'c>(&self, catalogue: &'c Catalogue) -> Result<&'c Vhost, ProtocolError> {
+        catalogue.vhost(&self.vhost).ok_or_else(|| {
+            ProtocolError::connection(
+                ReplyCode::ConnectionForced,
+                format!("vhost '{}' is down", self.vhost),
+            )
+        })
+    }
+
+    /// What the user may do now.
+    pub(crate) fn rights(&mut self, catalogue: &Catalogue) -> &Rights {
+        let current = catalogue.generation();
+        if self.generation != current || self.rights.is_none() {
+            self.generation = current;
+            self.rights = None;
+        }
+        let (user, vhost) = (&self.user, &self.vhost);
+        self.rights
+            .get_or_insert_with(|| catalogue.rights(user, vhost, ""))
+    }
+
+    pub(crate) fn permit_queue(
+        &mut self,
+        catalogue: &Catalogue,
+        queue: &str,
+        access: Access,
+    ) -> Result<(), ProtocolError> {
+        self.rights(catalogue).check(access, Resource::Queue(queue))
+    }
+
+    pub(crate) fn permit_publish(
+        &mut self,
+        catalogue: &Catalogue,
+        exchange: &str,
+        message: &Message,
+    ) -> Result<(), ProtocolError> {
+        let blame = |error: ProtocolError| error.at(60, 40);
+        let rights = self.rights(catalogue);
+        rights
+            .check(Access::Write, Resource::Exchange(exchange))
+            .map_err(blame)?;
+        if rights.restricts_topics_of(exchange) && self.is_topic(catalogue, exchange) {
+            // A copy goes where its key says: that key needs the permission as well.
+            let copies = copies(message.properties())?;
+            let rights = self.rights(catalogue);
+            for key in std::iter::once(message.routing_key()).chain(copies) {
+                rights
+                    .check_topic(Access::Write, exchange, key)
+                    .map_err(blame)?;
+            }
+        }
+        Ok(())
+    }
+
+    pub(crate) fn is_topic(&self, catalogue: &Catalogue, exchange: &str) -> bool {
+        let facts = catalogue
+            .vhost(&self.vhost)
+            .and_then(|v| v.router().exchange(exchange));
+        facts.is_some_and(|exchange| matches!(exchange.kind, leveret_routing::Kind::Topic))
+    }
+
+    /// The `user-id` of a message must be its publisher's, unless that one may speak for others.
+    pub(crate) fn check_user_id(&self, claimed: &[u8]) -> Result<(), ProtocolError> {
+        leveret_auth::check_user_id(claimed, &self.user, self.impersonates)
+            .map_err(|error| error.at(60, 40))
+    }
+}
+
+/// What a client's response says of it.
+///
+/// # Errors
+/// What is wrong with the response.
+pub(crate) fn credentials<E: Env>(
+    mechanism: Mechanism,
+    response: &[u8],
+    certificate: Option<&[u8]>,
+    env: &E,
+) -> Result<Credentials, ProtocolError> {
+    match mechanism {
+        Mechanism::Plain => Ok(sasl::plain(response)?),
+        Mechanism::AmqPlain => {
+            let table = RawTable::validate(response).map_err(|error| {
+                ProtocolError::connection(ReplyCode::SyntaxError, error.to_string())
+            })?;
+            Ok(sasl::amqplain(&table.to_table())?)
+        }
+        Mechanism::External => {
+            let from = env.settings().certificate_name;
+            let name = certificate.and_then(|shown| certificate::user_name(shown, from));
+            Ok(sasl::external(name.as_deref())?)
+        }
+        Mechanism::Anonymous => Ok(sasl::anonymous(env.settings().anonymous.as_ref())?),
+    }
+}

@@ -1,0 +1,134 @@
+//! Declarations, bindings and deletions: of a client, or of an operator who comes in through the
+//! management interface.
+//!
+//! An operation is a few [`Step`]s: look, change the catalogue, ask a queue. On a node alone each
+//! is answered at once; in a cluster the answer to a step may come later.
+
+mod begin;
+mod resume;
+mod step;
+
+pub use step::{Question, Step, StepAnswer, Then};
+
+use crate::cluster;
+use crate::env::{Env, LogPosition, QueueAnswer};
+use crate::growth;
+use crate::quorum::Asker;
+use leveret_auth::Rights;
+use leveret_client::{Reply, Topology};
+use leveret_metadata::{QueueKind, QueueRecord};
+use leveret_types::{ConnectionId, Now, ProtocolError, QueueId, ReplyCode};
+
+/// On whose behalf something is done.
+#[derive(Clone, Debug)]
+pub struct Caller {
+    /// The connection, which may use exclusive queues of its own.
+    pub connection: ConnectionId,
+    /// The virtual host.
+    pub vhost: String,
+    /// What may be done; everything for an operator.
+    pub rights: Option<Rights>,
+}
+
+/// An answer, and when what it tells of is durable.
+pub type Answer = (Reply, Option<LogPosition>);
+
+impl Caller {
+    /// Carries a declaration, binding or deletion of an operator out, without waiting for queues
+    /// whose leader is elsewhere. Nothing may be borrowed.
+    ///
+    /// # Errors
+    /// What the caller is told, with the class and method to blame.
+    pub fn topology<E: Env>(
+        &self,
+        operation: Topology,
+        now: Now,
+        env: &E,
+    ) -> Result<Answer, ProtocolError> {
+        self.topology_asking(operation, now, env, |queue, question| {
+            let asker = Asker::Poll(env.consumer_id().0);
+            let answer = question.ask(queue, asker, now, env);
+            answer.unwrap_or(QueueAnswer::Unavailable)
+        })
+    }
+
+    /// The same; what is asked of a queue is left to `ask`, which may take its time.
+    ///
+    /// # Errors
+    /// See [`Self::topology`].
+    pub fn topology_asking<E: Env>(
+        &self,
+        operation: Topology,
+        now: Now,
+        env: &E,
+        mut ask: impl FnMut(QueueId, Question) -> QueueAnswer,
+    ) -> Result<Answer, ProtocolError> {
+        let blame = ids(&operation);
+        let mut step = self.begin(operation, env);
+        loop {
+            step = match step.map_err(|error| blamed(error, blame))? {
+                Step::Answered(reply, log_position) => return Ok((reply, log_position)),
+                Step::Change { command, then } => growth::permit(&command, env)
+                    .and_then(|()| {
+                        cluster::known_without_majority(&command, env)
+                            .map_or_else(|| env.execute(now, &command), Ok)
+                    })
+                    .map_err(ProtocolError::from)
+                    .and_then(|executed| {
+                        let changed = StepAnswer::Changed(executed.outcome, executed.log_position);
+                        self.resume(then, changed, now, env)
+                    }),
+                Step::Ask {
+                    queue,
+                    question,
+                    then,
+                } => {
+                    let answer = ask(queue, question);
+                    self.resume(then, StepAnswer::Answer(answer), now, env)
+                }
+            };
+        }
+    }
+}
+
+/// An error that names its method.
+pub(crate) fn blamed(error: ProtocolError, (class, method): (u16, u16)) -> ProtocolError {
+    match error.class {
+        0 => error.at(class, method),
+        _ => error,
+    }
+}
+
+/// Class and method of an operation, for errors that blame it.
+pub(crate) fn ids(operation: &Topology) -> (u16, u16) {
+    match operation {
+        Topology::ExchangeDeclare { .. } => (40, 10),
+        Topology::ExchangeDelete { .. } => (40, 20),
+        Topology::ExchangeBind { .. } => (40, 30),
+        Topology::ExchangeUnbind { .. } => (40, 40),
+        Topology::QueueDeclare { .. } => (50, 10),
+        Topology::QueueBind { .. } => (50, 20),
+        Topology::QueuePurge { .. } => (50, 30),
+        Topology::QueueDelete { .. } => (50, 40),
+        Topology::QueueUnbind { .. } => (50, 50),
+    }
+}
+
+/// A quorum queue with a single active consumer gives its messages to consumers alone.
+///
+/// # Errors
+/// As RabbitMQ has it.
+pub(crate) fn may_get(queue: &QueueRecord) -> Result<(), ProtocolError> {
+    let is_refused = queue.kind() == QueueKind::Quorum && queue.settings().single_active;
+    let refused = || {
+        ProtocolError::channel(
+            ReplyCode::ResourceLocked,
+            format!(
+                "cannot obtain access to locked {}. basic.get operations are not supported by \
+                 quorum queues with single active consumer",
+                queue.resource()
+            ),
+        )
+    };
+    (!is_refused).then_some(()).ok_or_else(refused)
+}
