@@ -182,6 +182,9 @@ pub enum Flow {
     Prefetch(u16),
     /// It may be delivered so many messages, and more as [`Request::Credit`] says; settles change
     /// nothing. At most [`leveret_types::limits::CREDIT_UNSETTLED_MAX`] are unsettled at a time.
+    ///
+    /// Credit is counted where the client is: a queue that is led on another node may have sent
+    /// messages ahead of it, which nobody else is given until the consumer ends.
     Credit(u32),
 }
 

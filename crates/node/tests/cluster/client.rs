@@ -9,8 +9,17 @@ use leveret_amqp::{
 use leveret_types::{ConnectionId, FieldValue, NodeId};
 use std::fmt::Write as _;
 
-/// A client's end of a connection with channel 1.
+/// What a client speaks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Speaks {
+    Amqp,
+    /// The protocol of [`crate::line_session`].
+    Lines,
+}
+
+/// A client's end of a connection, with channel 1 where there are channels.
 pub struct Client {
+    pub speaks: Speaks,
     pub node: NodeId,
     pub connection: ConnectionId,
     /// What it was told, in words, since that was last looked at.
@@ -21,6 +30,7 @@ pub struct Client {
 impl Client {
     pub fn new(node: NodeId, connection: ConnectionId) -> Self {
         Self {
+            speaks: Speaks::Amqp,
             node,
             connection,
             heard: Vec::new(),
@@ -28,10 +38,21 @@ impl Client {
         }
     }
 
+    pub fn of_lines(node: NodeId, connection: ConnectionId) -> Self {
+        Self {
+            speaks: Speaks::Lines,
+            ..Self::new(node, connection)
+        }
+    }
+
     /// Takes in what the broker has written.
     pub fn hear(&mut self, written: &[u8]) {
         self.partial.extend_from_slice(written);
         let bytes = std::mem::take(&mut self.partial);
+        if self.speaks == Speaks::Lines {
+            let text = String::from_utf8_lossy(&bytes);
+            return self.heard.extend(text.lines().map(str::to_owned));
+        }
         let mut rest = &bytes[..];
         while let Some(frame) = next_frame(rest, u32::MAX).expect("frames can be read") {
             rest = &rest[frame.wire_len()..];

@@ -3,6 +3,7 @@
 
 mod client;
 mod damaged;
+mod line_session;
 mod script;
 mod world;
 
@@ -10,6 +11,7 @@ mod active;
 mod alarms;
 mod claims;
 mod classic;
+mod line;
 mod members;
 mod outdated;
 mod overdue;

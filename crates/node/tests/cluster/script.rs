@@ -1,7 +1,8 @@
 //! Runs scripts.
 //!
 //! A line is `what happens => what clients hear of it`. `a@2` connects client a to node 2; `a
-//! WORDS` is said by it ([`crate::client::say`]), and everything happens that needs no time. `run
+//! WORDS` is said by it ([`crate::client::say`]; `line a@2` connects one of the line protocol, whose
+//! words are those of [`crate::line_session`]), and everything happens that needs no time. `run
 //! 100` lets milliseconds pass, `kill 1` ends a node's process, `kill leader q` the one that leads
 //! a queue, `start 1` starts it again on its disk, `isolate 1` cuts it off, `heal` ends that,
 //! `blink 1 2` breaks the connection between two nodes, `drop a` is the end of a client's socket,
@@ -9,7 +10,6 @@
 //! policy for queues whose names begin with "ha", `mirror` takes it away, and `reconcile` gives all
 //! queues the members that are due to them.
 
-use crate::client;
 use crate::world::World;
 use leveret_types::NodeId;
 
@@ -75,6 +75,19 @@ fn act(world: &mut World, said: &str, killed: &mut Vec<NodeId>) {
         ["unstall", of] => {
             world.syncing.insert(node(of));
         }
+        ["line", at] if at.contains('@') => {
+            let (name, of) = at.split_once('@').expect("looked at above");
+            world.connect_line(name, node(of));
+            world.rest();
+            let client = world.clients.get_mut(name).expect("connected above");
+            let opened = client.heard.drain(..).collect::<Vec<_>>();
+            assert_eq!(opened, ["hello"]);
+        }
+        ["disk-alarm", of, on] => {
+            let now = world.now;
+            let node = world.nodes.get_mut(&node(of)).expect("it is up");
+            node.set_disk_alarm(on == "on", now);
+        }
         [at] if at.contains('@') => {
             let (name, of) = at.split_once('@').expect("looked at above");
             world.connect(name, node(of));
@@ -86,10 +99,7 @@ fn act(world: &mut World, said: &str, killed: &mut Vec<NodeId>) {
         ["fill-streams", of] => world.nodes[&node(of)].env.fill_streams(true),
         ["empty-streams", of] => world.nodes[&node(of)].env.fill_streams(false),
         // What stands between `&` comes with one read.
-        [name, ref words @ ..] => {
-            let said = words.split(|word| *word == "&").flat_map(client::say);
-            world.send(name, said.collect());
-        }
+        [name, ref words @ ..] => world.say_all(name, words),
         [] => panic!("nothing is said"),
     }
 }

@@ -1,6 +1,7 @@
 //! Three nodes, the network between them, and their clients.
 
-use crate::client::{self, Client};
+use crate::client::{self, Client, Speaks};
+use crate::line_session::LineSession;
 use bytes::Bytes;
 use leveret_metadata::{Batch, Catalogue, CatalogueError, Command, Config, Outcome, Proposed};
 use leveret_node::Alarms;
@@ -127,6 +128,7 @@ impl World {
             self.wires.insert((one, other), VecDeque::new());
             let now = self.now;
             if let Some(node) = self.nodes.get(&one) {
+                node.env.peer_of_streams(other, true);
                 node.each_shard(now, |shard| shard.peer_up(now, other));
             }
         }
@@ -137,6 +139,7 @@ impl World {
             self.wires.remove(&(one, other));
             let now = self.now;
             if let Some(node) = self.nodes.get(&one) {
+                node.env.peer_of_streams(other, false);
                 node.each_shard(now, |shard| shard.peer_down(now, other));
             }
         }
@@ -334,6 +337,28 @@ impl World {
         self.clients
             .insert(name.to_owned(), Client::new(node, connection));
         self.send(name, client::opening());
+    }
+
+    /// A client of the line protocol connects and says who it is.
+    pub fn connect_line(&mut self, name: &str, node: NodeId) {
+        let up = self.nodes.get_mut(&node).expect("the node is up");
+        let connection = up.connect_with(LineSession::new(), self.now);
+        let client = Client::of_lines(node, connection);
+        self.clients.insert(name.to_owned(), client);
+        self.send(name, b"hello guest guest /\n".to_vec());
+    }
+
+    /// Says several things in the words of the client's protocol, in one read.
+    pub fn say_all(&mut self, name: &str, words: &[&str]) {
+        let speaks = self.clients[name].speaks;
+        let said = words.split(|word| *word == "&");
+        let said = match speaks {
+            Speaks::Amqp => said.flat_map(client::say).collect(),
+            Speaks::Lines => said
+                .flat_map(|words| (words.join(" ") + "\n").into_bytes())
+                .collect(),
+        };
+        self.send(name, said);
     }
 
     pub fn drop_client(&mut self, name: &str) {

@@ -5,13 +5,17 @@
 //! proposed waits in [`NodeEnv::proposals`]. Or it [enters](Node::enter) a cluster, whose catalogue
 //! is a group of its own, as in the broker.
 
+mod connections;
 mod env;
+mod relay;
 mod segments;
 mod streams;
 
-pub use env::{Guard, NodeEnv, PendingChange};
+pub use connections::AnyConnection;
+pub use env::{Guard, NodeEnv, PendingChange, SHARDS};
 
 use bytes::Bytes;
+use leveret_client::Session;
 use leveret_metadata::{Catalogue, CatalogueError, Command, Config, NodeRecord, Outcome};
 use leveret_node::cluster::{self, Cluster, Identity, PeerAddress, Waiter, group};
 use leveret_node::env::{Env, PeerFrame};
@@ -31,8 +35,6 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, TryRecvError, sync_channel};
 
-/// Shards of each node.
-pub const SHARDS: u16 = 2;
 /// Bytes of a file of the log, for nodes of which nobody looks after the segments.
 const WAL_FILE_BYTES: u64 = 4 * 1024 * 1024;
 
@@ -41,7 +43,7 @@ pub struct Node<D: Disk> {
     /// What its actors reach.
     pub env: NodeEnv,
     /// Its clients' connections.
-    pub connections: BTreeMap<ConnectionId, Connection<AmqpSession>>,
+    pub connections: BTreeMap<ConnectionId, Box<dyn AnyConnection>>,
     next_connection: u64,
     wal: WalWriter<D>,
     segments: Segments<D>,
@@ -269,8 +271,14 @@ impl<D: Disk> Node<D> {
         busy
     }
 
-    /// A client's socket is accepted.
+    /// The socket of an AMQP 0-9-1 client is accepted.
     pub fn connect(&mut self, now: Now) -> ConnectionId {
+        let settings = Arc::clone(&self.env.settings().session);
+        self.connect_with(AmqpSession::new(settings, now), now)
+    }
+
+    /// A client's socket is accepted, with whom this session speaks.
+    pub fn connect_with(&mut self, session: impl Session + 'static, now: Now) -> ConnectionId {
         let id = ConnectionId(self.next_connection);
         self.next_connection += 1;
         let address = "127.0.0.1:1".parse().expect("an address");
@@ -279,10 +287,8 @@ impl<D: Disk> Node<D> {
             local: address,
             tls: false,
         };
-        let settings = Arc::clone(&self.env.settings().session);
-        let session = AmqpSession::new(settings, now);
-        self.connections
-            .insert(id, Connection::new(id, peer, session, now));
+        let connection = Connection::new(id, peer, session, now);
+        self.connections.insert(id, Box::new(connection));
         id
     }
 
@@ -425,7 +431,8 @@ impl<D: Disk> Node<D> {
         self.segments.full = outcome.rolled.or(self.segments.full);
     }
 
-    fn set_disk_alarm(&mut self, disk: bool, now: Now) {
+    /// Its drive has too little space, or has enough again.
+    pub fn set_disk_alarm(&mut self, disk: bool, now: Now) {
         if self.env.alarms.get().disk == disk {
             return;
         }
@@ -481,7 +488,10 @@ impl<D: Disk> Node<D> {
     /// When [`Self::tick`] has something to do.
     pub fn deadline(&self) -> Option<u64> {
         let shards = self.shards_deadline();
-        let connections = self.connections.values().filter_map(Connection::deadline);
+        let connections = self
+            .connections
+            .values()
+            .filter_map(|connection| connection.deadline());
         connections.chain(shards).min()
     }
 

@@ -1,7 +1,8 @@
 //! What a simulated node's actors reach.
 
-use super::SHARDS;
+use super::relay::Relayed;
 use super::streams::StreamInput;
+use bytes::Bytes;
 use leveret_auth::{LoginCheck, Verdict};
 use leveret_metadata::{Catalogue, CatalogueError, Command};
 use leveret_node::cluster::{Cluster, Peers, Waiter};
@@ -12,7 +13,7 @@ use leveret_node::history::History;
 use leveret_node::registry::Registry;
 use leveret_node::reply_to::Replies;
 use leveret_node::shard::{Deferred, Shard};
-use leveret_node::streams::{StreamChange, StreamNews, session_of};
+use leveret_node::streams::{ClientAddresses, StreamChange, StreamNews, session_of};
 use leveret_node::{Alarms, NodeCounters, NodeSettings};
 use leveret_types::{ConnectionId, ConsumerId, NodeId, Now, ShardId};
 use std::cell::{Cell, Ref, RefCell, RefMut};
@@ -20,6 +21,9 @@ use std::collections::{BTreeSet, VecDeque};
 use std::net::IpAddr;
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
+
+/// Shards of each node.
+pub const SHARDS: u16 = 2;
 
 /// A change of the catalogue on its way, and who waits for what it answers.
 pub type PendingChange = (Option<(ConnectionId, ProposalId)>, Command);
@@ -37,6 +41,8 @@ pub struct NodeEnv {
     pub frames: RefCell<VecDeque<(NodeId, PeerFrame)>>,
     pub(super) deferred: RefCell<Vec<Deferred>>,
     pub(super) stream_inputs: RefCell<Vec<StreamInput>>,
+    /// The streams of other nodes, and their sessions at the streams of this one.
+    pub(super) relayed: Relayed,
     /// Whether the streams have no room for publishes, and who was told so.
     are_streams_full: Cell<bool>,
     refused: RefCell<BTreeSet<ConnectionId>>,
@@ -76,6 +82,7 @@ impl NodeEnv {
             frames: RefCell::default(),
             deferred: RefCell::default(),
             stream_inputs: RefCell::default(),
+            relayed: Relayed::default(),
             are_streams_full: Cell::default(),
             refused: RefCell::default(),
             proposals: RefCell::default(),
@@ -277,6 +284,7 @@ impl Env for NodeEnv {
     }
 
     fn follow_stream(&self, change: StreamChange) {
+        self.relayed.place(&change);
         let input = StreamInput::Change(change);
         self.stream_inputs.borrow_mut().push(input);
     }
@@ -291,16 +299,22 @@ impl Env for NodeEnv {
             self.refused.borrow_mut().insert(connection);
             return Err(Box::new(command));
         }
-        let input = StreamInput::Say(session_of(connection), command);
-        self.stream_inputs.borrow_mut().push(input);
-        Ok(())
+        self.relayed.say(session_of(connection), command, self)
     }
 
     fn leave_streams(&self, connection: ConnectionId, unsaid: VecDeque<leveret_stream::Command>) {
-        let session = session_of(connection);
-        let last = std::iter::once(leveret_stream::Command::Leave);
-        let inputs = unsaid.into_iter().chain(last);
-        let inputs = inputs.map(|command| StreamInput::Say(session, command));
-        self.stream_inputs.borrow_mut().extend(inputs);
+        self.relayed.leave(session_of(connection), unsaid, self);
+    }
+
+    fn receive_of_streams(&self, from: NodeId, frame: Bytes) {
+        self.relayed.receive(from, frame, self);
+    }
+
+    fn peer_of_streams(&self, peer: NodeId, is_up: bool) {
+        self.relayed.peer(peer, is_up, self);
+    }
+
+    fn stream_clients(&self, node: NodeId) -> Option<ClientAddresses> {
+        self.relayed.clients(node)
     }
 }

@@ -1,8 +1,9 @@
 //! The streams of a node without threads: what the streams' own thread does in the broker.
 
-use super::NodeEnv;
-use leveret_node::env::{ConnectionEvent, Env};
-use leveret_node::streams::{StreamChange, StreamNews, connection_of, settings_here};
+use super::env::NodeEnv;
+use leveret_metadata::QueueRecord;
+use leveret_node::env::Env;
+use leveret_node::streams::{StreamChange, settings_here};
 use leveret_storage::{Disk, StreamFiles};
 use leveret_stream::{Command, Events, SessionId};
 use leveret_stream_host::StreamHost;
@@ -34,8 +35,21 @@ impl<D: Disk> Streams<D> {
             .filter_map(|record| Some((record.id(), settings_here(record, env)?)))
             .collect();
         drop(catalogue);
+        self.place_elsewhere(env);
         for (id, settings) in here {
             self.change(StreamChange::Begun(id, settings), &mut Events::new());
+        }
+    }
+
+    /// Takes note of the streams that other nodes lead.
+    fn place_elsewhere(&self, env: &NodeEnv) {
+        let catalogue = env.catalogue();
+        let is_elsewhere = |record: &&QueueRecord| {
+            record.settings().stream.is_some() && record.home() != env.node_id()
+        };
+        for record in catalogue.queues(None).filter(is_elsewhere) {
+            let change = StreamChange::Elsewhere(record.id(), record.home());
+            env.relayed.place(&change);
         }
     }
 
@@ -77,8 +91,7 @@ impl<D: Disk> Streams<D> {
             }
         }
         for (session, event) in events {
-            let news = ConnectionEvent::Stream(StreamNews::Event(event));
-            env.post(connection_of(session), news);
+            env.relayed.hear(session, event, env);
         }
         true
     }
