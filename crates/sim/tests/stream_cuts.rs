@@ -41,6 +41,7 @@ fn state(epoch: u64, cut: Option<u64>) -> ReplicaState {
         log_epoch: Epoch(1),
         is_whole: true,
         cut,
+        damaged: None,
         epochs: Vec::new(),
     }
 }
