@@ -97,9 +97,8 @@ fn the_active_consumer_stays_it_when_another_leads() {
 fn an_active_consumer_of_which_nothing_is_heard_is_followed_in_time() {
     let mut world = World::new(4);
     let leader = declared(&mut world);
-    let silent = NodeId(4);
-    assert_ne!(leader, silent);
-    consume(&mut world, silent, NodeId(1 + leader.0 % 3));
+    let (silent, other) = world.outsider_and_follower("q");
+    consume(&mut world, silent, other);
     world.mute.insert(silent);
     world.kill(leader);
     world.pass(4_000);

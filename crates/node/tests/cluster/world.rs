@@ -610,6 +610,18 @@ impl World {
         (record.members().to_vec(), catalogue.next_incarnation())
     }
 
+    /// A node that has no member of a queue, and the first that has one and does not lead it.
+    pub fn outsider_and_follower(&self, queue: &str) -> (NodeId, NodeId) {
+        let leader = self.leader(queue).expect("it is led");
+        let members: Vec<NodeId> = self.members(queue).0.iter().map(|m| m.node()).collect();
+        let outsider = (1..).map(NodeId).find(|node| !members.contains(node));
+        let follower = members.into_iter().find(|node| *node != leader);
+        (
+            outsider.expect("there are more"),
+            follower.expect("it has several"),
+        )
+    }
+
     /// Takes a node out of a queue's members.
     pub fn shrink(&mut self, queue: &str, out: NodeId) {
         let (mut members, _) = self.members(queue);

@@ -116,7 +116,9 @@ fn prepared(node: u32, stream: QueueId, epoch: u64, promised: u64, next_offset: 
 
 fn asked(steps: &Steps) -> Vec<(u32, u64)> {
     let asks = steps.asks.iter();
-    asks.map(|(node, _, epoch)| (node.0, epoch.0)).collect()
+    let mut asked: Vec<_> = asks.map(|(node, _, epoch)| (node.0, epoch.0)).collect();
+    asked.sort_unstable();
+    asked
 }
 
 /// The members of a stream that do not lead it.
