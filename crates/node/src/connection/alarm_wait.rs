@@ -6,9 +6,9 @@
 //!
 //! Invariant: what waits has been routed and put nowhere; nothing behind it has been begun.
 
-use crate::enqueue::Targets;
 use super::{Connection, Run};
 use crate::cluster::held_by;
+use crate::enqueue::Targets;
 use crate::env::Env;
 use bytes::Bytes;
 use leveret_client::{Publish, Request, Session};

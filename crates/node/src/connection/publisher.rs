@@ -53,7 +53,7 @@ impl Publisher {
     }
 
     pub(super) fn known_route(&self, hash: u64, message: &Message) -> Option<&Route> {
-        let route = self.routes.get(hash as usize % ROUTES_KEPT)?.as_ref()?;
+        let route = self.routes.get(place(hash, self.routes.len()))?.as_ref()?;
         let same = route.hash == hash
             && *route.exchange == *message.exchange()
             && *route.routing_key == *message.routing_key();
@@ -61,15 +61,74 @@ impl Publisher {
     }
 
     pub(super) fn remember_route(&mut self, hash: u64, message: &Message, traffic: Traffic) {
+        // Most connections publish to one place, and keep room for that alone.
         if self.routes.is_empty() {
-            self.routes.resize_with(ROUTES_KEPT, || None);
+            self.routes.push(None);
         }
-        self.routes[hash as usize % ROUTES_KEPT] = Some(Route {
+        while self.routes.len() < ROUTES_KEPT && self.is_taken(hash) {
+            self.make_room();
+        }
+        let place = place(hash, self.routes.len());
+        self.routes[place] = Some(Route {
             hash,
             exchange: message.exchange().into(),
             routing_key: message.routing_key().into(),
             targets: Targets::from_slice(&self.queues),
             traffic,
         });
+    }
+
+    /// Whether another route has the place of this one.
+    fn is_taken(&self, hash: u64) -> bool {
+        let taken = &self.routes[place(hash, self.routes.len())];
+        taken.as_ref().is_some_and(|route| route.hash != hash)
+    }
+
+    /// Twice as many places.
+    fn make_room(&mut self) {
+        let count = 2 * self.routes.len();
+        let routes = std::mem::replace(&mut self.routes, Vec::with_capacity(count));
+        self.routes.resize_with(count, || None);
+        for route in routes.into_iter().flatten() {
+            let place = place(route.hash, count);
+            self.routes[place] = Some(route);
+        }
+    }
+}
+
+/// Where a route is kept, of so many places: a power of two, or none.
+const fn place(hash: u64, places: usize) -> usize {
+    hash as usize & places.wrapping_sub(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use leveret_types::message::{MessageParts, MessageSummary};
+
+    const _: () = assert!(ROUTES_KEPT.is_power_of_two());
+
+    #[test]
+    fn a_publisher_keeps_room_for_as_many_routes_as_it_uses() {
+        let mut publisher = Publisher::default();
+        let message = |key: &str| {
+            let parts = MessageParts {
+                exchange: b"x",
+                routing_key: key.as_bytes(),
+                properties: &[],
+                body: &[],
+            };
+            Message::from_parts(parts, MessageSummary::default())
+        };
+        for (routes, most) in [(1, 1), (2, 64), (200, ROUTES_KEPT)] {
+            for number in 0..routes {
+                let message = message(&number.to_string());
+                let hash = publisher.route_hash(&message);
+                publisher.remember_route(hash, &message, Traffic::default());
+                assert!(publisher.known_route(hash, &message).is_some());
+            }
+            assert!(publisher.routes.len() <= most);
+        }
+        assert_eq!(publisher.routes.len(), ROUTES_KEPT);
     }
 }

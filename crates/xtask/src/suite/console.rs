@@ -186,7 +186,9 @@ impl Stage {
                 },
             )?],
         };
-        let folder = bench.folder()?.join(format!("{page}-{}", bench.kind.name()));
+        let folder = bench
+            .folder()?
+            .join(format!("{page}-{}", bench.kind.name()));
         if folder.exists() {
             fs::remove_dir_all(&folder)?;
         }
