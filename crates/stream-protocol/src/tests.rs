@@ -175,3 +175,29 @@ fn changed_frames_break_nothing() {
     }
     assert!(every_frame().len() > 31);
 }
+
+#[test]
+fn every_command_of_a_client_has_a_row_in_the_table_of_permissions() {
+    use Key::{
+        ConsumerUpdate, Deliver, MetadataUpdate, Open, PeerProperties, PublishConfirm,
+        PublishError, SaslAuthenticate, SaslHandshake, Tune,
+    };
+    let of_the_broker = [
+        PublishConfirm,
+        PublishError,
+        Deliver,
+        MetadataUpdate,
+        ConsumerUpdate,
+        Tune,
+    ];
+    let before_login = [PeerProperties, SaslHandshake, SaslAuthenticate, Open];
+    let table = include_str!("../../../tests/interop/permissions.txt");
+    let rows = table
+        .lines()
+        .filter_map(|line| line.strip_prefix("STREAM "));
+    let rows: Vec<_> = rows.filter_map(|row| row.split(' ').next()).collect();
+    let wanted = Key::ALL.into_iter();
+    let wanted = wanted.filter(|key| !of_the_broker.contains(key) && !before_login.contains(key));
+    let wanted: Vec<_> = wanted.map(|key| format!("{key:?}")).collect();
+    assert_eq!(rows, wanted);
+}

@@ -59,10 +59,20 @@ impl StreamClient {
 
     /// Logs in, and opens the virtual host.
     pub fn open(address: SocketAddr, password: &str) -> Result<Self, u16> {
+        Self::open_as(address, "guest", password, "/")
+    }
+
+    /// The same as any user, in any virtual host.
+    pub fn open_as(
+        address: SocketAddr,
+        user: &str,
+        password: &str,
+        vhost: &str,
+    ) -> Result<Self, u16> {
         let mut client = Self(connect(address));
         assert_eq!(client.ask(0x11, &[&0_u32.to_be_bytes()]).0, OK);
         assert_eq!(client.ask(0x12, &[]).0, OK);
-        let response = format!("\0guest\0{password}");
+        let response = format!("\0{user}\0{password}");
         let length = (response.len() as u32).to_be_bytes();
         let login = client.ask(0x13, &[&text("PLAIN"), &length, response.as_bytes()]);
         if login.0 != OK {
@@ -71,8 +81,10 @@ impl StreamClient {
         let (key, tune) = client.heard();
         assert_eq!(key, 0x14);
         client.send(0x8014, &[&tune]);
-        assert_eq!(client.ask(0x15, &[&text("/")]).0, OK);
-        Ok(client)
+        match client.ask(0x15, &[&text(vhost)]).0 {
+            OK => Ok(client),
+            code => Err(code),
+        }
     }
 
     pub fn create(&mut self, stream: &str) -> u16 {

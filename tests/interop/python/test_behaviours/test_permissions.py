@@ -93,7 +93,7 @@ class Need:
 LINES = [line for line in TABLE.read_text().splitlines() if line and not line.startswith("#")]
 NEEDS = [Need(line) for line in LINES if line.startswith(("AMQP ", "HTTP "))]
 OWNERS = [Row(line.removeprefix("OWNER ")) for line in LINES if line.startswith("OWNER ")]
-ROWS = [Row(line) for line in LINES if not line.startswith(("AMQP ", "HTTP ", "OWNER "))]
+ROWS = [Row(line) for line in LINES if not line.startswith(("AMQP ", "HTTP ", "OWNER ", "STREAM "))]
 
 
 def ask(method, url, user, body=None, data=None):
