@@ -24,8 +24,8 @@ use crate::client::{Client, Event};
 use crate::cluster::Cluster;
 use crate::{http, run};
 
-/// Bytes of the small file system.
-const DISK_BYTES: u64 = 160 << 20;
+/// Bytes of the small file system: room for what a member keeps of a whole run, several times.
+const DISK_BYTES: u64 = 512 << 20;
 /// The queue that grows.
 const BACKLOG: &str = "crash-backlog";
 /// Bytes of one of its messages, and how many there are.
