@@ -147,6 +147,11 @@ pub struct Connection {
     /// A publish has come since the alarm: it waits for the end of the alarm, and what is behind it
     /// waits with it.
     held: bool,
+    /// When a publish that waits for room looks again, in monotonic milliseconds; nothing if none
+    /// waits.
+    pub(crate) room_ms: Option<u64>,
+    /// When the first publish that has not arrived whole may be given up.
+    pub(crate) unfinished_ms: Option<u64>,
     /// The latest moment that was told.
     pub(crate) now: Now,
     /// When the client was last heard, in monotonic milliseconds; nothing if that begins to count
@@ -194,6 +199,8 @@ impl Connection {
             alarm: None,
             blocked: false,
             held: false,
+            room_ms: None,
+            unfinished_ms: None,
             now,
             heard_ms: Some(now.monotonic_ms),
             speak_ms: 0,
@@ -375,10 +382,15 @@ impl Connection {
         self.alarm.is_some()
     }
 
-    /// Whether an alarm keeps the client's input waiting, for the client publishes.
+    /// Whether the client's input waits for the end of an alarm, or for room, for the client
+    /// publishes.
     #[must_use]
     pub const fn held(&self) -> bool {
-        self.held
+        self.held || self.waits_for_room()
+    }
+
+    pub(crate) const fn waits_for_room(&self) -> bool {
+        self.room_ms.is_some() && matches!(self.phase, Phase::Running)
     }
 
     /// Whether input that begins so must wait for the end of an alarm: a publish.

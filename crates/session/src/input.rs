@@ -77,6 +77,9 @@ impl Connection {
     /// Reads frames that lie whole in `input`; keeps the beginning of one that does not.
     fn read_whole(&mut self, input: &mut Bytes, requests: &mut Vec<Request>) {
         while !self.suspended() && self.is_hearing() && !self.holds(&input[..]) {
+            if self.waits_for_room() {
+                return;
+            }
             if let Some(length) = self.whole_publish(input, requests) {
                 input.advance(length);
                 continue;
@@ -85,6 +88,7 @@ impl Connection {
                 Ok(Some(frame)) if self.waits_its_turn(frame) => {
                     self.await_turn(None, requests);
                 }
+                Ok(Some(frame)) if self.lacks_room(frame) => {}
                 Ok(Some(frame)) => {
                     let length = frame.wire_len();
                     self.frame(frame, requests);
@@ -118,6 +122,9 @@ impl Connection {
             Ok(Some(frame)) if self.waits_its_turn(frame) => {
                 *input = Bytes::from([&partial[..], &input[..]].concat());
                 self.await_turn(None, requests);
+            }
+            Ok(Some(frame)) if self.lacks_room(frame) => {
+                *input = Bytes::from([&partial[..], &input[..]].concat());
             }
             Ok(Some(frame)) => self.frame(frame, requests),
             Ok(None) => self.partial = partial,

@@ -7,13 +7,14 @@
 use crate::channel::Mode;
 use crate::connection::{Connection, Phase};
 use crate::input::publish_error;
+use crate::unfinished::Place;
 use bytes::Bytes;
 use leveret_amqp::frame::{Frame, FrameKind, next_frame};
 use leveret_amqp::{ContentHeader, EncodeMethod, Properties, basic};
 use leveret_client::contract::{Publish, Request};
 use leveret_types::limits::{
     CHUNK_BYTES, MESSAGE_BYTES_HARD_MAX, TRANSACTION_BYTES_MAX, TRANSACTION_MESSAGES_MAX,
-    TTL_MS_MAX, UNFINISHED_BYTES_MAX, UNFINISHED_LARGE,
+    TTL_MS_MAX, UNFINISHED_BYTES_MAX, UNFINISHED_LARGE, UNFINISHED_LOOK_MS, UNFINISHED_MS_MAX,
 };
 use leveret_types::message::{MessageSummary, Span};
 use leveret_types::{ChannelId, Message, ProtocolError, ReplyCode, encoded};
@@ -46,6 +47,8 @@ pub(crate) struct Assembly {
     routing_key: Span,
     /// Known once the header is here.
     header: Option<Header>,
+    /// Its place among the node's unfinished publishes, if it is not small.
+    place: Option<Place>,
     /// Exchange, routing key, properties and as much of the body as is here; before them, once they
     /// are known and the message is large, the header with which logs keep it.
     bytes: Vec<u8>,
@@ -68,8 +71,14 @@ impl Assembly {
             exchange,
             routing_key,
             header: None,
+            place: None,
             bytes,
         }
+    }
+
+    /// When it is given up if others wait for its place.
+    pub(crate) fn until_ms(&self) -> Option<u64> {
+        self.place.as_ref().map(Place::until_ms)
     }
 
     /// What the content header says. A large message is put together as logs keep it, so that they
@@ -307,6 +316,64 @@ impl Connection {
         }
         self.assembly(number)?.append_body(part);
         self.finish_publish(number, requests)
+    }
+
+    /// Whether a frame must wait until there is room for the publish whose header it is.
+    pub(crate) fn lacks_room(&mut self, frame: Frame<'_>) -> bool {
+        if frame.kind != FrameKind::Header || self.phase != Phase::Running {
+            return false;
+        }
+        let Ok(header) = ContentHeader::decode(frame.payload) else {
+            return false;
+        };
+        let too_large = header.body_size > self.settings.message_bytes_max;
+        let size = (header.body_size as usize).saturating_add(header.properties.len());
+        let now_ms = self.now.monotonic_ms;
+        let Some(channel) = self.channels.get_mut(&frame.channel) else {
+            return false;
+        };
+        let is_open = !channel.closing && !too_large;
+        let arriving = channel.assembly.as_deref_mut();
+        let awaited = |assembly: &&mut Assembly| {
+            is_open && assembly.header.is_none() && assembly.place.is_none()
+        };
+        let Some(assembly) = arriving.filter(awaited).filter(|_| size > PROPERTIES_SMALL) else {
+            return false;
+        };
+        assembly.place = self.settings.unfinished.place(size, now_ms);
+        let until_ms = assembly.until_ms();
+        let first = [self.unfinished_ms, until_ms].into_iter().flatten().min();
+        self.unfinished_ms = first;
+        self.room_ms = until_ms.is_none().then_some(now_ms + UNFINISHED_LOOK_MS);
+        self.room_ms.is_some()
+    }
+
+    /// Gives up publishes that have not arrived whole in time, while others wait for room.
+    pub(crate) fn give_up_unfinished(&mut self, requests: &mut Vec<Request>) {
+        let now_ms = self.now.monotonic_ms;
+        if self.unfinished_ms.is_none_or(|at| at > now_ms) {
+            return;
+        }
+        let arriving = self.channels.iter();
+        let arriving = arriving.filter_map(|(number, channel)| {
+            let until_ms = channel.assembly.as_deref()?.until_ms()?;
+            Some((*number, until_ms))
+        });
+        let arriving: Vec<(u16, u64)> = arriving.collect();
+        let (late, early): (Vec<_>, Vec<_>) =
+            arriving.into_iter().partition(|(_, at)| *at <= now_ms);
+        let next = early.iter().map(|(_, at)| *at).min();
+        let is_full = self.settings.unfinished.is_full(now_ms);
+        let again = (!is_full && !late.is_empty()).then_some(now_ms + UNFINISHED_LOOK_MS);
+        self.unfinished_ms = [next, again].into_iter().flatten().min();
+        for (number, _) in late.into_iter().filter(|_| is_full) {
+            let text = format!(
+                "the message did not arrive within {} s while others waited for room",
+                UNFINISHED_MS_MAX / 1_000
+            );
+            let error = ProtocolError::channel(ReplyCode::ResourceError, text);
+            self.now_failed(number, publish_error(error), requests);
+        }
     }
 
     /// Whether the publish that arrives on this channel may hold so many octets more. The largest

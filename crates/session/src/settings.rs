@@ -1,6 +1,8 @@
 //! What an operator may choose about sessions.
 
+use crate::unfinished::Unfinished;
 use leveret_types::{FieldTable, FieldValue, limits};
+use std::sync::Arc;
 
 /// Settings of all sessions of a listener, shared between them.
 #[derive(Clone, Debug)]
@@ -21,6 +23,9 @@ pub struct Settings {
     pub server_properties: FieldTable,
     /// Milliseconds that a client has to log in and open its virtual host.
     pub handshake_ms_max: u64,
+    /// What publishes that have not arrived whole hold, of all connections of the node: shared by
+    /// the settings of all its listeners.
+    pub unfinished: Arc<Unfinished>,
 }
 
 impl Default for Settings {
@@ -35,6 +40,7 @@ impl Default for Settings {
             mechanisms: "PLAIN AMQPLAIN".to_owned(),
             server_properties: FieldTable::from([("capabilities", capabilities())]),
             handshake_ms_max: limits::HANDSHAKE_MS_MAX,
+            unfinished: Arc::default(),
         }
     }
 }

@@ -171,6 +171,14 @@ pub const UNFINISHED_BYTES_MAX: usize = 64 * 1024 * 1024;
 /// Publishes as large as `max_message_size` allows that may be unfinished beside the largest, also
 /// where they are more than [`UNFINISHED_BYTES_MAX`].
 pub const UNFINISHED_LARGE: usize = 4;
+/// Bytes that publishes of all connections of a node which have not arrived whole may hold
+/// together; a single one may be larger. Who begins another one is not read until it fits.
+pub const UNFINISHED_NODE_BYTES_MAX: usize = 256 * 1024 * 1024;
+/// Milliseconds after which a publish that has not arrived whole is given up while others wait for
+/// room: its channel is closed.
+pub const UNFINISHED_MS_MAX: u64 = 60_000;
+/// Milliseconds after which a connection that waits for room for a publish looks again.
+pub const UNFINISHED_LOOK_MS: u64 = 100;
 /// Bytes of buffers that are kept for use again while streams are busy.
 pub const POOL_BYTES_MAX: usize = 16 * 1024 * 1024;
 /// Bytes of the least buffer that is kept: the allocator keeps smaller ones.

@@ -21,6 +21,7 @@ use std::time::Duration;
 
 /// What the shell starts a node with.
 pub fn node_config(config: &Config) -> Result<NodeConfig, String> {
+    let session = session_settings(config, false);
     Ok(NodeConfig {
         folders: config.folders.store(),
         amqp: config.listeners.amqp.clone(),
@@ -79,8 +80,11 @@ pub fn node_config(config: &Config) -> Result<NodeConfig, String> {
         },
         prepare: definitions(config),
         settings: NodeSettings {
-            session: Arc::new(session_settings(config, false)),
-            session_tls: Arc::new(session_settings(config, true)),
+            session_tls: Arc::new(SessionSettings {
+                unfinished: Arc::clone(&session.unfinished),
+                ..session_settings(config, true)
+            }),
+            session: Arc::new(session),
             stream: StreamSessions {
                 plain: Arc::new(stream_settings(config, false)),
                 tls: Arc::new(stream_settings(config, true)),
@@ -196,6 +200,7 @@ fn session_settings(config: &Config, tls: bool) -> SessionSettings {
         mechanisms: offered(&config.login.mechanisms, proves_names),
         server_properties: server_properties(config),
         handshake_ms_max: config.limits.handshake_timeout_ms,
+        unfinished: Arc::default(),
     }
 }
 

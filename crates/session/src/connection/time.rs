@@ -15,7 +15,7 @@ impl Connection {
 
     /// Whether the client is expected to be heard.
     const fn listening(&self) -> bool {
-        self.asked.is_none() && !self.held
+        self.asked.is_none() && !self.held()
     }
 
     /// When [`Self::tick`] is to be called, in monotonic milliseconds.
@@ -24,12 +24,18 @@ impl Connection {
         match self.phase {
             Phase::Closed => None,
             Phase::Running => {
-                let interval = self.heartbeat_ms()?;
+                let room = [self.room_ms, self.unfinished_ms]
+                    .into_iter()
+                    .flatten()
+                    .min();
+                let Some(interval) = self.heartbeat_ms() else {
+                    return room;
+                };
                 let heard = self.heard_ms.unwrap_or(self.now.monotonic_ms);
                 let silence = self.listening().then_some(heard + 2 * interval);
                 let count = self.heard_ms.is_none() && self.listening();
                 let count = count.then_some(self.now.monotonic_ms);
-                [count, silence, Some(self.speak_ms)]
+                [count, silence, Some(self.speak_ms), room]
                     .into_iter()
                     .flatten()
                     .min()
@@ -48,7 +54,11 @@ impl Connection {
         self.now = now;
         match self.phase {
             Phase::Closed => {}
-            Phase::Running => self.tick_heartbeats(now.monotonic_ms),
+            Phase::Running => {
+                self.give_up_unfinished(requests);
+                self.look_for_room(requests);
+                self.tick_heartbeats(now.monotonic_ms);
+            }
             Phase::Closing { .. } | Phase::Lingering => {
                 self.close_channels(requests);
                 let until = now.monotonic_ms + self.closing_ms();
@@ -64,6 +74,14 @@ impl Connection {
         }
         if self.phase == Phase::Closed {
             self.close_channels(requests);
+        }
+    }
+
+    /// Reads on if a publish that waits for room finds it now.
+    fn look_for_room(&mut self, requests: &mut Vec<Request>) {
+        if self.room_ms.is_some_and(|at| at <= self.now.monotonic_ms) {
+            self.room_ms = None;
+            self.read(requests);
         }
     }
 

@@ -11,4 +11,5 @@ mod harness;
 mod publishing;
 mod time;
 mod transactions;
+mod unfinished;
 mod wire;

@@ -392,7 +392,7 @@ fn unfinished_publishes_of_all_channels_together_are_bounded() {
 
 #[test]
 fn small_publishes_go_by_one_that_is_larger_than_the_bound() {
-    let size = 128 * 1024 * 1024;
+    let size = 100 * 1024 * 1024;
     let mut client = InParts::new(size as u64);
     client.begin(1, size);
     client.send(1, UNFINISHED_BYTES_MAX + 8_000);

@@ -1,0 +1,204 @@
+//! Publishes of several connections of a node that have not arrived whole.
+
+use bytes::Bytes;
+use leveret_amqp::frame::FrameKind;
+use leveret_amqp::{ContentHeader, basic, channel, encode};
+use leveret_session::{Connection, Settings, fuzz};
+use leveret_types::Now;
+use leveret_types::limits::{
+    MESSAGE_BYTES_MAX, UNFINISHED_LOOK_MS, UNFINISHED_MS_MAX, UNFINISHED_NODE_BYTES_MAX,
+};
+
+/// Octets of properties: none are set.
+const PROPERTIES: usize = 2;
+
+/// Connections of one node, and the time there.
+struct Node {
+    settings: Settings,
+    now_ms: u64,
+}
+
+impl Node {
+    fn new() -> Self {
+        let settings = Settings {
+            message_bytes_max: 2 * UNFINISHED_NODE_BYTES_MAX as u64,
+            heartbeat_seconds: 0,
+            ..Settings::default()
+        };
+        Self {
+            settings,
+            now_ms: 2_000,
+        }
+    }
+
+    fn connect(&self) -> Connection {
+        fuzz::open_connection(self.settings.clone())
+    }
+
+    fn say(&self, connection: &mut Connection, bytes: Vec<u8>) {
+        fuzz::drive(connection, Now::both(self.now_ms), Bytes::from(bytes));
+    }
+
+    /// Lets time pass for this connection.
+    fn pass(&mut self, connection: &mut Connection, milliseconds: u64) {
+        self.now_ms += milliseconds;
+        connection.tick(Now::both(self.now_ms), &mut Vec::new());
+    }
+
+    fn bytes(&self) -> usize {
+        self.settings.unfinished.bytes()
+    }
+}
+
+fn open(number: u16) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    encode::method(&mut bytes, number, &channel::Open {});
+    bytes
+}
+
+/// A publish of this size in all, of which these octets of the body are there.
+fn publish(number: u16, size: usize, there: usize) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    let publish = basic::Publish {
+        exchange: b"x",
+        routing_key: b"k",
+        mandatory: false,
+        immediate: false,
+    };
+    encode::method(&mut bytes, number, &publish);
+    encode::frame(&mut bytes, FrameKind::Header, number, |out| {
+        let header = ContentHeader {
+            class: 60,
+            body_size: (size - PROPERTIES) as u64,
+            properties: b"\0\0",
+        };
+        header.encode(out);
+    });
+    body(&mut bytes, number, there);
+    bytes
+}
+
+fn body(bytes: &mut Vec<u8>, number: u16, mut left: usize) {
+    let part = vec![7; 4_000];
+    while left > 0 {
+        let size = left.min(part.len());
+        encode::frame(bytes, FrameKind::Body, number, |out| {
+            out.extend_from_slice(&part[..size]);
+        });
+        left -= size;
+    }
+}
+
+fn channels(connection: &Connection) -> usize {
+    connection.channels().count()
+}
+
+#[test]
+fn the_publish_that_would_pass_the_nodes_bound_is_not_read_before_there_is_room() {
+    let mut node = Node::new();
+    let (mut first, mut second, mut third) = (node.connect(), node.connect(), node.connect());
+    let small = 10_000;
+    node.say(&mut first, publish(1, UNFINISHED_NODE_BYTES_MAX - small, 0));
+    node.say(&mut second, publish(1, small + 1, 0));
+    assert!(second.held(), "one octet too many");
+    node.say(&mut third, publish(1, small, 0));
+    assert!(!third.held(), "it fits");
+    assert_eq!(node.bytes(), UNFINISHED_NODE_BYTES_MAX);
+    node.pass(&mut second, UNFINISHED_LOOK_MS);
+    assert!(second.held(), "nothing has changed");
+    let mut rest = Vec::new();
+    body(&mut rest, 1, small - PROPERTIES);
+    node.say(&mut third, rest);
+    assert_eq!(node.bytes(), UNFINISHED_NODE_BYTES_MAX - small);
+    drop(first);
+    node.pass(&mut second, UNFINISHED_LOOK_MS);
+    assert!(!second.held() && node.bytes() == small + 1);
+    drop(second);
+    assert_eq!(node.bytes(), 0);
+}
+
+#[test]
+fn small_publishes_go_by_who_waits() {
+    let mut node = Node::new();
+    let (mut first, mut second, mut third) = (node.connect(), node.connect(), node.connect());
+    node.say(&mut first, publish(1, UNFINISHED_NODE_BYTES_MAX, 0));
+    node.say(&mut second, publish(1, 100_000, 0));
+    assert!(second.held());
+    node.say(&mut third, publish(1, 1_000, 0));
+    assert!(!third.held(), "small");
+    let mut rest = Vec::new();
+    body(&mut rest, 1, 1_000 - PROPERTIES);
+    node.say(&mut third, rest);
+    assert!(third.published_yet());
+    node.pass(&mut second, UNFINISHED_LOOK_MS);
+    assert!(second.held());
+}
+
+#[test]
+fn a_publish_that_does_not_become_whole_is_given_up_for_those_who_wait_and_only_then() {
+    let mut node = Node::new();
+    let (mut silent, mut waiting) = (node.connect(), node.connect());
+    node.say(&mut silent, publish(1, UNFINISHED_NODE_BYTES_MAX, 0));
+    node.pass(&mut silent, 10 * UNFINISHED_MS_MAX);
+    assert_eq!(channels(&silent), 1, "nobody waits");
+    node.say(&mut waiting, publish(1, 100_000, 0));
+    assert!(waiting.held());
+    node.pass(&mut silent, UNFINISHED_LOOK_MS);
+    assert_eq!(channels(&silent), 0, "its time was over long ago");
+    node.pass(&mut waiting, UNFINISHED_LOOK_MS);
+    assert!(!waiting.held());
+}
+
+#[test]
+fn a_client_that_waits_for_itself_is_let_go_on() {
+    let mut node = Node::new();
+    let mut client = node.connect();
+    node.say(
+        &mut client,
+        [open(2), publish(2, UNFINISHED_NODE_BYTES_MAX, 0)].concat(),
+    );
+    node.say(&mut client, publish(1, 100_000, 0));
+    assert!(client.held());
+    for _ in 0..UNFINISHED_MS_MAX / UNFINISHED_LOOK_MS {
+        assert!(client.held());
+        node.pass(&mut client, UNFINISHED_LOOK_MS);
+    }
+    assert!(
+        !client.held() && channels(&client) == 1,
+        "channel 2 is closed"
+    );
+}
+
+#[test]
+fn many_channels_of_many_connections_hold_no_more_than_the_node_allows() {
+    let mut node = Node::new();
+    node.settings.message_bytes_max = MESSAGE_BYTES_MAX;
+    let size = MESSAGE_BYTES_MAX as usize;
+    let mut connections: Vec<Connection> = (0..8).map(|_| node.connect()).collect();
+    for connection in &mut connections {
+        for number in 1..200 {
+            if number > 1 {
+                node.say(connection, open(number));
+            }
+            if connection.held() {
+                break;
+            }
+            // What is beyond the connection's own bound closes the channel at once.
+            let there = if number < 8 {
+                size - PROPERTIES - 1
+            } else {
+                100_000
+            };
+            node.say(connection, publish(number, size, there));
+            assert!(
+                node.bytes() <= UNFINISHED_NODE_BYTES_MAX,
+                "{}",
+                node.bytes()
+            );
+        }
+    }
+    let held = connections.iter().filter(|connection| connection.held());
+    assert!(held.count() >= 4, "most wait");
+    drop(connections);
+    assert_eq!(node.bytes(), 0);
+}
