@@ -305,7 +305,7 @@ fn commands_of_rabbitmq_streams_change_what_they_say() {
         ),
         (
             "-q|stream_status|q",
-            70,
+            69,
             "Error:\nCannot get stream status of a classic queue",
             0,
         ),

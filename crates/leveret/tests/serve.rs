@@ -218,7 +218,7 @@ fn the_log_changes_its_level_and_is_rotated_while_the_node_runs() {
         &["set_log_level", "loud"][..],
         &["set_log_level", "queue", "info"],
     ] {
-        assert_eq!(node.ctl(wrong).status.code(), Some(65), "{wrong:?}");
+        assert_eq!(node.ctl(wrong).status.code(), Some(69), "{wrong:?}");
     }
 }
 
@@ -300,19 +300,19 @@ fn the_members_of_a_quorum_queue_change_by_command() {
     for (wrong, code, part) in [
         (
             &["add_member", "none", "3"][..],
-            65,
+            69,
             "'none' does not exist",
         ),
-        (&["add_member", "classic", "3"], 65, "is not replicated"),
-        (&["add_member", "q", "9"], 65, "the cluster has no node 9"),
+        (&["add_member", "classic", "3"], 69, "is not replicated"),
+        (&["add_member", "q", "9"], 69, "the cluster has no node 9"),
         (
             &["transfer_leadership", "none", "3"],
             65,
             "'none' does not exist",
         ),
-        (&["peek", "q", "1"], 65, "no message at position 1"),
-        (&["peek", "q", "0"], 65, "position must be 1 or more"),
-        (&["peek", "classic", "1"], 65, "not supported by classic"),
+        (&["peek", "q", "1"], 69, "no message at position 1"),
+        (&["peek", "q", "0"], 69, "position must be 1 or more"),
+        (&["peek", "classic", "1"], 69, "not supported by classic"),
     ] {
         let refused = node.ctl(wrong);
         let text = String::from_utf8_lossy(&refused.stderr).into_owned();
@@ -345,7 +345,7 @@ fn a_message_of_a_quorum_queue_is_shown_at_any_node_and_stays() {
         for part in ["\tsecond\n", "routing_key\tq\n", "delivery_mode\t2\n"] {
             assert!(second.contains(part), "{second}");
         }
-        assert_eq!(node.ctl(&["peek", "q", "3"]).status.code(), Some(65));
+        assert_eq!(node.ctl(&["peek", "q", "3"]).status.code(), Some(69));
     }
     for at in [0, 3] {
         let listed = || nodes[at].told(&["-q", "list_queues", "name", "messages_ready"]);

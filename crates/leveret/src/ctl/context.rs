@@ -20,6 +20,27 @@ pub mod code {
     pub const TEMPORARY: u8 = 75;
 }
 
+/// Commands, a code of the reason, and the code with which RabbitMQ's command ends in its place.
+const OWN: &[(&str, u8, u8)] = &[
+    ("add_member", code::DATA, code::UNAVAILABLE),
+    ("await_online_nodes", code::TEMPORARY, code::SOFTWARE),
+    ("clear_operator_policy", code::DATA, code::UNAVAILABLE),
+    ("clear_policy", code::DATA, code::UNAVAILABLE),
+    ("delete_queue", code::DATA, code::USAGE),
+    ("enable", code::DATA, code::SOFTWARE),
+    ("enable_feature_flag", code::DATA, code::USAGE),
+    ("forget_cluster_node", code::DATA, code::UNAVAILABLE),
+    ("peek", code::DATA, code::UNAVAILABLE),
+    ("quorum_status", code::DATA, code::UNAVAILABLE),
+    ("set", code::DATA, code::SOFTWARE),
+    ("set_log_level", code::DATA, code::UNAVAILABLE),
+    ("set_operator_policy", code::DATA, code::UNAVAILABLE),
+    ("set_permissions", code::DATA, code::UNAVAILABLE),
+    ("set_policy", code::DATA, code::UNAVAILABLE),
+    ("set_vhost_limits", code::DATA, code::UNAVAILABLE),
+    ("stream_status", code::SOFTWARE, code::UNAVAILABLE),
+];
+
 /// What a command gives back.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Output {
@@ -51,6 +72,15 @@ impl Failure {
             code: code::USAGE,
             text: format!("Error (argument validation): {}", text.into()),
         }
+    }
+
+    /// The failure with the code that RabbitMQ's command of this name has for it.
+    #[must_use]
+    pub fn of_command(self, command: &str) -> Self {
+        let mut own = OWN.iter();
+        let own = own.find(|(name, code, _)| *name == command && *code == self.code);
+        let code = own.map_or(self.code, |(_, _, own)| *own);
+        Self { code, ..self }
     }
 
     /// The node, or something on it, is not as the command needs it.

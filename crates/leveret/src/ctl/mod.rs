@@ -126,6 +126,7 @@ pub fn run(words: &[String], print: &mut dyn FnMut(&str)) -> Result<(), Failure>
     };
     let result = (command.run)(&context);
     print(&lines.borrow());
-    print(&options.render(result?));
+    let output = result.map_err(|failure| failure.of_command(command.name))?;
+    print(&options.render(output));
     Ok(())
 }

@@ -8,10 +8,14 @@ const PAGES: &[&str] = &[
     "backup.md",
     "cluster.md",
     "coming-from-rabbitmq.md",
+    "configuration-by-example.md",
+    "deployment.md",
+    "getting-started.md",
     "monitoring.md",
     "quorum-queues.md",
     "replacing-a-node.md",
     "troubleshooting.md",
+    "upgrading.md",
 ];
 
 /// Words behind which a command of RabbitMQ's tools stands.
@@ -29,9 +33,12 @@ fn commands_on_the_pages_are_there() {
     let mut seen = 0;
     for page in PAGES {
         let text = std::fs::read_to_string(docs.join(page)).expect(page);
+        let typed = text.lines().filter_map(|line| line.split_once("$ "));
+        let typed: Vec<&str> = typed.map(|(_, command)| command).collect();
         // A line may end within a command.
         let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
-        for code in text.split('`').skip(1).step_by(2) {
+        let named = text.split('`').skip(1).step_by(2);
+        for code in named.chain(typed.iter().copied()) {
             for tool in TOOLS {
                 let Some(rest) = code.strip_prefix(tool) else {
                     continue;

@@ -187,10 +187,13 @@ pub fn replicas_are_whole(context: &Context<'_>) -> Result<Output> {
             segment(&queue)
         );
         let members = context.target.get(&path)?;
-        if items(&members)
-            .iter()
-            .any(|member| member["Membership"] == "promotable")
-        {
+        // A member that takes part, and has not said yet whether it votes, has not caught up.
+        let is_new = |member: &Value| match member["Membership"].as_str() {
+            Some("promotable") => true,
+            Some("unknown") => member["Raft State"] == "follower",
+            _ => false,
+        };
+        if items(&members).iter().any(is_new) {
             waiting.push(format!("'{queue}' in vhost '{vhost}'"));
         }
     }

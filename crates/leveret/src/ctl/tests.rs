@@ -186,7 +186,7 @@ fn users_and_permissions() {
         (
             vec![BOB],
             "-q|-p|nowhere|set_permissions|bob|.*|.*|.*",
-            code::DATA,
+            code::UNAVAILABLE,
             "Virtual host 'nowhere' does not exist",
             vec![],
         ),
@@ -220,14 +220,14 @@ fn users_and_permissions() {
         (
             vec![ROOT],
             "-q|set_policy|ttl|^q|{message-ttl}",
-            code::DATA,
+            code::UNAVAILABLE,
             "Error:\n\"{message-ttl}\" is not valid JSON (key must be a string at line 1 column 2)",
             vec![],
         ),
         (
             vec![ROOT],
             "-q|clear_policy|ttl",
-            code::DATA,
+            code::UNAVAILABLE,
             "Error:\nParameter does not exist",
             vec!["DELETE /api/policies/%2F/ttl"],
         ),
@@ -409,14 +409,14 @@ fn members_of_quorum_queues() {
         (
             vec![],
             "-q|-p|v|add_member|q|leveret@form",
-            code::DATA,
+            code::UNAVAILABLE,
             none,
             vec![by_node(&add)],
         ),
         (
             vec![(add.as_str(), 400, r#"{"reason":"queue 'q' in vhost 'v' is not replicated"}"#)],
             "-q|-p|v|add_member|q|leveret@form",
-            code::DATA,
+            code::UNAVAILABLE,
             "Error: queue 'q' in vhost 'v' is not replicated",
             vec![by_node(&add)],
         ),
@@ -784,9 +784,9 @@ fn whose_limits_are_listed_is_that_commands_option() {
 fn a_plugin_is_enabled_only_if_the_broker_does_what_it_does() {
     for (line, expected) in [
         ("enable|rabbitmq_management", 0),
-        ("enable|rabbitmq_management|rabbitmq_shovel", code::DATA),
-        ("enable|rabbitmq_managment", code::DATA),
-        ("set|rabbitmq_stomp", code::DATA),
+        ("enable|rabbitmq_management|rabbitmq_shovel", code::SOFTWARE),
+        ("enable|rabbitmq_managment", code::SOFTWARE),
+        ("set|rabbitmq_stomp", code::SOFTWARE),
         ("set|rabbitmq_prometheus", 0),
         ("disable|rabbitmq_management", code::SOFTWARE),
         ("disable|rabbitmq_stomp", 0),
