@@ -22,7 +22,7 @@ fn what_is_adopted_for_the_first_time_has_not_come_back() {
     ] {
         let (world, _) = run(script);
         let at = Position {
-            priority_log: 0,
+            priority_log: world.queue.priority_log_for(None),
             index: 0,
         };
         assert_eq!(world.queue.returns(at), expected, "{script}");

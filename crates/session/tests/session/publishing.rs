@@ -322,11 +322,6 @@ impl InParts {
 
     /// Opens the channel, if it is not the first, and begins a publish with so large a body.
     fn begin(&mut self, number: u16, size: usize) {
-        self.begin_with(number, size, b"\0\0");
-    }
-
-    /// The same with these properties.
-    fn begin_with(&mut self, number: u16, size: usize, properties: &[u8]) {
         let mut bytes = Vec::new();
         if number > 1 {
             encode::method(&mut bytes, number, &channel::Open {});
@@ -342,7 +337,7 @@ impl InParts {
             let header = ContentHeader {
                 class: 60,
                 body_size: size as u64,
-                properties,
+                properties: b"\0\0",
             };
             header.encode(out);
         });
@@ -403,24 +398,4 @@ fn small_publishes_go_by_one_that_is_larger_than_the_bound() {
     client.begin(3, size);
     client.send(3, UNFINISHED_BYTES_MAX + 8_000);
     assert_eq!(client.open(), [1, 2, 3]);
-}
-
-#[test]
-fn properties_of_unfinished_publishes_are_bounded_like_their_bodies() {
-    // One table with one long string: all that a frame takes.
-    let long = 120_000;
-    let mut properties = vec![0x20, 0];
-    properties.extend_from_slice(&(long as u32 + 7).to_be_bytes());
-    properties.extend_from_slice(b"\x01xS");
-    properties.extend_from_slice(&(long as u32).to_be_bytes());
-    properties.extend(vec![b'y'; long]);
-    let mut client = InParts::new(MESSAGE_BYTES_MAX);
-    let max = UNFINISHED_BYTES_MAX.max(MESSAGE_BYTES_MAX as usize * UNFINISHED_LARGE);
-    let fit = max / long + 2;
-    for number in 1..=fit as u16 + 3 {
-        client.begin_with(number, 10, &properties);
-    }
-    let open = client.open();
-    assert!(open.contains(&1), "the first ones fit");
-    assert!(open.len() <= fit, "{} of {fit}", open.len());
 }

@@ -5,8 +5,9 @@ use super::world::{Host, World};
 use crate::Random;
 use crate::disk::{Call, Fault, ReadFaults, SimDisk};
 use leveret_node::env::Env;
+use leveret_node::quorum::replica::HEADER_LOG;
 use leveret_node::shard::log_of;
-use leveret_types::NodeId;
+use leveret_types::{LogId, NodeId};
 use std::io;
 
 impl World {
@@ -79,10 +80,13 @@ impl World {
         for (number, id) in self.ids().into_iter().enumerate() {
             let Some(node) = self.node(id) else { continue };
             let mut shard = node.env.shard(node.env.shard_of(queue));
-            let log = log_of(queue, 0);
-            let live = shard.logs.live(log);
-            if let Some(index) = live.iter().flatten().nth(number) {
-                shard.logs.settle(log, index..index + 1, 0);
+            let logs = (0..HEADER_LOG).map(|priority_log| log_of(queue, priority_log));
+            let logs: Vec<LogId> = logs.filter(|log| shard.logs.has_log(*log)).collect();
+            for log in logs {
+                let live = shard.logs.live(log);
+                if let Some(index) = live.iter().flatten().nth(number) {
+                    shard.logs.settle(log, index..index + 1, 0);
+                }
             }
         }
     }
