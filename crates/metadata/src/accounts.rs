@@ -1,7 +1,6 @@
 //! Commands about users and virtual hosts, and what belongs to them: permissions, limits, policies,
 //! parameters.
 
-use crate::arguments::QueueKind;
 use crate::catalogue::{Catalogue, Change, Outcome};
 use crate::command::Command;
 use crate::error::CatalogueError;
@@ -10,6 +9,7 @@ use crate::record::{User, Vhost, resource};
 use crate::topology::check_length;
 use leveret_auth::{Permission, TopicPermission};
 use leveret_routing::Unbound;
+use leveret_types::QueueKind;
 use leveret_types::limits::USER_TAGS_MAX;
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -2,118 +2,13 @@
 //! declarations mean the same.
 
 use crate::error::CatalogueError;
+use crate::kinds::Kind;
 use leveret_stream::age_ms;
 use leveret_types::limits::{
     PRIORITY_MAX, STREAM_FILTER_BYTES_MAX, STREAM_SEGMENT_BYTES_MAX, TTL_MS_MAX,
 };
-use leveret_types::{FieldTable, FieldValue};
-use serde::{Deserialize, Serialize};
+use leveret_types::{FieldTable, FieldValue, QueueKind};
 use std::ops::RangeInclusive;
-
-/// A type of queue.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum QueueKind {
-    /// `classic`: on one node.
-    Classic,
-    /// `quorum`: replicated.
-    Quorum,
-    /// `stream`: a log that nobody takes messages from.
-    Stream,
-}
-
-impl QueueKind {
-    /// The name in `x-queue-type`.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Classic => "classic",
-            Self::Quorum => "quorum",
-            Self::Stream => "stream",
-        }
-    }
-
-    /// The type of this name.
-    #[must_use]
-    pub fn parse(name: &str) -> Option<Self> {
-        match name {
-            "classic" => Some(Self::Classic),
-            "quorum" => Some(Self::Quorum),
-            "stream" => Some(Self::Stream),
-            _ => None,
-        }
-    }
-
-    /// The name that RabbitMQ uses in error texts: that of its module.
-    #[must_use]
-    pub const fn module_name(self) -> &'static str {
-        match self {
-            Self::Classic => "rabbit_classic_queue",
-            Self::Quorum => "rabbit_quorum_queue",
-            Self::Stream => "rabbit_stream_queue",
-        }
-    }
-
-    /// The arguments that it knows. Others that a queue of another type knows are refused, all else
-    /// is kept and ignored.
-    const fn arguments(self) -> &'static [&'static str] {
-        match self {
-            Self::Classic => &[
-                "x-expires",
-                "x-message-ttl",
-                "x-dead-letter-exchange",
-                "x-dead-letter-routing-key",
-                "x-max-length",
-                "x-max-length-bytes",
-                "x-max-priority",
-                "x-overflow",
-                "x-queue-mode",
-                "x-queue-version",
-                "x-single-active-consumer",
-                "x-queue-type",
-                "x-queue-master-locator",
-                "x-queue-leader-locator",
-                "x-consumer-timeout",
-            ],
-            Self::Quorum => &[
-                "x-queue-type",
-                "x-expires",
-                "x-message-ttl",
-                "x-dead-letter-exchange",
-                "x-dead-letter-routing-key",
-                "x-dead-letter-strategy",
-                "x-max-length",
-                "x-max-length-bytes",
-                "x-max-in-memory-length",
-                "x-max-in-memory-bytes",
-                "x-max-priority",
-                "x-overflow",
-                "x-single-active-consumer",
-                "x-delivery-limit",
-                "x-delayed-retry-type",
-                "x-delayed-retry-min",
-                "x-delayed-retry-max",
-                "x-consumer-timeout",
-                "x-consumer-disconnected-timeout",
-                "x-quorum-initial-group-size",
-                "x-quorum-target-group-size",
-                "x-initial-cluster-size",
-                "x-queue-leader-locator",
-                "x-member-placement-tag",
-            ],
-            Self::Stream => &[
-                "x-queue-type",
-                "x-max-length-bytes",
-                "x-max-age",
-                "x-stream-max-segment-size-bytes",
-                "x-stream-filter-size-bytes",
-                "x-initial-cluster-size",
-                "x-queue-leader-locator",
-                "x-flush",
-                "x-flush-interval-ms",
-            ],
-        }
-    }
-}
 
 /// The type that arguments ask for, classic where they do not.
 ///
@@ -153,19 +48,20 @@ pub fn validate(
             resource: resource.to_owned(),
         });
     }
-    for &name in kind.arguments() {
+    let known = Kind::of(kind).arguments;
+    for &name in known {
         if let Some(value) = arguments.get(name) {
             check_value(name, value, arguments)
                 .map_err(|reason| invalid(name, resource, reason))?;
         }
     }
     let of_any_type = |name: &str| {
-        [QueueKind::Classic, QueueKind::Quorum, QueueKind::Stream]
+        QueueKind::ALL
             .iter()
-            .any(|k| k.arguments().contains(&name))
+            .any(|of| Kind::of(*of).arguments.contains(&name))
     };
     for (name, _) in arguments.iter() {
-        if of_any_type(name) && !kind.arguments().contains(&name) {
+        if of_any_type(name) && !known.contains(&name) {
             return Err(CatalogueError::ArgumentOfOtherType {
                 argument: name.to_owned(),
                 resource: resource.to_owned(),
@@ -317,8 +213,8 @@ pub fn check_equivalence(
     received: &FieldTable,
     ignore_type: bool,
 ) -> Result<(), CatalogueError> {
-    let compared = kind
-        .arguments()
+    let compared = Kind::of(kind)
+        .arguments
         .iter()
         .filter(|n| !(ignore_type && **n == "x-queue-type"));
     compared

@@ -1,6 +1,5 @@
 //! The catalogue: what there is, and the door through which every change goes.
 
-use crate::arguments::QueueKind;
 use crate::cluster::{Circumstances, Cluster};
 use crate::command::{Command, Endpoint};
 use crate::error::CatalogueError;
@@ -9,6 +8,7 @@ use crate::record::{QueueRecord, User, Vhost, resource};
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 use leveret_auth::{HashingAlgorithm, PasswordHash, Rights, is_loopback, verify_login};
+use leveret_types::QueueKind;
 use leveret_types::limits::{EXCHANGES_MAX, QUEUES_MAX, VHOSTS_MAX};
 use leveret_types::{ConnectionId, FieldValue, NodeId, ProtocolError, QueueId};
 use std::collections::{BTreeMap, BTreeSet};

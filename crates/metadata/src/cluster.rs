@@ -5,11 +5,11 @@
 //! of them. What their effect depends on besides the catalogue (who asked, who was up, which limits
 //! held) was decided by the leader and travels with them.
 
-use crate::arguments::QueueKind;
 use crate::catalogue::{Catalogue, Change, Outcome};
 use crate::command::{Command, decode, encode};
 use crate::error::CatalogueError;
 use crate::record::QueueRecord;
+use leveret_types::QueueKind;
 use leveret_types::limits::{CLUSTER_NODES_MAX, GROUP_SIZE_DEFAULT};
 use leveret_types::{NodeId, QueueId, ReplicaId};
 use serde::{Deserialize, Serialize};

@@ -23,6 +23,7 @@ mod command;
 mod definitions;
 mod error;
 mod growth;
+mod kinds;
 mod membership;
 mod policy;
 mod record;
@@ -33,7 +34,6 @@ mod table;
 mod topology;
 
 pub use accounts::refuse_component;
-pub use arguments::QueueKind;
 pub use catalogue::{Catalogue, Change, Config, DeadLetterTarget, LoginRefusal, Outcome};
 pub use cluster::{Batch, Cluster, NodeRecord, Proposed, Rules, decode_proposed, encode_proposed};
 pub use command::{Command, Endpoint, FORMAT_VERSION};
@@ -44,6 +44,7 @@ pub use definitions::{
 };
 pub use error::CatalogueError;
 pub use leveret_stream::{Flush, StreamSettings};
+pub use leveret_types::QueueKind;
 pub use leveret_types::{DelayedRetry, Overflow, Retried};
 pub use membership::MembershipConfig;
 pub use policy::{ApplyTo, Mirrors, Policy, QueueSettings, merge as merge_policies};

@@ -1,11 +1,11 @@
 //! Which nodes have a queue: where a new one lives, and who is to join or leave the group of one
 //! that does not have the members that it should have.
 
-use crate::arguments::QueueKind;
 use crate::catalogue::{Catalogue, Change, Outcome};
 use crate::error::CatalogueError;
 use crate::policy::Mirrors;
 use crate::record::QueueRecord;
+use leveret_types::QueueKind;
 use leveret_types::limits::{GROUP_MEMBERS_MAX, GROUP_SIZE_DEFAULT, STREAM_FOLLOWERS_MAX};
 use leveret_types::{NodeId, QueueId, ReplicaId};
 

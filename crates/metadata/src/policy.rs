@@ -3,13 +3,13 @@
 
 use crate::arguments::{
     DELAYED_RETRY_TYPES, FLUSH_INTERVAL_RANGE, FLUSH_LEVELS, LEADER_LOCATORS, OVERFLOW_MODES,
-    QueueKind,
 };
 use crate::error::CatalogueError;
+use crate::kinds::Kind;
 use leveret_auth::Pattern;
 use leveret_stream::StreamSettings;
 use leveret_types::limits::{DELIVERY_LIMIT, TTL_MS_MAX};
-use leveret_types::{DelayedRetry, FieldTable, FieldValue, Overflow, Retried};
+use leveret_types::{DelayedRetry, FieldTable, FieldValue, Overflow, QueueKind, Retried};
 use std::sync::Arc;
 
 /// What a policy applies to.
@@ -130,60 +130,9 @@ impl Policy {
     }
 }
 
-/// Keys of streams alone.
-const STREAM_ONLY_KEYS: &[&str] = &[
-    "max-age",
-    "stream-max-segment-size-bytes",
-    "stream-filter-size-bytes",
-    "flush",
-    "flush-interval-ms",
-];
-/// Keys of classic queues alone.
-const CLASSIC_ONLY_KEYS: &[&str] = &[
-    "queue-mode",
-    "queue-version",
-    "queue-master-locator",
-    "ha-mode",
-    "ha-params",
-    "ha-sync-mode",
-    "ha-sync-batch-size",
-    "ha-promote-on-shutdown",
-    "ha-promote-on-failure",
-];
-/// Keys of quorum queues alone.
-const QUORUM_ONLY_KEYS: &[&str] = &[
-    "target-group-size",
-    "delivery-limit",
-    "dead-letter-strategy",
-    "max-in-memory-length",
-    "max-in-memory-bytes",
-    "delayed-retry-type",
-    "delayed-retry-min",
-    "delayed-retry-max",
-    "consumer-disconnected-timeout",
-];
-/// Keys of queues whose messages are taken out.
-const QUEUE_ONLY_KEYS: &[&str] = &[
-    "message-ttl",
-    "expires",
-    "max-length",
-    "overflow",
-    "dead-letter-exchange",
-    "dead-letter-routing-key",
-    "consumer-timeout",
-];
-
-/// Whether a policy with this key does not apply to queues of this type at all, as in RabbitMQ.
+/// Whether a policy with this key does not apply to queues of this kind at all, as in RabbitMQ.
 fn is_unsupported(kind: QueueKind, key: &str) -> bool {
-    let unsupported: &[&[&str]] = match kind {
-        QueueKind::Classic => &[
-            STREAM_ONLY_KEYS,
-            QUORUM_ONLY_KEYS,
-            &["initial-cluster-size"],
-        ],
-        QueueKind::Quorum => &[STREAM_ONLY_KEYS, CLASSIC_ONLY_KEYS],
-        QueueKind::Stream => &[QUEUE_ONLY_KEYS, QUORUM_ONLY_KEYS, CLASSIC_ONLY_KEYS],
-    };
+    let unsupported = Kind::of(kind).refused_policy_keys;
     unsupported.iter().any(|keys| keys.contains(&key))
 }
 

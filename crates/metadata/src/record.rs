@@ -1,10 +1,10 @@
 //! What the catalogue keeps of each thing.
 
-use crate::arguments::QueueKind;
 use crate::command::Command;
 use crate::policy::{Policy, QueueSettings};
 use leveret_auth::{PasswordHash, Permission, TopicPermission};
 use leveret_routing::Router;
+use leveret_types::QueueKind;
 use leveret_types::{ConnectionId, FieldTable, FieldValue, NodeId, QueueId, ReplicaId};
 use std::collections::BTreeMap;
 use std::sync::Arc;

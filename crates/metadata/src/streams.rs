@@ -3,10 +3,10 @@
 //! Invariant: the epochs of a stream only grow, and each has one leader, which is a member then.
 //! Invariant: of two sets of members that follow each other one has one node more than the other.
 
-use crate::arguments::QueueKind;
 use crate::catalogue::{Catalogue, Change, Outcome};
 use crate::error::CatalogueError;
 use crate::record::QueueRecord;
+use leveret_types::QueueKind;
 use leveret_types::limits::STREAM_FOLLOWERS_MAX;
 use leveret_types::{NodeId, QueueId, ReplicaId};
 

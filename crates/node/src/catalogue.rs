@@ -153,11 +153,7 @@ fn recall<E: Env>(vhost: &str, source: &str, queue: QueueId, now: Now, env: &E) 
 pub fn spec(catalogue: &Catalogue, record: &QueueRecord) -> QueueSpec {
     let settings = record.settings();
     QueueSpec {
-        kind: match record.kind() {
-            QueueKind::Classic => leveret_queue::QueueKind::Classic,
-            QueueKind::Quorum => leveret_queue::QueueKind::Quorum,
-            QueueKind::Stream => unreachable!("no shard has streams"),
-        },
+        kind: record.kind(),
         durable: record.survives_restart(),
         members: record.members().to_vec(),
         home: record.home(),

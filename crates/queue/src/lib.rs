@@ -71,10 +71,11 @@ mod state;
 
 pub use consumer::{AttachError, Consumer, ConsumerView};
 pub use effect::{Delivery, Effect, Got, Offer, Outcome, Reason};
+pub use leveret_types::QueueKind;
 pub use leveret_types::{DelayedRetry, Overflow, Retried};
 pub use log::{Log, Meta, Peek, Position};
 pub use queue::{Counters, Counts, Queue};
 pub use returns::Returns;
 pub use runs::RunMap;
-pub use settings::{QueueKind, Settings};
+pub use settings::Settings;
 pub use state::{PriorityLogState, RecoveredPriorityLog, State, StateError};

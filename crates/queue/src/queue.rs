@@ -15,8 +15,8 @@ use crate::effect::{Effect, Got, Offer};
 use crate::log::{Log, Meta, Position};
 use crate::priority_log::PriorityLogs;
 use crate::returns::Delayed;
-use crate::settings::{QueueKind, Settings};
-use leveret_types::{ConsumerId, Now, Overflow};
+use crate::settings::Settings;
+use leveret_types::{ConsumerId, Now, Overflow, QueueKind};
 use std::ops::Range;
 
 /// A queue. See the crate's page for how its calls go together.
@@ -148,7 +148,7 @@ impl Queue {
     pub fn priority_log_for(&self, priority: Option<u8>) -> u8 {
         match self.kind {
             QueueKind::Classic => priority.unwrap_or(0).min(self.settings.priority_max),
-            QueueKind::Quorum => priority
+            QueueKind::Quorum | QueueKind::Stream => priority
                 .unwrap_or(QUORUM_PRIORITY_LOG_DEFAULT)
                 .min(QUORUM_PRIORITY_LOG_MAX),
         }

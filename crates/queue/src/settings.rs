@@ -2,16 +2,6 @@
 
 use leveret_types::{DelayedRetry, Overflow, limits};
 
-/// What kind of queue the machine serves. Fixed at declaration.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum QueueKind {
-    /// One priority log, or a priority log for each priority up to [`Settings::priority_max`].
-    Classic,
-    /// Priority logs 0 to 31, 4 where a message has no priority; counts deliveries; a single active
-    /// consumer yields to a higher priority.
-    Quorum,
-}
-
 /// A queue's settings in force: arguments, policy and operator policy merged. All times are
 /// milliseconds.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -5,13 +5,13 @@ use super::{
     QueueDefinition, UserDefinition, VhostDefinition,
 };
 use crate::accounts::{LIMITS_COMPONENT, refuse_component};
-use crate::arguments::QueueKind;
 use crate::catalogue::Catalogue;
 use crate::command::{Command, Endpoint};
 use crate::error::CatalogueError;
 use crate::table::Json;
 use leveret_auth::password::SALT_BYTES_GIVEN;
 use leveret_auth::{HashingAlgorithm, PasswordHash};
+use leveret_types::QueueKind;
 use leveret_types::{FieldTable, FieldValue};
 use std::collections::BTreeMap;
 

@@ -2,13 +2,14 @@
 
 use super::exchanges::alternate;
 use super::{check_name, generated_name};
-use crate::arguments::{self, QueueKind, RELAXED_ARGUMENTS};
+use crate::arguments::{self, RELAXED_ARGUMENTS};
 use crate::catalogue::{Catalogue, Change, Outcome, reached};
 use crate::command::Command;
 use crate::error::CatalogueError;
 use crate::policy;
 use crate::record::{QueueRecord, Vhost, resource};
 use leveret_routing::Unbound;
+use leveret_types::QueueKind;
 use leveret_types::{ConnectionId, FieldTable, FieldValue, NodeId, QueueId};
 use std::borrow::Cow;
 use std::sync::Arc;

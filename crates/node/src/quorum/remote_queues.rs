@@ -112,8 +112,8 @@ impl RemoteQueues {
         }
     }
 
-    /// The remote queue of a queue that something is done to, made if there is none; it is looked at
-    /// when the shard is let go.
+    /// The remote queue of a queue that something is done to, made if there is none; it is looked
+    /// at when the shard is let go.
     pub(crate) fn used(&mut self, queue: QueueId) -> Option<&mut RemoteQueue> {
         let entry = self.entries.get_mut(&queue)?;
         if !entry.dirty {

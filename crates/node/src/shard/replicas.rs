@@ -13,10 +13,12 @@ use std::collections::BTreeMap;
 
 impl Shard {
     /// Says when this node last told the others that it is up, and looked which of them are, on the
-    /// monotonic clock: to be called whenever the shard is borrowed. For [`LEADER_LEASE_MS`](leveret_types::limits::LEADER_LEASE_MS)
+    /// monotonic clock: to be called whenever the shard is borrowed. For [`LEADER_LEASE_MS`]
     /// from then on the others do not take this node for down, so that its leaders lead; after it
     /// they deliver nothing until the next look. A shard that is never told takes it for
     /// granted that they lead.
+    ///
+    /// [`LEADER_LEASE_MS`]: leveret_types::limits::LEADER_LEASE_MS
     pub const fn set_peers_checked_ms(&mut self, checked_ms: u64) {
         self.standing.checked_ms = checked_ms;
     }

@@ -4,7 +4,7 @@
 use super::Queue;
 use crate::consumer::{AttachError, Consumer, Slot};
 use crate::effect::{Effect, Outcome};
-use crate::settings::QueueKind;
+use leveret_types::QueueKind;
 use leveret_types::{ConsumerId, Now};
 
 impl Queue {

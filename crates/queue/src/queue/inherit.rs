@@ -5,8 +5,9 @@
 use super::Queue;
 use crate::log::Meta;
 use crate::returns::Returns;
-use crate::settings::{QueueKind, Settings};
+use crate::settings::Settings;
 use crate::state::{PriorityLogState, RecoveredPriorityLog, State};
+use leveret_types::QueueKind;
 use leveret_types::{ConsumerId, Now};
 use std::ops::Range;
 

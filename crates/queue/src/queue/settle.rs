@@ -4,7 +4,7 @@
 use super::Queue;
 use crate::effect::{Effect, Outcome, Reason};
 use crate::returns::{Return, Returns};
-use crate::settings::QueueKind;
+use leveret_types::QueueKind;
 use leveret_types::{ConsumerId, Now};
 use std::ops::Range;
 

@@ -1,5 +1,5 @@
-//! What a member keeps to send it to the others: messages of the group, and behind their entries the
-//! messages of the queue, out of memory or out of the log.
+//! What a member keeps to send it to the others: messages of the group, and behind their entries
+//! the messages of the queue, out of memory or out of the log.
 
 use super::entry_payload::{self, EntryPayload};
 use crate::quorum::link::Origin;
