@@ -10,11 +10,14 @@
 //! folder anew.
 
 use leveret_storage::{
-    Disk, DiskFile, Durability, Folders, LogKind, MemoryDisk, Options, Read, Store,
+    Disk, DiskFile, Durability, Folders, LogKind, MemoryDisk, OpenError, Options, Read, Store,
 };
 use leveret_types::LogId;
 use std::io::IoSlice;
 use std::path::{Path, PathBuf};
+
+/// A version of each format that is not known yet.
+const LATER: u16 = 99;
 
 fn golden(version: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -253,6 +256,59 @@ fn shared_blocks_are_written_and_read_as_the_golden_files_hold_them() {
 fn what_the_golden_files_hold_is_read() {
     for version in ["v1", "v2", "v3"] {
         check_scene(&put_on_disk(version), version);
+    }
+}
+
+/// A file of a version that is not known yet, made of one of this version: its version is greater,
+/// and what protects its head fits.
+fn of_a_later_version(name: &str, bytes: &mut [u8]) {
+    let number =
+        |bytes: &[u8], at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap());
+    let seed = |salt: u64, identity: &[u64]| {
+        let salted = crc32c::crc32c(&salt.to_le_bytes());
+        let append = |crc, number: &u64| crc32c::crc32c_append(crc, &number.to_le_bytes());
+        identity.iter().fold(salted, append)
+    };
+    let later = u64::from(LATER);
+    if name.ends_with(".wal") {
+        bytes[8..10].copy_from_slice(&LATER.to_le_bytes());
+        let crc = seed(number(bytes, 16), &[later, number(bytes, 24)]);
+        bytes[12..16].copy_from_slice(&crc.to_le_bytes());
+        return;
+    }
+    let copy_bytes = bytes.len() / 2;
+    for copy in bytes.chunks_exact_mut(copy_bytes) {
+        copy[8..10].copy_from_slice(&LATER.to_le_bytes());
+        match name.ends_with(".checkpoint") {
+            true => {
+                let salted = seed(number(copy, 24), &[later]);
+                let crc = crc32c::crc32c_append(salted, &copy[16..]);
+                copy[12..16].copy_from_slice(&crc.to_le_bytes());
+            }
+            false => {
+                let end = copy_bytes - 4;
+                let crc = crc32c::crc32c(&copy[..end]);
+                copy[end..].copy_from_slice(&crc.to_le_bytes());
+            }
+        }
+    }
+}
+
+#[test]
+fn a_file_of_a_later_version_is_refused_by_name() {
+    for suffix in [".wal", ".checkpoint", "leveret.store"] {
+        let disk = put_on_disk("v3");
+        let mut changed = disk.paths();
+        changed.retain(|path| path.to_string_lossy().ends_with(suffix));
+        for path in &changed {
+            disk.tamper(path, |bytes| of_a_later_version(suffix, bytes));
+        }
+        let refused = Store::open(&disk, &folders(), &options()).err();
+        let Some(OpenError::Newer { path, version }) = refused else {
+            panic!("{suffix}: {refused:?}");
+        };
+        assert_eq!(version, LATER);
+        assert!(changed.contains(&path), "{}", path.display());
     }
 }
 

@@ -205,7 +205,8 @@ impl<D: Disk> StreamFiles<D> {
             let file: Arc<D::File> = self.files.get((stream, first_offset)).map_err(failed)?;
             let first = match SegmentReader::open(&*file, None).map_err(failed)? {
                 Ok(reader) => reader.record_at(RECORDS_START).map_err(failed)?,
-                Err(_) => None,
+                Err(HeadError::Newer(version)) => return Err(OpenError::Newer { path, version }),
+                Err(HeadError::Damaged) => None,
             };
             let is_last = self.last_segment(stream) == Some(first_offset);
             if first.is_none() && !is_last {
